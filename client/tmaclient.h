@@ -1,0 +1,272 @@
+/* tmaclient.h - the client of tmad: tensor copy, transpose and pad as a service.
+ *
+ *     cc app.c $(pkg-config --cflags --libs tmaclient)
+ *
+ * A client is one connection. Memory is shared once, as a region; a tensor is a view of a region; a
+ * transform moves one tensor into another:
+ *
+ *     dst[...] = pad(permute(src, perm), before, after, mode, value)
+ *
+ * with NumPy's meaning of permute (np.transpose) and pad (np.pad). Moving never changes a bit of an
+ * element. Destinations come before sources, as in memcpy.
+ *
+ * Functions that can fail return 0 or a negative TMA_* status; tma_last_error() is then the sentence that
+ * says what to change. A client is not thread-safe; two clients in two threads are fine. The library
+ * starts no thread, installs no signal handler and keeps no global state.
+ */
+#ifndef TMACLIENT_H
+#define TMACLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TMA_API __attribute__((visibility("default")))
+#else
+#define TMA_API
+#endif
+
+/* ---- Vocabulary ------------------------------------------------------------------------------------ */
+
+#define TMA_MAX_RANK 32
+
+enum tma_status {
+	TMA_OK = 0,
+	TMA_INVALID_ARGUMENT = -1,
+	TMA_OUT_OF_RANGE = -2, /* a tensor leaves its region */
+	TMA_OVERLAP = -3,      /* the destination overlaps itself or its source */
+	TMA_NOT_FOUND = -4,
+	TMA_ALREADY_EXISTS = -5,
+	TMA_UNSUPPORTED = -6,
+	TMA_PERMISSION = -7,
+	TMA_QUOTA = -8, /* a limit of the service; its name is in the message */
+	TMA_BUSY = -9,
+	TMA_TIMEOUT = -10, /* of tma_set_timeout; the connection is closed, the outcome unknown */
+	TMA_CANCELED = -11,
+	TMA_DEVICE_LOST = -12,
+	TMA_DEVICE = -13,
+	TMA_DISCONNECTED = -14, /* no service at the socket, or it went away */
+	TMA_PROTOCOL = -15,
+	TMA_NO_MEMORY = -16,
+	TMA_INTERNAL = -17,
+};
+
+enum tma_dtype {
+	TMA_BOOL,
+	TMA_UINT8,
+	TMA_INT8,
+	TMA_UINT16,
+	TMA_INT16,
+	TMA_UINT32,
+	TMA_INT32,
+	TMA_UINT64,
+	TMA_INT64,
+	TMA_FLOAT8_E4M3FN,
+	TMA_FLOAT8_E5M2,
+	TMA_FLOAT16,
+	TMA_BFLOAT16,
+	TMA_FLOAT32,
+	TMA_FLOAT64,
+	TMA_COMPLEX64,
+	TMA_COMPLEX128,
+};
+
+enum tma_pad_mode {
+	TMA_PAD_CONSTANT,
+	TMA_PAD_EDGE,
+	TMA_PAD_REFLECT,
+	TMA_PAD_SYMMETRIC,
+	TMA_PAD_WRAP,
+};
+
+TMA_API const char *tma_status_name(int status);            /* "QUOTA"; "UNKNOWN" */
+TMA_API const char *tma_dtype_name(enum tma_dtype dtype);   /* "float32"; NULL */
+TMA_API size_t tma_dtype_size(enum tma_dtype dtype);        /* bytes; 0 */
+TMA_API int tma_dtype_parse(const char *name);              /* an enum tma_dtype, or TMA_NOT_FOUND */
+TMA_API const char *tma_pad_mode_name(enum tma_pad_mode m); /* "edge"; NULL */
+TMA_API int tma_pad_mode_parse(const char *name);           /* an enum tma_pad_mode, or TMA_NOT_FOUND */
+TMA_API const char *tma_version(void);                      /* of the library, "0.1.0" */
+
+/* ---- Connection ------------------------------------------------------------------------------------ */
+
+typedef struct tma_client tma_client;
+
+/* A client that is not connected; NULL when out of memory. */
+TMA_API tma_client *tma_new(void);
+
+/* Connects. path: the socket; NULL looks at $TMAD_SOCKET, /run/tmad/tmad.sock and
+ * $XDG_RUNTIME_DIR/tmad/tmad.sock. The server must run as root or as this process's user, or as the one
+ * named by tma_set_server_uid (PERMISSION else). A client that is connected is ALREADY_EXISTS. */
+TMA_API int tma_connect(tma_client *client, const char *path);
+
+/* Ends the connection and frees the client and every region, ticket and result that came from it. Unmaps
+ * the memory of tma_region_create. NULL is allowed. */
+TMA_API void tma_free(tma_client *client);
+
+/* Both before tma_connect. The timeout bounds each blocking call, milliseconds; -1 (the default): none. */
+TMA_API void tma_set_timeout(tma_client *client, int timeout_ms);
+TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
+
+/* The sentence about the last call that failed on this client; "" before any did. Valid until the next
+ * call. */
+TMA_API const char *tma_last_error(const tma_client *client);
+
+/* The socket's path that tma_connect chose; "" before. */
+TMA_API const char *tma_socket_path(const tma_client *client);
+
+TMA_API int tma_ping(tma_client *client);
+
+/* ---- Regions --------------------------------------------------------------------------------------- */
+
+typedef struct tma_region tma_region;
+
+/* New zeroed memory of size bytes that both sides map, made by the service. */
+TMA_API int tma_region_create(tma_client *client, size_t size, tma_region **ret);
+
+enum tma_region_flags {
+	TMA_REGION_READ_ONLY = 1, /* transforms may only read it; the memfd may be open read-only */
+};
+
+/* The service maps bytes [offset, offset + size) of a memfd, which must be sealed against shrinking
+ * (fcntl F_ADD_SEALS F_SEAL_SHRINK). The fd stays the caller's and may be closed; the library does not
+ * map it. */
+TMA_API int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size,
+                                      unsigned flags, tma_region **ret);
+
+/* Where tma_region_create's memory is mapped here; NULL for a registered one. */
+TMA_API void *tma_region_data(const tma_region *region);
+TMA_API size_t tma_region_size(const tma_region *region);
+
+/* Ends the region; requests under way that use it finish first, on the service's side. Unmaps what
+ * tma_region_create mapped. The handle is gone whatever is returned. NULL is allowed (and 0). */
+TMA_API int tma_region_release(tma_region *region);
+
+/* ---- Tensors and transforms ------------------------------------------------------------------------ */
+
+/* A view of a region. Zero-initialise and name what you need:
+ *     struct tma_tensor t = { .region = r, .dtype = TMA_FLOAT32, .rank = 2, .shape = { 64, 100 } }; */
+struct tma_tensor {
+	tma_region *region;
+	uint64_t offset; /* of element [0, ..., 0] in the region, bytes */
+	enum tma_dtype dtype;
+	int rank;                    /* 0..TMA_MAX_RANK */
+	int64_t shape[TMA_MAX_RANK]; /* outermost first */
+	const int64_t
+	    *strides; /* elements, rank of them, zero (source only) and negative allowed; NULL: C order */
+};
+
+enum tma_number_kind {
+	TMA_NUMBER_INT,     /* i; zero-initialised: the integer 0 */
+	TMA_NUMBER_UINT,    /* u */
+	TMA_NUMBER_REAL,    /* re */
+	TMA_NUMBER_COMPLEX, /* re, im */
+};
+
+struct tma_number {
+	enum tma_number_kind kind;
+	int64_t i;
+	uint64_t u;
+	double re, im;
+};
+
+/* One transform. What is zero or NULL is left out: no permutation, no padding. */
+struct tma_transform {
+	const struct tma_tensor *dst;
+	const struct tma_tensor *src;
+	const int *perm;       /* src->rank of them: dimension d of the result is dimension perm[d] of src */
+	const int64_t *before; /* dst->rank of them, added before each dimension of dst; negative crops */
+	const int64_t *after;
+	enum tma_pad_mode mode;
+	struct tma_number value; /* of TMA_PAD_CONSTANT */
+};
+
+struct tma_result {
+	int status;    /* 0 or a TMA_* status */
+	char path[24]; /* the family that moved it: "memcpy", "tile_copy", "tile_transpose", "strided", "fill"
+	                */
+	uint64_t bytes; /* read plus written */
+	uint64_t ns;    /* the engine's own time */
+};
+
+/* Each waits for its reply. tma_last_result() says how it went. */
+TMA_API int tma_copy(tma_client *client, const struct tma_tensor *dst, const struct tma_tensor *src);
+TMA_API int tma_transpose(tma_client *client, const struct tma_tensor *dst, const struct tma_tensor *src,
+                          const int *perm);
+TMA_API int tma_pad(tma_client *client, const struct tma_tensor *dst, const struct tma_tensor *src,
+                    const int64_t *before, const int64_t *after, enum tma_pad_mode mode,
+                    struct tma_number value);
+TMA_API int tma_transform(tma_client *client, const struct tma_transform *transform);
+
+/* Of the last transform that was waited for; valid until the next call. */
+TMA_API const struct tma_result *tma_last_result(const tma_client *client);
+
+/* ---- Asynchronous requests ------------------------------------------------------------------------- */
+
+/* Requests of one client run in the order submitted. A ticket is a small number, good until it is waited
+ * for or polled to its end. */
+typedef uint64_t tma_ticket;
+
+/* Queues a transform and returns at once (or when the socket takes it, if it is full). */
+TMA_API int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret);
+
+/* Waits for a ticket; *ret (may be NULL) is its result. Returns the transform's status. */
+TMA_API int tma_wait(tma_client *client, tma_ticket ticket, struct tma_result *ret);
+
+/* TMA_BUSY while the ticket is under way (tma_last_error stays), else as tma_wait. Reads nothing. */
+TMA_API int tma_poll(tma_client *client, tma_ticket ticket, struct tma_result *ret);
+
+/* For other event loops: poll tma_fd() for tma_events() (POLLIN, POLLOUT), then call tma_dispatch(), which
+ * never blocks, and returns how many tickets it ended or a negative status. -1 when not connected. */
+TMA_API int tma_fd(const tma_client *client);
+TMA_API short tma_events(const tma_client *client);
+TMA_API int tma_dispatch(tma_client *client);
+
+/* ---- Documents: what the service says of itself ------------------------------------------------------ */
+
+/* A read-only tree of maps, lists, texts and numbers. */
+typedef struct tma_document tma_document;
+
+enum tma_document_kind {
+	TMA_DOCUMENT_NULL,
+	TMA_DOCUMENT_BOOL,
+	TMA_DOCUMENT_INT,
+	TMA_DOCUMENT_REAL,
+	TMA_DOCUMENT_TEXT,
+	TMA_DOCUMENT_LIST,
+	TMA_DOCUMENT_MAP,
+};
+
+/* *ret is the caller's to free. */
+TMA_API int tma_info(tma_client *client, tma_document **ret);
+TMA_API int tma_stats(tma_client *client, tma_document **ret);
+TMA_API int tma_regions(tma_client *client, tma_document **ret);
+
+/* The plan of a transform, not run. Regions may be NULL: bases are then taken to be well aligned. */
+TMA_API int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret);
+
+/* Frees the whole tree. NULL is allowed. */
+TMA_API void tma_document_free(tma_document *document);
+
+/* Nodes are borrowed from their tree. */
+TMA_API enum tma_document_kind tma_document_kind(const tma_document *node);
+TMA_API size_t tma_document_count(const tma_document *node); /* of a list or map; 0 else */
+TMA_API const tma_document *tma_document_at(const tma_document *node, size_t i, const char **ret_key);
+TMA_API const tma_document *tma_document_find(const tma_document *node,
+                                              const char *key);  /* NULL: not there */
+TMA_API const char *tma_document_text(const tma_document *node); /* of a text; NULL else */
+TMA_API int64_t tma_document_int(const tma_document *node);      /* of a number or bool; 0 else */
+TMA_API double tma_document_real(const tma_document *node);      /* of a number; 0 else */
+
+/* The tree as JSON (RFC 8259), a text to free(); NULL when out of memory. indent 0: one line. */
+TMA_API char *tma_document_json(const tma_document *node, int indent);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,149 @@
+/* What an engine is: memory, streams, and jobs that run in a stream's order.
+ *
+ * An engine has threads of its own. Finished jobs come back by one door: the engine calls the wake
+ * function given at open, from any of its threads, and the owner then calls engine_reap on the owner's
+ * thread, which calls each finished job's on_done there. Everything but engine_map, engine_create and
+ * engine_unmap is called from the owner's thread; those three may block for long and may run on any.
+ */
+#ifndef KERNELS_ENGINE_H
+#define KERNELS_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan.h"
+#include "proto/schema.h"
+#include "proto/status.h"
+#include "transform.h"
+
+struct engine;
+struct engine_stream;
+
+struct engine_options {
+	uint32_t threads;        /* 0: one for each CPU that the process may run on */
+	void (*wake)(void *arg); /* called from any thread; may coalesce */
+	void *wake_arg;
+};
+
+/* A client's memory, as it came. The engine does not keep fd. */
+struct engine_handle {
+	enum region_kind kind;
+	int fd;          /* memfd, cuda_fd; else -1 */
+	uint64_t offset; /* multiple of nothing: the engine aligns */
+	uint64_t size;
+	bool writable;
+	struct bytes handle; /* cuda_ipc */
+};
+
+/* Memory that the engine can reach. The engine embeds it in a struct of its own. */
+struct engine_memory {
+	enum region_kind kind;
+	bool writable;
+	uint64_t size;
+	uint64_t base;      /* of the region in its memory, bytes */
+	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one */
+};
+
+struct engine_job {
+	/* By the submitter; all must live until on_done. */
+	const struct transform *transform;
+	const struct plan *plan;
+	struct engine_memory *dst;
+	struct engine_memory *src;
+	uint64_t dst_offset; /* bytes of element [0, ..., 0] in the region */
+	uint64_t src_offset;
+	void (*on_done)(struct engine_job *job); /* on the owner's thread, from engine_reap */
+
+	/* By the engine. */
+	int status;  /* 0, CANCELED, DEVICE (the memory failed under the copy), DEVICE_LOST */
+	uint64_t ns; /* the engine's own time */
+	struct engine_job *next;
+};
+
+struct engine_ops {
+	void (*close)(struct engine *engine);
+	int (*map)(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
+	           struct error *err);
+	int (*create)(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
+	              struct error *err);
+	void (*unmap)(struct engine *engine, struct engine_memory *memory);
+	struct engine_stream *(*stream_new)(struct engine *engine);
+	void (*stream_free)(struct engine_stream *stream);
+	void (*submit)(struct engine_stream *stream, struct engine_job *job);
+	void (*stream_cancel)(struct engine_stream *stream);
+	void (*reap)(struct engine *engine);
+};
+
+struct engine {
+	const struct engine_ops *ops;
+	const char *name; /* "cpu", "cuda" */
+	char device[128]; /* in words: "avx512, 2 threads" */
+	struct plan_facts facts;
+	enum region_kind kind; /* of the memory that create makes */
+};
+
+/* The CPU engine: regions are memfds, mapped shared. */
+int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err);
+
+/* Every stream must be freed and every memory unmapped before. NULL is allowed. */
+static inline void engine_close(struct engine *engine)
+{
+	if (engine)
+		engine->ops->close(engine);
+}
+
+/* Maps a client's memory. memfd: the fd must be a memfd sealed with F_SEAL_SHRINK, at least offset + size
+ * bytes long, and writable unless handle->writable is false; the pages are populated. May block. */
+static inline int engine_map(struct engine *engine, const struct engine_handle *handle,
+                             struct engine_memory **ret, struct error *err)
+{
+	return engine->ops->map(engine, handle, ret, err);
+}
+
+/* New zeroed memory; for a memfd *ret_fd is the fd to hand out, sealed against shrinking and growing, the
+ * caller's to close. May block. */
+static inline int engine_create(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
+                                struct error *err)
+{
+	return engine->ops->create(engine, size, ret, ret_fd, err);
+}
+
+/* No job may use it any more. NULL is allowed. May block. */
+static inline void engine_unmap(struct engine *engine, struct engine_memory *memory)
+{
+	if (memory)
+		engine->ops->unmap(engine, memory);
+}
+
+/* Jobs of one stream run in the order submitted; streams run side by side. NULL: out of memory. */
+static inline struct engine_stream *engine_stream_new(struct engine *engine)
+{
+	return engine->ops->stream_new(engine);
+}
+
+/* The stream must have no job. NULL is allowed. */
+static inline void engine_stream_free(struct engine *engine, struct engine_stream *stream)
+{
+	if (stream)
+		engine->ops->stream_free(stream);
+}
+
+static inline void engine_submit(struct engine *engine, struct engine_stream *stream, struct engine_job *job)
+{
+	engine->ops->submit(stream, job);
+}
+
+/* Jobs of the stream that have not started end as CANCELED (through engine_reap, like all); the one that
+ * runs stops at its next piece and ends as CANCELED too. */
+static inline void engine_stream_cancel(struct engine *engine, struct engine_stream *stream)
+{
+	engine->ops->stream_cancel(stream);
+}
+
+/* Calls on_done for every job finished since the last call. */
+static inline void engine_reap(struct engine *engine)
+{
+	engine->ops->reap(engine);
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* A nest: one strided copy or fill in canonical form, what an engine's inner loops run.
+ *
+ * Canonical: unit dimensions dropped, dimensions that are contiguous on both sides fused, destination
+ * strides positive (a dimension that runs backwards on both sides is turned around), ordered by destination
+ * stride with the smallest last, elements widened while sizes, strides and offsets allow (four contiguous
+ * uint8 become one 4-byte element). A nest of rank 0 is one element.
+ */
+#ifndef KERNELS_NEST_H
+#define KERNELS_NEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/tensor.h"
+#include "transform.h"
+
+struct nest_dim {
+	int64_t n;
+	int64_t dst; /* stride, bytes; > 0 */
+	int64_t src; /* stride, bytes; any sign; 0 repeats; unused in a fill */
+};
+
+struct nest {
+	int rank;
+	uint32_t element;   /* bytes: 1, 2, 4, 8 or 16 */
+	bool fill;          /* no source: the transform's fill pattern */
+	int64_t dst_offset; /* bytes from the destination's element [0, ..., 0] */
+	int64_t src_offset; /* bytes from the source's element [0, ..., 0] */
+	struct nest_dim dim[TENSOR_MAX_RANK];
+};
+
+/* Brings a nest to canonical form in place. align: bytes that both base addresses are known to be a
+ * multiple of (a power of two); widening never goes past it. */
+void nest_canonicalise(struct nest *nest, uint32_t align);
+
+int64_t nest_count(const struct nest *nest); /* elements */
+
+/* A padded transform is a grid of slabs: each axis falls into segments on which the source index is affine
+ * (step 1 in the interior and for wrap, -1 for reflect and symmetric, 0 for edge) or constant fill, and
+ * each combination of segments is one nest. slab 0 .. n-1 in mixed radix over the axes; computed, never
+ * stored. */
+struct slabs {
+	const struct transform *transform;
+	uint64_t n;
+	uint64_t per_axis[TENSOR_MAX_RANK]; /* segments */
+};
+
+/* The transform must outlive *ret. n is 0 when the destination has no element. */
+void slabs_init(struct slabs *ret, const struct transform *transform);
+
+/* Slab i, canonical. */
+void slabs_get(const struct slabs *slabs, uint64_t i, uint32_t align, struct nest *ret);
+
+/* The interior, canonical: the slab that reads the source unshifted; false when there is none (all fill,
+ * or no elements). */
+bool slabs_interior(const struct slabs *slabs, uint32_t align, struct nest *ret);
+
+#endif

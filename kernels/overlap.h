@@ -1,0 +1,23 @@
+/* Whether strided byte sets meet: exact, by a bounded search over the strides (a small Diophantine
+ * problem). Most layouts are decided by their extents or by nested strides without any search. */
+#ifndef KERNELS_OVERLAP_H
+#define KERNELS_OVERLAP_H
+
+#include <stdint.h>
+
+#include "proto/tensor.h"
+
+enum overlap {
+	OVERLAP_NONE,
+	OVERLAP_SOME,
+	OVERLAP_UNKNOWN, /* the search passed its bound: treat as overlap, and say so */
+};
+
+/* Whether two different elements of the layout share a byte. */
+enum overlap overlap_self(const struct tensor_layout *layout);
+
+/* Whether any element of a shares a byte with any of b, which starts distance bytes after a
+ * (element [0, ..., 0] to element [0, ..., 0]). */
+enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance);
+
+#endif

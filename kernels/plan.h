@@ -1,0 +1,56 @@
+/* From a transform and facts about the engine to a plan: pure, so that it is tested without hardware.
+ *
+ * The family names how the interior moves; borders are always slabs of their own. Every reply carries the
+ * family, and the rules say why a better one was not legal: no silent fallback.
+ */
+#ifndef KERNELS_PLAN_H
+#define KERNELS_PLAN_H
+
+#include <stdint.h>
+
+#include "nest.h"
+#include "transform.h"
+
+enum family {
+	FAMILY_MEMCPY,         /* one contiguous run on both sides */
+	FAMILY_TILE_COPY,      /* inner dimension contiguous on both sides: rows */
+	FAMILY_TILE_TRANSPOSE, /* contiguous along different dimensions: 2-D tiles */
+	FAMILY_STRIDED,        /* everything else */
+	FAMILY_FILL,           /* no source is read */
+	FAMILY_COUNT
+};
+
+extern const char *const family_names[FAMILY_COUNT];
+
+struct plan_facts {
+	const char *engine; /* "cpu" */
+	uint32_t threads;   /* that move bytes */
+	uint32_t align;     /* of both base addresses, bytes; what widening may rely on */
+};
+
+/* Why a better family was not legal. */
+struct plan_rule {
+	enum family family;
+	char text[120];
+};
+
+#define PLAN_MAX_RULES 8
+
+struct plan {
+	enum family family;
+	int tile_rank;
+	int64_t tile[2];      /* elements, outermost first */
+	int64_t grid;         /* pieces that can run side by side at most */
+	struct nest interior; /* rank 0 and fill when there is no interior */
+	uint64_t n_slabs;
+	int n_rules;
+	struct plan_rule rules[PLAN_MAX_RULES];
+};
+
+/* The family of one canonical nest. For FAMILY_TILE_TRANSPOSE *ret_src_inner is the dimension with the
+ * smallest source stride (else -1). */
+enum family plan_nest(const struct nest *nest, int *ret_src_inner);
+
+void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);
+
+#endif

@@ -1,0 +1,67 @@
+/* MessagePack-RPC: requests and replies to and from structs, by the tables of schema.h.
+ *
+ * The one codec behind it (codec.c) walks field tables, so that missing, unknown, duplicate and
+ * wrong-type fields are handled once. A decoder owns memory that is reused from message to message: what
+ * a call decoded is valid until the next call with the same decoder and while the message's bytes are.
+ */
+#ifndef PROTO_RPC_H
+#define PROTO_RPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buffer.h"
+#include "schema.h"
+#include "status.h"
+
+struct rpc_decoder;
+
+struct rpc_decoder *rpc_decoder_new(void); /* NULL: out of memory */
+void rpc_decoder_free(struct rpc_decoder *decoder);
+
+/* What a server does with a message. */
+enum rpc_outcome {
+	RPC_DISPATCH, /* a request for ret->method, parameters decoded */
+	RPC_REFUSE,   /* a request to answer with err: ret->msgid is set, ret->method where it is known */
+	RPC_IGNORE,   /* a notification or a reply: nothing to do */
+	RPC_BROKEN,   /* not MessagePack-RPC: err says how; the connection has to end */
+};
+
+struct rpc_request {
+	uint32_t msgid;
+	const struct method *method; /* NULL when unknown */
+	union params params;         /* valid after RPC_DISPATCH */
+};
+
+/* Decodes one whole message (frame_scan's). A method named by a request that is not known is
+ * STATUS_UNSUPPORTED; parameters that break the schema are STATUS_INVALID_ARGUMENT, and the sentence names
+ * the field by its path ("src.dtype"). */
+enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
+                                    struct rpc_request *ret, struct error *err);
+
+/* The three ways to answer. result is the C struct of method->result (RESULT_MESSAGE), a struct
+ * message_list (RESULT_LIST) or NULL (RESULT_TRUE). On failure (STATUS_NO_MEMORY) nothing was appended. */
+int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result);
+int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error);
+
+/* The client's side. params is the C struct of method->params (NULL when it has no fields); fields whose
+ * bit in `has` is not set are not sent. On failure nothing was appended. */
+int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *method, const void *params);
+
+struct rpc_reply {
+	uint32_t msgid;
+	struct error error;   /* status 0: a result */
+	const void *document; /* the result as a msgpack_object of the decoder's, for client/document.c */
+};
+
+/* 0, or STATUS_PROTOCOL with err when the message is no reply ([1, msgid, error, result]). Notifications
+ * give 1 and are to be dropped. */
+int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t len, struct rpc_reply *ret,
+                     struct error *err);
+
+/* The reply's result into the struct of method->result (RESULT_MESSAGE only, no LIST, NAMES or COUNTERS
+ * fields). Unknown keys are skipped: servers grow. 0, or STATUS_PROTOCOL with err. */
+int rpc_decode_result(const struct rpc_reply *reply, const struct method *method, void *ret,
+                      struct error *err);
+
+#endif

@@ -1,0 +1,177 @@
+/* What expands from schema.def: the structs, their field tables, the method table.
+ *
+ * Every struct starts with `has`, a mask of the fields that are present (F(message, field)); decoding
+ * fills absent fields with their defaults. Strings and binaries are borrowed from the message's bytes.
+ */
+#ifndef PROTO_SCHEMA_H
+#define PROTO_SCHEMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "scalar.h"
+#include "tensor.h"
+
+#define PROTOCOL_VERSION 1
+
+enum region_kind {
+	REGION_KIND_MEMFD,
+	REGION_KIND_CUDA_IPC,
+	REGION_KIND_CUDA_FD,
+	REGION_KIND_COUNT,
+	REGION_KIND_ANY = REGION_KIND_COUNT, /* has no name: never travels */
+};
+
+enum region_state { REGION_STATE_OPEN, REGION_STATE_DRAINING, REGION_STATE_CLOSED, REGION_STATE_COUNT };
+
+extern const char *const region_kind_names[REGION_KIND_COUNT];
+extern const char *const region_state_names[REGION_STATE_COUNT];
+
+struct bytes {
+	const char *data;
+	size_t len;
+};
+
+struct int_list {
+	uint32_t n;
+	int64_t v[TENSOR_MAX_RANK];
+};
+
+struct counter {
+	const char *name;
+	uint64_t value;
+};
+
+/* Borrowed arrays of results: encoded, never decoded. */
+struct counter_list {
+	const struct counter *items;
+	uint32_t n;
+};
+struct name_list {
+	const char *const *items;
+	uint32_t n;
+};
+struct message_list {
+	const void *items; /* structs of the field's inner message */
+	uint32_t n;
+};
+
+/* How a field is held in C and travels in MessagePack. */
+enum field_kind {
+	FIELD_KIND_BOOL,         /* bool; boolean */
+	FIELD_KIND_UINT,         /* uint64_t; non-negative integer */
+	FIELD_KIND_STRING,       /* struct bytes; str */
+	FIELD_KIND_BINARY,       /* struct bytes; bin */
+	FIELD_KIND_DTYPE,        /* enum dtype; str, a name */
+	FIELD_KIND_PAD_MODE,     /* enum pad_mode; str, a name */
+	FIELD_KIND_REGION_KIND,  /* enum region_kind; str, a name */
+	FIELD_KIND_REGION_STATE, /* enum region_state; str, a name */
+	FIELD_KIND_INTS,         /* struct int_list; array of at most TENSOR_MAX_RANK integers */
+	FIELD_KIND_VALUE,        /* struct scalar; number, or [re, im] */
+	FIELD_KIND_MESSAGE,      /* the inner struct; map */
+	FIELD_KIND_LIST,         /* struct message_list; array of maps */
+	FIELD_KIND_NAMES,        /* struct name_list; array of str */
+	FIELD_KIND_COUNTERS,     /* struct counter_list; map of str to integer */
+	FIELD_KIND_COUNT
+};
+
+typedef bool FIELD_TYPE_BOOL;
+typedef uint64_t FIELD_TYPE_UINT;
+typedef struct bytes FIELD_TYPE_STRING;
+typedef struct bytes FIELD_TYPE_BINARY;
+typedef enum dtype FIELD_TYPE_DTYPE;
+typedef enum pad_mode FIELD_TYPE_PAD_MODE;
+typedef enum region_kind FIELD_TYPE_REGION_KIND;
+typedef enum region_state FIELD_TYPE_REGION_STATE;
+typedef struct int_list FIELD_TYPE_INTS;
+typedef struct scalar FIELD_TYPE_VALUE;
+typedef struct name_list FIELD_TYPE_NAMES;
+typedef struct counter_list FIELD_TYPE_COUNTERS;
+#define NESTED_TYPE_MESSAGE(inner) struct msg_##inner
+#define NESTED_TYPE_LIST(inner)    struct message_list
+
+/* F(message, field): the field's bit in `has`. */
+#define F(m, field) (1u << FIELD_INDEX_##m##_##field)
+
+#define MESSAGE(m, doc)                             enum {
+#define FIELD(m, kind, name, presence, dflt, doc)   FIELD_INDEX_##m##_##name,
+#define NESTED(m, kind, name, presence, inner, doc) FIELD_INDEX_##m##_##name,
+#define END(m)          \
+	FIELD_COUNT_##m \
+	}               \
+	;
+#include "schema.def"
+
+#define MESSAGE(m, doc)  \
+	struct msg_##m { \
+		uint32_t has;
+#define FIELD(m, kind, name, presence, dflt, doc)   FIELD_TYPE_##kind name;
+#define NESTED(m, kind, name, presence, inner, doc) NESTED_TYPE_##kind(inner) name;
+#define END(m) \
+	}      \
+	;
+#include "schema.def"
+
+enum method_id {
+#define METHOD(name, ...) METHOD_##name,
+#include "schema.def"
+	METHOD_COUNT
+};
+
+/* Room for the decoded parameters of any method. */
+union params {
+	struct msg_empty empty;
+	struct msg_transform transform;
+	struct msg_region_register region_register;
+	struct msg_region_create region_create;
+	struct msg_region_release region_release;
+};
+
+struct field {
+	const char *name;
+	const char *doc;
+	enum field_kind kind;
+	bool required;
+	size_t offset; /* in the message's struct */
+	int64_t dflt;
+	const struct message *inner; /* MESSAGE and LIST */
+};
+
+struct message {
+	const char *name;
+	const char *doc;
+	size_t size;     /* of the struct */
+	uint32_t needed; /* mask of the REQUIRED fields */
+	uint32_t n_fields;
+	const struct field *fields;
+};
+
+enum result_kind {
+	RESULT_MESSAGE, /* one map */
+	RESULT_LIST,    /* an array of maps; C: struct message_list */
+	RESULT_TRUE,    /* true; C: NULL */
+};
+
+struct method {
+	const char *name;
+	const char *doc;
+	enum method_id id;
+	const struct message *params;
+	uint32_t accepts;
+	uint32_t requires;
+	enum result_kind result_kind;
+	const struct message *result;
+	uint32_t fds; /* most fds that a request carries */
+};
+
+#define MESSAGE(m, doc) extern const struct message m##_message;
+#include "schema.def"
+
+extern const struct method methods[METHOD_COUNT];
+extern const char *const method_names[METHOD_COUNT];
+
+/* NULL when there is no such method. name need not end with a NUL. */
+const struct method *method_find(const char *name, size_t len);
+
+#endif

@@ -1,0 +1,44 @@
+/* Names and meanings of the status codes, and the one way to fill a struct error. */
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *status_name(int status)
+{
+	switch (status) {
+	case STATUS_OK:
+		return "OK";
+#define STATUS(name, code, meaning) \
+	case code:                  \
+		return #name;
+#include "status.def"
+	default:
+		return "UNKNOWN";
+	}
+}
+
+const char *status_meaning(int status)
+{
+	switch (status) {
+	case STATUS_OK:
+		return "done";
+#define STATUS(name, code, meaning) \
+	case code:                  \
+		return meaning;
+#include "status.def"
+	default:
+		return "a status this version does not know";
+	}
+}
+
+int error_set(struct error *err, int status, const char *format, ...)
+{
+	va_list args;
+
+	err->status = status;
+	va_start(args, format);
+	vsnprintf(err->message, sizeof err->message, format, args);
+	va_end(args);
+	return status;
+}
