@@ -1,0 +1,130 @@
+/* Accounts are few (one a connected uid), so a list serves; charges are counters in them. */
+#include "account.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* What a charge is called, its limit a uid, and the limit of all uids together (-1: none). */
+static const struct {
+	const char *noun;
+	int limit;
+	int total;
+} kinds[CHARGE_KIND_COUNT] = {
+	[CHARGE_CONNECTIONS] = { "connections", LIMIT_INDEX_connections_per_uid, LIMIT_INDEX_connections },
+	[CHARGE_REGIONS] = { "regions", LIMIT_INDEX_regions_per_uid, -1 },
+	[CHARGE_MAPPED_BYTES] = { "mapped bytes", LIMIT_INDEX_mapped_bytes_per_uid, -1 },
+	[CHARGE_JOBS] = { "transforms", LIMIT_INDEX_jobs_per_uid, -1 },
+	[CHARGE_QUEUED_BYTES] = { "bytes of unread replies", LIMIT_INDEX_queued_bytes_per_uid, -1 },
+	[CHARGE_PENDING_FDS] = { "pending file descriptors", LIMIT_INDEX_pending_fds_per_uid, -1 },
+};
+
+void accounts_init(struct accounts *accounts, const struct limits *limits)
+{
+	*accounts = (struct accounts){ .limits = limits };
+	LIST_INIT(&accounts->list);
+}
+
+void accounts_deinit(struct accounts *accounts)
+{
+	assert(LIST_EMPTY(&accounts->list));
+	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+		assert(accounts->total[i] == 0);
+}
+
+struct account *account_ref(struct accounts *accounts, uid_t uid)
+{
+	struct account *account;
+
+	LIST_FOREACH(account, &accounts->list, entry)
+	if (account->uid == uid) {
+		account->refs++;
+		return account;
+	}
+
+	account = calloc(1, sizeof *account);
+	if (!account)
+		return NULL;
+	account->uid = uid;
+	account->refs = 1;
+	TAILQ_INIT(&account->waiting);
+	LIST_INSERT_HEAD(&accounts->list, account, entry);
+	return account;
+}
+
+void account_unref(struct account *account)
+{
+	if (!account || --account->refs > 0)
+		return;
+
+	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+		assert(account->used[i] == 0);
+	LIST_REMOVE(account, entry);
+	free(account);
+}
+
+static uint64_t limit_of(const struct accounts *accounts, int index)
+{
+	return index < 0 ? UINT64_MAX : *limits_at((struct limits *)accounts->limits, index);
+}
+
+static bool fits(uint64_t used, uint64_t amount, uint64_t limit)
+{
+	return used <= limit && amount <= limit - used;
+}
+
+bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
+                 uint64_t amount)
+{
+	return fits(account->used[kind], amount, limit_of(accounts, kinds[kind].limit)) &&
+	       fits(accounts->total[kind], amount, limit_of(accounts, kinds[kind].total));
+}
+
+int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
+                enum charge_kind kind, uint64_t amount, struct error *err)
+{
+	uint64_t limit = limit_of(accounts, kinds[kind].limit);
+
+	assert(!charge->account || (charge->account == account && charge->kind == kind));
+
+	if (!fits(account->used[kind], amount, limit))
+		return error_set(err, STATUS_QUOTA,
+		                 "%" PRIu64 " more %s than the %" PRIu64
+		                 " held now would pass the limit of %" PRIu64 " for a uid (%s)",
+		                 amount, kinds[kind].noun, account->used[kind], limit,
+		                 limit_infos[kinds[kind].limit].name);
+	limit = limit_of(accounts, kinds[kind].total);
+	if (!fits(accounts->total[kind], amount, limit))
+		return error_set(err, STATUS_QUOTA, "%" PRIu64 " %s are the limit of the service (%s)", limit,
+		                 kinds[kind].noun, limit_infos[kinds[kind].total].name);
+
+	if (!charge->account) {
+		*charge = (struct charge){ accounts, account, kind, 0 };
+		account->refs++;
+	}
+	charge->amount += amount;
+	account->used[kind] += amount;
+	accounts->total[kind] += amount;
+	return 0;
+}
+
+void charge_shrink(struct charge *charge, uint64_t amount)
+{
+	if (!charge->account)
+		return;
+
+	assert(amount <= charge->amount);
+	charge->amount -= amount;
+	charge->account->used[charge->kind] -= amount;
+	charge->accounts->total[charge->kind] -= amount;
+}
+
+void charge_release(struct charge *charge)
+{
+	if (!charge->account)
+		return;
+
+	charge_shrink(charge, charge->amount);
+	account_unref(charge->account);
+	*charge = (struct charge){ 0 };
+}

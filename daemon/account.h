@@ -1,0 +1,78 @@
+/* What each user holds of us, and the limits on it.
+ *
+ * Everything a client can make the service hold is charged to the uid of its connection before it is
+ * taken, and given back by the destructor of the object that holds it: the charge is a field of that
+ * object. An account lives while anything is charged to it, or a session refers to it.
+ */
+#ifndef DAEMON_ACCOUNT_H
+#define DAEMON_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "limits.h"
+#include "proto/status.h"
+
+enum charge_kind {
+	CHARGE_CONNECTIONS,
+	CHARGE_REGIONS,
+	CHARGE_MAPPED_BYTES,
+	CHARGE_JOBS,
+	CHARGE_QUEUED_BYTES,
+	CHARGE_PENDING_FDS,
+	CHARGE_KIND_COUNT
+};
+
+struct session;
+TAILQ_HEAD(session_queue, session);
+
+struct account {
+	LIST_ENTRY(account) entry;
+	uid_t uid;
+	uint32_t refs;
+	uint64_t used[CHARGE_KIND_COUNT];
+	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
+	uint64_t log_second;          /* log lines are counted by the second of the loop's clock */
+	uint32_t log_lines;
+	uint32_t log_dropped;
+};
+
+struct accounts {
+	LIST_HEAD(, account) list;
+	const struct limits *limits;
+	uint64_t total[CHARGE_KIND_COUNT];
+};
+
+/* Zero-initialised: nothing is charged. */
+struct charge {
+	struct accounts *accounts;
+	struct account *account;
+	enum charge_kind kind;
+	uint64_t amount;
+};
+
+void accounts_init(struct accounts *accounts, const struct limits *limits);
+
+/* Asserts that every charge has come home. */
+void accounts_deinit(struct accounts *accounts);
+
+/* The uid's account, made when it is new; NULL: out of memory. The caller has a reference. */
+struct account *account_ref(struct accounts *accounts, uid_t uid);
+void account_unref(struct account *account);
+
+/* Adds amount to a charge, which is empty or already of this account and kind. QUOTA when the limit of the
+ * uid or of all together would be passed: nothing is taken then. */
+int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
+                enum charge_kind kind, uint64_t amount, struct error *err);
+
+/* Whether charge_take would succeed. */
+bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
+                 uint64_t amount);
+
+/* Gives back part of a charge, or all of it. An empty charge is allowed. */
+void charge_shrink(struct charge *charge, uint64_t amount);
+void charge_release(struct charge *charge);
+
+#endif

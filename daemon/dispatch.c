@@ -1,0 +1,58 @@
+/* The table of handlers, one a row of the schema's METHODs. */
+#include "dispatch.h"
+
+#include <unistd.h>
+
+#include "server.h"
+#include "session.h"
+
+static method_handler *const handlers[METHOD_COUNT] = {
+	[METHOD_info] = method_info,
+	[METHOD_ping] = method_ping,
+	[METHOD_region_register] = method_region_register,
+	[METHOD_region_create] = method_region_create,
+	[METHOD_region_release] = method_region_release,
+	[METHOD_region_list] = method_region_list,
+	[METHOD_copy] = method_transform,
+	[METHOD_transpose] = method_transform,
+	[METHOD_pad] = method_transform,
+	[METHOD_transform] = method_transform,
+	[METHOD_explain] = method_explain,
+	[METHOD_stats] = method_stats,
+};
+
+/* A refused request takes its descriptor with it, or the next request would get the wrong one. */
+static void drop_fd(struct session *session)
+{
+	int fd = session_take_fd(session);
+
+	if (fd >= 0)
+		close(fd);
+}
+
+void dispatch(struct session *session, const uint8_t *data, size_t len)
+{
+	struct server *server = session->server;
+	struct rpc_request *request = &server->request;
+	struct error err;
+
+	switch (rpc_decode_request(server->decoder, data, len, request, &err)) {
+	case RPC_DISPATCH:
+		server->metrics.requests++;
+		server->metrics.requests_by_method[request->method->id]++;
+		if (handlers[request->method->id](session, request, &err) < 0)
+			session_refuse(session, request->msgid, request->method, &err);
+		break;
+	case RPC_REFUSE:
+		server->metrics.requests++;
+		if (request->method && request->method->fds > 0)
+			drop_fd(session);
+		session_refuse(session, request->msgid, request->method, &err);
+		break;
+	case RPC_IGNORE:
+		break;
+	case RPC_BROKEN:
+		session_end(session, LOG_LEVEL_NOTICE, err.message);
+		break;
+	}
+}

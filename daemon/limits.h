@@ -1,0 +1,37 @@
+/* The limits of a running tmad, one field a row of limits.def. */
+#ifndef DAEMON_LIMITS_H
+#define DAEMON_LIMITS_H
+
+#include <stdint.h>
+
+#include "proto/schema.h"
+
+struct limits {
+#define LIMIT(name, least, dflt, doc) uint64_t name;
+#include "limits.def"
+};
+
+enum {
+#define LIMIT(name, least, dflt, doc) LIMIT_INDEX_##name,
+#include "limits.def"
+	LIMIT_COUNT
+};
+
+struct limit_info {
+	const char *name;
+	const char *doc;
+	uint64_t least; /* that makes sense */
+	uint64_t dflt;
+};
+
+extern const struct limit_info limit_infos[LIMIT_COUNT];
+
+void limits_init(struct limits *limits);
+
+/* The limit with that index (LIMIT_INDEX_*). */
+uint64_t *limits_at(struct limits *limits, int index);
+
+/* All of them with the fixed ones of a message, for `info`: writes at most n, returns how many. */
+uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n);
+
+#endif

@@ -1,0 +1,193 @@
+/* Accepting: one connection after another while there are fds; a pause, never a spin, when there are none. */
+#include "listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "log.h"
+#include "proto/socket.h"
+#include "server.h"
+#include "session.h"
+
+#define BACKLOG        1024
+#define RETRY_MS       100
+#define ACCEPTS_A_TURN 64
+#define SOCKET_MODE    0660
+#define DIRECTORY_MODE 0755
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+static void on_retry(uv_timer_t *timer);
+static void accept_some(struct listener *listener);
+static void pause_accepting(struct listener *listener, int error);
+
+/* 1 when a socket was passed, 0 when none was. */
+static int take_passed(struct listener *listener, struct error *err)
+{
+	int n = sd_listen_fds(1);
+
+	if (n < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "LISTEN_FDS: %s", strerror(-n));
+	if (n == 0)
+		return 0;
+	if (n > 1)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "LISTEN_FDS=%d: tmad takes one socket", n);
+	if (sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, NULL, 0) <= 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket",
+		                 SD_LISTEN_FDS_START);
+	listener->fd = SD_LISTEN_FDS_START;
+	listener->passed = true;
+	fcntl(listener->fd, F_SETFL, fcntl(listener->fd, F_GETFL) | O_NONBLOCK);
+	snprintf(listener->path, sizeof listener->path, "the socket passed by the service manager");
+	return 1;
+}
+
+/* The last directory of the default paths is made when it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
+static void make_directory(const char *path)
+{
+	char directory[sizeof((struct listener *)0)->path];
+	char *slash;
+
+	snprintf(directory, sizeof directory, "%s", path);
+	slash = strrchr(directory, '/');
+	if (!slash || slash == directory)
+		return;
+	*slash = '\0';
+	mkdir(directory, DIRECTORY_MODE); /* when it fails, so does the bind, and that is reported */
+}
+
+static int bind_own(struct listener *listener, const char *path, struct error *err)
+{
+	if (path ? strlen(path) >= sizeof listener->path
+	         : !socket_default_path(NULL, listener->path, sizeof listener->path))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "--socket: a socket's path has at most %zu bytes",
+		                 sizeof listener->path - 1);
+	if (path)
+		snprintf(listener->path, sizeof listener->path, "%s", path);
+	else
+		make_directory(listener->path);
+
+	listener->fd = socket_listen(listener->path, BACKLOG, SOCKET_MODE);
+	switch (listener->fd) {
+	case -EADDRINUSE:
+		return error_set(err, STATUS_ALREADY_EXISTS,
+		                 "%s: another server listens there; stop it, or take another --socket",
+		                 listener->path);
+	case -EEXIST:
+		return error_set(err, STATUS_ALREADY_EXISTS, "%s: a file that is not a socket is in the way",
+		                 listener->path);
+	default:
+		if (listener->fd < 0)
+			return error_set(err, STATUS_PERMISSION, "%s: %s", listener->path,
+			                 strerror(-listener->fd));
+	}
+	listener->owns_path = true;
+	return 0;
+}
+
+int listener_open(struct listener *listener, struct server *server, const char *path, struct error *err)
+{
+	int r;
+
+	*listener = (struct listener){ .server = server, .fd = -1, .spare_fd = -1 };
+	r = take_passed(listener, err);
+	if (r == 0)
+		r = bind_own(listener, path, err);
+	if (r < 0)
+		return r;
+
+	r = uv_poll_init(&server->loop, &listener->poll, listener->fd);
+	if (r < 0) {
+		error_set(err, STATUS_INTERNAL, "%s: %s", listener->path, uv_strerror(r));
+		if (listener->owns_path)
+			unlink(listener->path);
+		close(listener->fd);
+		listener->fd = -1;
+		return err->status;
+	}
+	uv_timer_init(&server->loop, &listener->retry);
+	listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+	return 0;
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+	struct listener *listener = ((uv_poll_t *)handle)->data;
+
+	close(listener->fd);
+	listener->fd = -1;
+}
+
+void listener_close(struct listener *listener)
+{
+	if (listener->fd < 0 || uv_is_closing((uv_handle_t *)&listener->poll))
+		return;
+
+	if (listener->owns_path)
+		unlink(listener->path);
+	listener->poll.data = listener;
+	uv_close((uv_handle_t *)&listener->retry, NULL);
+	uv_close((uv_handle_t *)&listener->poll, on_poll_closed);
+	if (listener->spare_fd >= 0)
+		close(listener->spare_fd);
+	listener->spare_fd = -1;
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	(void)status;
+	(void)events;
+	accept_some((struct listener *)((char *)poll - offsetof(struct listener, poll)));
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	struct listener *listener = (struct listener *)((char *)timer - offsetof(struct listener, retry));
+
+	uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+}
+
+static void accept_some(struct listener *listener)
+{
+	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			session_open(listener->server, fd);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			pause_accepting(listener, errno);
+		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			log_line(LOG_LEVEL_WARNING, "accept on %s: %s", listener->path, strerror(errno));
+		return;
+	}
+}
+
+/* The connection at the head of the queue is refused with the spare fd, so that its client knows. */
+static void pause_accepting(struct listener *listener, int error)
+{
+	int fd;
+
+	log_line(LOG_LEVEL_WARNING, "accept on %s: %s; trying again in %d ms", listener->path,
+	         strerror(error), RETRY_MS);
+	listener->server->metrics.connections_refused++;
+	if (listener->spare_fd >= 0) {
+		close(listener->spare_fd);
+		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0)
+			close(fd);
+		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	}
+	uv_poll_stop(&listener->poll);
+	uv_timer_start(&listener->retry, on_retry, RETRY_MS, 0);
+}

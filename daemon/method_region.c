@@ -1,0 +1,211 @@
+/* region_register, region_create, region_release, region_list.
+ *
+ * Mapping memory may take long, so it runs on libuv's work queue: the charges are taken first, then the
+ * memory is mapped, then the region is added and answered. A session that ends meanwhile waits for it.
+ */
+#include "dispatch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "region.h"
+#include "server.h"
+#include "session.h"
+
+/* The longest handle that a driver gives out (CUDA IPC). */
+#define HANDLE_MAX 64
+
+struct mapping {
+	uv_work_t work;
+	struct session *session;
+	uint32_t msgid;
+	const struct method *method;
+	bool create;
+	struct engine_handle
+	    handle; /* create: size alone. register: fd is ours to close, handle.data ours too */
+	char handle_bytes[HANDLE_MAX];
+	struct charge count;
+	struct charge bytes;
+	/* What the work came to. */
+	int status;
+	struct error err;
+	struct engine_memory *memory;
+	int memory_fd; /* create: to hand out */
+};
+
+static void on_map(uv_work_t *work);
+static void on_mapped(uv_work_t *work, int status);
+
+static void mapping_free(struct mapping *mapping)
+{
+	if (mapping->handle.fd >= 0)
+		close(mapping->handle.fd);
+	if (mapping->memory_fd >= 0)
+		close(mapping->memory_fd);
+	charge_release(&mapping->count);
+	charge_release(&mapping->bytes);
+	free(mapping);
+}
+
+/* Takes over handle->fd, also on failure. */
+static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
+                         const struct engine_handle *handle, struct error *err)
+{
+	struct server *server = session->server;
+	struct mapping *mapping = calloc(1, sizeof *mapping);
+	int r;
+
+	if (!mapping) {
+		if (handle->fd >= 0)
+			close(handle->fd);
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a region");
+	}
+	*mapping = (struct mapping){ .session = session,
+		                     .msgid = request->msgid,
+		                     .method = request->method,
+		                     .create = create,
+		                     .handle = *handle,
+		                     .memory_fd = -1 };
+	mapping->work.data = mapping;
+	if (handle->handle.len > 0)
+		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
+	mapping->handle.handle.data = mapping->handle_bytes;
+	r = charge_take(&mapping->count, &server->accounts, session->account, CHARGE_REGIONS, 1, err);
+	if (r == 0)
+		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
+		                handle->size, err);
+	if (r == 0 && uv_queue_work(&server->loop, &mapping->work, on_map, on_mapped) < 0)
+		r = error_set(err, STATUS_NO_MEMORY, "no memory for a region");
+	if (r < 0) {
+		mapping_free(mapping);
+		return r;
+	}
+	session->mappings++;
+	return 0;
+}
+
+static void on_map(uv_work_t *work)
+{
+	struct mapping *m = work->data;
+	struct engine *engine = m->session->server->engine;
+
+	m->status = m->create ? engine_create(engine, m->handle.size, &m->memory, &m->memory_fd, &m->err)
+	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
+}
+
+static void answer(struct mapping *m, struct region *region)
+{
+	if (m->create) {
+		struct msg_region_created created = { .region = region->id,
+			                              .size = region->memory->size,
+			                              .kind = region->memory->kind };
+
+		session_reply(m->session, m->msgid, m->method, &created, m->memory_fd);
+		m->memory_fd = -1;
+	} else {
+		struct msg_region_registered registered = { .region = region->id,
+			                                    .size = region->memory->size };
+
+		session_reply(m->session, m->msgid, m->method, &registered, -1);
+	}
+}
+
+static void on_mapped(uv_work_t *work, int status)
+{
+	struct mapping *m = work->data;
+	struct session *session = m->session;
+	struct region *region;
+
+	(void)status;
+	session->mappings--;
+	if (m->status == 0) {
+		m->status =
+		    region_table_add(&session->regions, m->memory, &m->count, &m->bytes, &region, &m->err);
+		if (m->status < 0)
+			engine_unmap(session->server->engine, m->memory);
+	}
+	if (m->status < 0)
+		session_refuse(session, m->msgid, m->method, &m->err);
+	else if (session->state == SESSION_ENDED)
+		region_release(region);
+	else
+		answer(m, region);
+	mapping_free(m);
+	session_settle(session);
+}
+
+int method_region_register(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_region_register *p = &request->params.region_register;
+	bool by_fd = p->kind == REGION_KIND_MEMFD || p->kind == REGION_KIND_CUDA_FD;
+	struct engine_handle handle = { .kind = p->kind,
+		                        .fd = by_fd ? session_take_fd(session) : -1,
+		                        .offset = p->offset,
+		                        .size = p->size,
+		                        .writable = p->writable,
+		                        .handle = p->handle };
+
+	if (by_fd && handle.fd < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "kind %s: the request has to bring one file descriptor (SCM_RIGHTS)",
+		                 region_kind_names[p->kind]);
+	if (p->handle.len > HANDLE_MAX) {
+		if (handle.fd >= 0)
+			close(handle.fd);
+		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
+		                 HANDLE_MAX);
+	}
+	return start_mapping(session, request, false, &handle, err);
+}
+
+int method_region_create(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_region_create *p = &request->params.region_create;
+	struct engine *engine = session->server->engine;
+	struct engine_handle handle = { .kind = engine->kind, .fd = -1, .size = p->size };
+
+	if (p->kind != REGION_KIND_ANY && p->kind != engine->kind)
+		return error_set(err, STATUS_UNSUPPORTED, "kind %s: the %s engine makes %s regions",
+		                 region_kind_names[p->kind], engine->name, region_kind_names[engine->kind]);
+	if (p->size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, got 0");
+	return start_mapping(session, request, true, &handle, err);
+}
+
+int method_region_release(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct msg_region_released released = { 0 };
+	struct region *region;
+	int r = region_table_find(&session->regions, request->params.region_release.region, "region", &region,
+	                          err);
+
+	if (r < 0)
+		return r;
+	released.state = region_release(region);
+	session_reply(session, request->msgid, request->method, &released, -1);
+	return 0;
+}
+
+int method_region_list(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct region_table *table = &session->regions;
+	struct msg_region_entry *entries = calloc(table->used + 1, sizeof *entries);
+	struct message_list list = { entries, 0 };
+	struct region *region;
+	uint32_t cursor = 0;
+
+	if (!entries)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u regions", table->used);
+	while ((region = region_table_next(table, &cursor)))
+		entries[list.n++] = (struct msg_region_entry){ .region = region->id,
+			                                       .kind = region->memory->kind,
+			                                       .size = region->memory->size,
+			                                       .offset = region->memory->base,
+			                                       .writable = region->memory->writable,
+			                                       .state = region->state,
+			                                       .jobs = region->jobs };
+	session_reply(session, request->msgid, request->method, &list, -1);
+	free(entries);
+	return 0;
+}

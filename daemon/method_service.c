@@ -1,0 +1,93 @@
+/* info, ping, stats: what the service says of itself. */
+#include "dispatch.h"
+
+#include <string.h>
+
+#include "server.h"
+#include "session.h"
+
+static struct bytes text(const char *s)
+{
+	return (struct bytes){ s, strlen(s) };
+}
+
+int method_info(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct server *server = session->server;
+	struct counter limits[LIMIT_COUNT + 8];
+	struct msg_info info = {
+		.version = text(PACKAGE_VERSION),
+		.protocol = PROTOCOL_VERSION,
+		.boot_id = text(server->boot_id),
+		.engine = text(server->engine->name),
+		.device = text(server->engine->device),
+		.limits = { limits, limits_list(&server->limits, limits, LIMIT_COUNT + 8) },
+		.methods = { method_names, METHOD_COUNT },
+		.dtypes = { dtype_names, DTYPE_COUNT },
+	};
+
+	(void)err;
+	session_reply(session, request->msgid, request->method, &info, -1);
+	return 0;
+}
+
+int method_ping(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	(void)err;
+	session_reply(session, request->msgid, request->method, NULL, -1);
+	return 0;
+}
+
+/* The counters that are not 0, by name. */
+static struct counter_list named(struct counter *ret, const uint64_t *values, const char *const *names,
+                                 uint32_t n)
+{
+	struct counter_list list = { ret, 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		if (values[i])
+			ret[list.n++] = (struct counter){ names[i], values[i] };
+	return list;
+}
+
+int method_stats(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct server *server = session->server;
+	const struct metrics *m = &server->metrics;
+	struct msg_latency_bucket latency[METRICS_BUCKETS];
+	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT];
+	const char *status_names[STATUS_COUNT];
+	uint32_t n_latency = 0;
+	struct msg_stats stats;
+
+	(void)err;
+	for (int i = 0; i < STATUS_COUNT; i++)
+		status_names[i] = status_name(-i - 1);
+	for (int i = 0; i < METRICS_BUCKETS; i++)
+		if (m->latency[i])
+			latency[n_latency++] =
+			    (struct msg_latency_bucket){ .below_ns = metrics_bucket_bound(i),
+				                         .count = m->latency[i] };
+
+	stats = (struct msg_stats){
+		.requests = m->requests,
+		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
+		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
+		.bytes = named(bytes, m->bytes, family_names, FAMILY_COUNT),
+		.plan_cache = { .hits = server->plans.hits,
+		                .misses = server->plans.misses,
+		                .evictions = server->plans.evictions,
+		                .entries = server->plans.entries },
+		.connections_accepted = m->connections_accepted,
+		.connections_refused = m->connections_refused,
+		.sessions_ended = m->sessions_ended,
+		.regions = server->n_regions,
+		.mapped_bytes = server->mapped_bytes,
+		.jobs = server->accounts.total[CHARGE_JOBS],
+		.connections = server->accounts.total[CHARGE_CONNECTIONS],
+		.uptime_ms = (uv_hrtime() - m->start_ns) / 1000000,
+		.latency = { latency, n_latency },
+	};
+	session_reply(session, request->msgid, request->method, &stats, -1);
+	return 0;
+}

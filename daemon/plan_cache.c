@@ -1,0 +1,167 @@
+/* A hash table of chains with an LRU list through it. The key is the spec, packed: equal keys, equal plans.
+ */
+#include "plan_cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Two layouts, perm, before and after of the greatest rank, and the fixed part. */
+#define KEY_MAX (sizeof(int64_t) * (TENSOR_MAX_RANK * 7 + 16))
+
+struct key {
+	uint32_t len;
+	uint8_t bytes[KEY_MAX];
+};
+
+int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
+{
+	uint64_t n = 16;
+
+	while (n < capacity && n < (1u << 20))
+		n *= 2;
+	*cache = (struct plan_cache){ .n_buckets = n, .capacity = capacity, .seed = seed };
+	TAILQ_INIT(&cache->used);
+	cache->buckets = calloc(n, sizeof *cache->buckets);
+	return cache->buckets ? 0 : STATUS_NO_MEMORY;
+}
+
+static void evict(struct plan_cache *cache, struct plan_entry *entry)
+{
+	TAILQ_REMOVE(&cache->used, entry, used);
+	LIST_REMOVE(entry, bucket);
+	cache->entries--;
+	plan_entry_unref(entry);
+}
+
+void plan_cache_deinit(struct plan_cache *cache)
+{
+	struct plan_entry *entry;
+
+	if (!cache->buckets)
+		return;
+	while ((entry = TAILQ_FIRST(&cache->used)))
+		evict(cache, entry);
+	free(cache->buckets);
+}
+
+void plan_entry_unref(struct plan_entry *entry)
+{
+	if (entry && --entry->refs == 0)
+		free(entry);
+}
+
+static void key_add(struct key *key, const void *data, size_t len)
+{
+	assert(len <= sizeof key->bytes - key->len);
+	memcpy(key->bytes + key->len, data, len);
+	key->len += (uint32_t)len;
+}
+
+static void key_add_ints(struct key *key, const int64_t *values, int n)
+{
+	if (n > 0)
+		key_add(key, values, (size_t)n * sizeof *values);
+}
+
+/* Counts come before what they count, so that no two specs pack alike. */
+static void key_pack(struct key *key, const struct transform_spec *spec, uint32_t align)
+{
+	const struct tensor_layout *dst = &spec->dst, *src = &spec->src;
+	const int32_t head[] = {
+		(int32_t)dst->dtype, (int32_t)src->dtype,
+		dst->rank,           src->rank,
+		spec->n_perm,        spec->n_before,
+		spec->n_after,       (int32_t)spec->mode,
+		(int32_t)align,      (int32_t)spec->value.kind,
+	};
+	const uint64_t value = spec->value.u;
+
+	key->len = 0;
+	key_add(key, head, sizeof head);
+	key_add(key, &value, sizeof value);
+	key_add(key, &spec->value.im, sizeof spec->value.im);
+	key_add_ints(key, dst->shape, dst->rank);
+	key_add_ints(key, dst->stride, dst->rank);
+	key_add_ints(key, src->shape, src->rank);
+	key_add_ints(key, src->stride, src->rank);
+	key_add_ints(key, spec->perm, spec->n_perm);
+	key_add_ints(key, spec->before, spec->n_before);
+	key_add_ints(key, spec->after, spec->n_after);
+}
+
+static uint64_t key_hash(const struct key *key, uint64_t seed)
+{
+	uint64_t h = seed ^ key->len, word;
+	uint32_t i = 0;
+
+	for (; i + 8 <= key->len; i += 8) {
+		memcpy(&word, key->bytes + i, 8);
+		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		h ^= h >> 29;
+	}
+	for (; i < key->len; i++)
+		h = (h ^ key->bytes[i]) * UINT64_C(0x9e3779b97f4a7c15);
+	return h ^ h >> 32;
+}
+
+static struct plan_entry *entry_new(const struct transform_spec *spec, const struct plan_facts *facts,
+                                    const struct key *key, struct error *err)
+{
+	struct plan_entry *entry = calloc(1, sizeof *entry + key->len);
+
+	if (!entry) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
+		return NULL;
+	}
+	if (transform_init(&entry->transform, spec, err) < 0) {
+		free(entry);
+		return NULL;
+	}
+	plan_init(&entry->plan, &entry->transform, facts);
+	entry->refs = 1;
+	entry->key_len = key->len;
+	memcpy(entry->key, key->bytes, key->len);
+	return entry;
+}
+
+int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
+                   const struct plan_facts *facts, struct plan_entry **ret, struct error *err)
+{
+	struct plan_bucket *bucket;
+	struct plan_entry *entry;
+	struct key key;
+	uint64_t hash;
+
+	key_pack(&key, spec, facts->align);
+	hash = key_hash(&key, cache->seed);
+	bucket = &cache->buckets[hash & (cache->n_buckets - 1)];
+
+	LIST_FOREACH(entry, bucket, bucket)
+	if (entry->hash == hash && entry->key_len == key.len && !memcmp(entry->key, key.bytes, key.len)) {
+		cache->hits++;
+		TAILQ_REMOVE(&cache->used, entry, used);
+		TAILQ_INSERT_HEAD(&cache->used, entry, used);
+		entry->refs++;
+		*ret = entry;
+		return 0;
+	}
+
+	entry = entry_new(spec, facts, &key, err);
+	if (!entry)
+		return err->status;
+	cache->misses++;
+	entry->hash = hash;
+	if (cache->capacity > 0) {
+		if (cache->entries >= cache->capacity) {
+			evict(cache, TAILQ_LAST(&cache->used, plan_list));
+			cache->evictions++;
+		}
+		entry->refs++;
+		TAILQ_INSERT_HEAD(&cache->used, entry, used);
+		LIST_INSERT_HEAD(bucket, entry, bucket);
+		cache->entries++;
+	}
+	*ret = entry;
+	return 0;
+}

@@ -1,0 +1,66 @@
+/* Regions: memory that a connection has shared with us, or had us make.
+ *
+ * A region's id belongs to its connection and is never given twice (a slot and a generation). It lives from
+ * the reply that names it until it is released and no job uses it; then it is unmapped off the loop,
+ * because that can take long. Its charges go when the memory is really gone.
+ */
+#ifndef DAEMON_REGION_H
+#define DAEMON_REGION_H
+
+#include <stdint.h>
+
+#include <uv.h>
+
+#include "account.h"
+#include "kernels/engine.h"
+#include "proto/schema.h"
+#include "proto/status.h"
+
+struct server;
+struct session;
+
+struct region {
+	struct server *server;
+	uint64_t id;
+	enum region_state state;
+	struct engine_memory *memory;
+	uint32_t jobs;           /* that use it */
+	struct session *session; /* NULL when it is not in its table any more */
+	struct charge count;
+	struct charge bytes;
+	uv_work_t unmapping;
+};
+
+struct region_table {
+	struct session *session;
+	struct region **slots; /* NULL: free */
+	uint32_t n_slots;
+	uint32_t used;
+	uint64_t generation;
+};
+
+void region_table_init(struct region_table *table, struct session *session);
+
+/* Every region must have been released. */
+void region_table_deinit(struct region_table *table);
+
+/* Puts a mapped memory into the table, with its charges; 0 or NO_MEMORY (nothing is taken then). */
+int region_table_add(struct region_table *table, struct engine_memory *memory, struct charge *count,
+                     struct charge *bytes, struct region **ret, struct error *err);
+
+/* An open region by id; NOT_FOUND names the argument ("src.region"). */
+int region_table_find(struct region_table *table, uint64_t id, const char *name, struct region **ret,
+                      struct error *err);
+
+/* Region i of the open and draining ones in a table, for listing: NULL past the last. *cursor starts at 0. */
+struct region *region_table_next(const struct region_table *table, uint32_t *cursor);
+
+/* Ends a region: CLOSED when no job uses it, else DRAINING until the last one ends. */
+enum region_state region_release(struct region *region);
+void region_table_release_all(struct region_table *table);
+
+/* Jobs hold the regions that they use. */
+void region_use(struct region *region);
+void region_unuse(struct region *region);
+
+#endif

@@ -1,0 +1,180 @@
+/* The way out of a session: replies are queued, accounted for, and sent together before the loop sleeps. */
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server.h"
+
+#define LOG_LINES_SECOND 20
+
+static void on_reply_deadline(uv_timer_t *timer);
+
+bool session_has_room(const struct session *session)
+{
+	return buffer_len(&session->out) < session->server->limits.reply_pause_bytes &&
+	       session->n_out_fds + session->mappings < SESSION_MAX_OUTGOING_FDS;
+}
+
+/* Accounts for what was appended since the buffer had before bytes, and has it sent before the loop
+ * sleeps. */
+static void queue_reply(struct session *session, size_t before)
+{
+	struct server *server = session->server;
+	size_t len = buffer_len(&session->out);
+	struct error err;
+
+	if (len > server->limits.reply_limit_bytes) {
+		session_end(session, LOG_LEVEL_NOTICE, "it reads no replies (reply_limit_bytes)");
+		return;
+	}
+	if (charge_take(&session->out_charge, &server->accounts, session->account, CHARGE_QUEUED_BYTES,
+	                len - before, &err) < 0) {
+		session_end(session, LOG_LEVEL_NOTICE, err.message);
+		return;
+	}
+	if (!session->unsent) {
+		session->unsent = true;
+		TAILQ_INSERT_TAIL(&server->unsent, session, unsent_entry);
+	}
+}
+
+void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
+                   int fd)
+{
+	size_t before = buffer_len(&session->out);
+
+	if (session->state == SESSION_ENDED || (fd >= 0 && session->n_out_fds == SESSION_MAX_OUTGOING_FDS) ||
+	    rpc_encode_result(&session->out, msgid, method, result) < 0) {
+		if (fd >= 0)
+			close(fd);
+		if (session->state != SESSION_ENDED)
+			session_end(session, LOG_LEVEL_WARNING, "no room for its replies");
+		return;
+	}
+	if (fd >= 0)
+		session->out_fds[session->n_out_fds++] = (struct outgoing_fd){ fd, session->sent + before };
+	session_log(session, LOG_LEVEL_DEBUG, msgid, "answered %s", method->name);
+	queue_reply(session, before);
+}
+
+void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
+                    const struct error *error)
+{
+	size_t before = buffer_len(&session->out);
+
+	metrics_count_error(&session->server->metrics, error->status);
+	if (session->state == SESSION_ENDED)
+		return;
+	session_log(session, LOG_LEVEL_NOTICE, msgid, "refused %s: %s: %s",
+	            method ? method->name : "a request", status_name(error->status), error->message);
+	if (rpc_encode_error(&session->out, msgid, error) < 0)
+		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
+	else
+		queue_reply(session, before);
+}
+
+/* Sends once; returns bytes, or negative errno. A descriptor goes with the first byte of its reply. */
+static ssize_t send_some(struct session *session)
+{
+	size_t len = buffer_len(&session->out), n_fds = 0;
+	ssize_t n;
+
+	if (session->n_out_fds > 0) {
+		uint64_t ahead = session->out_fds[0].pos - session->sent;
+
+		if (ahead == 0) {
+			n_fds = 1;
+			if (session->n_out_fds > 1)
+				ahead = session->out_fds[1].pos - session->sent;
+		}
+		if (ahead > 0 && ahead < len)
+			len = ahead;
+	}
+	n = socket_send(session->fd, session->out.data + session->out.start, len, &session->out_fds[0].fd,
+	                n_fds);
+	if (n > 0 && n_fds > 0) {
+		close(session->out_fds[0].fd);
+		session->n_out_fds--;
+		memmove(session->out_fds, session->out_fds + 1,
+		        session->n_out_fds * sizeof *session->out_fds);
+	}
+	return n;
+}
+
+void session_flush(struct session *session)
+{
+	if (session->unsent) {
+		session->unsent = false;
+		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
+	}
+	while (session->state != SESSION_ENDED && buffer_len(&session->out) > 0) {
+		ssize_t n = send_some(session);
+
+		if (n == -EINTR)
+			continue;
+		if (n == -EAGAIN)
+			break;
+		if (n < 0) {
+			session_end(session, LOG_LEVEL_DEBUG, strerror((int)-n));
+			return;
+		}
+		session->sent += (uint64_t)n;
+		charge_shrink(&session->out_charge, (uint64_t)n);
+		buffer_consume(&session->out, (size_t)n, SESSION_KEEP_BYTES);
+		uv_timer_stop(&session->reply_timer);
+	}
+	if (session->state == SESSION_ENDED)
+		return;
+
+	if (buffer_len(&session->out) > 0 && !uv_is_active((uv_handle_t *)&session->reply_timer))
+		uv_timer_start(&session->reply_timer, on_reply_deadline,
+		               session->server->limits.reply_deadline_ms, 0);
+	if (session->waiting == WAIT_REPLIES && session_has_room(session)) {
+		session->waiting = WAIT_READY;
+		TAILQ_INSERT_TAIL(&session->server->ready, session, waiting_entry);
+	}
+	session_update_poll(session);
+	session_settle(session);
+}
+
+static void on_reply_deadline(uv_timer_t *timer)
+{
+	struct session *session = timer->data;
+
+	session_end(session, LOG_LEVEL_NOTICE, "it did not read its replies in time (reply_deadline_ms)");
+}
+
+void session_log(struct session *session, enum log_level level, int64_t msgid, const char *format, ...)
+{
+	struct account *account = session->account;
+	uint64_t second = uv_now(&session->server->loop) / 1000;
+	char text[512], request[32] = "";
+	va_list args;
+
+	if (!log_wants(level))
+		return;
+	if (account->log_second != second) {
+		if (account->log_dropped > 0)
+			log_line(LOG_LEVEL_NOTICE, "uid %d: %" PRIu32 " lines dropped", (int)account->uid,
+			         account->log_dropped);
+		account->log_second = second;
+		account->log_lines = account->log_dropped = 0;
+	}
+	if (level < LOG_LEVEL_DEBUG && ++account->log_lines > LOG_LINES_SECOND) {
+		account->log_dropped++;
+		return;
+	}
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	if (msgid >= 0)
+		snprintf(request, sizeof request, " request %" PRId64, msgid);
+	log_line(level, "uid %d pid %d session %" PRIu64 "%s: %s", (int)session->peer.uid,
+	         (int)session->peer.pid, session->id, request, text);
+}

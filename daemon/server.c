@@ -1,0 +1,261 @@
+/* Start, settle, drain, stop. */
+#include "server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "job.h"
+#include "log.h"
+#include "session.h"
+
+static void on_engine_done(uv_async_t *async);
+static void on_settle(uv_prepare_t *prepare);
+static void on_stop_signal(uv_signal_t *signal, int number);
+static void on_drain_deadline(uv_timer_t *timer);
+static void server_stop(struct server *server);
+
+/* ---- Start ------------------------------------------------------------------------------------------- */
+
+/* As many descriptors as we are allowed: each connection and region takes one. */
+static void raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* From any thread. */
+static void wake(void *arg)
+{
+	uv_async_send(&((struct server *)arg)->engine_done);
+}
+
+static int open_engine(struct server *server, const struct options *options, struct error *err)
+{
+	struct engine_options engine = { .threads = options->threads, .wake = wake, .wake_arg = server };
+
+	if (options->engine == ENGINE_CHOICE_CUDA)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "--engine=cuda: this build has the cpu engine only");
+	if (options->device)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "--device=%s: the cpu engine has no devices",
+		                 options->device);
+	return engine_cpu_open(&server->engine, &engine, err);
+}
+
+static int random_seed(struct server *server, uint64_t *ret, struct error *err)
+{
+	uint8_t bytes[16];
+
+	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes ||
+	    getrandom(ret, sizeof *ret, 0) != sizeof *ret)
+		return error_set(err, STATUS_INTERNAL, "getrandom: %s", strerror(errno));
+	for (size_t i = 0; i < sizeof bytes; i++)
+		snprintf(server->boot_id + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+static void start_handles(struct server *server)
+{
+	uv_loop_t *loop = &server->loop;
+
+	uv_async_init(loop, &server->engine_done, on_engine_done);
+	uv_prepare_init(loop, &server->settle);
+	uv_signal_init(loop, &server->sigterm);
+	uv_signal_init(loop, &server->sigint);
+	uv_timer_init(loop, &server->drain_timer);
+	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
+	    server->drain_timer.data = server;
+	uv_prepare_start(&server->settle, on_settle);
+	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
+	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
+}
+
+int server_init(struct server *server, const struct options *options, struct error *err)
+{
+	uint64_t seed;
+	int r;
+
+	memset(server, 0, sizeof *server);
+	server->limits = options->limits;
+	server->metrics.start_ns = uv_hrtime();
+	accounts_init(&server->accounts, &server->limits);
+	TAILQ_INIT(&server->sessions);
+	TAILQ_INIT(&server->unsent);
+	TAILQ_INIT(&server->ready);
+	raise_fd_limit();
+
+	r = random_seed(server, &seed, err);
+	if (r < 0)
+		return r;
+	r = uv_loop_init(&server->loop);
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));
+	server->decoder = rpc_decoder_new();
+	if (!server->decoder ||
+	    plan_cache_init(&server->plans, server->limits.plan_cache_entries, seed) < 0) {
+		r = error_set(err, STATUS_NO_MEMORY, "no memory to start");
+		goto err_memory;
+	}
+	start_handles(server);
+	r = open_engine(server, options, err);
+	if (r < 0)
+		goto err_handles;
+	r = listener_open(&server->listener, server, options->socket, err);
+	if (r < 0)
+		goto err_handles;
+	return 0;
+
+err_handles:
+	server_stop(server);
+	uv_run(&server->loop, UV_RUN_DEFAULT);
+	engine_close(server->engine);
+err_memory:
+	plan_cache_deinit(&server->plans);
+	rpc_decoder_free(server->decoder);
+	uv_loop_close(&server->loop);
+	return r;
+}
+
+void server_run(struct server *server)
+{
+	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
+	         server->engine->device);
+	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
+	           server->engine->name, server->engine->device);
+	uv_run(&server->loop, UV_RUN_DEFAULT);
+}
+
+void server_deinit(struct server *server)
+{
+	int r;
+
+	jobs_free_kept(server);
+	plan_cache_deinit(&server->plans);
+	engine_close(server->engine);
+	rpc_decoder_free(server->decoder);
+	r = uv_loop_close(&server->loop);
+	assert(r == 0);
+	(void)r;
+	assert(server->n_regions == 0 && server->mapped_bytes == 0);
+	accounts_deinit(&server->accounts);
+}
+
+/* ---- A turn of the loop ------------------------------------------------------------------------------ */
+
+static void on_engine_done(uv_async_t *async)
+{
+	engine_reap(((struct server *)async->data)->engine);
+}
+
+void server_wake_waiting(struct server *server, struct account *account)
+{
+	struct session *session = TAILQ_FIRST(&account->waiting);
+
+	if (!session || !charge_fits(&server->accounts, account, CHARGE_JOBS, 1))
+		return;
+	TAILQ_REMOVE(&account->waiting, session, waiting_entry);
+	session->waiting = WAIT_READY;
+	TAILQ_INSERT_TAIL(&server->ready, session, waiting_entry);
+}
+
+/* Before the loop sleeps: small jobs that ran at once are answered, sessions that waited go on, and every
+ * session with replies sends all of them by one call. */
+static void on_settle(uv_prepare_t *prepare)
+{
+	struct server *server = prepare->data;
+	struct session *session;
+
+	if (!server->engine)
+		return;
+	do {
+		engine_reap(server->engine);
+		while ((session = TAILQ_FIRST(&server->ready))) {
+			TAILQ_REMOVE(&server->ready, session, waiting_entry);
+			session->waiting = WAIT_NONE;
+			session_resume(session);
+			server_wake_waiting(server, session->account); /* it may have had nothing to ask */
+		}
+		engine_reap(server->engine);
+		while ((session = TAILQ_FIRST(&server->unsent)))
+			session_flush(session);
+	} while (!TAILQ_EMPTY(&server->ready));
+}
+
+/* ---- Stop -------------------------------------------------------------------------------------------- */
+
+static void end_all(struct server *server, void (*end)(struct session *session))
+{
+	struct session *session, *next;
+
+	for (session = TAILQ_FIRST(&server->sessions); session; session = next) {
+		next = TAILQ_NEXT(session, entry);
+		end(session);
+	}
+}
+
+static void end_for_stop(struct session *session)
+{
+	session_end(session, LOG_LEVEL_NOTICE, "the service stops");
+}
+
+void server_drain(struct server *server)
+{
+	if (server->state != SERVER_RUNNING)
+		return;
+	server->state = SERVER_DRAINING;
+	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
+	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
+	sd_notify(0, "STOPPING=1");
+	listener_close(&server->listener);
+	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
+	end_all(server, session_finish);
+	server_on_session_freed(server);
+}
+
+static void on_stop_signal(uv_signal_t *signal, int number)
+{
+	struct server *server = signal->data;
+
+	(void)number;
+	if (server->state == SERVER_DRAINING)
+		end_all(server, end_for_stop); /* asked twice: now */
+	else
+		server_drain(server);
+}
+
+static void on_drain_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	log_line(LOG_LEVEL_WARNING, "not drained in %" PRIu64 " ms (drain_deadline_ms)",
+	         server->limits.drain_deadline_ms);
+	end_all(server, end_for_stop);
+}
+
+void server_on_session_freed(struct server *server)
+{
+	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions))
+		server_stop(server);
+}
+
+static void server_stop(struct server *server)
+{
+	server->state = SERVER_STOPPED;
+	uv_close((uv_handle_t *)&server->engine_done, NULL);
+	uv_close((uv_handle_t *)&server->settle, NULL);
+	uv_close((uv_handle_t *)&server->sigterm, NULL);
+	uv_close((uv_handle_t *)&server->sigint, NULL);
+	uv_close((uv_handle_t *)&server->drain_timer, NULL);
+}

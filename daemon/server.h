@@ -1,0 +1,78 @@
+/* The running service: one loop, one engine, and what its sessions share.
+ *
+ * Everything here is the loop thread's. Work of other threads enters by two doors: engine_done (jobs) and
+ * libuv's work queue (mapping memory).
+ */
+#ifndef DAEMON_SERVER_H
+#define DAEMON_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <uv.h>
+
+#include "account.h"
+#include "kernels/engine.h"
+#include "limits.h"
+#include "listener.h"
+#include "metrics.h"
+#include "options.h"
+#include "plan_cache.h"
+#include "proto/rpc.h"
+
+enum server_state {
+	SERVER_RUNNING,
+	SERVER_DRAINING, /* asked to stop: no new requests, what is under way is finished and answered */
+	SERVER_STOPPED,  /* no session is left, handles are closing */
+};
+
+struct job;
+
+struct server {
+	uv_loop_t loop;
+	uv_async_t engine_done;
+	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
+	uv_signal_t sigterm;
+	uv_signal_t sigint;
+	uv_timer_t drain_timer;
+	struct listener listener;
+	enum server_state state;
+
+	struct limits limits;
+	struct accounts accounts;
+	struct metrics metrics;
+	struct plan_cache plans;
+	struct engine *engine;
+	struct rpc_decoder *decoder; /* requests are decoded and handled one at a time */
+	struct rpc_request request;
+	struct session_queue sessions;
+	struct session_queue unsent; /* sessions with replies to send */
+	struct session_queue ready;  /* sessions whose waiting requests may go on */
+	struct job *free_jobs;
+	uint64_t n_regions; /* mapped, and their bytes */
+	uint64_t mapped_bytes;
+	uint64_t last_session;
+	char boot_id[33];
+	uint8_t receive[65536]; /* what a session reads before it is known to need keeping */
+};
+
+/* Opens the engine and the listener, and starts to serve when server_run is called. On failure err says
+ * why, and nothing is left. The server is too large for a stack. */
+int server_init(struct server *server, const struct options *options, struct error *err);
+
+/* Runs until it has been asked to stop and everything has ended. */
+void server_run(struct server *server);
+
+void server_deinit(struct server *server);
+
+/* Stops accepting and reading; sessions end when they are answered, or when drain_deadline_ms have passed. */
+void server_drain(struct server *server);
+
+/* Called when a session is gone. */
+void server_on_session_freed(struct server *server);
+
+/* Lets waiting sessions of the account go on, as many as may queue a job now. */
+void server_wake_waiting(struct server *server, struct account *account);
+
+#endif

@@ -1,0 +1,380 @@
+/* Connections: opening, reading, framing, and the one way to the end. Replies are in reply.c. */
+#include "session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dispatch.h"
+#include "server.h"
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+static void on_frame_deadline(uv_timer_t *timer);
+static void on_closed(uv_handle_t *handle);
+static void session_read(struct session *session);
+static size_t session_feed(struct session *session, const uint8_t *data, size_t len);
+static void drop_fds(struct session *session, uint64_t end);
+
+/* ---- Opening ---------------------------------------------------------------------------------------- */
+
+static void session_free(struct session *session)
+{
+	region_table_deinit(&session->regions);
+	engine_stream_free(session->server->engine, session->stream);
+	buffer_deinit(&session->in);
+	buffer_deinit(&session->out);
+	charge_release(&session->fds_charge);
+	charge_release(&session->out_charge);
+	charge_release(&session->connection);
+	account_unref(session->account);
+	free(session);
+}
+
+static int session_init(struct session *session, struct server *server, int fd, struct error *err)
+{
+	int r = socket_peer(fd, &session->peer);
+
+	session->server = server;
+	session->fd = fd;
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
+	session->account = account_ref(&server->accounts, session->peer.uid);
+	if (!session->account)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,
+	                err);
+	if (r < 0)
+		return r;
+	session->stream = engine_stream_new(server->engine);
+	if (!session->stream)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
+	return 0;
+}
+
+void session_open(struct server *server, int fd)
+{
+	struct session *session = calloc(1, sizeof *session);
+	struct error err;
+	int r;
+
+	if (!session) {
+		log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
+		goto err_close;
+	}
+	if (session_init(session, server, fd, &err) < 0) {
+		log_line(LOG_LEVEL_NOTICE, "uid %d pid %d: refused a connection: %s: %s",
+		         (int)session->peer.uid, (int)session->peer.pid, status_name(err.status),
+		         err.message);
+		goto err_free;
+	}
+	r = uv_poll_init(&server->loop, &session->poll, fd);
+	if (r < 0) {
+		log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
+		goto err_free;
+	}
+	uv_timer_init(&server->loop, &session->frame_timer);
+	uv_timer_init(&server->loop, &session->reply_timer);
+	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
+	session->handles = 3;
+	session->id = ++server->last_session;
+	region_table_init(&session->regions, session);
+	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
+	server->metrics.connections_accepted++;
+	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
+	session_update_poll(session);
+	return;
+
+err_free:
+	session_free(session);
+err_close:
+	server->metrics.connections_refused++;
+	close(fd);
+}
+
+/* ---- In ---------------------------------------------------------------------------------------------- */
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+	struct session *session = poll->data;
+
+	if (status < 0) {
+		session_end(session, LOG_LEVEL_NOTICE, uv_strerror(status));
+		return;
+	}
+	if (events & UV_WRITABLE)
+		session_flush(session);
+	if ((events & UV_READABLE) && session->state == SESSION_OPEN)
+		session_read(session);
+}
+
+/* Queues what came with the last bytes, or closes all of it. */
+static int keep_fds(struct session *session, const int *fds, size_t n, uint64_t start, uint64_t end,
+                    struct error *err)
+{
+	const struct limits *limits = &session->server->limits;
+	int r = 0;
+
+	if (n > limits->message_fds)
+		r = error_set(err, STATUS_QUOTA,
+		              "%zu descriptors with one message, at most %" PRIu64 " (message_fds)", n,
+		              limits->message_fds);
+	else if (n > SESSION_MAX_PENDING_FDS - session->n_fds)
+		r = error_set(err, STATUS_QUOTA, "more than %d descriptors pending", SESSION_MAX_PENDING_FDS);
+	else if (n > 0)
+		r = charge_take(&session->fds_charge, &session->server->accounts, session->account,
+		                CHARGE_PENDING_FDS, n, err);
+
+	for (size_t i = 0; i < n; i++)
+		if (r < 0)
+			close(fds[i]);
+		else
+			session->fds[session->n_fds++] = (struct pending_fd){ fds[i], start, end };
+	return r;
+}
+
+/* The peer is done sending. One that is gone altogether gets no answers; one that only closed its sending
+ * side does. */
+static void on_end_of_stream(struct session *session)
+{
+	struct pollfd peer = { .fd = session->fd, .events = 0 };
+
+	if (poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))
+		session_end(session, LOG_LEVEL_DEBUG, "disconnected");
+	else
+		session_finish(session);
+}
+
+static void session_read(struct session *session)
+{
+	struct server *server = session->server;
+	bool direct = buffer_len(&session->in) == 0;
+	uint8_t *data = direct ? server->receive : buffer_reserve(&session->in, sizeof server->receive);
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds, used;
+	ssize_t n;
+	struct error err;
+
+	if (!data) {
+		session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
+		return;
+	}
+	n = socket_receive(session->fd, data, sizeof server->receive, fds, &n_fds);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n == -EMSGSIZE) {
+		session_end(session, LOG_LEVEL_NOTICE, "it sent more descriptors than a message may carry");
+		return;
+	}
+	if (n < 0) {
+		session_end(session, LOG_LEVEL_DEBUG, strerror((int)-n));
+		return;
+	}
+	if (n == 0) {
+		on_end_of_stream(session);
+		return;
+	}
+	if (keep_fds(session, fds, n_fds, session->received, session->received + (uint64_t)n, &err) < 0) {
+		session_end(session, LOG_LEVEL_NOTICE, err.message);
+		return;
+	}
+	session->received += (uint64_t)n;
+
+	if (direct) {
+		used = session_feed(session, data, (size_t)n);
+		if (session->state == SESSION_OPEN && used < (size_t)n &&
+		    buffer_append(&session->in, data + used, (size_t)n - used) < 0)
+			session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
+	} else {
+		buffer_commit(&session->in, (size_t)n);
+		used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
+		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
+	}
+	session_update_poll(session);
+}
+
+/* Whether the next request has to stay unread for now. */
+static bool must_wait(struct session *session)
+{
+	if (session->waiting == WAIT_NONE && !session_has_room(session)) {
+		session->waiting = WAIT_REPLIES;
+	} else if (session->waiting == WAIT_NONE &&
+	           !charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
+		session->waiting = WAIT_JOBS;
+		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
+	}
+	return session->waiting != WAIT_NONE;
+}
+
+/* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
+ * not yet handled, from the start of a message. */
+static size_t session_feed(struct session *session, const uint8_t *data, size_t len)
+{
+	struct error err;
+	size_t used = 0, frame_len;
+	bool partial = false;
+
+	while (session->state == SESSION_OPEN && !must_wait(session) && used < len && !partial) {
+		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
+		                   &err)) {
+		case FRAME_COMPLETE:
+			session->handled += frame_len;
+			dispatch(session, data + used, frame_len);
+			used += frame_len;
+			drop_fds(session, session->handled);
+			uv_timer_stop(&session->frame_timer);
+			break;
+		case FRAME_PARTIAL:
+			partial = true;
+			break;
+		case FRAME_BROKEN:
+			session_end(session, LOG_LEVEL_NOTICE, err.message);
+			break;
+		}
+	}
+
+	if (partial && session->state == SESSION_OPEN && !uv_is_active((uv_handle_t *)&session->frame_timer))
+		uv_timer_start(&session->frame_timer, on_frame_deadline,
+		               session->server->limits.frame_deadline_ms, 0);
+	return used;
+}
+
+void session_resume(struct session *session)
+{
+	size_t used;
+
+	if (session->state != SESSION_OPEN)
+		return;
+	used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
+	buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
+	session_update_poll(session);
+}
+
+static void on_frame_deadline(uv_timer_t *timer)
+{
+	struct session *session = timer->data;
+
+	session_end(session, LOG_LEVEL_NOTICE, "a message did not arrive whole in time (frame_deadline_ms)");
+}
+
+static void forget_fd(struct session *session, uint32_t i)
+{
+	session->n_fds--;
+	memmove(session->fds + i, session->fds + i + 1, (session->n_fds - i) * sizeof *session->fds);
+	charge_shrink(&session->fds_charge, 1);
+}
+
+int session_take_fd(struct session *session)
+{
+	int fd;
+
+	if (session->n_fds == 0 || session->fds[0].start >= session->handled)
+		return -1;
+	fd = session->fds[0].fd;
+	forget_fd(session, 0);
+	return fd;
+}
+
+/* What came with bytes before end and was not taken belongs to no later message. */
+static void drop_fds(struct session *session, uint64_t end)
+{
+	while (session->n_fds > 0 && session->fds[0].end <= end) {
+		close(session->fds[0].fd);
+		forget_fd(session, 0);
+	}
+}
+
+/* Asks the loop for just the events that can be acted on. */
+void session_update_poll(struct session *session)
+{
+	int events = 0;
+
+	if (session->state == SESSION_ENDED)
+		return;
+	if (session->state == SESSION_OPEN && session->waiting == WAIT_NONE)
+		events |= UV_READABLE;
+	if (buffer_len(&session->out) > 0 && !session->unsent)
+		events |= UV_WRITABLE;
+	if (events == session->poll_events)
+		return;
+	session->poll_events = events;
+	if (events)
+		uv_poll_start(&session->poll, events, on_readable);
+	else
+		uv_poll_stop(&session->poll);
+}
+
+/* ---- The end ----------------------------------------------------------------------------------------- */
+
+void session_finish(struct session *session)
+{
+	if (session->state != SESSION_OPEN)
+		return;
+	session->state = SESSION_FINISHING;
+	uv_timer_stop(&session->frame_timer);
+	session_update_poll(session);
+	session_settle(session);
+}
+
+static void stop_waiting(struct session *session)
+{
+	if (session->waiting == WAIT_JOBS)
+		TAILQ_REMOVE(&session->account->waiting, session, waiting_entry);
+	else if (session->waiting == WAIT_READY)
+		TAILQ_REMOVE(&session->server->ready, session, waiting_entry);
+	session->waiting = WAIT_NONE;
+}
+
+void session_end(struct session *session, enum log_level level, const char *reason)
+{
+	if (session->state == SESSION_ENDED)
+		return;
+	session->state = SESSION_ENDED;
+	session_log(session, level, -1, "ended: %s", reason);
+	if (level < LOG_LEVEL_DEBUG)
+		session->server->metrics.sessions_ended++;
+
+	stop_waiting(session);
+	if (session->unsent)
+		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
+	session->unsent = false;
+	drop_fds(session, UINT64_MAX);
+	for (uint32_t i = 0; i < session->n_out_fds; i++)
+		close(session->out_fds[i].fd);
+	session->n_out_fds = 0;
+
+	engine_stream_cancel(session->server->engine, session->stream);
+	region_table_release_all(&session->regions);
+	uv_close((uv_handle_t *)&session->poll, on_closed);
+	uv_close((uv_handle_t *)&session->frame_timer, on_closed);
+	uv_close((uv_handle_t *)&session->reply_timer, on_closed);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct session *session = handle->data;
+
+	if (handle->type == UV_POLL)
+		close(session->fd);
+	session->handles--;
+	session_settle(session);
+}
+
+void session_settle(struct session *session)
+{
+	struct server *server = session->server;
+
+	if (session->jobs > 0 || session->mappings > 0)
+		return;
+	if (session->state == SESSION_FINISHING && buffer_len(&session->out) == 0)
+		session_end(session, LOG_LEVEL_DEBUG, "finished");
+	if (session->state != SESSION_ENDED || session->handles > 0)
+		return;
+
+	TAILQ_REMOVE(&server->sessions, session, entry);
+	session_free(session);
+	server_on_session_freed(server);
+}

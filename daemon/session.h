@@ -1,0 +1,144 @@
+/* One connection: bytes in, requests, replies, bytes out; and everything that it holds.
+ *
+ * A request's life reads downward in session.c and dispatch.c: on_readable -> session_feed -> dispatch ->
+ * (job_submit -> on_job_done, or a mapping off the loop) -> session_reply -> session_flush (reply.c).
+ *
+ * A session ends once (session_end, idempotent). What is under way holds it: it is freed when no job, no
+ * mapping and no handle is left.
+ */
+#ifndef DAEMON_SESSION_H
+#define DAEMON_SESSION_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <uv.h>
+
+#include "account.h"
+#include "kernels/engine.h"
+#include "log.h"
+#include "proto/buffer.h"
+#include "proto/frame.h"
+#include "proto/rpc.h"
+#include "proto/socket.h"
+#include "region.h"
+
+enum session_state {
+	SESSION_OPEN,
+	SESSION_FINISHING, /* reads no more; ends when all is answered and sent */
+	SESSION_ENDED,     /* waits for jobs, mappings and handles */
+};
+
+/* What the next request waits for. */
+enum session_wait {
+	WAIT_NONE,
+	WAIT_JOBS,    /* a job of the uid's to end; in account->waiting */
+	WAIT_REPLIES, /* replies to be read, or a mapping to be answered; session_flush looks */
+	WAIT_READY,   /* nothing more: in server->ready */
+};
+
+/* An idle session keeps no more buffer than this. */
+#define SESSION_KEEP_BYTES 4096
+
+#define SESSION_MAX_PENDING_FDS 64
+
+/* A descriptor that came with bytes [start, end) of the connection's stream: it belongs to a message that
+ * has a byte there. */
+struct pending_fd {
+	int fd;
+	uint64_t start;
+	uint64_t end;
+};
+
+/* A descriptor to send with the byte at pos of the stream out. */
+struct outgoing_fd {
+	int fd;
+	uint64_t pos;
+};
+
+#define SESSION_MAX_OUTGOING_FDS 64
+
+struct session {
+	struct server *server;
+	uint64_t id;
+	enum session_state state;
+	int fd;
+	struct socket_peer peer;
+	struct account *account;
+	struct charge connection;
+	TAILQ_ENTRY(session) entry;         /* in server->sessions */
+	TAILQ_ENTRY(session) unsent_entry;  /* in server->unsent */
+	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or server->ready */
+	bool unsent;
+	enum session_wait waiting;
+
+	uv_poll_t poll;
+	uv_timer_t frame_timer; /* runs while a message has begun and not ended */
+	uv_timer_t reply_timer; /* runs while replies wait for the peer */
+	int poll_events;
+	int handles; /* not yet closed */
+
+	/* In. */
+	struct buffer in; /* what could not be handled at once */
+	struct frame_scan scan;
+	uint64_t received; /* bytes of the stream */
+	uint64_t handled;
+	uint32_t n_fds;
+	struct pending_fd fds[SESSION_MAX_PENDING_FDS];
+	struct charge fds_charge;
+
+	/* Out. */
+	struct buffer out;
+	uint64_t sent;
+	uint32_t n_out_fds;
+	struct outgoing_fd out_fds[SESSION_MAX_OUTGOING_FDS];
+	struct charge out_charge;
+
+	struct engine_stream *stream;
+	struct region_table regions;
+	uint32_t jobs;     /* queued or running */
+	uint32_t mappings; /* under way off the loop */
+};
+
+/* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. */
+void session_open(struct server *server, int fd);
+
+/* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the
+ * session's; -1 for none. Nothing happens on a session that has ended. */
+void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
+                   int fd);
+
+/* Answers a request with an error, counts and logs it. method may be NULL (not known). */
+void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
+                    const struct error *error);
+
+/* The next descriptor that came with the message being handled, now the caller's; -1: none. */
+int session_take_fd(struct session *session);
+
+/* Sends what can be sent now. */
+void session_flush(struct session *session);
+
+/* Whether another reply may be queued, with a descriptor. */
+bool session_has_room(const struct session *session);
+
+/* Asks the loop for just the events that can be acted on. */
+void session_update_poll(struct session *session);
+
+/* Goes on with requests that waited (for a job to end, or for replies to be read). */
+void session_resume(struct session *session);
+
+/* No new requests; ends when everything under way is answered and sent. */
+void session_finish(struct session *session);
+
+/* Ends now: jobs are cancelled, regions go when their jobs do. reason is logged. */
+void session_end(struct session *session, enum log_level level, const char *reason);
+
+/* To be called whenever jobs or mappings went down: ends a finishing session, frees an ended one. */
+void session_settle(struct session *session);
+
+/* A line that names uid, pid, session and request (msgid -1: none). What one uid can cause is bounded to a
+ * few lines a second; dropped ones are counted in the next. */
+void session_log(struct session *session, enum log_level level, int64_t msgid, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

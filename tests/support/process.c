@@ -1,0 +1,58 @@
+/* Starting and stopping a tmad for a test. */
+#include "process.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int accepts(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	r = connect(fd, (struct sockaddr *)&address, sizeof address);
+	close(fd);
+	return r == 0;
+}
+
+void process_start(struct process *process, const char *argument)
+{
+	const char *program = getenv("TEST_TMAD");
+
+	cr_assert(program, "TEST_TMAD does not name the tmad to test");
+	snprintf(process->directory, sizeof process->directory, "/tmp/tmad-test-XXXXXX");
+	cr_assert(mkdtemp(process->directory));
+	snprintf(process->socket, sizeof process->socket, "%s/s", process->directory);
+	process->pid = fork();
+	cr_assert_geq(process->pid, 0);
+	if (process->pid == 0) {
+		execl(program, "tmad", "--engine=cpu", "--log-level=warning", "--socket", process->socket,
+		      argument, NULL);
+		_exit(127);
+	}
+	for (int i = 0; !accepts(process->socket); i++) {
+		cr_assert_lt(i, 1000, "tmad does not accept on %s", process->socket);
+		cr_assert_eq(waitpid(process->pid, NULL, WNOHANG), 0, "tmad ended at its start");
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+}
+
+void process_stop(struct process *process, int signal)
+{
+	int status;
+
+	kill(process->pid, signal);
+	cr_assert_eq(waitpid(process->pid, &status, 0), process->pid);
+	if (signal == SIGTERM)
+		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "tmad ended with %x", status);
+	unlink(process->socket);
+	rmdir(process->directory);
+}

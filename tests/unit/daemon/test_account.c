@@ -1,0 +1,121 @@
+/* Charges: what fits is taken, what does not leaves everything as it was, and all of it comes home. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <string.h>
+
+#include "daemon/account.h"
+
+struct row {
+	char name[32];
+	enum charge_kind kind;
+	uint64_t limit;
+	uint64_t held;
+	uint64_t amount;
+	bool fits;
+};
+
+ParameterizedTestParameters(account, take)
+{
+	static struct row rows[] = {
+		{ .name = "first", .kind = CHARGE_REGIONS, .limit = 3, .held = 0, .amount = 1, .fits = true },
+		{ .name = "exactly the limit",
+		  .kind = CHARGE_REGIONS,
+		  .limit = 3,
+		  .held = 2,
+		  .amount = 1,
+		  .fits = true },
+		{ .name = "one too many", .kind = CHARGE_REGIONS, .limit = 3, .held = 3, .amount = 1 },
+		{ .name = "far too many",
+		  .kind = CHARGE_MAPPED_BYTES,
+		  .limit = 100,
+		  .held = 1,
+		  .amount = 100 },
+		{ .name = "sum overflows",
+		  .kind = CHARGE_MAPPED_BYTES,
+		  .limit = 100,
+		  .held = 1,
+		  .amount = UINT64_MAX },
+		{ .name = "nothing", .kind = CHARGE_JOBS, .limit = 1, .held = 1, .amount = 0, .fits = true },
+	};
+
+	return cr_make_param_array(struct row, rows, sizeof rows / sizeof rows[0]);
+}
+
+ParameterizedTest(struct row *row, account, take)
+{
+	struct limits limits;
+	struct accounts accounts;
+	struct account *account;
+	struct charge held = { 0 }, charge = { 0 };
+	struct error err = { 0 };
+	int r;
+
+	limits_init(&limits);
+	limits.regions_per_uid = limits.mapped_bytes_per_uid = limits.jobs_per_uid = row->limit;
+	accounts_init(&accounts, &limits);
+	account = account_ref(&accounts, 7);
+	cr_assert_eq(charge_take(&held, &accounts, account, row->kind, row->held, &err), 0, "%s", row->name);
+
+	cr_assert_eq(charge_fits(&accounts, account, row->kind, row->amount), row->fits, "%s", row->name);
+	r = charge_take(&charge, &accounts, account, row->kind, row->amount, &err);
+	cr_assert_eq(r, row->fits ? 0 : STATUS_QUOTA, "%s: %d", row->name, r);
+	cr_assert_eq(account->used[row->kind], row->held + (row->fits ? row->amount : 0), "%s", row->name);
+	if (!row->fits)
+		cr_assert(strstr(err.message, "_per_uid"), "%s: %s", row->name, err.message);
+
+	charge_release(&charge);
+	charge_release(&charge);
+	charge_release(&held);
+	cr_assert_eq(account->used[row->kind], 0, "%s", row->name);
+	account_unref(account);
+	accounts_deinit(&accounts);
+}
+
+Test(account, total_counts_all_uids)
+{
+	struct limits limits;
+	struct accounts accounts;
+	struct account *a, *b;
+	struct charge first = { 0 }, second = { 0 };
+	struct error err = { 0 };
+
+	limits_init(&limits);
+	limits.connections = 1;
+	accounts_init(&accounts, &limits);
+	a = account_ref(&accounts, 1);
+	b = account_ref(&accounts, 2);
+	cr_assert_neq(a, b);
+	cr_assert_eq(account_ref(&accounts, 1), a);
+	account_unref(a);
+
+	cr_assert_eq(charge_take(&first, &accounts, a, CHARGE_CONNECTIONS, 1, &err), 0);
+	cr_assert_eq(charge_take(&second, &accounts, b, CHARGE_CONNECTIONS, 1, &err), STATUS_QUOTA);
+	cr_assert(strstr(err.message, "(connections)"), "%s", err.message);
+	charge_release(&first);
+	cr_assert_eq(charge_take(&second, &accounts, b, CHARGE_CONNECTIONS, 1, &err), 0);
+	charge_release(&second);
+	account_unref(a);
+	account_unref(b);
+	accounts_deinit(&accounts);
+}
+
+Test(account, a_charge_grows_and_shrinks)
+{
+	struct limits limits;
+	struct accounts accounts;
+	struct account *account;
+	struct charge charge = { 0 };
+	struct error err = { 0 };
+
+	limits_init(&limits);
+	accounts_init(&accounts, &limits);
+	account = account_ref(&accounts, 1);
+	charge_take(&charge, &accounts, account, CHARGE_QUEUED_BYTES, 100, &err);
+	charge_take(&charge, &accounts, account, CHARGE_QUEUED_BYTES, 50, &err);
+	charge_shrink(&charge, 30);
+	cr_assert_eq(account->used[CHARGE_QUEUED_BYTES], 120);
+	account_unref(account); /* the charge keeps it */
+	cr_assert_eq(accounts.total[CHARGE_QUEUED_BYTES], 120);
+	charge_release(&charge);
+	accounts_deinit(&accounts);
+}

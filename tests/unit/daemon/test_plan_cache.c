@@ -1,0 +1,145 @@
+/* The plan cache: equal requests share an entry, different ones never do, the oldest goes first. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "daemon/plan_cache.h"
+
+static const struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = 16 };
+
+static struct transform_spec spec_of(int64_t rows, int64_t columns)
+{
+	struct transform_spec spec = { .n_perm = 2, .n_before = -1, .n_after = -1, .perm = { 1, 0 } };
+	struct error err;
+
+	cr_assert_eq(
+	    tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, (int64_t[]){ rows, columns }, NULL, "src", &err),
+	    0);
+	cr_assert_eq(
+	    tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, (int64_t[]){ columns, rows }, NULL, "dst", &err),
+	    0);
+	return spec;
+}
+
+static struct plan_entry *get(struct plan_cache *cache, const struct transform_spec *spec)
+{
+	struct plan_entry *entry;
+	struct error err;
+
+	cr_assert_eq(plan_cache_get(cache, spec, &facts, &entry, &err), 0, "%s", err.message);
+	return entry;
+}
+
+Test(plan_cache, hit)
+{
+	struct plan_cache cache;
+	struct transform_spec a = spec_of(3, 5), b = spec_of(5, 3);
+	struct plan_entry *first, *again, *other;
+
+	cr_assert_eq(plan_cache_init(&cache, 8, 1), 0);
+	first = get(&cache, &a);
+	again = get(&cache, &a);
+	other = get(&cache, &b);
+	cr_assert_eq(first, again);
+	cr_assert_neq(first, other);
+	cr_assert_eq(cache.hits, 1);
+	cr_assert_eq(cache.misses, 2);
+	cr_assert_eq(cache.entries, 2);
+	plan_entry_unref(first);
+	plan_entry_unref(again);
+	plan_entry_unref(other);
+	plan_cache_deinit(&cache);
+}
+
+/* Each row changes one thing of the request, and has to be another entry. */
+enum change { CHANGE_DTYPE, CHANGE_PERM, CHANGE_STRIDE, CHANGE_PAD, CHANGE_VALUE, CHANGE_MODE, CHANGE_COUNT };
+
+Test(plan_cache, every_part_of_the_request_counts)
+{
+	for (int change = 0; change < CHANGE_COUNT; change++) {
+		struct plan_cache cache;
+		struct transform_spec base = spec_of(4, 4), other;
+		struct plan_entry *a, *b;
+
+		base.n_before = base.n_after = 2;
+		base.after[0] = 1;
+		base.dst.shape[0] = 5;
+		other = base;
+		switch (change) {
+		case CHANGE_DTYPE:
+			other.src.dtype = other.dst.dtype = DTYPE_INT32;
+			break;
+		case CHANGE_PERM:
+			other.perm[0] = 0;
+			other.perm[1] = 1;
+			break;
+		case CHANGE_STRIDE:
+			other.src.stride[0] = 7;
+			break;
+		case CHANGE_PAD:
+			other.before[0] = 1;
+			other.after[0] = 0;
+			break;
+		case CHANGE_VALUE:
+			other.value.u = 1;
+			break;
+		case CHANGE_MODE:
+			other.mode = PAD_MODE_EDGE;
+			break;
+		}
+		cr_assert_eq(plan_cache_init(&cache, 8, 1), 0);
+		a = get(&cache, &base);
+		b = get(&cache, &other);
+		cr_assert_neq(a, b, "change %d", change);
+		plan_entry_unref(a);
+		plan_entry_unref(b);
+		plan_cache_deinit(&cache);
+	}
+}
+
+Test(plan_cache, least_recently_used_goes_first_and_lives_while_it_is_held)
+{
+	struct plan_cache cache;
+	struct transform_spec a = spec_of(2, 3), b = spec_of(2, 4), c = spec_of(2, 5);
+	struct plan_entry *held, *entry;
+
+	cr_assert_eq(plan_cache_init(&cache, 2, 1), 0);
+	held = get(&cache, &b);
+	plan_entry_unref(get(&cache, &a));
+	plan_entry_unref(get(&cache, &c)); /* drops b, the oldest */
+	cr_assert_eq(cache.evictions, 1);
+	cr_assert_eq(held->transform.axis[0].extent, 4);
+	entry = get(&cache, &b); /* drops a */
+	cr_assert_neq(entry, held);
+	plan_entry_unref(entry);
+	plan_entry_unref(held);
+	plan_entry_unref(get(&cache, &c));
+	cr_assert_eq(cache.hits, 1);
+	plan_cache_deinit(&cache);
+}
+
+Test(plan_cache, without_room_it_still_plans)
+{
+	struct plan_cache cache;
+	struct transform_spec a = spec_of(2, 3);
+
+	cr_assert_eq(plan_cache_init(&cache, 0, 1), 0);
+	plan_entry_unref(get(&cache, &a));
+	plan_entry_unref(get(&cache, &a));
+	cr_assert_eq(cache.misses, 2);
+	cr_assert_eq(cache.entries, 0);
+	plan_cache_deinit(&cache);
+}
+
+Test(plan_cache, a_bad_request_is_not_kept)
+{
+	struct plan_cache cache;
+	struct transform_spec a = spec_of(2, 3);
+	struct plan_entry *entry;
+	struct error err;
+
+	a.perm[1] = 1;
+	cr_assert_eq(plan_cache_init(&cache, 4, 1), 0);
+	cr_assert_eq(plan_cache_get(&cache, &a, &facts, &entry, &err), STATUS_INVALID_ARGUMENT);
+	cr_assert_eq(cache.entries, 0);
+	plan_cache_deinit(&cache);
+}
