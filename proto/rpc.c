@@ -1,0 +1,318 @@
+/* The envelopes of MessagePack-RPC around the codec. A decoder is a zone that is cleared for each message
+ * and keeps one chunk; that holds the objects of every request that the schema allows. */
+#include "rpc.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec.h"
+#include "text.h"
+
+#define ZONE_CHUNK_SIZE (8 * 1024)
+
+enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
+
+struct rpc_decoder {
+	msgpack_zone zone;
+	msgpack_object root;
+};
+
+static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
+                                    struct error *err);
+static bool envelope_type(const msgpack_object *root, uint64_t *ret);
+static bool is_msgid(const msgpack_object *object);
+static bool is_name(const msgpack_object *object);
+static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
+                                        struct error *err);
+static enum rpc_outcome decode_call(const msgpack_object *items, struct rpc_request *ret, struct error *err);
+static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
+                         struct error *err);
+static void decode_error(const msgpack_object *object, struct error *ret);
+static int write_bytes(void *buffer, const char *data, size_t len);
+static int finish(struct buffer *b, size_t before, int r);
+static int pack_head(msgpack_packer *packer, struct buffer *b, size_t n, enum rpc_type type, uint32_t msgid);
+
+struct rpc_decoder *rpc_decoder_new(void)
+{
+	struct rpc_decoder *decoder = calloc(1, sizeof *decoder);
+
+	if (decoder && !msgpack_zone_init(&decoder->zone, ZONE_CHUNK_SIZE)) {
+		free(decoder);
+		return NULL;
+	}
+	return decoder;
+}
+
+void rpc_decoder_free(struct rpc_decoder *decoder)
+{
+	if (!decoder)
+		return;
+	msgpack_zone_destroy(&decoder->zone);
+	free(decoder);
+}
+
+static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
+                                    struct error *err)
+{
+	size_t end = 0;
+	msgpack_unpack_return r;
+
+	msgpack_zone_clear(&decoder->zone);
+	r = msgpack_unpack((const char *)data, len, &end, &decoder->zone, &decoder->root);
+	if (r == MSGPACK_UNPACK_NOMEM_ERROR) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for a message of %zu bytes", len);
+		return NULL;
+	}
+	if ((r != MSGPACK_UNPACK_SUCCESS && r != MSGPACK_UNPACK_EXTRA_BYTES) || end != len) {
+		error_set(err, STATUS_PROTOCOL, "%zu bytes are not one MessagePack object", len);
+		return NULL;
+	}
+	return &decoder->root;
+}
+
+/* ---- Envelopes ---- */
+
+static bool envelope_type(const msgpack_object *root, uint64_t *ret)
+{
+	if (root->type != MSGPACK_OBJECT_ARRAY || root->via.array.size == 0 ||
+	    root->via.array.ptr[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+		return false;
+	*ret = root->via.array.ptr[0].via.u64;
+	return true;
+}
+
+static bool is_msgid(const msgpack_object *object)
+{
+	return object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= UINT32_MAX;
+}
+
+/* Old encoders know no str apart from bin; the two lie alike in an object. */
+static bool is_name(const msgpack_object *object)
+{
+	return object->type == MSGPACK_OBJECT_STR || object->type == MSGPACK_OBJECT_BIN;
+}
+
+/* ---- The server's side ---- */
+
+enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
+                                    struct rpc_request *ret, struct error *err)
+{
+	const msgpack_object *root = unpack(decoder, data, len, err);
+	enum rpc_outcome outcome = root ? decode_envelope(root, ret, err) : RPC_BROKEN;
+
+	/* What was decoded holds no object: memory that a large message took goes back at once. */
+	msgpack_zone_clear(&decoder->zone);
+	return outcome;
+}
+
+static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
+                                        struct error *err)
+{
+	const msgpack_object *items;
+	uint64_t type;
+
+	if (!envelope_type(root, &type)) {
+		error_set(err, STATUS_PROTOCOL, "a message is an array that starts with its type, 0 or 2");
+		return RPC_BROKEN;
+	}
+	items = root->via.array.ptr;
+	if (type == RPC_TYPE_REQUEST && root->via.array.size == 4 && is_msgid(&items[1]) &&
+	    is_name(&items[2]) && items[3].type == MSGPACK_OBJECT_ARRAY)
+		return decode_call(items, ret, err);
+	if (type == RPC_TYPE_NOTIFICATION && root->via.array.size == 3 && is_name(&items[1]) &&
+	    items[2].type == MSGPACK_OBJECT_ARRAY)
+		return RPC_IGNORE;
+	error_set(err, STATUS_PROTOCOL,
+	          "a message of type %llu with %u elements is neither a request, "
+	          "[0, msgid, method, params], nor a notification, [2, method, params]",
+	          (unsigned long long)type, root->via.array.size);
+	return RPC_BROKEN;
+}
+
+static enum rpc_outcome decode_call(const msgpack_object *items, struct rpc_request *ret, struct error *err)
+{
+	const msgpack_object_str *name = &items[2].via.str;
+	char quote[TEXT_QUOTE_SIZE];
+
+	ret->msgid = (uint32_t)items[1].via.u64;
+	ret->method = method_find(name->ptr, name->size);
+	if (!ret->method) {
+		error_set(err, STATUS_UNSUPPORTED, "no method %s; info lists the methods",
+		          text_quote(name->ptr, name->size, quote, sizeof quote));
+		return RPC_REFUSE;
+	}
+	return decode_params(ret->method, &items[3], &ret->params, err) < 0 ? RPC_REFUSE : RPC_DISPATCH;
+}
+
+static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
+                         struct error *err)
+{
+	const struct codec_rules rules = { method->name, method->accepts, method->requires,
+		                           CODEC_REFUSE_UNKNOWN };
+	const msgpack_object *map = params->via.array.size ? params->via.array.ptr : NULL;
+	char what[CODEC_WHAT_SIZE];
+
+	if (params->via.array.size > 1)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: %u parameters, at most one, a map of fields", method->name,
+		                 params->via.array.size);
+	if (map && map->type != MSGPACK_OBJECT_MAP)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a map of fields, got %s",
+		                 method->name, codec_what(map, what, sizeof what));
+	return codec_decode(map, method->params, &rules, ret, err);
+}
+
+static int write_bytes(void *buffer, const char *data, size_t len)
+{
+	return buffer_append(buffer, data, len);
+}
+
+/* Opens an envelope of n items, the first two of them packed. */
+static int pack_head(msgpack_packer *packer, struct buffer *b, size_t n, enum rpc_type type, uint32_t msgid)
+{
+	int r;
+
+	msgpack_packer_init(packer, b, write_bytes);
+	r = msgpack_pack_array(packer, n);
+	r = r ? r : msgpack_pack_uint8(packer, (uint8_t)type);
+	return r ? r : msgpack_pack_uint32(packer, msgid);
+}
+
+/* What was appended stays whole or not at all; packing fails only for want of memory. */
+static int finish(struct buffer *b, size_t before, int r)
+{
+	if (!r)
+		return 0;
+	buffer_truncate(b, before);
+	return STATUS_NO_MEMORY;
+}
+
+int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result)
+{
+	size_t before = buffer_len(b);
+	msgpack_packer packer;
+	int r = pack_head(&packer, b, 4, RPC_TYPE_REPLY, msgid);
+
+	r = r ? r : msgpack_pack_nil(&packer);
+	if (r)
+		return finish(b, before, r);
+	switch (method->result_kind) {
+	case RESULT_MESSAGE:
+		r = codec_encode(&packer, method->result, result);
+		break;
+	case RESULT_LIST:
+		r = codec_encode_list(&packer, method->result, result);
+		break;
+	case RESULT_TRUE:
+		r = msgpack_pack_true(&packer);
+		break;
+	}
+	return finish(b, before, r);
+}
+
+int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error)
+{
+	size_t before = buffer_len(b);
+	const char *name = status_name(error->status);
+	char message[sizeof error->message];
+	size_t len = text_clean(error->message, strnlen(error->message, sizeof error->message), message,
+	                        sizeof message);
+	msgpack_packer packer;
+	int r = pack_head(&packer, b, 4, RPC_TYPE_REPLY, msgid);
+
+	r = r ? r : msgpack_pack_array(&packer, 3);
+	r = r ? r : msgpack_pack_int(&packer, error->status);
+	r = r ? r : codec_encode_str(&packer, message, len);
+	r = r ? r : msgpack_pack_map(&packer, 1);
+	r = r ? r : codec_encode_str(&packer, "name", strlen("name"));
+	r = r ? r : codec_encode_str(&packer, name, strlen(name));
+	r = r ? r : msgpack_pack_nil(&packer);
+	return finish(b, before, r);
+}
+
+/* ---- The client's side ---- */
+
+int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *method, const void *params)
+{
+	size_t before = buffer_len(b);
+	bool fields = params && method->params->n_fields;
+	msgpack_packer packer;
+	int r = pack_head(&packer, b, 4, RPC_TYPE_REQUEST, msgid);
+
+	r = r ? r : codec_encode_str(&packer, method->name, strlen(method->name));
+	r = r ? r : msgpack_pack_array(&packer, fields);
+	if (!r && fields)
+		r = codec_encode(&packer, method->params, params);
+	return finish(b, before, r);
+}
+
+int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t len, struct rpc_reply *ret,
+                     struct error *err)
+{
+	const msgpack_object *root = unpack(decoder, data, len, err);
+	const msgpack_object *items;
+	uint64_t type;
+
+	if (!root)
+		return err->status;
+	if (!envelope_type(root, &type))
+		return error_set(err, STATUS_PROTOCOL,
+		                 "what the service sent is no message of MessagePack-RPC");
+	if (type == RPC_TYPE_NOTIFICATION)
+		return 1;
+	items = root->via.array.ptr;
+	if (type != RPC_TYPE_REPLY || root->via.array.size != 4 || !is_msgid(&items[1]))
+		return error_set(err, STATUS_PROTOCOL,
+		                 "a message of type %llu with %u elements from the service is no reply, "
+		                 "[1, msgid, error, result]",
+		                 (unsigned long long)type, root->via.array.size);
+	*ret = (struct rpc_reply){ .msgid = (uint32_t)items[1].via.u64, .document = &items[3] };
+	if (items[2].type != MSGPACK_OBJECT_NIL)
+		decode_error(&items[2], &ret->error);
+	return 0;
+}
+
+/* Ours is [code, message, details], code negative. Other servers answer a str, or anything. */
+static void decode_error(const msgpack_object *object, struct error *ret)
+{
+	char quote[TEXT_QUOTE_SIZE];
+	char what[CODEC_WHAT_SIZE];
+
+	if (object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size >= 2) {
+		const msgpack_object *code = &object->via.array.ptr[0];
+		const msgpack_object *message = &object->via.array.ptr[1];
+
+		if (code->type == MSGPACK_OBJECT_NEGATIVE_INTEGER && code->via.i64 >= INT_MIN &&
+		    message->type == MSGPACK_OBJECT_STR) {
+			ret->status = (int)code->via.i64;
+			text_clean(message->via.str.ptr, message->via.str.size, ret->message,
+			           sizeof ret->message);
+			return;
+		}
+	}
+	if (object->type == MSGPACK_OBJECT_STR)
+		text_quote(object->via.str.ptr, object->via.str.size, quote, sizeof quote);
+	error_set(ret, STATUS_PROTOCOL, "the service refused with an error that is not [code, message]: %s",
+	          object->type == MSGPACK_OBJECT_STR ? quote : codec_what(object, what, sizeof what));
+}
+
+int rpc_decode_result(const struct rpc_reply *reply, const struct method *method, void *ret,
+                      struct error *err)
+{
+	const struct message *message = method->result;
+	const struct codec_rules rules = { .owner = method->name,
+		                           .accepts = ~0u,
+		                           .requires = message->needed,
+		                           .unknown = CODEC_SKIP_UNKNOWN };
+	const msgpack_object *map = reply->document;
+	char what[CODEC_WHAT_SIZE];
+	struct error cause;
+
+	if (map->type != MSGPACK_OBJECT_MAP)
+		return error_set(err, STATUS_PROTOCOL, "the reply to %s is not a map but %s", method->name,
+		                 codec_what(map, what, sizeof what));
+	if (codec_decode(map, message, &rules, ret, &cause) < 0)
+		return error_set(err, STATUS_PROTOCOL, "the reply to %s: %s", method->name, cause.message);
+	return 0;
+}

@@ -1,0 +1,656 @@
+#include "proto/rpc.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <msgpack.h>
+
+#include "sample.h"
+
+static struct rpc_decoder *decoder;
+
+static void setup(void)
+{
+	decoder = rpc_decoder_new();
+	cr_assert_not_null(decoder);
+}
+
+static void teardown(void)
+{
+	rpc_decoder_free(decoder);
+}
+
+TestSuite(rpc, .init = setup, .fini = teardown);
+
+/* The row's bytes are MessagePack written by hand: "\x94" opens an array of four. */
+struct request_row {
+	char name[48];
+	char data[160];
+	size_t len;
+	enum rpc_outcome outcome;
+	int status;
+	uint32_t msgid;
+	char message[160]; /* the whole of it after RPC_REFUSE, a part after RPC_BROKEN */
+};
+
+#define DATA(text) .data = text, .len = sizeof text - 1
+#define TENSOR                   \
+	"\x83\xa6region\x01\xa5" \
+	"dtype\xa5uint8\xa5shape\x91\x04"
+#define COPY(map)          \
+	"\x94\x00\x05\xa4" \
+	"copy\x91" map
+#define REFUSE .outcome = RPC_REFUSE, .status = STATUS_INVALID_ARGUMENT, .msgid = 5
+#define BROKEN .outcome = RPC_BROKEN, .status = STATUS_PROTOCOL
+
+ParameterizedTestParameters(rpc, requests)
+{
+	static struct request_row rows[] = {
+		{ .name = "ping", DATA("\x94\x00\x05\xa4ping\x90"), .outcome = RPC_DISPATCH, .msgid = 5 },
+		{ .name = "method as bin",
+		  DATA("\x94\x00\x05\xc4\x04ping\x90"),
+		  .outcome = RPC_DISPATCH,
+		  .msgid = 5 },
+		{ .name = "an empty map",
+		  DATA("\x94\x00\x05\xa4ping\x91\x80"),
+		  .outcome = RPC_DISPATCH,
+		  .msgid = 5 },
+		{ .name = "msgid 0", DATA("\x94\x00\x00\xa4ping\x90"), .outcome = RPC_DISPATCH, .msgid = 0 },
+		{ .name = "msgid of 32 bits",
+		  DATA("\x94\x00\xce\xff\xff\xff\xff\xa4ping\x90"),
+		  .outcome = RPC_DISPATCH,
+		  .msgid = UINT32_MAX },
+		{ .name = "wide encodings",
+		  DATA("\xdc\x00\x04\xd3\0\0\0\0\0\0\0\0\xcf\0\0\0\0\0\0\0\5\xdb\0\0\0\4ping\xdd\0\0\0\0"),
+		  .outcome = RPC_DISPATCH,
+		  .msgid = 5 },
+		{ .name = "copy",
+		  DATA(COPY("\x82\xa3"
+		            "dst" TENSOR "\xa3src" TENSOR)),
+		  .outcome = RPC_DISPATCH,
+		  .msgid = 5 },
+		{ .name = "notification", DATA("\x93\x02\xa4tick\x91\x01"), .outcome = RPC_IGNORE },
+		{ .name = "notification of a method", DATA("\x93\x02\xa4ping\x90"), .outcome = RPC_IGNORE },
+		{ .name = "msgid of 33 bits",
+		  DATA("\x94\x00\xcf\0\0\0\1\0\0\0\0\xa4ping\x90"),
+		  BROKEN,
+		  .message = "type 0 with 4 elements is neither" },
+		{ .name = "msgid negative", DATA("\x94\x00\xff\xa4ping\x90"), BROKEN },
+		{ .name = "msgid a str", DATA("\x94\x00\xa1z\xa4ping\x90"), BROKEN },
+		{ .name = "method an integer", DATA("\x94\x00\x05\x07\x90"), BROKEN },
+		{ .name = "params nil", DATA("\x94\x00\x05\xa4ping\xc0"), BROKEN },
+		{ .name = "params a map", DATA("\x94\x00\x05\xa4ping\x80"), BROKEN },
+		{ .name = "three elements", DATA("\x93\x00\x05\xa4ping"), BROKEN },
+		{ .name = "five elements", DATA("\x95\x00\x05\xa4ping\x90\xc0"), BROKEN },
+		{ .name = "a reply",
+		  DATA("\x94\x01\x05\xc0\xc3"),
+		  BROKEN,
+		  .message = "type 1 with 4 elements is neither" },
+		{ .name = "type 3", DATA("\x94\x03\x05\xa4ping\x90"), BROKEN },
+		{ .name = "type a str",
+		  DATA("\x94\xa1"
+		       "0\x05\xa4ping\x90"),
+		  BROKEN,
+		  .message = "starts with its type" },
+		{ .name = "type a float", DATA("\x94\xcb\0\0\0\0\0\0\0\0\x05\xa4ping\x90"), BROKEN },
+		{ .name = "empty array", DATA("\x90"), BROKEN },
+		{ .name = "a map", DATA("\x80"), BROKEN },
+		{ .name = "an integer", DATA("\x05"), BROKEN },
+		{ .name = "notification of four", DATA("\x94\x02\xa4ping\x90\x90"), BROKEN },
+		{ .name = "notification without a name", DATA("\x93\x02\x01\x90"), BROKEN },
+		{ .name = "bytes after it",
+		  DATA("\x94\x00\x05\xa4ping\x90\x90"),
+		  BROKEN,
+		  .message = "10 bytes are not one MessagePack object" },
+		{ .name = "bytes missing", DATA("\x94\x00\x05\xa4ping"), BROKEN },
+		{ .name = "nothing", .len = 0, BROKEN },
+		{ .name = "unknown method",
+		  DATA("\x94\x00\x05\xa4pong\x90"),
+		  .outcome = RPC_REFUSE,
+		  .status = STATUS_UNSUPPORTED,
+		  .msgid = 5,
+		  .message = "no method \"pong\"; info lists the methods" },
+		{ .name = "unknown method, odd bytes",
+		  DATA("\x94\x00\x05\xa4\x1b\x00\xff\"\x93\x01\x02\x03"),
+		  .outcome = RPC_REFUSE,
+		  .status = STATUS_UNSUPPORTED,
+		  .msgid = 5,
+		  .message = "no method \"\\x1b\\x00\\xff\\\"\"; info lists the methods" },
+		{ .name = "a long unknown method",
+		  DATA(
+		      "\x94\x00\x05\xd9\x50"
+		      "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggghhhhhhhhhh\x90"),
+		  .outcome = RPC_REFUSE,
+		  .status = STATUS_UNSUPPORTED,
+		  .msgid = 5,
+		  .message =
+		      "no method \"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddee...\"; info lists the methods" },
+		{ .name = "two parameters",
+		  DATA("\x94\x00\x05\xa4"
+		       "copy\x92\x80\x80"),
+		  REFUSE,
+		  .message = "copy: 2 parameters, at most one, a map of fields" },
+		{ .name = "parameter nil",
+		  DATA("\x94\x00\x05\xa4ping\x91\xc0"),
+		  REFUSE,
+		  .message = "ping: expected a map of fields, got nil" },
+		{ .name = "parameter a str",
+		  DATA("\x94\x00\x05\xa4"
+		       "copy\x91\xa1x"),
+		  REFUSE,
+		  .message = "copy: expected a map of fields, got str" },
+		{ .name = "no parameters",
+		  DATA("\x94\x00\x05\xa4"
+		       "copy\x90"),
+		  REFUSE,
+		  .message = "missing field dst" },
+		{ .name = "missing field",
+		  DATA(COPY("\x82\xa3"
+		            "dst" TENSOR "\xa3src\x81\xa5"
+		            "dtype\xa5uint8")),
+		  REFUSE,
+		  .message = "missing field src.shape" },
+		{ .name = "missing perm",
+		  DATA("\x94\x00\x05\xa9transpose\x91\x82\xa3"
+		       "dst" TENSOR "\xa3src" TENSOR),
+		  REFUSE,
+		  .message = "missing field perm" },
+		{ .name = "unknown field",
+		  DATA(COPY("\x83\xa3"
+		            "dst" TENSOR "\xa3"
+		            "foo\x01\xa3src" TENSOR)),
+		  REFUSE,
+		  .message = "unknown field \"foo\" of copy (it has dst, src)" },
+		{ .name = "a field of another method",
+		  DATA(COPY("\x83\xa3"
+		            "dst" TENSOR "\xa3src" TENSOR "\xa4perm\x90")),
+		  REFUSE,
+		  .message = "unknown field \"perm\" of copy (it has dst, src)" },
+		{ .name = "unknown field within",
+		  DATA(COPY("\x82\xa3"
+		            "dst\x81\xa1x\x01\xa3src" TENSOR)),
+		  REFUSE,
+		  .message = "unknown field \"x\" of dst (it has region, offset, dtype, shape, strides)" },
+		{ .name = "field of ping",
+		  DATA("\x94\x00\x05\xa4ping\x91\x81\xa1x\x01"),
+		  REFUSE,
+		  .message = "unknown field \"x\" of ping (it has none)" },
+		{ .name = "field name with a NUL",
+		  DATA(COPY("\x82\xa4"
+		            "dst\0" TENSOR "\xa3src" TENSOR)),
+		  REFUSE,
+		  .message = "unknown field \"dst\\x00\" of copy (it has dst, src)" },
+		{ .name = "field name cut",
+		  DATA(COPY("\x82\xa2"
+		            "ds" TENSOR "\xa3src" TENSOR)),
+		  REFUSE,
+		  .message = "unknown field \"ds\" of copy (it has dst, src)" },
+		{ .name = "field name empty",
+		  DATA(COPY("\x81\xa0\x01")),
+		  REFUSE,
+		  .message = "unknown field \"\" of copy (it has dst, src)" },
+		{ .name = "field name an integer",
+		  DATA(COPY("\x81\x07" TENSOR)),
+		  REFUSE,
+		  .message = "copy: the name of a field is a str, got 7" },
+		{ .name = "field name a bin",
+		  DATA(COPY("\x82\xa3src\x81\xc4\x01x\x01\xa3"
+		            "dst" TENSOR)),
+		  REFUSE,
+		  .message = "src: the name of a field is a str, got bin" },
+		{ .name = "duplicate",
+		  DATA(COPY("\x82\xa3"
+		            "dst" TENSOR "\xa3"
+		            "dst" TENSOR)),
+		  REFUSE,
+		  .message = "field dst appears twice" },
+		{ .name = "duplicate within",
+		  DATA(COPY("\x81\xa3"
+		            "dst\x82\xa6region\x01\xa6region\x01")),
+		  REFUSE,
+		  .message = "field dst.region appears twice" },
+		{ .name = "wrong dtype",
+		  DATA(COPY("\x81\xa3src\x81\xa5"
+		            "dtype\xa7"
+		            "float12")),
+		  REFUSE,
+		  .message =
+		      "src.dtype: \"float12\" is not a dtype (bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, fl" },
+		{ .name = "region a str",
+		  DATA(COPY("\x81\xa3"
+		            "dst\x81\xa6region\xa1"
+		            "1")),
+		  REFUSE,
+		  .message = "dst.region: expected a non-negative integer, got str" },
+		{ .name = "region negative",
+		  DATA(COPY("\x81\xa3"
+		            "dst\x81\xa6region\xfb")),
+		  REFUSE,
+		  .message = "dst.region: expected a non-negative integer, got -5" },
+		{ .name = "region a float",
+		  DATA(COPY("\x81\xa3"
+		            "dst\x81\xa6region\xcb\x3f\xf0\0\0\0\0\0\0")),
+		  REFUSE,
+		  .message = "dst.region: expected a non-negative integer, got float 1" },
+		{ .name = "33 extents",
+		  DATA(COPY(
+		      "\x81\xa3src\x81\xa5shape\xdc\x00\x21\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1")),
+		  REFUSE,
+		  .message = "src.shape: 33 entries, at most 32" },
+		{ .name = "extent past 63 bits",
+		  DATA(COPY("\x81\xa3src\x81\xa5shape\x92\x01\xcf\x80\0\0\0\0\0\0\0")),
+		  REFUSE,
+		  .message = "src.shape[1]: expected an integer of 64 bits, got 9223372036854775808" },
+		{ .name = "extent a float",
+		  DATA(COPY("\x81\xa3src\x81\xa5shape\x91\xca\x3f\xc0\0\0")),
+		  REFUSE,
+		  .message = "src.shape[0]: expected an integer of 64 bits, got float 1.5" },
+	};
+
+	return cr_make_param_array(struct request_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct request_row *row, rpc, requests)
+{
+	struct rpc_request request = { .msgid = 99 };
+	struct error err = { 0 };
+	enum rpc_outcome outcome =
+	    rpc_decode_request(decoder, (const uint8_t *)row->data, row->len, &request, &err);
+
+	cr_assert_eq(outcome, row->outcome, "%s: outcome %d, %s", row->name, outcome, err.message);
+	cr_assert_eq(err.status, row->status, "%s: status %d", row->name, err.status);
+	if (outcome == RPC_DISPATCH || outcome == RPC_REFUSE)
+		cr_assert_eq(request.msgid, row->msgid, "%s: msgid %u", row->name, request.msgid);
+	if (outcome == RPC_REFUSE)
+		cr_assert_eq(strncmp(err.message, row->message, sizeof row->message - 1), 0, "%s: %s",
+		             row->name, err.message);
+	if (outcome == RPC_BROKEN)
+		cr_assert_not_null(strstr(err.message, row->message), "%s: %s", row->name, err.message);
+}
+
+/* ---- Values ---- */
+
+struct value_row {
+	char name[32];
+	char data[24];
+	size_t len;
+	struct scalar value; /* compared bit for bit */
+};
+
+ParameterizedTestParameters(rpc, values)
+{
+	static struct value_row rows[] = {
+		{ .name = "0", DATA("\x00"), .value = { .kind = SCALAR_UNSIGNED } },
+		{ .name = "2^64-1",
+		  DATA("\xcf\xff\xff\xff\xff\xff\xff\xff\xff"),
+		  .value = { .kind = SCALAR_UNSIGNED, .u = UINT64_MAX } },
+		{ .name = "int 8 of 5", DATA("\xd0\x05"), .value = { .kind = SCALAR_UNSIGNED, .u = 5 } },
+		{ .name = "-1", DATA("\xff"), .value = { .kind = SCALAR_SIGNED, .i = -1 } },
+		{ .name = "-2^63",
+		  DATA("\xd3\x80\0\0\0\0\0\0\0"),
+		  .value = { .kind = SCALAR_SIGNED, .i = INT64_MIN } },
+		{ .name = "false", DATA("\xc2"), .value = { .kind = SCALAR_UNSIGNED, .u = 0 } },
+		{ .name = "true", DATA("\xc3"), .value = { .kind = SCALAR_UNSIGNED, .u = 1 } },
+		{ .name = "float 32",
+		  DATA("\xca\x3f\xc0\0\0"),
+		  .value = { .kind = SCALAR_FLOATING, .re = 1.5 } },
+		{ .name = "-0.0",
+		  DATA("\xcb\x80\0\0\0\0\0\0\0"),
+		  .value = { .kind = SCALAR_FLOATING, .u = 0x8000000000000000 } },
+		{ .name = "infinity",
+		  DATA("\xcb\xff\xf0\0\0\0\0\0\0"),
+		  .value = { .kind = SCALAR_FLOATING, .u = 0xfff0000000000000 } },
+		{ .name = "NaN with a payload",
+		  DATA("\xcb\xff\xf8\0\0\xde\xad\xbe\xef"),
+		  .value = { .kind = SCALAR_FLOATING, .u = 0xfff80000deadbeef } },
+		{ .name = "signalling NaN",
+		  DATA("\xcb\x7f\xf0\0\0\0\0\0\1"),
+		  .value = { .kind = SCALAR_FLOATING, .u = 0x7ff0000000000001 } },
+		{ .name = "[2, -3]",
+		  DATA("\x92\x02\xfd"),
+		  .value = { .kind = SCALAR_COMPLEX, .re = 2, .im = -3 } },
+		{ .name = "[0.5, 1]",
+		  DATA("\x92\xcb\x3f\xe0\0\0\0\0\0\0\x01"),
+		  .value = { .kind = SCALAR_COMPLEX, .re = 0.5, .im = 1 } },
+	};
+
+	return cr_make_param_array(struct value_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct value_row *row, rpc, values)
+{
+	static const char head[] = "\x94\x00\x05\xa9transform\x91\x83\xa3"
+				   "dst" TENSOR "\xa3src" TENSOR "\xa5value";
+	struct buffer b = { 0 }, again = { 0 };
+	struct rpc_request request;
+	struct error err = { 0 };
+
+	cr_assert_eq(buffer_append(&b, head, sizeof head - 1), 0);
+	cr_assert_eq(buffer_append(&b, row->data, row->len), 0);
+	for (int round = 0; round < 2; round++) {
+		struct buffer *from = round ? &again : &b;
+		const struct scalar *value = &request.params.transform.value;
+
+		cr_assert_eq(rpc_decode_request(decoder, from->data, buffer_len(from), &request, &err),
+		             RPC_DISPATCH, "%s: %s", row->name, err.message);
+		cr_assert_eq(request.params.transform.has,
+		             F(transform, dst) | F(transform, src) | F(transform, value), "%s", row->name);
+		cr_assert_eq(value->kind, row->value.kind, "%s: kind %d", row->name, value->kind);
+		cr_assert_eq(value->u, row->value.u, "%s: bits %llx", row->name,
+		             (unsigned long long)value->u);
+		cr_assert_eq(memcmp(&value->im, &row->value.im, sizeof value->im), 0, "%s: im", row->name);
+		if (!round)
+			cr_assert_eq(rpc_encode_request(&again, 5, request.method, &request.params), 0);
+	}
+	buffer_deinit(&b);
+	buffer_deinit(&again);
+}
+
+Test(rpc, absent_fields_read_as_their_defaults)
+{
+	static const char data[] = "\x94\x00\x05\xafregion_register\x91\x82\xa4kind\xa5memfd\xa4size\x01";
+	static const char create[] = "\x94\x00\x05\xadregion_create\x91\x81\xa4size\x01";
+	const struct msg_region_register *r;
+	struct rpc_request request;
+	struct error err = { 0 };
+
+	memset(&request, 0xff, sizeof request);
+	cr_assert_eq(rpc_decode_request(decoder, (const uint8_t *)data, sizeof data - 1, &request, &err),
+	             RPC_DISPATCH, "%s", err.message);
+	r = &request.params.region_register;
+	cr_assert_eq(r->has, F(region_register, kind) | F(region_register, size));
+	cr_assert_eq(r->kind, REGION_KIND_MEMFD);
+	cr_assert_eq(r->size, 1);
+	cr_assert_eq(r->offset, 0);
+	cr_assert_eq(r->handle.len, 0);
+	cr_assert_eq(r->writable, true);
+	cr_assert_eq(rpc_decode_request(decoder, (const uint8_t *)create, sizeof create - 1, &request, &err),
+	             RPC_DISPATCH, "%s", err.message);
+	cr_assert_eq(request.params.region_create.kind, REGION_KIND_ANY);
+}
+
+Test(rpc, any_field_order_will_do)
+{
+	static const char data[] = COPY("\x82\xa3src" TENSOR "\xa3"
+	                                "dst" TENSOR);
+	struct rpc_request request;
+	struct error err = { 0 };
+
+	cr_assert_eq(rpc_decode_request(decoder, (const uint8_t *)data, sizeof data - 1, &request, &err),
+	             RPC_DISPATCH, "%s", err.message);
+	cr_assert_eq(request.params.transform.dst.region, 1);
+	cr_assert_eq(request.params.transform.src.dtype, DTYPE_UINT8);
+	cr_assert_eq(request.params.transform.src.shape.n, 1);
+	cr_assert_eq(request.params.transform.src.shape.v[0], 4);
+}
+
+/* ---- Replies ---- */
+
+static struct rpc_reply decode_reply(const struct buffer *b)
+{
+	struct rpc_reply reply;
+	struct error err = { 0 };
+
+	cr_assert_eq(rpc_decode_reply(decoder, b->data, buffer_len(b), &reply, &err), 0, "%s", err.message);
+	return reply;
+}
+
+Test(rpc, results_of_every_method_hold_their_fields)
+{
+	for (int i = 0; i < METHOD_COUNT; i++) {
+		const struct method *method = &methods[i];
+		const struct message *message = method->result;
+		uint64_t value[512];
+		struct message_list list = { value, 1 };
+		struct buffer b = { 0 };
+		const msgpack_object *document;
+		struct rpc_reply reply;
+
+		cr_assert_leq(message->size, sizeof value, "%s", method->name);
+		sample_message(message, (1u << message->n_fields) - 1, value);
+		cr_assert_eq(rpc_encode_result(&b, UINT32_MAX, method,
+		                               method->result_kind == RESULT_LIST ? (void *)&list : value),
+		             0, "%s", method->name);
+		reply = decode_reply(&b);
+		cr_assert_eq(reply.msgid, UINT32_MAX);
+		cr_assert_eq(reply.error.status, 0);
+		document = reply.document;
+		if (method->result_kind == RESULT_TRUE) {
+			cr_assert(document->type == MSGPACK_OBJECT_BOOLEAN && document->via.boolean, "%s",
+			          method->name);
+		} else {
+			if (method->result_kind == RESULT_LIST) {
+				cr_assert_eq(document->type, MSGPACK_OBJECT_ARRAY, "%s", method->name);
+				cr_assert_eq(document->via.array.size, 1, "%s", method->name);
+				document = document->via.array.ptr;
+			}
+			cr_assert_eq(document->type, MSGPACK_OBJECT_MAP, "%s", method->name);
+			cr_assert_eq(document->via.map.size, message->n_fields, "%s", method->name);
+			for (uint32_t f = 0; f < message->n_fields; f++) {
+				const msgpack_object *key = &document->via.map.ptr[f].key;
+
+				cr_assert_eq(key->type, MSGPACK_OBJECT_STR, "%s", method->name);
+				cr_assert_eq(key->via.str.size, strlen(message->fields[f].name), "%s.%s",
+				             method->name, message->fields[f].name);
+				cr_assert_arr_eq(key->via.str.ptr, message->fields[f].name,
+				                 key->via.str.size);
+			}
+		}
+		buffer_deinit(&b);
+	}
+}
+
+Test(rpc, results_need_no_bits_for_required_fields)
+{
+	struct msg_transform_done done = { .path = { "tile_copy", 9 }, .bytes = 12, .ns = UINT64_MAX };
+	struct msg_region_created created = { .region = 1, .size = 2, .kind = REGION_KIND_MEMFD };
+	struct msg_transform_done got;
+	struct msg_region_created got_created;
+	struct buffer b = { 0 };
+	struct rpc_reply reply;
+	struct error err = { 0 };
+
+	cr_assert_eq(rpc_encode_result(&b, 0, &methods[METHOD_copy], &done), 0);
+	reply = decode_reply(&b);
+	cr_assert_eq(rpc_decode_result(&reply, &methods[METHOD_copy], &got, &err), 0, "%s", err.message);
+	cr_assert_eq(got.has, F(transform_done, path) | F(transform_done, bytes) | F(transform_done, ns));
+	cr_assert_eq(got.path.len, 9);
+	cr_assert_arr_eq(got.path.data, "tile_copy", 9);
+	cr_assert_eq(got.bytes, 12);
+	cr_assert_eq(got.ns, UINT64_MAX);
+
+	buffer_truncate(&b, 0);
+	cr_assert_eq(rpc_encode_result(&b, 0, &methods[METHOD_region_create], &created), 0);
+	reply = decode_reply(&b);
+	cr_assert_eq(rpc_decode_result(&reply, &methods[METHOD_region_create], &got_created, &err), 0);
+	cr_assert_eq(got_created.has & F(region_created, handle), 0);
+
+	buffer_truncate(&b, 0);
+	created.has = F(region_created, handle);
+	created.handle = (struct bytes){ "hhhh", 4 };
+	cr_assert_eq(rpc_encode_result(&b, 0, &methods[METHOD_region_create], &created), 0);
+	reply = decode_reply(&b);
+	cr_assert_eq(rpc_decode_result(&reply, &methods[METHOD_region_create], &got_created, &err), 0);
+	cr_assert_eq(got_created.handle.len, 4);
+	buffer_deinit(&b);
+}
+
+Test(rpc, errors_travel_whole)
+{
+	static const char *const messages[] = { "", "src.shape: 40 entries, at most 32",
+		                                "caf\xc3\xa9 \xf0\x9f\x98\x80" };
+	struct buffer b = { 0 };
+
+	for (int status = -STATUS_COUNT; status < 0; status++) {
+		for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+			struct error error;
+			struct rpc_reply reply;
+
+			error_set(&error, status, "%s", messages[i]);
+			cr_assert_eq(rpc_encode_error(&b, 3, &error), 0);
+			reply = decode_reply(&b);
+			cr_assert_eq(reply.msgid, 3);
+			cr_assert_eq(reply.error.status, status);
+			cr_assert_str_eq(reply.error.message, messages[i]);
+			buffer_truncate(&b, 0);
+		}
+	}
+	buffer_deinit(&b);
+}
+
+Test(rpc, an_error_has_the_shape_of_the_contract)
+{
+	static const char expected[] = "\x94\x01\x03\x93\xf8\xa1m\x81\xa4name\xa5QUOTA\xc0";
+	struct error error = { STATUS_QUOTA, "m" };
+	struct buffer b = { 0 };
+
+	cr_assert_eq(rpc_encode_error(&b, 3, &error), 0);
+	cr_assert_eq(buffer_len(&b), sizeof expected - 1);
+	cr_assert_arr_eq(b.data, expected, sizeof expected - 1);
+	buffer_deinit(&b);
+}
+
+Test(rpc, error_messages_are_always_utf8)
+{
+	struct error error = { .status = STATUS_INTERNAL };
+	struct buffer b = { 0 };
+	struct rpc_reply reply;
+
+	/* 255 bytes, as error_set cuts them: in the middle of a character. */
+	memset(error.message, 'x', 254);
+	error.message[254] = '\xc3';
+	cr_assert_eq(rpc_encode_error(&b, 3, &error), 0);
+	reply = decode_reply(&b);
+	cr_assert_eq(reply.error.message[254], '?');
+	cr_assert_eq(strlen(reply.error.message), 255);
+	buffer_deinit(&b);
+}
+
+struct reply_row {
+	char name[48];
+	char data[96];
+	size_t len;
+	int r;
+	int status; /* of the reply's error */
+	char message[96];
+};
+
+ParameterizedTestParameters(rpc, replies)
+{
+	static struct reply_row rows[] = {
+		{ .name = "result", DATA("\x94\x01\x00\xc0\xc3") },
+		{ .name = "nil result", DATA("\x94\x01\x00\xc0\xc0") },
+		{ .name = "notification", DATA("\x93\x02\xa1n\x90"), .r = 1 },
+		{ .name = "code of a newer service",
+		  DATA("\x94\x01\x00\x93\xd0\x9c\xa3now\x80\xc0"),
+		  .status = -100,
+		  .message = "now" },
+		{ .name = "more details",
+		  DATA("\x94\x01\x00\x94\xff\xa1m\x81\xa4name\xc0\x01\xc0"),
+		  .status = -1,
+		  .message = "m" },
+		{ .name = "no details", DATA("\x94\x01\x00\x92\xff\xa1m\xc0"), .status = -1, .message = "m" },
+		{ .name = "message with control bytes",
+		  DATA("\x94\x01\x00\x92\xff\xa5\x1b[0m\xff\xc0"),
+		  .status = -1,
+		  .message = "?[0m?" },
+		{ .name = "error a str",
+		  DATA("\x94\x01\x00\xa4nope\xc0"),
+		  .status = STATUS_PROTOCOL,
+		  .message = "the service refused with an error that is not [code, message]: \"nope\"" },
+		{ .name = "error a map",
+		  DATA("\x94\x01\x00\x80\xc0"),
+		  .status = STATUS_PROTOCOL,
+		  .message = "the service refused with an error that is not [code, message]: map" },
+		{ .name = "error true", DATA("\x94\x01\x00\xc3\xc0"), .status = STATUS_PROTOCOL },
+		{ .name = "error an empty array", DATA("\x94\x01\x00\x90\xc0"), .status = STATUS_PROTOCOL },
+		{ .name = "code 0", DATA("\x94\x01\x00\x92\x00\xa1m\xc0"), .status = STATUS_PROTOCOL },
+		{ .name = "code positive", DATA("\x94\x01\x00\x92\x01\xa1m\xc0"), .status = STATUS_PROTOCOL },
+		{ .name = "code of 64 bits",
+		  DATA("\x94\x01\x00\x92\xd3\x80\0\0\0\0\0\0\0\xa1m\xc0"),
+		  .status = STATUS_PROTOCOL },
+		{ .name = "message nil", DATA("\x94\x01\x00\x92\xff\xc0\xc0"), .status = STATUS_PROTOCOL },
+		{ .name = "a request", DATA("\x94\x00\x00\xa4ping\x90"), .r = STATUS_PROTOCOL },
+		{ .name = "three elements", DATA("\x93\x01\x00\xc0"), .r = STATUS_PROTOCOL },
+		{ .name = "msgid a str", DATA("\x94\x01\xa0\xc0\xc0"), .r = STATUS_PROTOCOL },
+		{ .name = "a map", DATA("\x80"), .r = STATUS_PROTOCOL },
+		{ .name = "cut", DATA("\x94\x01\x00\xc0"), .r = STATUS_PROTOCOL },
+	};
+
+	return cr_make_param_array(struct reply_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct reply_row *row, rpc, replies)
+{
+	struct rpc_reply reply = { .msgid = 99 };
+	struct error err = { 0 };
+	int r = rpc_decode_reply(decoder, (const uint8_t *)row->data, row->len, &reply, &err);
+
+	cr_assert_eq(r, row->r, "%s: %d, %s", row->name, r, err.message);
+	if (r < 0)
+		cr_assert(err.status == r && *err.message, "%s: no sentence", row->name);
+	if (r == 0) {
+		cr_assert_eq(reply.msgid, 0, "%s", row->name);
+		cr_assert_eq(reply.error.status, row->status, "%s: status %d", row->name, reply.error.status);
+		cr_assert_not_null(reply.document, "%s", row->name);
+		if (*row->message)
+			cr_assert_str_eq(reply.error.message, row->message, "%s: %s", row->name,
+			                 reply.error.message);
+	}
+}
+
+struct result_row {
+	char name[48];
+	char data[64]; /* the result of a copy */
+	size_t len;
+	char message[96]; /* "": it is decoded */
+};
+
+#define DONE                \
+	"\xa4path\xa1m\xa5" \
+	"bytes\x01\xa2ns\x02"
+
+ParameterizedTestParameters(rpc, decoded_results)
+{
+	static struct result_row rows[] = {
+		{ .name = "as it is", DATA("\x83" DONE) },
+		{ .name = "a newer field", DATA("\x84" DONE "\xa3new\x91\x01") },
+		{ .name = "a key that is no str", DATA("\x84" DONE "\x01\x01") },
+		{ .name = "nil", DATA("\xc0"), .message = "the reply to copy is not a map but nil" },
+		{ .name = "empty", DATA("\x80"), .message = "the reply to copy: missing field path" },
+		{ .name = "wrong type",
+		  DATA("\x81\xa2ns\xff"),
+		  .message = "the reply to copy: ns: expected a non-negative integer, got -1" },
+		{ .name = "twice",
+		  DATA("\x84" DONE "\xa2ns\x02"),
+		  .message = "the reply to copy: field ns appears twice" },
+	};
+
+	return cr_make_param_array(struct result_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct result_row *row, rpc, decoded_results)
+{
+	struct buffer b = { 0 };
+	struct msg_transform_done done;
+	struct rpc_reply reply;
+	struct error err = { 0 };
+	int r;
+
+	cr_assert_eq(buffer_append(&b, "\x94\x01\x00\xc0", 4), 0);
+	cr_assert_eq(buffer_append(&b, row->data, row->len), 0);
+	reply = decode_reply(&b);
+	r = rpc_decode_result(&reply, &methods[METHOD_copy], &done, &err);
+	cr_assert_eq(r, *row->message ? STATUS_PROTOCOL : 0, "%s: %d", row->name, r);
+	cr_assert_str_eq(err.message, row->message, "%s: %s", row->name, err.message);
+	if (r == 0)
+		cr_assert_eq(done.ns, 2, "%s", row->name);
+	buffer_deinit(&b);
+}
+
+Test(rpc, free_takes_nothing)
+{
+	rpc_decoder_free(NULL);
+}

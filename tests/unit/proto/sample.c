@@ -1,0 +1,114 @@
+#include "sample.h"
+
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "proto/rpc.h"
+
+static void sample_field(const struct field *field, void *at)
+{
+	static const struct counter counters[] = { { "one", 1 }, { "most", UINT64_MAX } };
+	static const char *const names[] = { "copy", "pad" };
+	static uint64_t items[64]; /* any struct of zeros */
+
+	switch (field->kind) {
+	case FIELD_KIND_BOOL:
+		*(bool *)at = false;
+		break;
+	case FIELD_KIND_UINT:
+		*(uint64_t *)at = 0x123456789a;
+		break;
+	case FIELD_KIND_STRING:
+		*(struct bytes *)at = (struct bytes){ "GPU-1", 5 };
+		break;
+	case FIELD_KIND_BINARY:
+		*(struct bytes *)at = (struct bytes){ "\x00\xff\xc1", 3 };
+		break;
+	case FIELD_KIND_DTYPE:
+		*(enum dtype *)at = DTYPE_FLOAT32;
+		break;
+	case FIELD_KIND_PAD_MODE:
+		*(enum pad_mode *)at = PAD_MODE_REFLECT;
+		break;
+	case FIELD_KIND_REGION_KIND:
+		*(enum region_kind *)at = REGION_KIND_CUDA_FD;
+		break;
+	case FIELD_KIND_REGION_STATE:
+		*(enum region_state *)at = REGION_STATE_DRAINING;
+		break;
+	case FIELD_KIND_INTS:
+		*(struct int_list *)at = (struct int_list){ 4, { 0, -1, INT64_MIN, INT64_MAX } };
+		break;
+	case FIELD_KIND_VALUE:
+		*(struct scalar *)at = (struct scalar){ .kind = SCALAR_COMPLEX, .re = -0.0, .im = 1.5 };
+		break;
+	case FIELD_KIND_MESSAGE:
+		sample_message(field->inner, (1u << field->inner->n_fields) - 1, at);
+		break;
+	case FIELD_KIND_LIST:
+		cr_assert_leq(field->inner->size, sizeof items);
+		*(struct message_list *)at = (struct message_list){ items, 1 };
+		break;
+	case FIELD_KIND_NAMES:
+		*(struct name_list *)at = (struct name_list){ names, 2 };
+		break;
+	case FIELD_KIND_COUNTERS:
+		*(struct counter_list *)at = (struct counter_list){ counters, 2 };
+		break;
+	case FIELD_KIND_COUNT:
+		cr_assert_fail("field %s has no kind", field->name);
+	}
+}
+
+void sample_message(const struct message *message, uint32_t fields, void *value)
+{
+	memset(value, 0, message->size);
+	*(uint32_t *)value = fields;
+	for (uint32_t i = 0; i < message->n_fields; i++)
+		if (fields & (1u << i))
+			sample_field(&message->fields[i], (char *)value + message->fields[i].offset);
+}
+
+struct buffer sample_request(const struct method *method, uint32_t fields)
+{
+	struct buffer b = { 0 };
+	union params params;
+
+	sample_message(method->params, fields, &params);
+	cr_assert_eq(rpc_encode_request(&b, 7, method, &params), 0, "%s", method->name);
+	return b;
+}
+
+struct buffer sample_nth_request(int n)
+{
+	const struct method *method = &methods[n / 2];
+
+	return sample_request(method, n % 2 ? method->accepts : method->requires);
+}
+
+struct buffer sample_all_types(void)
+{
+	static const char bytes[] = "\xdc\x00\x29"                             /* array 16: 41 elements */
+				    "\xc0\xc2\xc3\x00\x7f\xe0\xff"             /* 7: nil, booleans, fixints */
+				    "\xcc\xff\xcd\xff\xff\xce\xff\xff\xff\xff" /* 3: uint 8 to 32 */
+				    "\xcf\xff\xff\xff\xff\xff\xff\xff\xff"     /* uint 64 */
+				    "\xd0\x80\xd1\x80\x00\xd2\x80\x00\x00\x00" /* 3: int 8 to 32 */
+				    "\xd3\x80\x00\x00\x00\x00\x00\x00\x00"     /* int 64 */
+				    "\xca\x7f\xc0\x00\x01\xcb\x7f\xf8\0\0\0\0\0\1" /* 2: floats */
+				    "\xa0\xa3one\xd9\x00\xd9\x03two"               /* 4: fixstr, str 8 */
+				    "\xda\x00\x00\xda\x00\x02\xc1\xc1"             /* 2: str 16 */
+				    "\xdb\x00\x00\x00\x00\xdb\x00\x00\x00\x01\xc1" /* 2: str 32 */
+				    "\xc4\x00\xc4\x01\xc1\xc5\x00\x01\xc1"         /* 3: bin 8 and 16 */
+				    "\xc6\x00\x00\x00\x01\xd4"                     /* bin 32 */
+				    "\x90\x92\x01\x91\xc0"                         /* 2: fixarray */
+				    "\xdc\x00\x00\xdc\x00\x01\x90"                 /* 2: array 16 */
+				    "\xdd\x00\x00\x00\x00\xdd\x00\x00\x00\x01\x80" /* 2: array 32 */
+				    "\x80\x81\xa1k\x91\x80"                        /* 2: fixmap */
+				    "\xde\x00\x00\xde\x00\x01\x01\x02"             /* 2: map 16 */
+				    "\xdf\x00\x00\x00\x00\xdf\x00\x00\x00\x01\x80\x90" /* 2: map 32 */;
+	struct buffer b = { 0 };
+
+	cr_assert_eq(buffer_append(&b, bytes, sizeof bytes - 1), 0);
+	return b;
+}

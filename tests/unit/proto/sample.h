@@ -1,0 +1,21 @@
+/* Valid messages made from the tables of schema.h, for tests to send, cut and break. */
+#ifndef TEST_SAMPLE_H
+#define TEST_SAMPLE_H
+
+#include "proto/buffer.h"
+#include "proto/schema.h"
+
+/* Fills the message's struct with a valid value for each of the fields; maps within it hold all of theirs. */
+void sample_message(const struct message *message, uint32_t fields, void *value);
+
+/* A valid request with msgid 7. */
+struct buffer sample_request(const struct method *method, uint32_t fields);
+
+/* Valid requests, two a method: with what it requires, and with all it accepts. */
+#define SAMPLE_REQUESTS (2 * METHOD_COUNT)
+struct buffer sample_nth_request(int n);
+
+/* One message with every type of MessagePack that the protocol has, in each of its widths. */
+struct buffer sample_all_types(void);
+
+#endif
