@@ -1,0 +1,35 @@
+/* Which instruction sets this build and this machine have. */
+#include "isa.h"
+
+static const struct cpu_isa *forced;
+
+const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
+{
+	switch (level) {
+	case CPU_ISA_PLAIN:
+		return &cpu_isa_plain;
+#ifdef __x86_64__
+	case CPU_ISA_AVX2:
+		return __builtin_cpu_supports("avx2") ? &cpu_isa_avx2 : NULL;
+	case CPU_ISA_AVX512:
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") ?
+			   &cpu_isa_avx512 :
+			   NULL;
+#endif
+	default:
+		return NULL;
+	}
+}
+
+const struct cpu_isa *cpu_isa_select(void)
+{
+	const struct cpu_isa *isa = forced;
+	for (int level = CPU_ISA_LEVELS - 1; !isa; level--)
+		isa = cpu_isa_get(level);
+	return isa;
+}
+
+void cpu_isa_force(const struct cpu_isa *isa)
+{
+	forced = isa;
+}
