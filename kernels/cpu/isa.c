@@ -12,9 +12,9 @@ const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 	case CPU_ISA_AVX2:
 		return __builtin_cpu_supports("avx2") ? &cpu_isa_avx2 : NULL;
 	case CPU_ISA_AVX512:
-		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") ?
-			   &cpu_isa_avx512 :
-			   NULL;
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+		           ? &cpu_isa_avx512
+		           : NULL;
 #endif
 	default:
 		return NULL;

@@ -5,12 +5,11 @@
 
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx512f,avx512bw")))
-#define VECTOR __m512i
-#define WIDTH  64
-#define QUARTER(p) _mm_loadu_si128((const __m128i_u *)(p))
-#define PAIR(p, pitch) \
-	_mm256_inserti128_si256(_mm256_castsi128_si256(QUARTER(p)), QUARTER((p) + (pitch)), 1)
+#define TARGET         __attribute__((target("avx512f,avx512bw")))
+#define VECTOR         __m512i
+#define WIDTH          64
+#define QUARTER(p)     _mm_loadu_si128((const __m128i_u *)(p))
+#define PAIR(p, pitch) _mm256_inserti128_si256(_mm256_castsi128_si256(QUARTER(p)), QUARTER((p) + (pitch)), 1)
 #define GATHER(p, pitch) \
 	_mm512_inserti64x4(_mm512_castsi256_si512(PAIR(p, pitch)), PAIR((p) + 2 * (pitch), pitch), 1)
 #define STORE(p, v)  _mm512_storeu_si512(p, v)

@@ -56,61 +56,59 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 #define MERGE_HIGH8(a, b) MERGE(vec2x8, a, b, 1, 3)
 
 /* One round: n registers of v, by way of t. */
-#define ROUND(T, n, low, high)                        \
-	do {                                          \
-		T t[n];                               \
-		UNROLL for (int i = 0; i < (n); i++)  \
-			t[i] = v[i];                  \
-		UNROLL for (int i = 0; i < (n); i++)  \
-			v[i] = i % 2 ? high(t[i / 2], t[i / 2 + (n) / 2]) : low(t[i / 2], t[i / 2 + (n) / 2]); \
+#define ROUND(T, n, low, high)                                                                      \
+	do {                                                                                        \
+		T t[n];                                                                             \
+		UNROLL for (int i = 0; i < (n); i++) t[i] = v[i];                                   \
+		UNROLL for (int i = 0; i < (n); i++) v[i] =                                         \
+		    i % 2 ? high(t[i / 2], t[i / 2 + (n) / 2]) : low(t[i / 2], t[i / 2 + (n) / 2]); \
 	} while (0)
 
 #define ROUNDS_16(T, p) /* nothing to do: a lane is an element */
 #define ROUNDS_8(T, p)  ROUND(T, 2, p##LOW8, p##HIGH8)
-#define ROUNDS_4(T, p)             \
+#define ROUNDS_4(T, p)                  \
 	ROUND(T, 4, p##LOW4, p##HIGH4); \
 	ROUND(T, 4, p##LOW4, p##HIGH4)
-#define ROUNDS_2(T, p)             \
+#define ROUNDS_2(T, p)                  \
 	ROUND(T, 8, p##LOW2, p##HIGH2); \
 	ROUND(T, 8, p##LOW2, p##HIGH2); \
 	ROUND(T, 8, p##LOW2, p##HIGH2)
-#define ROUNDS_1(T, p)              \
+#define ROUNDS_1(T, p)                   \
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1)
 
-#define DEFINE_STRIP(function, element, put)                                                                 \
-	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,        \
-	                            int64_t groups)                                                          \
-	{                                                                                                    \
-		enum { N = 16 / (element) };                                                                 \
-		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {                      \
-			UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++) {                         \
-				const char *rows = src + part * (WIDTH / (element)) * src_pitch;             \
-				VECTOR v[N];                                                                 \
-				UNROLL for (int i = 0; i < N; i++)                                           \
-					v[i] = GATHER(rows + i * src_pitch, N * src_pitch);                  \
-				ROUNDS_##element(VECTOR, );                                                  \
-				UNROLL for (int i = 0; i < N; i++)                                           \
-					put(dst + i * dst_pitch + part * WIDTH, v[i]);                       \
-			}                                                                                    \
-		}                                                                                            \
+#define DEFINE_STRIP(function, element, put)                                                          \
+	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, \
+	                            int64_t groups)                                                   \
+	{                                                                                             \
+		enum { N = 16 / (element) };                                                          \
+		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {               \
+			UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                    \
+			{                                                                             \
+				const char *rows = src + part * (WIDTH / (element)) * src_pitch;      \
+				VECTOR v[N];                                                          \
+				UNROLL for (int i = 0; i < N; i++) v[i] =                             \
+				    GATHER(rows + i * src_pitch, N * src_pitch);                      \
+				ROUNDS_##element(VECTOR, );                                           \
+				UNROLL for (int i = 0; i < N; i++)                                    \
+				    put(dst + i * dst_pitch + part * WIDTH, v[i]);                    \
+			}                                                                             \
+		}                                                                                     \
 	}
 
-#define DEFINE_NARROW(element)                                                                               \
-	static TARGET void narrow_##element(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, \
-	                                    int64_t groups)                                                  \
-	{                                                                                                    \
-		enum { N = 16 / (element) };                                                                 \
-		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {                      \
-			vec16 v[N];                                                                          \
-			UNROLL for (int i = 0; i < N; i++)                                                   \
-				v[i] = load16(src + i * src_pitch);                                          \
-			ROUNDS_##element(vec16, MERGE_);                                                     \
-			UNROLL for (int i = 0; i < N; i++)                                                   \
-				store16(dst + i * dst_pitch, v[i]);                                          \
-		}                                                                                            \
+#define DEFINE_NARROW(element)                                                                 \
+	static TARGET void narrow_##element(char *dst, int64_t dst_pitch, const char *src,     \
+	                                    int64_t src_pitch, int64_t groups)                 \
+	{                                                                                      \
+		enum { N = 16 / (element) };                                                   \
+		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {        \
+			vec16 v[N];                                                            \
+			UNROLL for (int i = 0; i < N; i++) v[i] = load16(src + i * src_pitch); \
+			ROUNDS_##element(vec16, MERGE_);                                       \
+			UNROLL for (int i = 0; i < N; i++) store16(dst + i * dst_pitch, v[i]); \
+		}                                                                              \
 	}
 
 #define FLIP_1(v)  MERGE(vec16, v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
@@ -119,20 +117,20 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 #define FLIP_8(v)  MERGE(vec2x8, v, v, 1, 0)
 #define FLIP_16(v) (v)
 
-#define DEFINE_REVERSE(element)                                                             \
-	static TARGET void reverse_##element(char *dst, const char *src, int64_t n)         \
-	{                                                                                   \
-		enum { N = 16 / (element) };                                                \
-		for (; n >= N; n -= N, dst += 16, src -= 16)                                \
-			store16(dst, FLIP_##element(load16(src + (element)-16)));           \
-		for (; n > 0; n--, dst += (element), src -= (element))                      \
-			memcpy(dst, src, element);                                          \
+#define DEFINE_REVERSE(element)                                                     \
+	static TARGET void reverse_##element(char *dst, const char *src, int64_t n) \
+	{                                                                           \
+		enum { N = 16 / (element) };                                        \
+		for (; n >= N; n -= N, dst += 16, src -= 16)                        \
+			store16(dst, FLIP_##element(load16(src + (element)-16)));   \
+		for (; n > 0; n--, dst += (element), src -= (element))              \
+			memcpy(dst, src, element);                                  \
 	}
 
-#define DEFINE_ALL(element)                                     \
-	DEFINE_STRIP(strip_##element, element, STORE)           \
-	DEFINE_STRIP(strip_stream_##element, element, STREAM)   \
-	DEFINE_NARROW(element)                                  \
+#define DEFINE_ALL(element)                                   \
+	DEFINE_STRIP(strip_##element, element, STORE)         \
+	DEFINE_STRIP(strip_stream_##element, element, STREAM) \
+	DEFINE_NARROW(element)                                \
 	DEFINE_REVERSE(element)
 
 DEFINE_ALL(1)
@@ -145,17 +143,16 @@ static TARGET void copy_lines(char *dst, const char *src, int64_t lines)
 {
 	for (; lines > 0; lines--, dst += CPU_LINE, src += CPU_LINE)
 		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
-			STREAM(dst + part * WIDTH, GATHER(src + part * WIDTH, 16));
+		    STREAM(dst + part * WIDTH, GATHER(src + part * WIDTH, 16));
 }
 
 static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
 {
 	VECTOR v[CPU_LINE / WIDTH];
-	UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
-		v[part] = GATHER(line + part * WIDTH, 16);
+	UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++) v[part] = GATHER(line + part * WIDTH, 16);
 	for (; lines > 0; lines--, dst += CPU_LINE)
 		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
-			STREAM(dst + part * WIDTH, v[part]);
+		    STREAM(dst + part * WIDTH, v[part]);
 }
 
 static TARGET void fence(void)
@@ -163,9 +160,9 @@ static TARGET void fence(void)
 	FENCE();
 }
 
-#define EACH(function)                                                                    \
-	{                                                                                 \
-		function##_1, function##_2, function##_4, function##_8, function##_16    \
+#define EACH(function)                                                                \
+	{                                                                             \
+		function##_1, function##_2, function##_4, function##_8, function##_16 \
 	}
 
 const struct cpu_isa ISA = {

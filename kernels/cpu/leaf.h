@@ -11,6 +11,9 @@
 
 #include "isa.h"
 
+/* What widening may rely on: any machine that this runs on reads and writes at any address. */
+#define CPU_ALIGN 16
+
 /* Bytes of a thread's scratch, a multiple of CPU_LINE and aligned to it. */
 #define CPU_SCRATCH (192 << 10)
 

@@ -9,13 +9,13 @@
 typedef void line_fn(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n,
                      uint32_t unit);
 
-#define DEFINE_LINE(size)                                                                              \
-	static void line_##size(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,    \
-	                        int64_t n, uint32_t unit)                                              \
-	{                                                                                              \
-		(void)unit;                                                                            \
-		for (int64_t i = 0; i < n; i++)                                                        \
-			memcpy(dst + i * dst_stride, src + i * src_stride, size);                      \
+#define DEFINE_LINE(size)                                                                           \
+	static void line_##size(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, \
+	                        int64_t n, uint32_t unit)                                           \
+	{                                                                                           \
+		(void)unit;                                                                         \
+		for (int64_t i = 0; i < n; i++)                                                     \
+			memcpy(dst + i * dst_stride, src + i * src_stride, size);                   \
 	}
 DEFINE_LINE(1)
 DEFINE_LINE(2)
@@ -27,10 +27,10 @@ DEFINE_LINE(16)
 static inline void copy_short(char *dst, const char *src, uint32_t n)
 {
 	char a[16], b[16];
-#define ENDS(size)                               \
-	memcpy(a, src, size);                    \
-	memcpy(b, src + n - (size), size);       \
-	memcpy(dst, a, size);                    \
+#define ENDS(size)                         \
+	memcpy(a, src, size);              \
+	memcpy(b, src + n - (size), size); \
+	memcpy(dst, a, size);              \
 	memcpy(dst + n - (size), b, size)
 	if (n >= 16) {
 		for (uint32_t i = 0; i + 16 < n; i += 16)
