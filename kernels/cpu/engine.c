@@ -19,9 +19,7 @@
 #include "memory.h"
 #include "run.h"
 
-/* A job of up to this many bytes and slabs on an idle stream is done by the time a thread would have woken
- * up for it: it runs where it is submitted. */
-#define INLINE_BYTES (32 << 10)
+/* Jobs of more slabs do not run where they are submitted, however small. */
 #define INLINE_SLABS 64
 
 struct engine_stream {
@@ -41,7 +39,7 @@ struct worker {
 
 struct cpu_engine {
 	struct engine engine;
-	const struct cpu_isa *isa;
+	struct cpu_tuning tuning;
 	struct engine_options options;
 	pthread_mutex_t lock;
 	pthread_cond_t work;
@@ -127,7 +125,7 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
 	}
 	engine->options = *options;
-	engine->isa = cpu_isa_select();
+	engine->tuning = cpu_tuning_get();
 	engine->done_end = &engine->done;
 	engine->engine = (struct engine){
 		.ops = &cpu_ops,
@@ -135,8 +133,8 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 		.facts = { .engine = "cpu", .threads = threads, .align = CPU_ALIGN },
 		.kind = REGION_KIND_MEMFD,
 	};
-	snprintf(engine->engine.device, sizeof(engine->engine.device), "%s, %u thread%s", engine->isa->name,
-	         threads, threads == 1 ? "" : "s");
+	snprintf(engine->engine.device, sizeof(engine->engine.device), "%s, %u thread%s",
+	         engine->tuning.isa->name, threads, threads == 1 ? "" : "s");
 	pthread_mutex_init(&engine->lock, NULL);
 	pthread_cond_init(&engine->work, NULL);
 	for (; engine->n_workers < threads; engine->n_workers++) {
@@ -237,7 +235,7 @@ static bool start_next(struct engine_stream *stream)
 		stream->first = job->next;
 		if (!stream->first)
 			stream->end = &stream->first;
-		run_start(&stream->run, job, engine->isa, engine->n_workers);
+		run_start(&stream->run, job, &engine->tuning, engine->n_workers);
 		if (job->status)
 			run_stop(&stream->run, job->status);
 		unsigned claims = run_claims(&stream->run, engine->idle + 1);
@@ -277,7 +275,7 @@ static void run_inline(struct engine_stream *stream, struct engine_job *job)
 {
 	struct cpu_engine *engine = stream->engine;
 	struct run *run = &stream->run;
-	run_start(run, job, engine->isa, 1);
+	run_start(run, job, &engine->tuning, 1);
 	while (run_claims(run, 1)) {
 		run_claim(run, &engine->claim);
 		run_end_claim(run, claim_execute(&engine->claim, NULL));
@@ -295,7 +293,8 @@ static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 	job->next = NULL;
 	pthread_mutex_lock(&engine->lock);
 	bool idle = !stream->run.job;
-	if (idle && job->transform->bytes <= INLINE_BYTES && job->plan->n_slabs <= INLINE_SLABS) {
+	if (idle && job->transform->bytes <= (uint64_t)engine->tuning.inline_bytes &&
+	    job->plan->n_slabs <= INLINE_SLABS) {
 		pthread_mutex_unlock(&engine->lock);
 		run_inline(stream, job);
 		return;

@@ -1,8 +1,6 @@
 /* Which instruction sets this build and this machine have. */
 #include "isa.h"
 
-static const struct cpu_isa *forced;
-
 const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 {
 	switch (level) {
@@ -21,15 +19,10 @@ const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 	}
 }
 
-const struct cpu_isa *cpu_isa_select(void)
+const struct cpu_isa *cpu_isa_best(void)
 {
-	const struct cpu_isa *isa = forced;
-	for (int level = CPU_ISA_LEVELS - 1; !isa; level--)
-		isa = cpu_isa_get(level);
-	return isa;
-}
-
-void cpu_isa_force(const struct cpu_isa *isa)
-{
-	forced = isa;
+	int level = CPU_ISA_LEVELS - 1;
+	while (!cpu_isa_get(level))
+		level--;
+	return cpu_isa_get(level);
 }

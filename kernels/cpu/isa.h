@@ -47,11 +47,8 @@ enum cpu_isa_level {
 /* NULL when this machine, or this build, does not have the level. */
 const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level);
 
-/* The best that there is, or the one forced. */
-const struct cpu_isa *cpu_isa_select(void);
-
-/* For tests: what cpu_isa_select gives from now on; NULL ends it. Call while no engine is being opened. */
-void cpu_isa_force(const struct cpu_isa *isa);
+/* The highest level that there is. */
+const struct cpu_isa *cpu_isa_best(void);
 
 extern const struct cpu_isa cpu_isa_plain;
 extern const struct cpu_isa cpu_isa_avx2;

@@ -6,12 +6,7 @@
 
 #include "memory.h"
 
-#define PIECE_LEAST (64 << 10) /* bytes that are worth a thread's while */
-#define BATCH_MOST  256        /* slabs */
-
-/* Destinations of this size and more are written past the cache: nobody can have much use of what a cache
- * still holds of them, and a line is not read before it is written. */
-#define STREAM_BYTES (8 << 20)
+#define BATCH_MOST 256 /* slabs */
 
 static void claim_work(void *arg);
 static void next_move(struct run *run);
@@ -44,23 +39,23 @@ static int64_t largest_slab(const struct transform *t)
 	return bytes;
 }
 
-void run_start(struct run *run, struct engine_job *job, const struct cpu_isa *isa, uint32_t threads)
+void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads)
 {
 	const struct transform *t = job->transform;
 	int64_t bytes = t->count * t->element;
 	int64_t piece = bytes / (4 * (int64_t)threads);
-	if (piece < PIECE_LEAST)
-		piece = PIECE_LEAST;
-	if (piece > PLAN_PIECE_BYTES)
-		piece = PLAN_PIECE_BYTES;
+	if (piece < tuning->piece_least)
+		piece = tuning->piece_least;
+	if (piece > tuning->piece_most)
+		piece = tuning->piece_most;
 	run->job = job;
-	run->isa = isa;
+	run->tuning = tuning;
 	slabs_init(&run->slabs, t);
 	run->place = (struct move_place){ .dst = cpu_memory(job->dst)->data + job->dst_offset,
 		                          .src = cpu_memory(job->src)->data + job->src_offset,
 		                          .fill = t->fill,
 		                          .piece_bytes = piece,
-		                          .stream = bytes >= STREAM_BYTES };
+		                          .stream = bytes >= tuning->stream_bytes };
 	run->next_slab = 0;
 	run->next_piece = 0;
 	run->move.pieces = 0;
@@ -107,7 +102,7 @@ static const struct nest *slab_get(const struct run *run, uint64_t i, struct nes
 static void next_move(struct run *run)
 {
 	struct nest room;
-	move_init(&run->move, run->isa, slab_get(run, run->next_slab++, &room), &run->place);
+	move_init(&run->move, run->tuning->isa, slab_get(run, run->next_slab++, &room), &run->place);
 	run->next_piece = 0;
 }
 
@@ -155,7 +150,7 @@ static void claim_work(void *arg)
 		struct nest room;
 		if (atomic_load_explicit(&run->stopped, memory_order_relaxed))
 			return;
-		move_init(&claim->move, run->isa, slab_get(run, i, &room), &run->place);
+		move_init(&claim->move, run->tuning->isa, slab_get(run, i, &room), &run->place);
 		for (int64_t piece = 0; piece < claim->move.pieces; piece++)
 			move_run(&claim->move, piece, execution->scratch);
 	}

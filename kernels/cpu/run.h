@@ -13,10 +13,11 @@
 
 #include "kernels/engine.h"
 #include "move.h"
+#include "tuning.h"
 
 struct run {
 	struct engine_job *job; /* NULL: idle */
-	const struct cpu_isa *isa;
+	const struct cpu_tuning *tuning;
 	struct slabs slabs;
 	struct move_place place;
 	uint64_t next_slab;
@@ -36,8 +37,8 @@ struct claim {
 	struct move move;
 };
 
-/* Takes a job up; threads: how many may claim from it. */
-void run_start(struct run *run, struct engine_job *job, const struct cpu_isa *isa, uint32_t threads);
+/* Takes a job up; threads: how many may claim from it. *tuning must live as long as the run. */
+void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
 
 /* About how many claims are left, capped at most. */
 unsigned run_claims(const struct run *run, unsigned most);
