@@ -46,7 +46,7 @@ enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts)
 {
 	struct slabs slabs;
-	int64_t pieces, row;
+	int64_t bytes, row;
 	int src_inner;
 
 	*plan = (struct plan){ .interior = { .fill = true, .element = transform->element } };
@@ -55,8 +55,8 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 	slabs_interior(&slabs, facts->align, &plan->interior);
 	plan->family = plan_nest(&plan->interior, &src_inner);
 
-	pieces = transform->count * transform->element / PLAN_PIECE_BYTES;
-	plan->grid = pieces > 1 ? pieces : 1;
+	bytes = transform->count * transform->element;
+	plan->grid = bytes > 0 ? (bytes - 1) / PLAN_PIECE_BYTES + 1 : 1;
 	if (plan->family == FAMILY_TILE_TRANSPOSE) {
 		row = TILE_ROW_BYTES / plan->interior.element;
 		plan->tile_rank = 2;
