@@ -23,7 +23,7 @@ static void explain_source(struct plan *plan);
 
 enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 {
-	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct nest_dim *inner;
 	int64_t element = nest->element;
 
 	*ret_src_inner = -1;
@@ -31,6 +31,7 @@ enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 		return FAMILY_FILL;
 	if (nest->rank == 0)
 		return FAMILY_MEMCPY;
+	inner = &nest->dim[nest->rank - 1];
 	if (inner->dst != element)
 		return FAMILY_STRIDED;
 	if (inner->src == element)

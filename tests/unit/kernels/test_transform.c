@@ -70,7 +70,7 @@ static struct refusal_row refusal_rows[] = {
 	{ .name = "perm too short",
 	  .request = { .dtype = DTYPE_INT8, .src = LIST(2, 3), .dst = LIST(2, 3), .perm = LIST(0) },
 	  .status = STATUS_INVALID_ARGUMENT,
-	  .message = "perm: 1 entries, but src has 2 dimensions and each needs one" },
+	  .message = "perm: length 1, but src has rank 2; each dimension needs one entry" },
 	{ .name = "perm repeats",
 	  .request = { .dtype = DTYPE_INT8,
 	               .src = LIST(2, 3, 4, 5),
@@ -97,11 +97,11 @@ static struct refusal_row refusal_rows[] = {
 	{ .name = "before too long",
 	  .request = { .dtype = DTYPE_INT8, .src = LIST(2), .dst = LIST(2), .before = LIST(0, 0) },
 	  .status = STATUS_INVALID_ARGUMENT,
-	  .message = "before: 2 entries, but src has 1 dimensions and each needs one" },
+	  .message = "before: length 2, but src has rank 1; each dimension needs one entry" },
 	{ .name = "after too short",
 	  .request = { .dtype = DTYPE_INT8, .src = LIST(2, 2), .dst = LIST(2, 2), .after = LIST(0) },
 	  .status = STATUS_INVALID_ARGUMENT,
-	  .message = "after: 1 entries, but src has 2 dimensions and each needs one" },
+	  .message = "after: length 1, but src has rank 2; each dimension needs one entry" },
 	{ .name = "shapes differ",
 	  .request = { .dtype = DTYPE_INT8, .src = LIST(4, 98), .dst = LIST(4, 99), .after = LIST(0, 2) },
 	  .status = STATUS_INVALID_ARGUMENT,
@@ -452,5 +452,5 @@ Test(transform, perm_of_rank_0)
 	cr_assert_eq(transform_init(&t, &spec, &err), 0, "empty lists");
 	spec.n_perm = 1;
 	cr_assert_eq(transform_init(&t, &spec, &err), STATUS_INVALID_ARGUMENT);
-	cr_assert_str_eq(err.message, "perm: 1 entries, but src has 0 dimensions and each needs one");
+	cr_assert_str_eq(err.message, "perm: length 1, but src has rank 0; each dimension needs one entry");
 }
