@@ -71,11 +71,14 @@ static void fuse_dims(struct nest *nest)
 
 static void widen(struct nest *nest, uint32_t align)
 {
-	struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	struct nest_dim *inner;
 	uint32_t most = align < TENSOR_MAX_ELEMENT ? align : TENSOR_MAX_ELEMENT;
 	uint64_t bits, wide;
 
-	if (nest->rank == 0 || inner->dst != nest->element || inner->src != nest->element)
+	if (nest->rank == 0)
+		return;
+	inner = &nest->dim[nest->rank - 1];
+	if (inner->dst != nest->element || inner->src != nest->element)
 		return;
 	/* Every size is a power of two, so a multiple of it has its low bits clear. */
 	bits = (uint64_t)nest->dst_offset | (uint64_t)nest->src_offset | (uint64_t)inner->n * nest->element;

@@ -23,7 +23,7 @@ static void explain_source(struct plan *plan);
 
 enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 {
-	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct nest_dim *inner;
 	int64_t element = nest->element;
 
 	*ret_src_inner = -1;
@@ -31,6 +31,7 @@ enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 		return FAMILY_FILL;
 	if (nest->rank == 0)
 		return FAMILY_MEMCPY;
+	inner = &nest->dim[nest->rank - 1];
 	if (inner->dst != element)
 		return FAMILY_STRIDED;
 	if (inner->src == element)
@@ -46,7 +47,7 @@ enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts)
 {
 	struct slabs slabs;
-	int64_t pieces, row;
+	int64_t bytes, row;
 	int src_inner;
 
 	*plan = (struct plan){ .interior = { .fill = true, .element = transform->element } };
@@ -55,8 +56,8 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 	slabs_interior(&slabs, facts->align, &plan->interior);
 	plan->family = plan_nest(&plan->interior, &src_inner);
 
-	pieces = transform->count * transform->element / PLAN_PIECE_BYTES;
-	plan->grid = pieces > 1 ? pieces : 1;
+	bytes = transform->count * transform->element;
+	plan->grid = bytes > 0 ? (bytes - 1) / PLAN_PIECE_BYTES + 1 : 1;
 	if (plan->family == FAMILY_TILE_TRANSPOSE) {
 		row = TILE_ROW_BYTES / plan->interior.element;
 		plan->tile_rank = 2;

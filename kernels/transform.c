@@ -60,7 +60,7 @@ static int check_ranks(const struct transform_spec *spec, struct error *err)
 	for (int i = 0; i < 3; i++)
 		if (lists[i].n >= 0 && lists[i].n != spec->src.rank)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "%s: %d entries, but src has %d dimensions and each needs one",
+			                 "%s: length %d, but src has rank %d; each dimension needs one entry",
 			                 lists[i].name, lists[i].n, spec->src.rank);
 	return 0;
 }

@@ -1,0 +1,381 @@
+/* The CPU engine: threads, streams, and the one door back to the owner.
+ *
+ * One lock guards everything but the copying itself. A stream whose job has claims left stands in the ring;
+ * a thread takes one claim from the first stream and puts that stream last, so streams share the threads
+ * whatever the size of their jobs. Threads sleep when the ring is empty. A stream's next job starts when its
+ * last has ended, on whichever thread ended it.
+ */
+#include "kernels/engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "run.h"
+
+/* Jobs of more slabs do not run where they are submitted, however small. */
+#define INLINE_SLABS 64
+
+struct engine_stream {
+	struct cpu_engine *engine;
+	struct run run;
+	struct engine_job *first; /* waiting */
+	struct engine_job **end;
+	struct engine_stream *previous, *next; /* in the ring; NULL when not in it */
+};
+
+struct worker {
+	struct cpu_engine *engine;
+	pthread_t thread;
+	char *scratch;
+	struct claim claim;
+};
+
+struct cpu_engine {
+	struct engine engine;
+	struct cpu_tuning tuning;
+	struct engine_options options;
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct engine_stream *ring; /* the first; its previous is the last */
+	unsigned idle;              /* threads that wait for work */
+	bool closing;
+	struct engine_job *done;
+	struct engine_job **done_end;
+	struct claim claim; /* of the owner's thread */
+	uint32_t n_workers;
+	struct worker worker[];
+};
+
+static const struct engine_ops cpu_ops;
+
+static void *worker_main(void *arg);
+static bool finish(struct engine_stream *stream);
+
+static struct cpu_engine *cpu_engine(struct engine *engine)
+{
+	return (struct cpu_engine *)engine;
+}
+
+/* ---- Open and close --------------------------------------------------------------------------------- */
+
+static uint32_t usable_cpus(void)
+{
+	cpu_set_t set;
+	if (sched_getaffinity(0, sizeof(set), &set) < 0)
+		return 1;
+	return (uint32_t)CPU_COUNT(&set);
+}
+
+/* Threads take no signals but those that their own instructions raise. */
+static int worker_start(struct worker *worker, struct cpu_engine *engine)
+{
+	sigset_t all, before;
+	worker->engine = engine;
+	worker->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	if (!worker->scratch)
+		return ENOMEM;
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGILL);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGTRAP);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int r = pthread_create(&worker->thread, NULL, worker_main, worker);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r)
+		free(worker->scratch);
+	return r;
+}
+
+static void cpu_close(struct engine *base)
+{
+	struct cpu_engine *engine = cpu_engine(base);
+	assert(!engine->ring && !engine->done);
+	pthread_mutex_lock(&engine->lock);
+	engine->closing = true;
+	pthread_cond_broadcast(&engine->work);
+	pthread_mutex_unlock(&engine->lock);
+	for (uint32_t i = 0; i < engine->n_workers; i++) {
+		pthread_join(engine->worker[i].thread, NULL);
+		free(engine->worker[i].scratch);
+	}
+	fault_deinit();
+	pthread_cond_destroy(&engine->work);
+	pthread_mutex_destroy(&engine->lock);
+	free(engine);
+}
+
+int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err)
+{
+	uint32_t threads = options->threads ? options->threads : usable_cpus();
+	struct cpu_engine *engine = calloc(1, sizeof(*engine) + threads * sizeof(engine->worker[0]));
+	if (!engine)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	int r = fault_init();
+	if (r < 0) {
+		free(engine);
+		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
+	}
+	engine->options = *options;
+	engine->tuning = cpu_tuning_get();
+	engine->done_end = &engine->done;
+	engine->engine = (struct engine){
+		.ops = &cpu_ops,
+		.name = "cpu",
+		.facts = { .engine = "cpu", .threads = threads, .align = CPU_ALIGN },
+		.kind = REGION_KIND_MEMFD,
+	};
+	snprintf(engine->engine.device, sizeof(engine->engine.device), "%s, %u thread%s",
+	         engine->tuning.isa->name, threads, threads == 1 ? "" : "s");
+	pthread_mutex_init(&engine->lock, NULL);
+	pthread_cond_init(&engine->work, NULL);
+	for (; engine->n_workers < threads; engine->n_workers++) {
+		r = worker_start(&engine->worker[engine->n_workers], engine);
+		if (r) {
+			cpu_close(&engine->engine);
+			return error_set(err, STATUS_NO_MEMORY, "threads: %u cannot be started: %s", threads,
+			                 strerror(r));
+		}
+	}
+	*ret = &engine->engine;
+	return 0;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------- */
+
+static int cpu_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
+                   struct error *err)
+{
+	(void)engine;
+	return cpu_memory_map(handle, ret, err);
+}
+
+static int cpu_create(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
+                      struct error *err)
+{
+	(void)engine;
+	return cpu_memory_create(size, ret, ret_fd, err);
+}
+
+static void cpu_unmap(struct engine *engine, struct engine_memory *memory)
+{
+	(void)engine;
+	cpu_memory_unmap(memory);
+}
+
+/* ---- The ring --------------------------------------------------------------------------------------- */
+
+static void ring_add(struct cpu_engine *engine, struct engine_stream *stream)
+{
+	struct engine_stream *first = engine->ring;
+	if (!first) {
+		engine->ring = stream->previous = stream->next = stream;
+		return;
+	}
+	stream->next = first;
+	stream->previous = first->previous;
+	first->previous->next = stream;
+	first->previous = stream;
+}
+
+static void ring_remove(struct cpu_engine *engine, struct engine_stream *stream)
+{
+	if (!stream->next)
+		return;
+	stream->previous->next = stream->next;
+	stream->next->previous = stream->previous;
+	if (engine->ring == stream)
+		engine->ring = stream->next == stream ? NULL : stream->next;
+	stream->previous = stream->next = NULL;
+}
+
+/* ---- Streams and jobs ------------------------------------------------------------------------------- */
+
+static struct engine_stream *cpu_stream_new(struct engine *engine)
+{
+	struct engine_stream *stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return NULL;
+	stream->engine = cpu_engine(engine);
+	stream->end = &stream->first;
+	return stream;
+}
+
+static void cpu_stream_free(struct engine_stream *stream)
+{
+	assert(!stream->run.job && !stream->first);
+	free(stream);
+}
+
+/* Whether the owner has to be woken: it drains the whole queue, so only for the first. */
+static bool done_add(struct cpu_engine *engine, struct engine_job *job)
+{
+	bool wake = !engine->done;
+	job->next = NULL;
+	*engine->done_end = job;
+	engine->done_end = &job->next;
+	return wake;
+}
+
+/* Starts the first waiting job that has anything to do; gives back what done_add did. */
+static bool start_next(struct engine_stream *stream)
+{
+	struct cpu_engine *engine = stream->engine;
+	bool wake = false;
+	while (!stream->run.job && stream->first) {
+		struct engine_job *job = stream->first;
+		stream->first = job->next;
+		if (!stream->first)
+			stream->end = &stream->first;
+		run_start(&stream->run, job, &engine->tuning, engine->n_workers);
+		if (job->status)
+			run_stop(&stream->run, job->status);
+		unsigned claims = run_claims(&stream->run, engine->idle + 1);
+		if (claims == 0) {
+			run_end(&stream->run, &job);
+			wake |= done_add(engine, job);
+			continue;
+		}
+		ring_add(engine, stream);
+		for (; claims > 0; claims--)
+			pthread_cond_signal(&engine->work);
+	}
+	return wake;
+}
+
+/* After a claim has ended, or the run was stopped: ends the job when that was its last. */
+static bool finish(struct engine_stream *stream)
+{
+	struct engine_job *job;
+	if (!run_claims(&stream->run, 1))
+		ring_remove(stream->engine, stream);
+	if (!run_end(&stream->run, &job))
+		return false;
+	bool wake = done_add(stream->engine, job);
+	return start_next(stream) || wake;
+}
+
+static void unlock_and_wake(struct cpu_engine *engine, bool wake)
+{
+	pthread_mutex_unlock(&engine->lock);
+	if (wake)
+		engine->options.wake(engine->options.wake_arg);
+}
+
+/* The stream is idle and the job not empty: nobody else looks at either. */
+static void run_inline(struct engine_stream *stream, struct engine_job *job)
+{
+	struct cpu_engine *engine = stream->engine;
+	struct run *run = &stream->run;
+	run_start(run, job, &engine->tuning, 1);
+	while (run_claims(run, 1)) {
+		run_claim(run, &engine->claim);
+		run_end_claim(run, claim_execute(&engine->claim, NULL));
+	}
+	pthread_mutex_lock(&engine->lock);
+	unlock_and_wake(engine, finish(stream));
+}
+
+static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
+{
+	struct cpu_engine *engine = stream->engine;
+	assert(job->dst->writable);
+	job->status = 0;
+	job->ns = 0;
+	job->next = NULL;
+	pthread_mutex_lock(&engine->lock);
+	bool idle = !stream->run.job;
+	if (idle && job->transform->bytes <= (uint64_t)engine->tuning.inline_bytes &&
+	    job->plan->n_slabs <= INLINE_SLABS) {
+		pthread_mutex_unlock(&engine->lock);
+		run_inline(stream, job);
+		return;
+	}
+	*stream->end = job;
+	stream->end = &job->next;
+	unlock_and_wake(engine, idle && start_next(stream));
+}
+
+static void cpu_stream_cancel(struct engine_stream *stream)
+{
+	bool wake = false;
+	pthread_mutex_lock(&stream->engine->lock);
+	for (struct engine_job *job = stream->first; job; job = job->next)
+		job->status = STATUS_CANCELED;
+	if (stream->run.job) {
+		run_stop(&stream->run, STATUS_CANCELED);
+		wake = finish(stream);
+	}
+	unlock_and_wake(stream->engine, wake);
+}
+
+static void cpu_reap(struct engine *base)
+{
+	struct cpu_engine *engine = cpu_engine(base);
+	pthread_mutex_lock(&engine->lock);
+	struct engine_job *job = engine->done;
+	engine->done = NULL;
+	engine->done_end = &engine->done;
+	pthread_mutex_unlock(&engine->lock);
+	while (job) {
+		struct engine_job *next = job->next;
+		job->on_done(job);
+		job = next;
+	}
+}
+
+/* ---- Threads ---------------------------------------------------------------------------------------- */
+
+static void *worker_main(void *arg)
+{
+	struct worker *worker = arg;
+	struct cpu_engine *engine = worker->engine;
+	pthread_setname_np(pthread_self(), "engine-cpu");
+	pthread_mutex_lock(&engine->lock);
+	while (!engine->closing) {
+		struct engine_stream *stream = engine->ring;
+		if (!stream) {
+			engine->idle++;
+			pthread_cond_wait(&engine->work, &engine->lock);
+			engine->idle--;
+			continue;
+		}
+		run_claim(&stream->run, &worker->claim);
+		ring_remove(engine, stream);
+		if (run_claims(&stream->run, 1))
+			ring_add(engine, stream);
+		pthread_mutex_unlock(&engine->lock);
+
+		bool whole = claim_execute(&worker->claim, worker->scratch);
+
+		pthread_mutex_lock(&engine->lock);
+		run_end_claim(&stream->run, whole);
+		bool wake = finish(stream);
+		if (wake) {
+			unlock_and_wake(engine, true);
+			pthread_mutex_lock(&engine->lock);
+		}
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return NULL;
+}
+
+static const struct engine_ops cpu_ops = {
+	.close = cpu_close,
+	.map = cpu_map,
+	.create = cpu_create,
+	.unmap = cpu_unmap,
+	.stream_new = cpu_stream_new,
+	.stream_free = cpu_stream_free,
+	.submit = cpu_submit,
+	.stream_cancel = cpu_stream_cancel,
+	.reap = cpu_reap,
+};

@@ -1,0 +1,77 @@
+/* The guard's handler. A guard is a thread's own; the handler touches nothing else but the old action, which
+ * is set before the handler is and stays. */
+#include "fault.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+
+struct guard {
+	sigjmp_buf back;
+	const struct fault_range *ranges;
+};
+
+static _Thread_local struct guard *volatile current;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users;
+static struct sigaction before;
+
+static bool is_guarded(const struct guard *guard, const void *address)
+{
+	for (int i = 0; i < 2; i++)
+		if ((uintptr_t)address - (uintptr_t)guard->ranges[i].start < guard->ranges[i].size)
+			return true;
+	return false;
+}
+
+/* Nothing but a fault has an address; a SIGBUS that was sent is not answered by going back. */
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+	struct guard *guard = current;
+	(void)context;
+	if (guard && info->si_code > 0 && is_guarded(guard, info->si_addr))
+		siglongjmp(guard->back, 1);
+	sigaction(number, &before, NULL);
+	if (info->si_code <= 0)
+		raise(number);
+}
+
+int fault_init(void)
+{
+	int r = 0;
+	pthread_mutex_lock(&lock);
+	if (users == 0) {
+		/* Not masked while it runs: it leaves by a jump that does not restore the mask. */
+		struct sigaction action = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER };
+		sigemptyset(&action.sa_mask);
+		if (sigaction(SIGBUS, NULL, &before) < 0 || sigaction(SIGBUS, &action, NULL) < 0)
+			r = -errno;
+	}
+	if (r == 0)
+		users++;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void fault_deinit(void)
+{
+	pthread_mutex_lock(&lock);
+	if (--users == 0)
+		sigaction(SIGBUS, &before, NULL);
+	pthread_mutex_unlock(&lock);
+}
+
+bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg)
+{
+	struct guard guard = { .ranges = ranges };
+	bool whole = sigsetjmp(guard.back, 0) == 0;
+	if (whole) {
+		current = &guard;
+		work(arg);
+	}
+	current = NULL;
+	return whole;
+}

@@ -1,0 +1,28 @@
+/* Which instruction sets this build and this machine have. */
+#include "isa.h"
+
+const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
+{
+	switch (level) {
+	case CPU_ISA_PLAIN:
+		return &cpu_isa_plain;
+#ifdef __x86_64__
+	case CPU_ISA_AVX2:
+		return __builtin_cpu_supports("avx2") ? &cpu_isa_avx2 : NULL;
+	case CPU_ISA_AVX512:
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+		           ? &cpu_isa_avx512
+		           : NULL;
+#endif
+	default:
+		return NULL;
+	}
+}
+
+const struct cpu_isa *cpu_isa_best(void)
+{
+	int level = CPU_ISA_LEVELS - 1;
+	while (!cpu_isa_get(level))
+		level--;
+	return cpu_isa_get(level);
+}

@@ -1,0 +1,177 @@
+/* The loops of one instruction set; included by isa_<name>.c after it has defined
+ *
+ *   TARGET                  the functions' attribute, empty for what the compiler targets anyway
+ *   VECTOR, WIDTH           the vector type and its bytes: WIDTH / 16 lanes
+ *   GATHER(p, lane_pitch)   16 bytes from p, p + lane_pitch, ... , one for each lane
+ *   STORE(p, v)             unaligned; STREAM(p, v): aligned, past the cache; FENCE()
+ *   LOW1(a, b) .. HIGH8     within each lane: interleave the low or high halves by 1, 2, 4, 8 bytes
+ *   ISA, ISA_NAME           the table to define
+ *
+ * A tile of N = 16 / element columns is transposed lane by lane: register q holds, in lane l, 16 bytes of row
+ * l * N + q. log2(N) rounds of interleaving register i with i + N / 2 are a transpose of each lane, after
+ * which register c is WIDTH bytes of row c of dst: lane l ends where lane l + 1 begins.
+ *
+ *   N = 4, one lane    a0 a1 a2 a3      a0 c0 a1 c1      a0 b0 c0 d0
+ *                      b0 b1 b2 b3  ->  a2 c2 a3 c3  ->  a1 b1 c1 d1
+ *                      c0 c1 c2 c3      b0 d0 b1 d1      a2 b2 c2 d2
+ *                      d0 d1 d2 d3      b2 d2 b3 d3      a3 b3 c3 d3
+ */
+#include <string.h>
+
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b)  PASTE_(a, b)
+
+typedef uint8_t vec16 __attribute__((vector_size(16)));
+
+static inline TARGET vec16 load16(const char *p)
+{
+	vec16 v;
+	memcpy(&v, p, 16);
+	return v;
+}
+
+static inline TARGET void store16(char *p, vec16 v)
+{
+	memcpy(p, &v, 16);
+}
+
+/* Low and high halves of two 16-byte vectors, interleaved by element. */
+#define MERGE(type, a, b, ...) ((vec16)__builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__))
+typedef uint16_t vec8x2 __attribute__((vector_size(16)));
+typedef uint32_t vec4x4 __attribute__((vector_size(16)));
+typedef uint64_t vec2x8 __attribute__((vector_size(16)));
+#define MERGE_LOW1(a, b)  MERGE(vec16, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define MERGE_HIGH1(a, b) MERGE(vec16, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define MERGE_LOW2(a, b)  MERGE(vec8x2, a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define MERGE_HIGH2(a, b) MERGE(vec8x2, a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define MERGE_LOW4(a, b)  MERGE(vec4x4, a, b, 0, 4, 1, 5)
+#define MERGE_HIGH4(a, b) MERGE(vec4x4, a, b, 2, 6, 3, 7)
+#define MERGE_LOW8(a, b)  MERGE(vec2x8, a, b, 0, 2)
+#define MERGE_HIGH8(a, b) MERGE(vec2x8, a, b, 1, 3)
+
+/* One round: n registers of v, by way of t. */
+#define ROUND(T, n, low, high)                                                                      \
+	do {                                                                                        \
+		T t[n];                                                                             \
+		UNROLL for (int i = 0; i < (n); i++) t[i] = v[i];                                   \
+		UNROLL for (int i = 0; i < (n); i++) v[i] =                                         \
+		    i % 2 ? high(t[i / 2], t[i / 2 + (n) / 2]) : low(t[i / 2], t[i / 2 + (n) / 2]); \
+	} while (0)
+
+#define ROUNDS_16(T, p) /* nothing to do: a lane is an element */
+#define ROUNDS_8(T, p)  ROUND(T, 2, p##LOW8, p##HIGH8)
+#define ROUNDS_4(T, p)                  \
+	ROUND(T, 4, p##LOW4, p##HIGH4); \
+	ROUND(T, 4, p##LOW4, p##HIGH4)
+#define ROUNDS_2(T, p)                  \
+	ROUND(T, 8, p##LOW2, p##HIGH2); \
+	ROUND(T, 8, p##LOW2, p##HIGH2); \
+	ROUND(T, 8, p##LOW2, p##HIGH2)
+#define ROUNDS_1(T, p)                   \
+	ROUND(T, 16, p##LOW1, p##HIGH1); \
+	ROUND(T, 16, p##LOW1, p##HIGH1); \
+	ROUND(T, 16, p##LOW1, p##HIGH1); \
+	ROUND(T, 16, p##LOW1, p##HIGH1)
+
+#define DEFINE_STRIP(function, element, put)                                                          \
+	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, \
+	                            int64_t groups)                                                   \
+	{                                                                                             \
+		enum { N = 16 / (element) };                                                          \
+		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {               \
+			UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                    \
+			{                                                                             \
+				const char *rows = src + part * (WIDTH / (element)) * src_pitch;      \
+				VECTOR v[N];                                                          \
+				UNROLL for (int i = 0; i < N; i++) v[i] =                             \
+				    GATHER(rows + i * src_pitch, N * src_pitch);                      \
+				ROUNDS_##element(VECTOR, );                                           \
+				UNROLL for (int i = 0; i < N; i++)                                    \
+				    put(dst + i * dst_pitch + part * WIDTH, v[i]);                    \
+			}                                                                             \
+		}                                                                                     \
+	}
+
+#define DEFINE_NARROW(element)                                                                 \
+	static TARGET void narrow_##element(char *dst, int64_t dst_pitch, const char *src,     \
+	                                    int64_t src_pitch, int64_t groups)                 \
+	{                                                                                      \
+		enum { N = 16 / (element) };                                                   \
+		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {        \
+			vec16 v[N];                                                            \
+			UNROLL for (int i = 0; i < N; i++) v[i] = load16(src + i * src_pitch); \
+			ROUNDS_##element(vec16, MERGE_);                                       \
+			UNROLL for (int i = 0; i < N; i++) store16(dst + i * dst_pitch, v[i]); \
+		}                                                                              \
+	}
+
+#define FLIP_1(v)  MERGE(vec16, v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define FLIP_2(v)  MERGE(vec8x2, v, v, 7, 6, 5, 4, 3, 2, 1, 0)
+#define FLIP_4(v)  MERGE(vec4x4, v, v, 3, 2, 1, 0)
+#define FLIP_8(v)  MERGE(vec2x8, v, v, 1, 0)
+#define FLIP_16(v) (v)
+
+#define DEFINE_REVERSE(element)                                                     \
+	static TARGET void reverse_##element(char *dst, const char *src, int64_t n) \
+	{                                                                           \
+		enum { N = 16 / (element) };                                        \
+		for (; n >= N; n -= N, dst += 16, src -= 16)                        \
+			store16(dst, FLIP_##element(load16(src + (element)-16)));   \
+		for (; n > 0; n--, dst += (element), src -= (element))              \
+			memcpy(dst, src, element);                                  \
+	}
+
+#define DEFINE_ALL(element)                                   \
+	DEFINE_STRIP(strip_##element, element, STORE)         \
+	DEFINE_STRIP(strip_stream_##element, element, STREAM) \
+	DEFINE_NARROW(element)                                \
+	DEFINE_REVERSE(element)
+
+DEFINE_ALL(1)
+DEFINE_ALL(2)
+DEFINE_ALL(4)
+DEFINE_ALL(8)
+DEFINE_ALL(16)
+
+static TARGET void copy_lines(char *dst, const char *src, int64_t lines)
+{
+	for (; lines > 0; lines--, dst += CPU_LINE, src += CPU_LINE)
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
+		    STREAM(dst + part * WIDTH, GATHER(src + part * WIDTH, 16));
+}
+
+static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
+{
+	VECTOR v[CPU_LINE / WIDTH];
+	UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++) v[part] = GATHER(line + part * WIDTH, 16);
+	for (; lines > 0; lines--, dst += CPU_LINE)
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
+		    STREAM(dst + part * WIDTH, v[part]);
+}
+
+static TARGET void fence(void)
+{
+	FENCE();
+}
+
+#define EACH(function)                                                                \
+	{                                                                             \
+		function##_1, function##_2, function##_4, function##_8, function##_16 \
+	}
+
+const struct cpu_isa ISA = {
+	.name = ISA_NAME,
+	.strip = EACH(strip),
+	.strip_stream = EACH(strip_stream),
+	.narrow = EACH(narrow),
+	.reverse = EACH(reverse),
+	.copy_lines = copy_lines,
+	.fill_lines = fill_lines,
+	.fence = fence,
+};

@@ -1,0 +1,21 @@
+/* The loops in plain C with 16-byte vectors, for any machine. Nothing goes past the cache. */
+#include "isa.h"
+
+#define TARGET
+#define VECTOR           vec16
+#define WIDTH            16
+#define GATHER(p, pitch) load16(p)
+#define STORE(p, v)      store16(p, v)
+#define STREAM(p, v)     store16(p, v)
+#define FENCE()          ((void)0)
+#define LOW1             MERGE_LOW1
+#define LOW2             MERGE_LOW2
+#define LOW4             MERGE_LOW4
+#define LOW8             MERGE_LOW8
+#define HIGH1            MERGE_HIGH1
+#define HIGH2            MERGE_HIGH2
+#define HIGH4            MERGE_HIGH4
+#define HIGH8            MERGE_HIGH8
+#define ISA              cpu_isa_plain
+#define ISA_NAME         "plain"
+#include "isa_body.h"

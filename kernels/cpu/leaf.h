@@ -1,0 +1,62 @@
+/* A leaf: the two innermost loops of a move, over `rows` and `cols` units of a box.
+ *
+ * Unit (r, c) goes from src + r * src_row + c * src_col to dst + r * dst_row + c * dst_col. cols is the
+ * dimension with the smallest destination stride. A leaf touches exactly the bytes of its units.
+ */
+#ifndef KERNELS_CPU_LEAF_H
+#define KERNELS_CPU_LEAF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "isa.h"
+
+/* What widening may rely on: any machine that this runs on reads and writes at any address. */
+#define CPU_ALIGN 16
+
+/* Bytes of a thread's scratch, a multiple of CPU_LINE and aligned to it. */
+#define CPU_SCRATCH (192 << 10)
+
+struct leaf {
+	const struct cpu_isa *isa;
+	char *scratch; /* NULL: nothing goes past the cache */
+	uint32_t unit; /* bytes: an element, or a short contiguous run of them */
+	char *dst;
+	const char *src;
+	int64_t rows, cols;
+	int64_t dst_row, dst_col;
+	int64_t src_row, src_col;
+};
+
+typedef void leaf_fn(const struct leaf *leaf);
+
+/* Rows that are contiguous on both sides: dst_col == src_col == unit. */
+leaf_fn leaf_copy;
+
+/* Each row repeats one unit, its row's: dst_col == unit, src_col == 0, unit 1, 2, 4, 8 or 16. */
+leaf_fn leaf_repeat;
+
+/* Each row runs backwards in the source: dst_col == unit, src_col == -unit, unit 1, 2, 4, 8 or 16. */
+leaf_fn leaf_reverse;
+
+/* dst_col == unit, src_row == unit, unit 1, 2, 4, 8 or 16. */
+leaf_fn leaf_transpose;
+
+/* Any strides, any unit up to CPU_LINE bytes. */
+leaf_fn leaf_strided;
+
+/* n contiguous bytes, past the cache where there is scratch and it pays. */
+void leaf_copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t n);
+
+static inline int leaf_shift(uint32_t unit)
+{
+	return __builtin_ctz(unit);
+}
+
+/* Bytes from p up to the next line. */
+static inline int64_t leaf_to_line(const void *p)
+{
+	return (int64_t)(-(uintptr_t)p % CPU_LINE);
+}
+
+#endif

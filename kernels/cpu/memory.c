@@ -1,0 +1,243 @@
+/* Mapping memfds. Every size is checked against what the kernel says of the file; a seal against shrinking
+ * keeps it true. Pages are made present before the mapping is handed out, so that a copy does not meet holes
+ * or an empty pool of memory. */
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HUGE_BYTES     (2u << 20)   /* smaller mappings are not worth the advice */
+#define POPULATE_BYTES (256u << 20) /* at a time, between two looks at the memory that is left */
+
+/* The half-open range of the file that a mapping covers. */
+struct span {
+	uint64_t start;
+	uint64_t end;
+};
+
+static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err);
+static int map_file(const struct engine_handle *handle, const struct stat *st, struct engine_memory **ret,
+                    struct error *err);
+static int populate(const struct cpu_memory *memory, const struct stat *st, struct error *err);
+static int make_file(uint64_t size, struct error *err);
+
+int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	struct stat st;
+	if (handle->kind != REGION_KIND_MEMFD)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "kind %s: the cpu engine maps memfd regions; %s needs --engine=cuda",
+		                 region_kind_names[handle->kind], region_kind_names[handle->kind]);
+	int r = check_file(handle, &st, err);
+	if (r < 0)
+		return r;
+	return map_file(handle, &st, ret, err);
+}
+
+int cpu_memory_create(uint64_t size, struct engine_memory **ret, int *ret_fd, struct error *err)
+{
+	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = size, .writable = true };
+	handle.fd = make_file(size, err);
+	if (handle.fd < 0)
+		return handle.fd;
+	int r = cpu_memory_map(&handle, ret, err);
+	if (r < 0)
+		close(handle.fd);
+	else
+		*ret_fd = handle.fd;
+	return r;
+}
+
+void cpu_memory_unmap(struct engine_memory *memory)
+{
+	struct fault_range mapped = cpu_memory(memory)->mapped;
+	munmap((void *)mapped.start, mapped.size);
+	free(memory);
+}
+
+/* ---- Checks ----------------------------------------------------------------------------------------- */
+
+static int check_mode(const struct engine_handle *handle, struct error *err)
+{
+	int flags = fcntl(handle->fd, F_GETFL);
+	if (flags < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
+	int mode = flags & O_ACCMODE;
+	if ((flags & O_PATH) || mode == O_WRONLY)
+		return error_set(err, STATUS_PERMISSION, "fd: it is not open for reading");
+	if (handle->writable && mode != O_RDWR)
+		return error_set(err, STATUS_PERMISSION,
+		                 "fd: it is open for reading only; open it for writing or register the "
+		                 "region with writable false");
+	return 0;
+}
+
+static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err)
+{
+	uint64_t end;
+	if (handle->size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	if (fstat(handle->fd, ret) < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
+	if (!S_ISREG(ret->st_mode))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is not a memfd");
+	int r = check_mode(handle, err);
+	if (r < 0)
+		return r;
+	int seals = fcntl(handle->fd, F_GET_SEALS);
+	if (seals < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is a file, not a memfd");
+	if (!(seals & F_SEAL_SHRINK))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "fd: the memfd can shrink; seal it: fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), "
+		                 "made with MFD_ALLOW_SEALING");
+	if (__builtin_add_overflow(handle->offset, handle->size, &end) || end > (uint64_t)ret->st_size)
+		return error_set(err, STATUS_OUT_OF_RANGE,
+		                 "size: offset %" PRIu64 " + size %" PRIu64
+		                 " passes the end of the memfd, which has %" PRIu64 " bytes",
+		                 handle->offset, handle->size, (uint64_t)ret->st_size);
+	return 0;
+}
+
+/* ---- Mapping ---------------------------------------------------------------------------------------- */
+
+/* Pages of the file: a hugetlb file maps in its own, which st_blksize names. */
+static struct span page_span(const struct engine_handle *handle, const struct stat *st)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t block = (uint64_t)st->st_blksize;
+	if (block > page && !(block & (block - 1)))
+		page = block;
+	uint64_t start = handle->offset & ~(page - 1);
+	uint64_t size = handle->offset - start + handle->size;
+	return (struct span){ .start = start, .end = start + (size + page - 1) / page * page };
+}
+
+static int map_file(const struct engine_handle *handle, const struct stat *st, struct engine_memory **ret,
+                    struct error *err)
+{
+	struct span span = page_span(handle, st);
+	size_t size = (size_t)(span.end - span.start);
+	struct cpu_memory *memory = malloc(sizeof(*memory));
+	if (!memory)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	void *map = mmap(NULL, size, handle->writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+	                 handle->fd, (off_t)span.start);
+	if (map == MAP_FAILED) {
+		int status = errno == EACCES || errno == EPERM ? STATUS_PERMISSION : STATUS_NO_MEMORY;
+		error_set(err, status, "fd: mapping %" PRIu64 " bytes: %s", handle->size,
+		          status == STATUS_PERMISSION && handle->writable
+		              ? "it is sealed against writing; register the region with writable false"
+		              : strerror(errno));
+		free(memory);
+		return status;
+	}
+	*memory = (struct cpu_memory){
+		.base = { .kind = REGION_KIND_MEMFD,
+		          .writable = handle->writable,
+		          .size = handle->size,
+		          .base = handle->offset,
+		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
+		.data = (char *)map + (handle->offset - span.start),
+		.mapped = { map, size },
+	};
+	if (size >= HUGE_BYTES)
+		madvise(map, size, MADV_HUGEPAGE);
+	int r = populate(memory, st, err);
+	if (r < 0) {
+		cpu_memory_unmap(&memory->base);
+		return r;
+	}
+	*ret = &memory->base;
+	return 0;
+}
+
+/* Bytes that the machine can still give out; UINT64_MAX where it does not say. */
+static uint64_t available_bytes(void)
+{
+	uint64_t kib;
+	bool found = false;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+	if (!file)
+		return UINT64_MAX;
+	while (!found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1;
+	fclose(file);
+	return found ? kib << 10 : UINT64_MAX;
+}
+
+/* Makes the region's pages present. Those that the file does not have yet are taken from the machine's free
+ * memory: never more of them than there is, or the kernel would end some process to find it. */
+static int populate(const struct cpu_memory *memory, const struct stat *st, struct error *err)
+{
+#if defined(MADV_POPULATE_READ) && defined(MADV_POPULATE_WRITE)
+	int advice = memory->base.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	uint64_t held = (uint64_t)st->st_blocks * 512;
+	uint64_t holes = held < (uint64_t)st->st_size ? (uint64_t)st->st_size - held : 0;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)memory->data & ~(page - 1);
+	uintptr_t end = ((uintptr_t)memory->data + memory->base.size + page - 1) & ~(page - 1);
+	while (at < end) {
+		uint64_t needed = holes < end - at ? holes : end - at;
+		size_t step = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
+		if (needed >= HUGE_BYTES && needed > available_bytes())
+			return error_set(err, STATUS_NO_MEMORY,
+			                 "size: %" PRIu64 " bytes: the machine has not that much memory left",
+			                 memory->base.size);
+		if (madvise((void *)at, step, advice) == 0) {
+			at += step;
+		} else if (errno == EINVAL) {
+			return 0; /* a kernel before 5.14: pages come as they are touched */
+		} else if (errno != EINTR && errno != EAGAIN) {
+			return error_set(err, STATUS_NO_MEMORY,
+			                 "size: %" PRIu64 " bytes: the memory could not be had: %s",
+			                 memory->base.size, strerror(errno));
+		}
+	}
+#else
+	(void)memory;
+	(void)st;
+	(void)err;
+#endif
+	return 0;
+}
+
+/* ---- Making ----------------------------------------------------------------------------------------- */
+
+static int new_memfd(void)
+{
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+#ifdef MFD_NOEXEC_SEAL
+	int fd = memfd_create("tmad", flags | MFD_NOEXEC_SEAL);
+	if (fd >= 0 || errno != EINVAL)
+		return fd;
+#endif
+	return memfd_create("tmad", flags);
+}
+
+/* A sealed memfd of size zero bytes, or a negative status. */
+static int make_file(uint64_t size, struct error *err)
+{
+	if (size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	int fd = size <= INT64_MAX ? new_memfd() : -1;
+	if (size > INT64_MAX)
+		errno = EFBIG;
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s", size,
+		          strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return STATUS_NO_MEMORY;
+	}
+	return fd;
+}

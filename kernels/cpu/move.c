@@ -1,0 +1,225 @@
+/* How a nest is run: its leaf, its pieces, and the loops between the two. */
+#include "move.h"
+
+#include "kernels/plan.h"
+
+/* A piece of a transpose reads runs of this many bytes where the source has them; what a piece can hold
+ * goes into the destination's rows. */
+#define RUN_BYTES 1024
+
+static void choose_leaf(struct move *move, const struct nest *nest);
+static void choose_strided(struct move *move);
+static void choose_chunks(struct move *move, int64_t piece_bytes);
+
+static int64_t min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static int64_t magnitude(int64_t stride)
+{
+	return stride < 0 ? -stride : stride;
+}
+
+void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *nest,
+               const struct move_place *place)
+{
+	move->isa = isa;
+	move->stream = place->stream;
+	move->unit = nest->element;
+	move->dst = place->dst + nest->dst_offset;
+	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
+	move->rank = nest->rank;
+	for (int d = 0; d < nest->rank; d++)
+		move->dim[d] = (struct move_dim){ .n = nest->dim[d].n,
+			                          .dst = nest->dim[d].dst,
+			                          .src = nest->fill ? 0 : nest->dim[d].src };
+	choose_leaf(move, nest);
+	choose_chunks(move, place->piece_bytes);
+}
+
+/* ---- The leaf --------------------------------------------------------------------------------------- */
+
+static void choose_leaf(struct move *move, const struct nest *nest)
+{
+	int src_inner;
+	enum family family = plan_nest(nest, &src_inner);
+	move->col_dim = move->rank - 1;
+	move->row_dim = move->rank - 2 < 0 ? -1 : move->rank - 2;
+	switch (family) {
+	case FAMILY_MEMCPY:
+		move->leaf = leaf_copy;
+		return;
+	case FAMILY_TILE_COPY: {
+		int64_t run = move->dim[move->rank - 1].n * move->unit;
+		move->leaf = leaf_copy;
+		if (run > CPU_LINE)
+			return;
+		move->unit = (uint32_t)run;
+		move->rank--;
+		choose_strided(move);
+		return;
+	}
+	case FAMILY_TILE_TRANSPOSE:
+		move->leaf = leaf_transpose;
+		move->row_dim = src_inner;
+		return;
+	default:
+		choose_strided(move);
+		return;
+	}
+}
+
+/* The row dimension is the one that the source runs along, when the column dimension is not. */
+static void choose_strided(struct move *move)
+{
+	int col = move->rank - 1;
+	int row = move->rank - 2 < 0 ? -1 : move->rank - 2;
+	int64_t unit = move->unit;
+	move->leaf = leaf_strided;
+	move->col_dim = col;
+	move->row_dim = row;
+	if (col < 0)
+		return;
+	if (move->dim[col].dst == unit && move->dim[col].src == 0 && unit <= 16 && !(unit & (unit - 1))) {
+		move->leaf = leaf_repeat;
+		return;
+	}
+	if (move->dim[col].dst == unit && move->dim[col].src == -unit && unit <= 16 && !(unit & (unit - 1))) {
+		move->leaf = leaf_reverse;
+		return;
+	}
+	int64_t least = magnitude(move->dim[col].src);
+	for (int d = col - 1; d >= 0; d--) {
+		int64_t stride = magnitude(move->dim[d].src);
+		if (stride && stride < least) {
+			least = stride;
+			move->row_dim = d;
+		}
+	}
+}
+
+/* ---- Pieces ----------------------------------------------------------------------------------------- */
+
+/* n cut into equal chunks of most at most, each a multiple of step where there is more than one. */
+static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
+{
+	if (most >= n)
+		return n;
+	if (most < 1)
+		most = 1;
+	int64_t chunk = divide_up(n, divide_up(n, most));
+	return divide_up(chunk, step) * step;
+}
+
+static void choose_chunks(struct move *move, int64_t piece_bytes)
+{
+	int64_t room = piece_bytes / move->unit; /* units */
+	int row = move->row_dim, col = move->col_dim;
+	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
+	move->lead = 0;
+	move->pieces = 1;
+	if (col < 0)
+		return;
+
+	struct move_dim *c = &move->dim[col];
+	bool crossed = row >= 0 && magnitude(move->dim[row].src) < magnitude(c->src);
+	if (crossed) {
+		/* Both sides matter: a square-ish box. */
+		struct move_dim *r = &move->dim[row];
+		int64_t run = min(r->n, RUN_BYTES / move->unit > line ? RUN_BYTES / move->unit : line);
+		c->chunk = even_chunk(c->n, room / run > line ? room / run : line, line);
+		r->chunk = even_chunk(r->n, room / c->chunk > run ? room / c->chunk : run, line);
+		room /= c->chunk * r->chunk;
+	} else {
+		c->chunk = even_chunk(c->n, room > line ? room : line, line);
+		room /= c->chunk;
+	}
+	if (c->chunk < c->n && c->dst == move->unit)
+		move->lead = (c->chunk - leaf_to_line(move->dst) / move->unit % c->chunk) % c->chunk;
+	for (int d = move->rank - 1; d >= 0; d--) {
+		struct move_dim *dim = &move->dim[d];
+		if (d != col && !(crossed && d == row)) {
+			dim->chunk = even_chunk(dim->n, room, 1);
+			room /= dim->chunk;
+		}
+		move->pieces *= divide_up(dim->n + (d == col ? move->lead : 0), dim->chunk);
+	}
+}
+
+/* ---- One piece -------------------------------------------------------------------------------------- */
+
+/* The box of a piece: leaf is at its first unit, n and strides of the dimensions outside the leaf. */
+struct box {
+	struct leaf leaf;
+	int rank;
+	struct move_dim dim[TENSOR_MAX_RANK];
+};
+
+static void box_init(struct box *box, const struct move *move, int64_t piece, char *scratch)
+{
+	struct leaf *leaf = &box->leaf;
+	*leaf = (struct leaf){ .isa = move->isa,
+		               .scratch = move->stream ? scratch : NULL,
+		               .unit = move->unit,
+		               .dst = move->dst,
+		               .src = move->src,
+		               .rows = 1,
+		               .cols = 1 };
+	box->rank = 0;
+	for (int d = move->rank - 1; d >= 0; d--) {
+		const struct move_dim *dim = &move->dim[d];
+		int64_t lead = d == move->col_dim ? move->lead : 0;
+		int64_t count = divide_up(dim->n + lead, dim->chunk);
+		int64_t digit = piece % count;
+		piece /= count;
+		int64_t from = digit ? digit * dim->chunk - lead : 0;
+		int64_t to = min(dim->n, (digit + 1) * dim->chunk - lead);
+		leaf->dst += from * dim->dst;
+		leaf->src += from * dim->src;
+		if (d == move->col_dim) {
+			leaf->cols = to - from;
+			leaf->dst_col = dim->dst;
+			leaf->src_col = dim->src;
+		} else if (d == move->row_dim) {
+			leaf->rows = to - from;
+			leaf->dst_row = dim->dst;
+			leaf->src_row = dim->src;
+		} else if (to - from > 1) {
+			box->dim[box->rank] = *dim;
+			box->dim[box->rank++].n = to - from;
+		}
+	}
+}
+
+void move_run(const struct move *move, int64_t piece, char *scratch)
+{
+	struct box box;
+	int64_t at[TENSOR_MAX_RANK];
+	box_init(&box, move, piece, scratch);
+	for (int d = 0; d < box.rank; d++)
+		at[d] = 0;
+	for (;;) {
+		move->leaf(&box.leaf);
+		int d = 0;
+		for (; d < box.rank; d++) {
+			const struct move_dim *dim = &box.dim[d];
+			box.leaf.dst += dim->dst;
+			box.leaf.src += dim->src;
+			if (++at[d] < dim->n)
+				break;
+			at[d] = 0;
+			box.leaf.dst -= dim->n * dim->dst;
+			box.leaf.src -= dim->n * dim->src;
+		}
+		if (d == box.rank)
+			break;
+	}
+	if (move->stream)
+		move->isa->fence();
+}

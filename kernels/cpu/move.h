@@ -1,0 +1,51 @@
+/* A move: one nest placed in memory, with its leaf chosen and cut into pieces that can run side by side.
+ *
+ * A piece is a box of the nest. Pieces write disjoint bytes, and no two share a line of the destination but
+ * where the nest's own rows do. A move holds no memory and may be copied.
+ */
+#ifndef KERNELS_CPU_MOVE_H
+#define KERNELS_CPU_MOVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "isa.h"
+#include "kernels/nest.h"
+#include "leaf.h"
+
+struct move_dim {
+	int64_t n;
+	int64_t dst, src; /* strides, bytes */
+	int64_t chunk;    /* of a piece, in units of this dimension */
+};
+
+struct move {
+	const struct cpu_isa *isa;
+	leaf_fn *leaf;
+	bool stream;   /* past the cache */
+	uint32_t unit; /* bytes */
+	char *dst;     /* the first unit */
+	const char *src;
+	int rank;
+	int row_dim, col_dim; /* the leaf's; -1: one unit */
+	int64_t lead;         /* added to indices of col_dim so that pieces begin with a line */
+	int64_t pieces;
+	struct move_dim dim[TENSOR_MAX_RANK];
+};
+
+/* Where a nest's bases lie and how it is to be run. */
+struct move_place {
+	char *dst;
+	const char *src;
+	const void *fill;    /* the pattern, one element; must outlive the move */
+	int64_t piece_bytes; /* of the destination, about */
+	bool stream;
+};
+
+void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *nest,
+               const struct move_place *place);
+
+/* Runs piece 0 .. pieces - 1. scratch: CPU_SCRATCH bytes, aligned to CPU_LINE, of this thread's. */
+void move_run(const struct move *move, int64_t piece, char *scratch);
+
+#endif

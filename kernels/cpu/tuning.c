@@ -1,0 +1,33 @@
+/* The engine's sizes, each with its reason. */
+#include "tuning.h"
+
+#include <stdbool.h>
+
+#include "kernels/plan.h"
+
+static struct cpu_tuning forced;
+static bool is_forced;
+
+struct cpu_tuning cpu_tuning_get(void)
+{
+	if (is_forced)
+		return forced;
+	return (struct cpu_tuning){
+		.isa = cpu_isa_best(),
+		/* Done by the time a thread would have woken up for it. */
+		.inline_bytes = 32 << 10,
+		/* Some microseconds: well over the cost of handing it to another thread. */
+		.piece_least = 64 << 10,
+		.piece_most = PLAN_PIECE_BYTES,
+		/* Little of a larger destination is still in a cache when its owner looks at it, and a line
+		 * that is written past the cache is not read first. */
+		.stream_bytes = 8 << 20,
+	};
+}
+
+void cpu_tuning_force(const struct cpu_tuning *tuning)
+{
+	is_forced = tuning;
+	if (tuning)
+		forced = *tuning;
+}

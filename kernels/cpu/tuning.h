@@ -1,0 +1,24 @@
+/* What the engine chooses at open and tests choose otherwise: the instruction set and the sizes at which it
+ * changes its ways, so that small cases go every way. */
+#ifndef KERNELS_CPU_TUNING_H
+#define KERNELS_CPU_TUNING_H
+
+#include <stdint.h>
+
+#include "isa.h"
+
+struct cpu_tuning {
+	const struct cpu_isa *isa;
+	int64_t inline_bytes; /* read and written: jobs up to this run where they are submitted */
+	int64_t piece_least;  /* of the destination: no piece is made smaller for the sake of more threads */
+	int64_t piece_most;
+	int64_t stream_bytes; /* of the destination: from here on it is written past the cache */
+};
+
+/* The machine's own, or the one forced. */
+struct cpu_tuning cpu_tuning_get(void);
+
+/* For tests: what cpu_tuning_get gives from now on; NULL ends it. Not while an engine is being opened. */
+void cpu_tuning_force(const struct cpu_tuning *tuning);
+
+#endif

@@ -1,0 +1,200 @@
+/* Plans: which family, and what is said of the better ones. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+
+#include "kernels/plan.h"
+
+struct plan_row {
+	char name[40];
+	enum dtype dtype;
+	int rank;
+	int64_t src[4], perm[4], strides[4], before[4], after[4]; /* strides of src; all 0: C order */
+	uint32_t align;
+	enum family family;
+	int64_t tile, grid;
+	uint64_t slabs;
+	char rules[4][100]; /* "family: text" */
+};
+
+static struct plan_row rows[] = {
+	{ .name = "scalar",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 0,
+	  .align = 64,
+	  .family = FAMILY_MEMCPY,
+	  .grid = 1,
+	  .slabs = 1 },
+	{ .name = "copy",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 1024, 1024 },
+	  .perm = { 0, 1 },
+	  .align = 64,
+	  .family = FAMILY_MEMCPY,
+	  .grid = 16,
+	  .slabs = 1 },
+	{ .name = "rows",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 8, 7 },
+	  .perm = { 0, 1 },
+	  .strides = { 9, 1 },
+	  .align = 64,
+	  .family = FAMILY_TILE_COPY,
+	  .grid = 1,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 0 is 36 bytes, not 28" } },
+	{ .name = "pad keeps the interior's rows",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 8, 7 },
+	  .perm = { 0, 1 },
+	  .before = { 1, 1 },
+	  .after = { 1, 0 },
+	  .align = 64,
+	  .family = FAMILY_TILE_COPY,
+	  .grid = 1,
+	  .slabs = 4,
+	  .rules = { "memcpy: destination stride 0 is 32 bytes, not 28" } },
+	{ .name = "transpose",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 8191, 8193 },
+	  .perm = { 1, 0 },
+	  .align = 64,
+	  .family = FAMILY_TILE_TRANSPOSE,
+	  .tile = 16,
+	  .grid = 1024,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 1 is 32772 bytes, not 4",
+	             "tile_copy: source stride 1 is 32772 bytes, not 4" } },
+	{ .name = "transpose of bytes",
+	  .dtype = DTYPE_UINT8,
+	  .rank = 2,
+	  .src = { 100, 100 },
+	  .perm = { 1, 0 },
+	  .align = 64,
+	  .family = FAMILY_TILE_TRANSPOSE,
+	  .tile = 64,
+	  .grid = 1,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 1 is 100 bytes, not 1",
+	             "tile_copy: source stride 1 is 100 bytes, not 1" } },
+	{ .name = "transpose of pairs widens",
+	  .dtype = DTYPE_UINT8,
+	  .rank = 3,
+	  .src = { 100, 100, 2 },
+	  .perm = { 1, 0, 2 },
+	  .align = 64,
+	  .family = FAMILY_TILE_TRANSPOSE,
+	  .tile = 32,
+	  .grid = 1,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 1 is 200 bytes, not 2",
+	             "tile_copy: source stride 1 is 200 bytes, not 2" } },
+	{ .name = "transpose of complex128",
+	  .dtype = DTYPE_COMPLEX128,
+	  .rank = 2,
+	  .src = { 10, 10 },
+	  .perm = { 1, 0 },
+	  .align = 1,
+	  .family = FAMILY_TILE_TRANSPOSE,
+	  .tile = 4,
+	  .grid = 1,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 1 is 160 bytes, not 16",
+	             "tile_copy: source stride 1 is 160 bytes, not 16" } },
+	{ .name = "reversed",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 1,
+	  .src = { 10 },
+	  .perm = { 0 },
+	  .strides = { -1 },
+	  .align = 64,
+	  .family = FAMILY_STRIDED,
+	  .grid = 1,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 0 is -4 bytes, not 4",
+	             "tile_copy: source stride 0 is -4 bytes, not 4",
+	             "tile_transpose: source stride 0, the smallest, is -4 bytes, and none is 4" } },
+	{ .name = "every other, transposed",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 10, 10 },
+	  .perm = { 1, 0 },
+	  .strides = { 20, 2 },
+	  .align = 64,
+	  .family = FAMILY_STRIDED,
+	  .grid = 1,
+	  .slabs = 1,
+	  .rules = { "memcpy: source stride 1 is 80 bytes, not 4",
+	             "tile_copy: source stride 1 is 80 bytes, not 4",
+	             "tile_transpose: source stride 0, the smallest, is 8 bytes, and none is 4" } },
+	{ .name = "nothing to read",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 10, 0 },
+	  .perm = { 0, 1 },
+	  .before = { 1, 3 },
+	  .align = 64,
+	  .family = FAMILY_FILL,
+	  .grid = 1,
+	  .slabs = 1 },
+	{ .name = "nothing at all",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 10, 0 },
+	  .perm = { 0, 1 },
+	  .align = 64,
+	  .family = FAMILY_FILL,
+	  .grid = 1,
+	  .slabs = 0 },
+};
+
+ParameterizedTestParameters(plan, plans)
+{
+	return cr_make_param_array(struct plan_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct plan_row *row, plan, plans)
+{
+	struct transform_spec spec = { .n_perm = row->rank, .n_before = row->rank, .n_after = row->rank };
+	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = row->align };
+	int64_t dst[4];
+	struct transform t;
+	struct plan plan;
+	struct error err;
+	int n_rules = 0;
+	bool strided = false;
+
+	for (int d = 0; d < row->rank; d++) {
+		spec.perm[d] = row->perm[d];
+		spec.before[d] = row->before[d];
+		spec.after[d] = row->after[d];
+		dst[d] = row->src[row->perm[d]] + row->before[d] + row->after[d];
+		strided |= row->strides[d] != 0;
+	}
+	cr_assert_eq(tensor_layout_init(&spec.src, row->dtype, row->rank, row->src,
+	                                strided ? row->strides : NULL, "src", &err),
+	             0);
+	cr_assert_eq(tensor_layout_init(&spec.dst, row->dtype, row->rank, dst, NULL, "dst", &err), 0);
+	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", row->name, err.message);
+	plan_init(&plan, &t, &facts);
+
+	cr_assert_eq(plan.family, row->family, "%s: %s", row->name, family_names[plan.family]);
+	cr_assert_eq(plan.tile_rank, row->tile ? 2 : 0, "%s: tile rank %d", row->name, plan.tile_rank);
+	cr_assert_eq(plan.tile[0], row->tile, "%s: tile %ld", row->name, (long)plan.tile[0]);
+	cr_assert_eq(plan.tile[1], row->tile, "%s: tile %ld", row->name, (long)plan.tile[1]);
+	cr_assert_eq(plan.grid, row->grid, "%s: grid %ld", row->name, (long)plan.grid);
+	cr_assert_eq(plan.n_slabs, row->slabs, "%s: %ld slabs", row->name, (long)plan.n_slabs);
+	for (; n_rules < 4 && row->rules[n_rules][0]; n_rules++) {
+		char text[160];
+
+		cr_assert_gt(plan.n_rules, n_rules, "%s: no rule %s", row->name, row->rules[n_rules]);
+		snprintf(text, sizeof text, "%s: %s", family_names[plan.rules[n_rules].family],
+		         plan.rules[n_rules].text);
+		cr_assert_str_eq(text, row->rules[n_rules], "%s: %s", row->name, text);
+	}
+	cr_assert_eq(plan.n_rules, n_rules, "%s: rules past %d", row->name, n_rules);
+}
