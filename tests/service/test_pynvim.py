@@ -16,6 +16,7 @@ class Pynvim(unittest.TestCase):
         self.addCleanup(self.tmad.stop)
         self.session = socket_session(self.tmad.path)
         self.addCleanup(self.session.close)
+        self.session.error_wrapper = Exception  # what pynvim's own Nvim object sets, too
 
     def test_ping(self):
         self.assertIs(self.session.request("ping"), True)
