@@ -3,7 +3,8 @@
  * Canonical: unit dimensions dropped, dimensions that are contiguous on both sides fused, destination
  * strides positive (a dimension that runs backwards on both sides is turned around), ordered by destination
  * stride with the smallest last, elements widened while sizes, strides and offsets allow (four contiguous
- * uint8 become one 4-byte element). A nest of rank 0 is one element.
+ * uint8 become one 4-byte element). A nest of rank 0 is one element; no dimension is empty. A fill keeps the
+ * transform's element, the size of its pattern.
  */
 #ifndef KERNELS_NEST_H
 #define KERNELS_NEST_H
@@ -35,14 +36,20 @@ void nest_canonicalise(struct nest *nest, uint32_t align);
 
 int64_t nest_count(const struct nest *nest); /* elements */
 
-/* A padded transform is a grid of slabs: each axis falls into segments on which the source index is affine
- * (step 1 in the interior and for wrap, -1 for reflect and symmetric, 0 for edge) or constant fill, and
- * each combination of segments is one nest. slab 0 .. n-1 in mixed radix over the axes; computed, never
- * stored. */
+/* A padded transform falls into slabs, each one nest: together they write every element of the destination
+ * once. Slabs are computed from their number, never stored.
+ *
+ * Mode constant: the interior first (when it has elements), then for each axis the fill before and the fill
+ * after; those of later axes lie within the interior of the earlier ones, so there are 2 * rank + 1 at most.
+ *
+ * Other modes: each axis falls into segments on which the source index is affine (step 1 in the interior
+ * and for wrap, -1 or 1 for reflect and symmetric, 0 for edge and for a source of one element, which is one
+ * segment), and each combination is a slab, in mixed radix over the axes, the last one fastest. */
 struct slabs {
 	const struct transform *transform;
 	uint64_t n;
-	uint64_t per_axis[TENSOR_MAX_RANK]; /* segments */
+	uint64_t per_axis[TENSOR_MAX_RANK]; /* mode constant: fills, 0 to 2; else segments */
+	bool interior;                      /* mode constant: slab 0 reads the source */
 };
 
 /* The transform must outlive *ret. n is 0 when the destination has no element. */

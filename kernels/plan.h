@@ -36,9 +36,11 @@ struct plan_rule {
 
 #define PLAN_MAX_RULES 8
 
+#define PLAN_PIECE_BYTES (256 << 10) /* of the destination; what one thread takes at a time */
+
 struct plan {
 	enum family family;
-	int tile_rank;
+	int tile_rank;        /* 0 when it moves without tiles */
 	int64_t tile[2];      /* elements, outermost first */
 	int64_t grid;         /* pieces that can run side by side at most */
 	struct nest interior; /* rank 0 and fill when there is no interior */

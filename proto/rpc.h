@@ -23,7 +23,7 @@ void rpc_decoder_free(struct rpc_decoder *decoder);
 enum rpc_outcome {
 	RPC_DISPATCH, /* a request for ret->method, parameters decoded */
 	RPC_REFUSE,   /* a request to answer with err: ret->msgid is set, ret->method where it is known */
-	RPC_IGNORE,   /* a notification or a reply: nothing to do */
+	RPC_IGNORE,   /* a notification: nothing to do */
 	RPC_BROKEN,   /* not MessagePack-RPC: err says how; the connection has to end */
 };
 
@@ -44,8 +44,8 @@ enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *
 int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result);
 int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error);
 
-/* The client's side. params is the C struct of method->params (NULL when it has no fields); fields whose
- * bit in `has` is not set are not sent. On failure nothing was appended. */
+/* The client's side. params is the C struct of method->params (NULL when it has no fields); OPTIONAL fields
+ * whose bit in `has` is not set are not sent. On failure nothing was appended. */
 int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *method, const void *params);
 
 struct rpc_reply {

@@ -1,0 +1,245 @@
+/* Both questions become one: is target = sum of stride[i] * x[i] with 0 <= x[i] <= max[i]?
+ *
+ * Terms that together reach every multiple of the smaller stride are merged first, which undoes most
+ * layouts entirely; what is left is searched from the largest stride down, each choice bounded by what the
+ * rest can still reach and stepped by what the rest's common divisor allows. Two terms need no search.
+ * Sums of two spans do not fit 63 bits, so the arithmetic here is in 128. */
+#include "overlap.h"
+
+#include <stdbool.h>
+
+#define MAX_TERMS 64
+#define MAX_TRIES 16384 /* for one question: about a millisecond */
+
+typedef __int128 wide;
+
+struct term {
+	wide stride; /* > 0 */
+	wide max;    /* > 0 */
+};
+
+struct equation {
+	int n;
+	struct term term[MAX_TERMS];
+};
+
+/* Of the terms after i in a search: what they reach, their common divisor, and how x[i] steps with it. */
+struct level {
+	wide reach;
+	wide step;
+	wide inverse; /* of stride[i] / divisor, modulo step */
+	wide divisor; /* of stride[i] and the rest */
+};
+
+struct search {
+	struct equation e;
+	struct level level[MAX_TERMS];
+	int *tries_left;
+};
+
+static void equation_add(struct equation *e, wide stride, wide max);
+static enum overlap equation_solvable(struct equation *e, wide target, int *tries_left);
+
+/* ---- The two questions ------------------------------------------------------------------------------ */
+
+static wide magnitude(wide x)
+{
+	return x < 0 ? -x : x;
+}
+
+/* Adds the dimensions of a layout to a sum as terms; returns what they add at x = 0, so that strides that
+ * run backwards count from their far end. In bytes; sign -1 subtracts the layout. */
+static wide add_layout(struct equation *e, const struct tensor_layout *layout, int sign)
+{
+	wide origin = 0;
+
+	for (int d = 0; d < layout->rank; d++) {
+		wide stride = (wide)layout->stride[d] * dtype_size(layout->dtype) * sign;
+		wide max = layout->shape[d] - 1;
+
+		if (!max)
+			continue;
+		if (stride < 0)
+			origin += stride * max;
+		equation_add(e, magnitude(stride), max);
+	}
+	return origin;
+}
+
+/* Two elements differ by sum(stride * x) with -max <= x <= max. Take the differences by their largest
+ * stride i with x[i] != 0, where x[i] >= 1 without loss: the terms above are gone, those below are shifted
+ * by max. */
+enum overlap overlap_self(const struct tensor_layout *layout)
+{
+	struct equation all = { 0 };
+	wide below = 0;
+	int tries_left = MAX_TRIES;
+
+	if (!tensor_count(layout))
+		return OVERLAP_NONE;
+	for (int d = 0; d < layout->rank; d++)
+		if (layout->shape[d] > 1) {
+			if (!layout->stride[d])
+				return OVERLAP_SOME;
+			equation_add(&all, magnitude(layout->stride[d]), layout->shape[d] - 1);
+		}
+	for (int i = 0; i < all.n; i++) {
+		wide stride = all.term[i].stride;
+
+		if (stride <= below) {
+			struct equation e = { 0 };
+			enum overlap found;
+
+			for (int j = 0; j < i; j++)
+				equation_add(&e, all.term[j].stride, 2 * all.term[j].max);
+			equation_add(&e, stride, all.term[i].max - 1);
+			found = equation_solvable(&e, below - stride, &tries_left);
+			if (found != OVERLAP_NONE)
+				return found;
+		}
+		below += stride * all.term[i].max;
+	}
+	return OVERLAP_NONE;
+}
+
+/* An element of a at p and one of b at q share a byte when p - q lies in (-size_a, size_b), and p - q is the
+ * sum over a less the sum over b less the distance. */
+enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance)
+{
+	struct tensor_extent ea = tensor_extent(a), eb = tensor_extent(b);
+	int size_a = (int)dtype_size(a->dtype), size_b = (int)dtype_size(b->dtype);
+	struct equation e = { 0 };
+	enum overlap worst = OVERLAP_NONE;
+	int tries_left = MAX_TRIES;
+	wide origin;
+
+	if (!ea.high || !eb.high || (wide)distance + eb.low >= ea.high || (wide)distance + eb.high <= ea.low)
+		return OVERLAP_NONE;
+	origin = add_layout(&e, a, 1) + add_layout(&e, b, -1);
+	for (int shift = 1 - size_a; shift < size_b; shift++) {
+		struct equation copy = e;
+		enum overlap found = equation_solvable(&copy, distance + shift - origin, &tries_left);
+
+		if (found == OVERLAP_SOME)
+			return found;
+		if (found == OVERLAP_UNKNOWN)
+			worst = found;
+	}
+	return worst;
+}
+
+/* ---- The equation ----------------------------------------------------------------------------------- */
+
+/* Keeps the terms in ascending order of stride. */
+static void equation_add(struct equation *e, wide stride, wide max)
+{
+	int i = e->n;
+
+	if (!stride || !max)
+		return;
+	for (; i > 0 && e->term[i - 1].stride > stride; i--)
+		e->term[i] = e->term[i - 1];
+	e->term[i] = (struct term){ stride, max };
+	e->n++;
+}
+
+static wide gcd(wide a, wide b)
+{
+	while (b) {
+		wide rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* x with a * x = 1 modulo m; a and m have no common divisor. */
+static wide inverse(wide a, wide m)
+{
+	wide r0 = m, r1 = a % m, x0 = 0, x1 = 1;
+
+	while (r1) {
+		wide q = r0 / r1, swap;
+
+		swap = r0 - q * r1;
+		r0 = r1;
+		r1 = swap;
+		swap = x0 - q * x1;
+		x0 = x1;
+		x1 = swap;
+	}
+	return m == 1 ? 0 : (x0 % m + m) % m;
+}
+
+/* A term whose stride is c times a smaller one's that counts to c - 1 or further continues its count. */
+static void equation_merge(struct equation *e)
+{
+	int n = 0;
+
+	for (int i = 0; i < e->n; i++) {
+		struct term term = e->term[i];
+		int j = 0;
+
+		while (j < n && (term.stride % e->term[j].stride ||
+		                 term.stride / e->term[j].stride > e->term[j].max + 1))
+			j++;
+		if (j < n)
+			e->term[j].max += term.stride / e->term[j].stride * term.max;
+		else
+			e->term[n++] = term;
+	}
+	e->n = n;
+}
+
+static enum overlap search_from(struct search *s, int i, wide target);
+
+static enum overlap equation_solvable(struct equation *e, wide target, int *tries_left)
+{
+	struct search s = { .tries_left = tries_left };
+	wide reach = 0, divisor = 0;
+
+	equation_merge(e);
+	s.e.n = e->n;
+	for (int i = e->n - 1, j = 0; j < e->n; i--, j++)
+		s.e.term[i] = e->term[j];
+	for (int i = s.e.n - 1; i >= 0; i--) {
+		const struct term *term = &s.e.term[i];
+		struct level *level = &s.level[i];
+
+		level->reach = reach;
+		level->divisor = gcd(term->stride, divisor);
+		level->step = divisor ? divisor / level->divisor : 1;
+		level->inverse = inverse(term->stride / level->divisor, level->step);
+		reach += term->stride * term->max;
+		divisor = level->divisor;
+	}
+	if (target < 0 || target > reach || (divisor ? target % divisor : target))
+		return OVERLAP_NONE;
+	return search_from(&s, 0, target);
+}
+
+/* The target is a multiple of the common divisor of the terms from i on and within their reach. */
+static enum overlap search_from(struct search *s, int i, wide target)
+{
+	const struct term *term = &s->e.term[i];
+	const struct level *level = &s->level[i];
+	wide low, high, x;
+
+	if (i >= s->e.n - 1)
+		return OVERLAP_SOME;
+	low = target > level->reach ? (target - level->reach + term->stride - 1) / term->stride : 0;
+	high = target / term->stride < term->max ? target / term->stride : term->max;
+	x = (target / level->divisor % level->step) * level->inverse % level->step;
+	x += (low - x + level->step - 1) / level->step * level->step;
+	for (; x <= high; x += level->step) {
+		enum overlap found;
+
+		if (--*s->tries_left < 0)
+			return OVERLAP_UNKNOWN;
+		found = search_from(s, i + 1, target - term->stride * x);
+		if (found != OVERLAP_NONE)
+			return found;
+	}
+	return OVERLAP_NONE;
+}

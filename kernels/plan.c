@@ -1,0 +1,137 @@
+/* The family of a transform's interior, its tile, and the rules that ruled better families out. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TILE_ROW_BYTES 64 /* a cache line on each side */
+#define TILE_LEAST     4  /* elements */
+
+const char *const family_names[FAMILY_COUNT] = {
+	[FAMILY_MEMCPY] = "memcpy",
+	[FAMILY_TILE_COPY] = "tile_copy",
+	[FAMILY_TILE_TRANSPOSE] = "tile_transpose",
+	[FAMILY_STRIDED] = "strided",
+	[FAMILY_FILL] = "fill",
+};
+
+static void explain_memcpy(struct plan *plan);
+static void explain_inner(struct plan *plan, enum family family, const char *side, int64_t stride);
+static void explain_source(struct plan *plan);
+
+enum family plan_nest(const struct nest *nest, int *ret_src_inner)
+{
+	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	int64_t element = nest->element;
+
+	*ret_src_inner = -1;
+	if (nest->fill)
+		return FAMILY_FILL;
+	if (nest->rank == 0)
+		return FAMILY_MEMCPY;
+	if (inner->dst != element)
+		return FAMILY_STRIDED;
+	if (inner->src == element)
+		return nest->rank == 1 ? FAMILY_MEMCPY : FAMILY_TILE_COPY;
+	for (int d = 0; d < nest->rank - 1; d++)
+		if (nest->dim[d].src == element) {
+			*ret_src_inner = d;
+			return FAMILY_TILE_TRANSPOSE;
+		}
+	return FAMILY_STRIDED;
+}
+
+void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts)
+{
+	struct slabs slabs;
+	int64_t pieces, row;
+	int src_inner;
+
+	*plan = (struct plan){ .interior = { .fill = true, .element = transform->element } };
+	slabs_init(&slabs, transform);
+	plan->n_slabs = slabs.n;
+	slabs_interior(&slabs, facts->align, &plan->interior);
+	plan->family = plan_nest(&plan->interior, &src_inner);
+
+	pieces = transform->count * transform->element / PLAN_PIECE_BYTES;
+	plan->grid = pieces > 1 ? pieces : 1;
+	if (plan->family == FAMILY_TILE_TRANSPOSE) {
+		row = TILE_ROW_BYTES / plan->interior.element;
+		plan->tile_rank = 2;
+		plan->tile[0] = plan->tile[1] = row > TILE_LEAST ? row : TILE_LEAST;
+	}
+
+	if (plan->family == FAMILY_MEMCPY || plan->family == FAMILY_FILL)
+		return;
+	explain_memcpy(plan);
+	if (plan->family == FAMILY_TILE_COPY)
+		return;
+	explain_inner(plan, FAMILY_TILE_COPY, "destination", plan->interior.dim[plan->interior.rank - 1].dst);
+	explain_inner(plan, FAMILY_TILE_COPY, "source", plan->interior.dim[plan->interior.rank - 1].src);
+	if (plan->family == FAMILY_TILE_TRANSPOSE)
+		return;
+	explain_inner(plan, FAMILY_TILE_TRANSPOSE, "destination",
+	              plan->interior.dim[plan->interior.rank - 1].dst);
+	explain_source(plan);
+}
+
+/* ---- Rules: strides are the interior's, in bytes, dimensions counted from the outermost -----------------
+ */
+
+static __attribute__((format(printf, 3, 4))) void add_rule(struct plan *plan, enum family family,
+                                                           const char *format, ...)
+{
+	struct plan_rule *rule = &plan->rules[plan->n_rules++];
+	va_list args;
+
+	rule->family = family;
+	va_start(args, format);
+	vsnprintf(rule->text, sizeof rule->text, format, args);
+	va_end(args);
+}
+
+/* The innermost dimension that is not one run with what lies inside it. */
+static void explain_memcpy(struct plan *plan)
+{
+	int64_t run = plan->interior.element;
+
+	for (int d = plan->interior.rank - 1; d >= 0; d--) {
+		const struct nest_dim *dim = &plan->interior.dim[d];
+
+		if (dim->dst != run)
+			add_rule(plan, FAMILY_MEMCPY,
+			         "destination stride %d is %" PRId64 " bytes, not %" PRId64, d, dim->dst,
+			         run);
+		if (dim->src != run)
+			add_rule(plan, FAMILY_MEMCPY, "source stride %d is %" PRId64 " bytes, not %" PRId64,
+			         d, dim->src, run);
+		if (plan->n_rules)
+			return;
+		run *= dim->n;
+	}
+}
+
+static void explain_inner(struct plan *plan, enum family family, const char *side, int64_t stride)
+{
+	if (stride != plan->interior.element)
+		add_rule(plan, family, "%s stride %d is %" PRId64 " bytes, not %" PRIu32, side,
+		         plan->interior.rank - 1, stride, plan->interior.element);
+}
+
+static void explain_source(struct plan *plan)
+{
+	const struct nest *nest = &plan->interior;
+	int smallest = 0;
+
+	for (int d = 0; d < nest->rank; d++) {
+		if (nest->dim[d].src == nest->element)
+			return;
+		if (llabs(nest->dim[d].src) < llabs(nest->dim[smallest].src))
+			smallest = d;
+	}
+	add_rule(plan, FAMILY_TILE_TRANSPOSE,
+	         "source stride %d, the smallest, is %" PRId64 " bytes, and none is %" PRIu32, smallest,
+	         nest->dim[smallest].src, nest->element);
+}

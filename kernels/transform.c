@@ -1,0 +1,214 @@
+/* Validation of a transform, and its reduction to axes. Arguments are checked in the order a reader names
+ * them: dtype and ranks, perm, then dimension by dimension the crop, the pad and the destination's extent,
+ * last the value and the destination's own overlap. */
+#include "transform.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "overlap.h"
+
+static int check_ranks(const struct transform_spec *spec, struct error *err);
+static int check_perm(const struct transform_spec *spec, struct error *err);
+static int reduce_axis(struct transform *t, const struct transform_spec *spec, int d, struct error *err);
+static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err);
+static int check_self_overlap(const struct tensor_layout *dst, struct error *err);
+static void count_bytes(struct transform *t);
+
+int transform_init(struct transform *t, const struct transform_spec *spec, struct error *err)
+{
+	int status;
+
+	*t = (struct transform){
+		.rank = spec->src.rank,
+		.element = dtype_size(spec->src.dtype),
+		.mode = spec->mode,
+		.dst_layout = spec->dst,
+		.src_layout = spec->src,
+		.dst_extent = tensor_extent(&spec->dst),
+		.src_extent = tensor_extent(&spec->src),
+	};
+	status = check_ranks(spec, err);
+	if (!status)
+		status = check_perm(spec, err);
+	for (int d = 0; !status && d < t->rank; d++)
+		status = reduce_axis(t, spec, d, err);
+	if (!status)
+		status = encode_value(t, spec, err);
+	if (!status)
+		status = check_self_overlap(&spec->dst, err);
+	if (!status)
+		count_bytes(t);
+	return status;
+}
+
+static int check_ranks(const struct transform_spec *spec, struct error *err)
+{
+	const struct {
+		const char *name;
+		int n;
+	} lists[] = { { "perm", spec->n_perm }, { "before", spec->n_before }, { "after", spec->n_after } };
+
+	if (spec->dst.dtype != spec->src.dtype)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst.dtype: %s, but src is %s; a transform moves elements and converts none",
+		                 dtype_names[spec->dst.dtype], dtype_names[spec->src.dtype]);
+	if (spec->dst.rank != spec->src.rank)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst.shape: rank %d, but src has rank %d; a transform keeps the rank",
+		                 spec->dst.rank, spec->src.rank);
+	for (int i = 0; i < 3; i++)
+		if (lists[i].n >= 0 && lists[i].n != spec->src.rank)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "%s: %d entries, but src has %d dimensions and each needs one",
+			                 lists[i].name, lists[i].n, spec->src.rank);
+	return 0;
+}
+
+static int check_perm(const struct transform_spec *spec, struct error *err)
+{
+	uint32_t seen = 0;
+
+	for (int d = 0; d < spec->n_perm; d++) {
+		int64_t p = spec->perm[d];
+
+		if (p < 0 || p >= spec->n_perm)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "perm: %" PRId64
+			                 " is no dimension; a permutation of %d dimensions names "
+			                 "each of 0..%d once",
+			                 p, spec->n_perm, spec->n_perm - 1);
+		if (seen & UINT32_C(1) << p)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "perm: %" PRId64
+			                 " appears twice; a permutation of %d dimensions names "
+			                 "each of 0..%d once",
+			                 p, spec->n_perm, spec->n_perm - 1);
+		seen |= UINT32_C(1) << p;
+	}
+	return 0;
+}
+
+/* Checks dimension d of the destination and fills t->axis[d]. Strides that no element uses stay 0, so that
+ * only products that tensor_layout_init has seen are formed. */
+static int reduce_axis(struct transform *t, const struct transform_spec *spec, int d, struct error *err)
+{
+	struct transform_axis *axis = &t->axis[d];
+	int s = spec->n_perm >= 0 ? (int)spec->perm[d] : d;
+	int64_t before = spec->n_before >= 0 ? spec->before[d] : 0;
+	int64_t after = spec->n_after >= 0 ? spec->after[d] : 0;
+	int64_t extent = spec->src.shape[s], source = extent, made;
+
+	if (__builtin_add_overflow(source, before < 0 ? before : 0, &source) ||
+	    __builtin_add_overflow(source, after < 0 ? after : 0, &source) || source < 0 ||
+	    (source == 0 && extent > 0))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: dimension %d is %" PRId64 ", and cropping it by before %" PRId64
+		                 " and after %" PRId64 " leaves nothing",
+		                 before < 0 ? "before" : "after", d, extent, before < 0 ? before : 0,
+		                 after < 0 ? after : 0);
+	if (source == 0 && (before > 0 || after > 0) && spec->mode != PAD_MODE_CONSTANT)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "mode: %s cannot pad dimension %d, which is empty; only constant can",
+		                 pad_mode_names[spec->mode], d);
+	if (__builtin_add_overflow(source, before > 0 ? before : 0, &made) ||
+	    __builtin_add_overflow(made, after > 0 ? after : 0, &made))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: dimension %d of %" PRId64 " grows past 63 bits with before %" PRId64
+		                 " and after %" PRId64,
+		                 before > after ? "before" : "after", d, extent, before, after);
+	if (spec->dst.shape[d] != made)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst.shape: dimension %d is %" PRId64 ", but the transform makes %" PRId64,
+		                 d, spec->dst.shape[d], made);
+
+	axis->extent = made;
+	axis->before = before > 0 ? before : 0;
+	axis->source = source;
+	if (made > 1 && t->dst_extent.high)
+		axis->dst_stride = spec->dst.stride[d] * t->element;
+	if (extent > 1 && t->src_extent.high) {
+		axis->src_stride = spec->src.stride[s] * t->element;
+		t->src_shift += before < 0 ? -before * axis->src_stride : 0;
+	}
+	return 0;
+}
+
+static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err)
+{
+	const struct scalar *value = &spec->value;
+	bool zero = value->kind == SCALAR_FLOATING  ? value->re == 0
+	            : value->kind == SCALAR_COMPLEX ? value->re == 0 && value->im == 0
+	                                            : value->u == 0;
+
+	if (spec->mode != PAD_MODE_CONSTANT && !zero)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "value: mode %s takes none; only constant does", pad_mode_names[spec->mode]);
+	return scalar_encode(value, spec->dst.dtype, t->fill, "value", err);
+}
+
+static int check_self_overlap(const struct tensor_layout *dst, struct error *err)
+{
+	if (tensor_count(dst))
+		for (int d = 0; d < dst->rank; d++)
+			if (dst->stride[d] == 0 && dst->shape[d] > 1)
+				return error_set(err, STATUS_OVERLAP,
+				                 "dst.strides: dimension %d has stride 0, so its %" PRId64
+				                 " elements overlap; only src may repeat",
+				                 d, dst->shape[d]);
+	switch (overlap_self(dst)) {
+	case OVERLAP_NONE:
+		return 0;
+	case OVERLAP_SOME:
+		return error_set(err, STATUS_OVERLAP,
+		                 "dst.strides: two elements of the destination share bytes");
+	default:
+		return error_set(err, STATUS_OVERLAP,
+		                 "dst.strides: too intricate to show that no two elements share bytes");
+	}
+}
+
+static void count_bytes(struct transform *t)
+{
+	uint64_t read = 1;
+
+	t->count = tensor_count(&t->dst_layout);
+	for (int d = 0; d < t->rank; d++)
+		read *= (uint64_t)t->axis[d].source;
+	t->bytes = ((uint64_t)t->count + read) * t->element;
+}
+
+int transform_check_places(const struct transform *t, const struct tensor_place *dst,
+                           const struct tensor_place *src, struct error *err)
+{
+	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
+	enum overlap overlap;
+	int status;
+
+	status = tensor_check_range(t->dst_extent, dst->offset, dst->size, "dst", err);
+	if (!status)
+		status = tensor_check_range(t->src_extent, src->offset, src->size, "src", err);
+	if (status)
+		return status;
+	if (dst->memory[0] != src->memory[0] || dst->memory[1] != src->memory[1])
+		return 0;
+	if (distance + t->src_extent.low >= t->dst_extent.high ||
+	    distance + t->src_extent.high <= t->dst_extent.low)
+		return 0;
+	overlap = distance == (int64_t)distance
+	              ? overlap_between(&t->dst_layout, &t->src_layout, (int64_t)distance)
+	              : OVERLAP_UNKNOWN;
+	switch (overlap) {
+	case OVERLAP_NONE:
+		return 0;
+	case OVERLAP_SOME:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst: it shares bytes with src, which starts %" PRId64 " bytes %s it in the same memory",
+		    (int64_t)(distance < 0 ? -distance : distance), distance < 0 ? "before" : "after");
+	default:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst: too intricate to show that it shares no byte with src in the same memory");
+	}
+}

@@ -1,0 +1,89 @@
+/* Slabs: every random transform, run slab by slab with the plainest loops over each nest, equals the
+ * oracle, gaps and guard bytes included. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "kernels/nest.h"
+#include "tests/support/oracle.h"
+
+static void run_nest(const struct nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src)
+{
+	int64_t o[TENSOR_MAX_RANK] = { 0 };
+	int d;
+
+	do {
+		uint8_t *to = dst + nest->dst_offset;
+		const uint8_t *from = src + nest->src_offset;
+
+		for (d = 0; d < nest->rank; d++) {
+			to += o[d] * nest->dim[d].dst;
+			from += o[d] * nest->dim[d].src;
+		}
+		memcpy(to, nest->fill ? t->fill : from, nest->element);
+		for (d = nest->rank - 1; d >= 0 && ++o[d] == nest->dim[d].n; d--)
+			o[d] = 0;
+	} while (d >= 0);
+}
+
+/* What nest.h promises of a canonical nest. */
+static const char *canonical_flaw(const struct nest *nest, uint32_t align, int64_t element)
+{
+	if (nest->element != element && (nest->fill || nest->element > align || nest->element > 16))
+		return "widened past what is allowed";
+	for (int d = 0; d < nest->rank; d++) {
+		const struct nest_dim *dim = &nest->dim[d];
+
+		if (dim->n < 2)
+			return "a dimension without a second element";
+		if (dim->dst <= 0)
+			return "a destination stride that is not positive";
+		if (d && dim[-1].dst <= dim->dst)
+			return "dimensions out of order";
+		if (d && dim[-1].dst == dim->dst * dim->n && (nest->fill || dim[-1].src == dim->src * dim->n))
+			return "dimensions that could be fused";
+		if (dim->dst % nest->element || dim->src % nest->element)
+			return "a stride that is no multiple of the element";
+	}
+	return NULL;
+}
+
+static uint32_t place_align(const struct oracle_case *c)
+{
+	uint64_t bits = c->dst_offset | c->src_offset | 64;
+
+	return (uint32_t)(bits & -bits);
+}
+
+Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
+{
+	char text[2000];
+
+	for (uint64_t seed = 1; seed <= 20000; seed++) {
+		struct oracle_case c;
+		struct transform t;
+		struct slabs slabs;
+		struct nest nest;
+		struct error err;
+		uint32_t align;
+		int64_t count = 0;
+
+		oracle_random_case(seed, &c);
+		oracle_case_text(&c, text, sizeof text);
+		cr_assert_eq(transform_init(&t, &c.spec, &err), 0, "%s: %s", text, err.message);
+		cr_assert(oracle_case_prepare(&c));
+		align = place_align(&c);
+		slabs_init(&slabs, &t);
+		for (uint64_t i = 0; i < slabs.n; i++) {
+			const char *flaw;
+
+			slabs_get(&slabs, i, align, &nest);
+			flaw = canonical_flaw(&nest, align, t.element);
+			cr_assert(!flaw, "slab %d has %s: %s", (int)i, flaw, text);
+			run_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
+			count += nest_count(&nest) * nest.element;
+		}
+		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);
+		cr_assert_eq(count, t.count * t.element, "an element is written twice: %s", text);
+		oracle_case_free(&c);
+	}
+}
