@@ -172,27 +172,33 @@ class Stopping(DaemonCase):
 
 class Clients(DaemonCase):
     def test_killed_in_the_middle_of_a_copy(self):
-        tmad = self.start()
+        self.kill_clients(self.start(), 200)
+
+    def test_killed_with_more_requests_than_it_may_have_jobs(self):
+        """Its requests wait unread then; that it died has to be seen all the same."""
+        self.kill_clients(self.start("--jobs-per-uid", "8"), 5000)
+
+    def kill_clients(self, tmad, n_requests):
         with tmad.rpc() as watcher:
             fds = tmad.fds()
-            for _ in range(5):
+            for _ in range(3):
                 child = os.fork()
                 if child == 0:
                     rpc = tmad.rpc()
                     a, b = Memory(BIG), Memory(BIG)
                     params = copy_params(a.register(rpc), b.register(rpc), BIG)
-                    for _ in range(500):
+                    for _ in range(n_requests):
                         rpc.request("copy", params)
                     time.sleep(60)
                     os._exit(0)
-                wait_until(lambda: watcher.call("stats")["jobs"] > 0, scaled(10), "the client's copies run")
+                wait_until(lambda: watcher.call("stats")["jobs"] > 3, scaled(10), "the client's copies run")
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 wait_until(lambda: watcher.call("stats")["regions"] == 0, scaled(1), "its regions are gone")
                 stats = watcher.call("stats")
                 self.assertEqual((stats["jobs"], stats["mapped_bytes"], stats["connections"]), (0, 0, 1))
             self.assertEqual(tmad.mappings_of_memfds(), 0)
-            self.assertEqual(tmad.fds(), fds)
+            wait_until(lambda: tmad.fds() == fds, 1, "its fds are closed")
 
     def test_closed_with_a_region_being_mapped(self):
         tmad = self.start()
