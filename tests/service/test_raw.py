@@ -2,6 +2,7 @@
 does."""
 import fcntl
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -12,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import Memory, Rpc, RpcError, Tmad, pack_request, tensor, wait_until
+from tmad import SOURCE, Memory, Rpc, RpcError, Tmad, pack_request, tensor, wait_until
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -532,6 +533,20 @@ class Documents(RawCase):
         self.assertEqual(info["boot_id"], self.rpc.call("info")["boot_id"])
         self.assertEqual(len(info["dtypes"]), 17)
         self.assertTrue(all(isinstance(value, int) for value in info["limits"].values()))
+
+    def test_readme_tells_the_same(self):
+        """The README's tables are those of info."""
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        info = self.rpc.call("info")
+        first_cells = re.findall(r"^\| `(\w+)` \| (.*?) \|", readme, re.MULTILINE)
+        fixed = re.findall(r"`(\w+)` (\d+)", readme[readme.index("\nFixed, "):])
+        self.assertLessEqual(set(info["methods"]), {name for name, _ in first_cells})
+        told = {name: value for name, value in [*first_cells, *fixed] if name not in info["methods"]}
+        self.assertEqual(set(told), set(info["limits"]))
+        for name, value in told.items():
+            if value.isdigit():
+                self.assertEqual(int(value), info["limits"][name], name)
 
     def test_stats(self):
         before = self.rpc.call("stats")
