@@ -316,9 +316,7 @@ class Limits(DaemonCase):
         for limit in ("connections", "connections_per_uid"):
             with self.subTest(limit=limit):
                 tmad = self.start("--" + limit.replace("_", "-"), "3")
-                clients = [tmad.rpc() for _ in range(3)]
-                for client in clients:
-                    wait_until(lambda client=client: self.answers(client), 5, "three are served")
+                clients = [wait_until(lambda: self.next_client(tmad), 5, "three are served") for _ in range(3)]
                 with tmad.rpc() as refused:
                     self.assertFalse(self.answers(refused))
                 stats = clients[0].call("stats")
