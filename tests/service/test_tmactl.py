@@ -1,0 +1,324 @@
+"""tmactl on bad input and bad days: the exit code, one line that names the thing, and nothing harmed."""
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import TMACTL, Tmad, scaled, tmactl, wait_until
+
+KEEP = b"what was there before"
+
+
+def npy(header, data=b"", version=(1, 0)):
+    """A .npy file with any header."""
+    text = header.encode() if isinstance(header, str) else header
+    form = "<H" if version == (1, 0) else "<I"
+    return b"\x93NUMPY" + bytes(version) + struct.pack(form, len(text)) + text + data
+
+
+class TmactlCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmactl-test-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.src, self.dst = self.file("in.npy"), self.file("out.npy")
+        np.save(self.src, np.arange(64, dtype="<f4").reshape(4, 4, 4))
+
+    def file(self, name, data=None):
+        path = os.path.join(self.directory, name)
+        if data is not None:
+            with open(path, "wb") as file:
+                file.write(data)
+        return path
+
+    def run_tmactl(self, *args, **options):
+        options.setdefault("socket_path", self.tmad.path)
+        return tmactl(*args, **options)
+
+    def fails(self, code, words, *args, lines=1, **options):
+        """The command fails with the code and one line; what was in the directory is all that is there."""
+        self.file("out.npy", KEEP)
+        before = sorted(os.listdir(self.directory))
+        done = self.run_tmactl(*args, **options)
+        self.was_refused(done.returncode, done.stdout, done.stderr, code, words, lines)
+        self.assertEqual(sorted(os.listdir(self.directory)), before, "no file more, none less")
+        with open(self.dst, "rb") as file:
+            self.assertEqual(file.read(), KEEP, "the destination is as it was")
+
+    def was_refused(self, returncode, stdout, stderr, code, words, lines=1):
+        self.assertEqual((returncode, stdout), (code, ""), stderr)
+        self.assertEqual(stderr.count("\n"), lines, stderr)
+        self.assertTrue(stderr.startswith("tmactl: "), stderr)
+        for word in words:
+            self.assertIn(word, stderr)
+
+
+class Usage(TmactlCase):
+    def test_bad_usage(self):
+        s, d = self.src, self.dst
+        rows = (
+            ([], ["command"]), (["frobnicate"], ["frobnicate"]), (["--nothing"], ["--nothing"]),
+            (["copy"], ["copy"]), (["copy", s], ["copy"]), (["copy", s, d, "third"], ["third"]),
+            (["copy", "--colour", "red", s, d], ["--colour"]),
+            (["copy", s, d, "--permute"], ["--permute"]),
+            (["copy", s, d, "--permute", "0,x,1"], ["--permute", "0,x,1"]),
+            (["copy", s, d, "--permute", ""], ["--permute"]),
+            (["copy", s, d, "--permute", "0,1,99999999999999999999"], ["--permute"]),
+            (["copy", s, d, "--permute", "0,2,2"], ["--permute", "0,2,2", "2"]),
+            (["copy", s, d, "--permute", "0,-1,1"], ["--permute", "-1"]),
+            (["copy", s, d, "--pad", "1"], ["--pad", "1"]), (["copy", s, d, "--pad", "1:2:3"], ["--pad"]),
+            (["copy", s, d, "--pad", "1:x"], ["--pad", "1:x"]),
+            (["copy", s, d, "--mode", "mirror"], ["--mode", "mirror", "reflect"]),
+            (["copy", s, d, "--value", "seven"], ["--value", "seven"]),
+            (["copy", s, d, "--memory", "lots"], ["--memory", "lots"]),
+            (["explain", "--dtype", "float7", "--shape", "1,2"], ["float7"]),
+            (["explain", "--dtype", "float32", "--shape", "1,y"], ["--shape", "1,y"]),
+            (["explain", "--dtype", "float32"], ["--shape"]), (["ping", "extra"], ["extra"]),
+        )
+        for args, words in rows:
+            with self.subTest(args=args[:1] + args[3:]):
+                self.fails(2, words, *args)
+
+    def test_does_not_fit_the_file(self):
+        s, d = self.src, self.dst
+        rows = (
+            (["--permute", "1,0"], ["--permute", "1,0", "3"]), (["--permute", "0,1,3"], ["--permute", "3"]),
+            (["--pad", "1:1"], ["--pad", "3"]), (["--pad", "0:0,-2:-2,0:0"], ["--pad", "4"]),
+            (["--pad", "0:0,0:-9,0:0"], ["--pad", "-9"]),
+            (["--pad", "0:0,0:0,0:9223372036854775807"], []),
+            (["--pad", "0:0,0:0,4611686018427387904:4611686018427387904"], []),
+        )
+        for args, words in rows:
+            with self.subTest(args=args):
+                self.file("out.npy", KEEP)
+                done = self.run_tmactl("copy", s, d, *args)
+                self.assertIn(done.returncode, (1, 2), done.stderr)
+                self.fails(done.returncode, words, "copy", s, d, *args)
+
+    def test_values_that_do_not_fit_the_type(self):
+        np.save(self.src, np.zeros(4, "<i1"))
+        for value in ("300", "0.5", "-129", "nan"):
+            with self.subTest(value=value):
+                self.file("out.npy", KEEP)
+                done = self.run_tmactl("copy", self.src, self.dst, "--pad", "1:0", "--value", value)
+                self.assertIn(done.returncode, (1, 2), done.stderr)
+                self.fails(done.returncode, ["value"], "copy", self.src, self.dst, "--pad", "1:0", "--value", value)
+
+    def test_help_and_version(self):
+        for args, word in ((["--help"], "copy"), (["copy", "--help"], "--permute"), (["--version"], "0.")):
+            with self.subTest(args=args):
+                done = self.run_tmactl(*args, socket_path=None)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn(word, done.stdout)
+
+
+class Files(TmactlCase):
+    def test_files_that_are_none_or_wrong(self):
+        good = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n", bytes(16))
+        object_array = self.file("object.npy")
+        np.save(object_array, np.array([{}, 1], dtype=object), allow_pickle=True)
+        header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n"
+        rows = (
+            ("empty", b"", []), ("text", b"hello, this is a text\n" * 9, ["npy"]), ("magic only", good[:6], []),
+            ("version 9", b"\x93NUMPY\x09\x00" + good[8:], ["9"]), ("header cut", good[:30], []),
+            ("header length huge", b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + good[10:], []),
+            ("data cut", good[:-1], ["16", "15"]), ("no data", good[:-16], ["16"]),
+            ("no shape", npy("{'descr': '<f4', 'fortran_order': False}\n", bytes(16)), ["shape"]),
+            ("no dictionary", npy("[1, 2, 3]\n", bytes(16)), []),
+            ("shape negative", npy(header % ("<f4", "(-4,)"), bytes(16)), ["-4"]),
+            ("shape overflows", npy(header % ("<f4", "(4611686018427387904, 4611686018427387904)"), bytes(16)), []),
+            ("size overflows", npy(header % ("<f4", "(9223372036854775807,)"), bytes(16)), []),
+            ("dim past 64 bits", npy(header % ("<f4", "(99999999999999999999999,)"), bytes(16)), []),
+            ("rank 33", npy(header % ("<f4", "(" + "1," * 33 + ")"), bytes(4)), ["33", "32"]),
+            ("shape of texts", npy(header % ("<f4", "('4',)"), bytes(16)), ["shape"]),
+            ("unknown type", npy(header % ("<q7", "(4,)"), bytes(99)), ["<q7"]),
+            ("never closed", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,", bytes(16)), []),
+            ("nested deep", npy("{'descr': " + "[" * 5000 + "\n", bytes(16)), []),
+        )
+        for what, data, words in rows:
+            with self.subTest(what=what):
+                self.fails(1, ["bad.npy", *words], "copy", self.file("bad.npy", data), self.dst)
+        self.fails(1, ["object.npy", "object"], "copy", object_array, self.dst)
+
+    def test_paths(self):
+        missing, nowhere = self.file("missing.npy"), os.path.join(self.directory, "nowhere", "out.npy")
+        self.fails(1, ["missing.npy", "No such file"], "copy", missing, self.dst)
+        self.fails(1, [self.directory, "directory"], "copy", self.directory, self.dst)
+        self.fails(1, ["nowhere", "No such file"], "copy", self.src, nowhere)
+        self.fails(1, [self.directory], "copy", self.src, self.directory)
+        fifo = self.file("fifo")
+        os.mkfifo(fifo)
+        self.fails(1, ["fifo"], "copy", fifo, self.dst, timeout=10)
+
+    def test_onto_itself(self):
+        """Source and destination may be one file: it is replaced when all is done."""
+        array = np.load(self.src)
+        done = self.run_tmactl("copy", self.src, self.src, "--permute", "2,1,0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(np.array_equal(np.load(self.src), array.T))
+
+    def test_a_destination_keeps_its_mode_or_gets_the_usual_one(self):
+        self.assertEqual(self.run_tmactl("copy", self.src, self.dst).returncode, 0)
+        umask = os.umask(0)
+        os.umask(umask)
+        self.assertEqual(os.stat(self.dst).st_mode & 0o777, 0o666 & ~umask)
+
+    def test_read_only_directory(self):
+        script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+        self.in_namespace(script, self.directory)
+        self.file("out.npy", KEEP)
+        done = self.in_namespace(script, self.directory, TMACTL, "--socket", self.tmad.path, "copy", self.src, self.dst)
+        self.was_refused(done.returncode, done.stdout, done.stderr, 1, ["Read-only file system"])
+
+    def test_full_disk(self):
+        script = 'mount -t tmpfs -o size=256k none "$1" && cd "$1" && shift && echo keep >out.npy && "$@"; ' \
+                 'code=$?; echo "$(ls) $(cat out.npy)"; exit $code'
+        big = self.file("big.npy")
+        np.save(big, np.zeros(1 << 18, "<f4"))
+        place = os.path.join(self.directory, "small")
+        os.mkdir(place)
+        self.in_namespace(script, place, "true")
+        done = self.in_namespace(script, place, TMACTL, "--socket", self.tmad.path, "copy", big, "out.npy")
+        self.assertEqual(done.stdout, "out.npy keep\n", "the old file, and nothing else")
+        self.was_refused(done.returncode, "", done.stderr, 1, ["No space left"])
+
+    def in_namespace(self, script, *args):
+        """Mounts are its own; skips where the sandbox has none of that."""
+        unshare = ["unshare", "-m"] + ([] if os.geteuid() == 0 else ["-r"])
+        done = subprocess.run([*unshare, "sh", "-c", script, "sh", *args], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                              timeout=scaled(60), check=False) if shutil.which("unshare") else None
+        if len(args) <= 2 and (done is None or done.stderr):
+            self.skipTest("no mounts here: " + (done.stderr.strip() if done else "unshare is not installed"))
+        return done
+
+    def test_file_size_limit(self):
+        np.save(self.src, np.zeros(1 << 18, "<f4"))
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+        self.fails(1, ["out.npy", "File too large"], "copy", self.src, self.dst, preexec_fn=limit,
+                   restore_signals=False)
+
+
+class BadDays(TmactlCase):
+    def big(self):
+        """A file whose copy takes long enough to be interrupted; zeros that take no room on the disk."""
+        path = self.file("big.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (16384, 8192), }\n"))
+        os.truncate(path, os.stat(path).st_size + 16384 * 8192 * 4)
+        return path
+
+    def start_copy(self, tmad):
+        """A copy that is under way, its daemon held in the middle of it."""
+        self.file("out.npy", KEEP)
+        self.names = sorted(os.listdir(self.directory) + ["big.npy"])
+        copy = subprocess.Popen([TMACTL, "--socket", tmad.path, "copy", self.big(), self.dst, "--permute", "1,0",
+                                 "--memory", "2000000"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, encoding="utf-8")
+        self.addCleanup(copy.kill)
+        wait_until(lambda: sorted(os.listdir(self.directory)) != self.names or copy.poll() is not None, scaled(20),
+                   "the copy writes to its temporary file")
+        os.kill(tmad.pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        self.assertIsNone(copy.poll(), "the copy is under way")
+        return copy
+
+    def is_as_before(self):
+        self.assertEqual(sorted(os.listdir(self.directory)), self.names, "no temporary file is left")
+        with open(self.dst, "rb") as file:
+            self.assertEqual(file.read(), KEEP)
+
+    def test_no_daemon(self):
+        path = self.file("nobody")
+        for command in (["ping"], ["info"], ["stats"], ["regions"], ["copy", self.src, self.dst]):
+            with self.subTest(command=command[0]):
+                self.fails(1, [path, "No such file", "tmad"], *command, socket_path=path, lines=2)
+        environment = {name: value for name, value in os.environ.items() if name != "TMAD_SOCKET"}
+        self.fails(1, [path], "ping", socket_path=None, env={**environment, "TMAD_SOCKET": path}, lines=2)
+
+    def test_the_daemon_is_killed(self):
+        tmad = Tmad()
+        self.addCleanup(tmad.stop)
+        copy = self.start_copy(tmad)
+        tmad.kill()
+        out, err = copy.communicate(timeout=scaled(20))
+        self.was_refused(copy.returncode, out, err, 1, ["tmad"])
+        self.is_as_before()
+
+    def test_interrupted(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number.name):
+                tmad = Tmad()
+                try:
+                    copy = self.start_copy(tmad)
+                    copy.send_signal(number)
+                    out, _ = copy.communicate(timeout=scaled(20))
+                    self.assertEqual((copy.returncode, out), (-number, ""), "it dies of the signal, for the shell")
+                    self.is_as_before()
+                finally:
+                    os.kill(tmad.pid, signal.SIGCONT)
+                    tmad.stop()
+
+    def test_no_progress_when_piped(self):
+        done = self.run_tmactl("copy", self.big(), self.dst, "--permute", "1,0")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.count("\n"), 1, done.stdout)
+        self.assertNotIn("\r", done.stdout)
+
+
+class Commands(TmactlCase):
+    def output(self, *args):
+        done = self.run_tmactl(*args)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), args)
+        return done.stdout
+
+    def test_copy_says_what_it_did(self):
+        text = self.output("copy", self.src, self.dst, "--permute", "2,1,0")
+        for word in ("in.npy", "out.npy", "tile_transpose"):
+            self.assertIn(word, text)
+
+    def test_flags_before_or_after(self):
+        self.output("copy", "--permute=2,1,0", self.src, self.dst)
+        self.output("copy", self.src, "--permute", "2,1,0", self.dst)
+
+    def test_plain_outputs(self):
+        for command, words in ((["ping"], []), (["info"], ["cpu", "regions_per_uid"]), (["stats"], ["requests"]),
+                               (["explain", "--dtype", "float32", "--shape", "640,480", "--permute", "1,0"],
+                                ["tile_transpose"])):
+            with self.subTest(command=command[0]):
+                text = self.output(*command)
+                self.assertTrue(text.endswith("\n"))
+                for word in words:
+                    self.assertIn(word, text)
+        self.output("regions")
+
+    def test_json(self):
+        info = json.loads(self.output("info", "--json"))
+        self.assertEqual(info["engine"], "cpu")
+        self.assertEqual(json.loads(self.output("stats", "--json"))["connections"], 1)
+        self.assertEqual(json.loads(self.output("regions", "--json")), [])
+        plan = json.loads(self.output("explain", "--json", "--dtype", "float16", "--shape", "8191,8193", "--permute",
+                                      "1,0"))
+        self.assertEqual((plan["engine"], plan["bytes"]), ("cpu", 2 * 8191 * 8193 * 2))
+        done = json.loads(self.output("copy", "--json", self.src, self.dst, "--permute", "2,1,0"))
+        self.assertEqual(done["path"], "tile_transpose")
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,284 @@
+"""A real tmad on a temporary socket, and the ways the tests talk to it.
+
+Where the built programs are comes from the environment that `make check` sets; by hand, build/ is assumed.
+Every daemon started here is stopped by its pid, has to exit with 0, and may not have printed a sanitizer's
+report.
+"""
+import array
+import fcntl
+import mmap
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import msgpack
+
+SOURCE = os.environ.get("TEST_SRCDIR") or os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+BUILD = os.environ.get("TEST_BUILDDIR") or os.path.join(SOURCE, "build")
+TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
+TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
+SANITIZED = os.environ.get("TEST_SANITIZED") == "yes"
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_REPORT = re.compile(r"(ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer)")
+
+
+def scaled(seconds):
+    """A deadline: longer where a sanitizer slows everything down."""
+    return seconds * 5 if SANITIZED else seconds
+
+
+def wait_until(condition, seconds, what):
+    """Returns condition()'s first true value, or fails after the given time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.005)
+
+
+# ---- Processes ----------------------------------------------------------------------------------------
+class Tmad:
+    """A daemon of the test's own. Arguments go to its command line; `with` stops it at the end."""
+
+    def __init__(self, *args, env=None, engine="cpu", start=True, directory=None):
+        self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
+        self._own_directory = directory is None
+        self.path = os.path.join(self.directory, "s")
+        self.command = [TMAD, "--engine", engine, "--socket", self.path, *args]
+        self.env = dict(os.environ, **(env or {}))
+        self.process = None
+        if start:
+            self.start()
+
+    def start(self, **options):
+        self.log_path = os.path.join(self.directory, "log")
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=self.env, **options)
+        try:
+            wait_until(self._answers, scaled(10), "tmad answers on its socket")
+        except AssertionError:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"tmad did not start: {self.log()}") from None
+
+    def _answers(self):
+        assert self.process.poll() is None, f"tmad ended with {self.process.returncode}: {self.log()}"
+        try:
+            with Rpc(self.path) as rpc:
+                return rpc.call("ping")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def rpc(self):
+        return Rpc(self.path)
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def mappings_of_memfds(self):
+        with open(f"/proc/{self.pid}/maps", encoding="ascii", errors="replace") as maps:
+            return sum("/memfd:" in line for line in maps)
+
+    def status(self, key):
+        """A number out of /proc/PID/status, e.g. VmRSS (KiB)."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(key + ":"))
+
+    def stop(self):
+        """SIGTERM; 0 and a clean log are the only good end."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        try:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            try:
+                code = process.wait(scaled(20))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"tmad did not end after SIGTERM: {self.log()}") from None
+            log = self.log()
+            assert code == 0, f"tmad ended with {code}: {log}"
+            assert not _REPORT.search(log), log
+        finally:
+            self._clean()
+
+    def kill(self):
+        """SIGKILL, for the tests of a daemon that dies."""
+        process, self.process = self.process, None
+        process.kill()
+        process.wait()
+
+    def _clean(self):
+        if self._own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.stop()
+        self._clean()
+
+
+def tmactl(*args, socket_path=None, timeout=120, **options):
+    """Runs tmactl to its end: a CompletedProcess with text. No sanitizer may have had something to say."""
+    command = [TMACTL]
+    if socket_path is not None:
+        command += ["--socket", socket_path]
+    options.setdefault("stdin", subprocess.DEVNULL)
+    done = subprocess.run(command + [str(arg) for arg in args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          encoding="utf-8", timeout=scaled(timeout), check=False, **options)
+    assert not _REPORT.search(done.stderr), done.stderr
+    return done
+
+
+# ---- The protocol, by hand ----------------------------------------------------------------------------
+class RpcError(Exception):
+    """An error reply."""
+
+    def __init__(self, error):
+        super().__init__(error)
+        self.code, self.message, self.details = error
+        self.name = self.details["name"]
+
+
+class Rpc:
+    """A MessagePack-RPC connection that can also say what a good client would not."""
+
+    def __init__(self, path, timeout=30):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(scaled(timeout))
+        self.socket.connect(path)
+        self.msgid = 0
+        self.fds = []  # received and not yet taken
+        self._unpacker = msgpack.Unpacker(raw=False, strict_map_key=False)
+
+    def close(self):
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+    def send(self, data, fds=()):
+        """Bytes as they are; the fds ride with the first."""
+        if fds:
+            sent = socket.send_fds(self.socket, [data], list(fds))
+            data = data[sent:]
+        if data:
+            self.socket.sendall(data)
+
+    def request(self, method, params=None, fds=()):
+        """Sends a request without waiting; returns its msgid."""
+        self.msgid += 1
+        self.send(pack_request(self.msgid, method, params), fds)
+        return self.msgid
+
+    def receive(self):
+        """The next message; None when the daemon has ended the connection."""
+        while True:
+            for message in self._unpacker:
+                return message
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(64 * 4))
+            except (ConnectionResetError, BrokenPipeError):
+                return None
+            for level, kind, payload in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    fds = array.array("i")
+                    fds.frombytes(payload[:len(payload) - len(payload) % fds.itemsize])
+                    self.fds += fds
+            if not data:
+                return None
+            self._unpacker.feed(data)
+
+    def reply(self, msgid):
+        """The result of msgid, which has to be the next message; raises RpcError for an error reply."""
+        message = self.receive()
+        if message is None:
+            raise ConnectionResetError("the daemon ended the connection")
+        kind, got, error, result = message
+        assert (kind, got) == (1, msgid), message
+        if error is not None:
+            assert result is None, message
+            raise RpcError(error)
+        return result
+
+    def call(self, method, params=None, fds=()):
+        return self.reply(self.request(method, params, fds))
+
+    def ended(self):
+        """Whether the daemon ends the connection without another message."""
+        return self.receive() is None
+
+
+def pack_request(msgid, method, params=None):
+    return msgpack.packb([0, msgid, method, [] if params is None else [params]], use_bin_type=True)
+
+
+# ---- Memory -------------------------------------------------------------------------------------------
+class Memory:
+    """A memfd, sealed as a region has to be, and mapped here."""
+
+    def __init__(self, size, seals=SEALS, data=None):
+        self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        self.size = size
+        if size:
+            os.ftruncate(self.fd, size)
+        if seals:
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
+        self.map = mmap.mmap(self.fd, size) if size else None
+        if data is not None:
+            self.map[:len(data)] = bytes(data)
+
+    def register(self, rpc, **fields):
+        """Registers it as a region; returns the region's id."""
+        params = {"kind": "memfd", "size": self.size, **fields}
+        return rpc.call("region_register", params, [self.fd])["region"]
+
+    def __getitem__(self, key):
+        return self.map[key]
+
+    def __setitem__(self, key, value):
+        self.map[key] = value
+
+    def close(self):
+        if self.map is not None:
+            self.map.close()
+        os.close(self.fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+
+def tensor(region, shape, dtype="uint8", **fields):
+    """A tensor as it travels."""
+    return {"region": region, "dtype": dtype, "shape": list(shape), **fields}
