@@ -1,4 +1,5 @@
-/* In the steady state a message costs no allocation. malloc is counted where the C library lets a program
+/* In the steady state a message costs no allocation, and an allocation that fails is an error like any other.
+ * malloc is counted, and made to fail, where the C library lets a program
  * replace it, which under a sanitizer it does not. */
 #include "proto/rpc.h"
 
@@ -25,11 +26,17 @@
 extern void *__libc_malloc(size_t size);
 
 static unsigned long mallocs;
+static unsigned long failing; /* the count at which malloc fails; 0: never */
 
 __attribute__((visibility("default"))) void *malloc(size_t size)
 {
-	mallocs++;
-	return __libc_malloc(size);
+	return ++mallocs == failing ? NULL : __libc_malloc(size);
+}
+
+/* The nth malloc from here fails. */
+static void fail_nth(unsigned long n)
+{
+	failing = mallocs + n;
 }
 
 static void serve(struct rpc_decoder *decoder, const struct buffer *in, struct buffer *out)
@@ -93,6 +100,79 @@ Test(allocation, none_for_the_largest_transform)
 	buffer_deinit(&in);
 	buffer_deinit(&out);
 	free(t);
+}
+
+/* More objects than the decoder's own chunk holds: within the limits, and refused for its shape. */
+static struct buffer large_message(void)
+{
+	static const uint8_t head[] = { 0xdc, 0x0f, 0xa0 };
+	struct buffer b = { 0 };
+
+	cr_assert_eq(buffer_append(&b, head, sizeof head), 0);
+	for (int i = 0; i < 4000; i++)
+		cr_assert_eq(buffer_append(&b, "\x90", 1), 0);
+	return b;
+}
+
+Test(allocation, a_decode_without_memory_is_refused_and_the_next_works)
+{
+	struct rpc_decoder *decoder = rpc_decoder_new();
+	struct buffer large = large_message(), ping = sample_request(&methods[METHOD_ping], 0);
+	struct rpc_request request;
+	struct rpc_reply reply;
+	struct error err = { 0 };
+
+	fail_nth(1);
+	cr_assert_null(rpc_decoder_new());
+	for (int round = 0; round < 3; round++) {
+		fail_nth(1);
+		cr_assert_eq(rpc_decode_request(decoder, large.data, buffer_len(&large), &request, &err),
+		             RPC_BROKEN, "round %d", round);
+		cr_assert_eq(err.status, STATUS_NO_MEMORY, "round %d: %s", round, err.message);
+		fail_nth(1);
+		cr_assert_eq(rpc_decode_reply(decoder, large.data, buffer_len(&large), &reply, &err),
+		             STATUS_NO_MEMORY, "round %d", round);
+		failing = 0;
+		cr_assert_eq(rpc_decode_request(decoder, large.data, buffer_len(&large), &request, &err),
+		             RPC_BROKEN, "round %d", round);
+		cr_assert_eq(err.status, STATUS_PROTOCOL, "round %d: %s", round, err.message);
+		cr_assert_eq(rpc_decode_request(decoder, ping.data, buffer_len(&ping), &request, &err),
+		             RPC_DISPATCH, "round %d: %s", round, err.message);
+	}
+	rpc_decoder_free(decoder);
+	buffer_deinit(&large);
+	buffer_deinit(&ping);
+}
+
+Test(allocation, an_encode_without_memory_appends_nothing)
+{
+	struct msg_info info = { 0 };
+	struct error error = { STATUS_QUOTA, "65 regions" };
+
+	sample_message(&info_message, (1u << info_message.n_fields) - 1, &info);
+	for (size_t filled = 1; filled < 1024; filled += 11) {
+		struct buffer b = { 0 };
+		size_t len = filled, cap;
+
+		for (size_t i = 0; i < filled; i++)
+			cr_assert_eq(buffer_append(&b, "x", 1), 0);
+		cap = b.cap;
+		fail_nth(1);
+		while (!rpc_encode_error(&b, 1, &error))
+			len = buffer_len(&b);
+		cr_assert_eq(buffer_len(&b), len, "%zu bytes after an error", buffer_len(&b));
+		fail_nth(1);
+		while (!rpc_encode_request(&b, 1, &methods[METHOD_ping], NULL))
+			len = buffer_len(&b);
+		cr_assert_eq(buffer_len(&b), len, "%zu bytes after a request", buffer_len(&b));
+		fail_nth(1);
+		cr_assert_eq(rpc_encode_result(&b, 1, &methods[METHOD_info], &info), STATUS_NO_MEMORY);
+		cr_assert_eq(buffer_len(&b), len, "%zu bytes after a result", buffer_len(&b));
+		failing = 0;
+		cr_assert_eq(b.cap, cap);
+		cr_assert_eq(rpc_encode_result(&b, 1, &methods[METHOD_info], &info), 0);
+		buffer_deinit(&b);
+	}
 }
 
 #endif

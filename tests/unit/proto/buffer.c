@@ -1,3 +1,4 @@
+/* The byte run: order, growth, refusals. */
 #include "proto/buffer.h"
 
 #include <string.h>

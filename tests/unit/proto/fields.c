@@ -1,7 +1,6 @@
 /* Every type of MessagePack in every field of every method's parameters. */
 #include "proto/rpc.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

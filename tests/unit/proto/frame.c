@@ -1,3 +1,4 @@
+/* The scan: cut anywhere, resumed anywhere, and every limit on both of its sides. */
 #include "proto/frame.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Valid messages, from the tables. */
 #include "sample.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* What must hold of every row of schema.def. */
 #include "proto/schema.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Descriptors over a socket pair, and socket files in a directory of the test's own. */
 #include "proto/socket.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Quoting and cleaning, by rows. */
 #include "proto/text.h"
 
 #include <string.h>
