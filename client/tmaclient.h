@@ -174,6 +174,10 @@ struct tma_number {
 	double re, im;
 };
 
+/* The dtype's tma_dtype_size(dtype) little-endian bytes of a number, as a pad would write them. 0, or
+ * INVALID_ARGUMENT when the dtype cannot hold it. */
+TMA_API int tma_number_encode(enum tma_dtype dtype, const struct tma_number *number, uint8_t ret[16]);
+
 /* One transform. What is zero or NULL is left out: no permutation, no padding. */
 struct tma_transform {
 	const struct tma_tensor *dst;

@@ -1,0 +1,368 @@
+/* How boxes are shaped, and what one box reads and writes. */
+#include "box.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes between two runs that are cheaper to read than to skip with another system call. */
+#define GAP_BYTES 2048
+/* Pieces of at least so many elements are cut at multiples of it. */
+#define GRAIN 64
+
+static void plan_order(struct box_plan *plan);
+static void plan_grow(struct box_plan *plan, uint64_t slot_bytes);
+static int cut_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
+                       struct box_pieces *ret);
+static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
+                        struct box_pieces *ret);
+static void source_runs(const struct box_plan *plan, const int64_t *len, struct box_runs *ret,
+                        int64_t *ret_packed);
+static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret);
+
+int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_bytes, struct failure *f)
+{
+	int rc = 0;
+
+	*ret = (struct box_plan){ .view = view, .n_boxes = 1 };
+	plan_order(ret);
+	plan_grow(ret, slot_bytes);
+	for (int d = 0; d < view->rank && !rc; d++) {
+		const struct view_axis *axis = &view->axis[d];
+		bool clamped = view->mode == TMA_PAD_CONSTANT || view->mode == TMA_PAD_EDGE ||
+		               axis->extent == axis->source;
+
+		rc = (clamped ? cut_clamped : cut_periodic)(axis, view->mode, ret->limit[d], &ret->axis[d]);
+		ret->n_boxes *= ret->axis[d].n;
+	}
+	if (rc < 0) {
+		box_plan_deinit(ret);
+		return fail(f, EXIT_FAILED, "out of memory");
+	}
+	return 0;
+}
+
+void box_plan_deinit(struct box_plan *plan)
+{
+	for (int d = 0; d < BOX_MAX_RANK; d++)
+		free(plan->axis[d].v);
+	*plan = (struct box_plan){ 0 };
+}
+
+/* ---- Shape ------------------------------------------------------------------------------------------ */
+
+static void plan_order(struct box_plan *plan)
+{
+	const struct view_axis *axis = plan->view->axis;
+	int i;
+
+	for (int d = 0; d < plan->view->rank; d++) {
+		for (i = d; i > 0 && axis[plan->src_order[i - 1]].src_stride > axis[d].src_stride; i--)
+			plan->src_order[i] = plan->src_order[i - 1];
+		plan->src_order[i] = d;
+	}
+}
+
+struct cost {
+	uint64_t bytes; /* source and output */
+	uint64_t src_run;
+	uint64_t dst_run;
+	uint64_t src_bytes;
+	uint64_t dst_bytes;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of the largest box with these longest pieces. */
+static struct cost plan_cost(const struct box_plan *plan, const int64_t *limit)
+{
+	const struct view *view = plan->view;
+	int64_t packed[BOX_MAX_RANK];
+	int64_t len[BOX_MAX_RANK];
+	struct box_runs src;
+	struct box_runs dst;
+	struct cost cost;
+
+	for (int d = 0; d < view->rank; d++)
+		len[d] = least(limit[d], view->axis[d].source);
+	source_runs(plan, len, &src, packed);
+	output_runs(view, limit, &dst);
+	cost.src_run = src.count ? src.bytes : UINT64_MAX;
+	cost.dst_run = dst.bytes;
+	cost.src_bytes = src.bytes * src.count;
+	cost.dst_bytes = dst.bytes * dst.count;
+	cost.bytes = cost.src_bytes + cost.dst_bytes;
+	return cost;
+}
+
+/* The axis that makes a side's runs longer; -1: they are as long as can be. */
+static int source_axis(const struct box_plan *plan)
+{
+	for (int i = 0; i < plan->view->rank; i++) {
+		int d = plan->src_order[i];
+
+		if (plan->limit[d] < plan->view->axis[d].source)
+			return d;
+	}
+	return -1;
+}
+
+static int output_axis(const struct box_plan *plan)
+{
+	for (int d = plan->view->rank - 1; d >= 0; d--)
+		if (plan->limit[d] < plan->view->axis[d].extent)
+			return d;
+	return -1;
+}
+
+/* From one element: doubles the axis that lengthens the shorter runs, while the box fits. */
+static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
+{
+	enum { SOURCE, OUTPUT };
+	const struct view *view = plan->view;
+	bool done[2] = { false, false };
+	struct cost cost;
+	struct cost grown;
+	int64_t before;
+	int64_t n;
+	int axis;
+	int side;
+
+	for (int d = 0; d < view->rank; d++)
+		plan->limit[d] = 1;
+	cost = plan_cost(plan, plan->limit);
+	while (!done[SOURCE] || !done[OUTPUT]) {
+		side = done[OUTPUT] || (!done[SOURCE] && cost.src_run <= cost.dst_run) ? SOURCE : OUTPUT;
+		axis = side == SOURCE ? source_axis(plan) : output_axis(plan);
+		if (axis < 0) {
+			done[side] = true;
+			continue;
+		}
+		before = plan->limit[axis];
+		plan->limit[axis] =
+		    before > view->axis[axis].extent / 2 ? view->axis[axis].extent : 2 * before;
+		grown = plan_cost(plan, plan->limit);
+		if (grown.bytes > slot_bytes || (side == SOURCE && grown.src_run <= cost.src_run)) {
+			plan->limit[axis] = before;
+			done[side] = true;
+		} else {
+			cost = grown;
+		}
+	}
+	/* Pieces of about one length, rather than a last one of a few elements. */
+	for (int d = 0; d < view->rank; d++) {
+		n = (view->axis[d].extent + plan->limit[d] - 1) / plan->limit[d];
+		before = (view->axis[d].extent + n - 1) / n;
+		if (plan->limit[d] >= GRAIN)
+			plan->limit[d] = least(plan->limit[d], (before + GRAIN - 1) / GRAIN * GRAIN);
+		else
+			plan->limit[d] = before;
+	}
+	cost = plan_cost(plan, plan->limit);
+	plan->src_bytes = cost.src_bytes;
+	plan->dst_bytes = cost.dst_bytes;
+}
+
+/* ---- Pieces ----------------------------------------------------------------------------------------- */
+
+static int piece_add(struct box_pieces *pieces, struct box_piece piece)
+{
+	uint64_t cap = pieces->cap ? 2 * pieces->cap : 16;
+	struct box_piece *grown;
+
+	if (pieces->n == pieces->cap) {
+		grown = realloc(pieces->v, cap * sizeof *grown);
+		if (!grown)
+			return -1;
+		pieces->v = grown;
+		pieces->cap = cap;
+	}
+	pieces->v[pieces->n++] = piece;
+	return 0;
+}
+
+/* Constant and edge, and axes without a border: a piece takes what it meets of the source, and the service
+ * adds the rest. One that is all border has no source (constant) or its nearest element (edge). */
+static int cut_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
+                       struct box_pieces *ret)
+{
+	for (int64_t o = 0; o < axis->extent; o += limit) {
+		struct box_piece p = { .dst = o, .len = least(limit, axis->extent - o), .step = 1 };
+		int64_t low = o - axis->before;
+		int64_t high = low + p.len;
+
+		if (high <= 0 || low >= axis->source) {
+			if (mode == TMA_PAD_EDGE) {
+				p.src = high <= 0 ? 0 : axis->source - 1;
+				p.src_len = 1;
+				p.step = 0;
+			} else {
+				p.before = p.len;
+			}
+		} else {
+			p.src = low > 0 ? low : 0;
+			p.src_len = least(high, axis->source) - p.src;
+			p.before = p.src - low;
+			p.after = high - p.src - p.src_len;
+		}
+		if (piece_add(ret, p) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+	return a / b - (a % b < 0);
+}
+
+/* Reflect, symmetric and wrap: the output is the source over and over, every other time backwards but for
+ * wrap; reflect shares the turning points. A piece holds one whole copy with what surrounds it, which the
+ * service pads, or a part of a single one. */
+static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
+                        struct box_pieces *ret)
+{
+	int64_t n = axis->source;
+	int64_t period = mode == TMA_PAD_REFLECT ? n - 1 : n;
+	bool turns = mode != TMA_PAD_WRAP;
+	struct box_piece p;
+
+	for (int64_t o = 0; o < axis->extent; o += p.len) {
+		int64_t end = least(axis->extent, limit < axis->extent - o ? o + limit : axis->extent);
+		int64_t t = o - axis->before;
+		int64_t copy;
+		int64_t start;
+
+		p = (struct box_piece){ .dst = o, .len = end - o, .src_len = 1 };
+		if (n > 1) {
+			copy = -floor_div(-t, period); /* the first that starts in the piece */
+			start = axis->before + copy * period;
+			if (start > end - n) {
+				copy = floor_div(t, period); /* the one that the piece starts in */
+				start = axis->before + copy * period;
+				p.len = least(end, start + n) - o;
+				p.src = o - start;
+				p.src_len = p.len;
+			} else {
+				p.src_len = n;
+				p.before = start - o;
+				p.after = end - start - n;
+			}
+			p.step = 1;
+			if (turns && copy % 2) {
+				p.step = -1;
+				p.src = n - p.src - p.src_len;
+			}
+		}
+		if (piece_add(ret, p) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- One box ---------------------------------------------------------------------------------------- */
+
+/* The runs of a source box of these lengths, and each axis's stride in the packed bytes. Runs that are
+ * close are read as one, with what lies between them. */
+static void source_runs(const struct box_plan *plan, const int64_t *len, struct box_runs *ret,
+                        int64_t *ret_packed)
+{
+	const struct view *view = plan->view;
+	int64_t run = view->element;
+	int64_t packed;
+	bool merging = true;
+
+	*ret = (struct box_runs){ .count = 1 };
+	for (int i = 0; i < view->rank; i++)
+		if (!len[plan->src_order[i]])
+			ret->count = 0;
+	packed = run;
+	for (int i = 0; i < view->rank; i++) {
+		int d = plan->src_order[i];
+		int64_t stride = view->axis[d].src_stride;
+
+		ret_packed[d] = packed;
+		if (len[d] <= 1)
+			continue;
+		if (merging && stride - run <= GAP_BYTES) {
+			ret_packed[d] = stride;
+			run += (len[d] - 1) * stride;
+			packed = run;
+			continue;
+		}
+		merging = false;
+		ret->n[ret->rank] = len[d];
+		ret->stride[ret->rank++] = stride;
+		ret->count *= (uint64_t)len[d];
+		packed *= len[d];
+	}
+	for (int i = 0; i < ret->rank / 2; i++) { /* outermost first */
+		int j = ret->rank - 1 - i;
+		int64_t n = ret->n[i];
+		int64_t stride = ret->stride[i];
+
+		ret->n[i] = ret->n[j];
+		ret->stride[i] = ret->stride[j];
+		ret->n[j] = n;
+		ret->stride[j] = stride;
+	}
+	ret->bytes = (uint64_t)run;
+}
+
+static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
+{
+	int64_t stride = view->element;
+	int64_t run = view->element;
+	int first = BOX_MAX_RANK;
+
+	*ret = (struct box_runs){ .count = 1 };
+	for (int d = view->rank - 1; d >= 0; d--) {
+		if (run == stride) {
+			run *= len[d];
+		} else if (len[d] > 1) {
+			first--;
+			ret->n[first] = len[d];
+			ret->stride[first] = stride;
+			ret->count *= (uint64_t)len[d];
+		}
+		stride *= view->axis[d].extent;
+	}
+	ret->rank = BOX_MAX_RANK - first;
+	memmove(ret->n, ret->n + first, (size_t)ret->rank * sizeof ret->n[0]);
+	memmove(ret->stride, ret->stride + first, (size_t)ret->rank * sizeof ret->stride[0]);
+	ret->bytes = (uint64_t)run;
+}
+
+void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
+{
+	const struct view *view = plan->view;
+	int64_t src_len[BOX_MAX_RANK];
+	int64_t dst_len[BOX_MAX_RANK];
+	int64_t stride = view->element;
+	uint64_t dst_offset = 0;
+	uint64_t src_offset = view->src_offset;
+
+	for (int d = view->rank - 1; d >= 0; d--) {
+		const struct box_piece *p = &plan->axis[d].v[i % plan->axis[d].n];
+
+		i /= plan->axis[d].n;
+		ret->piece[d] = p;
+		dst_len[d] = p->len;
+		src_len[d] = p->src_len;
+		dst_offset += (uint64_t)(p->dst * stride);
+		src_offset += (uint64_t)(p->src * view->axis[d].src_stride);
+		stride *= view->axis[d].extent;
+	}
+	source_runs(plan, src_len, &ret->src, ret->src_stride);
+	output_runs(view, dst_len, &ret->dst);
+	ret->src.offset = src_offset;
+	ret->dst.offset = dst_offset;
+	ret->src_start = 0;
+	for (int d = 0; d < view->rank; d++) {
+		if (ret->piece[d]->step < 0)
+			ret->src_start += (uint64_t)((src_len[d] - 1) * ret->src_stride[d]);
+		ret->src_stride[d] *= ret->piece[d]->step;
+	}
+}

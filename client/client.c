@@ -1,0 +1,162 @@
+/* The life of a connection: who to trust, how it begins, what is said of it afterwards, how it is freed. */
+#include "client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/socket.h"
+
+static int client_open(tma_client *client);
+static int client_check_peer(tma_client *client, int sock);
+
+tma_client *tma_new(void)
+{
+	tma_client *client = calloc(1, sizeof *client);
+
+	if (!client)
+		return NULL;
+	client->sock = -1;
+	client->timeout_ms = -1;
+	client->decoder = rpc_decoder_new();
+	if (!client->decoder) {
+		free(client);
+		return NULL;
+	}
+	return client;
+}
+
+void tma_set_timeout(tma_client *client, int timeout_ms)
+{
+	client->timeout_ms = timeout_ms < 0 ? -1 : timeout_ms;
+}
+
+void tma_set_server_uid(tma_client *client, unsigned uid)
+{
+	client->has_server_uid = true;
+	client->server_uid = uid;
+}
+
+int tma_connect(tma_client *client, const char *path)
+{
+	int rc;
+
+	if (!client)
+		return TMA_INVALID_ARGUMENT;
+	if (client->sock >= 0)
+		return client_fail(client, STATUS_ALREADY_EXISTS, "the client is connected to %s already",
+		                   client->path);
+	if (!socket_default_path(path, client->path, sizeof client->path)) {
+		client->path[0] = '\0';
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "the socket's path is too long: a Unix socket's has at most %zu bytes",
+		                   sizeof client->path - 1);
+	}
+	rc = client_open(client);
+	if (!rc)
+		client->connection++;
+	return rc;
+}
+
+static int client_open(tma_client *client)
+{
+	int sock = socket_connect(client->path);
+	int rc;
+
+	if (sock == -EACCES || sock == -EPERM)
+		return client_fail(client, STATUS_PERMISSION, "may not connect to tmad at %s (%s)",
+		                   client->path, strerror(-sock));
+	if (sock < 0)
+		return client_fail(client, STATUS_DISCONNECTED, "no tmad at %s (%s)", client->path,
+		                   strerror(-sock));
+	rc = client_check_peer(client, sock);
+	if (rc < 0) {
+		close(sock);
+		return rc;
+	}
+	if (fcntl(sock, F_SETFL, O_NONBLOCK) < 0) {
+		rc = client_fail(client, STATUS_INTERNAL, "the socket cannot be made non-blocking (%s)",
+		                 strerror(errno));
+		close(sock);
+		return rc;
+	}
+	client_reset(client);
+	client->sock = sock;
+	return 0;
+}
+
+static int client_check_peer(tma_client *client, int sock)
+{
+	struct socket_peer peer;
+	int rc = socket_peer(sock, &peer);
+
+	if (rc < 0)
+		return client_fail(client, STATUS_PERMISSION,
+		                   "the user of the server at %s cannot be told (%s)", client->path,
+		                   strerror(-rc));
+	if (peer.uid == 0 || peer.uid == geteuid() ||
+	    (client->has_server_uid && peer.uid == client->server_uid))
+		return 0;
+	return client_fail(
+	    client, STATUS_PERMISSION,
+	    "the server at %s runs as uid %u; trusted are root, this user (%u) and the one named "
+	    "by tma_set_server_uid",
+	    client->path, (unsigned)peer.uid, (unsigned)geteuid());
+}
+
+void tma_free(tma_client *client)
+{
+	if (!client)
+		return;
+	if (client->sock >= 0)
+		close(client->sock);
+	client_reset(client);
+	client_free_regions(client);
+	rpc_decoder_free(client->decoder);
+	buffer_deinit(&client->in);
+	buffer_deinit(&client->out);
+	free(client->requests);
+	free(client);
+}
+
+const char *tma_last_error(const tma_client *client)
+{
+	return client ? client->error.message : "";
+}
+
+const char *tma_socket_path(const tma_client *client)
+{
+	return client ? client->path : "";
+}
+
+int tma_fd(const tma_client *client)
+{
+	return client ? client->sock : -1;
+}
+
+int client_fail(tma_client *client, int status, const char *format, ...)
+{
+	va_list args;
+
+	client->error.status = status;
+	va_start(args, format);
+	vsnprintf(client->error.message, sizeof client->error.message, format, args);
+	va_end(args);
+	return status;
+}
+
+int client_check(tma_client *client)
+{
+	if (!client)
+		return STATUS_INVALID_ARGUMENT;
+	if (client->sock >= 0)
+		return 0;
+	if (!client->ended.status)
+		return client_fail(client, STATUS_DISCONNECTED, "not connected: call tma_connect first");
+	return client_fail(client, STATUS_DISCONNECTED, "the connection is closed: %s",
+	                   client->ended.message);
+}

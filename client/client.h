@@ -1,0 +1,154 @@
+/* What the files of libtmaclient share: the connection, its requests under way, its regions.
+ *
+ * A request lives in a slot that is reused, so that calls allocate nothing once the table has grown. Its
+ * msgid holds the slot and part of the slot's generation; a ticket holds the slot and all of it. The
+ * connection ends at one place, client_break, which ends every request too; after that sock is -1 and
+ * `ended` says why. on_reply runs while the reply's bytes are in `in` and must not send.
+ */
+#ifndef CLIENT_CLIENT_H
+#define CLIENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tmaclient.h"
+#include "proto/buffer.h"
+#include "proto/frame.h"
+#include "proto/rpc.h"
+#include "proto/status.h"
+
+#define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */
+#define CLIENT_MAX_SLOTS 65536 /* what a msgid's half can name */
+
+struct tma_region {
+	tma_client *client;
+	struct tma_region *next;
+	uint64_t id;
+	uint32_t connection; /* the client's connection it belongs to */
+	size_t size;
+	void *data; /* mapped here; NULL for a registered one */
+};
+
+/* Fills what the caller waits for from a result. On failure sets err; STATUS_PROTOCOL ends the connection. */
+typedef int reply_fn(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                     void *arg, struct error *err);
+
+struct call {
+	enum method_id method;
+	const void *params; /* the method's struct; NULL when it has no fields */
+	int fd;             /* to send along; -1: none */
+	reply_fn *on_reply;
+	void *arg; /* for a blocking call it may be on the caller's stack */
+};
+
+enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_DONE };
+
+struct request {
+	enum request_state state;
+	uint32_t generation;
+	uint32_t next_free; /* slot; while FREE */
+	const struct method *method;
+	reply_fn *on_reply;
+	void *arg;                /* NULL: the request's own result */
+	struct tma_result result; /* of transforms */
+	struct error error;       /* status 0: it went well */
+};
+
+struct tma_client {
+	int sock;            /* -1: not connected */
+	uint32_t connection; /* counts tma_connect */
+	int timeout_ms;
+	bool has_server_uid;
+	unsigned server_uid;
+	char path[108];
+	struct error error; /* tma_last_error */
+	struct error ended; /* why sock is -1; status 0: it never was connected */
+
+	struct buffer in;
+	struct buffer out;
+	int out_fd; /* goes with the first byte of out, which then holds nothing else; -1: none; the caller's
+	             */
+	struct frame_scan scan;
+	struct rpc_decoder *decoder;
+	int fds[CLIENT_MAX_FDS]; /* in the order they came */
+	size_t n_fds;
+
+	struct request *requests;
+	uint32_t n_requests;
+	uint32_t first_free; /* slot; n_requests: none */
+	uint32_t n_creating; /* region_create under way: replies that take an fd */
+	int n_ended;         /* requests ended since tma_dispatch began */
+
+	struct tma_region *regions;
+	struct tma_result last_result;
+};
+
+/* ---- client.c -------------------------------------------------------------------------------------- */
+
+/* Sets the client's last error and returns status. */
+int client_fail(tma_client *client, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* 0 when connected; else DISCONNECTED, and the last error says since when. */
+int client_check(tma_client *client);
+
+/* ---- io.c ------------------------------------------------------------------------------------------ */
+
+/* Closes the connection: every request under way ends with this error. */
+void client_break(tma_client *client, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The connection's buffers and fds, empty again. */
+void client_reset(tma_client *client);
+
+/* When the blocking call that starts now has to end, milliseconds of the monotonic clock; -1: never. */
+int64_t client_deadline(const tma_client *client);
+
+/* Sends what the socket takes and reads what has arrived. Never blocks. */
+void client_pump(tma_client *client);
+
+/* Sends and reads until the request in this slot is no longer under way, or at most keep bytes wait to be
+ * sent. what names the call in the error of a timeout. */
+void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline);
+void client_wait_sent(tma_client *client, size_t keep, int64_t deadline, const char *what);
+
+/* The next fd that came with replies, the caller's to close; -1: none. */
+int client_take_fd(tma_client *client);
+
+/* ---- call.c ---------------------------------------------------------------------------------------- */
+
+/* Sends the request and waits for its reply: 0, or the error, which is the last error then. */
+int client_call(tma_client *client, const struct call *call);
+
+/* A result on its way to the request that asked, for io.c. */
+void request_end(tma_client *client, uint32_t slot, const struct error *error);
+
+static inline uint32_t request_msgid(const struct request *request, uint32_t slot)
+{
+	return (request->generation & 0xffff) << 16 | slot;
+}
+
+/* The request a reply's msgid names, its slot in *ret_slot; NULL when none such is under way. */
+struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_slot);
+
+/* ---- vocabulary.c ---------------------------------------------------------------------------------- */
+
+/* The number as it travels; STATUS_INVALID_ARGUMENT when its kind is none. */
+int scalar_from_number(const struct tma_number *number, struct scalar *ret);
+
+/* ---- region.c -------------------------------------------------------------------------------------- */
+
+/* Unmaps and frees every region, without a word to the service. */
+void client_free_regions(tma_client *client);
+
+/* ---- document.c ------------------------------------------------------------------------------------ */
+
+/* The tree of a reply's msgpack_object, in one allocation; NULL with err. */
+tma_document *document_new(const void *object, struct error *err);
+
+/* A text's bytes, which may hold NULs, and whether an int is to be read as unsigned; for json.c. */
+const char *document_bytes(const tma_document *node, size_t *ret_len);
+bool document_uint(const tma_document *node, uint64_t *ret);
+
+#endif

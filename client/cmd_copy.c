@@ -1,0 +1,285 @@
+/* tmactl copy: an .npy file into another, permuted, padded, cropped. */
+#include "tmactl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "mover.h"
+#include "npy.h"
+#include "output.h"
+#include "print.h"
+#include "view.h"
+
+#define PROGRESS_AFTER_S 0.5
+
+struct copy {
+	struct tmactl *t;
+	struct view_args args;
+	const char *value_text; /* NULL: 0 */
+	struct tma_number value;
+	uint64_t memory;
+	const char *src_path;
+	const char *dst_path;
+
+	int src_fd;
+	struct npy npy;
+	struct view view;
+	uint8_t fill[16];
+	char *header;
+	size_t header_bytes;
+	struct output output;
+	double start;
+	bool drawn; /* a line of progress stands on the terminal */
+	struct mover_result result;
+};
+
+static volatile sig_atomic_t caught; /* the signal that asks to stop; 0: none */
+
+static int copy_parse(struct copy *c, int argc, char **argv);
+static int copy_open(struct copy *c);
+static int copy_run(struct copy *c);
+static int copy_progress(void *arg, double done, struct failure *f);
+static void copy_print(const struct copy *c);
+static void copy_deinit(struct copy *c);
+static double now_s(void);
+
+static void on_signal(int sig)
+{
+	caught = sig;
+}
+
+static int cmd_copy_exec(struct tmactl *t, int argc, char **argv)
+{
+	static const int stops[] = { SIGINT, SIGTERM, SIGHUP };
+	struct copy c = { .t = t, .src_fd = -1, .output = { .fd = -1 }, .memory = 256 * 1024 * 1024 };
+	struct sigaction action = { .sa_handler = on_signal };
+	int rc;
+
+	for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
+		struct sigaction old;
+
+		/* One that is ignored (nohup) stays so. */
+		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(stops[i], &action, NULL);
+	}
+	c.start = now_s();
+	rc = copy_parse(&c, argc, argv);
+	if (!rc)
+		rc = copy_open(&c);
+	if (!rc)
+		rc = copy_run(&c);
+	if (!rc)
+		copy_print(&c);
+	copy_deinit(&c);
+	if (rc && caught) {
+		signal(caught, SIG_DFL);
+		raise(caught);
+	}
+	return tmactl_report(t);
+}
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- Flags ------------------------------------------------------------------------------------------ */
+
+enum { OPT_PERMUTE = 256, OPT_PAD, OPT_VALUE, OPT_MODE, OPT_MEMORY };
+
+static const struct option options[] = {
+	{ "permute", required_argument, NULL, OPT_PERMUTE }, { "pad", required_argument, NULL, OPT_PAD },
+	{ "value", required_argument, NULL, OPT_VALUE },     { "mode", required_argument, NULL, OPT_MODE },
+	{ "memory", required_argument, NULL, OPT_MEMORY },   { 0 },
+};
+
+static int copy_set(struct copy *c, int opt, const char *text)
+{
+	struct failure *f = &c->t->error;
+
+	switch (opt) {
+	case OPT_PERMUTE:
+		return args_permute(&c->args, text, f);
+	case OPT_PAD:
+		return args_pad(&c->args, text, f);
+	case OPT_MODE:
+		return args_mode(&c->args, text, f);
+	case OPT_VALUE:
+		c->value_text = text;
+		return args_value(&c->value, text, f);
+	case OPT_MEMORY:
+		if (args_bytes(&c->memory, "--memory", text, f) < 0)
+			return -1;
+		if (c->memory < MOVER_MIN_MEMORY)
+			return fail(f, EXIT_USAGE, "--memory %s: at least %dM are needed", text,
+			            MOVER_MIN_MEMORY >> 20);
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int copy_parse(struct copy *c, int argc, char **argv)
+{
+	int opt;
+
+	while ((opt = tmactl_option(c->t, argc, argv, options)) != -1)
+		if (copy_set(c, opt, optarg) < 0)
+			return -1;
+	if (argc - optind != 2)
+		return fail(&c->t->error, EXIT_USAGE,
+		            argc - optind < 2 ? "copy needs two files: SRC and DST"
+		                              : "copy takes two files: SRC and DST");
+	c->src_path = argv[optind];
+	c->dst_path = argv[optind + 1];
+	if (c->value_text && c->args.mode != TMA_PAD_CONSTANT)
+		return fail(&c->t->error, EXIT_USAGE,
+		            "--value %s: --mode %s takes its values from the source", c->value_text,
+		            tma_pad_mode_name(c->args.mode));
+	return 0;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------ */
+
+static int copy_open(struct copy *c)
+{
+	struct failure *f = &c->t->error;
+	struct stat st;
+
+	c->src_fd = open(c->src_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (c->src_fd < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", c->src_path, strerror(errno));
+	if (fstat(c->src_fd, &st) < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be examined (%s)", c->src_path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return fail(f, EXIT_FAILED, "%s: is %s; a regular file is needed", c->src_path,
+		            S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
+	if (npy_read(&c->npy, c->src_fd, (uint64_t)st.st_size, c->src_path, f) < 0 ||
+	    view_init(&c->view, &c->npy, &c->args, f) < 0)
+		return -1;
+	if (c->value_text && descr_encode(&c->npy.descr, &c->value, c->value_text, c->fill, f) < 0)
+		return -1;
+	return npy_format(&c->npy, c->view.out_rank, c->view.out_shape, &c->header, &c->header_bytes, f);
+}
+
+static int copy_run(struct copy *c)
+{
+	struct failure *f = &c->t->error;
+	struct mover_job job = {
+		.view = &c->view,
+		.fill = c->fill,
+		.src_fd = c->src_fd,
+		.src_path = c->src_path,
+		.output = &c->output,
+		.header_bytes = c->header_bytes,
+		.memory = c->memory,
+	};
+
+	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, f) < 0 ||
+	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0)
+		return -1;
+	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result) < 0)
+		return -1;
+	if (copy_progress(c, 1, f) < 0)
+		return -1;
+	return output_commit(&c->output, f);
+}
+
+static void copy_deinit(struct copy *c)
+{
+	if (c->drawn)
+		fputs("\r\033[K", stderr);
+	output_deinit(&c->output);
+	npy_deinit(&c->npy);
+	free(c->header);
+	if (c->src_fd >= 0)
+		close(c->src_fd);
+}
+
+/* ---- What is said ----------------------------------------------------------------------------------- */
+
+static int copy_progress(void *arg, double done, struct failure *f)
+{
+	struct copy *c = arg;
+	double seconds = now_s() - c->start;
+
+	if (caught)
+		return fail(f, EXIT_FAILED, "%s: stopped by signal %d; nothing was written", c->dst_path,
+		            (int)caught);
+	if (c->t->quiet || c->t->json || seconds < PROGRESS_AFTER_S || !isatty(STDERR_FILENO))
+		return 0;
+	fprintf(stderr, "\r%s  %3.0f %%  %.1f s\033[K", c->dst_path, 100 * done, seconds);
+	c->drawn = true;
+	return 0;
+}
+
+static void print_shape(const char *key, int rank, const int64_t *shape)
+{
+	printf(", \"%s\": [", key);
+	for (int d = 0; d < rank; d++)
+		printf("%s%" PRId64, d ? ", " : "", shape[d]);
+	putchar(']');
+}
+
+static void copy_print_json(const struct copy *c, double seconds)
+{
+	printf("{\"path\": ");
+	print_json_string(c->result.path, strlen(c->result.path), true);
+	printf(", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 ", \"seconds\": %.6f", c->result.bytes,
+	       c->result.ns, seconds);
+	print_shape("src_shape", c->npy.rank, c->npy.shape);
+	print_shape("dst_shape", c->view.out_rank, c->view.out_shape);
+	printf(", \"dtype\": ");
+	print_json_string(c->npy.descr.name, strlen(c->npy.descr.name), true);
+	printf(", \"descr\": ");
+	print_json_string(c->npy.descr_text, c->npy.descr_len, c->npy.utf8);
+	printf("}\n");
+}
+
+static void copy_print(const struct copy *c)
+{
+	double seconds = now_s() - c->start;
+	char bytes[32];
+
+	if (c->t->json) {
+		copy_print_json(c, seconds);
+		return;
+	}
+	if (c->t->quiet)
+		return;
+	if (c->drawn)
+		fputs("\r\033[K", stderr);
+	printf("%s -> %s  %s", c->src_path, c->dst_path, print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
+	if (c->result.ns)
+		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);
+	printf("  %.2f s\n", seconds);
+}
+
+const struct cmd_entry cmd_copy = {
+	.name = "copy",
+	.args = "SRC DST [--permute 1,0] [--pad 1:2,0:0] [--mode M] [--value V] [--memory SIZE]",
+	.usage =
+	    "Copy an .npy file, permuted and padded, as numpy.transpose and numpy.pad would.\n"
+	    "\n"
+	    "  --permute 1,0    dimension d of the output is dimension P[d] of the file\n"
+	    "  --pad 1:2,-1:0   elements added before:after each dimension of the output; negative crops\n"
+	    "  --mode M         what is added: constant (the default), edge, reflect, symmetric, wrap\n"
+	    "  --value V        of mode constant: 0 (the default), 1, -0.5, nan, inf, true, 1,2 or 1+2j\n"
+	    "  --memory SIZE    for what is under way, files may be larger; 256M unless given\n"
+	    "  -q, --quiet      no progress, nothing on success\n"
+	    "\n"
+	    "DST is replaced when the copy is whole, and untouched when it fails; it may be SRC.\n",
+	.exec = cmd_copy_exec,
+};

@@ -1,0 +1,294 @@
+/* tmactl explain: how the service would move a tensor, and why not better. */
+#include "tmactl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "npy.h"
+#include "print.h"
+
+enum { OPT_DTYPE = 256, OPT_SHAPE, OPT_PERMUTE, OPT_PAD, OPT_VALUE, OPT_MODE };
+
+static const struct option options[] = {
+	{ "dtype", required_argument, NULL, OPT_DTYPE },
+	{ "shape", required_argument, NULL, OPT_SHAPE },
+	{ "permute", required_argument, NULL, OPT_PERMUTE },
+	{ "pad", required_argument, NULL, OPT_PAD },
+	{ "value", required_argument, NULL, OPT_VALUE },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ 0 },
+};
+
+struct question;
+
+struct explain {
+	struct tmactl *t;
+	struct view_args args;
+	struct tma_number value;
+	bool has_dtype;
+	bool has_shape;
+	enum tma_dtype dtype;
+	struct npy npy; /* of the file, or made up of --dtype and --shape */
+};
+
+static int explain_parse(struct explain *e, int argc, char **argv);
+static int explain_read(struct explain *e, const char *path);
+static int explain_question(const struct explain *e, struct question *q, struct failure *f);
+static int explain_ask(struct explain *e);
+static void explain_print(const tma_document *plan);
+
+static int cmd_explain_exec(struct tmactl *t, int argc, char **argv)
+{
+	struct explain e = { .t = t };
+
+	if (!explain_parse(&e, argc, argv))
+		explain_ask(&e);
+	npy_deinit(&e.npy);
+	return tmactl_report(t);
+}
+
+/* ---- Flags ------------------------------------------------------------------------------------------ */
+
+static int set_dtype(struct explain *e, const char *text)
+{
+	int dtype = tma_dtype_parse(text);
+
+	if (dtype < 0)
+		return fail(&e->t->error, EXIT_USAGE, "--dtype %s: no element type; tmactl info lists them",
+		            text);
+	e->dtype = (enum tma_dtype)dtype;
+	e->has_dtype = true;
+	return 0;
+}
+
+static int explain_set(struct explain *e, int opt, const char *text)
+{
+	struct failure *f = &e->t->error;
+
+	switch (opt) {
+	case OPT_DTYPE:
+		return set_dtype(e, text);
+	case OPT_SHAPE:
+		e->has_shape = true;
+		return args_shape(e->npy.shape, &e->npy.rank, text, f);
+	case OPT_PERMUTE:
+		return args_permute(&e->args, text, f);
+	case OPT_PAD:
+		return args_pad(&e->args, text, f);
+	case OPT_VALUE:
+		return args_value(&e->value, text, f);
+	case OPT_MODE:
+		return args_mode(&e->args, text, f);
+	default:
+		return -1;
+	}
+}
+
+static int explain_parse(struct explain *e, int argc, char **argv)
+{
+	struct failure *f = &e->t->error;
+	bool overflow = false;
+	int opt;
+
+	while ((opt = tmactl_option(e->t, argc, argv, options)) != -1)
+		if (explain_set(e, opt, optarg) < 0)
+			return -1;
+	if (argc - optind > 1)
+		return fail(f, EXIT_USAGE, "explain takes one file at most, but was given %s too",
+		            argv[optind + 1]);
+	if (argc - optind == 1) {
+		if (e->has_dtype || e->has_shape)
+			return fail(f, EXIT_USAGE,
+			            "explain takes dtype and shape from %s or from the flags, not "
+			            "both",
+			            argv[optind]);
+		return explain_read(e, argv[optind]);
+	}
+	if (!e->has_dtype || !e->has_shape)
+		return fail(f, EXIT_USAGE, "explain needs --dtype and --shape, or a file to take them from");
+	e->npy.count = 1;
+	for (int d = 0; d < e->npy.rank; d++)
+		overflow |= __builtin_mul_overflow(e->npy.count, (uint64_t)e->npy.shape[d], &e->npy.count);
+	if (overflow || e->npy.count > INT64_MAX / 32)
+		return fail(f, EXIT_USAGE, "--shape: the number of bytes overflows 62 bits");
+	e->npy.descr.item_bytes = tma_dtype_size(e->dtype);
+	return 0;
+}
+
+static int explain_read(struct explain *e, const char *path)
+{
+	struct failure *f = &e->t->error;
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int rc;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		rc = fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", path, strerror(errno));
+	else
+		rc = npy_read(&e->npy, fd, (uint64_t)st.st_size, path, f);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+/* ---- The question ----------------------------------------------------------------------------------- */
+
+/* Items that are no dtype of the service's travel as elements of their size, or as a last dimension of
+ * them. The element's dtype; *ret_n is how many make an item. */
+static enum tma_dtype explain_element(const struct explain *e, int64_t *ret_n)
+{
+	static const enum tma_dtype carriers[] = { TMA_UINT8, TMA_UINT16, TMA_UINT32, TMA_UINT64,
+		                                   TMA_COMPLEX128 };
+	uint64_t bytes = e->npy.descr.item_bytes;
+	int i = 0;
+
+	*ret_n = 1;
+	if (e->has_dtype)
+		return e->dtype;
+	if (e->npy.descr.dtype >= 0)
+		return (enum tma_dtype)e->npy.descr.dtype;
+	while (i < 4 && bytes && bytes % (UINT64_C(2) << i) == 0)
+		i++;
+	*ret_n = (int64_t)(bytes >> i);
+	return carriers[i];
+}
+
+/* The request as the flags and the file say it. */
+struct question {
+	int64_t strides[TMA_MAX_RANK];
+	int perm[TMA_MAX_RANK];
+	int64_t before[TMA_MAX_RANK];
+	int64_t after[TMA_MAX_RANK];
+	struct tma_tensor src;
+	struct tma_tensor dst;
+	struct tma_transform transform;
+};
+
+static int explain_question(const struct explain *e, struct question *q, struct failure *f)
+{
+	const struct npy *npy = &e->npy;
+	int rank = npy->rank;
+	struct view view;
+	int64_t run;
+
+	if (view_init(&view, npy, &e->args, f) < 0)
+		return -1;
+	*q = (struct question){ .transform = { .mode = e->args.mode, .value = e->value } };
+	q->src.dtype = q->dst.dtype = explain_element(e, &run);
+	if (run != 1) {
+		if (rank == TMA_MAX_RANK)
+			return fail(f, EXIT_FAILED,
+			            "%s items need a dimension of their own, and there are %d",
+			            npy->descr.name, rank);
+		q->src.shape[rank] = q->dst.shape[rank] = run;
+		q->strides[rank] = 1;
+		q->perm[rank] = rank;
+	}
+	q->src.rank = q->dst.rank = rank + (run != 1);
+	for (int k = 0; k < rank; k++) {
+		int i = npy->fortran ? k : rank - 1 - k;
+
+		q->src.shape[i] = npy->shape[i];
+		q->dst.shape[i] = view.out_shape[i];
+		q->perm[i] = e->args.permute ? e->args.perm[i] : i;
+		q->before[i] = e->args.before[i];
+		q->after[i] = e->args.after[i];
+		q->strides[i] = run;
+		run *= npy->count ? npy->shape[i] : 1; /* the file's header was checked for overflow */
+	}
+	if (npy->fortran)
+		q->src.strides = q->strides;
+	q->transform.src = &q->src;
+	q->transform.dst = &q->dst;
+	if (e->args.permute)
+		q->transform.perm = q->perm;
+	if (e->args.pad) {
+		q->transform.before = q->before;
+		q->transform.after = q->after;
+	}
+	return 0;
+}
+
+static int explain_ask(struct explain *e)
+{
+	tma_document *plan = NULL;
+	tma_client *client;
+	struct question q;
+
+	if (explain_question(e, &q, &e->t->error) < 0)
+		return -1;
+	client = tmactl_connect(e->t);
+	if (client && tma_explain(client, &q.transform, &plan) < 0)
+		tmactl_refused(e->t, client);
+	else if (plan && e->t->json)
+		tmactl_print_json(e->t, plan);
+	else if (plan)
+		explain_print(plan);
+	tma_document_free(plan);
+	tma_free(client);
+	return 0;
+}
+
+/* ---- The answer ------------------------------------------------------------------------------------- */
+
+static const char *text_of(const tma_document *map, const char *key)
+{
+	const char *text = tma_document_text(tma_document_find(map, key));
+
+	return text ? text : "?";
+}
+
+static void print_line(const tma_document *plan, const char *key, const char *label)
+{
+	const tma_document *value = tma_document_find(plan, key);
+
+	if (!value)
+		return;
+	printf("%-8s ", label);
+	print_value(value);
+	putchar('\n');
+}
+
+static void explain_print(const tma_document *plan)
+{
+	const tma_document *tile = tma_document_find(plan, "tile");
+	const tma_document *rules = tma_document_find(plan, "rules");
+	char bytes[32];
+
+	printf("%-8s %s (engine %s", "family", text_of(plan, "family"), text_of(plan, "engine"));
+	for (size_t i = 0; i < tma_document_count(tile); i++)
+		printf("%s%" PRId64, i ? "x" : ", tile ", tma_document_int(tma_document_at(tile, i, NULL)));
+	puts(")");
+	for (size_t i = 0; i < tma_document_count(rules); i++) {
+		const tma_document *rule = tma_document_at(rules, i, NULL);
+
+		printf("%-8s %s: %s\n", "not", text_of(rule, "family"), text_of(rule, "rule"));
+	}
+	printf(
+	    "%-8s %s read + written\n", "moves",
+	    print_bytes((uint64_t)tma_document_int(tma_document_find(plan, "bytes")), bytes, sizeof bytes));
+	print_line(plan, "shape", "shape");
+	print_line(plan, "dst_strides", "dst");
+	print_line(plan, "src_strides", "src");
+	print_line(plan, "element", "element");
+	print_line(plan, "slabs", "slabs");
+	print_line(plan, "grid", "grid");
+}
+
+const struct cmd_entry cmd_explain = {
+	.name = "explain",
+	.args = "(FILE | --dtype D --shape A,B) [--permute P] [--pad B:A,...] [--mode M] [--value V]",
+	.usage = "Show how the service would move a tensor, and what ruled out a better way.\n"
+		 "\n"
+		 "  FILE             an .npy file to take dtype, shape and order from\n"
+		 "  --dtype D        element type: float32, uint8, ...\n"
+		 "  --shape 64,100   extents, outermost first\n"
+		 "  --permute, --pad, --mode, --value: as in copy\n",
+	.exec = cmd_explain_exec,
+};

@@ -1,0 +1,29 @@
+/* tmactl info: what the service is and allows. */
+#include "tmactl.h"
+
+#include "print.h"
+
+static int cmd_info_exec(struct tmactl *t, int argc, char **argv)
+{
+	tma_document *info = NULL;
+	tma_client *client = NULL;
+
+	if (!tmactl_no_arguments(t, argc, argv))
+		client = tmactl_connect(t);
+	if (client && tma_info(client, &info) < 0)
+		tmactl_refused(t, client);
+	else if (info && t->json)
+		tmactl_print_json(t, info);
+	else if (info)
+		print_map(info);
+	tma_document_free(info);
+	tma_free(client);
+	return tmactl_report(t);
+}
+
+const struct cmd_entry cmd_info = {
+	.name = "info",
+	.args = "[--json]",
+	.usage = "Show what the service is and allows: engine, device, limits, methods, dtypes.\n",
+	.exec = cmd_info_exec,
+};

@@ -1,0 +1,49 @@
+/* tmactl ping: whether the service answers, and how fast. */
+#include "tmactl.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+static double now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static int ping(struct tmactl *t, tma_client *client)
+{
+	double start = now_us();
+	double us;
+
+	if (tma_ping(client) < 0)
+		return tmactl_refused(t, client);
+	us = now_us() - start;
+	if (t->json)
+		printf("{\"answered\": true, \"us\": %.1f}\n", us);
+	else if (!t->quiet)
+		printf("%s answered in %.0f us\n", tma_socket_path(client), us);
+	return 0;
+}
+
+static int cmd_ping_exec(struct tmactl *t, int argc, char **argv)
+{
+	tma_client *client;
+
+	if (!tmactl_no_arguments(t, argc, argv)) {
+		client = tmactl_connect(t);
+		if (client)
+			ping(t, client);
+		tma_free(client);
+	}
+	return tmactl_report(t);
+}
+
+const struct cmd_entry cmd_ping = {
+	.name = "ping",
+	.args = "",
+	.usage = "Ask whether the service answers.\n",
+	.exec = cmd_ping_exec,
+};

@@ -1,0 +1,265 @@
+/* Bytes and fds between the socket and the requests: one non-blocking pump, and waiting around it.
+ *
+ * Whoever waits, for a reply or for room to send, keeps reading, so that two full directions never hold
+ * each other up. Any failure ends in client_break; callers see it by sock being -1 and by their request
+ * having ended.
+ */
+#include "client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/socket.h"
+
+#define READ_BYTES 65536
+#define KEEP_BYTES (256 * 1024)
+
+static int64_t now_ms(void);
+static void client_flush(tma_client *client);
+static void client_poll(tma_client *client, int64_t deadline, const char *what);
+static void client_receive(tma_client *client);
+static void client_queue_fds(tma_client *client, const int *fds, size_t n);
+static void client_parse(tma_client *client);
+static void on_message(tma_client *client, const uint8_t *data, size_t len);
+
+int64_t client_deadline(const tma_client *client)
+{
+	return client->timeout_ms < 0 ? -1 : now_ms() + client->timeout_ms;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline)
+{
+	client_flush(client);
+	while (client->requests[slot].state == REQUEST_WAITING)
+		client_poll(client, deadline, client->requests[slot].method->name);
+}
+
+void client_wait_sent(tma_client *client, size_t keep, int64_t deadline, const char *what)
+{
+	client_flush(client);
+	while (client->sock >= 0 && buffer_len(&client->out) > keep)
+		client_poll(client, deadline, what);
+}
+
+void client_pump(tma_client *client)
+{
+	client_flush(client);
+	client_receive(client);
+}
+
+static void client_flush(tma_client *client)
+{
+	ssize_t n;
+
+	while (client->sock >= 0 && buffer_len(&client->out)) {
+		n = socket_send(client->sock, client->out.data + client->out.start, buffer_len(&client->out),
+		                &client->out_fd, client->out_fd >= 0);
+		if (n == -EAGAIN)
+			return;
+		if (n == -EPIPE || n == -ECONNRESET) {
+			/* What it sent before it went is still to be read. */
+			buffer_consume(&client->out, buffer_len(&client->out), KEEP_BYTES);
+			client_receive(client);
+			return;
+		}
+		if (n > 0) {
+			buffer_consume(&client->out, (size_t)n, KEEP_BYTES);
+			client->out_fd = -1;
+		} else if (n != -EINTR) {
+			client_break(client, STATUS_DISCONNECTED, "tmad at %s cannot be written to (%s)",
+			             client->path, strerror((int)-n));
+		}
+	}
+}
+
+/* Waits until something can be sent or read, then does it. */
+static void client_poll(tma_client *client, int64_t deadline, const char *what)
+{
+	struct pollfd wait = { .fd = client->sock, .events = tma_events(client) };
+	int64_t left = deadline < 0 ? -1 : deadline - now_ms();
+	int rc;
+
+	if (deadline >= 0 && left < 0)
+		left = 0;
+	rc = poll(&wait, 1, left > INT32_MAX ? INT32_MAX : (int)left);
+	if (rc > 0)
+		client_pump(client);
+	else if (rc == 0)
+		client_break(
+		    client, STATUS_TIMEOUT,
+		    "%s was not answered within %d ms; the connection is closed and the outcome unknown",
+		    what, client->timeout_ms);
+	else if (errno != EINTR)
+		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
+}
+
+short tma_events(const tma_client *client)
+{
+	return client && client->sock >= 0 ? POLLIN | (buffer_len(&client->out) ? POLLOUT : 0) : 0;
+}
+
+static void client_receive(tma_client *client)
+{
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds = 0;
+	uint8_t *data;
+	ssize_t n;
+
+	do {
+		if (client->sock < 0)
+			return;
+		data = buffer_reserve(&client->in, READ_BYTES);
+		if (!data) {
+			client_break(client, STATUS_NO_MEMORY, "out of memory for %d bytes of replies",
+			             READ_BYTES);
+			return;
+		}
+		n = socket_receive(client->sock, data, READ_BYTES, fds, &n_fds);
+		if (n == -EAGAIN)
+			return;
+		if (n == -EINTR)
+			continue;
+		if (n == -EMSGSIZE) {
+			client_break(client, STATUS_PROTOCOL, "more file descriptors came at once than %d",
+			             SOCKET_MAX_FDS);
+		} else if (n == 0) {
+			client_break(client, STATUS_DISCONNECTED, "tmad at %s closed the connection",
+			             client->path);
+		} else if (n < 0) {
+			client_break(client, STATUS_DISCONNECTED, "tmad at %s went away (%s)", client->path,
+			             strerror((int)-n));
+		} else {
+			client_queue_fds(client, fds, n_fds);
+			buffer_commit(&client->in, (size_t)n);
+			client_parse(client);
+		}
+	} while (n == READ_BYTES || n == -EINTR);
+}
+
+/* Only region_create asks for fds; what comes unasked is closed. */
+static void client_queue_fds(tma_client *client, const int *fds, size_t n)
+{
+	size_t room = client->n_creating < CLIENT_MAX_FDS ? client->n_creating : CLIENT_MAX_FDS;
+
+	for (size_t i = 0; i < n; i++) {
+		if (client->n_fds < room)
+			client->fds[client->n_fds++] = fds[i];
+		else
+			close(fds[i]);
+	}
+}
+
+int client_take_fd(tma_client *client)
+{
+	int fd;
+
+	if (!client->n_fds)
+		return -1;
+	fd = client->fds[0];
+	client->n_fds--;
+	memmove(client->fds, client->fds + 1, client->n_fds * sizeof client->fds[0]);
+	return fd;
+}
+
+static void client_parse(tma_client *client)
+{
+	struct error err = { 0 };
+	size_t len = 0;
+
+	while (client->sock >= 0 && buffer_len(&client->in)) {
+		switch (frame_scan(&client->scan, client->in.data + client->in.start, buffer_len(&client->in),
+		                   &frame_reply_limits, &len, &err)) {
+		case FRAME_COMPLETE:
+			on_message(client, client->in.data + client->in.start, len);
+			if (client->sock >= 0)
+				buffer_consume(&client->in, len, KEEP_BYTES);
+			break;
+		case FRAME_PARTIAL:
+			return;
+		case FRAME_BROKEN:
+			client_break(client, STATUS_PROTOCOL, "tmad at %s sent what is no reply: %s",
+			             client->path, err.message);
+			return;
+		}
+	}
+}
+
+static void on_message(tma_client *client, const uint8_t *data, size_t len)
+{
+	struct error err = { 0 };
+	struct request *request;
+	struct rpc_reply reply;
+	uint32_t slot = 0;
+	int rc;
+
+	rc = rpc_decode_reply(client->decoder, data, len, &reply, &err);
+	if (rc < 0) {
+		client_break(client, err.status == STATUS_NO_MEMORY ? STATUS_NO_MEMORY : STATUS_PROTOCOL,
+		             "tmad at %s sent what is no reply: %s", client->path, err.message);
+		return;
+	}
+	if (rc > 0)
+		return;
+	request = request_find(client, reply.msgid, &slot);
+	if (!request) {
+		client_break(client, STATUS_PROTOCOL,
+		             "tmad at %s answered request %u, which is not under way", client->path,
+		             reply.msgid);
+		return;
+	}
+	if (reply.error.status) {
+		if (reply.error.status > 0) /* a code of a later protocol; ours are negative */
+			reply.error.status = STATUS_INTERNAL;
+		request_end(client, slot, &reply.error);
+		return;
+	}
+	rc = request->on_reply(client, &reply, request->method,
+	                       request->arg ? request->arg : &request->result, &err);
+	if (rc == STATUS_PROTOCOL)
+		client_break(client, STATUS_PROTOCOL, "tmad at %s answered %s wrongly: %s", client->path,
+		             request->method->name, err.message);
+	else
+		request_end(client, slot, &err);
+}
+
+void client_break(tma_client *client, int status, const char *format, ...)
+{
+	va_list args;
+
+	if (client->sock < 0)
+		return;
+	close(client->sock);
+	client->sock = -1;
+	client->ended.status = status;
+	va_start(args, format);
+	vsnprintf(client->ended.message, sizeof client->ended.message, format, args);
+	va_end(args);
+	for (uint32_t slot = 0; slot < client->n_requests; slot++)
+		if (client->requests[slot].state == REQUEST_WAITING)
+			request_end(client, slot, &client->ended);
+	client_reset(client);
+}
+
+void client_reset(tma_client *client)
+{
+	for (size_t i = 0; i < client->n_fds; i++)
+		close(client->fds[i]);
+	client->n_fds = 0;
+	client->out_fd = -1;
+	memset(&client->scan, 0, sizeof client->scan);
+	buffer_truncate(&client->in, 0);
+	buffer_truncate(&client->out, 0);
+}

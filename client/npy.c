@@ -1,0 +1,277 @@
+/* The .npy format, versions 1.0, 2.0 and 3.0: magic, version, header length, a Python dict, the items. */
+#include "npy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAGIC            "\x93NUMPY"
+#define MAGIC_BYTES      6
+#define MAX_HEADER_BYTES (1024 * 1024)
+#define ALIGN_BYTES      64 /* of the first item in the file */
+#define GROWTH_DIGITS    21 /* spare for the first extent, so that the header can be rewritten in place */
+
+static int read_preamble(int fd, const char *path, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
+                         struct failure *f);
+static int read_all(int fd, void *data, size_t len, uint64_t offset, const char *path, struct failure *f);
+static int parse_shape(struct npy *npy, const struct literals *l, const struct literal *node,
+                       const char *path, struct failure *f);
+static int parse_dict(struct npy *npy, const struct literals *l, const char *path, struct failure *f);
+
+int npy_read(struct npy *ret, int fd, uint64_t file_bytes, const char *path, struct failure *f)
+{
+	uint64_t offset = 0;
+	uint64_t len = 0;
+	char *text;
+	int major = 0;
+	int rc;
+
+	*ret = (struct npy){ 0 };
+	if (read_preamble(fd, path, &major, &offset, &len, f) < 0)
+		return -1;
+	if (len > MAX_HEADER_BYTES)
+		return fail(f, EXIT_FAILED, "%s: a header of %" PRIu64 " bytes; at most %d are read", path,
+		            len, MAX_HEADER_BYTES);
+	if (offset + len > file_bytes)
+		return fail(f, EXIT_FAILED,
+		            "%s: cut short: the header ends at byte %" PRIu64 ", the file at %" PRIu64, path,
+		            offset + len, file_bytes);
+	text = malloc(len + 1);
+	if (!text)
+		return fail(f, EXIT_FAILED, "out of memory");
+	rc = read_all(fd, text, len, offset, path, f);
+	if (!rc)
+		rc = npy_parse(ret, text, len, major == 3, path, f);
+	free(text);
+	if (rc < 0)
+		return rc;
+	ret->data_offset = offset + len;
+	if (ret->data_bytes > file_bytes - ret->data_offset)
+		return fail(f, EXIT_FAILED,
+		            "%s: cut short: its shape needs %" PRIu64 " bytes of data, the file has %" PRIu64,
+		            path, ret->data_bytes, file_bytes - ret->data_offset);
+	return 0;
+}
+
+static int read_preamble(int fd, const char *path, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
+                         struct failure *f)
+{
+	uint8_t b[MAGIC_BYTES + 6];
+	ssize_t n;
+
+	do
+		n = pread(fd, b, sizeof b, 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be read (%s)", path, strerror(errno));
+	if (n < MAGIC_BYTES || memcmp(b, MAGIC, MAGIC_BYTES))
+		return fail(f, EXIT_FAILED, "%s: not an .npy file%s", path,
+		            n >= 2 && !memcmp(b, "PK", 2) ? " (an .npz or .zip archive: unpack it first)"
+		                                          : "");
+	if (n < (ssize_t)sizeof b)
+		return fail(f, EXIT_FAILED, "%s: cut short: %zd bytes are less than a header", path, n);
+	*ret_major = b[6];
+	if (b[6] < 1 || b[6] > 3 || b[7])
+		return fail(f, EXIT_FAILED, "%s: .npy version %d.%d; 1.0, 2.0 and 3.0 are known", path, b[6],
+		            b[7]);
+	if (b[6] == 1) {
+		*ret_offset = MAGIC_BYTES + 4;
+		*ret_len = b[8] | (uint64_t)b[9] << 8;
+	} else {
+		*ret_offset = MAGIC_BYTES + 6;
+		*ret_len = b[8] | (uint64_t)b[9] << 8 | (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
+	}
+	return 0;
+}
+
+static int read_all(int fd, void *data, size_t len, uint64_t offset, const char *path, struct failure *f)
+{
+	ssize_t n;
+
+	for (size_t at = 0; at < len; at += (size_t)n) {
+		n = pread(fd, (char *)data + at, len - at, (off_t)(offset + at));
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		else if (n < 0)
+			return fail(f, EXIT_FAILED, "%s: cannot be read (%s)", path, strerror(errno));
+		else if (n == 0)
+			return fail(f, EXIT_FAILED, "%s: ended at byte %" PRIu64 " while it was read", path,
+			            offset + at);
+	}
+	return 0;
+}
+
+void npy_deinit(struct npy *npy)
+{
+	free(npy->descr_text);
+	npy->descr_text = NULL;
+}
+
+/* ---- The dict --------------------------------------------------------------------------------------- */
+
+int npy_parse(struct npy *ret, const char *text, size_t len, bool utf8, const char *path, struct failure *f)
+{
+	struct literals l;
+	const char *what;
+	size_t at;
+	int rc;
+
+	*ret = (struct npy){ .utf8 = utf8 };
+	if (literals_parse(&l, text, len, &at, &what) < 0)
+		rc = fail(f, EXIT_FAILED, "%s: damaged header: %s expected at its byte %zu", path, what, at);
+	else
+		rc = parse_dict(ret, &l, path, f);
+	literals_deinit(&l);
+	return rc;
+}
+
+static int parse_dict(struct npy *npy, const struct literals *l, const char *path, struct failure *f)
+{
+	static const char *const keys[] = { "descr", "fortran_order", "shape" };
+	const struct literal *values[3] = { NULL, NULL, NULL };
+	const struct literal *key = literal_child(l, l->nodes);
+	const struct literal *value;
+	int i;
+
+	if (l->nodes->kind != LITERAL_DICT)
+		return fail(f, EXIT_FAILED, "%s: damaged header: it is no dict", path);
+	for (; key; key = literal_next(l, value)) {
+		value = literal_next(l, key);
+		for (i = 0; i < 3 && !literal_is(l, key, keys[i]); i++)
+			;
+		if (i == 3)
+			return fail(f, EXIT_FAILED,
+			            "%s: damaged header: key %.*s is none of descr, "
+			            "fortran_order, shape",
+			            path, (int)(key->end - key->start < 40 ? key->end - key->start : 40),
+			            l->text + key->start);
+		if (values[i])
+			return fail(f, EXIT_FAILED, "%s: damaged header: %s is there twice", path, keys[i]);
+		values[i] = value;
+	}
+	for (i = 0; i < 3; i++)
+		if (!values[i])
+			return fail(f, EXIT_FAILED, "%s: damaged header: %s is missing", path, keys[i]);
+	if (values[1]->kind != LITERAL_BOOL)
+		return fail(f, EXIT_FAILED, "%s: damaged header: fortran_order is neither True nor False",
+		            path);
+	npy->fortran = values[1]->value;
+	if (descr_parse(&npy->descr, l, values[0], path, f) < 0 ||
+	    parse_shape(npy, l, values[2], path, f) < 0)
+		return -1;
+	/* A string's quotes are part of the text. */
+	npy->descr_len = values[0]->end - values[0]->start + (values[0]->kind == LITERAL_STRING ? 2 : 0);
+	npy->descr_text = malloc(npy->descr_len + 1);
+	if (!npy->descr_text)
+		return fail(f, EXIT_FAILED, "out of memory");
+	memcpy(npy->descr_text, l->text + values[0]->start - (values[0]->kind == LITERAL_STRING),
+	       npy->descr_len);
+	npy->descr_text[npy->descr_len] = '\0';
+	return 0;
+}
+
+static int parse_shape(struct npy *npy, const struct literals *l, const struct literal *node,
+                       const char *path, struct failure *f)
+{
+	const struct literal *extent;
+	bool overflow = false;
+
+	if (node->kind != LITERAL_TUPLE)
+		return fail(f, EXIT_FAILED, "%s: damaged header: shape is no tuple", path);
+	if (node->n > TMA_MAX_RANK)
+		return fail(f, EXIT_FAILED, "%s: it has %u dimensions; at most %d can be moved", path,
+		            (unsigned)node->n, TMA_MAX_RANK);
+	npy->count = 1;
+	for (extent = literal_child(l, node); extent; extent = literal_next(l, extent)) {
+		if (extent->kind != LITERAL_INT || extent->value < 0)
+			return fail(
+			    f, EXIT_FAILED, "%s: damaged header: an extent of the shape is no size: %.*s",
+			    path, (int)(extent->end - extent->start < 40 ? extent->end - extent->start : 40),
+			    l->text + extent->start);
+		npy->shape[npy->rank++] = extent->value;
+		if (!extent->value)
+			npy->count = 0;
+	}
+	for (int d = 0; npy->count && d < npy->rank; d++)
+		overflow |= __builtin_mul_overflow(npy->count, (uint64_t)npy->shape[d], &npy->count);
+	overflow |= __builtin_mul_overflow(npy->count, npy->descr.item_bytes, &npy->data_bytes);
+	if (overflow || npy->count > INT64_MAX || npy->data_bytes > INT64_MAX / 2)
+		return fail(f, EXIT_FAILED,
+		            "%s: its shape times its items of %" PRIu64 " bytes overflows 62 bits", path,
+		            npy->descr.item_bytes);
+	return 0;
+}
+
+/* ---- Writing ---------------------------------------------------------------------------------------- */
+
+static bool is_ascii(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] > 0x7f)
+			return false;
+	return true;
+}
+
+/* The dict's text, with spare room after it for a longer first extent. */
+static size_t print_dict(char *text, size_t size, const struct npy *like, int rank, const int64_t *shape)
+{
+	size_t n = 0;
+	int digits;
+
+#define PUT(...) n += (size_t)snprintf(n < size ? text + n : NULL, n < size ? size - n : 0, __VA_ARGS__)
+	PUT("{'descr': ");
+	if (n < size && like->descr_len < size - n)
+		memcpy(text + n, like->descr_text, like->descr_len);
+	n += like->descr_len;
+	PUT(", 'fortran_order': False, 'shape': (");
+	for (int d = 0; d < rank; d++)
+		PUT("%s%" PRId64, d ? ", " : "", shape[d]);
+	PUT("%s), }", rank == 1 ? "," : "");
+	digits = rank ? snprintf(NULL, 0, "%" PRId64, shape[0]) : GROWTH_DIGITS;
+	PUT("%*s", GROWTH_DIGITS - digits, "");
+#undef PUT
+	return n;
+}
+
+int npy_format(const struct npy *like, int rank, const int64_t *shape, char **ret, size_t *ret_len,
+               struct failure *f)
+{
+	size_t size = like->descr_len + 1024;
+	char *dict = malloc(size);
+	int version = like->utf8 && !is_ascii(like->descr_text, like->descr_len) ? 3 : 1;
+	size_t preamble;
+	size_t total;
+	size_t len;
+	char *out;
+
+	if (!dict)
+		return fail(f, EXIT_FAILED, "out of memory");
+	len = print_dict(dict, size, like, rank, shape);
+	preamble = version == 1 ? MAGIC_BYTES + 4 : MAGIC_BYTES + 6;
+	total = ((preamble + len + 1) / ALIGN_BYTES + 1) * ALIGN_BYTES;
+	if (version == 1 && total - preamble > UINT16_MAX) {
+		version = 2;
+		preamble = MAGIC_BYTES + 6;
+		total = ((preamble + len + 1) / ALIGN_BYTES + 1) * ALIGN_BYTES;
+	}
+	out = malloc(total);
+	if (!out) {
+		free(dict);
+		return fail(f, EXIT_FAILED, "out of memory");
+	}
+	memset(out, ' ', total);
+	memcpy(out, MAGIC, MAGIC_BYTES);
+	out[6] = (char)version;
+	out[7] = 0;
+	for (size_t i = 0; i < preamble - 8; i++)
+		out[8 + i] = (char)((total - preamble) >> (8 * i));
+	memcpy(out + preamble, dict, len);
+	out[total - 1] = '\n';
+	free(dict);
+	*ret = out;
+	*ret_len = total;
+	return 0;
+}

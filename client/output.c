@@ -1,0 +1,194 @@
+/* O_TMPFILE where the file system has it, else a temporary name; then link and rename. */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_LINKS 40
+
+static int follow_links(char *target, const char *path, struct failure *f);
+static char *directory_of(const char *target);
+static int open_nameless(const char *directory);
+static int link_name(struct output *output);
+
+int output_open(struct output *ret, const char *path, uint64_t bytes, struct failure *f)
+{
+	char target[PATH_MAX];
+	struct stat st;
+	char *directory;
+	mode_t mask;
+
+	*ret = (struct output){ .fd = -1, .path = path, .bytes = bytes };
+	if (follow_links(target, path, f) < 0)
+		return -1;
+	mask = umask(0);
+	umask(mask);
+	ret->mode = 0666 & ~mask;
+	if (!stat(target, &st)) {
+		if (!S_ISREG(st.st_mode))
+			return fail(f, EXIT_FAILED, "%s: is %s; only a regular file is replaced", path,
+			            S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
+		ret->mode = st.st_mode & 07777;
+	}
+	ret->target = strdup(target);
+	directory = ret->target ? directory_of(ret->target) : NULL;
+	if (!directory)
+		return fail(f, EXIT_FAILED, "out of memory");
+	ret->fd = open_nameless(directory);
+	if (ret->fd < 0) {
+		if (asprintf(&ret->temporary, "%s/.tmactl-XXXXXX", directory) < 0)
+			ret->temporary = NULL;
+		ret->fd = ret->temporary ? mkostemp(ret->temporary, O_CLOEXEC) : -1;
+		if (ret->fd < 0) {
+			fail(f, EXIT_FAILED, "%s: cannot be created (%s)", path, strerror(errno));
+			free(ret->temporary);
+			ret->temporary = NULL;
+		}
+	}
+	free(directory);
+	return ret->fd < 0 ? -1 : 0;
+}
+
+/* A symbolic link stays; what it points to is replaced, or made when it is not there. */
+static int follow_links(char *target, const char *path, struct failure *f)
+{
+	char link[PATH_MAX];
+	struct stat st;
+	char *slash;
+	ssize_t n;
+	size_t base;
+
+	if (strlen(path) >= PATH_MAX)
+		return fail(f, EXIT_FAILED, "%.40s...: the path is longer than %d bytes", path, PATH_MAX - 1);
+	strcpy(target, path);
+	for (int i = 0; i < MAX_LINKS; i++) {
+		if (lstat(target, &st) || !S_ISLNK(st.st_mode))
+			return 0;
+		n = readlink(target, link, sizeof link - 1);
+		if (n < 0)
+			return fail(f, EXIT_FAILED, "%s: cannot be read as a link (%s)", path,
+			            strerror(errno));
+		link[n] = '\0';
+		slash = strrchr(target, '/');
+		base = link[0] == '/' || !slash ? 0 : (size_t)(slash - target) + 1;
+		if (base + (size_t)n >= PATH_MAX)
+			return fail(f, EXIT_FAILED, "%s: points to a path longer than %d bytes", path,
+			            PATH_MAX - 1);
+		strcpy(target + base, link);
+	}
+	return fail(f, EXIT_FAILED, "%s: more than %d symbolic links one after another", path, MAX_LINKS);
+}
+
+static char *directory_of(const char *target)
+{
+	const char *slash = strrchr(target, '/');
+
+	if (!slash)
+		return strdup(".");
+	return slash == target ? strdup("/") : strndup(target, (size_t)(slash - target));
+}
+
+/* An fd of a file without a name, or -1 where that cannot be, or could not be named later. */
+static int open_nameless(const char *directory)
+{
+	char proc[64];
+	int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -1;
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	if (access(proc, F_OK)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int output_write(const struct output *output, const void *data, size_t len, uint64_t offset,
+                 struct failure *f)
+{
+	ssize_t n;
+
+	for (size_t at = 0; at < len; at += (size_t)n) {
+		n = pwrite(output->fd, (const char *)data + at, len - at, (off_t)(offset + at));
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		else if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
+			return fail(f, EXIT_FAILED, "%s: no room: it needs %" PRIu64 " bytes (%s)",
+			            output->path, output->bytes, strerror(errno));
+		else if (n < 0)
+			return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path,
+			            strerror(errno));
+	}
+	return 0;
+}
+
+int output_commit(struct output *output, struct failure *f)
+{
+	int rc;
+
+	if (fchmod(output->fd, output->mode) < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be given its mode (%s)", output->path,
+		            strerror(errno));
+	if (!output->temporary && link_name(output) < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be created (%s)", output->path, strerror(errno));
+	/* The last chance of a file system that reports a full disk late. */
+	rc = close(output->fd);
+	output->fd = -1;
+	if (rc < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path, strerror(errno));
+	if (rename(output->temporary, output->target) < 0)
+		return fail(f, EXIT_FAILED, "%s: cannot be replaced (%s)", output->path, strerror(errno));
+	free(output->temporary);
+	output->temporary = NULL;
+	return 0;
+}
+
+/* Gives the nameless file a temporary name next to its target; 0, or -1 with errno. */
+static int link_name(struct output *output)
+{
+	char *directory = directory_of(output->target);
+	char proc[64];
+	char *name = NULL;
+	uint64_t random;
+	int rc = -1;
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", output->fd);
+	for (int i = 0; i < 100 && rc < 0 && directory; i++) {
+		if (getrandom(&random, sizeof random, 0) != sizeof random)
+			break;
+		free(name);
+		if (asprintf(&name, "%s/.tmactl-%016" PRIx64, directory, random) < 0) {
+			name = NULL;
+			break;
+		}
+		rc = linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+		if (rc < 0 && errno != EEXIST)
+			break;
+	}
+	free(directory);
+	if (rc < 0)
+		free(name);
+	else
+		output->temporary = name;
+	return rc;
+}
+
+void output_deinit(struct output *output)
+{
+	if (output->fd >= 0)
+		close(output->fd);
+	if (output->temporary)
+		unlink(output->temporary);
+	free(output->temporary);
+	free(output->target);
+	*output = (struct output){ .fd = -1 };
+}

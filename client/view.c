@@ -1,0 +1,175 @@
+/* Flags and a file's shape to axes: check, permute, crop, carry items as elements, drop and fuse axes. */
+#include "view.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int check_perm(const struct view_args *args, int rank, struct failure *f);
+static int view_axes(struct view *v, const struct npy *npy, const struct view_args *args, struct failure *f);
+static int axis_pad(struct view *v, struct view_axis *axis, int d, const struct view_args *args,
+                    struct failure *f);
+static int view_size(struct view *v, uint64_t item_bytes, struct failure *f);
+static void view_carry_items(struct view *v, uint64_t item_bytes);
+static void view_reduce(struct view *v);
+
+int view_init(struct view *ret, const struct npy *npy, const struct view_args *args, struct failure *f)
+{
+	*ret = (struct view){ .mode = args->mode, .src_offset = npy->data_offset, .element = 1 };
+	if (check_perm(args, npy->rank, f) < 0)
+		return -1;
+	if (args->pad && args->n_pad != npy->rank)
+		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimensions, the file has %d", args->pad,
+		            args->n_pad, npy->rank);
+	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, npy->descr.item_bytes, f) < 0)
+		return -1;
+	if (!ret->dst_bytes)
+		return 0;
+	view_carry_items(ret, npy->descr.item_bytes);
+	view_reduce(ret);
+	if (ret->rank > TMA_MAX_RANK)
+		return fail(f, EXIT_FAILED,
+		            "items of %" PRIu64 " bytes need a dimension of their own, and with it "
+		            "there are %d; at most %d can be moved",
+		            npy->descr.item_bytes, ret->rank, TMA_MAX_RANK);
+	return 0;
+}
+
+static int check_perm(const struct view_args *args, int rank, struct failure *f)
+{
+	uint64_t seen = 0;
+	char names[32];
+
+	if (!args->permute)
+		return 0;
+	snprintf(names, sizeof names, rank > 1 ? "each of 0..%d once" : rank ? "0" : "none", rank - 1);
+	if (args->n_perm != rank)
+		return fail(f, EXIT_USAGE, "--permute %s: it names %d dimensions, the file has %d",
+		            args->permute, args->n_perm, rank);
+	for (int d = 0; d < rank; d++) {
+		if (args->perm[d] < 0 || args->perm[d] >= rank)
+			return fail(
+			    f, EXIT_USAGE,
+			    "--permute %s: there is no dimension %d; a permutation of %d dimensions names "
+			    "%s",
+			    args->permute, args->perm[d], rank, names);
+		if (seen >> args->perm[d] & 1)
+			return fail(f, EXIT_USAGE,
+			            "--permute %s: %d appears twice; a permutation of %d dimensions names %s",
+			            args->permute, args->perm[d], rank, names);
+		seen |= UINT64_C(1) << args->perm[d];
+	}
+	return 0;
+}
+
+/* The output's axes with their strides in the file. */
+static int view_axes(struct view *v, const struct npy *npy, const struct view_args *args, struct failure *f)
+{
+	int64_t stride[TMA_MAX_RANK];
+	int64_t run = (int64_t)npy->descr.item_bytes;
+	int i;
+
+	for (int k = 0; k < npy->rank && npy->count; k++) {
+		i = npy->fortran ? k : npy->rank - 1 - k;
+		stride[i] = run;
+		run *= npy->shape[i];
+	}
+	v->rank = v->out_rank = npy->rank;
+	for (int d = 0; d < npy->rank; d++) {
+		i = args->permute ? args->perm[d] : d;
+		v->axis[d] = (struct view_axis){ .source = npy->shape[i], .extent = npy->shape[i] };
+		v->axis[d].src_stride = npy->count ? stride[i] : 0;
+		if (args->pad && axis_pad(v, &v->axis[d], d, args, f) < 0)
+			return -1;
+		v->out_shape[d] = v->axis[d].extent;
+	}
+	return 0;
+}
+
+static int axis_pad(struct view *v, struct view_axis *axis, int d, const struct view_args *args,
+                    struct failure *f)
+{
+	int64_t before = args->before[d];
+	int64_t after = args->after[d];
+	int64_t crop_before = before < 0 ? before : 0;
+	int64_t crop_after = after < 0 ? after : 0;
+	int64_t n = axis->source;
+
+	/* The limits keep the sums below from overflowing. */
+	if (before < -INT64_MAX / 4 || before > INT64_MAX / 4 || after < -INT64_MAX / 4 ||
+	    after > INT64_MAX / 4)
+		return fail(f, EXIT_USAGE, "--pad %s: dimension %d: a pad passes %" PRId64, args->pad, d,
+		            INT64_MAX / 4);
+	if ((crop_before || crop_after) && n + crop_before + crop_after <= 0)
+		return fail(f, EXIT_USAGE,
+		            "--pad %s: dimension %d: cropping %" PRId64 " and %" PRId64
+		            " leaves nothing of %" PRId64,
+		            args->pad, d, -crop_before, -crop_after, n);
+	if (!n && (before || after) && v->mode != TMA_PAD_CONSTANT)
+		return fail(f, EXIT_USAGE,
+		            "--pad %s: dimension %d is empty; only --mode constant can pad it, not %s",
+		            args->pad, d, tma_pad_mode_name(v->mode));
+	axis->source = n + crop_before + crop_after;
+	axis->before = before - crop_before;
+	axis->extent = axis->before + axis->source + (after - crop_after);
+	v->src_offset += (uint64_t)(-crop_before * axis->src_stride);
+	return 0;
+}
+
+static int view_size(struct view *v, uint64_t item_bytes, struct failure *f)
+{
+	bool overflow = false;
+
+	v->dst_bytes = item_bytes;
+	for (int d = 0; d < v->rank; d++)
+		if (!v->out_shape[d])
+			v->dst_bytes = 0;
+	for (int d = 0; d < v->rank && v->dst_bytes; d++)
+		overflow |= __builtin_mul_overflow(v->dst_bytes, (uint64_t)v->out_shape[d], &v->dst_bytes);
+	if (overflow || v->dst_bytes > INT64_MAX / 2)
+		return fail(f, EXIT_USAGE,
+		            "the padded shape times its items of %" PRIu64 " bytes overflows 62 bits",
+		            item_bytes);
+	return 0;
+}
+
+/* An item travels as one element when it has an element's size, else as a last axis of them. */
+static void view_carry_items(struct view *v, uint64_t item_bytes)
+{
+	while (v->element < 16 && item_bytes % (2 * v->element) == 0)
+		v->element *= 2;
+	if (item_bytes == v->element)
+		return;
+	v->axis[v->rank].extent = v->axis[v->rank].source = (int64_t)(item_bytes / v->element);
+	v->axis[v->rank].before = 0;
+	v->axis[v->rank].src_stride = v->element;
+	v->rank++;
+}
+
+/* Drops axes of one element and fuses those that lie next to each other on both sides. */
+static void view_reduce(struct view *v)
+{
+	struct view_axis reduced[TMA_MAX_RANK + 1];
+	struct view_axis *inner;
+	int n = 0;
+
+	for (int d = v->rank - 1; d >= 0; d--) {
+		const struct view_axis *outer = &v->axis[d];
+
+		if (outer->extent == 1 && outer->source == 1)
+			continue;
+		inner = n ? &reduced[n - 1] : NULL;
+		if (inner && inner->extent == inner->source &&
+		    outer->src_stride == inner->src_stride * inner->source &&
+		    (outer->extent == outer->source || v->mode == TMA_PAD_CONSTANT)) {
+			inner->extent *= outer->extent;
+			inner->before = outer->before * inner->source;
+			inner->source *= outer->source;
+		} else {
+			reduced[n++] = *outer;
+		}
+	}
+	v->rank = n;
+	for (int d = 0; d < n; d++)
+		v->axis[d] = reduced[n - 1 - d];
+}

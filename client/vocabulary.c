@@ -1,0 +1,103 @@
+/* The public vocabulary: its names, and proof that it is the protocol's. A new row of status.def or
+ * dtype.def without its line in tmaclient.h does not compile. */
+#include "client.h"
+
+#include <string.h>
+
+#include "proto/scalar.h"
+#include "proto/tensor.h"
+
+#define STATUS(name, code, meaning) _Static_assert((int)TMA_##name == (code), "tmaclient.h: TMA_" #name);
+#include "proto/status.def"
+_Static_assert(-(int)TMA_INTERNAL == STATUS_COUNT, "tmaclient.h: a status that status.def does not have");
+
+#define DTYPE(NAME, name, size, class) \
+	_Static_assert((int)TMA_##NAME == (int)DTYPE_##NAME, "tmaclient.h: TMA_" #NAME);
+#include "proto/dtype.def"
+_Static_assert((int)TMA_COMPLEX128 + 1 == (int)DTYPE_COUNT, "tmaclient.h: the last dtype");
+
+_Static_assert((int)TMA_PAD_CONSTANT == (int)PAD_MODE_CONSTANT, "tmaclient.h: TMA_PAD_CONSTANT");
+_Static_assert((int)TMA_PAD_EDGE == (int)PAD_MODE_EDGE, "tmaclient.h: TMA_PAD_EDGE");
+_Static_assert((int)TMA_PAD_REFLECT == (int)PAD_MODE_REFLECT, "tmaclient.h: TMA_PAD_REFLECT");
+_Static_assert((int)TMA_PAD_SYMMETRIC == (int)PAD_MODE_SYMMETRIC, "tmaclient.h: TMA_PAD_SYMMETRIC");
+_Static_assert((int)TMA_PAD_WRAP == (int)PAD_MODE_WRAP, "tmaclient.h: TMA_PAD_WRAP");
+_Static_assert((int)TMA_PAD_WRAP + 1 == (int)PAD_MODE_COUNT, "tmaclient.h: the last pad mode");
+
+_Static_assert(TMA_MAX_RANK == TENSOR_MAX_RANK, "tmaclient.h: TMA_MAX_RANK");
+_Static_assert(TENSOR_MAX_ELEMENT == 16, "tmaclient.h: tma_number_encode");
+
+const char *tma_status_name(int status)
+{
+	return status_name(status);
+}
+
+const char *tma_dtype_name(enum tma_dtype dtype)
+{
+	return (unsigned)dtype < DTYPE_COUNT ? dtype_names[dtype] : NULL;
+}
+
+size_t tma_dtype_size(enum tma_dtype dtype)
+{
+	return (unsigned)dtype < DTYPE_COUNT ? dtype_size((enum dtype)dtype) : 0;
+}
+
+static int name_parse(const char *name, const char *const *names, int n)
+{
+	for (int i = 0; name && i < n; i++)
+		if (!strcmp(name, names[i]))
+			return i;
+	return TMA_NOT_FOUND;
+}
+
+int tma_dtype_parse(const char *name)
+{
+	return name_parse(name, dtype_names, DTYPE_COUNT);
+}
+
+const char *tma_pad_mode_name(enum tma_pad_mode mode)
+{
+	return (unsigned)mode < PAD_MODE_COUNT ? pad_mode_names[mode] : NULL;
+}
+
+int tma_pad_mode_parse(const char *name)
+{
+	return name_parse(name, pad_mode_names, PAD_MODE_COUNT);
+}
+
+const char *tma_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+int scalar_from_number(const struct tma_number *number, struct scalar *ret)
+{
+	*ret = (struct scalar){ 0 };
+	switch (number->kind) {
+	case TMA_NUMBER_INT:
+		if (number->i < 0)
+			*ret = (struct scalar){ .kind = SCALAR_SIGNED, .i = number->i };
+		else
+			*ret = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = (uint64_t)number->i };
+		return 0;
+	case TMA_NUMBER_UINT:
+		*ret = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = number->u };
+		return 0;
+	case TMA_NUMBER_REAL:
+		*ret = (struct scalar){ .kind = SCALAR_FLOATING, .re = number->re };
+		return 0;
+	case TMA_NUMBER_COMPLEX:
+		*ret = (struct scalar){ .kind = SCALAR_COMPLEX, .re = number->re, .im = number->im };
+		return 0;
+	}
+	return STATUS_INVALID_ARGUMENT;
+}
+
+int tma_number_encode(enum tma_dtype dtype, const struct tma_number *number, uint8_t ret[16])
+{
+	struct scalar value;
+	struct error err;
+
+	if ((unsigned)dtype >= DTYPE_COUNT || !number || scalar_from_number(number, &value) < 0)
+		return TMA_INVALID_ARGUMENT;
+	return scalar_encode(&value, (enum dtype)dtype, ret, "value", &err);
+}
