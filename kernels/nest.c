@@ -150,12 +150,11 @@ static struct segment interior_segment(const struct transform_axis *axis)
 	return (struct segment){ .n = axis->source, .dst = axis->before, .src = 0, .step = 1 };
 }
 
-/* Piece k of an axis, k < 0 before the interior and k > 0 after it. */
+/* Piece k of an axis, k < 0 before the interior and k > 0 after it. start and end are output indices
+ * counted from the interior's first. */
 static struct segment piece_get(const struct transform_axis *axis, enum pad_mode mode, int64_t k)
 {
-	int64_t end =
-	    axis->extent - axis->before; /* output indices are counted from the interior's first here */
-	int64_t length = piece_length(axis, mode);
+	int64_t length = piece_length(axis, mode), end = axis->extent - axis->before;
 	int64_t start, into;
 	struct segment s = { .n = length };
 

@@ -132,17 +132,17 @@ static struct float_format float_format(enum dtype dtype)
 	}
 }
 
-/* significand / 2^shift, rounded to nearest even. */
+/* significand / 2^shift, rounded to nearest even. Only a double's 53 bits are ever shifted by 64 or more. */
 static uint64_t shift_round(uint64_t significand, int shift)
 {
 	uint64_t kept, lost, half;
 
 	if (shift <= 0)
 		return significand << -shift;
-	if (shift > 64)
+	if (shift > 63)
 		return 0;
-	kept = shift == 64 ? 0 : significand >> shift;
-	lost = shift == 64 ? significand : significand - (kept << shift);
+	kept = significand >> shift;
+	lost = significand - (kept << shift);
 	half = UINT64_C(1) << (shift - 1);
 	return kept + (lost > half || (lost == half && (kept & 1)));
 }
@@ -162,8 +162,6 @@ static uint64_t magnitude_bits(struct float_format f, uint64_t significand, int 
 	binade = 63 - __builtin_clzll(significand) + exponent;
 	if (binade < smallest)
 		binade = smallest;
-	if (binade > 1 << f.exponent_bits)
-		return top;
 	bits = ((uint64_t)(binade - smallest) << f.fraction_bits) +
 	       shift_round(significand, binade - f.fraction_bits - exponent);
 	return bits < top ? bits : top;
