@@ -27,7 +27,7 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer) || \
     HAS_FEATURE(thread_sanitizer)
-#define DEFAULT_CASES 20000
+#define DEFAULT_CASES 100000
 #else
 #define DEFAULT_CASES 200000
 #endif
