@@ -247,10 +247,11 @@ Test(engine, cancel)
 	open_engine(2, 0);
 	struct engine_stream *stream = engine_stream_new(engine), *other = engine_stream_new(engine);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
-	struct engine_memory *untouched = new_memory(N * N * 4);
+	struct engine_memory *last = new_memory(N * N * 4);
+	int canceled = 0;
 	memset(data(src), 1, N * N * 4);
 	for (int i = 0; i < JOBS; i++) {
-		work_init(&work[i], N, true, i == 0 ? dst : untouched, src);
+		work_init(&work[i], N, true, i == JOBS - 1 ? last : dst, src);
 		engine_submit(engine, stream, &work[i].job);
 	}
 	engine_stream_cancel(engine, stream);
@@ -258,10 +259,17 @@ Test(engine, cancel)
 	wait_done(JOBS);
 	for (int i = 0; i < JOBS; i++) {
 		cr_assert_eq(done[i], &work[i].job, "job %d", i);
-		cr_assert_eq(work[i].job.status, STATUS_CANCELED, "job %d: %d", i, work[i].job.status);
+		if (work[i].job.status != 0) {
+			cr_assert_eq(work[i].job.status, STATUS_CANCELED, "job %d: %d", i,
+			             work[i].job.status);
+			canceled++;
+		} else {
+			cr_assert_eq(canceled, 0, "job %d ran after one that was cancelled", i);
+		}
 	}
-	for (int i = 0; i < N * N * 4; i++)
-		cr_assert_eq(data(untouched)[i], 0);
+	/* This thread may have lost its CPU for a job or two before it cancelled, not for all. */
+	cr_assert_geq(canceled, 1);
+	cr_assert_eq(data(last)[0], 0, "the last job wrote, and was cancelled");
 
 	/* The stream is as good as new. */
 	work_init(&work[JOBS], N, true, dst, src);
@@ -273,7 +281,7 @@ Test(engine, cancel)
 	engine_stream_free(engine, other);
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);
-	engine_unmap(engine, untouched);
+	engine_unmap(engine, last);
 	close_engine();
 	free(work);
 }
