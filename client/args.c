@@ -119,7 +119,7 @@ static bool parse_integer(struct tma_number *ret, const char *text)
 	ret->i = strtoll(text, &end, 0);
 	if (errno == ERANGE && *text != '-') {
 		errno = 0;
-		ret->kind = TMA_NUMBER_UINT;
+		*ret = (struct tma_number){ .kind = TMA_NUMBER_UINT };
 		ret->u = strtoull(text, &end, 0);
 	}
 	return !errno && !*end;

@@ -1,29 +1,11 @@
-/* Requests and tickets: how a public call becomes a request in a slot, and how its outcome comes back.
- *
- * Checked here is only what would be unsafe to send; the service says the rest, in its own sentences.
- */
+/* Requests: how a call gets a slot and a msgid, and how its outcome comes back. */
 #include "client.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* More bytes than this that the socket does not take make tma_submit wait. */
-#define SUBMIT_KEEP_BYTES (64 * 1024)
-
-static int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int slot_take(tma_client *client, uint32_t *ret_slot);
-static void slot_release(tma_client *client, uint32_t slot);
-static int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
-static int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name,
-                         struct msg_tensor *ret);
-static void ints_params(struct int_list *ret, int n, const int64_t *v);
-static int scalar_params(tma_client *client, const struct tma_number *number, struct scalar *ret);
-static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t);
-static int ticket_end(tma_client *client, uint32_t slot, struct tma_result *ret);
-static int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot);
-
-/* ---- Any request ----------------------------------------------------------------------------------- */
 
 int client_call(tma_client *client, const struct call *call)
 {
@@ -37,12 +19,11 @@ int client_call(tma_client *client, const struct call *call)
 	rc = client->requests[slot].error.status;
 	if (rc < 0)
 		client->error = client->requests[slot].error;
-	slot_release(client, slot);
+	request_free(client, slot);
 	return rc;
 }
 
-/* Queues the request; waiting for it sends it. One that brings an fd is alone in the queue. */
-static int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
+int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
 	const struct method *method = &methods[call->method];
 	struct request *request;
@@ -64,7 +45,7 @@ static int request_start(tma_client *client, const struct call *call, int64_t de
 	request = &client->requests[slot];
 	rc = rpc_encode_request(&client->out, request_msgid(request, slot), method, call->params);
 	if (rc < 0) {
-		slot_release(client, slot);
+		request_free(client, slot);
 		return client_fail(client, rc, "out of memory for a request");
 	}
 	client->out_fd = call->fd;
@@ -130,343 +111,9 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 	return 0;
 }
 
-static void slot_release(tma_client *client, uint32_t slot)
+void request_free(tma_client *client, uint32_t slot)
 {
 	client->requests[slot].state = REQUEST_FREE;
 	client->requests[slot].next_free = client->first_free;
 	client->first_free = slot;
-}
-
-/* ---- Transforms ------------------------------------------------------------------------------------ */
-
-int tma_copy(tma_client *client, const struct tma_tensor *dst, const struct tma_tensor *src)
-{
-	return transform_call(client, METHOD_copy, &(struct tma_transform){ .dst = dst, .src = src });
-}
-
-int tma_transpose(tma_client *client, const struct tma_tensor *dst, const struct tma_tensor *src,
-                  const int *perm)
-{
-	return transform_call(client, METHOD_transpose,
-	                      &(struct tma_transform){ .dst = dst, .src = src, .perm = perm });
-}
-
-int tma_pad(tma_client *client, const struct tma_tensor *dst, const struct tma_tensor *src,
-            const int64_t *before, const int64_t *after, enum tma_pad_mode mode, struct tma_number value)
-{
-	return transform_call(
-	    client, METHOD_pad,
-	    &(struct tma_transform){
-		.dst = dst, .src = src, .before = before, .after = after, .mode = mode, .value = value });
-}
-
-int tma_transform(tma_client *client, const struct tma_transform *transform)
-{
-	return transform_call(client, METHOD_transform, transform);
-}
-
-const struct tma_result *tma_last_result(const tma_client *client)
-{
-	return client ? &client->last_result : NULL;
-}
-
-static int on_transform_done(tma_client *client, const struct rpc_reply *reply, const struct method *method,
-                             void *arg, struct error *err)
-{
-	struct tma_result *result = arg;
-	struct msg_transform_done done;
-	int rc = rpc_decode_result(reply, method, &done, err);
-	size_t len;
-
-	(void)client;
-	if (rc < 0)
-		return rc;
-	len = done.path.len < sizeof result->path ? done.path.len : sizeof result->path - 1;
-	memcpy(result->path, done.path.data, len);
-	result->path[len] = '\0';
-	result->bytes = done.bytes;
-	result->ns = done.ns;
-	return 0;
-}
-
-static int transform_start(tma_client *client, enum method_id method, const struct tma_transform *t,
-                           int64_t deadline, uint32_t *ret_slot)
-{
-	struct msg_transform params;
-	struct call call = { .method = method, .params = &params, .fd = -1, .on_reply = on_transform_done };
-	int rc = client_check(client);
-
-	if (rc < 0)
-		return rc;
-	rc = transform_params(client, t, &params);
-	return rc < 0 ? rc : request_start(client, &call, deadline, ret_slot);
-}
-
-static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t)
-{
-	int64_t deadline;
-	uint32_t slot = 0;
-	int rc = client_check(client);
-
-	if (rc < 0)
-		return rc;
-	deadline = client_deadline(client);
-	rc = transform_start(client, method, t, deadline, &slot);
-	if (rc < 0)
-		return rc;
-	client_wait_reply(client, slot, deadline);
-	return ticket_end(client, slot, NULL);
-}
-
-/* ---- Tickets --------------------------------------------------------------------------------------- */
-
-int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret)
-{
-	int64_t deadline;
-	uint32_t slot = 0;
-	int rc = client_check(client);
-
-	if (rc < 0)
-		return rc;
-	deadline = client_deadline(client);
-	rc = transform_start(client, METHOD_transform, transform, deadline, &slot);
-	if (rc < 0)
-		return rc;
-	client_wait_sent(client, SUBMIT_KEEP_BYTES, deadline, "transform");
-	*ret = (uint64_t)client->requests[slot].generation << 32 | (slot + 1);
-	return 0;
-}
-
-int tma_wait(tma_client *client, tma_ticket ticket, struct tma_result *ret)
-{
-	uint32_t slot = 0;
-	int rc = ticket_slot(client, ticket, &slot);
-
-	if (rc < 0)
-		return rc;
-	client_wait_reply(client, slot, client_deadline(client));
-	return ticket_end(client, slot, ret);
-}
-
-int tma_poll(tma_client *client, tma_ticket ticket, struct tma_result *ret)
-{
-	uint32_t slot = 0;
-	int rc = ticket_slot(client, ticket, &slot);
-
-	if (rc < 0)
-		return rc;
-	if (client->requests[slot].state == REQUEST_WAITING)
-		return STATUS_BUSY;
-	return ticket_end(client, slot, ret);
-}
-
-int tma_dispatch(tma_client *client)
-{
-	int rc = client_check(client);
-
-	if (rc < 0)
-		return rc;
-	client->n_ended = 0;
-	client_pump(client);
-	return client->n_ended ? client->n_ended : client_check(client);
-}
-
-static int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot)
-{
-	uint32_t slot = (uint32_t)ticket - 1;
-
-	if (!client)
-		return STATUS_INVALID_ARGUMENT;
-	if (slot >= client->n_requests || client->requests[slot].state == REQUEST_FREE ||
-	    client->requests[slot].generation != ticket >> 32)
-		return client_fail(
-		    client, STATUS_NOT_FOUND,
-		    "ticket %" PRIu64 " is not under way: it was never given, or has ended before", ticket);
-	*ret_slot = slot;
-	return 0;
-}
-
-static int ticket_end(tma_client *client, uint32_t slot, struct tma_result *ret)
-{
-	const struct request *request = &client->requests[slot];
-
-	client->last_result = request->result;
-	if (request->error.status)
-		client->error = request->error;
-	if (ret)
-		*ret = request->result;
-	slot_release(client, slot);
-	return client->last_result.status;
-}
-
-/* ---- Documents ------------------------------------------------------------------------------------- */
-
-static int on_document(tma_client *client, const struct rpc_reply *reply, const struct method *method,
-                       void *arg, struct error *err)
-{
-	tma_document **ret = arg;
-
-	(void)client;
-	(void)method;
-	*ret = document_new(reply->document, err);
-	return *ret ? 0 : err->status;
-}
-
-static int document_call(tma_client *client, enum method_id method, const void *params, tma_document **ret)
-{
-	tma_document *document = NULL;
-	struct call call = {
-		.method = method, .params = params, .fd = -1, .on_reply = on_document, .arg = &document
-	};
-	int rc = client_check(client);
-
-	if (rc < 0)
-		return rc;
-	rc = client_call(client, &call);
-	if (!rc)
-		*ret = document;
-	return rc;
-}
-
-int tma_info(tma_client *client, tma_document **ret)
-{
-	return document_call(client, METHOD_info, NULL, ret);
-}
-
-int tma_stats(tma_client *client, tma_document **ret)
-{
-	return document_call(client, METHOD_stats, NULL, ret);
-}
-
-int tma_regions(tma_client *client, tma_document **ret)
-{
-	return document_call(client, METHOD_region_list, NULL, ret);
-}
-
-int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret)
-{
-	struct msg_transform params;
-	int rc = client_check(client);
-
-	if (rc < 0)
-		return rc;
-	rc = transform_params(client, transform, &params);
-	return rc < 0 ? rc : document_call(client, METHOD_explain, &params, ret);
-}
-
-static int on_true(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,
-                   struct error *err)
-{
-	(void)client;
-	(void)reply;
-	(void)method;
-	(void)arg;
-	(void)err;
-	return 0;
-}
-
-int tma_ping(tma_client *client)
-{
-	int rc = client_check(client);
-
-	return rc < 0 ? rc
-	              : client_call(client,
-	                            &(struct call){ .method = METHOD_ping, .fd = -1, .on_reply = on_true });
-}
-
-/* ---- Parameters ------------------------------------------------------------------------------------ */
-
-static int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret)
-{
-	int64_t perm[TMA_MAX_RANK];
-	int rc;
-
-	if (!t || !t->dst || !t->src)
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "%s is NULL; a transform has a dst and a src",
-		                   !t        ? "the transform"
-		                   : !t->dst ? "dst"
-		                             : "src");
-	ret->has = F(transform, dst) | F(transform, src);
-	rc = tensor_params(client, t->dst, "dst", &ret->dst);
-	if (rc < 0)
-		return rc;
-	rc = tensor_params(client, t->src, "src", &ret->src);
-	if (rc < 0)
-		return rc;
-	if (t->perm) {
-		for (int d = 0; d < t->src->rank; d++)
-			perm[d] = t->perm[d];
-		ret->has |= F(transform, perm);
-		ints_params(&ret->perm, t->src->rank, perm);
-	}
-	if (t->before) {
-		ret->has |= F(transform, before);
-		ints_params(&ret->before, t->dst->rank, t->before);
-	}
-	if (t->after) {
-		ret->has |= F(transform, after);
-		ints_params(&ret->after, t->dst->rank, t->after);
-	}
-	if (t->mode) {
-		if ((unsigned)t->mode >= PAD_MODE_COUNT)
-			return client_fail(client, STATUS_INVALID_ARGUMENT,
-			                   "mode: %d is no enum tma_pad_mode", (int)t->mode);
-		ret->has |= F(transform, mode);
-		ret->mode = (enum pad_mode)t->mode;
-	}
-	rc = scalar_params(client, &t->value, &ret->value);
-	if (rc < 0)
-		return rc;
-	if (ret->value.kind != SCALAR_UNSIGNED || ret->value.u)
-		ret->has |= F(transform, value);
-	return 0;
-}
-
-static int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name,
-                         struct msg_tensor *ret)
-{
-	if (t->rank < 0 || t->rank > TMA_MAX_RANK)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.rank: %d is not in 0..%d", name,
-		                   t->rank, TMA_MAX_RANK);
-	if ((unsigned)t->dtype >= DTYPE_COUNT)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.dtype: %d is no enum tma_dtype", name,
-		                   (int)t->dtype);
-	ret->has = F(tensor, dtype) | F(tensor, shape);
-	ret->dtype = (enum dtype)t->dtype;
-	ints_params(&ret->shape, t->rank, t->shape);
-	if (t->region) {
-		if (t->region->client != client)
-			return client_fail(
-			    client, STATUS_INVALID_ARGUMENT,
-			    "%s.region: it is of another client; regions belong to one connection", name);
-		if (t->region->connection != client->connection)
-			return client_fail(client, STATUS_NOT_FOUND,
-			                   "%s.region: it ended with the connection it was made on", name);
-		ret->has |= F(tensor, region);
-		ret->region = t->region->id;
-	}
-	if (t->offset) {
-		ret->has |= F(tensor, offset);
-		ret->offset = t->offset;
-	}
-	if (t->strides) {
-		ret->has |= F(tensor, strides);
-		ints_params(&ret->strides, t->rank, t->strides);
-	}
-	return 0;
-}
-
-static void ints_params(struct int_list *ret, int n, const int64_t *v)
-{
-	ret->n = (uint32_t)n;
-	memcpy(ret->v, v, (size_t)n * sizeof *v);
-}
-
-static int scalar_params(tma_client *client, const struct tma_number *number, struct scalar *ret)
-{
-	if (scalar_from_number(number, ret) < 0)
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "value.kind: %d is no enum tma_number_kind", (int)number->kind);
-	return 0;
 }

@@ -121,6 +121,12 @@ int client_take_fd(tma_client *client);
 /* Sends the request and waits for its reply: 0, or the error, which is the last error then. */
 int client_call(tma_client *client, const struct call *call);
 
+/* Queues the request; waiting for it sends it. One that brings an fd is alone in the queue. */
+int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
+
+/* Gives the slot of a request that has ended back. */
+void request_free(tma_client *client, uint32_t slot);
+
 /* A result on its way to the request that asked, for io.c. */
 void request_end(tma_client *client, uint32_t slot, const struct error *error);
 
@@ -131,6 +137,11 @@ static inline uint32_t request_msgid(const struct request *request, uint32_t slo
 
 /* The request a reply's msgid names, its slot in *ret_slot; NULL when none such is under way. */
 struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_slot);
+
+/* ---- transform.c ----------------------------------------------------------------------------------- */
+
+/* A transform as it travels; INVALID_ARGUMENT when it cannot. */
+int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
 
 /* ---- vocabulary.c ---------------------------------------------------------------------------------- */
 

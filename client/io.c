@@ -78,7 +78,7 @@ static void client_flush(tma_client *client)
 		if (n > 0) {
 			buffer_consume(&client->out, (size_t)n, KEEP_BYTES);
 			client->out_fd = -1;
-		} else if (n != -EINTR) {
+		} else {
 			client_break(client, STATUS_DISCONNECTED, "tmad at %s cannot be written to (%s)",
 			             client->path, strerror((int)-n));
 		}
@@ -130,8 +130,6 @@ static void client_receive(tma_client *client)
 		n = socket_receive(client->sock, data, READ_BYTES, fds, &n_fds);
 		if (n == -EAGAIN)
 			return;
-		if (n == -EINTR)
-			continue;
 		if (n == -EMSGSIZE) {
 			client_break(client, STATUS_PROTOCOL, "more file descriptors came at once than %d",
 			             SOCKET_MAX_FDS);
@@ -146,7 +144,7 @@ static void client_receive(tma_client *client)
 			buffer_commit(&client->in, (size_t)n);
 			client_parse(client);
 		}
-	} while (n == READ_BYTES || n == -EINTR);
+	} while (n == READ_BYTES);
 }
 
 /* Only region_create asks for fds; what comes unasked is closed. */

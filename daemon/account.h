@@ -34,9 +34,6 @@ struct account {
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
-	uint64_t log_second;          /* log lines are counted by the second of the loop's clock */
-	uint32_t log_lines;
-	uint32_t log_dropped;
 };
 
 struct accounts {

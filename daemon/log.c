@@ -10,6 +10,20 @@
 static enum log_level max_level = LOG_LEVEL_INFO;
 static int journal;
 
+#define LINES_A_SECOND 20 /* of one uid */
+#define UIDS           16 /* counted at a time; further ones share the last row */
+
+/* Lines of the second that runs. */
+static struct {
+	unsigned long long second;
+	unsigned dropped;
+	int n;
+	struct {
+		unsigned uid;
+		unsigned lines;
+	} row[UIDS];
+} counted;
+
 void log_init(enum log_level level)
 {
 	max_level = level;
@@ -42,4 +56,32 @@ void log_line(enum log_level level, const char *format, ...)
 	line[used++] = '\n';
 	if (write(STDERR_FILENO, line, used) < 0)
 		return; /* nobody to tell */
+}
+
+int log_allows(unsigned uid, unsigned long long now_ms)
+{
+	int i = 0;
+
+	if (counted.second != now_ms / 1000) {
+		if (counted.dropped > 0)
+			log_line(LOG_LEVEL_NOTICE, "%u lines about clients dropped", counted.dropped);
+		counted.second = now_ms / 1000;
+		counted.dropped = 0;
+		counted.n = 0;
+	}
+	while (i < counted.n && counted.row[i].uid != uid)
+		i++;
+	if (i == UIDS)
+		i--;
+	if (i == counted.n) {
+		counted.row[i].uid = uid;
+		counted.row[i].lines = 0;
+		counted.n++;
+	}
+	if (counted.row[i].lines < LINES_A_SECOND) {
+		counted.row[i].lines++;
+		return 1;
+	}
+	counted.dropped++;
+	return 0;
 }

@@ -18,4 +18,8 @@ int log_wants(enum log_level level);
 
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What clients can cause is bounded: of each uid a few lines a second, of all a few times as many. Whether
+ * one more of uid's may be written at now_ms; what was dropped is said with the first that may again. */
+int log_allows(unsigned uid, unsigned long long now_ms);
+
 #endif

@@ -1,4 +1,5 @@
 /* tmad: parses its options, serves until it is asked to stop. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,5 +54,6 @@ int main(int argc, char **argv)
 		break;
 	}
 	log_init(options.log_level);
+	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
 	return serve(&options);
 }

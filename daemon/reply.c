@@ -10,8 +10,6 @@
 
 #include "server.h"
 
-#define LOG_LINES_SECOND 20
-
 static void on_reply_deadline(uv_timer_t *timer);
 
 bool session_has_room(const struct session *session)
@@ -134,10 +132,8 @@ void session_flush(struct session *session)
 	if (buffer_len(&session->out) > 0 && !uv_is_active((uv_handle_t *)&session->reply_timer))
 		uv_timer_start(&session->reply_timer, on_reply_deadline,
 		               session->server->limits.reply_deadline_ms, 0);
-	if (session->waiting == WAIT_REPLIES && session_has_room(session)) {
-		session->waiting = WAIT_READY;
-		TAILQ_INSERT_TAIL(&session->server->ready, session, waiting_entry);
-	}
+	if (session->waiting == WAIT_REPLIES && session_has_room(session))
+		server_set_ready(session->server, session);
 	session_update_poll(session);
 	session_settle(session);
 }
@@ -151,24 +147,12 @@ static void on_reply_deadline(uv_timer_t *timer)
 
 void session_log(struct session *session, enum log_level level, int64_t msgid, const char *format, ...)
 {
-	struct account *account = session->account;
-	uint64_t second = uv_now(&session->server->loop) / 1000;
 	char text[512], request[32] = "";
 	va_list args;
 
-	if (!log_wants(level))
+	if (!log_wants(level) ||
+	    (level < LOG_LEVEL_DEBUG && !log_allows(session->peer.uid, uv_now(&session->server->loop))))
 		return;
-	if (account->log_second != second) {
-		if (account->log_dropped > 0)
-			log_line(LOG_LEVEL_NOTICE, "uid %d: %" PRIu32 " lines dropped", (int)account->uid,
-			         account->log_dropped);
-		account->log_second = second;
-		account->log_lines = account->log_dropped = 0;
-	}
-	if (level < LOG_LEVEL_DEBUG && ++account->log_lines > LOG_LINES_SECOND) {
-		account->log_dropped++;
-		return;
-	}
 
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);

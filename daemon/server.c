@@ -72,6 +72,7 @@ static void start_handles(struct server *server)
 
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
+	uv_idle_init(loop, &server->busy);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
 	uv_timer_init(loop, &server->drain_timer);
@@ -159,6 +160,29 @@ static void on_engine_done(uv_async_t *async)
 	engine_reap(((struct server *)async->data)->engine);
 }
 
+static void on_busy(uv_idle_t *idle)
+{
+	(void)idle;
+}
+
+void server_set_ready(struct server *server, struct session *session)
+{
+	session->waiting = WAIT_READY;
+	TAILQ_INSERT_TAIL(&server->ready, session, waiting_entry);
+	server->n_ready++;
+	uv_idle_start(&server->busy, on_busy);
+}
+
+/* What a session was woken for and did not do is passed on. */
+void server_unset_ready(struct server *server, struct session *session)
+{
+	session->waiting = WAIT_NONE;
+	TAILQ_REMOVE(&server->ready, session, waiting_entry);
+	if (--server->n_ready == 0)
+		uv_idle_stop(&server->busy);
+	server_wake_waiting(server, session->account);
+}
+
 void server_wake_waiting(struct server *server, struct account *account)
 {
 	struct session *session = TAILQ_FIRST(&account->waiting);
@@ -166,12 +190,20 @@ void server_wake_waiting(struct server *server, struct account *account)
 	if (!session || !charge_fits(&server->accounts, account, CHARGE_JOBS, 1))
 		return;
 	TAILQ_REMOVE(&account->waiting, session, waiting_entry);
-	session->waiting = WAIT_READY;
-	TAILQ_INSERT_TAIL(&server->ready, session, waiting_entry);
+	server_set_ready(server, session);
 }
 
-/* Before the loop sleeps: small jobs that ran at once are answered, sessions that waited go on, and every
- * session with replies sends all of them by one call. */
+static void resume(struct server *server, struct session *session)
+{
+	session->waiting = WAIT_NONE;
+	TAILQ_REMOVE(&server->ready, session, waiting_entry);
+	server->n_ready--;
+	session_resume(session);
+	server_wake_waiting(server, session->account); /* it may have had nothing to ask */
+}
+
+/* Before the loop sleeps: small jobs that ran at once are answered, sessions that waited have a turn, and
+ * every session with replies sends all of them by one call. */
 static void on_settle(uv_prepare_t *prepare)
 {
 	struct server *server = prepare->data;
@@ -179,18 +211,14 @@ static void on_settle(uv_prepare_t *prepare)
 
 	if (!server->engine)
 		return;
-	do {
-		engine_reap(server->engine);
-		while ((session = TAILQ_FIRST(&server->ready))) {
-			TAILQ_REMOVE(&server->ready, session, waiting_entry);
-			session->waiting = WAIT_NONE;
-			session_resume(session);
-			server_wake_waiting(server, session->account); /* it may have had nothing to ask */
-		}
-		engine_reap(server->engine);
-		while ((session = TAILQ_FIRST(&server->unsent)))
-			session_flush(session);
-	} while (!TAILQ_EMPTY(&server->ready));
+	engine_reap(server->engine);
+	for (uint64_t n = server->n_ready; n > 0 && server->n_ready > 0; n--)
+		resume(server, TAILQ_FIRST(&server->ready));
+	engine_reap(server->engine);
+	while ((session = TAILQ_FIRST(&server->unsent)))
+		session_flush(session);
+	if (server->n_ready == 0)
+		uv_idle_stop(&server->busy);
 }
 
 /* ---- Stop -------------------------------------------------------------------------------------------- */
@@ -255,6 +283,7 @@ static void server_stop(struct server *server)
 	server->state = SERVER_STOPPED;
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
+	uv_close((uv_handle_t *)&server->busy, NULL);
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);

@@ -33,6 +33,7 @@ struct server {
 	uv_loop_t loop;
 	uv_async_t engine_done;
 	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
+	uv_idle_t busy;      /* runs while sessions are ready, so that the loop does not sleep */
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_timer_t drain_timer;
@@ -49,6 +50,7 @@ struct server {
 	struct session_queue sessions;
 	struct session_queue unsent; /* sessions with replies to send */
 	struct session_queue ready;  /* sessions whose waiting requests may go on */
+	uint64_t n_ready;
 	struct job *free_jobs;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
@@ -72,7 +74,11 @@ void server_drain(struct server *server);
 /* Called when a session is gone. */
 void server_on_session_freed(struct server *server);
 
-/* Lets waiting sessions of the account go on, as many as may queue a job now. */
+/* Has a session's waiting requests go on in the loop's next turn; or not, when it ends before. */
+void server_set_ready(struct server *server, struct session *session);
+void server_unset_ready(struct server *server, struct session *session);
+
+/* Lets the session of the account that has waited longest for a job to end go on, if one may be queued. */
 void server_wake_waiting(struct server *server, struct account *account);
 
 #endif

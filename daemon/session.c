@@ -12,6 +12,9 @@
 #include "dispatch.h"
 #include "server.h"
 
+/* How long one session's requests are handled before others get their turn. */
+#define TURN_NS 1000000
+
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_frame_deadline(uv_timer_t *timer);
 static void on_closed(uv_handle_t *handle);
@@ -66,9 +69,10 @@ void session_open(struct server *server, int fd)
 		goto err_close;
 	}
 	if (session_init(session, server, fd, &err) < 0) {
-		log_line(LOG_LEVEL_NOTICE, "uid %d pid %d: refused a connection: %s: %s",
-		         (int)session->peer.uid, (int)session->peer.pid, status_name(err.status),
-		         err.message);
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_NOTICE, "uid %d pid %d: refused a connection: %s: %s",
+			         (int)session->peer.uid, (int)session->peer.pid, status_name(err.status),
+			         err.message);
 		goto err_free;
 	}
 	r = uv_poll_init(&server->loop, &session->poll, fd);
@@ -196,28 +200,33 @@ static void session_read(struct session *session)
 	session_update_poll(session);
 }
 
-/* Whether the next request has to stay unread for now. */
-static bool must_wait(struct session *session)
+/* Whether the next request has to stay unread for now. The time that it waits is not the peer's. */
+static bool must_wait(struct session *session, uint64_t turn_end)
 {
-	if (session->waiting == WAIT_NONE && !session_has_room(session)) {
+	if (!session_has_room(session)) {
 		session->waiting = WAIT_REPLIES;
-	} else if (session->waiting == WAIT_NONE &&
-	           !charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
+	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
+	} else if (uv_hrtime() >= turn_end) {
+		server_set_ready(session->server, session);
+	} else {
+		return false;
 	}
-	return session->waiting != WAIT_NONE;
+	uv_timer_stop(&session->frame_timer);
+	return true;
 }
 
 /* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
- * not yet handled, from the start of a message. */
+ * not yet handled, from the start of a message. A session that has much to ask takes turns with others. */
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len)
 {
+	uint64_t turn_end = uv_hrtime() + TURN_NS;
 	struct error err;
 	size_t used = 0, frame_len;
 	bool partial = false;
 
-	while (session->state == SESSION_OPEN && !must_wait(session) && used < len && !partial) {
+	while (session->state == SESSION_OPEN && !partial && !must_wait(session, turn_end) && used < len) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
@@ -324,7 +333,7 @@ static void stop_waiting(struct session *session)
 	if (session->waiting == WAIT_JOBS)
 		TAILQ_REMOVE(&session->account->waiting, session, waiting_entry);
 	else if (session->waiting == WAIT_READY)
-		TAILQ_REMOVE(&session->server->ready, session, waiting_entry);
+		server_unset_ready(session->server, session);
 	session->waiting = WAIT_NONE;
 }
 

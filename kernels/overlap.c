@@ -8,8 +8,9 @@
 
 #include <stdbool.h>
 
-#define MAX_TERMS 64
-#define MAX_TRIES 16384 /* for one question; a third of a millisecond */
+#define MAX_TERMS   64
+#define MAX_TRIES   16384 /* for one question; a third of a millisecond */
+#define LEVEL_TRIES 64    /* what making a level costs, in tries */
 
 typedef __int128 wide;
 
@@ -34,11 +35,14 @@ struct level {
 struct search {
 	struct equation e;
 	struct level level[MAX_TERMS];
+	wide reach;   /* of all terms */
+	wide divisor; /* of all terms; 0 when there are none */
 	int *tries_left;
 };
 
 static void equation_add(struct equation *e, wide stride, wide max);
-static enum overlap equation_solvable(struct equation *e, wide target, int *tries_left);
+static bool search_init(struct search *s, struct equation *e, int *tries_left);
+static enum overlap search_run(struct search *s, wide target);
 
 /* ---- The two questions ------------------------------------------------------------------------------ */
 
@@ -88,12 +92,15 @@ enum overlap overlap_self(const struct tensor_layout *layout)
 
 		if (stride <= below) {
 			struct equation e = { 0 };
+			struct search s;
 			enum overlap found;
 
 			for (int j = 0; j < i; j++)
 				equation_add(&e, all.term[j].stride, 2 * all.term[j].max);
 			equation_add(&e, stride, all.term[i].max - 1);
-			found = equation_solvable(&e, below - stride, &tries_left);
+			if (!search_init(&s, &e, &tries_left))
+				return OVERLAP_UNKNOWN;
+			found = search_run(&s, below - stride);
 			if (found != OVERLAP_NONE)
 				return found;
 		}
@@ -109,6 +116,7 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
 	struct tensor_extent ea = tensor_extent(a), eb = tensor_extent(b);
 	int size_a = (int)dtype_size(a->dtype), size_b = (int)dtype_size(b->dtype);
 	struct equation e = { 0 };
+	struct search s;
 	enum overlap worst = OVERLAP_NONE;
 	int tries_left = MAX_TRIES;
 	wide origin;
@@ -116,9 +124,10 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
 	if (!ea.high || !eb.high || (wide)distance + eb.low >= ea.high || (wide)distance + eb.high <= ea.low)
 		return OVERLAP_NONE;
 	origin = add_layout(&e, a, 1) + add_layout(&e, b, -1);
+	if (!search_init(&s, &e, &tries_left))
+		return OVERLAP_UNKNOWN;
 	for (int shift = 1 - size_a; shift < size_b; shift++) {
-		struct equation copy = e;
-		enum overlap found = equation_solvable(&copy, distance + shift - origin, &tries_left);
+		enum overlap found = search_run(&s, distance + shift - origin);
 
 		if (found == OVERLAP_SOME)
 			return found;
@@ -194,18 +203,22 @@ static void equation_merge(struct equation *e)
 
 static enum overlap search_from(struct search *s, int i, wide target);
 
-static enum overlap equation_solvable(struct equation *e, wide target, int *tries_left)
+/* Prepares a search for any number of targets; false when the bound on tries is passed by that alone. */
+static bool search_init(struct search *s, struct equation *e, int *tries_left)
 {
-	struct search s = { .tries_left = tries_left };
 	wide reach = 0, divisor = 0;
 
 	equation_merge(e);
-	s.e.n = e->n;
+	*tries_left -= LEVEL_TRIES * e->n;
+	if (*tries_left < 0)
+		return false;
+	s->tries_left = tries_left;
+	s->e.n = e->n;
 	for (int i = e->n - 1, j = 0; j < e->n; i--, j++)
-		s.e.term[i] = e->term[j];
-	for (int i = s.e.n - 1; i >= 0; i--) {
-		const struct term *term = &s.e.term[i];
-		struct level *level = &s.level[i];
+		s->e.term[i] = e->term[j];
+	for (int i = s->e.n - 1; i >= 0; i--) {
+		const struct term *term = &s->e.term[i];
+		struct level *level = &s->level[i];
 
 		level->reach = reach;
 		level->divisor = gcd(term->stride, divisor);
@@ -214,9 +227,16 @@ static enum overlap equation_solvable(struct equation *e, wide target, int *trie
 		reach += term->stride * term->max;
 		divisor = level->divisor;
 	}
-	if (target < 0 || target > reach || (divisor ? target % divisor : target))
+	s->reach = reach;
+	s->divisor = divisor;
+	return true;
+}
+
+static enum overlap search_run(struct search *s, wide target)
+{
+	if (target < 0 || target > s->reach || (s->divisor ? target % s->divisor : target))
 		return OVERLAP_NONE;
-	return search_from(&s, 0, target);
+	return search_from(s, 0, target);
 }
 
 /* The target is a multiple of the common divisor of the terms from i on and within their reach. */

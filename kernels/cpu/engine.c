@@ -19,8 +19,10 @@
 #include "memory.h"
 #include "run.h"
 
-/* Jobs of more slabs do not run where they are submitted, however small. */
+/* Jobs of more slabs, or that reach over more bytes on either side, do not run where they are submitted,
+ * however small: the owner's thread may not meet more than a few pages that have to be found first. */
 #define INLINE_SLABS 64
+#define INLINE_SPAN  (256 * 1024)
 
 struct engine_stream {
 	struct cpu_engine *engine;
@@ -284,6 +286,14 @@ static void run_inline(struct engine_stream *stream, struct engine_job *job)
 	unlock_and_wake(engine, finish(stream));
 }
 
+static bool is_small(const struct cpu_engine *engine, const struct engine_job *job)
+{
+	const struct transform *t = job->transform;
+	const struct tensor_extent *dst = &t->dst_extent, *src = &t->src_extent;
+	return t->bytes <= (uint64_t)engine->tuning.inline_bytes && job->plan->n_slabs <= INLINE_SLABS &&
+	       dst->high - dst->low <= INLINE_SPAN && src->high - src->low <= INLINE_SPAN;
+}
+
 static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 {
 	struct cpu_engine *engine = stream->engine;
@@ -293,8 +303,7 @@ static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 	job->next = NULL;
 	pthread_mutex_lock(&engine->lock);
 	bool idle = !stream->run.job;
-	if (idle && job->transform->bytes <= (uint64_t)engine->tuning.inline_bytes &&
-	    job->plan->n_slabs <= INLINE_SLABS) {
+	if (idle && is_small(engine, job)) {
 		pthread_mutex_unlock(&engine->lock);
 		run_inline(stream, job);
 		return;

@@ -1,0 +1,75 @@
+/* What the service says of itself: ping and the calls that answer with a document. */
+#include "client.h"
+
+static int on_document(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                       void *arg, struct error *err)
+{
+	tma_document **ret = arg;
+
+	(void)client;
+	(void)method;
+	*ret = document_new(reply->document, err);
+	return *ret ? 0 : err->status;
+}
+
+static int document_call(tma_client *client, enum method_id method, const void *params, tma_document **ret)
+{
+	tma_document *document = NULL;
+	struct call call = {
+		.method = method, .params = params, .fd = -1, .on_reply = on_document, .arg = &document
+	};
+	int rc = client_check(client);
+
+	if (rc < 0)
+		return rc;
+	rc = client_call(client, &call);
+	if (!rc)
+		*ret = document;
+	return rc;
+}
+
+int tma_info(tma_client *client, tma_document **ret)
+{
+	return document_call(client, METHOD_info, NULL, ret);
+}
+
+int tma_stats(tma_client *client, tma_document **ret)
+{
+	return document_call(client, METHOD_stats, NULL, ret);
+}
+
+int tma_regions(tma_client *client, tma_document **ret)
+{
+	return document_call(client, METHOD_region_list, NULL, ret);
+}
+
+int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret)
+{
+	struct msg_transform params;
+	int rc = client_check(client);
+
+	if (rc < 0)
+		return rc;
+	rc = transform_params(client, transform, &params);
+	return rc < 0 ? rc : document_call(client, METHOD_explain, &params, ret);
+}
+
+static int on_true(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,
+                   struct error *err)
+{
+	(void)client;
+	(void)reply;
+	(void)method;
+	(void)arg;
+	(void)err;
+	return 0;
+}
+
+int tma_ping(tma_client *client)
+{
+	int rc = client_check(client);
+
+	return rc < 0 ? rc
+	              : client_call(client,
+	                            &(struct call){ .method = METHOD_ping, .fd = -1, .on_reply = on_true });
+}

@@ -1,0 +1,274 @@
+/* Boxes: they tile the output, read what they should, keep to their budget and have long runs. */
+#include "client/box.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#define FILE_BYTES 4096
+
+static uint32_t state = 1;
+
+static int64_t random_below(int64_t n)
+{
+	state = state * 1664525 + 1013904223;
+	return (int64_t)((state >> 8) % (uint64_t)n);
+}
+
+/* The source index that output index o of an axis reads; -1: the fill value. By definition, step by step. */
+static int64_t oracle_index(const struct view_axis *axis, enum tma_pad_mode mode, int64_t o)
+{
+	int64_t i = o - axis->before;
+	int64_t n = axis->source;
+
+	while (i < 0 || i >= n) {
+		if (mode == TMA_PAD_CONSTANT)
+			return -1;
+		if (mode == TMA_PAD_EDGE || n == 1)
+			i = i < 0 ? 0 : n - 1;
+		else if (mode == TMA_PAD_WRAP)
+			i = i < 0 ? i + n : i - n;
+		else if (mode == TMA_PAD_SYMMETRIC)
+			i = i < 0 ? -1 - i : 2 * n - 1 - i;
+		else
+			i = i < 0 ? -i : 2 * (n - 1) - i;
+	}
+	return i;
+}
+
+/* A view of at most FILE_BYTES in the file; elements of one byte or two. */
+static void random_view(struct view *view)
+{
+	int order[4] = { 0, 1, 2, 3 };
+	int64_t stride;
+
+	*view = (struct view){ .rank = (int)random_below(5),
+		               .mode = (enum tma_pad_mode)random_below(TMA_PAD_WRAP + 1),
+		               .element = 1u << random_below(2),
+		               .src_offset = (uint64_t)random_below(64) };
+	for (int d = view->rank - 1; d > 0; d--) {
+		int other = (int)random_below(d + 1);
+		int swap = order[d];
+
+		order[d] = order[other];
+		order[other] = swap;
+	}
+	stride = view->element;
+	view->dst_bytes = view->element;
+	for (int k = 0; k < view->rank; k++) {
+		struct view_axis *axis = &view->axis[order[k]];
+		int64_t whole = 1 + random_below(k ? 6 : 9); /* in the file, of which source are left */
+
+		axis->source = random_below(3) ? whole : 1 + random_below(whole);
+		if (view->mode == TMA_PAD_CONSTANT && !random_below(20))
+			axis->source = 0;
+		axis->before = random_below(3) ? 0 : random_below(12);
+		axis->extent = axis->source + axis->before + (random_below(3) ? 0 : random_below(12));
+		if (!axis->extent)
+			axis->before = axis->extent = 1;
+		axis->src_stride = stride;
+		stride *= whole;
+		view->dst_bytes *= (uint64_t)axis->extent;
+	}
+}
+
+static uint8_t file_byte(uint64_t offset)
+{
+	return (uint8_t)(offset * 167 + offset / 251 + 1);
+}
+
+static uint64_t packed_bytes(const struct box_runs *runs)
+{
+	return runs->bytes * runs->count;
+}
+
+static void read_box(const struct box *box, uint8_t *packed)
+{
+	int64_t position[BOX_MAX_RANK] = { 0 };
+	uint64_t offset = box->src.offset;
+
+	if (!box->src.count)
+		return;
+	do
+		for (uint64_t i = 0; i < box->src.bytes; i++)
+			*packed++ = file_byte(offset + i);
+	while (box_runs_next(&box->src, position, &offset));
+}
+
+/* What the service does: a strided copy of the packed source, padded. */
+static void transform_box(const struct view *view, const struct box *box, const uint8_t *packed, uint8_t *out)
+{
+	int64_t at[BOX_MAX_RANK] = { 0 };
+	int64_t count = 1;
+
+	for (int d = 0; d < view->rank; d++)
+		count *= box->piece[d]->len;
+	for (int64_t i = 0; i < count; i++) {
+		int64_t source = (int64_t)box->src_start;
+		bool fill = false;
+		int64_t rest = i;
+
+		for (int d = view->rank - 1; d >= 0; d--) {
+			const struct box_piece *p = box->piece[d];
+			struct view_axis local = { .extent = p->len,
+				                   .before = p->before,
+				                   .source = p->step ? p->src_len : p->len };
+			int64_t index;
+
+			at[d] = rest % p->len;
+			rest /= p->len;
+			cr_assert_eq(p->before + local.source + p->after, p->len);
+			index = oracle_index(&local, view->mode, at[d]);
+			fill |= index < 0;
+			source += index * box->src_stride[d];
+		}
+		for (uint32_t b = 0; b < view->element; b++)
+			out[i * view->element + b] = fill ? 0 : packed[source + b];
+	}
+}
+
+static void write_box(const struct box *box, const uint8_t *data, uint8_t *out, uint8_t *written)
+{
+	int64_t position[BOX_MAX_RANK] = { 0 };
+	uint64_t offset = box->dst.offset;
+
+	do {
+		memcpy(out + offset, data, box->dst.bytes);
+		for (uint64_t i = 0; i < box->dst.bytes; i++)
+			written[offset + i]++;
+		data += box->dst.bytes;
+	} while (box_runs_next(&box->dst, position, &offset));
+}
+
+static void check_output(const struct view *view, const uint8_t *out, int round)
+{
+	uint64_t count = view->dst_bytes / view->element;
+
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t source = view->src_offset;
+		bool fill = false;
+		uint64_t rest = i;
+
+		for (int d = view->rank - 1; d >= 0; d--) {
+			int64_t o = (int64_t)(rest % (uint64_t)view->axis[d].extent);
+			int64_t index = oracle_index(&view->axis[d], view->mode, o);
+
+			rest /= (uint64_t)view->axis[d].extent;
+			fill |= index < 0;
+			source += (uint64_t)(index * view->axis[d].src_stride);
+		}
+		for (uint32_t b = 0; b < view->element; b++)
+			cr_assert_eq(out[i * view->element + b], fill ? 0 : file_byte(source + b),
+			             "round %d, element %d", round, (int)i);
+	}
+}
+
+Test(box, boxes_tile_the_output_and_read_what_it_needs)
+{
+	for (int round = 0; round < 4000; round++) {
+		struct failure f = { 0 };
+		struct box_plan plan;
+		struct view view;
+		struct box box;
+		uint64_t budget = (uint64_t)(4 + random_below(round % 2 ? 60 : 2000));
+		uint8_t *written;
+		uint8_t *out;
+
+		random_view(&view);
+		if (view.dst_bytes > 1 << 16)
+			continue;
+		cr_assert_eq(box_plan_init(&plan, &view, budget, &f), 0);
+		cr_assert_leq(plan.src_bytes + plan.dst_bytes, budget, "round %d", round);
+		out = calloc(1, view.dst_bytes);
+		written = calloc(1, view.dst_bytes);
+		for (uint64_t i = 0; i < plan.n_boxes; i++) {
+			uint8_t *packed;
+			uint8_t *data;
+
+			box_get(&plan, i, &box);
+			cr_assert_leq(packed_bytes(&box.src), plan.src_bytes, "round %d", round);
+			cr_assert_leq(packed_bytes(&box.dst), plan.dst_bytes, "round %d", round);
+			packed = malloc(packed_bytes(&box.src) + 1);
+			data = malloc(packed_bytes(&box.dst));
+			read_box(&box, packed);
+			transform_box(&view, &box, packed, data);
+			write_box(&box, data, out, written);
+			free(packed);
+			free(data);
+		}
+		for (uint64_t i = 0; i < view.dst_bytes; i++)
+			cr_assert_eq(written[i], 1, "round %d, byte %d", round, (int)i);
+		check_output(&view, out, round);
+		free(out);
+		free(written);
+		box_plan_deinit(&plan);
+	}
+}
+
+static void plan_of(struct box_plan *plan, struct view *view, uint64_t budget)
+{
+	struct failure f = { 0 };
+
+	view->dst_bytes = view->element;
+	for (int d = 0; d < view->rank; d++)
+		view->dst_bytes *= (uint64_t)view->axis[d].extent;
+	cr_assert_eq(box_plan_init(plan, view, budget, &f), 0);
+}
+
+Test(box, a_transpose_has_long_runs_on_both_sides)
+{
+	struct view view = { .rank = 2,
+		             .element = 4,
+		             .axis = { { 16384, 0, 16384, 4 }, { 16384, 0, 16384, 65536 } } };
+	struct box_plan plan;
+	struct box box;
+
+	plan_of(&plan, &view, 64 << 20);
+	box_get(&plan, plan.n_boxes - 1, &box);
+	cr_assert_geq(box.src.bytes, 8192);
+	cr_assert_geq(box.dst.bytes, 8192);
+	cr_assert_geq(plan.src_bytes + plan.dst_bytes, 32 << 20);
+	box_plan_deinit(&plan);
+}
+
+Test(box, a_plain_copy_is_one_run_a_box)
+{
+	struct view view = { .rank = 1, .element = 8, .axis = { { 100000000, 0, 100000000, 8 } } };
+	struct box_plan plan;
+	struct box box;
+
+	plan_of(&plan, &view, 64 << 20);
+	box_get(&plan, 1, &box);
+	cr_assert_eq(box.src.count, 1);
+	cr_assert_eq(box.dst.count, 1);
+	cr_assert_eq(box.src.offset, box.dst.offset);
+	box_plan_deinit(&plan);
+}
+
+Test(box, small_gaps_are_read_over)
+{
+	/* Seven of eight bytes of each row: runs of 7 bytes would be a system call each. */
+	struct view view = { .rank = 2,
+		             .element = 1,
+		             .axis = { { 1000000, 0, 1000000, 8 }, { 7, 0, 7, 1 } } };
+	struct box_plan plan;
+	struct box box;
+
+	plan_of(&plan, &view, 1 << 20);
+	box_get(&plan, 0, &box);
+	cr_assert_eq(box.src.count, 1);
+	cr_assert_eq(box.src_stride[0], 8);
+	cr_assert_eq(box.src_stride[1], 1);
+	box_plan_deinit(&plan);
+}
+
+Test(box, one_element_fits_any_budget)
+{
+	struct view view = { .rank = 1, .element = 16, .axis = { { 3, 0, 3, 16 } } };
+	struct box_plan plan;
+
+	plan_of(&plan, &view, 1);
+	cr_assert_eq(plan.n_boxes, 3);
+	box_plan_deinit(&plan);
+}

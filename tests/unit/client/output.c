@@ -1,0 +1,168 @@
+/* A file at once or not at all. */
+#include "client/output.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+static char directory[] = "/tmp/tmactl-output-XXXXXX";
+static char path[64];
+
+static void setup(void)
+{
+	cr_assert_not_null(mkdtemp(directory));
+	snprintf(path, sizeof path, "%s/out", directory);
+}
+
+static int entries(void)
+{
+	DIR *d = opendir(directory);
+	int n = -2; /* . and .. */
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void teardown(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof command, "rm -r %s", directory);
+	cr_assert_eq(system(command), 0);
+}
+
+TestSuite(output, .init = setup, .fini = teardown);
+
+static void put_file(const char *name, const char *text, mode_t mode)
+{
+	int fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	cr_assert_eq(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void expect_file(const char *name, const char *text, mode_t mode)
+{
+	char data[64] = { 0 };
+	int fd = open(name, O_RDONLY);
+	struct stat st;
+
+	cr_assert_geq(fd, 0, "%s", name);
+	cr_assert_geq(read(fd, data, sizeof data - 1), 0);
+	cr_assert_str_eq(data, text);
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(st.st_mode & 07777, mode, "%o", st.st_mode);
+	close(fd);
+}
+
+static void write_output(struct output *o, const char *text)
+{
+	struct failure f = { 0 };
+
+	cr_assert_eq(output_open(o, path, strlen(text), &f), 0, "%s", f.text);
+	cr_assert_eq(output_write(o, text, strlen(text), 0, &f), 0, "%s", f.text);
+}
+
+Test(output, a_new_file_takes_the_umask)
+{
+	struct failure f = { 0 };
+	struct output o;
+
+	umask(027);
+	write_output(&o, "new");
+	cr_assert_eq(access(path, F_OK), -1);
+	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
+	output_deinit(&o);
+	expect_file(path, "new", 0640);
+	cr_assert_eq(entries(), 1);
+}
+
+Test(output, a_file_that_is_there_is_replaced_and_keeps_its_mode)
+{
+	struct failure f = { 0 };
+	struct output o;
+
+	put_file(path, "old", 0604);
+	write_output(&o, "new");
+	expect_file(path, "old", 0604);
+	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
+	output_deinit(&o);
+	expect_file(path, "new", 0604);
+	cr_assert_eq(entries(), 1);
+}
+
+Test(output, giving_up_leaves_what_was_there)
+{
+	struct output o;
+
+	put_file(path, "old", 0600);
+	write_output(&o, "half");
+	output_deinit(&o);
+	expect_file(path, "old", 0600);
+	cr_assert_eq(entries(), 1);
+}
+
+Test(output, a_link_stays_and_its_target_is_replaced)
+{
+	struct failure f = { 0 };
+	char target[80];
+	struct stat st;
+	struct output o;
+
+	snprintf(target, sizeof target, "%s/target", directory);
+	cr_assert_eq(symlink("target", path), 0);
+	write_output(&o, "made"); /* it dangles */
+	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
+	output_deinit(&o);
+	write_output(&o, "new");
+	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
+	output_deinit(&o);
+	cr_assert_eq(lstat(path, &st), 0);
+	cr_assert(S_ISLNK(st.st_mode));
+	expect_file(target, "new", st.st_mode ? 0666 & ~umask(0) : 0);
+	cr_assert_eq(entries(), 2);
+}
+
+Test(output, what_is_no_regular_file_is_refused)
+{
+	struct failure f = { 0 };
+	struct output o;
+
+	cr_assert_eq(output_open(&o, directory, 1, &f), -1);
+	cr_assert_not_null(strstr(f.text, "is a directory"), "%s", f.text);
+	cr_assert_eq(f.code, EXIT_FAILED);
+	output_deinit(&o);
+	f = (struct failure){ 0 };
+	cr_assert_eq(output_open(&o, "/dev/null", 1, &f), -1);
+	cr_assert_not_null(strstr(f.text, "/dev/null: "), "%s", f.text);
+	output_deinit(&o);
+	f = (struct failure){ 0 };
+	cr_assert_eq(output_open(&o, "/tmp/no/such/directory/out", 1, &f), -1);
+	cr_assert_not_null(strstr(f.text, "No such file or directory"), "%s", f.text);
+	output_deinit(&o);
+	cr_assert_eq(symlink("out", path), 0);
+	f = (struct failure){ 0 };
+	cr_assert_eq(output_open(&o, path, 1, &f), -1);
+	cr_assert_not_null(strstr(f.text, "symbolic links"), "%s", f.text);
+	output_deinit(&o);
+}
+
+Test(output, a_full_disk_names_the_file_and_what_it_needs)
+{
+	struct failure f = { 0 };
+	struct output o = { .fd = open("/dev/full", O_WRONLY), .path = "big.npy", .bytes = 12345 };
+
+	cr_assert_eq(output_write(&o, "x", 1, 0, &f), -1);
+	cr_assert_not_null(strstr(f.text, "big.npy: no room: it needs 12345 bytes"), "%s", f.text);
+	close(o.fd);
+}

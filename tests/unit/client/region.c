@@ -1,0 +1,246 @@
+/* Regions: the fd that comes, or does not, and handles that outlive their connection. */
+#include <dirent.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "server.h"
+
+static int count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static int memory_of(size_t size)
+{
+	int fd = memfd_create("region", MFD_CLOEXEC);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ftruncate(fd, (off_t)size), 0);
+	return fd;
+}
+
+static void script_create(struct server *s)
+{
+	struct rpc_request request;
+	int fd = memory_of(8192);
+
+	server_request(s, &request);
+	cr_assert_eq(request.method->id, METHOD_region_create);
+	cr_assert_eq(pwrite(fd, "shared", 6, 0), 6);
+	server_answer_created(s, &request, 9, fd);
+	close(fd);
+	server_polite(s);
+}
+
+Test(region, created_memory_is_mapped)
+{
+	int fds = count_fds();
+	struct server s = { 0 };
+	tma_region *region = NULL;
+	tma_client *client;
+
+	server_start(&s, script_create);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_create(client, 8192, &region), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_size(region), 8192);
+	cr_assert_eq(memcmp(tma_region_data(region), "shared", 6), 0);
+	memset(tma_region_data(region), 1, 8192);
+	cr_assert_eq(tma_region_release(region), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_release(NULL), 0);
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(count_fds(), fds);
+}
+
+static void script_no_fd(struct server *s)
+{
+	struct rpc_request request;
+
+	server_request(s, &request);
+	server_answer_created(s, &request, 9, -1);
+	server_polite(s);
+}
+
+Test(region, a_reply_without_its_fd_breaks_the_protocol)
+{
+	struct server s = { 0 };
+	tma_region *region = NULL;
+	tma_client *client;
+
+	server_start(&s, script_no_fd);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_create(client, 8192, &region), TMA_PROTOCOL);
+	cr_assert_not_null(strstr(tma_last_error(client), "no file descriptor"), "%s",
+	                   tma_last_error(client));
+	cr_assert_null(region);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	tma_free(client);
+	server_stop(&s);
+}
+
+static void script_short(struct server *s)
+{
+	struct rpc_request request;
+	int fd = memory_of(4096);
+
+	server_request(s, &request);
+	server_answer_created(s, &request, 9, fd);
+	close(fd);
+	server_polite(s);
+}
+
+Test(region, memory_shorter_than_it_says_is_refused)
+{
+	int fds = count_fds();
+	struct server s = { 0 };
+	tma_region *region = NULL;
+	tma_client *client;
+
+	server_start(&s, script_short);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_create(client, 8192, &region), TMA_PROTOCOL);
+	cr_assert_not_null(strstr(tma_last_error(client), "4096 bytes where 8192"), "%s",
+	                   tma_last_error(client));
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(count_fds(), fds);
+}
+
+static void script_many_fds(struct server *s)
+{
+	struct rpc_request request;
+	struct buffer b = { 0 };
+	int fds[40];
+
+	for (int i = 0; i < 40; i++)
+		fds[i] = memory_of(1);
+	server_request(s, &request);
+	rpc_encode_result(&b, request.msgid, request.method, NULL);
+	server_send_with_fds(s, &b, fds, 40);
+	for (int i = 0; i < 40; i++)
+		close(fds[i]);
+	server_polite(s);
+}
+
+Test(region, fds_that_nobody_asked_for_are_closed)
+{
+	int fds = count_fds();
+	struct server s = { 0 };
+	tma_client *client;
+
+	server_start(&s, script_many_fds);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(count_fds(), fds);
+}
+
+static int came; /* fds that a request brought */
+
+static void script_register(struct server *s)
+{
+	struct msg_region_registered done = { .has = 3, .region = 5, .size = 4096 };
+	struct rpc_request request;
+	struct buffer b = { 0 };
+	char control[CMSG_SPACE(4 * sizeof(int))];
+	char data[512];
+	struct iovec iov = { data, sizeof data };
+	struct msghdr message = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control
+	};
+	struct cmsghdr *c;
+	ssize_t n;
+	int fd;
+
+	server_request(s, &request); /* the ping before */
+	server_answer_true(s, &request);
+	n = recvmsg(s->sock, &message, 0);
+	for (c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+		came += (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(&fd, CMSG_DATA(c), sizeof fd);
+		close(fd);
+	}
+	buffer_append(&s->in, data, (size_t)n);
+	server_request(s, &request);
+	rpc_encode_result(&b, request.msgid, request.method, &done);
+	server_send(s, &b);
+	server_polite(s);
+}
+
+Test(region, registering_sends_the_fd_once)
+{
+	int fds = count_fds();
+	struct server s = { 0 };
+	tma_region *region = NULL;
+	tma_client *client;
+	int fd = memory_of(4096);
+
+	server_start(&s, script_register);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(tma_region_register_memfd(client, -1, 0, 4096, 0, &region), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_region_register_memfd(client, fd, 0, 4096, 2, &region), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_region_register_memfd(client, fd, 0, 4096, 0, &region), 0, "%s",
+	             tma_last_error(client));
+	cr_assert_null(tma_region_data(region));
+	cr_assert_eq(tma_ping(client), 0);
+	tma_free(client);
+	server_stop(&s);
+	close(fd);
+	cr_assert_eq(came, 1);
+	cr_assert_eq(count_fds(), fds);
+}
+
+static void script_create_and_go(struct server *s)
+{
+	struct rpc_request request;
+	int fd = memory_of(8192);
+
+	server_request(s, &request);
+	server_answer_created(s, &request, 9, fd);
+	close(fd);
+	server_request(s, &request);
+}
+
+Test(region, a_handle_ends_with_its_connection)
+{
+	struct server s = { 0 };
+	struct server other = { 0 };
+	struct tma_tensor t = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
+	tma_client *client;
+	tma_client *stranger;
+
+	server_start(&s, script_create_and_go);
+	server_start(&other, server_polite);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_create(client, 8192, &t.region), 0, "%s", tma_last_error(client));
+	stranger = server_client(&other, 5000);
+	cr_assert_eq(tma_copy(stranger, &t, &t), TMA_INVALID_ARGUMENT);
+	cr_assert_not_null(strstr(tma_last_error(stranger), "dst.region: it is of another client"));
+	tma_free(stranger);
+	server_stop(&other);
+
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	memset(tma_region_data(t.region), 1, 8192);
+	other = (struct server){ 0 };
+	server_start(&other, server_polite);
+	cr_assert_eq(tma_connect(client, other.path), 0);
+	cr_assert_eq(tma_copy(client, &t, &t), TMA_NOT_FOUND);
+	cr_assert_eq(tma_region_release(t.region), 0);
+	cr_assert_eq(tma_ping(client), 0);
+	tma_free(client);
+	server_stop(&s);
+	server_stop(&other);
+}

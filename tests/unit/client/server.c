@@ -1,0 +1,155 @@
+/* A service made of a script. */
+#include "server.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "proto/socket.h"
+
+static void *server_main(void *arg)
+{
+	struct server *s = arg;
+
+	s->sock = accept(s->listener, NULL, NULL);
+	if (s->sock >= 0) {
+		s->script(s);
+		close(s->sock);
+	}
+	return NULL;
+}
+
+void server_start(struct server *s, void (*script)(struct server *s))
+{
+	strcpy(s->directory, "/tmp/tma-client-XXXXXX");
+	cr_assert_not_null(mkdtemp(s->directory));
+	snprintf(s->path, sizeof s->path, "%s/sock", s->directory);
+	s->listener = socket_listen(s->path, 4, 0600);
+	cr_assert_geq(s->listener, 0);
+	fcntl(s->listener, F_SETFL, 0); /* accept waits */
+	s->decoder = rpc_decoder_new();
+	s->script = script;
+	cr_assert_eq(pthread_create(&s->thread, NULL, server_main, s), 0);
+}
+
+void server_stop(struct server *s)
+{
+	shutdown(s->listener, SHUT_RDWR);
+	pthread_join(s->thread, NULL);
+	close(s->listener);
+	unlink(s->path);
+	rmdir(s->directory);
+	rpc_decoder_free(s->decoder);
+	buffer_deinit(&s->in);
+}
+
+bool server_request(struct server *s, struct rpc_request *ret)
+{
+	struct error err;
+	size_t len = 0;
+	ssize_t n;
+
+	for (;;) {
+		if (buffer_len(&s->in) && frame_scan(&s->scan, s->in.data + s->in.start, buffer_len(&s->in),
+		                                     &frame_request_limits, &len, &err) == FRAME_COMPLETE)
+			break;
+		n = read(s->sock, buffer_reserve(&s->in, 4096), 4096);
+		if (n <= 0)
+			return false;
+		buffer_commit(&s->in, (size_t)n);
+	}
+	if (rpc_decode_request(s->decoder, s->in.data + s->in.start, len, ret, &err) != RPC_DISPATCH)
+		return false;
+	buffer_consume(&s->in, len, 4096);
+	return true;
+}
+
+void server_send(struct server *s, struct buffer *b)
+{
+	server_send_with_fds(s, b, NULL, 0);
+}
+
+void server_send_with_fds(struct server *s, struct buffer *b, const int *fds, size_t n)
+{
+	ssize_t sent;
+
+	while (buffer_len(b)) {
+		sent = socket_send(s->sock, b->data + b->start, buffer_len(b), fds, n);
+		if (sent < 0)
+			break;
+		buffer_consume(b, (size_t)sent, 0);
+		n = 0;
+	}
+	buffer_deinit(b);
+}
+
+void server_answer_transform(struct server *s, uint32_t msgid, const char *path, uint64_t bytes)
+{
+	struct msg_transform_done done = {
+		.has = 7, .path = { path, strlen(path) }, .bytes = bytes, .ns = bytes + 1
+	};
+	struct buffer b = { 0 };
+
+	rpc_encode_result(&b, msgid, &methods[METHOD_transform], &done);
+	server_send(s, &b);
+}
+
+void server_answer_true(struct server *s, const struct rpc_request *request)
+{
+	struct buffer b = { 0 };
+
+	rpc_encode_result(&b, request->msgid, &methods[METHOD_ping], NULL);
+	server_send(s, &b);
+}
+
+void server_answer_created(struct server *s, const struct rpc_request *request, uint64_t region, int fd)
+{
+	struct msg_region_created done = { .has = F(region_created, region) | F(region_created, size) |
+		                                  F(region_created, kind),
+		                           .region = region,
+		                           .size = request->params.region_create.size,
+		                           .kind = REGION_KIND_MEMFD };
+	struct buffer b = { 0 };
+
+	rpc_encode_result(&b, request->msgid, request->method, &done);
+	server_send_with_fds(s, &b, &fd, fd >= 0);
+}
+
+tma_client *server_client(const struct server *s, int timeout_ms)
+{
+	tma_client *client = tma_new();
+
+	cr_assert_not_null(client);
+	tma_set_timeout(client, timeout_ms);
+	cr_assert_eq(tma_connect(client, s->path), 0, "%s", tma_last_error(client));
+	return client;
+}
+
+void server_polite(struct server *s)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request)) {
+		switch (request.method->id) {
+		case METHOD_ping:
+			server_answer_true(s, &request);
+			break;
+		case METHOD_region_release: {
+			struct msg_region_released done = { .has = 1, .state = REGION_STATE_CLOSED };
+			struct buffer b = { 0 };
+
+			rpc_encode_result(&b, request.msgid, request.method, &done);
+			server_send(s, &b);
+			break;
+		}
+		default:
+			server_answer_transform(s, request.msgid, "memcpy", 64);
+			break;
+		}
+	}
+}

@@ -1,0 +1,45 @@
+/* A service made of a script: one thread, one connection, whatever bytes the test wants. */
+#ifndef TESTS_UNIT_CLIENT_SERVER_H
+#define TESTS_UNIT_CLIENT_SERVER_H
+
+#include <pthread.h>
+#include <stddef.h>
+
+#include "client/client.h"
+
+struct server {
+	char directory[32];
+	char path[64];
+	int listener;
+	int sock; /* of the connection, during the script */
+	struct buffer in;
+	struct frame_scan scan;
+	struct rpc_decoder *decoder;
+	pthread_t thread;
+	void (*script)(struct server *s);
+	size_t cut; /* for the script */
+};
+
+/* Listens at s->path and runs the script for the first connection; the connection ends with it. */
+void server_start(struct server *s, void (*script)(struct server *s));
+void server_stop(struct server *s);
+
+/* The next request, decoded; false when the client is gone. */
+bool server_request(struct server *s, struct rpc_request *ret);
+
+/* Sends all; frees what the buffer holds. */
+void server_send(struct server *s, struct buffer *b);
+void server_send_with_fds(struct server *s, struct buffer *b, const int *fds, size_t n);
+
+/* Answers a request of transform, ping or region_create as a service would. */
+void server_answer_transform(struct server *s, uint32_t msgid, const char *path, uint64_t bytes);
+void server_answer_true(struct server *s, const struct rpc_request *request);
+void server_answer_created(struct server *s, const struct rpc_request *request, uint64_t region, int fd);
+
+/* A client connected to the server. */
+tma_client *server_client(const struct server *s, int timeout_ms);
+
+/* A script that answers every ping, transform and region_release. */
+void server_polite(struct server *s);
+
+#endif
