@@ -154,7 +154,7 @@ int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *
 			return '?';
 		case '?':
 			fail(&t->error, EXIT_USAGE,
-			     "%s is no option here; tmactl help COMMAND lists what there is",
+			     "%s is no option here; tmactl help COMMAND lists those there are",
 			     argv[optind - 1]);
 			return '?';
 		default:
@@ -190,19 +190,12 @@ tma_client *tmactl_connect(struct tmactl *t)
 	rc = tma_connect(client, t->socket);
 	if (!rc)
 		return client;
-	if (rc == TMA_DISCONNECTED) {
-		const char *dir = getenv("XDG_RUNTIME_DIR");
-
+	if (rc == TMA_DISCONNECTED)
 		fail(&t->error, EXIT_FAILED,
-		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s%s",
-		     tma_last_error(client),
-		     t->socket ? t->socket
-		     : dir     ? dir
-		               : "/tmp",
-		     t->socket ? "" : "/tmad/tmad.sock");
-	} else {
+		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
+		     tma_last_error(client), tma_socket_path(client));
+	else
 		tmactl_refused(t, client);
-	}
 	tma_free(client);
 	return NULL;
 }
