@@ -173,17 +173,52 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 	return start_mapping(session, request, true, &handle, err);
 }
 
+/* A release to answer when the memory is gone: the session waits for it as for a mapping. */
+struct release {
+	struct session *session;
+	uint32_t msgid;
+	const struct method *method;
+};
+
+static void answer_release(struct session *session, uint32_t msgid, const struct method *method,
+                           enum region_state state)
+{
+	struct msg_region_released released = { .state = state };
+
+	session_reply(session, msgid, method, &released, -1);
+}
+
+static void on_released(void *arg)
+{
+	struct release *release = arg;
+	struct session *session = release->session;
+
+	session->mappings--;
+	answer_release(session, release->msgid, release->method, REGION_STATE_CLOSED);
+	free(release);
+	session_settle(session);
+}
+
 int method_region_release(struct session *session, const struct rpc_request *request, struct error *err)
 {
-	struct msg_region_released released = { 0 };
+	struct release *release;
 	struct region *region;
 	int r = region_table_find(&session->regions, request->params.region_release.region, "region", &region,
 	                          err);
 
 	if (r < 0)
 		return r;
-	released.state = region_release(region);
-	session_reply(session, request->msgid, request->method, &released, -1);
+	release = malloc(sizeof *release);
+	if (!release)
+		return error_set(err, STATUS_NO_MEMORY, "no memory to release a region");
+	if (region_release(region) == REGION_STATE_DRAINING) {
+		answer_release(session, request->msgid, request->method, REGION_STATE_DRAINING);
+		free(release);
+		return 0;
+	}
+	*release = (struct release){ session, request->msgid, request->method };
+	session->mappings++;
+	region_when_closed(region, on_released, release);
 	return 0;
 }
 

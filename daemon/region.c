@@ -133,6 +133,8 @@ static void on_unmapped(uv_work_t *work, int status)
 	region->server->n_regions--;
 	charge_release(&region->count);
 	charge_release(&region->bytes);
+	if (region->on_closed)
+		region->on_closed(region->on_closed_arg);
 	free(region);
 }
 
@@ -142,6 +144,13 @@ enum region_state region_release(struct region *region)
 		return region->state = REGION_STATE_DRAINING;
 	region_close(region);
 	return REGION_STATE_CLOSED;
+}
+
+void region_when_closed(struct region *region, void (*on_closed)(void *arg), void *arg)
+{
+	assert(region->state == REGION_STATE_CLOSED);
+	region->on_closed = on_closed;
+	region->on_closed_arg = arg;
 }
 
 void region_table_release_all(struct region_table *table)

@@ -2,7 +2,8 @@
  *
  * A region's id belongs to its connection and is never given twice (a slot and a generation). It lives from
  * the reply that names it until it is released and no job uses it; then it is unmapped off the loop,
- * because that can take long. Its charges go when the memory is really gone.
+ * because that can take long. Its charges go, and its release is answered "closed", when the memory is really
+ * gone.
  */
 #ifndef DAEMON_REGION_H
 #define DAEMON_REGION_H
@@ -24,8 +25,10 @@ struct region {
 	uint64_t id;
 	enum region_state state;
 	struct engine_memory *memory;
-	uint32_t jobs;           /* that use it */
-	struct session *session; /* NULL when it is not in its table any more */
+	uint32_t jobs;                /* that use it */
+	struct session *session;      /* NULL when it is not in its table any more */
+	void (*on_closed)(void *arg); /* NULL: nobody waits */
+	void *on_closed_arg;
 	struct charge count;
 	struct charge bytes;
 	uv_work_t unmapping;
@@ -55,8 +58,12 @@ int region_table_find(struct region_table *table, uint64_t id, const char *name,
 /* Region i of the open and draining ones in a table, for listing: NULL past the last. *cursor starts at 0. */
 struct region *region_table_next(const struct region_table *table, uint32_t *cursor);
 
-/* Ends a region: CLOSED when no job uses it, else DRAINING until the last one ends. */
+/* Ends a region: CLOSED when no job uses it (its memory goes now), else DRAINING until the last one ends. */
 enum region_state region_release(struct region *region);
+
+/* After a release that was CLOSED: on_closed is called once the memory and the charges are gone. */
+void region_when_closed(struct region *region, void (*on_closed)(void *arg), void *arg);
+
 void region_table_release_all(struct region_table *table);
 
 /* Jobs hold the regions that they use. */

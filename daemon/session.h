@@ -97,7 +97,7 @@ struct session {
 	struct engine_stream *stream;
 	struct region_table regions;
 	uint32_t jobs;     /* queued or running */
-	uint32_t mappings; /* under way off the loop */
+	uint32_t mappings; /* and unmappings to answer, under way off the loop */
 };
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. */

@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from tmad import TMACTL, Tmad, tmactl
+from tmad import SOURCE, TMACTL, Tmad, tmactl
 
 SHAPE = (64, 56, 56, 256)
 PERMUTE, PAD = "0,3,1,2", "0:0,0:0,1:1,1:1"
@@ -17,13 +17,21 @@ def line(label, text):
     print(f"{label:<8} {text}", flush=True)
 
 
-def main():
-    if "XDG_RUNTIME_DIR" in os.environ:
-        next_socket = "$XDG_RUNTIME_DIR/tmad/tmad.sock"
-    else:
-        next_socket = "/tmp/tmad.sock"
-    build = os.path.relpath(os.path.dirname(TMACTL), os.environ.get("DEMO_FROM") or os.getcwd())
+def copy(tmad, directory, dst, *args):
+    """What `tmactl copy` says of activations.npy to dst."""
+    done = tmactl("copy", "--json", "activations.npy", dst, *args, socket_path=tmad.path, cwd=directory)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
 
+
+def rate(done):
+    return f"{done['bytes'] / done['ns']:.1f} GB/s"
+
+
+def main():
+    build = os.path.relpath(os.path.dirname(TMACTL), SOURCE)
+    next_socket = "/tmp/tmad.sock"
     with tempfile.TemporaryDirectory(prefix="tmad-demo-") as directory, Tmad() as tmad:
         info = json.loads(tmactl("info", "--json", socket_path=tmad.path).stdout)
         line("engine", f"{info['engine']} ({info['device']})")
@@ -32,19 +40,18 @@ def main():
         array = np.random.default_rng().standard_normal(SHAPE, dtype=np.float32)
         np.save(os.path.join(directory, "activations.npy"), array)
         line("copy", f"activations.npy {array.dtype} {list(SHAPE)} --permute {PERMUTE} --pad {PAD}")
-        copy = tmactl("copy", "activations.npy", "out.npy", "--permute", PERMUTE, "--pad", PAD,
-                      socket_path=tmad.path, cwd=directory)
-        if copy.returncode != 0:
-            sys.exit(copy.stderr)
-        line("", copy.stdout.rstrip())
+        plain = copy(tmad, directory, "same.npy")
+        done = copy(tmad, directory, "out.npy", "--permute", PERMUTE, "--pad", PAD)
+        line("", f"-> out.npy {done['dst_shape']}  {done['path']}  {rate(done)}, files and all {done['seconds']:.2f} s"
+                 f"  (unchanged: {plain['path']}  {rate(plain)}, {plain['seconds']:.2f} s)")
 
         expected = np.pad(array.transpose(0, 3, 1, 2), [(0, 0), (0, 0), (1, 1), (1, 1)])
         result = np.load(os.path.join(directory, "out.npy"))
         if result.shape != expected.shape or not np.array_equal(result.view(np.uint32), expected.view(np.uint32)):
             sys.exit("check    out.npy is NOT what NumPy makes of it: this is a bug, please report it")
-        line("check", f"{list(result.shape)}, equal to NumPy's np.pad and transpose, bit for bit")
+        line("check", "equal to NumPy's transpose and np.pad, bit for bit")
     line("next", f"{build}/tmad --engine cpu --socket {next_socket} &")
-    line("", f'{build}/tmactl --help; README.md, "A first session"')
+    line("", f'{build}/tmactl --socket {next_socket} info; README.md, "A first session"')
 
 
 if __name__ == "__main__":

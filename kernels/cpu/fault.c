@@ -44,8 +44,7 @@ int fault_init(void)
 	int r = 0;
 	pthread_mutex_lock(&lock);
 	if (users == 0) {
-		/* Not masked while it runs: it leaves by a jump that does not restore the mask. */
-		struct sigaction action = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER };
+		struct sigaction action = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO };
 		sigemptyset(&action.sa_mask);
 		if (sigaction(SIGBUS, NULL, &before) < 0 || sigaction(SIGBUS, &action, NULL) < 0)
 			r = -errno;
@@ -64,13 +63,25 @@ void fault_deinit(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* The jump out of the handler has left its signal masked. */
+static void leave_handler(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGBUS);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg)
 {
 	struct guard guard = { .ranges = ranges };
+	/* The mask is not saved, which would be a system call for every guard. */
 	bool whole = sigsetjmp(guard.back, 0) == 0;
 	if (whole) {
 		current = &guard;
 		work(arg);
+	} else {
+		leave_handler();
 	}
 	current = NULL;
 	return whole;

@@ -39,7 +39,7 @@ leaf_fn leaf_repeat;
 /* Each row runs backwards in the source: dst_col == unit, src_col == -unit, unit 1, 2, 4, 8 or 16. */
 leaf_fn leaf_reverse;
 
-/* dst_col == unit, src_row == unit, unit 1, 2, 4, 8 or 16. */
+/* dst_col == unit, src_row == unit, unit 1, 2, 4, 8 or 16; dst_row and src_col of any sign. */
 leaf_fn leaf_transpose;
 
 /* Any strides, any unit up to CPU_LINE bytes. */

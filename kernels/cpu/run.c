@@ -89,11 +89,12 @@ unsigned run_claims(const struct run *run, unsigned most)
 	return slabs < most - claims ? (unsigned)(claims + slabs) : most;
 }
 
-/* Slab i; room is where it is made when the plan does not hold it. */
+/* Slab i; room is where it is made when the plan does not hold it, as it does for a transform that pads
+ * nothing: in other modes one slab may be the interior and the border in one. */
 static const struct nest *slab_get(const struct run *run, uint64_t i, struct nest *room)
 {
 	const struct plan *plan = run->job->plan;
-	if (run->slabs.n == 1 && !plan->interior.fill)
+	if (run->slabs.n == 1 && run->slabs.transform->mode == PAD_MODE_CONSTANT && !plan->interior.fill)
 		return &plan->interior;
 	slabs_get(&run->slabs, i, CPU_ALIGN, room);
 	return room;

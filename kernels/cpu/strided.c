@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Units of a block's side, when rows and columns run in different orders on the two sides. */
-#define BLOCK 32
+#define BLOCK_UNITS 1024
+#define BLOCK_SIDE  32 /* units; its square is BLOCK_UNITS */
 
 typedef void line_fn(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n,
                      uint32_t unit);
@@ -78,20 +78,44 @@ static int64_t magnitude(int64_t stride)
 	return stride < 0 ? -stride : stride;
 }
 
+static int64_t min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Sides of a block: square where rows and columns run in different orders on the two sides, else as wide as
+ * it can be; what one side lacks goes to the other. */
+static void block_shape(const struct leaf *leaf, int64_t *ret_rows, int64_t *ret_cols)
+{
+	bool crossed = magnitude(leaf->src_row) < magnitude(leaf->src_col);
+	int64_t cols = min(leaf->cols, crossed ? BLOCK_SIDE : BLOCK_UNITS);
+	int64_t rows = min(leaf->rows, BLOCK_UNITS / cols);
+	*ret_rows = rows;
+	*ret_cols = min(leaf->cols, BLOCK_UNITS / rows);
+}
+
+/* The inner loop is the longer one. */
+static void move_block(const struct leaf *leaf, line_fn *line, char *dst, const char *src, int64_t rows,
+                       int64_t cols)
+{
+	if (cols >= rows)
+		for (int64_t r = 0; r < rows; r++)
+			line(dst + r * leaf->dst_row, leaf->dst_col, src + r * leaf->src_row, leaf->src_col,
+			     cols, leaf->unit);
+	else
+		for (int64_t c = 0; c < cols; c++)
+			line(dst + c * leaf->dst_col, leaf->dst_row, src + c * leaf->src_col, leaf->src_row,
+			     rows, leaf->unit);
+}
+
 void leaf_strided(const struct leaf *leaf)
 {
 	line_fn *line = line_of(leaf->unit);
-	bool blocked = magnitude(leaf->src_row) < magnitude(leaf->src_col);
-	int64_t row_block = blocked ? BLOCK : leaf->rows;
-	int64_t col_block = blocked ? BLOCK : leaf->cols;
-	for (int64_t r0 = 0; r0 < leaf->rows; r0 += row_block) {
-		int64_t r1 = r0 + row_block < leaf->rows ? r0 + row_block : leaf->rows;
-		for (int64_t c0 = 0; c0 < leaf->cols; c0 += col_block) {
-			int64_t n = c0 + col_block < leaf->cols ? col_block : leaf->cols - c0;
-			for (int64_t r = r0; r < r1; r++)
-				line(leaf->dst + r * leaf->dst_row + c0 * leaf->dst_col, leaf->dst_col,
-				     leaf->src + r * leaf->src_row + c0 * leaf->src_col, leaf->src_col, n,
-				     leaf->unit);
-		}
-	}
+	int64_t row_block, col_block;
+	block_shape(leaf, &row_block, &col_block);
+	for (int64_t r = 0; r < leaf->rows; r += row_block)
+		for (int64_t c = 0; c < leaf->cols; c += col_block)
+			move_block(leaf, line, leaf->dst + r * leaf->dst_row + c * leaf->dst_col,
+			           leaf->src + r * leaf->src_row + c * leaf->src_col,
+			           min(row_block, leaf->rows - r), min(col_block, leaf->cols - c));
 }

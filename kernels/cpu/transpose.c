@@ -8,7 +8,6 @@
  */
 #include "leaf.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* Bytes of a run read from one row of src before the next row: short, so that few pages are open at once. */
@@ -140,10 +139,9 @@ static void stage_row(const struct leaf *leaf, char *dst, char *stage, int64_t n
 static void transpose_staged(const struct leaf *leaf)
 {
 	/* A row's pitch in scratch puts every row at its place in a line, with its first line its own. */
-	int64_t pitch = STAGE_BYTES + CPU_LINE + leaf->dst_row % CPU_LINE;
+	int64_t pitch = STAGE_BYTES + CPU_LINE + (int64_t)((uint64_t)leaf->dst_row % CPU_LINE);
 	int64_t run = min(leaf->rows, CPU_SCRATCH / pitch - 1);
 	int64_t block = STAGE_BYTES / leaf->unit;
-	assert(leaf->dst_row > 0);
 	for (int64_t row = 0; row < leaf->rows; row += run) {
 		char *dst = leaf->dst + row * leaf->dst_row;
 		char *scratch = leaf->scratch + (uintptr_t)dst % CPU_LINE;

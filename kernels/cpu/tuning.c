@@ -14,8 +14,8 @@ struct cpu_tuning cpu_tuning_get(void)
 		return forced;
 	return (struct cpu_tuning){
 		.isa = cpu_isa_best(),
-		/* Done by the time a thread would have woken up for it. */
-		.inline_bytes = 32 << 10,
+		/* Done by the time that a thread had woken up for it: a copy of 64 KiB. */
+		.inline_bytes = 128 << 10,
 		/* Some microseconds: well over the cost of handing it to another thread. */
 		.piece_least = 64 << 10,
 		.piece_most = PLAN_PIECE_BYTES,

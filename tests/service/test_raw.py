@@ -552,6 +552,19 @@ class Documents(RawCase):
             if value.isdigit():
                 self.assertEqual(int(value), info["limits"][name], name)
 
+    def test_manual_tells_the_same(self):
+        """Every limit is an option in tmad(8), with its default."""
+        with open(os.path.join(SOURCE, "daemon", "tmad.8"), encoding="utf-8") as file:
+            manual = file.read().replace("\\-", "-")
+        for name, value in self.rpc.call("info")["limits"].items():
+            if name.startswith(("message_bytes", "message_depth", "message_elements", "rank")):
+                continue  # of the protocol, no options
+            entry = re.search(r"^\.BI --" + name.replace("_", "-") + r"= N\n(.*)$", manual, re.MULTILINE)
+            self.assertIsNotNone(entry, name)
+            told = re.search(r"\(default (\d+)\)", entry[1])
+            if told:
+                self.assertEqual(int(told[1]), value, name)
+
     def test_stats(self):
         before = self.rpc.call("stats")
         self.refused("NOT_FOUND", "region_release", {"region": 1})

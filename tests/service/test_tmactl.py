@@ -73,7 +73,7 @@ class Usage(TmactlCase):
         s, d = self.src, self.dst
         rows = (
             ([], ["command"]), (["frobnicate"], ["frobnicate"]), (["--nothing"], ["--nothing"]),
-            (["copy"], ["copy"]), (["copy", s], ["copy"]), (["copy", s, d, "third"], ["third"]),
+            (["copy"], ["copy"]), (["copy", s], ["copy"]), (["copy", s, d, "third"], ["copy", "two"]),
             (["copy", "--colour", "red", s, d], ["--colour"]),
             (["copy", s, d, "--permute"], ["--permute"]),
             (["copy", s, d, "--permute", "0,x,1"], ["--permute", "0,x,1"]),
@@ -224,18 +224,20 @@ class BadDays(TmactlCase):
         os.truncate(path, os.stat(path).st_size + 16384 * 8192 * 4)
         return path
 
-    def start_copy(self, tmad):
-        """A copy that is under way, its daemon held in the middle of it."""
+    def start_copy(self, tmad, hold):
+        """A copy that is under way; with hold, its daemon does nothing any more."""
         self.file("out.npy", KEEP)
-        self.names = sorted(os.listdir(self.directory) + ["big.npy"])
-        copy = subprocess.Popen([TMACTL, "--socket", tmad.path, "copy", self.big(), self.dst, "--permute", "1,0",
+        src = self.big()
+        self.names = sorted(os.listdir(self.directory))
+        copy = subprocess.Popen([TMACTL, "--socket", tmad.path, "copy", src, self.dst, "--permute", "1,0",
                                  "--memory", "2000000"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, encoding="utf-8")
         self.addCleanup(copy.kill)
-        wait_until(lambda: sorted(os.listdir(self.directory)) != self.names or copy.poll() is not None, scaled(20),
-                   "the copy writes to its temporary file")
-        os.kill(tmad.pid, signal.SIGSTOP)
-        time.sleep(0.1)
+        with tmad.rpc() as rpc:
+            wait_until(lambda: sum(rpc.call("stats")["bytes"].values()) > 4 << 20, scaled(20), "some of it is moved")
+        if hold:
+            os.kill(tmad.pid, signal.SIGSTOP)
+            time.sleep(0.1)
         self.assertIsNone(copy.poll(), "the copy is under way")
         return copy
 
@@ -255,7 +257,7 @@ class BadDays(TmactlCase):
     def test_the_daemon_is_killed(self):
         tmad = Tmad()
         self.addCleanup(tmad.stop)
-        copy = self.start_copy(tmad)
+        copy = self.start_copy(tmad, hold=True)
         tmad.kill()
         out, err = copy.communicate(timeout=scaled(20))
         self.was_refused(copy.returncode, out, err, 1, ["tmad"])
@@ -263,17 +265,16 @@ class BadDays(TmactlCase):
 
     def test_interrupted(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            with self.subTest(signal=number.name):
-                tmad = Tmad()
-                try:
-                    copy = self.start_copy(tmad)
+            for hold in (False, True):
+                with self.subTest(signal=number.name, hold=hold), Tmad() as tmad:
+                    copy = self.start_copy(tmad, hold)
                     copy.send_signal(number)
-                    out, _ = copy.communicate(timeout=scaled(20))
+                    try:
+                        out, _ = copy.communicate(timeout=scaled(5))
+                    finally:
+                        os.kill(tmad.pid, signal.SIGCONT)
                     self.assertEqual((copy.returncode, out), (-number, ""), "it dies of the signal, for the shell")
                     self.is_as_before()
-                finally:
-                    os.kill(tmad.pid, signal.SIGCONT)
-                    tmad.stop()
 
     def test_no_progress_when_piped(self):
         done = self.run_tmactl("copy", self.big(), self.dst, "--permute", "1,0")

@@ -1,8 +1,9 @@
 """Runs a file's unittest cases and reports them as TAP, which automake's driver reads."""
 import sys
 import time
-import traceback
 import unittest
+
+MAX_FAULTS = 5  # of one test are shown whole
 
 
 class _Result(unittest.TestResult):
@@ -10,7 +11,7 @@ class _Result(unittest.TestResult):
         super().__init__()
         self._stream = stream
         self._started = 0.0
-        self._subtests_failed = False
+        self._faults = 0  # of the test that runs
 
     def _line(self, outcome, test, note=""):
         seconds = time.monotonic() - self._started
@@ -18,19 +19,22 @@ class _Result(unittest.TestResult):
         print(f"{outcome} - {name} ({seconds:.1f} s){note}", file=self._stream, flush=True)
 
     def _fault(self, test, err):
-        if not self._subtests_failed:
+        if self._faults == 0:
             self._line("not ok", test)
-        for line in "".join(traceback.format_exception(*err)).splitlines():
+        self._faults += 1
+        if self._faults > MAX_FAULTS:
+            return
+        for line in self._exc_info_to_string(err, test).splitlines():
             print("# " + line, file=self._stream, flush=True)
 
     def startTest(self, test):
         super().startTest(test)
         self._started = time.monotonic()
-        self._subtests_failed = False
+        self._faults = 0
 
     def addSuccess(self, test):
         super().addSuccess(test)
-        if not self._subtests_failed:
+        if self._faults == 0:
             self._line("ok", test)
 
     def addSkip(self, test, reason):
@@ -46,11 +50,10 @@ class _Result(unittest.TestResult):
         self._fault(test, err)
 
     def addSubTest(self, test, subtest, err):
-        """Rows of a table: every one that fails is shown, the test counts once."""
+        """Rows of a table: the ones that fail are named, the test counts once."""
         super().addSubTest(test, subtest, err)
         if err is not None:
             self._fault(test, err)
-            self._subtests_failed = True
             print("# in " + subtest.id(), file=self._stream, flush=True)
 
 

@@ -1,0 +1,115 @@
+/* The guard: a mapping whose file lost its end stands for memory that fails. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "kernels/cpu/fault.h"
+
+#define PAGE 4096
+
+/* Two pages, of which the file has the first. */
+static char *half_mapping(void)
+{
+	FILE *file = tmpfile();
+	cr_assert_not_null(file);
+	cr_assert_eq(ftruncate(fileno(file), 2 * PAGE), 0);
+	char *map = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	cr_assert_neq(map, MAP_FAILED);
+	cr_assert_eq(ftruncate(fileno(file), PAGE), 0);
+	fclose(file);
+	return map;
+}
+
+struct touch {
+	volatile char *at;
+	int done;
+};
+
+static void touch(void *arg)
+{
+	struct touch *t = arg;
+	*t->at = 1;
+	t->done = 1;
+}
+
+Test(fault, ends_the_work_alone)
+{
+	char *map = half_mapping();
+	struct fault_range ranges[2] = { { map, 2 * PAGE }, { NULL, 0 } };
+	cr_assert_eq(fault_init(), 0);
+	for (int i = 0; i < 3; i++) {
+		struct touch good = { .at = map + 17 }, bad = { .at = map + PAGE + 17 };
+		cr_assert(fault_guard(ranges, touch, &good), "round %d", i);
+		cr_assert_eq(good.done, 1);
+		cr_assert_not(fault_guard(ranges, touch, &bad), "round %d", i);
+		cr_assert_eq(bad.done, 0);
+	}
+	fault_deinit();
+	munmap(map, 2 * PAGE);
+}
+
+Test(fault, second_range)
+{
+	char *map = half_mapping();
+	struct fault_range ranges[2] = { { map, 1 }, { map + PAGE, PAGE } };
+	struct touch bad = { .at = map + PAGE };
+	cr_assert_eq(fault_init(), 0);
+	cr_assert_not(fault_guard(ranges, touch, &bad));
+	fault_deinit();
+	munmap(map, 2 * PAGE);
+}
+
+/* As the default action has it: the sanitizers' own is put away first. */
+static void default_action(void)
+{
+	signal(SIGBUS, SIG_DFL);
+}
+
+Test(fault, elsewhere_is_fatal, .init = default_action, .signal = SIGBUS)
+{
+	char *map = half_mapping();
+	struct fault_range ranges[2] = { { map, PAGE }, { map, PAGE } };
+	struct touch bad = { .at = map + PAGE };
+	cr_assert_eq(fault_init(), 0);
+	fault_guard(ranges, touch, &bad);
+}
+
+Test(fault, outside_a_guard_is_fatal, .init = default_action, .signal = SIGBUS)
+{
+	char *map = half_mapping();
+	struct touch bad = { .at = map + PAGE };
+	cr_assert_eq(fault_init(), 0);
+	touch(&bad);
+}
+
+Test(fault, a_sent_signal_is_fatal, .init = default_action, .signal = SIGBUS)
+{
+	cr_assert_eq(fault_init(), 0);
+	raise(SIGBUS);
+}
+
+static volatile sig_atomic_t seen;
+
+static void on_signal(int number)
+{
+	(void)number;
+	seen++;
+}
+
+Test(fault, last_deinit_restores_what_was_there)
+{
+	struct sigaction now;
+	signal(SIGBUS, on_signal);
+	cr_assert_eq(fault_init(), 0);
+	cr_assert_eq(fault_init(), 0);
+	fault_deinit();
+	sigaction(SIGBUS, NULL, &now);
+	cr_assert(now.sa_flags & SA_SIGINFO);
+	fault_deinit();
+	raise(SIGBUS);
+	cr_assert_eq(seen, 1);
+}

@@ -1,0 +1,290 @@
+/* Every leaf, for every element size and instruction set, against a naive loop: ragged and prime shapes,
+ * bases that are not aligned, gaps between rows, in one piece and in many, through the cache and past it. The
+ * whole destination is compared, guards and gaps included. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/cpu/move.h"
+
+#define GUARD 64
+
+enum way { COPY, REPEAT, REVERSE, TRANSPOSE, TRANSPOSE_BACK, TRANSPOSE_UP, SCATTER, GATHER_BOTH, FILL, WAYS };
+
+static const char *const way_names[WAYS] = { "copy",      "repeat",         "reverse",
+	                                     "transpose", "transpose_back", "transpose_up",
+	                                     "scatter",   "gather_both",    "fill" };
+
+struct case_row {
+	enum cpu_isa_level level;
+	int way;
+	uint32_t element;
+};
+
+struct shape {
+	int64_t rows, cols;
+};
+
+static const struct shape shapes[] = {
+	{ 1, 1 },   { 1, 2 },    { 1, 67 },   { 67, 1 },   { 2, 3 },     { 3, 1021 },   { 1021, 3 },
+	{ 4, 4 },   { 5, 16 },   { 16, 5 },   { 17, 19 },  { 16, 64 },   { 64, 16 },    { 64, 64 },
+	{ 63, 65 }, { 61, 127 }, { 128, 61 }, { 130, 67 }, { 257, 131 }, { 129, 1031 }, { 1031, 129 },
+};
+
+/* A nest of two dimensions (or one) in memory of its own. */
+struct arena {
+	struct nest nest;
+	int64_t dst_low, dst_high, src_low, src_high; /* bytes around element [0, 0] */
+};
+
+static int64_t min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* gap: elements left out between rows, on both sides. */
+static void nest_for(struct nest *nest, int way, uint32_t element, struct shape shape, int64_t gap)
+{
+	int64_t e = element;
+	struct nest_dim *row = &nest->dim[0], *col = &nest->dim[1];
+	*nest = (struct nest){ .rank = 2, .element = element, .fill = way == FILL };
+	*row = (struct nest_dim){ shape.rows, (shape.cols + gap) * e, (shape.cols + gap) * e };
+	*col = (struct nest_dim){ shape.cols, e, e };
+	switch (way) {
+	case REPEAT:
+		row->src = e;
+		col->src = 0;
+		break;
+	case REVERSE:
+		col->src = -e;
+		break;
+	case TRANSPOSE:
+	case TRANSPOSE_BACK:
+	case TRANSPOSE_UP:
+		row->src = way == TRANSPOSE_UP ? -e : e;
+		col->src = (shape.rows + gap) * e * (way == TRANSPOSE_BACK ? -1 : 1);
+		break;
+	case SCATTER: /* gaps everywhere, the source's rows and columns swapped */
+		col->dst = 2 * e;
+		row->dst = (2 * shape.cols + gap) * e;
+		row->src = 3 * e;
+		col->src = (3 * shape.rows + gap) * e;
+		break;
+	case GATHER_BOTH:
+		col->src = 3 * e;
+		row->src = -(3 * shape.cols + gap) * e;
+		break;
+	case FILL:
+		row->src = col->src = 0;
+		break;
+	default:
+		break;
+	}
+	if (shape.rows == 1 || shape.cols == 1) { /* canonical: no dimension of one */
+		if (shape.rows == 1)
+			*row = *col;
+		nest->rank = row->n == 1 ? 0 : 1;
+	}
+}
+
+static void extents(struct arena *arena)
+{
+	const struct nest *nest = &arena->nest;
+	arena->dst_high = arena->src_high = nest->element;
+	for (int d = 0; d < nest->rank; d++) {
+		arena->dst_high += (nest->dim[d].n - 1) * nest->dim[d].dst;
+		arena->src_low += min(0, (nest->dim[d].n - 1) * nest->dim[d].src);
+		arena->src_high += max(0, (nest->dim[d].n - 1) * nest->dim[d].src);
+	}
+}
+
+static void naive(const struct nest *nest, char *dst, const char *src)
+{
+	int64_t rows = nest->rank == 2 ? nest->dim[0].n : 1;
+	int64_t cols = nest->rank >= 1 ? nest->dim[nest->rank - 1].n : 1;
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t c = 0; c < cols; c++) {
+			int64_t to = 0, from = 0;
+			if (nest->rank == 2) {
+				to += r * nest->dim[0].dst;
+				from += r * nest->dim[0].src;
+			}
+			if (nest->rank >= 1) {
+				to += c * nest->dim[nest->rank - 1].dst;
+				from += c * nest->dim[nest->rank - 1].src;
+			}
+			memcpy(dst + to, src + from, nest->element);
+		}
+}
+
+/* skew: how far the bases are from a line. */
+static void try_move(const struct case_row *row, struct shape shape, int64_t gap, int64_t skew, bool stream,
+                     int64_t piece_bytes, char *scratch)
+{
+	static const char fill[16] = "0123456789abcdef";
+	struct arena arena = { .dst_low = 0 };
+	nest_for(&arena.nest, row->way, row->element, shape, gap);
+	extents(&arena);
+	size_t dst_size = (size_t)(arena.dst_high + 2 * GUARD + skew);
+	size_t src_size = (size_t)(arena.src_high - arena.src_low);
+	/* The source has no room to spare: a read outside it is the sanitizer's to find. */
+	char *src_memory = malloc(src_size), *src = src_memory - arena.src_low;
+	size_t room = (dst_size + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
+	char *dst = aligned_alloc(CPU_LINE, room), *expected = aligned_alloc(CPU_LINE, room);
+	uint32_t state = (uint32_t)(shape.rows * 31 + shape.cols);
+	for (size_t i = 0; i < src_size; i++)
+		src_memory[i] = (char)((state = state * 1664525 + 1013904223) >> 24);
+	memset(dst, 0x5a, room);
+	memset(expected, 0x5a, room);
+
+	struct move move;
+	struct move_place place = { dst + GUARD + skew, src, fill, piece_bytes, stream };
+	move_init(&move, cpu_isa_get(row->level), &arena.nest, &place);
+	cr_assert_geq(move.pieces, 1);
+	for (int64_t piece = 0; piece < move.pieces; piece++)
+		move_run(&move, piece, scratch);
+	naive(&arena.nest, expected + GUARD + skew, row->way == FILL ? fill : src);
+	cr_assert_arr_eq(dst, expected, room,
+	                 "%s %s, element %u, %ldx%ld, gap %ld, skew %ld, stream %d, piece %ld",
+	                 cpu_isa_get(row->level)->name, way_names[row->way], row->element, (long)shape.rows,
+	                 (long)shape.cols, (long)gap, (long)skew, stream, (long)piece_bytes);
+	free(src_memory);
+	free(dst);
+	free(expected);
+}
+
+ParameterizedTestParameters(move, every_leaf)
+{
+	static struct case_row rows[CPU_ISA_LEVELS * WAYS * CPU_SHIFTS];
+	size_t n = 0;
+	for (int level = 0; level < CPU_ISA_LEVELS; level++)
+		for (int way = 0; way < WAYS; way++)
+			for (int shift = 0; shift < CPU_SHIFTS; shift++)
+				rows[n++] = (struct case_row){ level, way, 1u << shift };
+	return cr_make_param_array(struct case_row, rows, n);
+}
+
+ParameterizedTest(struct case_row *row, move, every_leaf)
+{
+	static const int64_t gaps[] = { 0, 3 };
+	static const int64_t skews[] = { 0, 16, 37 };
+	static const int64_t pieces[] = { 512, 1 << 20 };
+	if (!cpu_isa_get(row->level))
+		cr_skip("this machine has no instruction set of level %d", row->level);
+	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+		for (int variant = 0; variant < 24; variant++)
+			try_move(row, shapes[s], gaps[variant % 2], skews[variant / 2 % 3], variant / 6 % 2,
+			         pieces[variant / 12], scratch);
+	free(scratch);
+}
+
+/* Pitches that are multiples of a line take the way straight from registers past the cache. */
+Test(move, whole_lines)
+{
+	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	for (int level = 0; level < CPU_ISA_LEVELS; level++)
+		for (int shift = 0; shift < CPU_SHIFTS && cpu_isa_get(level); shift++)
+			for (int64_t skew = 0; skew < 2; skew++) {
+				struct case_row row = { level, TRANSPOSE, 1u << shift };
+				try_move(&row, (struct shape){ 192, 320 }, 0, skew * 48, true, 1 << 20,
+				         scratch);
+				try_move(&row, (struct shape){ 193, 320 }, 64, skew * 48, true, 1 << 20,
+				         scratch);
+				try_move(&row, (struct shape){ 3, 320 }, 64, skew * 48, true, 1 << 20,
+				         scratch);
+			}
+	free(scratch);
+}
+
+/* A nest of many dimensions: all of them outside the leaf, short rows, and pieces that cut each. */
+Test(move, many_dimensions)
+{
+	static const int64_t pieces[] = { 1, 64, 256, 4096, 1 << 20 };
+	struct nest nest = { .rank = 6, .element = 2 };
+	int64_t n[6] = { 3, 2, 5, 4, 3, 7 };
+	int64_t dst = 2, total = 3 * 2 * 5 * 4 * 3 * 7;
+	int64_t order[6] = { 2, 0, 5, 1, 3, 4 }; /* of the source, innermost first */
+	for (int d = 5; d >= 0; d--) {
+		nest.dim[d].n = n[d];
+		nest.dim[d].dst = dst;
+		dst *= n[d];
+	}
+	int64_t src = 2;
+	for (int i = 0; i < 6; i++) {
+		nest.dim[order[i]].src = src;
+		src *= n[order[i]];
+	}
+	uint16_t *from = calloc((size_t)total, 2), *to = calloc((size_t)total, 2);
+	for (int64_t i = 0; i < total; i++)
+		from[i] = (uint16_t)(i + 1);
+	for (size_t p = 0; p < sizeof(pieces) / sizeof(pieces[0]); p++) {
+		struct move move;
+		struct move_place place = { (char *)to, (char *)from, NULL, pieces[p], false };
+		memset(to, 0, (size_t)total * 2);
+		move_init(&move, cpu_isa_best(), &nest, &place);
+		for (int64_t piece = 0; piece < move.pieces; piece++)
+			move_run(&move, piece, NULL);
+		for (int64_t i = 0; i < total; i++) {
+			int64_t rest = i, at = 0;
+			for (int d = 5; d >= 0; rest /= n[d--])
+				at += rest % n[d] * nest.dim[d].src;
+			cr_assert_eq(to[i], from[at / 2], "pieces of %ld bytes, element %ld", (long)pieces[p],
+			             (long)i);
+		}
+	}
+	free(from);
+	free(to);
+}
+
+struct span_row {
+	char name[24];
+	int64_t n;
+	int64_t skew;
+	int64_t piece;
+};
+
+/* Pieces of one run begin with a line, so that no two threads write to one. */
+ParameterizedTestParameters(move, pieces_begin_with_a_line)
+{
+	static struct span_row rows[] = {
+		{ "aligned", 100000, 0, 4096 },
+		{ "odd base", 100000, 13, 4096 },
+		{ "one before a line", 65537, 63, 4096 },
+		{ "tiny pieces", 1000, 1, 64 },
+	};
+	return cr_make_param_array(struct span_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+ParameterizedTest(struct span_row *row, move, pieces_begin_with_a_line)
+{
+	size_t room = (size_t)(row->n + 4096) / CPU_LINE * CPU_LINE;
+	char *dst = aligned_alloc(CPU_LINE, room), *src = malloc((size_t)row->n);
+	struct nest nest = { .rank = 1, .element = 1, .dim = { { row->n, 1, 1 } } };
+	struct move move;
+	struct move_place place = { dst + row->skew, src, NULL, row->piece, false };
+	memset(src, 1, (size_t)row->n);
+	memset(dst, 0, room);
+	move_init(&move, cpu_isa_best(), &nest, &place);
+	cr_assert_geq(move.pieces, row->n / row->piece, "%s", row->name);
+	int64_t written = 0;
+	for (int64_t piece = 0; piece < move.pieces; piece++) {
+		move_run(&move, piece, NULL);
+		written = row->n;
+		while (written > 0 && !dst[row->skew + written - 1])
+			written--;
+		cr_assert(written == row->n || (row->skew + written) % CPU_LINE == 0,
+		          "%s: piece %ld ends %ld bytes into a line", row->name, (long)piece,
+		          (long)((row->skew + written) % CPU_LINE));
+	}
+	cr_assert_eq(written, row->n, "%s", row->name);
+	free(dst);
+	free(src);
+}
