@@ -71,6 +71,7 @@ static int cmd_copy_exec(struct tmactl *t, int argc, char **argv)
 		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(stops[i], &action, NULL);
 	}
+	signal(SIGXFSZ, SIG_IGN); /* a file too large for its limit is an error to report */
 	c.start = now_s();
 	rc = copy_parse(&c, argc, argv);
 	if (!rc)

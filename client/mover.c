@@ -34,6 +34,7 @@ struct mover {
 	struct worker workers[MAX_WORKERS];
 	int n_workers;
 	atomic_bool stop;
+	pthread_mutex_t writing; /* a file takes one writer at a time, and the others would spin for it */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t ended;
@@ -92,6 +93,7 @@ static void mover_init(struct mover *m, const struct mover_job *job)
 	pthread_cond_init(&m->ended, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->writing, NULL);
 }
 
 static void mover_deinit(struct mover *m)
@@ -102,6 +104,7 @@ static void mover_deinit(struct mover *m)
 	}
 	box_plan_deinit(&m->plan);
 	pthread_cond_destroy(&m->ended);
+	pthread_mutex_destroy(&m->writing);
 	pthread_mutex_destroy(&m->lock);
 }
 
@@ -281,12 +284,14 @@ static int worker_write(struct worker *w, const struct box *box)
 	const uint8_t *data = tma_region_data(w->dst);
 	int rc;
 
+	pthread_mutex_lock(&w->mover->writing);
 	do {
 		rc = output_write(job->output, data, box->dst.bytes, job->header_bytes + offset, &w->error);
 		data += box->dst.bytes;
 		if (!rc)
 			rc = stopped(w);
 	} while (!rc && box_runs_next(&box->dst, position, &offset));
+	pthread_mutex_unlock(&w->mover->writing);
 	return rc;
 }
 
