@@ -24,9 +24,6 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-#define PASTE_(a, b) a##b
-#define PASTE(a, b)  PASTE_(a, b)
-
 typedef uint8_t vec16 __attribute__((vector_size(16)));
 
 static inline TARGET vec16 load16(const char *p)
