@@ -48,7 +48,8 @@ static int copy_parse(struct copy *c, int argc, char **argv);
 static int copy_open(struct copy *c);
 static int copy_run(struct copy *c);
 static int copy_progress(void *arg, double done, struct failure *f);
-static void copy_print(const struct copy *c);
+static void copy_clear(struct copy *c);
+static void copy_print(struct copy *c);
 static void copy_deinit(struct copy *c);
 static double now_s(void);
 
@@ -71,6 +72,7 @@ static int cmd_copy_exec(struct tmactl *t, int argc, char **argv)
 		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(stops[i], &action, NULL);
 	}
+	signal(SIGXFSZ, SIG_IGN); /* a file too large for its limit is an error to report */
 	c.start = now_s();
 	rc = copy_parse(&c, argc, argv);
 	if (!rc)
@@ -190,7 +192,7 @@ static int copy_run(struct copy *c)
 	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, f) < 0 ||
 	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0)
 		return -1;
-	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result) < 0)
+	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result, f) < 0)
 		return -1;
 	if (copy_progress(c, 1, f) < 0)
 		return -1;
@@ -199,8 +201,7 @@ static int copy_run(struct copy *c)
 
 static void copy_deinit(struct copy *c)
 {
-	if (c->drawn)
-		fputs("\r\033[K", stderr);
+	copy_clear(c);
 	output_deinit(&c->output);
 	npy_deinit(&c->npy);
 	free(c->header);
@@ -248,7 +249,15 @@ static void copy_print_json(const struct copy *c, double seconds)
 	printf("}\n");
 }
 
-static void copy_print(const struct copy *c)
+/* Takes the line of progress away. */
+static void copy_clear(struct copy *c)
+{
+	if (c->drawn)
+		fputs("\r\033[K", stderr);
+	c->drawn = false;
+}
+
+static void copy_print(struct copy *c)
 {
 	double seconds = now_s() - c->start;
 	char bytes[32];
@@ -259,8 +268,7 @@ static void copy_print(const struct copy *c)
 	}
 	if (c->t->quiet)
 		return;
-	if (c->drawn)
-		fputs("\r\033[K", stderr);
+	copy_clear(c);
 	printf("%s -> %s  %s", c->src_path, c->dst_path, print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
 	if (c->result.ns)
 		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);

@@ -223,9 +223,9 @@ static int explain_ask(struct explain *e)
 
 	if (explain_question(e, &q, &e->t->error) < 0)
 		return -1;
-	client = tmactl_connect(e->t);
+	client = tmactl_connect(e->t, &e->t->error);
 	if (client && tma_explain(client, &q.transform, &plan) < 0)
-		tmactl_refused(e->t, client);
+		tmactl_refused(client, &e->t->error);
 	else if (plan && e->t->json)
 		tmactl_print_json(e->t, plan);
 	else if (plan)

@@ -9,9 +9,9 @@ static int cmd_info_exec(struct tmactl *t, int argc, char **argv)
 	tma_client *client = NULL;
 
 	if (!tmactl_no_arguments(t, argc, argv))
-		client = tmactl_connect(t);
+		client = tmactl_connect(t, &t->error);
 	if (client && tma_info(client, &info) < 0)
-		tmactl_refused(t, client);
+		tmactl_refused(client, &t->error);
 	else if (info && t->json)
 		tmactl_print_json(t, info);
 	else if (info)

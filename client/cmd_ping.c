@@ -19,7 +19,7 @@ static int ping(struct tmactl *t, tma_client *client)
 	double us;
 
 	if (tma_ping(client) < 0)
-		return tmactl_refused(t, client);
+		return tmactl_refused(client, &t->error);
 	us = now_us() - start;
 	if (t->json)
 		printf("{\"answered\": true, \"us\": %.1f}\n", us);
@@ -33,7 +33,7 @@ static int cmd_ping_exec(struct tmactl *t, int argc, char **argv)
 	tma_client *client;
 
 	if (!tmactl_no_arguments(t, argc, argv)) {
-		client = tmactl_connect(t);
+		client = tmactl_connect(t, &t->error);
 		if (client)
 			ping(t, client);
 		tma_free(client);

@@ -17,9 +17,9 @@ static int cmd_stats_exec(struct tmactl *t, int argc, char **argv)
 	tma_client *client = NULL;
 
 	if (!tmactl_no_arguments(t, argc, argv))
-		client = tmactl_connect(t);
+		client = tmactl_connect(t, &t->error);
 	if (client && tma_stats(client, &stats) < 0)
-		tmactl_refused(t, client);
+		tmactl_refused(client, &t->error);
 	else if (stats && t->json)
 		tmactl_print_json(t, stats);
 	else if (stats)

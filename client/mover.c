@@ -22,18 +22,21 @@ struct worker {
 	struct mover *mover;
 	pthread_t thread;
 	tma_client *client;
-	int hang_up; /* a second fd of the client's connection, to end a call that another thread waits in */
+	int hang_up; /* a second fd of the client's connection, to end the calls of its thread from another;
+	                -1 until there is one; under the mover's lock */
 	tma_region *src;
 	tma_region *dst;
 	struct failure error;
 };
 
 struct mover {
+	const struct tmactl *t;
 	const struct mover_job *job;
 	struct box_plan plan;
 	struct worker workers[MAX_WORKERS];
 	int n_workers;
 	atomic_bool stop;
+	pthread_mutex_t writing; /* a file takes one writer at a time, and the others would spin for it */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t ended;
@@ -45,13 +48,13 @@ struct mover {
 	struct mover_result result;
 };
 
-static void mover_init(struct mover *m, const struct mover_job *job);
-static int worker_open(struct tmactl *t, struct mover *m);
+static void mover_init(struct mover *m, const struct tmactl *t, const struct mover_job *job);
 static int mover_start(struct mover *m, struct failure *f);
 static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, struct failure *f);
-static void mover_join(struct mover *m, int n_started);
+static void mover_stop(struct mover *m, int n_started);
 static void mover_deinit(struct mover *m);
 static void *worker_main(void *arg);
+static int worker_open(struct worker *w);
 static bool worker_next(struct worker *w, uint64_t *ret_box);
 static int worker_read(struct worker *w, const struct box *box);
 static int worker_transform(struct worker *w, const struct box *box);
@@ -60,8 +63,8 @@ static void worker_tally(struct worker *w, const struct box *box);
 
 /* ---- The caller's thread ---------------------------------------------------------------------------- */
 
-int mover_run(struct tmactl *t, const struct mover_job *job, mover_progress_fn *progress, void *arg,
-              struct mover_result *ret)
+int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progress_fn *progress, void *arg,
+              struct mover_result *ret, struct failure *f)
 {
 	struct mover m;
 	uint64_t most = job->memory / MAX_WORKERS;
@@ -69,64 +72,44 @@ int mover_run(struct tmactl *t, const struct mover_job *job, mover_progress_fn *
 	int rc;
 
 	fair = fair < MIN_BOX_BYTES ? MIN_BOX_BYTES : fair > MAX_BOX_BYTES ? MAX_BOX_BYTES : fair;
-	mover_init(&m, job);
-	rc = box_plan_init(&m.plan, job->view, fair < most ? fair : most, &t->error);
-	while (!rc && m.n_workers < MAX_WORKERS && (uint64_t)m.n_workers < m.plan.n_boxes)
-		rc = worker_open(t, &m);
+	mover_init(&m, t, job);
+	rc = box_plan_init(&m.plan, job->view, fair < most ? fair : most, f);
+	m.n_workers = m.plan.n_boxes < MAX_WORKERS ? (int)m.plan.n_boxes : MAX_WORKERS;
 	if (!rc)
-		rc = mover_start(&m, &t->error);
+		rc = mover_start(&m, f);
 	if (!rc)
-		rc = mover_watch(&m, progress, arg, &t->error);
+		rc = mover_watch(&m, progress, arg, f);
 	*ret = m.result;
 	mover_deinit(&m);
 	return rc;
 }
 
-static void mover_init(struct mover *m, const struct mover_job *job)
+static void mover_init(struct mover *m, const struct tmactl *t, const struct mover_job *job)
 {
 	pthread_condattr_t attr;
 
-	*m = (struct mover){ .job = job };
+	*m = (struct mover){ .t = t, .job = job };
+	for (int i = 0; i < MAX_WORKERS; i++)
+		m->workers[i] = (struct worker){ .mover = m, .hang_up = -1 };
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&m->ended, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->writing, NULL);
 }
 
 static void mover_deinit(struct mover *m)
 {
 	for (int i = 0; i < m->n_workers; i++) {
-		close(m->workers[i].hang_up);
+		if (m->workers[i].hang_up >= 0)
+			close(m->workers[i].hang_up);
 		tma_free(m->workers[i].client);
 	}
 	box_plan_deinit(&m->plan);
 	pthread_cond_destroy(&m->ended);
+	pthread_mutex_destroy(&m->writing);
 	pthread_mutex_destroy(&m->lock);
-}
-
-static int worker_open(struct tmactl *t, struct mover *m)
-{
-	struct worker *w = &m->workers[m->n_workers];
-	tma_client *client = tmactl_connect(t);
-
-	if (!client)
-		return -1;
-	if (tma_region_create(client, m->plan.src_bytes ? m->plan.src_bytes : 1, &w->src) < 0 ||
-	    tma_region_create(client, m->plan.dst_bytes, &w->dst) < 0) {
-		tmactl_refused(t, client);
-		tma_free(client);
-		return -1;
-	}
-	w->hang_up = fcntl(tma_fd(client), F_DUPFD_CLOEXEC, 0);
-	if (w->hang_up < 0) {
-		tma_free(client);
-		return fail(&t->error, EXIT_FAILED, "out of file descriptors (%s)", strerror(errno));
-	}
-	w->mover = m;
-	w->client = client;
-	m->n_workers++;
-	return 0;
 }
 
 static int mover_start(struct mover *m, struct failure *f)
@@ -139,7 +122,7 @@ static int mover_start(struct mover *m, struct failure *f)
 		rc = pthread_create(&m->workers[n].thread, NULL, worker_main, &m->workers[n]);
 	if (!rc)
 		return 0;
-	mover_join(m, n - 1);
+	mover_stop(m, n - 1);
 	return fail(f, EXIT_FAILED, "a thread cannot be started (%s)", strerror(rc));
 }
 
@@ -169,7 +152,7 @@ static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, 
 		rc = fail(f, m->error.code, "%s", m->error.text);
 	pthread_mutex_unlock(&m->lock);
 	if (rc)
-		mover_join(m, m->n_workers);
+		mover_stop(m, m->n_workers);
 	else
 		for (int i = 0; i < m->n_workers; i++)
 			pthread_join(m->workers[i].thread, NULL);
@@ -177,11 +160,14 @@ static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, 
 }
 
 /* Ends the workers where they are: their connections are hung up, so that none waits for an answer. */
-static void mover_join(struct mover *m, int n_started)
+static void mover_stop(struct mover *m, int n_started)
 {
+	pthread_mutex_lock(&m->lock);
 	atomic_store(&m->stop, true);
 	for (int i = 0; i < n_started; i++)
-		shutdown(m->workers[i].hang_up, SHUT_RDWR);
+		if (m->workers[i].hang_up >= 0)
+			shutdown(m->workers[i].hang_up, SHUT_RDWR);
+	pthread_mutex_unlock(&m->lock);
 	for (int i = 0; i < n_started; i++)
 		pthread_join(m->workers[i].thread, NULL);
 }
@@ -194,7 +180,7 @@ static void *worker_main(void *arg)
 	struct mover *m = w->mover;
 	struct box box;
 	uint64_t i;
-	int rc = 0;
+	int rc = worker_open(w);
 
 	while (!rc && worker_next(w, &i)) {
 		box_get(&m->plan, i, &box);
@@ -213,6 +199,26 @@ static void *worker_main(void *arg)
 	pthread_cond_signal(&m->ended);
 	pthread_mutex_unlock(&m->lock);
 	return NULL;
+}
+
+static int worker_open(struct worker *w)
+{
+	struct mover *m = w->mover;
+	const struct box_plan *plan = &m->plan;
+
+	w->client = tmactl_connect(m->t, &w->error);
+	if (!w->client)
+		return -1;
+	pthread_mutex_lock(&m->lock);
+	if (!atomic_load(&m->stop))
+		w->hang_up = fcntl(tma_fd(w->client), F_DUPFD_CLOEXEC, 0);
+	pthread_mutex_unlock(&m->lock);
+	if (w->hang_up < 0)
+		return fail(&w->error, EXIT_FAILED, "out of file descriptors (%s)", strerror(errno));
+	if (tma_region_create(w->client, plan->src_bytes ? plan->src_bytes : 1, &w->src) < 0 ||
+	    tma_region_create(w->client, plan->dst_bytes, &w->dst) < 0)
+		return tmactl_refused(w->client, &w->error);
+	return 0;
 }
 
 static bool worker_next(struct worker *w, uint64_t *ret_box)
@@ -281,12 +287,14 @@ static int worker_write(struct worker *w, const struct box *box)
 	const uint8_t *data = tma_region_data(w->dst);
 	int rc;
 
+	pthread_mutex_lock(&w->mover->writing);
 	do {
 		rc = output_write(job->output, data, box->dst.bytes, job->header_bytes + offset, &w->error);
 		data += box->dst.bytes;
 		if (!rc)
 			rc = stopped(w);
 	} while (!rc && box_runs_next(&box->dst, position, &offset));
+	pthread_mutex_unlock(&w->mover->writing);
 	return rc;
 }
 
@@ -346,7 +354,7 @@ static int worker_transform(struct worker *w, const struct box *box)
 	if (transform.before && view->mode == TMA_PAD_CONSTANT)
 		transform.value = carried(view->element, job->fill);
 	if (tma_transform(w->client, &transform) < 0)
-		return fail(&w->error, EXIT_FAILED, "%s", tma_last_error(w->client));
+		return tmactl_refused(w->client, &w->error);
 	return 0;
 }
 

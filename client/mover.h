@@ -35,7 +35,8 @@ struct mover_result {
 /* Called now and then on the caller's thread; -1 with f set stops the job. */
 typedef int mover_progress_fn(void *arg, double done, struct failure *f);
 
-int mover_run(struct tmactl *t, const struct mover_job *job, mover_progress_fn *progress, void *arg,
-              struct mover_result *ret);
+/* t says where the service is. */
+int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progress_fn *progress, void *arg,
+              struct mover_result *ret, struct failure *f);
 
 #endif

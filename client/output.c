@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define MAX_LINKS 40
@@ -17,6 +19,8 @@
 static int follow_links(char *target, const char *path, struct failure *f);
 static char *directory_of(const char *target);
 static int open_nameless(const char *directory);
+static int output_reserve(const struct output *output, struct failure *f);
+static int no_room(const struct output *output, struct failure *f);
 static int link_name(struct output *output);
 
 int output_open(struct output *ret, const char *path, uint64_t bytes, struct failure *f)
@@ -54,7 +58,26 @@ int output_open(struct output *ret, const char *path, uint64_t bytes, struct fai
 		}
 	}
 	free(directory);
-	return ret->fd < 0 ? -1 : 0;
+	return ret->fd < 0 ? -1 : output_reserve(ret, f);
+}
+
+/* Room for all of it at once is quicker than run by run, and a full disk is known before the work. tmpfs
+ * would spend the time that writing is to overlap with; a file system that cannot reserve finds out later. */
+static int output_reserve(const struct output *output, struct failure *f)
+{
+	struct statfs fs;
+
+	if (!fstatfs(output->fd, &fs) && fs.f_type == TMPFS_MAGIC)
+		return 0;
+	if (fallocate(output->fd, 0, 0, (off_t)output->bytes) < 0 && (errno == ENOSPC || errno == EDQUOT))
+		return no_room(output, f);
+	return 0;
+}
+
+static int no_room(const struct output *output, struct failure *f)
+{
+	return fail(f, EXIT_FAILED, "%s: no room: it needs %" PRIu64 " bytes (%s)", output->path,
+	            output->bytes, strerror(errno));
 }
 
 /* A symbolic link stays; what it points to is replaced, or made when it is not there. */
@@ -122,8 +145,7 @@ int output_write(const struct output *output, const void *data, size_t len, uint
 		if (n < 0 && errno == EINTR)
 			n = 0;
 		else if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
-			return fail(f, EXIT_FAILED, "%s: no room: it needs %" PRIu64 " bytes (%s)",
-			            output->path, output->bytes, strerror(errno));
+			return no_room(output, f);
 		else if (n < 0)
 			return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path,
 			            strerror(errno));

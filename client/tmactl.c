@@ -154,7 +154,7 @@ int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *
 			return '?';
 		case '?':
 			fail(&t->error, EXIT_USAGE,
-			     "%s is no option here; tmactl help COMMAND lists what there is",
+			     "%s is no option here; tmactl help COMMAND lists those there are",
 			     argv[optind - 1]);
 			return '?';
 		default:
@@ -177,39 +177,32 @@ int tmactl_no_arguments(struct tmactl *t, int argc, char **argv)
 
 /* ---- The service ----------------------------------------------------------------------------------- */
 
-tma_client *tmactl_connect(struct tmactl *t)
+tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 {
 	tma_client *client = tma_new();
 	int rc;
 
 	if (!client) {
-		fail(&t->error, EXIT_FAILED, "out of memory");
+		fail(f, EXIT_FAILED, "out of memory");
 		return NULL;
 	}
 	tma_set_timeout(client, t->timeout_ms);
 	rc = tma_connect(client, t->socket);
 	if (!rc)
 		return client;
-	if (rc == TMA_DISCONNECTED) {
-		const char *dir = getenv("XDG_RUNTIME_DIR");
-
-		fail(&t->error, EXIT_FAILED,
-		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s%s",
-		     tma_last_error(client),
-		     t->socket ? t->socket
-		     : dir     ? dir
-		               : "/tmp",
-		     t->socket ? "" : "/tmad/tmad.sock");
-	} else {
-		tmactl_refused(t, client);
-	}
+	if (rc == TMA_DISCONNECTED)
+		fail(f, EXIT_FAILED,
+		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
+		     tma_last_error(client), tma_socket_path(client));
+	else
+		tmactl_refused(client, f);
 	tma_free(client);
 	return NULL;
 }
 
-int tmactl_refused(struct tmactl *t, const tma_client *client)
+int tmactl_refused(const tma_client *client, struct failure *f)
 {
-	return fail(&t->error, EXIT_FAILED, "%s", tma_last_error(client));
+	return fail(f, EXIT_FAILED, "%s", tma_last_error(client));
 }
 
 /* ---- What is said ---------------------------------------------------------------------------------- */

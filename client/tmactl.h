@@ -58,11 +58,11 @@ int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *
 /* Parses a command line of no options of its own and no operands. */
 int tmactl_no_arguments(struct tmactl *t, int argc, char **argv);
 
-/* A connected client; NULL when that failed. */
-tma_client *tmactl_connect(struct tmactl *t);
+/* A connected client; NULL when that failed. Any thread may ask. */
+tma_client *tmactl_connect(const struct tmactl *t, struct failure *f);
 
-/* The service's last error as t->error, after what ("ping", a path). */
-int tmactl_refused(struct tmactl *t, const tma_client *client);
+/* The client's last error as the failure. */
+int tmactl_refused(const tma_client *client, struct failure *f);
 
 /* Prints t->error as tmactl says things, and returns its exit code. */
 int tmactl_report(const struct tmactl *t);

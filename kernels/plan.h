@@ -36,7 +36,7 @@ struct plan_rule {
 
 #define PLAN_MAX_RULES 8
 
-#define PLAN_PIECE_BYTES (256 << 10) /* of the destination; what one thread takes at a time */
+#define PLAN_PIECE_BYTES (1 << 20) /* of the destination; what one thread takes at a time */
 
 struct plan {
 	enum family family;

@@ -24,9 +24,6 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-#define PASTE_(a, b) a##b
-#define PASTE(a, b)  PASTE_(a, b)
-
 typedef uint8_t vec16 __attribute__((vector_size(16)));
 
 static inline TARGET vec16 load16(const char *p)
@@ -79,23 +76,41 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1)
 
-#define DEFINE_STRIP(function, element, put)                                                          \
-	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, \
-	                            int64_t groups)                                                   \
-	{                                                                                             \
-		enum { N = 16 / (element) };                                                          \
-		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {               \
-			UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                    \
-			{                                                                             \
-				const char *rows = src + part * (WIDTH / (element)) * src_pitch;      \
-				VECTOR v[N];                                                          \
-				UNROLL for (int i = 0; i < N; i++) v[i] =                             \
-				    GATHER(rows + i * src_pitch, N * src_pitch);                      \
-				ROUNDS_##element(VECTOR, );                                           \
-				UNROLL for (int i = 0; i < N; i++)                                    \
-				    put(dst + i * dst_pitch + part * WIDTH, v[i]);                    \
-			}                                                                             \
-		}                                                                                     \
+/* One group of 16 bytes, a line of each of its rows of dst. */
+#define DEFINE_TILE(function, element, put)                                                                  \
+	static inline TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch) \
+	{                                                                                                    \
+		enum { N = 16 / (element) };                                                                 \
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                                   \
+		{                                                                                            \
+			const char *rows = src + part * (WIDTH / (element)) * src_pitch;                     \
+			VECTOR v[N];                                                                         \
+			UNROLL for (int i = 0; i < N; i++) v[i] =                                            \
+			    GATHER(rows + i * src_pitch, N * src_pitch);                                     \
+			ROUNDS_##element(VECTOR, );                                                          \
+			UNROLL for (int i = 0; i < N; i++) put(dst + i * dst_pitch + part * WIDTH, v[i]);    \
+		}                                                                                            \
+	}
+
+/* Four groups at a time by way of a block that holds a line of each row: rows that lie a power of two apart
+ * would push each other out of the cache between one group and the next. The strip after this one, of the
+ * rows that follow, is fetched meanwhile: too many rows for the machine to guess at. */
+#define DEFINE_STRIP(function, tile, element)                                                          \
+	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,  \
+	                            int64_t groups)                                                    \
+	{                                                                                              \
+		enum { N = 16 / (element), ROWS = CPU_LINE / (element) };                              \
+		char block[ROWS * CPU_LINE] __attribute__((aligned(CPU_LINE)));                        \
+		for (; groups >= 4 && N > 1; groups -= 4, src += CPU_LINE, dst += 4 * N * dst_pitch) { \
+			for (int64_t r = 0; r < ROWS; r++) {                                           \
+				__builtin_prefetch(src + (r + ROWS) * src_pitch, 0, 2);                \
+				memcpy(block + r * CPU_LINE, src + r * src_pitch, CPU_LINE);           \
+			}                                                                              \
+			for (int64_t i = 0; i < 4; i++)                                                \
+				tile(dst + i * N * dst_pitch, dst_pitch, block + i * 16, CPU_LINE);    \
+		}                                                                                      \
+		for (; groups > 0; groups--, src += 16, dst += N * dst_pitch)                          \
+			tile(dst, dst_pitch, src, src_pitch);                                          \
 	}
 
 #define DEFINE_NARROW(element)                                                                 \
@@ -127,10 +142,12 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 			memcpy(dst, src, element);                                  \
 	}
 
-#define DEFINE_ALL(element)                                   \
-	DEFINE_STRIP(strip_##element, element, STORE)         \
-	DEFINE_STRIP(strip_stream_##element, element, STREAM) \
-	DEFINE_NARROW(element)                                \
+#define DEFINE_ALL(element)                                                  \
+	DEFINE_TILE(tile_##element, element, STORE)                          \
+	DEFINE_TILE(tile_stream_##element, element, STREAM)                  \
+	DEFINE_STRIP(strip_##element, tile_##element, element)               \
+	DEFINE_STRIP(strip_stream_##element, tile_stream_##element, element) \
+	DEFINE_NARROW(element)                                               \
 	DEFINE_REVERSE(element)
 
 DEFINE_ALL(1)
