@@ -137,7 +137,10 @@ bool claim_execute(struct claim *claim, char *scratch)
 	const struct engine_job *job = claim->run->job;
 	struct fault_range ranges[2] = { cpu_memory(job->dst)->mapped, cpu_memory(job->src)->mapped };
 	struct execution execution = { claim, scratch };
-	return fault_guard(ranges, claim_work, &execution);
+	uint64_t start_ns = now_ns();
+	bool whole = fault_guard(ranges, claim_work, &execution);
+	claim->ns = now_ns() - start_ns;
+	return whole;
 }
 
 static void claim_work(void *arg)
