@@ -257,8 +257,10 @@ void session_resume(struct session *session)
 
 	if (session->state != SESSION_OPEN)
 		return;
-	used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
-	buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
+	if (buffer_len(&session->in) > 0) {
+		used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
+		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
+	}
 	session_update_poll(session);
 }
 

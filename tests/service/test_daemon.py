@@ -189,19 +189,25 @@ class Clients(DaemonCase):
             for _ in range(3):
                 child = os.fork()
                 if child == 0:
-                    rpc = tmad.rpc()
-                    a, b = Memory(BIG), Memory(BIG)
-                    params = copy_params(a.register(rpc), b.register(rpc), BIG)
-                    for _ in range(n_requests):
-                        rpc.request("copy", params)
-                    time.sleep(60)
-                    os._exit(0)
+                    try:
+                        self.ask_for_much(tmad, n_requests)
+                    finally:
+                        os._exit(1)
                 wait_until(lambda: watcher.call("stats")["jobs"] > 3, scaled(10), "the client's copies run")
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 wait_until(lambda: self.levels(watcher) == (1, 0, 0), scaled(1), "all that was its own is gone")
             self.assertEqual(tmad.mappings_of_memfds(), 0)
             wait_until(lambda: tmad.fds() == fds, 1, "its fds are closed")
+
+    @staticmethod
+    def ask_for_much(tmad, n_requests):
+        rpc = tmad.rpc()
+        a, b = Memory(BIG), Memory(BIG)
+        params = copy_params(a.register(rpc), b.register(rpc), BIG)
+        for _ in range(n_requests):
+            rpc.request("copy", params)
+        time.sleep(60)
 
     def test_closed_with_a_region_being_mapped(self):
         tmad = self.start()
