@@ -104,7 +104,7 @@ static int client_check_peer(tma_client *client, int sock)
 	return client_fail(
 	    client, STATUS_PERMISSION,
 	    "the server at %s runs as uid %u; trusted are root, this user (%u) and the one named "
-	    "by tma_set_server_uid",
+	    "by tma_set_server_uid (tmactl --server-user)",
 	    client->path, (unsigned)peer.uid, (unsigned)geteuid());
 }
 

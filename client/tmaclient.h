@@ -108,7 +108,8 @@ TMA_API int tma_connect(tma_client *client, const char *path);
  * the memory of tma_region_create. NULL is allowed. */
 TMA_API void tma_free(tma_client *client);
 
-/* Both before tma_connect. The timeout bounds each blocking call, milliseconds; -1 (the default): none. */
+/* Both before tma_connect. The timeout bounds each blocking call after it, milliseconds; -1 (the default):
+ * none. */
 TMA_API void tma_set_timeout(tma_client *client, int timeout_ms);
 TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
 

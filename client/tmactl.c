@@ -2,6 +2,8 @@
 #include "tmactl.h"
 
 #include <errno.h>
+#include <pwd.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +17,13 @@ static const struct cmd_entry *const commands[] = {
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
-enum { OPT_HELP = 1, OPT_VERSION, OPT_SOCKET, OPT_JSON, OPT_TIMEOUT };
+enum { OPT_HELP = 1, OPT_VERSION, OPT_SOCKET, OPT_SERVER_USER, OPT_JSON, OPT_TIMEOUT };
 
 static const struct option common_options[] = {
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "socket", required_argument, NULL, OPT_SOCKET },
+	{ "server-user", required_argument, NULL, OPT_SERVER_USER },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "quiet", no_argument, NULL, 'q' },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
@@ -30,12 +33,14 @@ static const struct option common_options[] = {
 #define MAX_OPTIONS 32
 
 static const char help_text[] =
-    "usage: tmactl [--socket PATH] [--json] [--timeout MS] COMMAND ...\n"
+    "usage: tmactl [--socket PATH] [--server-user USER] [--json] [--timeout MS] COMMAND ...\n"
     "\n"
     "Tensor copy, transpose and pad by the tmad service.\n"
     "\n"
     "  --socket PATH  where tmad listens; else $TMAD_SOCKET, /run/tmad/tmad.sock,\n"
     "                 $XDG_RUNTIME_DIR/tmad/tmad.sock\n"
+    "  --server-user USER\n"
+    "                 whom tmad may run as, by name or uid, besides root and this user\n"
     "  --json         machine-readable output\n"
     "  -q, --quiet    no progress, nothing on success\n"
     "  --timeout MS   give up when a call takes longer\n"
@@ -115,6 +120,22 @@ static int set_timeout(struct tmactl *t, const char *text)
 	return 0;
 }
 
+static int set_server_user(struct tmactl *t, const char *text)
+{
+	const struct passwd *user = getpwnam(text);
+	char *end;
+	unsigned long uid;
+
+	errno = 0;
+	uid = user ? user->pw_uid : strtoul(text, &end, 10);
+	if (!user && (errno || *text < '0' || *text > '9' || *end || uid >= UINT32_MAX))
+		return fail(&t->error, EXIT_USAGE, "--server-user %s: no user of that name, and no uid",
+		            text);
+	t->has_server_uid = true;
+	t->server_uid = (unsigned)uid;
+	return 0;
+}
+
 int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *own)
 {
 	/* "+": the first word of the top level that is no option is the command. */
@@ -138,6 +159,10 @@ int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *
 			return '?';
 		case OPT_SOCKET:
 			t->socket = optarg;
+			break;
+		case OPT_SERVER_USER:
+			if (set_server_user(t, optarg) < 0)
+				return '?';
 			break;
 		case OPT_JSON:
 			t->json = true;
@@ -187,6 +212,8 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 		return NULL;
 	}
 	tma_set_timeout(client, t->timeout_ms);
+	if (t->has_server_uid)
+		tma_set_server_uid(client, t->server_uid);
 	rc = tma_connect(client, t->socket);
 	if (!rc)
 		return client;

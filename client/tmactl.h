@@ -29,7 +29,9 @@ int fail(struct failure *f, enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 struct tmactl {
-	const char *socket; /* --socket; NULL: the library's search */
+	const char *socket;  /* --socket; NULL: the library's search */
+	bool has_server_uid; /* --server-user */
+	unsigned server_uid;
 	bool json;
 	bool quiet;     /* -q: no progress, nothing on success */
 	int timeout_ms; /* -1: none */

@@ -47,6 +47,7 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 		return NULL;
 	account->uid = uid;
 	account->refs = 1;
+	engine_owner_init(&account->owner);
 	TAILQ_INIT(&account->waiting);
 	LIST_INSERT_HEAD(&accounts->list, account, entry);
 	return account;
@@ -59,6 +60,7 @@ void account_unref(struct account *account)
 
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
 		assert(account->used[i] == 0);
+	engine_owner_deinit(&account->owner);
 	LIST_REMOVE(account, entry);
 	free(account);
 }

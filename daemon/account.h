@@ -12,6 +12,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "kernels/engine.h"
 #include "limits.h"
 #include "proto/status.h"
 
@@ -33,6 +34,7 @@ struct account {
 	uid_t uid;
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
+	struct engine_owner owner;    /* of the sessions' streams: a uid has one share of the engine's time */
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 };
 

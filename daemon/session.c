@@ -52,7 +52,7 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	                err);
 	if (r < 0)
 		return r;
-	session->stream = engine_stream_new(server->engine);
+	session->stream = engine_stream_new(server->engine, &session->account->owner);
 	if (!session->stream)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
 	return 0;

@@ -8,8 +8,10 @@
 #ifndef KERNELS_ENGINE_H
 #define KERNELS_ENGINE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "plan.h"
 #include "proto/schema.h"
@@ -44,6 +46,16 @@ struct engine_memory {
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one */
 };
 
+/* Whom streams work for. Owners share the engine's threads: however many streams one has and whatever their
+ * jobs cost, each owner that has work gets as much time as any other. The caller embeds it and touches no
+ * field. It must outlive its streams. */
+struct engine_owner {
+	uint32_t streams;
+	uint64_t ns;                     /* of the threads' time */
+	TAILQ_HEAD(, ring_stream) ready; /* streams whose job can go on */
+	TAILQ_ENTRY(engine_owner) entry;
+};
+
 struct engine_job {
 	/* By the submitter; all must live until on_done. */
 	const struct transform *transform;
@@ -67,7 +79,7 @@ struct engine_ops {
 	int (*create)(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
 	              struct error *err);
 	void (*unmap)(struct engine *engine, struct engine_memory *memory);
-	struct engine_stream *(*stream_new)(struct engine *engine);
+	struct engine_stream *(*stream_new)(struct engine *engine, struct engine_owner *owner);
 	void (*stream_free)(struct engine_stream *stream);
 	void (*submit)(struct engine_stream *stream, struct engine_job *job);
 	void (*stream_cancel)(struct engine_stream *stream);
@@ -115,10 +127,23 @@ static inline void engine_unmap(struct engine *engine, struct engine_memory *mem
 		engine->ops->unmap(engine, memory);
 }
 
-/* Jobs of one stream run in the order submitted; streams run side by side. NULL: out of memory. */
-static inline struct engine_stream *engine_stream_new(struct engine *engine)
+static inline void engine_owner_init(struct engine_owner *owner)
 {
-	return engine->ops->stream_new(engine);
+	*owner = (struct engine_owner){ 0 };
+	TAILQ_INIT(&owner->ready);
+}
+
+static inline void engine_owner_deinit(struct engine_owner *owner)
+{
+	(void)owner;
+	assert(owner->streams == 0);
+}
+
+/* Jobs of one stream run in the order submitted; streams run side by side, those of one owner sharing what
+ * is its. An owner's streams are all of one engine. NULL: out of memory. */
+static inline struct engine_stream *engine_stream_new(struct engine *engine, struct engine_owner *owner)
+{
+	return engine->ops->stream_new(engine, owner);
 }
 
 /* The stream must have no job. NULL is allowed. */

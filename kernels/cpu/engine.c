@@ -1,9 +1,9 @@
 /* The CPU engine: threads, streams, and the one door back to the owner.
  *
- * One lock guards everything but the copying itself. A stream whose job has claims left stands in the ring;
- * a thread takes one claim from the first stream and puts that stream last, so streams share the threads
- * whatever the size of their jobs. Threads sleep when the ring is empty. A stream's next job starts when its
- * last has ended, on whichever thread ended it.
+ * One lock guards everything but the copying itself. A stream whose job has claims left stands in the ring,
+ * which says whose turn it is; a thread takes one claim at a time, so owners and their streams share the
+ * threads whatever the size of their jobs. Threads sleep when the ring is empty. A stream's next job starts
+ * when its last has ended, on whichever thread ended it.
  */
 #include "kernels/engine.h"
 
@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "ring.h"
 #include "run.h"
 
 /* Jobs of more slabs, or that reach over more bytes on either side, do not run where they are submitted,
@@ -25,11 +26,11 @@
 #define INLINE_SPAN  (256 * 1024)
 
 struct engine_stream {
+	struct ring_stream turn; /* first: ring_next gives it back */
 	struct cpu_engine *engine;
 	struct run run;
 	struct engine_job *first; /* waiting */
 	struct engine_job **end;
-	struct engine_stream *previous, *next; /* in the ring; NULL when not in it */
 };
 
 struct worker {
@@ -45,8 +46,8 @@ struct cpu_engine {
 	struct engine_options options;
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	struct engine_stream *ring; /* the first; its previous is the last */
-	unsigned idle;              /* threads that wait for work */
+	struct ring ring;
+	unsigned idle; /* threads that wait for work */
 	bool closing;
 	struct engine_job *done;
 	struct engine_job **done_end;
@@ -100,7 +101,7 @@ static int worker_start(struct worker *worker, struct cpu_engine *engine)
 static void cpu_close(struct engine *base)
 {
 	struct cpu_engine *engine = cpu_engine(base);
-	assert(!engine->ring && !engine->done);
+	assert(TAILQ_EMPTY(&engine->ring.owners) && !engine->done);
 	pthread_mutex_lock(&engine->lock);
 	engine->closing = true;
 	pthread_cond_broadcast(&engine->work);
@@ -129,6 +130,7 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 	engine->options = *options;
 	engine->tuning = cpu_tuning_get();
 	engine->done_end = &engine->done;
+	ring_init(&engine->ring);
 	engine->engine = (struct engine){
 		.ops = &cpu_ops,
 		.name = "cpu",
@@ -173,47 +175,24 @@ static void cpu_unmap(struct engine *engine, struct engine_memory *memory)
 	cpu_memory_unmap(memory);
 }
 
-/* ---- The ring --------------------------------------------------------------------------------------- */
-
-static void ring_add(struct cpu_engine *engine, struct engine_stream *stream)
-{
-	struct engine_stream *first = engine->ring;
-	if (!first) {
-		engine->ring = stream->previous = stream->next = stream;
-		return;
-	}
-	stream->next = first;
-	stream->previous = first->previous;
-	first->previous->next = stream;
-	first->previous = stream;
-}
-
-static void ring_remove(struct cpu_engine *engine, struct engine_stream *stream)
-{
-	if (!stream->next)
-		return;
-	stream->previous->next = stream->next;
-	stream->next->previous = stream->previous;
-	if (engine->ring == stream)
-		engine->ring = stream->next == stream ? NULL : stream->next;
-	stream->previous = stream->next = NULL;
-}
-
 /* ---- Streams and jobs ------------------------------------------------------------------------------- */
 
-static struct engine_stream *cpu_stream_new(struct engine *engine)
+static struct engine_stream *cpu_stream_new(struct engine *engine, struct engine_owner *owner)
 {
 	struct engine_stream *stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return NULL;
 	stream->engine = cpu_engine(engine);
+	stream->turn.owner = owner;
 	stream->end = &stream->first;
+	owner->streams++;
 	return stream;
 }
 
 static void cpu_stream_free(struct engine_stream *stream)
 {
-	assert(!stream->run.job && !stream->first);
+	assert(!stream->run.job && !stream->first && stream->turn.owner->streams > 0);
+	stream->turn.owner->streams--;
 	free(stream);
 }
 
@@ -246,7 +225,7 @@ static bool start_next(struct engine_stream *stream)
 			wake |= done_add(engine, job);
 			continue;
 		}
-		ring_add(engine, stream);
+		ring_add(&engine->ring, &stream->turn);
 		for (; claims > 0; claims--)
 			pthread_cond_signal(&engine->work);
 	}
@@ -258,7 +237,7 @@ static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
 	if (!run_claims(&stream->run, 1))
-		ring_remove(stream->engine, stream);
+		ring_remove(&stream->engine->ring, &stream->turn);
 	if (!run_end(&stream->run, &job))
 		return false;
 	bool wake = done_add(stream->engine, job);
@@ -350,7 +329,7 @@ static void *worker_main(void *arg)
 	pthread_setname_np(pthread_self(), "engine-cpu");
 	pthread_mutex_lock(&engine->lock);
 	while (!engine->closing) {
-		struct engine_stream *stream = engine->ring;
+		struct engine_stream *stream = (struct engine_stream *)ring_next(&engine->ring);
 		if (!stream) {
 			engine->idle++;
 			pthread_cond_wait(&engine->work, &engine->lock);
@@ -358,15 +337,15 @@ static void *worker_main(void *arg)
 			continue;
 		}
 		run_claim(&stream->run, &worker->claim);
-		ring_remove(engine, stream);
-		if (run_claims(&stream->run, 1))
-			ring_add(engine, stream);
+		if (!run_claims(&stream->run, 1))
+			ring_remove(&engine->ring, &stream->turn);
 		pthread_mutex_unlock(&engine->lock);
 
 		bool whole = claim_execute(&worker->claim, worker->scratch);
 
 		pthread_mutex_lock(&engine->lock);
 		run_end_claim(&stream->run, whole);
+		ring_charge(&engine->ring, stream->turn.owner, worker->claim.ns);
 		bool wake = finish(stream);
 		if (wake) {
 			unlock_and_wake(engine, true);

@@ -17,6 +17,11 @@ static int64_t min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+static int64_t max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 static int64_t divide_up(int64_t a, int64_t b)
 {
 	return a / b + (a % b != 0);
@@ -142,9 +147,28 @@ static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 	return divide_up(chunk, step) * step;
 }
 
+/* Bytes of lines that one unit costs on one side: no less than its own, and a line where no dimension of the
+ * leaf brings its neighbours. A piece has to end soon even if each unit lies on a page of its own. */
+static int64_t unit_cost(const struct move *move, bool dst)
+{
+	int64_t units = 1, span = move->unit;
+	for (int i = 0; i < 2; i++) {
+		int d = i ? move->row_dim : move->col_dim;
+		if (d < 0)
+			continue;
+		int64_t stride = magnitude(dst ? move->dim[d].dst : move->dim[d].src);
+		if (stride >= CPU_LINE && stride > move->unit)
+			continue;
+		units *= move->dim[d].n;
+		span += (move->dim[d].n - 1) * stride;
+	}
+	return max(move->unit, divide_up(max(span, CPU_LINE), units));
+}
+
 static void choose_chunks(struct move *move, int64_t piece_bytes)
 {
-	int64_t room = piece_bytes / move->unit; /* units */
+	int64_t cost = max(unit_cost(move, true), unit_cost(move, false));
+	int64_t room = max(piece_bytes / cost, 1); /* units */
 	int row = move->row_dim, col = move->col_dim;
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
 	move->lead = 0;
@@ -157,12 +181,12 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 	if (crossed) {
 		/* Both sides matter: a square-ish box. */
 		struct move_dim *r = &move->dim[row];
-		int64_t run = min(r->n, RUN_BYTES / move->unit > line ? RUN_BYTES / move->unit : line);
-		c->chunk = even_chunk(c->n, room / run > line ? room / run : line, line);
-		r->chunk = even_chunk(r->n, room / c->chunk > run ? room / c->chunk : run, line);
+		int64_t run = min(r->n, max(RUN_BYTES / cost, line));
+		c->chunk = even_chunk(c->n, max(room / run, line), line);
+		r->chunk = even_chunk(r->n, max(room / c->chunk, run), line);
 		room /= c->chunk * r->chunk;
 	} else {
-		c->chunk = even_chunk(c->n, room > line ? room : line, line);
+		c->chunk = even_chunk(c->n, max(room, line), line);
 		room /= c->chunk;
 	}
 	if (c->chunk < c->n && c->dst == move->unit)

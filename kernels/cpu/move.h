@@ -38,7 +38,7 @@ struct move_place {
 	char *dst;
 	const char *src;
 	const void *fill;    /* the pattern, one element; must outlive the move */
-	int64_t piece_bytes; /* of the destination, about */
+	int64_t piece_bytes; /* of the lines that a piece touches on one side, about */
 	bool stream;
 };
 

@@ -23,10 +23,10 @@ static int64_t max(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Bytes of the largest slab, or a little more. */
+/* Bytes of the lines that one side of the largest slab is on, or more. */
 static int64_t largest_slab(const struct transform *t)
 {
-	int64_t bytes = t->element;
+	int64_t bytes = max(t->element, CPU_LINE);
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
 		int64_t most = axis->source;
@@ -64,12 +64,11 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	run->start_ns = now_ns();
 	atomic_init(&run->stopped, false);
 	run->batch = 0;
-	if (run->slabs.n && largest_slab(t) <= piece) {
+	int64_t largest = largest_slab(t);
+	if (run->slabs.n && largest <= piece) {
 		uint64_t share = run->slabs.n / (4 * (uint64_t)threads) + 1;
-		run->batch = (uint64_t)piece * run->slabs.n / (uint64_t)bytes + 1;
-		if (bytes <= piece)
-			run->batch = run->slabs.n;
-		else if (run->batch > share)
+		run->batch = (uint64_t)(piece / largest);
+		if (run->batch > share)
 			run->batch = share;
 		if (run->batch > BATCH_MOST)
 			run->batch = BATCH_MOST;
@@ -137,7 +136,10 @@ bool claim_execute(struct claim *claim, char *scratch)
 	const struct engine_job *job = claim->run->job;
 	struct fault_range ranges[2] = { cpu_memory(job->dst)->mapped, cpu_memory(job->src)->mapped };
 	struct execution execution = { claim, scratch };
-	return fault_guard(ranges, claim_work, &execution);
+	uint64_t start_ns = now_ns();
+	bool whole = fault_guard(ranges, claim_work, &execution);
+	claim->ns = now_ns() - start_ns;
+	return whole;
 }
 
 static void claim_work(void *arg)

@@ -35,6 +35,7 @@ struct claim {
 	uint64_t first, end; /* slabs; equal when it is a piece */
 	int64_t piece;
 	struct move move;
+	uint64_t ns; /* that it took, once executed */
 };
 
 /* Takes a job up; threads: how many may claim from it. *tuning must live as long as the run. */

@@ -271,7 +271,9 @@ static void run_row(struct engine *engine, const struct row *row)
 	if (transform_init(&transform, &spec, &err) < 0)
 		fail(row->name, &err);
 	plan_init(&plan, &transform, &engine->facts);
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_owner owner;
+	engine_owner_init(&owner);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_job job = {
 		.transform = &transform,
 		.plan = &plan,
@@ -298,6 +300,7 @@ static void run_row(struct engine *engine, const struct row *row)
 	engine_unmap(engine, job.dst);
 	engine_unmap(engine, job.src);
 	engine_stream_free(engine, stream);
+	engine_owner_deinit(&owner);
 }
 
 int main(int argc, char **argv)

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import TMACTL, Tmad, scaled, tmactl, wait_until
+from tmad import TMACTL, TMAD, Tmad, scaled, tmactl, wait_until
 
 KEEP = b"what was there before"
 
@@ -281,6 +281,27 @@ class BadDays(TmactlCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout.count("\n"), 1, done.stdout)
         self.assertNotIn("\r", done.stdout)
+
+
+class Trust(TmactlCase):
+    @unittest.skipIf(os.geteuid() != 0, "only root can start a server of another user")
+    def test_a_server_of_another_user(self):
+        """What a stranger's server would get is a handle to memory: it gets nothing, unless it is named."""
+        os.chmod(self.directory, 0o777)
+        path = self.file("s")
+        with subprocess.Popen([TMAD, "--engine", "cpu", "--socket", path], user=65534, stderr=subprocess.PIPE) as tmad:
+            try:
+                self.assertIn(b"ready", tmad.stderr.readline())
+                done = self.run_tmactl("ping", socket_path=path)
+                self.was_refused(done.returncode, done.stdout, done.stderr, 1, ["65534", "--server-user"], 1)
+                for name in ("65534", "nobody"):
+                    done = self.run_tmactl("--server-user", name, "ping", socket_path=path)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+                for name in ("no such user", "-1", ""):
+                    done = self.run_tmactl("--server-user", name, "ping", socket_path=path)
+                    self.was_refused(done.returncode, done.stdout, done.stderr, 2, ["--server-user"], 1)
+            finally:
+                tmad.terminate()
 
 
 class Commands(TmactlCase):

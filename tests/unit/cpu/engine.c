@@ -2,6 +2,7 @@
  * and that it sleeps when there is nothing to do. */
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,20 +21,21 @@
 #define MOST_JOBS 512
 
 static struct engine *engine;
+static struct engine_owner owner;
 static int wakeups; /* an eventfd */
 
 static struct engine_job *done[MOST_JOBS];
 static size_t n_done;
 
 static atomic_bool hold; /* a thread of the engine's that wakes the owner stays in wake */
-static pthread_t owner;
+static pthread_t submitter;
 
 static void wake(void *arg)
 {
 	uint64_t one = 1;
 	cr_assert_eq(*(int *)arg, wakeups);
 	cr_assert_eq(write(wakeups, &one, sizeof(one)), (ssize_t)sizeof(one));
-	while (atomic_load(&hold) && !pthread_equal(pthread_self(), owner))
+	while (atomic_load(&hold) && !pthread_equal(pthread_self(), submitter))
 		usleep(1000);
 }
 
@@ -51,14 +53,16 @@ static void open_engine(uint32_t threads, int64_t inline_bytes)
 	tuning.inline_bytes = inline_bytes;
 	tuning.piece_least = tuning.piece_most = 4096;
 	cpu_tuning_force(&tuning);
-	owner = pthread_self();
+	submitter = pthread_self();
 	wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	cr_assert_geq(wakeups, 0);
 	cr_assert_eq(engine_cpu_open(&engine, &options, &err), 0, "%s", err.message);
+	engine_owner_init(&owner);
 }
 
 static void close_engine(void)
 {
+	engine_owner_deinit(&owner);
 	engine_close(engine);
 	engine = NULL;
 	close(wakeups);
@@ -173,7 +177,7 @@ ParameterizedTest(struct order_row *row, engine, order_in_a_stream)
 	struct engine_memory *memory[3];
 	size_t count = (size_t)(row->n * row->n);
 	open_engine(row->threads, row->inline_bytes);
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	for (int i = 0; i < 3; i++)
 		memory[i] = new_memory(count * 4 + 4);
 	uint32_t *start = calloc(count + 1, 4);
@@ -212,7 +216,7 @@ Test(engine, many_streams)
 	struct engine_memory *memory[STREAMS][2];
 	open_engine(4, 0);
 	for (int s = 0; s < STREAMS; s++) {
-		stream[s] = engine_stream_new(engine);
+		stream[s] = engine_stream_new(engine, &owner);
 		memory[s][0] = new_memory(N * N * 4);
 		memory[s][1] = new_memory(N * N * 4);
 		for (int i = 0; i < N * N; i++)
@@ -242,7 +246,7 @@ Test(engine, streams_share)
 {
 	static struct work first, large, small;
 	open_engine(1, 0);
-	struct engine_stream *a = engine_stream_new(engine), *b = engine_stream_new(engine);
+	struct engine_stream *a = engine_stream_new(engine, &owner), *b = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(2048 * 2048 * 4), *src = new_memory(2048 * 2048 * 4);
 	struct engine_memory *other = new_memory(64 * 64 * 4);
 	work_init(&large, 2048, true, dst, src);
@@ -262,13 +266,56 @@ Test(engine, streams_share)
 	close_engine();
 }
 
+/* With one thread, one owner's many streams are one share: who has one stream and comes last still has half.
+ */
+Test(engine, owners_share)
+{
+	enum { STREAMS = 50, N = 512 };
+	static struct work flood[STREAMS], polite;
+	struct engine_stream *streams[STREAMS];
+	struct engine_owner other;
+	open_engine(1, 0);
+	engine_owner_init(&other);
+	struct engine_stream *stream = engine_stream_new(engine, &other);
+	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
+	struct engine_memory *other_dst = new_memory(N * N * 4);
+	for (int i = 0; i < STREAMS; i++) {
+		streams[i] = engine_stream_new(engine, &owner);
+		work_init(&flood[i], N, true, dst, src);
+		engine_submit(engine, streams[i], &flood[i].job);
+	}
+	work_init(&polite, N, true, other_dst, src);
+	engine_submit(engine, stream, &polite.job);
+	wait_done(STREAMS + 1);
+	size_t before = 0;
+	while (done[before] != &polite.job)
+		before++;
+	cr_assert_lt(before, STREAMS / 2, "%zu of the other owner's %d jobs came first", before, STREAMS);
+	for (int i = 0; i < STREAMS; i++)
+		engine_stream_free(engine, streams[i]);
+	engine_stream_free(engine, stream);
+	engine_owner_deinit(&other);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_unmap(engine, other_dst);
+	close_engine();
+}
+
+Test(engine, an_owner_outlives_its_streams, .signal = SIGABRT)
+{
+	open_engine(1, 0);
+	engine_stream_new(engine, &owner);
+	engine_owner_deinit(&owner);
+}
+
 /* The only thread is held, so that no job of the stream can begin before it is cancelled. */
 Test(engine, cancel_before_it_runs)
 {
 	enum { JOBS = 8, N = 100 };
 	struct work *work = calloc(JOBS + 2, sizeof(*work));
 	open_engine(1, 0);
-	struct engine_stream *stream = engine_stream_new(engine), *other = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner),
+			     *other = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
 	memset(data(src), 1, N * N * 4);
 	struct engine_memory *aside = new_memory(N * N * 4);
@@ -309,7 +356,7 @@ Test(engine, cancel_while_it_runs)
 	enum { JOBS = 8, N = 1000, ROUNDS = 20 };
 	struct work *work = calloc(JOBS, sizeof(*work));
 	open_engine(2, 0);
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
 	for (int round = 0; round < ROUNDS; round++) {
 		n_done = 0;
@@ -369,7 +416,7 @@ ParameterizedTest(struct fault_row *row, engine, memory_that_fails)
 	static struct work bad, good;
 	enum { N = 256 };
 	open_engine(2, row->inline_bytes);
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
 	struct engine_memory *broken = new_memory(N * N * 4);
 	break_half(broken);
@@ -404,7 +451,7 @@ Test(engine, read_only_source_in_the_same_memory)
 		data(dst)[50001 + i] = (char)(i * 7);
 	work_init(&work, 100, false, dst, src);
 	work.job.dst_offset = 3;
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	engine_submit(engine, stream, &work.job);
 	wait_done(1);
 	cr_assert_arr_eq(data(dst) + 3, data(dst) + 50001, 40000);
@@ -423,7 +470,7 @@ Test(engine, wakes_once_a_queue)
 	static struct work work[2 * JOBS];
 	uint64_t count;
 	open_engine(1, 1 << 20);
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(4096), *src = new_memory(4096);
 	for (int round = 0; round < 2; round++) {
 		for (int i = 0; i < JOBS; i++) {
@@ -455,7 +502,7 @@ Test(engine, sleeps_when_idle)
 {
 	static struct work work;
 	open_engine(4, 0);
-	struct engine_stream *stream = engine_stream_new(engine);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(1 << 20), *src = new_memory(1 << 20);
 	work_init(&work, 512, true, dst, src);
 	engine_submit(engine, stream, &work.job);

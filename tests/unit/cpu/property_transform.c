@@ -46,6 +46,7 @@ struct bench {
 	enum way way;
 	int wakeups;
 	struct engine *engine;
+	struct engine_owner owner;
 	struct engine_stream *stream;
 	struct engine_memory *dst, *src;
 };
@@ -98,7 +99,8 @@ static void bench_open(struct bench *bench, const struct cpu_isa *isa, enum way 
 	if (engine_cpu_open(&bench->engine, &options, &err) < 0)
 		die(err.message);
 	cpu_tuning_force(NULL);
-	bench->stream = engine_stream_new(bench->engine);
+	engine_owner_init(&bench->owner);
+	bench->stream = engine_stream_new(bench->engine, &bench->owner);
 	bench->dst = new_memory(bench->engine);
 	bench->src = new_memory(bench->engine);
 }
@@ -108,6 +110,7 @@ static void bench_close(struct bench *bench)
 	engine_unmap(bench->engine, bench->dst);
 	engine_unmap(bench->engine, bench->src);
 	engine_stream_free(bench->engine, bench->stream);
+	engine_owner_deinit(&bench->owner);
 	engine_close(bench->engine);
 	close(bench->wakeups);
 }

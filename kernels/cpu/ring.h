@@ -1,0 +1,43 @@
+/* Whose turn it is: owners by the time that they had, and the streams of one owner in turn.
+ *
+ * The ring holds the streams whose job has claims left, by owner. The next claim is of the owner that had the
+ * least time of the threads, and of that owner's first stream, which then goes last. An owner that comes back
+ * saved nothing up: it starts where the others are. The ring owns and allocates nothing; the links are in
+ * the streams and their owners. All calls are made under one lock.
+ */
+#ifndef KERNELS_CPU_RING_H
+#define KERNELS_CPU_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "kernels/engine.h"
+
+/* Zero-initialised but for owner: not in the ring. */
+struct ring_stream {
+	struct engine_owner *owner;
+	TAILQ_ENTRY(ring_stream) entry; /* in owner->ready */
+	bool in_ring;
+};
+
+struct ring {
+	TAILQ_HEAD(ring_owners, engine_owner) owners; /* that have a stream in the ring, least time first */
+	uint64_t now;                                 /* the time of the owner served last, when it was */
+};
+
+void ring_init(struct ring *ring);
+
+/* The stream goes last in its owner. It must not be in the ring. */
+void ring_add(struct ring *ring, struct ring_stream *stream);
+
+/* A stream that is not in the ring is allowed. */
+void ring_remove(struct ring *ring, struct ring_stream *stream);
+
+/* The stream to take one claim from; it stays in the ring. NULL: the ring is empty. */
+struct ring_stream *ring_next(struct ring *ring);
+
+/* A claim of the owner's took ns. The owner need not be in the ring. */
+void ring_charge(struct ring *ring, struct engine_owner *owner, uint64_t ns);
+
+#endif
