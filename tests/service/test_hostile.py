@@ -1,5 +1,8 @@
 """Clients that mean harm, or are merely unlucky: what they do stays their own."""
+import contextlib
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -7,9 +10,11 @@ import tempfile
 import time
 import unittest
 
+import msgpack
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import TMAD, Memory, Rpc, Tmad, pack_request, scaled, tensor
+from tmad import SANITIZED, TMAD, Memory, Rpc, Tmad, pack_request, scaled, tensor
 
 NOT_A_MESSAGE = b"\xc1"
 
@@ -106,6 +111,79 @@ class Hostile(unittest.TestCase):
                 except BlockingIOError:
                     pass
             self.assertGreater(sent, 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+    def test_another_user_floods(self):
+        """Another uid's many connections, all with large transposes to run, leave a polite one its part."""
+        tmad = self.start()
+        os.chmod(tmad.directory, 0o755)
+        os.chmod(tmad.path, 0o666)
+        side = 2048 if SANITIZED else 8192
+        with tmad.rpc() as polite, Memory(2 * side * side) as memory:
+            transpose = big_transpose(memory.register(polite), side)
+            alone = requests_a_second(polite, transpose)
+            with flood(tmad.path, connections=100, side=side // 4):
+                flooded = requests_a_second(polite, transpose)
+                self.assertIs(polite.call("ping"), True)
+        print(f"# {alone:.0f} requests/s alone, {flooded:.0f} with the flood: {flooded / alone:.2f}", flush=True)
+        self.assertGreater(flooded, alone / 5)
+
+
+def big_transpose(region, side):
+    """uint8 [side, side] transposed within a region of twice its size."""
+    return {"dst": tensor(region, [side] * 2), "src": tensor(region, [side] * 2, offset=side * side), "perm": [1, 0]}
+
+
+def requests_a_second(rpc, params, seconds=2):
+    start, n = time.monotonic(), 0
+    while time.monotonic() < start + seconds:
+        rpc.call("transpose", params)
+        n += 1
+    return n / (time.monotonic() - start)
+
+
+@contextlib.contextmanager
+def flood(path, connections, side, uid=65534):
+    """Another user's process: every connection has more to ask than is ever answered."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            flooding(path, connections, side, tell)
+        finally:
+            os._exit(1)
+    os.close(tell)
+    try:
+        with os.fdopen(told, "rb") as pipe:
+            assert pipe.read(1) == b"x", "the flood did not start"
+        yield
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the flood ended"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def flooding(path, connections, side, tell):
+    """Keeps some requests of each connection waiting, for good."""
+    clients = {}
+    with Memory(2 * side * side) as memory:
+        for _ in range(connections):
+            rpc = Rpc(path)
+            request = pack_request(1, "transpose", big_transpose(memory.register(rpc), side))
+            clients[rpc.socket] = (request, msgpack.Unpacker())
+            rpc.send(request * 20)
+        os.write(tell, b"x")
+        while True:
+            for client in select.select(list(clients), [], [])[0]:
+                request, replies = clients[client]
+                data = client.recv(1 << 16)
+                if not data:
+                    return
+                replies.feed(data)
+                client.sendall(request * sum(1 for _ in replies))
 
 
 if __name__ == "__main__":
