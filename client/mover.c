@@ -43,6 +43,8 @@ struct mover {
 	uint64_t next_box;
 	uint64_t done_bytes;    /* of the output */
 	uint64_t largest_bytes; /* of the box that result.path is from */
+	int n_moving;           /* boxes that are with the service, since moving_ns */
+	uint64_t moving_ns;
 	int running;
 	struct failure error;
 	struct mover_result result;
@@ -59,6 +61,7 @@ static bool worker_next(struct worker *w, uint64_t *ret_box);
 static int worker_read(struct worker *w, const struct box *box);
 static int worker_transform(struct worker *w, const struct box *box);
 static int worker_write(struct worker *w, const struct box *box);
+static void worker_moves(struct worker *w, int change);
 static void worker_tally(struct worker *w, const struct box *box);
 
 /* ---- The caller's thread ---------------------------------------------------------------------------- */
@@ -335,6 +338,7 @@ static int worker_transform(struct worker *w, const struct box *box)
 		.region = w->src, .dtype = dst.dtype, .rank = view->rank, .strides = strides
 	};
 	struct tma_transform transform = { .dst = &dst, .src = &src };
+	int rc = 0;
 
 	src.offset = box->src_start;
 	for (int d = 0; d < view->rank; d++) {
@@ -353,9 +357,33 @@ static int worker_transform(struct worker *w, const struct box *box)
 	}
 	if (transform.before && view->mode == TMA_PAD_CONSTANT)
 		transform.value = carried(view->element, job->fill);
+	worker_moves(w, 1);
 	if (tma_transform(w->client, &transform) < 0)
-		return tmactl_refused(w->client, &w->error);
-	return 0;
+		rc = tmactl_refused(w->client, &w->error);
+	worker_moves(w, -1);
+	return rc;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* A box goes to the service, or comes back: times when several are there count once. */
+static void worker_moves(struct worker *w, int change)
+{
+	struct mover *m = w->mover;
+
+	pthread_mutex_lock(&m->lock);
+	if (m->n_moving == 0)
+		m->moving_ns = now_ns();
+	m->n_moving += change;
+	if (m->n_moving == 0)
+		m->result.ns += now_ns() - m->moving_ns;
+	pthread_mutex_unlock(&m->lock);
 }
 
 static void worker_tally(struct worker *w, const struct box *box)
@@ -366,7 +394,6 @@ static void worker_tally(struct worker *w, const struct box *box)
 	pthread_mutex_lock(&m->lock);
 	m->done_bytes += box->dst.bytes * box->dst.count;
 	m->result.bytes += result->bytes;
-	m->result.ns += result->ns;
 	if (result->bytes > m->largest_bytes) {
 		m->largest_bytes = result->bytes;
 		memcpy(m->result.path, result->path, sizeof m->result.path);

@@ -29,7 +29,7 @@ struct mover_job {
 struct mover_result {
 	char path[24];  /* the family of the largest box */
 	uint64_t bytes; /* read plus written by the engine */
-	uint64_t ns;    /* of the engine */
+	uint64_t ns;    /* while boxes were with the service */
 };
 
 /* Called now and then on the caller's thread; -1 with f set stops the job. */

@@ -35,6 +35,8 @@ struct account {
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
 	struct engine_owner owner;    /* of the sessions' streams: a uid has one share of the engine's time */
+	uint64_t turn;                /* of the loop, that turn_end is of */
+	uint64_t turn_end;            /* when the sessions' requests leave the loop to others (uv_hrtime) */
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 };
 

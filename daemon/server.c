@@ -211,6 +211,7 @@ static void on_settle(uv_prepare_t *prepare)
 
 	if (!server->engine)
 		return;
+	server->turn++;
 	engine_reap(server->engine);
 	for (uint64_t n = server->n_ready; n > 0 && server->n_ready > 0; n--)
 		resume(server, TAILQ_FIRST(&server->ready));

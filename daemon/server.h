@@ -51,6 +51,7 @@ struct server {
 	struct session_queue unsent; /* sessions with replies to send */
 	struct session_queue ready;  /* sessions whose waiting requests may go on */
 	uint64_t n_ready;
+	uint64_t turn; /* of the loop, counted from 1 */
 	struct job *free_jobs;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;

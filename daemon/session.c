@@ -12,8 +12,8 @@
 #include "dispatch.h"
 #include "server.h"
 
-/* How long one session's requests are handled before others get their turn. */
-#define TURN_NS 1000000
+/* How long one uid's requests are handled in a turn of the loop before others get theirs. */
+#define TURN_NS 500000
 
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_frame_deadline(uv_timer_t *timer);
@@ -217,11 +217,22 @@ static bool must_wait(struct session *session, uint64_t turn_end)
 	return true;
 }
 
+static uint64_t account_turn_end(const struct session *session)
+{
+	struct account *account = session->account;
+
+	if (account->turn != session->server->turn) {
+		account->turn = session->server->turn;
+		account->turn_end = uv_hrtime() + TURN_NS;
+	}
+	return account->turn_end;
+}
+
 /* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
- * not yet handled, from the start of a message. A session that has much to ask takes turns with others. */
+ * not yet handled, from the start of a message. A uid that has much to ask takes turns with others. */
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len)
 {
-	uint64_t turn_end = uv_hrtime() + TURN_NS;
+	uint64_t turn_end = account_turn_end(session);
 	struct error err;
 	size_t used = 0, frame_len;
 	bool partial = false;
