@@ -25,6 +25,7 @@ enum charge_kind {
 	CHARGE_KIND_COUNT
 };
 
+struct closer;
 struct session;
 TAILQ_HEAD(session_queue, session);
 
@@ -33,6 +34,7 @@ struct account {
 	uid_t uid;
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
+	struct closer *closer;        /* NULL: nothing of it is being closed */
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 };
 
@@ -67,6 +69,9 @@ int charge_take(struct charge *charge, struct accounts *accounts, struct account
 /* Whether charge_take would succeed. */
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);
+
+/* Part of a charge becomes part of another one, which is empty or of the same account and kind. */
+void charge_move(struct charge *from, struct charge *to, uint64_t amount);
 
 /* Gives back part of a charge, or all of it. An empty charge is allowed. */
 void charge_shrink(struct charge *charge, uint64_t amount);
