@@ -1,0 +1,147 @@
+"""Regions over the wire: memory in, memory out, and memory that is no good."""
+import fcntl
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from raw import RawCase
+from tmad import RpcError, tensor, wait_until
+
+
+class Regions(RawCase):
+    def test_create_hands_out_a_sealed_memfd(self):
+        size = 12345
+        made = self.rpc.call("region_create", {"size": size})
+        self.assertEqual((made["size"], made["kind"], len(self.rpc.fds)), (size, "memfd", 1))
+        fd = self.rpc.fds[0]
+        self.assertGreaterEqual(os.fstat(fd).st_size, size)
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        self.assertTrue(seals & fcntl.F_SEAL_SHRINK and seals & fcntl.F_SEAL_GROW)
+        self.assertEqual(os.pread(fd, size, 0), bytes(size), "new memory is zeroed")
+        os.pwrite(fd, b"hello", 0)
+        copy, region = self.region(64)
+        self.rpc.call("copy", {"dst": tensor(region, [5]), "src": tensor(made["region"], [5])})
+        self.assertEqual(copy[:5], b"hello")
+
+    def test_list(self):
+        memory = self.memory(8192)
+        first = memory.register(self.rpc, size=4096, offset=100, writable=False)
+        entries = self.rpc.call("region_list")
+        self.assertEqual(entries, [{"region": first, "kind": "memfd", "size": 4096, "offset": 100,
+                                    "writable": False, "state": "open", "jobs": 0}])
+
+    def test_ids_are_of_the_connection(self):
+        _, region = self.region(64)
+        with self.tmad.rpc() as other:
+            self.assertEqual(other.call("region_list"), [])
+            with self.assertRaises(RpcError) as caught:
+                other.call("region_release", {"region": region})
+            self.assertEqual(caught.exception.name, "NOT_FOUND")
+
+    def test_released_is_gone(self):
+        _, region = self.region(64)
+        _, other = self.region(64)
+        self.assertIn(self.rpc.call("region_release", {"region": region})["state"], ("closed", "draining"))
+        self.refused("NOT_FOUND", "copy", {"dst": tensor(other, [4]), "src": tensor(region, [4])},
+                     ["src", str(region)])
+        self.refused("NOT_FOUND", "region_release", {"region": region}, [str(region)])
+        again = self.memory(64).register(self.rpc)
+        self.assertNotEqual(again, region, "an id is not used twice")
+
+    def test_release_drains(self):
+        _, src = self.region(1 << 20)
+        _, dst = self.region(1 << 20)
+        params = {"dst": tensor(dst, [1 << 20]), "src": tensor(src, [1 << 20])}
+        copies = [self.rpc.request("copy", params) for _ in range(20)]
+        release = self.rpc.request("region_release", {"region": src})
+        replies = {message[1]: message for message in (self.rpc.receive() for _ in range(21))}
+        for msgid in copies:
+            self.assertIsNone(replies[msgid][2], "a request sent before the release is answered")
+        self.assertIn(replies[release][3]["state"], ("closed", "draining"))
+        wait_until(lambda: len(self.rpc.call("region_list")) == 1, 5, "the released region is gone")
+
+    def test_offset_and_read_only(self):
+        data = bytes(range(256)) * 32
+        memory = self.memory(len(data), data=data)
+        src = memory.register(self.rpc, size=100, offset=4097, writable=False)
+        dst, dst_region = self.region(100)
+        self.rpc.call("copy", {"dst": tensor(dst_region, [100]), "src": tensor(src, [100])})
+        self.assertEqual(dst[:], data[4097:4197])
+        self.refused("PERMISSION", "copy", {"dst": tensor(src, [100]), "src": tensor(dst_region, [100])},
+                     ["dst", "read-only"])
+        self.assertEqual(memory[:], data)
+
+    def test_read_only_fd(self):
+        memory = self.memory(4096, data=b"read me")
+        fd = os.open(f"/proc/self/fd/{memory.fd}", os.O_RDONLY)
+        try:
+            self.refused("PERMISSION", "region_register", {"kind": "memfd", "size": 4096}, fds=[fd])
+            region = self.rpc.call("region_register", {"kind": "memfd", "size": 4096, "writable": False},
+                                   [fd])["region"]
+        finally:
+            os.close(fd)
+        dst, dst_region = self.region(64)
+        self.rpc.call("copy", {"dst": tensor(dst_region, [7]), "src": tensor(region, [7])})
+        self.assertEqual(dst[:7], b"read me")
+
+    def test_memory_that_is_no_good(self):
+        unsealed, short = self.memory(4096, seals=0), self.memory(4096)
+        sparse = self.memory(0)
+        rows = (("unsealed", "INVALID_ARGUMENT", {"size": 4096}, unsealed.fd, ["F_SEAL_SHRINK"]),
+                ("short", "INVALID_ARGUMENT|OUT_OF_RANGE", {"size": 4097}, short.fd, ["4097", "4096"]),
+                ("offset past its end", "INVALID_ARGUMENT|OUT_OF_RANGE", {"size": 4096, "offset": 1}, short.fd,
+                 ["4096"]),
+                ("offset overflows", "INVALID_ARGUMENT|OUT_OF_RANGE", {"size": 2, "offset": 2**64 - 1}, short.fd,
+                 []),
+                ("size overflows", "INVALID_ARGUMENT|OUT_OF_RANGE|QUOTA", {"size": 2**64 - 1}, short.fd, []),
+                ("empty", "INVALID_ARGUMENT|OUT_OF_RANGE", {"size": 4096}, sparse.fd, []),
+                ("no bytes", "INVALID_ARGUMENT", {"size": 0}, short.fd, ["size"]))
+        for what, names, params, fd, words in rows:
+            with self.subTest(what=what):
+                with self.assertRaises(RpcError) as caught:
+                    self.rpc.call("region_register", {"kind": "memfd", **params}, [fd])
+                self.assertIn(caught.exception.name, names.split("|"), caught.exception.message)
+                for word in words:
+                    self.assertIn(word, caught.exception.message)
+        self.assertEqual(self.rpc.call("region_list"), [])
+
+    def test_fds_that_are_no_memory(self):
+        read_end, write_end = os.pipe()
+        kinds = {"pipe": read_end, "directory": os.open("/", os.O_RDONLY), "device": os.open("/dev/zero", os.O_RDWR),
+                 "socket": os.dup(self.rpc.socket.fileno()), "path": os.open("/", os.O_PATH)}
+        try:
+            with tempfile.TemporaryFile() as file:
+                file.truncate(4096)
+                kinds["file"] = os.dup(file.fileno())
+                for what, fd in kinds.items():
+                    with self.subTest(what=what):
+                        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "memfd", "size": 4096}, fds=[fd])
+        finally:
+            for fd in (*kinds.values(), write_end):
+                os.close(fd)
+
+    def test_fd_missing_or_not_wanted(self):
+        memory = self.memory(4096)
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "memfd", "size": 4096}, ["fd"])
+        self.assertIs(self.rpc.call("ping", fds=[memory.fd, memory.fd]), True,
+                      "fds that no request takes are dropped")
+        self.refused("INVALID_ARGUMENT|UNSUPPORTED".split("|")[0], "region_register",
+                     {"kind": "nothing", "size": 4096}, ["kind", "nothing"], [memory.fd])
+
+    def test_other_kinds(self):
+        self.refused("UNSUPPORTED", "region_register", {"kind": "cuda_ipc", "size": 4096, "handle": bytes(64)},
+                     ["cuda_ipc"])
+        self.refused("UNSUPPORTED", "region_create", {"size": 4096, "kind": "cuda_fd"}, ["cuda_fd"])
+
+    def test_too_many_fds_end_the_connection(self):
+        memory = self.memory(64)
+        with self.tmad.rpc() as rpc:
+            rpc.request("ping", fds=[memory.fd] * 200)
+            self.assertTrue(rpc.ended())
+        self.assertIs(self.rpc.call("ping"), True)
+
+
+if __name__ == "__main__":
+    tap.main()

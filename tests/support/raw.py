@@ -1,0 +1,56 @@
+"""The protocol by hand, with python3-msgpack and socket.send_fds: what tests of requests share."""
+import unittest
+
+from tmad import Memory, RpcError, Tmad, wait_until
+
+
+class RawCase(unittest.TestCase):
+    """One daemon for a class, one connection for a test; no test may leave fds or regions behind."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+        with cls.tmad.rpc() as rpc:  # what is opened once stays open
+            rpc.call("ping")
+        cls.idle_fds = wait_until(cls.tmad.fds, 1, "a number")
+
+    def setUp(self):
+        self.rpc = self.tmad.rpc()
+        self.memories = []
+
+    def tearDown(self):
+        for memory in self.memories:
+            memory.close()
+        self.rpc.close()
+        with self.tmad.rpc() as rpc:
+            wait_until(lambda: self.levels(rpc) == (1, 0, 0, 0), 5, "only this connection is left, and no region")
+        wait_until(lambda: self.tmad.fds() <= self.idle_fds, 5, "the daemon's fds are back where they were")
+        self.assertEqual(self.tmad.mappings_of_memfds(), 0)
+
+    @staticmethod
+    def levels(rpc):
+        stats = rpc.call("stats")
+        return stats["connections"], stats["regions"], stats["mapped_bytes"], stats["jobs"]
+
+    def memory(self, *args, **kwargs):
+        self.memories.append(Memory(*args, **kwargs))
+        return self.memories[-1]
+
+    def region(self, size, **kwargs):
+        memory = self.memory(size, **kwargs)
+        return memory, memory.register(self.rpc)
+
+    def refused(self, name, method, params=None, words=(), fds=()):
+        """The call fails with the status and a sentence that has the words; the connection lives on."""
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.call(method, params, fds)
+        error = caught.exception
+        self.assertEqual(error.name, name, error.message)
+        self.assertIsInstance(error.code, int)
+        self.assertLess(error.code, 0)
+        for word in words:
+            self.assertIn(word, error.message)
+        self.assertNotIn("\n", error.message)
+        self.assertIs(self.rpc.call("ping"), True)
+        return error
