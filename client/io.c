@@ -131,6 +131,8 @@ static void client_receive(tma_client *client)
 		if (n == -EAGAIN)
 			return;
 		if (n == -EMSGSIZE) {
+			while (n_fds)
+				close(fds[--n_fds]);
 			client_break(client, STATUS_PROTOCOL, "more file descriptors came at once than %d",
 			             SOCKET_MAX_FDS);
 		} else if (n == 0) {

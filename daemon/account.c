@@ -110,6 +110,19 @@ int charge_take(struct charge *charge, struct accounts *accounts, struct account
 	return 0;
 }
 
+void charge_move(struct charge *from, struct charge *to, uint64_t amount)
+{
+	assert(amount <= from->amount);
+	assert(!to->account || (to->account == from->account && to->kind == from->kind));
+
+	if (!to->account) {
+		*to = (struct charge){ from->accounts, from->account, from->kind, 0 };
+		to->account->refs++;
+	}
+	from->amount -= amount;
+	to->amount += amount;
+}
+
 void charge_shrink(struct charge *charge, uint64_t amount)
 {
 	if (!charge->account)

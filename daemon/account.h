@@ -26,6 +26,7 @@ enum charge_kind {
 	CHARGE_KIND_COUNT
 };
 
+struct closer;
 struct session;
 TAILQ_HEAD(session_queue, session);
 
@@ -37,6 +38,7 @@ struct account {
 	struct engine_owner owner;    /* of the sessions' streams: a uid has one share of the engine's time */
 	uint64_t turn;                /* of the loop, that turn_end is of */
 	uint64_t turn_end;            /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	struct closer *closer;        /* NULL: nothing of it is being closed */
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 };
 
@@ -71,6 +73,9 @@ int charge_take(struct charge *charge, struct accounts *accounts, struct account
 /* Whether charge_take would succeed. */
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);
+
+/* Part of a charge becomes part of another one, which is empty or of the same account and kind. */
+void charge_move(struct charge *from, struct charge *to, uint64_t amount);
 
 /* Gives back part of a charge, or all of it. An empty charge is allowed. */
 void charge_shrink(struct charge *charge, uint64_t amount);

@@ -1,8 +1,6 @@
 /* The table of handlers, one a row of the schema's METHODs. */
 #include "dispatch.h"
 
-#include <unistd.h>
-
 #include "server.h"
 #include "session.h"
 
@@ -21,15 +19,6 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_stats] = method_stats,
 };
 
-/* A refused request takes its descriptor with it, or the next request would get the wrong one. */
-static void drop_fd(struct session *session)
-{
-	int fd = session_take_fd(session);
-
-	if (fd >= 0)
-		close(fd);
-}
-
 void dispatch(struct session *session, const uint8_t *data, size_t len)
 {
 	struct server *server = session->server;
@@ -46,7 +35,7 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 	case RPC_REFUSE:
 		server->metrics.requests++;
 		if (request->method && request->method->fds > 0)
-			drop_fd(session);
+			session_drop_fd(session); /* or the next request would get it */
 		session_refuse(session, request->msgid, request->method, &err);
 		break;
 	case RPC_IGNORE:

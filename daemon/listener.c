@@ -153,6 +153,8 @@ static void on_retry(uv_timer_t *timer)
 {
 	struct listener *listener = (struct listener *)((char *)timer - offsetof(struct listener, retry));
 
+	if (listener->spare_fd < 0)
+		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	uv_poll_start(&listener->poll, UV_READABLE, on_connection);
 }
 
@@ -180,12 +182,11 @@ static void pause_accepting(struct listener *listener, int error)
 
 	log_line(LOG_LEVEL_WARNING, "accept on %s: %s; trying again in %d ms", listener->path,
 	         strerror(error), RETRY_MS);
-	listener->server->metrics.connections_refused++;
 	if (listener->spare_fd >= 0) {
 		close(listener->spare_fd);
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			close(fd);
+			session_refuse_socket(listener->server, fd);
 		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	uv_poll_stop(&listener->poll);

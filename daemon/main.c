@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "log.h"
 #include "options.h"
@@ -27,7 +28,10 @@ static int serve(const struct options *options)
 		free(server);
 		return EXIT_FAILED;
 	}
-	server_run(server);
+	if (!server_run(server)) {
+		log_line(LOG_LEVEL_WARNING, "stopped, with descriptors that do not close");
+		_exit(EXIT_STOPPED); /* threads still use the server */
+	}
 	server_deinit(server);
 	free(server);
 	log_line(LOG_LEVEL_INFO, "stopped");

@@ -37,18 +37,22 @@ struct mapping {
 static void on_map(uv_work_t *work);
 static void on_mapped(uv_work_t *work, int status);
 
+/* A descriptor that is not known for a memfd is closed off the loop, and counts as a region until then. */
 static void mapping_free(struct mapping *mapping)
 {
-	if (mapping->handle.fd >= 0)
-		close(mapping->handle.fd);
+	struct session *session = mapping->session;
+
 	if (mapping->memory_fd >= 0)
-		close(mapping->memory_fd);
+		session_close_fds(session, &mapping->memory_fd, 1);
+	if (mapping->handle.fd >= 0)
+		closer_close(&session->server->closers, session->account, mapping->handle.fd,
+		             &mapping->count);
 	charge_release(&mapping->count);
 	charge_release(&mapping->bytes);
 	free(mapping);
 }
 
-/* Takes over handle->fd, also on failure. */
+/* Takes over handle->fd, but not on failure. */
 static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
                          const struct engine_handle *handle, struct error *err)
 {
@@ -56,11 +60,8 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 	struct mapping *mapping = calloc(1, sizeof *mapping);
 	int r;
 
-	if (!mapping) {
-		if (handle->fd >= 0)
-			close(handle->fd);
+	if (!mapping)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a region");
-	}
 	*mapping = (struct mapping){ .session = session,
 		                     .msgid = request->msgid,
 		                     .method = request->method,
@@ -78,6 +79,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 	if (r == 0 && uv_queue_work(&server->loop, &mapping->work, on_map, on_mapped) < 0)
 		r = error_set(err, STATUS_NO_MEMORY, "no memory for a region");
 	if (r < 0) {
+		mapping->handle.fd = -1;
 		mapping_free(mapping);
 		return r;
 	}
@@ -92,6 +94,10 @@ static void on_map(uv_work_t *work)
 
 	m->status = m->create ? engine_create(engine, m->handle.size, &m->memory, &m->memory_fd, &m->err)
 	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
+	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
+		close(m->handle.fd); /* it is a memfd: this does not block */
+		m->handle.fd = -1;
+	}
 }
 
 static void answer(struct mapping *m, struct region *region)
@@ -140,23 +146,27 @@ int method_region_register(struct session *session, const struct rpc_request *re
 	const struct msg_region_register *p = &request->params.region_register;
 	bool by_fd = p->kind == REGION_KIND_MEMFD || p->kind == REGION_KIND_CUDA_FD;
 	struct engine_handle handle = { .kind = p->kind,
-		                        .fd = by_fd ? session_take_fd(session) : -1,
+		                        .fd = by_fd ? session_first_fd(session) : -1,
 		                        .offset = p->offset,
 		                        .size = p->size,
 		                        .writable = p->writable,
 		                        .handle = p->handle };
+	int r;
 
 	if (by_fd && handle.fd < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "kind %s: the request has to bring one file descriptor (SCM_RIGHTS)",
 		                 region_kind_names[p->kind]);
-	if (p->handle.len > HANDLE_MAX) {
-		if (handle.fd >= 0)
-			close(handle.fd);
-		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
-		                 HANDLE_MAX);
-	}
-	return start_mapping(session, request, false, &handle, err);
+	if (p->handle.len > HANDLE_MAX)
+		r = error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
+		              HANDLE_MAX);
+	else
+		r = start_mapping(session, request, false, &handle, err);
+	if (by_fd && r == 0)
+		session_take_fd(session);
+	else if (by_fd)
+		session_drop_fd(session);
+	return r;
 }
 
 int method_region_create(struct session *session, const struct rpc_request *request, struct error *err)

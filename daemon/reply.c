@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "server.h"
 
@@ -49,7 +48,7 @@ void session_reply(struct session *session, uint32_t msgid, const struct method 
 	if (session->state == SESSION_ENDED || (fd >= 0 && session->n_out_fds == SESSION_MAX_OUTGOING_FDS) ||
 	    rpc_encode_result(&session->out, msgid, method, result) < 0) {
 		if (fd >= 0)
-			close(fd);
+			session_close_fds(session, &fd, 1);
 		if (session->state != SESSION_ENDED)
 			session_end(session, LOG_LEVEL_WARNING, "no room for its replies");
 		return;
@@ -96,7 +95,7 @@ static ssize_t send_some(struct session *session)
 	n = socket_send(session->fd, session->out.data + session->out.start, len, &session->out_fds[0].fd,
 	                n_fds);
 	if (n > 0 && n_fds > 0) {
-		close(session->out_fds[0].fd);
+		session_close_fds(session, &session->out_fds[0].fd, 1);
 		session->n_out_fds--;
 		memmove(session->out_fds, session->out_fds + 1,
 		        session->n_out_fds * sizeof *session->out_fds);

@@ -16,10 +16,15 @@
 #include "log.h"
 #include "session.h"
 
+/* After the drain deadline, for what was then ended to go. */
+#define LAST_MS 1000
+
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
 static void on_stop_signal(uv_signal_t *signal, int number);
 static void on_drain_deadline(uv_timer_t *timer);
+static void on_last_deadline(uv_timer_t *timer);
+static void stop_when_drained(void *arg);
 static void server_stop(struct server *server);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
@@ -76,6 +81,7 @@ static void start_handles(struct server *server)
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
 	uv_timer_init(loop, &server->drain_timer);
+	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->drain_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
@@ -129,13 +135,14 @@ err_memory:
 	return r;
 }
 
-void server_run(struct server *server)
+bool server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
 	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
 	           server->engine->name, server->engine->device);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
+	return server->state != SERVER_STUCK;
 }
 
 void server_deinit(struct server *server)
@@ -250,7 +257,13 @@ void server_drain(struct server *server)
 	listener_close(&server->listener);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
 	end_all(server, session_finish);
-	server_on_session_freed(server);
+	stop_when_drained(server);
+}
+
+static void end_now(struct server *server)
+{
+	end_all(server, end_for_stop);
+	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, LAST_MS);
 }
 
 static void on_stop_signal(uv_signal_t *signal, int number)
@@ -259,7 +272,7 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 
 	(void)number;
 	if (server->state == SERVER_DRAINING)
-		end_all(server, end_for_stop); /* asked twice: now */
+		end_now(server); /* asked twice */
 	else
 		server_drain(server);
 }
@@ -270,18 +283,37 @@ static void on_drain_deadline(uv_timer_t *timer)
 
 	log_line(LOG_LEVEL_WARNING, "not drained in %" PRIu64 " ms (drain_deadline_ms)",
 	         server->limits.drain_deadline_ms);
-	end_all(server, end_for_stop);
+	end_now(server);
+}
+
+static void on_last_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	if (!TAILQ_EMPTY(&server->sessions))
+		return;
+	closers_log(&server->closers);
+	server->state = SERVER_STUCK;
+	uv_stop(&server->loop);
+}
+
+static void stop_when_drained(void *arg)
+{
+	struct server *server = arg;
+
+	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->closers.n == 0)
+		server_stop(server);
 }
 
 void server_on_session_freed(struct server *server)
 {
-	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions))
-		server_stop(server);
+	stop_when_drained(server);
 }
 
 static void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
+	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	uv_close((uv_handle_t *)&server->busy, NULL);

@@ -1,7 +1,7 @@
 /* The running service: one loop, one engine, and what its sessions share.
  *
- * Everything here is the loop thread's. Work of other threads enters by two doors: engine_done (jobs) and
- * libuv's work queue (mapping memory).
+ * Everything here is the loop thread's. Work of other threads enters by three doors: engine_done (jobs),
+ * libuv's work queue (mapping memory) and the closers.
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "closer.h"
 #include "kernels/engine.h"
 #include "limits.h"
 #include "listener.h"
@@ -25,6 +26,7 @@ enum server_state {
 	SERVER_RUNNING,
 	SERVER_DRAINING, /* asked to stop: no new requests, what is under way is finished and answered */
 	SERVER_STOPPED,  /* no session is left, handles are closing */
+	SERVER_STUCK,    /* no session is left, and a descriptor does not close */
 };
 
 struct job;
@@ -42,6 +44,7 @@ struct server {
 
 	struct limits limits;
 	struct accounts accounts;
+	struct closers closers;
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;
@@ -64,9 +67,11 @@ struct server {
  * why, and nothing is left. The server is too large for a stack. */
 int server_init(struct server *server, const struct options *options, struct error *err);
 
-/* Runs until it has been asked to stop and everything has ended. */
-void server_run(struct server *server);
+/* Runs until it has been asked to stop and everything has ended: true. False: a thread hangs in close(2), so
+ * that the server can only be left as it is. */
+bool server_run(struct server *server);
 
+/* Only after a server_run that was true. */
 void server_deinit(struct server *server);
 
 /* Stops accepting and reading; sessions end when they are answered, or when drain_deadline_ms have passed. */

@@ -20,7 +20,6 @@ static void on_frame_deadline(uv_timer_t *timer);
 static void on_closed(uv_handle_t *handle);
 static void session_read(struct session *session);
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len);
-static void drop_fds(struct session *session, uint64_t end);
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */
 
@@ -41,6 +40,9 @@ static int session_init(struct session *session, struct server *server, int fd, 
 {
 	int r = socket_peer(fd, &session->peer);
 
+	/* Else the kernel drops urgent bytes as we read past them, and closes their descriptors on this
+	 * thread. */
+	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
 	session->server = server;
 	session->fd = fd;
 	if (r < 0)
@@ -58,6 +60,22 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	return 0;
 }
 
+/* It may hold descriptors already. */
+void session_refuse_socket(struct server *server, int fd)
+{
+	struct socket_peer peer;
+	struct account *account =
+	    socket_peer(fd, &peer) < 0 ? NULL : account_ref(&server->accounts, peer.uid);
+	struct charge none = { 0 };
+
+	server->metrics.connections_refused++;
+	if (account)
+		closer_close_socket(&server->closers, account, fd, &none);
+	else
+		close(fd);
+	account_unref(account);
+}
+
 void session_open(struct server *server, int fd)
 {
 	struct session *session = calloc(1, sizeof *session);
@@ -66,7 +84,7 @@ void session_open(struct server *server, int fd)
 
 	if (!session) {
 		log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
-		goto err_close;
+		goto err_refuse;
 	}
 	if (session_init(session, server, fd, &err) < 0) {
 		if (log_allows(session->peer.uid, uv_now(&server->loop)))
@@ -94,9 +112,8 @@ void session_open(struct server *server, int fd)
 
 err_free:
 	session_free(session);
-err_close:
-	server->metrics.connections_refused++;
-	close(fd);
+err_refuse:
+	session_refuse_socket(server, fd);
 }
 
 /* ---- In ---------------------------------------------------------------------------------------------- */
@@ -113,31 +130,6 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		session_flush(session);
 	if ((events & UV_READABLE) && session->state == SESSION_OPEN)
 		session_read(session);
-}
-
-/* Queues what came with the last bytes, or closes all of it. */
-static int keep_fds(struct session *session, const int *fds, size_t n, uint64_t start, uint64_t end,
-                    struct error *err)
-{
-	const struct limits *limits = &session->server->limits;
-	int r = 0;
-
-	if (n > limits->message_fds)
-		r = error_set(err, STATUS_QUOTA,
-		              "%zu descriptors with one message, at most %" PRIu64 " (message_fds)", n,
-		              limits->message_fds);
-	else if (n > SESSION_MAX_PENDING_FDS - session->n_fds)
-		r = error_set(err, STATUS_QUOTA, "more than %d descriptors pending", SESSION_MAX_PENDING_FDS);
-	else if (n > 0)
-		r = charge_take(&session->fds_charge, &session->server->accounts, session->account,
-		                CHARGE_PENDING_FDS, n, err);
-
-	for (size_t i = 0; i < n; i++)
-		if (r < 0)
-			close(fds[i]);
-		else
-			session->fds[session->n_fds++] = (struct pending_fd){ fds[i], start, end };
-	return r;
 }
 
 /* The peer is done sending. One that is gone altogether gets no answers; one that only closed its sending
@@ -170,6 +162,7 @@ static void session_read(struct session *session)
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n == -EMSGSIZE) {
+		session_close_fds(session, fds, n_fds);
 		session_end(session, LOG_LEVEL_NOTICE, "it sent more descriptors than a message may carry");
 		return;
 	}
@@ -181,7 +174,8 @@ static void session_read(struct session *session)
 		on_end_of_stream(session);
 		return;
 	}
-	if (keep_fds(session, fds, n_fds, session->received, session->received + (uint64_t)n, &err) < 0) {
+	if (session_keep_fds(session, fds, n_fds, session->received, session->received + (uint64_t)n, &err) <
+	    0) {
 		session_end(session, LOG_LEVEL_NOTICE, err.message);
 		return;
 	}
@@ -244,7 +238,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 			session->handled += frame_len;
 			dispatch(session, data + used, frame_len);
 			used += frame_len;
-			drop_fds(session, session->handled);
+			session_drop_fds(session, session->handled);
 			uv_timer_stop(&session->frame_timer);
 			break;
 		case FRAME_PARTIAL:
@@ -280,33 +274,6 @@ static void on_frame_deadline(uv_timer_t *timer)
 	struct session *session = timer->data;
 
 	session_end(session, LOG_LEVEL_NOTICE, "a message did not arrive whole in time (frame_deadline_ms)");
-}
-
-static void forget_fd(struct session *session, uint32_t i)
-{
-	session->n_fds--;
-	memmove(session->fds + i, session->fds + i + 1, (session->n_fds - i) * sizeof *session->fds);
-	charge_shrink(&session->fds_charge, 1);
-}
-
-int session_take_fd(struct session *session)
-{
-	int fd;
-
-	if (session->n_fds == 0 || session->fds[0].start >= session->handled)
-		return -1;
-	fd = session->fds[0].fd;
-	forget_fd(session, 0);
-	return fd;
-}
-
-/* What came with bytes before end and was not taken belongs to no later message. */
-static void drop_fds(struct session *session, uint64_t end)
-{
-	while (session->n_fds > 0 && session->fds[0].end <= end) {
-		close(session->fds[0].fd);
-		forget_fd(session, 0);
-	}
 }
 
 /* Asks the loop for just the events that can be acted on. */
@@ -363,9 +330,9 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
 	session->unsent = false;
-	drop_fds(session, UINT64_MAX);
+	session_drop_fds(session, UINT64_MAX);
 	for (uint32_t i = 0; i < session->n_out_fds; i++)
-		close(session->out_fds[i].fd);
+		session_close_fds(session, &session->out_fds[i].fd, 1);
 	session->n_out_fds = 0;
 
 	engine_stream_cancel(session->server->engine, session->stream);
@@ -380,7 +347,8 @@ static void on_closed(uv_handle_t *handle)
 	struct session *session = handle->data;
 
 	if (handle->type == UV_POLL)
-		close(session->fd);
+		closer_close_socket(&session->server->closers, session->account, session->fd,
+		                    &session->connection);
 	session->handles--;
 	session_settle(session);
 }

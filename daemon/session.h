@@ -112,8 +112,25 @@ void session_reply(struct session *session, uint32_t msgid, const struct method 
 void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
                     const struct error *error);
 
-/* The next descriptor that came with the message being handled, now the caller's; -1: none. */
-int session_take_fd(struct session *session);
+/* Closes an accepted socket that gets no session, and counts it. */
+void session_refuse_socket(struct server *server, int fd);
+
+/* Keeps what came with bytes [start, end) of the stream, or closes all of it. descriptors.c, as the next six.
+ */
+int session_keep_fds(struct session *session, const int *fds, size_t n, uint64_t start, uint64_t end,
+                     struct error *err);
+
+/* Closes, off the loop, what is not pending. */
+void session_close_fds(struct session *session, const int *fds, size_t n);
+
+/* The first descriptor that came with the message being handled, or -1. It becomes the caller's when it is
+ * taken; dropped, it is closed. */
+int session_first_fd(const struct session *session);
+void session_take_fd(struct session *session);
+void session_drop_fd(struct session *session);
+
+/* What came with bytes before end and was not taken belongs to no later message. */
+void session_drop_fds(struct session *session, uint64_t end);
 
 /* Sends what can be sent now. */
 void session_flush(struct session *session);

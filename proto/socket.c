@@ -1,4 +1,5 @@
-/* Unix stream sockets. Every fd that a message brought is either handed to the caller or closed here. */
+/* Unix stream sockets. Every fd that a message brought is handed to the caller, also when others were cut
+ * off. */
 #include "socket.h"
 
 #include <errno.h>
@@ -44,14 +45,8 @@ ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	size_t n_fds = message.msg_controllen ? take_fds(&message, fds) : 0;
-	if (message.msg_flags & MSG_CTRUNC) {
-		while (n_fds)
-			close(fds[--n_fds]);
-		n = -EMSGSIZE;
-	}
-	*ret_n_fds = n_fds;
-	return n;
+	*ret_n_fds = message.msg_controllen ? take_fds(&message, fds) : 0;
+	return message.msg_flags & MSG_CTRUNC ? -EMSGSIZE : n;
 }
 
 /* The control buffer has no room for more than SOCKET_MAX_FDS in all. */

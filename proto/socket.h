@@ -17,8 +17,8 @@ struct socket_peer {
 };
 
 /* Bytes read (0: the peer is done), or negative errno; *ret_n_fds fds in fds[SOCKET_MAX_FDS], the
- * caller's to close, close-on-exec. -EMSGSIZE: the control data was cut (MSG_CTRUNC); every fd that came
- * has been closed. */
+ * caller's to close, close-on-exec. -EMSGSIZE: the control data was cut (MSG_CTRUNC); the fds that
+ * came are the caller's to close here too, at a place where that may block. */
 ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n_fds);
 
 /* Bytes sent, or negative errno. The fds go with the first byte and stay the caller's. */

@@ -70,7 +70,7 @@ static int check_mode(const struct engine_handle *handle, struct error *err)
 	if (flags < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
 	int mode = flags & O_ACCMODE;
-	if ((flags & O_PATH) || mode == O_WRONLY)
+	if (mode == O_WRONLY)
 		return error_set(err, STATUS_PERMISSION, "fd: it is not open for reading");
 	if (handle->writable && mode != O_RDWR)
 		return error_set(err, STATUS_PERMISSION,
@@ -79,25 +79,25 @@ static int check_mode(const struct engine_handle *handle, struct error *err)
 	return 0;
 }
 
+/* What is not a memfd is refused before fstat: a file system may let that wait for as long as it likes. */
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err)
 {
 	uint64_t end;
 	if (handle->size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
-	if (fstat(handle->fd, ret) < 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
-	if (!S_ISREG(ret->st_mode))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is not a memfd");
+	int seals = fcntl(handle->fd, F_GET_SEALS);
+	if (seals < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is not %s",
+		                 errno == EBADF ? "open for reading (O_PATH)" : "a memfd");
 	int r = check_mode(handle, err);
 	if (r < 0)
 		return r;
-	int seals = fcntl(handle->fd, F_GET_SEALS);
-	if (seals < 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is a file, not a memfd");
 	if (!(seals & F_SEAL_SHRINK))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "fd: the memfd can shrink; seal it: fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), "
 		                 "made with MFD_ALLOW_SEALING");
+	if (fstat(handle->fd, ret) < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
 	if (__builtin_add_overflow(handle->offset, handle->size, &end) || end > (uint64_t)ret->st_size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "size: offset %" PRIu64 " + size %" PRIu64

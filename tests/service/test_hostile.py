@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,34 @@ import msgpack
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, TMAD, Memory, Rpc, Tmad, pack_request, scaled, tensor
+from tmad import SANITIZED, TMAD, Memory, Rpc, Tmad, pack_request, scaled, tensor, wait_until
 
 NOT_A_MESSAGE = b"\xc1"
+PATIENCE = 2  # seconds, scaled: how soon others have to be answered; what hangs does so for longer
+
+
+def slow_to_close(seconds, cleanup):
+    """A socket whose last close(2) takes that long: it lingers, and what it has sent is not read."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        slow = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+    cleanup(peer.close)
+    slow.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            slow.send(bytes(65536))
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    return slow
+
+
+@contextlib.contextmanager
+def paused(tmad):
+    """What is sent meanwhile is found all at once, and by then the sender has closed its own descriptors."""
+    os.kill(tmad.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(tmad.pid, signal.SIGCONT)
 
 
 class Hostile(unittest.TestCase):
@@ -56,11 +82,9 @@ class Hostile(unittest.TestCase):
             for _ in range(300):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                     client.connect(tmad.path)
-                    client.sendall(NOT_A_MESSAGE)
-                    try:
+                    with contextlib.suppress(ConnectionError):  # it may be refused before it says anything
+                        client.sendall(NOT_A_MESSAGE)
                         client.recv(1)
-                    except ConnectionResetError:
-                        pass
             for _ in range(300):
                 with self.connect(tmad), self.connect(tmad):
                     pass
@@ -113,6 +137,116 @@ class Hostile(unittest.TestCase):
                 except BlockingIOError:
                     pass
             self.assertGreater(sent, 0)
+
+    # ---- Descriptors that take their time ------------------------------------------------------------
+    def give(self, client, data, seconds, n=1, flags=0):
+        """Sends data with n descriptors that are slow to close, and keeps none of them."""
+        slow = [slow_to_close(seconds, self.addCleanup) for _ in range(n)]
+        self.assertEqual(socket.send_fds(client, [data], [each.fileno() for each in slow], flags), len(data))
+        for each in slow:
+            each.close()
+
+    def slow_ping(self, tmad, seconds):
+        ping = pack_request(1, "ping")
+        client = self.connect(tmad)
+        self.give(client, ping[:3], seconds)
+        client.sendall(ping[3:])
+
+    def slow_refused(self, tmad, seconds):
+        self.give(self.connect(tmad), pack_request(1, "region_register", {"kind": "memfd"}), seconds)
+
+    def slow_not_a_memfd(self, tmad, seconds):
+        self.give(self.connect(tmad), pack_request(1, "region_register", {"kind": "memfd", "size": 1}), seconds)
+
+    def slow_handle_too_long(self, tmad, seconds):
+        params = {"kind": "memfd", "size": 1, "handle": bytes(1000)}
+        self.give(self.connect(tmad), pack_request(1, "region_register", params), seconds)
+
+    def slow_too_many(self, tmad, seconds):
+        self.give(self.connect(tmad), pack_request(1, "ping"), seconds, 5)
+
+    def slow_half_a_message(self, tmad, seconds):
+        client = self.connect(tmad)
+        self.give(client, pack_request(1, "ping")[:3], seconds)
+        client.close()
+
+    def slow_urgent(self, tmad, seconds):
+        client = self.connect(tmad)
+        self.give(client, b"x", seconds, flags=socket.MSG_OOB)
+        client.sendall(pack_request(1, "ping"))
+
+    def slow_unread(self, tmad, seconds):
+        """One read ends with the first bytes that bring descriptors; the session ends before a second one."""
+        client = self.connect(tmad)
+        self.give(client, NOT_A_MESSAGE, seconds)
+        self.give(client, b"x", seconds)
+
+    def slow_not_let_in(self, tmad, seconds):
+        for _ in range(8):
+            self.give(self.connect(tmad), b"x", seconds)
+
+    def test_descriptors_that_are_slow_to_close(self):
+        """Nobody waits for a close(2) that a client has made slow."""
+        ways = [name for name in dir(self) if name.startswith("slow_")]
+        self.assertEqual(len(ways), 9)
+        for way in ways:
+            with self.subTest(way), Tmad("--drain-deadline-ms=1", "--connections-per-uid=8") as tmad:
+                with tmad.rpc() as rpc:
+                    with paused(tmad):
+                        getattr(self, way)(tmad, 60)
+                    end = time.monotonic() + 0.3
+                    while time.monotonic() < end:
+                        start = time.monotonic()
+                        self.assertIs(rpc.call("ping"), True)
+                        self.assertLess(time.monotonic() - start, scaled(PATIENCE))
+
+    def test_a_descriptor_is_charged_until_it_is_closed(self):
+        tmad = self.start("--pending-fds-per-uid=1")
+        half = pack_request(1, "ping")[:3]
+        with paused(tmad), self.connect(tmad) as client:
+            self.give(client, half, 3)
+        with self.connect(tmad) as client, open("/dev/null", "rb") as null:
+            socket.send_fds(client, [half], [null.fileno()])
+            self.assertEqual(client.recv(1), b"")
+        self.assertIn("pending_fds_per_uid", tmad.log())
+
+        def taken():
+            with self.connect(tmad) as client, open("/dev/null", "rb") as null:
+                socket.send_fds(client, [half], [null.fileno()])
+                with contextlib.suppress(OSError):
+                    client.sendall(pack_request(1, "ping")[3:])
+                    return client.recv(100)
+        wait_until(taken, scaled(10), "the charge comes back")
+
+    def test_a_connection_is_charged_until_it_is_closed(self):
+        tmad = self.start("--connections-per-uid=2")
+        with tmad.rpc() as rpc:
+            with paused(tmad):
+                self.slow_unread(tmad, 2)
+            with self.assertRaises(ConnectionError), tmad.rpc() as other:
+                other.call("ping")
+            self.assertIs(rpc.call("ping"), True)
+
+            def let_in():
+                with contextlib.suppress(ConnectionError), tmad.rpc() as other:
+                    return other.call("ping")
+            wait_until(let_in, scaled(10), "the charge comes back")
+
+    def test_stopping_waits_for_a_slow_close(self):
+        tmad = self.start("--drain-deadline-ms=20000")
+        with paused(tmad):
+            self.slow_half_a_message(tmad, 2)
+        tmad.process.send_signal(signal.SIGTERM)
+        self.assertEqual(tmad.process.wait(scaled(20)), 0)
+        self.assertNotIn("close", tmad.log())
+
+    def test_stopping_does_not_wait_for_ever(self):
+        tmad = self.start("--drain-deadline-ms=100")
+        with paused(tmad):
+            self.slow_half_a_message(tmad, 100)
+        tmad.process.send_signal(signal.SIGTERM)
+        self.assertEqual(tmad.process.wait(scaled(5)), 0)
+        self.assertIn("do not close", tmad.log())
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
     def test_another_user_floods(self):

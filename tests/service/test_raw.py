@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SOURCE, Memory, Rpc, RpcError, Tmad, pack_request, tensor, wait_until
+from tmad import SOURCE, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -526,7 +526,7 @@ class Messages(RawCase):
                 self.rpc.call("region_register", {"kind": "memfd", "size": 4096}, [bad.fd])
             with self.assertRaises(RpcError):
                 self.rpc.call("region_register", {"kind": "memfd", "size": 4096, "what": 1}, [bad.fd])
-        self.assertLessEqual(self.tmad.fds(), before)
+        wait_until(lambda: self.tmad.fds() <= before, scaled(5), "every descriptor is closed")
 
 
 class Documents(RawCase):

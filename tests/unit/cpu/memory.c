@@ -168,7 +168,7 @@ ParameterizedTestParameters(memory, map)
 		  .source = PATH_ONLY,
 		  .seals = F_SEAL_SHRINK,
 		  .size = SIZE,
-		  .status = STATUS_PERMISSION,
+		  .status = STATUS_INVALID_ARGUMENT,
 		  .says = "not open for reading" },
 		{ .name = "plain file",
 		  .source = PLAIN_FILE,

@@ -119,3 +119,27 @@ Test(account, a_charge_grows_and_shrinks)
 	charge_release(&charge);
 	accounts_deinit(&accounts);
 }
+
+Test(account, a_charge_moves)
+{
+	struct limits limits;
+	struct accounts accounts;
+	struct account *account;
+	struct charge from = { 0 }, to = { 0 };
+	struct error err;
+
+	limits_init(&limits);
+	accounts_init(&accounts, &limits);
+	account = account_ref(&accounts, 7);
+	cr_assert_eq(charge_take(&from, &accounts, account, CHARGE_PENDING_FDS, 3, &err), 0);
+	account_unref(account);
+
+	charge_move(&from, &to, 1);
+	charge_move(&from, &to, 1);
+	cr_assert(from.amount == 1 && to.amount == 2);
+	cr_assert_eq(account->used[CHARGE_PENDING_FDS], 3);
+	charge_release(&from);
+	cr_assert_eq(account->used[CHARGE_PENDING_FDS], 2);
+	charge_release(&to);
+	accounts_deinit(&accounts);
+}

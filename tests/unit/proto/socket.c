@@ -117,7 +117,7 @@ Test(socket, more_fds_than_the_kernel_takes_are_refused)
 }
 
 /* With no room for all of them in the process, the kernel hands over some and cuts the rest. */
-Test(socket, cut_control_data_closes_every_fd)
+Test(socket, cut_control_data_hands_over_what_came)
 {
 	struct rlimit old, low;
 	int pair[2], sent[8], got[SOCKET_MAX_FDS];
@@ -133,7 +133,8 @@ Test(socket, cut_control_data_closes_every_fd)
 	low.rlim_cur = (rlim_t)sent[7] + 4;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
 	cr_assert_eq(socket_receive(pair[1], data, sizeof data, got, &n), -EMSGSIZE);
-	cr_assert_eq(n, 0);
+	cr_assert(n > 0 && n < 8, "%zu fds", n);
+	close_all(got, n);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 	close_all(sent, 8);
 	close_all(pair, 2);
