@@ -39,7 +39,11 @@ static inline TARGET void store16(char *p, vec16 v)
 }
 
 /* Low and high halves of two 16-byte vectors, interleaved by element. */
+#ifdef __clang__
 #define MERGE(type, a, b, ...) ((vec16)__builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__))
+#else
+#define MERGE(type, a, b, ...) ((vec16)__builtin_shuffle((type)(a), (type)(b), (type){ __VA_ARGS__ }))
+#endif
 typedef uint16_t vec8x2 __attribute__((vector_size(16)));
 typedef uint32_t vec4x4 __attribute__((vector_size(16)));
 typedef uint64_t vec2x8 __attribute__((vector_size(16)));
