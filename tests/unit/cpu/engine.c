@@ -149,7 +149,7 @@ Test(engine, streams_share)
 Test(engine, owners_share)
 {
 	enum { STREAMS = 50, N = 512 };
-	static struct work flood[STREAMS], polite;
+	static struct work held, flood[STREAMS], polite;
 	struct engine_stream *streams[STREAMS];
 	struct engine_owner other;
 	open_engine(1, 0);
@@ -157,13 +157,16 @@ Test(engine, owners_share)
 	struct engine_stream *stream = engine_stream_new(engine, &other);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
 	struct engine_memory *other_dst = new_memory(N * N * 4);
-	for (int i = 0; i < STREAMS; i++) {
+	for (int i = 0; i < STREAMS; i++)
 		streams[i] = engine_stream_new(engine, &owner);
+	hold_thread(&held, streams[0], dst, src);
+	for (int i = 0; i < STREAMS; i++) {
 		work_init(&flood[i], N, true, dst, src);
 		engine_submit(engine, streams[i], &flood[i].job);
 	}
 	work_init(&polite, N, true, other_dst, src);
 	engine_submit(engine, stream, &polite.job);
+	atomic_store(&hold, false);
 	wait_done(STREAMS + 1);
 	size_t before = 0;
 	while (done[before] != &polite.job)
