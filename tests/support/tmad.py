@@ -105,6 +105,7 @@ class Tmad:
     def stop(self):
         """SIGTERM; 0 and a clean log are the only good end."""
         if self.process is None:
+            self._clean()
             return
         process, self.process = self.process, None
         try:
