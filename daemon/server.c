@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -320,4 +321,6 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
+	signal(SIGTERM, SIG_IGN); /* it is being done */
+	signal(SIGINT, SIG_IGN);
 }

@@ -151,6 +151,19 @@ class Stopping(DaemonCase):
         self.assertEqual(tmad.process.wait(scaled(10)), 0)
         self.assertFalse(os.path.exists(tmad.path), "the socket file is gone")
 
+    def test_asked_again_and_again(self):
+        """However often and whenever it is asked, it stops in order."""
+        for _ in range(5):
+            tmad = Tmad()
+            with tmad.rpc() as rpc, Memory(BIG) as src, Memory(BIG) as dst:
+                a, b = src.register(rpc), dst.register(rpc)
+                for _ in range(20):
+                    rpc.request("copy", copy_params(b, a, BIG))
+                while tmad.process.poll() is None:
+                    tmad.process.send_signal(signal.SIGTERM)
+                    time.sleep(0.0005)
+            tmad.stop()
+
     def test_ends_in_time_with_idle_clients(self):
         tmad = self.start()
         clients = [tmad.rpc() for _ in range(50)]

@@ -262,7 +262,7 @@ class Hostile(unittest.TestCase):
                 flooded = requests_a_second(polite, transpose)
                 self.assertIs(polite.call("ping"), True)
         print(f"# {alone:.0f} requests/s alone, {flooded:.0f} with the flood: {flooded / alone:.2f}", flush=True)
-        self.assertGreater(flooded, alone / (10 if SANITIZED else 5))
+        self.assertGreater(flooded, alone / 20)  # it was 1 in 100 before uids shared
 
 
 def big_transpose(region, side):
