@@ -6,6 +6,10 @@
 
 /* Bytes between two runs that are cheaper to read than to skip with another system call. */
 #define GAP_BYTES 2048
+/* How much longer than the source's runs the output's are to be: long writes come to the page cache in large
+ * folios, short reads out of it are cheap. (1 GiB float32 transposed, whole command: 1.38 s at 1, 1.01 at 4,
+ * 0.83 at 16, the same at 64.) */
+#define OUTPUT_RUN_WEIGHT 16
 /* Pieces of at least so many elements are cut at multiples of it. */
 #define GRAIN 64
 
@@ -117,7 +121,7 @@ static int output_axis(const struct box_plan *plan)
 	return -1;
 }
 
-/* From one element: doubles the axis that lengthens the shorter runs, while the box fits. */
+/* From one element: doubles the axis that lengthens the runs that are too short, while the box fits. */
 static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 {
 	enum { SOURCE, OUTPUT };
@@ -134,7 +138,9 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 		plan->limit[d] = 1;
 	cost = plan_cost(plan, plan->limit);
 	while (!done[SOURCE] || !done[OUTPUT]) {
-		side = done[OUTPUT] || (!done[SOURCE] && cost.src_run <= cost.dst_run) ? SOURCE : OUTPUT;
+		side = done[OUTPUT] || (!done[SOURCE] && cost.src_run <= cost.dst_run / OUTPUT_RUN_WEIGHT)
+		           ? SOURCE
+		           : OUTPUT;
 		axis = side == SOURCE ? source_axis(plan) : output_axis(plan);
 		if (axis < 0) {
 			done[side] = true;
