@@ -22,9 +22,8 @@ struct mapping {
 	uint32_t msgid;
 	const struct method *method;
 	bool create;
-	struct engine_handle
-	    handle; /* create: size alone. register: fd is ours to close, handle.data ours too */
-	char handle_bytes[HANDLE_MAX];
+	struct engine_handle handle;   /* create: size alone. register: fd is ours to close */
+	char handle_bytes[HANDLE_MAX]; /* handle.handle's */
 	struct charge count;
 	struct charge bytes;
 	/* What the work came to. */
