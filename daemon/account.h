@@ -29,17 +29,21 @@ enum charge_kind {
 struct closer;
 struct session;
 TAILQ_HEAD(session_queue, session);
+struct mapping;
+TAILQ_HEAD(mapping_queue, mapping);
 
 struct account {
 	LIST_ENTRY(account) entry;
 	uid_t uid;
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
-	struct engine_owner owner;    /* of the sessions' streams: a uid has one share of the engine's time */
-	uint64_t turn;                /* of the loop, that turn_end is of */
-	uint64_t turn_end;            /* when the sessions' requests leave the loop to others (uv_hrtime) */
-	struct closer *closer;        /* NULL: nothing of it is being closed */
-	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
+	struct engine_owner owner; /* of the sessions' streams: a uid has one share of the engine's time */
+	uint64_t turn;             /* of the loop, that turn_end is of */
+	uint64_t turn_end;         /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	struct mapping_queue mappings; /* not begun, oldest first */
+	uint32_t n_mapping;            /* under way */
+	struct closer *closer;         /* NULL: nothing of it is being closed */
+	struct session_queue waiting;  /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 };
 
 struct accounts {

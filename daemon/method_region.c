@@ -1,7 +1,8 @@
 /* region_register, region_create, region_release, region_list.
  *
  * Mapping memory may take long, so it runs on libuv's work queue: the charges are taken first, then the
- * memory is mapped, then the region is added and answered. A session that ends meanwhile waits for it.
+ * memory is mapped, then the region is added and answered. A session that ends meanwhile waits for it. The
+ * queue's few threads are everybody's: of one uid's mappings only a few are under way at a time.
  */
 #include "dispatch.h"
 
@@ -13,11 +14,15 @@
 #include "server.h"
 #include "session.h"
 
+/* Of one uid at a time; libuv has 4 threads. */
+#define MAX_MAPPING 2
+
 /* The longest handle that a driver gives out (CUDA IPC). */
 #define HANDLE_MAX 64
 
 struct mapping {
 	uv_work_t work;
+	TAILQ_ENTRY(mapping) entry; /* in account->mappings */
 	struct session *session;
 	uint32_t msgid;
 	const struct method *method;
@@ -33,6 +38,7 @@ struct mapping {
 	int memory_fd; /* create: to hand out */
 };
 
+static void begin_mappings(struct account *account);
 static void on_map(uv_work_t *work);
 static void on_mapped(uv_work_t *work, int status);
 
@@ -75,15 +81,35 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 	if (r == 0)
 		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
 		                handle->size, err);
-	if (r == 0 && uv_queue_work(&server->loop, &mapping->work, on_map, on_mapped) < 0)
-		r = error_set(err, STATUS_NO_MEMORY, "no memory for a region");
 	if (r < 0) {
 		mapping->handle.fd = -1;
 		mapping_free(mapping);
 		return r;
 	}
 	session->mappings++;
+	TAILQ_INSERT_TAIL(&session->account->mappings, mapping, entry);
+	begin_mappings(session->account);
 	return 0;
+}
+
+/* Begins what may be under way now. What nobody waits for any more is not begun. */
+static void begin_mappings(struct account *account)
+{
+	struct mapping *mapping;
+
+	while (account->n_mapping < MAX_MAPPING && (mapping = TAILQ_FIRST(&account->mappings))) {
+		struct session *session = mapping->session;
+
+		TAILQ_REMOVE(&account->mappings, mapping, entry);
+		if (session->state != SESSION_ENDED) {
+			account->n_mapping++;
+			uv_queue_work(&session->server->loop, &mapping->work, on_map, on_mapped);
+			continue;
+		}
+		session->mappings--;
+		mapping_free(mapping);
+		session_settle(session);
+	}
 }
 
 static void on_map(uv_work_t *work)
@@ -123,6 +149,8 @@ static void on_mapped(uv_work_t *work, int status)
 	struct region *region;
 
 	(void)status;
+	session->account->n_mapping--;
+	begin_mappings(session->account); /* while this one still holds session and account */
 	session->mappings--;
 	if (m->status == 0) {
 		m->status =

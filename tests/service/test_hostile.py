@@ -249,6 +249,19 @@ class Hostile(unittest.TestCase):
         self.assertIn("do not close", tmad.log())
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+    def test_another_user_maps_much(self):
+        """Another uid's large regions are not all made before a polite one's small one is."""
+        tmad = self.start()
+        os.chmod(tmad.directory, 0o755)
+        os.chmod(tmad.path, 0o666)
+        n, size = 24, 128 << 20
+        with tmad.rpc() as polite, Memory(4096) as memory:
+            with as_user(65534, mapping_much, tmad.path, n, size):
+                memory.register(polite)
+                self.assertLess(polite.call("stats")["mapped_bytes"], n * size / 2)
+            wait_until(lambda: polite.call("stats")["regions"] == 1, scaled(10), "the other user's are gone")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
     def test_another_user_floods(self):
         """Another uid's many connections, all with large transposes to run, leave a polite one its part."""
         tmad = self.start()
@@ -258,7 +271,7 @@ class Hostile(unittest.TestCase):
         with tmad.rpc() as polite, Memory(2 * side * side) as memory:
             transpose = big_transpose(memory.register(polite), side)
             alone = requests_a_second(polite, transpose)
-            with flood(tmad.path, connections=100, side=side // 4):
+            with as_user(65534, flooding, tmad.path, 100, side // 4):
                 flooded = requests_a_second(polite, transpose)
                 self.assertIs(polite.call("ping"), True)
         print(f"# {alone:.0f} requests/s alone, {flooded:.0f} with the flood: {flooded / alone:.2f}", flush=True)
@@ -279,8 +292,8 @@ def requests_a_second(rpc, params, seconds=2):
 
 
 @contextlib.contextmanager
-def flood(path, connections, side, uid=65534):
-    """Another user's process: every connection has more to ask than is ever answered."""
+def as_user(uid, work, *args):
+    """work(*args, tell) in a process of another user's, which has written a byte to tell and goes on."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -288,22 +301,32 @@ def flood(path, connections, side, uid=65534):
             os.setgroups([])
             os.setgid(uid)
             os.setuid(uid)
-            flooding(path, connections, side, tell)
+            work(*args, tell)
         finally:
             os._exit(1)
     os.close(tell)
     try:
         with os.fdopen(told, "rb") as pipe:
-            assert pipe.read(1) == b"x", "the flood did not start"
+            assert pipe.read(1) == b"x", "the other user's process did not start"
         yield
-        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the flood ended"
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the other user's process ended"
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
+def mapping_much(path, n, size, tell):
+    """Asks for n regions at once, and waits when that has been read."""
+    with Rpc(path) as rpc:
+        rpc.send(pack_request(1, "region_create", {"size": size}) * n + pack_request(2, "ping"))
+        while rpc.receive()[1] != 2:
+            pass
+        os.write(tell, b"x")
+        signal.pause()
+
+
 def flooding(path, connections, side, tell):
-    """Keeps some requests of each connection waiting, for good."""
+    """Every connection has more to ask than is ever answered."""
     clients = {}
     with Memory(2 * side * side) as memory:
         for _ in range(connections):
