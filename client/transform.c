@@ -67,8 +67,9 @@ static int on_transform_done(tma_client *client, const struct rpc_reply *reply, 
 	return 0;
 }
 
+/* *ret_deadline is that of the call that starts now. */
 static int transform_start(tma_client *client, enum method_id method, const struct tma_transform *t,
-                           int64_t deadline, uint32_t *ret_slot)
+                           int64_t *ret_deadline, uint32_t *ret_slot)
 {
 	struct msg_transform params;
 	struct call call = { .method = method, .params = &params, .fd = -1, .on_reply = on_transform_done };
@@ -76,20 +77,17 @@ static int transform_start(tma_client *client, enum method_id method, const stru
 
 	if (rc < 0)
 		return rc;
+	*ret_deadline = client_deadline(client);
 	rc = transform_params(client, t, &params);
-	return rc < 0 ? rc : request_start(client, &call, deadline, ret_slot);
+	return rc < 0 ? rc : request_start(client, &call, *ret_deadline, ret_slot);
 }
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t)
 {
 	int64_t deadline;
 	uint32_t slot = 0;
-	int rc = client_check(client);
+	int rc = transform_start(client, method, t, &deadline, &slot);
 
-	if (rc < 0)
-		return rc;
-	deadline = client_deadline(client);
-	rc = transform_start(client, method, t, deadline, &slot);
 	if (rc < 0)
 		return rc;
 	client_wait_reply(client, slot, deadline);
@@ -102,12 +100,8 @@ int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ti
 {
 	int64_t deadline;
 	uint32_t slot = 0;
-	int rc = client_check(client);
+	int rc = transform_start(client, METHOD_transform, transform, &deadline, &slot);
 
-	if (rc < 0)
-		return rc;
-	deadline = client_deadline(client);
-	rc = transform_start(client, METHOD_transform, transform, deadline, &slot);
 	if (rc < 0)
 		return rc;
 	client_wait_sent(client, SUBMIT_KEEP_BYTES, deadline, "transform");
