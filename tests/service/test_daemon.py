@@ -141,6 +141,9 @@ class Stopping(DaemonCase):
             params = copy_params(a.register(rpc), b.register(rpc), BIG)
             msgids = [rpc.request("copy", params) for _ in range(20)]
             first = rpc.receive()
+            with tmad.rpc() as other:  # what it has not read yet is not under way
+                wait_until(lambda: other.call("stats")["requests_by_method"].get("copy") == 20, scaled(10),
+                           "all requests are read")
             os.kill(tmad.pid, signal.SIGTERM)
             replies = [first] + [rpc.receive() for _ in range(19)]
             self.assertNotIn(None, replies, "every request under way is answered")
