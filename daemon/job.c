@@ -96,7 +96,7 @@ static void answer(struct job *job)
 	struct server *server = job->session->server;
 	enum family family = job->plan->plan.family;
 	struct msg_transform_done done = {
-		.path = { family_names[family], strlen(family_names[family]) },
+		.path = bytes_of(family_names[family]),
 		.bytes = job->plan->transform.bytes,
 		.ns = job->run.ns,
 	};

@@ -1,26 +1,19 @@
 /* info, ping, stats: what the service says of itself. */
 #include "dispatch.h"
 
-#include <string.h>
-
 #include "server.h"
 #include "session.h"
-
-static struct bytes text(const char *s)
-{
-	return (struct bytes){ s, strlen(s) };
-}
 
 int method_info(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct server *server = session->server;
 	struct counter limits[LIMIT_COUNT + 8];
 	struct msg_info info = {
-		.version = text(PACKAGE_VERSION),
+		.version = bytes_of(PACKAGE_VERSION),
 		.protocol = PROTOCOL_VERSION,
-		.boot_id = text(server->boot_id),
-		.engine = text(server->engine->name),
-		.device = text(server->engine->device),
+		.boot_id = bytes_of(server->boot_id),
+		.engine = bytes_of(server->engine->name),
+		.device = bytes_of(server->engine->device),
 		.limits = { limits, limits_list(&server->limits, limits, LIMIT_COUNT + 8) },
 		.methods = { method_names, METHOD_COUNT },
 		.dtypes = { dtype_names, DTYPE_COUNT },

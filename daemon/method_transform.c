@@ -135,11 +135,6 @@ int method_transform(struct session *session, const struct rpc_request *request,
 	                  (struct job_tensor){ ready.src, p->src.offset }, err);
 }
 
-static struct bytes text(const char *s)
-{
-	return (struct bytes){ s, strlen(s) };
-}
-
 static void explain(struct session *session, const struct rpc_request *request,
                     const struct plan_entry *entry)
 {
@@ -147,9 +142,9 @@ static void explain(struct session *session, const struct rpc_request *request,
 	const struct nest *nest = &plan->interior;
 	struct msg_rule rules[PLAN_MAX_RULES];
 	struct msg_explanation e = {
-		.family = text(family_names[plan->family]),
-		.engine = text(session->server->engine->name),
-		.swizzle = text("none"),
+		.family = bytes_of(family_names[plan->family]),
+		.engine = bytes_of(session->server->engine->name),
+		.swizzle = bytes_of("none"),
 		.grid = { .n = 1, .v = { plan->grid } },
 		.bytes = entry->transform.bytes,
 		.element = nest->element,
@@ -166,8 +161,8 @@ static void explain(struct session *session, const struct rpc_request *request,
 		e.src_strides.v[i] = nest->dim[i].src;
 	}
 	for (int i = 0; i < plan->n_rules; i++)
-		rules[i] = (struct msg_rule){ .family = text(family_names[plan->rules[i].family]),
-			                      .rule = text(plan->rules[i].text) };
+		rules[i] = (struct msg_rule){ .family = bytes_of(family_names[plan->rules[i].family]),
+			                      .rule = bytes_of(plan->rules[i].text) };
 	session_reply(session, request->msgid, request->method, &e, -1);
 }
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "scalar.h"
 #include "tensor.h"
@@ -32,6 +33,12 @@ struct bytes {
 	const char *data;
 	size_t len;
 };
+
+/* A C string's, borrowed. */
+static inline struct bytes bytes_of(const char *text)
+{
+	return (struct bytes){ text, strlen(text) };
+}
 
 struct int_list {
 	uint32_t n;

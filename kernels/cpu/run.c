@@ -1,4 +1,5 @@
-/* Claims. */
+/* How a job is cut into claims, and how one is executed: its slabs are made as they are reached, under the
+ * guard against memory that fails. */
 #include "run.h"
 
 #include <assert.h>
