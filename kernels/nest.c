@@ -6,14 +6,14 @@
 
 static void drop_units_and_turn(struct nest *nest);
 static void sort_dims(struct nest *nest);
-static void fuse_dims(struct nest *nest);
+static void fuse_dims(struct nest *nest, bool padded);
 static void widen(struct nest *nest, uint32_t align);
 
 void nest_canonicalise(struct nest *nest, uint32_t align)
 {
 	drop_units_and_turn(nest);
 	sort_dims(nest);
-	fuse_dims(nest);
+	fuse_dims(nest, true);
 	if (!nest->fill)
 		widen(nest, align);
 }
@@ -31,9 +31,10 @@ static void drop_units_and_turn(struct nest *nest)
 			dim.src = 0;
 		if (dim.dst < 0) {
 			nest->dst_offset += (dim.n - 1) * dim.dst;
-			nest->src_offset += (dim.n - 1) * dim.src;
+			nest->src_offset += (dim.source - 1) * dim.src;
 			dim.dst = -dim.dst;
 			dim.src = -dim.src;
+			dim.before = dim.n - dim.source - dim.before;
 		}
 		nest->dim[rank++] = dim;
 	}
@@ -53,17 +54,31 @@ static void sort_dims(struct nest *nest)
 	}
 }
 
-/* A dimension joins the one outside it when it ends where that one steps, on both sides. */
-static void fuse_dims(struct nest *nest)
+static bool is_whole(const struct nest_dim *dim)
+{
+	return dim->before == 0 && dim->source == dim->n;
+}
+
+/* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of its
+ * own; the outer one may have them when padded says so. */
+static void fuse_dims(struct nest *nest, bool padded)
 {
 	int rank = 0;
 
 	for (int d = 0; d < nest->rank; d++) {
 		struct nest_dim dim = nest->dim[d];
 
-		if (rank > 0 && nest->dim[rank - 1].dst == dim.dst * dim.n &&
-		    nest->dim[rank - 1].src == dim.src * dim.n)
-			dim.n *= nest->dim[--rank].n;
+		if (rank > 0) {
+			const struct nest_dim *outer = &nest->dim[rank - 1];
+
+			if (outer->dst == dim.dst * dim.n && outer->src == dim.src * dim.n && is_whole(&dim) &&
+			    (padded || is_whole(outer))) {
+				dim.before = outer->before * dim.n;
+				dim.source = outer->source * dim.n;
+				dim.n *= outer->n;
+				rank--;
+			}
+		}
 		nest->dim[rank++] = dim;
 	}
 	nest->rank = rank;
@@ -81,13 +96,16 @@ static void widen(struct nest *nest, uint32_t align)
 	if (inner->dst != nest->element || inner->src != nest->element)
 		return;
 	/* Every size is a power of two, so a multiple of it has its low bits clear. */
-	bits = (uint64_t)nest->dst_offset | (uint64_t)nest->src_offset | (uint64_t)inner->n * nest->element;
+	bits = (uint64_t)nest->dst_offset | (uint64_t)nest->src_offset | (uint64_t)inner->n * nest->element |
+	       (uint64_t)inner->before * nest->element | (uint64_t)inner->source * nest->element;
 	for (int d = 0; d < nest->rank - 1; d++)
 		bits |= (uint64_t)nest->dim[d].dst | (uint64_t)nest->dim[d].src;
 	wide = nest->element;
 	while (2 * wide <= most && !(bits & (2 * wide - 1)))
 		wide *= 2;
 	inner->n /= (int64_t)(wide / nest->element);
+	inner->before /= (int64_t)(wide / nest->element);
+	inner->source /= (int64_t)(wide / nest->element);
 	inner->dst = inner->src = (int64_t)wide;
 	nest->element = (uint32_t)wide;
 	if (inner->n == 1)
@@ -207,8 +225,9 @@ static void nest_begin(struct nest *nest, const struct transform *t, bool fill)
 
 static void nest_place(struct nest *nest, int d, const struct transform_axis *axis, struct segment s)
 {
-	nest->dim[d] =
-	    (struct nest_dim){ .n = s.n, .dst = axis->dst_stride, .src = s.step * axis->src_stride };
+	nest->dim[d] = (struct nest_dim){
+		.n = s.n, .dst = axis->dst_stride, .src = s.step * axis->src_stride, .source = s.n
+	};
 	nest->dst_offset += s.dst * axis->dst_stride;
 	if (!nest->fill)
 		nest->src_offset += s.src * axis->src_stride;
@@ -219,6 +238,26 @@ static bool has_interior(const struct transform *t)
 	for (int d = 0; d < t->rank; d++)
 		if (t->axis[d].source == 0)
 			return false;
+	return true;
+}
+
+bool nest_window(struct nest *ret, const struct transform *t, uint32_t align)
+{
+	if (!has_interior(t))
+		return false;
+	nest_begin(ret, t, false);
+	for (int d = 0; d < t->rank; d++)
+		ret->dim[d] = (struct nest_dim){
+			.n = t->axis[d].extent,
+			.dst = t->axis[d].dst_stride,
+			.src = t->axis[d].src_stride,
+			.before = t->axis[d].before,
+			.source = t->axis[d].source,
+		};
+	drop_units_and_turn(ret);
+	sort_dims(ret);
+	fuse_dims(ret, t->mode == PAD_MODE_CONSTANT);
+	widen(ret, align);
 	return true;
 }
 

@@ -15,10 +15,14 @@
 #include "proto/tensor.h"
 #include "transform.h"
 
+/* A window: index i of the destination reads index i - before of the source where that is in [0, source), and
+ * the fill pattern elsewhere. Slabs have whole windows: before 0, source n. */
 struct nest_dim {
 	int64_t n;
 	int64_t dst; /* stride, bytes; > 0 */
 	int64_t src; /* stride, bytes; any sign; 0 repeats; unused in a fill */
+	int64_t before;
+	int64_t source;
 };
 
 struct nest {
@@ -26,7 +30,7 @@ struct nest {
 	uint32_t element;   /* bytes: 1, 2, 4, 8 or 16 */
 	bool fill;          /* no source: the transform's fill pattern */
 	int64_t dst_offset; /* bytes from the destination's element [0, ..., 0] */
-	int64_t src_offset; /* bytes from the source's element [0, ..., 0] */
+	int64_t src_offset; /* bytes from the source's element [0, ..., 0]; of source index 0 */
 	struct nest_dim dim[TENSOR_MAX_RANK];
 };
 
@@ -35,6 +39,10 @@ struct nest {
 void nest_canonicalise(struct nest *nest, uint32_t align);
 
 int64_t nest_count(const struct nest *nest); /* elements */
+
+/* The whole destination as one nest with the pads as its windows; false when no element of the source is read.
+ * In modes other than constant a padded dimension stays one, so that its border can be told. */
+bool nest_window(struct nest *ret, const struct transform *transform, uint32_t align);
 
 /* A padded transform falls into slabs, each one nest: together they write every element of the destination
  * once. Slabs are computed from their number, never stored.

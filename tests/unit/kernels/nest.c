@@ -121,6 +121,7 @@ static struct nest_row rows[] = {
 	  .want = { .rank = 1, .element = 16, .dim = { { 4, 16, 16 } } } },
 };
 
+/* Windows are whole unless a row says otherwise. */
 static void copy_nest(struct nest *nest, const struct flat *flat)
 {
 	*nest = (struct nest){ .rank = flat->rank,
@@ -128,8 +129,11 @@ static void copy_nest(struct nest *nest, const struct flat *flat)
 		               .fill = flat->fill,
 		               .dst_offset = flat->dst_offset,
 		               .src_offset = flat->src_offset };
-	for (int d = 0; d < flat->rank; d++)
+	for (int d = 0; d < flat->rank; d++) {
 		nest->dim[d] = flat->dim[d];
+		if (!nest->dim[d].source)
+			nest->dim[d].source = nest->dim[d].n;
+	}
 }
 
 ParameterizedTestParameters(nest, canonical)

@@ -1,0 +1,96 @@
+/* What kernels are called with: plain structs, filled by launch.c, the same bytes on both sides.
+ *
+ * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise; strides
+ * are bytes; n is the destination's extent. A window: destination index i reads source index i - before where
+ * that is in [0, source), and the fill pattern elsewhere.
+ */
+#ifndef KERNELS_CUDA_ARGS_H
+#define KERNELS_CUDA_ARGS_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+#define ARGS_MAP_RANK 5
+#define ARGS_MAX_RANK 32
+
+/* A tile lies at index[d] in a grid of grid[d] tiles; it is loaded from index * load_step + load_shift and
+ * stored to index * store_step + store_shift. A broadcast dimension has one tile in the grid and is stored
+ * repeat[d] times, one further each time. */
+struct tile_copy_args {
+	CUtensorMap load;
+	CUtensorMap store;
+	uint32_t rank;
+	uint32_t tiles;      /* in the grid */
+	uint32_t tile_bytes; /* of shared memory, a multiple of 128 */
+	uint32_t load_bytes; /* what the barrier is to expect */
+	uint32_t repeats;    /* product of repeat */
+	uint32_t grid[ARGS_MAP_RANK];
+	uint32_t repeat[ARGS_MAP_RANK];
+	int32_t load_step[ARGS_MAP_RANK];
+	int32_t load_shift[ARGS_MAP_RANK];
+	int32_t store_step[ARGS_MAP_RANK];
+	int32_t store_shift[ARGS_MAP_RANK];
+};
+
+/* Runs of contiguous bytes, one for each index of the outer dimensions. */
+struct bulk_copy_args {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t run;      /* bytes, a multiple of 16 */
+	uint32_t chunk;    /* bytes of a run that are one tile */
+	uint32_t chunks;   /* a run: ceil(run / chunk) */
+	uint64_t tiles;    /* in all */
+	uint32_t rank;     /* of the outer dimensions */
+	uint32_t repeat;   /* stores a load: extent of the broadcast dimension; 1 */
+	int64_t repeat_stride;
+	uint32_t n[ARGS_MAX_RANK];
+	int64_t dst_stride[ARGS_MAX_RANK];
+	int64_t src_stride[ARGS_MAX_RANK];
+};
+
+/* Dimension 0 is contiguous in the source, dimension 1 in the destination. */
+struct tile_transpose_args {
+	CUtensorMap load;
+	uint64_t dst;
+	uint32_t rank;
+	uint32_t tiles;
+	uint32_t repeats;
+	uint32_t grid[ARGS_MAP_RANK];
+	uint32_t repeat[ARGS_MAP_RANK];
+	uint32_t n[ARGS_MAP_RANK];
+	int32_t load_shift[ARGS_MAP_RANK];
+	int32_t load_step[ARGS_MAP_RANK]; /* dimensions 2 and up: 1, or 0 for a broadcast one */
+	int64_t dst_stride[ARGS_MAP_RANK];
+};
+
+struct strided_dim {
+	int64_t n;
+	int64_t dst;
+	int64_t src;
+	int64_t before;
+	int64_t source;
+};
+
+/* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1 the
+ * source's. */
+struct strided_args {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t tiles;
+	uint32_t rank;
+	uint32_t pattern[4]; /* the fill, repeated to 16 bytes */
+	struct strided_dim dim[ARGS_MAX_RANK];
+};
+
+/* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */
+struct fill_args {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t tiles;
+	uint32_t rank;
+	uint32_t mode;
+	uint32_t pattern[4];
+	struct strided_dim dim[ARGS_MAX_RANK];
+};
+
+#endif

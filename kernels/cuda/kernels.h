@@ -1,0 +1,11 @@
+/* The kernels by number. */
+#ifndef KERNELS_CUDA_KERNELS_H
+#define KERNELS_CUDA_KERNELS_H
+
+enum kernel_id {
+#define KERNEL(name, args) KERNEL_##name,
+#include "kernels.def"
+	KERNEL_COUNT
+};
+
+#endif

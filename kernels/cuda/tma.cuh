@@ -1,0 +1,264 @@
+/* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX.
+ *
+ * Compiled for the host (no nvcc), the same functions come from tma_model.hh, a model of the unit in software
+ * that tests bring; kernels are written against this list and nothing else.
+ *
+ *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
+ *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
+ *   load_tile, load_bulk          global -> shared, complete on a barrier
+ *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
+ *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
+ *                                 thread that wrote, followed by a barrier with the one that stores
+ *
+ * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros come);
+ * a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
+ * cp.async.bulk.tensor; CUDA C++ Programming Guide, 10.29.
+ */
+#ifndef KERNELS_CUDA_TMA_CUH
+#define KERNELS_CUDA_TMA_CUH
+
+#include <stdint.h>
+
+#ifndef __CUDACC__
+#include "tma_model.hh"
+#else
+
+#define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+#define DEVICE                  static __device__ __forceinline__
+#define GRID_CONSTANT           __grid_constant__
+
+/* The block's dynamic shared memory, aligned to the longest swizzle pattern. */
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+
+struct barrier {
+	uint64_t word;
+};
+
+DEVICE uint32_t shared_address(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+template <typename T> DEVICE T tile_read(const void *p)
+{
+	return *(const T *)p;
+}
+
+template <typename T> DEVICE void tile_write(void *p, T value)
+{
+	*(T *)p = value;
+}
+
+/* ---- Barriers --------------------------------------------------------------------------------------- */
+
+DEVICE void barrier_init(barrier *b, uint32_t arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals)
+	             : "memory");
+}
+
+/* After the last barrier_init, by the thread that did them: the unit and the cluster see them. A
+ * __syncthreads() (or a cluster barrier) follows. */
+DEVICE void barrier_init_fence()
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+DEVICE void barrier_inval(barrier *b)
+{
+	asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
+
+DEVICE void barrier_arrive(barrier *b)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+
+/* Arrives, and has the phase wait for bytes more; before the loads that bring them. */
+DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
+	             "r"(bytes)
+	             : "memory");
+}
+
+/* Waits for the end of the phase of that parity. */
+DEVICE void barrier_wait(barrier *b, uint32_t parity)
+{
+	asm volatile("{\n"
+	             ".reg .pred done;\n"
+	             "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+	             "@!done bra again;\n"
+	             "}\n" ::"r"(shared_address(b)),
+	             "r"(parity)
+	             : "memory");
+}
+
+/* ---- Loads ------------------------------------------------------------------------------------------- */
+
+DEVICE void tensor_map_prefetch(const CUtensorMap *map)
+{
+	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* A tile by its first element's coordinates; rank of them count. */
+DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const int32_t *c, barrier *b)
+{
+	uint32_t to = shared_address(tile), on = shared_address(b);
+
+	switch (rank) {
+	case 1:
+		asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		             "[%0], [%1, {%3}], [%2];" ::"r"(to),
+		             "l"(map), "r"(on), "r"(c[0])
+		             : "memory");
+		break;
+	case 2:
+		asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		             "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1])
+		             : "memory");
+		break;
+	case 3:
+		asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		             "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2])
+		             : "memory");
+		break;
+	case 4:
+		asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		             "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+		             : "memory");
+		break;
+	default:
+		asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		             "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
+		             : "memory");
+		break;
+	}
+}
+
+/* The same tile into the same place of each block of the cluster that mask names; each of their barriers gets
+ * the bytes. */
+DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_t (&c)[2], barrier *b,
+                                uint16_t mask)
+{
+	asm volatile(
+	    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+	    "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(tile)),
+	    "l"(map), "r"(shared_address(b)), "r"(c[0]), "r"(c[1]), "h"(mask)
+	    : "memory");
+}
+
+/* bytes, to and from are multiples of 16. */
+DEVICE void load_bulk(void *to, const void *from, uint32_t bytes, barrier *b)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+	                 shared_address(to)),
+	             "l"(from), "r"(bytes), "r"(shared_address(b))
+	             : "memory");
+}
+
+/* ---- Stores ------------------------------------------------------------------------------------------ */
+
+DEVICE void store_tile(const CUtensorMap *map, uint32_t rank, const int32_t *c, const void *tile)
+{
+	uint32_t from = shared_address(tile);
+
+	switch (rank) {
+	case 1:
+		asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(
+		                 map),
+		             "r"(from), "r"(c[0])
+		             : "memory");
+		break;
+	case 2:
+		asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
+		                 map),
+		             "r"(from), "r"(c[0]), "r"(c[1])
+		             : "memory");
+		break;
+	case 3:
+		asm volatile(
+		    "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+		        map),
+		    "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2])
+		    : "memory");
+		break;
+	case 4:
+		asm volatile(
+		    "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+		        map),
+		    "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+		    : "memory");
+		break;
+	default:
+		asm volatile(
+		    "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+		        "l"(map),
+		    "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
+		    : "memory");
+		break;
+	}
+}
+
+DEVICE void store_bulk(void *to, const void *from, uint32_t bytes)
+{
+	asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+	             "r"(shared_address(from)), "r"(bytes)
+	             : "memory");
+}
+
+/* The stores since the last commit are one group. */
+DEVICE void store_commit()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until at most N of this thread's groups have still to read their shared memory. */
+template <int N> DEVICE void store_wait_read()
+{
+	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
+/* Until at most N of this thread's groups have still to write. */
+template <int N> DEVICE void store_wait()
+{
+	asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+}
+
+DEVICE void fence_proxy_async()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* ---- Ordinary memory ---------------------------------------------------------------------------------- */
+
+/* What is read or written once: the cache need not keep it. */
+template <typename T> DEVICE T stream_read(const T *p)
+{
+	return __ldcs(p);
+}
+
+template <typename T> DEVICE void stream_write(T *p, T value)
+{
+	__stcs(p, value);
+}
+
+/* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */
+DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
+{
+	return __byte_perm(a, b, selector);
+}
+
+/* The low word of high:low >> (shift & 31) bits. */
+DEVICE uint32_t shift_words(uint32_t low, uint32_t high, uint32_t shift)
+{
+	return __funnelshift_r(low, high, shift);
+}
+
+#endif
+#endif

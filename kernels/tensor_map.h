@@ -1,0 +1,90 @@
+/* Tensor maps: the layout that the Tensor Memory Accelerator reads, every rule it must keep, and its key.
+ *
+ * A layout has no address: maps are cached by layout, and the address is patched in. Pure; knows no driver.
+ * Values of the enums are those of cuda.h (CUtensorMapDataType and its kin); the driver's side asserts it.
+ * Source of the rules: CUDA Driver API, cuTensorMapEncodeTiled.
+ */
+#ifndef KERNELS_TENSOR_MAP_H
+#define KERNELS_TENSOR_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TENSOR_MAP_MAX_RANK 5
+
+enum tensor_map_type {
+	TENSOR_MAP_UINT8,
+	TENSOR_MAP_UINT16,
+	TENSOR_MAP_UINT32,
+	TENSOR_MAP_INT32,
+	TENSOR_MAP_UINT64,
+	TENSOR_MAP_INT64,
+	TENSOR_MAP_FLOAT16,
+	TENSOR_MAP_FLOAT32,
+	TENSOR_MAP_FLOAT64,
+	TENSOR_MAP_BFLOAT16,
+	TENSOR_MAP_FLOAT32_FTZ,
+	TENSOR_MAP_TFLOAT32,
+	TENSOR_MAP_TFLOAT32_FTZ,
+	TENSOR_MAP_16U4_ALIGN8B,  /* not on sm_90 */
+	TENSOR_MAP_16U4_ALIGN16B, /* not on sm_90 */
+	TENSOR_MAP_16U6_ALIGN16B, /* not on sm_90 */
+	TENSOR_MAP_TYPE_COUNT
+};
+
+enum tensor_map_interleave { TENSOR_MAP_INTERLEAVE_NONE, TENSOR_MAP_INTERLEAVE_16B, TENSOR_MAP_INTERLEAVE_32B };
+
+enum tensor_map_swizzle {
+	TENSOR_MAP_SWIZZLE_NONE,
+	TENSOR_MAP_SWIZZLE_32B,
+	TENSOR_MAP_SWIZZLE_64B,
+	TENSOR_MAP_SWIZZLE_128B,
+	TENSOR_MAP_SWIZZLE_128B_ATOM_32B,         /* not on sm_90 */
+	TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B, /* not on sm_90 */
+	TENSOR_MAP_SWIZZLE_128B_ATOM_64B,         /* not on sm_90 */
+	TENSOR_MAP_SWIZZLE_COUNT
+};
+
+enum tensor_map_l2 { TENSOR_MAP_L2_NONE, TENSOR_MAP_L2_64B, TENSOR_MAP_L2_128B, TENSOR_MAP_L2_256B };
+
+enum tensor_map_fill { TENSOR_MAP_FILL_ZERO, TENSOR_MAP_FILL_NAN };
+
+/* Dimensions innermost first. Zero-initialise: what lies past the rank stays 0, so that keys are equal. */
+struct tensor_map_layout {
+	enum tensor_map_type type;
+	uint32_t rank;
+	uint64_t dim[TENSOR_MAP_MAX_RANK];            /* elements */
+	uint64_t stride[TENSOR_MAP_MAX_RANK - 1];     /* bytes, of dimensions 1 to rank - 1 */
+	uint32_t box[TENSOR_MAP_MAX_RANK];            /* elements of the tensor that a tile spans */
+	uint32_t element_stride[TENSOR_MAP_MAX_RANK]; /* 1: every element of the box is moved */
+	enum tensor_map_interleave interleave;
+	enum tensor_map_swizzle swizzle;
+	enum tensor_map_l2 l2;
+	enum tensor_map_fill fill;
+};
+
+extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];   /* "uint8" */
+extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT]; /* "none", "128B" */
+
+/* Bytes; 0 for the packed types. */
+uint32_t tensor_map_type_size(enum tensor_map_type type);
+
+/* Bytes of shared memory that a tile takes: a box with element strides moves ceil(box / stride). */
+uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
+
+#define TENSOR_MAP_MAX_RULES 32
+
+/* The rules that a layout and an address break, each a sentence that names the field, the rule and the value. */
+struct tensor_map_rules {
+	int n;
+	char text[TENSOR_MAP_MAX_RULES][96];
+};
+
+/* Every broken rule, not the first; ret->n is also returned. address 0 is aligned to everything. */
+int tensor_map_check(const struct tensor_map_layout *layout, uint64_t address, struct tensor_map_rules *ret);
+
+/* Hash of everything but the address, mixed with seed; and equality of the same. */
+uint64_t tensor_map_hash(const struct tensor_map_layout *layout, uint64_t seed);
+bool tensor_map_equal(const struct tensor_map_layout *a, const struct tensor_map_layout *b);
+
+#endif
