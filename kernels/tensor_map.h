@@ -32,7 +32,11 @@ enum tensor_map_type {
 	TENSOR_MAP_TYPE_COUNT
 };
 
-enum tensor_map_interleave { TENSOR_MAP_INTERLEAVE_NONE, TENSOR_MAP_INTERLEAVE_16B, TENSOR_MAP_INTERLEAVE_32B };
+enum tensor_map_interleave {
+	TENSOR_MAP_INTERLEAVE_NONE,
+	TENSOR_MAP_INTERLEAVE_16B,
+	TENSOR_MAP_INTERLEAVE_32B
+};
 
 enum tensor_map_swizzle {
 	TENSOR_MAP_SWIZZLE_NONE,
@@ -63,7 +67,7 @@ struct tensor_map_layout {
 	enum tensor_map_fill fill;
 };
 
-extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];   /* "uint8" */
+extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];       /* "uint8" */
 extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT]; /* "none", "128B" */
 
 /* Bytes; 0 for the packed types. */
@@ -74,7 +78,8 @@ uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
 
 #define TENSOR_MAP_MAX_RULES 32
 
-/* The rules that a layout and an address break, each a sentence that names the field, the rule and the value. */
+/* The rules that a layout and an address break, each a sentence that names the field, the rule and the value.
+ */
 struct tensor_map_rules {
 	int n;
 	char text[TENSOR_MAP_MAX_RULES][96];

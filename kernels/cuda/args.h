@@ -1,8 +1,8 @@
 /* What kernels are called with: plain structs, filled by launch.c, the same bytes on both sides.
  *
- * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise; strides
- * are bytes; n is the destination's extent. A window: destination index i reads source index i - before where
- * that is in [0, source), and the fill pattern elsewhere.
+ * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise;
+ * strides are bytes; n is the destination's extent. A window: destination index i reads source index i -
+ * before where that is in [0, source), and the fill pattern elsewhere.
  */
 #ifndef KERNELS_CUDA_ARGS_H
 #define KERNELS_CUDA_ARGS_H
@@ -36,12 +36,12 @@ struct tile_copy_args {
 struct bulk_copy_args {
 	uint64_t dst;
 	uint64_t src;
-	uint64_t run;      /* bytes, a multiple of 16 */
-	uint32_t chunk;    /* bytes of a run that are one tile */
-	uint32_t chunks;   /* a run: ceil(run / chunk) */
-	uint64_t tiles;    /* in all */
-	uint32_t rank;     /* of the outer dimensions */
-	uint32_t repeat;   /* stores a load: extent of the broadcast dimension; 1 */
+	uint64_t run;    /* bytes, a multiple of 16 */
+	uint32_t chunk;  /* bytes of a run that are one tile */
+	uint32_t chunks; /* a run: ceil(run / chunk) */
+	uint64_t tiles;  /* in all */
+	uint32_t rank;   /* of the outer dimensions */
+	uint32_t repeat; /* stores a load: extent of the broadcast dimension; 1 */
 	int64_t repeat_stride;
 	uint32_t n[ARGS_MAX_RANK];
 	int64_t dst_stride[ARGS_MAX_RANK];
@@ -71,8 +71,8 @@ struct strided_dim {
 	int64_t source;
 };
 
-/* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1 the
- * source's. */
+/* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1
+ * the source's. */
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;

@@ -1,5 +1,5 @@
-/* The CUDA driver, found at run time: libcuda.so.1 by dlopen, its entry points by cuGetProcAddress. Nothing is
- * linked, so the same program starts on a machine without a driver.
+/* The CUDA driver, found at run time: libcuda.so.1 by dlopen, its entry points by cuGetProcAddress. Nothing
+ * is linked, so the same program starts on a machine without a driver.
  */
 #ifndef KERNELS_CUDA_DRIVER_H
 #define KERNELS_CUDA_DRIVER_H
@@ -19,15 +19,16 @@ struct driver {
 /* Filled by driver_open; read from any thread after it. */
 extern struct driver driver;
 
-/* Loads the library and every entry point, and cuInit. UNSUPPORTED with one sentence when there is none, it is
- * too old (the entry point is named), or there is no device. Only once open; a second call does nothing. */
+/* Loads the library and every entry point, and cuInit. UNSUPPORTED with one sentence when there is none, it
+ * is too old (the entry point is named), or there is no device. Only once open; a second call does nothing.
+ */
 int driver_open(struct error *err);
 
 /* For tests: so that it can be opened again. */
 void driver_close(void);
 
-/* The status that a result means: 0, NO_MEMORY, INVALID_ARGUMENT, UNSUPPORTED, DEVICE_LOST (driver_is_sticky),
- * DEVICE for the rest. */
+/* The status that a result means: 0, NO_MEMORY, INVALID_ARGUMENT, UNSUPPORTED, DEVICE_LOST
+ * (driver_is_sticky), DEVICE for the rest. */
 int driver_status(CUresult result);
 
 /* Whether the context is lost with it: nothing that follows can succeed in this process. */
