@@ -15,7 +15,7 @@ TestSuite(soft_fault, .timeout = 60);
 
 /* ---- What sticks --------------------------------------------------------------------------------------- */
 
-enum cause { CAUSE_LAUNCH, CAUSE_CALL, CAUSE_RULE };
+enum cause { CAUSE_LAUNCH, CAUSE_CALL, CAUSE_RULE, CAUSE_GONE };
 
 struct sticky_row {
 	char name[40];
@@ -40,6 +40,7 @@ ParameterizedTestParameters(soft_fault, sticky)
 		{ .name = "a rule of the unit",
 		  .cause = CAUSE_RULE,
 		  .result = CUDA_ERROR_ILLEGAL_INSTRUCTION },
+		{ .name = "memory that is gone", .cause = CAUSE_GONE, .result = CUDA_ERROR_ILLEGAL_ADDRESS },
 	};
 	return cr_make_param_array(struct sticky_row, rows, sizeof rows / sizeof *rows);
 }
@@ -54,6 +55,8 @@ static CUresult cause_it(const struct sticky_row *row, CUdeviceptr memory)
 		cr_expect_eq(soft_launch(NULL, memory, memory, 16), CUDA_SUCCESS, "%s", row->name);
 		expect_ok(cuStreamSynchronize(NULL));
 	}
+	if (row->cause == CAUSE_GONE)
+		expect_ok(cuMemFree(memory));
 	cr_expect_eq(soft_launch(NULL, memory, memory, row->cause == CAUSE_RULE ? 24 : 16), CUDA_SUCCESS,
 	             "%s", row->name);
 	return driver.cuStreamSynchronize(NULL);
