@@ -1,4 +1,5 @@
-/* One walk over a tile's elements in the order of shared memory; loads and stores are what is done at each. */
+/* One walk over a tile's elements in the order of shared memory; loads and stores are what is done at each.
+ */
 #include "expect.h"
 
 #include <string.h>
