@@ -169,7 +169,7 @@ DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_
 {
 	asm volatile(
 	    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-	    "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(tile)),
+	    "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(tile)),
 	    "l"(map), "r"(shared_address(b)), "r"(c[0]), "r"(c[1]), "h"(mask)
 	    : "memory");
 }
@@ -267,11 +267,6 @@ template <typename T> DEVICE T stream_read(const T *p)
 template <typename T> DEVICE void stream_write(T *p, T value)
 {
 	__stcs(p, value);
-}
-
-template <typename T> DEVICE void plain_write(T *p, T value)
-{
-	*p = value;
 }
 
 /* The value of the lane before, in a whole warp. */

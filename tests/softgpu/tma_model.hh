@@ -200,6 +200,19 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 	*p = value;
 }
 
+/* By a place for each thread of the blocks that run side by side. */
+DEVICE uint32_t from_lane_before(uint32_t value)
+{
+	static thread_local uint32_t lanes[16][1024];
+	uint32_t *own = &lanes[model_cluster_rank()][threadIdx.x], before;
+
+	*own = value;
+	model_sync_warp(0xffffffff);
+	before = threadIdx.x % 32 ? own[-1] : value;
+	model_sync_warp(0xffffffff);
+	return before;
+}
+
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 {
 	uint64_t bytes = (uint64_t)b << 32 | a;
