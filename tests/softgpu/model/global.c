@@ -48,11 +48,11 @@ static void access_global(const void *p, uint32_t size, bool write)
 	const char *what = write ? "write" : "read";
 
 	if ((uintptr_t)p % size)
-		model_fail("%s of %u bytes at global address %p, which is not a multiple of their size", what, size,
-		           p);
-	if (!global_check((uintptr_t)p, size, write))
-		model_fail("%s of %u bytes at global address %p, which is no memory that may be so accessed", what,
+		model_fail("%s of %u bytes at global address %p, which is not a multiple of their size", what,
 		           size, p);
+	if (!global_check((uintptr_t)p, size, write))
+		model_fail("%s of %u bytes at global address %p, which is no memory that may be so accessed",
+		           what, size, p);
 }
 
 void model_global_read(const void *p, uint32_t size)

@@ -1,9 +1,9 @@
-/* A launch: cluster after cluster, every thread a fiber. The scheduler resumes those that can go on, in an order
- * that it draws, and lets the unit go on now and then, or when nothing else can. When that cannot either, the
- * kernel hangs, and the report says who waits for what.
+/* A launch: cluster after cluster, every thread a fiber. The scheduler resumes those that can go on, in an
+ * order that it draws, and lets the unit go on now and then, or when nothing else can. When that cannot
+ * either, the kernel hangs, and the report says who waits for what.
  *
- * The machine, its stacks and its memory stay from one launch to the next. Launches of several host threads run
- * one after the other.
+ * The machine, its stacks and its memory stay from one launch to the next. Launches of several host threads
+ * run one after the other.
  */
 #include "machine.h"
 
@@ -26,7 +26,8 @@ static bool finish_unit(void);
 static void thread_main(void *argument);
 static void report_hang(void);
 
-/* ---- What the driver calls ----------------------------------------------------------------------------------- */
+/* ---- What the driver calls
+ * ----------------------------------------------------------------------------------- */
 
 const struct model_kernel *model_find(const char *name)
 {
@@ -59,7 +60,8 @@ static void seed(void)
 
 static bool run_launch(void)
 {
-	uint64_t blocks = (uint64_t)machine.launch->grid[0] * machine.launch->grid[1] * machine.launch->grid[2];
+	uint64_t blocks =
+	    (uint64_t)machine.launch->grid[0] * machine.launch->grid[1] * machine.launch->grid[2];
 
 	if (!check_launch())
 		return false;
@@ -70,7 +72,8 @@ static bool run_launch(void)
 	return true;
 }
 
-bool model_run(const struct model_kernel *kernel, const struct model_launch *launch, char *report, size_t size)
+bool model_run(const struct model_kernel *kernel, const struct model_launch *launch, char *report,
+               size_t size)
 {
 	bool done;
 
@@ -88,7 +91,8 @@ bool model_run(const struct model_kernel *kernel, const struct model_launch *lau
 	return done;
 }
 
-/* ---- Failures ------------------------------------------------------------------------------------------------- */
+/* ---- Failures
+ * ------------------------------------------------------------------------------------------------- */
 
 uint32_t model_random(uint32_t below)
 {
@@ -99,8 +103,8 @@ uint32_t model_random(uint32_t below)
 }
 
 /* The first failure counts. */
-__attribute__((format(printf, 2, 0))) static void fail_v(const struct model_thread *thread, const char *format,
-                                                         va_list args)
+__attribute__((format(printf, 2, 0))) static void fail_v(const struct model_thread *thread,
+                                                         const char *format, va_list args)
 {
 	size_t n = 0;
 
@@ -137,7 +141,8 @@ void model_fail(const char *format, ...)
 		fiber_yield(machine.fibers);
 }
 
-/* ---- A cluster -------------------------------------------------------------------------------------------------- */
+/* ---- A cluster
+ * -------------------------------------------------------------------------------------------------- */
 
 static bool check_launch(void)
 {
@@ -149,12 +154,14 @@ static bool check_launch(void)
 		model_fail_for(NULL, "a grid of %u x %u x %u blocks of %" PRIu64 " threads", launch->grid[0],
 		               launch->grid[1], launch->grid[2], threads);
 	else if (threads > MODEL_MAX_THREADS)
-		model_fail_for(NULL, "%" PRIu64 " threads a block; it has at most %d", threads, MODEL_MAX_THREADS);
+		model_fail_for(NULL, "%" PRIu64 " threads a block; it has at most %d", threads,
+		               MODEL_MAX_THREADS);
 	else if (launch->shared_bytes > MODEL_MAX_SHARED)
-		model_fail_for(NULL, "%u bytes of shared memory a block; it has at most %d", launch->shared_bytes,
-		               MODEL_MAX_SHARED);
+		model_fail_for(NULL, "%u bytes of shared memory a block; it has at most %d",
+		               launch->shared_bytes, MODEL_MAX_SHARED);
 	else if (machine.n_blocks > MODEL_MAX_CLUSTER || launch->grid[0] % machine.n_blocks)
-		model_fail_for(NULL, "a grid %u blocks wide in clusters of %u", launch->grid[0], machine.n_blocks);
+		model_fail_for(NULL, "a grid %u blocks wide in clusters of %u", launch->grid[0],
+		               machine.n_blocks);
 	machine.block_threads = (uint32_t)threads;
 	machine.n_threads = machine.n_blocks * machine.block_threads;
 	return !machine.failed;
@@ -270,17 +277,18 @@ static bool run_cluster(uint32_t first_block)
 	return finish_unit();
 }
 
-/* Loads that nobody waited for: the block's shared memory may be another's when they come. */
+/* A load that nobody waited for may come when the shared memory is another block's. */
 static bool finish_unit(void)
 {
 	for (uint32_t b = 0; b < machine.n_barriers; b++) {
 		const struct model_barrier *barrier = &machine.barriers[b];
 
-		if (barrier->live && barrier->expected) {
-			model_fail_for(&barrier->block->threads[0],
-			               "the block ended before the phase of the barrier at shared + %u, which %u "
-			               "arrivals and %" PRId64 " bytes were still to complete",
-			               barrier->offset, barrier->pending, barrier->pending_bytes);
+		if (barrier->loaded_phase > barrier->waited_phase) {
+			model_fail_for(
+			    &barrier->block->threads[0],
+			    "the block ended, and nobody has waited for the load in phase %u of the barrier "
+			    "at shared + %u",
+			    barrier->loaded_phase - 1, barrier->offset);
 			return false;
 		}
 	}
@@ -288,7 +296,8 @@ static bool finish_unit(void)
 	return true;
 }
 
-/* ---- A thread ------------------------------------------------------------------------------------------------------ */
+/* ---- A thread
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void thread_main(void *argument)
 {
@@ -296,10 +305,10 @@ static void thread_main(void *argument)
 
 	machine.kernel->run(machine.args);
 	if (unit_has_unread(self))
-		model_fail("the thread ends with %s", self->has_open
-		                                          ? "stores that it has not committed (store_commit)"
-		                                          : "stores that may still have to read their shared memory "
-		                                            "(store_wait_read<0>)");
+		model_fail("the thread ends with %s",
+		           self->has_open ? "stores that it has not committed (store_commit)"
+		                          : "stores that may still have to read their shared memory "
+		                            "(store_wait_read<0>)");
 	self->state = THREAD_DONE;
 	self->block->n_alive--;
 	meet_thread_ended(self);
@@ -338,15 +347,16 @@ static void report_hang(void)
 			waiting = thread;
 	}
 	if (waiting->state == THREAD_AT_BARRIER)
-		model_fail_for(waiting,
-		               "no thread can go on (%u wait), this one for parity %u of the barrier at shared + %u, "
-		               "which lacks %u arrivals and %" PRId64 " bytes in phase %u",
-		               n, waiting->parity, waiting->barrier->offset, waiting->barrier->pending,
-		               waiting->barrier->pending_bytes, waiting->barrier->phase);
+		model_fail_for(
+		    waiting,
+		    "no thread can go on (%u wait), this one for parity %u of the barrier at shared + %u, "
+		    "which lacks %u arrivals and %" PRId64 " bytes in phase %u",
+		    n, waiting->parity, waiting->barrier->offset, waiting->barrier->pending,
+		    waiting->barrier->pending_bytes, waiting->barrier->phase);
 	else
 		model_fail_for(waiting, "no thread can go on (%u wait), this one at %s", n,
-		               waiting->state == THREAD_AT_SYNC      ? "__syncthreads"
-		               : waiting->state == THREAD_AT_WARP_SYNC ? "__syncwarp"
+		               waiting->state == THREAD_AT_SYNC           ? "__syncthreads"
+		               : waiting->state == THREAD_AT_WARP_SYNC    ? "__syncwarp"
 		               : waiting->state == THREAD_AT_CLUSTER_SYNC ? "cluster_sync"
-		                                                           : "its stores");
+		                                                          : "its stores");
 }

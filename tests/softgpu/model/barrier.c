@@ -1,5 +1,5 @@
-/* mbarriers. Their state is kept here; the 8 bytes of shared memory hold a mark, so that a kernel which writes
- * over them is found out. */
+/* mbarriers. Their state is kept here; the 8 bytes of shared memory hold a mark, so that a kernel which
+ * writes over them is found out. */
 #include "machine.h"
 
 #include <inttypes.h>
@@ -10,7 +10,8 @@
 
 static void end_phase(struct model_barrier *barrier);
 
-/* ---- Life -------------------------------------------------------------------------------------------------- */
+/* ---- Life
+ * -------------------------------------------------------------------------------------------------- */
 
 void model_barrier_init(void *p, uint32_t arrivals)
 {
@@ -21,13 +22,14 @@ void model_barrier_init(void *p, uint32_t arrivals)
 	uint64_t mark = MARK + machine.n_barriers;
 
 	if (block->barrier_at[offset / 8])
-		model_fail("barrier_init at shared + %u, where a barrier lives (barrier_inval comes first)", offset);
+		model_fail("barrier_init at shared + %u, where a barrier lives (barrier_inval comes first)",
+		           offset);
 	if (arrivals < 1 || arrivals > MAX_COUNT)
 		model_fail("barrier_init at shared + %u for %u arrivals; it takes 1 to %u", offset, arrivals,
 		           MAX_COUNT);
 	if (machine.n_barriers == ORDER_MAX_BARRIERS)
-		model_fail("barrier_init at shared + %u: the model has room for %d barriers a cluster", offset,
-		           ORDER_MAX_BARRIERS);
+		model_fail("barrier_init at shared + %u: the model has room for %d barriers a cluster",
+		           offset, ORDER_MAX_BARRIERS);
 	*barrier = (struct model_barrier){
 		.block = block,
 		.number = machine.n_barriers,
@@ -59,8 +61,9 @@ struct model_barrier *barrier_at(const void *p, const char *what)
 	uint64_t mark;
 
 	if (!number)
-		model_fail("%s at shared + %u, where no barrier lives (barrier_init, and none after barrier_inval)",
-		           what, offset);
+		model_fail(
+		    "%s at shared + %u, where no barrier lives (barrier_init, and none after barrier_inval)",
+		    what, offset);
 	barrier = &machine.barriers[number - 1];
 	memcpy(&mark, p, sizeof(mark));
 	if (mark != MARK + barrier->number)
@@ -83,9 +86,10 @@ void model_barrier_inval(void *p)
 {
 	struct model_barrier *barrier = barrier_at(p, "barrier_inval");
 
-	if (barrier->loads)
-		model_fail("barrier_inval of the barrier at shared + %u, on which %u loads have still to complete",
-		           barrier->offset, barrier->loads);
+	if (barrier->loaded_phase > barrier->waited_phase)
+		model_fail(
+		    "barrier_inval of the barrier at shared + %u, whose load in phase %u nobody has waited for",
+		    barrier->offset, barrier->loaded_phase - 1);
 	for (uint32_t t = 0; t < machine.n_threads; t++)
 		if (machine.threads[t].state == THREAD_AT_BARRIER && machine.threads[t].barrier == barrier)
 			model_fail("barrier_inval of the barrier at shared + %u, for which thread %u waits",
@@ -94,14 +98,16 @@ void model_barrier_inval(void *p)
 	barrier->block->barrier_at[barrier->offset / 8] = 0;
 }
 
-/* ---- Arrivals and bytes -------------------------------------------------------------------------------------- */
+/* ---- Arrivals and bytes
+ * -------------------------------------------------------------------------------------- */
 
 static void arrive(struct model_barrier *barrier, const char *what)
 {
 	if (!barrier->pending)
-		model_fail("%s on the barrier at shared + %u, whose phase has had its %u arrivals and waits for %" PRId64
-		           " bytes",
-		           what, barrier->offset, barrier->arrivals, barrier->pending_bytes);
+		model_fail(
+		    "%s on the barrier at shared + %u, whose phase has had its %u arrivals and waits for %" PRId64
+		    " bytes",
+		    what, barrier->offset, barrier->arrivals, barrier->pending_bytes);
 	order_arrive(machine.self->number, barrier->number);
 	barrier->pending--;
 	if (!barrier->pending && barrier->pending_bytes < 0)
@@ -135,27 +141,29 @@ void barrier_announce(struct model_barrier *barrier, uint32_t bytes)
 	bool own = barrier->block == machine.self->block;
 
 	if (barrier->init_thread == machine.self->number && !barrier->fenced)
-		model_fail("load on the barrier at shared + %u, which has not been fenced for the unit since its init "
-		           "(barrier_init_fence)",
-		           barrier->offset);
+		model_fail(
+		    "load on the barrier at shared + %u, which has not been fenced for the unit since its init "
+		    "(barrier_init_fence)",
+		    barrier->offset);
 	/* A peer may announce what it expects later, as long as its phase cannot end before. */
 	if (own && barrier->announced + bytes > barrier->expected)
 		model_fail("load of %u bytes on the barrier at shared + %u, whose phase is to expect %" PRIu64
-		           " bytes, of which %" PRIu64 " are taken by other loads (barrier_arrive_expect comes first)",
+		           " bytes, of which %" PRIu64
+		           " are taken by other loads (barrier_arrive_expect comes first)",
 		           bytes, barrier->offset, barrier->expected, barrier->announced);
 	barrier->announced += bytes;
-	barrier->loads++;
+	barrier->loaded_phase = barrier->phase + 1;
 }
 
 void barrier_complete(struct model_barrier *barrier, uint32_t bytes, const struct model_thread *issuer)
 {
-	barrier->loads--;
 	barrier->pending_bytes -= bytes;
 	if (!barrier->pending && barrier->pending_bytes < 0) {
-		model_fail_for(issuer,
-		               "load of %u bytes came on the barrier at shared + %u of block %u, whose phase expected "
-		               "%" PRId64 " fewer",
-		               bytes, barrier->offset, barrier->block->rank, -barrier->pending_bytes);
+		model_fail_for(
+		    issuer,
+		    "load of %u bytes came on the barrier at shared + %u of block %u, whose phase expected "
+		    "%" PRId64 " fewer",
+		    bytes, barrier->offset, barrier->block->rank, -barrier->pending_bytes);
 		return;
 	}
 	end_phase(barrier);
@@ -192,4 +200,5 @@ void model_barrier_wait(void *p, uint32_t parity)
 		model_rest(THREAD_AT_BARRIER);
 	}
 	order_wait(machine.self->number, barrier->number);
+	barrier->waited_phase = barrier->phase;
 }

@@ -1,5 +1,5 @@
-/* Where threads meet: __syncthreads, __syncwarp, a cluster's barrier; and what lanes hand to each other. Threads
- * that have ended are not waited for. */
+/* Where threads meet: __syncthreads, __syncwarp, a cluster's barrier. Threads that have ended are not waited
+ * for. */
 #include "machine.h"
 
 static bool is_alive(uint32_t thread)
@@ -68,7 +68,8 @@ static void try_warp(const struct model_thread *thread, uint32_t mask)
 		machine.threads[lanes[i]].state = THREAD_READY;
 }
 
-/* ---- What kernels call ------------------------------------------------------------------------------------- */
+/* ---- What kernels call
+ * ------------------------------------------------------------------------------------- */
 
 /* Arrives; then either it was the last and all are ready, or it waits. Both go through the scheduler. */
 static void meet(enum thread_state state)
@@ -97,34 +98,17 @@ void model_sync_cluster(void)
 
 void model_sync_warp(uint32_t mask)
 {
-	if (!(mask >> model_lane() & 1))
-		model_fail("__syncwarp of lanes 0x%08x by lane %u, which is not one of them", mask, model_lane());
+	uint32_t lane = machine.self->number % machine.block_threads % MODEL_WARP;
+
+	if (!(mask >> lane & 1))
+		model_fail("__syncwarp of lanes 0x%08x by lane %u, which is not one of them", mask, lane);
 	machine.self->mask = mask;
 	meet(THREAD_AT_WARP_SYNC);
-}
-
-uint32_t model_lane(void)
-{
-	return machine.self->number % machine.block_threads % MODEL_WARP;
 }
 
 uint32_t model_cluster_rank(void)
 {
 	return machine.self->block->rank;
-}
-
-/* Two places by turns: a lane cannot give the one after the next before all have met again. */
-uint64_t model_exchange(uint32_t mask, uint64_t value, uint32_t lane)
-{
-	struct model_thread *self = machine.self;
-	uint32_t turn = self->exchanges++ % 2;
-
-	self->given[turn] = value;
-	model_sync_warp(mask);
-	if (lane >= MODEL_WARP || !(mask >> lane & 1) ||
-	    first_of_warp(self) + lane >= (self->block->rank + 1) * machine.block_threads)
-		return value;
-	return machine.threads[first_of_warp(self) + lane].given[turn];
 }
 
 void meet_thread_ended(struct model_thread *thread)

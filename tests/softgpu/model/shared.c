@@ -1,5 +1,6 @@
-/* A block's shared memory and what is known of each byte: who wrote it last, who read it since, whether a load
- * is to fill it and whether a store has still to read it. All of it is from one block to the next the same memory.
+/* A block's shared memory and what is known of each byte: who wrote it last, who read it since, whether a
+ * load is to fill it and whether a store has still to read it. All of it is from one block to the next the
+ * same memory.
  *
  * A load's bytes count as written by its barrier, in the phase that it completes: who has not waited for that
  * phase does not know of them, whether they have come yet or not.
@@ -21,10 +22,11 @@ bool shared_prepare(struct model_block *block, uint32_t bytes)
 	size_t used_chunks = (bytes + TILE_PIECE - 1) / TILE_PIECE;
 
 	if (!*memory) {
-		size_t size = all + 2 * all * sizeof(order_stamp) + 2 * chunks * sizeof(uint16_t) + all / 8 + 1;
+		size_t size =
+		    all + 2 * all * sizeof(order_stamp) + 2 * chunks * sizeof(uint16_t) + all / 8 + 1;
 
-		*memory = aligned_alloc(SWIZZLE_REPEAT, (size + SWIZZLE_REPEAT - 1) / SWIZZLE_REPEAT *
-		                                            SWIZZLE_REPEAT);
+		*memory = aligned_alloc(SWIZZLE_REPEAT,
+		                        (size + SWIZZLE_REPEAT - 1) / SWIZZLE_REPEAT * SWIZZLE_REPEAT);
 		if (!*memory)
 			return false;
 	}
@@ -51,14 +53,16 @@ uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char
 	uintptr_t offset = (uintptr_t)p - (uintptr_t)block->shared;
 
 	if (offset >= block->shared_bytes || bytes > block->shared_bytes - offset)
-		model_fail("%s of %u bytes at shared + %lld, but the block has %u bytes of dynamic shared memory",
-		           what, bytes, (long long)(intptr_t)offset, block->shared_bytes);
+		model_fail(
+		    "%s of %u bytes at shared + %lld, but the block has %u bytes of dynamic shared memory",
+		    what, bytes, (long long)(intptr_t)offset, block->shared_bytes);
 	if (offset % align)
 		model_fail("%s at shared + %u, which is not a multiple of %u", what, (uint32_t)offset, align);
 	return (uint32_t)offset;
 }
 
-/* ---- Accesses of a thread --------------------------------------------------------------------------------- */
+/* ---- Accesses of a thread ---------------------------------------------------------------------------------
+ */
 
 /* Fails with what the thread does not know of; thread_word is what a thread did to the byte. */
 static void fail_unordered(const char *what, uint32_t offset, order_stamp stamp, const char *thread_word)
@@ -66,11 +70,12 @@ static void fail_unordered(const char *what, uint32_t offset, order_stamp stamp,
 	uint32_t actor = order_actor(stamp);
 
 	if (actor >= machine.n_threads)
-		model_fail("%s at shared + %u, but the load that fills it completes on the barrier at shared + %u, "
-		           "and the thread has not waited for that phase",
-		           what, offset, machine.barriers[actor - machine.n_threads].offset);
-	model_fail("%s at shared + %u, which thread %u of block %u %s, with no barrier in between", what, offset,
-	           actor % machine.block_threads, actor / machine.block_threads, thread_word);
+		model_fail(
+		    "%s at shared + %u, but the load that fills it completes on the barrier at shared + %u, "
+		    "and the thread has not waited for that phase",
+		    what, offset, machine.barriers[actor - machine.n_threads].offset);
+	model_fail("%s at shared + %u, which thread %u of block %u %s, with no barrier in between", what,
+	           offset, actor % machine.block_threads, actor / machine.block_threads, thread_word);
 }
 
 /* What lies in [offset, offset + bytes) has to be known to the thread. */
@@ -99,6 +104,9 @@ void model_tile_read(const void *p, uint32_t size)
 	struct model_block *block = machine.self->block;
 	uint32_t offset = shared_offset(p, size, size, "tile_read");
 
+	for (uint32_t i = offset; i < offset + size; i++)
+		if (!block->written[i])
+			model_fail("tile_read at shared + %u, which nobody has written", i);
 	check_known(block->written, offset, size, "tile_read", "wrote");
 	stamp(block->read, offset, size, order_now(machine.self->number));
 }
@@ -109,8 +117,9 @@ void model_tile_write(void *p, uint32_t size)
 	uint32_t offset = shared_offset(p, size, size, "tile_write");
 
 	if (block->storing[offset / TILE_PIECE])
-		model_fail("tile_write at shared + %u, which a store has still to read: nobody has waited for it",
-		           offset);
+		model_fail(
+		    "tile_write at shared + %u, which a store has still to read: nobody has waited for it",
+		    offset);
 	if (block->barrier_at[offset / 8])
 		model_fail("tile_write at shared + %u, where a barrier lives", offset);
 	check_known(block->written, offset, size, "tile_write", "wrote");
@@ -119,7 +128,8 @@ void model_tile_write(void *p, uint32_t size)
 	stamp(block->read, offset, size, 0);
 }
 
-/* ---- Accesses of the unit ---------------------------------------------------------------------------------- */
+/* ---- Accesses of the unit
+ * ---------------------------------------------------------------------------------- */
 
 /* What threads wrote has to be fenced, and the fence known to the thread that now has the unit touch it. */
 static void check_fenced(const struct model_block *block, uint32_t offset, uint32_t bytes, const char *what)
@@ -136,12 +146,14 @@ static void check_fenced(const struct model_block *block, uint32_t offset, uint3
 		if (actor >= machine.n_threads || order_knows_fenced(machine.self->number, by))
 			continue;
 		if (!order_has_fenced(by))
-			model_fail("%s of shared + %u, which thread %u of block %u wrote and has not fenced for the "
-			           "unit (fence_proxy_async)",
-			           what, i, actor % machine.block_threads, actor / machine.block_threads);
-		model_fail("%s of shared + %u: no barrier leads here from thread %u of block %u, which wrote and "
-		           "fenced it",
-		           what, i, actor % machine.block_threads, actor / machine.block_threads);
+			model_fail(
+			    "%s of shared + %u, which thread %u of block %u wrote and has not fenced for the "
+			    "unit (fence_proxy_async)",
+			    what, i, actor % machine.block_threads, actor / machine.block_threads);
+		model_fail(
+		    "%s of shared + %u: no barrier leads here from thread %u of block %u, which wrote and "
+		    "fenced it",
+		    what, i, actor % machine.block_threads, actor / machine.block_threads);
 	}
 }
 
@@ -150,8 +162,9 @@ void shared_load_begins(struct model_block *block, uint32_t offset, uint32_t byt
 {
 	for (uint32_t at = offset; at < offset + bytes; at += TILE_PIECE) {
 		if (block->storing[at / TILE_PIECE])
-			model_fail("load into shared + %u, which a store has still to read: nobody has waited for it",
-			           at);
+			model_fail(
+			    "load into shared + %u, which a store has still to read: nobody has waited for it",
+			    at);
 		if (block->loading[at / TILE_PIECE])
 			model_fail("load into shared + %u, which another load is still to fill", at);
 		if (block->barrier_at[at / 8] || block->barrier_at[at / 8 + 1])
@@ -160,9 +173,9 @@ void shared_load_begins(struct model_block *block, uint32_t offset, uint32_t byt
 	}
 	/* Another block's threads have to see to it themselves. */
 	if (block == machine.self->block) {
+		check_fenced(block, offset, bytes, "load into what lies");
 		check_known(block->written, offset, bytes, "load into what lies", "wrote");
 		check_known(block->read, offset, bytes, "load into what lies", "read");
-		check_fenced(block, offset, bytes, "load into what lies");
 	}
 	memset(block->shared + offset, MODEL_POISON, bytes);
 	stamp(block->written, offset, bytes, order_now(barrier->actor));
@@ -181,8 +194,8 @@ void shared_store_begins(uint32_t offset, uint32_t bytes)
 {
 	struct model_block *block = machine.self->block;
 
-	check_known(block->written, offset, bytes, "store of what lies", "wrote");
 	check_fenced(block, offset, bytes, "store");
+	check_known(block->written, offset, bytes, "store of what lies", "wrote");
 	for (uint32_t at = offset; at < offset + bytes; at += TILE_PIECE)
 		block->storing[at / TILE_PIECE]++;
 }

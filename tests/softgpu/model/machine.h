@@ -1,23 +1,25 @@
 /* The insides of the model: a cluster of blocks that runs, its threads, its shared memory, the unit's queue.
  *
- * One kernel runs at a time, one cluster of it after the other, on one thread of the host; there is one machine.
- * Two contexts: a thread's fiber, and the scheduler. model_fail is for fibers; model_fail_for records a failure
- * in the name of a thread from anywhere and returns.
+ * One kernel runs at a time, one cluster of it after the other, on one thread of the host; there is one
+ * machine. Two contexts: a thread's fiber, and the scheduler. model_fail is for fibers; model_fail_for
+ * records a failure in the name of a thread from anywhere and returns.
  */
-#ifndef TESTS_SOFTGPU_MACHINE_H
-#define TESTS_SOFTGPU_MACHINE_H
+#ifndef TESTS_SOFTGPU_MODEL_MACHINE_H
+#define TESTS_SOFTGPU_MODEL_MACHINE_H
 
-#include "device.h"
 #include "fiber.h"
-#include "model.h"
+#include "instructions.h"
 #include "order.h"
+#include "table.h"
 #include "tile.h"
+
+#include "tests/softgpu/model.h"
 
 #define MODEL_WARP        32
 #define MODEL_MAX_CLUSTER 16
-#define MODEL_MAX_THREADS 1024         /* of a block */
-#define MODEL_MAX_SHARED  (227 << 10)  /* of a block, bytes */
-#define MODEL_POISON      0xcb         /* what shared memory holds that nobody wrote, and what is being loaded */
+#define MODEL_MAX_THREADS 1024        /* of a block */
+#define MODEL_MAX_SHARED  (227 << 10) /* of a block, bytes */
+#define MODEL_POISON      0xcb /* what shared memory holds that nobody wrote, and what is being loaded */
 
 enum thread_state {
 	THREAD_READY,
@@ -37,12 +39,10 @@ struct model_thread {
 	uint32_t mask;                 /* at a warp's sync: the lanes that are to meet */
 	struct model_barrier *barrier; /* waited for */
 	uint32_t parity;
-	uint32_t group;    /* at stores: those of groups below it are waited for */
-	bool read;         /* to have read; else to have written */
+	uint32_t group; /* at stores: those of groups below it are waited for */
+	bool read;      /* to have read; else to have written */
 	uint32_t next_group;
-	bool has_open;     /* stores after the last commit */
-	uint64_t given[2]; /* exchanged, by turns */
-	uint32_t exchanges;
+	bool has_open; /* stores after the last commit */
 };
 
 /* An mbarrier. Phase p is over when no arrivals and no bytes are pending. */
@@ -58,7 +58,8 @@ struct model_barrier {
 	uint64_t expected;  /* bytes, in this phase */
 	uint64_t announced; /* of them, by loads that were issued */
 	uint32_t phase;
-	uint32_t loads; /* under way */
+	uint32_t loaded_phase; /* number of the last phase with a load, + 1 */
+	uint32_t waited_phase; /* the same of the last that a thread has waited for */
 	uint32_t init_thread;
 	order_stamp init;
 	bool fenced; /* since init, by that thread */
@@ -97,17 +98,6 @@ struct model_machine {
 };
 
 extern struct model_machine machine;
-
-/* A kernel that was compiled for the host; a table ends with a NULL name. */
-struct model_kernel {
-	const char *name;
-	size_t args_size;
-	void (*run)(const void *args);
-};
-
-extern const struct model_kernel model_own_kernels[];    /* kernels/cuda */
-extern const struct model_kernel model_seed_kernels[];   /* tests/seeds */
-extern const struct model_kernel model_broken_kernels[]; /* tests/softgpu/broken.cu */
 
 /* ---- run.c */
 void model_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

@@ -1,8 +1,9 @@
-/* What the unit moves for one tile: pieces of 16 bytes, each with its place in shared memory and in the tensor.
- * Pure arithmetic over a layout that passed tensor_map_check; the model moves bytes by it and tests ask it.
+/* What the unit moves for one tile: pieces of 16 bytes, each with its place in shared memory and in the
+ * tensor. Pure arithmetic over a layout that passed tensor_map_check; the model moves bytes by it and tests
+ * ask it.
  */
-#ifndef TESTS_SOFTGPU_TILE_H
-#define TESTS_SOFTGPU_TILE_H
+#ifndef TESTS_SOFTGPU_MODEL_TILE_H
+#define TESTS_SOFTGPU_MODEL_TILE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,8 +39,8 @@ uint32_t tile_bytes(const struct tensor_map_layout *layout);
 /* Where a tile has to start: the length of the swizzle's pattern, or 128. */
 uint32_t tile_align(enum tensor_map_swizzle swizzle);
 
-/* Where byte address of shared memory is found. The 16-byte chunk's number in a line of 128 bytes is XORed with
- * the line's: 32B a[4] ^= a[7], 64B a[5:4] ^= a[8:7], 128B a[6:4] ^= a[9:7]. */
+/* Where byte address of shared memory is found. The 16-byte chunk's number in a line of 128 bytes is XORed
+ * with the line's: 32B a[4] ^= a[7], 64B a[5:4] ^= a[8:7], 128B a[6:4] ^= a[9:7]. */
 uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address);
 
 /* The tile at c (layout->rank coordinates), its first byte at base of shared memory. */
@@ -53,6 +54,7 @@ bool tile_next(struct tile_walk *walk, struct tile_piece *ret);
 void tile_fill(const struct tensor_map_layout *layout, unsigned char piece[TILE_PIECE]);
 
 /* What a load does to a piece's bytes [first, last): a tfloat32 is rounded, everything else stays. */
-void tile_convert(const struct tensor_map_layout *layout, unsigned char *piece, uint32_t first, uint32_t last);
+void tile_convert(const struct tensor_map_layout *layout, unsigned char *piece, uint32_t first,
+                  uint32_t last);
 
 #endif

@@ -1,9 +1,9 @@
-/* Without interleave a row is the box's dimension 0, contiguous, and has no element stride of its own. With it
- * (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes that lie side by side, so that a "row" is
- * one slice and dimension 0 walks like any other, by the slice's length.
+/* Without interleave a row is the box's dimension 0, contiguous, and has no element stride of its own. With
+ * it (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes that lie side by side, so that a
+ * "row" is one slice and dimension 0 walks like any other, by the slice's length.
  *
- * Sources: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors". The NaN of the fill and the rounding of
- * tfloat32 are in neither: they are what others read back from sm_100 and sm_120.
+ * Sources: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors". The NaN of the fill and the rounding
+ * of tfloat32 are in neither: they are what others read back from sm_100 and sm_120.
  */
 #include "tile.h"
 
@@ -60,7 +60,8 @@ uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address)
 	return address ^ ((address >> 7 & mask) << 4);
 }
 
-/* ---- The walk ------------------------------------------------------------------------------------------- */
+/* ---- The walk -------------------------------------------------------------------------------------------
+ */
 
 void tile_begin(struct tile_walk *walk, const struct tensor_map_layout *layout, uint64_t address,
                 const int32_t *c, uint32_t base)
@@ -138,7 +139,8 @@ bool tile_next(struct tile_walk *walk, struct tile_piece *ret)
 	return true;
 }
 
-/* ---- Values ---------------------------------------------------------------------------------------------- */
+/* ---- Values ----------------------------------------------------------------------------------------------
+ */
 
 void tile_fill(const struct tensor_map_layout *layout, unsigned char piece[TILE_PIECE])
 {

@@ -100,8 +100,8 @@ bool fiber_set_reserve(struct fiber_set *set, uint32_t n)
 		return false;
 	set->fibers = fibers;
 	while (set->n < n) {
-		unsigned char *slot = mmap(NULL, SLOT_BYTES, PROT_NONE,
-		                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		unsigned char *slot =
+		    mmap(NULL, SLOT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 		if (slot == MAP_FAILED)
 			return false;
@@ -201,7 +201,8 @@ void fiber_main(struct fiber_set *set)
 	abort();
 }
 
-/* ---- The switch ----------------------------------------------------------------------------------------- */
+/* ---- The switch -----------------------------------------------------------------------------------------
+ */
 
 #ifdef FIBER_UCONTEXT
 

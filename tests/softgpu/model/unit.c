@@ -40,7 +40,8 @@ static void store_reads(struct unit_op *op);
 static void store_writes(struct unit_op *op);
 static void drop(struct unit_op *op);
 
-/* ---- Issue -------------------------------------------------------------------------------------------------- */
+/* ---- Issue
+ * -------------------------------------------------------------------------------------------------- */
 
 static struct unit_op *push(struct unit_op op)
 {
@@ -57,7 +58,8 @@ static struct unit_op *push(struct unit_op op)
 	return &queue.ops[queue.n++];
 }
 
-static void decode_map(const void *map, struct tensor_map_layout *ret, uint64_t *ret_address, const char *what)
+static void decode_map(const void *map, struct tensor_map_layout *ret, uint64_t *ret_address,
+                       const char *what)
 {
 	if ((uintptr_t)map % 64)
 		model_fail("%s through a map at %p, which is not a multiple of 64", what, map);
@@ -79,8 +81,9 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 	for (uint32_t d = 0; d < rank; d++) {
 		op.c[d] = c[d];
 		if (write && c[d] < 0)
-			model_fail("store_tile at coordinate %d of dimension %u; a store may not start before 0", c[d],
-			           d);
+			model_fail(
+			    "store_tile at coordinate %d of dimension %u; a store may not start before 0",
+			    c[d], d);
 	}
 	op.bytes = tile_bytes(&op.layout);
 	op.offset = shared_offset(tile, op.bytes, tile_align(op.layout.swizzle), what);
@@ -134,12 +137,13 @@ static void issue_load(struct unit_op op, struct model_barrier *barrier, uint32_
 			continue;
 		peer = barrier_peer(barrier, rank);
 		if (!peer)
-			model_fail("load to block %u of the cluster, where no barrier lives at shared + %u", rank,
-			           barrier->offset);
+			model_fail("load to block %u of the cluster, where no barrier lives at shared + %u",
+			           rank, barrier->offset);
 		if (!order_knows(machine.self->number, peer->init))
-			model_fail("load on the barrier at shared + %u of block %u, with nothing to order it after that "
-			           "block's barrier_init",
-			           barrier->offset, rank);
+			model_fail(
+			    "load on the barrier at shared + %u of block %u, with nothing to order it after that "
+			    "block's barrier_init",
+			    barrier->offset, rank);
 		if (op.bytes > machine.blocks[rank].shared_bytes - op.offset)
 			model_fail("load to block %u past its shared memory", rank);
 		barrier_announce(peer, op.bytes);
@@ -203,7 +207,8 @@ void model_store_bulk(void *to, const void *from, uint32_t bytes)
 	issue_store(bulk_op(from, (uintptr_t)to, bytes, true));
 }
 
-/* ---- Groups -------------------------------------------------------------------------------------------------- */
+/* ---- Groups
+ * -------------------------------------------------------------------------------------------------- */
 
 void model_store_commit(void)
 {
@@ -260,7 +265,8 @@ void model_store_wait(uint32_t n)
 bool unit_has_unread(const struct model_thread *thread)
 {
 	for (uint32_t i = 0; i < queue.n; i++)
-		if (queue.ops[i].issuer == thread && queue.ops[i].state != LOAD_ISSUED && !queue.ops[i].waited)
+		if (queue.ops[i].issuer == thread && queue.ops[i].state != LOAD_ISSUED &&
+		    !queue.ops[i].waited)
 			return true;
 	return false;
 }
@@ -270,7 +276,8 @@ void model_fence_proxy_async(void)
 	order_fence(machine.self->number);
 }
 
-/* ---- What happens ---------------------------------------------------------------------------------------------- */
+/* ---- What happens
+ * ---------------------------------------------------------------------------------------------- */
 
 void unit_reset(void)
 {

@@ -1,11 +1,11 @@
-/* Fibers: stacks that one thread of the host runs in turns. The caller resumes a fiber; the fiber gives back by
- * yielding or by ending. Nothing here is shared between threads of the host.
+/* Fibers: stacks that one thread of the host runs in turns. The caller resumes a fiber; the fiber gives back
+ * by yielding or by ending. Nothing here is shared between threads of the host.
  *
  * A set keeps its stacks, so that starting a fiber costs nothing but a few words; a fiber that is left in the
  * middle is forgotten by starting another one in its place. Sanitizers are told of every switch.
  */
-#ifndef TESTS_SOFTGPU_FIBER_H
-#define TESTS_SOFTGPU_FIBER_H
+#ifndef TESTS_SOFTGPU_MODEL_FIBER_H
+#define TESTS_SOFTGPU_MODEL_FIBER_H
 
 #include <stdbool.h>
 #include <stdint.h>

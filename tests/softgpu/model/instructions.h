@@ -1,11 +1,11 @@
 /* What kernels that were compiled for the host call: the language's own (threadIdx, __syncthreads) and the
  * instructions of tma.cuh, by plain C functions. tma_model.hh gives them the names that kernels use.
  *
- * Each runs on the fiber of the thread that calls it. A rule that is broken ends the launch: the function does
- * not return.
+ * Each runs on the fiber of the thread that calls it. A rule that is broken ends the launch: the function
+ * does not return.
  */
-#ifndef TESTS_SOFTGPU_DEVICE_H
-#define TESTS_SOFTGPU_DEVICE_H
+#ifndef TESTS_SOFTGPU_MODEL_INSTRUCTIONS_H
+#define TESTS_SOFTGPU_MODEL_INSTRUCTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,9 +31,6 @@ void model_sync_block(void);
 void model_sync_warp(uint32_t mask);
 void model_sync_cluster(void);
 uint32_t model_cluster_rank(void);
-/* What the lane of this warp gave to the same exchange. */
-uint64_t model_exchange(uint32_t mask, uint64_t value, uint32_t lane);
-uint32_t model_lane(void);
 
 /* Before the access itself; size is 1, 2, 4, 8 or 16. */
 void model_tile_read(const void *p, uint32_t size);

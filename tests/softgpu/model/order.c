@@ -1,6 +1,6 @@
-/* Vector clocks, with a shortcut: what all threads of a block heard at their last meeting is kept once, a block's
- * base; a thread has a view of its own only from the first barrier it passed since. One cluster runs at a time,
- * so there is one order; its memory is kept from one to the next. */
+/* Vector clocks, with a shortcut: what all threads of a block heard at their last meeting is kept once, a
+ * block's base; a thread has a view of its own only from the first barrier it passed since. One cluster runs
+ * at a time, so there is one order; its memory is kept from one to the next. */
 #include "order.h"
 
 #include <assert.h>
@@ -30,7 +30,8 @@ static struct {
 	bool worn;
 } order;
 
-/* Views by their place in memory: blocks' bases, threads' own, barriers' arriving and ended, one to work in. */
+/* Views by their place in memory: blocks' bases, threads' own, barriers' arriving and ended, one to work in.
+ */
 static struct order_view view_at(uint32_t index)
 {
 	uint32_t *first = order.memory + (size_t)index * 2 * order.width;
@@ -118,7 +119,8 @@ bool order_reset(uint32_t blocks, uint32_t block_threads)
 	return true;
 }
 
-/* ---- Events ----------------------------------------------------------------------------------------------- */
+/* ---- Events -----------------------------------------------------------------------------------------------
+ */
 
 static void tick(uint32_t actor)
 {
@@ -165,7 +167,8 @@ void order_fence(uint32_t thread)
 	tick(thread);
 }
 
-/* ---- News -------------------------------------------------------------------------------------------------- */
+/* ---- News
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Puts what the thread knows and did into a view; what it does from now on is not in it. */
 static void tell(uint32_t thread, struct order_view to)
