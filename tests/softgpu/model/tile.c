@@ -48,6 +48,13 @@ static uint32_t swizzle_bits(enum tensor_map_swizzle swizzle)
 	return swizzle <= TENSOR_MAP_SWIZZLE_128B ? (uint32_t)swizzle : 0;
 }
 
+uint32_t tile_span(const struct tensor_map_layout *layout)
+{
+	uint32_t bytes = tile_bytes(layout);
+
+	return layout->swizzle ? (bytes + TILE_LINE - 1) / TILE_LINE * TILE_LINE : bytes;
+}
+
 uint32_t tile_align(enum tensor_map_swizzle swizzle)
 {
 	return UINT32_C(128) << swizzle_bits(swizzle);

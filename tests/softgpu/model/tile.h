@@ -11,6 +11,7 @@
 #include "kernels/tensor_map.h"
 
 #define TILE_PIECE 16
+#define TILE_LINE  128 /* of shared memory, within which a swizzle moves */
 
 /* Bytes first to last - 1 of the 16 lie in the tensor, global being the address of byte 0 (of no meaning
  * where first == last); the others are filled by a load and left out by a store. */
@@ -35,6 +36,9 @@ struct tile_walk {
 
 /* Bytes of shared memory that a tile takes, and that its barrier gets. */
 uint32_t tile_bytes(const struct tensor_map_layout *layout);
+
+/* Bytes of shared memory that its pieces lie in: a swizzle may move those of the last line past its bytes. */
+uint32_t tile_span(const struct tensor_map_layout *layout);
 
 /* Where a tile has to start: the length of the swizzle's pattern, or 128. */
 uint32_t tile_align(enum tensor_map_swizzle swizzle);
