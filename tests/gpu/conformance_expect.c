@@ -1,6 +1,7 @@
 /* By the model's own walk over a tile, with places in the image for addresses: both are multiples of 256. */
 #include "conformance_expect.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,8 +69,11 @@ void expect_load(const struct draw *draw, const unsigned char *image, unsigned c
 	}
 }
 
-static int64_t find_piece(const unsigned char *piece, const unsigned char *in, uint32_t n)
+/* Where it is meant to be, else the first place that has its bytes; -1: there is none. */
+static int64_t find_piece(const unsigned char *piece, uint32_t meant, const unsigned char *in, uint32_t n)
 {
+	if (!memcmp(in + meant, piece, TILE_PIECE))
+		return meant;
 	for (uint32_t at = 0; at + TILE_PIECE <= n; at += TILE_PIECE)
 		if (!memcmp(in + at, piece, TILE_PIECE))
 			return at;
@@ -85,16 +89,12 @@ void expect_print_pieces(const struct draw *draw, const unsigned char *want, con
 
 	*text = '\0';
 	begin(&walk, draw);
-	while (tile_next(&walk, &piece) && used + 16 < size) {
-		int64_t at = find_piece(want + piece.shared, got, n);
+	while (tile_next(&walk, &piece) && used + sizeof " 123456=123456" < size) {
+		int64_t at = find_piece(want + piece.shared, piece.shared, got, n);
 
-		if (at == piece.shared)
-			used += (size_t)snprintf(text + used, size - used, " %u", piece.shared);
-		else if (at < 0)
-			used += (size_t)snprintf(text + used, size - used, " ?=%u", piece.shared);
-		else
-			used +=
-			    (size_t)snprintf(text + used, size - used, " %u=%u", (uint32_t)at, piece.shared);
+		used += (size_t)sprintf(text + used, " %" PRId64, at);
+		if (at != piece.shared)
+			used += (size_t)sprintf(text + used, "=%u", piece.shared);
 	}
 }
 

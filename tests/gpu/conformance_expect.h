@@ -28,8 +28,8 @@ bool expect_window(const struct draw *draw, struct window *ret);
 void expect_load(const struct draw *draw, const unsigned char *image, unsigned char *shared,
                  unsigned char *marks);
 
-/* Where the tile's 16-byte pieces, in order, are found in n bytes of shared memory, and where the model has
- * them: "0 32=16 48", as many as fit. */
+/* Where the tile's 16-byte pieces, in order, are found in n bytes of shared memory, and where that is not
+ * where the model has them: "0 32=16 -1=48"; -1 is nowhere. As many as fit. */
 void expect_print_pieces(const struct draw *draw, const unsigned char *want, const unsigned char *got,
                          uint32_t n, char *text, size_t size);
 

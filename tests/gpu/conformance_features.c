@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#define SHOWN_EACH 2
+
 typedef bool has_feature(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value);
 
 static has_feature has_type, has_rank, has_interleave, has_swizzle, has_l2, has_element_strides,
@@ -61,17 +63,32 @@ static const struct {
 
 static_assert(sizeof features / sizeof *features == FEATURE_COUNT, "the tallies have a place for each");
 
+static bool has(int feature, const struct draw *draw, bool replaced)
+{
+	return features[feature].has ? features[feature].has(&draw->layout, draw, features[feature].value)
+	                             : replaced;
+}
+
 void features_count(struct feature_tally *tally, const struct draw *draw, bool replaced, enum feature_way way,
                     bool right)
 {
 	for (int f = 0; f < FEATURE_COUNT; f++) {
-		struct feature_tally *t = &tally[f];
-
-		if (features[f].has ? !features[f].has(&draw->layout, draw, features[f].value) : !replaced)
+		if (!has(f, draw, replaced))
 			continue;
-		t->done[way]++;
-		t->wrong[way] += !right;
+		tally[f].done[way]++;
+		tally[f].wrong[way] += !right;
 	}
+}
+
+bool features_want(struct feature_tally *tally, const struct draw *draw, bool replaced)
+{
+	bool want = false;
+
+	for (int f = 0; f < FEATURE_COUNT; f++)
+		want = want || (has(f, draw, replaced) && tally[f].shown < SHOWN_EACH);
+	for (int f = 0; f < FEATURE_COUNT && want; f++)
+		tally[f].shown += has(f, draw, replaced);
+	return want;
 }
 
 const char *feature_name(int feature)
