@@ -25,7 +25,7 @@ struct conformance_args {
 	uint64_t status; /* uint32_t; load */
 	uint32_t rank;
 	uint32_t expect; /* bytes of the tile */
-	uint32_t copied; /* bytes of shared memory: whole lines of 128, and for a load the guard */
+	uint32_t copied; /* bytes of shared memory: the tile's span, and for a load the guard */
 	int32_t at[TENSOR_MAP_MAX_RANK];
 };
 

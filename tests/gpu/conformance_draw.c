@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TILE_BYTES       (24 << 10) /* at most, nearly */
+#define TILE_BYTES       (24 << 10) /* of shared memory at most, nearly */
 #define LARGE_TILE_BYTES (150 << 10)
 
 static void draw_box(struct rng *rng, struct tensor_map_layout *l);
@@ -84,19 +84,21 @@ static uint32_t inner_most(const struct tensor_map_layout *l, uint32_t size)
 
 static void draw_box(struct rng *rng, struct tensor_map_layout *l)
 {
-	uint32_t size = tensor_map_type_size(l->type), bytes;
+	uint32_t size = tensor_map_type_size(l->type), span;
 	uint32_t most = one_in(rng, 40) ? LARGE_TILE_BYTES : TILE_BYTES;
 
 	for (uint32_t d = 0; d < l->rank; d++)
 		l->element_stride[d] = one_in(rng, d == 0 ? 8 : 3) ? 1 + rng_below(rng, 8) : 1;
 	l->box[0] = l->interleave ? skewed(rng, 256) : 16 * skewed(rng, inner_most(l, size) / 16) / size;
 
-	bytes = tensor_map_tile_extent(l, 0) * (l->interleave ? 16u << (l->interleave - 1) : size);
+	for (uint32_t d = 1; d < l->rank; d++)
+		l->box[d] = 1;
+	span = (uint32_t)tensor_map_tile_span(l);
 	for (uint32_t d = 1; d < l->rank; d++) {
-		uint32_t room = bytes < most ? most / bytes * l->element_stride[d] : 1;
+		uint32_t room = span < most ? most / span * l->element_stride[d] : 1;
 
 		l->box[d] = skewed(rng, room < 256 ? room : 256);
-		bytes *= tensor_map_tile_extent(l, d);
+		span *= tensor_map_tile_extent(l, d);
 	}
 }
 

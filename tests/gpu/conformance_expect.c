@@ -151,7 +151,7 @@ static bool mark_all(const struct draw *draw, unsigned char *roles)
 
 	begin(&walk, draw);
 	for (;;) {
-		uint32_t in_row = walk.next % walk.row_bytes;
+		uint32_t in_row = walk.in_row;
 
 		if (!tile_next(&walk, &piece))
 			return true;

@@ -23,8 +23,7 @@ struct window {
 /* false: some of the tile lies past the image. No byte at all: first == end. */
 bool expect_window(const struct draw *draw, struct window *ret);
 
-/* Writes the tile into shared memory, and 1 into marks where it has; both have room for whole lines of 128
- * bytes, within which a swizzle may reach past the tile's own bytes. */
+/* Writes the tile into shared memory, and 1 into marks where it has. */
 void expect_load(const struct draw *draw, const unsigned char *image, unsigned char *shared,
                  unsigned char *marks);
 

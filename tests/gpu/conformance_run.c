@@ -148,7 +148,7 @@ static int run_draw(struct run *run, struct error *err)
 	address = address_of(run, &draw);
 	if (!judge_map(&run->results->judge, &draw, address, gpu_encode(&map, &draw.layout, address)))
 		return 0;
-	if (tensor_map_tile_bytes(&draw.layout) + CONFORMANCE_GUARD + 128 + CONFORMANCE_BARRIER >
+	if (tensor_map_tile_span(&draw.layout) + CONFORMANCE_GUARD + CONFORMANCE_BARRIER >
 	    run->gpu.device.shared_bytes)
 		return 0;
 	r = make_map(run, &draw, &map, err);
@@ -180,21 +180,15 @@ static int make_map(struct run *run, const struct draw *draw, CUtensorMap *map, 
 
 /* ---- Loads ------------------------------------------------------------------------------------------- */
 
-/* A swizzle moves pieces within lines of 128 bytes: those of the last one lie anywhere in it. */
-static uint32_t whole_lines(uint32_t bytes)
-{
-	return (bytes + 127) / 128 * 128;
-}
-
 static struct conformance_args args_of(const struct draw *draw, const CUtensorMap *map, uint32_t guard)
 {
 	struct conformance_args args = {
 		.map = *map,
 		.rank = draw->layout.rank,
 		.expect = (uint32_t)tensor_map_tile_bytes(&draw->layout),
+		.copied = (uint32_t)tensor_map_tile_span(&draw->layout) + guard,
 	};
 
-	args.copied = whole_lines(args.expect) + guard;
 	memcpy(args.at, draw->at, sizeof args.at);
 	return args;
 }
@@ -207,14 +201,14 @@ static uint32_t written_bytes(const unsigned char *shared, uint32_t n)
 	return n;
 }
 
-/* Bytes within the tile that the model leaves out, in a line that is not whole, may be anything. */
+/* What lies between rows that are narrower than the swizzle may be anything. */
 static bool check_load(struct run *run, const struct draw *draw, const struct conformance_args *args,
                        uint32_t status)
 {
 	uint32_t i = 0, n = args->copied;
 	char pieces[256];
 
-	while (i < n && (run->got[i] == run->tile[i] || (i < args->expect && !run->marks[i])))
+	while (i < n && (run->got[i] == run->tile[i] || (i < n - CONFORMANCE_GUARD && !run->marks[i])))
 		i++;
 	if (status == CONFORMANCE_ARRIVED && i == n)
 		return true;

@@ -17,7 +17,8 @@ struct unit_op {
 	const struct model_thread *issuer;
 	struct model_block *block;
 	uint32_t offset; /* in shared memory */
-	uint32_t bytes;
+	uint32_t span;   /* bytes of it */
+	uint32_t bytes;  /* that are moved */
 	bool is_tile;
 	struct tensor_map_layout layout;
 	int32_t c[TENSOR_MAP_MAX_RANK];
@@ -67,31 +68,6 @@ static void decode_map(const void *map, struct tensor_map_layout *ret, uint64_t 
 		model_fail("%s through a map at %p, where no map is", what, map);
 }
 
-struct range {
-	uint32_t offset;
-	uint32_t bytes;
-};
-
-/* Bytes of shared memory up to the last. A swizzle moves the pieces of a tile's last line anywhere in it. */
-static uint32_t op_span(const struct unit_op *op)
-{
-	return op->is_tile ? tile_span(&op->layout) : op->bytes;
-}
-
-/* Its shared memory: range 0 is the whole lines, each piece of a line that is not whole another. false: there
- * are no more. */
-static bool op_range(const struct unit_op *op, uint32_t i, struct range *ret)
-{
-	uint32_t whole = op->bytes == op_span(op) ? op->bytes : op->bytes / TILE_LINE * TILE_LINE;
-	uint32_t at = whole + (i - 1) * TILE_PIECE;
-
-	*ret = (struct range){ op->offset, whole };
-	if (i == 0)
-		return true;
-	*ret = (struct range){ tile_swizzle(op->layout.swizzle, op->offset + at), TILE_PIECE };
-	return at < op->bytes;
-}
-
 /* An operation on the tile at c: map, rank, place and memory are right, or it fails. */
 static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, const int32_t *c, bool write)
 {
@@ -111,7 +87,8 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 			    c[d], d);
 	}
 	op.bytes = tile_bytes(&op.layout);
-	op.offset = shared_offset(tile, op_span(&op), tile_align(op.layout.swizzle), what);
+	op.span = tile_span(&op.layout);
+	op.offset = shared_offset(tile, op.span, tile_align(op.layout.swizzle), what);
 
 	tile_begin(&walk, &op.layout, op.address, op.c, op.offset);
 	while (tile_next(&walk, &piece)) {
@@ -134,7 +111,9 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 static struct unit_op bulk_op(const void *shared, uint64_t global, uint32_t bytes, bool write)
 {
 	const char *what = write ? "store_bulk" : "load_bulk";
-	struct unit_op op = { .issuer = machine.self, .block = machine.self->block, .bytes = bytes };
+	struct unit_op op = {
+		.issuer = machine.self, .block = machine.self->block, .span = bytes, .bytes = bytes
+	};
 
 	if (bytes % TILE_PIECE)
 		model_fail("%s of %u bytes, not a multiple of %u", what, bytes, TILE_PIECE);
@@ -152,8 +131,6 @@ static struct unit_op bulk_op(const void *shared, uint64_t global, uint32_t byte
 
 static void issue_load(struct unit_op op, struct model_barrier *barrier, uint32_t mask)
 {
-	struct range range;
-
 	op.state = LOAD_ISSUED;
 	op.barrier = barrier;
 	op.mask = mask;
@@ -171,11 +148,8 @@ static void issue_load(struct unit_op op, struct model_barrier *barrier, uint32_
 			    "load on the barrier at shared + %u of block %u, with nothing to order it after that "
 			    "block's barrier_init",
 			    barrier->offset, rank);
-		if (op_span(&op) > machine.blocks[rank].shared_bytes - op.offset)
-			model_fail("load to block %u past its shared memory", rank);
 		barrier_announce(peer, op.bytes);
-		for (uint32_t i = 0; op_range(&op, i, &range); i++)
-			shared_load_begins(&machine.blocks[rank], range.offset, range.bytes, peer);
+		shared_load_begins(&machine.blocks[rank], op.offset, op.span, peer);
 	}
 	push(op);
 	model_breathe();
@@ -216,12 +190,10 @@ void model_load_bulk(void *to, const void *from, uint32_t bytes, void *p)
 static void issue_store(struct unit_op op)
 {
 	struct model_thread *self = machine.self;
-	struct range range;
 
 	op.state = STORE_ISSUED;
 	op.group = self->next_group;
-	for (uint32_t i = 0; op_range(&op, i, &range); i++)
-		shared_store_begins(range.offset, range.bytes);
+	shared_store_begins(op.offset, op.span);
 	push(op);
 	self->has_open = true;
 	model_breathe();
@@ -264,7 +236,6 @@ static bool stores_are_there(const struct model_thread *thread)
 static void wait_stores(uint32_t n, bool read)
 {
 	struct model_thread *self = machine.self;
-	struct range range;
 
 	self->group = self->next_group > n ? self->next_group - n : 0;
 	self->read = read;
@@ -275,8 +246,8 @@ static void wait_stores(uint32_t n, bool read)
 
 		if (op->issuer != self || op->state == LOAD_ISSUED || op->group >= self->group)
 			continue;
-		for (uint32_t r = 0; !op->waited && op_range(op, r, &range); r++)
-			shared_store_ends(op->block, range.offset, range.bytes, self->number);
+		if (!op->waited)
+			shared_store_ends(op->block, op->offset, op->span, self->number);
 		op->waited = true;
 		if (op->state == STORE_WRITTEN)
 			drop(op);
@@ -388,8 +359,6 @@ static void load_into(const struct unit_op *op, unsigned char *shared)
 
 static void load_comes(struct unit_op *op)
 {
-	struct range range;
-
 	for (uint32_t rank = 0; rank < machine.n_blocks; rank++) {
 		struct model_block *block = &machine.blocks[rank];
 		struct model_barrier *peer;
@@ -398,20 +367,19 @@ static void load_comes(struct unit_op *op)
 			continue;
 		peer = barrier_peer(op->barrier, rank);
 		load_into(op, block->shared);
-		for (uint32_t i = 0; op_range(op, i, &range); i++)
-			shared_load_ends(block, range.offset, range.bytes, peer);
+		shared_load_ends(block, op->offset, op->span, peer);
 		barrier_complete(peer, op->bytes, op->issuer);
 	}
 }
 
 static void store_reads(struct unit_op *op)
 {
-	op->snapshot = malloc(op_span(op));
+	op->snapshot = malloc(op->span);
 	if (!op->snapshot) {
-		model_fail_for(op->issuer, "no memory for a store of %u bytes", op->bytes);
+		model_fail_for(op->issuer, "no memory for a store of %u bytes", op->span);
 		return;
 	}
-	memcpy(op->snapshot, op->block->shared + op->offset, op_span(op));
+	memcpy(op->snapshot, op->block->shared + op->offset, op->span);
 	op->state = STORE_READ;
 }
 
