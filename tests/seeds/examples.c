@@ -16,8 +16,7 @@ static void prepare(uint32_t seed)
 	rig_write_tiles(tiles);
 }
 
-/* ---- Barriers: two tiles, one after the other
- * ---------------------------------------------------------------- */
+/* ---- Barriers: two tiles, one after the other ------------------------------------------------------ */
 
 static void barriers(enum seed_kernel kernel, const char *name)
 {
@@ -52,8 +51,7 @@ void cases_of_barriers(void)
 	barriers(KERNEL_seed_phases, "a barrier's phases have parities 0 and 1");
 }
 
-/* ---- The guide's copy without a map
- * --------------------------------------------------------------------------- */
+/* ---- The guide's copy without a map ---------------------------------------------------------------- */
 
 void case_bulk(void)
 {
@@ -84,8 +82,7 @@ void case_bulk(void)
 	         "the guide's 1-D bulk copy adds one to each number");
 }
 
-/* ---- 8 x 8 floats in 4 x 4 tiles
- * -------------------------------------------------------------------------------- */
+/* ---- 8 x 8 floats in 4 x 4 tiles ------------------------------------------------------------------- */
 
 static void print_tile(const float *matrix, int tile_y, int tile_x)
 {
@@ -142,8 +139,7 @@ void case_mojo(void)
 	tap_case(good, "the Mojo example adds each element its place in the tile");
 }
 
-/* ---- CuTe's half tile, and a tile for a cluster
- * ------------------------------------------------------------------- */
+/* ---- CuTe's half tile, and a tile for a cluster ---------------------------------------------------- */
 
 void case_half_tile(void)
 {

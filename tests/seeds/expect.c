@@ -1,3 +1,4 @@
+/* One walk over a tile's elements in the order of shared memory; loads and stores are what is done at each. */
 #include "expect.h"
 
 #include <string.h>
@@ -107,8 +108,7 @@ struct expect_size expect_size(const struct tensor_map_layout *layout)
 	return size;
 }
 
-/* ---- Loads
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Loads ----------------------------------------------------------------------------------------- */
 
 struct load {
 	const uint8_t *tensor;
@@ -166,8 +166,7 @@ void expect_load(const struct tensor_map_layout *layout, const int32_t *c, const
 	walk(layout, c, load_element, &load);
 }
 
-/* ---- Stores
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Stores ---------------------------------------------------------------------------------------- */
 
 struct store {
 	const uint8_t *tile;

@@ -1,3 +1,4 @@
+/* The one GPU, its stream and its memory, from rig_open to rig_close. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -31,8 +32,7 @@ static const char *const names[SEED_KERNEL_COUNT] = {
 			tap_bail_out("%s", rig.error.message);        \
 	} while (0)
 
-/* ---- The GPU ---------------------------------------------------------------------------------------------
- */
+/* ---- The GPU --------------------------------------------------------------------------------------- */
 
 static const char *find_device(void)
 {
@@ -82,8 +82,7 @@ const char *rig_device_name(void)
 	return rig.name;
 }
 
-/* ---- Memory -----------------------------------------------------------------------------------------------
- */
+/* ---- Memory ---------------------------------------------------------------------------------------- */
 
 uint64_t rig_tensor(void)
 {
@@ -127,8 +126,7 @@ void rig_read_tiles(uint8_t *ret)
 	read_bytes(ret, rig.tiles, RIG_TILE_BYTES);
 }
 
-/* ---- Kernels
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Kernels --------------------------------------------------------------------------------------- */
 
 bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout)
 {

@@ -95,8 +95,7 @@ uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address)
 	return address ^ ((address >> 7 & mask) << 4);
 }
 
-/* ---- The walk -------------------------------------------------------------------------------------------
- */
+/* ---- The walk -------------------------------------------------------------------------------------- */
 
 void tile_begin(struct tile_walk *walk, const struct tensor_map_layout *layout, uint64_t address,
                 const int32_t *c, uint32_t base)
@@ -176,8 +175,7 @@ bool tile_next(struct tile_walk *walk, struct tile_piece *ret)
 	return true;
 }
 
-/* ---- Values ----------------------------------------------------------------------------------------------
- */
+/* ---- Values ---------------------------------------------------------------------------------------- */
 
 void tile_fill(const struct tensor_map_layout *layout, unsigned char piece[TILE_PIECE])
 {

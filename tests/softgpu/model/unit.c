@@ -41,8 +41,7 @@ static void store_reads(struct unit_op *op);
 static void store_writes(struct unit_op *op);
 static void drop(struct unit_op *op);
 
-/* ---- Issue
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Issue ----------------------------------------------------------------------------------------- */
 
 static struct unit_op *push(struct unit_op op)
 {
@@ -209,8 +208,7 @@ void model_store_bulk(void *to, const void *from, uint32_t bytes)
 	issue_store(bulk_op(from, (uintptr_t)to, bytes, true));
 }
 
-/* ---- Groups
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Groups ---------------------------------------------------------------------------------------- */
 
 void model_store_commit(void)
 {
@@ -278,13 +276,20 @@ void model_fence_proxy_async(void)
 	order_fence(machine.self->number);
 }
 
-/* ---- What happens
- * ---------------------------------------------------------------------------------------------- */
+/* ---- What happens ---------------------------------------------------------------------------------- */
 
 void unit_reset(void)
 {
 	while (queue.n)
 		drop(&queue.ops[queue.n - 1]);
+}
+
+void unit_free(void)
+{
+	unit_reset();
+	free(queue.ops);
+	queue.ops = NULL;
+	queue.room = 0;
 }
 
 bool unit_is_idle(void)
