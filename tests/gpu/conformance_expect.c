@@ -62,10 +62,12 @@ void expect_load(const struct draw *draw, const unsigned char *image, unsigned c
 	while (tile_next(&walk, &piece)) {
 		unsigned char *to = shared + piece.shared;
 
+		memset(marks + piece.shared, 1, TILE_PIECE);
 		tile_fill(&draw->layout, to);
+		if (piece.first == piece.last)
+			continue;
 		memcpy(to + piece.first, image + piece.global + piece.first, piece.last - piece.first);
 		tile_convert(&draw->layout, to, piece.first, piece.last);
-		memset(marks + piece.shared, 1, TILE_PIECE);
 	}
 }
 
@@ -146,7 +148,8 @@ static bool mark_all(const struct draw *draw, unsigned char *roles)
 
 	begin(&walk, draw);
 	while (tile_next(&walk, &piece))
-		if (!mark(roles, piece.global + piece.first, piece.global + piece.last, ROLE_TILE))
+		if (piece.first < piece.last &&
+		    !mark(roles, piece.global + piece.first, piece.global + piece.last, ROLE_TILE))
 			return false;
 
 	begin(&walk, draw);
@@ -171,7 +174,8 @@ bool expect_store(const struct draw *draw, const unsigned char *tile, const stru
 		return false;
 	begin(&walk, draw);
 	while (tile_next(&walk, &piece))
-		memcpy(image + piece.global + piece.first, tile + piece.shared + piece.first,
-		       piece.last - piece.first);
+		if (piece.first < piece.last)
+			memcpy(image + piece.global + piece.first, tile + piece.shared + piece.first,
+			       piece.last - piece.first);
 	return true;
 }
