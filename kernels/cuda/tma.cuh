@@ -104,6 +104,22 @@ DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 	             : "memory");
 }
 
+/* Whether the phase of that parity has ended; true lets its bytes be read. */
+DEVICE bool barrier_test(barrier *b, uint32_t parity)
+{
+	uint32_t done;
+
+	asm volatile("{\n"
+	             ".reg .pred ended;\n"
+	             "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+	             "selp.u32 %0, 1, 0, ended;\n"
+	             "}\n"
+	             : "=r"(done)
+	             : "r"(shared_address(b)), "r"(parity)
+	             : "memory");
+	return done;
+}
+
 /* Waits for the end of the phase of that parity. */
 DEVICE void barrier_wait(barrier *b, uint32_t parity)
 {

@@ -132,6 +132,11 @@ DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 	model_barrier_arrive_expect(b, bytes);
 }
 
+DEVICE bool barrier_test(barrier *b, uint32_t parity)
+{
+	return model_barrier_test(b, parity);
+}
+
 DEVICE void barrier_wait(barrier *b, uint32_t parity)
 {
 	model_barrier_wait(b, parity);
