@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/ring.h"
 #include "memory.h"
-#include "ring.h"
 #include "run.h"
 
 /* Jobs of more slabs, or that reach over more bytes on either side, do not run where they are submitted,
