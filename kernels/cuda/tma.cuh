@@ -25,6 +25,7 @@
 
 #define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define DEVICE                  static __device__ __forceinline__
+#define DEVICE_MEMBER           __device__ __forceinline__
 #define GRID_CONSTANT           __grid_constant__
 
 /* The block's dynamic shared memory, aligned to the longest swizzle pattern. */

@@ -1,0 +1,125 @@
+/* Borders: the elements of the destination outside of the window, by the rule of the pad mode. The window itself is
+ * another kernel's; a border is written box by box (border.h), in rows of aligned chunks (rows.cuh).
+ */
+#include "border.h"
+#include "rows.cuh"
+
+namespace
+{
+
+enum pad_rule { PAD_RULE_CONSTANT, PAD_RULE_EDGE, PAD_RULE_REFLECT, PAD_RULE_SYMMETRIC, PAD_RULE_WRAP };
+
+/* a modulo b, never negative. */
+DEVICE int64_t wrap_around(int64_t a, int64_t b)
+{
+	if (a >= 0 && a < b)
+		return a;
+	int64_t m = a % b;
+
+	return m < 0 ? m + b : m;
+}
+
+/* The source index of destination index i (numpy.pad's modes). */
+DEVICE int64_t source_index(const strided_dim &dim, uint32_t mode, int64_t i)
+{
+	int64_t at = i - dim.before, n = dim.source;
+
+	if (at >= 0 && at < n)
+		return at;
+	switch (mode) {
+	case PAD_RULE_REFLECT: {
+		int64_t m = n > 1 ? wrap_around(at, 2 * n - 2) : 0;
+
+		return m < n ? m : 2 * n - 2 - m;
+	}
+	case PAD_RULE_SYMMETRIC: {
+		int64_t m = wrap_around(at, 2 * n);
+
+		return m < n ? m : 2 * n - 1 - m;
+	}
+	case PAD_RULE_WRAP:
+		return wrap_around(at, n);
+	default:
+		return at < 0 ? 0 : n - 1;
+	}
+}
+
+/* One chunk of a row that starts at inner index start. */
+template <int E>
+DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t start, uint64_t src)
+{
+	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
+
+	if (args.mode != PAD_RULE_CONSTANT) {
+#pragma unroll
+		for (uint32_t i = 0; i < 16 / E; i++) {
+			int64_t index = c.first + (int64_t)i - (int64_t)(c.skip / E);
+
+			if (index >= c.first && index < c.last)
+				chunk_take<E>(words, i,
+				              src + (uint64_t)(source_index(args.dim[0], args.mode, start + index) *
+				                               args.dim[0].src));
+		}
+	}
+	return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+template <int E> DEVICE void fill_box(const fill_args &args, uint32_t box, uint64_t block)
+{
+	const border_range inner = border_box(args.dim, args.rank, box, 0);
+	const uint64_t row_bytes = (uint64_t)inner.n * E, chunks = row_chunks(row_bytes);
+	const uint64_t rows = border_rows(args.dim, args.rank, box);
+
+	for (uint32_t b = 0; b < ROWS_BATCH; b++) {
+		uint64_t number = block * ROWS_BLOCK + b * ROWS_THREADS + threadIdx.x;
+		uint64_t row = number / chunks, k = number - row * chunks;
+		uint64_t dst = args.dst + (uint64_t)(inner.start * E), src = args.src;
+
+		if (row >= rows)
+			return;
+		for (uint32_t d = 1; d < args.rank; d++) {
+			const border_range range = border_box(args.dim, args.rank, box, d);
+			int64_t index = (int64_t)(row % (uint64_t)range.n) + range.start;
+
+			row /= (uint64_t)range.n;
+			dst += (uint64_t)(index * args.dim[d].dst);
+			if (args.mode != PAD_RULE_CONSTANT)
+				src += (uint64_t)(source_index(args.dim[d], args.mode, index) * args.dim[d].src);
+		}
+		row_chunk c = chunk_of<E>(dst, row_bytes, k);
+
+		if (c.first < c.last)
+			chunk_write<E>(c, border_read<E>(args, c, inner.start, src));
+	}
+}
+
+template <int E> DEVICE void fill(const fill_args &args)
+{
+	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+		uint64_t left = tile;
+
+		for (uint32_t box = 0; box < 2 * args.rank; box++) {
+			uint64_t tiles = border_tiles(args.dim, args.rank, box, E);
+
+			if (left < tiles) {
+				fill_box<E>(args, box, left);
+				break;
+			}
+			left -= tiles;
+		}
+	}
+}
+
+} // namespace
+
+#define FILL_KERNEL(e)                                                                        \
+	KERNEL(ROWS_THREADS, 1) fill_##e(const GRID_CONSTANT struct fill_args args)           \
+	{                                                                                     \
+		fill<e>(args);                                                                \
+	}
+
+FILL_KERNEL(1)
+FILL_KERNEL(2)
+FILL_KERNEL(4)
+FILL_KERNEL(8)
+FILL_KERNEL(16)

@@ -1,0 +1,5 @@
+/* All kernels, one image. */
+#include "tile_copy.cu"
+#include "tile_transpose.cu"
+#include "strided.cu"
+#include "fill.cu"

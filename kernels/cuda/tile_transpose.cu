@@ -1,0 +1,246 @@
+/* Transposes: dimension 0 is contiguous in the source, dimension 1 in the destination.
+ *
+ * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the others read blocks of 16 / E rows by 16
+ * bytes, turn them in registers and write 16 bytes of each of their 16 / E rows of the destination.
+ *
+ *     shared memory                       registers              destination
+ *     row x:   [c0][c1] .. [c7]           16 / E vectors  ->     row y:   .. [16 bytes at x] ..
+ *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
+ *
+ * The swizzle (chunk c of row x lies in column c ^ (x & 7)) has the eight lanes that read one row's chunks touch
+ * all banks once. A warp reads 8 chunks of 4 blocks: its 16-byte writes lie 4 together, 64 bytes of 8 rows.
+ */
+#include "pipeline.cuh"
+
+#ifndef TRANSPOSE_STAGES
+#define TRANSPOSE_STAGES 4
+#endif
+
+namespace
+{
+
+constexpr int kRowBytes = 128;
+
+/* TILE_X rows, BOXES loads of 128 bytes a row: 16 KiB. Both sides move whole lines. */
+template <int E> struct transpose_shape {
+	static constexpr int kBlock = 16 / E;              /* rows that one thread turns */
+	static constexpr int kBoxY = kRowBytes / E;        /* elements */
+	static constexpr int kTileX = E == 1 ? 128 : 256 / E; /* elements */
+	static constexpr int kBoxes = 16384 / (kTileX * kRowBytes);
+	static constexpr int kTileY = kBoxY * kBoxes;
+	static constexpr int kBoxBytes = kTileX * kRowBytes;
+	static constexpr int kTileBytes = kBoxBytes * kBoxes;
+	static constexpr int kBlocks = kTileX / kBlock * 8 * kBoxes; /* in a tile */
+	static constexpr int kReaders = kBlocks < 256 ? kBlocks : 256;
+};
+
+/* in: kBlock rows of 16 bytes; out[j]: the jth element of each, in row order. */
+template <int E> struct turn;
+
+template <> struct turn<16> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[1], uint4 (&out)[1])
+	{
+		out[0] = in[0];
+	}
+};
+
+template <> struct turn<8> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[2], uint4 (&out)[2])
+	{
+		out[0] = make_uint4(in[0].x, in[0].y, in[1].x, in[1].y);
+		out[1] = make_uint4(in[0].z, in[0].w, in[1].z, in[1].w);
+	}
+};
+
+template <> struct turn<4> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[4], uint4 (&out)[4])
+	{
+		out[0] = make_uint4(in[0].x, in[1].x, in[2].x, in[3].x);
+		out[1] = make_uint4(in[0].y, in[1].y, in[2].y, in[3].y);
+		out[2] = make_uint4(in[0].z, in[1].z, in[2].z, in[3].z);
+		out[3] = make_uint4(in[0].w, in[1].w, in[2].w, in[3].w);
+	}
+};
+
+DEVICE uint32_t word_of(const uint4 &v, int w)
+{
+	return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
+}
+
+template <> struct turn<2> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[8], uint4 (&out)[8])
+	{
+#pragma unroll
+		for (int w = 0; w < 4; w++) {
+			uint32_t low[4], high[4];
+
+#pragma unroll
+			for (int q = 0; q < 4; q++) {
+				uint32_t a = word_of(in[2 * q], w), b = word_of(in[2 * q + 1], w);
+
+				low[q] = pick_bytes(a, b, 0x5410);
+				high[q] = pick_bytes(a, b, 0x7632);
+			}
+			out[2 * w] = make_uint4(low[0], low[1], low[2], low[3]);
+			out[2 * w + 1] = make_uint4(high[0], high[1], high[2], high[3]);
+		}
+	}
+};
+
+template <> struct turn<1> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[16], uint4 (&out)[16])
+	{
+#pragma unroll
+		for (int w = 0; w < 4; w++) {
+			uint32_t o[4][4];
+
+#pragma unroll
+			for (int q = 0; q < 4; q++) {
+				uint32_t a = word_of(in[4 * q], w), b = word_of(in[4 * q + 1], w);
+				uint32_t c = word_of(in[4 * q + 2], w), d = word_of(in[4 * q + 3], w);
+				uint32_t ab = pick_bytes(a, b, 0x5140), cd = pick_bytes(c, d, 0x5140);
+				uint32_t ab2 = pick_bytes(a, b, 0x7362), cd2 = pick_bytes(c, d, 0x7362);
+
+				o[0][q] = pick_bytes(ab, cd, 0x5410);
+				o[1][q] = pick_bytes(ab, cd, 0x7632);
+				o[2][q] = pick_bytes(ab2, cd2, 0x5410);
+				o[3][q] = pick_bytes(ab2, cd2, 0x7632);
+			}
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				out[4 * w + j] = make_uint4(o[j][0], o[j][1], o[j][2], o[j][3]);
+		}
+	}
+};
+
+/* Coordinates of a tile's first element in the destination's own counting. */
+struct tile_place {
+	uint32_t at[ARGS_MAP_RANK];
+};
+
+template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
+{
+	using shape = transpose_shape<E>;
+	tile_place place;
+
+	tile_index(blockIdx.x + i * gridDim.x, args.rank, args.grid, place.at);
+	place.at[0] *= shape::kTileY;
+	place.at[1] *= shape::kTileX;
+	return place;
+}
+
+template <int E, int STAGES>
+DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, uint32_t tiles)
+{
+	using shape = transpose_shape<E>;
+	constexpr int kUnit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
+
+	tensor_map_prefetch(&args.load);
+	for (uint32_t i = 0; i < tiles; i++) {
+		tile_place place = place_of<E>(args, i);
+		int32_t at[ARGS_MAP_RANK];
+
+		at[0] = (int32_t)place.at[0] * kUnit + args.load_shift[0];
+		at[1] = (int32_t)place.at[1] + args.load_shift[1];
+#pragma unroll
+		for (int d = 2; d < ARGS_MAP_RANK; d++)
+			at[d] = (int32_t)place.at[d] * args.load_step[d] + args.load_shift[d];
+		ring.wait_empty(i);
+		barrier_arrive_expect(ring.arrival(i), shape::kTileBytes);
+#pragma unroll
+		for (int box = 0; box < shape::kBoxes; box++) {
+			load_tile(ring.tile(i) + box * shape::kBoxBytes, &args.load, args.rank, at, ring.arrival(i));
+			at[0] += shape::kBoxY * kUnit;
+		}
+	}
+}
+
+template <int E>
+DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t x, uint32_t y,
+                        const uint4 (&rows)[16 / E])
+{
+#pragma unroll
+	for (int j = 0; j < 16 / E; j++)
+		if (y + j < args.n[0])
+			stream_write((uint4 *)(dst + (int64_t)(y + j) * args.dst_stride[0] + (int64_t)x * E), rows[j]);
+}
+
+template <int E, int STAGES>
+DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, uint32_t tiles, uint32_t reader)
+{
+	using shape = transpose_shape<E>;
+
+	for (uint32_t i = 0; i < tiles; i++) {
+		tile_place place = place_of<E>(args, i);
+		unsigned char *dst = (unsigned char *)args.dst;
+
+#pragma unroll
+		for (int d = 2; d < ARGS_MAP_RANK; d++)
+			dst += (int64_t)place.at[d] * args.dst_stride[d];
+		ring.wait_full(i);
+#pragma unroll
+		for (int b = 0; b < shape::kBlocks; b += shape::kReaders) {
+			uint32_t block = b + reader, chunk = block & 7;
+			uint32_t row = (block >> 3) * shape::kBlock % shape::kTileX;
+			uint32_t box = (block >> 3) * shape::kBlock / shape::kTileX;
+			const unsigned char *from = ring.tile(i) + box * shape::kBoxBytes;
+			uint4 in[shape::kBlock], out[shape::kBlock];
+
+#pragma unroll
+			for (int r = 0; r < shape::kBlock; r++)
+				in[r] = tile_read<uint4>(from + (row + r) * kRowBytes +
+				                         ((chunk ^ ((row + r) & 7)) << 4));
+			if (b + shape::kReaders == shape::kBlocks)
+				ring.release(i);
+			turn<E>::go(in, out);
+
+			uint32_t x = place.at[1] + row;
+			uint32_t y = place.at[0] + box * shape::kBoxY + chunk * shape::kBlock;
+
+			if (x >= args.n[1])
+				continue;
+			for (uint32_t r = 0; r < args.repeats; r++) {
+				uint32_t again[ARGS_MAP_RANK];
+				unsigned char *to = dst;
+
+				tile_index(r, args.rank, args.repeat, again);
+#pragma unroll
+				for (int d = 2; d < ARGS_MAP_RANK; d++)
+					to += (int64_t)again[d] * args.dst_stride[d];
+				write_block<E>(args, to, x, y, out);
+			}
+		}
+	}
+}
+
+template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned char *shared)
+{
+	using shape = transpose_shape<E>;
+	tile_ring<TRANSPOSE_STAGES> ring(shared, shape::kTileBytes);
+	uint32_t tiles = own_tiles(args.tiles);
+
+	if (threadIdx.x == 0)
+		ring.init(shape::kReaders);
+	__syncthreads();
+	if (threadIdx.x >= shape::kReaders) {
+		if (threadIdx.x == shape::kReaders)
+			load_tiles<E>(args, ring, tiles);
+	} else {
+		turn_tiles<E>(args, ring, tiles, threadIdx.x);
+	}
+}
+
+} // namespace
+
+#define TRANSPOSE_KERNEL(e)                                                                                          \
+	KERNEL(transpose_shape<e>::kReaders + 32, 1) tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
+	{                                                                                                            \
+		DYNAMIC_SHARED(shared);                                                                              \
+		transpose<e>(args, shared);                                                                          \
+	}
+
+TRANSPOSE_KERNEL(1)
+TRANSPOSE_KERNEL(2)
+TRANSPOSE_KERNEL(4)
+TRANSPOSE_KERNEL(8)
+TRANSPOSE_KERNEL(16)
