@@ -49,7 +49,10 @@ static void wake(void *arg)
 
 static int open_engine(struct server *server, const struct options *options, struct error *err)
 {
-	struct engine_options engine = { .threads = options->threads, .wake = wake, .wake_arg = server };
+	struct engine_options engine = { .threads = options->threads,
+		                         .tensor_maps = server->limits.tensor_map_entries,
+		                         .wake = wake,
+		                         .wake_arg = server };
 
 	if (options->engine == ENGINE_CHOICE_CUDA)
 		return error_set(err, STATUS_UNSUPPORTED,
