@@ -19,9 +19,9 @@ uint64_t transform_read_bytes(const struct transform *t);
  * border depends on where the whole ends. */
 bool transform_can_narrow(const struct transform *t, int axis);
 
-/* Leaves output indices [first, first + n) of the axis, which must be within its extent. Returns how many bytes
- * further the destination's element [0, ..., 0] is now; the source's is where it was. dst_layout follows,
- * src_layout stays as the request gave it. */
+/* Leaves output indices [first, first + n) of the axis, which must be within its extent. Returns how many
+ * bytes further the destination's element [0, ..., 0] is now; the source's is where it was. dst_layout
+ * follows, src_layout stays as the request gave it. */
 int64_t transform_narrow(struct transform *t, int axis, int64_t first, int64_t n);
 
 #endif
