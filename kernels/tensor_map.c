@@ -107,7 +107,9 @@ uint32_t tensor_map_tile_extent(const struct tensor_map_layout *l, uint32_t d)
 
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *l)
 {
-	uint64_t bytes = tensor_map_type_size(l->type);
+	uint64_t bytes = l->interleave == TENSOR_MAP_INTERLEAVE_16B   ? 16
+	                 : l->interleave == TENSOR_MAP_INTERLEAVE_32B ? 32
+	                                                              : tensor_map_type_size(l->type);
 
 	for (uint32_t d = 0; d < l->rank; d++)
 		bytes *= tensor_map_tile_extent(l, d);

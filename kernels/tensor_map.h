@@ -75,8 +75,8 @@ extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT];    
 /* Bytes; 0 for the packed types. */
 uint32_t tensor_map_type_size(enum tensor_map_type type);
 
-/* Elements of dimension d that a tile has: ceil(box / element stride). Without interleave the unit knows no
- * stride for dimension 0 and moves the whole box. */
+/* How many of dimension d a tile has: ceil(box / element stride). Without interleave the unit knows no stride
+ * for dimension 0 and moves the whole box; with it dimension 0 counts slices of 16 or 32 bytes. */
 uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t d);
 
 /* Bytes of shared memory that a tile takes. For this and the extent, of layouts that pass the check. */

@@ -5,6 +5,7 @@
  *
  *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
  *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
+ *   cluster_sync, cluster_rank    the blocks of a cluster
  *   load_tile, load_bulk          global -> shared, complete on a barrier
  *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
  *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
@@ -48,6 +49,25 @@ template <typename T> DEVICE T tile_read(const void *p)
 template <typename T> DEVICE void tile_write(void *p, T value)
 {
 	*(T *)p = value;
+}
+
+/* ---- Clusters --------------------------------------------------------------------------------------- */
+
+/* All threads of the cluster's blocks. */
+DEVICE void cluster_sync()
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;\n"
+	             "barrier.cluster.wait.acquire.aligned;" ::
+	                 : "memory");
+}
+
+/* This block's number in it. */
+DEVICE uint32_t cluster_rank()
+{
+	uint32_t rank;
+
+	asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+	return rank;
 }
 
 /* ---- Barriers --------------------------------------------------------------------------------------- */

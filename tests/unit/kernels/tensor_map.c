@@ -368,7 +368,9 @@ ParameterizedTestParameters(tensor_map, tiles)
 		{ "a part counts whole", 2, { 4, 17 }, { 1, 8 }, 0, 48 },
 		{ "less than a step", 2, { 4, 3 }, { 1, 8 }, 0, 16 },
 		{ "no step inside", 2, { 8, 2 }, { 2, 1 }, 0, 64 },
-		{ "a step inside, interleaved", 3, { 8, 2, 1 }, { 2, 1, 1 }, TENSOR_MAP_INTERLEAVE_16B, 32 },
+		{ "interleaved, slices of 16", 3, { 6, 2, 1 }, { 1, 1, 1 }, TENSOR_MAP_INTERLEAVE_16B, 192 },
+		{ "interleaved, slices of 32", 3, { 6, 2, 1 }, { 1, 1, 1 }, TENSOR_MAP_INTERLEAVE_32B, 384 },
+		{ "a step inside, interleaved", 3, { 8, 2, 1 }, { 3, 1, 1 }, TENSOR_MAP_INTERLEAVE_16B, 96 },
 		{ "the largest", 5, { 256, 256, 256, 256, 256 }, { 1, 1, 1, 1, 1 }, 0, UINT64_C(4) << 40 },
 	};
 
