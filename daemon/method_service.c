@@ -20,6 +20,10 @@ int method_info(struct session *session, const struct rpc_request *request, stru
 	};
 
 	(void)err;
+	if (*server->engine_note) {
+		info.has |= F(info, note);
+		info.note = bytes_of(server->engine_note);
+	}
 	session_reply(session, request->msgid, request->method, &info, -1);
 	return 0;
 }
@@ -63,6 +67,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 				                         .count = m->latency[i] };
 
 	stats = (struct msg_stats){
+		.has = F(stats, recoveries),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -80,6 +85,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.connections = server->accounts.total[CHARGE_CONNECTIONS],
 		.uptime_ms = (uv_hrtime() - m->start_ns) / 1000000,
 		.latency = { latency, n_latency },
+		.recoveries = server->recovery.count,
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;
