@@ -33,6 +33,7 @@ static void on_last_deadline(uv_timer_t *timer);
 static void stop_when_drained(void *arg);
 static void server_stop(struct server *server);
 static void server_lose(struct server *server);
+static void keep_stop_signals(struct server *server);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
@@ -178,8 +179,7 @@ enum server_end server_run(struct server *server)
 		return SERVER_END_STUCK;
 	if (server->state != SERVER_LOST)
 		return SERVER_END_STOPPED;
-	mask_stop_signals(SIG_BLOCK); /* from here on they wait for the next life */
-	uv_run(&server->loop, UV_RUN_NOWAIT);
+	keep_stop_signals(server);
 	return SERVER_END_LOST;
 }
 
@@ -403,6 +403,24 @@ static void server_lose(struct server *server)
 	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
 	end_all(server, answer_and_finish);
 	stop_when_drained(server);
+}
+
+static pthread_t loop_thread;
+
+static void on_late_signal(int number)
+{
+	pthread_kill(loop_thread, number);
+}
+
+/* From here on they wait at this thread, where they are blocked, for the next life: other threads, which do
+ * not block them, pass them on. What came before is seen now. */
+static void keep_stop_signals(struct server *server)
+{
+	loop_thread = pthread_self();
+	mask_stop_signals(SIG_BLOCK);
+	signal(SIGTERM, on_late_signal);
+	signal(SIGINT, on_late_signal);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 
 void server_abandon(struct server *server)
