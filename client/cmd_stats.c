@@ -93,6 +93,6 @@ static void print_latency(const tma_document *buckets)
 const struct cmd_entry cmd_stats = {
 	.name = "stats",
 	.args = "[--json]",
-	.usage = "Show the service's counters: requests, errors, bytes by path, latency.\n",
+	.usage = "Show the service's counters: requests, errors, bytes by path, latency, caches.\n",
 	.exec = cmd_stats_exec,
 };

@@ -53,6 +53,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	const struct metrics *m = &server->metrics;
 	struct msg_latency_bucket latency[METRICS_BUCKETS];
 	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT];
+	struct engine_cache_stats maps;
 	const char *status_names[STATUS_COUNT];
 	uint32_t n_latency = 0;
 	struct msg_stats stats;
@@ -66,8 +67,10 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 			    (struct msg_latency_bucket){ .below_ns = metrics_bucket_bound(i),
 				                         .count = m->latency[i] };
 
+	engine_cache_stats(server->engine, &maps);
+
 	stats = (struct msg_stats){
-		.has = F(stats, recoveries),
+		.has = F(stats, tensor_maps) | F(stats, recoveries),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -85,6 +88,10 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.connections = server->accounts.total[CHARGE_CONNECTIONS],
 		.uptime_ms = (uv_hrtime() - m->start_ns) / 1000000,
 		.latency = { latency, n_latency },
+		.tensor_maps = { .hits = maps.hits,
+		                 .misses = maps.misses,
+		                 .evictions = maps.evictions,
+		                 .entries = maps.entries },
 		.recoveries = server->recovery.count,
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);

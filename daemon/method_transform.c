@@ -112,6 +112,10 @@ static int prepare(struct session *session, const struct msg_transform *p, bool 
 	}
 
 	facts.align = common_align(dst.base + dst.offset, src.base + src.offset);
+	if (facts.tma) {
+		facts.dst_phase = (dst.base + dst.offset) % GREATEST_ALIGN;
+		facts.src_phase = (src.base + src.offset) % GREATEST_ALIGN;
+	}
 	r = plan_cache_get(&server->plans, &spec, &facts, &ret->plan, err);
 	if (r < 0)
 		return r;
@@ -144,7 +148,7 @@ static void explain(struct session *session, const struct rpc_request *request,
 	struct msg_explanation e = {
 		.family = bytes_of(family_names[plan->family]),
 		.engine = bytes_of(session->server->engine->name),
-		.swizzle = bytes_of("none"),
+		.swizzle = bytes_of(plan->swizzle),
 		.grid = { .n = 1, .v = { plan->grid } },
 		.bytes = entry->transform.bytes,
 		.element = nest->element,

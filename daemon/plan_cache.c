@@ -65,15 +65,22 @@ static void key_add_ints(struct key *key, const int64_t *values, int n)
 }
 
 /* Counts come before what they count, so that no two specs pack alike. */
-static void key_pack(struct key *key, const struct transform_spec *spec, uint32_t align)
+static void key_pack(struct key *key, const struct transform_spec *spec, const struct plan_facts *facts)
 {
 	const struct tensor_layout *dst = &spec->dst, *src = &spec->src;
 	const int32_t head[] = {
-		(int32_t)dst->dtype, (int32_t)src->dtype,
-		dst->rank,           src->rank,
-		spec->n_perm,        spec->n_before,
-		spec->n_after,       (int32_t)spec->mode,
-		(int32_t)align,      (int32_t)spec->value.kind,
+		(int32_t)dst->dtype,
+		(int32_t)src->dtype,
+		dst->rank,
+		src->rank,
+		spec->n_perm,
+		spec->n_before,
+		spec->n_after,
+		(int32_t)spec->mode,
+		(int32_t)facts->align,
+		(int32_t)spec->value.kind,
+		facts->dst_phase,
+		facts->src_phase,
 	};
 	const uint64_t value = spec->value.u;
 
@@ -133,7 +140,7 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 	struct key key;
 	uint64_t hash;
 
-	key_pack(&key, spec, facts->align);
+	key_pack(&key, spec, facts);
 	hash = key_hash(&key, cache->seed);
 	bucket = &cache->buckets[hash & (cache->n_buckets - 1)];
 

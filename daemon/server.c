@@ -57,9 +57,11 @@ static void wake(void *arg)
 static int open_engine(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
-	struct engine_options engine = {
-		.threads = options->threads, .device = options->device, .wake = wake, .wake_arg = server
-	};
+	struct engine_options engine = { .threads = options->threads,
+		                         .device = options->device,
+		                         .tensor_maps = server->limits.tensor_map_entries,
+		                         .wake = wake,
+		                         .wake_arg = server };
 	struct chosen_engine chosen;
 	int r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
 

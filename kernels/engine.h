@@ -24,6 +24,7 @@ struct engine_stream;
 struct engine_options {
 	uint32_t threads;        /* of the cpu engine; 0: one for each CPU that the process may run on */
 	const char *device;      /* of the cuda engine: an ordinal or a UUID; NULL: the first that will do */
+	uint64_t tensor_maps;    /* of the cuda engine: how many it keeps, by layout */
 	void (*wake)(void *arg); /* called from any thread; may coalesce */
 	void *wake_arg;
 };
@@ -83,6 +84,14 @@ struct engine_job {
 	struct engine_job *next;
 };
 
+/* Of the tensor maps. */
+struct engine_cache_stats {
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t evictions;
+	uint64_t entries;
+};
+
 struct engine_ops {
 	void (*close)(struct engine *engine);
 	int (*map)(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
@@ -95,6 +104,7 @@ struct engine_ops {
 	void (*submit)(struct engine_stream *stream, struct engine_job *job);
 	void (*stream_cancel)(struct engine_stream *stream);
 	void (*reap)(struct engine *engine);
+	void (*cache_stats)(struct engine *engine, struct engine_cache_stats *ret); /* NULL: has no cache */
 };
 
 struct engine {
@@ -191,6 +201,14 @@ static inline void engine_stream_cancel(struct engine *engine, struct engine_str
 static inline void engine_reap(struct engine *engine)
 {
 	engine->ops->reap(engine);
+}
+
+/* Zeros for an engine without tensor maps. */
+static inline void engine_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
+{
+	*ret = (struct engine_cache_stats){ 0 };
+	if (engine->ops->cache_stats)
+		engine->ops->cache_stats(engine, ret);
 }
 
 #endif

@@ -59,8 +59,8 @@ static bool is_whole(const struct nest_dim *dim)
 	return dim->before == 0 && dim->source == dim->n;
 }
 
-/* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of its
- * own; the outer one may have them when padded says so. */
+/* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of
+ * its own; the outer one may have them when padded says so. */
 static void fuse_dims(struct nest *nest, bool padded)
 {
 	int rank = 0;
@@ -71,8 +71,8 @@ static void fuse_dims(struct nest *nest, bool padded)
 		if (rank > 0) {
 			const struct nest_dim *outer = &nest->dim[rank - 1];
 
-			if (outer->dst == dim.dst * dim.n && outer->src == dim.src * dim.n && is_whole(&dim) &&
-			    (padded || is_whole(outer))) {
+			if (outer->dst == dim.dst * dim.n && outer->src == dim.src * dim.n &&
+			    is_whole(&dim) && (padded || is_whole(outer))) {
 				dim.before = outer->before * dim.n;
 				dim.source = outer->source * dim.n;
 				dim.n *= outer->n;
@@ -110,6 +110,15 @@ static void widen(struct nest *nest, uint32_t align)
 	nest->element = (uint32_t)wide;
 	if (inner->n == 1)
 		nest->rank--;
+}
+
+void nest_narrow(struct nest *nest, uint32_t unit)
+{
+	int64_t n = nest->element / unit;
+
+	nest->dim[nest->rank++] = (struct nest_dim){ .n = n, .dst = unit, .src = unit, .source = n };
+	nest->element = unit;
+	fuse_dims(nest, true);
 }
 
 int64_t nest_count(const struct nest *nest)

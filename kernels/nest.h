@@ -31,7 +31,7 @@ struct nest {
 	bool fill;          /* no source: the transform's fill pattern */
 	int64_t dst_offset; /* bytes from the destination's element [0, ..., 0] */
 	int64_t src_offset; /* bytes from the source's element [0, ..., 0]; of source index 0 */
-	struct nest_dim dim[TENSOR_MAX_RANK];
+	struct nest_dim dim[TENSOR_MAX_RANK + 1]; /* the last only after nest_narrow */
 };
 
 /* Brings a nest to canonical form in place. align: bytes that both base addresses are known to be a
@@ -43,6 +43,10 @@ int64_t nest_count(const struct nest *nest); /* elements */
 /* The whole destination as one nest with the pads as its windows; false when no element of the source is
  * read. In modes other than constant a padded dimension stays one, so that its border can be told. */
 bool nest_window(struct nest *ret, const struct transform *transform, uint32_t align);
+
+/* Elements become runs of smaller ones: for addresses that are not a multiple of the element. unit: a power
+ * of two below it. */
+void nest_narrow(struct nest *nest, uint32_t unit);
 
 /* A padded transform falls into slabs, each one nest: together they write every element of the destination
  * once. Slabs are computed from their number, never stored.

@@ -17,7 +17,6 @@ const char *const family_names[FAMILY_COUNT] = {
 	[FAMILY_FILL] = "fill",
 };
 
-static void explain_memcpy(struct plan *plan);
 static void explain_inner(struct plan *plan, enum family family, const char *side, int64_t stride);
 static void explain_source(struct plan *plan);
 
@@ -50,7 +49,12 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 	int64_t bytes, row;
 	int src_inner;
 
-	*plan = (struct plan){ .interior = { .fill = true, .element = transform->element } };
+	if (facts->tma) {
+		tma_plan_init(plan, transform, facts);
+		return;
+	}
+	*plan =
+	    (struct plan){ .interior = { .fill = true, .element = transform->element }, .swizzle = "none" };
 	slabs_init(&slabs, transform);
 	plan->n_slabs = slabs.n;
 	slabs_interior(&slabs, facts->align, &plan->interior);
@@ -66,7 +70,7 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 
 	if (plan->family == FAMILY_MEMCPY || plan->family == FAMILY_FILL)
 		return;
-	explain_memcpy(plan);
+	plan_explain_memcpy(plan, &plan->interior);
 	if (plan->family == FAMILY_TILE_COPY)
 		return;
 	explain_inner(plan, FAMILY_TILE_COPY, "destination", plan->interior.dim[plan->interior.rank - 1].dst);
@@ -81,33 +85,37 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 /* ---- Rules: strides are the interior's, in bytes, dimensions counted from the outermost -----------------
  */
 
-static __attribute__((format(printf, 3, 4))) void add_rule(struct plan *plan, enum family family,
-                                                           const char *format, ...)
+void plan_add_rule(struct plan *plan, enum family family, const char *format, ...)
 {
-	struct plan_rule *rule = &plan->rules[plan->n_rules++];
+	struct plan_rule *rule;
 	va_list args;
 
+	if (plan->n_rules == PLAN_MAX_RULES)
+		return;
+	rule = &plan->rules[plan->n_rules++];
 	rule->family = family;
 	va_start(args, format);
 	vsnprintf(rule->text, sizeof rule->text, format, args);
 	va_end(args);
 }
 
-/* The innermost dimension that is not one run with what lies inside it. */
-static void explain_memcpy(struct plan *plan)
+void plan_explain_memcpy(struct plan *plan, const struct nest *nest)
 {
-	int64_t run = plan->interior.element;
+	int64_t run = nest->element;
 
-	for (int d = plan->interior.rank - 1; d >= 0; d--) {
-		const struct nest_dim *dim = &plan->interior.dim[d];
+	for (int d = nest->rank - 1; d >= 0; d--) {
+		const struct nest_dim *dim = &nest->dim[d];
 
 		if (dim->dst != run)
-			add_rule(plan, FAMILY_MEMCPY,
-			         "destination stride %d is %" PRId64 " bytes, not %" PRId64, d, dim->dst,
-			         run);
+			plan_add_rule(plan, FAMILY_MEMCPY,
+			              "destination stride %d is %" PRId64 " bytes, not %" PRId64, d, dim->dst,
+			              run);
 		if (dim->src != run)
-			add_rule(plan, FAMILY_MEMCPY, "source stride %d is %" PRId64 " bytes, not %" PRId64,
-			         d, dim->src, run);
+			plan_add_rule(plan, FAMILY_MEMCPY,
+			              "source stride %d is %" PRId64 " bytes, not %" PRId64, d, dim->src,
+			              run);
+		if (dim->source != dim->n)
+			plan_add_rule(plan, FAMILY_MEMCPY, "dimension %d is padded", d);
 		if (plan->n_rules)
 			return;
 		run *= dim->n;
@@ -117,8 +125,8 @@ static void explain_memcpy(struct plan *plan)
 static void explain_inner(struct plan *plan, enum family family, const char *side, int64_t stride)
 {
 	if (stride != plan->interior.element)
-		add_rule(plan, family, "%s stride %d is %" PRId64 " bytes, not %" PRIu32, side,
-		         plan->interior.rank - 1, stride, plan->interior.element);
+		plan_add_rule(plan, family, "%s stride %d is %" PRId64 " bytes, not %" PRIu32, side,
+		              plan->interior.rank - 1, stride, plan->interior.element);
 }
 
 static void explain_source(struct plan *plan)
@@ -132,7 +140,7 @@ static void explain_source(struct plan *plan)
 		if (llabs(nest->dim[d].src) < llabs(nest->dim[smallest].src))
 			smallest = d;
 	}
-	add_rule(plan, FAMILY_TILE_TRANSPOSE,
-	         "source stride %d, the smallest, is %" PRId64 " bytes, and none is %" PRIu32, smallest,
-	         nest->dim[smallest].src, nest->element);
+	plan_add_rule(plan, FAMILY_TILE_TRANSPOSE,
+	              "source stride %d, the smallest, is %" PRId64 " bytes, and none is %" PRIu32, smallest,
+	              nest->dim[smallest].src, nest->element);
 }

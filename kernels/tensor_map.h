@@ -35,7 +35,8 @@ enum tensor_map_type {
 enum tensor_map_interleave {
 	TENSOR_MAP_INTERLEAVE_NONE,
 	TENSOR_MAP_INTERLEAVE_16B,
-	TENSOR_MAP_INTERLEAVE_32B
+	TENSOR_MAP_INTERLEAVE_32B,
+	TENSOR_MAP_INTERLEAVE_COUNT
 };
 
 enum tensor_map_swizzle {
@@ -67,22 +68,31 @@ struct tensor_map_layout {
 	enum tensor_map_fill fill;
 };
 
-extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];       /* "uint8" */
-extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT]; /* "none", "128B" */
+extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];             /* "uint8" */
+extern const char *const tensor_map_interleave_names[TENSOR_MAP_INTERLEAVE_COUNT]; /* "none", "16B" */
+extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT];       /* "none", "128B" */
 
 /* Bytes; 0 for the packed types. */
 uint32_t tensor_map_type_size(enum tensor_map_type type);
 
-/* Bytes of shared memory that a tile takes: a box with element strides moves ceil(box / stride). */
+/* Elements of dimension d that a tile has: ceil(box / element stride). Without interleave the unit knows no
+ * stride for dimension 0 and moves the whole box. */
+uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t d);
+
+/* Bytes of shared memory that a tile takes. For this and the extent, of layouts that pass the check. */
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
 
-#define TENSOR_MAP_MAX_RULES 32
+/* What the address and the strides must be a multiple of, bytes: 16 or 32. */
+uint32_t tensor_map_align(const struct tensor_map_layout *layout);
+
+/* More than a layout can break at once. */
+#define TENSOR_MAP_MAX_RULES 40
 
 /* The rules that a layout and an address break, each a sentence that names the field, the rule and the value.
  */
 struct tensor_map_rules {
 	int n;
-	char text[TENSOR_MAP_MAX_RULES][96];
+	char text[TENSOR_MAP_MAX_RULES][112];
 };
 
 /* Every broken rule, not the first; ret->n is also returned. address 0 is aligned to everything. */

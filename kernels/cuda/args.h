@@ -10,8 +10,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#define ARGS_MAP_RANK 5
-#define ARGS_MAX_RANK 32
+#include "border.h"
 
 /* A tile lies at index[d] in a grid of grid[d] tiles; it is loaded from index * load_step + load_shift and
  * stored to index * store_step + store_shift. A broadcast dimension has one tile in the grid and is stored
@@ -61,14 +60,6 @@ struct tile_transpose_args {
 	int32_t load_shift[ARGS_MAP_RANK];
 	int32_t load_step[ARGS_MAP_RANK]; /* dimensions 2 and up: 1, or 0 for a broadcast one */
 	int64_t dst_stride[ARGS_MAP_RANK];
-};
-
-struct strided_dim {
-	int64_t n;
-	int64_t dst;
-	int64_t src;
-	int64_t before;
-	int64_t source;
 };
 
 /* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1

@@ -1,4 +1,5 @@
-/* A border as boxes: what both the planner, who counts the work, and the kernel, who does it, must agree on.
+/* Dimensions, and a border as boxes: what both the planner, who counts the work, and the kernel, who does it, must
+ * agree on.
  *
  * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and one
  * after it; it spans the windows of the dimensions outside of it and all of those inside. Together they are the
@@ -7,7 +8,19 @@
 #ifndef KERNELS_CUDA_BORDER_H
 #define KERNELS_CUDA_BORDER_H
 
-#include "args.h"
+#include <stdint.h>
+
+#define ARGS_MAP_RANK 5
+#define ARGS_MAX_RANK 33 /* a tensor's, and one more for elements that are narrowed */
+
+/* A dimension with its window: as struct nest_dim. */
+struct strided_dim {
+	int64_t n;
+	int64_t dst;
+	int64_t src;
+	int64_t before;
+	int64_t source;
+};
 
 #ifdef __CUDACC__
 #define ON_BOTH_SIDES static __host__ __device__ __forceinline__

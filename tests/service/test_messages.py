@@ -190,6 +190,7 @@ class Documents(RawCase):
         self.assertEqual(after["bytes"]["memcpy"], before["bytes"].get("memcpy", 0) + 3 * 8192)
         self.assertEqual((after["regions"], after["mapped_bytes"]), (2, 8192))
         self.assertGreaterEqual(after["plan_cache"]["hits"], before["plan_cache"]["hits"] + 2)
+        self.assertEqual(after["tensor_maps"], {"hits": 0, "misses": 0, "evictions": 0, "entries": 0})
         count = [sum(bar["count"] for bar in stats["latency"]) for stats in (before, after)]
         self.assertEqual(count[1], count[0] + 3)
 

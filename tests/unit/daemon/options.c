@@ -67,11 +67,12 @@ Test(options, all_given)
 		         (char[]){ "--log-level=debug" },
 		         (char[]){ "--connections-per-uid=5" },
 		         (char[]){ "--plan-cache-entries=0" },
+		         (char[]){ "--tensor-map-entries=0" },
 		         NULL };
 	struct options options;
 	struct error err;
 
-	cr_assert_eq(options_parse(&options, 9, argv, &err), 0, "%s", err.message);
+	cr_assert_eq(options_parse(&options, 10, argv, &err), 0, "%s", err.message);
 	cr_assert_str_eq(options.socket, "/a/b");
 	cr_assert_eq(options.engine, ENGINE_CHOICE_CUDA);
 	cr_assert_str_eq(options.device, "1");
@@ -79,6 +80,7 @@ Test(options, all_given)
 	cr_assert_eq(options.log_level, LOG_LEVEL_DEBUG);
 	cr_assert_eq(options.limits.connections_per_uid, 5);
 	cr_assert_eq(options.limits.plan_cache_entries, 0);
+	cr_assert_eq(options.limits.tensor_map_entries, 0);
 }
 
 Test(options, every_limit_is_an_option_and_is_listed)

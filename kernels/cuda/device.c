@@ -1,0 +1,224 @@
+/* Choosing the GPU and loading the kernels. The embedded image holds machine code for the targets that the
+ * build names and PTX for what comes after them; the driver takes what fits. */
+#include "device.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "driver.h"
+
+/* The Tensor Memory Accelerator came with it. */
+#define NEEDED_MAJOR 9
+
+extern const unsigned char cuda_image[];
+
+static const char *const kernel_names[KERNEL_COUNT] = {
+#define KERNEL(name, args) #name,
+#include "kernels.def"
+};
+
+static int choose(struct device *ret, const char *which, struct error *err);
+static int read_identity(struct device *ret, int ordinal, struct error *err);
+static int read_facts(struct device *ret, struct error *err);
+static int load(struct device *ret, struct error *err);
+
+int device_open(struct device *ret, const char *which, struct error *err)
+{
+	*ret = (struct device){ 0 };
+	int r = driver_open(err);
+	if (r < 0)
+		return r;
+	r = choose(ret, which, err);
+	if (r == 0)
+		r = read_facts(ret, err);
+	if (r == 0)
+		r = driver_call(err, cuDevicePrimaryCtxRetain, (&ret->context, ret->handle));
+	if (r == 0)
+		r = device_enter(ret, err);
+	if (r == 0)
+		r = load(ret, err);
+	if (r < 0)
+		device_close(ret);
+	return r;
+}
+
+/* What a lost context answers is of no interest here. */
+void device_close(struct device *device)
+{
+	if (device->module && driver.cuCtxSetCurrent(device->context) == CUDA_SUCCESS)
+		driver.cuModuleUnload(device->module);
+	if (device->context) {
+		driver.cuCtxSetCurrent(NULL);
+		driver.cuDevicePrimaryCtxRelease(device->handle);
+	}
+	*device = (struct device){ 0 };
+}
+
+int device_enter(const struct device *device, struct error *err)
+{
+	return driver_call(err, cuCtxSetCurrent, (device->context));
+}
+
+/* ---- Choosing --------------------------------------------------------------------------------------- */
+
+static int refuse(const struct device *device, struct error *err)
+{
+	return error_set(
+	    err, STATUS_UNSUPPORTED,
+	    "device %d (%.80s) has compute capability %d.%d; the cuda engine needs %d.0 or newer",
+	    device->ordinal, device->name, device->major, device->minor, NEEDED_MAJOR);
+}
+
+static int choose_first(struct device *ret, int n, struct error *err)
+{
+	struct device first;
+	for (int i = 0; i < n; i++) {
+		int r = read_identity(ret, i, err);
+		if (r < 0 || ret->major >= NEEDED_MAJOR)
+			return r;
+		if (i == 0)
+			first = *ret;
+	}
+	return refuse(&first, err);
+}
+
+static bool is_ordinal(const char *which)
+{
+	return *which && which[strspn(which, "0123456789")] == '\0';
+}
+
+static int choose_ordinal(struct device *ret, const char *which, int n, struct error *err)
+{
+	unsigned long ordinal = strtoul(which, NULL, 10);
+	if (ordinal >= (unsigned long)n)
+		return error_set(err, STATUS_NOT_FOUND, "device %.40s: there %s %d, numbered from 0", which,
+		                 n == 1 ? "is" : "are", n);
+	return read_identity(ret, (int)ordinal, err);
+}
+
+static const char *without_prefix(const char *uuid)
+{
+	return strncasecmp(uuid, "GPU-", 4) == 0 ? uuid + 4 : uuid;
+}
+
+static int choose_uuid(struct device *ret, const char *which, int n, struct error *err)
+{
+	struct device device;
+	const char *start = without_prefix(which);
+	int found = 0;
+	for (int i = 0; i < n && *start; i++) {
+		int r = read_identity(&device, i, err);
+		if (r < 0)
+			return r;
+		if (strncasecmp(without_prefix(device.uuid), start, strlen(start)) != 0)
+			continue;
+		if (found++ > 0)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "device %.40s: it begins both %s and %s", which, ret->uuid,
+			                 device.uuid);
+		*ret = device;
+	}
+	if (found == 0)
+		return error_set(err, STATUS_NOT_FOUND,
+		                 "device %.40s: no GPU has that UUID; nvidia-smi -L lists them", which);
+	return 0;
+}
+
+static int choose(struct device *ret, const char *which, struct error *err)
+{
+	int n, r = driver_call(err, cuDeviceGetCount, (&n));
+	if (r < 0)
+		return r;
+	if (!which)
+		return n > 0 ? choose_first(ret, n, err)
+		             : error_set(err, STATUS_UNSUPPORTED, "the NVIDIA driver finds no GPU");
+	r = is_ordinal(which) ? choose_ordinal(ret, which, n, err) : choose_uuid(ret, which, n, err);
+	if (r == 0 && ret->major < NEEDED_MAJOR)
+		return refuse(ret, err);
+	return r;
+}
+
+/* ---- Reading ---------------------------------------------------------------------------------------- */
+
+static void print_uuid(char *ret, size_t size, const CUuuid *uuid)
+{
+	size_t at = (size_t)snprintf(ret, size, "GPU");
+	for (size_t i = 0; i < sizeof uuid->bytes; i++) {
+		bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+		at += (size_t)snprintf(ret + at, size - at, "%s%02x", dash ? "-" : "",
+		                       (unsigned char)uuid->bytes[i]);
+	}
+}
+
+static int read_identity(struct device *ret, int ordinal, struct error *err)
+{
+	CUuuid uuid;
+	*ret = (struct device){ .ordinal = ordinal };
+	int r = driver_call(err, cuDeviceGet, (&ret->handle, ordinal));
+	if (r == 0)
+		r = driver_call(err, cuDeviceGetName, (ret->name, sizeof ret->name, ret->handle));
+	if (r == 0)
+		r = driver_call(err, cuDeviceGetUuid, (&uuid, ret->handle));
+	if (r == 0)
+		r = driver_call(err, cuDeviceGetAttribute,
+		                (&ret->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ret->handle));
+	if (r == 0)
+		r = driver_call(err, cuDeviceGetAttribute,
+		                (&ret->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ret->handle));
+	if (r == 0)
+		print_uuid(ret->uuid, sizeof ret->uuid, &uuid);
+	return r;
+}
+
+static int read_facts(struct device *ret, struct error *err)
+{
+	const struct {
+		uint32_t *ret;
+		CUdevice_attribute attribute;
+	} facts[] = {
+		{ &ret->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT },
+		{ &ret->l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE },
+		{ &ret->shared_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN },
+	};
+	for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+		int value;
+		int r = driver_call(err, cuDeviceGetAttribute, (&value, facts[i].attribute, ret->handle));
+		if (r < 0)
+			return r;
+		*facts[i].ret = (uint32_t)value;
+	}
+	size_t bytes;
+	int r = driver_call(err, cuDeviceTotalMem, (&bytes, ret->handle));
+	if (r < 0)
+		return r;
+	ret->memory_bytes = bytes;
+	return driver_call(err, cuDriverGetVersion, (&ret->driver_version));
+}
+
+/* ---- Kernels ---------------------------------------------------------------------------------------- */
+
+/* A kernel may be given more shared memory than the 48 KiB of old only once that has been asked for. */
+static int load_kernel(struct device *ret, enum kernel_id id, struct error *err)
+{
+	CUfunction *function = &ret->function[id];
+	CUresult result = driver.cuModuleGetFunction(function, ret->module, kernel_names[id]);
+	if (result != CUDA_SUCCESS) {
+		char call[64];
+		snprintf(call, sizeof call, "cuModuleGetFunction(%s)", kernel_names[id]);
+		return driver_fail(err, result, call);
+	}
+	return driver_call(
+	    err, cuFuncSetAttribute,
+	    (*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)ret->shared_bytes));
+}
+
+static int load(struct device *ret, struct error *err)
+{
+	int r = driver_call(err, cuModuleLoadData, (&ret->module, cuda_image));
+	for (int i = 0; i < KERNEL_COUNT && r == 0; i++)
+		r = load_kernel(ret, (enum kernel_id)i, err);
+	return r;
+}

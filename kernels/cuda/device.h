@@ -1,0 +1,41 @@
+/* The GPU: chosen, its primary context retained, the kernels loaded. */
+#ifndef KERNELS_CUDA_DEVICE_H
+#define KERNELS_CUDA_DEVICE_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+#include "kernels.h"
+#include "proto/status.h"
+
+/* Read by any thread between open and close. */
+struct device {
+	int ordinal; /* by the driver's count */
+	char name[128];
+	char uuid[48]; /* "GPU-3f2a9c11-..." */
+	int major;     /* compute capability */
+	int minor;
+	uint32_t processors; /* streaming multiprocessors */
+	uint32_t l2_bytes;
+	uint64_t memory_bytes;
+	uint32_t shared_bytes; /* that one block can be given at most */
+	int driver_version;    /* of CUDA, 1000 * major + 10 * minor */
+	CUdevice handle;
+	CUcontext context;
+	CUmodule module;
+	CUfunction function[KERNEL_COUNT]; /* may be launched with all of shared_bytes */
+};
+
+/* Opens the driver and a GPU, and makes its context current in the calling thread. which: an ordinal ("1"), a
+ * UUID or the start of one with or without "GPU-", or NULL for the first that is new enough. UNSUPPORTED
+ * without a driver or a GPU of compute capability 9.0, NOT_FOUND when no GPU is the one named. On failure
+ * there is nothing to close. */
+int device_open(struct device *ret, const char *which, struct error *err);
+
+/* From a thread that may have any context current; none is after it. */
+void device_close(struct device *device);
+
+/* Makes the context current in the calling thread. */
+int device_enter(const struct device *device, struct error *err);
+
+#endif

@@ -1,0 +1,67 @@
+# What ptxas -v says of each kernel, for each target, as one table. Fails when a kernel spills registers, when
+# a target lacks one that another has, and when nothing was compiled.
+
+# before(" registers", $0): the number in front of it, 0 when it is not there.
+function before(words, line)
+{
+	return match(line, "[0-9]+" words) ? substr(line, RSTART, RLENGTH) + 0 : 0
+}
+
+/Compiling entry function/ {
+	split($0, quoted, "'")
+	kernel = quoted[2]
+	target = quoted[4]
+	if (!(kernel in kernels)) {
+		kernels[kernel]
+		kernel_of[++n_kernels] = kernel
+	}
+	if (!(target in targets)) {
+		targets[target]
+		target_of[++n_targets] = target
+	}
+	next
+}
+
+/bytes spill stores/ {
+	spilled[kernel, target] = before(" bytes spill stores", $0) + before(" bytes spill loads", $0)
+	stack[kernel, target] = before(" bytes stack frame", $0)
+	next
+}
+
+/Used [0-9]+ registers/ {
+	registers[kernel, target] = before(" registers", $0)
+	shared[kernel, target] = before(" bytes smem", $0)
+	next
+}
+
+/^ptxas info/ { next }
+
+{ print > "/dev/stderr" } # a warning or an error
+
+END {
+	printf "%-20s", ""
+	for (t = 1; t <= n_targets; t++)
+		printf "  %-37s", target_of[t]
+	printf "\n%-20s", "kernel"
+	for (t = 1; t <= n_targets; t++)
+		printf "  %9s %8s %8s %9s", "registers", "shared B", "stack B", "spilled B"
+	printf "\n"
+	for (k = 1; k <= n_kernels; k++) {
+		printf "%-20s", kernel_of[k]
+		for (t = 1; t <= n_targets; t++) {
+			at = kernel_of[k] SUBSEP target_of[t]
+			if (!(at in registers)) {
+				printf "  %-37s", "not there"
+				bad++
+				continue
+			}
+			printf "  %9d %8d %8d %9d", registers[at], shared[at], stack[at], spilled[at]
+			bad += spilled[at] > 0
+		}
+		printf "\n"
+	}
+	if (n_kernels == 0 || bad) {
+		printf "%d of them spill or are not there\n", bad > "/dev/stderr"
+		exit 1
+	}
+}
