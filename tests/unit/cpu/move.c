@@ -55,10 +55,8 @@ static void nest_for(struct nest *nest, int way, uint32_t element, struct shape 
 	int64_t e = element;
 	struct nest_dim *row = &nest->dim[0], *col = &nest->dim[1];
 	*nest = (struct nest){ .rank = 2, .element = element, .fill = way == FILL };
-	*row = (struct nest_dim){ .n = shape.rows,
-		                  .dst = (shape.cols + gap) * e,
-		                  .src = (shape.cols + gap) * e };
-	*col = (struct nest_dim){ .n = shape.cols, .dst = e, .src = e };
+	*row = (struct nest_dim){ shape.rows, (shape.cols + gap) * e, (shape.cols + gap) * e, 0, shape.rows };
+	*col = (struct nest_dim){ shape.cols, e, e, 0, shape.cols };
 	switch (way) {
 	case REPEAT:
 		row->src = e;
