@@ -46,7 +46,10 @@ static void describe(struct cuda_engine *engine)
 	engine->engine = (struct engine){
 		.ops = &cuda_ops,
 		.name = "cuda",
-		.facts = { .engine = "cuda", .threads = device->processors, .align = CUDA_ALIGN, .tma = true },
+		.facts = { .engine = "cuda",
+		           .threads = device->processors,
+		           .align = CUDA_ALIGN,
+		           .tma = true },
 		.kind = REGION_KIND_CUDA_FD,
 	};
 	snprintf(engine->engine.device, sizeof engine->engine.device, "%.80s, sm_%d%d, driver %d.%d",

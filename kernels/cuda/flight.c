@@ -1,5 +1,5 @@
-/* Rounds: in, through the kernel, out; each stage on a stream of its own when there are several rounds, so that
- * one round's stages overlap the others'. */
+/* Rounds: in, through the kernel, out; each stage on a stream of its own when there are several rounds, so
+ * that one round's stages overlap the others'. */
 #include "flight.h"
 
 #include <sys/random.h>
@@ -187,7 +187,8 @@ static uint64_t scratch_src(const struct round *round)
 	                   ? (uint64_t)transform_reads(flight->job->transform).low
 	                   : (uint64_t)round->part.reads.low;
 
-	return staging_src_place(&flight->staging, flight->scratch.start, flight->launched, round->src + low) -
+	return staging_src_place(&flight->staging, flight->scratch.start, flight->launched,
+	                         round->src + low) -
 	       low;
 }
 
@@ -198,7 +199,8 @@ static uint64_t scratch_dst(const struct round *round)
 
 	if (flight->staging.run)
 		return scratch_src(round) + (uint64_t)round->part.reads.low - low;
-	return staging_dst_place(&flight->staging, flight->scratch.start, flight->launched, round->dst + low) -
+	return staging_dst_place(&flight->staging, flight->scratch.start, flight->launched,
+	                         round->dst + low) -
 	       low;
 }
 
@@ -253,7 +255,8 @@ static int launch_round(struct flights *flights, struct flight *flight)
 		r = take_out(&round, out, &flight->why);
 	if (!round.last)
 		return r;
-	end = driver_call(&flight->why, cuEventRecord, (flight->end[flight->launched % s->slots], round.last));
+	end =
+	    driver_call(&flight->why, cuEventRecord, (flight->end[flight->launched % s->slots], round.last));
 	if (end < 0)
 		return flight->status = STATUS_DEVICE_LOST;
 	flight->launched++;

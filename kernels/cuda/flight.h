@@ -41,7 +41,7 @@ struct flight {
 	int status;                   /* the first failure */
 	struct error why;             /* with status */
 	atomic_bool stopped;
-	uint64_t started_ns; /* by the monotonic clock */
+	uint64_t started_ns;              /* by the monotonic clock */
 	TAILQ_ENTRY(flight) entry;        /* by the engine: in order of their start, or free */
 	TAILQ_ENTRY(flight) stream_entry; /* of the stream, in order */
 };
@@ -56,7 +56,8 @@ void flights_deinit(struct flights *flights);
 int flight_init(struct flight *flight, struct error *err);
 void flight_deinit(struct flight *flight);
 
-/* Takes a job up. When it needs scratch memory, flight->scratch has been taken. own: where its kernels run. */
+/* Takes a job up. When it needs scratch memory, flight->scratch has been taken. own: where its kernels run.
+ */
 void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging, CUstream own);
 
 /* Launches the rounds that can be. What fails is the flight's status: no more rounds follow. */

@@ -13,14 +13,14 @@ static int host_memory_map(struct cuda_memories *memories, const struct engine_h
                            struct cuda_memory *memory, struct error *err);
 static int host_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
                               struct engine_export *ret_export, struct error *err);
-static int host_memory_unmap(struct cuda_memory *memory, struct error *err);
+static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
 int cuda_memories_init(struct cuda_memories *memories, const struct device *device, struct error *err)
 {
 	int read_only;
-	int r = driver_call(
-	    err, cuDeviceGetAttribute,
-	    (&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->handle));
+	int r =
+	    driver_call(err, cuDeviceGetAttribute,
+	                (&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->handle));
 
 	*memories = (struct cuda_memories){ .device = device };
 	if (r == 0)
@@ -45,36 +45,40 @@ void cuda_memories_deinit(struct cuda_memories *memories)
 
 /* ---- By kind ------------------------------------------------------------------------------------------ */
 
-static int refuse_kind(enum region_kind kind, struct error *err)
+static const struct {
+	int (*map)(struct cuda_memories *memories, const struct engine_handle *handle,
+	           struct cuda_memory *memory, struct error *err);
+	int (*create)(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
+	              struct engine_export *ret_export, struct error *err);
+	int (*unmap)(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+} kinds[REGION_KIND_COUNT] = {
+	[REGION_KIND_MEMFD] = { host_memory_map, host_memory_create, host_memory_unmap },
+	[REGION_KIND_CUDA_IPC] = { ipc_memory_map, ipc_memory_create, ipc_memory_unmap },
+	[REGION_KIND_CUDA_FD] = { fd_memory_map, fd_memory_create, fd_memory_unmap },
+};
+
+static int new_memory(enum region_kind kind, bool writable, uint64_t size, struct cuda_memory **ret,
+                      struct error *err)
 {
-	return error_set(err, STATUS_INVALID_ARGUMENT, "kind %s: it names no memory", region_kind_names[kind]);
+	assert(kind < REGION_KIND_COUNT);
+	if (size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	*ret = calloc(1, sizeof **ret);
+	if (!*ret)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	(*ret)->base = (struct engine_memory){ .kind = kind, .writable = writable, .size = size };
+	return 0;
 }
 
 int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                     struct engine_memory **ret, struct error *err)
 {
-	struct cuda_memory *memory = calloc(1, sizeof *memory);
-	int r;
+	struct cuda_memory *memory;
+	int r = new_memory(handle->kind, handle->writable, handle->size, &memory, err);
 
-	if (!memory)
-		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	memory->base = (struct engine_memory){
-		.kind = handle->kind, .writable = handle->writable, .size = handle->size
-	};
-	switch (handle->kind) {
-	case REGION_KIND_MEMFD:
-		r = host_memory_map(memories, handle, memory, err);
-		break;
-	case REGION_KIND_CUDA_IPC:
-		r = ipc_memory_map(memories, handle, memory, err);
-		break;
-	case REGION_KIND_CUDA_FD:
-		r = fd_memory_map(memories, handle, memory, err);
-		break;
-	default:
-		r = refuse_kind(handle->kind, err);
-		break;
-	}
+	if (r < 0)
+		return r;
+	r = kinds[handle->kind].map(memories, handle, memory, err);
 	if (r < 0)
 		free(memory);
 	else
@@ -87,28 +91,11 @@ int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, ui
 {
 	struct engine_export export = { .fd = -1 };
 	struct cuda_memory *memory;
-	int r;
+	int r = new_memory(kind, true, size, &memory, err);
 
-	if (size == 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
-	memory = calloc(1, sizeof *memory);
-	if (!memory)
-		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	memory->base = (struct engine_memory){ .kind = kind, .writable = true, .size = size };
-	switch (kind) {
-	case REGION_KIND_MEMFD:
-		r = host_memory_create(memories, size, memory, &export, err);
-		break;
-	case REGION_KIND_CUDA_IPC:
-		r = ipc_memory_create(memories, size, memory, &export, err);
-		break;
-	case REGION_KIND_CUDA_FD:
-		r = fd_memory_create(memories, size, memory, &export, err);
-		break;
-	default:
-		r = refuse_kind(kind, err);
-		break;
-	}
+	if (r < 0)
+		return r;
+	r = kinds[kind].create(memories, size, memory, &export, err);
 	if (r < 0) {
 		free(memory);
 		return r;
@@ -120,16 +107,9 @@ int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, ui
 
 int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *base, struct error *err)
 {
-	struct cuda_memory *memory = cuda_memory(base);
-	int r;
+	int r = kinds[base->kind].unmap(memories, cuda_memory(base), err);
 
-	if (memory->host)
-		r = host_memory_unmap(memory, err);
-	else if (memory->ipc)
-		r = ipc_memory_unmap(memories, memory, err);
-	else
-		r = fd_memory_unmap(memory, err);
-	free(memory);
+	free(base);
 	return r;
 }
 
@@ -194,15 +174,17 @@ static int host_memory_create(struct cuda_memories *memories, uint64_t size, str
 	return r;
 }
 
-static int host_memory_unmap(struct cuda_memory *memory, struct error *err)
+static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
+	(void)memories;
 	int r = driver_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
 
 	cpu_memory_unmap(memory->host);
 	return r;
 }
 
-/* ---- What the kinds share ------------------------------------------------------------------------------- */
+/* ---- What the kinds share -------------------------------------------------------------------------------
+ */
 
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)
 {

@@ -57,7 +57,8 @@ int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, ui
 /* The memory is gone whatever is returned; an error of the driver's is of interest when it is DEVICE_LOST. */
 int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memory, struct error *err);
 
-/* ---- The kinds; each fills *memory, which is zeroed ----------------------------------------------------- */
+/* ---- The kinds; each fills *memory, which is zeroed -----------------------------------------------------
+ */
 
 /* memory_ipc.c: by handle. */
 int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
@@ -71,7 +72,7 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
                   struct cuda_memory *memory, struct error *err);
 int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
                      struct engine_export *ret_export, struct error *err);
-int fd_memory_unmap(struct cuda_memory *memory, struct error *err);
+int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
 /* Zeros new memory, and waits for it. */
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err);

@@ -43,8 +43,6 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 
 	if (r < 0)
 		return r;
-	if (handle->size == 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
 	if (__builtin_add_overflow(handle->offset, handle->size, &end))
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "size: offset %" PRIu64 " + size %" PRIu64 " passes 64 bits", handle->offset,
@@ -82,8 +80,9 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
 	if (r < 0)
 		return r;
 	if (!cuda_memory_round_up(memories, size, unit, &memory->mapped))
-		return error_set(err, STATUS_NO_MEMORY, "size: %" PRIu64 " bytes, and the device has %" PRIu64,
-		                 size, memories->device->memory_bytes);
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, size,
+		                 memories->device->memory_bytes);
 	r = allocate(memories, memory, err);
 	if (r < 0)
 		return r;
@@ -94,13 +93,14 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
 	if (r == 0)
 		r = export_fd(memory, &ret_export->fd, err);
 	if (r < 0)
-		fd_memory_unmap(memory, &ignored);
+		fd_memory_unmap(memories, memory, &ignored);
 	return r;
 }
 
 /* Goes on past what fails, unless the device is lost. */
-int fd_memory_unmap(struct cuda_memory *memory, struct error *err)
+int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
+	(void)memories;
 	int r = driver_call(err, cuMemUnmap, (memory->start, memory->mapped));
 
 	if (r != STATUS_DEVICE_LOST)
@@ -110,7 +110,8 @@ int fd_memory_unmap(struct cuda_memory *memory, struct error *err)
 	return r;
 }
 
-/* ---- What comes from outside ---------------------------------------------------------------------------- */
+/* ---- What comes from outside ----------------------------------------------------------------------------
+ */
 
 /* Whether the machine's list of character devices has the number under a name of the driver's. */
 static bool is_driver_major(unsigned wanted)
@@ -157,7 +158,8 @@ static int check_fd(int fd, struct error *err)
 static int check_properties(struct cuda_memories *memories, const CUmemAllocationProp *found,
                             struct error *err)
 {
-	if (found->type != CU_MEM_ALLOCATION_TYPE_PINNED || found->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	if (found->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	    found->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "fd: the allocation is not of pinned device memory (type %d, location %d)",
 		                 (int)found->type, (int)found->location.type);
@@ -172,15 +174,14 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 {
 	CUmemAllocationProp found = { 0 };
 	struct error why;
-	int r = driver_call(&why, cuMemImportFromShareableHandle,
-	                    (&memory->allocation, (void *)(uintptr_t)fd,
-	                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	int r = driver_call(
+	    &why, cuMemImportFromShareableHandle,
+	    (&memory->allocation, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
 	if (r < 0)
-		return error_set(err,
-		                 r == STATUS_DEVICE_LOST || r == STATUS_NO_MEMORY ? r
-		                                                                  : STATUS_INVALID_ARGUMENT,
-		                 "fd: the driver does not import it: %s", why.message);
+		return error_set(
+		    err, r == STATUS_DEVICE_LOST || r == STATUS_NO_MEMORY ? r : STATUS_INVALID_ARGUMENT,
+		    "fd: the driver does not import it: %s", why.message);
 	r = driver_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, memory->allocation));
 	if (r == 0)
 		r = check_properties(memories, &found, err);
@@ -189,7 +190,8 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 	return r;
 }
 
-/* ---- Mapping -------------------------------------------------------------------------------------------- */
+/* ---- Mapping --------------------------------------------------------------------------------------------
+ */
 
 /* Where reading alone cannot be had, only the engine's word keeps it from writing. */
 static int allow(struct cuda_memories *memories, const struct cuda_memory *memory, bool writable,
@@ -231,7 +233,8 @@ static int map(struct cuda_memories *memories, struct cuda_memory *memory, bool 
 	return r;
 }
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------------------
+ */
 
 static int allocate(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {

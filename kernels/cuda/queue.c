@@ -129,7 +129,8 @@ void queue_unlock_and_wake(struct queue *queue, bool wake)
 		queue->wake(queue->wake_arg);
 }
 
-/* ---- The owner ------------------------------------------------------------------------------------------ */
+/* ---- The owner ------------------------------------------------------------------------------------------
+ */
 
 void queue_submit(struct engine_stream *stream, struct engine_job *job)
 {
@@ -181,7 +182,8 @@ struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t
 	return done;
 }
 
-/* ---- The end -------------------------------------------------------------------------------------------- */
+/* ---- The end --------------------------------------------------------------------------------------------
+ */
 
 /* The owner is woken to learn of it, whether or not it has a job. */
 void queue_lose(struct queue *queue, const char *why)

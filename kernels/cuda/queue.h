@@ -1,8 +1,9 @@
 /* Jobs that wait, by stream, and jobs that have ended: what the owner's thread and the engine's share.
  *
- * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and holds the
- * lock for no call of the driver's. A stream stands in the ring while a job of it waits that is not cancelled.
- * A sticky error ends everything: every job, waiting, under way or submitted later, ends as DEVICE_LOST.
+ * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and holds
+ * the lock for no call of the driver's. A stream stands in the ring while a job of it waits that is not
+ * cancelled. A sticky error ends everything: every job, waiting, under way or submitted later, ends as
+ * DEVICE_LOST.
  */
 #ifndef KERNELS_CUDA_QUEUE_H
 #define KERNELS_CUDA_QUEUE_H
@@ -53,7 +54,8 @@ struct engine_stream {
 void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg);
 void queue_deinit(struct queue *queue);
 
-/* ---- The owner's thread's: as engine_stream_new and its kin --------------------------------------------- */
+/* ---- The owner's thread's: as engine_stream_new and its kin ---------------------------------------------
+ */
 
 struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner *owner);
 void queue_stream_free(struct engine_stream *stream);
@@ -63,7 +65,8 @@ void queue_cancel(struct engine_stream *stream);
 /* The finished jobs, linked by next. When the device is lost *lost is set and why filled. */
 struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t size);
 
-/* ---- Any thread's --------------------------------------------------------------------------------------- */
+/* ---- Any thread's ---------------------------------------------------------------------------------------
+ */
 
 /* The device is lost. */
 void queue_lose(struct queue *queue, const char *why);

@@ -66,8 +66,7 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 {
 	int r;
 
-	*scheduler =
-	    (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
+	*scheduler = (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
 	queue_init(&scheduler->queue, options->wake, options->wake_arg);
 	TAILQ_INIT(&scheduler->flying);
 	TAILQ_INIT(&scheduler->free);
@@ -120,7 +119,8 @@ void scheduler_deinit(struct scheduler *scheduler)
 	queue_deinit(&scheduler->queue);
 }
 
-/* ---- The thread ------------------------------------------------------------------------------------------ */
+/* ---- The thread ------------------------------------------------------------------------------------------
+ */
 
 /* Under the lock. Nothing was startable, so the ring is empty. Scratch memory that has not been used for long
  * goes back to the device. */
@@ -139,7 +139,8 @@ static void wait_for_work(struct scheduler *scheduler)
 	pthread_mutex_lock(&queue->lock);
 }
 
-/* Under the lock. Sleeps an eighth of how long nothing has moved: what comes meanwhile is at most that late. */
+/* Under the lock. Sleeps an eighth of how long nothing has moved: what comes meanwhile is at most that late.
+ */
 static void rest(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
@@ -220,7 +221,8 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* ---- Starting: under the lock ------------------------------------------------------------------------------ */
+/* ---- Starting: under the lock
+ * ------------------------------------------------------------------------------ */
 
 static void start_all(struct scheduler *scheduler)
 {
@@ -253,7 +255,8 @@ static enum staging_place place(struct engine_memory *memory)
 	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
 }
 
-/* How the stream's first job is to travel; false when scratch memory has to be opened before that can be said. */
+/* How the stream's first job is to travel; false when scratch memory has to be opened before that can be
+ * said. */
 static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream)
 {
 	const struct engine_job *job = stream->first;
@@ -284,8 +287,8 @@ static bool staged_may_start(struct scheduler *scheduler, const struct engine_st
 	uint64_t bytes = stream->staging.scratch_bytes;
 	uint32_t most = scheduler->limits.staged_jobs;
 
-	if (stream->n_flights > 0 || scheduler->staged >= most ||
-	    stream->turn.owner->staging >= half(most) || (bytes > 0 && scheduler->scratch_full))
+	if (stream->n_flights > 0 || scheduler->staged >= most || stream->turn.owner->staging >= half(most) ||
+	    (bytes > 0 && scheduler->scratch_full))
 		return false;
 	if (bytes == 0 || scratch_has(&scheduler->scratch, bytes))
 		return true;
@@ -344,7 +347,8 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	scheduler->moved_ns = flight->started_ns;
 }
 
-/* ---- Flying: without the lock ------------------------------------------------------------------------------ */
+/* ---- Flying: without the lock
+ * ------------------------------------------------------------------------------ */
 
 /* Flights of one stream end in their order, so those behind one that has not are not looked at. Gives back
  * whether anything moved. */
@@ -376,7 +380,8 @@ static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended)
 	return moved;
 }
 
-/* ---- Landing: under the lock; whether the owner has to be woken -------------------------------------------- */
+/* ---- Landing: under the lock; whether the owner has to be woken
+ * -------------------------------------------- */
 
 static bool land_one(struct scheduler *scheduler, struct flight *flight)
 {

@@ -1,8 +1,8 @@
 /* The engine's thread: starts jobs as their turn comes, launches them and watches them until they end.
  *
- * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still be
- * cancelled. With nothing to do the thread sleeps until it is woken; with something under way it looks again and
- * again, less and less often.
+ * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still
+ * be cancelled. With nothing to do the thread sleeps until it is woken; with something under way it looks
+ * again and again, less and less often.
  */
 #ifndef KERNELS_CUDA_SCHEDULER_H
 #define KERNELS_CUDA_SCHEDULER_H
@@ -39,9 +39,9 @@ struct scheduler {
 	struct flight *all_flights;
 	struct flight_list flying; /* in the order started */
 	struct flight_list free;
-	uint32_t staged;    /* of those flying: more than one launch */
-	uint64_t moved_ns;  /* when a job was last started, or a round landed */
-	uint64_t pass;      /* number of the present look at all flights */
+	uint32_t staged;   /* of those flying: more than one launch */
+	uint64_t moved_ns; /* when a job was last started, or a round landed */
+	uint64_t pass;     /* number of the present look at all flights */
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */

@@ -1,10 +1,10 @@
-/* How a job that has a side in host memory travels: in which rounds, and what of it by way of scratch memory on
- * the device. Pure: knows no driver, so it is tested without one.
+/* How a job that has a side in host memory travels: in which rounds, and what of it by way of scratch memory
+ * on the device. Pure: knows no driver, so it is tested without one.
  *
  * A kernel can use host memory where it is, at the price of a trip for each access. Where most of what lies
  * between the source's first and last byte is read, those bytes are better brought in one stretch; where the
- * destination has no gaps, it is better written on the device and taken out in one stretch. Large jobs are cut into
- * rounds, so that one comes in while another runs and a third goes out.
+ * destination has no gaps, it is better written on the device and taken out in one stretch. Large jobs are
+ * cut into rounds, so that one comes in while another runs and a third goes out.
  */
 #ifndef KERNELS_CUDA_STAGING_H
 #define KERNELS_CUDA_STAGING_H
@@ -41,8 +41,8 @@ struct staging {
 	uint32_t slots;  /* round i uses slot i % slots: so many can be under way */
 	uint64_t scratch_bytes;
 
-	/* Of the whole source or of a slot's part of it, and of a slot's part of the destination; when run, what is
-	 * brought in is taken out from the same place. */
+	/* Of the whole source or of a slot's part of it, and of a slot's part of the destination; when run,
+	 * what is brought in is taken out from the same place. */
 	uint64_t src_bytes;
 	uint64_t dst_bytes;
 
