@@ -1,7 +1,6 @@
 /* Launches. The argument is copied at the call, as the driver does; the model runs the kernel when its turn
- * comes. A rule of the unit that it breaks is said on stderr and becomes an illegal instruction, which
- * sticks.
- */
+ * comes. What it does wrong is said on stderr and sticks: an illegal address where there is no memory, an
+ * illegal instruction for a rule of the unit. */
 #include "launch.h"
 
 #include <stdio.h>
@@ -23,12 +22,22 @@
 struct launch {
 	struct op op;
 	const struct model_kernel *kernel;
-	char name[64];
 	struct model_launch launch;
 	bool faults;
 	uint64_t least_ns;
 	void *argument; /* in the same memory */
 };
+
+static bool reached_all; /* so far, by the kernel that runs */
+
+/* The model asks about wide ranges before narrow ones; what it stops for is the last. */
+static bool check_memory(uint64_t address, uint64_t bytes, bool write)
+{
+	call_lock();
+	reached_all = range_reaches(address, bytes, write ? ACCESS_WRITE : ACCESS_READ);
+	call_unlock();
+	return reached_all;
+}
 
 static CUresult run(struct op *op)
 {
@@ -38,9 +47,11 @@ static CUresult run(struct op *op)
 	if (launch->faults)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	launch->launch.params = &launch->argument;
+	model_memory_check = check_memory;
+	reached_all = true;
 	if (!model_run(launch->kernel, &launch->launch, report, sizeof report)) {
-		fprintf(stderr, "softgpu: %s: %s\n", launch->name, report);
-		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+		fprintf(stderr, "softgpu: %s\n", report);
+		return reached_all ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
 	}
 	uint64_t now = call_now_ns();
 	if (now < end) {
@@ -93,7 +104,6 @@ static struct launch *launch_new(const struct function *function, const void *ar
 	if (!launch)
 		return NULL;
 	*launch = (struct launch){ .op.run = run, .kernel = function->kernel };
-	memcpy(launch->name, function->name, sizeof launch->name);
 	launch->argument = (char *)launch + before;
 	memcpy(launch->argument, argument, size);
 	return launch;

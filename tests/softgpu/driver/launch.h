@@ -11,7 +11,6 @@ struct model_kernel;
 struct function {
 	TAILQ_ENTRY(function) entry;
 	const struct model_kernel *kernel;
-	char name[64];
 	uint32_t shared_bytes; /* dynamic, that it may be given */
 };
 

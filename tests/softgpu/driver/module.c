@@ -97,7 +97,6 @@ static CUresult get_function(CUfunction *ret, CUmodule handle, const char *name)
 	if (!function)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*function = (struct function){ .kernel = kernel, .shared_bytes = DEFAULT_SHARED };
-	strncat(function->name, name, sizeof function->name - 1);
 	TAILQ_INSERT_HEAD(&module->functions, function, entry);
 	*ret = (CUfunction)function;
 	return CUDA_SUCCESS;
