@@ -276,14 +276,18 @@ static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, 
 	                   (scratch_src(round) + (uint64_t)low, from, (size_t)(high - low), in));
 }
 
-/* A source that is brought as a whole grows on both ends, without gaps. */
+/* A source that is brought as a whole grows on both ends, without gaps. A round that reads over most of it brings
+ * all of it. */
 static int bring_more(struct round *round, CUstream in, struct error *err)
 {
 	struct tensor_extent *brought = &round->flight->brought, reads = round->part.reads;
+	struct tensor_extent whole = transform_reads(round->flight->job->transform);
 	int r;
 
 	if (reads.low == reads.high)
 		return 0;
+	if (reads.high - reads.low > (whole.high - whole.low) / 2)
+		reads = whole;
 	if (brought->low == brought->high)
 		*brought = (struct tensor_extent){ reads.low, reads.low };
 	r = copy_in(round, in, reads.low, brought->low, err);
