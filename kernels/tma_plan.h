@@ -49,6 +49,8 @@ struct tma_plan {
 	int32_t load_shift[ARGS_MAP_RANK];
 	int32_t store_step[ARGS_MAP_RANK];
 	int32_t store_shift[ARGS_MAP_RANK];
+	uint32_t shift_x; /* TRANSPOSE: the tile's extent along dimension 1, and its boxes along dimension 0, as logarithms */
+	uint32_t shift_y;
 
 	/* The border, written after the window: its dimensions, or rank 0 for none. */
 	uint32_t border_rank;
@@ -79,6 +81,14 @@ static inline uint32_t strided_tile_x(uint32_t element)
 static inline uint32_t strided_tile_y(uint32_t element)
 {
 	return element == 1 ? 128 : element >= 8 ? 32 : 64;
+}
+
+/* Shared memory of a tile that is moved without the unit; its rows are an odd number of banks long. */
+static inline uint32_t strided_tile_bytes(uint32_t element)
+{
+	uint32_t row = element < 4 ? (strided_tile_y(element) * element / 4 + 1) | 1 : strided_tile_y(element) + 1;
+
+	return strided_tile_x(element) * row * (element < 4 ? 4 : element);
 }
 
 /* As plan_init, for facts->tma. */

@@ -11,10 +11,7 @@
  * all banks once. A warp reads 8 chunks of 4 blocks: its 16-byte writes lie 4 together, 64 bytes of 8 rows.
  */
 #include "pipeline.cuh"
-
-#ifndef TRANSPOSE_STAGES
-#define TRANSPOSE_STAGES 4
-#endif
+#include "tuning.h"
 
 namespace
 {
@@ -118,14 +115,30 @@ struct tile_place {
 	uint32_t at[ARGS_MAP_RANK];
 };
 
+/* Tiles go in bands of TRANSPOSE_BAND along dimension 1, a band along dimension 0: those that run at one time touch
+ * few pages on both sides, and all of what they touch. */
 template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
 {
 	using shape = transpose_shape<E>;
+	uint32_t across = args.grid[0], down = args.grid[1];
+	uint32_t number = blockIdx.x + i * gridDim.x, plane = number / (across * down);
+	uint32_t inside = number - plane * across * down, band = inside / (TRANSPOSE_BAND * across);
+	uint32_t first = band * TRANSPOSE_BAND;
+	uint32_t width = down - first < TRANSPOSE_BAND ? down - first : TRANSPOSE_BAND;
+	uint32_t within = inside - first * across, y = within / width;
 	tile_place place;
 
-	tile_index(blockIdx.x + i * gridDim.x, args.rank, args.grid, place.at);
-	place.at[0] *= shape::kTileY;
-	place.at[1] *= shape::kTileX;
+	place.at[0] = y * shape::kBoxY << args.shift_y;
+	place.at[1] = (first + within - y * width) << args.shift_x;
+#pragma unroll
+	for (int d = 2; d < ARGS_MAP_RANK; d++) {
+		uint32_t n = args.grid[d];
+
+		place.at[d] = n > 1 ? plane % n : 0;
+		plane = n > 1 ? plane / n : plane;
+	}
+	place.at[2] *= shape::kTileX >> args.shift_x;
+	place.at[3] *= shape::kBoxes >> args.shift_y;
 	return place;
 }
 
@@ -140,7 +153,6 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 		tile_place place = place_of<E>(args, i);
 		int32_t at[ARGS_MAP_RANK];
 
-		at[0] = (int32_t)place.at[0] * kUnit + args.load_shift[0];
 		at[1] = (int32_t)place.at[1] + args.load_shift[1];
 #pragma unroll
 		for (int d = 2; d < ARGS_MAP_RANK; d++)
@@ -149,20 +161,24 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 		barrier_arrive_expect(ring.arrival(i), shape::kTileBytes);
 #pragma unroll
 		for (int box = 0; box < shape::kBoxes; box++) {
-			load_tile(ring.tile(i) + box * shape::kBoxBytes, &args.load, args.rank, at, ring.arrival(i));
-			at[0] += shape::kBoxY * kUnit;
+			uint32_t y = box & ((1u << args.shift_y) - 1), w = box >> args.shift_y;
+			int32_t box_at[ARGS_MAP_RANK] = { 0, at[1], at[2], at[3] + (int32_t)w, at[4] };
+
+			box_at[0] = (int32_t)(place.at[0] + y * shape::kBoxY) * kUnit + args.load_shift[0];
+			load_tile(ring.tile(i) + box * shape::kBoxBytes, &args.load, args.rank, box_at,
+			          ring.arrival(i));
 		}
 	}
 }
 
+/* 16 bytes of each of 16 / E rows, as far as there are rows. */
 template <int E>
-DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t x, uint32_t y,
-                        const uint4 (&rows)[16 / E])
+DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t y, const uint4 (&rows)[16 / E])
 {
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
 		if (y + j < args.n[0])
-			stream_write((uint4 *)(dst + (int64_t)(y + j) * args.dst_stride[0] + (int64_t)x * E), rows[j]);
+			TRANSPOSE_WRITE((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), rows[j]);
 }
 
 template <int E, int STAGES>
@@ -172,11 +188,7 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 
 	for (uint32_t i = 0; i < tiles; i++) {
 		tile_place place = place_of<E>(args, i);
-		unsigned char *dst = (unsigned char *)args.dst;
 
-#pragma unroll
-		for (int d = 2; d < ARGS_MAP_RANK; d++)
-			dst += (int64_t)place.at[d] * args.dst_stride[d];
 		ring.wait_full(i);
 #pragma unroll
 		for (int b = 0; b < shape::kBlocks; b += shape::kReaders) {
@@ -190,24 +202,34 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 			for (int r = 0; r < shape::kBlock; r++)
 				in[r] = tile_read<uint4>(from + (row + r) * kRowBytes +
 				                         ((chunk ^ ((row + r) & 7)) << 4));
-			if (b + shape::kReaders == shape::kBlocks)
+			if (b + shape::kReaders == shape::kBlocks) {
+				fence_proxy_async(); /* read, before the unit writes there again */
 				ring.release(i);
+			}
 			turn<E>::go(in, out);
 
-			uint32_t x = place.at[1] + row;
-			uint32_t y = place.at[0] + box * shape::kBoxY + chunk * shape::kBlock;
+			uint32_t x = place.at[1] + (row & ((1u << args.shift_x) - 1));
+			uint32_t z = place.at[2] + (row >> args.shift_x);
+			uint32_t y = place.at[0] + (box & ((1u << args.shift_y) - 1)) * shape::kBoxY +
+			             chunk * shape::kBlock;
+			uint32_t w = place.at[3] + (box >> args.shift_y);
 
-			if (x >= args.n[1])
+			if (x >= args.n[1] || y >= args.n[0] || z >= args.n[2] || w >= args.n[3])
 				continue;
-			for (uint32_t r = 0; r < args.repeats; r++) {
+			unsigned char *dst = (unsigned char *)args.dst + (int64_t)x * E + (int64_t)y * args.dst_stride[0] +
+			                     (int64_t)z * args.dst_stride[2] + (int64_t)w * args.dst_stride[3] +
+			                     (int64_t)place.at[4] * args.dst_stride[4];
+
+			write_block<E>(args, dst, y, out);
+			for (uint32_t r = 1; r < args.repeats; r++) {
 				uint32_t again[ARGS_MAP_RANK];
 				unsigned char *to = dst;
 
-				tile_index(r, args.rank, args.repeat, again);
+				tile_index(r, ARGS_MAP_RANK, args.repeat, again);
 #pragma unroll
 				for (int d = 2; d < ARGS_MAP_RANK; d++)
 					to += (int64_t)again[d] * args.dst_stride[d];
-				write_block<E>(args, to, x, y, out);
+				write_block<E>(args, to, y, out);
 			}
 		}
 	}

@@ -269,6 +269,11 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 	__stcs(p, value);
 }
 
+template <typename T> DEVICE void plain_write(T *p, T value)
+{
+	*p = value;
+}
+
 /* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 {
