@@ -27,15 +27,19 @@ static struct cuda_engine *cuda_engine(struct engine *engine)
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
 
+/* A device that is lost is left as it is: it goes with the process. */
 static void cuda_close(struct engine *base)
 {
 	struct cuda_engine *engine = cuda_engine(base);
 	struct error ignored;
+	enum cuda_health health = scheduler_stop(&engine->scheduler);
 
-	device_enter(&engine->device, &ignored);
-	scheduler_deinit(&engine->scheduler);
-	cuda_memories_deinit(&engine->memories);
-	device_close(&engine->device);
+	if (health == CUDA_HEALTHY && device_enter(&engine->device, &ignored) == STATUS_DEVICE_LOST)
+		health = CUDA_LOST;
+	scheduler_deinit(&engine->scheduler, health);
+	cuda_memories_deinit(&engine->memories, health);
+	if (health == CUDA_HEALTHY)
+		device_close(&engine->device);
 	free(engine);
 }
 
@@ -121,14 +125,17 @@ static int cuda_create(struct engine *base, enum region_kind kind, uint64_t size
 	return leave(engine, r, err);
 }
 
-/* On a lost device, too: what is not the driver's is given back. */
 static void cuda_unmap(struct engine *base, struct engine_memory *memory)
 {
 	struct cuda_engine *engine = cuda_engine(base);
 	struct error err;
+	int r = enter(engine, &err);
 
-	device_enter(&engine->device, &err);
-	leave(engine, cuda_memory_unmap(&engine->memories, memory, &err), &err);
+	if (r == 0)
+		r = cuda_memory_unmap(&engine->memories, memory, &err);
+	else
+		cuda_memory_leave(&engine->memories, memory);
+	leave(engine, r, &err);
 }
 
 /* ---- Streams and jobs ------------------------------------------------------------------------------- */

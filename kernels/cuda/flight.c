@@ -7,7 +7,6 @@
 
 #include "driver.h"
 #include "kernels/narrow.h"
-#include "memory.h"
 
 struct round {
 	struct flights *flights;
@@ -55,9 +54,11 @@ int flights_init(struct flights *flights, const struct device *device, const str
 	return r;
 }
 
-void flights_deinit(struct flights *flights)
+void flights_deinit(struct flights *flights, enum cuda_health health)
 {
 	launcher_deinit(&flights->launcher);
+	if (health == CUDA_LOST)
+		return;
 	if (flights->passed)
 		driver.cuEventDestroy(flights->passed);
 	if (flights->copy_out)
@@ -276,8 +277,8 @@ static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, 
 	                   (scratch_src(round) + (uint64_t)low, from, (size_t)(high - low), in));
 }
 
-/* A source that is brought as a whole grows on both ends, without gaps. A round that reads over most of it brings
- * all of it. */
+/* A source that is brought as a whole grows on both ends, without gaps. A round that reads over most of it
+ * brings all of it. */
 static int bring_more(struct round *round, CUstream in, struct error *err)
 {
 	struct tensor_extent *brought = &round->flight->brought, reads = round->part.reads;

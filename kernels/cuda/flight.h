@@ -15,6 +15,7 @@
 
 #include "kernels/engine.h"
 #include "launch.h"
+#include "memory.h"
 #include "scratch.h"
 #include "staging.h"
 
@@ -49,8 +50,8 @@ struct flight {
 int flights_init(struct flights *flights, const struct device *device, const struct plan_facts *facts,
                  uint64_t map_entries, struct error *err);
 
-/* A zeroed one is allowed. */
-void flights_deinit(struct flights *flights);
+/* A zeroed one is allowed. On a device that is lost the driver is not asked. */
+void flights_deinit(struct flights *flights, enum cuda_health health);
 
 /* The events. */
 int flight_init(struct flight *flight, struct error *err);

@@ -34,12 +34,13 @@ int cuda_memories_init(struct cuda_memories *memories, const struct device *devi
 	return 0;
 }
 
-void cuda_memories_deinit(struct cuda_memories *memories)
+void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health health)
 {
 	if (!memories->stream)
 		return;
 	assert(LIST_EMPTY(&memories->ipc));
-	driver.cuStreamDestroy(memories->stream);
+	if (health == CUDA_HEALTHY)
+		driver.cuStreamDestroy(memories->stream);
 	pthread_mutex_destroy(&memories->lock);
 }
 
@@ -111,6 +112,17 @@ int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *base
 
 	free(base);
 	return r;
+}
+
+void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *base)
+{
+	struct cuda_memory *memory = cuda_memory(base);
+
+	if (memory->host)
+		cpu_memory_leave(memory->host);
+	if (memory->ipc)
+		ipc_memory_leave(memories, memory);
+	free(memory);
 }
 
 /* ---- Host memory --------------------------------------------------------------------------------------- */
@@ -190,7 +202,10 @@ int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t 
 {
 	int r = driver_call(err, cuMemsetD8Async, (address, 0, size, memories->stream));
 
-	return r < 0 ? r : driver_call(err, cuStreamSynchronize, (memories->stream));
+	if (r < 0)
+		return r;
+	r = driver_call(err, cuStreamSynchronize, (memories->stream));
+	return r < 0 ? err->status = STATUS_DEVICE_LOST : 0;
 }
 
 bool cuda_memory_round_up(const struct cuda_memories *memories, uint64_t size, uint64_t unit, uint64_t *ret)

@@ -45,8 +45,9 @@ static inline struct cuda_memory *cuda_memory(struct engine_memory *memory)
 
 int cuda_memories_init(struct cuda_memories *memories, const struct device *device, struct error *err);
 
-/* Everything must have been unmapped. */
-void cuda_memories_deinit(struct cuda_memories *memories);
+/* Everything must have been unmapped or left. On a device that is lost the driver is not asked. */
+enum cuda_health { CUDA_HEALTHY, CUDA_LOST };
+void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health health);
 
 /* As engine_map and engine_create. */
 int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
@@ -54,8 +55,12 @@ int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *
 int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, uint64_t size,
                        struct engine_memory **ret, struct engine_export *ret_export, struct error *err);
 
-/* The memory is gone whatever is returned; an error of the driver's is of interest when it is DEVICE_LOST. */
+/* *memory is gone whatever is returned; an error of the driver's is of interest when it is DEVICE_LOST. */
 int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memory, struct error *err);
+
+/* On a device that is lost, where nobody knows what still writes to it: the driver is not asked, and mappings
+ * stay until the process ends. */
+void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *memory);
 
 /* ---- The kinds; each fills *memory, which is zeroed -----------------------------------------------------
  */
@@ -66,6 +71,7 @@ int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *h
 int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
                       struct engine_export *ret_export, struct error *err);
 int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory);
 
 /* memory_fd.c: by file descriptor. */
 int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
@@ -74,7 +80,8 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
                      struct engine_export *ret_export, struct error *err);
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
-/* Zeros new memory, and waits for it. */
+/* Zeros new memory, and waits for it. DEVICE_LOST when that cannot be waited for: nothing may be done to the
+ * memory then. */
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err);
 
 /* size rounded up to a multiple of unit, a power of two; false when that passes what the device has. */

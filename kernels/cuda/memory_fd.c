@@ -92,7 +92,7 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
 	r = cuda_memory_zero(memories, memory->start, memory->mapped, err);
 	if (r == 0)
 		r = export_fd(memory, &ret_export->fd, err);
-	if (r < 0)
+	if (r < 0 && r != STATUS_DEVICE_LOST)
 		fd_memory_unmap(memories, memory, &ignored);
 	return r;
 }

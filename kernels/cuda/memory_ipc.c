@@ -36,6 +36,14 @@ static struct ipc_entry *ipc_find(struct cuda_memories *memories, const CUipcMem
 	return NULL;
 }
 
+static void ipc_forget(struct ipc_entry *entry)
+{
+	if (--entry->refs > 0)
+		return;
+	LIST_REMOVE(entry, entry);
+	free(entry);
+}
+
 static int ipc_drop(struct ipc_entry *entry, struct error *err)
 {
 	return entry->ours ? driver_call(err, cuMemFree, (entry->address))
@@ -97,11 +105,9 @@ static int ipc_unref(struct ipc_entry *entry, struct error *err)
 {
 	int r = 0;
 
-	if (--entry->refs > 0)
-		return 0;
-	r = ipc_drop(entry, err);
-	LIST_REMOVE(entry, entry);
-	free(entry);
+	if (entry->refs == 1)
+		r = ipc_drop(entry, err);
+	ipc_forget(entry);
 	return r;
 }
 
@@ -115,37 +121,49 @@ static void ipc_use(struct cuda_memory *memory, struct ipc_entry *entry, uint64_
 	memory->base.memory[1] = entry->start;
 }
 
+static int check_range(const struct ipc_entry *entry, const struct engine_handle *handle, struct error *err)
+{
+	uint64_t room = entry->start + entry->size - entry->address, end;
+
+	if (!__builtin_add_overflow(handle->offset, handle->size, &end) && end <= room)
+		return 0;
+	return error_set(err, STATUS_OUT_OF_RANGE,
+	                 "size: offset %" PRIu64 " + size %" PRIu64
+	                 " passes the end of the allocation, which has %" PRIu64 " bytes",
+	                 handle->offset, handle->size, room);
+}
+
+static int map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
+                      struct cuda_memory *memory, struct error *err)
+{
+	struct ipc_entry *entry = NULL;
+	struct error closing;
+	CUipcMemHandle key;
+	int r;
+
+	memcpy(&key, handle->handle.data, sizeof key);
+	r = ipc_get(memories, &key, &entry, err);
+	if (r < 0)
+		return r;
+	r = check_range(entry, handle, err);
+	if (r == 0) {
+		ipc_use(memory, entry, handle->offset);
+	} else if (ipc_unref(entry, &closing) == STATUS_DEVICE_LOST) {
+		*err = closing;
+		r = STATUS_DEVICE_LOST;
+	}
+	return r;
+}
+
 int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                    struct cuda_memory *memory, struct error *err)
 {
-	struct ipc_entry *entry;
-	CUipcMemHandle key;
-	struct error ignored;
-	uint64_t end, room;
-	int r;
-
-	if (handle->handle.len != sizeof key)
+	if (handle->handle.len != sizeof(CUipcMemHandle))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "handle: a CUDA IPC handle has %zu bytes, not %zu", sizeof key,
+		                 "handle: a CUDA IPC handle has %zu bytes, not %zu", sizeof(CUipcMemHandle),
 		                 handle->handle.len);
-	memcpy(&key, handle->handle.data, sizeof key);
 	pthread_mutex_lock(&memories->lock);
-	r = ipc_get(memories, &key, &entry, err);
-	if (r == 0) {
-		room = entry->start + entry->size - entry->address;
-		if (__builtin_add_overflow(handle->offset, handle->size, &end) || end > room) {
-			r = error_set(err, STATUS_OUT_OF_RANGE,
-			              "size: offset %" PRIu64 " + size %" PRIu64
-			              " passes the end of the allocation, which has %" PRIu64 " bytes",
-			              handle->offset, handle->size, room);
-			if (ipc_unref(entry, &ignored) == STATUS_DEVICE_LOST) {
-				*err = ignored;
-				r = STATUS_DEVICE_LOST;
-			}
-		} else {
-			ipc_use(memory, entry, handle->offset);
-		}
-	}
+	int r = map_locked(memories, handle, memory, err);
 	pthread_mutex_unlock(&memories->lock);
 	return r;
 }
@@ -156,6 +174,13 @@ int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory,
 	int r = ipc_unref(memory->ipc, err);
 	pthread_mutex_unlock(&memories->lock);
 	return r;
+}
+
+void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory)
+{
+	pthread_mutex_lock(&memories->lock);
+	ipc_forget(memory->ipc);
+	pthread_mutex_unlock(&memories->lock);
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
@@ -170,7 +195,7 @@ static int ipc_allocate(struct cuda_memories *memories, struct ipc_entry *entry,
 	r = cuda_memory_zero(memories, entry->address, entry->size, err);
 	if (r == 0)
 		r = driver_call(err, cuIpcGetMemHandle, (&entry->handle, entry->address));
-	if (r < 0)
+	if (r < 0 && r != STATUS_DEVICE_LOST)
 		driver.cuMemFree(entry->address);
 	return r;
 }

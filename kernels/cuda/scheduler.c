@@ -11,7 +11,6 @@
 
 #include "driver.h"
 #include "kernels/thread.h"
-#include "memory.h"
 
 #define TIMER_SLACK_NS   1000
 #define SCRATCH_RETRY_NS UINT64_C(1000000000)
@@ -86,36 +85,42 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	return 0;
 }
 
-static void stop_thread(struct scheduler *scheduler)
+enum cuda_health scheduler_stop(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
 
 	if (!scheduler->started)
-		return;
+		return CUDA_HEALTHY;
 	pthread_mutex_lock(&queue->lock);
 	queue->closing = true;
 	pthread_cond_signal(&queue->work);
 	pthread_mutex_unlock(&queue->lock);
 	pthread_join(scheduler->thread, NULL);
+	assert(TAILQ_EMPTY(&scheduler->flying));
+	return queue->lost ? CUDA_LOST : CUDA_HEALTHY;
 }
 
-void scheduler_deinit(struct scheduler *scheduler)
+static void destroy_all(struct scheduler *scheduler)
 {
 	struct error ignored;
 	struct flight *flight;
 
-	if (!scheduler->device)
-		return;
-	stop_thread(scheduler);
-	assert(TAILQ_EMPTY(&scheduler->flying));
 	TAILQ_FOREACH(flight, &scheduler->free, entry)
 	flight_deinit(flight);
-	free(scheduler->all_flights);
 	for (int i = 0; i < SCHEDULER_LANES; i++)
 		if (scheduler->lanes[i].stream)
 			driver.cuStreamDestroy(scheduler->lanes[i].stream);
 	scratch_close(&scheduler->scratch, &ignored);
-	flights_deinit(&scheduler->flights);
+}
+
+void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
+{
+	if (!scheduler->device)
+		return;
+	if (health == CUDA_HEALTHY)
+		destroy_all(scheduler);
+	free(scheduler->all_flights);
+	flights_deinit(&scheduler->flights, health);
 	queue_deinit(&scheduler->queue);
 }
 

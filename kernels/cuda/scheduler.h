@@ -15,6 +15,7 @@
 #include "device.h"
 #include "flight.h"
 #include "limits.h"
+#include "memory.h"
 #include "queue.h"
 #include "scratch.h"
 
@@ -52,7 +53,11 @@ struct scheduler {
 int scheduler_init(struct scheduler *scheduler, const struct device *device, const struct plan_facts *facts,
                    const struct engine_options *options, struct error *err);
 
-/* Every stream must have been freed. A zeroed one is allowed. */
-void scheduler_deinit(struct scheduler *scheduler);
+/* Every stream must have been freed. The thread ends, and what it leaves is settled: whether the device is
+ * still there. A zeroed one is allowed. */
+enum cuda_health scheduler_stop(struct scheduler *scheduler);
+
+/* After scheduler_stop. On a device that is lost the driver is not asked. */
+void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health);
 
 #endif

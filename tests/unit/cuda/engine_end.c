@@ -13,7 +13,13 @@ struct end_row {
 	enum region_kind kind;
 };
 
-#define DEVICE_AND_HOST { { "device", REGION_KIND_CUDA_FD }, { "host", REGION_KIND_MEMFD } }
+#define DEVICE_AND_HOST                            \
+	{                                          \
+		{ "device", REGION_KIND_CUDA_FD }, \
+		{                                  \
+			"host", REGION_KIND_MEMFD  \
+		}                                  \
+	}
 
 ParameterizedTestParameters(cuda_end, cancel)
 {
@@ -21,8 +27,8 @@ ParameterizedTestParameters(cuda_end, cancel)
 	return cr_make_param_array(struct end_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Wherever the thread is when it comes: what had ended has ended well, the rest is cancelled, in order; what was
- * not begun has written nothing. */
+/* Wherever the thread is when it comes: what had ended has ended well, the rest is cancelled, in order; what
+ * was not begun has written nothing. */
 ParameterizedTest(struct end_row *row, cuda_end, cancel)
 {
 	enum { JOBS = 12, N = 40, ROUNDS = 12 };
@@ -76,7 +82,8 @@ ParameterizedTest(struct end_row *row, cuda_end, cancel)
 	free(work);
 }
 
-/* ---- A call that fails ----------------------------------------------------------------------------------- */
+/* ---- A call that fails -----------------------------------------------------------------------------------
+ */
 
 struct fail_row {
 	char name[24];
@@ -97,7 +104,7 @@ ParameterizedTestParameters(cuda_end, one_job_fails)
 		  "SOFTGPU_FAIL_WITH=1", STATUS_DEVICE },
 		{ "time", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventElapsedTime:2",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
-		{ "bring in", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuMemcpyHtoDAsync:9",
+		{ "bring in", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuMemcpyHtoDAsync:2",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
 		{ "round's launch", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuLaunchKernelEx:9",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
@@ -144,7 +151,8 @@ ParameterizedTest(struct fail_row *row, cuda_end, one_job_fails)
 	close_engine();
 }
 
-/* ---- A device that is lost --------------------------------------------------------------------------------- */
+/* ---- A device that is lost
+ * --------------------------------------------------------------------------------- */
 
 struct lost_row {
 	char name[24];
@@ -162,7 +170,8 @@ ParameterizedTestParameters(cuda_end, lost)
 		  "SOFTGPU_FAIL_WITH=719" },
 		{ "a copy", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuMemcpyDtoHAsync:25",
 		  "SOFTGPU_FAIL_WITH=700" },
-		{ "a look", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventQuery:9", "SOFTGPU_FAIL_WITH=716" },
+		{ "a look", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventQuery:9",
+		  "SOFTGPU_FAIL_WITH=716" },
 		{ "not to be seen", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventQuery:9",
 		  "SOFTGPU_FAIL_WITH=400" },
 		{ "not to be waited for", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventRecord:10",
@@ -199,7 +208,8 @@ ParameterizedTest(struct lost_row *row, cuda_end, lost)
 	wait_done(STREAMS * JOBS);
 	for (int i = 0; i < STREAMS * JOBS; i++) {
 		int status = work[i].job.status;
-		cr_assert(status == 0 || status == STATUS_DEVICE_LOST, "%s: job %d: %d", row->name, i, status);
+		cr_assert(status == 0 || status == STATUS_DEVICE_LOST, "%s: job %d: %d", row->name, i,
+		          status);
 		good += status == 0;
 		for (int b = 0; status == 0 && b < N * N * 4; b++)
 			cr_assert_eq(data(dst[i])[b], 5, "%s: job %d, byte %d", row->name, i, b);

@@ -82,9 +82,9 @@ static int other_device_fd(void)
 	CUmemGenericAllocationHandle handle;
 	int fd;
 	cr_assert_eq(driver.cuMemCreate(&handle, ALLOCATION, &properties, 0), CUDA_SUCCESS);
-	cr_assert_eq(driver.cuMemExportToShareableHandle(&fd, handle,
-	                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-	             CUDA_SUCCESS);
+	cr_assert_eq(
+	    driver.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+	    CUDA_SUCCESS);
 	cr_assert_eq(driver.cuMemRelease(handle), CUDA_SUCCESS);
 	return fd;
 }
@@ -125,7 +125,10 @@ ParameterizedTestParameters(cuda_memory, map)
 	static struct map_row rows[] = {
 		{ .name = "ipc: whole", .kind = REGION_KIND_CUDA_IPC, .size = ALLOCATION },
 		{ .name = "ipc: odd offset", .kind = REGION_KIND_CUDA_IPC, .offset = 4097, .size = 3 },
-		{ .name = "ipc: last byte", .kind = REGION_KIND_CUDA_IPC, .offset = ALLOCATION - 1, .size = 1 },
+		{ .name = "ipc: last byte",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .offset = ALLOCATION - 1,
+		  .size = 1 },
 		{ .name = "ipc: read-only", .kind = REGION_KIND_CUDA_IPC, .size = SIZE, .read_only = true },
 		{ .name = "ipc: nothing", .kind = REGION_KIND_CUDA_IPC, FAILS(INVALID_ARGUMENT, "not 0") },
 		{ .name = "ipc: too long",
@@ -325,7 +328,8 @@ ParameterizedTest(struct map_row *row, cuda_memory, map)
 	close_engine();
 }
 
-/* ---- One memory ------------------------------------------------------------------------------------------- */
+/* ---- One memory -------------------------------------------------------------------------------------------
+ */
 
 /* Mapped often, opened once, and given back with the last. Made here, it need not be opened at all. */
 Test(cuda_memory, handles_are_counted)
@@ -371,7 +375,8 @@ Test(cuda_memory, two_allocations_are_two_memories)
 	close_engine();
 }
 
-/* ---- Making ----------------------------------------------------------------------------------------------- */
+/* ---- Making -----------------------------------------------------------------------------------------------
+ */
 
 struct create_row {
 	char name[32];
@@ -401,11 +406,12 @@ ParameterizedTestParameters(cuda_memory, create)
 		  STATUS_NO_MEMORY },
 		{ "ipc: no handle", REGION_KIND_CUDA_IPC, SIZE, "SOFTGPU_FAIL_CALL=cuIpcGetMemHandle",
 		  STATUS_NO_MEMORY },
-		{ "fd: in use", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuMemCreate", STATUS_NO_MEMORY },
+		{ "fd: in use", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuMemCreate",
+		  STATUS_NO_MEMORY },
 		{ "fd: not zeroed", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuStreamSynchronize",
 		  STATUS_NO_MEMORY },
-		{ "fd: no export", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuMemExportToShareableHandle",
-		  STATUS_NO_MEMORY },
+		{ "fd: no export", REGION_KIND_CUDA_FD, SIZE,
+		  "SOFTGPU_FAIL_CALL=cuMemExportToShareableHandle", STATUS_NO_MEMORY },
 		{ "memfd: not pinned", REGION_KIND_MEMFD, SIZE, "SOFTGPU_FAIL_CALL=cuMemHostRegister",
 		  STATUS_NO_MEMORY },
 	};

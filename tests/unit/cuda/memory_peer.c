@@ -108,7 +108,8 @@ ParameterizedTestParameters(cuda_memory, of_another_process)
 	return cr_make_param_array(struct peer_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Before there is an engine in this process, the other one is started: a driver does not live through fork. */
+/* Before there is an engine in this process, the other one is started: a driver does not live through fork.
+ */
 ParameterizedTest(struct peer_row *row, cuda_memory, of_another_process)
 {
 	static struct work work;
@@ -127,7 +128,8 @@ ParameterizedTest(struct peer_row *row, cuda_memory, of_another_process)
 	receive_export(fds[0], &made[1]);
 	wait_for(fds[0]);
 	map_all(row, made, memory);
-	cr_assert(memory[0]->memory[0] != memory[1]->memory[0] || memory[0]->memory[1] != memory[1]->memory[1],
+	cr_assert(memory[0]->memory[0] != memory[1]->memory[0] ||
+	              memory[0]->memory[1] != memory[1]->memory[1],
 	          "%s", row->name);
 	if (row->kind == REGION_KIND_CUDA_IPC) {
 		cr_assert_arr_eq(memory[1]->memory, memory[2]->memory, sizeof memory[1]->memory);

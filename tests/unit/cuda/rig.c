@@ -19,7 +19,7 @@ int wakeups;
 struct engine_job *done[MOST_JOBS];
 size_t n_done;
 
-void rig_wake(void *arg)
+static void wake(void *arg)
 {
 	uint64_t one = 1;
 	cr_assert_eq(*(int *)arg, wakeups);
@@ -47,19 +47,14 @@ struct cuda_limits small_limits(void)
 	};
 }
 
-void rig_prepare(const struct cuda_limits *limits)
+void open_engine(const struct cuda_limits *limits)
 {
+	struct engine_options options = { .tensor_maps = 16, .wake = wake, .wake_arg = &wakeups };
+	struct error err;
 	cuda_limits_force(limits);
 	n_done = 0;
 	wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	cr_assert_geq(wakeups, 0);
-}
-
-void open_engine(const struct cuda_limits *limits)
-{
-	struct engine_options options = { .tensor_maps = 16, .wake = rig_wake, .wake_arg = &wakeups };
-	struct error err;
-	rig_prepare(limits);
 	cr_assert_eq(engine_cuda_open(&engine, &options, &err), 0, "%s", err.message);
 	engine_owner_init(&owner);
 }

@@ -24,10 +24,8 @@ extern size_t n_done;
 /* Small ones, so that small jobs go every way. */
 struct cuda_limits small_limits(void);
 
-/* NULL: the engine's own. rig_prepare, and what opens with rig_wake. */
+/* NULL: the engine's own. */
 void open_engine(const struct cuda_limits *limits);
-void rig_prepare(const struct cuda_limits *limits);
-void rig_wake(void *arg); /* of &wakeups */
 
 /* Everything of the driver's has to have been given back. */
 void close_engine(void);
