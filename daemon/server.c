@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
@@ -22,9 +21,6 @@
 /* After the drain deadline, for what was then ended to go. */
 #define LAST_MS 1000
 
-/* For clients to read that the device is lost. */
-#define LOST_MS 1000
-
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
 static void on_stop_signal(uv_signal_t *signal, int number);
@@ -32,8 +28,6 @@ static void on_drain_deadline(uv_timer_t *timer);
 static void on_last_deadline(uv_timer_t *timer);
 static void stop_when_drained(void *arg);
 static void server_stop(struct server *server);
-static void server_lose(struct server *server);
-static void keep_stop_signals(struct server *server);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
@@ -96,10 +90,23 @@ static void mask_stop_signals(int how)
 	pthread_sigmask(how, &set, NULL);
 }
 
+static void do_nothing(uv_work_t *work)
+{
+	(void)work;
+}
+
+/* The threads of libuv's pool block what is blocked while the first work starts them. */
+static void start_pool(struct server *server)
+{
+	mask_stop_signals(SIG_BLOCK);
+	uv_queue_work(&server->loop, &server->first_work, do_nothing, NULL);
+}
+
 static void start_handles(struct server *server)
 {
 	uv_loop_t *loop = &server->loop;
 
+	start_pool(server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
 	uv_idle_init(loop, &server->busy);
@@ -112,7 +119,7 @@ static void start_handles(struct server *server)
 	uv_prepare_start(&server->settle, on_settle);
 	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
 	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
-	mask_stop_signals(SIG_UNBLOCK); /* they were blocked while it started again */
+	mask_stop_signals(SIG_UNBLOCK); /* one that came while the program started again is pending */
 }
 
 int server_init(struct server *server, const struct server_setup *setup, struct error *err)
@@ -168,6 +175,13 @@ err_memory:
 err_kept:
 	listener_drop(kept);
 	return err->status;
+}
+
+/* From here on they wait for the next life: no other thread takes them. What came before is seen now. */
+static void keep_stop_signals(struct server *server)
+{
+	mask_stop_signals(SIG_BLOCK);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 
 enum server_end server_run(struct server *server)
@@ -278,13 +292,13 @@ static void on_settle(uv_prepare_t *prepare)
 
 /* ---- Stop -------------------------------------------------------------------------------------------- */
 
-static void end_all(struct server *server, void (*end)(struct session *session))
+void server_each_session(struct server *server, void (*act)(struct session *session))
 {
 	struct session *session, *next;
 
 	for (session = TAILQ_FIRST(&server->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, entry);
-		end(session);
+		act(session);
 	}
 }
 
@@ -303,13 +317,13 @@ void server_drain(struct server *server)
 	sd_notify(0, "STOPPING=1");
 	listener_close(&server->listener);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
-	end_all(server, session_finish);
+	server_each_session(server, session_finish);
 	stop_when_drained(server);
 }
 
 static void end_now(struct server *server)
 {
-	end_all(server, end_for_stop);
+	server_each_session(server, end_for_stop);
 	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, LAST_MS);
 }
 
@@ -374,59 +388,4 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
 	signal(SIGTERM, SIG_IGN); /* it is being done */
 	signal(SIGINT, SIG_IGN);
-}
-
-/* ---- A lost device ----------------------------------------------------------------------------------- */
-
-static void on_lost_deadline(uv_timer_t *timer)
-{
-	struct server *server = timer->data;
-
-	log_line(LOG_LEVEL_WARNING, "not every client has read that the device is lost in %d ms", LOST_MS);
-	uv_stop(&server->loop);
-}
-
-static void answer_and_finish(struct session *session)
-{
-	session_handle_rest(session);
-	session_finish(session);
-}
-
-/* What is under way ends as DEVICE_LOST, in the engine or in dispatch. When all of it is answered, or clients
- * have had their time to read, the loop stops. */
-static void server_lose(struct server *server)
-{
-	server->state = SERVER_LOST;
-	log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", server->engine->name,
-	         server->engine->lost_why);
-	sd_notifyf(0, "STATUS=Starting again, engine %s was lost: %s", server->engine->name,
-	           server->engine->lost_why);
-	listener_pause(&server->listener);
-	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
-	end_all(server, answer_and_finish);
-	stop_when_drained(server);
-}
-
-static pthread_t loop_thread;
-
-static void on_late_signal(int number)
-{
-	pthread_kill(loop_thread, number);
-}
-
-/* From here on they wait at this thread, where they are blocked, for the next life: other threads, which do
- * not block them, pass them on. What came before is seen now. */
-static void keep_stop_signals(struct server *server)
-{
-	loop_thread = pthread_self();
-	mask_stop_signals(SIG_BLOCK);
-	signal(SIGTERM, on_late_signal);
-	signal(SIGINT, on_late_signal);
-	uv_run(&server->loop, UV_RUN_NOWAIT);
-}
-
-void server_abandon(struct server *server)
-{
-	if (server->listener.owns_path)
-		unlink(server->listener.path);
 }

@@ -56,6 +56,7 @@ struct server {
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_timer_t drain_timer;
+	uv_work_t first_work;
 	struct listener listener;
 	enum server_state state;
 
@@ -98,6 +99,12 @@ void server_abandon(struct server *server);
 
 /* Stops accepting and reading; sessions end when they are answered, or when drain_deadline_ms have passed. */
 void server_drain(struct server *server);
+
+/* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
+void server_lose(struct server *server);
+
+/* act may end the session. */
+void server_each_session(struct server *server, void (*act)(struct session *session));
 
 /* Called when a session is gone. */
 void server_on_session_freed(struct server *server);
