@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/tuning.h"
 #include "plan.h"
 
-#define BULK_LEAST 2048 /* bytes of a run */
-#define LONGEST    INT32_MAX
-#define LONG_ROW   8192 /* bytes: what is fetched around it does not count */
-#define THIN_BYTES 32   /* of a source run: not worth a tile */
+#define BULK_LEAST      2048 /* bytes of a run */
+#define LONGEST         INT32_MAX
+#define COPY_TILE_LEAST 2048
+#define LONG_ROW        8192 /* bytes: what is fetched around it does not count */
+#define ROWS_LEAST      256  /* bytes of a run, below which a row is not worth a warp */
+#define TILES_LEAST     32   /* bytes of a run, below which a tile is not worth it */
 
 static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
 static void name_route(struct plan *plan);
@@ -101,8 +102,8 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 			shrink(&inner, facts->align);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
-		if ((plan->tma.route != TMA_ROUTE_ROWS && plan->tma.route != TMA_ROUTE_TILES) ||
-		    t->mode != PAD_MODE_CONSTANT || nest_count(&inner) != nest_count(&nest))
+		if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
+		    nest_count(&inner) != nest_count(&nest))
 			plan_border(plan, &nest);
 	}
 	name_route(plan);
@@ -118,6 +119,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_TRANSPOSE] = FAMILY_TILE_TRANSPOSE,
 		[TMA_ROUTE_ROWS] = FAMILY_STRIDED,
 		[TMA_ROUTE_TILES] = FAMILY_STRIDED,
+		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
 	};
 
 	plan->family = families[plan->tma.route];
@@ -292,7 +294,6 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 	struct tensor_map_layout *map = &tma->load;
 	uint32_t unit = unit_of(tma->element), scale = tma->element / unit;
 	uint32_t past = phase_of(phase, nest->src_offset);
-	int64_t step = tma->dim[0].src / tma->element;
 
 	map->type = type_of[unit];
 	map->rank = tma->rank;
@@ -317,9 +318,8 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 			tma->repeats *= (uint64_t)dim->n;
 	}
 	map->l2 = promotion_of(tma, past);
-	map->dim[0] = ((map->dim[0] - 1) * (uint64_t)step + 1) * scale + past / unit;
-	map->element_stride[0] = (uint32_t)step;
-	tma->load_shift[0] = tma->load_shift[0] * (int32_t)(scale * step) + (int32_t)(past / unit);
+	map->dim[0] = map->dim[0] * scale + past / unit;
+	tma->load_shift[0] = tma->load_shift[0] * (int32_t)scale + (int32_t)(past / unit);
 	return true;
 }
 
@@ -365,33 +365,41 @@ static uint64_t part_of(uint64_t n, uint64_t most)
 /* ---- COPY: boxes of about COPY_TILE_BYTES, whole rows first
  * ------------------------------------------------ */
 
-static void set_copy_boxes(struct tma_plan *tma)
+static void set_copy_boxes(struct tma_plan *tma, uint32_t tile_bytes)
 {
-	uint32_t unit = unit_of(tma->element), step = tma->load.element_stride[0];
+	uint32_t unit = unit_of(tma->element);
 	uint64_t bytes, n = tma->store.dim[0], chunk = 16 / unit;
 
-	tma->store.box[0] = (uint32_t)(divide_up(part_of(n, 256 / step), chunk) * chunk);
-	if (tma->store.box[0] * step > 256)
-		tma->store.box[0] -= (uint32_t)chunk;
-	tma->load.box[0] = tma->store.box[0] * step;
+	tma->store.box[0] = (uint32_t)(divide_up(part_of(n, 256), chunk) * chunk);
 	bytes = tma->store.box[0] * unit;
+	tma->tiles = tma->grid[0] = (uint32_t)divide_up(n, tma->store.box[0]);
 	for (uint32_t d = 1; d < tma->rank; d++) {
-		uint64_t most = bytes < COPY_TILE_BYTES ? COPY_TILE_BYTES / bytes : 1;
+		uint64_t most = bytes < tile_bytes ? tile_bytes / bytes : 1;
 
 		if (most > 256)
 			most = 256;
-		tma->store.box[d] = tma->load.box[d] =
-		    tma->repeat[d] > 1 ? 1 : (uint32_t)part_of((uint64_t)tma->dim[d].n, most);
-		bytes *= tma->store.box[d];
-	}
-	tma->tiles = 1;
-	for (uint32_t d = 0; d < tma->rank; d++) {
+		tma->store.box[d] = tma->repeat[d] > 1 ? 1 : (uint32_t)part_of((uint64_t)tma->dim[d].n, most);
 		tma->grid[d] =
 		    tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up(tma->store.dim[d], tma->store.box[d]);
+		bytes *= tma->store.box[d];
 		tma->tiles *= tma->grid[d];
-		tma->store_step[d] = (int32_t)tma->store.box[d];
-		tma->load_step[d] *= (int32_t)tma->load.box[d];
 	}
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		tma->load.box[d] = tma->store.box[d];
+		tma->store_step[d] = (int32_t)tma->store.box[d];
+		tma->load_step[d] = tma->repeat[d] > 1 ? 0 : (int32_t)tma->store.box[d];
+	}
+}
+
+/* A tile for each of the blocks that run at one time, if the tensor is large enough for that. */
+static void choose_copy_boxes(struct tma_plan *tma, const struct plan_facts *facts)
+{
+	uint32_t tile_bytes = COPY_TILE_BYTES;
+
+	set_copy_boxes(tma, tile_bytes);
+	while (tma->tiles < (uint64_t)COPY_BLOCKS * COPY_STAGES * facts->threads &&
+	       tile_bytes > COPY_TILE_LEAST)
+		set_copy_boxes(tma, tile_bytes /= 2);
 }
 
 static bool try_copy(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
@@ -408,7 +416,7 @@ static bool try_copy(struct plan *plan, const struct nest *nest, const struct pl
 	bool store = set_store(plan, nest, facts->dst_phase);
 	if (!load || !store)
 		return false;
-	set_copy_boxes(tma);
+	choose_copy_boxes(tma, facts);
 	load = check_map(plan, FAMILY_TILE_COPY, "load", &tma->load);
 	store = check_map(plan, FAMILY_TILE_COPY, "store", &tma->store);
 	if (!load || !store || tma->tiles > UINT32_MAX || tma->repeats > UINT32_MAX)
@@ -557,36 +565,56 @@ static bool try_transpose(struct plan *plan, const struct nest *nest, int src_in
 	return true;
 }
 
-/* ---- ROWS and TILES: always legal
- * ----------------------------------------------------------------------------- */
+/* ---- ROWS, TILES and GATHER: always legal ---- */
 
 static void set_rows(struct plan *plan, const struct nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
-	uint64_t rows = 1;
 
 	set_dims(tma, nest, nest->rank - 1, -1);
+	tma->tiles = divide_up(row_chunks((uint64_t)tma->dim[0].n * nest->element), 32);
 	for (uint32_t d = 1; d < tma->rank; d++)
-		rows *= (uint64_t)tma->dim[d].n;
-	tma->tiles = divide_up(rows * row_chunks((uint64_t)tma->dim[0].n * nest->element), ROWS_BLOCK);
+		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_ROWS;
+}
+
+static void set_gather(struct plan *plan, const struct nest *nest)
+{
+	struct tma_plan *tma = &plan->tma;
+	int64_t row = nest->element;
+
+	set_dims(tma, nest, nest->rank - 1, -1);
+	for (tma->run = 0; tma->run < tma->rank && tma->run < 3 && tma->dim[tma->run].dst == row; tma->run++)
+		row *= tma->dim[tma->run].n;
+	tma->tiles = row_chunks((uint64_t)row);
+	for (uint32_t d = tma->run; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_GATHER;
+}
+
+static uint32_t up_to(int64_t n, uint32_t step, uint32_t most)
+{
+	return n >= most ? most : (uint32_t)divide_up((uint64_t)n, step) * step;
 }
 
 static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
-	uint32_t x = strided_tile_x(nest->element), y = strided_tile_y(nest->element);
+	uint32_t line = nest->element < 4 ? 128 / nest->element : 32;
 
 	set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = unit_dim(nest->element);
-	tma->tiles = divide_up((uint64_t)tma->dim[0].n, x) * divide_up((uint64_t)tma->dim[1].n, y);
+	tma->tile_x = up_to(tma->dim[0].n, line, strided_tile_x(nest->element));
+	tma->tile_y = up_to(tma->dim[1].n, 32, strided_tile_y(nest->element));
+	tma->tiles =
+	    divide_up((uint64_t)tma->dim[0].n, tma->tile_x) * divide_up((uint64_t)tma->dim[1].n, tma->tile_y);
 	for (uint32_t d = 2; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_TILES;
 	plan->tile_rank = 2;
-	plan->tile[0] = y;
-	plan->tile[1] = x;
+	plan->tile[0] = tma->tile_y;
+	plan->tile[1] = tma->tile_x;
 }
 
 /* The dimension other than the innermost along which the source steps least. */
@@ -601,25 +629,30 @@ static int source_inner(const struct nest *nest)
 	return best;
 }
 
+/* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
+ * a run is short, element by element. */
 static void set_strided(struct plan *plan, const struct nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	int64_t element = nest->element;
 	int other = source_inner(nest);
-	bool rows = inner->dst == nest->element;
+	bool run = inner->dst == element, pair = other >= 0;
 
 	tma->element = nest->element;
 	tma->dst_offset = nest->dst_offset;
 	tma->src_offset = nest->src_offset;
 	tma->repeats = 1;
-	/* A tile pays where the source runs along another dimension, and runs for a while. */
-	if (rows && other >= 0 && inner->src != nest->element)
-		rows = llabs(nest->dim[other].src) > llabs(inner->src) ||
-		       nest->dim[other].n * nest->element < THIN_BYTES;
-	if (rows)
+	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
 		set_rows(plan, nest);
-	else
+		return;
+	}
+	pair = pair && llabs(nest->dim[other].src) < llabs(inner->src) && inner->n * element >= TILES_LEAST &&
+	       nest->dim[other].n * element >= TILES_LEAST;
+	if (!run || pair)
 		set_tiles(plan, nest, other);
+	else
+		set_gather(plan, nest);
 }
 
 /* ---- The choice
@@ -656,12 +689,10 @@ static void choose_route(struct plan *plan, const struct nest *nest, const struc
 		              nest->rank - 1, inner->src, element);
 		if (try_transpose(plan, nest, src_inner, facts))
 			return;
-	} else if (inner->src > 0 && inner->src <= 8 * element && element <= 8) {
-		if (try_copy(plan, nest, facts))
-			return;
 	} else {
 		plan_add_rule(plan, FAMILY_TILE_COPY,
-		              "source stride %d is %" PRId64 " bytes, not 1 to 8 elements of %" PRId64,
+		              "source stride %d is %" PRId64 " bytes, not %" PRId64
+		              ", and a map does not step along its innermost dimension",
 		              nest->rank - 1, inner->src, element);
 	}
 	plan->tile_rank = 0;

@@ -31,8 +31,8 @@ static int launch(struct launcher *launcher, CUstream stream, const struct shape
                   struct error *err)
 {
 	const struct device *device = launcher->device;
-	uint64_t most = shape->a_multiprocessor ? (uint64_t)shape->a_multiprocessor * device->processors
-	                                        : INT32_MAX;
+	uint64_t most =
+	    shape->a_multiprocessor ? (uint64_t)shape->a_multiprocessor * device->processors : INT32_MAX;
 	CUlaunchConfig config = {
 		.gridDimX = (unsigned)(shape->blocks < most ? shape->blocks : most),
 		.gridDimY = 1,
@@ -110,8 +110,8 @@ static int launch_bulk(struct launcher *launcher, CUstream stream, const struct 
 	              &args, err);
 }
 
-static int launch_transpose(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                            uint64_t src, struct error *err)
+static int launch_transpose(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                            uint64_t dst, uint64_t src, struct error *err)
 {
 	uint32_t e = tma->element, blocks = TRANSPOSE_TILE_BYTES / 16 / (16 / e);
 	struct tile_transpose_args args = {
@@ -138,26 +138,43 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	              &(struct shape){ .kernel = by_element(KERNEL_tile_transpose_1, e),
 	                               .blocks = tma->tiles,
 	                               .threads = (blocks < 256 ? blocks : 256) + 32,
-	                               .shared = RING_BYTES(TRANSPOSE_STAGES, TRANSPOSE_TILE_BYTES),
+	                               .shared = RING_BYTES(TRANSPOSE_STAGES, TRANSPOSE_TILE_BYTES) +
+	                                         TRANSPOSE_STAGES * 40,
 	                               .a_multiprocessor = TRANSPOSE_BLOCKS },
 	              &args, err);
 }
 
-static int launch_strided(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                          uint64_t src, struct error *err)
+static int launch_strided(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                          uint64_t dst, uint64_t src, struct error *err)
 {
-	bool rows = tma->route == TMA_ROUTE_ROWS;
-	struct strided_args args = { .dst = dst, .src = src, .tiles = tma->tiles, .rank = tma->rank };
+	static const struct {
+		enum kernel_id kernel;
+		uint32_t slots; /* that a block takes at a time */
+	} routes[] = {
+		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 * ROW_SLOTS },
+		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
+		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS },
+	};
+	struct strided_args args = {
+		.dst = dst,
+		.src = src,
+		.slots = tma->tiles,
+		.rank = tma->rank,
+		.run = tma->run,
+		.tile_x = tma->tile_x,
+		.tile_y = tma->tile_y,
+	};
+	uint32_t slots = routes[tma->route].slots;
 
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
-	return launch(launcher, stream,
-	              &(struct shape){ .kernel = by_element(rows ? KERNEL_strided_rows_1 : KERNEL_strided_tiles_1,
-	                                                    tma->element),
-	                               .blocks = tma->tiles,
-	                               .threads = 256,
-	                               .shared = rows ? 0 : strided_tile_bytes(tma->element) },
-	              &args, err);
+	return launch(
+	    launcher, stream,
+	    &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
+	                     .blocks = (tma->tiles + slots - 1) / slots,
+	                     .threads = ROWS_THREADS,
+	                     .shared = tma->route == TMA_ROUTE_TILES ? strided_tile_bytes(tma->element) : 0 },
+	    &args, err);
 }
 
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -196,6 +213,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 		return launch_transpose(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_TILES:
+	case TMA_ROUTE_GATHER:
 		return launch_strided(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_NONE:
 		break;

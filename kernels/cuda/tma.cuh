@@ -169,7 +169,7 @@ DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_
 {
 	asm volatile(
 	    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-	    "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(tile)),
+	    "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(tile)),
 	    "l"(map), "r"(shared_address(b)), "r"(c[0]), "r"(c[1]), "h"(mask)
 	    : "memory");
 }
@@ -272,6 +272,12 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 template <typename T> DEVICE void plain_write(T *p, T value)
 {
 	*p = value;
+}
+
+/* The value of the lane before, in a whole warp. */
+DEVICE uint32_t from_lane_before(uint32_t value)
+{
+	return __shfl_up_sync(~0u, value, 1);
 }
 
 /* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */

@@ -46,7 +46,8 @@ void rig_free(CUdeviceptr memory)
 	rig_call(cuMemFree, (memory));
 }
 
-void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src, struct plan *ret)
+void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
+              struct plan *ret)
 {
 	uint64_t bits = dst | src | 16;
 	struct plan_facts facts = {
@@ -61,7 +62,8 @@ void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t
 	plan_init(ret, transform, &facts);
 }
 
-void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst, uint64_t src)
+void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
+                uint64_t src)
 {
 	struct error err;
 

@@ -2,8 +2,8 @@
  *
  *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
  *
- * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger, and aligned so that the
- * Tensor Memory Accelerator may take most of them.
+ * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger, and aligned so
+ * that the Tensor Memory Accelerator may take most of them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #define DEFAULT_CASES 2000
 #define LARGE_BYTES   (192 << 10)
 
-/* ---- Aligned cases -------------------------------------------------------------------------------------- */
+/* ---- Aligned cases --------------------------------------------------------------------------------------
+ */
 
 /* Strides of a C-order tensor whose rows may have a gap that keeps them aligned. Returns elements spanned. */
 static int64_t aligned_strides(uint64_t *state, int rank, const int64_t *shape, int64_t chunk, int64_t *ret)
@@ -59,7 +60,8 @@ static void aligned_case(uint64_t seed, struct oracle_case *c)
 		spec->perm[d] = spec->perm[other];
 		spec->perm[other] = kept;
 	}
-	/* The source's innermost dimension, and the one that becomes the destination's, are whole chunks mostly. */
+	/* The source's innermost dimension, and the one that becomes the destination's, are whole chunks
+	 * mostly. */
 	for (int d = 0; d < rank; d++) {
 		bool inner = d == rank - 1 || d == spec->perm[rank - 1];
 		int64_t most = inner ? 300 : 20;
@@ -86,7 +88,8 @@ static void aligned_case(uint64_t seed, struct oracle_case *c)
 			spec->after[d] = -oracle_between(&state, 1, 4);
 		made[d] = n + spec->before[d] + spec->after[d];
 	}
-	spec->mode = oracle_between(&state, 0, 3) ? PAD_MODE_CONSTANT : (enum pad_mode)oracle_between(&state, 0, 4);
+	spec->mode =
+	    oracle_between(&state, 0, 3) ? PAD_MODE_CONSTANT : (enum pad_mode)oracle_between(&state, 0, 4);
 	if (spec->mode == PAD_MODE_CONSTANT && dtype != DTYPE_BOOL && oracle_between(&state, 0, 3) == 0)
 		spec->value = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = 7 };
 
@@ -98,7 +101,8 @@ static void aligned_case(uint64_t seed, struct oracle_case *c)
 	must(tensor_layout_init(&spec->dst, dtype, rank, made, stride, "dst", &err), &err);
 }
 
-/* ---- One case --------------------------------------------------------------------------------------------- */
+/* ---- One case ---------------------------------------------------------------------------------------------
+ */
 
 struct bench {
 	struct rig rig;
@@ -106,7 +110,7 @@ struct bench {
 	CUdeviceptr src;
 	size_t room;
 	uint64_t families[FAMILY_COUNT];
-	uint64_t routes[TMA_ROUTE_TILES + 1];
+	uint64_t routes[TMA_ROUTE_GATHER + 1];
 };
 
 static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
@@ -114,14 +118,16 @@ static bool complain(const struct oracle_case *c, const struct plan *plan, const
 	char text[1024];
 
 	oracle_case_text(c, text, sizeof text);
-	printf("# seed %" PRIu64 ", %s: %s: %s\n", c->seed, plan ? family_names[plan->family] : "-", what, text);
+	printf("# seed %" PRIu64 ", %s: %s: %s\n", c->seed, plan ? family_names[plan->family] : "-", what,
+	       text);
 	return false;
 }
 
 static bool try_case(struct bench *bench, struct oracle_case *c)
 {
 	size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
-	uint64_t dst = bench->dst + ORACLE_GUARD + c->dst_offset, src = bench->src + ORACLE_GUARD + c->src_offset;
+	uint64_t dst = bench->dst + ORACLE_GUARD + c->dst_offset,
+		 src = bench->src + ORACLE_GUARD + c->src_offset;
 	struct transform transform;
 	struct plan plan;
 	struct error err;
@@ -180,11 +186,11 @@ int main(int argc, char **argv)
 	rig_close(&bench.rig);
 	for (int f = 0; f < FAMILY_COUNT; f++)
 		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
-	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64 " transpose %" PRIu64
-	       " rows %" PRIu64 " tiles %" PRIu64 "\n",
-	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4], bench.routes[5],
-	       bench.routes[6]);
-	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n", failed ? "not ok" : "ok",
-	       cases, seed, failed);
+	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
+	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64 "\n",
+	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
+	       bench.routes[5], bench.routes[6], bench.routes[7]);
+	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
+	       failed ? "not ok" : "ok", cases, seed, failed);
 	return failed != 0;
 }

@@ -10,7 +10,8 @@ struct seed_tile_args {
 	CUtensorMap map;
 	uint64_t bytes_at; /* global: load writes them there, store reads them from there */
 	uint32_t rank;
-	uint32_t bytes; /* a multiple of 16 */
+	uint32_t bytes; /* that are moved */
+	uint32_t span;  /* of shared memory, that they lie in; a multiple of 16 */
 	int32_t c[5];
 };
 

@@ -43,12 +43,12 @@ DEVICE void arrive_and_load(const seed_tile_args &args, const int32_t *c, unsign
 KERNEL(kThreads, 1) seed_load(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
-	barrier *b = (barrier *)(tile + args.bytes);
+	barrier *b = (barrier *)(tile + args.span);
 
 	make_barrier(b, blockDim.x);
 	arrive_and_load(args, args.c, tile, b);
 	barrier_wait(b, 0);
-	dump(tile, args.bytes, args.bytes_at);
+	dump(tile, args.span, args.bytes_at);
 	__syncthreads();
 	if (threadIdx.x == 0)
 		barrier_inval(b);
@@ -59,7 +59,7 @@ KERNEL(kThreads, 1) seed_store(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
 
-	for (uint32_t i = threadIdx.x * 4; i < args.bytes; i += blockDim.x * 4)
+	for (uint32_t i = threadIdx.x * 4; i < args.span; i += blockDim.x * 4)
 		tile_write(tile + i, stream_read((const uint32_t *)(args.bytes_at + i)));
 	fence_proxy_async();
 	__syncthreads();
@@ -75,7 +75,7 @@ KERNEL(kThreads, 1) seed_store(const GRID_CONSTANT struct seed_tile_args args)
 KERNEL(kThreads, 1) seed_barrier_again(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
-	barrier *b = (barrier *)(tile + args.bytes);
+	barrier *b = (barrier *)(tile + args.span);
 
 	for (int32_t turn = 0; turn < 2; turn++) {
 		int32_t c[5] = { args.c[0] + turn * 16, args.c[1], args.c[2], args.c[3], args.c[4] };
@@ -83,7 +83,7 @@ KERNEL(kThreads, 1) seed_barrier_again(const GRID_CONSTANT struct seed_tile_args
 		make_barrier(b, blockDim.x);
 		arrive_and_load(args, c, tile, b);
 		barrier_wait(b, 0);
-		dump(tile, args.bytes, args.bytes_at + turn * args.bytes);
+		dump(tile, args.span, args.bytes_at + turn * args.span);
 		__syncthreads();
 		if (threadIdx.x == 0)
 			barrier_inval(b);
@@ -94,7 +94,7 @@ KERNEL(kThreads, 1) seed_barrier_again(const GRID_CONSTANT struct seed_tile_args
 KERNEL(kThreads, 1) seed_phases(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
-	barrier *b = (barrier *)(tile + args.bytes);
+	barrier *b = (barrier *)(tile + args.span);
 
 	make_barrier(b, blockDim.x);
 	for (int32_t turn = 0; turn < 2; turn++) {
@@ -102,7 +102,7 @@ KERNEL(kThreads, 1) seed_phases(const GRID_CONSTANT struct seed_tile_args args)
 
 		arrive_and_load(args, c, tile, b);
 		barrier_wait(b, turn);
-		dump(tile, args.bytes, args.bytes_at + turn * args.bytes);
+		dump(tile, args.span, args.bytes_at + turn * args.span);
 		__syncthreads();
 	}
 }
@@ -183,7 +183,7 @@ KERNEL(kThreads, 1) seed_half_tile(const GRID_CONSTANT struct seed_tile_args arg
 KERNEL(kThreads, 1) seed_multicast(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
-	barrier *b = (barrier *)(tile + args.bytes);
+	barrier *b = (barrier *)(tile + args.span);
 	const int32_t c[2] = { args.c[0], args.c[1] };
 
 	make_barrier(b, 1);
@@ -193,6 +193,6 @@ KERNEL(kThreads, 1) seed_multicast(const GRID_CONSTANT struct seed_tile_args arg
 	if (cluster_rank() == 0 && threadIdx.x == 0)
 		load_tile_multicast(tile, &args.map, c, b, (uint16_t)((1u << gridDim.x) - 1));
 	barrier_wait(b, 0);
-	dump(tile, args.bytes, args.bytes_at + (uint64_t)blockIdx.x * args.bytes);
+	dump(tile, args.span, args.bytes_at + (uint64_t)blockIdx.x * args.span);
 	cluster_sync();
 }

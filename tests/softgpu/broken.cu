@@ -87,7 +87,7 @@ KERNEL(BROKEN_THREADS, 1) broken_pipeline(const GRID_CONSTANT struct broken_args
 		store_wait_read<0>();
 }
 
-/* ---- One wrong thing --------------------------------------------------------------------------------- */
+/* ---- One wrong thing ------------------------------------------------------------------------------- */
 
 namespace
 {

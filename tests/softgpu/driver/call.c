@@ -20,6 +20,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static struct {
 	bool initialised;
+	pid_t process; /* that called cuInit */
 	CUresult stuck;
 	unsigned long long calls;
 	unsigned long long calls_of[ENTRY_COUNT];
@@ -190,6 +191,7 @@ static CUresult init(unsigned int flags)
 	if (devices_count() == 0)
 		return CUDA_ERROR_NO_DEVICE;
 	state.initialised = true;
+	state.process = getpid();
 	return CUDA_SUCCESS;
 }
 
@@ -267,11 +269,14 @@ uint64_t call_now_ns(void)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* The device's thread ends first: its code goes with the library. */
+/* The device's thread ends first: its code goes with the library. A child has none, and maybe a lock that
+ * nobody will give back. */
 __attribute__((destructor)) static void end(void)
 {
 	char text[4096];
 	FILE *file;
+	if (state.process != getpid())
+		return;
 	call_lock();
 	queue_stop();
 	if (*state.live && (file = fopen(state.live, "w"))) {

@@ -10,8 +10,7 @@
 
 static void end_phase(struct model_barrier *barrier);
 
-/* ---- Life
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Life ------------------------------------------------------------------------------------------ */
 
 void model_barrier_init(void *p, uint32_t arrivals)
 {
@@ -98,8 +97,7 @@ void model_barrier_inval(void *p)
 	barrier->block->barrier_at[barrier->offset / 8] = 0;
 }
 
-/* ---- Arrivals and bytes
- * -------------------------------------------------------------------------------------- */
+/* ---- Arrivals and bytes ---------------------------------------------------------------------------- */
 
 static void arrive(struct model_barrier *barrier, const char *what)
 {

@@ -67,7 +67,7 @@ void fiber_main(struct fiber_set *set) __attribute__((noreturn));
 static void context_init(struct fiber_set *set, struct fiber *fiber);
 static void context_switch(fiber_context *save, fiber_context *to);
 
-/* ---- Stacks ------------------------------------------------------------------------------------------- */
+/* ---- Stacks ---------------------------------------------------------------------------------------- */
 
 struct fiber_set *fiber_set_new(void)
 {
@@ -114,7 +114,7 @@ bool fiber_set_reserve(struct fiber_set *set, uint32_t n)
 	return true;
 }
 
-/* ---- A fiber's life ------------------------------------------------------------------------------------ */
+/* ---- A fiber's life -------------------------------------------------------------------------------- */
 
 void fiber_start(struct fiber_set *set, uint32_t i, void (*entry)(void *argument), void *argument)
 {
@@ -201,8 +201,7 @@ void fiber_main(struct fiber_set *set)
 	abort();
 }
 
-/* ---- The switch -----------------------------------------------------------------------------------------
- */
+/* ---- The switch ------------------------------------------------------------------------------------ */
 
 #ifdef FIBER_UCONTEXT
 

@@ -115,6 +115,7 @@ void meet_thread_ended(struct model_thread *thread);
 
 /* ---- shared.c */
 bool shared_prepare(struct model_block *block, uint32_t bytes);
+void shared_free(void);
 /* Offset of [p, p + bytes) in the running thread's block; what names the access where that fails. */
 uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char *what);
 /* A load is issued, has come; a store is issued, has been waited for by its issuer. */
@@ -142,6 +143,7 @@ void barrier_complete(struct model_barrier *barrier, uint32_t bytes, const struc
 
 /* ---- unit.c */
 void unit_reset(void);
+void unit_free(void);
 bool unit_is_idle(void);
 /* One operation goes on, any. */
 void unit_step(void);

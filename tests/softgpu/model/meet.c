@@ -68,8 +68,7 @@ static void try_warp(const struct model_thread *thread, uint32_t mask)
 		machine.threads[lanes[i]].state = THREAD_READY;
 }
 
-/* ---- What kernels call
- * ------------------------------------------------------------------------------------- */
+/* ---- What kernels call ----------------------------------------------------------------------------- */
 
 /* Arrives; then either it was the last and all are ready, or it waits. Both go through the scheduler. */
 static void meet(enum thread_state state)

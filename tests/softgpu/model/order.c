@@ -119,8 +119,14 @@ bool order_reset(uint32_t blocks, uint32_t block_threads)
 	return true;
 }
 
-/* ---- Events -----------------------------------------------------------------------------------------------
- */
+void order_free(void)
+{
+	free(order.memory);
+	order.memory = NULL;
+	order.words = 0;
+}
+
+/* ---- Events ---------------------------------------------------------------------------------------- */
 
 static void tick(uint32_t actor)
 {
@@ -167,8 +173,7 @@ void order_fence(uint32_t thread)
 	tick(thread);
 }
 
-/* ---- News
- * -------------------------------------------------------------------------------------------------- */
+/* ---- News ------------------------------------------------------------------------------------------ */
 
 /* Puts what the thread knows and did into a view; what it does from now on is not in it. */
 static void tell(uint32_t thread, struct order_view to)

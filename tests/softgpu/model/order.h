@@ -27,6 +27,7 @@ struct order_view;
 
 /* A fresh start. false: no memory, or too many. */
 bool order_reset(uint32_t blocks, uint32_t block_threads);
+void order_free(void);
 
 /* The actor's event of now. A clock that ran over is noticed by order_is_worn. */
 order_stamp order_now(uint32_t actor);

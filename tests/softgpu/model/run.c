@@ -26,8 +26,7 @@ static bool finish_unit(void);
 static void thread_main(void *argument);
 static void report_hang(void);
 
-/* ---- What the driver calls
- * ----------------------------------------------------------------------------------- */
+/* ---- What the driver calls ------------------------------------------------------------------------- */
 
 const struct model_kernel *model_find(const char *name)
 {
@@ -91,8 +90,17 @@ bool model_run(const struct model_kernel *kernel, const struct model_launch *lau
 	return done;
 }
 
-/* ---- Failures
- * ------------------------------------------------------------------------------------------------- */
+/* The stand-in driver is unloaded when it is closed. */
+__attribute__((destructor)) static void model_free(void)
+{
+	fiber_set_free(machine.fibers);
+	free(machine.threads);
+	unit_free();
+	order_free();
+	shared_free();
+}
+
+/* ---- Failures -------------------------------------------------------------------------------------- */
 
 uint32_t model_random(uint32_t below)
 {
@@ -141,8 +149,7 @@ void model_fail(const char *format, ...)
 		fiber_yield(machine.fibers);
 }
 
-/* ---- A cluster
- * -------------------------------------------------------------------------------------------------- */
+/* ---- A cluster ------------------------------------------------------------------------------------- */
 
 static bool check_launch(void)
 {
@@ -296,8 +303,7 @@ static bool finish_unit(void)
 	return true;
 }
 
-/* ---- A thread
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- A thread -------------------------------------------------------------------------------------- */
 
 static void thread_main(void *argument)
 {

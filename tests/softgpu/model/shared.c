@@ -47,6 +47,14 @@ bool shared_prepare(struct model_block *block, uint32_t bytes)
 	return true;
 }
 
+void shared_free(void)
+{
+	for (int b = 0; b < MODEL_MAX_CLUSTER; b++) {
+		free(memories[b]);
+		memories[b] = NULL;
+	}
+}
+
 uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char *what)
 {
 	struct model_block *block = machine.self->block;
@@ -61,8 +69,7 @@ uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char
 	return (uint32_t)offset;
 }
 
-/* ---- Accesses of a thread ---------------------------------------------------------------------------------
- */
+/* ---- Accesses of a thread -------------------------------------------------------------------------- */
 
 /* Fails with what the thread does not know of; thread_word is what a thread did to the byte. */
 static void fail_unordered(const char *what, uint32_t offset, order_stamp stamp, const char *thread_word)
@@ -128,8 +135,7 @@ void model_tile_write(void *p, uint32_t size)
 	stamp(block->read, offset, size, 0);
 }
 
-/* ---- Accesses of the unit
- * ---------------------------------------------------------------------------------- */
+/* ---- Accesses of the unit -------------------------------------------------------------------------- */
 
 /* What threads wrote has to be fenced, and the fence known to the thread that now has the unit touch it. */
 static void check_fenced(const struct model_block *block, uint32_t offset, uint32_t bytes, const char *what)

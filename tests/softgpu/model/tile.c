@@ -1,9 +1,11 @@
-/* Without interleave a row is the box's dimension 0, contiguous, and has no element stride of its own. With
- * it (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes that lie side by side, so that a
- * "row" is one slice and dimension 0 walks like any other, by the slice's length.
+/* A row is what dimension 0 moves. Without interleave that is the box's extent of contiguous elements, with
+ * no element stride of its own. With it (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes
+ * that lie side by side, and the last but one selects a single group of channels, whatever its box. A
+ * swizzled row takes at least the swizzle's width.
  *
- * Sources: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors". The NaN of the fill and the rounding
- * of tfloat32 are in neither: they are what others read back from sm_100 and sm_120.
+ * Sources: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors"; CUDA C++ Programming Guide, 10.29.3.
+ * Of the interleaved layouts, the fill's NaN and the rounding of tfloat32 they say too little: those are what
+ * others read back from sm_100 and sm_120. Not confirmed on sm_90.
  */
 #include "tile.h"
 
@@ -20,32 +22,58 @@ static uint32_t slice_bytes(const struct tensor_map_layout *layout)
 	                                                         : 0;
 }
 
-static uint32_t row_bytes(const struct tensor_map_layout *layout)
+/* What dimension 0 counts. */
+static uint32_t unit_bytes(const struct tensor_map_layout *layout)
 {
 	uint32_t slice = slice_bytes(layout);
 
-	return slice ? slice : layout->box[0] * tensor_map_type_size(layout->type);
+	return slice ? slice : tensor_map_type_size(layout->type);
 }
 
 static uint32_t extent(const struct tensor_map_layout *layout, uint32_t d)
 {
-	if (d >= layout->rank || (d == 0 && !slice_bytes(layout)))
+	if (d == 0 && !slice_bytes(layout))
+		return layout->box[0];
+	if (d + 2 == layout->rank && slice_bytes(layout))
 		return 1;
 	return (layout->box[d] + layout->element_stride[d] - 1) / layout->element_stride[d];
 }
 
-uint32_t tile_bytes(const struct tensor_map_layout *layout)
+static uint32_t row_bytes(const struct tensor_map_layout *layout)
 {
-	uint32_t bytes = row_bytes(layout);
-
-	for (uint32_t d = 0; d < layout->rank; d++)
-		bytes *= extent(layout, d);
-	return bytes;
+	return extent(layout, 0) * unit_bytes(layout);
 }
 
+static uint32_t rows_of(const struct tensor_map_layout *layout)
+{
+	uint32_t rows = 1;
+
+	for (uint32_t d = 1; d < layout->rank; d++)
+		rows *= extent(layout, d);
+	return rows;
+}
+
+/* Chunks of 16 bytes are moved about within 2, 4 or 8 of them: so many bits of an address change. */
 static uint32_t swizzle_bits(enum tensor_map_swizzle swizzle)
 {
 	return swizzle <= TENSOR_MAP_SWIZZLE_128B ? (uint32_t)swizzle : 0;
+}
+
+static uint32_t row_pitch(const struct tensor_map_layout *layout)
+{
+	uint32_t bytes = row_bytes(layout), width = (uint32_t)TILE_PIECE << swizzle_bits(layout->swizzle);
+
+	return bytes > width ? bytes : width;
+}
+
+uint32_t tile_bytes(const struct tensor_map_layout *layout)
+{
+	return row_bytes(layout) * rows_of(layout);
+}
+
+uint32_t tile_span(const struct tensor_map_layout *layout)
+{
+	return row_pitch(layout) * rows_of(layout);
 }
 
 uint32_t tile_align(enum tensor_map_swizzle swizzle)
@@ -60,8 +88,7 @@ uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address)
 	return address ^ ((address >> 7 & mask) << 4);
 }
 
-/* ---- The walk -------------------------------------------------------------------------------------------
- */
+/* ---- The walk -------------------------------------------------------------------------------------- */
 
 void tile_begin(struct tile_walk *walk, const struct tensor_map_layout *layout, uint64_t address,
                 const int32_t *c, uint32_t base)
@@ -71,33 +98,18 @@ void tile_begin(struct tile_walk *walk, const struct tensor_map_layout *layout, 
 		.address = address,
 		.base = base,
 		.row_bytes = row_bytes(layout),
-		.pieces = tile_bytes(layout) / TILE_PIECE,
+		.pitch = row_pitch(layout),
+		.rows = rows_of(layout),
 	};
-	for (uint32_t d = 0; d < TENSOR_MAP_MAX_RANK; d++) {
+	for (uint32_t d = 0; d < layout->rank; d++) {
 		walk->extent[d] = extent(layout, d);
-		walk->start[d] = d < layout->rank ? c[d] : 0;
+		walk->start[d] = c[d];
 	}
 }
 
-/* Where the row at walk->index starts, relative to the tensor's first byte; false: outside of the tensor. */
-static bool row_start(const struct tile_walk *walk, int64_t *ret)
+static bool is_inside(const struct tensor_map_layout *layout, uint32_t d, int64_t at)
 {
-	const struct tensor_map_layout *layout = walk->layout;
-	uint32_t slice = slice_bytes(layout);
-
-	*ret = 0;
-	for (uint32_t d = 0; d < layout->rank; d++) {
-		int64_t at = walk->start[d] + (int64_t)walk->index[d] * layout->element_stride[d];
-
-		if (d == 0 && !slice) {
-			*ret += walk->start[0] * (int64_t)tensor_map_type_size(layout->type);
-			continue;
-		}
-		if (at < 0 || (uint64_t)at >= layout->dim[d])
-			return false;
-		*ret += at * (int64_t)(d == 0 ? slice : layout->stride[d - 1]);
-	}
-	return true;
+	return at >= 0 && (uint64_t)at < layout->dim[d];
 }
 
 static uint32_t clamp(int64_t value)
@@ -105,42 +117,58 @@ static uint32_t clamp(int64_t value)
 	return value < 0 ? 0 : value > TILE_PIECE ? TILE_PIECE : (uint32_t)value;
 }
 
-bool tile_next(struct tile_walk *walk, struct tile_piece *ret)
+/* Where the piece at byte in_row of the row lies in the tensor's row, and which of its bytes do. */
+static void place_in_row(const struct tile_walk *walk, uint32_t in_row, struct tile_piece *ret)
 {
 	const struct tensor_map_layout *layout = walk->layout;
-	uint32_t in_row = walk->next % walk->row_bytes;
-	int64_t start;
+	int64_t unit = unit_bytes(layout), at;
 
-	if (!walk->pieces)
-		return false;
-	*ret = (struct tile_piece){
-		.shared = tile_swizzle(layout->swizzle, walk->base + walk->next) - walk->base,
-	};
-	if (row_start(walk, &start)) {
-		ret->global = walk->address + (uint64_t)(start + in_row);
-		if (slice_bytes(layout)) {
-			ret->last = TILE_PIECE;
-		} else {
-			int64_t at = walk->start[0] * (int64_t)tensor_map_type_size(layout->type) + in_row;
-			int64_t end = (int64_t)(layout->dim[0] * tensor_map_type_size(layout->type));
+	if (slice_bytes(layout)) {
+		int64_t slice = walk->start[0] + (int64_t)(in_row / unit) * layout->element_stride[0];
 
-			ret->first = clamp(-at);
-			ret->last = clamp(end - at);
-		}
+		at = slice * unit + in_row % unit;
+		ret->last = is_inside(layout, 0, slice) ? TILE_PIECE : 0;
+	} else {
+		at = walk->start[0] * unit + in_row;
+		ret->last = clamp((int64_t)layout->dim[0] * unit - at);
+		ret->first = clamp(-at);
 		if (ret->first > ret->last)
 			ret->first = ret->last;
 	}
+	ret->global += (uint64_t)at;
+}
 
-	walk->pieces--;
-	walk->next += TILE_PIECE;
-	if (in_row + TILE_PIECE == walk->row_bytes)
-		for (uint32_t d = 0; d < layout->rank && ++walk->index[d] == walk->extent[d]; d++)
+bool tile_next(struct tile_walk *walk, struct tile_piece *ret)
+{
+	const struct tensor_map_layout *layout = walk->layout;
+	bool inside = true;
+
+	if (walk->row == walk->rows)
+		return false;
+	*ret = (struct tile_piece){ .global = walk->address };
+	ret->shared = walk->base + walk->row * walk->pitch + walk->in_row;
+	ret->shared = tile_swizzle(layout->swizzle, ret->shared) - walk->base;
+	place_in_row(walk, walk->in_row, ret);
+	for (uint32_t d = 1; d < layout->rank; d++) {
+		int64_t at = walk->start[d] + (int64_t)walk->index[d] * layout->element_stride[d];
+
+		inside = inside && is_inside(layout, d, at);
+		ret->global += (uint64_t)at * layout->stride[d - 1];
+	}
+	if (!inside)
+		ret->first = ret->last = 0;
+
+	walk->in_row += TILE_PIECE;
+	if (walk->in_row == walk->row_bytes) {
+		walk->in_row = 0;
+		walk->row++;
+		for (uint32_t d = 1; d < layout->rank && ++walk->index[d] == walk->extent[d]; d++)
 			walk->index[d] = 0;
+	}
 	return true;
 }
 
-/* ---- Values ----------------------------------------------------------------------------------------------
- */
+/* ---- Values ---------------------------------------------------------------------------------------- */
 
 void tile_fill(const struct tensor_map_layout *layout, unsigned char piece[TILE_PIECE])
 {

@@ -26,15 +26,20 @@ struct tile_walk {
 	uint64_t address;
 	uint32_t base; /* of the tile in shared memory: a swizzle goes by the bits of the address */
 	uint32_t row_bytes;
-	uint32_t extent[TENSOR_MAP_MAX_RANK]; /* the tile's own; dimension 0 in rows of one piece or more */
-	uint32_t index[TENSOR_MAP_MAX_RANK];
-	int64_t start[TENSOR_MAP_MAX_RANK]; /* coordinates */
-	uint32_t pieces;                    /* still to come */
-	uint32_t next;                      /* offset of the next, before the swizzle */
+	uint32_t pitch; /* of rows in shared memory */
+	uint32_t rows;
+	uint32_t extent[TENSOR_MAP_MAX_RANK]; /* the tile's own */
+	int64_t start[TENSOR_MAP_MAX_RANK];   /* coordinates */
+	uint32_t index[TENSOR_MAP_MAX_RANK];  /* of the row */
+	uint32_t row;                         /* the next piece */
+	uint32_t in_row;
 };
 
-/* Bytes of shared memory that a tile takes, and that its barrier gets. */
+/* Bytes that a tile moves, and that its barrier gets. */
 uint32_t tile_bytes(const struct tensor_map_layout *layout);
+
+/* Bytes of shared memory that it takes: more where rows are narrower than the swizzle. */
+uint32_t tile_span(const struct tensor_map_layout *layout);
 
 /* Where a tile has to start: the length of the swizzle's pattern, or 128. */
 uint32_t tile_align(enum tensor_map_swizzle swizzle);

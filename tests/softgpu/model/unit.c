@@ -17,7 +17,8 @@ struct unit_op {
 	const struct model_thread *issuer;
 	struct model_block *block;
 	uint32_t offset; /* in shared memory */
-	uint32_t bytes;
+	uint32_t span;   /* bytes of it */
+	uint32_t bytes;  /* that are moved */
 	bool is_tile;
 	struct tensor_map_layout layout;
 	int32_t c[TENSOR_MAP_MAX_RANK];
@@ -40,8 +41,7 @@ static void store_reads(struct unit_op *op);
 static void store_writes(struct unit_op *op);
 static void drop(struct unit_op *op);
 
-/* ---- Issue
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Issue ----------------------------------------------------------------------------------------- */
 
 static struct unit_op *push(struct unit_op op)
 {
@@ -86,7 +86,8 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 			    c[d], d);
 	}
 	op.bytes = tile_bytes(&op.layout);
-	op.offset = shared_offset(tile, op.bytes, tile_align(op.layout.swizzle), what);
+	op.span = tile_span(&op.layout);
+	op.offset = shared_offset(tile, op.span, tile_align(op.layout.swizzle), what);
 
 	tile_begin(&walk, &op.layout, op.address, op.c, op.offset);
 	while (tile_next(&walk, &piece)) {
@@ -109,7 +110,9 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 static struct unit_op bulk_op(const void *shared, uint64_t global, uint32_t bytes, bool write)
 {
 	const char *what = write ? "store_bulk" : "load_bulk";
-	struct unit_op op = { .issuer = machine.self, .block = machine.self->block, .bytes = bytes };
+	struct unit_op op = {
+		.issuer = machine.self, .block = machine.self->block, .span = bytes, .bytes = bytes
+	};
 
 	if (bytes % TILE_PIECE)
 		model_fail("%s of %u bytes, not a multiple of %u", what, bytes, TILE_PIECE);
@@ -144,10 +147,8 @@ static void issue_load(struct unit_op op, struct model_barrier *barrier, uint32_
 			    "load on the barrier at shared + %u of block %u, with nothing to order it after that "
 			    "block's barrier_init",
 			    barrier->offset, rank);
-		if (op.bytes > machine.blocks[rank].shared_bytes - op.offset)
-			model_fail("load to block %u past its shared memory", rank);
 		barrier_announce(peer, op.bytes);
-		shared_load_begins(&machine.blocks[rank], op.offset, op.bytes, peer);
+		shared_load_begins(&machine.blocks[rank], op.offset, op.span, peer);
 	}
 	push(op);
 	model_breathe();
@@ -191,7 +192,7 @@ static void issue_store(struct unit_op op)
 
 	op.state = STORE_ISSUED;
 	op.group = self->next_group;
-	shared_store_begins(op.offset, op.bytes);
+	shared_store_begins(op.offset, op.span);
 	push(op);
 	self->has_open = true;
 	model_breathe();
@@ -207,8 +208,7 @@ void model_store_bulk(void *to, const void *from, uint32_t bytes)
 	issue_store(bulk_op(from, (uintptr_t)to, bytes, true));
 }
 
-/* ---- Groups
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Groups ---------------------------------------------------------------------------------------- */
 
 void model_store_commit(void)
 {
@@ -245,7 +245,7 @@ static void wait_stores(uint32_t n, bool read)
 		if (op->issuer != self || op->state == LOAD_ISSUED || op->group >= self->group)
 			continue;
 		if (!op->waited)
-			shared_store_ends(op->block, op->offset, op->bytes, self->number);
+			shared_store_ends(op->block, op->offset, op->span, self->number);
 		op->waited = true;
 		if (op->state == STORE_WRITTEN)
 			drop(op);
@@ -276,13 +276,20 @@ void model_fence_proxy_async(void)
 	order_fence(machine.self->number);
 }
 
-/* ---- What happens
- * ---------------------------------------------------------------------------------------------- */
+/* ---- What happens ---------------------------------------------------------------------------------- */
 
 void unit_reset(void)
 {
 	while (queue.n)
 		drop(&queue.ops[queue.n - 1]);
+}
+
+void unit_free(void)
+{
+	unit_reset();
+	free(queue.ops);
+	queue.ops = NULL;
+	queue.room = 0;
 }
 
 bool unit_is_idle(void)
@@ -365,19 +372,19 @@ static void load_comes(struct unit_op *op)
 			continue;
 		peer = barrier_peer(op->barrier, rank);
 		load_into(op, block->shared);
-		shared_load_ends(block, op->offset, op->bytes, peer);
+		shared_load_ends(block, op->offset, op->span, peer);
 		barrier_complete(peer, op->bytes, op->issuer);
 	}
 }
 
 static void store_reads(struct unit_op *op)
 {
-	op->snapshot = malloc(op->bytes);
+	op->snapshot = malloc(op->span);
 	if (!op->snapshot) {
-		model_fail_for(op->issuer, "no memory for a store of %u bytes", op->bytes);
+		model_fail_for(op->issuer, "no memory for a store of %u bytes", op->span);
 		return;
 	}
-	memcpy(op->snapshot, op->block->shared + op->offset, op->bytes);
+	memcpy(op->snapshot, op->block->shared + op->offset, op->span);
 	op->state = STORE_READ;
 }
 

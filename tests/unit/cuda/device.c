@@ -11,6 +11,7 @@
 #include <criterion/parameterized.h>
 
 #include "kernels/cuda/driver.h"
+#include "soft.h"
 #include "tests/softgpu/live.h"
 
 struct choice_row {
@@ -259,4 +260,20 @@ ParameterizedTest(struct fail_row *row, device, each_call_fails)
 		n++;
 	cr_expect_gt(n, 2 * KERNEL_COUNT, "%s: only %d calls", row->name, n);
 	cr_expect_lt(n, MOST_CALLS, "%s: it never opened", row->name);
+}
+
+/* A context that is lost cannot be had back in the same process: each call in one of its own. */
+Test(device, each_call_loses_the_context)
+{
+	char environment[64], text[512];
+	int n = 0, r;
+	do {
+		snprintf(environment, sizeof environment, "SOFTGPU_FAIL_WITH=700 SOFTGPU_FAIL=%d", ++n);
+		r = soft_child(text, sizeof text, environment, "open_device");
+		cr_expect_eq(r, 0, "call %d: the child crashed: %s", n, text);
+		if (strncmp(text, "OK", 2) != 0)
+			cr_expect(strncmp(text, "DEVICE_LOST: cu", 15) == 0, "call %d: %s", n, text);
+	} while (n < MOST_CALLS && r == 0 && strncmp(text, "OK", 2) != 0);
+	cr_expect_gt(n, 2 * KERNEL_COUNT, "only %d calls", n);
+	cr_expect_lt(n, MOST_CALLS, "it never opened");
 }

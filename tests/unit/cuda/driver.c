@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+
+#include "soft.h"
 
 /* ---- Another process, with another libcuda.so.1 ------------------------------------------------------- */
 
@@ -23,22 +24,11 @@ struct child_row {
 	char says[2][96]; /* parts of what it prints */
 };
 
-static const char *build_directory(void)
-{
-	const char *directory = getenv("TEST_BUILDDIR");
-	return directory ? directory : ".";
-}
-
 /* A folder with a libcuda.so.1 as the row has it; that of a machine with a driver is never reached. */
-static void make_library(char *ret, size_t size, enum library library)
+static void make_library(char *folder, enum library library)
 {
-	char path[300], folder[] = "/tmp/unit-cuda-XXXXXX";
-	if (library == LIBRARY_SOFTGPU) {
-		snprintf(ret, size, "%s/tests/softgpu/lib", build_directory());
-		return;
-	}
+	char path[64];
 	cr_assert(mkdtemp(folder));
-	snprintf(ret, size, "%s", folder);
 	snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
 	if (library == LIBRARY_NO_LIBRARY)
 		close(open(path, O_WRONLY | O_CREAT, 0600));
@@ -46,11 +36,9 @@ static void make_library(char *ret, size_t size, enum library library)
 		cr_assert_eq(symlink("/lib64/ld-linux-x86-64.so.2", path), 0);
 }
 
-static void remove_library(const char *folder, enum library library)
+static void remove_library(const char *folder)
 {
-	char path[300];
-	if (library == LIBRARY_SOFTGPU)
-		return;
+	char path[64];
 	snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
 	unlink(path);
 	rmdir(folder);
@@ -58,16 +46,17 @@ static void remove_library(const char *folder, enum library library)
 
 static void run_child(char *ret, size_t size, const struct child_row *row)
 {
-	char folder[256], command[800];
-	make_library(folder, sizeof folder, row->library);
-	snprintf(command, sizeof command,
-	         "env LD_LIBRARY_PATH='%s' %s '%s/tests/unit/cuda/open_device' %s 2>&1", folder,
-	         row->variable, build_directory(), row->argument);
-	FILE *child = popen(command, "r");
-	cr_assert(child);
-	ret[fread(ret, 1, size - 1, child)] = '\0';
-	cr_assert_eq(pclose(child), 0, "%s: the child crashed: %s", row->name, ret);
-	remove_library(folder, row->library);
+	char folder[] = "/tmp/unit-cuda-XXXXXX", environment[128], command[64];
+	snprintf(environment, sizeof environment, "%s", row->variable);
+	if (row->library != LIBRARY_SOFTGPU) {
+		make_library(folder, row->library);
+		snprintf(environment, sizeof environment, "LD_LIBRARY_PATH=%s", folder);
+	}
+	snprintf(command, sizeof command, "open_device %s", row->argument);
+	cr_expect_eq(soft_child(ret, size, environment, command), 0, "%s: the child crashed: %s", row->name,
+	             ret);
+	if (row->library != LIBRARY_SOFTGPU)
+		remove_library(folder);
 }
 
 ParameterizedTestParameters(driver, child)

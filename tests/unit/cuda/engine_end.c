@@ -235,25 +235,43 @@ ParameterizedTest(struct lost_row *row, cuda_end, lost)
 	free(work);
 }
 
+struct mapping_row {
+	char name[24];
+	char variable[64];
+	char with[32];
+	char says[40];
+};
+
+ParameterizedTestParameters(cuda_end, lost_while_mapping)
+{
+	static struct mapping_row rows[] = {
+		{ "a sticky error", "SOFTGPU_FAIL_CALL=cuMemCreate", "SOFTGPU_FAIL_WITH=700",
+		  "CUDA_ERROR_ILLEGAL_ADDRESS" },
+		{ "not to be waited for", "SOFTGPU_FAIL_CALL=cuStreamSynchronize", "SOFTGPU_FAIL_WITH=400",
+		  "cuStreamSynchronize" },
+	};
+	return cr_make_param_array(struct mapping_row, rows, sizeof rows / sizeof *rows);
+}
+
 /* Found by a call that maps, with nothing under way: the owner is woken to learn of it. */
-Test(cuda_end, lost_while_mapping)
+ParameterizedTest(struct mapping_row *row, cuda_end, lost_while_mapping)
 {
 	struct engine_memory *memory;
 	struct engine_export made;
 	struct error err;
-	setenv("SOFTGPU_FAIL_CALL", "cuMemCreate", 1);
-	setenv("SOFTGPU_FAIL_WITH", "700", 1);
+	putenv(row->variable);
+	putenv(row->with);
 	open_engine(NULL);
 	cr_assert_eq(engine_create(engine, REGION_KIND_CUDA_FD, 100, &memory, &made, &err),
-	             STATUS_DEVICE_LOST);
+	             STATUS_DEVICE_LOST, "%s", row->name);
 	for (int i = 0; i < 1000 && !engine->lost; i++) {
 		uint64_t count;
 		usleep(1000);
 		if (read(wakeups, &count, sizeof count) == sizeof count)
 			engine_reap(engine);
 	}
-	cr_assert(engine->lost);
-	cr_assert_not_null(strstr(engine->lost_why, "CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", engine->lost_why);
+	cr_assert(engine->lost, "%s", row->name);
+	cr_assert_not_null(strstr(engine->lost_why, row->says), "%s: %s", row->name, engine->lost_why);
 	engine_owner_deinit(&owner);
 	engine_close(engine);
 }

@@ -408,8 +408,6 @@ ParameterizedTestParameters(cuda_memory, create)
 		  STATUS_NO_MEMORY },
 		{ "fd: in use", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuMemCreate",
 		  STATUS_NO_MEMORY },
-		{ "fd: not zeroed", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuStreamSynchronize",
-		  STATUS_NO_MEMORY },
 		{ "fd: no export", REGION_KIND_CUDA_FD, SIZE,
 		  "SOFTGPU_FAIL_CALL=cuMemExportToShareableHandle", STATUS_NO_MEMORY },
 		{ "memfd: not pinned", REGION_KIND_MEMFD, SIZE, "SOFTGPU_FAIL_CALL=cuMemHostRegister",

@@ -1,5 +1,6 @@
 #include "soft.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,4 +104,19 @@ bool soft_is(CUdeviceptr address, size_t size, unsigned char value)
 		same = bytes[i] == value;
 	free(bytes);
 	return same;
+}
+
+int soft_child(char *ret, size_t size, const char *environment, const char *command)
+{
+	const char *directory = getenv("TEST_BUILDDIR");
+	char line[1200];
+	if (!directory)
+		directory = ".";
+	snprintf(line, sizeof line,
+	         "env LD_LIBRARY_PATH='%s/tests/softgpu/lib' %s '%s'/tests/unit/cuda/%s 2>&1", directory,
+	         environment, directory, command);
+	FILE *child = popen(line, "r");
+	cr_assert(child);
+	ret[fread(ret, 1, size - 1, child)] = '\0';
+	return pclose(child);
 }

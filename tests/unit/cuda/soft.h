@@ -35,4 +35,8 @@ CUresult soft_launch(CUstream stream, CUdeviceptr dst, CUdeviceptr src, size_t s
 /* Whether all bytes are that. */
 bool soft_is(CUdeviceptr address, size_t size, unsigned char value);
 
+/* Runs tests/unit/cuda/<command> on the stand-in driver, with more NAME=VALUE in its environment. What it
+ * printed is in ret. Its exit status. */
+int soft_child(char *ret, size_t size, const char *environment, const char *command);
+
 #endif

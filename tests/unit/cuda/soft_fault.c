@@ -181,6 +181,28 @@ Test(soft_fault, counts)
 	driver_close();
 }
 
+/* A child that gives everything back, and one that cannot: its first call to end fails. */
+Test(soft_fault, tells_what_is_left_at_the_end)
+{
+	static const char *const variables[] = { "", "SOFTGPU_FAIL_CALL=cuModuleUnload" };
+	static const char *const wanted[] = { "", "1 modules\n" };
+	char path[] = "/tmp/unit-cuda-XXXXXX", environment[128], text[256];
+	int fd = mkstemp(path);
+	cr_assert_geq(fd, 0);
+	for (int i = 0; i < 2; i++) {
+		snprintf(environment, sizeof environment, "SOFTGPU_LIVE=%s %s", path, variables[i]);
+		cr_assert_eq(write(fd, "old\n", 4), 4);
+		cr_expect_eq(soft_child(text, sizeof text, environment, "open_device"), 0);
+		ssize_t n = pread(fd, text, sizeof text - 1, 0);
+		cr_assert_geq(n, 0);
+		text[n] = '\0';
+		cr_expect_str_eq(text, wanted[i], "%s", variables[i]);
+		lseek(fd, 0, SEEK_SET);
+	}
+	close(fd);
+	unlink(path);
+}
+
 Test(soft_fault, mapping_takes_time, .fini = soft_close)
 {
 	soft_set("SOFTGPU_MAP_US=30000");

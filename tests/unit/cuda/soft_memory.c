@@ -294,22 +294,16 @@ Test(soft_memory, fds_that_are_not_the_drivers, .init = soft_open, .fini = soft_
 
 /* ---- Another process ---------------------------------------------------------------------------------- */
 
-/* tests/unit/cuda/peer adds one to every byte of what its arguments name, and says what stopped it. */
-static int run_peer(const char *arguments)
+/* peer adds one to every byte of what its arguments name. */
+static bool peer_can(const char *arguments)
 {
-	const char *directory = getenv("TEST_BUILDDIR");
-	char command[600];
-	if (!directory)
-		directory = ".";
-	snprintf(command, sizeof command,
-	         "LD_LIBRARY_PATH='%s/tests/softgpu/lib' '%s/tests/unit/cuda/peer' %s", directory, directory,
-	         arguments);
-	return system(command);
+	char text[512];
+	return soft_child(text, sizeof text, "", arguments) == 0;
 }
 
 static void print_handle(char *ret, size_t size, const CUipcMemHandle *handle)
 {
-	size_t at = (size_t)snprintf(ret, size, "ipc ");
+	size_t at = (size_t)snprintf(ret, size, "peer ipc ");
 	for (size_t i = 0; i < sizeof *handle; i++)
 		at += (size_t)snprintf(ret + at, size - at, "%02x", ((const unsigned char *)handle)[i]);
 }
@@ -323,7 +317,7 @@ Test(soft_memory, ipc, .init = soft_open, .fini = soft_close)
 	expect_result(cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
 	              CUDA_ERROR_INVALID_CONTEXT);
 	print_handle(arguments, sizeof arguments, &handle);
-	cr_expect_eq(run_peer(arguments), 0);
+	cr_expect(peer_can(arguments));
 	cr_expect(soft_is(memory, SIZE, 4));
 	broken = handle;
 	broken.reserved[0] ^= 1;
@@ -334,7 +328,7 @@ Test(soft_memory, ipc, .init = soft_open, .fini = soft_close)
 
 	/* Its fd's number is soon another memory's. */
 	memory = soft_memory(SIZE, 3);
-	cr_expect_neq(run_peer(arguments), 0, "the peer opened memory that is gone");
+	cr_expect_not(peer_can(arguments), "the peer opened memory that is gone");
 	cr_expect(soft_is(memory, SIZE, 3));
 	expect_ok(cuMemFree(memory));
 }
@@ -354,8 +348,8 @@ Test(soft_memory, fd_to_another_process, .init = soft_open, .fini = soft_close)
 	expect_ok(cuMemsetD8Async(space, 3, GRANULARITY, NULL));
 	expect_ok(cuStreamSynchronize(NULL));
 	cr_assert_eq(fcntl(fd, F_SETFD, 0), 0);
-	snprintf(arguments, sizeof arguments, "fd %d %u", fd, GRANULARITY);
-	cr_expect_eq(run_peer(arguments), 0);
+	snprintf(arguments, sizeof arguments, "peer fd %d %u", fd, GRANULARITY);
+	cr_expect(peer_can(arguments));
 	cr_expect(soft_is(space, GRANULARITY, 4));
 	close(fd);
 	expect_ok(cuMemUnmap(space, GRANULARITY));
