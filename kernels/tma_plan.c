@@ -11,6 +11,7 @@
 
 #include "plan.h"
 
+#define BULK_ALIGN      128 /* bytes: runs that cross lines are faster by map */
 #define BULK_LEAST      2048 /* bytes of a run */
 #define LONGEST         INT32_MAX
 #define COPY_TILE_LEAST 2048
@@ -445,14 +446,14 @@ static bool try_bulk(struct plan *plan, const struct nest *nest, const struct pl
 	tma->chunk = (uint32_t)divide_up(part_of(run, COPY_TILE_BYTES), 16) * 16;
 	tma->tiles = divide_up(run, tma->chunk);
 	tma->repeats = 1;
-	bits |= run;
+	bits |= run % 16 ? run : 0;
 	for (uint32_t d = 1; d < tma->rank; d++) {
 		bits |= (uint64_t)tma->dim[d].dst | (uint64_t)tma->dim[d].src;
 		if (tma->dim[d].src == 0 || tma->dim[d].n > LONGEST)
 			return false;
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	}
-	if (bits % 16 || tma->tiles > UINT32_MAX)
+	if (bits % BULK_ALIGN || tma->tiles > UINT32_MAX)
 		return false;
 	tma->element = nest->element;
 	tma->dst_offset = nest->dst_offset;
@@ -572,7 +573,7 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 	struct tma_plan *tma = &plan->tma;
 
 	set_dims(tma, nest, nest->rank - 1, -1);
-	tma->tiles = divide_up(row_chunks((uint64_t)tma->dim[0].n * nest->element), 32);
+	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_ROWS;
@@ -643,6 +644,9 @@ static void set_strided(struct plan *plan, const struct nest *nest)
 	tma->dst_offset = nest->dst_offset;
 	tma->src_offset = nest->src_offset;
 	tma->repeats = 1;
+	tma->whole = is_whole(nest);
+	for (int d = 0; d < nest->rank; d++)
+		tma->whole = tma->whole && nest->dim[d].n <= LONGEST;
 	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
 		set_rows(plan, nest);
 		return;
