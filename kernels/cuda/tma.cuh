@@ -285,10 +285,10 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 	__stcs(p, value);
 }
 
-/* The value of the lane before, in a whole warp. */
-DEVICE uint32_t from_lane_before(uint32_t value)
+/* The value of lane % 32, in a whole warp. */
+DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
 {
-	return __shfl_up_sync(~0u, value, 1);
+	return __shfl_sync(~0u, value, lane);
 }
 
 /* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */

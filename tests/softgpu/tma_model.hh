@@ -215,16 +215,16 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 }
 
 /* By a place for each thread of the blocks that run side by side. */
-DEVICE uint32_t from_lane_before(uint32_t value)
+DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
 {
 	static thread_local uint32_t lanes[16][1024];
-	uint32_t *own = &lanes[model_cluster_rank()][threadIdx.x], before;
+	uint32_t *warp = &lanes[model_cluster_rank()][threadIdx.x / 32 * 32], theirs;
 
-	*own = value;
+	warp[threadIdx.x % 32] = value;
 	model_sync_warp(0xffffffff);
-	before = threadIdx.x % 32 ? own[-1] : value;
+	theirs = warp[lane % 32];
 	model_sync_warp(0xffffffff);
-	return before;
+	return theirs;
 }
 
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
