@@ -151,7 +151,7 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		enum kernel_id kernel;
 		uint32_t slots; /* that a block takes at a time */
 	} routes[] = {
-		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 * ROW_SLOTS },
+		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
 		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS },
 	};
@@ -163,6 +163,7 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		.run = tma->run,
 		.tile_x = tma->tile_x,
 		.tile_y = tma->tile_y,
+		.whole = tma->whole,
 	};
 	uint32_t slots = routes[tma->route].slots;
 

@@ -14,6 +14,23 @@
 namespace
 {
 
+template <int E> struct element;
+template <> struct element<1> {
+	typedef uint8_t type;
+};
+template <> struct element<2> {
+	typedef uint16_t type;
+};
+template <> struct element<4> {
+	typedef uint32_t type;
+};
+template <> struct element<8> {
+	typedef uint2 type;
+};
+template <> struct element<16> {
+	typedef uint4 type;
+};
+
 DEVICE bool in_window(const strided_dim &dim, int64_t index)
 {
 	return index >= dim.before && index - dim.before < dim.source;
@@ -27,27 +44,6 @@ DEVICE uint64_t divide(uint64_t a, uint64_t b)
 DEVICE uint4 pattern_of(const strided_args &args)
 {
 	return make_uint4(args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]);
-}
-
-/* ---- Rows: contiguous on both sides ------------------------------------------------------------------------- */
-
-/* 16 bytes that begin phase bytes into the 32 of a and b. */
-DEVICE uint4 shift_pair(uint4 a, uint4 b, uint32_t phase)
-{
-	uint32_t shift = phase % 4 * 8;
-
-	if (phase == 0)
-		return a;
-	if (phase & 8) {
-		a = make_uint4(a.z, a.w, b.x, b.y);
-		b = make_uint4(b.z, b.w, 0, 0);
-	}
-	if (phase & 4) {
-		a = make_uint4(a.y, a.z, a.w, b.x);
-		b.x = b.y;
-	}
-	return make_uint4(shift_words(a.x, a.y, shift), shift_words(a.y, a.z, shift),
-	                  shift_words(a.z, a.w, shift), shift_words(a.w, b.x, shift));
 }
 
 /* The lowest and the highest address of the source's rows: what may be read around a chunk. */
@@ -71,24 +67,53 @@ template <int E> DEVICE source_range range_of(const strided_args &args)
 	return range;
 }
 
-/* A chunk that the source ends in: what there is of it. */
-template <int E> DEVICE uint4 read_some(uint64_t chunk, const source_range &range)
-{
-	uint32_t words[4] = { 0, 0, 0, 0 };
+/* ---- Rows: contiguous on both sides ------------------------------------------------------------------------- */
 
-#pragma unroll
-	for (uint32_t i = 0; i < 16 / E; i++)
-		if (chunk + i * E >= range.low && chunk + i * E + E <= range.high)
-			chunk_take<E>(words, i, chunk + i * E);
-	return make_uint4(words[0], words[1], words[2], words[3]);
+/* 16 bytes that begin W words and `bits` bits into the 32 bytes of a and b. */
+template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_t bits)
+{
+	const uint32_t w[9] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, 0 };
+
+	return make_uint4(shift_words(w[W], w[W + 1], bits), shift_words(w[W + 1], w[W + 2], bits),
+	                  shift_words(w[W + 2], w[W + 3], bits), shift_words(w[W + 3], w[W + 4], bits));
 }
 
-/* Bytes [low, high) of a chunk, multiples of E. */
-template <int E> DEVICE void write_some(uint64_t chunk, const uint4 &v, int low, int high)
-{
-	row_chunk c = { chunk, low / E, high / E, (uint32_t)low, false };
+/* What a warp does of a row: chunks that are wholly the window's, and elements before and after them. */
+struct row_part {
+	uint64_t to;   /* the first chunk */
+	uint64_t from; /* the chunk that it is read from begins here, or phase bytes later */
+	uint32_t phase;
+	uint32_t chunks;
+	int64_t first; /* elements [first, chunks_first) and [chunks_last, last) are left */
+	int64_t chunks_first;
+	int64_t chunks_last;
+	int64_t last;
+};
 
-	chunk_write<E>(c, v);
+/* W: words of the phase, or -1 when there is none. Loads are ROW_BATCH deep. */
+template <int W> DEVICE void copy_chunks(const row_part &part)
+{
+	const uint4 *from = (const uint4 *)part.from + threadIdx.x % 32;
+	uint4 *to = (uint4 *)part.to + threadIdx.x % 32;
+	const uint32_t bits = part.phase % 4 * 8;
+
+	for (int left = (int)part.chunks - (int)(threadIdx.x % 32); left > 0; left -= 32 * ROW_BATCH) {
+		uint4 a[ROW_BATCH], b[ROW_BATCH];
+
+#pragma unroll
+		for (int u = 0; u < ROW_BATCH; u++)
+			if (u * 32 < left) {
+				a[u] = from[u * 32];
+				if (W >= 0)
+					b[u] = from[u * 32 + 1];
+			}
+#pragma unroll
+		for (int u = 0; u < ROW_BATCH; u++)
+			if (u * 32 < left)
+				stream_write(to + u * 32, W >= 0 ? shift_pair<W < 0 ? 0 : W>(a[u], b[u], bits) : a[u]);
+		from += 32 * ROW_BATCH;
+		to += 32 * ROW_BATCH;
+	}
 }
 
 /* A row of the destination and the source's, which begins at its window. */
@@ -115,114 +140,80 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 	return place;
 }
 
-/* All ones in the bytes of word w that are among bytes [low, high) of a chunk. */
-DEVICE uint32_t byte_mask(int w, int low, int high)
-{
-	int from = min(max(low - 4 * w, 0), 4), to = min(max(high - 4 * w, 0), 4);
-
-	return (to == 4 ? ~0u : (1u << 8 * to) - 1) & (from == 4 ? 0 : ~0u << 8 * from);
-}
-
-/* Bytes [low, high) of v, the pattern around them. */
-DEVICE uint4 blend(const uint4 &v, const uint4 &pattern, int low, int high)
-{
-	uint32_t x = byte_mask(0, low, high), y = byte_mask(1, low, high);
-	uint32_t z = byte_mask(2, low, high), w = byte_mask(3, low, high);
-
-	return make_uint4((v.x & x) | (pattern.x & ~x), (v.y & y) | (pattern.y & ~y), (v.z & z) | (pattern.z & ~z),
-	                  (v.w & w) | (pattern.w & ~w));
-}
-
-/* What a lane knows of its chunk between reading and writing: the bytes of it that are the row's and those that are
- * the window's, from 0 to 16, and the source's phase. In one register. */
-struct chunk_bounds {
-	uint32_t bits;
-
-	DEVICE_MEMBER void set(uint32_t row_low, uint32_t row_high, uint32_t low, uint32_t high, uint32_t phase)
-	{
-		bits = row_low | row_high << 5 | low << 10 | high << 15 | phase << 20;
-	}
-	DEVICE_MEMBER int row_low() const { return bits & 31; }
-	DEVICE_MEMBER int row_high() const { return bits >> 5 & 31; }
-	DEVICE_MEMBER int low() const { return bits >> 10 & 31; }
-	DEVICE_MEMBER int high() const { return bits >> 15 & 31; }
-	DEVICE_MEMBER uint32_t phase() const { return bits >> 20; }
-};
-
-DEVICE uint32_t within_chunk(uint64_t address, uint64_t chunk)
-{
-	int64_t at = (int64_t)(address - chunk);
-
-	return (uint32_t)(at < 0 ? 0 : at > 16 ? 16 : at);
-}
-
-/* A warp takes ROW_SLOTS slots at a time, each 32 chunks of a row: all are read before the first is written. */
-template <int E> DEVICE void rows(const strided_args &args)
+/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements. */
+template <int E>
+DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place, int64_t first,
+                        int64_t last)
 {
 	const strided_dim &inner = args.dim[0];
+	const uint64_t delta = place.src - (uint64_t)(inner.before * E) - place.dst;
+	int64_t low = first > inner.before ? first : inner.before;
+	int64_t high = last < inner.before + inner.source ? last : inner.before + inner.source;
+	row_part part = { 0, 0, (uint32_t)delta & 15, 0, first, first, first, last };
+
+	if (!place.inside || low >= high)
+		return part;
+	uint64_t start = (place.dst + (uint64_t)(low * E) + 15) & ~UINT64_C(15);
+	uint64_t end = (place.dst + (uint64_t)(high * E)) & ~UINT64_C(15);
+
+	if (part.phase) {
+		if (start + delta < range.low + 16)
+			start += 16;
+		if (end + delta + 16 > range.high)
+			end -= 16;
+	}
+	if ((int64_t)(end - start) <= 0)
+		return part;
+	part.to = start;
+	part.from = (start + delta) & ~UINT64_C(15);
+	part.chunks = (uint32_t)((end - start) / 16);
+	part.chunks_first = (int64_t)(start - place.dst) / E;
+	part.chunks_last = (int64_t)(end - place.dst) / E;
+	return part;
+}
+
+template <int E>
+DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
+{
+	using type = typename element<E>::type;
+	const strided_dim &inner = args.dim[0];
+
+	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
+		type value = *(const type *)args.pattern;
+
+		if (place.inside && in_window(inner, i))
+			value = *(const type *)(place.src + (uint64_t)((i - inner.before) * E));
+		*(type *)(place.dst + (uint64_t)(i * E)) = value;
+	}
+}
+
+/* A warp a row, or a part of ROW_BYTES of a longer one. */
+template <int E> DEVICE void rows(const strided_args &args)
+{
+	constexpr int64_t part_elements = ROW_BYTES / E;
 	const source_range range = range_of<E>(args);
-	const uint64_t row_bytes = (uint64_t)inner.n * E, slots_a_row = (row_chunks(row_bytes) + 31) / 32;
-	const uint32_t lane = threadIdx.x % 32, warps = ROWS_THREADS / 32;
-	const uint4 pattern = pattern_of(args);
+	const uint64_t parts = divide((uint64_t)(args.dim[0].n + part_elements - 1), (uint64_t)part_elements);
 
-	for (uint64_t turn = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; turn * ROW_SLOTS < args.slots;
-	     turn += (uint64_t)gridDim.x * warps) {
-		uint4 a[ROW_SLOTS], b[ROW_SLOTS];
-		uint64_t to[ROW_SLOTS], row = ~UINT64_C(0), delta = 0;
-		chunk_bounds bounds[ROW_SLOTS];
-		row_place place = { 0, 0, false };
+	for (uint64_t number = (uint64_t)blockIdx.x * (ROWS_THREADS / 32) + threadIdx.x / 32; number < args.slots;
+	     number += (uint64_t)gridDim.x * (ROWS_THREADS / 32)) {
+		uint64_t row = parts > 1 ? divide(number, parts) : number;
+		int64_t first = (int64_t)(number - row * parts) * part_elements;
+		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
+		const row_place place = row_of(args, row);
+		const row_part part = part_of<E>(args, range, place, first, last);
 
-#pragma unroll
-		for (uint32_t u = 0; u < ROW_SLOTS; u++) {
-			uint64_t number = turn * ROW_SLOTS + u, its_row = divide(number, slots_a_row);
-
-			if (its_row != row) {
-				row = its_row;
-				place = row_of(args, row);
-				delta = place.src - (uint64_t)(inner.before * E) - place.dst;
-			}
-			uint64_t chunk = (place.dst & ~UINT64_C(15)) + 16 * ((number - row * slots_a_row) * 32 + lane);
-			uint64_t window = place.dst + (uint64_t)(inner.before * E);
-			uint32_t row_low = within_chunk(place.dst, chunk);
-			uint32_t row_high = number < args.slots ? within_chunk(place.dst + row_bytes, chunk) : 0;
-			uint32_t low = within_chunk(window, chunk);
-			uint32_t high = within_chunk(window + (uint64_t)(inner.source * E), chunk);
-
-			if (!place.inside || low >= high || row_low >= row_high)
-				low = high = 0;
-			to[u] = chunk;
-			bounds[u].set(row_low, row_high, low, high, (uint32_t)delta & 15);
-			if (low == high)
-				continue;
-			uint64_t from = (chunk + delta) & ~UINT64_C(15);
-
-			if (from >= range.low && from + 16 <= range.high)
-				a[u] = *(const uint4 *)from;
-			else
-				a[u] = read_some<E>(from, range);
-			if (!(delta & 15))
-				continue;
-			if (from + 16 >= range.low && from + 32 <= range.high)
-				b[u] = *(const uint4 *)(from + 16);
-			else
-				b[u] = read_some<E>(from + 16, range);
-		}
-#pragma unroll
-		for (uint32_t u = 0; u < ROW_SLOTS; u++) {
-			const chunk_bounds own = bounds[u];
-			uint4 v = pattern;
-
-			if (own.row_low() >= own.row_high())
-				continue;
-			if (own.low() < own.high())
-				v = shift_pair(a[u], b[u], own.phase());
-			if (own.low() > 0 || own.high() < 16)
-				v = blend(v, pattern, own.low(), own.high());
-			if (own.row_low() == 0 && own.row_high() == 16)
-				stream_write((uint4 *)to[u], v);
-			else
-				write_some<E>(to[u], v, own.row_low(), own.row_high());
-		}
+		if (part.phase == 0)
+			copy_chunks<-1>(part);
+		else if (part.phase < 4)
+			copy_chunks<0>(part);
+		else if (part.phase < 8)
+			copy_chunks<1>(part);
+		else if (part.phase < 12)
+			copy_chunks<2>(part);
+		else
+			copy_chunks<3>(part);
+		copy_elements<E>(args, place, part.first, part.chunks_first);
+		copy_elements<E>(args, place, part.chunks_last, part.last);
 	}
 }
 
@@ -270,6 +261,38 @@ template <int E> DEVICE uint4 run_take(const strided_args &args, const row_chunk
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+/* The same for a chunk that is all the row's, where no dimension is padded: little to do for an element. */
+template <int E> DEVICE uint4 run_take_whole(const strided_args &args, const row_chunk &c, uint64_t src)
+{
+	const uint32_t n = (uint32_t)args.dim[0].n, m = args.run > 1 ? (uint32_t)args.dim[1].n : ~0u;
+	const uint64_t step = (uint64_t)args.dim[0].src;
+	const uint64_t turn = args.run > 1 ? (uint64_t)(args.dim[1].src - args.dim[0].n * args.dim[0].src) : 0;
+	const uint64_t turn2 = args.run > 2 ? (uint64_t)(args.dim[2].src - args.dim[1].n * args.dim[1].src) : 0;
+	uint64_t q = divide((uint64_t)c.first, n), r = args.run > 2 ? divide(q, m) : 0;
+	uint32_t x = (uint32_t)((uint64_t)c.first - q * n), y = (uint32_t)(q - r * m);
+	uint32_t words[4];
+
+	src += x * step;
+	if (args.run > 1)
+		src += (uint64_t)(y * args.dim[1].src);
+	if (args.run > 2)
+		src += (uint64_t)((int64_t)r * args.dim[2].src);
+#pragma unroll
+	for (uint32_t i = 0; i < 16 / E; i++) {
+		chunk_take<E>(words, i, src);
+		src += step;
+		if (++x == n && i + 1 < 16 / E) {
+			x = 0;
+			src += turn;
+			if (++y == m) {
+				y = 0;
+				src += turn2;
+			}
+		}
+	}
+	return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
 template <int E> DEVICE void gather(const strided_args &args)
 {
 	uint64_t row_bytes = E;
@@ -295,29 +318,14 @@ template <int E> DEVICE void gather(const strided_args &args)
 		}
 		row_chunk c = chunk_of<E>(dst, row_bytes, number - row * chunks);
 
-		if (c.first < c.last)
+		if (c.whole && args.whole)
+			stream_write((uint4 *)c.address, run_take_whole<E>(args, c, src));
+		else if (c.first < c.last)
 			chunk_write<E>(c, inside ? run_take<E>(args, c, src) : pattern_of(args));
 	}
 }
 
 /* ---- Tiles -------------------------------------------------------------------------------------------- */
-
-template <int E> struct element;
-template <> struct element<1> {
-	typedef uint8_t type;
-};
-template <> struct element<2> {
-	typedef uint16_t type;
-};
-template <> struct element<4> {
-	typedef uint32_t type;
-};
-template <> struct element<8> {
-	typedef uint2 type;
-};
-template <> struct element<16> {
-	typedef uint4 type;
-};
 
 constexpr int tiles_threads = 256;
 constexpr int tiles_warps = tiles_threads / 32;
@@ -419,48 +427,51 @@ template <int E> struct held_words {
 	uint32_t word[rows][across];
 	uint32_t past;
 
-	DEVICE_MEMBER void read(const strided_args &args, const tile &t)
+	/* FULL: of a tile that has all its rows and columns. */
+	template <bool FULL> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
 	{
-		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, used = (t.ny * E + 3) / 4;
+		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+		const int used = FULL ? shape::row_bytes / 4 : (t.ny * E + 3) / 4, nx = FULL ? shape::most_x : t.nx;
 		const uint64_t step = (uint64_t)(tiles_warps * args.dim[0].src);
 		uint64_t row = t.src + (uint64_t)(warp * args.dim[0].src);
 
-		if (E < 4 && lane < rows && warp + lane * tiles_warps < t.nx) {
+		if (E < 4 && lane < rows && warp + lane * tiles_warps < nx) {
 			uint64_t its = row + (uint64_t)lane * step;
 
 			if (its & 3)
-				past = *(const uint32_t *)((its & ~UINT64_C(3)) + 4 * (uint64_t)(used < 32 ? used : 32));
+				past = *(const uint32_t *)((its & ~UINT64_C(3)) + 4 * (uint64_t)used);
 		}
 #pragma unroll
 		for (int r = 0; r < rows; r++) {
-			const uint32_t *from = (const uint32_t *)(row & ~UINT64_C(3));
+			const uint32_t *from = (const uint32_t *)(row & ~UINT64_C(3)) + lane;
 
 #pragma unroll
 			for (int w = 0; w < across; w++)
-				if (warp + r * tiles_warps < t.nx && w * 32 + lane < used)
-					word[r][w] = from[w * 32 + lane];
+				if (warp + r * tiles_warps < nx && w * 32 + lane < used)
+					word[r][w] = from[w * 32];
 			row += step;
 		}
 	}
 
-	DEVICE_MEMBER void keep(const strided_args &args, const tile &t, unsigned char *shared)
+	template <bool FULL> DEVICE_MEMBER void keep(const strided_args &args, const tile &t, unsigned char *shared)
 	{
-		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, used = (t.ny * E + 3) / 4;
+		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+		const int used = FULL ? shape::row_bytes / 4 : (t.ny * E + 3) / 4, nx = FULL ? shape::most_x : t.nx;
+		const uint32_t step = (uint32_t)args.dim[0].src;
 
 #pragma unroll
 		for (int r = 0; r < rows; r++) {
 			int x = warp + r * tiles_warps;
-			uint32_t phase = (uint32_t)(t.src + (uint64_t)(x * args.dim[0].src)) & 3;
+			uint32_t phase = ((uint32_t)t.src + (uint32_t)x * step) & 3;
 
 			if (E < 4 && phase) {
 				uint32_t next = from_lane(word[r][0], lane + 1), last = from_lane(past, r);
 
-				word[r][0] = shift_words(word[r][0], lane + 1 >= used || lane == 31 ? last : next,
-				                         phase * 8);
+				word[r][0] = shift_words(word[r][0], lane + 1 == used ? last : next, phase * 8);
 			}
 #pragma unroll
 			for (int w = 0; w < across; w++)
-				if (x < t.nx && w * 32 + lane < used)
+				if (x < nx && w * 32 + lane < used)
 					*(uint32_t *)(shared + tile_byte<E>(x, (w * 32 + lane) * 4)) = word[r][w];
 		}
 	}
@@ -501,77 +512,122 @@ template <int E> DEVICE void tile_out_elements(const strided_args &args, const t
 			    *(const type *)(shared + tile_byte<E>(x, y * E));
 }
 
-/* A lane's word and the one before it, as the aligned word that begins skip bytes before. Its bytes within the row,
- * [0, limit) from the 128 bytes of the warp, are written. */
-DEVICE void write_word(uint64_t row, int lane, uint32_t before, uint32_t word, uint32_t skip, int limit)
+/* A square of words, one for each of its elements, turned: out[j] has element j of each. */
+template <int E> DEVICE void turn_words(const uint32_t (&in)[strided_shape<E>::some], uint32_t (&out)[strided_shape<E>::some])
 {
-	int at = lane * 4 - (int)skip;
-	uint32_t v = skip ? shift_words(before, word, 32 - skip * 8) : word;
+	if constexpr (E == 1) {
+		uint32_t ab = pick_bytes(in[0], in[1], 0x5140), cd = pick_bytes(in[2], in[3], 0x5140);
+		uint32_t ab2 = pick_bytes(in[0], in[1], 0x7362), cd2 = pick_bytes(in[2], in[3], 0x7362);
 
-	if (at >= 0 && at + 4 <= limit) {
-		stream_write((uint32_t *)(row + (uint64_t)at), v);
+		out[0] = pick_bytes(ab, cd, 0x5410);
+		out[1] = pick_bytes(ab, cd, 0x7632);
+		out[2] = pick_bytes(ab2, cd2, 0x5410);
+		out[3] = pick_bytes(ab2, cd2, 0x7632);
+	} else if constexpr (E == 2) {
+		out[0] = pick_bytes(in[0], in[1], 0x5410);
+		out[1] = pick_bytes(in[0], in[1], 0x7632);
 	} else {
-		for (int i = 0; i < 4; i++)
-			if (at + i >= 0 && at + i < limit)
-				*(uint8_t *)(row + (uint64_t)(at + i)) = (uint8_t)(v >> 8 * i);
+		out[0] = in[0];
 	}
-	if (lane == 31)
-		for (int i = 0; i < (int)skip; i++)
-			if (128 - (int)skip + i < limit)
-				*(uint8_t *)(row + (uint64_t)(128 - (int)skip + i)) = (uint8_t)(word >> 8 * (4 - (int)skip + i));
 }
 
-/* Small elements: a lane turns a square of words, one for each of its elements, and the warp writes 128 bytes of
- * each of their rows. */
-template <int E> DEVICE void tile_out_words(const strided_args &args, const tile &t, const unsigned char *shared)
+/* Bytes [from, to) of a word, at their place in a row; multiples of E. */
+template <int E> DEVICE void write_part(uint64_t at, uint32_t word, int from, int to)
+{
+	using type = typename element<E>::type;
+
+#pragma unroll
+	for (int i = 0; i < 4; i += E)
+		if (i >= from && i < to)
+			*(type *)(at + (uint64_t)i) = (type)(word >> 8 * i);
+}
+
+/* A row's words as its lanes hold them, 32 to each of PIECES, as aligned words; what is left at its ends as
+ * elements. limit: bytes of the row. */
+template <int E, int PIECES> DEVICE void write_row(uint64_t row, const uint32_t (&words)[PIECES], int limit)
+{
+	const int lane = threadIdx.x % 32;
+	const uint32_t skip = (uint32_t)row & 3;
+	uint64_t at = row + (uint64_t)(lane * 4);
+	uint32_t before = 0;
+
+	if (E == 4 || skip == 0) {
+#pragma unroll
+		for (int g = 0; g < PIECES; g++) {
+			int here = g * 128 + lane * 4;
+
+			if (here + 4 <= limit)
+				stream_write((uint32_t *)(at + g * 128), words[g]);
+			else if (here < limit)
+				write_part<E>(at + g * 128, words[g], 0, limit - here);
+		}
+		return;
+	}
+	if constexpr (E < 4) {
+#pragma unroll
+		for (int g = 0; g < PIECES; g++) {
+			uint32_t last = from_lane(before, 31), next = from_lane(words[g], lane - 1);
+			uint32_t v = shift_words(lane ? next : last, words[g], 32 - skip * 8);
+			int here = g * 128 + lane * 4 - (int)skip;
+
+			if (here >= 0 && here + 4 <= limit)
+				stream_write((uint32_t *)(at + g * 128 - skip), v);
+			else
+				write_part<E>(at + g * 128 - skip, v, here < 0 ? (int)skip : 0, limit - here);
+			before = words[g];
+		}
+		if (lane == 31)
+			write_part<E>(at + PIECES * 128 - 128, words[PIECES - 1], 4 - (int)skip, limit - (PIECES * 128 - 4));
+	}
+}
+
+template <int E, bool FULL>
+DEVICE void tile_out_words(const strided_args &args, const tile &t, const unsigned char *shared)
 {
 	using shape = strided_shape<E>;
-	constexpr int some = shape::some;
-	const int lane = threadIdx.x % 32, words = (t.ny + some - 1) / some;
+	constexpr int some = shape::some, pieces = shape::most_x * E / 128;
+	const int lane = threadIdx.x % 32, ny = FULL ? shape::most_y : t.ny;
+	const int limit = (FULL ? shape::most_x : t.nx) * E;
 
-	for (int unit = threadIdx.x / 32; unit < words * (shape::most_x * E / 128); unit += tiles_warps) {
-		int y = unit % words, x = (unit / words * 32 + lane) * some, limit = (t.nx - unit / words * 32 * some) * E;
-		uint32_t in[some], out[some];
+#pragma unroll 2
+	for (int y = threadIdx.x / 32 * some; y < ny; y += tiles_warps * some) {
+		uint32_t out[pieces][some], line[some][pieces];
+		uint64_t row = t.dst + (uint64_t)(y * args.dim[1].dst);
 
-		if (limit <= 0)
-			continue;
-		if (limit > 128)
-			limit = 128;
 #pragma unroll
-		for (int i = 0; i < some; i++)
-			in[i] = *(const uint32_t *)(shared + tile_byte<E>(x + i, y * 4));
-		if constexpr (E == 1) {
-			uint32_t ab = pick_bytes(in[0], in[1], 0x5140), cd = pick_bytes(in[2], in[3], 0x5140);
-			uint32_t ab2 = pick_bytes(in[0], in[1], 0x7362), cd2 = pick_bytes(in[2], in[3], 0x7362);
+		for (int g = 0; g < pieces; g++) {
+			uint32_t in[some];
 
-			out[0] = pick_bytes(ab, cd, 0x5410);
-			out[1] = pick_bytes(ab, cd, 0x7632);
-			out[2] = pick_bytes(ab2, cd2, 0x5410);
-			out[3] = pick_bytes(ab2, cd2, 0x7632);
-		} else if constexpr (E == 2) {
-			out[0] = pick_bytes(in[0], in[1], 0x5410);
-			out[1] = pick_bytes(in[0], in[1], 0x7632);
-		} else {
-			out[0] = in[0];
+#pragma unroll
+			for (int i = 0; i < some; i++)
+				in[i] = *(const uint32_t *)(shared + tile_byte<E>((g * 32 + lane) * some + i, y * E));
+			turn_words<E>(in, out[g]);
+#pragma unroll
+			for (int j = 0; j < some; j++)
+				line[j][g] = out[g][j];
 		}
 #pragma unroll
 		for (int j = 0; j < some; j++) {
-			if (y * some + j >= t.ny)
-				break;
-			uint64_t row = t.dst + (uint64_t)((y * some + j) * args.dim[1].dst) +
-			               (uint64_t)(unit / words * 128);
-			uint32_t before = E < 4 ? from_lane(out[j], lane - 1) : 0;
-
-			write_word(row, lane, before, out[j], (uint32_t)row & 3, limit);
+			if (FULL || y + j < ny)
+				write_row<E, pieces>(row, line[j], limit);
+			row += (uint64_t)args.dim[1].dst;
 		}
 	}
+}
+
+template <int E> DEVICE bool tile_is_full(const tile &t)
+{
+	return t.nx == strided_shape<E>::most_x && t.ny == strided_shape<E>::most_y;
 }
 
 template <int E> DEVICE void tile_out(const strided_args &args, const tile &t, const unsigned char *shared)
 {
 	if constexpr (E <= 4)
 		if (args.dim[0].dst == E) {
-			tile_out_words<E>(args, t, shared);
+			if (tile_is_full<E>(t))
+				tile_out_words<E, true>(args, t, shared);
+			else
+				tile_out_words<E, false>(args, t, shared);
 			return;
 		}
 	tile_out_elements<E>(args, t, shared);
@@ -582,29 +638,32 @@ template <int E> DEVICE void word_tiles(const strided_args &args, unsigned char 
 {
 	held_words<E> held;
 	uint64_t number = blockIdx.x;
-	tile t = tile_of(args, number);
-	bool plain = tile_is_plain<E>(args, t);
+	tile now, next = tile_of(args, number);
+	bool plain = tile_is_plain<E>(args, next);
 
-	if (plain)
-		held.read(args, t);
-	for (;;) {
-		const tile now = t;
-
-		if (plain)
-			held.keep(args, now, shared);
-		else
+	if (plain && tile_is_full<E>(next))
+		held.template read<true>(args, next);
+	else if (plain)
+		held.template read<false>(args, next);
+	while (number < args.slots) {
+		now = next;
+		if (!plain)
 			tile_in_slowly<E>(args, now, shared);
+		else if (tile_is_full<E>(now))
+			held.template keep<true>(args, now, shared);
+		else
+			held.template keep<false>(args, now, shared);
 		__syncthreads();
 		number += gridDim.x;
 		if (number < args.slots) {
-			t = tile_of(args, number);
-			plain = tile_is_plain<E>(args, t);
-			if (plain)
-				held.read(args, t);
+			next = tile_of(args, number);
+			plain = tile_is_plain<E>(args, next);
+			if (plain && tile_is_full<E>(next))
+				held.template read<true>(args, next);
+			else if (plain)
+				held.template read<false>(args, next);
 		}
 		tile_out<E>(args, now, shared);
-		if (number >= args.slots)
-			return;
 		__syncthreads();
 	}
 }

@@ -43,9 +43,12 @@
 #define TRANSPOSE_WRITE stream_write
 #endif
 
-/* strided_rows: chunks that a thread reads before it writes. */
-#ifndef ROW_SLOTS
-#define ROW_SLOTS 4
+/* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
+#ifndef ROW_BYTES
+#define ROW_BYTES 8192
+#endif
+#ifndef ROW_BATCH
+#define ROW_BATCH 4
 #endif
 
 /* strided_tiles: blocks of a multiprocessor. */
