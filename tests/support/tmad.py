@@ -25,6 +25,8 @@ TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
 FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
 SANITIZED = os.environ.get("TEST_SANITIZED") == "yes"
+ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon that does not ask for another
+SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # where the stand-in driver is
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _REPORT = re.compile(r"(ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer)")
@@ -50,12 +52,14 @@ def wait_until(condition, seconds, what):
 class Tmad:
     """A daemon of the test's own. Arguments go to its command line; `with` stops it at the end."""
 
-    def __init__(self, *args, env=None, engine="cpu", start=True, directory=None, program=TMAD):
+    def __init__(self, *args, env=None, engine=ENGINE, start=True, directory=None, program=TMAD):
         self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
         self.command = [program, "--engine", engine, "--socket", self.path, *args]
         self.env = dict(os.environ, **(env or {}))
+        if engine == "cuda" and program == TMAD and os.environ.get("TEST_ENGINE") == "cuda":
+            self.env.setdefault("LD_LIBRARY_PATH", SOFTGPU)
         self.process = None
         if start:
             self.start()
