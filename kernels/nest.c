@@ -112,13 +112,13 @@ static void widen(struct nest *nest, uint32_t align)
 		nest->rank--;
 }
 
-void nest_narrow(struct nest *nest, uint32_t unit)
+void nest_narrow(struct nest *nest, uint32_t unit, enum pad_mode mode)
 {
 	int64_t n = nest->element / unit;
 
 	nest->dim[nest->rank++] = (struct nest_dim){ .n = n, .dst = unit, .src = unit, .source = n };
 	nest->element = unit;
-	fuse_dims(nest, true);
+	fuse_dims(nest, mode == PAD_MODE_CONSTANT);
 }
 
 int64_t nest_count(const struct nest *nest)
@@ -266,7 +266,8 @@ bool nest_window(struct nest *ret, const struct transform *t, uint32_t align)
 	drop_units_and_turn(ret);
 	sort_dims(ret);
 	fuse_dims(ret, t->mode == PAD_MODE_CONSTANT);
-	widen(ret, align);
+	if (t->mode == PAD_MODE_CONSTANT || ret->rank == 0 || is_whole(&ret->dim[ret->rank - 1]))
+		widen(ret, align);
 	return true;
 }
 

@@ -41,12 +41,13 @@ void nest_canonicalise(struct nest *nest, uint32_t align);
 int64_t nest_count(const struct nest *nest); /* elements */
 
 /* The whole destination as one nest with the pads as its windows; false when no element of the source is
- * read. In modes other than constant a padded dimension stays one, so that its border can be told. */
+ * read. In modes other than constant a padded dimension stays one, of the transform's elements, so that its border can be
+ * told. */
 bool nest_window(struct nest *ret, const struct transform *transform, uint32_t align);
 
 /* Elements become runs of smaller ones: for addresses that are not a multiple of the element. unit: a power
  * of two below it. */
-void nest_narrow(struct nest *nest, uint32_t unit);
+void nest_narrow(struct nest *nest, uint32_t unit, enum pad_mode mode);
 
 /* A padded transform falls into slabs, each one nest: together they write every element of the destination
  * once. Slabs are computed from their number, never stored.

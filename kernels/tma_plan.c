@@ -11,10 +11,12 @@
 
 #include "plan.h"
 
-#define COPY_TILE_BYTES 16384
 #define BULK_LEAST      2048 /* bytes of a run */
 #define LONGEST         INT32_MAX
-#define THIN_BYTES      32 /* of a source run: not worth a tile */
+#define COPY_TILE_LEAST 2048
+#define LONG_ROW        8192 /* bytes: what is fetched around it does not count */
+#define ROWS_LEAST      256  /* bytes of a run, below which a row is not worth a warp */
+#define TILES_LEAST     32   /* bytes of a run, below which a tile is not worth it */
 
 static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
 static void name_route(struct plan *plan);
@@ -61,10 +63,10 @@ static bool is_zero(const struct transform *t)
 	return true;
 }
 
-static void narrow_to(struct nest *nest, uint32_t align)
+static void narrow_to(struct nest *nest, uint32_t align, enum pad_mode mode)
 {
 	if (align < nest->element)
-		nest_narrow(nest, align);
+		nest_narrow(nest, align, mode);
 }
 
 void tma_plan_init(struct plan *plan, const struct transform *t, const struct plan_facts *facts)
@@ -83,13 +85,13 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 	if (!window) {
 		slabs_init(&slabs, t);
 		slabs_get(&slabs, 0, facts->align, &nest);
-		narrow_to(&nest, facts->align);
+		narrow_to(&nest, facts->align, t->mode);
 		plan_border(plan, &nest);
 		name_route(plan);
 		return;
 	}
 	plan->interior = nest;
-	narrow_to(&nest, facts->align);
+	narrow_to(&nest, facts->align, t->mode);
 	if (t->mode == PAD_MODE_CONSTANT && (is_whole(&nest) || is_zero(t))) {
 		choose_route(plan, &nest, facts);
 	} else {
@@ -98,10 +100,10 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 		/* What the maps leave zero is written again: only while that is little. */
 		if (window_count(&nest) <= nest_count(&nest) / 2)
 			shrink(&inner, facts->align);
-		narrow_to(&inner, facts->align);
+		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
-		if ((plan->tma.route != TMA_ROUTE_ROWS && plan->tma.route != TMA_ROUTE_TILES) ||
-		    t->mode != PAD_MODE_CONSTANT || nest_count(&inner) != nest_count(&nest))
+		if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
+		    nest_count(&inner) != nest_count(&nest))
 			plan_border(plan, &nest);
 	}
 	name_route(plan);
@@ -117,6 +119,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_TRANSPOSE] = FAMILY_TILE_TRANSPOSE,
 		[TMA_ROUTE_ROWS] = FAMILY_STRIDED,
 		[TMA_ROUTE_TILES] = FAMILY_STRIDED,
+		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
 	};
 
 	plan->family = families[plan->tma.route];
@@ -222,8 +225,9 @@ static bool check_map(struct plan *plan, enum family family, const char *side,
 	return rules.n == 0;
 }
 
-/* What no map can say, for either side of a dimension. */
-static bool check_dims(struct plan *plan, enum family family)
+/* What no map can say, for either side of a dimension. A tile extends along dimension 0 and the one that
+ * `also` names. */
+static bool check_dims(struct plan *plan, enum family family, uint32_t also)
 {
 	struct tma_plan *tma = &plan->tma;
 	int before = plan->n_rules;
@@ -247,10 +251,10 @@ static bool check_dims(struct plan *plan, enum family family)
 			              "source stride %" PRIu32 " is %" PRId64 " bytes, and a map's is "
 			              "not negative",
 			              tma->rank - 1 - d, dim->src);
-		if (dim->src == 0 && (d == 0 || dim->source != dim->n))
+		if (dim->src == 0 && dim->source > 1 && (d == 0 || d == also || dim->source != dim->n))
 			plan_add_rule(plan, family, "source stride %" PRIu32 " is 0 where %s",
 			              tma->rank - 1 - d,
-			              d == 0 ? "elements have to be contiguous" : "the dimension is padded");
+			              dim->source != dim->n ? "the dimension is padded" : "a tile extends");
 	}
 	return plan->n_rules == before;
 }
@@ -261,6 +265,28 @@ static uint32_t phase_of(uint32_t base_phase, int64_t offset)
 	return (uint32_t)((uint64_t)base_phase + (uint64_t)offset) % 16;
 }
 
+/* How much a fetch may be rounded up to: what the rows are whole multiples of, so that no gap between them is
+ * read. */
+static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, uint32_t past)
+{
+	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
+
+	if (row >= LONG_ROW)
+		return TENSOR_MAP_L2_256B;
+	for (uint32_t d = 1; d < tma->rank; d++) {
+		if (tma->dim[d].src == (int64_t)row)
+			row *= (uint64_t)tma->dim[d].source;
+		bits |= (uint64_t)tma->dim[d].src;
+	}
+	if (row >= LONG_ROW)
+		return TENSOR_MAP_L2_256B;
+	bits |= past;
+	return bits % 256 == 0   ? TENSOR_MAP_L2_256B
+	       : bits % 128 == 0 ? TENSOR_MAP_L2_128B
+	       : bits % 64 == 0  ? TENSOR_MAP_L2_64B
+	                         : TENSOR_MAP_L2_NONE;
+}
+
 /* The source as dimension 0 and up of tma->dim: dimensions, strides, where a tile is loaded from. */
 static bool set_load(struct plan *plan, enum family family, const struct nest *nest, uint32_t phase)
 {
@@ -268,34 +294,32 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 	struct tensor_map_layout *map = &tma->load;
 	uint32_t unit = unit_of(tma->element), scale = tma->element / unit;
 	uint32_t past = phase_of(phase, nest->src_offset);
-	int64_t step = tma->dim[0].src / tma->element;
 
 	map->type = type_of[unit];
 	map->rank = tma->rank;
-	map->l2 = TENSOR_MAP_L2_256B;
 	tma->src_offset = nest->src_offset - past;
-	if (past && (tma->dim[0].before > 0 || past % unit)) {
-		plan_add_rule(plan, family, "source base is %" PRIu32 " bytes past a multiple of 16%s", past,
-		              past % unit ? "" : ", and the contiguous dimension is padded before");
+	if ((past + (uint64_t)tma->dim[0].before * tma->element) % 16) {
+		plan_add_rule(plan, family, "source rows start %" PRIu64 " bytes past a multiple of 16",
+		              (past + 16 - (uint64_t)tma->dim[0].before * tma->element % 16) % 16);
 		return false;
 	}
 	for (uint32_t d = 0; d < tma->rank; d++) {
 		const struct strided_dim *dim = &tma->dim[d];
-		bool broadcast = dim->src == 0;
+		bool broadcast = dim->src == 0 && dim->source > 1;
 
 		map->element_stride[d] = 1;
 		map->dim[d] = broadcast ? 1 : (uint64_t)dim->source;
 		if (d > 0)
-			map->stride[d - 1] = broadcast ? 16 : (uint64_t)dim->src;
+			map->stride[d - 1] = dim->src ? (uint64_t)dim->src : 16;
 		tma->load_step[d] = !broadcast;
 		tma->load_shift[d] = broadcast ? 0 : (int32_t)-dim->before;
 		tma->repeat[d] = broadcast ? (uint32_t)dim->n : 1;
 		if (broadcast)
 			tma->repeats *= (uint64_t)dim->n;
 	}
-	map->dim[0] = ((map->dim[0] - 1) * (uint64_t)step + 1) * scale + past / unit;
-	map->element_stride[0] = (uint32_t)step;
-	tma->load_shift[0] = tma->load_shift[0] * (int32_t)(scale * step) + (int32_t)(past / unit);
+	map->l2 = promotion_of(tma, past);
+	map->dim[0] = map->dim[0] * scale + past / unit;
+	tma->load_shift[0] = tma->load_shift[0] * (int32_t)scale + (int32_t)(past / unit);
 	return true;
 }
 
@@ -341,33 +365,41 @@ static uint64_t part_of(uint64_t n, uint64_t most)
 /* ---- COPY: boxes of about COPY_TILE_BYTES, whole rows first
  * ------------------------------------------------ */
 
-static void set_copy_boxes(struct tma_plan *tma)
+static void set_copy_boxes(struct tma_plan *tma, uint32_t tile_bytes)
 {
-	uint32_t unit = unit_of(tma->element), step = tma->load.element_stride[0];
+	uint32_t unit = unit_of(tma->element);
 	uint64_t bytes, n = tma->store.dim[0], chunk = 16 / unit;
 
-	tma->store.box[0] = (uint32_t)(divide_up(part_of(n, 256 / step), chunk) * chunk);
-	if (tma->store.box[0] * step > 256)
-		tma->store.box[0] -= (uint32_t)chunk;
-	tma->load.box[0] = tma->store.box[0] * step;
+	tma->store.box[0] = (uint32_t)(divide_up(part_of(n, 256), chunk) * chunk);
 	bytes = tma->store.box[0] * unit;
+	tma->tiles = tma->grid[0] = (uint32_t)divide_up(n, tma->store.box[0]);
 	for (uint32_t d = 1; d < tma->rank; d++) {
-		uint64_t most = bytes < COPY_TILE_BYTES ? COPY_TILE_BYTES / bytes : 1;
+		uint64_t most = bytes < tile_bytes ? tile_bytes / bytes : 1;
 
 		if (most > 256)
 			most = 256;
-		tma->store.box[d] = tma->load.box[d] =
-		    tma->dim[d].src == 0 ? 1 : (uint32_t)part_of((uint64_t)tma->dim[d].n, most);
-		bytes *= tma->store.box[d];
-	}
-	tma->tiles = 1;
-	for (uint32_t d = 0; d < tma->rank; d++) {
+		tma->store.box[d] = tma->repeat[d] > 1 ? 1 : (uint32_t)part_of((uint64_t)tma->dim[d].n, most);
 		tma->grid[d] =
-		    tma->dim[d].src == 0 ? 1 : (uint32_t)divide_up(tma->store.dim[d], tma->store.box[d]);
+		    tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up(tma->store.dim[d], tma->store.box[d]);
+		bytes *= tma->store.box[d];
 		tma->tiles *= tma->grid[d];
-		tma->store_step[d] = (int32_t)tma->store.box[d];
-		tma->load_step[d] *= (int32_t)tma->load.box[d];
 	}
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		tma->load.box[d] = tma->store.box[d];
+		tma->store_step[d] = (int32_t)tma->store.box[d];
+		tma->load_step[d] = tma->repeat[d] > 1 ? 0 : (int32_t)tma->store.box[d];
+	}
+}
+
+/* A tile for each of the blocks that run at one time, if the tensor is large enough for that. */
+static void choose_copy_boxes(struct tma_plan *tma, const struct plan_facts *facts)
+{
+	uint32_t tile_bytes = COPY_TILE_BYTES;
+
+	set_copy_boxes(tma, tile_bytes);
+	while (tma->tiles < (uint64_t)COPY_BLOCKS * COPY_STAGES * facts->threads &&
+	       tile_bytes > COPY_TILE_LEAST)
+		set_copy_boxes(tma, tile_bytes /= 2);
 }
 
 static bool try_copy(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
@@ -377,14 +409,14 @@ static bool try_copy(struct plan *plan, const struct nest *nest, const struct pl
 	tma->element = nest->element;
 	tma->repeats = 1;
 	set_dims(tma, nest, nest->rank - 1, -1);
-	if (!check_dims(plan, FAMILY_TILE_COPY))
+	if (!check_dims(plan, FAMILY_TILE_COPY, 0))
 		return false;
 	/* Both sides say what is wrong with them. */
 	bool load = set_load(plan, FAMILY_TILE_COPY, nest, facts->src_phase);
 	bool store = set_store(plan, nest, facts->dst_phase);
 	if (!load || !store)
 		return false;
-	set_copy_boxes(tma);
+	choose_copy_boxes(tma, facts);
 	load = check_map(plan, FAMILY_TILE_COPY, "load", &tma->load);
 	store = check_map(plan, FAMILY_TILE_COPY, "store", &tma->store);
 	if (!load || !store || tma->tiles > UINT32_MAX || tma->repeats > UINT32_MAX)
@@ -434,90 +466,155 @@ static bool try_bulk(struct plan *plan, const struct nest *nest, const struct pl
 /* ---- TRANSPOSE: dimension 0 contiguous in the source, 1 in the destination
  * ---------------------------------- */
 
+/* After dimensions 0 and 1 the one along which the destination goes on, then the one along which the source
+ * does: tiles that are narrower than they could be extend along these. Broadcast ones are last. */
+static void set_transpose_dims(struct tma_plan *tma, const struct nest *nest, int src_inner)
+{
+	set_dims(tma, nest, src_inner, nest->rank - 1);
+	for (uint32_t place = 2; place < tma->rank; place++) {
+		uint32_t best = place;
+
+		for (uint32_t d = place + 1; d < tma->rank; d++) {
+			bool repeats = tma->dim[d].src == 0, best_repeats = tma->dim[best].src == 0;
+			bool closer = place == 2 ? tma->dim[d].dst < tma->dim[best].dst
+			                         : tma->dim[d].src < tma->dim[best].src;
+
+			if (repeats < best_repeats || (repeats == best_repeats && closer))
+				best = d;
+		}
+		struct strided_dim kept = tma->dim[place];
+
+		tma->dim[place] = tma->dim[best];
+		tma->dim[best] = kept;
+	}
+}
+
+/* The least power of two that is enough, as a logarithm, up to most. */
+static uint32_t log_enough(int64_t n, uint32_t most)
+{
+	uint32_t log = 0;
+
+	while (log < most && (int64_t)1 << log < n)
+		log++;
+	return log;
+}
+
+static bool destination_is_aligned(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
+{
+	const struct tma_plan *tma = &plan->tma;
+	int64_t row = tma->dim[1].n * tma->element;
+	uint64_t bits = facts->dst_phase + (uint64_t)nest->dst_offset;
+
+	for (uint32_t d = 0; d < tma->rank; d++)
+		if (d != 1)
+			bits |= (uint64_t)tma->dim[d].dst;
+	if (row % 16 == 0 && bits % 16 == 0)
+		return true;
+	plan_add_rule(plan, FAMILY_TILE_TRANSPOSE,
+	              "destination rows of %" PRId64 " bytes do not all start and end at multiples of 16",
+	              row);
+	return false;
+}
+
 static bool try_transpose(struct plan *plan, const struct nest *nest, int src_inner,
                           const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
 	uint32_t x = transpose_tile_x(nest->element), y = transpose_tile_y(nest->element);
-	int64_t row = nest->dim[nest->rank - 1].n * nest->element;
-	uint64_t bits = facts->dst_phase + (uint64_t)nest->dst_offset;
-	bool legal;
+	uint32_t log_x = (uint32_t)__builtin_ctz(x);
+	uint32_t box_y = TRANSPOSE_ROW_BYTES / nest->element, log_y = (uint32_t)__builtin_ctz(y / box_y);
+	bool legal, aligned;
 
 	tma->element = nest->element;
 	tma->repeats = 1;
-	set_dims(tma, nest, src_inner, nest->rank - 1);
-	legal = check_dims(plan, FAMILY_TILE_TRANSPOSE);
-	if (legal)
-		legal = set_load(plan, FAMILY_TILE_TRANSPOSE, nest, facts->src_phase);
-	for (uint32_t d = 0; d < tma->rank; d++)
-		if (d != 1)
-			bits |= (uint64_t)tma->dim[d].dst;
-	if (row % 16 || bits % 16) {
-		plan_add_rule(
-		    plan, FAMILY_TILE_TRANSPOSE,
-		    "destination rows of %" PRId64 " bytes do not all start and end at multiples of 16", row);
-		legal = false;
-	}
-	if (!legal)
+	set_transpose_dims(tma, nest, src_inner);
+	legal = check_dims(plan, FAMILY_TILE_TRANSPOSE, 1) &&
+	        set_load(plan, FAMILY_TILE_TRANSPOSE, nest, facts->src_phase);
+	aligned = destination_is_aligned(plan, nest, facts);
+	if (!legal || !aligned)
 		return false;
 	tma->dst_offset = nest->dst_offset;
+	tma->shift_x = tma->rank > 2 && tma->repeat[2] == 1 ? log_enough(tma->dim[1].n, log_x) : log_x;
+	tma->shift_y = tma->rank > 3 && tma->repeat[3] == 1
+	                   ? log_enough((tma->dim[0].n + box_y - 1) / box_y, log_y)
+	                   : log_y;
+	/* One thread's rows are along dimension 1. */
+	if (tma->shift_x < (uint32_t)__builtin_ctz(16 / nest->element))
+		tma->shift_x = (uint32_t)__builtin_ctz(16 / nest->element);
+	uint32_t tile[ARGS_MAP_RANK] = { box_y << tma->shift_y, 1u << tma->shift_x, x >> tma->shift_x,
+		                         1u << (log_y - tma->shift_y), 1 };
+
 	tma->load.swizzle = TENSOR_MAP_SWIZZLE_128B;
 	for (uint32_t d = 0; d < tma->rank; d++)
-		tma->load.box[d] = 1;
+		tma->load.box[d] = d == 1 || d == 2 ? tile[d] : 1;
 	tma->load.box[0] = TRANSPOSE_ROW_BYTES / unit_of(nest->element);
-	tma->load.box[1] = x;
 	if (!check_map(plan, FAMILY_TILE_TRANSPOSE, "load", &tma->load))
 		return false;
 	tma->tiles = 1;
 	for (uint32_t d = 0; d < tma->rank; d++) {
-		uint64_t n = (uint64_t)tma->dim[d].n;
-
-		tma->grid[d] = (uint32_t)(d == 0            ? divide_up(n, y)
-		                          : d == 1          ? divide_up(n, x)
-		                          : tma->dim[d].src ? n
-		                                            : 1);
+		tma->grid[d] = tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up((uint64_t)tma->dim[d].n, tile[d]);
 		tma->tiles *= tma->grid[d];
 	}
 	if (tma->tiles > UINT32_MAX || tma->repeats > UINT32_MAX)
 		return false;
 	tma->route = TMA_ROUTE_TRANSPOSE;
 	plan->swizzle = tensor_map_swizzle_names[tma->load.swizzle];
-	plan->tile_rank = 2;
-	plan->tile[0] = y;
-	plan->tile[1] = x;
+	plan->tile_rank = (int)tma->rank;
+	for (uint32_t d = 0; d < tma->rank; d++)
+		plan->tile[tma->rank - 1 - d] = tile[d];
 	return true;
 }
 
-/* ---- ROWS and TILES: always legal
- * ----------------------------------------------------------------------------- */
+/* ---- ROWS, TILES and GATHER: always legal ---- */
 
 static void set_rows(struct plan *plan, const struct nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
-	uint64_t rows = 1;
 
 	set_dims(tma, nest, nest->rank - 1, -1);
+	tma->tiles = divide_up(row_chunks((uint64_t)tma->dim[0].n * nest->element), 32);
 	for (uint32_t d = 1; d < tma->rank; d++)
-		rows *= (uint64_t)tma->dim[d].n;
-	tma->tiles = divide_up(rows * row_chunks((uint64_t)tma->dim[0].n * nest->element), ROWS_BLOCK);
+		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_ROWS;
+}
+
+static void set_gather(struct plan *plan, const struct nest *nest)
+{
+	struct tma_plan *tma = &plan->tma;
+	int64_t row = nest->element;
+
+	set_dims(tma, nest, nest->rank - 1, -1);
+	for (tma->run = 0; tma->run < tma->rank && tma->run < 3 && tma->dim[tma->run].dst == row; tma->run++)
+		row *= tma->dim[tma->run].n;
+	tma->tiles = row_chunks((uint64_t)row);
+	for (uint32_t d = tma->run; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_GATHER;
+}
+
+static uint32_t up_to(int64_t n, uint32_t step, uint32_t most)
+{
+	return n >= most ? most : (uint32_t)divide_up((uint64_t)n, step) * step;
 }
 
 static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
-	uint32_t x = strided_tile_x(nest->element), y = strided_tile_y(nest->element);
+	uint32_t line = nest->element < 4 ? 128 / nest->element : 32;
 
 	set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = unit_dim(nest->element);
-	tma->tiles = divide_up((uint64_t)tma->dim[0].n, x) * divide_up((uint64_t)tma->dim[1].n, y);
+	tma->tile_x = up_to(tma->dim[0].n, line, strided_tile_x(nest->element));
+	tma->tile_y = up_to(tma->dim[1].n, 32, strided_tile_y(nest->element));
+	tma->tiles =
+	    divide_up((uint64_t)tma->dim[0].n, tma->tile_x) * divide_up((uint64_t)tma->dim[1].n, tma->tile_y);
 	for (uint32_t d = 2; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_TILES;
 	plan->tile_rank = 2;
-	plan->tile[0] = y;
-	plan->tile[1] = x;
+	plan->tile[0] = tma->tile_y;
+	plan->tile[1] = tma->tile_x;
 }
 
 /* The dimension other than the innermost along which the source steps least. */
@@ -532,25 +629,30 @@ static int source_inner(const struct nest *nest)
 	return best;
 }
 
+/* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
+ * a run is short, element by element. */
 static void set_strided(struct plan *plan, const struct nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	int64_t element = nest->element;
 	int other = source_inner(nest);
-	bool rows = inner->dst == nest->element;
+	bool run = inner->dst == element, pair = other >= 0;
 
 	tma->element = nest->element;
 	tma->dst_offset = nest->dst_offset;
 	tma->src_offset = nest->src_offset;
 	tma->repeats = 1;
-	/* A tile pays where the source runs along another dimension, and runs for a while. */
-	if (rows && other >= 0 && inner->src != nest->element)
-		rows = llabs(nest->dim[other].src) > llabs(inner->src) ||
-		       nest->dim[other].n * nest->element < THIN_BYTES;
-	if (rows)
+	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
 		set_rows(plan, nest);
-	else
+		return;
+	}
+	pair = pair && llabs(nest->dim[other].src) < llabs(inner->src) && inner->n * element >= TILES_LEAST &&
+	       nest->dim[other].n * element >= TILES_LEAST;
+	if (!run || pair)
 		set_tiles(plan, nest, other);
+	else
+		set_gather(plan, nest);
 }
 
 /* ---- The choice
@@ -587,12 +689,10 @@ static void choose_route(struct plan *plan, const struct nest *nest, const struc
 		              nest->rank - 1, inner->src, element);
 		if (try_transpose(plan, nest, src_inner, facts))
 			return;
-	} else if (inner->src > 0 && inner->src <= 8 * element) {
-		if (try_copy(plan, nest, facts))
-			return;
 	} else {
 		plan_add_rule(plan, FAMILY_TILE_COPY,
-		              "source stride %d is %" PRId64 " bytes, not 1 to 8 elements of %" PRId64,
+		              "source stride %d is %" PRId64 " bytes, not %" PRId64
+		              ", and a map does not step along its innermost dimension",
 		              nest->rank - 1, inner->src, element);
 	}
 	plan->tile_rank = 0;

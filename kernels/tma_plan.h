@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "cuda/border.h"
+#include "cuda/tuning.h"
 #include "tensor_map.h"
 
 struct plan;
@@ -23,8 +24,9 @@ enum tma_route {
 	TMA_ROUTE_BULK,      /* long runs, no map */
 	TMA_ROUTE_COPY,      /* map to map */
 	TMA_ROUTE_TRANSPOSE, /* map, registers, plain stores */
-	TMA_ROUTE_ROWS,      /* without the unit */
+	TMA_ROUTE_ROWS,      /* without the unit: contiguous on both sides */
 	TMA_ROUTE_TILES,
+	TMA_ROUTE_GATHER,
 };
 
 struct tma_plan {
@@ -38,7 +40,10 @@ struct tma_plan {
 
 	/* BULK, ROWS and TILES: dim; for BULK the first is the run, in bytes. */
 	struct strided_dim dim[ARGS_MAX_RANK];
-	uint32_t chunk; /* BULK: bytes of a tile */
+	uint32_t chunk;  /* BULK: bytes of a tile */
+	uint32_t run;    /* GATHER: dimensions that follow each other in the destination */
+	uint32_t tile_x; /* TILES */
+	uint32_t tile_y;
 
 	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. */
 	struct tensor_map_layout load;
@@ -49,6 +54,9 @@ struct tma_plan {
 	int32_t load_shift[ARGS_MAP_RANK];
 	int32_t store_step[ARGS_MAP_RANK];
 	int32_t store_shift[ARGS_MAP_RANK];
+	uint32_t shift_x; /* TRANSPOSE: the tile's extent along dimension 1, and its boxes along dimension 0,
+	                     as logarithms */
+	uint32_t shift_y;
 
 	/* The border, written after the window: its dimensions, or rank 0 for none. */
 	uint32_t border_rank;
@@ -62,23 +70,28 @@ struct tma_plan {
 };
 
 /* Tiles in elements; the transpose kernel's are fixed by its registers. */
-#define TRANSPOSE_ROW_BYTES  128
-#define TRANSPOSE_TILE_BYTES 16384
+#define TRANSPOSE_ROW_BYTES 128
 static inline uint32_t transpose_tile_x(uint32_t element)
 {
-	return element == 1 ? 128 : 256 / element;
+	return TRANSPOSE_X(element);
 }
 static inline uint32_t transpose_tile_y(uint32_t element)
 {
 	return TRANSPOSE_TILE_BYTES / element / transpose_tile_x(element);
 }
+
+/* Of tiles without the unit: at most so many elements, and their shared memory. */
 static inline uint32_t strided_tile_x(uint32_t element)
 {
-	return element == 1 ? 128 : element == 16 ? 32 : 64;
+	return element == 16 ? 32 : element < 4 ? 128 : 64;
 }
 static inline uint32_t strided_tile_y(uint32_t element)
 {
-	return element == 1 ? 128 : element >= 8 ? 32 : 64;
+	return element >= 8 ? 32 : element == 1 ? 128 : 64;
+}
+static inline uint32_t strided_tile_bytes(uint32_t element)
+{
+	return strided_tile_x(element) * (strided_tile_y(element) + (element >= 8)) * element;
 }
 
 /* As plan_init, for facts->tma. */

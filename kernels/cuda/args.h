@@ -47,28 +47,36 @@ struct bulk_copy_args {
 	int64_t src_stride[ARGS_MAX_RANK];
 };
 
-/* Dimension 0 is contiguous in the source, dimension 1 in the destination. */
+/* Dimension 0 is contiguous in the source, dimension 1 in the destination. The rows of a tile are 1 <<
+ * shift_x indices of dimension 1 for as many of dimension 2 as fill it; its boxes are 1 << shift_y along
+ * dimension 0 for as many of dimension 3. */
 struct tile_transpose_args {
 	CUtensorMap load;
 	uint64_t dst;
 	uint32_t rank;
 	uint32_t tiles;
 	uint32_t repeats;
+	uint32_t shift_x;
+	uint32_t shift_y;
 	uint32_t grid[ARGS_MAP_RANK];
 	uint32_t repeat[ARGS_MAP_RANK];
-	uint32_t n[ARGS_MAP_RANK];
+	uint32_t n[ARGS_MAP_RANK]; /* 1 past the rank */
 	int32_t load_shift[ARGS_MAP_RANK];
 	int32_t load_step[ARGS_MAP_RANK]; /* dimensions 2 and up: 1, or 0 for a broadcast one */
 	int64_t dst_stride[ARGS_MAP_RANK];
 };
 
 /* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1
- * the source's. */
+ * the source's. gather: dimensions 0 to run - 1 follow each other in the destination. slots: rows, 32 chunks
+ * each; tiles; chunks. */
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;
-	uint64_t tiles;
+	uint64_t slots;
 	uint32_t rank;
+	uint32_t run;    /* 1 to 3 */
+	uint32_t tile_x; /* elements */
+	uint32_t tile_y;
 	uint32_t pattern[4]; /* the fill, repeated to 16 bytes */
 	struct strided_dim dim[ARGS_MAX_RANK];
 };

@@ -1,9 +1,9 @@
-/* Dimensions, and a border as boxes: what both the planner, who counts the work, and the kernel, who does it, must
- * agree on.
+/* Dimensions, and a border as boxes: what both the planner, who counts the work, and the kernel, who does it,
+ * must agree on.
  *
- * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and one
- * after it; it spans the windows of the dimensions outside of it and all of those inside. Together they are the
- * destination without the window, each element once.
+ * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and
+ * one after it; it spans the windows of the dimensions outside of it and all of those inside. Together they
+ * are the destination without the window, each element once.
  */
 #ifndef KERNELS_CUDA_BORDER_H
 #define KERNELS_CUDA_BORDER_H
@@ -34,7 +34,8 @@ struct border_range {
 };
 
 /* The indices of dimension d in box b of 2 * rank. */
-ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint32_t rank, uint32_t b, uint32_t d)
+ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint32_t rank, uint32_t b,
+                                             uint32_t d)
 {
 	uint32_t own = rank - 1 - b / 2;
 	struct border_range range = { 0, dim[d].n };
@@ -73,7 +74,8 @@ ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
 #define ROWS_BLOCK   (ROWS_THREADS * ROWS_BATCH)
 
 /* How many blocks' work a box is. */
-ON_BOTH_SIDES uint64_t border_tiles(const struct strided_dim *dim, uint32_t rank, uint32_t b, uint32_t element)
+ON_BOTH_SIDES uint64_t border_tiles(const struct strided_dim *dim, uint32_t rank, uint32_t b,
+                                    uint32_t element)
 {
 	uint64_t chunks = row_chunks((uint64_t)border_box(dim, rank, b, 0).n * element);
 

@@ -1,5 +1,7 @@
-# What ptxas -v says of each kernel, for each target, as one table. Fails when a kernel spills registers, when
-# a target lacks one that another has, and when nothing was compiled.
+# What ptxas -v says of each kernel, for each of the targets (-v targets="sm_90a ..."), as one table. Fails when a
+# kernel spills registers, when a target lacks one that another has, and when nothing was compiled.
+
+BEGIN { n_targets = split(targets, target_of, " ") }
 
 # before(" registers", $0): the number in front of it, 0 when it is not there.
 function before(words, line)
@@ -14,10 +16,6 @@ function before(words, line)
 	if (!(kernel in kernels)) {
 		kernels[kernel]
 		kernel_of[++n_kernels] = kernel
-	}
-	if (!(target in targets)) {
-		targets[target]
-		target_of[++n_targets] = target
 	}
 	next
 }
@@ -60,8 +58,9 @@ END {
 		}
 		printf "\n"
 	}
-	if (n_kernels == 0 || bad) {
+	if (n_kernels == 0)
+		print "nothing was compiled" > "/dev/stderr"
+	if (bad)
 		printf "%d of them spill or are not there\n", bad > "/dev/stderr"
-		exit 1
-	}
+	exit n_kernels == 0 || bad
 }

@@ -6,11 +6,7 @@
  * it may still be read by their stores.
  */
 #include "pipeline.cuh"
-
-#ifndef COPY_STAGES
-#define COPY_STAGES 6
-#define COPY_AHEAD  4
-#endif
+#include "tuning.h"
 
 namespace
 {

@@ -11,10 +11,7 @@
  * all banks once. A warp reads 8 chunks of 4 blocks: its 16-byte writes lie 4 together, 64 bytes of 8 rows.
  */
 #include "pipeline.cuh"
-
-#ifndef TRANSPOSE_STAGES
-#define TRANSPOSE_STAGES 4
-#endif
+#include "tuning.h"
 
 namespace
 {
@@ -25,8 +22,8 @@ constexpr int kRowBytes = 128;
 template <int E> struct transpose_shape {
 	static constexpr int kBlock = 16 / E;              /* rows that one thread turns */
 	static constexpr int kBoxY = kRowBytes / E;        /* elements */
-	static constexpr int kTileX = E == 1 ? 128 : 256 / E; /* elements */
-	static constexpr int kBoxes = 16384 / (kTileX * kRowBytes);
+	static constexpr int kTileX = TRANSPOSE_X(E); /* elements */
+	static constexpr int kBoxes = TRANSPOSE_TILE_BYTES / (kTileX * kRowBytes);
 	static constexpr int kTileY = kBoxY * kBoxes;
 	static constexpr int kBoxBytes = kTileX * kRowBytes;
 	static constexpr int kTileBytes = kBoxBytes * kBoxes;
@@ -118,19 +115,41 @@ struct tile_place {
 	uint32_t at[ARGS_MAP_RANK];
 };
 
+/* Tiles go in bands of TRANSPOSE_BAND along dimension 1, a band along dimension 0: those that run at one time touch
+ * few pages on both sides, and all of what they touch. */
 template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
 {
 	using shape = transpose_shape<E>;
+	uint32_t across = args.grid[0], down = args.grid[1];
+	uint32_t number = blockIdx.x + i * gridDim.x, plane = number / (across * down);
+	uint32_t inside = number - plane * across * down, band = inside / (TRANSPOSE_BAND * across);
+	uint32_t first = band * TRANSPOSE_BAND;
+	uint32_t width = down - first < TRANSPOSE_BAND ? down - first : TRANSPOSE_BAND;
+	uint32_t within = inside - first * across, y = within / width;
 	tile_place place;
 
-	tile_index(blockIdx.x + i * gridDim.x, args.rank, args.grid, place.at);
-	place.at[0] *= shape::kTileY;
-	place.at[1] *= shape::kTileX;
+	place.at[0] = y * shape::kBoxY << args.shift_y;
+	place.at[1] = (first + within - y * width) << args.shift_x;
+#pragma unroll
+	for (int d = 2; d < ARGS_MAP_RANK; d++) {
+		uint32_t n = args.grid[d];
+
+		place.at[d] = n > 1 ? plane % n : 0;
+		plane = n > 1 ? plane / n : plane;
+	}
+	place.at[2] *= shape::kTileX >> args.shift_x;
+	place.at[3] *= shape::kBoxes >> args.shift_y;
 	return place;
 }
 
+/* What the readers of a tile need to know of it: found once, by the thread that loads it. */
+struct tile_note {
+	uint64_t dst; /* address of its first element in the destination */
+	uint32_t n[4]; /* indices from there to the end of dimensions 0 to 3 */
+};
+
 template <int E, int STAGES>
-DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, uint32_t tiles)
+DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, tile_note *notes, uint32_t tiles)
 {
 	using shape = transpose_shape<E>;
 	constexpr int kUnit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
@@ -139,75 +158,117 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 	for (uint32_t i = 0; i < tiles; i++) {
 		tile_place place = place_of<E>(args, i);
 		int32_t at[ARGS_MAP_RANK];
+		tile_note note;
 
-		at[0] = (int32_t)place.at[0] * kUnit + args.load_shift[0];
+		note.dst = args.dst + (uint64_t)((int64_t)place.at[1] * E);
+#pragma unroll
+		for (int d = 0; d < ARGS_MAP_RANK; d++) {
+			if (d != 1)
+				note.dst += (uint64_t)((int64_t)place.at[d] * args.dst_stride[d]);
+			if (d < 4)
+				note.n[d] = args.n[d] - place.at[d];
+		}
 		at[1] = (int32_t)place.at[1] + args.load_shift[1];
 #pragma unroll
 		for (int d = 2; d < ARGS_MAP_RANK; d++)
 			at[d] = (int32_t)place.at[d] * args.load_step[d] + args.load_shift[d];
 		ring.wait_empty(i);
+		notes[i % STAGES] = note;
 		barrier_arrive_expect(ring.arrival(i), shape::kTileBytes);
 #pragma unroll
 		for (int box = 0; box < shape::kBoxes; box++) {
-			load_tile(ring.tile(i) + box * shape::kBoxBytes, &args.load, args.rank, at, ring.arrival(i));
-			at[0] += shape::kBoxY * kUnit;
+			uint32_t y = box & ((1u << args.shift_y) - 1), w = box >> args.shift_y;
+			int32_t box_at[ARGS_MAP_RANK] = { 0, at[1], at[2], at[3] + (int32_t)w, at[4] };
+
+			box_at[0] = (int32_t)(place.at[0] + y * shape::kBoxY) * kUnit + args.load_shift[0];
+			load_tile(ring.tile(i) + box * shape::kBoxBytes, &args.load, args.rank, box_at,
+			          ring.arrival(i));
 		}
 	}
 }
 
+/* 16 bytes of each of 16 / E rows, as far as there are rows. */
 template <int E>
-DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t x, uint32_t y,
-                        const uint4 (&rows)[16 / E])
+DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t rows, const uint4 (&v)[16 / E])
 {
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
-		if (y + j < args.n[0])
-			stream_write((uint4 *)(dst + (int64_t)(y + j) * args.dst_stride[0] + (int64_t)x * E), rows[j]);
+		if ((uint32_t)j < rows)
+			TRANSPOSE_WRITE((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
+/* Which of a tile's blocks a thread turns: LANES_X neighbours along x in a warp, so that a row is written by whole
+ * lines; the others take other chunks of the same rows, which lie in other banks. */
+template <int E> struct block_place {
+	uint32_t chunk;
+	uint32_t row;
+	uint32_t box;
+
+	DEVICE_MEMBER block_place(uint32_t block)
+	{
+		using shape = transpose_shape<E>;
+		constexpr uint32_t across = shape::kTileX / shape::kBlock, lanes_x = LANES_X < across ? LANES_X : across,
+		                   lanes_c = 32 / lanes_x;
+		uint32_t lane = block % 32, warp = block / 32;
+
+		chunk = lane % lanes_c + warp / (across / lanes_x) % (8 / lanes_c) * lanes_c;
+		row = (lane / lanes_c + warp % (across / lanes_x) * lanes_x) * shape::kBlock;
+		box = warp / (across / lanes_x) / (8 / lanes_c);
+	}
+};
+
 template <int E, int STAGES>
-DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, uint32_t tiles, uint32_t reader)
+DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes, uint32_t tiles,
+                       uint32_t reader)
 {
 	using shape = transpose_shape<E>;
 
 	for (uint32_t i = 0; i < tiles; i++) {
-		tile_place place = place_of<E>(args, i);
-		unsigned char *dst = (unsigned char *)args.dst;
-
-#pragma unroll
-		for (int d = 2; d < ARGS_MAP_RANK; d++)
-			dst += (int64_t)place.at[d] * args.dst_stride[d];
 		ring.wait_full(i);
+		const tile_note note = notes[i % STAGES];
 #pragma unroll
 		for (int b = 0; b < shape::kBlocks; b += shape::kReaders) {
-			uint32_t block = b + reader, chunk = block & 7;
-			uint32_t row = (block >> 3) * shape::kBlock % shape::kTileX;
-			uint32_t box = (block >> 3) * shape::kBlock / shape::kTileX;
-			const unsigned char *from = ring.tile(i) + box * shape::kBoxBytes;
+			const block_place<E> own(b + reader);
+			const unsigned char *from = ring.tile(i) + own.box * shape::kBoxBytes;
 			uint4 in[shape::kBlock], out[shape::kBlock];
 
 #pragma unroll
 			for (int r = 0; r < shape::kBlock; r++)
-				in[r] = tile_read<uint4>(from + (row + r) * kRowBytes +
-				                         ((chunk ^ ((row + r) & 7)) << 4));
-			if (b + shape::kReaders == shape::kBlocks)
+				in[r] = tile_read<uint4>(from + (own.row + r) * kRowBytes +
+				                         ((own.chunk ^ ((own.row + r) & 7)) << 4));
+#ifndef FENCE_LATE
+			if (b + shape::kReaders == shape::kBlocks) {
+				fence_proxy_async(); /* read, before the unit writes there again */
 				ring.release(i);
+			}
+#endif
 			turn<E>::go(in, out);
+#ifdef FENCE_LATE
+			if (b + shape::kReaders == shape::kBlocks) {
+				fence_proxy_async();
+				ring.release(i);
+			}
+#endif
 
-			uint32_t x = place.at[1] + row;
-			uint32_t y = place.at[0] + box * shape::kBoxY + chunk * shape::kBlock;
+			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
+			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::kBoxY + own.chunk * shape::kBlock;
+			uint32_t w = own.box >> args.shift_y;
 
-			if (x >= args.n[1])
+			if (x >= note.n[1] || y >= note.n[0] || z >= note.n[2] || w >= note.n[3])
 				continue;
-			for (uint32_t r = 0; r < args.repeats; r++) {
+			unsigned char *dst = (unsigned char *)note.dst + x * E + (int64_t)y * args.dst_stride[0] +
+			                     (int64_t)z * args.dst_stride[2] + (int64_t)w * args.dst_stride[3];
+
+			write_block<E>(args, dst, note.n[0] - y, out);
+			for (uint32_t r = 1; r < args.repeats; r++) {
 				uint32_t again[ARGS_MAP_RANK];
 				unsigned char *to = dst;
 
-				tile_index(r, args.rank, args.repeat, again);
+				tile_index(r, ARGS_MAP_RANK, args.repeat, again);
 #pragma unroll
 				for (int d = 2; d < ARGS_MAP_RANK; d++)
 					to += (int64_t)again[d] * args.dst_stride[d];
-				write_block<E>(args, to, x, y, out);
+				write_block<E>(args, to, note.n[0] - y, out);
 			}
 		}
 	}
@@ -217,16 +278,17 @@ template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned
 {
 	using shape = transpose_shape<E>;
 	tile_ring<TRANSPOSE_STAGES> ring(shared, shape::kTileBytes);
+	tile_note *notes = (tile_note *)(ring.empty + TRANSPOSE_STAGES);
 	uint32_t tiles = own_tiles(args.tiles);
 
 	if (threadIdx.x == 0)
 		ring.init(shape::kReaders);
 	__syncthreads();
-	if (threadIdx.x >= shape::kReaders) {
+	if ((int)threadIdx.x >= shape::kReaders) {
 		if (threadIdx.x == shape::kReaders)
-			load_tiles<E>(args, ring, tiles);
+			load_tiles<E>(args, ring, notes, tiles);
 	} else {
-		turn_tiles<E>(args, ring, tiles, threadIdx.x);
+		turn_tiles<E>(args, ring, notes, tiles, threadIdx.x);
 	}
 }
 

@@ -5,6 +5,7 @@
  *
  *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
  *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
+ *   cluster_sync, cluster_rank    the blocks of a cluster
  *   load_tile, load_bulk          global -> shared, complete on a barrier
  *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
  *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
@@ -48,6 +49,25 @@ template <typename T> DEVICE T tile_read(const void *p)
 template <typename T> DEVICE void tile_write(void *p, T value)
 {
 	*(T *)p = value;
+}
+
+/* ---- Clusters --------------------------------------------------------------------------------------- */
+
+/* All threads of the cluster's blocks. */
+DEVICE void cluster_sync()
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;\n"
+	             "barrier.cluster.wait.acquire.aligned;" ::
+	                 : "memory");
+}
+
+/* This block's number in it. */
+DEVICE uint32_t cluster_rank()
+{
+	uint32_t rank;
+
+	asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+	return rank;
 }
 
 /* ---- Barriers --------------------------------------------------------------------------------------- */
@@ -149,7 +169,7 @@ DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_
 {
 	asm volatile(
 	    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-	    "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(tile)),
+	    "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(tile)),
 	    "l"(map), "r"(shared_address(b)), "r"(c[0]), "r"(c[1]), "h"(mask)
 	    : "memory");
 }
@@ -247,6 +267,17 @@ template <typename T> DEVICE T stream_read(const T *p)
 template <typename T> DEVICE void stream_write(T *p, T value)
 {
 	__stcs(p, value);
+}
+
+template <typename T> DEVICE void plain_write(T *p, T value)
+{
+	*p = value;
+}
+
+/* The value of the lane before, in a whole warp. */
+DEVICE uint32_t from_lane_before(uint32_t value)
+{
+	return __shfl_up_sync(~0u, value, 1);
 }
 
 /* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */

@@ -36,6 +36,10 @@ size_t model_args_size(const struct model_kernel *kernel);
 bool model_run(const struct model_kernel *kernel, const struct model_launch *launch, char *report,
                size_t size);
 
+/* Whether the kernel may read or write these bytes: set by the driver, which knows what memory there is.
+ * NULL: not asked. Called on the thread that runs the kernel. */
+extern bool (*model_memory_check)(uint64_t address, uint64_t bytes, bool write);
+
 /* The layout must have passed tensor_map_check. */
 void model_map_encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint64_t address);
 

@@ -1,0 +1,77 @@
+/* The rig: every call is checked. */
+#include "rig.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void rig_die(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+bool rig_open(struct rig *rig, const char *which, struct error *err)
+{
+	if (device_open(&rig->device, which, err) < 0)
+		return false;
+	if (launcher_init(&rig->launcher, &rig->device, 64, 1, err) < 0)
+		rig_die("%s", err->message);
+	rig_call(cuStreamCreateWithPriority, (&rig->stream, CU_STREAM_NON_BLOCKING, 0));
+	return true;
+}
+
+void rig_close(struct rig *rig)
+{
+	rig_call(cuStreamDestroy, (rig->stream));
+	launcher_deinit(&rig->launcher);
+	device_close(&rig->device);
+}
+
+CUdeviceptr rig_new(size_t size)
+{
+	CUdeviceptr memory;
+
+	rig_call(cuMemAlloc, (&memory, size));
+	return memory;
+}
+
+void rig_free(CUdeviceptr memory)
+{
+	rig_call(cuMemFree, (memory));
+}
+
+void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
+              struct plan *ret)
+{
+	uint64_t bits = dst | src | 16;
+	struct plan_facts facts = {
+		.engine = "cuda",
+		.threads = rig->device.processors,
+		.align = (uint32_t)(bits & -bits),
+		.tma = true,
+		.dst_phase = dst % 16,
+		.src_phase = src % 16,
+	};
+
+	plan_init(ret, transform, &facts);
+}
+
+void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
+                uint64_t src)
+{
+	struct error err;
+
+	if (launch_transform(&rig->launcher, rig->stream, transform, plan, dst, src, &err) < 0)
+		rig_die("%s", err.message);
+}
+
+void rig_wait(struct rig *rig)
+{
+	rig_call(cuStreamSynchronize, (rig->stream));
+}

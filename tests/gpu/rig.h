@@ -1,0 +1,52 @@
+/* A GPU, the launcher and a stream: what the hardware tests and the benchmark share. They drive the kernels
+ * as the engine does, without an engine, a daemon or a library beyond the driver's; on the stand-in driver
+ * too.
+ *
+ * Failures of the rig itself end the program with one line on stderr.
+ */
+#ifndef TESTS_GPU_RIG_H
+#define TESTS_GPU_RIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/launch.h"
+
+struct rig {
+	struct device device;
+	struct launcher launcher;
+	CUstream stream;
+};
+
+/* which: as device_open takes it. false when there is no GPU, *err says why. */
+bool rig_open(struct rig *rig, const char *which, struct error *err);
+void rig_close(struct rig *rig);
+
+__attribute__((format(printf, 1, 2), noreturn)) void rig_die(const char *format, ...);
+
+/* Ends the program when a driver call fails. */
+#define rig_call(function, arguments)                                 \
+	do {                                                          \
+		struct error rig_error;                               \
+		if (driver_call(&rig_error, function, arguments) < 0) \
+			rig_die("%s", rig_error.message);             \
+	} while (0)
+
+CUdeviceptr rig_new(size_t size);
+void rig_free(CUdeviceptr memory);
+
+/* The plan for bases of these addresses. */
+void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
+              struct plan *ret);
+
+/* Puts it on the stream. */
+void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
+                uint64_t src);
+
+/* Waits for the stream. */
+void rig_wait(struct rig *rig);
+
+#endif

@@ -1,0 +1,196 @@
+/* Random transforms on the device against the oracle: the whole destination, guards and gaps included.
+ *
+ *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
+ *
+ * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger, and aligned so
+ * that the Tensor Memory Accelerator may take most of them.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rig.h"
+#include "tests/support/oracle.h"
+
+#define DEFAULT_CASES 2000
+#define LARGE_BYTES   (192 << 10)
+
+/* ---- Aligned cases --------------------------------------------------------------------------------------
+ */
+
+/* Strides of a C-order tensor whose rows may have a gap that keeps them aligned. Returns elements spanned. */
+static int64_t aligned_strides(uint64_t *state, int rank, const int64_t *shape, int64_t chunk, int64_t *ret)
+{
+	int64_t step = 1;
+
+	for (int d = rank - 1; d >= 0; d--) {
+		ret[d] = step;
+		step *= shape[d];
+		if (d == rank - 1 && oracle_between(state, 0, 3) == 0)
+			step = (step + chunk) / chunk * chunk;
+	}
+	return step;
+}
+
+static void must(int r, const struct error *err)
+{
+	if (r < 0)
+		rig_die("%s", err->message);
+}
+
+static void aligned_case(uint64_t seed, struct oracle_case *c)
+{
+	uint64_t state = seed;
+	struct transform_spec *spec = &c->spec;
+	enum dtype dtype = (enum dtype)oracle_between(&state, 0, DTYPE_COUNT - 1);
+	int64_t size = dtype_size(dtype), chunk = 16 / size, room = LARGE_BYTES / size;
+	int64_t shape[TENSOR_MAX_RANK], made[TENSOR_MAX_RANK], stride[TENSOR_MAX_RANK];
+	int rank = (int)oracle_between(&state, 1, 5);
+	struct error err;
+
+	*c = (struct oracle_case){ .seed = seed };
+	spec->n_perm = rank;
+	spec->n_before = spec->n_after = rank;
+	for (int d = 0; d < rank; d++)
+		spec->perm[d] = d;
+	for (int d = rank - 1; d > 0 && oracle_between(&state, 0, 3); d--) {
+		int64_t other = oracle_between(&state, 0, d), kept = spec->perm[d];
+
+		spec->perm[d] = spec->perm[other];
+		spec->perm[other] = kept;
+	}
+	/* The source's innermost dimension, and the one that becomes the destination's, are whole chunks
+	 * mostly. */
+	for (int d = 0; d < rank; d++) {
+		bool inner = d == rank - 1 || d == spec->perm[rank - 1];
+		int64_t most = inner ? 300 : 20;
+
+		if (most > room)
+			most = room;
+		shape[d] = oracle_between(&state, 1, most);
+		if (inner && oracle_between(&state, 0, 9) && shape[d] > chunk)
+			shape[d] -= shape[d] % chunk;
+		room /= shape[d];
+	}
+	for (int d = 0; d < rank; d++) {
+		int64_t n = shape[spec->perm[d]];
+		int64_t unit = oracle_between(&state, 0, 2) ? chunk : 1;
+		bool inner = d == rank - 1;
+
+		if (oracle_between(&state, 0, 3) == 0)
+			spec->before[d] = oracle_between(&state, 0, 3) * (inner ? unit : 1);
+		if (oracle_between(&state, 0, 3) == 0)
+			spec->after[d] = oracle_between(&state, 0, 3) * (inner ? unit : 1);
+		if (oracle_between(&state, 0, 7) == 0 && n > 8)
+			spec->before[d] = -oracle_between(&state, 1, 4);
+		if (oracle_between(&state, 0, 7) == 0 && n > 8)
+			spec->after[d] = -oracle_between(&state, 1, 4);
+		made[d] = n + spec->before[d] + spec->after[d];
+	}
+	spec->mode =
+	    oracle_between(&state, 0, 3) ? PAD_MODE_CONSTANT : (enum pad_mode)oracle_between(&state, 0, 4);
+	if (spec->mode == PAD_MODE_CONSTANT && dtype != DTYPE_BOOL && oracle_between(&state, 0, 3) == 0)
+		spec->value = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = 7 };
+
+	c->src_size = (size_t)(aligned_strides(&state, rank, shape, chunk, stride) * size);
+	if (rank > 1 && oracle_between(&state, 0, 7) == 0)
+		stride[oracle_between(&state, 0, rank - 2)] = 0;
+	must(tensor_layout_init(&spec->src, dtype, rank, shape, stride, "src", &err), &err);
+	c->dst_size = (size_t)(aligned_strides(&state, rank, made, chunk, stride) * size);
+	must(tensor_layout_init(&spec->dst, dtype, rank, made, stride, "dst", &err), &err);
+}
+
+/* ---- One case ---------------------------------------------------------------------------------------------
+ */
+
+struct bench {
+	struct rig rig;
+	CUdeviceptr dst;
+	CUdeviceptr src;
+	size_t room;
+	uint64_t families[FAMILY_COUNT];
+	uint64_t routes[TMA_ROUTE_GATHER + 1];
+};
+
+static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
+{
+	char text[1024];
+
+	oracle_case_text(c, text, sizeof text);
+	printf("# seed %" PRIu64 ", %s: %s: %s\n", c->seed, plan ? family_names[plan->family] : "-", what,
+	       text);
+	return false;
+}
+
+static bool try_case(struct bench *bench, struct oracle_case *c)
+{
+	size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
+	uint64_t dst = bench->dst + ORACLE_GUARD + c->dst_offset,
+		 src = bench->src + ORACLE_GUARD + c->src_offset;
+	struct transform transform;
+	struct plan plan;
+	struct error err;
+	char text[2048];
+
+	if (dst_bytes > bench->room || src_bytes > bench->room)
+		return complain(c, NULL, "larger than the room for it");
+	if (transform_init(&transform, &c->spec, &err) < 0)
+		return complain(c, NULL, err.message);
+	rig_plan(&bench->rig, &transform, dst, src, &plan);
+	bench->families[plan.family]++;
+	bench->routes[plan.tma.route]++;
+	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
+	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
+	rig_launch(&bench->rig, &transform, &plan, dst, src);
+	rig_call(cuMemcpyDtoHAsync, (c->dst, bench->dst, dst_bytes, bench->rig.stream));
+	rig_wait(&bench->rig);
+	if (!oracle_case_check(c, text, sizeof text))
+		return complain(c, &plan, text);
+	return true;
+}
+
+static bool try_seed(struct bench *bench, uint64_t seed)
+{
+	struct oracle_case c;
+	bool good;
+
+	if (seed % 2)
+		oracle_random_case(seed, &c);
+	else
+		aligned_case(seed, &c);
+	if (!oracle_case_prepare(&c))
+		rig_die("out of memory");
+	good = try_case(bench, &c);
+	oracle_case_free(&c);
+	return good;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : DEFAULT_CASES;
+	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, failed = 0;
+	struct bench bench = { .room = 4 << 20 };
+	struct error err;
+
+	if (!rig_open(&bench.rig, NULL, &err)) {
+		printf("1..0 # SKIP %s\n", err.message);
+		return 0;
+	}
+	bench.dst = rig_new(bench.room);
+	bench.src = rig_new(bench.room);
+	for (uint64_t i = 0; i < cases && failed < 20; i++)
+		failed += !try_seed(&bench, seed + i);
+	rig_free(bench.dst);
+	rig_free(bench.src);
+	rig_close(&bench.rig);
+	for (int f = 0; f < FAMILY_COUNT; f++)
+		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
+	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
+	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64 "\n",
+	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
+	       bench.routes[5], bench.routes[6], bench.routes[7]);
+	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
+	       failed ? "not ok" : "ok", cases, seed, failed);
+	return failed != 0;
+}

@@ -1,0 +1,110 @@
+/* The tensor is random bytes between guards; a tile's memory is poisoned before it is written. */
+#include "cases.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "expect.h"
+#include "rig.h"
+#include "tests/support/tap.h"
+
+enum { THREADS = 128, POISON = 0xa5 };
+
+static uint8_t tensor[RIG_TENSOR_BYTES], tiles[RIG_TILE_BYTES];
+static uint8_t wanted_tensor[RIG_TENSOR_BYTES], wanted_tiles[RIG_TILE_BYTES];
+static bool used[RIG_TILE_BYTES];
+
+void case_random(uint8_t *ret, uint32_t n, uint32_t seed)
+{
+	uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		ret[i] = (uint8_t)(state >> 32);
+	}
+}
+
+void case_fill_strides(struct tensor_map_layout *layout, uint32_t extra)
+{
+	uint32_t unit = layout->interleave == TENSOR_MAP_INTERLEAVE_16B ? 16
+	                : layout->interleave == TENSOR_MAP_INTERLEAVE_32B
+	                    ? 32
+	                    : tensor_map_type_size(layout->type);
+	uint64_t bytes = unit;
+
+	for (uint32_t d = 1; d < layout->rank; d++) {
+		bytes = (bytes * layout->dim[d - 1] + 31) / 32 * 32 + extra;
+		layout->stride[d - 1] = bytes;
+	}
+}
+
+/* Runs the kernel on the map. */
+static bool run(enum seed_kernel kernel, const struct tensor_map_layout *layout, const int32_t *c,
+                struct expect_size size)
+{
+	struct seed_tile_args args = {
+		.bytes_at = rig_tiles(), .rank = layout->rank, .bytes = size.moved, .span = size.span
+	};
+	struct rig_launch launch = {
+		.kernel = kernel, .threads = THREADS, .shared_bytes = size.span + 16, .args = &args
+	};
+
+	memcpy(args.c, c, layout->rank * sizeof(*c));
+	return rig_encode(&args.map, layout) && rig_run(&launch);
+}
+
+bool case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name)
+{
+	struct expect_size size = expect_size(layout);
+	bool good;
+
+	case_random(tensor, sizeof(tensor), layout->rank + (uint32_t)layout->type);
+	memset(tiles, POISON, sizeof(tiles));
+	memcpy(wanted_tiles, tiles, sizeof(tiles));
+	memset(used, 0, sizeof(used));
+	rig_write_tensor(tensor);
+	rig_write_tiles(tiles);
+	expect_load(layout, c, tensor + RIG_GUARD, wanted_tiles, used);
+
+	good = run(KERNEL_seed_load, layout, c, size);
+	if (!good)
+		return tap_case(false, "%s", name);
+	rig_read_tiles(tiles);
+	for (uint32_t i = 0; i < RIG_TILE_BYTES && good; i++) {
+		if (i < size.span && !used[i])
+			continue;
+		good = tiles[i] == wanted_tiles[i];
+		if (!good)
+			tap_note("byte %" PRIu32 " of %" PRIu32 " is 0x%02x, not 0x%02x", i, size.span,
+			         tiles[i], wanted_tiles[i]);
+	}
+	return tap_case(good, "%s", name);
+}
+
+bool case_store(const struct tensor_map_layout *layout, const int32_t *c, const char *name)
+{
+	struct expect_size size = expect_size(layout);
+	bool good;
+
+	case_random(tiles, sizeof(tiles), layout->rank + (uint32_t)layout->type);
+	memset(tensor, POISON, sizeof(tensor));
+	memcpy(wanted_tensor, tensor, sizeof(tensor));
+	rig_write_tensor(tensor);
+	rig_write_tiles(tiles);
+	expect_store(layout, c, tiles, wanted_tensor + RIG_GUARD);
+
+	good = run(KERNEL_seed_store, layout, c, size);
+	if (!good)
+		return tap_case(false, "%s", name);
+	rig_read_tensor(tensor);
+	for (int32_t i = 0; i < RIG_TENSOR_BYTES && good; i++) {
+		good = tensor[i] == wanted_tensor[i];
+		if (!good)
+			tap_note("byte %" PRId32 " of the tensor is 0x%02x, not 0x%02x", i - RIG_GUARD,
+			         tensor[i], wanted_tensor[i]);
+	}
+	return tap_case(good, "%s", name);
+}

@@ -1,0 +1,36 @@
+/* One tile through a map: on the GPU, and by the dumbest loop. Each prints its case. */
+#ifndef TESTS_SEEDS_CASES_H
+#define TESTS_SEEDS_CASES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/tensor_map.h"
+
+/* The tile at c, loaded and looked at as it lies in shared memory. */
+bool case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name);
+
+/* The tile at c, stored; nothing else of the tensor's memory changes. */
+bool case_store(const struct tensor_map_layout *layout, const int32_t *c, const char *name);
+
+/* Strides for dimensions that lie one in the other, with extra bytes between them. */
+void case_fill_strides(struct tensor_map_layout *layout, uint32_t extra);
+
+/* Bytes that are the same each time. */
+void case_random(uint8_t *ret, uint32_t n, uint32_t seed);
+
+/* Every rank, type, fill, swizzle, interleave, element stride and L2 promotion. */
+void cases_of_ranks(void);
+void cases_of_types(void);
+void cases_of_swizzles(void);
+void cases_of_element_strides(void);
+void cases_of_interleaves(void);
+
+/* The examples that are kernels of their own. */
+void cases_of_barriers(void);
+void case_bulk(void);
+void case_mojo(void);
+void case_half_tile(void);
+void case_multicast(void);
+
+#endif

@@ -1,0 +1,288 @@
+#include "call.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "softgpu.h"
+
+static const char *const entry_names[ENTRY_COUNT] = {
+#define DRIVER(name, version) [ENTRY_##name] = #name,
+#include "kernels/cuda/driver.def"
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static struct {
+	bool initialised;
+	pid_t process; /* that called cuInit */
+	CUresult stuck;
+	unsigned long long calls;
+	unsigned long long calls_of[ENTRY_COUNT];
+	unsigned long long launches;
+	unsigned long long fail;
+	char fail_call[64];
+	unsigned long long fail_call_number;
+	CUresult fail_with;
+	int count_fd;
+	char live[256];
+	unsigned long long fault;
+	char fault_once[256];
+	unsigned long long slow_us;
+	unsigned long long map_us;
+	uint64_t random;
+} state = { .count_fd = -1 };
+
+unsigned long long call_number(const char *variable, unsigned long long otherwise)
+{
+	const char *text = getenv(variable);
+	return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void copy_variable(char *ret, size_t size, const char *variable)
+{
+	const char *text = getenv(variable);
+	snprintf(ret, size, "%s", text ? text : "");
+}
+
+static void read_fail_call(void)
+{
+	char *colon;
+	copy_variable(state.fail_call, sizeof state.fail_call, "SOFTGPU_FAIL_CALL");
+	colon = strchr(state.fail_call, ':');
+	state.fail_call_number = colon ? strtoull(colon + 1, NULL, 0) : 1;
+	if (colon)
+		*colon = '\0';
+}
+
+/* A sticky result stays: nothing but the end of the process clears it. */
+static void read_environment(void)
+{
+	const char *count = getenv("SOFTGPU_COUNT");
+	if (state.count_fd >= 0)
+		close(state.count_fd);
+	state.count_fd = count && *count ? open(count, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+	state.calls = 0;
+	state.launches = 0;
+	memset(state.calls_of, 0, sizeof state.calls_of);
+	state.fail = call_number("SOFTGPU_FAIL", 0);
+	state.fail_with = (CUresult)call_number("SOFTGPU_FAIL_WITH", CUDA_ERROR_OUT_OF_MEMORY);
+	read_fail_call();
+	copy_variable(state.live, sizeof state.live, "SOFTGPU_LIVE");
+	state.fault = call_number("SOFTGPU_FAULT", 0);
+	copy_variable(state.fault_once, sizeof state.fault_once, "SOFTGPU_FAULT_ONCE");
+	state.slow_us = call_number("SOFTGPU_SLOW_US", 0);
+	state.map_us = call_number("SOFTGPU_MAP_US", 0);
+	state.random = call_number("SOFTGPU_SEED", 1) * 2654435769u + 1;
+}
+
+/* ---- Enter and leave -------------------------------------------------------------------------------- */
+
+enum needs {
+	NEEDS_NOTHING,
+	NEEDS_INIT,   /* and is answered whatever became of the context */
+	NEEDS_HEALTH, /* and a context that is not lost, current or not */
+	NEEDS_CONTEXT
+};
+
+static enum needs needs_of(enum entry entry)
+{
+	switch (entry) {
+	case ENTRY_cuInit:
+	case ENTRY_cuDriverGetVersion:
+	case ENTRY_cuGetErrorName:
+	case ENTRY_cuGetErrorString:
+		return NEEDS_NOTHING;
+	case ENTRY_cuDeviceGetCount:
+	case ENTRY_cuDeviceGet:
+	case ENTRY_cuDeviceGetName:
+	case ENTRY_cuDeviceGetUuid:
+	case ENTRY_cuDeviceGetAttribute:
+	case ENTRY_cuDeviceTotalMem:
+		return NEEDS_INIT;
+	case ENTRY_cuDevicePrimaryCtxRetain:
+	case ENTRY_cuDevicePrimaryCtxRelease:
+	case ENTRY_cuCtxSetCurrent:
+		return NEEDS_HEALTH;
+	default:
+		return NEEDS_CONTEXT;
+	}
+}
+
+static void count(enum entry entry)
+{
+	char text[32];
+	int n;
+	state.calls++;
+	state.calls_of[entry]++;
+	if (state.count_fd < 0)
+		return;
+	n = snprintf(text, sizeof text, "%20llu\n", state.calls);
+	if (pwrite(state.count_fd, text, (size_t)n, 0) != n)
+		perror("softgpu: SOFTGPU_COUNT");
+}
+
+static bool is_to_fail(enum entry entry)
+{
+	return state.calls == state.fail || (state.calls_of[entry] == state.fail_call_number &&
+	                                     strcmp(entry_names[entry], state.fail_call) == 0);
+}
+
+static bool is_sticky(CUresult result)
+{
+	return result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+	       result == CUDA_ERROR_CONTAINED || result == CUDA_ERROR_ILLEGAL_ADDRESS ||
+	       result == CUDA_ERROR_LAUNCH_TIMEOUT || result == CUDA_ERROR_ASSERT ||
+	       (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED) ||
+	       result == CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult check(enum entry entry)
+{
+	enum needs needs = needs_of(entry);
+	if (is_to_fail(entry)) {
+		if (is_sticky(state.fail_with))
+			call_stick(state.fail_with);
+		return state.fail_with;
+	}
+	if (needs >= NEEDS_INIT && !state.initialised)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (needs >= NEEDS_HEALTH && state.stuck != CUDA_SUCCESS)
+		return state.stuck;
+	return needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
+}
+
+CUresult enter(enum entry entry)
+{
+	call_lock();
+	if (entry == ENTRY_cuInit)
+		read_environment();
+	if (entry == ENTRY_cuGetErrorName || entry == ENTRY_cuGetErrorString)
+		return CUDA_SUCCESS;
+	count(entry);
+	return check(entry);
+}
+
+CUresult enter_mapping(enum entry entry)
+{
+	call_lock();
+	unsigned long long us = state.map_us;
+	call_unlock();
+	usleep((useconds_t)us);
+	return enter(entry);
+}
+
+CUresult leave(CUresult result)
+{
+	call_unlock();
+	return result;
+}
+
+static CUresult init(unsigned int flags)
+{
+	if (flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	devices_init();
+	if (devices_count() == 0)
+		return CUDA_ERROR_NO_DEVICE;
+	state.initialised = true;
+	state.process = getpid();
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuInit(unsigned int flags)
+{
+	return leave(enter(ENTRY_cuInit) ?: init(flags));
+}
+
+/* ---- With the lock held ------------------------------------------------------------------------------ */
+
+void call_stick(CUresult result)
+{
+	if (state.stuck == CUDA_SUCCESS)
+		state.stuck = result;
+	call_wake();
+}
+
+CUresult call_stuck(void)
+{
+	return state.stuck;
+}
+
+bool call_launch_faults(void)
+{
+	int fd;
+	if (++state.launches != state.fault)
+		return false;
+	if (!*state.fault_once)
+		return true;
+	fd = open(state.fault_once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+uint64_t call_launch_ns(void)
+{
+	return state.slow_us * 1000;
+}
+
+uint32_t call_random(uint32_t n)
+{
+	state.random ^= state.random << 13;
+	state.random ^= state.random >> 7;
+	state.random ^= state.random << 17;
+	return (uint32_t)(state.random >> 32) % n;
+}
+
+void call_wait(void)
+{
+	pthread_cond_wait(&changed, &lock);
+}
+
+void call_wake(void)
+{
+	pthread_cond_broadcast(&changed);
+}
+
+void call_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void call_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+uint64_t call_now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------ */
+
+/* The device's thread ends first: its code goes with the library. A child has none, and maybe a lock that
+ * nobody will give back. */
+__attribute__((destructor)) static void end(void)
+{
+	char text[4096];
+	FILE *file;
+	if (state.process != getpid())
+		return;
+	call_lock();
+	queue_stop();
+	if (*state.live && (file = fopen(state.live, "w"))) {
+		live(text, sizeof text);
+		fputs(text, file);
+		fclose(file);
+	}
+	call_unlock();
+}

@@ -1,0 +1,66 @@
+/* The door of the stand-in driver: what every entry point does first and last, and what goes wrong on
+ * purpose.
+ *
+ * An entry point is   return leave(enter(ENTRY_cuX) ?: x(...));
+ * enter counts the call, fails it where that was asked for, where the driver is not initialised, where the
+ * context is lost or where the calling thread has none. One lock, held between the two, guards all state.
+ *
+ * By environment; what is not set does nothing. Read by cuInit, which starts all counts anew:
+ *
+ *   SOFTGPU_FAIL=N               the Nth call fails (from 1, cuInit; but cuGetErrorName and cuGetErrorString)
+ *   SOFTGPU_FAIL_CALL=NAME[:N]   the Nth call of that function fails (1)
+ *   SOFTGPU_FAIL_WITH=RESULT     with that CUresult's number (2, out of memory); a sticky one sticks
+ *   SOFTGPU_COUNT=PATH           a file that always holds the number of calls so far
+ *   SOFTGPU_LIVE=PATH            a file that the end of the process fills with what is then still there, a
+ * line each; empty when nothing is SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal
+ * address, which sticks SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
+ *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
+ *   SOFTGPU_MAP_US=N             calls that map or unmap memory take that much longer
+ *   SOFTGPU_SEED=N               of the order in which streams take turns (1)
+ *   SOFTGPU_DEVICES=N            GPUs, 0 to 8 (1)
+ *   SOFTGPU_CAPABILITY=M.N       of all of them, or a list by commas, the last for the rest (9.0)
+ *   SOFTGPU_MEMORY=BYTES         of each (1 GiB)
+ *
+ * Read whenever an entry point is looked up:
+ *
+ *   SOFTGPU_DRIVER_VERSION=N     the driver's, 1000 * major + 10 * minor (13000)
+ *   SOFTGPU_WITHOUT=NAME         the driver lacks that entry point
+ */
+#ifndef TESTS_SOFTGPU_CALL_H
+#define TESTS_SOFTGPU_CALL_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum entry {
+#define DRIVER(name, version) ENTRY_##name,
+#include "kernels/cuda/driver.def"
+	ENTRY_COUNT
+};
+
+CUresult enter(enum entry entry);
+CUresult leave(CUresult result);
+
+/* Of calls that map: waits as SOFTGPU_MAP_US says, without the lock, then enters. */
+CUresult enter_mapping(enum entry entry);
+
+/* With the lock held. */
+void call_stick(CUresult result);
+CUresult call_stuck(void);        /* 0, or what every later call answers */
+bool call_launch_faults(void);    /* counts a launch */
+uint64_t call_launch_ns(void);    /* what a launch takes at least */
+uint32_t call_random(uint32_t n); /* 0 to n - 1, by the seed */
+void call_wait(void);             /* gives the lock up until call_wake */
+void call_wake(void);
+
+/* Gives the lock up for as long as it takes to do what must not hold it. */
+void call_unlock(void);
+void call_lock(void);
+
+/* The number that a variable holds, or otherwise when it is not set. */
+unsigned long long call_number(const char *variable, unsigned long long otherwise);
+
+uint64_t call_now_ns(void);
+
+#endif

@@ -1,0 +1,137 @@
+/* Copies and sets. Addresses are checked at the call, where the driver would refuse them, and again when
+ * their turn comes: what has gone by then is an illegal address. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "softgpu.h"
+
+enum side { SIDE_DEVICE, SIDE_HOST, SIDE_EITHER };
+
+struct copy {
+	struct op op;
+	uint64_t dst;
+	uint64_t src;
+	size_t size;
+	bool dst_is_known; /* to the device */
+	bool src_is_known;
+};
+
+struct set {
+	struct op op;
+	uint64_t dst;
+	size_t size;
+	unsigned char value;
+};
+
+static bool is_host(uint64_t address)
+{
+	const struct range *range = range_find(address);
+	return !range || range->kind == RANGE_HOST;
+}
+
+/* Whether the side can be what it is said to be, in *ret_known whether the device knows it: if not, it is
+ * ordinary host memory, of which nothing is checked. */
+static bool check_side(uint64_t address, size_t size, enum side side, enum access access, bool *ret_known)
+{
+	*ret_known = range_find(address) != NULL;
+	if (!*ret_known)
+		return side != SIDE_DEVICE && address != 0;
+	if (side == SIDE_HOST && !is_host(address))
+		return false;
+	return range_reaches(address, size, access);
+}
+
+static CUresult run_copy(struct op *op)
+{
+	struct copy *copy = (struct copy *)op;
+	call_lock();
+	bool good = (!copy->dst_is_known || range_reaches(copy->dst, copy->size, ACCESS_WRITE)) &&
+	            (!copy->src_is_known || range_reaches(copy->src, copy->size, ACCESS_READ));
+	call_unlock();
+	if (!good)
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	memmove((void *)copy->dst, (const void *)copy->src, copy->size);
+	return CUDA_SUCCESS;
+}
+
+/* A copy with ordinary host memory is over when the call returns: nobody may use the stack of a caller that
+ * has gone on. */
+static CUresult push_copy(uint64_t dst, uint64_t src, size_t size, enum side to, enum side from,
+                          CUstream handle)
+{
+	struct stream *stream = stream_find(handle);
+	struct copy copy = { .op.run = run_copy, .dst = dst, .src = src, .size = size }, *op;
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (size == 0)
+		return CUDA_SUCCESS;
+	if (!check_side(dst, size, to, ACCESS_WRITE, &copy.dst_is_known) ||
+	    !check_side(src, size, from, ACCESS_READ, &copy.src_is_known))
+		return CUDA_ERROR_INVALID_VALUE;
+	op = malloc(sizeof *op);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*op = copy;
+	stream_push(stream, &op->op);
+	return copy.dst_is_known && copy.src_is_known ? CUDA_SUCCESS : stream_drain(stream);
+}
+
+static CUresult run_set(struct op *op)
+{
+	struct set *set = (struct set *)op;
+	call_lock();
+	bool good = range_reaches(set->dst, set->size, ACCESS_WRITE);
+	call_unlock();
+	if (!good)
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	memset((void *)set->dst, set->value, set->size);
+	return CUDA_SUCCESS;
+}
+
+static CUresult push_set(uint64_t dst, unsigned char value, size_t size, CUstream handle)
+{
+	struct stream *stream = stream_find(handle);
+	struct set *op;
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (size == 0)
+		return CUDA_SUCCESS;
+	if (!range_reaches(dst, size, ACCESS_WRITE))
+		return CUDA_ERROR_INVALID_VALUE;
+	op = malloc(sizeof *op);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*op = (struct set){ .op.run = run_set, .dst = dst, .size = size, .value = value };
+	stream_push(stream, &op->op);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemcpyAsync)
+	                 ?: push_copy(dst, src, size, SIDE_EITHER, SIDE_EITHER, stream));
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemcpyDtoDAsync)
+	                 ?: push_copy(dst, src, size, SIDE_DEVICE, SIDE_DEVICE, stream));
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemcpyHtoDAsync)
+	                 ?: push_copy(dst, (uint64_t)src, size, SIDE_DEVICE, SIDE_HOST, stream));
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemcpyDtoHAsync)
+	                 ?: push_copy((uint64_t)dst, src, size, SIDE_HOST, SIDE_DEVICE, stream));
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemsetD8Async) ?: push_set(dst, value, size, stream));
+}

@@ -1,0 +1,265 @@
+/* Devices and their primary contexts. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "softgpu.h"
+
+#define MOST_DEVICES 8
+
+static struct {
+	int count;
+	struct {
+		int major;
+		int minor;
+		struct context context;
+	} device[MOST_DEVICES];
+	uint64_t memory_bytes;
+} state;
+
+static _Thread_local struct context *current;
+
+/* A list by commas; the last stands for the rest. */
+static void read_capabilities(void)
+{
+	const char *text = getenv("SOFTGPU_CAPABILITY");
+	int major = 9, minor = 0;
+	for (int i = 0; i < MOST_DEVICES; i++) {
+		if (text && sscanf(text, "%d.%d", &major, &minor) == 2 && (text = strchr(text, ',')))
+			text++;
+		state.device[i].major = major;
+		state.device[i].minor = minor;
+		state.device[i].context.ordinal = i;
+	}
+}
+
+void devices_init(void)
+{
+	unsigned long long count = call_number("SOFTGPU_DEVICES", 1);
+	state.count = count < MOST_DEVICES ? (int)count : MOST_DEVICES;
+	state.memory_bytes = call_number("SOFTGPU_MEMORY", 1u << 30);
+	read_capabilities();
+}
+
+int devices_count(void)
+{
+	return state.count;
+}
+
+bool device_exists(int ordinal)
+{
+	return ordinal >= 0 && ordinal < state.count;
+}
+
+uint64_t device_memory_bytes(void)
+{
+	return state.memory_bytes;
+}
+
+/* ---- Questions --------------------------------------------------------------------------------------- */
+
+static CUresult get_count(int *ret)
+{
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = state.count;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get(CUdevice *ret, int ordinal)
+{
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_exists(ordinal))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*ret = ordinal;
+	return CUDA_SUCCESS;
+}
+
+static CUresult check_device(const void *ret, CUdevice device)
+{
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	return device_exists(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult get_name(char *ret, int size)
+{
+	if (size <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(ret, (size_t)size, "softgpu");
+	return CUDA_SUCCESS;
+}
+
+/* GPU-50f7900N-0000-4000-8000-000000000000: all begin the same. */
+static CUresult get_uuid(CUuuid *ret, CUdevice device)
+{
+	static const unsigned char bytes[16] = { 0x50, 0xf7, 0x90, 0, 0, 0, 0x40, 0, 0x80 };
+	memcpy(ret->bytes, bytes, sizeof bytes);
+	ret->bytes[3] = (char)device;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+	switch (attribute) {
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+		*ret = state.device[device].major;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+		*ret = state.device[device].minor;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+		*ret = 2;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+		*ret = 8 << 20;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+		*ret = SHARED_BYTES;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+		*ret = SHARED_BYTES + 1024;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+		*ret = 48 << 10;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+		*ret = 32;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+	case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+	case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+	case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
+		*ret = 1;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult get_total(size_t *ret)
+{
+	*ret = state.memory_bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *ret)
+{
+	return leave(enter(ENTRY_cuDeviceGetCount) ?: get_count(ret));
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *ret, int ordinal)
+{
+	return leave(enter(ENTRY_cuDeviceGet) ?: get(ret, ordinal));
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *ret, int size, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDeviceGetName) ?: check_device(ret, device) ?: get_name(ret, size));
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *ret, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDeviceGetUuid) ?: check_device(ret, device) ?: get_uuid(ret, device));
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDeviceGetAttribute)
+	                 ?: check_device(ret, device) ?: get_attribute(ret, attribute, device));
+}
+
+CUresult CUDAAPI cuDeviceTotalMem(size_t *ret, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDeviceTotalMem) ?: check_device(ret, device) ?: get_total(ret));
+}
+
+/* ---- Contexts ----------------------------------------------------------------------------------------- */
+
+CUresult context_check(void)
+{
+	if (!current)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return current->refs > 0 ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+struct context *context_current(void)
+{
+	return current;
+}
+
+size_t context_live(void)
+{
+	size_t n = 0;
+	for (int i = 0; i < MOST_DEVICES; i++)
+		n += state.device[i].context.refs;
+	return n;
+}
+
+static CUresult retain(CUcontext *ret, CUdevice device)
+{
+	struct context *context = &state.device[device].context;
+	CUresult result = queue_start();
+	if (result != CUDA_SUCCESS)
+		return result;
+	context->refs++;
+	*ret = (CUcontext)context;
+	return CUDA_SUCCESS;
+}
+
+/* The device's thread ends with the last of them. */
+static CUresult release(CUdevice device)
+{
+	if (!device_exists(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (state.device[device].context.refs == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	state.device[device].context.refs--;
+	if (context_live() == 0)
+		queue_stop();
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_current(CUcontext context)
+{
+	for (int i = 0; context && context != (CUcontext)&state.device[i].context; i++)
+		if (i == MOST_DEVICES - 1)
+			return CUDA_ERROR_INVALID_CONTEXT;
+	current = (struct context *)context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_priorities(int *least, int *greatest)
+{
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDevicePrimaryCtxRetain) ?: check_device(ret, device) ?: retain(ret, device));
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return leave(enter(ENTRY_cuDevicePrimaryCtxRelease) ?: release(device));
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
+{
+	return leave(enter(ENTRY_cuCtxSetCurrent) ?: set_current(context));
+}
+
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	return leave(enter(ENTRY_cuCtxGetStreamPriorityRange) ?: get_priorities(least, greatest));
+}

@@ -1,0 +1,146 @@
+/* Events. An event holds the mark that it was recorded with last; waits hold the one of their time. */
+#include <stdlib.h>
+
+#include "call.h"
+#include "softgpu.h"
+
+struct event {
+	TAILQ_ENTRY(event) entry;
+	bool has_time;
+	struct mark *mark; /* NULL until it is recorded */
+};
+
+static TAILQ_HEAD(, event) events = TAILQ_HEAD_INITIALIZER(events);
+
+static struct event *find(CUevent handle)
+{
+	struct event *event;
+	TAILQ_FOREACH(event, &events, entry)
+	if ((CUevent)event == handle)
+		return event;
+	return NULL;
+}
+
+size_t event_live(void)
+{
+	const struct event *event;
+	size_t n = 0;
+	TAILQ_FOREACH(event, &events, entry)
+	n++;
+	return n;
+}
+
+static CUresult create(CUevent *ret, unsigned int flags)
+{
+	if (!ret || (flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct event *event = malloc(sizeof *event);
+	if (!event)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*event = (struct event){ .has_time = !(flags & CU_EVENT_DISABLE_TIMING) };
+	TAILQ_INSERT_HEAD(&events, event, entry);
+	*ret = (CUevent)event;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUevent handle)
+{
+	struct event *event = find(handle);
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	TAILQ_REMOVE(&events, event, entry);
+	mark_unref(event->mark);
+	free(event);
+	return CUDA_SUCCESS;
+}
+
+static CUresult record(CUevent handle, CUstream stream_handle)
+{
+	struct event *event = find(handle);
+	struct stream *stream = stream_find(stream_handle);
+	if (!event || !stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct mark *mark = mark_new();
+	struct op *op = malloc(sizeof *op);
+	if (!mark || !op) {
+		mark_unref(mark);
+		free(op);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	mark_unref(event->mark);
+	event->mark = mark;
+	mark->refs++;
+	*op = (struct op){ .reaches = mark };
+	stream_push(stream, op);
+	return CUDA_SUCCESS;
+}
+
+static CUresult wait(CUstream stream_handle, CUevent handle, unsigned int flags)
+{
+	struct event *event = find(handle);
+	struct stream *stream = stream_find(stream_handle);
+	if (!event || !stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (flags != CU_EVENT_WAIT_DEFAULT)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!event->mark || event->mark->reached)
+		return CUDA_SUCCESS;
+	struct op *op = malloc(sizeof *op);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	event->mark->refs++;
+	*op = (struct op){ .after = event->mark };
+	stream_push(stream, op);
+	return CUDA_SUCCESS;
+}
+
+static CUresult query(CUevent handle)
+{
+	const struct event *event = find(handle);
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return !event->mark || event->mark->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult elapsed(float *ret_ms, CUevent start_handle, CUevent end_handle)
+{
+	const struct event *start = find(start_handle), *end = find(end_handle);
+	if (!ret_ms)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!start || !end || !start->has_time || !end->has_time || !start->mark || !end->mark)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!start->mark->reached || !end->mark->reached)
+		return CUDA_ERROR_NOT_READY;
+	*ret_ms = (float)(((double)end->mark->ns - (double)start->mark->ns) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
+{
+	return leave(enter(ENTRY_cuEventCreate) ?: create(ret, flags));
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent event)
+{
+	return leave(enter(ENTRY_cuEventDestroy) ?: destroy(event));
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
+{
+	return leave(enter(ENTRY_cuEventRecord) ?: record(event, stream));
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
+	return leave(enter(ENTRY_cuStreamWaitEvent) ?: wait(stream, event, flags));
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent event)
+{
+	return leave(enter(ENTRY_cuEventQuery) ?: query(event));
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *ret_ms, CUevent start, CUevent end)
+{
+	return leave(enter(ENTRY_cuEventElapsedTime) ?: elapsed(ret_ms, start, end));
+}

@@ -1,0 +1,136 @@
+/* Handles of memory for other processes: which process holds it, under which fd, and the memfd's name, so
+ * that an fd number that has been used again is not taken for the memory that it was. The memory is reached
+ * through /proc/<pid>/fd, so the other process has to be alive and of the same user. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "call.h"
+#include "softgpu.h"
+
+struct handle {
+	char magic[8];
+	int32_t pid;
+	int32_t fd;
+	uint64_t id;
+	uint64_t size;
+	int32_t ordinal;
+	char rest[28];
+};
+_Static_assert(sizeof(struct handle) == sizeof(CUipcMemHandle), "a handle fills CUDA's");
+
+static const char magic[8] = "softgpu";
+
+static CUresult get_handle(CUipcMemHandle *ret, CUdeviceptr pointer)
+{
+	const struct range *range = range_find(pointer);
+	if (!ret || !range || range->kind != RANGE_MEMORY)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct handle handle = {
+		.pid = getpid(),
+		.fd = range->fd,
+		.id = range->id,
+		.size = range->size,
+		.ordinal = range->context->ordinal,
+	};
+	memcpy(handle.magic, magic, sizeof magic);
+	memcpy(ret, &handle, sizeof handle);
+	return CUDA_SUCCESS;
+}
+
+static int open_memory(const struct handle *handle)
+{
+	char path[64], name[64];
+	struct stat st;
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)handle->pid, (int)handle->fd);
+	snprintf(name, sizeof name, "softgpu-memory-%d-%" PRIu64 "-", (int)handle->pid, handle->id);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (memory_is_fd(fd, name) && fstat(fd, &st) == 0 && (uint64_t)st.st_size == handle->size)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static struct range *find_opened(const CUipcMemHandle *handle)
+{
+	struct range *range;
+	TAILQ_FOREACH(range, &ranges, entry)
+	if (range->kind == RANGE_OPENED && memcmp(&range->handle, handle, sizeof *handle) == 0)
+		return range;
+	return NULL;
+}
+
+static CUresult open_new(CUdeviceptr *ret, const struct handle *handle)
+{
+	int fd = open_memory(handle);
+	if (fd < 0)
+		return CUDA_ERROR_MAP_FAILED;
+	uint64_t start = space_map(fd, handle->size);
+	struct range *range = start ? range_add(RANGE_OPENED, start, handle->size) : NULL;
+	close(fd);
+	if (!range) {
+		if (start)
+			space_free(start, handle->size);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	range->refs = 1;
+	memcpy(&range->handle, handle, sizeof *handle);
+	*ret = start;
+	return CUDA_SUCCESS;
+}
+
+/* The process that made a handle cannot open it. */
+static CUresult open_handle(CUdeviceptr *ret, CUipcMemHandle opaque, unsigned int flags)
+{
+	struct handle handle;
+	memcpy(&handle, &opaque, sizeof handle);
+	if (!ret || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (memcmp(handle.magic, magic, sizeof magic) != 0)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (handle.pid == getpid())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	struct range *range = find_opened(&opaque);
+	if (!range)
+		return open_new(ret, &handle);
+	range->refs++;
+	*ret = range->start;
+	return CUDA_SUCCESS;
+}
+
+static CUresult close_handle(CUdeviceptr pointer)
+{
+	struct range *range = range_find_kind(pointer, RANGE_OPENED);
+	if (!range || range->start != pointer)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (range->refs > 1) {
+		range->refs--;
+		return CUDA_SUCCESS;
+	}
+	CUresult result = queue_drain();
+	if (result != CUDA_SUCCESS)
+		return result;
+	space_free(range->start, range->size);
+	range_remove(range);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr pointer)
+{
+	return leave(enter(ENTRY_cuIpcGetMemHandle) ?: get_handle(ret, pointer));
+}
+
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *ret, CUipcMemHandle handle, unsigned int flags)
+{
+	return leave(enter_mapping(ENTRY_cuIpcOpenMemHandle) ?: open_handle(ret, handle, flags));
+}
+
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr pointer)
+{
+	return leave(enter_mapping(ENTRY_cuIpcCloseMemHandle) ?: close_handle(pointer));
+}

@@ -1,0 +1,141 @@
+/* Launches. The argument is copied at the call, as the driver does; the model runs the kernel when its turn
+ * comes. What it does wrong is said on stderr and sticks: an illegal address where there is no memory, an
+ * illegal instruction for a rule of the unit. */
+#include "launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "call.h"
+#include "tests/softgpu/model.h"
+#include "softgpu.h"
+
+#define MOST_THREADS 1024
+#define MOST_Z       64
+#define MOST_CLUSTER 8
+#define MOST_GRID_X  2147483647u
+#define MOST_GRID_YZ 65535u
+#define ALIGNMENT    128
+
+struct launch {
+	struct op op;
+	const struct model_kernel *kernel;
+	struct model_launch launch;
+	bool faults;
+	uint64_t least_ns;
+	void *argument; /* in the same memory */
+};
+
+static bool reached_all; /* so far, by the kernel that runs */
+
+/* The model asks about wide ranges before narrow ones; what it stops for is the last. */
+static bool check_memory(uint64_t address, uint64_t bytes, bool write)
+{
+	call_lock();
+	reached_all = range_reaches(address, bytes, write ? ACCESS_WRITE : ACCESS_READ);
+	call_unlock();
+	return reached_all;
+}
+
+static CUresult run(struct op *op)
+{
+	struct launch *launch = (struct launch *)op;
+	uint64_t end = call_now_ns() + launch->least_ns;
+	char report[1024];
+	if (launch->faults)
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	launch->launch.params = &launch->argument;
+	model_memory_check = check_memory;
+	reached_all = true;
+	if (!model_run(launch->kernel, &launch->launch, report, sizeof report)) {
+		fprintf(stderr, "softgpu: %s\n", report);
+		return reached_all ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
+	}
+	uint64_t now = call_now_ns();
+	if (now < end) {
+		struct timespec rest = { (time_t)((end - now) / 1000000000),
+			                 (long)((end - now) % 1000000000) };
+		nanosleep(&rest, NULL);
+	}
+	return CUDA_SUCCESS;
+}
+
+/* 0 when an attribute is not one that this device can do. */
+static uint32_t cluster_of(const CUlaunchConfig *config)
+{
+	uint32_t cluster = 1;
+	for (unsigned i = 0; i < config->numAttrs; i++) {
+		const CUlaunchAttribute *attribute = &config->attrs[i];
+		switch (attribute->id) {
+		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+			cluster = attribute->value.clusterDim.x;
+			if (attribute->value.clusterDim.y != 1 || attribute->value.clusterDim.z != 1 ||
+			    cluster > MOST_CLUSTER || cluster == 0 || config->gridDimX % cluster != 0)
+				return 0;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_IGNORE:
+		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+			break;
+		default:
+			return 0;
+		}
+	}
+	return cluster;
+}
+
+static bool is_launchable(const CUlaunchConfig *config, const struct function *function)
+{
+	uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
+	return config->gridDimX >= 1 && config->gridDimX <= MOST_GRID_X && config->gridDimY >= 1 &&
+	       config->gridDimY <= MOST_GRID_YZ && config->gridDimZ >= 1 &&
+	       config->gridDimZ <= MOST_GRID_YZ && threads >= 1 && threads <= MOST_THREADS &&
+	       config->blockDimZ <= MOST_Z && config->sharedMemBytes <= function->shared_bytes &&
+	       cluster_of(config) > 0;
+}
+
+static struct launch *launch_new(const struct function *function, const void *argument)
+{
+	size_t size = model_args_size(function->kernel);
+	size_t before = (sizeof(struct launch) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	struct launch *launch =
+	    aligned_alloc(ALIGNMENT, before + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+	if (!launch)
+		return NULL;
+	*launch = (struct launch){ .op.run = run, .kernel = function->kernel };
+	launch->argument = (char *)launch + before;
+	memcpy(launch->argument, argument, size);
+	return launch;
+}
+
+static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **params, void **extra)
+{
+	const struct function *function = function_find(handle);
+	if (!function)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!config || !params || !params[0] || extra || !is_launchable(config, function))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct stream *stream = stream_find(config->hStream);
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	struct launch *launch = launch_new(function, params[0]);
+	if (!launch)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	launch->launch = (struct model_launch){
+		.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
+		.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
+		.cluster = cluster_of(config),
+		.shared_bytes = config->sharedMemBytes,
+	};
+	launch->faults = call_launch_faults();
+	launch->least_ns = call_launch_ns();
+	stream_push(stream, &launch->op);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
+                                  void **extra)
+{
+	return leave(enter(ENTRY_cuLaunchKernelEx) ?: push(config, function, params, extra));
+}

@@ -1,0 +1,175 @@
+/* The table of address ranges, and the memory behind them. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "softgpu.h"
+
+#define GUARD_BYTES  65536u      /* a page anywhere */
+#define POISON_BYTES (64u << 20) /* of a memory; what follows is zero, and takes no pages */
+
+struct ranges ranges = TAILQ_HEAD_INITIALIZER(ranges);
+static uint64_t last_id;
+static uint64_t used_bytes;
+
+struct range *range_add(enum range_kind kind, uint64_t start, uint64_t size)
+{
+	struct range *range = malloc(sizeof *range);
+	if (!range)
+		return NULL;
+	*range = (struct range){
+		.kind = kind,
+		.start = start,
+		.size = size,
+		.id = ++last_id,
+		.context = context_current(),
+		.fd = -1,
+		.readable = kind != RANGE_RESERVED && kind != RANGE_MAPPED,
+		.writable = kind != RANGE_RESERVED && kind != RANGE_MAPPED,
+	};
+	/* A mapping stands before its reservation. */
+	TAILQ_INSERT_HEAD(&ranges, range, entry);
+	return range;
+}
+
+void range_remove(struct range *range)
+{
+	if (!range)
+		return;
+	if (range->fd >= 0)
+		close(range->fd);
+	TAILQ_REMOVE(&ranges, range, entry);
+	free(range);
+}
+
+struct range *range_find(uint64_t address)
+{
+	struct range *range;
+	TAILQ_FOREACH(range, &ranges, entry)
+	if (address - range->start < range->size)
+		return range;
+	return NULL;
+}
+
+struct range *range_find_kind(uint64_t address, enum range_kind kind)
+{
+	struct range *range;
+	TAILQ_FOREACH(range, &ranges, entry)
+	if (range->kind == kind && address - range->start < range->size)
+		return range;
+	return NULL;
+}
+
+/* Mappings that lie next to each other are one to the device. */
+bool range_reaches(uint64_t address, uint64_t size, enum access access)
+{
+	while (size > 0) {
+		const struct range *range = range_find(address);
+		if (!range || !(access == ACCESS_WRITE ? range->writable : range->readable))
+			return false;
+		uint64_t here = range->size - (address - range->start);
+		if (here >= size)
+			return true;
+		if (range->kind != RANGE_MAPPED)
+			return false;
+		address += here;
+		size -= here;
+	}
+	return true;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------ */
+
+uint64_t memory_used(void)
+{
+	return used_bytes;
+}
+
+void memory_charge(uint64_t bytes)
+{
+	used_bytes += bytes;
+}
+
+void memory_discharge(uint64_t bytes)
+{
+	used_bytes -= bytes;
+}
+
+static void poison(int fd, uint64_t size)
+{
+	uint64_t bytes = size < POISON_BYTES ? size : POISON_BYTES;
+	void *at = mmap(NULL, bytes, PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return;
+	memset(at, 0xa5, bytes);
+	munmap(at, bytes);
+}
+
+int memory_new_fd(const char *name, uint64_t size)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, (off_t)size) < 0) {
+		close(fd);
+		return -1;
+	}
+	poison(fd, size);
+	return fd;
+}
+
+bool memory_is_fd(int fd, const char *name)
+{
+	char link[64], path[256], wanted[128];
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof path - 1);
+	if (n < 0)
+		return false;
+	path[n] = '\0';
+	snprintf(wanted, sizeof wanted, "/memfd:%s", name);
+	return strncmp(path, wanted, strlen(wanted)) == 0;
+}
+
+/* ---- Address space ----------------------------------------------------------------------------------- */
+
+static uint64_t with_pages(uint64_t size)
+{
+	return (size + GUARD_BYTES - 1) / GUARD_BYTES * GUARD_BYTES;
+}
+
+uint64_t space_new(uint64_t size, uint64_t alignment)
+{
+	uint64_t bytes = with_pages(size) + 2 * GUARD_BYTES + alignment;
+	void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return 0;
+	uint64_t first = (uint64_t)at, last = first + bytes;
+	uint64_t start = (first + GUARD_BYTES + alignment - 1) & ~(alignment - 1);
+	uint64_t end = start + with_pages(size);
+	if (start - GUARD_BYTES > first)
+		munmap(at, start - GUARD_BYTES - first);
+	if (last > end + GUARD_BYTES)
+		munmap((void *)(end + GUARD_BYTES), last - end - GUARD_BYTES);
+	return start;
+}
+
+void space_free(uint64_t start, uint64_t size)
+{
+	munmap((void *)(start - GUARD_BYTES), with_pages(size) + 2 * GUARD_BYTES);
+}
+
+uint64_t space_map(int fd, uint64_t size)
+{
+	uint64_t start = space_new(size, GUARD_BYTES);
+	if (start == 0)
+		return 0;
+	void *at =
+	    mmap((void *)start, with_pages(size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (at != MAP_FAILED)
+		return start;
+	space_free(start, size);
+	return 0;
+}

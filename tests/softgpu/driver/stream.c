@@ -1,0 +1,44 @@
+/* Streams, as the driver shows them. */
+#include "call.h"
+#include "softgpu.h"
+
+static CUresult create(CUstream *ret, unsigned int flags, int priority)
+{
+	struct stream *stream;
+	if (!ret || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = stream_new(&stream, context_current(), !(flags & CU_STREAM_NON_BLOCKING), priority);
+	if (result == CUDA_SUCCESS)
+		*ret = (CUstream)stream;
+	return result;
+}
+
+static CUresult destroy(CUstream handle)
+{
+	struct stream *stream = stream_find(handle);
+	if (!stream || stream->is_legacy)
+		return CUDA_ERROR_INVALID_HANDLE;
+	stream_destroy(stream);
+	return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(CUstream handle)
+{
+	struct stream *stream = stream_find(handle);
+	return stream ? stream_drain(stream) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)
+{
+	return leave(enter(ENTRY_cuStreamCreateWithPriority) ?: create(ret, flags, priority));
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream stream)
+{
+	return leave(enter(ENTRY_cuStreamDestroy) ?: destroy(stream));
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
+{
+	return leave(enter(ENTRY_cuStreamSynchronize) ?: synchronize(stream));
+}

@@ -1,0 +1,9 @@
+/* The kernels with mistakes, for the host. */
+#include "broken.cu"
+
+#include "host.hh"
+
+extern "C" const struct model_kernel model_broken_kernels[] = {
+	HOST_KERNEL(broken_pipeline, broken_args)
+	    HOST_KERNEL(broken_once, broken_args){ nullptr, 0, nullptr },
+};

@@ -1,0 +1,10 @@
+/* The engine's kernels, from their own sources. */
+#include "kernels/cuda/kernels.cu"
+
+#include "host.hh"
+
+extern "C" const struct model_kernel model_own_kernels[] = {
+#define KERNEL(name, args) HOST_KERNEL(name, args)
+#include "kernels/cuda/kernels.def"
+	{ nullptr, 0, nullptr },
+};

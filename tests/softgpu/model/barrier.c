@@ -1,0 +1,202 @@
+/* mbarriers. Their state is kept here; the 8 bytes of shared memory hold a mark, so that a kernel which
+ * writes over them is found out. */
+#include "machine.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MAX_COUNT ((UINT32_C(1) << 20) - 1) /* of arrivals, and of bytes pending */
+#define MARK      UINT64_C(0x6d62617272696572)
+
+static void end_phase(struct model_barrier *barrier);
+
+/* ---- Life ------------------------------------------------------------------------------------------ */
+
+void model_barrier_init(void *p, uint32_t arrivals)
+{
+	struct model_thread *self = machine.self;
+	uint32_t offset = shared_offset(p, 8, 8, "barrier_init");
+	struct model_block *block = self->block;
+	struct model_barrier *barrier = &machine.barriers[machine.n_barriers];
+	uint64_t mark = MARK + machine.n_barriers;
+
+	if (block->barrier_at[offset / 8])
+		model_fail("barrier_init at shared + %u, where a barrier lives (barrier_inval comes first)",
+		           offset);
+	if (arrivals < 1 || arrivals > MAX_COUNT)
+		model_fail("barrier_init at shared + %u for %u arrivals; it takes 1 to %u", offset, arrivals,
+		           MAX_COUNT);
+	if (machine.n_barriers == ORDER_MAX_BARRIERS)
+		model_fail("barrier_init at shared + %u: the model has room for %d barriers a cluster",
+		           offset, ORDER_MAX_BARRIERS);
+	*barrier = (struct model_barrier){
+		.block = block,
+		.number = machine.n_barriers,
+		.actor = order_barrier_new(machine.n_barriers),
+		.offset = offset,
+		.live = true,
+		.arrivals = arrivals,
+		.pending = arrivals,
+		.init_thread = self->number,
+		.init = order_now(self->number),
+	};
+	block->barrier_at[offset / 8] = (uint8_t)++machine.n_barriers;
+	memcpy(p, &mark, sizeof(mark));
+}
+
+void model_barrier_init_fence(void)
+{
+	for (uint32_t b = 0; b < machine.n_barriers; b++)
+		if (machine.barriers[b].init_thread == machine.self->number)
+			machine.barriers[b].fenced = true;
+	order_fence(machine.self->number);
+}
+
+struct model_barrier *barrier_at(const void *p, const char *what)
+{
+	uint32_t offset = shared_offset(p, 8, 8, what);
+	uint32_t number = machine.self->block->barrier_at[offset / 8];
+	struct model_barrier *barrier;
+	uint64_t mark;
+
+	if (!number)
+		model_fail(
+		    "%s at shared + %u, where no barrier lives (barrier_init, and none after barrier_inval)",
+		    what, offset);
+	barrier = &machine.barriers[number - 1];
+	memcpy(&mark, p, sizeof(mark));
+	if (mark != MARK + barrier->number)
+		model_fail("%s of the barrier at shared + %u, which was written over", what, offset);
+	if (!order_knows(machine.self->number, barrier->init))
+		model_fail("%s of the barrier at shared + %u, with nothing to order it after barrier_init by "
+		           "thread %u",
+		           what, offset, barrier->init_thread % machine.block_threads);
+	return barrier;
+}
+
+struct model_barrier *barrier_peer(const struct model_barrier *barrier, uint32_t rank)
+{
+	uint32_t number = machine.blocks[rank].barrier_at[barrier->offset / 8];
+
+	return number ? &machine.barriers[number - 1] : NULL;
+}
+
+void model_barrier_inval(void *p)
+{
+	struct model_barrier *barrier = barrier_at(p, "barrier_inval");
+
+	if (barrier->loaded_phase > barrier->waited_phase)
+		model_fail(
+		    "barrier_inval of the barrier at shared + %u, whose load in phase %u nobody has waited for",
+		    barrier->offset, barrier->loaded_phase - 1);
+	for (uint32_t t = 0; t < machine.n_threads; t++)
+		if (machine.threads[t].state == THREAD_AT_BARRIER && machine.threads[t].barrier == barrier)
+			model_fail("barrier_inval of the barrier at shared + %u, for which thread %u waits",
+			           barrier->offset, t % machine.block_threads);
+	barrier->live = false;
+	barrier->block->barrier_at[barrier->offset / 8] = 0;
+}
+
+/* ---- Arrivals and bytes ---------------------------------------------------------------------------- */
+
+static void arrive(struct model_barrier *barrier, const char *what)
+{
+	if (!barrier->pending)
+		model_fail(
+		    "%s on the barrier at shared + %u, whose phase has had its %u arrivals and waits for %" PRId64
+		    " bytes",
+		    what, barrier->offset, barrier->arrivals, barrier->pending_bytes);
+	order_arrive(machine.self->number, barrier->number);
+	barrier->pending--;
+	if (!barrier->pending && barrier->pending_bytes < 0)
+		model_fail("%s ends the arrivals on the barrier at shared + %u, but %" PRId64
+		           " bytes more have come than it was to expect",
+		           what, barrier->offset, -barrier->pending_bytes);
+	end_phase(barrier);
+	model_breathe();
+}
+
+void model_barrier_arrive(void *p)
+{
+	arrive(barrier_at(p, "barrier_arrive"), "barrier_arrive");
+}
+
+void model_barrier_arrive_expect(void *p, uint32_t bytes)
+{
+	struct model_barrier *barrier = barrier_at(p, "barrier_arrive_expect");
+
+	if (barrier->pending_bytes + (int64_t)bytes > MAX_COUNT)
+		model_fail("barrier_arrive_expect of %u bytes on the barrier at shared + %u makes %" PRId64
+		           " bytes pending; it counts to %u",
+		           bytes, barrier->offset, barrier->pending_bytes + (int64_t)bytes, MAX_COUNT);
+	barrier->pending_bytes += bytes;
+	barrier->expected += bytes;
+	arrive(barrier, "barrier_arrive_expect");
+}
+
+void barrier_announce(struct model_barrier *barrier, uint32_t bytes)
+{
+	bool own = barrier->block == machine.self->block;
+
+	if (barrier->init_thread == machine.self->number && !barrier->fenced)
+		model_fail(
+		    "load on the barrier at shared + %u, which has not been fenced for the unit since its init "
+		    "(barrier_init_fence)",
+		    barrier->offset);
+	/* A peer may announce what it expects later, as long as its phase cannot end before. */
+	if (own && barrier->announced + bytes > barrier->expected)
+		model_fail("load of %u bytes on the barrier at shared + %u, whose phase is to expect %" PRIu64
+		           " bytes, of which %" PRIu64
+		           " are taken by other loads (barrier_arrive_expect comes first)",
+		           bytes, barrier->offset, barrier->expected, barrier->announced);
+	barrier->announced += bytes;
+	barrier->loaded_phase = barrier->phase + 1;
+}
+
+void barrier_complete(struct model_barrier *barrier, uint32_t bytes, const struct model_thread *issuer)
+{
+	barrier->pending_bytes -= bytes;
+	if (!barrier->pending && barrier->pending_bytes < 0) {
+		model_fail_for(
+		    issuer,
+		    "load of %u bytes came on the barrier at shared + %u of block %u, whose phase expected "
+		    "%" PRId64 " fewer",
+		    bytes, barrier->offset, barrier->block->rank, -barrier->pending_bytes);
+		return;
+	}
+	end_phase(barrier);
+}
+
+/* If it is at its end: the next one begins, and who waited goes on. */
+static void end_phase(struct model_barrier *barrier)
+{
+	if (barrier->pending || barrier->pending_bytes)
+		return;
+	order_phase_end(barrier->number);
+	barrier->phase++;
+	barrier->pending = barrier->arrivals;
+	barrier->expected = barrier->announced = 0;
+	for (uint32_t t = 0; t < machine.n_threads; t++) {
+		struct model_thread *thread = &machine.threads[t];
+
+		if (thread->state == THREAD_AT_BARRIER && thread->barrier == barrier &&
+		    (barrier->phase & 1) != thread->parity)
+			thread->state = THREAD_READY;
+	}
+}
+
+void model_barrier_wait(void *p, uint32_t parity)
+{
+	struct model_barrier *barrier = barrier_at(p, "barrier_wait");
+
+	if (parity > 1)
+		model_fail("barrier_wait for parity %u of the barrier at shared + %u; it is 0 or 1", parity,
+		           barrier->offset);
+	if ((barrier->phase & 1) == parity) {
+		machine.self->barrier = barrier;
+		machine.self->parity = parity;
+		model_rest(THREAD_AT_BARRIER);
+	}
+	order_wait(machine.self->number, barrier->number);
+	barrier->waited_phase = barrier->phase;
+}

@@ -1,0 +1,66 @@
+/* Global memory is the host's own. Whether an address is memory of the device's, the driver says; it is asked
+ * about whole lines first, and what it said is remembered for the launch. */
+#include "machine.h"
+
+#include <string.h>
+
+enum { LINE_BYTES = 256, LINES = 1024 };
+
+bool (*model_memory_check)(uint64_t address, uint64_t bytes, bool write);
+
+static uint64_t good_lines[2][LINES]; /* read, write: the line's number + 1 */
+
+void global_forget(void)
+{
+	memset(good_lines, 0, sizeof(good_lines));
+}
+
+static bool check_line(uint64_t address, uint64_t bytes, bool write)
+{
+	uint64_t line = address / LINE_BYTES, *good = &good_lines[write][line % LINES];
+
+	if (*good == line + 1)
+		return true;
+	if (model_memory_check(line * LINE_BYTES, LINE_BYTES, write)) {
+		*good = line + 1;
+		return true;
+	}
+	return model_memory_check(address, bytes, write);
+}
+
+bool global_check(uint64_t address, uint64_t bytes, bool write)
+{
+	if (!model_memory_check)
+		return true;
+	while (bytes) {
+		uint64_t in_line = LINE_BYTES - address % LINE_BYTES, n = bytes < in_line ? bytes : in_line;
+
+		if (!check_line(address, n, write))
+			return false;
+		address += n;
+		bytes -= n;
+	}
+	return true;
+}
+
+static void access_global(const void *p, uint32_t size, bool write)
+{
+	const char *what = write ? "write" : "read";
+
+	if ((uintptr_t)p % size)
+		model_fail("%s of %u bytes at global address %p, which is not a multiple of their size", what,
+		           size, p);
+	if (!global_check((uintptr_t)p, size, write))
+		model_fail("%s of %u bytes at global address %p, which is no memory that may be so accessed",
+		           what, size, p);
+}
+
+void model_global_read(const void *p, uint32_t size)
+{
+	access_global(p, size, false);
+}
+
+void model_global_write(void *p, uint32_t size)
+{
+	access_global(p, size, true);
+}

@@ -1,0 +1,123 @@
+/* Where threads meet: __syncthreads, __syncwarp, a cluster's barrier. Threads that have ended are not waited
+ * for. */
+#include "machine.h"
+
+static bool is_alive(uint32_t thread)
+{
+	return machine.threads[thread].state != THREAD_DONE;
+}
+
+/* Whether all threads of [first, first + n) that live are in that state; then they go on. */
+static bool all_there(uint32_t first, uint32_t n, enum thread_state state)
+{
+	for (uint32_t t = first; t < first + n; t++)
+		if (is_alive(t) && machine.threads[t].state != state)
+			return false;
+	return true;
+}
+
+static void release(uint32_t first, uint32_t n)
+{
+	for (uint32_t t = first; t < first + n; t++)
+		if (is_alive(t))
+			machine.threads[t].state = THREAD_READY;
+}
+
+static void try_block(const struct model_block *block)
+{
+	uint32_t first = block->rank * machine.block_threads;
+
+	if (!block->n_alive || !all_there(first, machine.block_threads, THREAD_AT_SYNC))
+		return;
+	order_meet_block(block->rank, is_alive);
+	release(first, machine.block_threads);
+}
+
+static void try_cluster(void)
+{
+	if (!all_there(0, machine.n_threads, THREAD_AT_CLUSTER_SYNC))
+		return;
+	order_meet_cluster(is_alive);
+	release(0, machine.n_threads);
+}
+
+/* The lanes of thread's warp that mask names; those past the block's end do not count. */
+static uint32_t first_of_warp(const struct model_thread *thread)
+{
+	uint32_t in_block = thread->number % machine.block_threads;
+
+	return thread->number - in_block % MODEL_WARP;
+}
+
+static void try_warp(const struct model_thread *thread, uint32_t mask)
+{
+	uint32_t first = first_of_warp(thread), n = 0, lanes[MODEL_WARP] = { 0 };
+	uint32_t end = (thread->block->rank + 1) * machine.block_threads;
+
+	for (uint32_t lane = 0; lane < MODEL_WARP && first + lane < end; lane++) {
+		struct model_thread *other = &machine.threads[first + lane];
+
+		if (!(mask >> lane & 1) || other->state == THREAD_DONE)
+			continue;
+		if (other->state != THREAD_AT_WARP_SYNC || other->mask != mask)
+			return;
+		lanes[n++] = first + lane;
+	}
+	order_meet(lanes, n);
+	for (uint32_t i = 0; i < n; i++)
+		machine.threads[lanes[i]].state = THREAD_READY;
+}
+
+/* ---- What kernels call ----------------------------------------------------------------------------- */
+
+/* Arrives; then either it was the last and all are ready, or it waits. Both go through the scheduler. */
+static void meet(enum thread_state state)
+{
+	struct model_thread *self = machine.self;
+
+	self->state = state;
+	if (state == THREAD_AT_SYNC)
+		try_block(self->block);
+	else if (state == THREAD_AT_CLUSTER_SYNC)
+		try_cluster();
+	else
+		try_warp(self, self->mask);
+	model_rest(self->state);
+}
+
+void model_sync_block(void)
+{
+	meet(THREAD_AT_SYNC);
+}
+
+void model_sync_cluster(void)
+{
+	meet(THREAD_AT_CLUSTER_SYNC);
+}
+
+void model_sync_warp(uint32_t mask)
+{
+	uint32_t lane = machine.self->number % machine.block_threads % MODEL_WARP;
+
+	if (!(mask >> lane & 1))
+		model_fail("__syncwarp of lanes 0x%08x by lane %u, which is not one of them", mask, lane);
+	machine.self->mask = mask;
+	meet(THREAD_AT_WARP_SYNC);
+}
+
+uint32_t model_cluster_rank(void)
+{
+	return machine.self->block->rank;
+}
+
+void meet_thread_ended(struct model_thread *thread)
+{
+	uint32_t first = first_of_warp(thread);
+
+	try_block(thread->block);
+	if (machine.n_blocks > 1)
+		try_cluster();
+	for (uint32_t t = first; t < first + MODEL_WARP && t < machine.n_threads; t++)
+		if (machine.threads[t].state == THREAD_AT_WARP_SYNC)
+			try_warp(&machine.threads[t], machine.threads[t].mask);
+}

@@ -1,0 +1,17 @@
+/* The kernels that were compiled for the host. A table ends with a NULL name. */
+#ifndef TESTS_SOFTGPU_MODEL_TABLE_H
+#define TESTS_SOFTGPU_MODEL_TABLE_H
+
+#include <stddef.h>
+
+struct model_kernel {
+	const char *name;
+	size_t args_size;
+	void (*run)(const void *args); /* one thread of it */
+};
+
+extern const struct model_kernel model_own_kernels[];    /* kernels/cuda/kernels.def */
+extern const struct model_kernel model_seed_kernels[];   /* tests/seeds/seeds.def */
+extern const struct model_kernel model_broken_kernels[]; /* tests/softgpu/broken.def */
+
+#endif

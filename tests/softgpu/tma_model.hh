@@ -1,0 +1,218 @@
+/* tma.cuh for the host: the same names, by the model of the unit; and what of CUDA's language the kernels
+ * use.
+ *
+ * A kernel is a function that each of its threads' fibers calls. Its shared memory is the dynamic one alone:
+ * __shared__ variables are not there, since a cluster's blocks run side by side.
+ */
+#ifndef TESTS_SOFTGPU_TMA_MODEL_HH
+#define TESTS_SOFTGPU_TMA_MODEL_HH
+
+#include <cuda.h>
+#include <stdint.h>
+#include <string.h>
+#include <vector_functions.h>
+#include <vector_types.h>
+
+#include "tests/softgpu/model/instructions.h"
+
+/* ---- The language ---------------------------------------------------------------------------------- */
+
+#undef __device__
+#undef __forceinline__
+#undef __global__
+#undef __shared__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __global__
+
+#define KERNEL(threads, blocks) static void
+#define DEVICE                  static inline
+#define DEVICE_MEMBER           inline
+#define GRID_CONSTANT
+#define DYNAMIC_SHARED(name) unsigned char *const name = model_dynamic_shared()
+
+#define threadIdx (model_here->thread)
+#define blockIdx  (model_here->block)
+#define blockDim  (model_here->block_dim)
+#define gridDim   (model_here->grid_dim)
+
+DEVICE void __syncthreads()
+{
+	model_sync_block();
+}
+
+DEVICE void __syncwarp(uint32_t mask = 0xffffffff)
+{
+	model_sync_warp(mask);
+}
+
+template <typename T> DEVICE T __ldg(const T *p)
+{
+	model_global_read(p, sizeof(T));
+	return *p;
+}
+
+/* Fibers take turns where they wait, nowhere else. */
+template <typename T> DEVICE T atomicAdd(T *p, T value)
+{
+	T old = *p;
+
+	*p = old + value;
+	return old;
+}
+
+template <typename T> DEVICE T min(T a, T b)
+{
+	return b < a ? b : a;
+}
+
+template <typename T> DEVICE T max(T a, T b)
+{
+	return a < b ? b : a;
+}
+
+/* ---- tma.cuh's list -------------------------------------------------------------------------------- */
+
+struct barrier {
+	uint64_t word;
+};
+
+DEVICE uint32_t shared_address(const void *p)
+{
+	return (uint32_t)((const unsigned char *)p - model_dynamic_shared());
+}
+
+template <typename T> DEVICE T tile_read(const void *p)
+{
+	T value;
+
+	model_tile_read(p, sizeof(T));
+	memcpy(&value, p, sizeof(T));
+	return value;
+}
+
+template <typename T> DEVICE void tile_write(void *p, T value)
+{
+	model_tile_write(p, sizeof(T));
+	memcpy(p, &value, sizeof(T));
+}
+
+DEVICE void cluster_sync()
+{
+	model_sync_cluster();
+}
+
+DEVICE uint32_t cluster_rank()
+{
+	return model_cluster_rank();
+}
+
+DEVICE void barrier_init(barrier *b, uint32_t arrivals)
+{
+	model_barrier_init(b, arrivals);
+}
+
+DEVICE void barrier_init_fence()
+{
+	model_barrier_init_fence();
+}
+
+DEVICE void barrier_inval(barrier *b)
+{
+	model_barrier_inval(b);
+}
+
+DEVICE void barrier_arrive(barrier *b)
+{
+	model_barrier_arrive(b);
+}
+
+DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
+{
+	model_barrier_arrive_expect(b, bytes);
+}
+
+DEVICE void barrier_wait(barrier *b, uint32_t parity)
+{
+	model_barrier_wait(b, parity);
+}
+
+DEVICE void tensor_map_prefetch(const CUtensorMap *map)
+{
+	model_prefetch_map(map);
+}
+
+DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const int32_t *c, barrier *b)
+{
+	model_load_tile(tile, map, rank, c, b);
+}
+
+DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_t (&c)[2], barrier *b,
+                                uint16_t mask)
+{
+	model_load_tile_multicast(tile, map, 2, c, b, mask);
+}
+
+DEVICE void load_bulk(void *to, const void *from, uint32_t bytes, barrier *b)
+{
+	model_load_bulk(to, from, bytes, b);
+}
+
+DEVICE void store_tile(const CUtensorMap *map, uint32_t rank, const int32_t *c, const void *tile)
+{
+	model_store_tile(map, rank, c, tile);
+}
+
+DEVICE void store_bulk(void *to, const void *from, uint32_t bytes)
+{
+	model_store_bulk(to, from, bytes);
+}
+
+DEVICE void store_commit()
+{
+	model_store_commit();
+}
+
+template <int N> DEVICE void store_wait_read()
+{
+	model_store_wait_read(N);
+}
+
+template <int N> DEVICE void store_wait()
+{
+	model_store_wait(N);
+}
+
+DEVICE void fence_proxy_async()
+{
+	model_fence_proxy_async();
+}
+
+template <typename T> DEVICE T stream_read(const T *p)
+{
+	model_global_read(p, sizeof(T));
+	return *p;
+}
+
+template <typename T> DEVICE void stream_write(T *p, T value)
+{
+	model_global_write(p, sizeof(T));
+	*p = value;
+}
+
+DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
+{
+	uint64_t bytes = (uint64_t)b << 32 | a;
+	uint32_t picked = 0;
+
+	for (int i = 0; i < 4; i++)
+		picked |= (uint32_t)(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+	return picked;
+}
+
+DEVICE uint32_t shift_words(uint32_t low, uint32_t high, uint32_t shift)
+{
+	return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* The counts of the one program that runs. */
+#include "tap.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int cases, failures;
+
+/* A line: what comes before, the text, the end. */
+__attribute__((format(printf, 2, 0))) static void line(const char *before, const char *format, va_list args)
+{
+	fputs(before, stdout);
+	vprintf(format, args);
+	putchar('\n');
+	fflush(stdout);
+}
+
+bool tap_case(bool passed, const char *format, ...)
+{
+	char before[32];
+	va_list args;
+
+	snprintf(before, sizeof(before), "%sok %d - ", passed ? "" : "not ", ++cases);
+	failures += !passed;
+	va_start(args, format);
+	line(before, format, args);
+	va_end(args);
+	return passed;
+}
+
+void tap_note(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	line("# ", format, args);
+	va_end(args);
+}
+
+int tap_skip_all(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	line("1..0 # SKIP ", format, args);
+	va_end(args);
+	return 0;
+}
+
+void tap_bail_out(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	line("Bail out! ", format, args);
+	va_end(args);
+	exit(1);
+}
+
+int tap_end(void)
+{
+	printf("1..%d\n", cases);
+	return failures > 0;
+}

@@ -1,0 +1,20 @@
+/* Opens the GPU that its argument names (none: the first) and closes it again. Prints what it is, or the
+ * status and the sentence; exits with 0 either way, so that any other end is a crash. */
+#include <stdio.h>
+
+#include "kernels/cuda/device.h"
+
+int main(int argc, char **argv)
+{
+	struct device device;
+	struct error err;
+	int r = device_open(&device, argc > 1 ? argv[1] : NULL, &err);
+
+	if (r < 0) {
+		printf("%s: %s\n", status_name(r), err.message);
+		return 0;
+	}
+	printf("OK: %d %s %s %d.%d\n", device.ordinal, device.name, device.uuid, device.major, device.minor);
+	device_close(&device);
+	return 0;
+}
