@@ -97,21 +97,68 @@ uint32_t tensor_map_type_size(enum tensor_map_type type)
 	}
 }
 
+/* Bytes of shared memory within which a swizzle moves; 0 when it moves nothing. */
+static uint32_t swizzle_span(enum tensor_map_swizzle swizzle)
+{
+	switch (swizzle) {
+	case TENSOR_MAP_SWIZZLE_32B:
+		return 32;
+	case TENSOR_MAP_SWIZZLE_64B:
+		return 64;
+	case TENSOR_MAP_SWIZZLE_128B:
+	case TENSOR_MAP_SWIZZLE_128B_ATOM_32B:
+	case TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B:
+	case TENSOR_MAP_SWIZZLE_128B_ATOM_64B:
+		return 128;
+	default:
+		return 0;
+	}
+}
+
 uint32_t tensor_map_tile_extent(const struct tensor_map_layout *l, uint32_t d)
 {
-	uint32_t step = d == 0 && l->interleave == TENSOR_MAP_INTERLEAVE_NONE ? 1 : l->element_stride[d];
+	bool interleaved = l->interleave != TENSOR_MAP_INTERLEAVE_NONE;
 
-	assert(step > 0);
-	return (l->box[d] + step - 1) / step;
+	if (!interleaved && d == 0)
+		return l->box[0];
+	if (interleaved && d + 2 == l->rank)
+		return 1;
+	assert(l->element_stride[d] > 0);
+	return (l->box[d] + l->element_stride[d] - 1) / l->element_stride[d];
+}
+
+static uint64_t tile_row_bytes(const struct tensor_map_layout *l)
+{
+	uint64_t unit = l->interleave == TENSOR_MAP_INTERLEAVE_16B   ? 16
+	                : l->interleave == TENSOR_MAP_INTERLEAVE_32B ? 32
+	                                                             : tensor_map_type_size(l->type);
+
+	return unit * tensor_map_tile_extent(l, 0);
+}
+
+static uint64_t tile_rows(const struct tensor_map_layout *l)
+{
+	uint64_t rows = 1;
+
+	for (uint32_t d = 1; d < l->rank; d++)
+		rows *= tensor_map_tile_extent(l, d);
+	return rows;
 }
 
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *l)
 {
-	uint64_t bytes = tensor_map_type_size(l->type);
+	return tile_row_bytes(l) * tile_rows(l);
+}
 
-	for (uint32_t d = 0; d < l->rank; d++)
-		bytes *= tensor_map_tile_extent(l, d);
-	return bytes;
+uint64_t tensor_map_tile_span(const struct tensor_map_layout *l)
+{
+	uint64_t row = tile_row_bytes(l), span = swizzle_span(l->swizzle), bytes = row * tile_rows(l);
+
+	if (span == 0)
+		return bytes;
+	if (row < span)
+		return span * tile_rows(l);
+	return (bytes + span - 1) / span * span;
 }
 
 uint32_t tensor_map_align(const struct tensor_map_layout *l)
@@ -208,24 +255,6 @@ static void check_box(const struct tensor_map_layout *l, uint32_t rank, struct t
 	    l->box[0] != PACKED_BOX)
 		broken(ret, "box[0]: %u is not %d, with %s", l->box[0], PACKED_BOX,
 		       tensor_map_type_names[l->type]);
-}
-
-/* Bytes of shared memory within which a swizzle moves; 0 when it moves nothing. */
-static uint32_t swizzle_span(enum tensor_map_swizzle swizzle)
-{
-	switch (swizzle) {
-	case TENSOR_MAP_SWIZZLE_32B:
-		return 32;
-	case TENSOR_MAP_SWIZZLE_64B:
-		return 64;
-	case TENSOR_MAP_SWIZZLE_128B:
-	case TENSOR_MAP_SWIZZLE_128B_ATOM_32B:
-	case TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B:
-	case TENSOR_MAP_SWIZZLE_128B_ATOM_64B:
-		return 128;
-	default:
-		return 0;
-	}
 }
 
 /* Whether the padded types take it; the others take any. */

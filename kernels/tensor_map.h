@@ -75,12 +75,18 @@ extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT];    
 /* Bytes; 0 for the packed types. */
 uint32_t tensor_map_type_size(enum tensor_map_type type);
 
-/* Elements of dimension d that a tile has: ceil(box / element stride). Without interleave the unit knows no
- * stride for dimension 0 and moves the whole box. */
+/* How many of dimension d a tile has: ceil(box / element stride). Without interleave the unit knows no stride
+ * for dimension 0 and moves the whole box. With it, dimension 0 counts slices of 16 or 32 bytes, and the last
+ * dimension but one is the group of channels, of which a tile has one. This and what follows: of layouts that
+ * pass the check. */
 uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t d);
 
-/* Bytes of shared memory that a tile takes. For this and the extent, of layouts that pass the check. */
+/* Bytes that a tile moves, which its barrier is to expect. */
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
+
+/* Bytes of shared memory that a tile takes: more where its rows are narrower than the swizzle, or are no
+ * multiple of it (interleaved ones). */
+uint64_t tensor_map_tile_span(const struct tensor_map_layout *layout);
 
 /* What the address and the strides must be a multiple of, bytes: 16 or 32. */
 uint32_t tensor_map_align(const struct tensor_map_layout *layout);

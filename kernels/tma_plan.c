@@ -11,6 +11,7 @@
 
 #include "plan.h"
 
+#define BULK_ALIGN      128 /* bytes: runs that cross lines are faster by map */
 #define BULK_LEAST      2048 /* bytes of a run */
 #define LONGEST         INT32_MAX
 #define COPY_TILE_LEAST 2048
@@ -445,14 +446,14 @@ static bool try_bulk(struct plan *plan, const struct nest *nest, const struct pl
 	tma->chunk = (uint32_t)divide_up(part_of(run, COPY_TILE_BYTES), 16) * 16;
 	tma->tiles = divide_up(run, tma->chunk);
 	tma->repeats = 1;
-	bits |= run;
+	bits |= run % 16 ? run : 0;
 	for (uint32_t d = 1; d < tma->rank; d++) {
 		bits |= (uint64_t)tma->dim[d].dst | (uint64_t)tma->dim[d].src;
 		if (tma->dim[d].src == 0 || tma->dim[d].n > LONGEST)
 			return false;
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	}
-	if (bits % 16 || tma->tiles > UINT32_MAX)
+	if (bits % BULK_ALIGN || tma->tiles > UINT32_MAX)
 		return false;
 	tma->element = nest->element;
 	tma->dst_offset = nest->dst_offset;

@@ -173,7 +173,8 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	    &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
 	                     .blocks = (tma->tiles + slots - 1) / slots,
 	                     .threads = ROWS_THREADS,
-	                     .shared = tma->route == TMA_ROUTE_TILES ? strided_tile_bytes(tma->element) : 0 },
+	                     .shared = tma->route == TMA_ROUTE_TILES ? strided_tile_bytes(tma->element) : 0,
+	                  .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 },
 	    &args, err);
 }
 

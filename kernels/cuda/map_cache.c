@@ -158,7 +158,8 @@ static int hit(struct map_cache *cache, struct map_entry *entry, uint64_t addres
 	if (address % tensor_map_align(&entry->layout))
 		return check(&entry->layout, address, err);
 	if (address != entry->address) {
-		r = driver_call(err, cuTensorMapReplaceAddress, (&map, (void *)address));
+		r = driver_check(err, driver.cuTensorMapReplaceAddress(&map, (void *)address),
+		                 "cuTensorMapReplaceAddress");
 		if (r < 0)
 			return r;
 	}
@@ -176,11 +177,14 @@ static int encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint
 
 	if (r < 0)
 		return r;
-	return driver_call(err, cuTensorMapEncodeTiled,
-	                   (ret, (CUtensorMapDataType)layout->type, layout->rank, (void *)address,
-	                    layout->dim, layout->stride, layout->box, layout->element_stride,
-	                    (CUtensorMapInterleave)layout->interleave, (CUtensorMapSwizzle)layout->swizzle,
-	                    (CUtensorMapL2promotion)layout->l2, (CUtensorMapFloatOOBfill)layout->fill));
+	return driver_check(err,
+	                    driver.cuTensorMapEncodeTiled(
+				ret, (CUtensorMapDataType)layout->type, layout->rank, (void *)address,
+				layout->dim, layout->stride, layout->box, layout->element_stride,
+				(CUtensorMapInterleave)layout->interleave,
+				(CUtensorMapSwizzle)layout->swizzle, (CUtensorMapL2promotion)layout->l2,
+				(CUtensorMapFloatOOBfill)layout->fill),
+	                    "cuTensorMapEncodeTiled");
 }
 
 /* The first unused entry, or the one that has not been used for longest. */

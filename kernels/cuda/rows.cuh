@@ -20,28 +20,6 @@ struct row_chunk {
 	bool whole;
 };
 
-/* Index to index, the outer dimensions 1 to rank - 1; a coordinate that overflows carries on. */
-template <typename VISIT>
-DEVICE void row_coordinates(uint64_t row, uint32_t rank, const strided_dim *dim, VISIT visit)
-{
-	for (uint32_t d = 1; d < rank; d++) {
-		uint64_t n = (uint64_t)dim[d].n, index = row;
-
-		if (d + 1 < rank) {
-			if ((row | n) >> 32) {
-				index = row % n;
-				row = row / n;
-			} else {
-				uint32_t q = (uint32_t)row / (uint32_t)n;
-
-				index = (uint32_t)row - q * (uint32_t)n;
-				row = q;
-			}
-		}
-		visit(d, (int64_t)index);
-	}
-}
-
 /* Chunk k of the row at address row; row_bytes is a multiple of E, and row of E. Empty: first >= last. */
 template <int E> DEVICE row_chunk chunk_of(uint64_t row, uint64_t row_bytes, uint64_t k)
 {

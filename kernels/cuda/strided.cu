@@ -71,20 +71,24 @@ template <int E> DEVICE source_range range_of(const strided_args &args)
 	return range;
 }
 
-/* Element by element, the pattern where there is none; src is where the row's element 0 would be. */
-template <int E> DEVICE uint4 row_take(const strided_args &args, const row_chunk &c, uint64_t src)
+/* A chunk that the source ends in: what there is of it. */
+template <int E> DEVICE uint4 read_some(uint64_t chunk, const source_range &range)
 {
-	const strided_dim &inner = args.dim[0];
-	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
+	uint32_t words[4] = { 0, 0, 0, 0 };
 
 #pragma unroll
-	for (uint32_t i = 0; i < 16 / E; i++) {
-		int64_t index = c.first + (int64_t)i - (int64_t)(c.skip / E);
-
-		if (index >= c.first && index < c.last && in_window(inner, index))
-			chunk_take<E>(words, i, src + (uint64_t)((index - inner.before) * inner.src));
-	}
+	for (uint32_t i = 0; i < 16 / E; i++)
+		if (chunk + i * E >= range.low && chunk + i * E + E <= range.high)
+			chunk_take<E>(words, i, chunk + i * E);
 	return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/* Bytes [low, high) of a chunk, multiples of E. */
+template <int E> DEVICE void write_some(uint64_t chunk, const uint4 &v, int low, int high)
+{
+	row_chunk c = { chunk, low / E, high / E, (uint32_t)low, false };
+
+	chunk_write<E>(c, v);
 }
 
 /* A row of the destination and the source's, which begins at its window. */
@@ -98,83 +102,126 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 {
 	row_place place = { args.dst, args.src, true };
 
-	row_coordinates(row, args.rank, args.dim, [&](uint32_t d, int64_t index) {
+	for (uint32_t d = 1; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
+		uint64_t q = d + 1 < args.rank ? divide(row, (uint64_t)dim.n) : 0;
+		int64_t index = (int64_t)(row - q * (uint64_t)dim.n);
 
+		row = q;
 		place.dst += (uint64_t)(index * dim.dst);
 		place.src += (uint64_t)((index - dim.before) * dim.src);
 		place.inside = place.inside && in_window(dim, index);
-	});
+	}
 	return place;
 }
 
-/* A warp takes ROW_SLOTS slots at a time, each 32 chunks of a row: all are read before the first is written. */
-constexpr uint32_t row_slots = ROW_SLOTS;
-static_assert(row_slots <= 8, "a phase a slot in 32 bits");
+/* All ones in the bytes of word w that are among bytes [low, high) of a chunk. */
+DEVICE uint32_t byte_mask(int w, int low, int high)
+{
+	int from = min(max(low - 4 * w, 0), 4), to = min(max(high - 4 * w, 0), 4);
 
+	return (to == 4 ? ~0u : (1u << 8 * to) - 1) & (from == 4 ? 0 : ~0u << 8 * from);
+}
+
+/* Bytes [low, high) of v, the pattern around them. */
+DEVICE uint4 blend(const uint4 &v, const uint4 &pattern, int low, int high)
+{
+	uint32_t x = byte_mask(0, low, high), y = byte_mask(1, low, high);
+	uint32_t z = byte_mask(2, low, high), w = byte_mask(3, low, high);
+
+	return make_uint4((v.x & x) | (pattern.x & ~x), (v.y & y) | (pattern.y & ~y), (v.z & z) | (pattern.z & ~z),
+	                  (v.w & w) | (pattern.w & ~w));
+}
+
+/* What a lane knows of its chunk between reading and writing: the bytes of it that are the row's and those that are
+ * the window's, from 0 to 16, and the source's phase. In one register. */
+struct chunk_bounds {
+	uint32_t bits;
+
+	DEVICE_MEMBER void set(uint32_t row_low, uint32_t row_high, uint32_t low, uint32_t high, uint32_t phase)
+	{
+		bits = row_low | row_high << 5 | low << 10 | high << 15 | phase << 20;
+	}
+	DEVICE_MEMBER int row_low() const { return bits & 31; }
+	DEVICE_MEMBER int row_high() const { return bits >> 5 & 31; }
+	DEVICE_MEMBER int low() const { return bits >> 10 & 31; }
+	DEVICE_MEMBER int high() const { return bits >> 15 & 31; }
+	DEVICE_MEMBER uint32_t phase() const { return bits >> 20; }
+};
+
+DEVICE uint32_t within_chunk(uint64_t address, uint64_t chunk)
+{
+	int64_t at = (int64_t)(address - chunk);
+
+	return (uint32_t)(at < 0 ? 0 : at > 16 ? 16 : at);
+}
+
+/* A warp takes ROW_SLOTS slots at a time, each 32 chunks of a row: all are read before the first is written. */
 template <int E> DEVICE void rows(const strided_args &args)
 {
 	const strided_dim &inner = args.dim[0];
 	const source_range range = range_of<E>(args);
 	const uint64_t row_bytes = (uint64_t)inner.n * E, slots_a_row = (row_chunks(row_bytes) + 31) / 32;
 	const uint32_t lane = threadIdx.x % 32, warps = ROWS_THREADS / 32;
+	const uint4 pattern = pattern_of(args);
 
-	for (uint64_t turn = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; turn * row_slots < args.slots;
+	for (uint64_t turn = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; turn * ROW_SLOTS < args.slots;
 	     turn += (uint64_t)gridDim.x * warps) {
-		uint4 a[row_slots], b[row_slots];
-		uint64_t to[row_slots], row = ~UINT64_C(0), low = 0, high = 0, delta = 0;
-		uint32_t fast = 0, phases = 0;
-		row_place place;
+		uint4 a[ROW_SLOTS], b[ROW_SLOTS];
+		uint64_t to[ROW_SLOTS], row = ~UINT64_C(0), delta = 0;
+		chunk_bounds bounds[ROW_SLOTS];
+		row_place place = { 0, 0, false };
 
 #pragma unroll
-		for (uint32_t u = 0; u < row_slots; u++) {
-			uint64_t slot = turn * row_slots + u;
-
-			if (slot >= args.slots)
-				break;
-			uint64_t its_row = divide(slot, slots_a_row);
+		for (uint32_t u = 0; u < ROW_SLOTS; u++) {
+			uint64_t number = turn * ROW_SLOTS + u, its_row = divide(number, slots_a_row);
 
 			if (its_row != row) {
 				row = its_row;
 				place = row_of(args, row);
 				delta = place.src - (uint64_t)(inner.before * E) - place.dst;
-				/* From low to high a chunk is the window's, and what is read around it the source's. */
-				low = place.dst + (uint64_t)(inner.before * E);
-				high = low + (uint64_t)(inner.source * E) - 16;
-				if (delta & 15) {
-					uint64_t least = range.low + 15 - delta, most = range.high - 32 - delta;
-
-					low = (int64_t)(least - low) > 0 ? least : low;
-					high = (int64_t)(high - most) > 0 ? most : high;
-				}
-				if (!place.inside)
-					high = low - 1;
 			}
-			to[u] = (place.dst & ~UINT64_C(15)) + 16 * ((slot - row * slots_a_row) * 32 + lane);
-			phases |= (uint32_t)(delta & 15) << 4 * u;
-			if ((int64_t)(to[u] - low) >= 0 && (int64_t)(high - to[u]) >= 0) {
-				const uint4 *from = (const uint4 *)((to[u] + delta) & ~UINT64_C(15));
+			uint64_t chunk = (place.dst & ~UINT64_C(15)) + 16 * ((number - row * slots_a_row) * 32 + lane);
+			uint64_t window = place.dst + (uint64_t)(inner.before * E);
+			uint32_t row_low = within_chunk(place.dst, chunk);
+			uint32_t row_high = number < args.slots ? within_chunk(place.dst + row_bytes, chunk) : 0;
+			uint32_t low = within_chunk(window, chunk);
+			uint32_t high = within_chunk(window + (uint64_t)(inner.source * E), chunk);
 
-				fast |= 1u << u;
-				a[u] = from[0];
-				if (delta & 15)
-					b[u] = from[1];
-			}
+			if (!place.inside || low >= high || row_low >= row_high)
+				low = high = 0;
+			to[u] = chunk;
+			bounds[u].set(row_low, row_high, low, high, (uint32_t)delta & 15);
+			if (low == high)
+				continue;
+			uint64_t from = (chunk + delta) & ~UINT64_C(15);
+
+			if (from >= range.low && from + 16 <= range.high)
+				a[u] = *(const uint4 *)from;
+			else
+				a[u] = read_some<E>(from, range);
+			if (!(delta & 15))
+				continue;
+			if (from + 16 >= range.low && from + 32 <= range.high)
+				b[u] = *(const uint4 *)(from + 16);
+			else
+				b[u] = read_some<E>(from + 16, range);
 		}
 #pragma unroll
-		for (uint32_t u = 0; u < row_slots; u++)
-			if (fast & 1u << u)
-				stream_write((uint4 *)to[u], shift_pair(a[u], b[u], phases >> 4 * u & 15));
-#pragma unroll 1
-		for (uint32_t u = 0; u < row_slots && turn * row_slots + u < args.slots; u++) {
-			if (fast & 1u << u)
-				continue;
-			uint64_t slot = turn * row_slots + u, its_row = divide(slot, slots_a_row);
-			row_place slow = row_of(args, its_row);
-			row_chunk c = chunk_of<E>(slow.dst, row_bytes, (slot - its_row * slots_a_row) * 32 + lane);
+		for (uint32_t u = 0; u < ROW_SLOTS; u++) {
+			const chunk_bounds own = bounds[u];
+			uint4 v = pattern;
 
-			if (c.first < c.last)
-				chunk_write<E>(c, slow.inside ? row_take<E>(args, c, slow.src) : pattern_of(args));
+			if (own.row_low() >= own.row_high())
+				continue;
+			if (own.low() < own.high())
+				v = shift_pair(a[u], b[u], own.phase());
+			if (own.low() > 0 || own.high() < 16)
+				v = blend(v, pattern, own.low(), own.high());
+			if (own.row_low() == 0 && own.row_high() == 16)
+				stream_write((uint4 *)to[u], v);
+			else
+				write_some<E>(to[u], v, own.row_low(), own.row_high());
 		}
 	}
 }
@@ -185,40 +232,40 @@ template <int E> DEVICE void rows(const strided_args &args)
  * is found for the first of a chunk, and carried on. */
 template <int E> DEVICE uint4 run_take(const strided_args &args, const row_chunk &c, uint64_t src)
 {
+	const strided_dim &first = args.dim[0], &second = args.dim[args.run > 1 ? 1 : 0],
+	                  &third = args.dim[args.run > 2 ? 2 : 0];
 	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
-	uint64_t first = (uint64_t)c.first, q = divide(first, (uint64_t)args.dim[0].n);
-	int64_t x = (int64_t)(first - q * (uint64_t)args.dim[0].n), y = 0, z = 0;
+	uint64_t q = divide((uint64_t)c.first, (uint64_t)first.n);
+	uint64_t r = args.run > 1 ? divide(q, (uint64_t)second.n) : 0;
+	int64_t x = c.first - (int64_t)q * first.n, y = (int64_t)q - (int64_t)r * second.n, z = (int64_t)r;
+	uint64_t from = src + (uint64_t)((x - first.before) * first.src);
+	bool inside = true;
 
 	if (args.run > 1) {
-		uint64_t r = args.run > 2 ? divide(q, (uint64_t)args.dim[1].n) : 0;
-
-		y = (int64_t)(q - r * (uint64_t)args.dim[1].n);
-		z = (int64_t)r;
+		from += (uint64_t)((y - second.before) * second.src);
+		inside = in_window(second, y);
+	}
+	if (args.run > 2) {
+		from += (uint64_t)((z - third.before) * third.src);
+		inside = inside && in_window(third, z);
 	}
 #pragma unroll
 	for (uint32_t i = 0; i < 16 / E; i++) {
 		if (i < c.skip / E || (int64_t)(i - c.skip / E) >= c.last - c.first)
 			continue;
-		uint64_t from = src + (uint64_t)((x - args.dim[0].before) * args.dim[0].src);
-		bool inside = in_window(args.dim[0], x);
-
-		if (args.run > 1) {
-			from += (uint64_t)((y - args.dim[1].before) * args.dim[1].src);
-			inside = inside && in_window(args.dim[1], y);
-		}
-		if (args.run > 2) {
-			from += (uint64_t)((z - args.dim[2].before) * args.dim[2].src);
-			inside = inside && in_window(args.dim[2], z);
-		}
-		if (inside)
+		if (inside && in_window(first, x))
 			chunk_take<E>(words, i, from);
-		if (++x == args.dim[0].n) {
-			x = 0;
-			if (++y == args.dim[1].n) {
-				y = 0;
-				z++;
-			}
+		from += (uint64_t)first.src;
+		if (++x < first.n)
+			continue;
+		x = 0;
+		from += (uint64_t)(second.src - first.n * first.src);
+		if (++y == second.n && args.run > 2) {
+			y = 0;
+			from += (uint64_t)(third.src - second.n * second.src);
+			z++;
 		}
+		inside = (args.run < 2 || in_window(second, y)) && (args.run < 3 || in_window(third, z));
 	}
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
@@ -361,41 +408,63 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 		}
 }
 
-/* Rows of whole words: read as aligned ones, and shifted into place where a row begins within one. */
-template <int E> DEVICE void tile_in_words(const strided_args &args, const tile &t, unsigned char *shared)
-{
+/* Rows of whole words: each thread holds its 16 words of a tile, so that those of the next one are on their way
+ * while this one is written. A row that begins within a word is read as the aligned words around it and shifted into
+ * place; the word past its last is held by the lane that the row has the number of. */
+template <int E> struct held_words {
 	using shape = strided_shape<E>;
-	constexpr int words = shape::row_bytes / 4, batch = E == 4 ? 4 : 8;
-	const int lane = threadIdx.x % 32, used = (t.ny * E + 3) / 4;
+	static constexpr int across = shape::row_bytes / 128; /* words of a row that a lane has */
+	static constexpr int rows = shape::most_x / tiles_warps;
 
-	for (int x0 = threadIdx.x / 32; x0 < t.nx; x0 += tiles_warps * batch) {
-		uint32_t value[batch][words / 32];
+	uint32_t word[rows][across];
+	uint32_t past;
 
-#pragma unroll
-		for (int b = 0; b < batch; b++) {
-			int x = x0 + b * tiles_warps;
-			uint64_t row = t.src + (uint64_t)(x * args.dim[0].src);
-			const uint32_t *from = (const uint32_t *)(row & ~UINT64_C(3));
-			uint32_t phase = (uint32_t)row & 3;
+	DEVICE_MEMBER void read(const strided_args &args, const tile &t)
+	{
+		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, used = (t.ny * E + 3) / 4;
+		const uint64_t step = (uint64_t)(tiles_warps * args.dim[0].src);
+		uint64_t row = t.src + (uint64_t)(warp * args.dim[0].src);
 
-#pragma unroll
-			for (int w = 0; w < words; w += 32)
-				if (x < t.nx && w + lane < used) {
-					value[b][w / 32] = from[w + lane];
-					if (E < 4 && phase)
-						value[b][w / 32] =
-						    shift_words(value[b][w / 32], from[w + lane + 1], phase * 8);
-				}
+		if (E < 4 && lane < rows && warp + lane * tiles_warps < t.nx) {
+			uint64_t its = row + (uint64_t)lane * step;
+
+			if (its & 3)
+				past = *(const uint32_t *)((its & ~UINT64_C(3)) + 4 * (uint64_t)(used < 32 ? used : 32));
 		}
 #pragma unroll
-		for (int b = 0; b < batch; b++)
+		for (int r = 0; r < rows; r++) {
+			const uint32_t *from = (const uint32_t *)(row & ~UINT64_C(3));
+
 #pragma unroll
-			for (int w = 0; w < words; w += 32)
-				if (x0 + b * tiles_warps < t.nx && w + lane < used)
-					*(uint32_t *)(shared + tile_byte<E>(x0 + b * tiles_warps, (w + lane) * 4)) =
-					    value[b][w / 32];
+			for (int w = 0; w < across; w++)
+				if (warp + r * tiles_warps < t.nx && w * 32 + lane < used)
+					word[r][w] = from[w * 32 + lane];
+			row += step;
+		}
 	}
-}
+
+	DEVICE_MEMBER void keep(const strided_args &args, const tile &t, unsigned char *shared)
+	{
+		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, used = (t.ny * E + 3) / 4;
+
+#pragma unroll
+		for (int r = 0; r < rows; r++) {
+			int x = warp + r * tiles_warps;
+			uint32_t phase = (uint32_t)(t.src + (uint64_t)(x * args.dim[0].src)) & 3;
+
+			if (E < 4 && phase) {
+				uint32_t next = from_lane(word[r][0], lane + 1), last = from_lane(past, r);
+
+				word[r][0] = shift_words(word[r][0], lane + 1 >= used || lane == 31 ? last : next,
+				                         phase * 8);
+			}
+#pragma unroll
+			for (int w = 0; w < across; w++)
+				if (x < t.nx && w * 32 + lane < used)
+					*(uint32_t *)(shared + tile_byte<E>(x, (w * 32 + lane) * 4)) = word[r][w];
+		}
+	}
+};
 
 template <int E> DEVICE void tile_in_elements(const strided_args &args, const tile &t, unsigned char *shared)
 {
@@ -491,31 +560,71 @@ template <int E> DEVICE void tile_out_words(const strided_args &args, const tile
 				break;
 			uint64_t row = t.dst + (uint64_t)((y * some + j) * args.dim[1].dst) +
 			               (uint64_t)(unit / words * 128);
-			uint32_t before = E < 4 ? from_lane_before(out[j]) : 0;
+			uint32_t before = E < 4 ? from_lane(out[j], lane - 1) : 0;
 
 			write_word(row, lane, before, out[j], (uint32_t)row & 3, limit);
 		}
 	}
 }
 
+template <int E> DEVICE void tile_out(const strided_args &args, const tile &t, const unsigned char *shared)
+{
+	if constexpr (E <= 4)
+		if (args.dim[0].dst == E) {
+			tile_out_words<E>(args, t, shared);
+			return;
+		}
+	tile_out_elements<E>(args, t, shared);
+}
+
+/* Small elements that are contiguous in the source. */
+template <int E> DEVICE void word_tiles(const strided_args &args, unsigned char *shared)
+{
+	held_words<E> held;
+	uint64_t number = blockIdx.x;
+	tile t = tile_of(args, number);
+	bool plain = tile_is_plain<E>(args, t);
+
+	if (plain)
+		held.read(args, t);
+	for (;;) {
+		const tile now = t;
+
+		if (plain)
+			held.keep(args, now, shared);
+		else
+			tile_in_slowly<E>(args, now, shared);
+		__syncthreads();
+		number += gridDim.x;
+		if (number < args.slots) {
+			t = tile_of(args, number);
+			plain = tile_is_plain<E>(args, t);
+			if (plain)
+				held.read(args, t);
+		}
+		tile_out<E>(args, now, shared);
+		if (number >= args.slots)
+			return;
+		__syncthreads();
+	}
+}
+
 template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shared)
 {
+	if constexpr (E <= 4)
+		if (args.dim[1].src == E) {
+			word_tiles<E>(args, shared);
+			return;
+		}
 	for (uint64_t number = blockIdx.x; number < args.slots; number += gridDim.x) {
 		const tile t = tile_of(args, number);
 
-		if (!tile_is_plain<E>(args, t))
-			tile_in_slowly<E>(args, t, shared);
-		else if (E <= 4 && args.dim[1].src == E)
-			tile_in_words<(E <= 4 ? E : 4)>(args, t, shared);
-		else if (E >= 8)
+		if (E >= 8 && tile_is_plain<E>(args, t))
 			tile_in_elements<E>(args, t, shared);
 		else
 			tile_in_slowly<E>(args, t, shared);
 		__syncthreads();
-		if (E <= 4 && args.dim[0].dst == E)
-			tile_out_words<(E <= 4 ? E : 4)>(args, t, shared);
-		else
-			tile_out_elements<E>(args, t, shared);
+		tile_out<E>(args, t, shared);
 		__syncthreads();
 	}
 }
@@ -531,7 +640,7 @@ template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shar
 	{                                                                                                    \
 		gather<e>(args);                                                                             \
 	}                                                                                                    \
-	KERNEL(tiles_threads, 1) strided_tiles_##e(const GRID_CONSTANT struct strided_args args)             \
+	KERNEL(tiles_threads, 3) strided_tiles_##e(const GRID_CONSTANT struct strided_args args)             \
 	{                                                                                                    \
 		DYNAMIC_SHARED(shared);                                                                      \
 		tiles<e>(args, shared);                                                                      \

@@ -104,6 +104,22 @@ DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 	             : "memory");
 }
 
+/* Whether the phase of that parity has ended; true lets its bytes be read. */
+DEVICE bool barrier_test(barrier *b, uint32_t parity)
+{
+	uint32_t done;
+
+	asm volatile("{\n"
+	             ".reg .pred ended;\n"
+	             "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+	             "selp.u32 %0, 1, 0, ended;\n"
+	             "}\n"
+	             : "=r"(done)
+	             : "r"(shared_address(b)), "r"(parity)
+	             : "memory");
+	return done;
+}
+
 /* Waits for the end of the phase of that parity. */
 DEVICE void barrier_wait(barrier *b, uint32_t parity)
 {
@@ -169,7 +185,7 @@ DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_
 {
 	asm volatile(
 	    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-	    "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(tile)),
+	    "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(tile)),
 	    "l"(map), "r"(shared_address(b)), "r"(c[0]), "r"(c[1]), "h"(mask)
 	    : "memory");
 }
@@ -269,15 +285,10 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 	__stcs(p, value);
 }
 
-template <typename T> DEVICE void plain_write(T *p, T value)
+/* The value of lane % 32, in a whole warp. */
+DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
 {
-	*p = value;
-}
-
-/* The value of the lane before, in a whole warp. */
-DEVICE uint32_t from_lane_before(uint32_t value)
-{
-	return __shfl_up_sync(~0u, value, 1);
+	return __shfl_sync(~0u, value, lane);
 }
 
 /* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */

@@ -21,14 +21,14 @@
 #define TRANSPOSE_X_BYTES 256
 #endif
 #ifndef TRANSPOSE_TILE_BYTES
-#define TRANSPOSE_TILE_BYTES 16384
+#define TRANSPOSE_TILE_BYTES 32768
 #endif
 #define TRANSPOSE_X(element)                                                                     \
 	(TRANSPOSE_X_BYTES / (element) > TRANSPOSE_TILE_BYTES / 128 ? TRANSPOSE_TILE_BYTES / 128 \
 	 : TRANSPOSE_X_BYTES / (element) > 256                      ? 256                        \
 	                                                            : TRANSPOSE_X_BYTES / (element))
 #ifndef TRANSPOSE_STAGES
-#define TRANSPOSE_STAGES 4
+#define TRANSPOSE_STAGES 3
 #endif
 #ifndef TRANSPOSE_BLOCKS
 #define TRANSPOSE_BLOCKS 2
@@ -45,7 +45,12 @@
 
 /* strided_rows: chunks that a thread reads before it writes. */
 #ifndef ROW_SLOTS
-#define ROW_SLOTS 8
+#define ROW_SLOTS 4
+#endif
+
+/* strided_tiles: blocks of a multiprocessor. */
+#ifndef TILES_BLOCKS
+#define TILES_BLOCKS 3
 #endif
 
 #endif

@@ -142,7 +142,8 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	bench->routes[plan.tma.route]++;
 	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
 	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
-	rig_launch(&bench->rig, &transform, &plan, dst, src);
+	if (launch_transform(&bench->rig.launcher, bench->rig.stream, &transform, &plan, dst, src, &err) < 0)
+		return complain(c, &plan, err.message);
 	rig_call(cuMemcpyDtoHAsync, (c->dst, bench->dst, dst_bytes, bench->rig.stream));
 	rig_wait(&bench->rig);
 	if (!oracle_case_check(c, text, sizeof text))
@@ -170,7 +171,7 @@ int main(int argc, char **argv)
 {
 	uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : DEFAULT_CASES;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, failed = 0;
-	struct bench bench = { .room = 4 << 20 };
+	struct bench bench = { .room = 16 << 20 };
 	struct error err;
 
 	if (!rig_open(&bench.rig, NULL, &err)) {

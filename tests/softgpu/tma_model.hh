@@ -132,6 +132,11 @@ DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 	model_barrier_arrive_expect(b, bytes);
 }
 
+DEVICE bool barrier_test(barrier *b, uint32_t parity)
+{
+	return model_barrier_test(b, parity);
+}
+
 DEVICE void barrier_wait(barrier *b, uint32_t parity)
 {
 	model_barrier_wait(b, parity);
@@ -198,6 +203,19 @@ template <typename T> DEVICE void stream_write(T *p, T value)
 {
 	model_global_write(p, sizeof(T));
 	*p = value;
+}
+
+/* By a place for each thread of the blocks that run side by side. */
+DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
+{
+	static thread_local uint32_t lanes[16][1024];
+	uint32_t *warp = &lanes[model_cluster_rank()][threadIdx.x / 32 * 32], theirs;
+
+	warp[threadIdx.x % 32] = value;
+	model_sync_warp(0xffffffff);
+	theirs = warp[lane % 32];
+	model_sync_warp(0xffffffff);
+	return theirs;
 }
 
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)

@@ -185,18 +185,51 @@ static void end_phase(struct model_barrier *barrier)
 	}
 }
 
-void model_barrier_wait(void *p, uint32_t parity)
+static struct model_barrier *asked_at(const void *p, uint32_t parity, const char *what)
 {
-	struct model_barrier *barrier = barrier_at(p, "barrier_wait");
+	struct model_barrier *barrier = barrier_at(p, what);
 
 	if (parity > 1)
-		model_fail("barrier_wait for parity %u of the barrier at shared + %u; it is 0 or 1", parity,
+		model_fail("%s for parity %u of the barrier at shared + %u; it is 0 or 1", what, parity,
 		           barrier->offset);
-	if ((barrier->phase & 1) == parity) {
+	return barrier;
+}
+
+static bool has_ended(const struct model_barrier *barrier, uint32_t parity)
+{
+	return (barrier->phase & 1) != parity;
+}
+
+/* The running thread knows that a phase is over, and what that says. */
+static void learn(struct model_barrier *barrier)
+{
+	order_wait(machine.self->number, barrier->number);
+	barrier->waited_phase = barrier->phase;
+}
+
+/* To ask takes time, in which the unit goes on: a thread that asks again and again sees the end. */
+bool model_barrier_test(void *p, uint32_t parity)
+{
+	struct model_barrier *barrier = asked_at(p, parity, "barrier_test");
+
+	if (!has_ended(barrier, parity)) {
+		unit_step();
+		model_rest(THREAD_READY);
+	}
+	if (!has_ended(barrier, parity))
+		return false;
+	learn(barrier);
+	return true;
+}
+
+void model_barrier_wait(void *p, uint32_t parity)
+{
+	struct model_barrier *barrier = asked_at(p, parity, "barrier_wait");
+
+	if (!has_ended(barrier, parity)) {
 		machine.self->barrier = barrier;
 		machine.self->parity = parity;
 		model_rest(THREAD_AT_BARRIER);
 	}
-	order_wait(machine.self->number, barrier->number);
-	barrier->waited_phase = barrier->phase;
+	learn(barrier);
 }

@@ -43,6 +43,7 @@ void model_barrier_init_fence(void);
 void model_barrier_inval(void *barrier);
 void model_barrier_arrive(void *barrier);
 void model_barrier_arrive_expect(void *barrier, uint32_t bytes);
+bool model_barrier_test(void *barrier, uint32_t parity);
 void model_barrier_wait(void *barrier, uint32_t parity);
 
 void model_prefetch_map(const void *map);

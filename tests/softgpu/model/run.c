@@ -31,7 +31,7 @@ static void report_hang(void);
 const struct model_kernel *model_find(const char *name)
 {
 	const struct model_kernel *const tables[] = { model_own_kernels, model_seed_kernels,
-		                                      model_broken_kernels };
+		                                      model_broken_kernels, model_conformance_kernels };
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
 		for (const struct model_kernel *kernel = tables[i]; kernel->name; kernel++)

@@ -59,9 +59,14 @@ static uint32_t swizzle_bits(enum tensor_map_swizzle swizzle)
 	return swizzle <= TENSOR_MAP_SWIZZLE_128B ? (uint32_t)swizzle : 0;
 }
 
+static uint32_t swizzle_width(enum tensor_map_swizzle swizzle)
+{
+	return (uint32_t)TILE_PIECE << swizzle_bits(swizzle);
+}
+
 static uint32_t row_pitch(const struct tensor_map_layout *layout)
 {
-	uint32_t bytes = row_bytes(layout), width = (uint32_t)TILE_PIECE << swizzle_bits(layout->swizzle);
+	uint32_t bytes = row_bytes(layout), width = swizzle_width(layout->swizzle);
 
 	return bytes > width ? bytes : width;
 }
@@ -73,7 +78,9 @@ uint32_t tile_bytes(const struct tensor_map_layout *layout)
 
 uint32_t tile_span(const struct tensor_map_layout *layout)
 {
-	return row_pitch(layout) * rows_of(layout);
+	uint32_t bytes = row_pitch(layout) * rows_of(layout), width = swizzle_width(layout->swizzle);
+
+	return (bytes + width - 1) / width * width;
 }
 
 uint32_t tile_align(enum tensor_map_swizzle swizzle)

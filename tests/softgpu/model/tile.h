@@ -38,7 +38,8 @@ struct tile_walk {
 /* Bytes that a tile moves, and that its barrier gets. */
 uint32_t tile_bytes(const struct tensor_map_layout *layout);
 
-/* Bytes of shared memory that it takes: more where rows are narrower than the swizzle. */
+/* Bytes of shared memory that it takes: more where rows are narrower than the swizzle, or are no multiple of
+ * it (interleaved ones), so that it moves the last of them further. */
 uint32_t tile_span(const struct tensor_map_layout *layout);
 
 /* Where a tile has to start: the length of the swizzle's pattern, or 128. */

@@ -267,7 +267,7 @@ ParameterizedTest(struct span_row *row, move, pieces_begin_with_a_line)
 {
 	size_t room = (size_t)(row->n + 4096) / CPU_LINE * CPU_LINE;
 	char *dst = aligned_alloc(CPU_LINE, room), *src = malloc((size_t)row->n);
-	struct nest nest = { .rank = 1, .element = 1, .dim = { { row->n, 1, 1 } } };
+	struct nest nest = { .rank = 1, .element = 1, .dim = { { row->n, 1, 1, 0, row->n } } };
 	struct move move;
 	struct move_place place = { dst + row->skew, src, NULL, row->piece, false };
 	memset(src, 1, (size_t)row->n);

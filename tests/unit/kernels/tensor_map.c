@@ -353,23 +353,88 @@ Test(tensor_map, no_size_for_what_is_no_type)
 }
 
 struct tile_row {
-	char name[40];
+	char name[48];
 	uint32_t rank, box[5], element_stride[5];
 	enum tensor_map_interleave interleave;
-	uint64_t bytes; /* of float32 */
+	enum tensor_map_swizzle swizzle;
+	uint64_t bytes, span; /* of float32 */
 };
 
 ParameterizedTestParameters(tensor_map, tiles)
 {
 	static struct tile_row rows[] = {
-		{ "a row", 1, { 4 }, { 1 }, 0, 16 },
-		{ "a box", 3, { 32, 16, 2 }, { 1, 1, 1 }, 0, 4096 },
-		{ "every other row", 2, { 4, 16 }, { 1, 2 }, 0, 128 },
-		{ "a part counts whole", 2, { 4, 17 }, { 1, 8 }, 0, 48 },
-		{ "less than a step", 2, { 4, 3 }, { 1, 8 }, 0, 16 },
-		{ "no step inside", 2, { 8, 2 }, { 2, 1 }, 0, 64 },
-		{ "a step inside, interleaved", 3, { 8, 2, 1 }, { 2, 1, 1 }, TENSOR_MAP_INTERLEAVE_16B, 32 },
-		{ "the largest", 5, { 256, 256, 256, 256, 256 }, { 1, 1, 1, 1, 1 }, 0, UINT64_C(4) << 40 },
+		{ "a row", 1, { 4 }, { 1 }, 0, 0, 16, 16 },
+		{ "a box", 3, { 32, 16, 2 }, { 1, 1, 1 }, 0, 0, 4096, 4096 },
+		{ "every other row", 2, { 4, 16 }, { 1, 2 }, 0, 0, 128, 128 },
+		{ "a part counts whole", 2, { 4, 17 }, { 1, 8 }, 0, 0, 48, 48 },
+		{ "less than a step", 2, { 4, 3 }, { 1, 8 }, 0, 0, 16, 16 },
+		{ "no step inside", 2, { 8, 2 }, { 2, 1 }, 0, 0, 64, 64 },
+		{ "rows as wide as the swizzle",
+		  2,
+		  { 32, 9 },
+		  { 1, 1 },
+		  0,
+		  TENSOR_MAP_SWIZZLE_128B,
+		  1152,
+		  1152 },
+		{ "rows narrower than the swizzle",
+		  2,
+		  { 20, 9 },
+		  { 1, 1 },
+		  0,
+		  TENSOR_MAP_SWIZZLE_128B,
+		  720,
+		  1152 },
+		{ "narrow rows, 32B", 2, { 4, 3 }, { 1, 1 }, 0, TENSOR_MAP_SWIZZLE_32B, 48, 96 },
+		{ "slices of 16", 3, { 6, 5, 3 }, { 1, 1, 1 }, TENSOR_MAP_INTERLEAVE_16B, 0, 288, 288 },
+		{ "slices of 32",
+		  3,
+		  { 6, 5, 3 },
+		  { 1, 1, 1 },
+		  TENSOR_MAP_INTERLEAVE_32B,
+		  TENSOR_MAP_SWIZZLE_32B,
+		  576,
+		  576 },
+		{ "one slice of 16, swizzled",
+		  3,
+		  { 1, 5, 3 },
+		  { 1, 1, 1 },
+		  TENSOR_MAP_INTERLEAVE_16B,
+		  TENSOR_MAP_SWIZZLE_64B,
+		  48,
+		  192 },
+		{ "three slices of 16, swizzled",
+		  3,
+		  { 3, 5, 3 },
+		  { 1, 1, 1 },
+		  TENSOR_MAP_INTERLEAVE_16B,
+		  TENSOR_MAP_SWIZZLE_32B,
+		  144,
+		  160 },
+		{ "a step inside, interleaved",
+		  3,
+		  { 8, 5, 3 },
+		  { 3, 1, 2 },
+		  TENSOR_MAP_INTERLEAVE_16B,
+		  0,
+		  96,
+		  96 },
+		{ "rank 5, interleaved",
+		  5,
+		  { 2, 3, 5, 7, 11 },
+		  { 1, 1, 1, 1, 1 },
+		  TENSOR_MAP_INTERLEAVE_16B,
+		  0,
+		  32 * 3 * 5 * 11,
+		  32 * 3 * 5 * 11 },
+		{ "the largest",
+		  5,
+		  { 256, 256, 256, 256, 256 },
+		  { 1, 1, 1, 1, 1 },
+		  0,
+		  0,
+		  UINT64_C(4) << 40,
+		  UINT64_C(4) << 40 },
 	};
 
 	return cr_make_param_array(struct tile_row, rows, sizeof rows / sizeof *rows);
@@ -379,12 +444,15 @@ ParameterizedTest(struct tile_row *row, tensor_map, tiles)
 {
 	struct tensor_map_layout layout = { .type = TENSOR_MAP_FLOAT32,
 		                            .rank = row->rank,
-		                            .interleave = row->interleave };
+		                            .interleave = row->interleave,
+		                            .swizzle = row->swizzle };
 
 	memcpy(layout.box, row->box, sizeof row->box);
 	memcpy(layout.element_stride, row->element_stride, sizeof row->element_stride);
-	cr_assert_eq(tensor_map_tile_bytes(&layout), row->bytes, "%s: %lu", row->name,
+	cr_expect_eq(tensor_map_tile_bytes(&layout), row->bytes, "%s: %lu", row->name,
 	             (unsigned long)tensor_map_tile_bytes(&layout));
+	cr_expect_eq(tensor_map_tile_span(&layout), row->span, "%s: %lu", row->name,
+	             (unsigned long)tensor_map_tile_span(&layout));
 }
 
 /* Each byte of a layout changes the key and the hash; the seed changes the hash. */

@@ -33,8 +33,8 @@ static uint32_t swizzled(enum tensor_map_swizzle swizzle, uint32_t a)
 }
 
 /* Elements one by one; with interleave an element is a slice, and there is one of dimension rank - 2. A row
- * of a swizzled tile is not narrower than the swizzle. Returns the bytes that are moved; *ret_span, that are
- * taken. */
+ * of a swizzled tile is not narrower than the swizzle, and its last bytes may lie anywhere in a whole width.
+ * Returns the bytes that are moved; *ret_span, that are taken. */
 static uint32_t expect(const struct tensor_map_layout *layout, const int32_t *c, struct cell *cells,
                        uint32_t *ret_span)
 {
@@ -70,6 +70,8 @@ static uint32_t expect(const struct tensor_map_layout *layout, const int32_t *c,
 			row = to;
 		}
 	}
+	while (layout->swizzle && to % widths[layout->swizzle])
+		to++;
 	*ret_span = to;
 	return moved;
 }

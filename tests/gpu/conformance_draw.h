@@ -1,0 +1,35 @@
+/* Random tensor maps and tiles: legal ones of every kind, and ones with a rule or two broken. */
+#ifndef TESTS_GPU_CONFORMANCE_DRAW_H
+#define TESTS_GPU_CONFORMANCE_DRAW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/tensor_map.h"
+
+struct draw {
+	struct tensor_map_layout layout;
+	uint64_t offset; /* of the tensor's address, from a place that is aligned to 256 bytes */
+	int32_t at[TENSOR_MAP_MAX_RANK];
+};
+
+/* The state of splitmix64. */
+struct rng {
+	uint64_t state;
+};
+
+uint64_t rng_next(struct rng *rng);
+uint32_t rng_below(struct rng *rng, uint32_t n);
+void rng_fill(struct rng *rng, void *bytes, size_t n);
+
+/* Keeps every rule. */
+void draw_legal(struct rng *rng, struct draw *ret);
+
+/* Takes fields to their bounds and past them, so that a rule is broken more often than not. */
+void draw_spoil(struct rng *rng, struct draw *draw);
+
+/* One line that tells all of it. Returns text. */
+char *draw_print(const struct draw *draw, char *text, size_t size);
+
+#endif

@@ -1,0 +1,216 @@
+/* One table: a feature is a question to a draw, with a number where several differ in it alone. */
+#include "conformance_features.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#define SHOWN_EACH 2
+
+typedef bool has_feature(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value);
+
+static has_feature has_type, has_rank, has_interleave, has_swizzle, has_l2, has_element_strides,
+    has_idle_element_stride, is_filled, is_inside, is_before, is_past, has_stride_0, has_overlap, is_ragged,
+    is_unaligned, is_huge;
+
+static const struct {
+	const char *name;
+	has_feature *has; /* NULL: replaced addresses */
+	uint32_t value;
+} features[] = {
+	{ "type uint8", has_type, TENSOR_MAP_UINT8 },
+	{ "type uint16", has_type, TENSOR_MAP_UINT16 },
+	{ "type uint32", has_type, TENSOR_MAP_UINT32 },
+	{ "type int32", has_type, TENSOR_MAP_INT32 },
+	{ "type uint64", has_type, TENSOR_MAP_UINT64 },
+	{ "type int64", has_type, TENSOR_MAP_INT64 },
+	{ "type float16", has_type, TENSOR_MAP_FLOAT16 },
+	{ "type float32", has_type, TENSOR_MAP_FLOAT32 },
+	{ "type float64", has_type, TENSOR_MAP_FLOAT64 },
+	{ "type bfloat16", has_type, TENSOR_MAP_BFLOAT16 },
+	{ "type float32_ftz", has_type, TENSOR_MAP_FLOAT32_FTZ },
+	{ "type tfloat32", has_type, TENSOR_MAP_TFLOAT32 },
+	{ "type tfloat32_ftz", has_type, TENSOR_MAP_TFLOAT32_FTZ },
+	{ "rank 1", has_rank, 1 },
+	{ "rank 2", has_rank, 2 },
+	{ "rank 3", has_rank, 3 },
+	{ "rank 4", has_rank, 4 },
+	{ "rank 5", has_rank, 5 },
+	{ "interleave none", has_interleave, TENSOR_MAP_INTERLEAVE_NONE },
+	{ "interleave 16B", has_interleave, TENSOR_MAP_INTERLEAVE_16B },
+	{ "interleave 32B", has_interleave, TENSOR_MAP_INTERLEAVE_32B },
+	{ "swizzle none", has_swizzle, TENSOR_MAP_SWIZZLE_NONE },
+	{ "swizzle 32B", has_swizzle, TENSOR_MAP_SWIZZLE_32B },
+	{ "swizzle 64B", has_swizzle, TENSOR_MAP_SWIZZLE_64B },
+	{ "swizzle 128B", has_swizzle, TENSOR_MAP_SWIZZLE_128B },
+	{ "L2 promotion none", has_l2, TENSOR_MAP_L2_NONE },
+	{ "L2 promotion 64B", has_l2, TENSOR_MAP_L2_64B },
+	{ "L2 promotion 128B", has_l2, TENSOR_MAP_L2_128B },
+	{ "L2 promotion 256B", has_l2, TENSOR_MAP_L2_256B },
+	{ "element strides", has_element_strides, 0 },
+	{ "element stride of dimension 0, which is not interleaved", has_idle_element_stride, 0 },
+	{ "tile inside of the tensor", is_inside, 0 },
+	{ "tile from before the tensor", is_before, 0 },
+	{ "tile past the tensor's end", is_past, 0 },
+	{ "tile not inside, zero fill", is_filled, TENSOR_MAP_FILL_ZERO },
+	{ "tile not inside, NaN fill", is_filled, TENSOR_MAP_FILL_NAN },
+	{ "stride 0", has_stride_0, 0 },
+	{ "rows that overlap", has_overlap, 0 },
+	{ "dimension of 2^32", is_huge, 0 },
+	{ "inner extent of no multiple of 16 bytes", is_ragged, 0 },
+	{ "inner coordinate of no multiple of 16 bytes", is_unaligned, 0 },
+	{ "address replaced", NULL, 0 },
+};
+
+static_assert(sizeof features / sizeof *features == FEATURE_COUNT, "the tallies have a place for each");
+
+static bool has(int feature, const struct draw *draw, bool replaced)
+{
+	return features[feature].has ? features[feature].has(&draw->layout, draw, features[feature].value)
+	                             : replaced;
+}
+
+void features_count(struct feature_tally *tally, const struct draw *draw, bool replaced, enum feature_way way,
+                    bool right)
+{
+	for (int f = 0; f < FEATURE_COUNT; f++) {
+		if (!has(f, draw, replaced))
+			continue;
+		tally[f].done[way]++;
+		tally[f].wrong[way] += !right;
+	}
+}
+
+bool features_want(struct feature_tally *tally, const struct draw *draw, bool replaced)
+{
+	bool want = false;
+
+	for (int f = 0; f < FEATURE_COUNT; f++)
+		want = want || (has(f, draw, replaced) && tally[f].shown < SHOWN_EACH);
+	for (int f = 0; f < FEATURE_COUNT && want; f++)
+		tally[f].shown += has(f, draw, replaced);
+	return want;
+}
+
+const char *feature_name(int feature)
+{
+	return features[feature].name;
+}
+
+/* ---- Questions --------------------------------------------------------------------------------------- */
+
+static bool has_type(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	return l->type == value;
+}
+
+static bool has_rank(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	return l->rank == value;
+}
+
+static bool has_interleave(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	return l->interleave == value;
+}
+
+static bool has_swizzle(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	return l->swizzle == value;
+}
+
+static bool has_l2(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	return l->l2 == value;
+}
+
+static bool has_element_strides(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	(void)value;
+	for (uint32_t d = l->interleave ? 0 : 1; d < l->rank; d++)
+		if (l->element_stride[d] > 1)
+			return true;
+	return false;
+}
+
+static bool has_idle_element_stride(const struct tensor_map_layout *l, const struct draw *draw,
+                                    uint32_t value)
+{
+	(void)draw;
+	(void)value;
+	return !l->interleave && l->element_stride[0] > 1;
+}
+
+static bool is_before(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)value;
+	for (uint32_t d = 0; d < l->rank; d++)
+		if (draw->at[d] < 0)
+			return true;
+	return false;
+}
+
+static bool is_past(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)value;
+	for (uint32_t d = 0; d < l->rank; d++)
+		if (draw->at[d] + (int64_t)l->box[d] > (int64_t)l->dim[d])
+			return true;
+	return false;
+}
+
+static bool is_inside(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	return !is_before(l, draw, value) && !is_past(l, draw, value);
+}
+
+static bool is_filled(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	return l->fill == value && !is_inside(l, draw, value);
+}
+
+static bool has_stride_0(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	(void)value;
+	for (uint32_t d = 1; d < l->rank; d++)
+		if (l->stride[d - 1] == 0 && l->dim[d] > 1)
+			return true;
+	return false;
+}
+
+static bool has_overlap(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	(void)value;
+	return l->rank > 1 && !l->interleave && l->dim[1] > 1 && l->stride[0] > 0 &&
+	       l->stride[0] < l->dim[0] * tensor_map_type_size(l->type);
+}
+
+static bool is_huge(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	(void)value;
+	for (uint32_t d = 0; d < l->rank; d++)
+		if (l->dim[d] == UINT64_C(1) << 32)
+			return true;
+	return false;
+}
+
+static bool is_ragged(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)draw;
+	(void)value;
+	return !l->interleave && l->dim[0] * tensor_map_type_size(l->type) % 16;
+}
+
+static bool is_unaligned(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
+{
+	(void)value;
+	return !l->interleave && draw->at[0] * (int64_t)tensor_map_type_size(l->type) % 16;
+}

@@ -1,0 +1,35 @@
+/* The GPU, or what stands in for it: memory for the image, and the two kernels. */
+#ifndef TESTS_GPU_CONFORMANCE_GPU_H
+#define TESTS_GPU_CONFORMANCE_GPU_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+#include "conformance_args.h"
+#include "kernels/cuda/device.h"
+
+struct gpu {
+	struct device device;
+	CUmodule module;
+	CUfunction load;
+	CUfunction store;
+	CUstream stream;
+	CUdeviceptr image; /* aligned to 256 */
+	CUdeviceptr tile;
+	CUdeviceptr status;
+};
+
+/* image_bytes and tile_bytes: of memory for each. On failure there is nothing to close. */
+int gpu_open(struct gpu *ret, uint64_t image_bytes, uint64_t tile_bytes, struct error *err);
+void gpu_close(struct gpu *gpu);
+
+int gpu_write(struct gpu *gpu, CUdeviceptr to, const void *from, uint64_t bytes, struct error *err);
+int gpu_read(struct gpu *gpu, void *to, CUdeviceptr from, uint64_t bytes, struct error *err);
+
+/* What the driver says of the layout, any at all. */
+CUresult gpu_encode(CUtensorMap *map, const struct tensor_map_layout *l, uint64_t address);
+
+/* Runs the kernel to its end, args->bytes and args->status being the gpu's. */
+int gpu_run(struct gpu *gpu, CUfunction function, struct conformance_args *args, struct error *err);
+
+#endif

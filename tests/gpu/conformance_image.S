@@ -1,0 +1,11 @@
+/* The conformance kernels' fatbin. */
+	.section .rodata
+	.balign 64
+	.globl conformance_image
+	.hidden conformance_image
+	.type conformance_image, %object
+conformance_image:
+	.incbin "tests/gpu/conformance.fatbin"
+	.size conformance_image, . - conformance_image
+
+	.section .note.GNU-stack, "", %progbits

@@ -1,0 +1,310 @@
+/* One draw after the other: encode, load, store, compare. */
+#include "conformance_run.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conformance_args.h"
+#include "conformance_draw.h"
+#include "conformance_expect.h"
+#include "conformance_gpu.h"
+#include "kernels/cuda/driver.h"
+
+#define TILE_ROOM (256u << 10) /* shared memory of any block, and more */
+
+struct run {
+	struct gpu gpu;
+	bool is_model; /* it ends a launch that breaks a rule of the unit, and there is no going on */
+	uint64_t seed;
+	struct rng rng; /* of the draw's data */
+	struct results *results;
+	unsigned char *image;  /* what the device's memory holds */
+	unsigned char *before; /* the same before a store */
+	unsigned char *got;
+	unsigned char *roles;
+	unsigned char *tile; /* TILE_ROOM, as marks; the others IMAGE_BYTES */
+	unsigned char *marks;
+};
+
+static int run_draws(struct run *run, struct error *err);
+static int run_draw(struct run *run, struct error *err);
+static int make_map(struct run *run, const struct draw *draw, CUtensorMap *map, struct error *err);
+static int try_load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
+static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
+static int check_image(struct run *run, struct error *err);
+
+/* ---- Life -------------------------------------------------------------------------------------------- */
+
+static int start(struct run *run, struct error *err)
+{
+	struct rng rng = { run->seed };
+	int r;
+
+	run->image = malloc(IMAGE_BYTES);
+	run->before = malloc(IMAGE_BYTES);
+	run->got = malloc(IMAGE_BYTES);
+	run->roles = malloc(IMAGE_BYTES);
+	run->tile = malloc(TILE_ROOM);
+	run->marks = malloc(TILE_ROOM);
+	if (!run->image || !run->before || !run->got || !run->roles || !run->tile || !run->marks)
+		return error_set(err, STATUS_NO_MEMORY, "no memory");
+	r = gpu_open(&run->gpu, IMAGE_BYTES, TILE_ROOM, err);
+	if (r < 0)
+		return r;
+	run->is_model = !strcmp(run->gpu.device.name, "softgpu");
+	rng_fill(&rng, run->image, IMAGE_BYTES);
+	return gpu_write(&run->gpu, run->gpu.image, run->image, IMAGE_BYTES, err);
+}
+
+static void stop(struct run *run)
+{
+	gpu_close(&run->gpu);
+	free(run->image);
+	free(run->before);
+	free(run->got);
+	free(run->roles);
+	free(run->tile);
+	free(run->marks);
+}
+
+int conformance_run(uint64_t seed, struct results *results, struct error *err)
+{
+	struct run run = { .seed = seed, .results = results };
+	int r = start(&run, err);
+
+	if (r == 0)
+		printf("# %s, seed %" PRIu64 ", draws %" PRIu64 " to %" PRIu64 "\n", run.gpu.device.name,
+		       seed, results->number, results->count - 1);
+	if (r == 0)
+		r = run_draws(&run, err);
+	if (r == 0)
+		r = check_image(&run, err);
+	stop(&run);
+	return r;
+}
+
+/* ---- A draw ------------------------------------------------------------------------------------------ */
+
+static bool is_replaced(const struct run *run)
+{
+	return run->results->number % 2 == 0;
+}
+
+static void show(const struct run *run, const struct draw *draw, const char *what)
+{
+	char text[512];
+
+	printf("# draw %" PRIu64 ": %s [%s]\n", run->results->number, what,
+	       draw_print(draw, text, sizeof text));
+}
+
+/* A line on what went wrong, as long as it is worth one. Returns false. */
+__attribute__((format(printf, 3, 4))) static bool wrong(struct run *run, const struct draw *draw,
+                                                        const char *format, ...)
+{
+	char what[512];
+	va_list args;
+
+	if (!features_want(run->results->tally, draw, is_replaced(run)))
+		return false;
+	va_start(args, format);
+	vsnprintf(what, sizeof what, format, args);
+	va_end(args);
+	show(run, draw, what);
+	return false;
+}
+
+static int run_draws(struct run *run, struct error *err)
+{
+	int r = 0;
+
+	while (r == 0 && run->results->number < run->results->count) {
+		r = run_draw(run, err);
+		run->results->number++;
+	}
+	return r;
+}
+
+static uint64_t address_of(const struct run *run, const struct draw *draw)
+{
+	return run->gpu.image + IMAGE_ORIGIN + draw->offset;
+}
+
+static int run_draw(struct run *run, struct error *err)
+{
+	struct rng rng = { run->seed * UINT64_C(0x632be59bd9b4e019) + run->results->number };
+	struct draw draw;
+	CUtensorMap map;
+	uint64_t address;
+	int r;
+
+	draw_legal(&rng, &draw);
+	if (rng_below(&rng, 4) == 0)
+		draw_spoil(&rng, &draw);
+	run->rng = rng;
+	address = address_of(run, &draw);
+	if (!judge_map(&run->results->judge, &draw, address, gpu_encode(&map, &draw.layout, address)))
+		return 0;
+	if (tensor_map_tile_span(&draw.layout) + CONFORMANCE_GUARD + CONFORMANCE_BARRIER >
+	    run->gpu.device.shared_bytes)
+		return 0;
+	r = make_map(run, &draw, &map, err);
+	if (r == 0)
+		r = try_load(run, &draw, &map, err);
+	if (r == 0)
+		r = try_store(run, &draw, &map, err);
+	if (r < 0)
+		show(run, &draw, "the end of the context");
+	return r;
+}
+
+/* Every second map is encoded elsewhere and patched, as the cache does it. */
+static int make_map(struct run *run, const struct draw *draw, CUtensorMap *map, struct error *err)
+{
+	CUtensorMap fresh = *map;
+	int r;
+
+	if (!is_replaced(run))
+		return 0;
+	r = driver_check(err, gpu_encode(map, &draw->layout, address_of(run, draw) + 4096),
+	                 "cuTensorMapEncodeTiled");
+	if (r == 0)
+		r = driver_call(err, cuTensorMapReplaceAddress, (map, (void *)address_of(run, draw)));
+	run->results->replaced++;
+	run->results->replaced_otherwise += memcmp(map, &fresh, sizeof fresh) != 0;
+	return r;
+}
+
+/* ---- Loads ------------------------------------------------------------------------------------------- */
+
+static struct conformance_args args_of(const struct draw *draw, const CUtensorMap *map, uint32_t guard)
+{
+	struct conformance_args args = {
+		.map = *map,
+		.rank = draw->layout.rank,
+		.expect = (uint32_t)tensor_map_tile_bytes(&draw->layout),
+		.copied = (uint32_t)tensor_map_tile_span(&draw->layout) + guard,
+	};
+
+	memcpy(args.at, draw->at, sizeof args.at);
+	return args;
+}
+
+/* Bytes of shared memory up to the last that is not poison any more. */
+static uint32_t written_bytes(const unsigned char *shared, uint32_t n)
+{
+	while (n > 0 && shared[n - 1] == CONFORMANCE_POISON)
+		n--;
+	return n;
+}
+
+/* What lies between rows that are narrower than the swizzle may be anything. */
+static bool check_load(struct run *run, const struct draw *draw, const struct conformance_args *args,
+                       uint32_t status)
+{
+	uint32_t i = 0, n = args->copied;
+	char pieces[256];
+
+	while (i < n && (run->got[i] == run->tile[i] || (i < n - CONFORMANCE_GUARD && !run->marks[i])))
+		i++;
+	if (status == CONFORMANCE_ARRIVED && i == n)
+		return true;
+
+	expect_print_pieces(draw, run->tile, run->got, n, pieces, sizeof pieces);
+	if (status != CONFORMANCE_ARRIVED)
+		return wrong(run, draw,
+		             "load: the barrier did not get %u bytes; shared memory is written up to %u; "
+		             "pieces lie at%s",
+		             args->expect, written_bytes(run->got, n), pieces);
+	return wrong(run, draw, "load: byte %u of %u is 0x%02x, the model says 0x%02x; pieces lie at%s", i,
+	             args->expect, run->got[i], run->tile[i], pieces);
+}
+
+static int try_load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
+{
+	struct conformance_args args = args_of(draw, map, CONFORMANCE_GUARD);
+	struct window window;
+	uint32_t status = CONFORMANCE_NONE;
+	int r;
+
+	if (!expect_window(draw, &window))
+		return 0;
+	memset(run->tile, CONFORMANCE_POISON, args.copied);
+	memset(run->marks, 0, args.copied);
+	expect_load(draw, run->image, run->tile, run->marks);
+
+	r = gpu_write(&run->gpu, run->gpu.status, &status, sizeof status, err);
+	if (r == 0)
+		r = gpu_run(&run->gpu, run->gpu.load, &args, err);
+	if (r == 0)
+		r = gpu_read(&run->gpu, &status, run->gpu.status, sizeof status, err);
+	if (r == 0)
+		r = gpu_read(&run->gpu, run->got, run->gpu.tile, args.copied, err);
+	if (r == 0)
+		features_count(run->results->tally, draw, is_replaced(run), FEATURE_LOAD,
+		               check_load(run, draw, &args, status));
+	return r;
+}
+
+/* ---- Stores ------------------------------------------------------------------------------------------ */
+
+static bool check_store(struct run *run, const struct draw *draw, const struct window *w)
+{
+	for (uint64_t at = w->first; at < w->end; at++) {
+		enum role role = (enum role)run->roles[at];
+
+		if (run->got[at] != run->image[at] && (role == ROLE_TILE || role == ROLE_NONE))
+			return wrong(
+			    run, draw,
+			    "store: byte %" PRIu64 " of the tensor (%s) is 0x%02x, the model says 0x%02x",
+			    at - IMAGE_ORIGIN - draw->offset, role_names[role], run->got[at], run->image[at]);
+	}
+	return true;
+}
+
+/* The image takes what the model says, then what there is: the next draws go on from there. */
+static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
+{
+	struct conformance_args args = args_of(draw, map, 0);
+	struct window w;
+	int r;
+
+	if (!expect_window(draw, &w))
+		return 0;
+	if (run->is_model && !expect_model_takes_store(draw)) {
+		run->results->unstored++;
+		return 0;
+	}
+	rng_fill(&run->rng, run->tile, args.copied);
+	memcpy(run->before + w.first, run->image + w.first, w.end - w.first);
+	if (!expect_store(draw, run->tile, &w, run->image, run->roles)) {
+		run->results->unstored++;
+		return 0;
+	}
+
+	r = gpu_write(&run->gpu, run->gpu.tile, run->tile, args.copied, err);
+	if (r == 0)
+		r = gpu_run(&run->gpu, run->gpu.store, &args, err);
+	if (r == 0 && w.first < w.end)
+		r = gpu_read(&run->gpu, run->got + w.first, run->gpu.image + w.first, w.end - w.first, err);
+	if (r == 0) {
+		margins_count(&run->results->margins, &w, run->roles, run->before, run->got);
+		features_count(run->results->tally, draw, is_replaced(run), FEATURE_STORE,
+		               check_store(run, draw, &w));
+		memcpy(run->image + w.first, run->got + w.first, w.end - w.first);
+	}
+	return r;
+}
+
+/* Whether all of the memory is as the stores, each looked at where it was to write, left it. */
+static int check_image(struct run *run, struct error *err)
+{
+	int r = gpu_read(&run->gpu, run->got, run->gpu.image, IMAGE_BYTES, err);
+
+	if (r == 0 && memcmp(run->got, run->image, IMAGE_BYTES) != 0)
+		run->results->strays++;
+	return r;
+}

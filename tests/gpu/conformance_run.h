@@ -1,0 +1,30 @@
+/* The draws of a seed on a GPU, or on what stands in for one, and what came of them. */
+#ifndef TESTS_GPU_CONFORMANCE_RUN_H
+#define TESTS_GPU_CONFORMANCE_RUN_H
+
+#include <stdint.h>
+
+#include "conformance_features.h"
+#include "conformance_judge.h"
+#include "conformance_margins.h"
+#include "proto/status.h"
+
+/* Zeroed but for number and count. No pointers: it is shared with the process that asked for the run. */
+struct results {
+	uint64_t number; /* of the next draw */
+	uint64_t count;
+	struct feature_tally tally[FEATURE_COUNT];
+	struct judge judge;
+	struct margins margins;
+	uint64_t replaced;           /* maps whose address was patched in */
+	uint64_t replaced_otherwise; /* of them: not the bytes of a fresh one */
+	uint64_t unstored;           /* tiles that are no store's, or none of the model's */
+	uint64_t strays;             /* runs after which memory was changed that no store was to change */
+};
+
+/* Draws number to count - 1, added to the results; number is then past the last that was begun. The driver
+ * must not have been opened in this process. UNSUPPORTED: there is no driver or no device. Else an error is
+ * the end of the context: the draws that are left need another process. */
+int conformance_run(uint64_t seed, struct results *results, struct error *err);
+
+#endif

@@ -1,0 +1,10 @@
+/* The conformance run's kernels for the host. */
+#include "tests/gpu/conformance.cu"
+
+#include "tests/softgpu/host.hh"
+
+extern "C" const struct model_kernel model_conformance_kernels[] = {
+	HOST_KERNEL(conformance_load, conformance_args)
+	HOST_KERNEL(conformance_store, conformance_args)
+	{ nullptr, 0, nullptr },
+};
