@@ -3,7 +3,12 @@
 
 int main(int argc, char **argv)
 {
-	static const struct engine_openers openers = { .cpu = engine_cpu_open };
+	static const struct engine_openers openers = {
+		.cpu = engine_cpu_open,
+#ifdef HAVE_CUDA
+		.cuda = engine_cuda_open,
+#endif
+	};
 
 	return tmad_main(argc, argv, &openers);
 }

@@ -58,14 +58,18 @@ struct engine_memory {
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one */
 };
 
-/* Whom streams work for. Owners share the engine's threads: however many streams one has and whatever their
- * jobs cost, each owner that has work gets as much time as any other. The caller embeds it and touches no
- * field. It must outlive its streams. */
+/* Whom streams work for. Owners share the engine: however many streams one has and whatever their jobs cost,
+ * each owner that has work gets as much time as any other. The caller embeds it and touches no field. It must
+ * outlive its streams. */
 struct engine_owner {
 	uint32_t streams;
-	uint64_t ns;                     /* of the threads' time */
+	uint64_t ns;                     /* of the engine's time */
 	TAILQ_HEAD(, ring_stream) ready; /* streams whose job can go on */
 	TAILQ_ENTRY(engine_owner) entry;
+	/* Of an engine that has several of one owner's jobs under way. */
+	uint32_t running;
+	uint32_t staging;
+	uint64_t running_bytes;
 };
 
 struct engine_job {

@@ -662,7 +662,7 @@ static void set_strided(struct plan *plan, const struct nest *nest)
 static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
-	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
 	int64_t element = nest->element;
 	int src_inner = -1;
 

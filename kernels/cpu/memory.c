@@ -67,6 +67,11 @@ void cpu_memory_unmap(struct engine_memory *memory)
 	free(memory);
 }
 
+void cpu_memory_leave(struct engine_memory *memory)
+{
+	free(memory);
+}
+
 /* ---- Checks ----------------------------------------------------------------------------------------- */
 
 static int check_mode(const struct engine_handle *handle, struct error *err)

@@ -23,4 +23,7 @@ int cpu_memory_create(enum region_kind kind, uint64_t size, struct engine_memory
                       struct engine_export *ret_export, struct error *err);
 void cpu_memory_unmap(struct engine_memory *memory);
 
+/* Forgets a mapping that something else may still write to: it stays until the process ends. */
+void cpu_memory_leave(struct engine_memory *memory);
+
 #endif
