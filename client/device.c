@@ -9,6 +9,8 @@
 
 /* Of cuda.h. */
 enum {
+	RESULT_INVALID_VALUE = 1,
+
 	POINTER_CONTEXT = 1,
 	POINTER_MEMORY_TYPE = 2,
 	POINTER_IS_MANAGED = 8,
@@ -124,12 +126,16 @@ int device_export(const struct device_driver *driver, const void *pointer, size_
                   struct device_export *ret, struct error *err)
 {
 	struct device_export export = { .fd = -1 };
+	device_result result;
 	void *context = NULL;
 	int r;
 
 	if (size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
-	if (driver->cuPointerGetAttribute(&context, POINTER_CONTEXT, (uintptr_t)pointer))
+	result = driver->cuPointerGetAttribute(&context, POINTER_CONTEXT, (uintptr_t)pointer);
+	if (result && result != RESULT_INVALID_VALUE)
+		return fail(driver, result, "device_ptr: cuPointerGetAttribute", err);
+	if (result)
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
 		    "device_ptr: %p is no memory that CUDA knows of; host memory is registered as a "
