@@ -11,7 +11,7 @@
 
 #include "plan.h"
 
-#define BULK_ALIGN      128 /* bytes: runs that cross lines are faster by map */
+#define BULK_ALIGN      128  /* bytes: runs that cross lines are faster by map */
 #define BULK_LEAST      2048 /* bytes of a run */
 #define LONGEST         INT32_MAX
 #define COPY_TILE_LEAST 2048
@@ -573,9 +573,12 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 	struct tma_plan *tma = &plan->tma;
 
 	set_dims(tma, nest, nest->rank - 1, -1);
-	tma->tiles = divide_up(row_chunks((uint64_t)tma->dim[0].n * nest->element), 32);
+	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
+	uint64_t chunks = row_chunks((uint64_t)tma->dim[0].n * nest->element);
+
+	tma->lanes = chunks <= 32 ? 8 : chunks <= 96 ? 16 : 32;
 	tma->route = TMA_ROUTE_ROWS;
 }
 
@@ -644,6 +647,9 @@ static void set_strided(struct plan *plan, const struct nest *nest)
 	tma->dst_offset = nest->dst_offset;
 	tma->src_offset = nest->src_offset;
 	tma->repeats = 1;
+	tma->whole = is_whole(nest);
+	for (int d = 0; d < nest->rank; d++)
+		tma->whole = tma->whole && nest->dim[d].n <= LONGEST;
 	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
 		set_rows(plan, nest);
 		return;
