@@ -25,16 +25,22 @@ static int accepts(const char *path)
 
 void process_start(struct process *process, const char *argument)
 {
-	const char *program = getenv("TEST_TMAD");
-
-	cr_assert(program, "TEST_TMAD does not name the tmad to test");
 	snprintf(process->directory, sizeof process->directory, "/tmp/tmad-test-XXXXXX");
 	cr_assert(mkdtemp(process->directory));
 	snprintf(process->socket, sizeof process->socket, "%s/s", process->directory);
+	process_start_again(process, argument);
+}
+
+void process_start_again(struct process *process, const char *argument)
+{
+	const char *program = process->program ? process->program : getenv("TEST_TMAD");
+	const char *engine = process->engine ? process->engine : "cpu";
+
+	cr_assert(program, "TEST_TMAD does not name the tmad to test");
 	process->pid = fork();
 	cr_assert_geq(process->pid, 0);
 	if (process->pid == 0) {
-		execl(program, "tmad", "--engine=cpu", "--log-level=warning", "--socket", process->socket,
+		execl(program, "tmad", "--engine", engine, "--log-level=warning", "--socket", process->socket,
 		      argument, NULL);
 		_exit(127);
 	}
@@ -43,6 +49,12 @@ void process_start(struct process *process, const char *argument)
 		cr_assert_eq(waitpid(process->pid, NULL, WNOHANG), 0, "tmad ended at its start");
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	}
+}
+
+void process_kill(struct process *process)
+{
+	kill(process->pid, SIGKILL);
+	cr_assert_eq(waitpid(process->pid, NULL, 0), process->pid);
 }
 
 void process_stop(struct process *process, int signal)

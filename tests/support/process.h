@@ -7,12 +7,20 @@
 
 struct process {
 	pid_t pid;
+	const char *program; /* NULL: $TEST_TMAD */
+	const char *engine;  /* NULL: cpu */
 	char directory[64];
 	char socket[96];
 };
 
-/* Starts tmad --engine=cpu with one more argument (NULL: none) and waits until it accepts. */
+/* Starts tmad with one more argument (NULL: none) and waits until it accepts. */
 void process_start(struct process *process, const char *argument);
+
+/* Ends it by SIGKILL; its socket's file stays. */
+void process_kill(struct process *process);
+
+/* The same again at the same path, after process_kill. */
+void process_start_again(struct process *process, const char *argument);
 
 /* Sends the signal and waits for the end; with SIGTERM it has to exit with 0. Removes the directory. */
 void process_stop(struct process *process, int signal);
