@@ -1,10 +1,12 @@
 /* Whether the unit does what the software model says: random tensor maps, each judged by our rules and by the
  * driver, and the legal ones loaded and stored, bit for bit.
  *
- *   conformance [SEED [COUNT [FIRST]]]
+ *   conformance [SEED [COUNT [FIRST [SECONDS]]]]
  *
- * Draws FIRST to COUNT - 1 of the seed; a draw depends on nothing but the seed and its number. Runs on
- * whatever libcuda.so.1 is found. TAP: a test point for each feature, over all draws that have it.
+ * Draws FIRST to COUNT - 1 of the seed, as many as the time allows; a draw depends on nothing but the seed
+ * and its number. Runs on whatever libcuda.so.1 is found. TAP: a test point for each feature, over all draws
+ * that have it. The first that go wrong are told in full at the end, then what the device does with what the
+ * draws keep away from.
  *
  * The draws are made by a child, which shares the results: a draw that is the end of the context costs that
  * draw, and another child goes on after it.
@@ -15,16 +17,21 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "conformance_run.h"
 
-#define MAX_LOST 20 /* children: then there is no use in going on */
+#define SECONDS 300
 
 enum child_end { CHILD_DONE, CHILD_SKIPS, CHILD_LOST };
 
-static enum child_end run_child(uint64_t seed, struct results *results);
-static bool report(const struct results *results, int lost);
+/* What a child does: conformance_run, or what is beyond it. */
+typedef int child_work(uint64_t seed, struct results *results, struct error *err);
+
+static enum child_end run_draws(uint64_t seed, struct results *results);
+static void run_beyond(struct results *results);
+static bool report(const struct results *results);
 
 static uint64_t argument(int argc, char **argv, int i, uint64_t otherwise)
 {
@@ -34,54 +41,80 @@ static uint64_t argument(int argc, char **argv, int i, uint64_t otherwise)
 int main(int argc, char **argv)
 {
 	struct results *results =
-	    mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	    mmap(NULL, 2 * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t seed = argument(argc, argv, 1, 1);
-	int lost = 0;
+	struct timespec now;
+	bool good;
 
 	if (results == MAP_FAILED)
 		return EXIT_FAILURE;
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	results->count = argument(argc, argv, 2, 1000);
 	results->number = argument(argc, argv, 3, 0);
-	for (;;) {
-		uint64_t first = results->number;
-		enum child_end end = run_child(seed, results);
-
-		if (end == CHILD_SKIPS)
-			return EXIT_SUCCESS;
-		if (end == CHILD_DONE || ++lost == MAX_LOST || results->number == first)
-			break;
-	}
-	return report(results, lost) ? EXIT_SUCCESS : EXIT_FAILURE;
+	results->end_ns =
+	    ((uint64_t)now.tv_sec + argument(argc, argv, 4, SECONDS)) * 1000000000 + (uint64_t)now.tv_nsec;
+	if (run_draws(seed, results) == CHILD_SKIPS)
+		return EXIT_SUCCESS;
+	good = report(results);
+	run_beyond(results + 1);
+	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* ---- Children ---------------------------------------------------------------------------------------- */
 
-static enum child_end be_child(uint64_t seed, struct results *results)
+static enum child_end be_child(child_work *work, uint64_t seed, struct results *results)
 {
+	uint64_t lost = results->lost;
 	struct error err;
-	int r = conformance_run(seed, results, &err);
+	int r = work(seed, results, &err);
 
 	if (r == STATUS_UNSUPPORTED)
 		printf("1..0 # SKIP %s\n", err.message);
-	else if (r < 0)
+	else if (r < 0 && results->lost == lost && !results->beyond)
 		printf("# %s\n", err.message);
 	return r == STATUS_UNSUPPORTED ? CHILD_SKIPS : r < 0 ? CHILD_LOST : CHILD_DONE;
 }
 
-static enum child_end run_child(uint64_t seed, struct results *results)
+static enum child_end run_child(child_work *work, uint64_t seed, struct results *results)
 {
 	pid_t child = fork();
 	int status;
 
 	if (child == 0)
-		exit(be_child(seed, results));
+		exit(be_child(work, seed, results));
 	if (child < 0 || waitpid(child, &status, 0) < 0)
 		return CHILD_LOST;
 	if (WIFEXITED(status))
 		return (enum child_end)WEXITSTATUS(status);
 	printf("# draw %" PRIu64 " ended by signal %d\n", results->number++, WTERMSIG(status));
+	results->lost++;
 	return CHILD_LOST;
+}
+
+/* A child that did not get anywhere is the last. */
+static enum child_end run_draws(uint64_t seed, struct results *results)
+{
+	enum child_end end;
+	uint64_t first;
+
+	do {
+		first = results->number;
+		end = run_child(conformance_run, seed, results);
+	} while (end == CHILD_LOST && results->number > first);
+	return end;
+}
+
+static void run_beyond(struct results *results)
+{
+	enum child_end end;
+	int first;
+
+	printf("# what the draws keep away from; not judged:\n");
+	do {
+		first = results->beyond;
+		end = run_child(conformance_run_beyond, 0, results);
+	} while (end == CHILD_LOST && results->beyond > first);
 }
 
 /* ---- Report ------------------------------------------------------------------------------------------ */
@@ -108,14 +141,23 @@ static void report_feature(struct points *points, const char *name, const struct
 {
 	const uint64_t *done = tally->done, *wrong = tally->wrong;
 
-	point(points, wrong[FEATURE_LOAD] + wrong[FEATURE_STORE] == 0,
-	      "%s: loads %" PRIu64 ", wrong %" PRIu64 "; stores %" PRIu64 ", wrong %" PRIu64 "%s", name,
-	      done[FEATURE_LOAD], wrong[FEATURE_LOAD], done[FEATURE_STORE], wrong[FEATURE_STORE],
-	      done[FEATURE_LOAD] + done[FEATURE_STORE] ? "" : " # SKIP none drawn");
+	point(points, wrong[FEATURE_LOAD] + wrong[FEATURE_STORE] + tally->lost == 0,
+	      "%s: loads %" PRIu64 ", wrong %" PRIu64 "; stores %" PRIu64 ", wrong %" PRIu64
+	      "; draws lost %" PRIu64 "%s",
+	      name, done[FEATURE_LOAD], wrong[FEATURE_LOAD], done[FEATURE_STORE], wrong[FEATURE_STORE],
+	      tally->lost,
+	      done[FEATURE_LOAD] + done[FEATURE_STORE] + tally->lost ? "" : " # SKIP none drawn");
+}
+
+static void report_wrong(const struct results *results)
+{
+	for (uint64_t i = 0; i < results->wrong && i < SHOWN_IN_FULL; i++)
+		printf("# wrong %" PRIu64 " of %" PRIu64 ": %s\n", i + 1, results->wrong, results->shown[i]);
+	features_print_worst(results->tally);
 }
 
 /* Whether all is right. What the unit does next to a store's bytes is told and not judged. */
-static bool report(const struct results *results, int lost)
+static bool report(const struct results *results)
 {
 	const struct judge *j = &results->judge;
 	struct points points = { .all_right = true };
@@ -126,12 +168,18 @@ static bool report(const struct results *results, int lost)
 	for (int f = 0; f < FEATURE_COUNT; f++)
 		report_feature(&points, feature_name(f), &results->tally[f]);
 	point(&points, results->strays == 0, "stores: nothing is written far from where it is to be");
-	point(&points, lost == 0, "device: %d times there was no going on", lost);
+	point(&points, results->lost == 0, "device: %" PRIu64 " draws were the end of their context",
+	      results->lost);
 	printf("1..%d\n", points.n);
 
+	if (results->number < results->count)
+		printf("# stopped before draw %" PRIu64 " of %" PRIu64 "\n", results->number, results->count);
 	printf("# replaced addresses: %" PRIu64 " maps, of which %" PRIu64 " differ from fresh ones\n",
 	       results->replaced, results->replaced_otherwise);
-	printf("# stores left out: %" PRIu64 "\n", results->unstored);
+	printf("# not moved: %" PRIu64 " draws with a dimension of 2^32; not stored: %" PRIu64
+	       " tiles from before the tensor, %" PRIu64 " others\n",
+	       results->huge, results->before, results->unstored);
 	margins_print(&results->margins);
+	report_wrong(results);
 	return points.all_right;
 }

@@ -132,6 +132,22 @@ static void draw_tensor(struct rng *rng, struct tensor_map_layout *l)
 	}
 }
 
+static void align_at(struct draw *draw)
+{
+	uint32_t size = tensor_map_type_size(draw->layout.type), pieces = size ? 16 / size : 1;
+
+	if (!draw->layout.interleave)
+		draw->at[0] &= -(int32_t)pieces;
+}
+
+bool draw_is_huge(const struct draw *draw)
+{
+	for (uint32_t d = 0; d < draw->layout.rank; d++)
+		if (draw->layout.dim[d] > UINT32_MAX)
+			return true;
+	return false;
+}
+
 /* Inside, or across one end of the tensor, or past it. */
 static void draw_at(struct rng *rng, struct draw *draw)
 {
@@ -161,6 +177,7 @@ static void draw_at(struct rng *rng, struct draw *draw)
 			break;
 		}
 	}
+	align_at(draw);
 }
 
 /* ---- Illegal ----------------------------------------------------------------------------------------- */
@@ -223,6 +240,7 @@ void draw_spoil(struct rng *rng, struct draw *draw)
 			break;
 		}
 	}
+	align_at(draw);
 }
 
 /* ---- In words ---------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* Random tensor maps and tiles: legal ones of every kind, and ones with a rule or two broken. */
+/* Random tensor maps and tiles: legal ones of every kind, and ones with a rule or two broken. A tile begins
+ * where the unit takes it, at a multiple of 16 bytes in dimension 0. */
 #ifndef TESTS_GPU_CONFORMANCE_DRAW_H
 #define TESTS_GPU_CONFORMANCE_DRAW_H
 
@@ -28,6 +29,9 @@ void draw_legal(struct rng *rng, struct draw *ret);
 
 /* Takes fields to their bounds and past them, so that a rule is broken more often than not. */
 void draw_spoil(struct rng *rng, struct draw *draw);
+
+/* Whether a dimension is 2^32 long: legal, but see conformance_beyond.c. */
+bool draw_is_huge(const struct draw *draw);
 
 /* One line that tells all of it. Returns text. */
 char *draw_print(const struct draw *draw, char *text, size_t size);

@@ -102,19 +102,24 @@ void expect_print_pieces(const struct draw *draw, const unsigned char *want, con
 
 /* ---- Stores ------------------------------------------------------------------------------------------ */
 
-bool expect_model_takes_store(const struct draw *draw)
+bool expect_is_before(const struct draw *draw)
+{
+	for (uint32_t d = 0; d < draw->layout.rank; d++)
+		if (draw->at[d] < 0)
+			return true;
+	return false;
+}
+
+bool expect_is_ragged(const struct draw *draw)
 {
 	struct tile_walk walk;
 	struct tile_piece piece;
 
-	for (uint32_t d = 0; d < draw->layout.rank; d++)
-		if (draw->at[d] < 0)
-			return false;
 	begin(&walk, draw);
 	while (tile_next(&walk, &piece))
 		if (piece.first < piece.last && piece.last - piece.first < TILE_PIECE)
-			return false;
-	return true;
+			return true;
+	return false;
 }
 
 static bool mark(unsigned char *roles, uint64_t first, uint64_t end, enum role role)

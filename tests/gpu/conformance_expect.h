@@ -32,8 +32,12 @@ void expect_load(const struct draw *draw, const unsigned char *image, unsigned c
 void expect_print_pieces(const struct draw *draw, const unsigned char *want, const unsigned char *got,
                          uint32_t n, char *text, size_t size);
 
-/* Whether the model runs a store of it: from no negative coordinate, and in whole pieces. */
-bool expect_model_takes_store(const struct draw *draw);
+/* Whether a store of it starts before 0, which the unit does not take. */
+bool expect_is_before(const struct draw *draw);
+
+/* Whether a store of it ends within a piece, where the unit goes on to the piece's end and the model stops.
+ */
+bool expect_is_ragged(const struct draw *draw);
 
 /* What a byte of the window is to a store. */
 enum role {

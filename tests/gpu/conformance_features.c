@@ -2,15 +2,16 @@
 #include "conformance_features.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#define SHOWN_EACH 2
+#define WORST 10 /* features that are told */
 
 typedef bool has_feature(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value);
 
 static has_feature has_type, has_rank, has_interleave, has_swizzle, has_l2, has_element_strides,
-    has_idle_element_stride, is_filled, is_inside, is_before, is_past, has_stride_0, has_overlap, is_ragged,
-    is_unaligned, is_huge;
+    has_idle_element_stride, is_filled, is_inside, is_before, is_past, has_stride_0, has_overlap, is_ragged;
 
 static const struct {
 	const char *name;
@@ -55,9 +56,7 @@ static const struct {
 	{ "tile not inside, NaN fill", is_filled, TENSOR_MAP_FILL_NAN },
 	{ "stride 0", has_stride_0, 0 },
 	{ "rows that overlap", has_overlap, 0 },
-	{ "dimension of 2^32", is_huge, 0 },
 	{ "inner extent of no multiple of 16 bytes", is_ragged, 0 },
-	{ "inner coordinate of no multiple of 16 bytes", is_unaligned, 0 },
 	{ "address replaced", NULL, 0 },
 };
 
@@ -80,15 +79,52 @@ void features_count(struct feature_tally *tally, const struct draw *draw, bool r
 	}
 }
 
-bool features_want(struct feature_tally *tally, const struct draw *draw, bool replaced)
+void features_count_lost(struct feature_tally *tally, const struct draw *draw, bool replaced)
 {
-	bool want = false;
-
 	for (int f = 0; f < FEATURE_COUNT; f++)
-		want = want || (has(f, draw, replaced) && tally[f].shown < SHOWN_EACH);
-	for (int f = 0; f < FEATURE_COUNT && want; f++)
-		tally[f].shown += has(f, draw, replaced);
-	return want;
+		tally[f].lost += has(f, draw, replaced);
+}
+
+/* ---- What is worst ------------------------------------------------------------------------------------- */
+
+struct share {
+	int feature;
+	uint64_t wrong;
+	uint64_t all;
+};
+
+static int by_share(const void *a, const void *b)
+{
+	const struct share *x = a, *y = b;
+	double of_x = (double)x->wrong / (double)x->all, of_y = (double)y->wrong / (double)y->all;
+
+	if (of_x != of_y)
+		return of_x < of_y ? 1 : -1;
+	return x->wrong != y->wrong ? (x->wrong < y->wrong ? 1 : -1) : x->feature - y->feature;
+}
+
+void features_print_worst(const struct feature_tally *tally)
+{
+	struct share worst[FEATURE_COUNT];
+	int n = 0;
+
+	for (int f = 0; f < FEATURE_COUNT; f++) {
+		struct share share = { f, tally[f].lost, tally[f].lost };
+
+		for (int way = 0; way < FEATURE_WAYS; way++) {
+			share.wrong += tally[f].wrong[way];
+			share.all += tally[f].done[way];
+		}
+		if (share.wrong > 0)
+			worst[n++] = share;
+	}
+	qsort(worst, (size_t)n, sizeof *worst, by_share);
+	if (n > 0)
+		printf("# wrong or lost, by feature:\n");
+	for (int i = 0; i < n && i < WORST; i++)
+		printf("#   %5.1f%% (%" PRIu64 " of %" PRIu64 ") of %s\n",
+		       100 * (double)worst[i].wrong / (double)worst[i].all, worst[i].wrong, worst[i].all,
+		       feature_name(worst[i].feature));
 }
 
 const char *feature_name(int feature)
@@ -192,25 +228,9 @@ static bool has_overlap(const struct tensor_map_layout *l, const struct draw *dr
 	       l->stride[0] < l->dim[0] * tensor_map_type_size(l->type);
 }
 
-static bool is_huge(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
-{
-	(void)draw;
-	(void)value;
-	for (uint32_t d = 0; d < l->rank; d++)
-		if (l->dim[d] == UINT64_C(1) << 32)
-			return true;
-	return false;
-}
-
 static bool is_ragged(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
 {
 	(void)draw;
 	(void)value;
 	return !l->interleave && l->dim[0] * tensor_map_type_size(l->type) % 16;
-}
-
-static bool is_unaligned(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value)
-{
-	(void)value;
-	return !l->interleave && draw->at[0] * (int64_t)tensor_map_type_size(l->type) % 16;
 }

@@ -9,22 +9,24 @@
 
 #include "conformance_draw.h"
 
-enum { FEATURE_COUNT = 42 };
+enum { FEATURE_COUNT = 40 };
 
 enum feature_way { FEATURE_LOAD, FEATURE_STORE, FEATURE_WAYS };
 
 struct feature_tally {
 	uint64_t done[FEATURE_WAYS];
 	uint64_t wrong[FEATURE_WAYS];
-	uint64_t shown;
+	uint64_t lost; /* draws that were the end of their context */
 };
 
 /* tally: FEATURE_COUNT of them. replaced: the map's address was patched in. */
 void features_count(struct feature_tally *tally, const struct draw *draw, bool replaced, enum feature_way way,
                     bool right);
 
-/* Whether the draw is to be shown, being wrong: a few are for each feature. Counts it as shown. */
-bool features_want(struct feature_tally *tally, const struct draw *draw, bool replaced);
+void features_count_lost(struct feature_tally *tally, const struct draw *draw, bool replaced);
+
+/* Which features go with what is wrong: those of which the largest share is. */
+void features_print_worst(const struct feature_tally *tally);
 
 const char *feature_name(int feature);
 

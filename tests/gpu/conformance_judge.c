@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TOLD_EACH 3
+
 /* "dim stride": each field that a rule names, once. */
 static void name_fields(const struct tensor_map_rules *rules, char *ret, size_t size)
 {
@@ -22,20 +24,22 @@ static void name_fields(const struct tensor_map_rules *rules, char *ret, size_t 
 
 static bool is_news(struct judge *judge, const char *kind)
 {
-	for (int i = 0; i < judge->n_kinds; i++)
-		if (!strcmp(judge->kinds[i], kind))
-			return false;
-	if (judge->n_kinds == sizeof judge->kinds / sizeof judge->kinds[0])
+	int i = 0;
+
+	while (i < judge->n_kinds && strcmp(judge->kinds[i].fields, kind))
+		i++;
+	if (i == sizeof judge->kinds / sizeof judge->kinds[0])
 		return false;
-	strcpy(judge->kinds[judge->n_kinds++], kind);
-	return true;
+	if (i == judge->n_kinds)
+		strcpy(judge->kinds[judge->n_kinds++].fields, kind);
+	return judge->kinds[i].told++ < TOLD_EACH;
 }
 
 bool judge_map(struct judge *judge, const struct draw *draw, uint64_t address, CUresult result)
 {
 	struct tensor_map_rules rules;
 	bool legal = tensor_map_check(&draw->layout, address, &rules) == 0;
-	char kind[sizeof judge->kinds[0]], text[512];
+	char kind[sizeof judge->kinds[0].fields], text[512];
 
 	if (legal == (result == CUDA_SUCCESS)) {
 		judge->legal += legal;

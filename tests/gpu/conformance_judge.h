@@ -13,10 +13,14 @@ struct judge {
 	uint64_t illegal;
 	uint64_t apart;
 	int n_kinds;
-	char kinds[64][48]; /* of disagreements that were told: the fields that they are about */
+	struct {
+		char fields[48]; /* that it is about */
+		int told;
+	} kinds[64]; /* of disagreement */
 };
 
-/* address: the draw's. True when it is legal by both. A disagreement is printed, the first of its kind. */
+/* address: the draw's. True when it is legal by both. A disagreement is printed, the first few of
+ * its kind. */
 bool judge_map(struct judge *judge, const struct draw *draw, uint64_t address, CUresult result);
 
 #endif

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "conformance_args.h"
+#include "conformance_beyond.h"
 #include "conformance_draw.h"
 #include "conformance_expect.h"
 #include "conformance_gpu.h"
@@ -32,9 +34,11 @@ struct run {
 static int run_draws(struct run *run, struct error *err);
 static int run_draw(struct run *run, struct error *err);
 static int make_map(struct run *run, const struct draw *draw, CUtensorMap *map, struct error *err);
-static int try_load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
+static int load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
 static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
+static int store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
 static int check_image(struct run *run, struct error *err);
+static int run_beyond(struct run *run, struct error *err);
 
 /* ---- Life -------------------------------------------------------------------------------------------- */
 
@@ -86,6 +90,17 @@ int conformance_run(uint64_t seed, struct results *results, struct error *err)
 	return r;
 }
 
+int conformance_run_beyond(uint64_t seed, struct results *results, struct error *err)
+{
+	struct run run = { .seed = seed, .results = results };
+	int r = start(&run, err);
+
+	while (r == 0 && results->beyond < beyond_count)
+		r = run_beyond(&run, err);
+	stop(&run);
+	return r;
+}
+
 /* ---- A draw ------------------------------------------------------------------------------------------ */
 
 static bool is_replaced(const struct run *run)
@@ -93,35 +108,51 @@ static bool is_replaced(const struct run *run)
 	return run->results->number % 2 == 0;
 }
 
-static void show(const struct run *run, const struct draw *draw, const char *what)
-{
-	char text[512];
-
-	printf("# draw %" PRIu64 ": %s [%s]\n", run->results->number, what,
-	       draw_print(draw, text, sizeof text));
-}
-
-/* A line on what went wrong, as long as it is worth one. Returns false. */
+/* What went wrong, in full, as long as there is a place for it. Returns false. */
 __attribute__((format(printf, 3, 4))) static bool wrong(struct run *run, const struct draw *draw,
                                                         const char *format, ...)
 {
-	char what[512];
+	uint64_t n = run->results->wrong++;
+	char line[512];
 	va_list args;
+	size_t used;
 
-	if (!features_want(run->results->tally, draw, is_replaced(run)))
+	if (n >= SHOWN_IN_FULL)
 		return false;
+	used = (size_t)snprintf(run->results->shown[n], sizeof run->results->shown[n],
+	                        "draw %" PRIu64 "%s [%s]\n#     ", run->results->number,
+	                        is_replaced(run) ? ", its address replaced" : "",
+	                        draw_print(draw, line, sizeof line));
 	va_start(args, format);
-	vsnprintf(what, sizeof what, format, args);
+	vsnprintf(run->results->shown[n] + used, sizeof run->results->shown[n] - used, format, args);
 	va_end(args);
-	show(run, draw, what);
 	return false;
+}
+
+static void count_lost(struct run *run, const struct draw *draw, const struct error *err)
+{
+	struct results *results = run->results;
+	char line[512];
+
+	features_count_lost(results->tally, draw, is_replaced(run));
+	if (results->lost++ < LOST_SHOWN)
+		printf("# draw %" PRIu64 " is the end of the context: %s [%s]\n", results->number,
+		       err->message, draw_print(draw, line, sizeof line));
+}
+
+static bool is_late(const struct results *results)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec >= results->end_ns;
 }
 
 static int run_draws(struct run *run, struct error *err)
 {
 	int r = 0;
 
-	while (r == 0 && run->results->number < run->results->count) {
+	while (r == 0 && run->results->number < run->results->count && !is_late(run->results)) {
 		r = run_draw(run, err);
 		run->results->number++;
 	}
@@ -148,16 +179,19 @@ static int run_draw(struct run *run, struct error *err)
 	address = address_of(run, &draw);
 	if (!judge_map(&run->results->judge, &draw, address, gpu_encode(&map, &draw.layout, address)))
 		return 0;
+	run->results->huge += draw_is_huge(&draw);
+	if (draw_is_huge(&draw))
+		return 0;
 	if (tensor_map_tile_span(&draw.layout) + CONFORMANCE_GUARD + CONFORMANCE_BARRIER >
 	    run->gpu.device.shared_bytes)
 		return 0;
 	r = make_map(run, &draw, &map, err);
 	if (r == 0)
-		r = try_load(run, &draw, &map, err);
+		r = load(run, &draw, &map, err);
 	if (r == 0)
 		r = try_store(run, &draw, &map, err);
 	if (r < 0)
-		show(run, &draw, "the end of the context");
+		count_lost(run, &draw, err);
 	return r;
 }
 
@@ -201,16 +235,31 @@ static uint32_t written_bytes(const unsigned char *shared, uint32_t n)
 	return n;
 }
 
+#define PIECE_TEXT 48
+
+/* The 16 bytes that byte at is one of. Returns text. */
+static const char *print_piece(const unsigned char *bytes, uint64_t at, uint64_t n, char *text)
+{
+	at -= at % 16;
+	*text = '\0';
+	for (uint64_t i = at, used = 0; i < at + 16 && i < n; i++)
+		used += (uint64_t)sprintf(text + used, "%02x", bytes[i]);
+	return text;
+}
+
 /* What lies between rows that are narrower than the swizzle may be anything. */
 static bool check_load(struct run *run, const struct draw *draw, const struct conformance_args *args,
                        uint32_t status)
 {
-	uint32_t i = 0, n = args->copied;
-	char pieces[256];
+	uint32_t first = 0, differ = 0, n = args->copied;
+	char pieces[256], want[PIECE_TEXT], got[PIECE_TEXT];
 
-	while (i < n && (run->got[i] == run->tile[i] || (i < n - CONFORMANCE_GUARD && !run->marks[i])))
-		i++;
-	if (status == CONFORMANCE_ARRIVED && i == n)
+	for (uint32_t i = n; i-- > 0;)
+		if (run->got[i] != run->tile[i] && (i >= n - CONFORMANCE_GUARD || run->marks[i])) {
+			first = i;
+			differ++;
+		}
+	if (status == CONFORMANCE_ARRIVED && differ == 0)
 		return true;
 
 	expect_print_pieces(draw, run->tile, run->got, n, pieces, sizeof pieces);
@@ -219,11 +268,15 @@ static bool check_load(struct run *run, const struct draw *draw, const struct co
 		             "load: the barrier did not get %u bytes; shared memory is written up to %u; "
 		             "pieces lie at%s",
 		             args->expect, written_bytes(run->got, n), pieces);
-	return wrong(run, draw, "load: byte %u of %u is 0x%02x, the model says 0x%02x; pieces lie at%s", i,
-	             args->expect, run->got[i], run->tile[i], pieces);
+	return wrong(
+	    run, draw,
+	    "load: %u bytes of %u differ, the first being %u; from %u on there is %s, the model says "
+	    "%s; pieces lie at%s",
+	    differ, args->expect, first, first & ~15u, print_piece(run->got, first, n, got),
+	    print_piece(run->tile, first, n, want), pieces);
 }
 
-static int try_load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
+static int load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
 {
 	struct conformance_args args = args_of(draw, map, CONFORMANCE_GUARD);
 	struct window window;
@@ -253,20 +306,39 @@ static int try_load(struct run *run, const struct draw *draw, const CUtensorMap 
 
 static bool check_store(struct run *run, const struct draw *draw, const struct window *w)
 {
-	for (uint64_t at = w->first; at < w->end; at++) {
-		enum role role = (enum role)run->roles[at];
+	uint64_t first = 0, differ = 0;
+	char want[PIECE_TEXT], got[PIECE_TEXT];
 
-		if (run->got[at] != run->image[at] && (role == ROLE_TILE || role == ROLE_NONE))
-			return wrong(
-			    run, draw,
-			    "store: byte %" PRIu64 " of the tensor (%s) is 0x%02x, the model says 0x%02x",
-			    at - IMAGE_ORIGIN - draw->offset, role_names[role], run->got[at], run->image[at]);
+	for (uint64_t at = w->end; at-- > w->first;)
+		if (run->got[at] != run->image[at] &&
+		    (run->roles[at] == ROLE_TILE || run->roles[at] == ROLE_NONE)) {
+			first = at;
+			differ++;
+		}
+	if (differ == 0)
+		return true;
+	return wrong(run, draw,
+	             "store: %" PRIu64 " bytes differ, the first being %" PRId64
+	             " of the tensor (%s); its 16 are %s, the model says %s",
+	             differ, (int64_t)(first - IMAGE_ORIGIN - draw->offset), role_names[run->roles[first]],
+	             print_piece(run->got, first, w->end, got), print_piece(run->image, first, w->end, want));
+}
+
+static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
+{
+	if (expect_is_before(draw)) {
+		run->results->before++;
+		return 0;
 	}
-	return true;
+	if (run->is_model && expect_is_ragged(draw)) {
+		run->results->unstored++;
+		return 0;
+	}
+	return store(run, draw, map, err);
 }
 
 /* The image takes what the model says, then what there is: the next draws go on from there. */
-static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
+static int store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
 {
 	struct conformance_args args = args_of(draw, map, 0);
 	struct window w;
@@ -274,10 +346,6 @@ static int try_store(struct run *run, const struct draw *draw, const CUtensorMap
 
 	if (!expect_window(draw, &w))
 		return 0;
-	if (run->is_model && !expect_model_takes_store(draw)) {
-		run->results->unstored++;
-		return 0;
-	}
 	rng_fill(&run->rng, run->tile, args.copied);
 	memcpy(run->before + w.first, run->image + w.first, w.end - w.first);
 	if (!expect_store(draw, run->tile, &w, run->image, run->roles)) {
@@ -306,5 +374,33 @@ static int check_image(struct run *run, struct error *err)
 
 	if (r == 0 && memcmp(run->got, run->image, IMAGE_BYTES) != 0)
 		run->results->strays++;
+	return r;
+}
+
+/* ---- Beyond ------------------------------------------------------------------------------------------ */
+
+/* Its line begins before it is known whether there will be an end. */
+static int run_beyond(struct run *run, struct error *err)
+{
+	const struct beyond *row = &beyond_rows[run->results->beyond++];
+	uint64_t wrong = run->results->wrong;
+	CUtensorMap map;
+	CUresult result = gpu_encode(&map, &row->draw.layout, address_of(run, &row->draw));
+	int r = 0;
+
+	run->results->number = 1; /* its address is its own */
+	if (result == CUDA_SUCCESS)
+		r = row->way == FEATURE_LOAD ? load(run, &row->draw, &map, err)
+		                             : store(run, &row->draw, &map, err);
+	if (result != CUDA_SUCCESS)
+		printf("#   %s: the driver refuses the map, with result %d\n", row->name, (int)result);
+	else if (r < 0)
+		printf("#   %s: the end of the context, %s\n", row->name, err->message);
+	else if (run->results->wrong == wrong)
+		printf("#   %s: as the model has it\n", row->name);
+	else
+		printf("#   %s: otherwise; %s\n", row->name,
+		       wrong < SHOWN_IN_FULL ? run->results->shown[wrong] : "");
+	run->results->wrong = 0;
 	return r;
 }

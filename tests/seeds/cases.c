@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "expect.h"
@@ -25,6 +26,15 @@ void case_random(uint8_t *ret, uint32_t n, uint32_t seed)
 		state ^= state << 17;
 		ret[i] = (uint8_t)(state >> 32);
 	}
+}
+
+bool case_begins(void)
+{
+	static int begun;
+
+	if (rig_is_lost())
+		exit(RIG_LOST);
+	return ++begun > tap_count();
 }
 
 void case_fill_strides(struct tensor_map_layout *layout, uint32_t extra)
@@ -56,11 +66,13 @@ static bool run(enum seed_kernel kernel, const struct tensor_map_layout *layout,
 	return rig_encode(&args.map, layout) && rig_run(&launch);
 }
 
-bool case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name)
+void case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name)
 {
 	struct expect_size size = expect_size(layout);
 	bool good;
 
+	if (!case_begins())
+		return;
 	case_random(tensor, sizeof(tensor), layout->rank + (uint32_t)layout->type);
 	memset(tiles, POISON, sizeof(tiles));
 	memcpy(wanted_tiles, tiles, sizeof(tiles));
@@ -70,9 +82,8 @@ bool case_load(const struct tensor_map_layout *layout, const int32_t *c, const c
 	expect_load(layout, c, tensor + RIG_GUARD, wanted_tiles, used);
 
 	good = run(KERNEL_seed_load, layout, c, size);
-	if (!good)
-		return tap_case(false, "%s", name);
-	rig_read_tiles(tiles);
+	if (good)
+		rig_read_tiles(tiles);
 	for (uint32_t i = 0; i < RIG_TILE_BYTES && good; i++) {
 		if (i < size.span && !used[i])
 			continue;
@@ -81,14 +92,16 @@ bool case_load(const struct tensor_map_layout *layout, const int32_t *c, const c
 			tap_note("byte %" PRIu32 " of %" PRIu32 " is 0x%02x, not 0x%02x", i, size.span,
 			         tiles[i], wanted_tiles[i]);
 	}
-	return tap_case(good, "%s", name);
+	tap_case(good, "%s", name);
 }
 
-bool case_store(const struct tensor_map_layout *layout, const int32_t *c, const char *name)
+void case_store(const struct tensor_map_layout *layout, const int32_t *c, const char *name)
 {
 	struct expect_size size = expect_size(layout);
 	bool good;
 
+	if (!case_begins())
+		return;
 	case_random(tiles, sizeof(tiles), layout->rank + (uint32_t)layout->type);
 	memset(tensor, POISON, sizeof(tensor));
 	memcpy(wanted_tensor, tensor, sizeof(tensor));
@@ -97,14 +110,13 @@ bool case_store(const struct tensor_map_layout *layout, const int32_t *c, const 
 	expect_store(layout, c, tiles, wanted_tensor + RIG_GUARD);
 
 	good = run(KERNEL_seed_store, layout, c, size);
-	if (!good)
-		return tap_case(false, "%s", name);
-	rig_read_tensor(tensor);
+	if (good)
+		rig_read_tensor(tensor);
 	for (int32_t i = 0; i < RIG_TENSOR_BYTES && good; i++) {
 		good = tensor[i] == wanted_tensor[i];
 		if (!good)
 			tap_note("byte %" PRId32 " of the tensor is 0x%02x, not 0x%02x", i - RIG_GUARD,
 			         tensor[i], wanted_tensor[i]);
 	}
-	return tap_case(good, "%s", name);
+	tap_case(good, "%s", name);
 }

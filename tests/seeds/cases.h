@@ -1,4 +1,5 @@
-/* One tile through a map: on the GPU, and by the dumbest loop. Each prints its case. */
+/* One tile through a map: on the GPU, and by the dumbest loop. Each prints its case, unless another process
+ * has. */
 #ifndef TESTS_SEEDS_CASES_H
 #define TESTS_SEEDS_CASES_H
 
@@ -8,10 +9,14 @@
 #include "kernels/tensor_map.h"
 
 /* The tile at c, loaded and looked at as it lies in shared memory. */
-bool case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name);
+void case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name);
 
 /* The tile at c, stored; nothing else of the tensor's memory changes. */
-bool case_store(const struct tensor_map_layout *layout, const int32_t *c, const char *name);
+void case_store(const struct tensor_map_layout *layout, const int32_t *c, const char *name);
+
+/* At the start of each case: whether it is this process's to run. An earlier one may have run it; a launch
+ * that failed before is the end of this one. */
+bool case_begins(void);
 
 /* Strides for dimensions that lie one in the other, with extra bytes between them. */
 void case_fill_strides(struct tensor_map_layout *layout, uint32_t extra);

@@ -34,6 +34,8 @@ static void barriers(enum seed_kernel kernel, const char *name)
 	struct rig_launch launch = { .kernel = kernel, .threads = 128, .shared_bytes = 512, .args = &args };
 	bool good;
 
+	if (!case_begins())
+		return;
 	prepare((uint32_t)kernel);
 	good = rig_encode(&args.map, &layout) && rig_run(&launch);
 	if (good)
@@ -60,13 +62,15 @@ void case_bulk(void)
 	struct rig_launch launch = {
 		.kernel = KERNEL_seed_bulk,
 		.grid = { BLOCKS },
-		.threads = 256,
+		.threads = 128,
 		.shared_bytes = NUMBERS * 4 + 16,
 		.args = &args,
 	};
 	static uint8_t got[RIG_TENSOR_BYTES];
 	bool good;
 
+	if (!case_begins())
+		return;
 	prepare(1);
 	good = rig_run(&launch);
 	if (good)
@@ -116,9 +120,12 @@ void case_mojo(void)
 		                     .shared_bytes = 128,
 		                     .args = &args };
 	float matrix[64];
-	bool good = rig_encode(&args.map, &layout);
+	bool good;
 
+	if (!case_begins())
+		return;
 	prepare(2);
+	good = rig_encode(&args.map, &layout);
 	for (int i = 0; i < 64; i++)
 		matrix[i] = (float)i;
 	memcpy(tensor + RIG_GUARD, matrix, sizeof(matrix));
@@ -159,6 +166,8 @@ void case_half_tile(void)
 		                     .args = &args };
 	bool good;
 
+	if (!case_begins())
+		return;
 	prepare(3);
 	good = rig_encode(&args.map, &layout) && rig_run(&launch);
 	if (good)
@@ -191,6 +200,8 @@ void case_multicast(void)
 	};
 	bool good;
 
+	if (!case_begins())
+		return;
 	prepare(4);
 	good = rig_encode(&args.map, &layout) && rig_run(&launch);
 	if (good)

@@ -6,5 +6,5 @@
 extern "C" const struct model_kernel model_seed_kernels[] = {
 #define KERNEL(name, args) HOST_KERNEL(name, args)
 #include "tests/seeds/seeds.def"
-	{ nullptr, 0, nullptr },
+	{ nullptr, 0, 0, nullptr },
 };

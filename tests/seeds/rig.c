@@ -17,6 +17,7 @@ static struct {
 	CUdeviceptr tensor;
 	CUdeviceptr tiles;
 	char name[256];
+	bool is_lost;
 	struct error error;
 } rig;
 
@@ -177,7 +178,12 @@ bool rig_run(const struct rig_launch *launch)
 	    driver_call(&rig.error, cuLaunchKernelEx, (&config, function, params, NULL)) < 0 ||
 	    driver_call(&rig.error, cuStreamSynchronize, (rig.stream)) < 0) {
 		tap_note("%s: %s", names[launch->kernel], rig.error.message);
-		return false;
+		rig.is_lost = true;
 	}
-	return true;
+	return !rig.is_lost;
+}
+
+bool rig_is_lost(void)
+{
+	return rig.is_lost;
 }

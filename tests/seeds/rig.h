@@ -53,7 +53,11 @@ void rig_read_tiles(uint8_t *ret);
 /* A map of the tensor. false: the driver refuses it. */
 bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout);
 
-/* Runs it to its end. false: it failed; nothing works after that. */
+/* Runs it to its end. false: it failed; nothing works in this process after that. */
 bool rig_run(const struct rig_launch *launch);
+bool rig_is_lost(void);
+
+/* What a process exits with whose rig is lost. */
+enum { RIG_LOST = 77 };
 
 #endif

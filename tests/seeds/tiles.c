@@ -28,15 +28,15 @@ void cases_of_ranks(void)
 {
 	static const struct {
 		const char *name;
-		int32_t c[5]; /* the first in eighths of 16 bytes */
+		int32_t c[5]; /* the first in units of 16 bytes: the unit takes no others */
 		bool store;
 	} corners[] = {
 		{ "at the start", { 0, 0, 0, 0, 0 }, true },
-		{ "inside", { 2, 2, 1, 1, 1 }, true },
+		{ "inside", { 1, 2, 1, 1, 1 }, true },
 		{ "over the start", { -1, -1, -1, -1, -1 }, false },
-		{ "over the end", { 10, 5, 4, 3, 2 }, true },
-		{ "past the end", { 12, 9, 7, 6, 5 }, true },
-		{ "far before", { -400, -90, -80, -70, -60 }, false },
+		{ "over the end", { 5, 5, 4, 3, 2 }, true },
+		{ "past the end", { 6, 9, 7, 6, 5 }, true },
+		{ "far before", { -200, -90, -80, -70, -60 }, false },
 	};
 
 	for (uint32_t rank = 1; rank <= 5; rank++)
@@ -48,7 +48,7 @@ void cases_of_ranks(void)
 
 				for (int d = 0; d < 5; d++)
 					c[d] = corners[k].c[d];
-				c[0] = c[0] * 8 / (int32_t)tensor_map_type_size(by_size[t]);
+				c[0] = c[0] * 16 / (int32_t)tensor_map_type_size(by_size[t]);
 				snprintf(name, sizeof(name), "load, rank %u, %s, %s", rank,
 				         tensor_map_type_names[by_size[t]], corners[k].name);
 				case_load(&layout, c, name);
@@ -61,11 +61,10 @@ void cases_of_ranks(void)
 
 void cases_of_types(void)
 {
-	static const int32_t c[] = { -2, 5 };
-
 	for (int type = TENSOR_MAP_UINT8; type <= TENSOR_MAP_TFLOAT32_FTZ; type++)
 		for (int fill = TENSOR_MAP_FILL_ZERO; fill <= TENSOR_MAP_FILL_NAN; fill++) {
 			struct tensor_map_layout layout = plain((enum tensor_map_type)type, 2);
+			const int32_t c[] = { -16 / (int32_t)tensor_map_type_size(layout.type), 5 };
 			char name[96];
 
 			if (fill == TENSOR_MAP_FILL_NAN && type < TENSOR_MAP_FLOAT16)
@@ -77,6 +76,7 @@ void cases_of_types(void)
 		}
 	for (int l2 = TENSOR_MAP_L2_NONE; l2 <= TENSOR_MAP_L2_256B; l2++) {
 		struct tensor_map_layout layout = plain(TENSOR_MAP_FLOAT32, 2);
+		const int32_t c[] = { -4, 5 };
 		char name[96];
 
 		layout.l2 = (enum tensor_map_l2)l2;

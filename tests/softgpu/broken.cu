@@ -15,7 +15,10 @@ DEVICE bool makes(const broken_args &args, enum mistake mistake)
 
 DEVICE void start_load(const broken_args &args, unsigned char *tile, int32_t turn, barrier *b)
 {
-	const int32_t c[3] = { 0, turn * BROKEN_TILE_Y, 0 };
+	const int32_t off = makes(args, MISTAKE_LOAD_OFF_PIECE)          ? 2
+	                    : makes(args, MISTAKE_LOAD_BEFORE_OFF_PIECE) ? -1
+	                                                                 : 0;
+	const int32_t c[3] = { off, turn * BROKEN_TILE_Y, 0 };
 	uint32_t bytes = makes(args, MISTAKE_EXPECT_TOO_LITTLE)      ? BROKEN_TILE_BYTES / 2
 	                 : makes(args, MISTAKE_EXPECT_TOO_MUCH) ? BROKEN_TILE_BYTES * 2
 	                                                        : BROKEN_TILE_BYTES;
@@ -35,7 +38,8 @@ DEVICE void start_load(const broken_args &args, unsigned char *tile, int32_t tur
 
 DEVICE void start_store(const broken_args &args, const unsigned char *tile, int32_t turn)
 {
-	const int32_t c[2] = { 0, makes(args, MISTAKE_NEGATIVE_STORE) ? -1 : turn * BROKEN_TILE_Y };
+	const int32_t c[2] = { makes(args, MISTAKE_STORE_OFF_PIECE) ? 1 : 0,
+		               makes(args, MISTAKE_NEGATIVE_STORE) ? -1 : turn * BROKEN_TILE_Y };
 
 	store_tile(&args.store, 2, c, tile);
 	if (!makes(args, MISTAKE_NO_COMMIT) && !(makes(args, MISTAKE_NO_COMMIT_OF_LAST) && turn == BROKEN_TILES - 1))

@@ -12,13 +12,21 @@ extern "C" {
 namespace
 {
 
-template <typename ARGS, void (*KERNEL_FUNCTION)(ARGS)> void run_thread(const void *args)
-{
-	KERNEL_FUNCTION(*static_cast<const ARGS *>(args));
-}
+template <auto KERNEL_FUNCTION> struct host_kernel;
+
+template <typename BOUND, typename ARGS, void (*KERNEL_FUNCTION)(BOUND, ARGS)>
+struct host_kernel<KERNEL_FUNCTION> {
+	static constexpr uint32_t threads = BOUND::threads;
+
+	static void run_thread(const void *args)
+	{
+		KERNEL_FUNCTION(BOUND(), *static_cast<const ARGS *>(args));
+	}
+};
 
 } // namespace
 
-#define HOST_KERNEL(name, args) { #name, sizeof(struct args), run_thread<struct args, name> },
+#define HOST_KERNEL(name, args) \
+	{ #name, sizeof(struct args), host_kernel<name>::threads, host_kernel<name>::run_thread },
 
 #endif

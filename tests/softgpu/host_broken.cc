@@ -5,5 +5,5 @@
 
 extern "C" const struct model_kernel model_broken_kernels[] = {
 	HOST_KERNEL(broken_pipeline, broken_args)
-	    HOST_KERNEL(broken_once, broken_args){ nullptr, 0, nullptr },
+	    HOST_KERNEL(broken_once, broken_args){ nullptr, 0, 0, nullptr },
 };

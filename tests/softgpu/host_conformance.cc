@@ -5,6 +5,5 @@
 
 extern "C" const struct model_kernel model_conformance_kernels[] = {
 	HOST_KERNEL(conformance_load, conformance_args)
-	HOST_KERNEL(conformance_store, conformance_args)
-	{ nullptr, 0, nullptr },
+	    HOST_KERNEL(conformance_store, conformance_args){ nullptr, 0, 0, nullptr },
 };

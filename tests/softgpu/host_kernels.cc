@@ -6,5 +6,5 @@
 extern "C" const struct model_kernel model_own_kernels[] = {
 #define KERNEL(name, args) HOST_KERNEL(name, args)
 #include "kernels/cuda/kernels.def"
-	{ nullptr, 0, nullptr },
+	{ nullptr, 0, 0, nullptr },
 };

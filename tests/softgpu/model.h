@@ -31,6 +31,9 @@ const struct model_kernel *model_find(const char *name);
 /* Bytes of the kernel's only parameter: the driver has to copy it at the launch. */
 size_t model_args_size(const struct model_kernel *kernel);
 
+/* Threads of a block that it was compiled for, at most. */
+uint32_t model_launch_bound(const struct model_kernel *kernel);
+
 /* Runs it to its end on the calling thread. false: it broke a rule of the unit (or never ended), and report
  * is one sentence that says which, where and with what values. */
 bool model_run(const struct model_kernel *kernel, const struct model_launch *launch, char *report,

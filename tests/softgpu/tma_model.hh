@@ -25,10 +25,19 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __global__
 
-#define KERNEL(threads, blocks) static void
-#define DEVICE                  static inline
-#define DEVICE_MEMBER           inline
-#define GRID_CONSTANT
+/* The bound of a launch becomes a part of the kernel's type, by a first parameter that says nothing else:
+ * that is how the table of kernels gets it. KERNEL and GRID_CONSTANT take turns, so that the count goes up by
+ * two from one kernel to the next. */
+template <int NUMBER> struct kernel_bound;
+#define KERNEL(threads_, blocks_) KERNEL_NUMBERED(threads_, __COUNTER__)
+#define KERNEL_NUMBERED(threads_, number)                     \
+	template <> struct kernel_bound<number> {             \
+		static constexpr uint32_t threads = threads_; \
+	};                                                    \
+	static void
+#define GRID_CONSTANT        kernel_bound<__COUNTER__ - 1>,
+#define DEVICE               static inline
+#define DEVICE_MEMBER        inline
 #define DYNAMIC_SHARED(name) unsigned char *const name = model_dynamic_shared()
 
 #define threadIdx (model_here->thread)

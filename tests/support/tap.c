@@ -4,8 +4,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-static int cases, failures;
+struct counts {
+	int cases;
+	int failures;
+};
+
+static struct counts own, *counts = &own;
 
 /* A line: what comes before, the text, the end. */
 __attribute__((format(printf, 2, 0))) static void line(const char *before, const char *format, va_list args)
@@ -16,13 +22,29 @@ __attribute__((format(printf, 2, 0))) static void line(const char *before, const
 	fflush(stdout);
 }
 
+void tap_share(void)
+{
+	struct counts *shared =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (shared == MAP_FAILED)
+		tap_bail_out("no memory to share");
+	*shared = *counts;
+	counts = shared;
+}
+
+int tap_count(void)
+{
+	return counts->cases;
+}
+
 bool tap_case(bool passed, const char *format, ...)
 {
 	char before[32];
 	va_list args;
 
-	snprintf(before, sizeof(before), "%sok %d - ", passed ? "" : "not ", ++cases);
-	failures += !passed;
+	snprintf(before, sizeof(before), "%sok %d - ", passed ? "" : "not ", ++counts->cases);
+	counts->failures += !passed;
 	va_start(args, format);
 	line(before, format, args);
 	va_end(args);
@@ -60,6 +82,6 @@ void tap_bail_out(const char *format, ...)
 
 int tap_end(void)
 {
-	printf("1..%d\n", cases);
-	return failures > 0;
+	printf("1..%d\n", counts->cases);
+	return counts->failures > 0;
 }

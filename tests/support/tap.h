@@ -6,6 +6,12 @@
 
 #include <stdbool.h>
 
+/* From here on the counts are shared with the children of this process. */
+void tap_share(void);
+
+/* Cases so far. */
+int tap_count(void);
+
 /* One case; its name by format. Returns passed. */
 bool tap_case(bool passed, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -91,8 +91,8 @@ static bool is_launchable(const CUlaunchConfig *config, const struct function *f
 	return config->gridDimX >= 1 && config->gridDimX <= MOST_GRID_X && config->gridDimY >= 1 &&
 	       config->gridDimY <= MOST_GRID_YZ && config->gridDimZ >= 1 &&
 	       config->gridDimZ <= MOST_GRID_YZ && threads >= 1 && threads <= MOST_THREADS &&
-	       config->blockDimZ <= MOST_Z && config->sharedMemBytes <= function->shared_bytes &&
-	       cluster_of(config) > 0;
+	       threads <= model_launch_bound(function->kernel) && config->blockDimZ <= MOST_Z &&
+	       config->sharedMemBytes <= function->shared_bytes && cluster_of(config) > 0;
 }
 
 static struct launch *launch_new(const struct function *function, const void *argument)

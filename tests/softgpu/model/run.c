@@ -45,6 +45,11 @@ size_t model_args_size(const struct model_kernel *kernel)
 	return kernel->args_size;
 }
 
+uint32_t model_launch_bound(const struct model_kernel *kernel)
+{
+	return kernel->threads;
+}
+
 /* A sequence for each launch, the same in each run of a program: SOFTGPU_SEED chooses another. */
 static void seed(void)
 {
@@ -164,6 +169,9 @@ static bool check_launch(void)
 	else if (threads > MODEL_MAX_THREADS)
 		model_fail_for(NULL, "%" PRIu64 " threads a block; it has at most %d", threads,
 		               MODEL_MAX_THREADS);
+	else if (threads > machine.kernel->threads)
+		model_fail_for(NULL, "%" PRIu64 " threads a block; its launch bound is %u", threads,
+		               machine.kernel->threads);
 	else if (launch->shared_bytes > MODEL_MAX_SHARED)
 		model_fail_for(NULL, "%u bytes of shared memory a block; it has at most %d",
 		               launch->shared_bytes, MODEL_MAX_SHARED);

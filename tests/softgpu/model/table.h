@@ -3,10 +3,12 @@
 #define TESTS_SOFTGPU_MODEL_TABLE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct model_kernel {
 	const char *name;
 	size_t args_size;
+	uint32_t threads;              /* of a block, at most: its launch bound */
 	void (*run)(const void *args); /* one thread of it */
 };
 

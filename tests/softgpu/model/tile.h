@@ -49,6 +49,10 @@ uint32_t tile_align(enum tensor_map_swizzle swizzle);
  * with the line's: 32B a[4] ^= a[7], 64B a[5:4] ^= a[8:7], 128B a[6:4] ^= a[9:7]. */
 uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address);
 
+/* Whether dimension 0 of a tile may begin there: a whole number of pieces from the tensor's first byte,
+ * before it or after. With interleave it counts slices, which are whole pieces, and any will do. */
+bool tile_may_begin(const struct tensor_map_layout *layout, int32_t c0);
+
 /* The tile at c (layout->rank coordinates), its first byte at base of shared memory. */
 void tile_begin(struct tile_walk *walk, const struct tensor_map_layout *layout, uint64_t address,
                 const int32_t *c, uint32_t base);

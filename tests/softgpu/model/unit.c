@@ -85,6 +85,10 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 			    "store_tile at coordinate %d of dimension %u; a store may not start before 0",
 			    c[d], d);
 	}
+	if (!tile_may_begin(&op.layout, c[0]))
+		model_fail("%s at coordinate %d of dimension 0, which is %" PRId64
+		           " bytes, not a multiple of %u",
+		           what, c[0], c[0] * (int64_t)tensor_map_type_size(op.layout.type), TILE_PIECE);
 	op.bytes = tile_bytes(&op.layout);
 	op.span = tile_span(&op.layout);
 	op.offset = shared_offset(tile, op.span, tile_align(op.layout.swizzle), what);

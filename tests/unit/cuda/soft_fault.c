@@ -245,6 +245,10 @@ ParameterizedTestParameters(soft_fault, launch)
 		  .grid = { 1, 1, 1 },
 		  .block = { 32, 33, 1 },
 		  .result = CUDA_ERROR_INVALID_VALUE },
+		{ .name = "past the launch bound",
+		  .grid = { 1, 1, 1 },
+		  .block = { 33, 1, 1 },
+		  .result = CUDA_ERROR_INVALID_VALUE },
 		{ .name = "too high a grid",
 		  .grid = { 1, 65536, 1 },
 		  .block = { 32, 1, 1 },
@@ -288,6 +292,30 @@ ParameterizedTest(struct launch_row *row, soft_fault, launch, .init = soft_open,
 	attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
 	CUresult result = driver.cuLaunchKernelEx(&config, soft.function[KERNEL_bulk_copy], params, NULL);
 	cr_expect_eq(result, row->result, "%s: %d", row->name, (int)result);
+	expect_ok(cuStreamSynchronize(NULL));
+}
+
+/* 48 KiB, until more has been asked for. */
+Test(soft_fault, shared_memory_is_asked_for, .init = soft_open, .fini = soft_close)
+{
+	static char argument[8192];
+	void *params[] = { argument };
+	CUfunction function;
+	CUlaunchConfig config = { .gridDimX = 1,
+		                  .gridDimY = 1,
+		                  .gridDimZ = 1,
+		                  .blockDimX = 32,
+		                  .blockDimY = 1,
+		                  .blockDimZ = 1,
+		                  .sharedMemBytes = 48 * 1024 };
+
+	expect_ok(cuModuleGetFunction(&function, soft.module, "bulk_copy"));
+	expect_ok(cuLaunchKernelEx(&config, function, params, NULL));
+	config.sharedMemBytes++;
+	cr_expect_eq(driver.cuLaunchKernelEx(&config, function, params, NULL), CUDA_ERROR_INVALID_VALUE);
+	expect_ok(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	                             (int)config.sharedMemBytes));
+	expect_ok(cuLaunchKernelEx(&config, function, params, NULL));
 	expect_ok(cuStreamSynchronize(NULL));
 }
 

@@ -132,6 +132,22 @@ static bool random_layout(uint64_t *state, struct tensor_map_layout *ret, int32_
 	return tensor_map_check(ret, ADDRESS, &rules) == 0 && tile_span(ret) <= ROOM;
 }
 
+Test(tile, begins_at_a_piece)
+{
+	struct tensor_map_layout layout = { .type = TENSOR_MAP_UINT16, .rank = 3 };
+
+	for (int32_t c = -16; c <= 16; c++)
+		cr_assert_eq(tile_may_begin(&layout, c), c % 8 == 0, "%d", c);
+	cr_assert(!tile_may_begin(&layout, INT32_MAX));
+	cr_assert(tile_may_begin(&layout, INT32_MIN));
+	layout.type = TENSOR_MAP_FLOAT64;
+	for (int32_t c = -16; c <= 16; c++)
+		cr_assert_eq(tile_may_begin(&layout, c), c % 2 == 0, "%d", c);
+	layout.interleave = TENSOR_MAP_INTERLEAVE_16B;
+	for (int32_t c = -16; c <= 16; c++)
+		cr_assert(tile_may_begin(&layout, c), "slice %d", c);
+}
+
 Test(tile, random)
 {
 	uint64_t state = 7;

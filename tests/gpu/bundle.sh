@@ -1,0 +1,42 @@
+#!/bin/sh
+# Makes a folder, and an archive of it, that runs on a GPU host: the programs, stripped, and the libraries that
+# they need beyond the C library's and the driver's.
+#
+#   bundle.sh SRCDIR BUILDDIR FOLDER
+set -eu
+src=$1 build=$2 to=$3
+programs='tmad tmactl tests/gpu/transforms tests/gpu/bench_gpu tests/gpu/conformance tests/seeds/test_seeds'
+most=$((60 << 20))
+
+# A program that links a library of ours is a script, with the program behind it.
+binary_of() {
+	hidden=$(dirname "$build/$1")/.libs/$(basename "$1")
+	[ -f "$hidden" ] && echo "$hidden" || echo "$build/$1"
+}
+
+is_the_systems() {
+	case $1 in
+	linux-vdso.* | ld-linux* | libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | libresolv.so.* | libcuda.so.*) ;;
+	*) return 1 ;;
+	esac
+}
+
+rm -rf "$to" "$to.tar.xz"
+mkdir -p "$to/bin" "$to/lib"
+for program in $programs; do
+	cp "$(binary_of "$program")" "$to/bin/"
+done
+cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$to/"
+LD_LIBRARY_PATH=$build/.libs ldd "$to"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
+	while read -r name path; do
+		is_the_systems "$name" && continue
+		[ -f "$path" ] || { echo "$name is not found" >&2; exit 1; }
+		cp -L "$path" "$to/lib/$name"
+	done
+chmod u+w "$to"/bin/* "$to"/lib/*
+strip "$to"/bin/* "$to"/lib/*
+chmod +x "$to/run.sh"
+tar -C "$(dirname "$to")" -cJf "$to.tar.xz" "$(basename "$to")"
+size=$(du -sb "$to" | cut -f 1)
+echo "$to: $((size >> 10)) KiB, $to.tar.xz: $(($(stat -c %s "$to.tar.xz") >> 10)) KiB"
+[ "$size" -le $most ] || { echo "that is more than $((most >> 20)) MiB" >&2; exit 1; }

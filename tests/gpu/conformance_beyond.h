@@ -1,0 +1,17 @@
+/* What the draws keep away from: measured, not judged. */
+#ifndef TESTS_GPU_CONFORMANCE_BEYOND_H
+#define TESTS_GPU_CONFORMANCE_BEYOND_H
+
+#include "conformance_draw.h"
+#include "conformance_features.h"
+
+struct beyond {
+	const char *name;
+	enum feature_way way;
+	struct draw draw;
+};
+
+extern const struct beyond beyond_rows[];
+extern const int beyond_count;
+
+#endif

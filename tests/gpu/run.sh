@@ -1,0 +1,99 @@
+#!/bin/sh
+# What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
+# says where a log tells more.
+#
+#   run.sh [check|bench|sanitize|all] [LOGS]     all, ./gpu-logs
+#
+#   check     transforms against the oracle, the seeds' examples, the conformance run, the service
+#   bench     GB/s of each row
+#   sanitize  transforms under compute-sanitizer, where there is one
+#
+# By environment: TRANSFORMS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.
+set -u
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+what=${1:-all} logs=${2:-gpu-logs}
+case $what in
+check | bench | sanitize | all) ;;
+*)
+	sed -n '5,5s/^# *//p' "$0" >&2
+	exit 2
+	;;
+esac
+mkdir -p "$logs" || exit 1
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$here/lib
+export LD_LIBRARY_PATH
+PATH=$PATH:/usr/local/cuda/bin
+failures=0
+
+# say NAME VERDICT DETAIL
+say() {
+	printf '%-24s %-8s %s\n' "$1" "$2" "$3"
+	[ "$2" != FAILED ] || failures=$((failures + 1))
+}
+
+# logged NAME SECONDS COMMAND...: into NAME.log, no longer than that.
+logged() {
+	log=$logs/$1.log limit=$2 start=$(date +%s)
+	shift 2
+	timeout -k 10 "$limit" "$@" >"$log" 2>&1
+	rc=$?
+	took=$(($(date +%s) - start))
+}
+
+# tap NAME SECONDS COMMAND...: a program that prints TAP.
+tap() {
+	logged "$@"
+	skip=$(sed -n 's/^1\.\.0 # SKIP //p' "$log")
+	passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log")
+	if [ -n "$skip" ]; then
+		say "$1" skipped "$skip"
+	elif [ $rc = 0 ] && [ "$failed" = 0 ] && grep -q '^1\.\.' "$log"; then
+		say "$1" passed "$passed, $took s"
+	else
+		say "$1" FAILED "$failed of $((passed + failed)), exit $rc, $took s: $log"
+		{ grep -E '^(not ok|Bail out)' "$log" || tail -n 1 "$log"; } | head -n 5 | sed 's/^/    /'
+	fi
+}
+
+# plain NAME SECONDS COMMAND...: one whose exit status is all.
+plain() {
+	logged "$@"
+	[ $rc = 0 ] && say "$1" passed "$took s: $log" || say "$1" FAILED "exit $rc, $took s: $log"
+}
+
+check() {
+	tap transforms 200 "$here/bin/transforms" "${TRANSFORMS:-2000}"
+	tap seeds 120 "$here/bin/test_seeds"
+	tap conformance $((${DRAW_SECONDS:-120} + 60)) \
+		"$here/bin/conformance" 1 "${DRAWS:-8000}" 0 "${DRAW_SECONDS:-120}"
+	grep -E '^# (wrong|  .*%)' "$log" | cut -c 1-200 | head -n 12 | sed 's/^#/   /'
+	tap service 100 sh "$here/service.sh" "$here/bin/tmad" "$here/bin/tmactl"
+}
+
+bench() {
+	plain bench 500 "$here/bin/bench_gpu"
+	! grep -q WRONG "$log" || say bench FAILED "$(grep -c WRONG "$log") rows moved the wrong bytes"
+}
+
+sanitize() {
+	if ! command -v compute-sanitizer >/dev/null; then
+		say sanitize skipped "there is no compute-sanitizer"
+		return
+	fi
+	for tool in memcheck racecheck synccheck initcheck; do
+		plain "sanitize-$tool" 140 compute-sanitizer --tool "$tool" --error-exitcode 9 \
+			"$here/bin/transforms" "${SANITIZED_TRANSFORMS:-40}"
+	done
+}
+
+"$here/bin/transforms" 0 >"$logs/device.log" 2>&1
+if grep -q '^1\.\.0 # SKIP' "$logs/device.log"; then
+	say "$what" skipped "$(sed -n 's/^1\.\.0 # SKIP //p' "$logs/device.log")"
+	exit 0
+fi
+nvidia-smi >>"$logs/device.log" 2>&1
+case $what in
+all) check; bench; sanitize ;;
+*) $what ;;
+esac
+[ $failures = 0 ]
