@@ -3,6 +3,8 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -101,6 +103,19 @@ void closers_close(struct closers *closers)
 
 /* ---- Closing ------------------------------------------------------------------------------------------ */
 
+/* The new thread takes no signals, from its first moment on: they are the loop's. */
+static bool closer_start(struct closer *closer)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = uv_thread_create(&closer->thread, closer_run, closer);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r == 0;
+}
+
 /* Has a thread run that looks at the queue. */
 static bool closer_wake(struct closer *closer)
 {
@@ -110,7 +125,7 @@ static bool closer_wake(struct closer *closer)
 	}
 	if (closer->started)
 		uv_thread_join(&closer->thread);
-	closer->started = closer->running = uv_thread_create(&closer->thread, closer_run, closer) == 0;
+	closer->started = closer->running = closer_start(closer);
 	return closer->running;
 }
 
@@ -188,7 +203,6 @@ static void closer_run(void *arg)
 	struct closer *closer = arg;
 	struct closers *closers = closer->closers;
 	struct closing *closing;
-
 	uv_mutex_lock(&closers->mutex);
 	while ((closing = next_closing(closer))) {
 		uv_mutex_unlock(&closers->mutex);

@@ -19,6 +19,30 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_stats] = method_stats,
 };
 
+/* Not handled: what came with it would be taken for the next request's. */
+static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
+{
+	if (request->method && request->method->fds > 0)
+		session_drop_fd(session);
+	session_refuse(session, request->msgid, request->method, err);
+}
+
+static void handle(struct session *session, const struct rpc_request *request)
+{
+	struct server *server = session->server;
+	struct error err;
+
+	if (server->state == SERVER_LOST) {
+		error_set(&err, STATUS_DEVICE_LOST, "%s: %s", request->method->name,
+		          status_meaning(STATUS_DEVICE_LOST));
+		refuse(session, request, &err);
+		return;
+	}
+	server->metrics.requests_by_method[request->method->id]++;
+	if (handlers[request->method->id](session, request, &err) < 0)
+		session_refuse(session, request->msgid, request->method, &err);
+}
+
 void dispatch(struct session *session, const uint8_t *data, size_t len)
 {
 	struct server *server = session->server;
@@ -28,15 +52,11 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 	switch (rpc_decode_request(server->decoder, data, len, request, &err)) {
 	case RPC_DISPATCH:
 		server->metrics.requests++;
-		server->metrics.requests_by_method[request->method->id]++;
-		if (handlers[request->method->id](session, request, &err) < 0)
-			session_refuse(session, request->msgid, request->method, &err);
+		handle(session, request);
 		break;
 	case RPC_REFUSE:
 		server->metrics.requests++;
-		if (request->method && request->method->fds > 0)
-			session_drop_fd(session); /* or the next request would get it */
-		session_refuse(session, request->msgid, request->method, &err);
+		refuse(session, request, &err);
 		break;
 	case RPC_IGNORE:
 		break;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
@@ -25,7 +26,7 @@
 static void on_connection(uv_poll_t *poll, int status, int events);
 static void on_retry(uv_timer_t *timer);
 static void accept_some(struct listener *listener);
-static void pause_accepting(struct listener *listener, int error);
+static void wait_for_fds(struct listener *listener, int error);
 
 /* 1 when a socket was passed, 0 when none was. */
 static int take_passed(struct listener *listener, struct error *err)
@@ -47,6 +48,43 @@ static int take_passed(struct listener *listener, struct error *err)
 	fcntl(listener->fd, F_SETFL, fcntl(listener->fd, F_GETFL) | O_NONBLOCK);
 	snprintf(listener->path, sizeof listener->path, "the socket passed by the service manager");
 	return 1;
+}
+
+/* The path that a socket of ours is bound to; "" when it is none. */
+static void bound_path(int fd, char *path, size_t size)
+{
+	struct sockaddr_un address = { 0 };
+	socklen_t len = sizeof address;
+
+	*path = '\0';
+	if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
+	    address.sun_family == AF_UNIX)
+		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
+}
+
+/* 1 when it is a socket that was ours already, 0 when there is none. */
+static int take_kept(struct listener *listener, int kept, struct error *err)
+{
+	if (kept < 0)
+		return 0;
+	if (sd_is_socket_unix(kept, SOCK_STREAM, 1, NULL, 0) <= 0)
+		return error_set(err, STATUS_INTERNAL, "descriptor %d is not the socket that was kept open",
+		                 kept);
+	bound_path(kept, listener->path, sizeof listener->path);
+	listener->fd = kept;
+	listener->owns_path = true;
+	return 1;
+}
+
+void listener_drop(int kept)
+{
+	char path[sizeof((struct listener *)0)->path];
+
+	bound_path(kept, path, sizeof path);
+	if (*path)
+		unlink(path);
+	if (kept >= 0)
+		close(kept);
 }
 
 /* The last directory of the default paths is made when it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
@@ -93,16 +131,21 @@ static int bind_own(struct listener *listener, const char *path, struct error *e
 	return 0;
 }
 
-int listener_open(struct listener *listener, struct server *server, const char *path, struct error *err)
+int listener_open(struct listener *listener, struct server *server, int kept, const char *path,
+                  struct error *err)
 {
 	int r;
 
 	*listener = (struct listener){ .server = server, .fd = -1, .spare_fd = -1 };
 	r = take_passed(listener, err);
 	if (r == 0)
+		r = take_kept(listener, kept, err);
+	if (r == 0)
 		r = bind_own(listener, path, err);
-	if (r < 0)
+	if (r < 0) {
+		listener_drop(kept);
 		return r;
+	}
 
 	r = uv_poll_init(&server->loop, &listener->poll, listener->fd);
 	if (r < 0) {
@@ -142,6 +185,12 @@ void listener_close(struct listener *listener)
 	listener->spare_fd = -1;
 }
 
+void listener_pause(struct listener *listener)
+{
+	uv_poll_stop(&listener->poll);
+	uv_timer_stop(&listener->retry);
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	(void)status;
@@ -168,7 +217,7 @@ static void accept_some(struct listener *listener)
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			pause_accepting(listener, errno);
+			wait_for_fds(listener, errno);
 		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			log_line(LOG_LEVEL_WARNING, "accept on %s: %s", listener->path, strerror(errno));
 		return;
@@ -176,7 +225,7 @@ static void accept_some(struct listener *listener)
 }
 
 /* The connection at the head of the queue is refused with the spare fd, so that its client knows. */
-static void pause_accepting(struct listener *listener, int error)
+static void wait_for_fds(struct listener *listener, int error)
 {
 	int fd;
 

@@ -22,9 +22,16 @@ struct listener {
 	char path[108];
 };
 
-/* Takes LISTEN_FDS's socket if there is one, else makes one at path (NULL: the default). Needs
- * server->loop. */
-int listener_open(struct listener *listener, struct server *server, const char *path, struct error *err);
+/* Takes LISTEN_FDS's socket if there is one, else the one that was ours already (kept; -1: none), else makes
+ * one at path (NULL: the default). Needs server->loop. On failure kept is closed and its file removed. */
+int listener_open(struct listener *listener, struct server *server, int kept, const char *path,
+                  struct error *err);
+
+/* Closes a socket that was ours already, and removes its file. -1 is allowed. */
+void listener_drop(int kept);
+
+/* Accepts no more; clients wait in the socket's queue. */
+void listener_pause(struct listener *listener);
 
 /* Stops accepting, removes our own socket file. Asynchronous: the loop's last turn frees nothing of it. */
 void listener_close(struct listener *listener);

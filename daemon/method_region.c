@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "region.h"
@@ -17,9 +18,6 @@
 /* Of one uid at a time; libuv has 4 threads. */
 #define MAX_MAPPING 2
 
-/* The longest handle that a driver gives out (CUDA IPC). */
-#define HANDLE_MAX 64
-
 struct mapping {
 	uv_work_t work;
 	TAILQ_ENTRY(mapping) entry; /* in account->mappings */
@@ -27,15 +25,15 @@ struct mapping {
 	uint32_t msgid;
 	const struct method *method;
 	bool create;
-	struct engine_handle handle;   /* create: size alone. register: fd is ours to close */
-	char handle_bytes[HANDLE_MAX]; /* handle.handle's */
+	struct engine_handle handle; /* create: kind and size alone. register: fd is ours to close */
+	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
 	struct charge count;
 	struct charge bytes;
 	/* What the work came to. */
 	int status;
 	struct error err;
 	struct engine_memory *memory;
-	int memory_fd; /* create: to hand out */
+	struct engine_export made; /* create: to hand out */
 };
 
 static void begin_mappings(struct account *account);
@@ -47,8 +45,8 @@ static void mapping_free(struct mapping *mapping)
 {
 	struct session *session = mapping->session;
 
-	if (mapping->memory_fd >= 0)
-		session_close_fds(session, &mapping->memory_fd, 1);
+	if (mapping->made.fd >= 0)
+		session_close_fds(session, &mapping->made.fd, 1);
 	if (mapping->handle.fd >= 0)
 		closer_close(&session->server->closers, session->account, mapping->handle.fd,
 		             &mapping->count);
@@ -72,7 +70,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		                     .method = request->method,
 		                     .create = create,
 		                     .handle = *handle,
-		                     .memory_fd = -1 };
+		                     .made = { .fd = -1 } };
 	mapping->work.data = mapping;
 	if (handle->handle.len > 0)
 		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
@@ -117,8 +115,9 @@ static void on_map(uv_work_t *work)
 	struct mapping *m = work->data;
 	struct engine *engine = m->session->server->engine;
 
-	m->status = m->create ? engine_create(engine, m->handle.size, &m->memory, &m->memory_fd, &m->err)
-	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
+	m->status = m->create
+	                ? engine_create(engine, m->handle.kind, m->handle.size, &m->memory, &m->made, &m->err)
+	                : engine_map(engine, &m->handle, &m->memory, &m->err);
 	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
 		close(m->handle.fd); /* it is a memfd: this does not block */
 		m->handle.fd = -1;
@@ -130,10 +129,14 @@ static void answer(struct mapping *m, struct region *region)
 	if (m->create) {
 		struct msg_region_created created = { .region = region->id,
 			                              .size = region->memory->size,
-			                              .kind = region->memory->kind };
+			                              .kind = region->memory->kind,
+			                              .handle = { (const char *)m->made.handle,
+			                                          m->made.handle_len } };
 
-		session_reply(m->session, m->msgid, m->method, &created, m->memory_fd);
-		m->memory_fd = -1;
+		if (m->made.handle_len > 0)
+			created.has |= F(region_created, handle);
+		session_reply(m->session, m->msgid, m->method, &created, m->made.fd);
+		m->made.fd = -1;
 	} else {
 		struct msg_region_registered registered = { .region = region->id,
 			                                    .size = region->memory->size };
@@ -168,6 +171,36 @@ static void on_mapped(uv_work_t *work, int status)
 	session_settle(session);
 }
 
+/* Device memory is on one device. The UUIDs' texts may differ in case, and have "GPU-" before them or not. */
+static bool is_uuid(const char *uuid, struct bytes text)
+{
+	static const char prefix[] = "GPU-";
+	size_t len = strlen(prefix);
+
+	if (!strncasecmp(uuid, prefix, len))
+		uuid += len;
+	if (text.len >= len && !strncasecmp(text.data, prefix, len))
+		text = (struct bytes){ text.data + len, text.len - len };
+	return text.len == strlen(uuid) && !strncasecmp(text.data, uuid, text.len);
+}
+
+static int check_handle(const struct msg_region_register *p, const struct engine *engine, struct error *err)
+{
+	if (p->kind == REGION_KIND_CUDA_IPC && p->handle.len != ENGINE_HANDLE_BYTES)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "handle: kind cuda_ipc takes a handle of %d bytes, got %zu",
+		                 ENGINE_HANDLE_BYTES, p->handle.len);
+	if (p->handle.len > ENGINE_HANDLE_BYTES)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
+		                 ENGINE_HANDLE_BYTES);
+	if (p->kind != REGION_KIND_MEMFD && (p->has & F(region_register, device)) && *engine->uuid &&
+	    !is_uuid(engine->uuid, p->device))
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT, "device: the memory is on %.*s, and this service serves %s",
+		    (int)(p->device.len < 64 ? p->device.len : 64), p->device.data, engine->uuid);
+	return 0;
+}
+
 int method_region_register(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_region_register *p = &request->params.region_register;
@@ -184,10 +217,8 @@ int method_region_register(struct session *session, const struct rpc_request *re
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "kind %s: the request has to bring one file descriptor (SCM_RIGHTS)",
 		                 region_kind_names[p->kind]);
-	if (p->handle.len > HANDLE_MAX)
-		r = error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
-		              HANDLE_MAX);
-	else
+	r = check_handle(p, session->server->engine, err);
+	if (r == 0)
 		r = start_mapping(session, request, false, &handle, err);
 	if (by_fd && r == 0)
 		session_take_fd(session);
@@ -200,11 +231,10 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 {
 	const struct msg_region_create *p = &request->params.region_create;
 	struct engine *engine = session->server->engine;
-	struct engine_handle handle = { .kind = engine->kind, .fd = -1, .size = p->size };
+	struct engine_handle handle = { .kind = p->kind == REGION_KIND_ANY ? engine->kind : p->kind,
+		                        .fd = -1,
+		                        .size = p->size };
 
-	if (p->kind != REGION_KIND_ANY && p->kind != engine->kind)
-		return error_set(err, STATUS_UNSUPPORTED, "kind %s: the %s engine makes %s regions",
-		                 region_kind_names[p->kind], engine->name, region_kind_names[engine->kind]);
 	if (p->size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, got 0");
 	return start_mapping(session, request, true, &handle, err);

@@ -20,6 +20,10 @@ int method_info(struct session *session, const struct rpc_request *request, stru
 	};
 
 	(void)err;
+	if (*server->engine_note) {
+		info.has |= F(info, note);
+		info.note = bytes_of(server->engine_note);
+	}
 	session_reply(session, request->msgid, request->method, &info, -1);
 	return 0;
 }
@@ -66,7 +70,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	engine_cache_stats(server->engine, &maps);
 
 	stats = (struct msg_stats){
-		.has = F(stats, tensor_maps),
+		.has = F(stats, tensor_maps) | F(stats, recoveries),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -88,6 +92,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		                 .misses = maps.misses,
 		                 .evictions = maps.evictions,
 		                 .entries = maps.entries },
+		.recoveries = server->recovery.count,
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

@@ -28,8 +28,9 @@ static const struct {
 	const char *doc;
 } infos[] = {
 	{ OPTION_SOCKET, "socket", "PATH", "listen there [$TMAD_SOCKET, /run/tmad/tmad.sock, ...]" },
-	{ OPTION_ENGINE, "engine", "auto|cpu|cuda", "what moves the bytes [auto]" },
-	{ OPTION_DEVICE, "device", "N|UUID", "the GPU, for the cuda engine" },
+	{ OPTION_ENGINE, "engine", "auto|cpu|cuda",
+	  "what moves the bytes [auto: cuda where it opens, else cpu]" },
+	{ OPTION_DEVICE, "device", "N|UUID", "the GPU, for --engine=cuda [the first]" },
 	{ OPTION_THREADS, "threads", "N", "threads of the cpu engine [one a CPU]" },
 	{ OPTION_LOG_LEVEL, "log-level", "LEVEL", "error, warning, notice, info or debug [info]" },
 	{ OPTION_HELP, "help", NULL, "print this" },
@@ -156,6 +157,9 @@ int options_parse(struct options *ret, int argc, char **argv, struct error *err)
 	}
 	if (optind < argc)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: tmad takes options only", argv[optind]);
+	if (o.device && o.engine != ENGINE_CHOICE_CUDA)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "--device=%s: it is of --engine=cuda alone",
+		                 o.device);
 	*ret = o;
 	return 0;
 }

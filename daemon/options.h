@@ -24,7 +24,7 @@ struct options {
 	enum options_action action;
 	const char *socket; /* NULL: the default path */
 	enum engine_choice engine;
-	const char *device; /* NULL: the first */
+	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
 	uint32_t threads;   /* 0: one a CPU */
 	enum log_level log_level;
 	struct limits limits;

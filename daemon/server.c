@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,20 +48,24 @@ static void wake(void *arg)
 	uv_async_send(&((struct server *)arg)->engine_done);
 }
 
-static int open_engine(struct server *server, const struct options *options, struct error *err)
+static int open_engine(struct server *server, const struct server_setup *setup, struct error *err)
 {
+	const struct options *options = setup->options;
 	struct engine_options engine = { .threads = options->threads,
+		                         .device = options->device,
 		                         .tensor_maps = server->limits.tensor_map_entries,
 		                         .wake = wake,
 		                         .wake_arg = server };
+	struct chosen_engine chosen;
+	int r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
 
-	if (options->engine == ENGINE_CHOICE_CUDA)
-		return error_set(err, STATUS_UNSUPPORTED,
-		                 "--engine=cuda: this build has the cpu engine only");
-	if (options->device)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "--device=%s: the cpu engine has no devices",
-		                 options->device);
-	return engine_cpu_open(&server->engine, &engine, err);
+	if (r < 0)
+		return r;
+	server->engine = chosen.engine;
+	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
+	if (*chosen.note)
+		log_line(LOG_LEVEL_INFO, "engine %s: %s", server->engine->name, chosen.note);
+	return 0;
 }
 
 static int random_seed(struct server *server, uint64_t *ret, struct error *err)
@@ -75,10 +80,33 @@ static int random_seed(struct server *server, uint64_t *ret, struct error *err)
 	return 0;
 }
 
+static void mask_stop_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	pthread_sigmask(how, &set, NULL);
+}
+
+static void do_nothing(uv_work_t *work)
+{
+	(void)work;
+}
+
+/* The threads of libuv's pool block what is blocked while the first work starts them. */
+static void start_pool(struct server *server)
+{
+	mask_stop_signals(SIG_BLOCK);
+	uv_queue_work(&server->loop, &server->first_work, do_nothing, NULL);
+}
+
 static void start_handles(struct server *server)
 {
 	uv_loop_t *loop = &server->loop;
 
+	start_pool(server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
 	uv_idle_init(loop, &server->busy);
@@ -91,15 +119,20 @@ static void start_handles(struct server *server)
 	uv_prepare_start(&server->settle, on_settle);
 	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
 	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
+	mask_stop_signals(SIG_UNBLOCK); /* one that came while the program started again is pending */
 }
 
-int server_init(struct server *server, const struct options *options, struct error *err)
+int server_init(struct server *server, const struct server_setup *setup, struct error *err)
 {
+	const struct options *options = setup->options;
+	int kept = setup->recovery.listener;
 	uint64_t seed;
 	int r;
 
 	memset(server, 0, sizeof *server);
 	server->limits = options->limits;
+	server->recovery = setup->recovery;
+	server->recovery.listener = -1;
 	server->metrics.start_ns = uv_hrtime();
 	accounts_init(&server->accounts, &server->limits);
 	TAILQ_INIT(&server->sessions);
@@ -109,10 +142,12 @@ int server_init(struct server *server, const struct options *options, struct err
 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
-		return r;
+		goto err_kept;
 	r = uv_loop_init(&server->loop);
-	if (r < 0)
-		return error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));
+	if (r < 0) {
+		error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));
+		goto err_kept;
+	}
 	server->decoder = rpc_decoder_new();
 	if (!server->decoder ||
 	    plan_cache_init(&server->plans, server->limits.plan_cache_entries, seed) < 0) {
@@ -120,10 +155,11 @@ int server_init(struct server *server, const struct options *options, struct err
 		goto err_memory;
 	}
 	start_handles(server);
-	r = open_engine(server, options, err);
+	r = open_engine(server, setup, err);
 	if (r < 0)
 		goto err_handles;
-	r = listener_open(&server->listener, server, options->socket, err);
+	r = listener_open(&server->listener, server, kept, options->socket, err);
+	kept = -1;
 	if (r < 0)
 		goto err_handles;
 	return 0;
@@ -136,17 +172,31 @@ err_memory:
 	plan_cache_deinit(&server->plans);
 	rpc_decoder_free(server->decoder);
 	uv_loop_close(&server->loop);
-	return r;
+err_kept:
+	listener_drop(kept);
+	return err->status;
 }
 
-bool server_run(struct server *server)
+/* From here on they wait for the next life: no other thread takes them. What came before is seen now. */
+static void keep_stop_signals(struct server *server)
+{
+	mask_stop_signals(SIG_BLOCK);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
+}
+
+enum server_end server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
 	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
 	           server->engine->name, server->engine->device);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
-	return server->state != SERVER_STUCK;
+	if (server->state == SERVER_STUCK)
+		return SERVER_END_STUCK;
+	if (server->state != SERVER_LOST)
+		return SERVER_END_STOPPED;
+	keep_stop_signals(server);
+	return SERVER_END_LOST;
 }
 
 void server_deinit(struct server *server)
@@ -166,9 +216,16 @@ void server_deinit(struct server *server)
 
 /* ---- A turn of the loop ------------------------------------------------------------------------------ */
 
+static void reap(struct server *server)
+{
+	engine_reap(server->engine);
+	if (server->engine->lost && server->state == SERVER_RUNNING)
+		server_lose(server);
+}
+
 static void on_engine_done(uv_async_t *async)
 {
-	engine_reap(((struct server *)async->data)->engine);
+	reap(async->data);
 }
 
 static void on_busy(uv_idle_t *idle)
@@ -223,10 +280,10 @@ static void on_settle(uv_prepare_t *prepare)
 	if (!server->engine)
 		return;
 	server->turn++;
-	engine_reap(server->engine);
+	reap(server);
 	for (uint64_t n = server->n_ready; n > 0 && server->n_ready > 0; n--)
 		resume(server, TAILQ_FIRST(&server->ready));
-	engine_reap(server->engine);
+	reap(server);
 	while ((session = TAILQ_FIRST(&server->unsent)))
 		session_flush(session);
 	if (server->n_ready == 0)
@@ -235,13 +292,13 @@ static void on_settle(uv_prepare_t *prepare)
 
 /* ---- Stop -------------------------------------------------------------------------------------------- */
 
-static void end_all(struct server *server, void (*end)(struct session *session))
+void server_each_session(struct server *server, void (*act)(struct session *session))
 {
 	struct session *session, *next;
 
 	for (session = TAILQ_FIRST(&server->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, entry);
-		end(session);
+		act(session);
 	}
 }
 
@@ -260,13 +317,13 @@ void server_drain(struct server *server)
 	sd_notify(0, "STOPPING=1");
 	listener_close(&server->listener);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
-	end_all(server, session_finish);
+	server_each_session(server, session_finish);
 	stop_when_drained(server);
 }
 
 static void end_now(struct server *server)
 {
-	end_all(server, end_for_stop);
+	server_each_session(server, end_for_stop);
 	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, LAST_MS);
 }
 
@@ -275,7 +332,9 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	struct server *server = signal->data;
 
 	(void)number;
-	if (server->state == SERVER_DRAINING)
+	if (server->state == SERVER_LOST)
+		server->stop_asked = true;
+	else if (server->state == SERVER_DRAINING)
 		end_now(server); /* asked twice */
 	else
 		server_drain(server);
@@ -304,6 +363,9 @@ static void on_last_deadline(uv_timer_t *timer)
 static void stop_when_drained(void *arg)
 {
 	struct server *server = arg;
+
+	if (server->state == SERVER_LOST && TAILQ_EMPTY(&server->sessions))
+		uv_stop(&server->loop);
 
 	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->closers.n == 0)
 		server_stop(server);

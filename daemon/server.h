@@ -14,6 +14,7 @@
 
 #include "account.h"
 #include "closer.h"
+#include "engines.h"
 #include "kernels/engine.h"
 #include "limits.h"
 #include "listener.h"
@@ -21,12 +22,28 @@
 #include "options.h"
 #include "plan_cache.h"
 #include "proto/rpc.h"
+#include "recovery.h"
 
 enum server_state {
 	SERVER_RUNNING,
 	SERVER_DRAINING, /* asked to stop: no new requests, what is under way is finished and answered */
 	SERVER_STOPPED,  /* no session is left, handles are closing */
 	SERVER_STUCK,    /* no session is left, and a descriptor does not close */
+	SERVER_LOST,     /* the device is lost: no new requests, what is under way is answered so */
+};
+
+/* How a run ended. */
+enum server_end {
+	SERVER_END_STOPPED, /* as asked: deinit it */
+	SERVER_END_STUCK,   /* as asked, but a thread hangs in close(2): leave it as it is */
+	SERVER_END_LOST,    /* the device is lost and clients know: leave it as it is, and start again */
+};
+
+/* What a service is started with. */
+struct server_setup {
+	const struct options *options;
+	const struct engine_openers *openers;
+	struct recovery recovery;
 };
 
 struct job;
@@ -39,6 +56,7 @@ struct server {
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_timer_t drain_timer;
+	uv_work_t first_work;
 	struct listener listener;
 	enum server_state state;
 
@@ -48,6 +66,9 @@ struct server {
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;
+	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
+	struct recovery recovery;
+	bool stop_asked;             /* while the device was lost */
 	struct rpc_decoder *decoder; /* requests are decoded and handled one at a time */
 	struct rpc_request request;
 	struct session_queue sessions;
@@ -65,17 +86,25 @@ struct server {
 
 /* Opens the engine and the listener, and starts to serve when server_run is called. On failure err says
  * why, and nothing is left. The server is too large for a stack. */
-int server_init(struct server *server, const struct options *options, struct error *err);
+int server_init(struct server *server, const struct server_setup *setup, struct error *err);
 
-/* Runs until it has been asked to stop and everything has ended: true. False: a thread hangs in close(2), so
- * that the server can only be left as it is. */
-bool server_run(struct server *server);
+/* Runs until it has been asked to stop and everything has ended, or the device was lost. */
+enum server_end server_run(struct server *server);
 
-/* Only after a server_run that was true. */
+/* Only after SERVER_END_STOPPED. */
 void server_deinit(struct server *server);
+
+/* After SERVER_END_LOST, when it is not started again: takes the socket's file away. */
+void server_abandon(struct server *server);
 
 /* Stops accepting and reading; sessions end when they are answered, or when drain_deadline_ms have passed. */
 void server_drain(struct server *server);
+
+/* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
+void server_lose(struct server *server);
+
+/* act may end the session. */
+void server_each_session(struct server *server, void (*act)(struct session *session));
 
 /* Called when a session is gone. */
 void server_on_session_freed(struct server *server);

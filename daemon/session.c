@@ -197,6 +197,8 @@ static void session_read(struct session *session)
 /* Whether the next request has to stay unread for now. The time that it waits is not the peer's. */
 static bool must_wait(struct session *session, uint64_t turn_end)
 {
+	if (session->server->state == SERVER_LOST)
+		return false;
 	if (!session_has_room(session)) {
 		session->waiting = WAIT_REPLIES;
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
@@ -267,6 +269,14 @@ void session_resume(struct session *session)
 		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
 	}
 	session_update_poll(session);
+}
+
+void session_handle_rest(struct session *session)
+{
+	size_t len = buffer_len(&session->in);
+
+	if (session->state == SESSION_OPEN && len > 0)
+		session_feed(session, session->in.data + session->in.start, len);
 }
 
 static void on_frame_deadline(uv_timer_t *timer)

@@ -147,6 +147,9 @@ void session_resume(struct session *session);
 /* No new requests; ends when everything under way is answered and sent. */
 void session_finish(struct session *session);
 
+/* After the engine was lost: what was read and not begun is answered so (dispatch refuses it). */
+void session_handle_rest(struct session *session);
+
 /* Ends now: jobs are cancelled, regions go when their jobs do. reason is logged. */
 void session_end(struct session *session, enum log_level level, const char *reason);
 

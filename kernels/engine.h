@@ -22,8 +22,9 @@ struct engine;
 struct engine_stream;
 
 struct engine_options {
-	uint32_t threads;        /* 0: one for each CPU that the process may run on */
-	uint64_t tensor_maps;    /* kept by layout; unused by the CPU engine */
+	uint32_t threads;        /* of the cpu engine; 0: one for each CPU that the process may run on */
+	const char *device;      /* of the cuda engine: an ordinal or a UUID; NULL: the first that will do */
+	uint64_t tensor_maps;    /* of the cuda engine: how many it keeps, by layout */
 	void (*wake)(void *arg); /* called from any thread; may coalesce */
 	void *wake_arg;
 };
@@ -38,6 +39,16 @@ struct engine_handle {
 	struct bytes handle; /* cuda_ipc */
 };
 
+/* The bytes of a CUDA IPC handle. */
+#define ENGINE_HANDLE_BYTES 64
+
+/* What the client needs to map memory that was made for it. */
+struct engine_export {
+	int fd;              /* memfd, cuda_fd: the caller's to close; else -1 */
+	uint32_t handle_len; /* cuda_ipc: ENGINE_HANDLE_BYTES; else 0 */
+	uint8_t handle[ENGINE_HANDLE_BYTES];
+};
+
 /* Memory that the engine can reach. The engine embeds it in a struct of its own. */
 struct engine_memory {
 	enum region_kind kind;
@@ -47,14 +58,18 @@ struct engine_memory {
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one */
 };
 
-/* Whom streams work for. Owners share the engine's threads: however many streams one has and whatever their
- * jobs cost, each owner that has work gets as much time as any other. The caller embeds it and touches no
- * field. It must outlive its streams. */
+/* Whom streams work for. Owners share the engine: however many streams one has and whatever their jobs cost,
+ * each owner that has work gets as much time as any other. The caller embeds it and touches no field. It must
+ * outlive its streams. */
 struct engine_owner {
 	uint32_t streams;
-	uint64_t ns;                     /* of the threads' time */
+	uint64_t ns;                     /* of the engine's time */
 	TAILQ_HEAD(, ring_stream) ready; /* streams whose job can go on */
 	TAILQ_ENTRY(engine_owner) entry;
+	/* Of an engine that has several of one owner's jobs under way. */
+	uint32_t running;
+	uint32_t staging;
+	uint64_t running_bytes;
 };
 
 struct engine_job {
@@ -85,8 +100,8 @@ struct engine_ops {
 	void (*close)(struct engine *engine);
 	int (*map)(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
 	           struct error *err);
-	int (*create)(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
-	              struct error *err);
+	int (*create)(struct engine *engine, enum region_kind kind, uint64_t size, struct engine_memory **ret,
+	              struct engine_export *ret_export, struct error *err);
 	void (*unmap)(struct engine *engine, struct engine_memory *memory);
 	struct engine_stream *(*stream_new)(struct engine *engine, struct engine_owner *owner);
 	void (*stream_free)(struct engine_stream *stream);
@@ -100,12 +115,22 @@ struct engine {
 	const struct engine_ops *ops;
 	const char *name; /* "cpu", "cuda" */
 	char device[128]; /* in words: "avx512, 2 threads" */
+	char uuid[48]; /* of the device that cuda_ipc and cuda_fd memory has to be on, "GPU-..."; cpu: "" */
 	struct plan_facts facts;
-	enum region_kind kind; /* of the memory that create makes */
+	enum region_kind kind; /* of the memory that create makes when nobody asks for another */
+
+	/* Set by engine_reap: the device failed so that nothing can succeed in this process any more. Every
+	 * job, also one submitted later, ends as DEVICE_LOST. */
+	bool lost;
+	char lost_why[256]; /* one sentence */
 };
 
 /* The CPU engine: regions are memfds, mapped shared. */
 int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err);
+
+/* The CUDA engine, in a build that has it: regions of every kind. UNSUPPORTED, with a sentence that names
+ * what is missing, where there is no driver or no device that will do. */
+int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err);
 
 /* Every stream must be freed and every memory unmapped before. NULL is allowed. */
 static inline void engine_close(struct engine *engine)
@@ -122,12 +147,13 @@ static inline int engine_map(struct engine *engine, const struct engine_handle *
 	return engine->ops->map(engine, handle, ret, err);
 }
 
-/* New zeroed memory; for a memfd *ret_fd is the fd to hand out, sealed against shrinking and growing, the
- * caller's to close. May block. */
-static inline int engine_create(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
+/* New zeroed memory of a kind, and what to hand out: a memfd is sealed against shrinking and growing. A kind
+ * that the engine cannot make is UNSUPPORTED. May block. */
+static inline int engine_create(struct engine *engine, enum region_kind kind, uint64_t size,
+                                struct engine_memory **ret, struct engine_export *ret_export,
                                 struct error *err)
 {
-	return engine->ops->create(engine, size, ret, ret_fd, err);
+	return engine->ops->create(engine, kind, size, ret, ret_export, err);
 }
 
 /* No job may use it any more. NULL is allowed. May block. */

@@ -41,8 +41,8 @@ void nest_canonicalise(struct nest *nest, uint32_t align);
 int64_t nest_count(const struct nest *nest); /* elements */
 
 /* The whole destination as one nest with the pads as its windows; false when no element of the source is
- * read. In modes other than constant a padded dimension stays one, of the transform's elements, so that its border can be
- * told. */
+ * read. In modes other than constant a padded dimension stays one, of the transform's elements, so that its
+ * border can be told. */
 bool nest_window(struct nest *ret, const struct transform *transform, uint32_t align);
 
 /* Elements become runs of smaller ones: for addresses that are not a multiple of the element. unit: a power

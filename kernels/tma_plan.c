@@ -11,7 +11,7 @@
 
 #include "plan.h"
 
-#define BULK_ALIGN      128 /* bytes: runs that cross lines are faster by map */
+#define BULK_ALIGN      128  /* bytes: runs that cross lines are faster by map */
 #define BULK_LEAST      2048 /* bytes of a run */
 #define LONGEST         INT32_MAX
 #define COPY_TILE_LEAST 2048
@@ -576,6 +576,9 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
+	uint64_t chunks = row_chunks((uint64_t)tma->dim[0].n * nest->element);
+
+	tma->lanes = chunks <= 32 ? 8 : chunks <= 96 ? 16 : 32;
 	tma->route = TMA_ROUTE_ROWS;
 }
 
@@ -665,7 +668,7 @@ static void set_strided(struct plan *plan, const struct nest *nest)
 static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
-	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
 	int64_t element = nest->element;
 	int src_inner = -1;
 

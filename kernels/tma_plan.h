@@ -42,6 +42,7 @@ struct tma_plan {
 	struct strided_dim dim[ARGS_MAX_RANK];
 	uint32_t chunk;  /* BULK: bytes of a tile */
 	uint32_t run;    /* GATHER: dimensions that follow each other in the destination */
+	uint32_t lanes;  /* ROWS: that share a row */
 	bool whole;      /* no dimension is padded, and none has 2^32 elements */
 	uint32_t tile_x; /* TILES */
 	uint32_t tile_y;
@@ -74,7 +75,7 @@ struct tma_plan {
 #define TRANSPOSE_ROW_BYTES 128
 static inline uint32_t transpose_tile_x(uint32_t element)
 {
-	return TRANSPOSE_X(element);
+	return TRANSPOSE_X_BYTES / element;
 }
 static inline uint32_t transpose_tile_y(uint32_t element)
 {

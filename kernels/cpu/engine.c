@@ -11,13 +11,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/ring.h"
+#include "kernels/thread.h"
 #include "memory.h"
-#include "ring.h"
 #include "run.h"
 
 /* Jobs of more slabs, or that reach over more bytes on either side, do not run where they are submitted,
@@ -76,23 +76,13 @@ static uint32_t usable_cpus(void)
 	return (uint32_t)CPU_COUNT(&set);
 }
 
-/* Threads take no signals but those that their own instructions raise. */
 static int worker_start(struct worker *worker, struct cpu_engine *engine)
 {
-	sigset_t all, before;
 	worker->engine = engine;
 	worker->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
 	if (!worker->scratch)
 		return ENOMEM;
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGILL);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGTRAP);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int r = pthread_create(&worker->thread, NULL, worker_main, worker);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	int r = thread_start(&worker->thread, worker_main, worker);
 	if (r)
 		free(worker->scratch);
 	return r;
@@ -162,11 +152,11 @@ static int cpu_map(struct engine *engine, const struct engine_handle *handle, st
 	return cpu_memory_map(handle, ret, err);
 }
 
-static int cpu_create(struct engine *engine, uint64_t size, struct engine_memory **ret, int *ret_fd,
-                      struct error *err)
+static int cpu_create(struct engine *engine, enum region_kind kind, uint64_t size, struct engine_memory **ret,
+                      struct engine_export *ret_export, struct error *err)
 {
 	(void)engine;
-	return cpu_memory_create(size, ret, ret_fd, err);
+	return cpu_memory_create(kind, size, ret, ret_export, err);
 }
 
 static void cpu_unmap(struct engine *engine, struct engine_memory *memory)

@@ -41,9 +41,14 @@ int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **re
 	return map_file(handle, &st, ret, err);
 }
 
-int cpu_memory_create(uint64_t size, struct engine_memory **ret, int *ret_fd, struct error *err)
+int cpu_memory_create(enum region_kind kind, uint64_t size, struct engine_memory **ret,
+                      struct engine_export *ret_export, struct error *err)
 {
 	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = size, .writable = true };
+	if (kind != REGION_KIND_MEMFD)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "kind %s: the cpu engine makes memfd regions; %s needs --engine=cuda",
+		                 region_kind_names[kind], region_kind_names[kind]);
 	handle.fd = make_file(size, err);
 	if (handle.fd < 0)
 		return handle.fd;
@@ -51,7 +56,7 @@ int cpu_memory_create(uint64_t size, struct engine_memory **ret, int *ret_fd, st
 	if (r < 0)
 		close(handle.fd);
 	else
-		*ret_fd = handle.fd;
+		*ret_export = (struct engine_export){ .fd = handle.fd };
 	return r;
 }
 
@@ -59,6 +64,11 @@ void cpu_memory_unmap(struct engine_memory *memory)
 {
 	struct fault_range mapped = cpu_memory(memory)->mapped;
 	munmap((void *)mapped.start, mapped.size);
+	free(memory);
+}
+
+void cpu_memory_leave(struct engine_memory *memory)
+{
 	free(memory);
 }
 

@@ -19,7 +19,11 @@ static inline struct cpu_memory *cpu_memory(struct engine_memory *memory)
 }
 
 int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
-int cpu_memory_create(uint64_t size, struct engine_memory **ret, int *ret_fd, struct error *err);
+int cpu_memory_create(enum region_kind kind, uint64_t size, struct engine_memory **ret,
+                      struct engine_export *ret_export, struct error *err);
 void cpu_memory_unmap(struct engine_memory *memory);
+
+/* Forgets a mapping that something else may still write to: it stays until the process ends. */
+void cpu_memory_leave(struct engine_memory *memory);
 
 #endif

@@ -1,5 +1,7 @@
 /* All kernels, one image. */
 #include "tile_copy.cu"
 #include "tile_transpose.cu"
-#include "strided.cu"
+#include "strided_rows.cu"
+#include "strided_tiles.cu"
+#include "strided_gather.cu"
 #include "fill.cu"

@@ -1,6 +1,7 @@
 /* From a plan and two addresses to what the device runs: kernel arguments, tensor maps, launches.
  *
- * Used by the engine's thread alone. Nothing here allocates: arguments are copied by the driver at the launch.
+ * Used by the engine's thread alone. Nothing here allocates: arguments are copied by the driver at the
+ * launch.
  */
 #ifndef KERNELS_CUDA_LAUNCH_H
 #define KERNELS_CUDA_LAUNCH_H
@@ -22,8 +23,9 @@ int launcher_init(struct launcher *launcher, const struct device *device, uint64
                   struct error *err);
 void launcher_deinit(struct launcher *launcher);
 
-/* Puts the whole transform on the stream: one launch, and one more for a border that maps cannot fill. dst and src
- * are addresses of elements [0, ..., 0] that the device can use; their phases are those that the plan was made for. */
+/* Puts the whole transform on the stream: one launch, and one more for a border that maps cannot fill. dst
+ * and src are addresses of elements [0, ..., 0] that the device can use; their phases are those that the plan
+ * was made for. */
 int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
                      const struct plan *plan, uint64_t dst, uint64_t src, struct error *err);
 

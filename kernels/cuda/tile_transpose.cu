@@ -16,22 +16,21 @@
 namespace
 {
 
-constexpr int kRowBytes = 128;
+constexpr int row_bytes = 128;
 
 /* TILE_X rows, BOXES loads of 128 bytes a row: 16 KiB. Both sides move whole lines. */
 template <int E> struct transpose_shape {
-	static constexpr int kBlock = 16 / E;              /* rows that one thread turns */
-	static constexpr int kBoxY = kRowBytes / E;        /* elements */
-	static constexpr int kTileX = TRANSPOSE_X(E); /* elements */
-	static constexpr int kBoxes = TRANSPOSE_TILE_BYTES / (kTileX * kRowBytes);
-	static constexpr int kTileY = kBoxY * kBoxes;
-	static constexpr int kBoxBytes = kTileX * kRowBytes;
-	static constexpr int kTileBytes = kBoxBytes * kBoxes;
-	static constexpr int kBlocks = kTileX / kBlock * 8 * kBoxes; /* in a tile */
-	static constexpr int kReaders = kBlocks < 256 ? kBlocks : 256;
+	static constexpr int block_rows = 16 / E;              /* rows that one thread turns */
+	static constexpr int box_y = row_bytes / E;        /* elements */
+	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements */
+	static constexpr int boxes = TRANSPOSE_TILE_BYTES / (tile_x * row_bytes);
+	static constexpr int box_bytes = tile_x * row_bytes;
+	static constexpr int tile_bytes = box_bytes * boxes;
+	static constexpr int blocks = tile_x / block_rows * 8 * boxes; /* in a tile */
+	static constexpr int readers = blocks < 256 ? blocks : 256;
 };
 
-/* in: kBlock rows of 16 bytes; out[j]: the jth element of each, in row order. */
+/* in: block_rows rows of 16 bytes; out[j]: the jth element of each, in row order. */
 template <int E> struct turn;
 
 template <> struct turn<16> {
@@ -115,30 +114,16 @@ struct tile_place {
 	uint32_t at[ARGS_MAP_RANK];
 };
 
-/* Tiles go in bands of TRANSPOSE_BAND along dimension 1, a band along dimension 0: those that run at one time touch
- * few pages on both sides, and all of what they touch. */
 template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
 {
 	using shape = transpose_shape<E>;
-	uint32_t across = args.grid[0], down = args.grid[1];
-	uint32_t number = blockIdx.x + i * gridDim.x, plane = number / (across * down);
-	uint32_t inside = number - plane * across * down, band = inside / (TRANSPOSE_BAND * across);
-	uint32_t first = band * TRANSPOSE_BAND;
-	uint32_t width = down - first < TRANSPOSE_BAND ? down - first : TRANSPOSE_BAND;
-	uint32_t within = inside - first * across, y = within / width;
 	tile_place place;
 
-	place.at[0] = y * shape::kBoxY << args.shift_y;
-	place.at[1] = (first + within - y * width) << args.shift_x;
-#pragma unroll
-	for (int d = 2; d < ARGS_MAP_RANK; d++) {
-		uint32_t n = args.grid[d];
-
-		place.at[d] = n > 1 ? plane % n : 0;
-		plane = n > 1 ? plane / n : plane;
-	}
-	place.at[2] *= shape::kTileX >> args.shift_x;
-	place.at[3] *= shape::kBoxes >> args.shift_y;
+	tile_index(blockIdx.x + i * gridDim.x, ARGS_MAP_RANK, args.grid, place.at);
+	place.at[0] = place.at[0] * shape::box_y << args.shift_y;
+	place.at[1] <<= args.shift_x;
+	place.at[2] *= shape::tile_x >> args.shift_x;
+	place.at[3] *= shape::boxes >> args.shift_y;
 	return place;
 }
 
@@ -152,7 +137,7 @@ template <int E, int STAGES>
 DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, tile_note *notes, uint32_t tiles)
 {
 	using shape = transpose_shape<E>;
-	constexpr int kUnit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
+	constexpr int unit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
 
 	tensor_map_prefetch(&args.load);
 	for (uint32_t i = 0; i < tiles; i++) {
@@ -174,14 +159,14 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 			at[d] = (int32_t)place.at[d] * args.load_step[d] + args.load_shift[d];
 		ring.wait_empty(i);
 		notes[i % STAGES] = note;
-		barrier_arrive_expect(ring.arrival(i), shape::kTileBytes);
+		barrier_arrive_expect(ring.arrival(i), shape::tile_bytes);
 #pragma unroll
-		for (int box = 0; box < shape::kBoxes; box++) {
+		for (int box = 0; box < shape::boxes; box++) {
 			uint32_t y = box & ((1u << args.shift_y) - 1), w = box >> args.shift_y;
 			int32_t box_at[ARGS_MAP_RANK] = { 0, at[1], at[2], at[3] + (int32_t)w, at[4] };
 
-			box_at[0] = (int32_t)(place.at[0] + y * shape::kBoxY) * kUnit + args.load_shift[0];
-			load_tile(ring.tile(i) + box * shape::kBoxBytes, &args.load, args.rank, box_at,
+			box_at[0] = (int32_t)(place.at[0] + y * shape::box_y) * unit + args.load_shift[0];
+			load_tile(ring.tile(i) + box * shape::box_bytes, &args.load, args.rank, box_at,
 			          ring.arrival(i));
 		}
 	}
@@ -194,10 +179,10 @@ DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uin
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
 		if ((uint32_t)j < rows)
-			TRANSPOSE_WRITE((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
+			stream_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
-/* Which of a tile's blocks a thread turns: LANES_X neighbours along x in a warp, so that a row is written by whole
+/* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is written by whole
  * lines; the others take other chunks of the same rows, which lie in other banks. */
 template <int E> struct block_place {
 	uint32_t chunk;
@@ -207,12 +192,12 @@ template <int E> struct block_place {
 	DEVICE_MEMBER block_place(uint32_t block)
 	{
 		using shape = transpose_shape<E>;
-		constexpr uint32_t across = shape::kTileX / shape::kBlock, lanes_x = LANES_X < across ? LANES_X : across,
+		constexpr uint32_t across = shape::tile_x / shape::block_rows, lanes_x = TRANSPOSE_LANES_X < across ? TRANSPOSE_LANES_X : across,
 		                   lanes_c = 32 / lanes_x;
 		uint32_t lane = block % 32, warp = block / 32;
 
 		chunk = lane % lanes_c + warp / (across / lanes_x) % (8 / lanes_c) * lanes_c;
-		row = (lane / lanes_c + warp % (across / lanes_x) * lanes_x) * shape::kBlock;
+		row = (lane / lanes_c + warp % (across / lanes_x) * lanes_x) * shape::block_rows;
 		box = warp / (across / lanes_x) / (8 / lanes_c);
 	}
 };
@@ -227,31 +212,23 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 		ring.wait_full(i);
 		const tile_note note = notes[i % STAGES];
 #pragma unroll
-		for (int b = 0; b < shape::kBlocks; b += shape::kReaders) {
+		for (int b = 0; b < shape::blocks; b += shape::readers) {
 			const block_place<E> own(b + reader);
-			const unsigned char *from = ring.tile(i) + own.box * shape::kBoxBytes;
-			uint4 in[shape::kBlock], out[shape::kBlock];
+			const unsigned char *from = ring.tile(i) + own.box * shape::box_bytes;
+			uint4 in[shape::block_rows], out[shape::block_rows];
 
 #pragma unroll
-			for (int r = 0; r < shape::kBlock; r++)
-				in[r] = tile_read<uint4>(from + (own.row + r) * kRowBytes +
+			for (int r = 0; r < shape::block_rows; r++)
+				in[r] = tile_read<uint4>(from + (own.row + r) * row_bytes +
 				                         ((own.chunk ^ ((own.row + r) & 7)) << 4));
-#ifndef FENCE_LATE
-			if (b + shape::kReaders == shape::kBlocks) {
+			if (b + shape::readers == shape::blocks) {
 				fence_proxy_async(); /* read, before the unit writes there again */
 				ring.release(i);
 			}
-#endif
 			turn<E>::go(in, out);
-#ifdef FENCE_LATE
-			if (b + shape::kReaders == shape::kBlocks) {
-				fence_proxy_async();
-				ring.release(i);
-			}
-#endif
 
 			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
-			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::kBoxY + own.chunk * shape::kBlock;
+			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::box_y + own.chunk * shape::block_rows;
 			uint32_t w = own.box >> args.shift_y;
 
 			if (x >= note.n[1] || y >= note.n[0] || z >= note.n[2] || w >= note.n[3])
@@ -277,15 +254,15 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned char *shared)
 {
 	using shape = transpose_shape<E>;
-	tile_ring<TRANSPOSE_STAGES> ring(shared, shape::kTileBytes);
+	tile_ring<TRANSPOSE_STAGES> ring(shared, shape::tile_bytes);
 	tile_note *notes = (tile_note *)(ring.empty + TRANSPOSE_STAGES);
 	uint32_t tiles = own_tiles(args.tiles);
 
 	if (threadIdx.x == 0)
-		ring.init(shape::kReaders);
+		ring.init(shape::readers);
 	__syncthreads();
-	if ((int)threadIdx.x >= shape::kReaders) {
-		if (threadIdx.x == shape::kReaders)
+	if ((int)threadIdx.x >= shape::readers) {
+		if (threadIdx.x == shape::readers)
 			load_tiles<E>(args, ring, notes, tiles);
 	} else {
 		turn_tiles<E>(args, ring, notes, tiles, threadIdx.x);
@@ -295,7 +272,7 @@ template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned
 } // namespace
 
 #define TRANSPOSE_KERNEL(e)                                                                                          \
-	KERNEL(transpose_shape<e>::kReaders + 32, 1) tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
+	KERNEL(transpose_shape<e>::readers + 32, 1) tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
 	{                                                                                                            \
 		DYNAMIC_SHARED(shared);                                                                              \
 		transpose<e>(args, shared);                                                                          \

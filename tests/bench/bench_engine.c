@@ -248,15 +248,16 @@ static struct engine_memory *new_memory(struct engine *engine, size_t size)
 {
 	struct engine_memory *memory;
 	struct error err;
-	int fd;
-	if (engine_create(engine, size, &memory, &fd, &err) < 0)
+	struct engine_export made;
+	if (engine_create(engine, REGION_KIND_MEMFD, size, &memory, &made, &err) < 0)
 		fail("memory", &err);
 	for (size_t at = 0; at < size; at += 4096) {
 		uint64_t value = at * 0x9e3779b97f4a7c15u;
-		if (pwrite(fd, &value, sizeof(value) < size - at ? sizeof(value) : size - at, (off_t)at) < 0)
+		if (pwrite(made.fd, &value, sizeof(value) < size - at ? sizeof(value) : size - at,
+		           (off_t)at) < 0)
 			exit(1);
 	}
-	close(fd);
+	close(made.fd);
 	return memory;
 }
 

@@ -23,6 +23,7 @@ SOURCE = os.environ.get("TEST_SRCDIR") or os.path.dirname(os.path.dirname(os.pat
 BUILD = os.environ.get("TEST_BUILDDIR") or os.path.join(SOURCE, "build")
 TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
+FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
 SANITIZED = os.environ.get("TEST_SANITIZED") == "yes"
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -49,11 +50,11 @@ def wait_until(condition, seconds, what):
 class Tmad:
     """A daemon of the test's own. Arguments go to its command line; `with` stops it at the end."""
 
-    def __init__(self, *args, env=None, engine="cpu", start=True, directory=None):
+    def __init__(self, *args, env=None, engine="cpu", start=True, directory=None, program=TMAD):
         self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
-        self.command = [TMAD, "--engine", engine, "--socket", self.path, *args]
+        self.command = [program, "--engine", engine, "--socket", self.path, *args]
         self.env = dict(os.environ, **(env or {}))
         self.process = None
         if start:

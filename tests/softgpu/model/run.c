@@ -95,8 +95,9 @@ bool model_run(const struct model_kernel *kernel, const struct model_launch *lau
 	return done;
 }
 
-/* The stand-in driver is unloaded when it is closed. */
-__attribute__((destructor)) static void model_free(void)
+/* The stand-in driver is unloaded when it is closed, or with the process; its own destructor, which has no
+ * priority, comes before and waits for what runs. */
+__attribute__((destructor(101))) static void model_free(void)
 {
 	fiber_set_free(machine.fibers);
 	free(machine.threads);

@@ -143,12 +143,14 @@ Test(engine_end, read_only_source_in_the_same_memory)
 	static struct work work;
 	struct error err;
 	struct engine_memory *dst, *src;
-	int fd;
+	struct engine_export made;
 	open_engine(2, 0);
-	cr_assert_eq(engine_create(engine, 100000, &dst, &fd, &err), 0);
-	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .fd = fd, .offset = 50001, .size = 40000 };
+	cr_assert_eq(engine_create(engine, REGION_KIND_MEMFD, 100000, &dst, &made, &err), 0);
+	struct engine_handle handle = {
+		.kind = REGION_KIND_MEMFD, .fd = made.fd, .offset = 50001, .size = 40000
+	};
 	cr_assert_eq(engine_map(engine, &handle, &src, &err), 0, "%s", err.message);
-	close(fd);
+	close(made.fd);
 	cr_assert_eq(src->memory[1], dst->memory[1]);
 	for (int i = 0; i < 40000; i++)
 		data(dst)[50001 + i] = (char)(i * 7);

@@ -291,8 +291,10 @@ Test(memory, create)
 {
 	struct engine_memory *memory;
 	struct error err;
-	int fd = -1;
-	cr_assert_eq(cpu_memory_create(SIZE, &memory, &fd, &err), 0, "%s", err.message);
+	struct engine_export made;
+	cr_assert_eq(cpu_memory_create(REGION_KIND_MEMFD, SIZE, &memory, &made, &err), 0, "%s", err.message);
+	int fd = made.fd;
+	cr_assert_eq(made.handle_len, 0);
 	cr_assert_eq(fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
 	             F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	cr_assert_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
@@ -309,6 +311,7 @@ Test(memory, create)
 
 struct create_row {
 	char name[24];
+	enum region_kind kind;
 	uint64_t size;
 	int status;
 };
@@ -316,10 +319,12 @@ struct create_row {
 ParameterizedTestParameters(memory, create_refuses)
 {
 	static struct create_row rows[] = {
-		{ "nothing", 0, STATUS_INVALID_ARGUMENT },
-		{ "more than a file", UINT64_MAX, STATUS_NO_MEMORY },
-		{ "an exabyte", 1ull << 60, STATUS_NO_MEMORY },
-		{ "a petabyte", 1ull << 50, STATUS_NO_MEMORY },
+		{ "nothing", REGION_KIND_MEMFD, 0, STATUS_INVALID_ARGUMENT },
+		{ "more than a file", REGION_KIND_MEMFD, UINT64_MAX, STATUS_NO_MEMORY },
+		{ "an exabyte", REGION_KIND_MEMFD, 1ull << 60, STATUS_NO_MEMORY },
+		{ "a petabyte", REGION_KIND_MEMFD, 1ull << 50, STATUS_NO_MEMORY },
+		{ "an allocation", REGION_KIND_CUDA_FD, 4096, STATUS_UNSUPPORTED },
+		{ "an IPC handle", REGION_KIND_CUDA_IPC, 4096, STATUS_UNSUPPORTED },
 	};
 	return cr_make_param_array(struct create_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
@@ -328,14 +333,14 @@ ParameterizedTest(struct create_row *row, memory, create_refuses)
 {
 	struct engine_memory *memory = NULL;
 	struct error err = { 0 };
-	int fd = -1;
+	struct engine_export made = { .fd = -1 };
 	int before = dup(0);
 	close(before);
-	cr_assert_eq(cpu_memory_create(row->size, &memory, &fd, &err), row->status, "%s: %s", row->name,
-	             err.message);
+	cr_assert_eq(cpu_memory_create(row->kind, row->size, &memory, &made, &err), row->status, "%s: %s",
+	             row->name, err.message);
 	cr_assert_eq(err.status, row->status, "%s", row->name);
 	cr_assert_null(memory, "%s", row->name);
-	cr_assert_eq(fd, -1, "%s", row->name);
+	cr_assert_eq(made.fd, -1, "%s", row->name);
 	int after = dup(0);
 	cr_assert_eq(after, before, "%s: an fd was left open", row->name);
 }

@@ -76,10 +76,10 @@ static struct engine_memory *new_memory(struct engine *engine)
 {
 	struct engine_memory *memory;
 	struct error err;
-	int fd;
-	if (engine_create(engine, REGION_BYTES, &memory, &fd, &err) < 0)
+	struct engine_export made;
+	if (engine_create(engine, REGION_KIND_MEMFD, REGION_BYTES, &memory, &made, &err) < 0)
 		die(err.message);
-	close(fd);
+	close(made.fd);
 	return memory;
 }
 

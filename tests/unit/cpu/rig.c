@@ -74,9 +74,10 @@ struct engine_memory *new_memory(uint64_t size)
 {
 	struct engine_memory *memory;
 	struct error err;
-	int fd;
-	cr_assert_eq(engine_create(engine, size, &memory, &fd, &err), 0, "%s", err.message);
-	close(fd);
+	struct engine_export made;
+	cr_assert_eq(engine_create(engine, REGION_KIND_MEMFD, size, &memory, &made, &err), 0, "%s",
+	             err.message);
+	close(made.fd);
 	return memory;
 }
 

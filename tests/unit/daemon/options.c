@@ -24,6 +24,7 @@ ParameterizedTestParameters(options, refuses)
 		{ "--no-such-thing", "--no-such-thing" },
 		{ "--socket", "--socket: it takes an argument" },
 		{ "stray", "stray: tmad takes options only" },
+		{ "--device=0", "--device=0: it is of --engine=cuda alone" },
 	};
 
 	return cr_make_param_array(struct bad_row, rows, sizeof rows / sizeof rows[0]);
@@ -60,7 +61,7 @@ Test(options, all_given)
 	char *argv[] = { (char[]){ "tmad" },
 		         (char[]){ "--socket" },
 		         (char[]){ "/a/b" },
-		         (char[]){ "--engine=cpu" },
+		         (char[]){ "--engine=cuda" },
 		         (char[]){ "--device=1" },
 		         (char[]){ "--threads=3" },
 		         (char[]){ "--log-level=debug" },
@@ -73,7 +74,7 @@ Test(options, all_given)
 
 	cr_assert_eq(options_parse(&options, 10, argv, &err), 0, "%s", err.message);
 	cr_assert_str_eq(options.socket, "/a/b");
-	cr_assert_eq(options.engine, ENGINE_CHOICE_CPU);
+	cr_assert_eq(options.engine, ENGINE_CHOICE_CUDA);
 	cr_assert_str_eq(options.device, "1");
 	cr_assert_eq(options.threads, 3);
 	cr_assert_eq(options.log_level, LOG_LEVEL_DEBUG);

@@ -1,29 +1,10 @@
 /* Slabs: every random transform, run slab by slab with the plainest loops over each nest, equals the
  * oracle, gaps and guard bytes included. */
 #include <criterion/criterion.h>
-#include <string.h>
 
 #include "kernels/nest.h"
 #include "tests/support/oracle.h"
-
-static void run_nest(const struct nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src)
-{
-	int64_t o[TENSOR_MAX_RANK] = { 0 };
-	int d;
-
-	do {
-		uint8_t *to = dst + nest->dst_offset;
-		const uint8_t *from = src + nest->src_offset;
-
-		for (d = 0; d < nest->rank; d++) {
-			to += o[d] * nest->dim[d].dst;
-			from += o[d] * nest->dim[d].src;
-		}
-		memcpy(to, nest->fill ? t->fill : from, nest->element);
-		for (d = nest->rank - 1; d >= 0 && ++o[d] == nest->dim[d].n; d--)
-			o[d] = 0;
-	} while (d >= 0);
-}
+#include "tests/support/walk.h"
 
 /* What nest.h promises of a canonical nest. */
 static const char *canonical_flaw(const struct nest *nest, uint32_t align, int64_t element)
@@ -79,7 +60,7 @@ Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
 			slabs_get(&slabs, i, align, &nest);
 			flaw = canonical_flaw(&nest, align, t.element);
 			cr_assert(!flaw, "slab %d has %s: %s", (int)i, flaw, text);
-			run_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
+			walk_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
 			count += nest_count(&nest) * nest.element;
 		}
 		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);

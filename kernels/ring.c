@@ -35,20 +35,35 @@ void ring_remove(struct ring *ring, struct ring_stream *stream)
 		TAILQ_REMOVE(&ring->owners, owner, entry);
 }
 
-/* The owner is charged when the claim has ended. Until then it goes after those that had as much time, so
+/* The owner is charged when the turn has ended. Until then it goes after those that had as much time, so
  * that threads that come at once go to different owners. */
-struct ring_stream *ring_next(struct ring *ring)
+static struct ring_stream *take_turn(struct ring *ring, struct ring_stream *stream)
 {
-	struct engine_owner *owner = TAILQ_FIRST(&ring->owners);
-	if (!owner)
-		return NULL;
-	struct ring_stream *stream = TAILQ_FIRST(&owner->ready);
+	struct engine_owner *owner = stream->owner;
 	TAILQ_REMOVE(&owner->ready, stream, entry);
 	TAILQ_INSERT_TAIL(&owner->ready, stream, entry);
 	if (ring->now < owner->ns)
 		ring->now = owner->ns;
 	ring_charge(ring, owner, 0);
 	return stream;
+}
+
+struct ring_stream *ring_next(struct ring *ring)
+{
+	struct engine_owner *owner = TAILQ_FIRST(&ring->owners);
+	return owner ? take_turn(ring, TAILQ_FIRST(&owner->ready)) : NULL;
+}
+
+struct ring_stream *ring_next_if(struct ring *ring, bool (*can_run)(struct ring_stream *stream, void *arg),
+                                 void *arg)
+{
+	struct engine_owner *owner;
+	struct ring_stream *stream;
+	TAILQ_FOREACH(owner, &ring->owners, entry)
+	TAILQ_FOREACH(stream, &owner->ready, entry)
+	if (can_run(stream, arg))
+		return take_turn(ring, stream);
+	return NULL;
 }
 
 void ring_charge(struct ring *ring, struct engine_owner *owner, uint64_t ns)

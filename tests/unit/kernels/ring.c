@@ -1,5 +1,5 @@
 /* Whose turn it is, without threads and with times that are made up. */
-#include "kernels/cpu/ring.h"
+#include "kernels/ring.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -74,6 +74,29 @@ Test(ring, threads_at_once_go_to_different_owners)
 	cr_assert_eq(ring_next(&ring)->owner, &b.owner);
 	cr_assert_eq(ring_next(&ring)->owner, &c.owner);
 	cr_assert_eq(ring_next(&ring)->owner, &a.owner);
+}
+
+static bool is_not(struct ring_stream *stream, void *arg)
+{
+	return stream != arg && stream->owner != arg;
+}
+
+/* Who is passed over has not had its turn. */
+Test(ring, passes_those_that_cannot_run)
+{
+	static struct party a, b;
+	ring_init(&ring);
+	cr_assert_null(ring_next_if(&ring, is_not, NULL));
+	party_init(&a, 2);
+	party_init(&b, 1);
+	cr_assert_eq(ring_next_if(&ring, is_not, &a.stream[0]), &a.stream[1]);
+	cr_assert_eq(ring_next_if(&ring, is_not, &a.owner), &b.stream[0]);
+	cr_assert_eq(ring_next(&ring), &a.stream[0]);
+	ring_charge(&ring, &a.owner, 100);
+	cr_assert_eq(ring_next_if(&ring, is_not, &b.owner), &a.stream[1]);
+	cr_assert_eq(ring_next(&ring), &b.stream[0]);
+	ring_remove(&ring, &b.stream[0]);
+	cr_assert_null(ring_next_if(&ring, is_not, &a.owner));
 }
 
 struct share_row {

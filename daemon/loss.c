@@ -1,0 +1,48 @@
+/* What the service does when its engine is lost: everybody is told, for a bounded time; then it starts again
+ * (recovery.c, by tmad.c). */
+#include "server.h"
+
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "log.h"
+#include "session.h"
+
+/* For clients to read that the device is lost. */
+#define LOST_MS 1000
+
+static void on_lost_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	log_line(LOG_LEVEL_WARNING, "not every client has read that the device is lost in %d ms", LOST_MS);
+	uv_stop(&server->loop);
+}
+
+static void answer_and_finish(struct session *session)
+{
+	session_handle_rest(session);
+	session_finish(session);
+}
+
+/* What is under way ends as DEVICE_LOST, in the engine or in dispatch. When all of it is answered, or clients
+ * have had their time to read, the loop stops. */
+void server_lose(struct server *server)
+{
+	server->state = SERVER_LOST;
+	log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", server->engine->name,
+	         server->engine->lost_why);
+	sd_notifyf(0, "STATUS=Starting again, engine %s was lost: %s", server->engine->name,
+	           server->engine->lost_why);
+	listener_pause(&server->listener);
+	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
+	server_each_session(server, answer_and_finish);
+	server_on_session_freed(server);
+}
+
+void server_abandon(struct server *server)
+{
+	if (server->listener.owns_path)
+		unlink(server->listener.path);
+}

@@ -1,0 +1,118 @@
+/* The variable is "PID LISTENER COUNT AT...": the pid, so that it means nothing to any other process. */
+#include "recovery.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* ---- From the last life ------------------------------------------------------------------------------- */
+
+bool recovery_read(struct recovery *ret, pid_t pid, const char *text)
+{
+	struct recovery r = { 0 };
+	int64_t of, listener;
+	int n = 0;
+
+	if (sscanf(text, "%" SCNd64 " %" SCNd64 " %" SCNu64 "%n", &of, &listener, &r.count, &n) != 3 ||
+	    of != pid || listener < -1 || listener > INT32_MAX)
+		return false;
+	r.listener = (int)listener;
+	for (int i = 0; i < RECOVERY_MOST; i++) {
+		text += n;
+		if (sscanf(text, " %" SCNu64 "%n", &r.at_ms[i], &n) != 1)
+			return false;
+	}
+	if (text[n])
+		return false;
+	*ret = r;
+	return true;
+}
+
+void recovery_take(struct recovery *ret)
+{
+	const char *text = getenv(RECOVERY_VARIABLE);
+
+	*ret = (struct recovery){ .listener = -1 };
+	if (!text)
+		return;
+	if (recovery_read(ret, getpid(), text)) {
+		prctl(PR_SET_NAME, "tmad"); /* it is "exe" else */
+		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
+	}
+	unsetenv(RECOVERY_VARIABLE);
+}
+
+/* ---- To the next -------------------------------------------------------------------------------------- */
+
+bool recovery_count(struct recovery *recovery, uint64_t now_ms)
+{
+	uint64_t oldest = recovery->at_ms[RECOVERY_MOST - 1];
+
+	if (oldest && now_ms - oldest < RECOVERY_WITHIN_MS)
+		return false;
+	memmove(recovery->at_ms + 1, recovery->at_ms, (RECOVERY_MOST - 1) * sizeof recovery->at_ms[0]);
+	recovery->at_ms[0] = now_ms;
+	recovery->count++;
+	return true;
+}
+
+void recovery_write(const struct recovery *recovery, pid_t pid, char text[RECOVERY_TEXT])
+{
+	int n =
+	    snprintf(text, RECOVERY_TEXT, "%d %d %" PRIu64, (int)pid, recovery->listener, recovery->count);
+
+	for (int i = 0; i < RECOVERY_MOST; i++)
+		n += snprintf(text + n, (size_t)(RECOVERY_TEXT - n), " %" PRIu64, recovery->at_ms[i]);
+}
+
+/* Libraries open descriptors too, and not all of them think of this. */
+static int close_others_on_exec(int listener)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int fd;
+
+	if (!directory)
+		return -errno;
+	while ((entry = readdir(directory))) {
+		fd = atoi(entry->d_name);
+		if (fd > STDERR_FILENO)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	closedir(directory);
+	return fcntl(listener, F_SETFD, 0) < 0 ? -errno : 0;
+}
+
+static int pass_on(const struct recovery *recovery, int listener, bool passed)
+{
+	struct recovery next = *recovery;
+	char text[RECOVERY_TEXT], pid[16];
+
+	next.listener = passed ? -1 : listener;
+	recovery_write(&next, getpid(), text);
+	snprintf(pid, sizeof pid, "%d", (int)getpid());
+	if (setenv(RECOVERY_VARIABLE, text, 1) < 0)
+		return -errno;
+	if (passed && (setenv("LISTEN_FDS", "1", 1) < 0 || setenv("LISTEN_PID", pid, 1) < 0))
+		return -errno;
+	return 0;
+}
+
+int recovery_exec(const struct recovery *recovery, int listener, bool passed, char **argv, struct error *err)
+{
+	int r = pass_on(recovery, listener, passed);
+
+	if (r == 0)
+		r = close_others_on_exec(listener);
+	if (r == 0) {
+		execv("/proc/self/exe", argv);
+		r = -errno;
+	}
+	return error_set(err, STATUS_INTERNAL, "execv: %s", strerror(-r));
+}

@@ -1,0 +1,93 @@
+/* Parses its options, serves until it is asked to stop, and starts again when the device was lost. */
+#include "tmad.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "options.h"
+#include "server.h"
+
+enum exit_code {
+	EXIT_STOPPED = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+};
+
+/* Threads of the lost engine and of libuv still use the server, so nothing is freed here. */
+static void start_again(struct server *server, char **argv)
+{
+	struct recovery *recovery = &server->recovery;
+	struct error err;
+
+	if (server->stop_asked) {
+		server_abandon(server);
+		log_line(LOG_LEVEL_INFO, "stopped");
+		_exit(EXIT_STOPPED);
+	}
+	if (recovery_count(recovery, uv_hrtime() / 1000000))
+		recovery_exec(recovery, server->listener.fd, server->listener.passed, argv, &err);
+	else
+		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
+		          RECOVERY_MOST, RECOVERY_WITHIN_MS / 1000);
+	log_line(LOG_LEVEL_ERROR, "it does not start again: %s", err.message);
+	server_abandon(server);
+	_exit(EXIT_FAILED);
+}
+
+static int serve(const struct server_setup *setup, char **argv)
+{
+	struct server *server = malloc(sizeof *server);
+	struct error err;
+
+	if (!server) {
+		log_line(LOG_LEVEL_ERROR, "no memory to start");
+		return EXIT_FAILED;
+	}
+	if (server_init(server, setup, &err) < 0) {
+		log_line(LOG_LEVEL_ERROR, "%s", err.message);
+		free(server);
+		return EXIT_FAILED;
+	}
+	switch (server_run(server)) {
+	case SERVER_END_STOPPED:
+		break;
+	case SERVER_END_STUCK:
+		log_line(LOG_LEVEL_WARNING, "stopped, with descriptors that do not close");
+		_exit(EXIT_STOPPED); /* threads still use the server */
+	case SERVER_END_LOST:
+		start_again(server, argv);
+	}
+	server_deinit(server);
+	free(server);
+	log_line(LOG_LEVEL_INFO, "stopped");
+	return EXIT_STOPPED;
+}
+
+int tmad_main(int argc, char **argv, const struct engine_openers *openers)
+{
+	struct options options;
+	struct server_setup setup = { .options = &options, .openers = openers };
+	struct error err;
+
+	if (options_parse(&options, argc, argv, &err) < 0) {
+		fprintf(stderr, "tmad: %s (tmad --help lists the options)\n", err.message);
+		return EXIT_USAGE;
+	}
+	switch (options.action) {
+	case OPTIONS_HELP:
+		options_print_help();
+		return EXIT_STOPPED;
+	case OPTIONS_VERSION:
+		printf("tmad %s\n", PACKAGE_VERSION);
+		return EXIT_STOPPED;
+	case OPTIONS_RUN:
+		break;
+	}
+	log_init(options.log_level);
+	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
+	recovery_take(&setup.recovery);
+	return serve(&setup, argv);
+}

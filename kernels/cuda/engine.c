@@ -1,0 +1,177 @@
+/* The CUDA engine: the device, its memory, and the scheduler's thread, behind the operations of an engine. */
+#include "kernels/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device.h"
+#include "driver.h"
+#include "memory.h"
+#include "scheduler.h"
+
+#define CUDA_ALIGN 16 /* what tensor maps need of an address */
+
+struct cuda_engine {
+	struct engine engine;
+	struct device device;
+	struct cuda_memories memories;
+	struct scheduler scheduler;
+};
+
+static const struct engine_ops cuda_ops;
+
+static struct cuda_engine *cuda_engine(struct engine *engine)
+{
+	return (struct cuda_engine *)engine;
+}
+
+/* ---- Open and close --------------------------------------------------------------------------------- */
+
+/* A device that is lost is left as it is: it goes with the process. */
+static void cuda_close(struct engine *base)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	struct error ignored;
+	enum cuda_health health = scheduler_stop(&engine->scheduler);
+
+	if (health == CUDA_HEALTHY && device_enter(&engine->device, &ignored) == STATUS_DEVICE_LOST)
+		health = CUDA_LOST;
+	scheduler_deinit(&engine->scheduler, health);
+	cuda_memories_deinit(&engine->memories, health);
+	if (health == CUDA_HEALTHY)
+		device_close(&engine->device);
+	free(engine);
+}
+
+static void describe(struct cuda_engine *engine)
+{
+	const struct device *device = &engine->device;
+
+	engine->engine = (struct engine){
+		.ops = &cuda_ops,
+		.name = "cuda",
+		.facts = { .engine = "cuda",
+		           .threads = device->processors,
+		           .align = CUDA_ALIGN,
+		           .tma = true },
+		.kind = REGION_KIND_CUDA_FD,
+	};
+	snprintf(engine->engine.device, sizeof engine->engine.device, "%.80s, sm_%d%d, driver %d.%d",
+	         device->name, device->major, device->minor, device->driver_version / 1000,
+	         device->driver_version % 1000 / 10);
+	snprintf(engine->engine.uuid, sizeof engine->engine.uuid, "%s", device->uuid);
+}
+
+int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err)
+{
+	struct cuda_engine *engine = calloc(1, sizeof *engine);
+	int r;
+
+	if (!engine)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	r = device_open(&engine->device, options->device, err);
+	if (r < 0) {
+		free(engine);
+		return r;
+	}
+	describe(engine);
+	r = cuda_memories_init(&engine->memories, &engine->device, err);
+	if (r == 0)
+		r = scheduler_init(&engine->scheduler, &engine->device, &engine->engine.facts, options, err);
+	if (r < 0) {
+		cuda_close(&engine->engine);
+		return r;
+	}
+	*ret = &engine->engine;
+	return 0;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------- */
+
+static int enter(struct cuda_engine *engine, struct error *err)
+{
+	int r = queue_check(&engine->scheduler.queue, err);
+
+	return r < 0 ? r : device_enter(&engine->device, err);
+}
+
+/* Whatever found it out: a lost device is lost for all. */
+static int leave(struct cuda_engine *engine, int r, const struct error *err)
+{
+	if (r == STATUS_DEVICE_LOST)
+		queue_lose(&engine->scheduler.queue, err->message);
+	return r;
+}
+
+static int cuda_map(struct engine *base, const struct engine_handle *handle, struct engine_memory **ret,
+                    struct error *err)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	int r = enter(engine, err);
+
+	if (r == 0)
+		r = cuda_memory_map(&engine->memories, handle, ret, err);
+	return leave(engine, r, err);
+}
+
+static int cuda_create(struct engine *base, enum region_kind kind, uint64_t size, struct engine_memory **ret,
+                       struct engine_export *ret_export, struct error *err)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	int r = enter(engine, err);
+
+	if (r == 0)
+		r = cuda_memory_create(&engine->memories, kind, size, ret, ret_export, err);
+	return leave(engine, r, err);
+}
+
+static void cuda_unmap(struct engine *base, struct engine_memory *memory)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	struct error err;
+	int r = enter(engine, &err);
+
+	if (r == 0)
+		r = cuda_memory_unmap(&engine->memories, memory, &err);
+	else
+		cuda_memory_leave(&engine->memories, memory);
+	leave(engine, r, &err);
+}
+
+/* ---- Streams and jobs ------------------------------------------------------------------------------- */
+
+static struct engine_stream *cuda_stream_new(struct engine *engine, struct engine_owner *owner)
+{
+	return queue_stream_new(&cuda_engine(engine)->scheduler.queue, owner);
+}
+
+static void cuda_reap(struct engine *engine)
+{
+	struct engine_job *job = queue_reap(&cuda_engine(engine)->scheduler.queue, &engine->lost,
+	                                    engine->lost_why, sizeof engine->lost_why);
+
+	while (job) {
+		struct engine_job *next = job->next;
+
+		job->on_done(job);
+		job = next;
+	}
+}
+
+static void cuda_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
+{
+	map_cache_stats(&cuda_engine(engine)->scheduler.flights.launcher.maps, ret);
+}
+
+static const struct engine_ops cuda_ops = {
+	.close = cuda_close,
+	.map = cuda_map,
+	.create = cuda_create,
+	.unmap = cuda_unmap,
+	.stream_new = cuda_stream_new,
+	.stream_free = queue_stream_free,
+	.submit = queue_submit,
+	.stream_cancel = queue_cancel,
+	.reap = cuda_reap,
+	.cache_stats = cuda_cache_stats,
+};

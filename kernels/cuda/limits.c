@@ -1,0 +1,44 @@
+/* The engine's sizes, each with its reason. */
+#include "limits.h"
+
+#include <stdbool.h>
+
+static struct cuda_limits forced;
+static bool is_forced;
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
+{
+	if (is_forced)
+		return forced;
+	return (struct cuda_limits){
+		/* What waits on the device cannot be cancelled, nor can others pass it. */
+		.jobs = 64,
+		/* So that the device has the next job at hand while the thread looks elsewhere. */
+		.stream_jobs = 8,
+		/* Some hundred microseconds of a device that copies terabytes a second. */
+		.owner_bytes = 256 << 20,
+		/* One comes in while another goes out; more would only share the same link. */
+		.staged_jobs = 4,
+		/* As long as a copy takes to begin. */
+		.direct_bytes = 32 << 10,
+		/* Long enough for the link's full speed, short against the whole. */
+		.round_bytes = 16 << 20,
+		.scratch_bytes = least(memory_bytes / 8, UINT64_C(1) << 30),
+		.scratch_idle_ns = UINT64_C(10000000000),
+		/* About what the smallest jobs take. */
+		.spin_ns = 50000,
+		.most_sleep_ns = 1000000,
+	};
+}
+
+void cuda_limits_force(const struct cuda_limits *limits)
+{
+	is_forced = limits;
+	if (limits)
+		forced = *limits;
+}

@@ -1,0 +1,27 @@
+/* What the engine chooses at open and tests choose otherwise: the sizes at which it changes its ways, so that
+ * small cases go every way. */
+#ifndef KERNELS_CUDA_LIMITS_H
+#define KERNELS_CUDA_LIMITS_H
+
+#include <stdint.h>
+
+struct cuda_limits {
+	uint32_t jobs;        /* under way at most; of one owner's half of them */
+	uint32_t stream_jobs; /* of one stream */
+	uint64_t owner_bytes; /* read and written, of one owner's jobs under way, unless it is one job */
+	uint32_t staged_jobs; /* that use scratch memory or run in rounds; of one owner's half of them */
+	uint64_t direct_bytes;
+	uint64_t round_bytes;
+	uint64_t scratch_bytes;   /* at most, of what the device has */
+	uint64_t scratch_idle_ns; /* after which scratch memory is given back */
+	uint64_t spin_ns;         /* since the last event, before the thread begins to sleep between looks */
+	uint64_t most_sleep_ns;
+};
+
+/* For a device with that much memory; or the one forced. */
+struct cuda_limits cuda_limits_get(uint64_t memory_bytes);
+
+/* For tests: what cuda_limits_get gives from now on; NULL ends it. Not while an engine is being opened. */
+void cuda_limits_force(const struct cuda_limits *limits);
+
+#endif

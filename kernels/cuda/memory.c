@@ -1,0 +1,217 @@
+/* Regions by kind; and those in host memory, which the CPU engine's code maps and the driver pins. */
+#include "memory.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "driver.h"
+#include "kernels/cpu/memory.h"
+
+static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                           struct cuda_memory *memory, struct error *err);
+static int host_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
+                              struct engine_export *ret_export, struct error *err);
+static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+
+int cuda_memories_init(struct cuda_memories *memories, const struct device *device, struct error *err)
+{
+	int read_only;
+	int r =
+	    driver_call(err, cuDeviceGetAttribute,
+	                (&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->handle));
+
+	*memories = (struct cuda_memories){ .device = device };
+	if (r == 0)
+		r = driver_call(err, cuStreamCreateWithPriority,
+		                (&memories->stream, CU_STREAM_NON_BLOCKING, 0));
+	if (r < 0)
+		return r;
+	memories->read_only_pins = read_only;
+	LIST_INIT(&memories->ipc);
+	pthread_mutex_init(&memories->lock, NULL);
+	return 0;
+}
+
+void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health health)
+{
+	if (!memories->stream)
+		return;
+	assert(LIST_EMPTY(&memories->ipc));
+	if (health == CUDA_HEALTHY)
+		driver.cuStreamDestroy(memories->stream);
+	pthread_mutex_destroy(&memories->lock);
+}
+
+/* ---- By kind ------------------------------------------------------------------------------------------ */
+
+static const struct {
+	int (*map)(struct cuda_memories *memories, const struct engine_handle *handle,
+	           struct cuda_memory *memory, struct error *err);
+	int (*create)(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
+	              struct engine_export *ret_export, struct error *err);
+	int (*unmap)(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+} kinds[REGION_KIND_COUNT] = {
+	[REGION_KIND_MEMFD] = { host_memory_map, host_memory_create, host_memory_unmap },
+	[REGION_KIND_CUDA_IPC] = { ipc_memory_map, ipc_memory_create, ipc_memory_unmap },
+	[REGION_KIND_CUDA_FD] = { fd_memory_map, fd_memory_create, fd_memory_unmap },
+};
+
+static int new_memory(enum region_kind kind, bool writable, uint64_t size, struct cuda_memory **ret,
+                      struct error *err)
+{
+	assert(kind < REGION_KIND_COUNT);
+	if (size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	*ret = calloc(1, sizeof **ret);
+	if (!*ret)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	(*ret)->base = (struct engine_memory){ .kind = kind, .writable = writable, .size = size };
+	return 0;
+}
+
+int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                    struct engine_memory **ret, struct error *err)
+{
+	struct cuda_memory *memory;
+	int r = new_memory(handle->kind, handle->writable, handle->size, &memory, err);
+
+	if (r < 0)
+		return r;
+	r = kinds[handle->kind].map(memories, handle, memory, err);
+	if (r < 0)
+		free(memory);
+	else
+		*ret = &memory->base;
+	return r;
+}
+
+int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, uint64_t size,
+                       struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
+{
+	struct engine_export export = { .fd = -1 };
+	struct cuda_memory *memory;
+	int r = new_memory(kind, true, size, &memory, err);
+
+	if (r < 0)
+		return r;
+	r = kinds[kind].create(memories, size, memory, &export, err);
+	if (r < 0) {
+		free(memory);
+		return r;
+	}
+	*ret = &memory->base;
+	*ret_export = export;
+	return 0;
+}
+
+int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *base, struct error *err)
+{
+	int r = kinds[base->kind].unmap(memories, cuda_memory(base), err);
+
+	free(base);
+	return r;
+}
+
+void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *base)
+{
+	struct cuda_memory *memory = cuda_memory(base);
+
+	if (memory->host)
+		cpu_memory_leave(memory->host);
+	if (memory->ipc)
+		ipc_memory_leave(memories, memory);
+	free(memory);
+}
+
+/* ---- Host memory --------------------------------------------------------------------------------------- */
+
+/* Takes over host, but not on failure. */
+static int pin(struct cuda_memories *memories, struct engine_memory *host, struct cuda_memory *memory,
+               struct error *err)
+{
+	struct fault_range range = cpu_memory(host)->mapped;
+	void *start = (void *)range.start;
+	char *data = cpu_memory(host)->data;
+	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+	struct error why;
+	CUdeviceptr address;
+
+	if (!host->writable && memories->read_only_pins)
+		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+	int r = driver_call(&why, cuMemHostRegister, (start, range.size, flags));
+	if (r == 0) {
+		r = driver_call(&why, cuMemHostGetDevicePointer, (&address, start, 0));
+		if (r < 0)
+			driver.cuMemHostUnregister(start);
+	}
+	if (r < 0)
+		return error_set(err, r, "size: %" PRIu64 " bytes cannot be pinned for the device: %s",
+		                 host->size, why.message);
+	memory->base = *host;
+	memory->host = host;
+	memory->data = data;
+	memory->address = address + (uint64_t)(data - (char *)start);
+	return 0;
+}
+
+static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                           struct cuda_memory *memory, struct error *err)
+{
+	struct engine_memory *host;
+	int r = cpu_memory_map(handle, &host, err);
+
+	if (r < 0)
+		return r;
+	r = pin(memories, host, memory, err);
+	if (r < 0)
+		cpu_memory_unmap(host);
+	return r;
+}
+
+static int host_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
+                              struct engine_export *ret_export, struct error *err)
+{
+	struct engine_memory *host;
+	int r = cpu_memory_create(REGION_KIND_MEMFD, size, &host, ret_export, err);
+
+	if (r < 0)
+		return r;
+	r = pin(memories, host, memory, err);
+	if (r < 0) {
+		cpu_memory_unmap(host);
+		close(ret_export->fd);
+	}
+	return r;
+}
+
+static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
+{
+	(void)memories;
+	int r = driver_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
+
+	cpu_memory_unmap(memory->host);
+	return r;
+}
+
+/* ---- What the kinds share -------------------------------------------------------------------------------
+ */
+
+int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)
+{
+	int r = driver_call(err, cuMemsetD8Async, (address, 0, size, memories->stream));
+
+	if (r < 0)
+		return r;
+	r = driver_call(err, cuStreamSynchronize, (memories->stream));
+	return r < 0 ? err->status = STATUS_DEVICE_LOST : 0;
+}
+
+bool cuda_memory_round_up(const struct cuda_memories *memories, uint64_t size, uint64_t unit, uint64_t *ret)
+{
+	if (size > memories->device->memory_bytes)
+		return false;
+	*ret = (size + unit - 1) & ~(unit - 1);
+	return true;
+}

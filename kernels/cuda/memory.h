@@ -1,0 +1,90 @@
+/* Memory of the CUDA engine: what clients bring (memfd, cuda_ipc, cuda_fd), and what is made for them.
+ *
+ * Mapped and unmapped on any thread that has the device's context current; several at once. A mapping never
+ * changes while it lives. What a client brings is bounded by what the kernel or the driver says of it.
+ */
+#ifndef KERNELS_CUDA_MEMORY_H
+#define KERNELS_CUDA_MEMORY_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "device.h"
+#include "kernels/engine.h"
+#include "proto/status.h"
+
+struct ipc_entry;
+
+struct cuda_memory {
+	struct engine_memory base;
+	uint64_t address;           /* of the region's first byte, for the device */
+	struct engine_memory *host; /* memfd: its mapping, which is pinned; else NULL */
+	char *data;                 /* memfd: the region's first byte; else NULL */
+	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
+	/* cuda_fd: the allocation and the addresses that it is mapped at. */
+	CUmemGenericAllocationHandle allocation;
+	CUdeviceptr start;
+	uint64_t mapped;
+};
+
+struct cuda_memories {
+	const struct device *device;
+	CUstream stream;     /* on which new memory is zeroed */
+	bool read_only_pins; /* the device can pin what may not be written */
+	pthread_mutex_t lock;
+	LIST_HEAD(, ipc_entry) ipc; /* by handle, each once */
+};
+
+static inline struct cuda_memory *cuda_memory(struct engine_memory *memory)
+{
+	return (struct cuda_memory *)memory;
+}
+
+int cuda_memories_init(struct cuda_memories *memories, const struct device *device, struct error *err);
+
+/* Everything must have been unmapped or left. On a device that is lost the driver is not asked. */
+enum cuda_health { CUDA_HEALTHY, CUDA_LOST };
+void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health health);
+
+/* As engine_map and engine_create. */
+int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                    struct engine_memory **ret, struct error *err);
+int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, uint64_t size,
+                       struct engine_memory **ret, struct engine_export *ret_export, struct error *err);
+
+/* *memory is gone whatever is returned; an error of the driver's is of interest when it is DEVICE_LOST. */
+int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memory, struct error *err);
+
+/* On a device that is lost, where nobody knows what still writes to it: the driver is not asked, and mappings
+ * stay until the process ends. */
+void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *memory);
+
+/* ---- The kinds; each fills *memory, which is zeroed -----------------------------------------------------
+ */
+
+/* memory_ipc.c: by handle. */
+int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                   struct cuda_memory *memory, struct error *err);
+int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
+                      struct engine_export *ret_export, struct error *err);
+int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory);
+
+/* memory_fd.c: by file descriptor. */
+int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                  struct cuda_memory *memory, struct error *err);
+int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
+                     struct engine_export *ret_export, struct error *err);
+int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+
+/* Zeros new memory, and waits for it. DEVICE_LOST when that cannot be waited for: nothing may be done to the
+ * memory then. */
+int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err);
+
+/* size rounded up to a multiple of unit, a power of two; false when that passes what the device has. */
+bool cuda_memory_round_up(const struct cuda_memories *memories, uint64_t size, uint64_t unit, uint64_t *ret);
+
+#endif

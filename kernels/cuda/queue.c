@@ -1,0 +1,211 @@
+/* A job waits in its stream, flies, and ends in the done list, which the owner is woken for once until it has
+ * reaped. Jobs of a stream end in the order that they came in, also when they are cancelled. */
+#include "queue.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define NS_A_SECOND UINT64_C(1000000000)
+
+void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg)
+{
+	pthread_condattr_t attr;
+
+	*queue = (struct queue){ .wake = wake, .wake_arg = wake_arg };
+	queue->done_end = &queue->done;
+	ring_init(&queue->ring);
+	pthread_mutex_init(&queue->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&queue->work, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+void queue_deinit(struct queue *queue)
+{
+	assert(TAILQ_EMPTY(&queue->ring.owners) && !queue->done);
+	pthread_cond_destroy(&queue->work);
+	pthread_mutex_destroy(&queue->lock);
+}
+
+struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner *owner)
+{
+	struct engine_stream *stream = calloc(1, sizeof *stream);
+
+	if (!stream)
+		return NULL;
+	stream->queue = queue;
+	stream->turn.owner = owner;
+	stream->end = &stream->first;
+	TAILQ_INIT(&stream->flights);
+	owner->streams++;
+	return stream;
+}
+
+void queue_stream_free(struct engine_stream *stream)
+{
+	assert(!stream->first && stream->n_flights == 0 && stream->turn.owner->streams > 0);
+	stream->turn.owner->streams--;
+	free(stream);
+}
+
+/* ---- Waiting, and done -------------------------------------------------------------------------------- */
+
+struct engine_job *queue_take(struct engine_stream *stream)
+{
+	struct engine_job *job = stream->first;
+
+	stream->first = job->next;
+	if (!stream->first)
+		stream->end = &stream->first;
+	stream->planned = false;
+	return job;
+}
+
+/* The owner takes the whole list, so it is woken for the first. */
+bool queue_done(struct queue *queue, struct engine_job *job)
+{
+	bool wake = !queue->done;
+
+	job->next = NULL;
+	*queue->done_end = job;
+	queue->done_end = &job->next;
+	return wake;
+}
+
+bool queue_settle(struct engine_stream *stream)
+{
+	struct queue *queue = stream->queue;
+	bool wake = false;
+
+	if (stream->n_flights == 0)
+		while (stream->first && stream->first->status)
+			wake |= queue_done(queue, queue_take(stream));
+	if (!stream->first || stream->first->status)
+		ring_remove(&queue->ring, &stream->turn);
+	else if (!stream->turn.in_ring)
+		ring_add(&queue->ring, &stream->turn);
+	return wake;
+}
+
+bool queue_lose_waiting(struct queue *queue)
+{
+	struct engine_stream *stream;
+	bool wake = false;
+
+	while ((stream = (struct engine_stream *)ring_next(&queue->ring))) {
+		for (struct engine_job *job = stream->first; job; job = job->next)
+			if (job->status == 0)
+				job->status = STATUS_DEVICE_LOST;
+		wake |= queue_settle(stream);
+	}
+	return wake;
+}
+
+static void change(struct queue *queue)
+{
+	queue->changed = true;
+	pthread_cond_signal(&queue->work);
+}
+
+bool queue_wait(struct queue *queue, uint64_t until_ns)
+{
+	struct timespec until = { (time_t)(until_ns / NS_A_SECOND), (long)(until_ns % NS_A_SECOND) };
+	int r = 0;
+
+	while (!queue->changed && !queue->closing && r == 0)
+		r = until_ns ? pthread_cond_timedwait(&queue->work, &queue->lock, &until)
+		             : pthread_cond_wait(&queue->work, &queue->lock);
+	return r == 0;
+}
+
+void queue_unlock_and_wake(struct queue *queue, bool wake)
+{
+	pthread_mutex_unlock(&queue->lock);
+	if (wake)
+		queue->wake(queue->wake_arg);
+}
+
+/* ---- The owner ------------------------------------------------------------------------------------------
+ */
+
+void queue_submit(struct engine_stream *stream, struct engine_job *job)
+{
+	struct queue *queue = stream->queue;
+	bool wake;
+
+	assert(job->dst->writable);
+	job->ns = 0;
+	job->next = NULL;
+	pthread_mutex_lock(&queue->lock);
+	job->status = queue->lost ? STATUS_DEVICE_LOST : 0;
+	*stream->end = job;
+	stream->end = &job->next;
+	wake = queue_settle(stream);
+	change(queue);
+	queue_unlock_and_wake(queue, wake);
+}
+
+void queue_cancel(struct engine_stream *stream)
+{
+	struct queue *queue = stream->queue;
+	struct flight *flight;
+	bool wake;
+
+	pthread_mutex_lock(&queue->lock);
+	for (struct engine_job *job = stream->first; job; job = job->next)
+		if (job->status == 0)
+			job->status = STATUS_CANCELED;
+	TAILQ_FOREACH(flight, &stream->flights, stream_entry)
+	flight_stop(flight);
+	wake = queue_settle(stream);
+	change(queue);
+	queue_unlock_and_wake(queue, wake);
+}
+
+struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t size)
+{
+	struct engine_job *done;
+
+	pthread_mutex_lock(&queue->lock);
+	done = queue->done;
+	queue->done = NULL;
+	queue->done_end = &queue->done;
+	if (queue->lost) {
+		*lost = true;
+		snprintf(why, size, "%s", queue->lost_why);
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return done;
+}
+
+/* ---- The end --------------------------------------------------------------------------------------------
+ */
+
+/* The owner is woken to learn of it, whether or not it has a job. */
+void queue_lose(struct queue *queue, const char *why)
+{
+	pthread_mutex_lock(&queue->lock);
+	bool first = !queue->lost;
+
+	if (first)
+		snprintf(queue->lost_why, sizeof queue->lost_why, "%s", why);
+	queue->lost = true;
+	change(queue);
+	queue_unlock_and_wake(queue, first);
+}
+
+int queue_check(struct queue *queue, struct error *err)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&queue->lock);
+	if (queue->lost)
+		r = error_set(err, STATUS_DEVICE_LOST, "the device has to be opened again: %s",
+		              queue->lost_why);
+	pthread_mutex_unlock(&queue->lock);
+	return r;
+}

@@ -1,0 +1,96 @@
+/* Jobs that wait, by stream, and jobs that have ended: what the owner's thread and the engine's share.
+ *
+ * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and holds
+ * the lock for no call of the driver's. A stream stands in the ring while a job of it waits that is not
+ * cancelled. A sticky error ends everything: every job, waiting, under way or submitted later, ends as
+ * DEVICE_LOST.
+ */
+#ifndef KERNELS_CUDA_QUEUE_H
+#define KERNELS_CUDA_QUEUE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "flight.h"
+#include "kernels/engine.h"
+#include "kernels/ring.h"
+#include "staging.h"
+
+struct lane;
+
+TAILQ_HEAD(flight_list, flight);
+
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t work; /* by the monotonic clock */
+	void (*wake)(void *arg);
+	void *wake_arg;
+	struct ring ring;
+	struct engine_job *done;
+	struct engine_job **done_end;
+	bool changed; /* since the engine's thread last looked */
+	bool closing;
+	bool lost;
+	char lost_why[256];
+};
+
+struct engine_stream {
+	struct ring_stream turn; /* first: the ring gives it back */
+	struct queue *queue;
+	struct engine_job *first; /* waiting */
+	struct engine_job **end;
+	struct flight_list flights; /* under way */
+	uint32_t n_flights;
+	bool planned; /* staging is the first job's */
+
+	/* The engine's thread's own. */
+	struct staging staging;
+	struct lane *lane; /* while it has flights */
+	uint64_t held;     /* see scheduler.c */
+};
+
+void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg);
+void queue_deinit(struct queue *queue);
+
+/* ---- The owner's thread's: as engine_stream_new and its kin ---------------------------------------------
+ */
+
+struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner *owner);
+void queue_stream_free(struct engine_stream *stream);
+void queue_submit(struct engine_stream *stream, struct engine_job *job);
+void queue_cancel(struct engine_stream *stream);
+
+/* The finished jobs, linked by next. When the device is lost *lost is set and why filled. */
+struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t size);
+
+/* ---- Any thread's ---------------------------------------------------------------------------------------
+ */
+
+/* The device is lost. */
+void queue_lose(struct queue *queue, const char *why);
+
+/* 0, or DEVICE_LOST with the reason. */
+int queue_check(struct queue *queue, struct error *err);
+
+/* ---- The engine's thread's, under the lock; bool: whether the owner has to be woken -------------------- */
+
+/* Takes the first waiting job of a stream in the ring. */
+struct engine_job *queue_take(struct engine_stream *stream);
+
+bool queue_done(struct queue *queue, struct engine_job *job);
+
+/* After flights of the stream have begun or ended. */
+bool queue_settle(struct engine_stream *stream);
+
+/* What waits, and nothing is under way: all of it ends as DEVICE_LOST. */
+bool queue_lose_waiting(struct queue *queue);
+
+/* Until something has changed or it is that late, by the monotonic clock; 0: however late. False: late. */
+bool queue_wait(struct queue *queue, uint64_t until_ns);
+
+/* Not under the lock after it. */
+void queue_unlock_and_wake(struct queue *queue, bool wake);
+
+#endif

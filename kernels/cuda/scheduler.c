@@ -1,0 +1,442 @@
+/* One turn of the thread: start what can be started, launch and look at everything that flies, land what has
+ * ended, rest. */
+#include "scheduler.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "driver.h"
+#include "kernels/thread.h"
+
+#define TIMER_SLACK_NS   1000
+#define SCRATCH_RETRY_NS UINT64_C(1000000000)
+
+static void *thread_main(void *arg);
+static void start_all(struct scheduler *scheduler);
+static bool can_start(struct ring_stream *turn, void *arg);
+static void start(struct scheduler *scheduler, struct engine_stream *stream);
+static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended);
+static bool land(struct scheduler *scheduler, struct flight_list *ended);
+static void lose_all(struct scheduler *scheduler);
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- The beginning and the end ------------------------------------------------------------------------ */
+
+static int make_lanes(struct scheduler *scheduler, struct error *err)
+{
+	int least, greatest;
+	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
+
+	for (int i = 0; i < SCHEDULER_LANES && r == 0; i++)
+		r = driver_call(err, cuStreamCreateWithPriority,
+		                (&scheduler->lanes[i].stream, CU_STREAM_NON_BLOCKING, greatest));
+	return r;
+}
+
+static int make_flights(struct scheduler *scheduler, struct error *err)
+{
+	uint32_t n = scheduler->limits.jobs;
+	int r = 0;
+
+	scheduler->all_flights = calloc(n, sizeof *scheduler->all_flights);
+	if (!scheduler->all_flights)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		struct flight *flight = &scheduler->all_flights[i];
+
+		TAILQ_INSERT_TAIL(&scheduler->free, flight, entry);
+		r = flight_init(flight, err);
+	}
+	return r;
+}
+
+int scheduler_init(struct scheduler *scheduler, const struct device *device, const struct plan_facts *facts,
+                   const struct engine_options *options, struct error *err)
+{
+	int r;
+
+	*scheduler = (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
+	queue_init(&scheduler->queue, options->wake, options->wake_arg);
+	TAILQ_INIT(&scheduler->flying);
+	TAILQ_INIT(&scheduler->free);
+	scratch_init(&scheduler->scratch);
+	r = flights_init(&scheduler->flights, device, facts, options->tensor_maps, err);
+	if (r == 0)
+		r = make_lanes(scheduler, err);
+	if (r == 0)
+		r = make_flights(scheduler, err);
+	if (r < 0)
+		return r;
+	r = thread_start(&scheduler->thread, thread_main, scheduler);
+	if (r)
+		return error_set(err, STATUS_NO_MEMORY, "the engine's thread cannot be started: %s",
+		                 strerror(r));
+	scheduler->started = true;
+	return 0;
+}
+
+enum cuda_health scheduler_stop(struct scheduler *scheduler)
+{
+	struct queue *queue = &scheduler->queue;
+
+	if (!scheduler->started)
+		return CUDA_HEALTHY;
+	pthread_mutex_lock(&queue->lock);
+	queue->closing = true;
+	pthread_cond_signal(&queue->work);
+	pthread_mutex_unlock(&queue->lock);
+	pthread_join(scheduler->thread, NULL);
+	assert(TAILQ_EMPTY(&scheduler->flying));
+	return queue->lost ? CUDA_LOST : CUDA_HEALTHY;
+}
+
+static void destroy_all(struct scheduler *scheduler)
+{
+	struct error ignored;
+	struct flight *flight;
+
+	TAILQ_FOREACH(flight, &scheduler->free, entry)
+	flight_deinit(flight);
+	for (int i = 0; i < SCHEDULER_LANES; i++)
+		if (scheduler->lanes[i].stream)
+			driver.cuStreamDestroy(scheduler->lanes[i].stream);
+	scratch_close(&scheduler->scratch, &ignored);
+}
+
+void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
+{
+	if (!scheduler->device)
+		return;
+	if (health == CUDA_HEALTHY)
+		destroy_all(scheduler);
+	free(scheduler->all_flights);
+	flights_deinit(&scheduler->flights, health);
+	queue_deinit(&scheduler->queue);
+}
+
+/* ---- The thread ------------------------------------------------------------------------------------------
+ */
+
+/* Under the lock. Nothing was startable, so the ring is empty. Scratch memory that has not been used for long
+ * goes back to the device. */
+static void wait_for_work(struct scheduler *scheduler)
+{
+	struct queue *queue = &scheduler->queue;
+	uint64_t until = scheduler->scratch.address ? now_ns() + scheduler->limits.scratch_idle_ns : 0;
+	struct error err;
+
+	assert(TAILQ_EMPTY(&queue->ring.owners));
+	if (queue_wait(queue, until))
+		return;
+	pthread_mutex_unlock(&queue->lock);
+	if (scratch_close(&scheduler->scratch, &err) == STATUS_DEVICE_LOST)
+		queue_lose(queue, err.message);
+	pthread_mutex_lock(&queue->lock);
+}
+
+/* Under the lock. Sleeps an eighth of how long nothing has moved: what comes meanwhile is at most that late.
+ */
+static void rest(struct scheduler *scheduler)
+{
+	struct queue *queue = &scheduler->queue;
+	uint64_t now = now_ns(), quiet = now - scheduler->moved_ns;
+
+	if (quiet < scheduler->limits.spin_ns) {
+		pthread_mutex_unlock(&queue->lock);
+		sched_yield();
+		pthread_mutex_lock(&queue->lock);
+	} else {
+		uint64_t sleep = quiet / 8, most = scheduler->limits.most_sleep_ns;
+		queue_wait(queue, now + (sleep < most ? sleep : most));
+	}
+}
+
+/* Under the lock. A device that has none is asked again later; until then jobs do without. */
+static void open_scratch(struct scheduler *scheduler)
+{
+	struct queue *queue = &scheduler->queue;
+	struct error err;
+	int r;
+
+	pthread_mutex_unlock(&queue->lock);
+	r = scratch_open(&scheduler->scratch, scheduler->limits.scratch_bytes, &err);
+	scheduler->scratch_failed_ns = r < 0 ? now_ns() : 0;
+	if (r == STATUS_DEVICE_LOST)
+		queue_lose(queue, err.message);
+	pthread_mutex_lock(&queue->lock);
+	scheduler->scratch_missing = false;
+}
+
+/* Under the lock. */
+static void work(struct scheduler *scheduler)
+{
+	struct queue *queue = &scheduler->queue;
+	struct flight_list ended = TAILQ_HEAD_INITIALIZER(ended);
+	bool moved, wake;
+
+	pthread_mutex_unlock(&queue->lock);
+	moved = fly(scheduler, &ended);
+	pthread_mutex_lock(&queue->lock);
+	wake = land(scheduler, &ended);
+	if (wake) {
+		queue_unlock_and_wake(queue, true);
+		pthread_mutex_lock(&queue->lock);
+	}
+	if (moved)
+		scheduler->moved_ns = now_ns();
+	else if (!queue->changed)
+		rest(scheduler);
+}
+
+static void *thread_main(void *arg)
+{
+	struct scheduler *scheduler = arg;
+	struct queue *queue = &scheduler->queue;
+	struct error err;
+
+	pthread_setname_np(pthread_self(), "engine-cuda");
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	if (device_enter(scheduler->device, &err) < 0)
+		queue_lose(queue, err.message);
+	pthread_mutex_lock(&queue->lock);
+	while (!queue->closing) {
+		queue->changed = false;
+		if (queue->lost)
+			lose_all(scheduler);
+		else
+			start_all(scheduler);
+		if (scheduler->scratch_missing)
+			open_scratch(scheduler);
+		else if (TAILQ_EMPTY(&scheduler->flying))
+			wait_for_work(scheduler);
+		else
+			work(scheduler);
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return NULL;
+}
+
+/* ---- Starting: under the lock
+ * ------------------------------------------------------------------------------ */
+
+static void start_all(struct scheduler *scheduler)
+{
+	struct ring_stream *turn;
+
+	scheduler->scratch_full = false;
+	while ((turn = ring_next_if(&scheduler->queue.ring, can_start, scheduler)))
+		start(scheduler, (struct engine_stream *)turn);
+}
+
+static uint32_t half(uint32_t n)
+{
+	return n > 1 ? n / 2 : 1;
+}
+
+/* One owner's jobs leave room for others', and do not make them wait for long. */
+static bool owner_may_start(const struct scheduler *scheduler, const struct engine_owner *owner,
+                            const struct engine_job *job)
+{
+	const struct cuda_limits *limits = &scheduler->limits;
+
+	if (owner->running == 0)
+		return true;
+	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
+	       job->transform->bytes <= limits->owner_bytes - owner->running_bytes;
+}
+
+static enum staging_place place(struct engine_memory *memory)
+{
+	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
+}
+
+/* How the stream's first job is to travel; false when scratch memory has to be opened before that can be
+ * said. */
+static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream)
+{
+	const struct engine_job *job = stream->first;
+	const struct scratch *scratch = &scheduler->scratch;
+	enum staging_place dst = place(job->dst), src = place(job->src);
+	bool host = dst == STAGING_ON_HOST || src == STAGING_ON_HOST;
+	struct staging_limits limits = {
+		.direct_bytes = scheduler->limits.direct_bytes,
+		.round_bytes = scheduler->limits.round_bytes,
+		.scratch_bytes = scratch->size,
+	};
+
+	if (stream->planned)
+		return true;
+	if (host && job->transform->bytes > limits.direct_bytes && !scratch->address &&
+	    scheduler->limits.scratch_bytes > 0 &&
+	    now_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
+		scheduler->scratch_missing = true;
+		return false;
+	}
+	staging_init(&stream->staging, job->transform, job->plan, dst, src, &limits);
+	stream->planned = true;
+	return true;
+}
+
+static bool staged_may_start(struct scheduler *scheduler, const struct engine_stream *stream)
+{
+	uint64_t bytes = stream->staging.scratch_bytes;
+	uint32_t most = scheduler->limits.staged_jobs;
+
+	if (stream->n_flights > 0 || scheduler->staged >= most || stream->turn.owner->staging >= half(most) ||
+	    (bytes > 0 && scheduler->scratch_full))
+		return false;
+	if (bytes == 0 || scratch_has(&scheduler->scratch, bytes))
+		return true;
+	scheduler->scratch_full = true;
+	return false;
+}
+
+/* A job that is more than one launch has its stream to itself. */
+static bool can_start(struct ring_stream *turn, void *arg)
+{
+	struct engine_stream *stream = (struct engine_stream *)turn;
+	struct scheduler *scheduler = arg;
+	struct flight *last = TAILQ_LAST(&stream->flights, flight_list);
+
+	if (TAILQ_EMPTY(&scheduler->free) || stream->n_flights >= scheduler->limits.stream_jobs ||
+	    (last && staging_is_needed(&last->staging)) ||
+	    !owner_may_start(scheduler, turn->owner, stream->first) || !plan_first(scheduler, stream))
+		return false;
+	return !staging_is_needed(&stream->staging) || staged_may_start(scheduler, stream);
+}
+
+static struct lane *least_used(struct scheduler *scheduler)
+{
+	struct lane *best = &scheduler->lanes[0];
+
+	for (int i = 1; i < SCHEDULER_LANES && best->users > 0; i++)
+		if (scheduler->lanes[i].users < best->users)
+			best = &scheduler->lanes[i];
+	return best;
+}
+
+static void start(struct scheduler *scheduler, struct engine_stream *stream)
+{
+	struct flight *flight = TAILQ_FIRST(&scheduler->free);
+	struct engine_owner *owner = stream->turn.owner;
+	struct engine_job *job = queue_take(stream);
+
+	if (stream->n_flights++ == 0) {
+		stream->lane = least_used(scheduler);
+		stream->lane->users++;
+	}
+	owner->running++;
+	owner->running_bytes += job->transform->bytes;
+	if (staging_is_needed(&stream->staging)) {
+		scheduler->staged++;
+		owner->staging++;
+	}
+	if (stream->staging.scratch_bytes > 0)
+		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &flight->scratch);
+	flight_start(flight, job, &stream->staging, stream->lane->stream);
+	flight->stream = stream;
+	TAILQ_REMOVE(&scheduler->free, flight, entry);
+	TAILQ_INSERT_TAIL(&scheduler->flying, flight, entry);
+	TAILQ_INSERT_TAIL(&stream->flights, flight, stream_entry);
+	queue_settle(stream);
+	scheduler->moved_ns = flight->started_ns;
+}
+
+/* ---- Flying: without the lock
+ * ------------------------------------------------------------------------------ */
+
+/* Flights of one stream end in their order, so those behind one that has not are not looked at. Gives back
+ * whether anything moved. */
+static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended)
+{
+	struct flight *flight, *next;
+	bool moved = false;
+
+	scheduler->pass++;
+	for (flight = TAILQ_FIRST(&scheduler->flying); flight; flight = next) {
+		enum flight_state state = FLIGHT_UNDER_WAY;
+
+		next = TAILQ_NEXT(flight, entry);
+		flight_launch(&scheduler->flights, flight);
+		if (flight->stream->held != scheduler->pass)
+			state = flight_look(flight);
+		if (flight->status == STATUS_DEVICE_LOST) {
+			queue_lose(&scheduler->queue, flight->why.message);
+			break;
+		}
+		if (state == FLIGHT_ENDED) {
+			TAILQ_REMOVE(&scheduler->flying, flight, entry);
+			TAILQ_INSERT_TAIL(ret_ended, flight, entry);
+		} else {
+			flight->stream->held = scheduler->pass;
+		}
+		moved |= state != FLIGHT_UNDER_WAY;
+	}
+	return moved;
+}
+
+/* ---- Landing: under the lock; whether the owner has to be woken
+ * -------------------------------------------- */
+
+static bool land_one(struct scheduler *scheduler, struct flight *flight)
+{
+	struct engine_stream *stream = flight->stream;
+	struct engine_owner *owner = stream->turn.owner;
+	struct engine_job *job = flight->job;
+	bool wake;
+
+	owner->running--;
+	owner->running_bytes -= job->transform->bytes;
+	if (staging_is_needed(&flight->staging)) {
+		scheduler->staged--;
+		owner->staging--;
+	}
+	ring_charge(&scheduler->queue.ring, owner, job->ns);
+	scratch_give(&scheduler->scratch, &flight->scratch);
+	TAILQ_REMOVE(&stream->flights, flight, stream_entry);
+	if (--stream->n_flights == 0)
+		stream->lane->users--;
+	TAILQ_INSERT_HEAD(&scheduler->free, flight, entry);
+	wake = queue_done(&scheduler->queue, job);
+	return queue_settle(stream) || wake;
+}
+
+/* When the device is lost meanwhile, nothing that it says counts any more. */
+static bool land(struct scheduler *scheduler, struct flight_list *ended)
+{
+	struct flight *flight;
+	bool wake = false;
+
+	while ((flight = TAILQ_FIRST(ended))) {
+		TAILQ_REMOVE(ended, flight, entry);
+		if (scheduler->queue.lost)
+			flight->job->status = STATUS_DEVICE_LOST;
+		wake |= land_one(scheduler, flight);
+		scheduler->queue.changed = true;
+	}
+	return wake;
+}
+
+static void lose_all(struct scheduler *scheduler)
+{
+	struct queue *queue = &scheduler->queue;
+	bool wake = land(scheduler, &scheduler->flying);
+
+	wake |= queue_lose_waiting(queue);
+	scheduler->scratch_missing = false;
+	queue->changed = false;
+	if (wake) {
+		queue_unlock_and_wake(queue, true);
+		pthread_mutex_lock(&queue->lock);
+	}
+}

@@ -1,0 +1,63 @@
+/* The engine's thread: starts jobs as their turn comes, launches them and watches them until they end.
+ *
+ * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still
+ * be cancelled. With nothing to do the thread sleeps until it is woken; with something under way it looks
+ * again and again, less and less often.
+ */
+#ifndef KERNELS_CUDA_SCHEDULER_H
+#define KERNELS_CUDA_SCHEDULER_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device.h"
+#include "flight.h"
+#include "limits.h"
+#include "memory.h"
+#include "queue.h"
+#include "scratch.h"
+
+#define SCHEDULER_LANES 32
+
+/* A stream of the device's. An engine stream has one while it has jobs under way; busy ones may share it. */
+struct lane {
+	CUstream stream;
+	uint32_t users;
+};
+
+struct scheduler {
+	const struct device *device;
+	struct cuda_limits limits;
+	struct queue queue;
+	struct flights flights;
+	pthread_t thread;
+	bool started;
+
+	/* The thread's own. */
+	struct lane lanes[SCHEDULER_LANES];
+	struct flight *all_flights;
+	struct flight_list flying; /* in the order started */
+	struct flight_list free;
+	uint32_t staged;   /* of those flying: more than one launch */
+	uint64_t moved_ns; /* when a job was last started, or a round landed */
+	uint64_t pass;     /* number of the present look at all flights */
+	struct scratch scratch;
+	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
+	bool scratch_missing;       /* a job waits for it to be opened */
+	bool scratch_full;          /* a job waits for blocks of others: nobody passes it */
+};
+
+/* The thread starts. On failure, too, scheduler_deinit follows. */
+int scheduler_init(struct scheduler *scheduler, const struct device *device, const struct plan_facts *facts,
+                   const struct engine_options *options, struct error *err);
+
+/* Every stream must have been freed. The thread ends, and what it leaves is settled: whether the device is
+ * still there. A zeroed one is allowed. */
+enum cuda_health scheduler_stop(struct scheduler *scheduler);
+
+/* After scheduler_stop. On a device that is lost the driver is not asked. */
+void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health);
+
+#endif

@@ -1,0 +1,91 @@
+/* First fit between blocks that are kept by address. */
+#include "scratch.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "driver.h"
+
+#define LEAST_BYTES UINT64_C(4096)
+
+void scratch_init(struct scratch *scratch)
+{
+	*scratch = (struct scratch){ 0 };
+	TAILQ_INIT(&scratch->blocks);
+}
+
+int scratch_open(struct scratch *scratch, uint64_t most, struct error *err)
+{
+	CUdeviceptr address;
+
+	assert(!scratch->address);
+	for (uint64_t size = most; size >= LEAST_BYTES; size /= 2) {
+		int r = driver_call(err, cuMemAlloc, (&address, size));
+
+		if (r == 0) {
+			scratch->address = address;
+			scratch->size = size;
+		}
+		if (r != STATUS_NO_MEMORY)
+			return r;
+	}
+	return error_set(err, STATUS_NO_MEMORY, "the device has no %" PRIu64 " bytes to stage host memory in",
+	                 LEAST_BYTES);
+}
+
+int scratch_close(struct scratch *scratch, struct error *err)
+{
+	CUdeviceptr address = scratch->address;
+
+	assert(TAILQ_EMPTY(&scratch->blocks));
+	scratch->address = scratch->size = 0;
+	return address ? driver_call(err, cuMemFree, (address)) : 0;
+}
+
+static uint64_t round_up(uint64_t size)
+{
+	return (size + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+}
+
+/* The first gap of that size: where it starts, and the block after it, NULL when it is the last. 0: none. */
+static uint64_t find_gap(const struct scratch *scratch, uint64_t size, struct scratch_block **ret_next)
+{
+	uint64_t at = scratch->address, end = scratch->address + scratch->size;
+	struct scratch_block *next;
+
+	TAILQ_FOREACH(next, &scratch->blocks, entry)
+	{
+		if (next->start - at >= size)
+			break;
+		at = next->start + next->size;
+	}
+	*ret_next = next;
+	return (next ? next->start : end) - at >= size ? at : 0;
+}
+
+bool scratch_has(const struct scratch *scratch, uint64_t size)
+{
+	struct scratch_block *next;
+
+	return find_gap(scratch, round_up(size), &next) != 0;
+}
+
+void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_block *ret)
+{
+	struct scratch_block *next;
+
+	ret->size = round_up(size);
+	ret->start = find_gap(scratch, ret->size, &next);
+	assert(ret->start);
+	if (next)
+		TAILQ_INSERT_BEFORE(next, ret, entry);
+	else
+		TAILQ_INSERT_TAIL(&scratch->blocks, ret, entry);
+}
+
+void scratch_give(struct scratch *scratch, struct scratch_block *block)
+{
+	if (block->size > 0)
+		TAILQ_REMOVE(&scratch->blocks, block, entry);
+	block->size = 0;
+}

@@ -1,0 +1,264 @@
+/* The cut into rounds, and what of them fits into scratch memory. */
+#include "staging.h"
+
+#include <stdlib.h>
+
+#include "kernels/narrow.h"
+
+static void choose_ways(struct staging *s, enum staging_place dst, enum staging_place src, uint64_t direct);
+static void cut(struct staging *s, uint64_t round_bytes);
+static void measure(struct staging *s);
+static void fit(struct staging *s, const struct staging_limits *limits);
+static void set_direct(struct staging *s);
+static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
+                     const struct staging_limits *limits);
+
+static uint64_t extent_bytes(struct tensor_extent extent)
+{
+	return (uint64_t)(extent.high - extent.low);
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Bytes that a part takes whatever its phase. */
+static uint64_t place_bytes(uint64_t bytes)
+{
+	return (bytes + 2 * STAGING_ALIGN - 1) / STAGING_ALIGN * STAGING_ALIGN;
+}
+
+void staging_init(struct staging *ret, const struct transform *transform, const struct plan *plan,
+                  enum staging_place dst, enum staging_place src, const struct staging_limits *limits)
+{
+	*ret = (struct staging){ .transform = transform, .plan = plan };
+	if (transform->count > 0)
+		set_direct(ret);
+	if (transform->count == 0 || (dst == STAGING_ON_DEVICE && src == STAGING_ON_DEVICE) ||
+	    init_run(ret, dst, src, limits))
+		return;
+	choose_ways(ret, dst, src, limits->direct_bytes);
+	if (ret->src == STAGING_DIRECT && ret->dst == STAGING_DIRECT)
+		return;
+	cut(ret, limits->round_bytes);
+	measure(ret);
+	fit(ret, limits);
+}
+
+static void set_direct(struct staging *s)
+{
+	s->src = s->dst = STAGING_DIRECT;
+	s->rounds = s->slots = 1;
+	s->n_axes = 0;
+	s->src_bytes = s->dst_bytes = s->scratch_bytes = 0;
+}
+
+static bool is_large(struct tensor_extent extent, uint64_t direct)
+{
+	return extent_bytes(extent) > direct;
+}
+
+static void choose_ways(struct staging *s, enum staging_place dst, enum staging_place src, uint64_t direct)
+{
+	const struct transform *t = s->transform;
+	struct tensor_extent reads = transform_reads(t), writes = transform_writes(t);
+
+	if (src == STAGING_ON_HOST && is_large(reads, direct) &&
+	    transform_read_bytes(t) >= extent_bytes(reads) / 2)
+		s->src = STAGING_ROUND;
+	if (dst == STAGING_ON_HOST && is_large(writes, direct) &&
+	    extent_bytes(writes) == (uint64_t)t->count * t->element)
+		s->dst = STAGING_ROUND;
+}
+
+/* ---- Rounds ------------------------------------------------------------------------------------------ */
+
+/* Rounds of a destination that is taken out are stretches of it, else those of the source. */
+static int64_t reach(const struct staging *s, int d)
+{
+	const struct transform_axis *axis = &s->transform->axis[d];
+	return llabs(s->dst == STAGING_DIRECT ? axis->src_stride : axis->dst_stride);
+}
+
+/* The axes that have more than one index, farthest first. */
+static int sort_axes(const struct staging *s, int8_t *ret)
+{
+	int n = 0;
+
+	for (int d = 0; d < s->transform->rank; d++) {
+		int i = n;
+
+		if (s->transform->axis[d].extent == 1)
+			continue;
+		for (n++; i > 0 && reach(s, ret[i - 1]) < reach(s, d); i--)
+			ret[i] = ret[i - 1];
+		ret[i] = (int8_t)d;
+	}
+	return n;
+}
+
+static void cut(struct staging *s, uint64_t round_bytes)
+{
+	const struct transform *t = s->transform;
+	uint64_t bytes = (uint64_t)t->count * t->element;
+	int8_t order[TENSOR_MAX_RANK];
+	int n = sort_axes(s, order);
+
+	for (int i = 0; i < n && bytes > round_bytes && transform_can_narrow(t, order[i]); i++) {
+		int64_t extent = t->axis[order[i]].extent;
+
+		bytes /= (uint64_t)extent;
+		s->axis[s->n_axes++] = order[i];
+		s->step = bytes < round_bytes ? (int64_t)(round_bytes / bytes) : 1;
+		s->step = divide_up(extent, divide_up(extent, s->step)); /* of about the same size */
+		s->rounds *= (uint64_t)divide_up(extent, s->step);
+		bytes *= (uint64_t)s->step;
+	}
+}
+
+/* How many indices of axis d a round has at most. */
+static int64_t round_extent(const struct staging *s, int d)
+{
+	for (int i = 0; i < s->n_axes; i++)
+		if (s->axis[i] == d)
+			return i < s->n_axes - 1 ? 1 : s->step;
+	return s->transform->axis[d].extent;
+}
+
+/* The largest round's parts. A source of which the rounds read much of the same is brought as a whole. */
+static void measure(struct staging *s)
+{
+	const struct transform *t = s->transform;
+	uint64_t whole = extent_bytes(transform_reads(t)), src = t->element, dst = t->element;
+
+	for (int d = 0; d < t->rank; d++) {
+		const struct transform_axis *axis = &t->axis[d];
+		int64_t n = round_extent(s, d), source = least(n, axis->source);
+
+		dst += (uint64_t)((n - 1) * llabs(axis->dst_stride));
+		if (source > 0)
+			src += (uint64_t)((source - 1) * llabs(axis->src_stride));
+	}
+	if (s->src == STAGING_ROUND && src > whole / s->rounds + whole / s->rounds / 2 + t->element) {
+		s->src = STAGING_WHOLE;
+		src = whole;
+	}
+	s->src_bytes = s->src == STAGING_DIRECT ? 0 : place_bytes(src);
+	s->dst_bytes = s->dst == STAGING_DIRECT ? 0 : place_bytes(dst);
+	s->slots = s->rounds < STAGING_MOST_SLOTS ? (uint32_t)s->rounds : STAGING_MOST_SLOTS;
+}
+
+static uint64_t scratch_needed(const struct staging *s)
+{
+	uint64_t src = s->src == STAGING_WHOLE ? s->src_bytes : s->slots * s->src_bytes;
+	return src + s->slots * s->dst_bytes;
+}
+
+/* With fewer slots, or else with a side left where it is. */
+static void fit(struct staging *s, const struct staging_limits *limits)
+{
+	while (scratch_needed(s) > limits->scratch_bytes) {
+		if (s->slots > 1) {
+			s->slots--;
+		} else if (s->src != STAGING_DIRECT && s->src_bytes >= s->dst_bytes) {
+			s->src = STAGING_DIRECT;
+			s->src_bytes = 0;
+			s->slots = s->rounds < STAGING_MOST_SLOTS ? (uint32_t)s->rounds : STAGING_MOST_SLOTS;
+		} else {
+			set_direct(s);
+			return;
+		}
+	}
+	s->scratch_bytes = scratch_needed(s);
+	if (s->scratch_bytes == 0)
+		set_direct(s);
+}
+
+static void narrow_to_round(const struct staging *s, uint64_t i, struct staging_round *ret)
+{
+	for (int a = s->n_axes - 1; a >= 0; a--) {
+		int64_t extent = s->transform->axis[s->axis[a]].extent;
+		int64_t step = a < s->n_axes - 1 ? 1 : s->step;
+		uint64_t parts = (uint64_t)divide_up(extent, step);
+		int64_t first = (int64_t)(i % parts) * step;
+
+		i /= parts;
+		ret->dst_offset +=
+		    transform_narrow(&ret->transform, s->axis[a], first, least(step, extent - first));
+	}
+}
+
+void staging_round(const struct staging *s, uint64_t i, struct staging_round *ret)
+{
+	const struct tma_plan *tma = &s->plan->tma;
+
+	ret->dst_offset = 0;
+	if (s->run) {
+		int64_t first = (int64_t)i * s->step, n = least(s->step, tma->dim[0].n - first);
+
+		ret->reads.low = tma->src_offset + first;
+		ret->reads.high = ret->reads.low + n;
+		ret->writes.low = tma->dst_offset + first;
+		ret->writes.high = ret->writes.low + n;
+		return;
+	}
+	ret->transform = *s->transform;
+	narrow_to_round(s, i, ret);
+	ret->reads = transform_reads(&ret->transform);
+	ret->writes = transform_writes(&ret->transform);
+	ret->writes.low += ret->dst_offset;
+	ret->writes.high += ret->dst_offset;
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------------- */
+
+/* Between two places on the host a run stops over in a slot; else the copy units take it piece by piece. */
+static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
+                     const struct staging_limits *limits)
+{
+	const struct tma_plan *tma = &s->plan->tma;
+	bool over = dst == STAGING_ON_HOST && src == STAGING_ON_HOST;
+	uint64_t bytes = (uint64_t)tma->dim[0].n, step = limits->round_bytes;
+
+	if (tma->route != TMA_ROUTE_MEMCPY || tma->border_rank > 0 || bytes <= limits->direct_bytes ||
+	    (over && limits->scratch_bytes / STAGING_MOST_SLOTS <= 2 * STAGING_ALIGN))
+		return false;
+	if (over && STAGING_MOST_SLOTS * place_bytes(step) > limits->scratch_bytes)
+		step = limits->scratch_bytes / STAGING_MOST_SLOTS - 2 * STAGING_ALIGN;
+	s->run = true;
+	s->step = (int64_t)step;
+	s->rounds = (bytes - 1) / step + 1;
+	s->slots = s->rounds < STAGING_MOST_SLOTS ? (uint32_t)s->rounds : STAGING_MOST_SLOTS;
+	if (over) {
+		s->src = s->dst = STAGING_ROUND;
+		s->src_bytes = place_bytes(step);
+		s->scratch_bytes = s->slots * s->src_bytes;
+	}
+	return true;
+}
+
+/* ---- Places ------------------------------------------------------------------------------------------ */
+
+static uint64_t with_phase_of(uint64_t place, uint64_t address)
+{
+	return place + address % STAGING_ALIGN;
+}
+
+uint64_t staging_src_place(const struct staging *s, uint64_t scratch, uint64_t i, uint64_t address)
+{
+	if (s->src == STAGING_WHOLE)
+		return with_phase_of(scratch, address);
+	return with_phase_of(scratch + i % s->slots * s->src_bytes, address);
+}
+
+uint64_t staging_dst_place(const struct staging *s, uint64_t scratch, uint64_t i, uint64_t address)
+{
+	scratch += s->src == STAGING_WHOLE ? s->src_bytes : s->slots * s->src_bytes;
+	return with_phase_of(scratch + i % s->slots * s->dst_bytes, address);
+}

@@ -1,0 +1,82 @@
+/* How a job that has a side in host memory travels: in which rounds, and what of it by way of scratch memory
+ * on the device. Pure: knows no driver, so it is tested without one.
+ *
+ * A kernel can use host memory where it is, at the price of a trip for each access. Where most of what lies
+ * between the source's first and last byte is read, those bytes are better brought in one stretch; where the
+ * destination has no gaps, it is better written on the device and taken out in one stretch. Large jobs are
+ * cut into rounds, so that one comes in while another runs and a third goes out.
+ */
+#ifndef KERNELS_CUDA_STAGING_H
+#define KERNELS_CUDA_STAGING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/plan.h"
+#include "kernels/transform.h"
+
+#define STAGING_MOST_SLOTS 3
+
+enum staging_place { STAGING_ON_DEVICE, STAGING_ON_HOST };
+
+enum staging_way {
+	STAGING_DIRECT, /* where it is */
+	STAGING_WHOLE,  /* the source: brought once, rounds bring what is still missing, and it stays */
+	STAGING_ROUND,  /* a part for each round, in a slot */
+};
+
+struct staging_limits {
+	uint64_t direct_bytes;  /* a side of so few bytes is not worth a stop on the way */
+	uint64_t round_bytes;   /* of the destination */
+	uint64_t scratch_bytes; /* that one job can have; 0: none */
+};
+
+struct staging {
+	const struct transform *transform;
+	const struct plan *plan;
+	enum staging_way src;
+	enum staging_way dst;
+	bool run;        /* one run of bytes on both sides, which needs no kernel */
+	uint64_t rounds; /* 0: there is nothing to do */
+	uint32_t slots;  /* round i uses slot i % slots: so many can be under way */
+	uint64_t scratch_bytes;
+
+	/* Of the whole source or of a slot's part of it, and of a slot's part of the destination; when run,
+	 * what is brought in is taken out from the same place. */
+	uint64_t src_bytes;
+	uint64_t dst_bytes;
+
+	/* The cut: one index of each of these axes but the last, of which there are step at a time. When run,
+	 * step is bytes. */
+	int n_axes;
+	int8_t axis[TENSOR_MAX_RANK];
+	int64_t step;
+};
+
+/* Both must outlive *ret. */
+void staging_init(struct staging *ret, const struct transform *transform, const struct plan *plan,
+                  enum staging_place dst, enum staging_place src, const struct staging_limits *limits);
+
+/* Whether it is more than one launch or copy between the places where the tensors are. */
+static inline bool staging_is_needed(const struct staging *staging)
+{
+	return staging->rounds > 1 || staging->scratch_bytes > 0;
+}
+
+/* What a round reads and writes: bytes from elements [0, ..., 0] of the job's source and destination. */
+struct staging_round {
+	struct transform transform; /* when not run; its source's element [0, ..., 0] is the job's */
+	int64_t dst_offset;         /* of its destination's element [0, ..., 0] */
+	struct tensor_extent reads;
+	struct tensor_extent writes;
+};
+
+void staging_round(const struct staging *staging, uint64_t i, struct staging_round *ret);
+
+/* Where a part that lies at address in host memory has its place in the scratch memory, which starts at a
+ * multiple of STAGING_ALIGN: with the same phase, so that what is aligned stays so. */
+#define STAGING_ALIGN 256
+uint64_t staging_src_place(const struct staging *staging, uint64_t scratch, uint64_t i, uint64_t address);
+uint64_t staging_dst_place(const struct staging *staging, uint64_t scratch, uint64_t i, uint64_t address);
+
+#endif

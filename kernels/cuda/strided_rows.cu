@@ -1,0 +1,176 @@
+/* Rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, any rank.
+ *
+ * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it and
+ * shifted into place. What is left at a row's ends, and pads, go element by element.
+ */
+#include "strided.cuh"
+
+namespace
+{
+
+/* 16 bytes that begin W words and `bits` bits into the 32 bytes of a and b. */
+template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_t bits)
+{
+	const uint32_t w[9] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, 0 };
+
+	return make_uint4(shift_words(w[W], w[W + 1], bits), shift_words(w[W + 1], w[W + 2], bits),
+	                  shift_words(w[W + 2], w[W + 3], bits), shift_words(w[W + 3], w[W + 4], bits));
+}
+
+/* What a warp does of a row: chunks that are wholly the window's, and elements before and after them. */
+struct row_part {
+	uint64_t to;   /* the first chunk */
+	uint64_t from; /* the chunk that it is read from begins here, or phase bytes later */
+	uint32_t phase;
+	uint32_t chunks;
+	int64_t first; /* elements [first, chunks_first) and [chunks_last, last) are left */
+	int64_t chunks_first;
+	int64_t chunks_last;
+	int64_t last;
+};
+
+/* The lanes that share a row: as many as its chunks keep busy. */
+struct row_lanes {
+	int n;
+	int own;
+};
+
+/* W: words of the phase, or -1 when there is none. Loads are ROW_BATCH deep. */
+template <int W> DEVICE void copy_chunks(const row_part &part, row_lanes lanes)
+{
+	const uint4 *from = (const uint4 *)part.from + lanes.own;
+	uint4 *to = (uint4 *)part.to + lanes.own;
+	const uint32_t bits = part.phase % 4 * 8;
+
+	for (int left = (int)part.chunks - lanes.own; left > 0; left -= lanes.n * ROW_BATCH) {
+		uint4 a[ROW_BATCH], b[ROW_BATCH];
+
+#pragma unroll
+		for (int u = 0; u < ROW_BATCH; u++)
+			if (u * lanes.n < left) {
+				a[u] = from[u * lanes.n];
+				if (W >= 0)
+					b[u] = from[u * lanes.n + 1];
+			}
+#pragma unroll
+		for (int u = 0; u < ROW_BATCH; u++)
+			if (u * lanes.n < left)
+				stream_write(to + u * lanes.n, W >= 0 ? shift_pair<W < 0 ? 0 : W>(a[u], b[u], bits) : a[u]);
+		from += lanes.n * ROW_BATCH;
+		to += lanes.n * ROW_BATCH;
+	}
+}
+
+/* A row of the destination and the source's, which begins at its window. */
+struct row_place {
+	uint64_t dst;
+	uint64_t src;
+	bool inside; /* of the outer dimensions' windows */
+};
+
+DEVICE row_place row_of(const strided_args &args, uint64_t row)
+{
+	row_place place = { args.dst, args.src, true };
+
+	for (uint32_t d = 1; d < args.rank; d++) {
+		const strided_dim &dim = args.dim[d];
+		uint64_t q = d + 1 < args.rank ? divide(row, (uint64_t)dim.n) : 0;
+		int64_t index = (int64_t)(row - q * (uint64_t)dim.n);
+
+		row = q;
+		place.dst += (uint64_t)(index * dim.dst);
+		place.src += (uint64_t)((index - dim.before) * dim.src);
+		place.inside = place.inside && in_window(dim, index);
+	}
+	return place;
+}
+
+/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements. */
+template <int E>
+DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place, int64_t first,
+                        int64_t last)
+{
+	const strided_dim &inner = args.dim[0];
+	const uint64_t delta = place.src - (uint64_t)(inner.before * E) - place.dst;
+	int64_t low = first > inner.before ? first : inner.before;
+	int64_t high = last < inner.before + inner.source ? last : inner.before + inner.source;
+	row_part part = { 0, 0, (uint32_t)delta & 15, 0, first, first, first, last };
+
+	if (!place.inside || low >= high)
+		return part;
+	uint64_t start = (place.dst + (uint64_t)(low * E) + 15) & ~UINT64_C(15);
+	uint64_t end = (place.dst + (uint64_t)(high * E)) & ~UINT64_C(15);
+
+	if (part.phase) {
+		if (start + delta < range.low + 16)
+			start += 16;
+		if (end + delta + 16 > range.high)
+			end -= 16;
+	}
+	if ((int64_t)(end - start) <= 0)
+		return part;
+	part.to = start;
+	part.from = (start + delta) & ~UINT64_C(15);
+	part.chunks = (uint32_t)((end - start) / 16);
+	part.chunks_first = (int64_t)(start - place.dst) / E;
+	part.chunks_last = (int64_t)(end - place.dst) / E;
+	return part;
+}
+
+template <int E>
+DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last,
+                          row_lanes lanes)
+{
+	using type = typename element<E>::type;
+	const strided_dim &inner = args.dim[0];
+
+	for (int64_t i = first + lanes.own; i < last; i += lanes.n) {
+		uint64_t to = place.dst + (uint64_t)(i * E);
+		type value = *(const type *)((const char *)args.pattern + to % 16);
+
+		if (place.inside && in_window(inner, i))
+			value = *(const type *)(place.src + (uint64_t)((i - inner.before) * E));
+		*(type *)to = value;
+	}
+}
+
+/* Some lanes a row, or a part of ROW_BYTES of a longer one. */
+template <int E> DEVICE void rows(const strided_args &args)
+{
+	constexpr int64_t part_elements = ROW_BYTES / E;
+	const source_range range = range_of<E>(args);
+	const uint64_t parts = divide((uint64_t)(args.dim[0].n + part_elements - 1), (uint64_t)part_elements);
+	const row_lanes lanes = { (int)args.lanes, (int)(threadIdx.x % args.lanes) };
+	const uint32_t groups = ROWS_THREADS / args.lanes;
+
+	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / args.lanes; number < args.slots;
+	     number += (uint64_t)gridDim.x * groups) {
+		uint64_t row = parts > 1 ? divide(number, parts) : number;
+		int64_t first = (int64_t)(number - row * parts) * part_elements;
+		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
+		const row_place place = row_of(args, row);
+		const row_part part = part_of<E>(args, range, place, first, last);
+
+		if (part.phase == 0)
+			copy_chunks<-1>(part, lanes);
+		else if (part.phase < 4)
+			copy_chunks<0>(part, lanes);
+		else if (part.phase < 8)
+			copy_chunks<1>(part, lanes);
+		else if (part.phase < 12)
+			copy_chunks<2>(part, lanes);
+		else
+			copy_chunks<3>(part, lanes);
+		copy_elements<E>(args, place, part.first, part.chunks_first, lanes);
+		copy_elements<E>(args, place, part.chunks_last, part.last, lanes);
+	}
+}
+
+} // namespace
+
+#define STRIDED_ROWS(e)                                                                                      \
+	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)               \
+	{                                                                                                    \
+		rows<e>(args);                                                                               \
+	}
+BY_ELEMENT(STRIDED_ROWS)

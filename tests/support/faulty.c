@@ -1,0 +1,202 @@
+/* A tmad whose cuda engine is the cpu engine with faults, so that what the service does about a device is
+ * tested without one.
+ *
+ * "Device memory" is memfds: cuda_fd brings the memfd itself, a cuda_ipc handle is the text of a path to it
+ * (/proc/PID/fd/N). A copy of FATAL_BYTES bytes loses the device: it and every job after it ends as
+ * DEVICE_LOST. In the environment, FAULTY_OPEN is why the engine does not open; FAULTY_OPENS, after how many
+ * starts of the process it does not open any more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/tmad.h"
+
+#define FATAL_BYTES 6666
+
+struct faulty {
+	struct engine engine;
+	struct engine *cpu;
+	struct engine_options options;
+	struct engine_job *fatal; /* not ended yet, oldest first */
+	struct engine_job **fatal_end;
+};
+
+/* Streams are the cpu engine's, and say nothing of us. */
+static struct faulty faulty;
+
+static void faulty_close(struct engine *engine)
+{
+	(void)engine;
+	engine_close(faulty.cpu);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------- */
+
+static int open_handle(const struct engine_handle *handle, struct error *err)
+{
+	char path[ENGINE_HANDLE_BYTES + 1] = "";
+	int fd;
+
+	memcpy(path, handle->handle.data, handle->handle.len);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? error_set(err, STATUS_INVALID_ARGUMENT, "handle: %s: %s", path, strerror(errno)) : fd;
+}
+
+static int faulty_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
+                      struct error *err)
+{
+	struct engine_handle memfd = *handle;
+	int opened = -1, r;
+
+	(void)engine;
+	memfd.kind = REGION_KIND_MEMFD;
+	if (handle->kind == REGION_KIND_CUDA_IPC) {
+		memfd.fd = opened = open_handle(handle, err);
+		if (opened < 0)
+			return opened;
+	}
+	r = engine_map(faulty.cpu, &memfd, ret, err);
+	if (r == 0)
+		(*ret)->kind = handle->kind;
+	if (opened >= 0)
+		close(opened);
+	return r;
+}
+
+/* The memfd behind an IPC handle stays open, as an allocation would. */
+static int faulty_create(struct engine *engine, enum region_kind kind, uint64_t size,
+                         struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
+{
+	int r = engine_create(faulty.cpu, REGION_KIND_MEMFD, size, ret, ret_export, err);
+
+	(void)engine;
+	if (r < 0)
+		return r;
+	(*ret)->kind = kind;
+	if (kind == REGION_KIND_CUDA_IPC) {
+		snprintf((char *)ret_export->handle, ENGINE_HANDLE_BYTES, "/proc/%d/fd/%d", (int)getpid(),
+		         ret_export->fd);
+		ret_export->handle_len = ENGINE_HANDLE_BYTES;
+		ret_export->fd = -1;
+	}
+	return 0;
+}
+
+static void faulty_unmap(struct engine *engine, struct engine_memory *memory)
+{
+	(void)engine;
+	engine_unmap(faulty.cpu, memory);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------------- */
+
+static struct engine_stream *faulty_stream_new(struct engine *engine, struct engine_owner *owner)
+{
+	(void)engine;
+	return engine_stream_new(faulty.cpu, owner);
+}
+
+static void faulty_stream_free(struct engine_stream *stream)
+{
+	engine_stream_free(faulty.cpu, stream);
+}
+
+static void faulty_submit(struct engine_stream *stream, struct engine_job *job)
+{
+	if (!faulty.fatal && !faulty.engine.lost && job->transform->bytes != 2 * FATAL_BYTES) {
+		engine_submit(faulty.cpu, stream, job);
+		return;
+	}
+	job->next = NULL;
+	*faulty.fatal_end = job;
+	faulty.fatal_end = &job->next;
+	faulty.options.wake(faulty.options.wake_arg);
+}
+
+static void faulty_stream_cancel(struct engine_stream *stream)
+{
+	engine_stream_cancel(faulty.cpu, stream);
+}
+
+static void faulty_reap(struct engine *engine)
+{
+	struct engine_job *job = faulty.fatal, *next;
+
+	engine_reap(faulty.cpu);
+	if (!job)
+		return;
+	faulty.fatal = NULL;
+	faulty.fatal_end = &faulty.fatal;
+	engine->lost = true;
+	snprintf(engine->lost_why, sizeof engine->lost_why, "a copy of %d bytes is fatal to it", FATAL_BYTES);
+	for (; job; job = next) {
+		next = job->next;
+		job->status = STATUS_DEVICE_LOST;
+		job->on_done(job);
+	}
+}
+
+static const struct engine_ops faulty_ops = {
+	.close = faulty_close,
+	.map = faulty_map,
+	.create = faulty_create,
+	.unmap = faulty_unmap,
+	.stream_new = faulty_stream_new,
+	.stream_free = faulty_stream_free,
+	.submit = faulty_submit,
+	.stream_cancel = faulty_stream_cancel,
+	.reap = faulty_reap,
+};
+
+/* ---- Opening ---------------------------------------------------------------------------------------- */
+
+/* Counts down over the lives of the process. */
+static bool may_open(void)
+{
+	const char *opens = getenv("FAULTY_OPENS");
+	char left[16];
+
+	if (!opens)
+		return true;
+	snprintf(left, sizeof left, "%d", atoi(opens) - 1);
+	setenv("FAULTY_OPENS", left, 1);
+	return atoi(opens) > 0;
+}
+
+static int faulty_open(struct engine **ret, const struct engine_options *options, struct error *err)
+{
+	const char *why = getenv("FAULTY_OPEN");
+	int r;
+
+	if (why)
+		return error_set(err, STATUS_UNSUPPORTED, "%s", why);
+	if (!may_open())
+		return error_set(err, STATUS_DEVICE, "the device does not come back");
+	if (options->device && strcmp(options->device, "0"))
+		return error_set(err, STATUS_NOT_FOUND, "--device=%s: there is device 0 alone",
+		                 options->device);
+	r = engine_cpu_open(&faulty.cpu, options, err);
+	if (r < 0)
+		return r;
+	faulty.engine = *faulty.cpu;
+	faulty.engine.ops = &faulty_ops;
+	faulty.engine.name = "cuda";
+	faulty.engine.kind = REGION_KIND_CUDA_FD;
+	strcpy(faulty.engine.device, "faulty");
+	strcpy(faulty.engine.uuid, "GPU-00000000-0000-0000-0000-00000000000F");
+	faulty.options = *options;
+	faulty.fatal_end = &faulty.fatal;
+	*ret = &faulty.engine;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct engine_openers openers = { .cpu = engine_cpu_open, .cuda = faulty_open };
+
+	return tmad_main(argc, argv, &openers);
+}

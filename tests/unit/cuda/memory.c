@@ -1,0 +1,451 @@
+/* What may be mapped on the CUDA engine, what is said of what may not, and what is made. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/memory.h"
+#include "rig.h"
+#include "tests/softgpu/live.h"
+
+#define SIZE       20000
+#define ALLOCATION (UINT64_C(2) << 20) /* what SIZE bytes take of the device */
+
+enum source {
+	MADE,    /* by the engine, of the row's kind */
+	GARBAGE, /* a handle that is none */
+	FOREIGN, /* a memfd that is not of the driver */
+	OTHER_DEVICE,
+	PLAIN_FILE,
+	PIPE,
+	SOCKET,
+	DIRECTORY,
+	NULL_DEVICE,
+	PATH_ONLY,
+	CLOSED,
+	READ_ONLY
+};
+
+struct map_row {
+	char name[32];
+	enum region_kind kind;
+	enum source source;
+	uint64_t offset, size;
+	uint32_t handle_len; /* 0: as long as it is */
+	bool read_only;
+	char variable[48]; /* of the stand-in driver, NAME=VALUE */
+	int status;
+	char says[48]; /* part of the message */
+};
+
+static int reopen(int fd, int flags)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	int other = open(path, flags);
+	cr_assert_geq(other, 0);
+	close(fd);
+	return other;
+}
+
+static int new_memfd(void)
+{
+	int fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	cr_assert_eq(ftruncate(fd, SIZE), 0);
+	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	return fd;
+}
+
+static int new_file(void)
+{
+	FILE *file = tmpfile();
+	int fd = dup(fileno(file));
+	fclose(file);
+	cr_assert_eq(ftruncate(fd, SIZE), 0);
+	return fd;
+}
+
+static int other_device_fd(void)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1 },
+	};
+	CUmemGenericAllocationHandle handle;
+	int fd;
+	cr_assert_eq(driver.cuMemCreate(&handle, ALLOCATION, &properties, 0), CUDA_SUCCESS);
+	cr_assert_eq(
+	    driver.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+	    CUDA_SUCCESS);
+	cr_assert_eq(driver.cuMemRelease(handle), CUDA_SUCCESS);
+	return fd;
+}
+
+static int open_source(enum source source)
+{
+	int fds[2];
+	switch (source) {
+	case FOREIGN:
+		return new_memfd();
+	case OTHER_DEVICE:
+		return other_device_fd();
+	case PLAIN_FILE:
+		return new_file();
+	case PIPE:
+		cr_assert_eq(pipe(fds), 0);
+		return fds[0];
+	case SOCKET:
+		cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+		return fds[0];
+	case DIRECTORY:
+		return open("/", O_RDONLY | O_DIRECTORY);
+	case NULL_DEVICE:
+		return open("/dev/null", O_RDWR);
+	case PATH_ONLY:
+		return reopen(new_memfd(), O_PATH);
+	case READ_ONLY:
+		return reopen(new_memfd(), O_RDONLY);
+	default:
+		return 1000;
+	}
+}
+
+#define FAILS(status_, says_) .status = STATUS_##status_, .says = says_
+
+ParameterizedTestParameters(cuda_memory, map)
+{
+	static struct map_row rows[] = {
+		{ .name = "ipc: whole", .kind = REGION_KIND_CUDA_IPC, .size = ALLOCATION },
+		{ .name = "ipc: odd offset", .kind = REGION_KIND_CUDA_IPC, .offset = 4097, .size = 3 },
+		{ .name = "ipc: last byte",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .offset = ALLOCATION - 1,
+		  .size = 1 },
+		{ .name = "ipc: read-only", .kind = REGION_KIND_CUDA_IPC, .size = SIZE, .read_only = true },
+		{ .name = "ipc: nothing", .kind = REGION_KIND_CUDA_IPC, FAILS(INVALID_ARGUMENT, "not 0") },
+		{ .name = "ipc: too long",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .size = ALLOCATION + 1,
+		  FAILS(OUT_OF_RANGE, "which has 2097152 bytes") },
+		{ .name = "ipc: past the end",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .offset = ALLOCATION,
+		  .size = 1,
+		  FAILS(OUT_OF_RANGE, "offset 2097152 + size 1") },
+		{ .name = "ipc: overflow",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .offset = UINT64_MAX,
+		  .size = 2,
+		  FAILS(OUT_OF_RANGE, "passes the end") },
+		{ .name = "ipc: short handle",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .size = SIZE,
+		  .handle_len = 63,
+		  FAILS(INVALID_ARGUMENT, "64 bytes, not 63") },
+		{ .name = "ipc: long handle",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .size = SIZE,
+		  .handle_len = 65,
+		  FAILS(INVALID_ARGUMENT, "64 bytes, not 65") },
+		{ .name = "ipc: no handle",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .source = GARBAGE,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "handle: the driver does not open it") },
+		{ .name = "ipc: no memory",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .source = GARBAGE,
+		  .size = SIZE,
+		  .variable = "SOFTGPU_FAIL_CALL=cuIpcOpenMemHandle",
+		  FAILS(NO_MEMORY, "cuIpcOpenMemHandle") },
+
+		{ .name = "fd: whole", .kind = REGION_KIND_CUDA_FD, .size = ALLOCATION },
+		{ .name = "fd: odd offset", .kind = REGION_KIND_CUDA_FD, .offset = 4097, .size = 3 },
+		{ .name = "fd: last byte", .kind = REGION_KIND_CUDA_FD, .offset = ALLOCATION - 1, .size = 1 },
+		{ .name = "fd: read-only", .kind = REGION_KIND_CUDA_FD, .size = SIZE, .read_only = true },
+		{ .name = "fd: nothing", .kind = REGION_KIND_CUDA_FD, FAILS(INVALID_ARGUMENT, "not 0") },
+		{ .name = "fd: too long",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .size = ALLOCATION + 1,
+		  FAILS(OUT_OF_RANGE, "cannot be mapped up to byte 4194304") },
+		{ .name = "fd: past the end",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .offset = ALLOCATION,
+		  .size = 1,
+		  FAILS(OUT_OF_RANGE, "cannot be mapped up to byte 4194304") },
+		{ .name = "fd: overflow",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .offset = UINT64_MAX,
+		  .size = 2,
+		  FAILS(OUT_OF_RANGE, "passes 64 bits") },
+		{ .name = "fd: more than the device",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .size = UINT64_C(1) << 62,
+		  FAILS(OUT_OF_RANGE, "bytes that the device has") },
+		{ .name = "fd: another device",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = OTHER_DEVICE,
+		  .size = SIZE,
+		  .variable = "SOFTGPU_DEVICES=2",
+		  FAILS(INVALID_ARGUMENT, "device 1, and this service has device 0") },
+		{ .name = "fd: another memfd",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = FOREIGN,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "fd: the driver does not import it") },
+		{ .name = "fd: plain file",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = PLAIN_FILE,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "not of the NVIDIA driver") },
+		{ .name = "fd: pipe",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = PIPE,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "not of the NVIDIA driver") },
+		{ .name = "fd: socket",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = SOCKET,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "not of the NVIDIA driver") },
+		{ .name = "fd: directory",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = DIRECTORY,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "not of the NVIDIA driver") },
+		{ .name = "fd: another driver's",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = NULL_DEVICE,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "not of the NVIDIA driver") },
+		{ .name = "fd: path only",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = PATH_ONLY,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "O_PATH") },
+		{ .name = "fd: closed",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .source = CLOSED,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "fd: ") },
+		{ .name = "fd: no access",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .size = SIZE,
+		  .variable = "SOFTGPU_FAIL_CALL=cuMemSetAccess:2",
+		  FAILS(NO_MEMORY, "cuMemSetAccess") },
+		{ .name = "fd: no address",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .size = SIZE,
+		  .variable = "SOFTGPU_FAIL_CALL=cuMemAddressReserve:2",
+		  FAILS(NO_MEMORY, "cuMemAddressReserve") },
+
+		{ .name = "memfd: odd offset", .kind = REGION_KIND_MEMFD, .offset = 4097, .size = 3 },
+		{ .name = "memfd: read-only fd",
+		  .kind = REGION_KIND_MEMFD,
+		  .source = READ_ONLY,
+		  .size = SIZE,
+		  .read_only = true },
+		{ .name = "memfd: read-only fd, to write",
+		  .kind = REGION_KIND_MEMFD,
+		  .source = READ_ONLY,
+		  .size = SIZE,
+		  FAILS(PERMISSION, "writable false") },
+		{ .name = "memfd: plain file",
+		  .kind = REGION_KIND_MEMFD,
+		  .source = PLAIN_FILE,
+		  .size = SIZE,
+		  FAILS(INVALID_ARGUMENT, "not a memfd") },
+		{ .name = "memfd: too long",
+		  .kind = REGION_KIND_MEMFD,
+		  .size = SIZE + 1,
+		  FAILS(OUT_OF_RANGE, "passes the end") },
+		{ .name = "memfd: not to be pinned",
+		  .kind = REGION_KIND_MEMFD,
+		  .source = FOREIGN,
+		  .size = SIZE,
+		  .variable = "SOFTGPU_FAIL_CALL=cuMemHostRegister",
+		  FAILS(NO_MEMORY, "size: 20000 bytes cannot be pinned") },
+		{ .name = "memfd: no device address",
+		  .kind = REGION_KIND_MEMFD,
+		  .source = FOREIGN,
+		  .size = SIZE,
+		  .variable = "SOFTGPU_FAIL_CALL=cuMemHostGetDevicePointer",
+		  FAILS(NO_MEMORY, "size: 20000 bytes cannot be pinned") },
+	};
+	return cr_make_param_array(struct map_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct map_row *row, cuda_memory, map)
+{
+	struct engine_export made = { .fd = -1 };
+	struct engine_memory *memory = NULL, *original = NULL;
+	struct error err = { 0 };
+	char handle_bytes[ENGINE_HANDLE_BYTES + 1] = "garbage";
+	if (*row->variable)
+		putenv(row->variable);
+	open_engine(NULL);
+	if (row->source == MADE) {
+		cr_assert_eq(engine_create(engine, row->kind, SIZE, &original, &made, &err), 0, "%s: %s",
+		             row->name, err.message);
+		memcpy(handle_bytes, made.handle, sizeof made.handle);
+		memset(data(original), 0x3b, SIZE);
+	} else if (row->source != GARBAGE) {
+		made.fd = open_source(row->source);
+	}
+	struct engine_handle handle = {
+		.kind = row->kind,
+		.fd = made.fd,
+		.offset = row->offset,
+		.size = row->size,
+		.writable = !row->read_only,
+		.handle = { handle_bytes, row->handle_len ? row->handle_len : ENGINE_HANDLE_BYTES },
+	};
+	int r = engine_map(engine, &handle, &memory, &err);
+	cr_assert_eq(r, row->status, "%s: %d %s", row->name, r, err.message);
+	if (r < 0) {
+		cr_assert_eq(err.status, r, "%s", row->name);
+		cr_assert_not_null(strstr(err.message, row->says), "%s: '%s'", row->name, err.message);
+		cr_assert_null(memory, "%s", row->name);
+	} else {
+		cr_assert_eq(memory->kind, row->kind, "%s", row->name);
+		cr_assert_eq(memory->size, row->size, "%s", row->name);
+		cr_assert_eq(memory->base, row->offset, "%s", row->name);
+		cr_assert_eq(memory->writable, !row->read_only, "%s", row->name);
+		if (original)
+			cr_assert_eq(data(memory)[0], row->offset < SIZE ? 0x3b : 0, "%s", row->name);
+		engine_unmap(engine, memory);
+	}
+	engine_unmap(engine, original);
+	close(made.fd);
+	close_engine();
+}
+
+/* ---- One memory -------------------------------------------------------------------------------------------
+ */
+
+/* Mapped often, opened once, and given back with the last. Made here, it need not be opened at all. */
+Test(cuda_memory, handles_are_counted)
+{
+	struct engine_memory *made, *mapped[3];
+	struct engine_export export;
+	struct error err;
+	setenv("SOFTGPU_FAIL_CALL", "cuIpcOpenMemHandle", 1);
+	open_engine(NULL);
+	cr_assert_eq(engine_create(engine, REGION_KIND_CUDA_IPC, SIZE, &made, &export, &err), 0);
+	cr_assert_eq(export.handle_len, ENGINE_HANDLE_BYTES);
+	cr_assert_eq(export.fd, -1);
+	for (uint64_t i = 0; i < 3; i++) {
+		struct engine_handle handle = { .kind = REGION_KIND_CUDA_IPC,
+			                        .fd = -1,
+			                        .offset = i * 100,
+			                        .size = 100,
+			                        .handle = { (char *)export.handle, ENGINE_HANDLE_BYTES } };
+		cr_assert_eq(engine_map(engine, &handle, &mapped[i], &err), 0, "%s", err.message);
+		cr_assert_arr_eq(mapped[i]->memory, made->memory, sizeof made->memory);
+		cr_assert_eq(mapped[i]->base, i * 100);
+		cr_assert_eq(data(mapped[i]), data(made) + i * 100);
+	}
+	engine_unmap(engine, made);
+	data(mapped[2])[0] = 7;
+	for (int i = 0; i < 3; i++)
+		engine_unmap(engine, mapped[i]);
+	close_engine();
+}
+
+Test(cuda_memory, two_allocations_are_two_memories)
+{
+	struct engine_memory *memory[6];
+	open_engine(NULL);
+	for (int i = 0; i < 6; i++)
+		memory[i] = new_memory((enum region_kind)(i / 2), SIZE);
+	for (int i = 0; i < 6; i++)
+		for (int j = 0; j < i; j++)
+			cr_assert(memory[i]->memory[0] != memory[j]->memory[0] ||
+			          memory[i]->memory[1] != memory[j]->memory[1]);
+	for (int i = 0; i < 6; i++)
+		engine_unmap(engine, memory[i]);
+	close_engine();
+}
+
+/* ---- Making -----------------------------------------------------------------------------------------------
+ */
+
+struct create_row {
+	char name[32];
+	enum region_kind kind;
+	uint64_t size;
+	char variable[64];
+	int status;
+};
+
+ParameterizedTestParameters(cuda_memory, create)
+{
+	static struct create_row rows[] = {
+		{ "memfd", REGION_KIND_MEMFD, SIZE, "", 0 },
+		{ "ipc", REGION_KIND_CUDA_IPC, SIZE, "", 0 },
+		{ "fd", REGION_KIND_CUDA_FD, SIZE, "", 0 },
+		{ "memfd: nothing", REGION_KIND_MEMFD, 0, "", STATUS_INVALID_ARGUMENT },
+		{ "ipc: nothing", REGION_KIND_CUDA_IPC, 0, "", STATUS_INVALID_ARGUMENT },
+		{ "fd: nothing", REGION_KIND_CUDA_FD, 0, "", STATUS_INVALID_ARGUMENT },
+		{ "memfd: too much", REGION_KIND_MEMFD, UINT64_C(1) << 60, "", STATUS_NO_MEMORY },
+		{ "ipc: too much", REGION_KIND_CUDA_IPC, UINT64_C(1) << 60, "", STATUS_NO_MEMORY },
+		{ "fd: too much", REGION_KIND_CUDA_FD, UINT64_C(1) << 60, "", STATUS_NO_MEMORY },
+		{ "ipc: all bits", REGION_KIND_CUDA_IPC, UINT64_MAX, "", STATUS_NO_MEMORY },
+		{ "fd: all bits", REGION_KIND_CUDA_FD, UINT64_MAX, "", STATUS_NO_MEMORY },
+		{ "ipc: in use", REGION_KIND_CUDA_IPC, UINT64_C(1) << 30, "SOFTGPU_FAIL_CALL=cuMemAlloc",
+		  STATUS_NO_MEMORY },
+		{ "ipc: not zeroed", REGION_KIND_CUDA_IPC, SIZE, "SOFTGPU_FAIL_CALL=cuMemsetD8Async",
+		  STATUS_NO_MEMORY },
+		{ "ipc: no handle", REGION_KIND_CUDA_IPC, SIZE, "SOFTGPU_FAIL_CALL=cuIpcGetMemHandle",
+		  STATUS_NO_MEMORY },
+		{ "fd: in use", REGION_KIND_CUDA_FD, SIZE, "SOFTGPU_FAIL_CALL=cuMemCreate",
+		  STATUS_NO_MEMORY },
+		{ "fd: no export", REGION_KIND_CUDA_FD, SIZE,
+		  "SOFTGPU_FAIL_CALL=cuMemExportToShareableHandle", STATUS_NO_MEMORY },
+		{ "memfd: not pinned", REGION_KIND_MEMFD, SIZE, "SOFTGPU_FAIL_CALL=cuMemHostRegister",
+		  STATUS_NO_MEMORY },
+	};
+	return cr_make_param_array(struct create_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct create_row *row, cuda_memory, create)
+{
+	struct engine_export made = { .fd = -1 };
+	struct engine_memory *memory = NULL;
+	struct error err = { 0 };
+	if (*row->variable)
+		putenv(row->variable);
+	open_engine(NULL);
+	int before = dup(0);
+	close(before);
+	int r = engine_create(engine, row->kind, row->size, &memory, &made, &err);
+	cr_assert_eq(r, row->status, "%s: %d %s", row->name, r, err.message);
+	if (r < 0) {
+		cr_assert_eq(err.status, r, "%s", row->name);
+		cr_assert_null(memory, "%s", row->name);
+		int after = dup(0);
+		cr_assert_eq(after, before, "%s: an fd was left open", row->name);
+		close(after);
+	} else {
+		cr_assert_eq(made.fd >= 0, row->kind != REGION_KIND_CUDA_IPC, "%s", row->name);
+		cr_assert(memory->writable, "%s", row->name);
+		cr_assert_eq(memory->size, row->size, "%s", row->name);
+		cr_assert_eq(memory->kind, row->kind, "%s", row->name);
+		for (uint64_t i = 0; i < row->size; i++)
+			cr_assert_eq(data(memory)[i], 0, "%s: byte %d", row->name, (int)i);
+		if (made.fd >= 0) {
+			cr_assert_eq(fcntl(made.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC, "%s", row->name);
+			close(made.fd);
+		}
+		engine_unmap(engine, memory);
+	}
+	close_engine();
+}

@@ -1,0 +1,132 @@
+/* The rig: opening and closing, jobs and their way back. */
+#include "rig.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/memory.h"
+#include "tests/softgpu/live.h"
+
+struct engine *engine;
+struct engine_owner owner;
+int wakeups;
+
+struct engine_job *done[MOST_JOBS];
+size_t n_done;
+
+static void wake(void *arg)
+{
+	uint64_t one = 1;
+	cr_assert_eq(*(int *)arg, wakeups);
+	cr_assert_eq(write(wakeups, &one, sizeof one), (ssize_t)sizeof one);
+}
+
+static void on_done(struct engine_job *job)
+{
+	done[n_done++] = job;
+}
+
+struct cuda_limits small_limits(void)
+{
+	return (struct cuda_limits){
+		.jobs = 8,
+		.stream_jobs = 4,
+		.owner_bytes = 1 << 20,
+		.staged_jobs = 4,
+		.direct_bytes = 256,
+		.round_bytes = 1000,
+		.scratch_bytes = 64 << 10,
+		.scratch_idle_ns = 10000000000,
+		.spin_ns = 20000,
+		.most_sleep_ns = 1000000,
+	};
+}
+
+void open_engine(const struct cuda_limits *limits)
+{
+	struct engine_options options = { .tensor_maps = 16, .wake = wake, .wake_arg = &wakeups };
+	struct error err;
+	cuda_limits_force(limits);
+	n_done = 0;
+	wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	cr_assert_geq(wakeups, 0);
+	cr_assert_eq(engine_cuda_open(&engine, &options, &err), 0, "%s", err.message);
+	engine_owner_init(&owner);
+}
+
+void close_engine(void)
+{
+	char live[1000];
+	engine_owner_deinit(&owner);
+	engine_close(engine);
+	engine = NULL;
+	close(wakeups);
+	cr_assert_eq(softgpu_live(live, sizeof live), 0, "%s", live);
+	driver_close();
+	cuda_limits_force(NULL);
+}
+
+void wait_done(size_t n)
+{
+	while (n_done < n) {
+		uint64_t count;
+		struct pollfd fd = { .fd = wakeups, .events = POLLIN };
+		cr_assert_eq(poll(&fd, 1, 60000), 1, "%zu of %zu jobs came back", n_done, n);
+		cr_assert_eq(read(wakeups, &count, sizeof count), (ssize_t)sizeof count);
+		engine_reap(engine);
+	}
+}
+
+struct engine_memory *new_memory(enum region_kind kind, uint64_t size)
+{
+	struct engine_memory *memory;
+	struct engine_export export;
+	struct error err;
+	cr_assert_eq(engine_create(engine, kind, size, &memory, &export, &err), 0, "%s", err.message);
+	if (export.fd >= 0)
+		close(export.fd);
+	return memory;
+}
+
+unsigned char *data(struct engine_memory *memory)
+{
+	return (unsigned char *)cuda_memory(memory)->address;
+}
+
+void work_init_spec(struct work *work, const struct transform_spec *spec, struct engine_memory *dst,
+                    uint64_t dst_offset, struct engine_memory *src, uint64_t src_offset)
+{
+	struct plan_facts facts = engine->facts;
+	uint64_t to = dst->base + dst_offset, from = src->base + src_offset, bits = to | from | 16;
+	struct error err;
+	cr_assert_eq(transform_init(&work->transform, spec, &err), 0, "%s", err.message);
+	facts.align = (uint32_t)(bits & -bits);
+	facts.dst_phase = to % 16;
+	facts.src_phase = from % 16;
+	plan_init(&work->plan, &work->transform, &facts);
+	work->job = (struct engine_job){ .transform = &work->transform,
+		                         .plan = &work->plan,
+		                         .dst = dst,
+		                         .src = src,
+		                         .dst_offset = dst_offset,
+		                         .src_offset = src_offset,
+		                         .on_done = on_done };
+}
+
+void work_init(struct work *work, int64_t n, bool transposed, struct engine_memory *dst,
+               struct engine_memory *src)
+{
+	struct transform_spec spec = {
+		.n_perm = 2, .perm = { transposed, !transposed }, .n_before = -1, .n_after = -1
+	};
+	struct error err;
+	int64_t shape[2] = { n, n };
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, NULL, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
+	work_init_spec(work, &spec, dst, 0, src, 0);
+}

@@ -1,0 +1,210 @@
+/* One session of an engine from open to close, for tests that make the driver fail in its midst: it copes
+ * with whatever fails, and says on stdout what came of it:
+ *
+ *   opened lost done wrong live
+ *
+ * each a number: whether the engine opened, and was lost; jobs that were reported as done, and those of them
+ * that wrote other bytes; what of the driver's was left at the end. It needs tests/softgpu/lib in
+ * LD_LIBRARY_PATH.
+ */
+#include <dlfcn.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "kernels/cuda/limits.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/engine.h"
+
+#define N     24
+#define BYTES (N * N * 4)
+#define JOBS  6
+
+static struct engine *engine;
+static int wakeups;
+static int n_done;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "session: %s\n", what);
+	abort();
+}
+
+static void wake(void *arg)
+{
+	uint64_t one = 1;
+	if (write(*(int *)arg, &one, sizeof one) != sizeof one)
+		fail("wake");
+}
+
+static void on_done(struct engine_job *job)
+{
+	(void)job;
+	n_done++;
+}
+
+static void wait_done(int n)
+{
+	while (n_done < n) {
+		uint64_t count;
+		struct pollfd fd = { .fd = wakeups, .events = POLLIN };
+		if (poll(&fd, 1, 30000) != 1 || read(wakeups, &count, sizeof count) != sizeof count)
+			fail("a job does not come back");
+		engine_reap(engine);
+	}
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------------------
+ */
+
+static struct engine_memory *create(enum region_kind kind, struct engine_export *ret)
+{
+	struct engine_memory *memory = NULL;
+	struct error err;
+	*ret = (struct engine_export){ .fd = -1 };
+	return engine_create(engine, kind, BYTES, &memory, ret, &err) < 0 ? NULL : memory;
+}
+
+static struct engine_memory *new_memory(enum region_kind kind)
+{
+	struct engine_export made;
+	struct engine_memory *memory = create(kind, &made);
+	if (made.fd >= 0)
+		close(made.fd);
+	return memory;
+}
+
+/* By the fd of other memory. */
+static struct engine_memory *mapped_memory(void)
+{
+	struct engine_export made;
+	struct engine_memory *mapped = NULL, *memory = create(REGION_KIND_CUDA_FD, &made);
+	struct engine_handle handle = {
+		.kind = REGION_KIND_CUDA_FD, .fd = made.fd, .size = BYTES, .writable = true
+	};
+	struct error err;
+	if (!memory)
+		return NULL;
+	if (engine_map(engine, &handle, &mapped, &err) < 0)
+		mapped = NULL;
+	engine_unmap(engine, memory);
+	close(made.fd);
+	return mapped;
+}
+
+static uint32_t *words(struct engine_memory *memory)
+{
+	return (uint32_t *)cuda_memory(memory)->address;
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------------------
+ */
+
+struct work {
+	struct engine_job job;
+	struct transform transform;
+	struct plan plan;
+};
+
+static void work_init(struct work *work, struct engine_memory *dst, struct engine_memory *src)
+{
+	struct transform_spec spec = { .n_perm = 2, .perm = { 1, 0 }, .n_before = -1, .n_after = -1 };
+	int64_t shape[2] = { N, N };
+	struct error err;
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, NULL, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
+	if (transform_init(&work->transform, &spec, &err) < 0)
+		fail(err.message);
+	plan_init(&work->plan, &work->transform, &engine->facts);
+	work->job = (struct engine_job){
+		.transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src, .on_done = on_done
+	};
+}
+
+static bool is_right(struct engine_memory *dst)
+{
+	for (uint32_t i = 0; i < N * N; i++)
+		if (words(dst)[i] != i % N * N + i / N + 1)
+			return false;
+	return true;
+}
+
+/* One at a time, or what is looked at would be overwritten. */
+static void run_jobs(struct engine_memory **dst, struct engine_memory **src, int *ret_done, int *ret_wrong)
+{
+	static struct work work[JOBS];
+	struct engine_owner owner;
+	int n = 0;
+	engine_owner_init(&owner);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	for (int i = 0; i < JOBS; i++) {
+		struct engine_memory *to = dst[i / 2 % 2], *from = src[i % 2];
+		if (!to || !from)
+			continue;
+		for (uint32_t w = 0; w < N * N; w++) {
+			words(from)[w] = w + 1;
+			words(to)[w] = 0;
+		}
+		work_init(&work[i], to, from);
+		engine_submit(engine, stream, &work[i].job);
+		wait_done(++n);
+		*ret_done += work[i].job.status == 0;
+		*ret_wrong += work[i].job.status == 0 && !is_right(to);
+	}
+	engine_stream_free(engine, stream);
+	engine_owner_deinit(&owner);
+}
+
+static size_t count_live(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	size_t (*live)(char *, size_t) = library ? dlsym(library, "softgpu_live") : NULL;
+	char text[1000];
+	size_t n = live ? live(text, sizeof text) : 0;
+	if (n > 0)
+		fputs(text, stderr);
+	return n;
+}
+
+int main(void)
+{
+	/* Few flights and small rounds: few calls, of every kind. */
+	struct cuda_limits limits = { .jobs = 2,
+		                      .stream_jobs = 2,
+		                      .owner_bytes = 1 << 20,
+		                      .staged_jobs = 2,
+		                      .direct_bytes = 256,
+		                      .round_bytes = 1000,
+		                      .scratch_bytes = 64 << 10,
+		                      .scratch_idle_ns = 10000000000,
+		                      .spin_ns = 20000,
+		                      .most_sleep_ns = 1000000 };
+	struct engine_options options = { .tensor_maps = 4, .wake = wake, .wake_arg = &wakeups };
+	struct engine_memory *dst[2], *src[2];
+	int done = 0, wrong = 0;
+	bool lost = false;
+	struct error err;
+	wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	cuda_limits_force(&limits);
+	bool opened = engine_cuda_open(&engine, &options, &err) == 0;
+	if (opened) {
+		dst[0] = new_memory(REGION_KIND_MEMFD);
+		src[0] = new_memory(REGION_KIND_MEMFD);
+		src[1] = new_memory(REGION_KIND_CUDA_IPC);
+		dst[1] = mapped_memory();
+		run_jobs(dst, src, &done, &wrong);
+		for (int i = 0; i < 2; i++) {
+			engine_unmap(engine, dst[i]);
+			engine_unmap(engine, src[i]);
+		}
+		engine_reap(engine);
+		lost = engine->lost;
+		engine_close(engine);
+	}
+	close(wakeups);
+	printf("%d %d %d %d %zu\n", opened, lost, done, wrong, count_live());
+	return 0;
+}

@@ -1,0 +1,305 @@
+/* Rounds: every random transform, staged through a scratch memory that is as small as it may be and run round
+ * by round, equals the oracle; and the ways that a few well known ones take. */
+#include "kernels/cuda/staging.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/narrow.h"
+#include "tests/support/oracle.h"
+#include "tests/support/walk.h"
+
+static const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 1, .tma = true };
+
+/* What the engine does, with memcpy for the copies and plain loops for the kernel. */
+struct rehearsal {
+	const struct staging *staging;
+	uint8_t *scratch;
+	uint8_t *dst; /* elements [0, ..., 0] */
+	const uint8_t *src;
+	struct tensor_extent brought;
+};
+
+static uint8_t *src_place(const struct rehearsal *r, uint64_t i, int64_t low)
+{
+	return (uint8_t *)staging_src_place(r->staging, (uint64_t)r->scratch, i, (uint64_t)(r->src + low));
+}
+
+static void bring_in(struct rehearsal *r, uint64_t i, const struct staging_round *round)
+{
+	int64_t low = round->reads.low, whole = transform_reads(r->staging->transform).low;
+
+	if (r->staging->src == STAGING_ROUND)
+		memcpy(src_place(r, i, low), r->src + low, (size_t)(round->reads.high - low));
+	if (r->staging->src == STAGING_WHOLE)
+		memcpy(src_place(r, i, whole) + (low - whole), r->src + low,
+		       (size_t)(round->reads.high - low));
+}
+
+static void run_round(struct rehearsal *r, uint64_t i, const struct staging_round *round)
+{
+	const struct staging *s = r->staging;
+	const uint8_t *src = r->src;
+	uint8_t *dst = r->dst, *taken = NULL;
+
+	bring_in(r, i, round);
+	if (s->src == STAGING_ROUND)
+		src = src_place(r, i, round->reads.low) - round->reads.low;
+	if (s->src == STAGING_WHOLE)
+		src = src_place(r, i, transform_reads(s->transform).low) - transform_reads(s->transform).low;
+	if (s->run) {
+		memcpy(dst + round->writes.low, src + round->reads.low,
+		       (size_t)(round->writes.high - round->writes.low));
+		return;
+	}
+	if (s->dst == STAGING_ROUND) {
+		taken = (uint8_t *)staging_dst_place(s, (uint64_t)r->scratch, i,
+		                                     (uint64_t)(dst + round->writes.low));
+		dst = taken - round->writes.low;
+	}
+	walk_transform(&round->transform, dst + round->dst_offset, src);
+	if (taken)
+		memcpy(r->dst + round->writes.low, taken, (size_t)(round->writes.high - round->writes.low));
+}
+
+static void run_staged(const struct staging *s, const struct oracle_case *c, const char *text)
+{
+	uint8_t *memory = aligned_alloc(STAGING_ALIGN, s->scratch_bytes + STAGING_ALIGN);
+	struct rehearsal r = { .staging = s,
+		               .scratch = memory,
+		               .dst = oracle_dst(c) + c->dst_offset,
+		               .src = oracle_src(c) + c->src_offset };
+
+	memset(memory, 0x5c, s->scratch_bytes + STAGING_ALIGN);
+	for (uint64_t i = 0; i < s->rounds; i++) {
+		struct staging_round round;
+
+		staging_round(s, i, &round);
+		run_round(&r, i, &round);
+	}
+	for (size_t i = 0; i < STAGING_ALIGN; i++)
+		cr_assert_eq(memory[s->scratch_bytes + i], 0x5c, "past the scratch memory: %s", text);
+	free(memory);
+}
+
+Test(staging, rounds_are_the_transform, .timeout = 300)
+{
+	static char text[2000];
+	uint64_t staged = 0, whole = 0, runs = 0;
+
+	for (uint64_t seed = 1; seed <= 6000; seed++) {
+		uint64_t state = seed;
+		struct staging_limits limits = {
+			.direct_bytes = (uint64_t)oracle_between(&state, 0, 64),
+			.round_bytes = (uint64_t)oracle_between(&state, 1, 3000),
+			.scratch_bytes = (uint64_t)oracle_between(&state, 0, 60000),
+		};
+		struct oracle_case c;
+		struct transform t;
+		struct staging s;
+		struct plan plan;
+		struct error err;
+
+		oracle_random_case(seed, &c);
+		oracle_case_text(&c, text, sizeof text);
+		cr_assert_eq(transform_init(&t, &c.spec, &err), 0, "%s: %s", text, err.message);
+		cr_assert(oracle_case_prepare(&c));
+		plan_init(&plan, &t, &facts);
+		staging_init(&s, &t, &plan, (enum staging_place)(seed % 2),
+		             (enum staging_place)(seed / 2 % 2), &limits);
+		cr_assert_leq(s.scratch_bytes, limits.scratch_bytes, "%s", text);
+		cr_assert_eq(s.rounds == 0, t.count == 0, "%s", text);
+		staged += s.scratch_bytes > 0;
+		whole += s.src == STAGING_WHOLE;
+		runs += s.run;
+		if (!s.run && !staging_is_needed(&s)) {
+			oracle_case_free(&c);
+			continue;
+		}
+		run_staged(&s, &c, text);
+		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);
+		oracle_case_free(&c);
+	}
+	cr_assert_gt(staged, 1000);
+	cr_assert_gt(whole, 100);
+	cr_assert_gt(runs, 100);
+}
+
+/* ---- Ways ---------------------------------------------------------------------------------------------- */
+
+struct way_row {
+	char name[40];
+	int64_t shape[3]; /* of the source, of float32 */
+	int64_t perm[3];
+	int64_t pad; /* after the first dimension */
+	enum pad_mode mode;
+	bool gaps; /* the destination's rows are a page longer */
+	bool crop; /* a tenth of each row is read */
+	uint64_t scratch;
+	enum staging_place dst, src;
+	/* What comes. */
+	enum staging_way dst_way, src_way;
+	bool run;
+	uint64_t rounds;
+	uint32_t slots;
+};
+
+#define MIB (UINT64_C(1) << 20)
+
+ParameterizedTestParameters(staging, ways)
+{
+	static struct way_row rows[] = {
+		{ .name = "on the device",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 2, 1, 0 },
+		  .rounds = 1,
+		  .slots = 1 },
+		{ .name = "a run out",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 1, 2 },
+		  .dst = STAGING_ON_HOST,
+		  .run = true,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "a run over",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 1, 2 },
+		  .scratch = 1024 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_ROUND,
+		  .run = true,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "a run over, no scratch",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 1, 2 },
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .rounds = 1,
+		  .slots = 1 },
+		{ .name = "small",
+		  .shape = { 8, 8, 64 },
+		  .perm = { 1, 0, 2 },
+		  .scratch = 1024 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .rounds = 1,
+		  .slots = 1 },
+		{ .name = "planes in order",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 1024 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_ROUND,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "planes in order, little scratch",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 40 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_ROUND,
+		  .rounds = 16,
+		  .slots = 1 },
+		{ .name = "transpose",
+		  .shape = { 1, 8192, 8192 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 1024 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_WHOLE,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "transpose, little scratch",
+		  .shape = { 1, 8192, 8192 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 100 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "transpose in",
+		  .shape = { 1, 8192, 8192 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 100 * MIB,
+		  .src = STAGING_ON_HOST,
+		  .src_way = STAGING_ROUND,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "a destination with gaps",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 1, 0, 2 },
+		  .gaps = true,
+		  .scratch = 1024 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .rounds = 1,
+		  .slots = 1 },
+		{ .name = "little of the source",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 1, 2 },
+		  .crop = true,
+		  .scratch = 1024 * MIB,
+		  .src = STAGING_ON_HOST,
+		  .rounds = 1,
+		  .slots = 1 },
+		{ .name = "a border by rule",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 2, 1 },
+		  .pad = 2,
+		  .mode = PAD_MODE_EDGE,
+		  .scratch = 1024 * MIB,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_ROUND,
+		  .rounds = 1,
+		  .slots = 1 },
+	};
+
+	return cr_make_param_array(struct way_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct way_row *row, staging, ways)
+{
+	struct staging_limits limits = { .direct_bytes = 32 << 10,
+		                         .round_bytes = 16 * MIB,
+		                         .scratch_bytes = row->scratch };
+	struct transform_spec spec = {
+		.n_perm = 3, .n_before = 3, .n_after = 3, .after = { row->pad }, .mode = row->mode
+	};
+	int64_t shape[3], strides[3];
+	struct transform t;
+	struct staging s;
+	struct plan plan;
+	struct error err;
+
+	spec.after[2] = row->crop ? -row->shape[2] / 10 * 9 : 0;
+	memcpy(spec.perm, row->perm, sizeof row->perm);
+	for (int d = 0; d < 3; d++)
+		shape[d] = row->shape[row->perm[d]] + spec.after[d];
+	strides[2] = 1;
+	strides[1] = shape[2] + (row->gaps ? 1024 : 0);
+	strides[0] = strides[1] * shape[1];
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 3, row->shape, NULL, "src", &err);
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 3, shape, strides, "dst", &err);
+	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", row->name, err.message);
+	plan_init(&plan, &t, &facts);
+	staging_init(&s, &t, &plan, row->dst, row->src, &limits);
+	cr_assert_eq(s.dst, row->dst_way, "%s: destination %d", row->name, s.dst);
+	cr_assert_eq(s.src, row->src_way, "%s: source %d", row->name, s.src);
+	cr_assert_eq(s.run, row->run, "%s", row->name);
+	cr_assert_eq(s.rounds, row->rounds, "%s: %d rounds", row->name, (int)s.rounds);
+	cr_assert_eq(s.slots, row->slots, "%s: %d slots", row->name, (int)s.slots);
+	cr_assert_leq(s.scratch_bytes, row->scratch, "%s", row->name);
+}
