@@ -78,8 +78,9 @@ struct strided_args {
 	uint32_t lanes;  /* that share a row: 8, 16 or 32 */
 	uint32_t tile_x; /* elements */
 	uint32_t tile_y;
-	uint32_t whole;      /* no dimension is padded, and none has 2^32 elements */
-	uint32_t pattern[4]; /* the fill, repeated to 16 bytes */
+	uint32_t whole; /* no dimension is padded, and none has 2^32 elements */
+	/* The fill, repeated to 16 bytes; read by whole elements. */
+	uint32_t pattern[4] __attribute__((aligned(16)));
 	struct strided_dim dim[ARGS_MAX_RANK];
 };
 
