@@ -75,7 +75,6 @@ struct strided_args {
 	uint64_t slots;
 	uint32_t rank;
 	uint32_t run;    /* 1 to 3 */
-	uint32_t lanes;  /* that share a row: 8, 16 or 32 */
 	uint32_t tile_x; /* elements */
 	uint32_t tile_y;
 	uint32_t whole; /* no dimension is padded, and none has 2^32 elements */
