@@ -117,7 +117,7 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
-	for (int64_t i = first + threadIdx.x % 32; i < last; i += lanes.n) {
+	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
 		type value = *(const type *)((const char *)args.pattern + to % 16);
 
