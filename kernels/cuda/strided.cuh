@@ -61,7 +61,6 @@ template <int E> DEVICE source_range range_of(const strided_args &args)
 }
 
 /* KERNEL name_1 to name_16, each of which calls body<E>. */
-#define BY_ELEMENT(kernel)                                                                                         \
-	kernel(1) kernel(2) kernel(4) kernel(8) kernel(16)
+#define BY_ELEMENT(kernel) kernel(1) kernel(2) kernel(4) kernel(8) kernel(16)
 
 #endif

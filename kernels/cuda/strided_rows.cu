@@ -1,7 +1,7 @@
 /* Rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, any rank.
  *
- * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it and
- * shifted into place. What is left at a row's ends, and pads, go element by element.
+ * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
+ * and shifted into place. What is left at a row's ends, and pads, go element by element.
  */
 #include "strided.cuh"
 
@@ -49,7 +49,8 @@ template <int W> DEVICE void copy_chunks(const row_part &part)
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
 			if (u * 32 < left)
-				stream_write(to + u * 32, W >= 0 ? shift_pair<W < 0 ? 0 : W>(a[u], b[u], bits) : a[u]);
+				stream_write(to + u * 32,
+				             W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u]);
 		from += 32 * ROW_BATCH;
 		to += 32 * ROW_BATCH;
 	}
@@ -79,10 +80,11 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 	return place;
 }
 
-/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements. */
+/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements.
+ */
 template <int E>
-DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place, int64_t first,
-                        int64_t last)
+DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place,
+                        int64_t first, int64_t last)
 {
 	const strided_dim &inner = args.dim[0];
 	const uint64_t delta = place.src - (uint64_t)(inner.before * E) - place.dst;
@@ -160,9 +162,9 @@ template <int E> DEVICE void rows(const strided_args &args)
 
 } // namespace
 
-#define STRIDED_ROWS(e)                                                                                      \
-	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)               \
-	{                                                                                                    \
-		rows<e>(args);                                                                               \
+#define STRIDED_ROWS(e)                                                                        \
+	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                      \
+		rows<e>(args);                                                                 \
 	}
 BY_ELEMENT(STRIDED_ROWS)
