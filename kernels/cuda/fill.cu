@@ -74,16 +74,17 @@ template <int E> DEVICE void fill_box(const fill_args &args, uint32_t box, uint6
 
 	for (uint32_t b = 0; b < ROWS_BATCH; b++) {
 		uint64_t number = block * ROWS_BLOCK + b * ROWS_THREADS + threadIdx.x;
-		uint64_t row = number / chunks, k = number - row * chunks;
+		uint64_t row = divide(number, chunks), k = number - row * chunks;
 		uint64_t dst = args.dst + (uint64_t)(inner.start * E), src = args.src;
 
 		if (row >= rows)
 			return;
 		for (uint32_t d = 1; d < args.rank; d++) {
 			const border_range range = border_box(args.dim, args.rank, box, d);
-			int64_t index = (int64_t)(row % (uint64_t)range.n) + range.start;
+			uint64_t q = divide(row, (uint64_t)range.n);
+			int64_t index = (int64_t)(row - q * (uint64_t)range.n) + range.start;
 
-			row /= (uint64_t)range.n;
+			row = q;
 			dst += (uint64_t)(index * args.dim[d].dst);
 			if (args.mode != PAD_RULE_CONSTANT)
 				src +=

@@ -166,6 +166,9 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		.whole = tma->whole,
 	};
 	uint32_t slots = routes[tma->route].slots;
+
+	if (tma->route == TMA_ROUTE_ROWS && tma->dim[0].n * tma->element <= ROW_SHORT_BYTES)
+		slots = ROWS_THREADS / ROW_SHORT_LANES;
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
 	return launch(

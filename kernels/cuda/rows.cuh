@@ -11,6 +11,12 @@
 #include "border.h"
 #include "tma.cuh"
 
+/* Most numbers fit in 32 bits, where it costs a fraction. */
+DEVICE uint64_t divide(uint64_t a, uint64_t b)
+{
+	return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
+}
+
 /* One chunk of a row. Elements [first, last) of the row are in it; element first lies `skip` bytes into it.
  */
 struct row_chunk {

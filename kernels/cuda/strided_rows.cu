@@ -29,30 +29,30 @@ struct row_part {
 	int64_t last;
 };
 
-/* W: words of the phase, or -1 when there is none. Loads are ROW_BATCH deep. */
-template <int W> DEVICE void copy_chunks(const row_part &part)
+/* W: words of the phase, or -1 when there is none. LANES threads share the row; loads are ROW_BATCH deep. */
+template <int W, int LANES> DEVICE void copy_chunks(const row_part &part)
 {
-	const uint4 *from = (const uint4 *)part.from + threadIdx.x % 32;
-	uint4 *to = (uint4 *)part.to + threadIdx.x % 32;
+	const uint4 *from = (const uint4 *)part.from + threadIdx.x % LANES;
+	uint4 *to = (uint4 *)part.to + threadIdx.x % LANES;
 	const uint32_t bits = part.phase % 4 * 8;
 
-	for (int left = (int)part.chunks - (int)(threadIdx.x % 32); left > 0; left -= 32 * ROW_BATCH) {
+	for (int left = (int)part.chunks - (int)(threadIdx.x % LANES); left > 0; left -= LANES * ROW_BATCH) {
 		uint4 a[ROW_BATCH], b[ROW_BATCH];
 
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * 32 < left) {
-				a[u] = from[u * 32];
+			if (u * LANES < left) {
+				a[u] = from[u * LANES];
 				if (W >= 0)
-					b[u] = from[u * 32 + 1];
+					b[u] = from[u * LANES + 1];
 			}
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * 32 < left)
-				stream_write(to + u * 32,
+			if (u * LANES < left)
+				stream_write(to + u * LANES,
 				             W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u]);
-		from += 32 * ROW_BATCH;
-		to += 32 * ROW_BATCH;
+		from += LANES * ROW_BATCH;
+		to += LANES * ROW_BATCH;
 	}
 }
 
@@ -113,13 +113,13 @@ DEVICE row_part part_of(const strided_args &args, const source_range &range, con
 	return part;
 }
 
-template <int E>
+template <int E, int LANES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
 {
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
-	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
+	for (int64_t i = first + threadIdx.x % LANES; i < last; i += LANES) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
 		type value = *(const type *)((const char *)args.pattern + to % 16);
 
@@ -129,16 +129,16 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 	}
 }
 
-/* A warp a row, or a part of ROW_BYTES of a longer one. */
-template <int E> DEVICE void rows(const strided_args &args)
+/* LANES threads a row, or a part of ROW_BYTES of a longer one. */
+template <int E, int LANES> DEVICE void rows(const strided_args &args)
 {
 	constexpr int64_t part_elements = ROW_BYTES / E;
+	constexpr uint32_t groups = ROWS_THREADS / LANES;
 	const source_range range = range_of<E>(args);
 	const uint64_t parts = divide((uint64_t)(args.dim[0].n + part_elements - 1), (uint64_t)part_elements);
-	constexpr uint32_t warps = ROWS_THREADS / 32;
 
-	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.slots;
-	     number += (uint64_t)gridDim.x * warps) {
+	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / LANES; number < args.slots;
+	     number += (uint64_t)gridDim.x * groups) {
 		uint64_t row = parts > 1 ? divide(number, parts) : number;
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
 		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
@@ -146,18 +146,27 @@ template <int E> DEVICE void rows(const strided_args &args)
 		const row_part part = part_of<E>(args, range, place, first, last);
 
 		if (part.phase == 0)
-			copy_chunks<-1>(part);
+			copy_chunks<-1, LANES>(part);
 		else if (part.phase < 4)
-			copy_chunks<0>(part);
+			copy_chunks<0, LANES>(part);
 		else if (part.phase < 8)
-			copy_chunks<1>(part);
+			copy_chunks<1, LANES>(part);
 		else if (part.phase < 12)
-			copy_chunks<2>(part);
+			copy_chunks<2, LANES>(part);
 		else
-			copy_chunks<3>(part);
-		copy_elements<E>(args, place, part.first, part.chunks_first);
-		copy_elements<E>(args, place, part.chunks_last, part.last);
+			copy_chunks<3, LANES>(part);
+		copy_elements<E, LANES>(args, place, part.first, part.chunks_first);
+		copy_elements<E, LANES>(args, place, part.chunks_last, part.last);
 	}
+}
+
+/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time. */
+template <int E> DEVICE void rows_by_length(const strided_args &args)
+{
+	if (args.dim[0].n * E <= ROW_SHORT_BYTES)
+		rows<E, ROW_SHORT_LANES>(args);
+	else
+		rows<E, 32>(args);
 }
 
 } // namespace
@@ -165,6 +174,6 @@ template <int E> DEVICE void rows(const strided_args &args)
 #define STRIDED_ROWS(e)                                                                        \
 	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                      \
-		rows<e>(args);                                                                 \
+		rows_by_length<e>(args);                                                                 \
 	}
 BY_ELEMENT(STRIDED_ROWS)
