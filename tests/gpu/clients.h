@@ -39,6 +39,9 @@ typedef void client_run(const struct service *service, uint64_t seed);
 /* A child that runs it, and ends with the parent at the latest. */
 pid_t client_start(client_run *run, const struct service *service, uint64_t seed);
 
+/* Whether it runs; it is waited for in any case. */
+bool client_lives(pid_t pid);
+
 /* Whether it ended well. */
 bool client_wait(pid_t pid);
 

@@ -47,14 +47,15 @@ static void stand_by(const struct service *service, uint64_t seed)
 }
 
 /* Goes on until it is killed. */
-static void copy_for_ever(const struct service *service, void (*make)(struct store *ret, size_t size))
+static void copy_for_ever(const struct service *service, void (*make)(struct store *ret, size_t size),
+                          int64_t scale)
 {
 	struct move move = { "", TMA_FLOAT16, { 64, 96 }, 0, 2, { 1, 0 }, { 0, 0 }, { 0, 0 } };
 	tma_client *client = client_connect(service);
 	struct move_request request;
 	struct store dst, src;
 
-	move = move_scaled(&move, service->is_stand_in ? 4 : 96);
+	move = move_scaled(&move, service->is_stand_in ? 4 : scale);
 	store_open_device();
 	make(&dst, move_room(&move));
 	make(&src, move_room(&move));
@@ -74,19 +75,19 @@ static void copy_for_ever(const struct service *service, void (*make)(struct sto
 static void copy_allocated(const struct service *service, uint64_t seed)
 {
 	(void)seed;
-	copy_for_ever(service, store_allocate);
+	copy_for_ever(service, store_allocate, 192);
 }
 
 static void copy_created(const struct service *service, uint64_t seed)
 {
 	(void)seed;
-	copy_for_ever(service, store_create);
+	copy_for_ever(service, store_create, 192);
 }
 
 static void copy_host(const struct service *service, uint64_t seed)
 {
 	(void)seed;
-	copy_for_ever(service, store_host);
+	copy_for_ever(service, store_host, 64);
 }
 
 /* ---- Killing
@@ -117,17 +118,14 @@ static bool kill_in_mid_copy(tma_client *client, pid_t pid)
 	uint64_t end = client_now_ns() + UINT64_C(30000000000);
 	bool busy = false;
 
-	while (!busy && client_now_ns() < end && waitpid(pid, NULL, WNOHANG) == 0) {
+	while (!busy && client_now_ns() < end && client_lives(pid)) {
 		busy = client_stat(client, "jobs") > QUEUED / 4;
-		client_sleep_ms(busy ? 0 : 1);
-	}
-	if (!busy) {
-		tap_note("it never had %d transforms under way", QUEUED / 4);
-		return false;
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	return true;
+	if (!busy)
+		tap_note("it never had %d transforms under way", QUEUED / 4);
+	return busy;
 }
 
 /* Whether all is back within a second, or what a device of software takes. */
@@ -137,11 +135,8 @@ static bool check_kill(const struct service *service, tma_client *client, client
 	pid_t pid = client_start(run, service, i);
 	uint64_t killed, limit = service->is_stand_in ? 10 : 1;
 
-	if (!kill_in_mid_copy(client, pid)) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+	if (!kill_in_mid_copy(client, pid))
 		return false;
-	}
 	killed = client_now_ns();
 	do {
 		now = levels_get(client);

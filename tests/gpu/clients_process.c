@@ -129,9 +129,7 @@ bool service_start(struct service *service, const char *program, char *why, size
 
 bool service_lives(const struct service *service)
 {
-	siginfo_t how = { 0 };
-
-	return waitid(P_PID, (id_t)service->pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid == 0;
+	return client_lives(service->pid);
 }
 
 static void show_log(const struct service *service)
@@ -168,6 +166,13 @@ pid_t client_start(client_run *run, const struct service *service, uint64_t seed
 	run(service, seed);
 	fflush(stdout);
 	_exit(0);
+}
+
+bool client_lives(pid_t pid)
+{
+	siginfo_t how = { 0 };
+
+	return waitid(P_PID, (id_t)pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 && how.si_pid == 0;
 }
 
 bool client_wait(pid_t pid)

@@ -62,7 +62,7 @@ static void refuse_handles(const struct service *service, uint64_t seed)
 	refuse_handle(client, &handle, 0, BYTES + ((size_t)64 << 20), TMA_OUT_OF_RANGE, "more than it has");
 	refuse_handle(client, &handle, BYTES + ((size_t)64 << 20), 1, TMA_OUT_OF_RANGE, "a byte beyond it");
 	refuse_handle(client, &handle, UINT64_MAX, 2, TMA_OUT_OF_RANGE, "an offset that wraps");
-	refuse_handle(client, &handle, 0, SIZE_MAX, TMA_OUT_OF_RANGE, "a size beyond any");
+	refuse_handle(client, &handle, 0, SIZE_MAX, TMA_QUOTA, "a size beyond any");
 	store_share(&store, client, STORE_BY_POINTER, 0, BYTES);
 	store_free(&store);
 	tma_free(client);
@@ -127,7 +127,7 @@ static void refuse_fds(const struct service *service, uint64_t seed)
 	refuse_fd(client, fd, 0, store.size + 1, TMA_OUT_OF_RANGE, "more than it has");
 	refuse_fd(client, fd, store.size, 1, TMA_OUT_OF_RANGE, "a byte beyond it");
 	refuse_fd(client, fd, UINT64_MAX, 2, TMA_OUT_OF_RANGE, "an offset that wraps");
-	refuse_fd(client, fd, 0, SIZE_MAX, TMA_OUT_OF_RANGE, "a size beyond any");
+	refuse_fd(client, fd, 0, SIZE_MAX, TMA_QUOTA, "a size beyond any");
 	close(fd);
 	store_share(&store, client, STORE_BY_FD, 0, store.size);
 	store_free(&store);
