@@ -55,7 +55,7 @@ struct engine_memory {
 	bool writable;
 	uint64_t size;
 	uint64_t base;      /* of the region in its memory, bytes */
-	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one */
+	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
 };
 
 /* Whom streams work for. Owners share the engine: however many streams one has and whatever their jobs cost,

@@ -1,5 +1,6 @@
 /* Device memory by file descriptor: allocations of the driver's virtual memory management, mapped whole from
- * their start, because a part cannot be. */
+ * their start, because a part cannot be. Each import is a memory of its own: the driver does not say whether two
+ * descriptors are of one allocation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
