@@ -23,6 +23,26 @@ static int accepts(const char *path)
 	return r == 0;
 }
 
+const char *process_engine(void)
+{
+	const char *engine = getenv("TEST_ENGINE");
+
+	return engine && *engine ? engine : "cpu";
+}
+
+static void run(const struct process *process, const char *program, const char *argument)
+{
+	const char *build = getenv("TEST_BUILDDIR");
+	char engine[32], softgpu[512];
+
+	snprintf(engine, sizeof engine, "--engine=%s", process_engine());
+	snprintf(softgpu, sizeof softgpu, "%s/tests/softgpu/lib", build ? build : ".");
+	if (strcmp(process_engine(), "cuda") == 0)
+		setenv("LD_LIBRARY_PATH", softgpu, 1);
+	execl(program, "tmad", engine, "--log-level=warning", "--socket", process->socket, argument, NULL);
+	_exit(127);
+}
+
 void process_start(struct process *process, const char *argument)
 {
 	const char *program = getenv("TEST_TMAD");
@@ -33,11 +53,8 @@ void process_start(struct process *process, const char *argument)
 	snprintf(process->socket, sizeof process->socket, "%s/s", process->directory);
 	process->pid = fork();
 	cr_assert_geq(process->pid, 0);
-	if (process->pid == 0) {
-		execl(program, "tmad", "--engine=cpu", "--log-level=warning", "--socket", process->socket,
-		      argument, NULL);
-		_exit(127);
-	}
+	if (process->pid == 0)
+		run(process, program, argument);
 	for (int i = 0; !accepts(process->socket); i++) {
 		cr_assert_lt(i, 1000, "tmad does not accept on %s", process->socket);
 		cr_assert_eq(waitpid(process->pid, NULL, WNOHANG), 0, "tmad ended at its start");

@@ -1,5 +1,6 @@
 /* A tmad of the test's own, for tests in C: on a temporary socket, stopped by its pid. The program is
- * $TEST_TMAD. Failures are Criterion's. */
+ * $TEST_TMAD, its engine $TEST_ENGINE: cpu when that is not set; cuda is over the stand-in driver of
+ * $TEST_BUILDDIR. Failures are Criterion's. */
 #ifndef TESTS_SUPPORT_PROCESS_H
 #define TESTS_SUPPORT_PROCESS_H
 
@@ -11,7 +12,9 @@ struct process {
 	char socket[96];
 };
 
-/* Starts tmad --engine=cpu with one more argument (NULL: none) and waits until it accepts. */
+const char *process_engine(void);
+
+/* Starts tmad with one more argument (NULL: none) and waits until it accepts. */
 void process_start(struct process *process, const char *argument);
 
 /* Sends the signal and waits for the end; with SIGTERM it has to exit with 0. Removes the directory. */
