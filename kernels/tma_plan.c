@@ -576,9 +576,6 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
-	uint64_t chunks = row_chunks((uint64_t)tma->dim[0].n * nest->element);
-
-	tma->lanes = chunks <= 32 ? 8 : chunks <= 96 ? 16 : 32;
 	tma->route = TMA_ROUTE_ROWS;
 }
 

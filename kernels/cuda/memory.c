@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "driver.h"
 #include "kernels/cpu/memory.h"
 
 static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
@@ -19,12 +18,12 @@ int cuda_memories_init(struct cuda_memories *memories, const struct device *devi
 {
 	int read_only;
 	int r =
-	    driver_call(err, cuDeviceGetAttribute,
+	    memory_call(err, cuDeviceGetAttribute,
 	                (&read_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->handle));
 
 	*memories = (struct cuda_memories){ .device = device };
 	if (r == 0)
-		r = driver_call(err, cuStreamCreateWithPriority,
+		r = memory_call(err, cuStreamCreateWithPriority,
 		                (&memories->stream, CU_STREAM_NON_BLOCKING, 0));
 	if (r < 0)
 		return r;
@@ -140,9 +139,9 @@ static int pin(struct cuda_memories *memories, struct engine_memory *host, struc
 
 	if (!host->writable && memories->read_only_pins)
 		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
-	int r = driver_call(&why, cuMemHostRegister, (start, range.size, flags));
+	int r = memory_call(&why, cuMemHostRegister, (start, range.size, flags));
 	if (r == 0) {
-		r = driver_call(&why, cuMemHostGetDevicePointer, (&address, start, 0));
+		r = memory_call(&why, cuMemHostGetDevicePointer, (&address, start, 0));
 		if (r < 0)
 			driver.cuMemHostUnregister(start);
 	}
@@ -189,7 +188,7 @@ static int host_memory_create(struct cuda_memories *memories, uint64_t size, str
 static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
-	int r = driver_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
+	int r = memory_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
 
 	cpu_memory_unmap(memory->host);
 	return r;
@@ -200,11 +199,11 @@ static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory 
 
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)
 {
-	int r = driver_call(err, cuMemsetD8Async, (address, 0, size, memories->stream));
+	int r = memory_call(err, cuMemsetD8Async, (address, 0, size, memories->stream));
 
 	if (r < 0)
 		return r;
-	r = driver_call(err, cuStreamSynchronize, (memories->stream));
+	r = memory_call(err, cuStreamSynchronize, (memories->stream));
 	return r < 0 ? err->status = STATUS_DEVICE_LOST : 0;
 }
 

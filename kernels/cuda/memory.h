@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 #include "device.h"
+#include "driver.h"
 #include "kernels/engine.h"
 #include "proto/status.h"
 
@@ -35,7 +36,7 @@ struct cuda_memories {
 	CUstream stream;     /* on which new memory is zeroed */
 	bool read_only_pins; /* the device can pin what may not be written */
 	pthread_mutex_t lock;
-	LIST_HEAD(, ipc_entry) ipc; /* by handle, each once */
+	LIST_HEAD(, ipc_entry) ipc; /* opened, each handle once */
 };
 
 static inline struct cuda_memory *cuda_memory(struct engine_memory *memory)
@@ -61,6 +62,9 @@ int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memo
 /* On a device that is lost, where nobody knows what still writes to it: the driver is not asked, and mappings
  * stay until the process ends. */
 void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *memory);
+
+/* As driver_call, but says no more of the call than its name: clients read it. */
+#define memory_call(err, function, arguments) driver_check(err, driver.function arguments, #function)
 
 /* ---- The kinds; each fills *memory, which is zeroed -----------------------------------------------------
  */

@@ -8,14 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "driver.h"
 #include "memory.h"
 
 static int check_fd(int fd, struct error *err);
 static int import(struct cuda_memories *memories, int fd, struct cuda_memory *memory, struct error *err);
 static int map(struct cuda_memories *memories, struct cuda_memory *memory, bool writable, struct error *err);
 static int allocate(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
-static int export_fd(const struct cuda_memory *memory, int *ret, struct error *err);
+static int fill_and_export(struct cuda_memories *memories, struct cuda_memory *memory,
+                           struct engine_export *ret_export, struct error *err);
 
 static CUmemAllocationProp properties(const struct cuda_memories *memories)
 {
@@ -30,7 +30,7 @@ static int get_granularity(struct cuda_memories *memories, size_t *ret, struct e
 {
 	CUmemAllocationProp wanted = properties(memories);
 
-	return driver_call(err, cuMemGetAllocationGranularity,
+	return memory_call(err, cuMemGetAllocationGranularity,
 	                   (ret, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 }
 
@@ -73,7 +73,7 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
                      struct engine_export *ret_export, struct error *err)
 {
-	struct error ignored;
+	struct error why;
 	size_t unit;
 	int r = get_granularity(memories, &unit, err);
 
@@ -83,30 +83,27 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
 		return error_set(err, STATUS_NO_MEMORY,
 		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, size,
 		                 memories->device->memory_bytes);
-	r = allocate(memories, memory, err);
+	r = allocate(memories, memory, &why);
+	if (r == 0)
+		r = fill_and_export(memories, memory, ret_export, &why);
 	if (r < 0)
-		return r;
+		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", size, why.message);
 	memory->address = memory->start;
 	memory->base.memory[0] = ~(uint64_t)REGION_KIND_CUDA_FD;
 	memory->base.memory[1] = memory->allocation;
-	r = cuda_memory_zero(memories, memory->start, memory->mapped, err);
-	if (r == 0)
-		r = export_fd(memory, &ret_export->fd, err);
-	if (r < 0 && r != STATUS_DEVICE_LOST)
-		fd_memory_unmap(memories, memory, &ignored);
-	return r;
+	return 0;
 }
 
 /* Goes on past what fails, unless the device is lost. */
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
-	int r = driver_call(err, cuMemUnmap, (memory->start, memory->mapped));
+	int r = memory_call(err, cuMemUnmap, (memory->start, memory->mapped));
 
 	if (r != STATUS_DEVICE_LOST)
-		r = driver_call(err, cuMemRelease, (memory->allocation));
+		r = memory_call(err, cuMemRelease, (memory->allocation));
 	if (r != STATUS_DEVICE_LOST)
-		r = driver_call(err, cuMemAddressFree, (memory->start, memory->mapped));
+		r = memory_call(err, cuMemAddressFree, (memory->start, memory->mapped));
 	return r;
 }
 
@@ -174,7 +171,7 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 {
 	CUmemAllocationProp found = { 0 };
 	struct error why;
-	int r = driver_call(
+	int r = memory_call(
 	    &why, cuMemImportFromShareableHandle,
 	    (&memory->allocation, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
@@ -182,7 +179,7 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 		return error_set(
 		    err, r == STATUS_DEVICE_LOST || r == STATUS_NO_MEMORY ? r : STATUS_INVALID_ARGUMENT,
 		    "fd: the driver does not import it: %s", why.message);
-	r = driver_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, memory->allocation));
+	r = memory_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, memory->allocation));
 	if (r == 0)
 		r = check_properties(memories, &found, err);
 	if (r < 0)
@@ -201,22 +198,22 @@ static int allow(struct cuda_memories *memories, const struct cuda_memory *memor
 		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memories->device->handle },
 		.flags = writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ,
 	};
-	int r = driver_call(err, cuMemSetAccess, (memory->start, memory->mapped, &access, 1));
+	int r = memory_call(err, cuMemSetAccess, (memory->start, memory->mapped, &access, 1));
 
 	if (writable || (r != STATUS_UNSUPPORTED && r != STATUS_INVALID_ARGUMENT))
 		return r;
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	return driver_call(err, cuMemSetAccess, (memory->start, memory->mapped, &access, 1));
+	return memory_call(err, cuMemSetAccess, (memory->start, memory->mapped, &access, 1));
 }
 
 static int map(struct cuda_memories *memories, struct cuda_memory *memory, bool writable, struct error *err)
 {
 	struct error why;
-	int r = driver_call(err, cuMemAddressReserve, (&memory->start, memory->mapped, 0, 0, 0));
+	int r = memory_call(err, cuMemAddressReserve, (&memory->start, memory->mapped, 0, 0, 0));
 
 	if (r < 0)
 		return r;
-	r = driver_call(&why, cuMemMap, (memory->start, memory->mapped, 0, memory->allocation, 0));
+	r = memory_call(&why, cuMemMap, (memory->start, memory->mapped, 0, memory->allocation, 0));
 	if (r == STATUS_INVALID_ARGUMENT)
 		r = STATUS_OUT_OF_RANGE;
 	if (r < 0) {
@@ -239,7 +236,7 @@ static int map(struct cuda_memories *memories, struct cuda_memory *memory, bool 
 static int allocate(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	CUmemAllocationProp wanted = properties(memories);
-	int r = driver_call(err, cuMemCreate, (&memory->allocation, memory->mapped, &wanted, 0));
+	int r = memory_call(err, cuMemCreate, (&memory->allocation, memory->mapped, &wanted, 0));
 
 	if (r < 0)
 		return r;
@@ -252,7 +249,7 @@ static int allocate(struct cuda_memories *memories, struct cuda_memory *memory, 
 static int export_fd(const struct cuda_memory *memory, int *ret, struct error *err)
 {
 	int fd;
-	int r = driver_call(err, cuMemExportToShareableHandle,
+	int r = memory_call(err, cuMemExportToShareableHandle,
 	                    (&fd, memory->allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 
 	if (r < 0)
@@ -260,4 +257,18 @@ static int export_fd(const struct cuda_memory *memory, int *ret, struct error *e
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*ret = fd;
 	return 0;
+}
+
+/* On failure the memory is gone. */
+static int fill_and_export(struct cuda_memories *memories, struct cuda_memory *memory,
+                           struct engine_export *ret_export, struct error *err)
+{
+	struct error ignored;
+	int r = cuda_memory_zero(memories, memory->start, memory->mapped, err);
+
+	if (r == 0)
+		r = export_fd(memory, &ret_export->fd, err);
+	if (r < 0 && r != STATUS_DEVICE_LOST)
+		fd_memory_unmap(memories, memory, &ignored);
+	return r;
 }

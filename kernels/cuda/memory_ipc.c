@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
 #include "memory.h"
 
 /* A handle stands for the whole stretch that the driver cut the allocation from, and it cuts them from
@@ -19,7 +18,7 @@ struct ipc_entry {
 	LIST_ENTRY(ipc_entry) entry;
 	CUipcMemHandle handle;
 	CUdeviceptr address;
-	bool ours; /* allocated here, not opened */
+	bool ours; /* allocated here, not opened, and in no list: who guesses its handle gets nothing by it */
 	uint32_t refs;
 	/* The allocation: [start, start + size) holds address. */
 	CUdeviceptr start;
@@ -40,14 +39,15 @@ static void ipc_forget(struct ipc_entry *entry)
 {
 	if (--entry->refs > 0)
 		return;
-	LIST_REMOVE(entry, entry);
+	if (!entry->ours)
+		LIST_REMOVE(entry, entry);
 	free(entry);
 }
 
 static int ipc_drop(struct ipc_entry *entry, struct error *err)
 {
-	return entry->ours ? driver_call(err, cuMemFree, (entry->address))
-	                   : driver_call(err, cuIpcCloseMemHandle, (entry->address));
+	return entry->ours ? memory_call(err, cuMemFree, (entry->address))
+	                   : memory_call(err, cuIpcCloseMemHandle, (entry->address));
 }
 
 /* A reason that is neither the device's end nor want of memory lies in the handle. */
@@ -64,12 +64,12 @@ static int ipc_open(struct ipc_entry *entry, struct error *err)
 {
 	struct error why;
 	size_t size;
-	int r = driver_call(&why, cuIpcOpenMemHandle,
+	int r = memory_call(&why, cuIpcOpenMemHandle,
 	                    (&entry->address, entry->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 
 	if (r < 0)
 		return refuse_handle(err, &why);
-	r = driver_call(err, cuMemGetAddressRange, (&entry->start, &size, entry->address));
+	r = memory_call(err, cuMemGetAddressRange, (&entry->start, &size, entry->address));
 	if (r < 0)
 		driver.cuIpcCloseMemHandle(entry->address);
 	else
@@ -187,14 +187,14 @@ void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory
 
 static int ipc_allocate(struct cuda_memories *memories, struct ipc_entry *entry, struct error *err)
 {
-	int r = driver_call(err, cuMemAlloc, (&entry->address, entry->size));
+	int r = memory_call(err, cuMemAlloc, (&entry->address, entry->size));
 
 	if (r < 0)
 		return r;
 	entry->start = entry->address;
 	r = cuda_memory_zero(memories, entry->address, entry->size, err);
 	if (r == 0)
-		r = driver_call(err, cuIpcGetMemHandle, (&entry->handle, entry->address));
+		r = memory_call(err, cuIpcGetMemHandle, (&entry->handle, entry->address));
 	if (r < 0 && r != STATUS_DEVICE_LOST)
 		driver.cuMemFree(entry->address);
 	return r;
@@ -204,6 +204,7 @@ int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda
                       struct engine_export *ret_export, struct error *err)
 {
 	struct ipc_entry *entry;
+	struct error why;
 	uint64_t rounded;
 	int r;
 
@@ -215,14 +216,11 @@ int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda
 	if (!entry)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	*entry = (struct ipc_entry){ .ours = true, .refs = 1, .size = rounded };
-	r = ipc_allocate(memories, entry, err);
+	r = ipc_allocate(memories, entry, &why);
 	if (r < 0) {
 		free(entry);
-		return r;
+		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", size, why.message);
 	}
-	pthread_mutex_lock(&memories->lock);
-	LIST_INSERT_HEAD(&memories->ipc, entry, entry);
-	pthread_mutex_unlock(&memories->lock);
 	ipc_use(memory, entry, 0);
 	memcpy(ret_export->handle, &entry->handle, sizeof entry->handle);
 	ret_export->handle_len = sizeof entry->handle;

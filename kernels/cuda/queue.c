@@ -204,8 +204,7 @@ int queue_check(struct queue *queue, struct error *err)
 
 	pthread_mutex_lock(&queue->lock);
 	if (queue->lost)
-		r = error_set(err, STATUS_DEVICE_LOST, "the device has to be opened again: %s",
-		              queue->lost_why);
+		r = error_set(err, STATUS_DEVICE_LOST, "the device is lost; the service starts again");
 	pthread_mutex_unlock(&queue->lock);
 	return r;
 }

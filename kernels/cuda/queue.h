@@ -71,7 +71,7 @@ struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t
 /* The device is lost. */
 void queue_lose(struct queue *queue, const char *why);
 
-/* 0, or DEVICE_LOST with the reason. */
+/* 0, or DEVICE_LOST. */
 int queue_check(struct queue *queue, struct error *err);
 
 /* ---- The engine's thread's, under the lock; bool: whether the owner has to be woken -------------------- */

@@ -29,35 +29,29 @@ struct row_part {
 	int64_t last;
 };
 
-/* The lanes that share a row: as many as its chunks keep busy. */
-struct row_lanes {
-	int n;
-	int own;
-};
-
 /* W: words of the phase, or -1 when there is none. Loads are ROW_BATCH deep. */
-template <int W> DEVICE void copy_chunks(const row_part &part, row_lanes lanes)
+template <int W> DEVICE void copy_chunks(const row_part &part)
 {
-	const uint4 *from = (const uint4 *)part.from + lanes.own;
-	uint4 *to = (uint4 *)part.to + lanes.own;
+	const uint4 *from = (const uint4 *)part.from + threadIdx.x % 32;
+	uint4 *to = (uint4 *)part.to + threadIdx.x % 32;
 	const uint32_t bits = part.phase % 4 * 8;
 
-	for (int left = (int)part.chunks - lanes.own; left > 0; left -= lanes.n * ROW_BATCH) {
+	for (int left = (int)part.chunks - (int)(threadIdx.x % 32); left > 0; left -= 32 * ROW_BATCH) {
 		uint4 a[ROW_BATCH], b[ROW_BATCH];
 
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * lanes.n < left) {
-				a[u] = from[u * lanes.n];
+			if (u * 32 < left) {
+				a[u] = from[u * 32];
 				if (W >= 0)
-					b[u] = from[u * lanes.n + 1];
+					b[u] = from[u * 32 + 1];
 			}
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * lanes.n < left)
-				stream_write(to + u * lanes.n, W >= 0 ? shift_pair<W < 0 ? 0 : W>(a[u], b[u], bits) : a[u]);
-		from += lanes.n * ROW_BATCH;
-		to += lanes.n * ROW_BATCH;
+			if (u * 32 < left)
+				stream_write(to + u * 32, W >= 0 ? shift_pair<W < 0 ? 0 : W>(a[u], b[u], bits) : a[u]);
+		from += 32 * ROW_BATCH;
+		to += 32 * ROW_BATCH;
 	}
 }
 
@@ -118,13 +112,12 @@ DEVICE row_part part_of(const strided_args &args, const source_range &range, con
 }
 
 template <int E>
-DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last,
-                          row_lanes lanes)
+DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
 {
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
-	for (int64_t i = first + lanes.own; i < last; i += lanes.n) {
+	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
 		type value = *(const type *)((const char *)args.pattern + to % 16);
 
@@ -134,17 +127,16 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 	}
 }
 
-/* Some lanes a row, or a part of ROW_BYTES of a longer one. */
+/* A warp a row, or a part of ROW_BYTES of a longer one. */
 template <int E> DEVICE void rows(const strided_args &args)
 {
 	constexpr int64_t part_elements = ROW_BYTES / E;
 	const source_range range = range_of<E>(args);
 	const uint64_t parts = divide((uint64_t)(args.dim[0].n + part_elements - 1), (uint64_t)part_elements);
-	const row_lanes lanes = { (int)args.lanes, (int)(threadIdx.x % args.lanes) };
-	const uint32_t groups = ROWS_THREADS / args.lanes;
+	constexpr uint32_t warps = ROWS_THREADS / 32;
 
-	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / args.lanes; number < args.slots;
-	     number += (uint64_t)gridDim.x * groups) {
+	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.slots;
+	     number += (uint64_t)gridDim.x * warps) {
 		uint64_t row = parts > 1 ? divide(number, parts) : number;
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
 		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
@@ -152,17 +144,17 @@ template <int E> DEVICE void rows(const strided_args &args)
 		const row_part part = part_of<E>(args, range, place, first, last);
 
 		if (part.phase == 0)
-			copy_chunks<-1>(part, lanes);
+			copy_chunks<-1>(part);
 		else if (part.phase < 4)
-			copy_chunks<0>(part, lanes);
+			copy_chunks<0>(part);
 		else if (part.phase < 8)
-			copy_chunks<1>(part, lanes);
+			copy_chunks<1>(part);
 		else if (part.phase < 12)
-			copy_chunks<2>(part, lanes);
+			copy_chunks<2>(part);
 		else
-			copy_chunks<3>(part, lanes);
-		copy_elements<E>(args, place, part.first, part.chunks_first, lanes);
-		copy_elements<E>(args, place, part.chunks_last, part.last, lanes);
+			copy_chunks<3>(part);
+		copy_elements<E>(args, place, part.first, part.chunks_first);
+		copy_elements<E>(args, place, part.chunks_last, part.last);
 	}
 }
 

@@ -16,7 +16,7 @@
 #define TRANSPOSE_X_BYTES    256
 #define TRANSPOSE_LANES_X    16
 
-/* strided_rows: bytes of a row that some lanes take, chunks that a thread reads before it writes. */
+/* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
 #define ROW_BYTES 8192
 #define ROW_BATCH 8
 

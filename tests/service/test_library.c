@@ -302,6 +302,7 @@ Test(library, a_service_that_dies)
 
 	d.offset = 5000;
 	process_stop(&service, SIGKILL);
+	tma_set_reconnect(client, 0);
 	status = tma_submit(client, &t, &ticket);
 	if (status == TMA_OK)
 		status = tma_wait(client, ticket, NULL);
