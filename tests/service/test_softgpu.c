@@ -90,12 +90,6 @@ static CUdeviceptr create(CUmemAllocationHandleType type)
 
 static void start(void)
 {
-	const char *build = getenv("TEST_BUILDDIR");
-	char path[4096];
-
-	cr_assert(build, "TEST_BUILDDIR does not name where the stand-in driver is");
-	snprintf(path, sizeof path, "%s/tests/softgpu/lib", build);
-	setenv("LD_LIBRARY_PATH", path, 1);
 	service.engine = "cuda";
 	process_start(&service, NULL);
 	client = tma_new();

@@ -23,6 +23,27 @@ static int accepts(const char *path)
 	return r == 0;
 }
 
+const char *process_engine(void)
+{
+	const char *engine = getenv("TEST_ENGINE");
+
+	return engine && *engine ? engine : "cpu";
+}
+
+static void run(const struct process *process, const char *program, const char *argument)
+{
+	const char *engine = process->engine ? process->engine : process_engine();
+	const char *build = getenv("TEST_BUILDDIR");
+	char softgpu[4096];
+
+	snprintf(softgpu, sizeof softgpu, "%s/tests/softgpu/lib", build ? build : ".");
+	if (strcmp(engine, "cuda") == 0)
+		setenv("LD_LIBRARY_PATH", softgpu, 1);
+	execl(program, "tmad", "--engine", engine, "--log-level=warning", "--socket", process->socket,
+	      argument, NULL);
+	_exit(127);
+}
+
 void process_start(struct process *process, const char *argument)
 {
 	snprintf(process->directory, sizeof process->directory, "/tmp/tmad-test-XXXXXX");
@@ -34,16 +55,12 @@ void process_start(struct process *process, const char *argument)
 void process_start_again(struct process *process, const char *argument)
 {
 	const char *program = process->program ? process->program : getenv("TEST_TMAD");
-	const char *engine = process->engine ? process->engine : "cpu";
 
 	cr_assert(program, "TEST_TMAD does not name the tmad to test");
 	process->pid = fork();
 	cr_assert_geq(process->pid, 0);
-	if (process->pid == 0) {
-		execl(program, "tmad", "--engine", engine, "--log-level=warning", "--socket", process->socket,
-		      argument, NULL);
-		_exit(127);
-	}
+	if (process->pid == 0)
+		run(process, program, argument);
 	for (int i = 0; !accepts(process->socket); i++) {
 		cr_assert_lt(i, 1000, "tmad does not accept on %s", process->socket);
 		cr_assert_eq(waitpid(process->pid, NULL, WNOHANG), 0, "tmad ended at its start");

@@ -1,5 +1,6 @@
 /* A tmad of the test's own, for tests in C: on a temporary socket, stopped by its pid. The program is
- * $TEST_TMAD. Failures are Criterion's. */
+ * $TEST_TMAD, its engine $TEST_ENGINE. The engine cuda is over the stand-in driver in $TEST_BUILDDIR.
+ * Failures are Criterion's. */
 #ifndef TESTS_SUPPORT_PROCESS_H
 #define TESTS_SUPPORT_PROCESS_H
 
@@ -8,10 +9,13 @@
 struct process {
 	pid_t pid;
 	const char *program; /* NULL: $TEST_TMAD */
-	const char *engine;  /* NULL: cpu */
+	const char *engine;  /* NULL: process_engine() */
 	char directory[64];
 	char socket[96];
 };
+
+/* $TEST_ENGINE; cpu when that is not set. */
+const char *process_engine(void);
 
 /* Starts tmad with one more argument (NULL: none) and waits until it accepts. */
 void process_start(struct process *process, const char *argument);
