@@ -197,6 +197,22 @@ static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory 
 /* ---- What the kinds share -------------------------------------------------------------------------------
  */
 
+int cuda_memory_refusal(const struct error *why)
+{
+	size_t free_bytes, total_bytes;
+
+	switch (why->status) {
+	case STATUS_DEVICE_LOST:
+		return driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS
+		           ? STATUS_INVALID_ARGUMENT
+		           : STATUS_DEVICE_LOST;
+	case STATUS_NO_MEMORY:
+		return STATUS_NO_MEMORY;
+	default:
+		return STATUS_INVALID_ARGUMENT;
+	}
+}
+
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)
 {
 	int r = memory_call(err, cuMemsetD8Async, (address, 0, size, memories->stream));

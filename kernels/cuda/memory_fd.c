@@ -1,6 +1,6 @@
 /* Device memory by file descriptor: allocations of the driver's virtual memory management, mapped whole from
- * their start, because a part cannot be. Each import is a memory of its own: the driver does not say whether two
- * descriptors are of one allocation. */
+ * their start, because a part cannot be. Each import is a memory of its own: the driver does not say whether
+ * two descriptors are of one allocation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -177,9 +177,8 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 	    (&memory->allocation, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
 	if (r < 0)
-		return error_set(
-		    err, r == STATUS_DEVICE_LOST || r == STATUS_NO_MEMORY ? r : STATUS_INVALID_ARGUMENT,
-		    "fd: the driver does not import it: %s", why.message);
+		return error_set(err, cuda_memory_refusal(&why), "fd: the driver does not import it: %s",
+		                 why.message);
 	r = memory_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, memory->allocation));
 	if (r == 0)
 		r = check_properties(memories, &found, err);

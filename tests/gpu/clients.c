@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "tests/support/tap.h"
 
@@ -15,8 +16,8 @@ int main(int argc, char **argv)
 	struct service service;
 	char why[512];
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: clients TMAD ASTRAY\n");
+	if (argc != 3 || access(argv[1], X_OK) < 0 || access(argv[2], X_OK) < 0) {
+		fprintf(stderr, "usage: clients TMAD ASTRAY, which are programs\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
