@@ -185,12 +185,16 @@ static int host_memory_create(struct cuda_memories *memories, uint64_t size, str
 	return r;
 }
 
+/* What stays pinned stays mapped too: nothing else at its address could be pinned. */
 static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
 	int r = memory_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
 
-	cpu_memory_unmap(memory->host);
+	if (r < 0)
+		cpu_memory_leave(memory->host);
+	else
+		cpu_memory_unmap(memory->host);
 	return r;
 }
 

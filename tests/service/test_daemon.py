@@ -201,6 +201,7 @@ class Clients(DaemonCase):
 
     def kill_clients(self, tmad, n_requests):
         with tmad.rpc() as watcher:
+            wait_until(lambda: self.levels(watcher) == (1, 0, 0), scaled(5), "only this connection is left")
             fds = tmad.fds()
             for _ in range(3):
                 child = os.fork()

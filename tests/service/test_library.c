@@ -45,7 +45,8 @@ static tma_region *region_of(size_t size)
 {
 	tma_region *region;
 
-	cr_assert_eq(tma_region_create(client, size, &region), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
+	             tma_last_error(client));
 	cr_assert(tma_region_data(region));
 	cr_assert_eq(tma_region_size(region), size);
 	return region;
@@ -100,6 +101,17 @@ Test(library, transpose)
 	cr_assert_eq(tma_region_release(src), TMA_OK);
 	cr_assert_eq(tma_region_release(dst), TMA_OK);
 	cr_assert_eq(tma_region_release(NULL), TMA_OK);
+}
+
+Test(library, memory_of_the_engines_own)
+{
+	tma_region *region;
+
+	cr_assert_eq(tma_region_create(client, 1000, &region), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_kind(region), is_cuda() ? TMA_REGION_CUDA_FD : TMA_REGION_MEMFD);
+	cr_assert_eq(!tma_region_data(region), is_cuda());
+	cr_assert_eq(tma_region_size(region), 1000);
+	cr_assert_geq(tma_region_fd(region), 0);
 }
 
 Test(library, copy_of_a_reversed_view)
@@ -328,7 +340,7 @@ Test(library, connections_run_side_by_side)
 
 		clients[i] = tma_new();
 		cr_assert_eq(tma_connect(clients[i], service.socket), TMA_OK);
-		cr_assert_eq(tma_region_create(clients[i], 2000, &regions[i]), TMA_OK);
+		cr_assert_eq(tma_region_create_kind(clients[i], TMA_REGION_MEMFD, 2000, &regions[i]), TMA_OK);
 		memset(tma_region_data(regions[i]), i + 1, 1000);
 		s = (struct tma_tensor){
 			.region = regions[i], .dtype = TMA_UINT8, .rank = 1, .shape = { 1000 }

@@ -92,7 +92,7 @@ class Lost(unittest.TestCase):
         copy = ("copy", src, dst, "--permute", "1,0", "--memory", "1M")
         done = tmactl(*copy, socket_path=tmad.path)
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
-        self.assertRegex(done.stderr, "^tmactl: .*(device|went away)")
+        self.assertRegex(done.stderr, "^tmactl: .*(device|went away|closed the connection)")
         self.assertTrue(np.array_equal(np.load(dst), array[0]), "the destination is as it was")
         self.assertEqual(sorted(os.listdir(self.directory)), ["in.npy", "once", "out.npy"])
         done = tmactl(*copy, socket_path=tmad.path)
@@ -264,14 +264,14 @@ class Calls(unittest.TestCase):
         self.directory = tempfile.mkdtemp(prefix="tmad-faults-")
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
 
-    def one(self, n, result):
-        """A session with the nth call failing; the errors that the client has seen, or None: it did not start."""
-        tmad = Tmad(engine="cuda", start=False, env={"SOFTGPU_FAIL": str(n), "SOFTGPU_FAIL_WITH": str(result)})
+    def one(self, **env):
+        """A session with a call failing; the errors that the client has seen, or None: it did not start."""
+        tmad = Tmad(engine="cuda", start=False, env=env)
         tmad.live_path = None  # a call that gives something back may be the one that fails
         try:
             tmad.start()
         except AssertionError:
-            assert tmad.process.returncode == 1 and tmad.log().count("\n") == 1, (n, tmad.process.returncode, tmad.log())
+            assert tmad.process.returncode == 1 and tmad.log().count("\n") == 1, (env, tmad.process, tmad.log())
             tmad._clean()
             return None
         with contextlib.ExitStack() as close:
@@ -282,12 +282,12 @@ class Calls(unittest.TestCase):
                 with tmad.rpc() as rpc:
                     recoveries = rpc.call("stats")["recoveries"]
             except Gone:  # the next life failed, or it was one too many
-                assert tmad.process.wait() == 1 and "engine cuda is lost" in tmad.log(), (n, tmad.log())
+                assert tmad.process.wait() == 1 and "engine cuda is lost" in tmad.log(), (env, tmad.log())
                 tmad.process = None
                 recoveries = 6
             except Exception as error:
-                raise AssertionError(f"call {n} fails: {error!r}: {tmad.log()}") from error
-            assert len(session.errors) <= recoveries + 1, (n, session.errors)
+                raise AssertionError(f"{env}: {error!r}: {tmad.log()}") from error
+            assert len(session.errors) <= recoveries + 1, (env, session.errors)
             return session.errors
 
     def count(self):
@@ -308,12 +308,17 @@ class Calls(unittest.TestCase):
         print(f"# {total} calls, TEST_DRIVER_CALLS={which}", flush=True)
         first, stride = map(int, which.split(":"))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            outcomes = list(pool.map(lambda n: self.one(n, result), range(first, total + 1, stride)))
+            outcomes = list(pool.map(lambda n: self.one(SOFTGPU_FAIL=str(n), SOFTGPU_FAIL_WITH=str(result)),
+                                     range(first, total + 1, stride)))
         refused = outcomes.count(None)
         names = [name for errors in outcomes for _, name, _ in errors or []]
         print(f"# {len(outcomes)} sessions, {refused} refused to start, errors: "
               f"{({name: names.count(name) for name in names})}", flush=True)
         return refused, names
+
+    def test_memory_that_stays_pinned(self):
+        """It is nobody's any more, and in nobody's way."""
+        self.assertEqual(self.one(SOFTGPU_FAIL_CALL="cuMemHostUnregister"), [])
 
     def test_out_of_memory(self):
         refused, names = self.each(CUDA_ERROR_OUT_OF_MEMORY)
