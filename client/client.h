@@ -37,6 +37,7 @@ struct tma_region {
 	uint32_t connection; /* that id is of */
 	size_t size;
 	uint64_t offset;
+	uint64_t allocation; /* cuda_fd: bytes of all of it; 0: it ends with the region */
 	bool writable;
 	bool is_service_made;
 	enum region_kind kind;

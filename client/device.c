@@ -178,6 +178,7 @@ static int find_range(const struct device_driver *driver, uint64_t pointer, size
 	if (result)
 		return fail(driver, result, "device_ptr: cuMemGetAddressRange", err);
 	ret->offset = pointer - base;
+	ret->size = whole;
 	if (ret->offset > whole || size > whole - ret->offset)
 		return error_set(
 		    err, STATUS_OUT_OF_RANGE,

@@ -56,6 +56,7 @@ struct device_export {
 	int fd;                /* CUDA_FD: the caller's to close; else -1 */
 	uint8_t handle[DEVICE_HANDLE_BYTES];
 	uint64_t offset; /* of the pointer in what is exported */
+	uint64_t size;   /* bytes of what is exported */
 	char device[DEVICE_UUID_TEXT];
 };
 

@@ -151,12 +151,15 @@ int region_register(tma_region *region, int64_t deadline)
 		.writable = region->writable,
 		.handle = { (const char *)region->handle, sizeof region->handle },
 		.device = bytes_of(region->device),
+		.allocation = region->allocation,
 	};
 
 	if (region->kind == REGION_KIND_CUDA_IPC)
 		params.has |= F(region_register, handle);
 	if (*region->device)
 		params.has |= F(region_register, device);
+	if (region->allocation)
+		params.has |= F(region_register, allocation);
 	return client_call_until(region->client,
 	                         &(struct call){ .method = METHOD_region_register,
 	                                         .params = &params,
@@ -199,14 +202,15 @@ static int region_finish(tma_region *region, tma_region **ret)
 	return rc;
 }
 
-static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64_t offset, size_t size,
-                       unsigned flags, tma_region **ret)
+static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64_t allocation,
+                       uint64_t offset, size_t size, unsigned flags, tma_region **ret)
 {
 	tma_region *region = NULL;
 	int rc = region_prepare(client, kind, offset, size, flags, &region);
 
 	if (rc < 0)
 		return rc;
+	region->allocation = allocation;
 	region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (region->fd >= 0)
 		return region_finish(region, ret);
@@ -220,13 +224,13 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64
 int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size, unsigned flags,
                               tma_region **ret)
 {
-	return register_fd(client, REGION_KIND_MEMFD, fd, offset, size, flags, ret);
+	return register_fd(client, REGION_KIND_MEMFD, fd, 0, offset, size, flags, ret);
 }
 
-int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t offset, size_t size, unsigned flags,
-                                tma_region **ret)
+int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset, size_t size,
+                                unsigned flags, tma_region **ret)
 {
-	return register_fd(client, REGION_KIND_CUDA_FD, fd, offset, size, flags, ret);
+	return register_fd(client, REGION_KIND_CUDA_FD, fd, allocation, offset, size, flags, ret);
 }
 
 int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,
@@ -257,6 +261,8 @@ static int region_from_export(tma_client *client, const struct device_export *ex
 		return rc;
 	}
 	region->fd = export->fd;
+	if (export->kind == REGION_KIND_CUDA_FD)
+		region->allocation = export->size;
 	memcpy(region->handle, export->handle, sizeof region->handle);
 	memcpy(region->device, export->device, sizeof region->device);
 	return region_finish(region, ret);

@@ -169,10 +169,12 @@ TMA_API int tma_region_register_memfd(tma_client *client, int fd, uint64_t offse
 
 /* The same of device memory: an allocation of cuMemCreate, exported as a POSIX file descriptor, or the 64
  * bytes of a CUipcMemHandle (cudaIpcMemHandle_t), whose memory must not be freed before the region is
- * released. The driver does not say whether two descriptors are of one allocation, so a destination that
- * overlaps a source in another region of it is not refused as OVERLAP; within one region it is. */
-TMA_API int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t offset, size_t size,
-                                        unsigned flags, tma_region **ret);
+ * released. allocation: bytes that cuMemCreate was asked for, because a part cannot be mapped; 0: offset +
+ * size, rounded up to the device's granularity. The driver does not say whether two descriptors are of one
+ * allocation, so a destination that overlaps a source in another region of it is not refused as OVERLAP;
+ * within one region it is. */
+TMA_API int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset,
+                                        size_t size, unsigned flags, tma_region **ret);
 TMA_API int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,
                                          unsigned flags, tma_region **ret);
 

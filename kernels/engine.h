@@ -37,6 +37,8 @@ struct engine_handle {
 	uint64_t size;
 	bool writable;
 	struct bytes handle; /* cuda_ipc */
+	uint64_t allocation; /* cuda_fd: bytes of all of it, because a part cannot be mapped; 0: it ends with
+	                        the region */
 };
 
 /* The bytes of a CUDA IPC handle. */

@@ -42,7 +42,7 @@ static void refuse_handles(const struct service *service, uint64_t seed)
 	tma_client *client = client_connect(service);
 	uint8_t zeros[sizeof(CUipcMemHandle)] = { 0 };
 	uint64_t state = seed;
-	CUipcMemHandle handle, torn;
+	CUipcMemHandle handle;
 	struct store store;
 
 	store_open_device();
@@ -55,9 +55,6 @@ static void refuse_handles(const struct service *service, uint64_t seed)
 		free(garbage);
 	}
 	refuse_handle(client, zeros, 0, 1, TMA_INVALID_ARGUMENT, "a handle of zeros");
-	torn = handle;
-	memset(torn.reserved, 0xff, 8);
-	refuse_handle(client, &torn, 0, 1, TMA_INVALID_ARGUMENT, "a handle with other first bytes");
 	refuse_handle(client, &handle, 0, 0, TMA_INVALID_ARGUMENT, "no bytes of it");
 	refuse_handle(client, &handle, 0, BYTES + ((size_t)64 << 20), TMA_OUT_OF_RANGE, "more than it has");
 	refuse_handle(client, &handle, BYTES + ((size_t)64 << 20), 1, TMA_OUT_OF_RANGE, "a byte beyond it");
@@ -71,18 +68,19 @@ static void refuse_handles(const struct service *service, uint64_t seed)
 /* ---- By descriptor ----------------------------------------------------------------------------------------
  */
 
-static void refuse_fd(tma_client *client, int fd, uint64_t offset, size_t size, int wanted, const char *what)
+static void refuse_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset, size_t size,
+                      int wanted, const char *what)
 {
 	tma_region *region;
 
-	check_refused(client, tma_region_register_cuda_fd(client, fd, offset, size, 0, &region), wanted,
-	              what);
+	check_refused(client, tma_region_register_cuda_fd(client, fd, allocation, offset, size, 0, &region),
+	              wanted, what);
 }
 
 static void refuse_and_close(tma_client *client, int fd, const char *what)
 {
 	require(fd >= 0, "%s cannot be opened", what);
-	refuse_fd(client, fd, 0, 4096, TMA_INVALID_ARGUMENT, what);
+	refuse_fd(client, fd, 0, 0, 4096, TMA_INVALID_ARGUMENT, what);
 	close(fd);
 }
 
@@ -123,11 +121,12 @@ static void refuse_fds(const struct service *service, uint64_t seed)
 			refuse_and_close(client, fd, drivers[i]);
 	}
 	fd = store_export(&store);
-	refuse_fd(client, fd, 0, 0, TMA_INVALID_ARGUMENT, "no bytes of it");
-	refuse_fd(client, fd, 0, store.size + 1, TMA_OUT_OF_RANGE, "more than it has");
-	refuse_fd(client, fd, store.size, 1, TMA_OUT_OF_RANGE, "a byte beyond it");
-	refuse_fd(client, fd, UINT64_MAX, 2, TMA_OUT_OF_RANGE, "an offset that wraps");
-	refuse_fd(client, fd, 0, SIZE_MAX, TMA_QUOTA, "a size beyond any");
+	refuse_fd(client, fd, store.size, 0, 0, TMA_INVALID_ARGUMENT, "no bytes of it");
+	refuse_fd(client, fd, store.size, 0, store.size + 1, TMA_OUT_OF_RANGE, "more than it has");
+	refuse_fd(client, fd, store.size, store.size, 1, TMA_OUT_OF_RANGE, "a byte beyond it");
+	refuse_fd(client, fd, store.size, UINT64_MAX, 2, TMA_OUT_OF_RANGE, "an offset that wraps");
+	refuse_fd(client, fd, store.size, 0, SIZE_MAX, TMA_QUOTA, "a size beyond any");
+	refuse_fd(client, fd, 2 * store.size, 0, 1, TMA_OUT_OF_RANGE, "a larger allocation than it is");
 	close(fd);
 	store_share(&store, client, STORE_BY_FD, 0, store.size);
 	store_free(&store);

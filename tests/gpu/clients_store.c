@@ -125,7 +125,7 @@ tma_region *store_region(const struct store *store, tma_client *client, enum sto
 	if (way == STORE_BY_FD) {
 		int fd = store_export(store);
 
-		must(client, tma_region_register_cuda_fd(client, fd, at, length, 0, &region));
+		must(client, tma_region_register_cuda_fd(client, fd, store->size, at, length, 0, &region));
 		close(fd);
 		return region;
 	}

@@ -213,7 +213,7 @@ Test(lost, the_next_copy_works)
 	cr_assert_eq(tma_region_kind(device), TMA_REGION_CUDA_FD);
 	cr_assert_null(tma_region_data(device));
 	cr_assert_geq(tma_region_fd(device), 0);
-	cr_assert_eq(tma_region_register_cuda_fd(client, tma_region_fd(device), 0, SIZE, 0, &imported),
+	cr_assert_eq(tma_region_register_cuda_fd(client, tma_region_fd(device), 0, 0, SIZE, 0, &imported),
 	             TMA_OK, "%s", tma_last_error(client));
 	fill(tma_region_data(b), 1);
 	assert_copies(imported, b, "to the device");

@@ -408,10 +408,11 @@ Test(region, device_memory_is_registered)
 
 	server_start(&s, script_register_cuda);
 	client = server_client(&s, 5000);
-	cr_assert_eq(tma_region_register_cuda_fd(client, -1, 0, 4096, 0, &fd_region), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_region_register_cuda_fd(client, -1, 0, 0, 4096, 0, &fd_region),
+	             TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_region_register_cuda_ipc(client, NULL, 0, 4096, 0, &ipc_region),
 	             TMA_INVALID_ARGUMENT);
-	cr_assert_eq(tma_region_register_cuda_fd(client, fd, 4096, 4096, 0, &fd_region), 0, "%s",
+	cr_assert_eq(tma_region_register_cuda_fd(client, fd, 8192, 4096, 4096, 0, &fd_region), 0, "%s",
 	             tma_last_error(client));
 	close(fd);
 	cr_assert_eq(
