@@ -36,22 +36,22 @@ struct row {
 	bool reversed;  /* the innermost stride of the source is -1 */
 };
 
-#define SQUARE(t, n, type)                                                                                   \
-	{                                                                                                    \
-		.name = "transpose " #type " " t, .dtype = type, .rank = 2, .shape = { n }, .perm = { 1, 0 } \
+#define SQUARE(label, n, type)                                                                         \
+	{                                                                                              \
+		.name = "transpose " label, .dtype = type, .rank = 2, .shape = { n }, .perm = { 1, 0 } \
 	}
 #define SHAPE(...) __VA_ARGS__
 
 static const struct row rows[] = {
-	SQUARE("16384x16384", SHAPE(16384, 16384), DTYPE_UINT8),
-	SQUARE("16384x8192", SHAPE(16384, 8192), DTYPE_FLOAT16),
-	SQUARE("8192x8192", SHAPE(8192, 8192), DTYPE_FLOAT32),
-	SQUARE("8192x4096", SHAPE(8192, 4096), DTYPE_FLOAT64),
-	SQUARE("4096x4096", SHAPE(4096, 4096), DTYPE_COMPLEX128),
-	SQUARE("32768x32768", SHAPE(32768, 32768), DTYPE_FLOAT32),
-	SQUARE("32768x2048 (16:1)", SHAPE(32768, 2048), DTYPE_FLOAT32),
-	SQUARE("2048x32768 (1:16)", SHAPE(2048, 32768), DTYPE_FLOAT32),
-	SQUARE("10000x6720", SHAPE(10000, 6720), DTYPE_FLOAT32),
+	SQUARE("uint8 16384x16384", SHAPE(16384, 16384), DTYPE_UINT8),
+	SQUARE("float16 16384x8192", SHAPE(16384, 8192), DTYPE_FLOAT16),
+	SQUARE("float32 8192x8192", SHAPE(8192, 8192), DTYPE_FLOAT32),
+	SQUARE("float64 8192x4096", SHAPE(8192, 4096), DTYPE_FLOAT64),
+	SQUARE("complex128 4096x4096", SHAPE(4096, 4096), DTYPE_COMPLEX128),
+	SQUARE("float32 32768x32768", SHAPE(32768, 32768), DTYPE_FLOAT32),
+	SQUARE("float32 32768x2048 (16:1)", SHAPE(32768, 2048), DTYPE_FLOAT32),
+	SQUARE("float32 2048x32768 (1:16)", SHAPE(2048, 32768), DTYPE_FLOAT32),
+	SQUARE("float32 10000x6720", SHAPE(10000, 6720), DTYPE_FLOAT32),
 	{ .name = "NHWC->NCHW float16 [320,56,56,256]",
 	  .dtype = DTYPE_FLOAT16,
 	  .rank = 4,
@@ -265,12 +265,12 @@ static const struct row rows[] = {
 	  .rank = 2,
 	  .shape = { 16384, 16384 },
 	  .reversed = true },
-	{ .name = "NHWC->NCHW uint8 [512,224,224,3]",
+	{ .name = "NHWC->NCHW uint8 [1024,224,224,3]",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 4,
 	  .shape = { 1024, 224, 224, 3 },
 	  .perm = { 0, 3, 1, 2 } },
-	{ .name = "NCHW->NHWC uint8 [512,3,224,224]",
+	{ .name = "NCHW->NHWC uint8 [1024,3,224,224]",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 4,
 	  .shape = { 1024, 3, 224, 224 },
@@ -385,8 +385,7 @@ static void check(struct rig *rig, const struct row *row, const struct transform
 			at += s * axis->src_stride;
 		}
 		if (memcmp(got + to, fill ? t->fill : from + at, t->element)) {
-			printf("%s: WRONG at byte %" PRId64 " of the destination\n", row->name, to);
-			break;
+			rig_die("%s: wrong at byte %" PRId64 " of the destination", row->name, to);
 		}
 	}
 	free(got);
