@@ -7,9 +7,9 @@
  *     row x:   [c0][c1] .. [c7]           16 / E vectors  ->     row y:   .. [16 bytes at x] ..
  *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
  *
- * The swizzle (chunk c of row x lies in column c ^ (x & 7)) has the eight lanes that read one row's chunks
- * touch all banks once. A warp reads 8 chunks of 4 blocks: its 16-byte writes lie 4 together, 64 bytes of 8
- * rows.
+ * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
+ * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for more
+ * than reads without a conflict (tests/bench/README.md).
  */
 #include "pipeline.cuh"
 #include "tuning.h"
