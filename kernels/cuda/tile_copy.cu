@@ -11,6 +11,21 @@
 namespace
 {
 
+/* In and out: the stage of tile i + COPY_AHEAD is free once the store before the last has read its own. */
+template <typename WALK> DEVICE void copy_tiles(tile_ring<COPY_STAGES> &ring, WALK &walk, uint32_t tiles)
+{
+	for (uint32_t i = 0; i < COPY_AHEAD && i < tiles; i++)
+		walk.load(i);
+	for (uint32_t i = 0; i < tiles; i++) {
+		store_wait_read<COPY_STAGES - COPY_AHEAD - 1>();
+		if (i + COPY_AHEAD < tiles)
+			walk.load(i + COPY_AHEAD);
+		ring.wait_full(i);
+		walk.store(i);
+	}
+	store_wait_read<0>();
+}
+
 struct copy_walk {
 	const tile_copy_args &args;
 	tile_ring<COPY_STAGES> &ring;
@@ -61,17 +76,7 @@ KERNEL(32, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args)
 	tensor_map_prefetch(&args.load);
 	tensor_map_prefetch(&args.store);
 	ring.init(1);
-
-	for (uint32_t i = 0; i < COPY_AHEAD && i < tiles; i++)
-		walk.load(i);
-	for (uint32_t i = 0; i < tiles; i++) {
-		store_wait_read<COPY_STAGES - COPY_AHEAD - 1>();
-		if (i + COPY_AHEAD < tiles)
-			walk.load(i + COPY_AHEAD);
-		ring.wait_full(i);
-		walk.store(i);
-	}
-	store_wait_read<0>();
+	copy_tiles(ring, walk, tiles);
 }
 
 /* ---- Runs: no map, any rank -------------------------------------------------------------------------- */
@@ -137,15 +142,5 @@ KERNEL(32, 1) bulk_copy(const GRID_CONSTANT struct bulk_copy_args args)
 	if (threadIdx.x != 0)
 		return;
 	ring.init(1);
-
-	for (uint32_t i = 0; i < COPY_AHEAD && i < tiles; i++)
-		walk.load(i);
-	for (uint32_t i = 0; i < tiles; i++) {
-		store_wait_read<COPY_STAGES - COPY_AHEAD - 1>();
-		if (i + COPY_AHEAD < tiles)
-			walk.load(i + COPY_AHEAD);
-		ring.wait_full(i);
-		walk.store(i);
-	}
-	store_wait_read<0>();
+	copy_tiles(ring, walk, tiles);
 }
