@@ -71,7 +71,7 @@ static bool check_dims(struct plan *plan, enum family family, uint32_t also)
 	return plan->n_rules == before;
 }
 
-/* Bytes that the first element lies past a multiple of 16; the map starts at the multiple. */
+/* Bytes that the first element lies past a multiple of 16. */
 static uint32_t phase_of(uint32_t base_phase, int64_t offset)
 {
 	return (uint32_t)((uint64_t)base_phase + (uint64_t)offset) % 16;
@@ -79,7 +79,7 @@ static uint32_t phase_of(uint32_t base_phase, int64_t offset)
 
 /* How much a fetch may be rounded up to: what the rows are whole multiples of, so that no gap between them is
  * read. */
-static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, uint32_t past)
+static enum tensor_map_l2 promotion_of(const struct tma_plan *tma)
 {
 	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
 
@@ -92,7 +92,6 @@ static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, uint32_t past
 	}
 	if (row >= LONG_ROW)
 		return TENSOR_MAP_L2_256B;
-	bits |= past;
 	return bits % 256 == 0   ? TENSOR_MAP_L2_256B
 	       : bits % 128 == 0 ? TENSOR_MAP_L2_128B
 	       : bits % 64 == 0  ? TENSOR_MAP_L2_64B
@@ -109,10 +108,12 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 
 	map->type = type_of[unit];
 	map->rank = tma->rank;
-	tma->src_offset = nest->src_offset - past;
-	if ((past + (uint64_t)tma->dim[0].before * tma->element) % 16) {
+	tma->src_offset = nest->src_offset;
+	uint64_t off = (past + 16 - (uint64_t)tma->dim[0].before * tma->element % 16) % 16;
+
+	if (past || off) {
 		plan_add_rule(plan, family, "source rows start %" PRIu64 " bytes past a multiple of 16",
-		              (past + 16 - (uint64_t)tma->dim[0].before * tma->element % 16) % 16);
+		              off ? off : past);
 		return false;
 	}
 	for (uint32_t d = 0; d < tma->rank; d++) {
@@ -129,9 +130,9 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 		if (broadcast)
 			tma->repeats *= (uint64_t)dim->n;
 	}
-	map->l2 = promotion_of(tma, past);
-	map->dim[0] = map->dim[0] * scale + past / unit;
-	tma->load_shift[0] = tma->load_shift[0] * (int32_t)scale + (int32_t)(past / unit);
+	map->l2 = promotion_of(tma);
+	map->dim[0] *= scale;
+	tma->load_shift[0] *= (int32_t)scale;
 	return true;
 }
 
@@ -147,7 +148,7 @@ static bool set_store(struct plan *plan, const struct nest *nest, uint32_t phase
 
 	map->type = type_of[unit];
 	map->rank = tma->rank;
-	tma->dst_offset = nest->dst_offset - past;
+	tma->dst_offset = nest->dst_offset;
 	if (past)
 		plan_add_rule(plan, FAMILY_TILE_COPY,
 		              "destination base is %" PRIu32 " bytes past a multiple of 16", past);
