@@ -5,11 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define UNSENT 1 /* the connection was found lost before anything was sent */
+
+static int request_try(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
+static int request_encode(tma_client *client, const struct call *call, uint32_t slot);
 static int slot_take(tma_client *client, uint32_t *ret_slot);
 
 int client_call(tma_client *client, const struct call *call)
 {
-	int64_t deadline = client_deadline(client);
+	return client_call_until(client, call, client_deadline(client));
+}
+
+int client_call_until(tma_client *client, const struct call *call, int64_t deadline)
+{
 	uint32_t slot = 0;
 	int rc = request_start(client, call, deadline, &slot);
 
@@ -23,30 +31,42 @@ int client_call(tma_client *client, const struct call *call)
 	return rc;
 }
 
+/* The second try finds no connection and makes one. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
+{
+	int rc = request_try(client, call, deadline, ret_slot);
+
+	if (rc == UNSENT && !client->is_bound && !client_check_usable(client))
+		rc = request_try(client, call, deadline, ret_slot);
+	if (rc != UNSENT)
+		return rc;
+	client->error = client->ended;
+	return client->error.status;
+}
+
+static int request_try(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
 	const struct method *method = &methods[call->method];
 	struct request *request;
 	uint32_t slot = 0;
-	int rc = client_check(client);
+	int rc = client_ready(client, deadline);
 
 	if (rc < 0)
 		return rc;
 	if (call->fd >= 0) {
 		client_wait_sent(client, 0, deadline, method->name);
-		if (client->sock < 0) {
-			client->error = client->ended;
-			return client->error.status;
-		}
+		if (client->sock < 0)
+			return UNSENT;
 	}
 	rc = slot_take(client, &slot);
 	if (rc < 0)
 		return rc;
 	request = &client->requests[slot];
-	rc = rpc_encode_request(&client->out, request_msgid(request, slot), method, call->params);
+	request->start = client->sent + buffer_len(&client->out);
+	rc = request_encode(client, call, slot);
 	if (rc < 0) {
 		request_free(client, slot);
-		return client_fail(client, rc, "out of memory for a request");
+		return rc;
 	}
 	client->out_fd = call->fd;
 	request->method = method;
@@ -55,8 +75,31 @@ int request_start(tma_client *client, const struct call *call, int64_t deadline,
 	request->state = REQUEST_WAITING;
 	if (method->id == METHOD_region_create)
 		client->n_creating++;
+	client_flush(client);
+	if (client->requests[slot].is_unsent) {
+		request_free(client, slot);
+		return UNSENT;
+	}
 	*ret_slot = slot;
 	return 0;
+}
+
+/* A transform's regions have their ids on the connection that there is now. */
+static int request_encode(tma_client *client, const struct call *call, uint32_t slot)
+{
+	struct msg_transform transform;
+	const void *params = call->params;
+	int rc;
+
+	if (call->transform) {
+		rc = transform_params(client, call->transform, &transform);
+		if (rc < 0)
+			return rc;
+		params = &transform;
+	}
+	rc = rpc_encode_request(&client->out, request_msgid(&client->requests[slot], slot),
+	                        &methods[call->method], params);
+	return rc < 0 ? client_fail(client, rc, "out of memory for a request") : 0;
 }
 
 void request_end(tma_client *client, uint32_t slot, const struct error *error)
@@ -66,6 +109,7 @@ void request_end(tma_client *client, uint32_t slot, const struct error *error)
 	request->state = REQUEST_DONE;
 	request->error = *error;
 	request->result.status = error->status;
+	request->result.reconnects = client->reconnects;
 	client->n_ended++;
 	if (request->method->id == METHOD_region_create)
 		client->n_creating--;
@@ -107,6 +151,7 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 	request = &client->requests[*ret_slot];
 	client->first_free = request->next_free;
 	request->generation++;
+	request->is_unsent = false;
 	memset(&request->result, 0, sizeof request->result);
 	return 0;
 }

@@ -11,7 +11,6 @@
 
 #include "proto/socket.h"
 
-static int client_open(tma_client *client);
 static int client_check_peer(tma_client *client, int sock);
 
 tma_client *tma_new(void)
@@ -22,6 +21,7 @@ tma_client *tma_new(void)
 		return NULL;
 	client->sock = -1;
 	client->timeout_ms = -1;
+	client->retry_ms = CLIENT_RETRY_MS;
 	client->decoder = rpc_decoder_new();
 	if (!client->decoder) {
 		free(client);
@@ -41,12 +41,25 @@ void tma_set_server_uid(tma_client *client, unsigned uid)
 	client->server_uid = uid;
 }
 
+void tma_set_reconnect(tma_client *client, int ms)
+{
+	client->retry_ms = ms < 0 ? -1 : ms;
+}
+
+uint32_t tma_reconnects(const tma_client *client)
+{
+	return client ? client->reconnects : 0;
+}
+
 int tma_connect(tma_client *client, const char *path)
 {
+	int64_t deadline;
 	int rc;
 
 	if (!client)
 		return TMA_INVALID_ARGUMENT;
+	if (client->is_device_lost)
+		client_break(client, STATUS_DEVICE_LOST, "the device of tmad at %s was lost", client->path);
 	if (client->sock >= 0)
 		return client_fail(client, STATUS_ALREADY_EXISTS, "the client is connected to %s already",
 		                   client->path);
@@ -56,20 +69,25 @@ int tma_connect(tma_client *client, const char *path)
 		                   "the socket's path is too long: a Unix socket's has at most %zu bytes",
 		                   sizeof client->path - 1);
 	}
-	rc = client_open(client);
-	if (!rc)
-		client->connection++;
-	return rc;
+	deadline = client_deadline(client);
+	rc = client_open(client, deadline);
+	if (rc < 0)
+		return rc;
+	client->reconnects = 0;
+	return client_rejoin(client, deadline);
 }
 
-static int client_open(tma_client *client)
+int client_open(tma_client *client, int64_t deadline)
 {
-	int sock = socket_connect(client->path);
+	int sock = socket_connect(client->path, client_left_ms(deadline));
 	int rc;
 
 	if (sock == -EACCES || sock == -EPERM)
 		return client_fail(client, STATUS_PERMISSION, "may not connect to tmad at %s (%s)",
 		                   client->path, strerror(-sock));
+	if (sock == -EAGAIN)
+		return client_fail(client, STATUS_TIMEOUT, "tmad at %s did not take the connection in time",
+		                   client->path);
 	if (sock < 0)
 		return client_fail(client, STATUS_DISCONNECTED, "no tmad at %s (%s)", client->path,
 		                   strerror(-sock));
@@ -86,6 +104,9 @@ static int client_open(tma_client *client)
 	}
 	client_reset(client);
 	client->sock = sock;
+	client->connection++;
+	client->is_given_up = false;
+	client->is_device_lost = false;
 	return 0;
 }
 
@@ -159,4 +180,14 @@ int client_check(tma_client *client)
 		return client_fail(client, STATUS_DISCONNECTED, "not connected: call tma_connect first");
 	return client_fail(client, STATUS_DISCONNECTED, "the connection is closed: %s",
 	                   client->ended.message);
+}
+
+/* Not after a timeout, or bytes that were no reply: the service is there, and something is wrong with it. */
+int client_check_usable(tma_client *client)
+{
+	bool is_lost =
+	    client && client->sock < 0 &&
+	    (client->ended.status == STATUS_DISCONNECTED || client->ended.status == STATUS_DEVICE_LOST);
+
+	return is_lost && client->retry_ms >= 0 ? 0 : client_check(client);
 }

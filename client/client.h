@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "tmaclient.h"
+#include "device.h"
 #include "proto/buffer.h"
 #include "proto/frame.h"
 #include "proto/rpc.h"
@@ -20,14 +21,31 @@
 
 #define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */
 #define CLIENT_MAX_SLOTS 65536 /* what a msgid's half can name */
+#define CLIENT_RETRY_MS  5000  /* tma_set_reconnect */
+
+enum region_life {
+	REGION_ASKED, /* the service has not answered yet */
+	REGION_KNOWN, /* to the service, by id, while region->connection is the client's */
+	REGION_GONE,  /* a later connection could not have it: see error */
+};
 
 struct tma_region {
 	tma_client *client;
 	struct tma_region *next;
+	enum region_life life;
 	uint64_t id;
-	uint32_t connection; /* the client's connection it belongs to */
+	uint32_t connection; /* that id is of */
 	size_t size;
-	void *data; /* mapped here; NULL for a registered one */
+	uint64_t offset;
+	uint64_t allocation; /* cuda_fd: bytes of all of it; 0: it ends with the region */
+	bool writable;
+	bool is_service_made;
+	enum region_kind kind;
+	int fd;                              /* memfd, cuda_fd: owned; else -1 */
+	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc */
+	char device[DEVICE_UUID_TEXT];       /* "": not told */
+	void *data;                          /* mapped here; or NULL */
+	struct error error;
 };
 
 /* Fills what the caller waits for from a result. On failure sets err; STATUS_PROTOCOL ends the connection. */
@@ -36,8 +54,9 @@ typedef int reply_fn(tma_client *client, const struct rpc_reply *reply, const st
 
 struct call {
 	enum method_id method;
-	const void *params; /* the method's struct; NULL when it has no fields */
-	int fd;             /* to send along; -1: none */
+	const void *params;                    /* the method's struct; NULL when it has no fields */
+	const struct tma_transform *transform; /* its params instead, which name regions by their ids */
+	int fd;                                /* to send along; -1: none */
 	reply_fn *on_reply;
 	void *arg; /* for a blocking call it may be on the caller's stack */
 };
@@ -47,6 +66,8 @@ enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_DONE };
 struct request {
 	enum request_state state;
 	uint32_t generation;
+	uint64_t start;     /* in the bytes that the client has queued, ever */
+	bool is_unsent;     /* it ended with its connection, which took none of its bytes */
 	uint32_t next_free; /* slot; while FREE */
 	const struct method *method;
 	reply_fn *on_reply;
@@ -57,7 +78,12 @@ struct request {
 
 struct tma_client {
 	int sock;            /* -1: not connected */
-	uint32_t connection; /* counts tma_connect */
+	uint32_t connection; /* counts them */
+	uint32_t reconnects; /* since tma_connect */
+	int retry_ms;        /* tma_set_reconnect */
+	bool is_given_up;    /* the last try to connect again failed */
+	bool is_bound;       /* what is asked now is of this connection alone: none is made anew for it */
+	bool is_device_lost; /* the service has said so, and ends the connection */
 	int timeout_ms;
 	bool has_server_uid;
 	unsigned server_uid;
@@ -67,6 +93,7 @@ struct tma_client {
 
 	struct buffer in;
 	struct buffer out;
+	uint64_t sent; /* bytes that sockets took, ever */
 	int out_fd; /* goes with the first byte of out, which then holds nothing else; -1: none; the caller's
 	             */
 	struct frame_scan scan;
@@ -93,6 +120,20 @@ int client_fail(tma_client *client, int status, const char *format, ...)
 /* 0 when connected; else DISCONNECTED, and the last error says since when. */
 int client_check(tma_client *client);
 
+/* 0 when connected, or to be connected again by the next request; else as client_check. */
+int client_check_usable(tma_client *client);
+
+/* Connects to client->path; waits while the service's queue is full. */
+int client_open(tma_client *client, int64_t deadline);
+
+/* ---- reconnect.c ----------------------------------------------------------------------------------- */
+
+/* Before a request: connects again when the connection is lost. 0 when there is one. */
+int client_ready(tma_client *client, int64_t deadline);
+
+/* Registers the regions of connections before this one. */
+int client_rejoin(tma_client *client, int64_t deadline);
+
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 
 /* Closes the connection: every request under way ends with this error. */
@@ -104,6 +145,13 @@ void client_reset(tma_client *client);
 
 /* When the blocking call that starts now has to end, milliseconds of the monotonic clock; -1: never. */
 int64_t client_deadline(const tma_client *client);
+int64_t client_now_ms(void);
+
+/* Milliseconds until then; -1: no end. */
+int client_left_ms(int64_t deadline);
+
+/* Sends what the socket takes. Never blocks. */
+void client_flush(tma_client *client);
 
 /* Sends what the socket takes and reads what has arrived. Never blocks. */
 void client_pump(tma_client *client);
@@ -120,8 +168,10 @@ int client_take_fd(tma_client *client);
 
 /* Sends the request and waits for its reply: 0, or the error, which is the last error then. */
 int client_call(tma_client *client, const struct call *call);
+int client_call_until(tma_client *client, const struct call *call, int64_t deadline);
 
-/* Queues the request; waiting for it sends it. One that brings an fd is alone in the queue. */
+/* Queues the request and sends what the socket takes, on a new connection when it finds the old one lost. One
+ * that brings an fd is alone in the queue. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
 /* Gives the slot of a request that has ended back. */
@@ -152,6 +202,9 @@ int scalar_from_number(const struct tma_number *number, struct scalar *ret);
 
 /* Unmaps and frees every region, without a word to the service. */
 void client_free_regions(tma_client *client);
+
+/* Tells the service of a region's memory, again or for the first time. */
+int region_register(tma_region *region, int64_t deadline);
 
 /* ---- document.c ------------------------------------------------------------------------------------ */
 

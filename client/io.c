@@ -19,8 +19,6 @@
 #define READ_BYTES 65536
 #define KEEP_BYTES (256 * 1024)
 
-static int64_t now_ms(void);
-static void client_flush(tma_client *client);
 static void client_poll(tma_client *client, int64_t deadline, const char *what);
 static void client_receive(tma_client *client);
 static void client_queue_fds(tma_client *client, const int *fds, size_t n);
@@ -29,10 +27,19 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len);
 
 int64_t client_deadline(const tma_client *client)
 {
-	return client->timeout_ms < 0 ? -1 : now_ms() + client->timeout_ms;
+	return client->timeout_ms < 0 ? -1 : client_now_ms() + client->timeout_ms;
 }
 
-static int64_t now_ms(void)
+int client_left_ms(int64_t deadline)
+{
+	int64_t left = deadline < 0 ? -1 : deadline - client_now_ms();
+
+	if (deadline >= 0 && left < 0)
+		left = 0;
+	return left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+int64_t client_now_ms(void)
 {
 	struct timespec now;
 
@@ -60,7 +67,7 @@ void client_pump(tma_client *client)
 	client_receive(client);
 }
 
-static void client_flush(tma_client *client)
+void client_flush(tma_client *client)
 {
 	ssize_t n;
 
@@ -77,6 +84,7 @@ static void client_flush(tma_client *client)
 		}
 		if (n > 0) {
 			buffer_consume(&client->out, (size_t)n, KEEP_BYTES);
+			client->sent += (uint64_t)n;
 			client->out_fd = -1;
 		} else {
 			client_break(client, STATUS_DISCONNECTED, "tmad at %s cannot be written to (%s)",
@@ -89,12 +97,8 @@ static void client_flush(tma_client *client)
 static void client_poll(tma_client *client, int64_t deadline, const char *what)
 {
 	struct pollfd wait = { .fd = client->sock, .events = tma_events(client) };
-	int64_t left = deadline < 0 ? -1 : deadline - now_ms();
-	int rc;
+	int rc = poll(&wait, 1, client_left_ms(deadline));
 
-	if (deadline >= 0 && left < 0)
-		left = 0;
-	rc = poll(&wait, 1, left > INT32_MAX ? INT32_MAX : (int)left);
 	if (rc > 0)
 		client_pump(client);
 	else if (rc == 0)
@@ -223,6 +227,8 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 	if (reply.error.status) {
 		if (reply.error.status > 0) /* a code of a later protocol; ours are negative */
 			reply.error.status = STATUS_INTERNAL;
+		if (reply.error.status == STATUS_DEVICE_LOST)
+			client->is_device_lost = true;
 		request_end(client, slot, &reply.error);
 		return;
 	}
@@ -247,9 +253,14 @@ void client_break(tma_client *client, int status, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(client->ended.message, sizeof client->ended.message, format, args);
 	va_end(args);
-	for (uint32_t slot = 0; slot < client->n_requests; slot++)
-		if (client->requests[slot].state == REQUEST_WAITING)
-			request_end(client, slot, &client->ended);
+	for (uint32_t slot = 0; slot < client->n_requests; slot++) {
+		struct request *request = &client->requests[slot];
+
+		if (request->state != REQUEST_WAITING)
+			continue;
+		request->is_unsent = status == STATUS_DISCONNECTED && request->start >= client->sent;
+		request_end(client, slot, &client->ended);
+	}
 	client_reset(client);
 }
 

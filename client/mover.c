@@ -218,8 +218,9 @@ static int worker_open(struct worker *w)
 	pthread_mutex_unlock(&m->lock);
 	if (w->hang_up < 0)
 		return fail(&w->error, EXIT_FAILED, "out of file descriptors (%s)", strerror(errno));
-	if (tma_region_create(w->client, plan->src_bytes ? plan->src_bytes : 1, &w->src) < 0 ||
-	    tma_region_create(w->client, plan->dst_bytes, &w->dst) < 0)
+	if (tma_region_create_kind(w->client, TMA_REGION_MEMFD, plan->src_bytes ? plan->src_bytes : 1,
+	                           &w->src) < 0 ||
+	    tma_region_create_kind(w->client, TMA_REGION_MEMFD, plan->dst_bytes, &w->dst) < 0)
 		return tmactl_refused(w->client, &w->error);
 	return 0;
 }

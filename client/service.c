@@ -12,13 +12,14 @@ static int on_document(tma_client *client, const struct rpc_reply *reply, const 
 	return *ret ? 0 : err->status;
 }
 
-static int document_call(tma_client *client, enum method_id method, const void *params, tma_document **ret)
+static int document_call(tma_client *client, enum method_id method, const struct tma_transform *transform,
+                         tma_document **ret)
 {
 	tma_document *document = NULL;
 	struct call call = {
-		.method = method, .params = params, .fd = -1, .on_reply = on_document, .arg = &document
+		.method = method, .transform = transform, .fd = -1, .on_reply = on_document, .arg = &document
 	};
-	int rc = client_check(client);
+	int rc = client_check_usable(client);
 
 	if (rc < 0)
 		return rc;
@@ -45,13 +46,13 @@ int tma_regions(tma_client *client, tma_document **ret)
 
 int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret)
 {
-	struct msg_transform params;
-	int rc = client_check(client);
+	int rc = client_check_usable(client);
 
 	if (rc < 0)
 		return rc;
-	rc = transform_params(client, transform, &params);
-	return rc < 0 ? rc : document_call(client, METHOD_explain, &params, ret);
+	if (!transform)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "the transform is NULL");
+	return document_call(client, METHOD_explain, transform, ret);
 }
 
 static int on_true(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,
@@ -67,7 +68,7 @@ static int on_true(tma_client *client, const struct rpc_reply *reply, const stru
 
 int tma_ping(tma_client *client)
 {
-	int rc = client_check(client);
+	int rc = client_check_usable(client);
 
 	return rc < 0 ? rc
 	              : client_call(client,

@@ -48,9 +48,9 @@ enum tma_status {
 	TMA_BUSY = -9,
 	TMA_TIMEOUT = -10, /* of tma_set_timeout; the connection is closed, the outcome unknown */
 	TMA_CANCELED = -11,
-	TMA_DEVICE_LOST = -12,
+	TMA_DEVICE_LOST = -12, /* the service's device failed under it; the next call connects again */
 	TMA_DEVICE = -13,
-	TMA_DISCONNECTED = -14, /* no service at the socket, or it went away */
+	TMA_DISCONNECTED = -14, /* no service at the socket, or it went away; the next call connects again */
 	TMA_PROTOCOL = -15,
 	TMA_NO_MEMORY = -16,
 	TMA_INTERNAL = -17,
@@ -99,9 +99,17 @@ typedef struct tma_client tma_client;
 /* A client that is not connected; NULL when out of memory. */
 TMA_API tma_client *tma_new(void);
 
-/* Connects. path: the socket; NULL looks at $TMAD_SOCKET, /run/tmad/tmad.sock and
- * $XDG_RUNTIME_DIR/tmad/tmad.sock. The server must run as root or as this process's user, or as the one
- * named by tma_set_server_uid (PERMISSION else). A client that is connected is ALREADY_EXISTS. */
+/* A connection that ends because the service went away (DISCONNECTED), or that its device was lost under
+ * (DEVICE_LOST), is made anew by the next call, at the same path: every region that has not been released is
+ * registered again, and keeps its handle here. Memory that the service made keeps its bytes, but for that of
+ * CUDA IPC, which is gone (its use is NOT_FOUND). What was under way is not repeated: it ends with one of
+ * these two statuses, and nobody knows how far it came. A request of which nothing had been sent yet is not
+ * lost that way. tma_reconnects() counts. A region costs a file descriptor for this. */
+
+/* Connects, and registers the regions of a connection before that has ended. path: the socket; NULL looks at
+ * $TMAD_SOCKET, /run/tmad/tmad.sock and $XDG_RUNTIME_DIR/tmad/tmad.sock. The server must run as root or as
+ * this process's user, or as the one named by tma_set_server_uid (PERMISSION else). A client that is
+ * connected is ALREADY_EXISTS. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Ends the connection and frees the client and every region, ticket and result that came from it. Unmaps
@@ -112,6 +120,14 @@ TMA_API void tma_free(tma_client *client);
  * none. */
 TMA_API void tma_set_timeout(tma_client *client, int timeout_ms);
 TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
+
+/* How long a call that finds the connection lost tries to reach the service again, within the timeout,
+ * milliseconds: 5000 unless set; 0 tries once; -1 never connects again. One that failed has the next ones try
+ * once each. */
+TMA_API void tma_set_reconnect(tma_client *client, int ms);
+
+/* How often the library has connected again by itself since tma_connect. */
+TMA_API uint32_t tma_reconnects(const tma_client *client);
 
 /* The sentence about the last call that failed on this client; "" before any did. Valid until the next
  * call. */
@@ -126,11 +142,23 @@ TMA_API int tma_ping(tma_client *client);
 
 typedef struct tma_region tma_region;
 
-/* New zeroed memory of size bytes that both sides map, made by the service. */
+enum tma_region_kind {
+	TMA_REGION_ANY,      /* to create: what suits the service's engine best; a memfd on the CPU */
+	TMA_REGION_MEMFD,    /* host memory; both sides map it */
+	TMA_REGION_CUDA_IPC, /* device memory by a CUDA IPC handle (cuIpcOpenMemHandle) */
+	TMA_REGION_CUDA_FD,  /* device memory by a descriptor (cuMemImportFromShareableHandle) */
+};
+
+/* New zeroed memory of size bytes, made by the service. Of the device, when it has one: tma_region_data is
+ * NULL then, and the memory is reached by tma_region_fd or tma_region_handle. */
 TMA_API int tma_region_create(tma_client *client, size_t size, tma_region **ret);
 
+/* The same of a kind: TMA_REGION_MEMFD is memory that both sides map, whatever the engine. */
+TMA_API int tma_region_create_kind(tma_client *client, enum tma_region_kind kind, size_t size,
+                                   tma_region **ret);
+
 enum tma_region_flags {
-	TMA_REGION_READ_ONLY = 1, /* transforms may only read it; the memfd may be open read-only */
+	TMA_REGION_READ_ONLY = 1, /* transforms may only read it; a memfd may be open read-only */
 };
 
 /* The service maps bytes [offset, offset + size) of a memfd, which must be sealed against shrinking
@@ -139,9 +167,33 @@ enum tma_region_flags {
 TMA_API int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size,
                                       unsigned flags, tma_region **ret);
 
-/* Where tma_region_create's memory is mapped here; NULL for a registered one. */
+/* The same of device memory: an allocation of cuMemCreate, exported as a POSIX file descriptor, or the 64
+ * bytes of a CUipcMemHandle (cudaIpcMemHandle_t), whose memory must not be freed before the region is
+ * released. allocation: bytes that cuMemCreate was asked for, because a part cannot be mapped; 0: offset +
+ * size, rounded up to the device's granularity. The driver does not say whether two descriptors are of one
+ * allocation, so a destination that overlaps a source in another region of it is not refused as OVERLAP;
+ * within one region it is. */
+TMA_API int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset,
+                                        size_t size, unsigned flags, tma_region **ret);
+TMA_API int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,
+                                         unsigned flags, tma_region **ret);
+
+/* Registers size bytes of device memory from device_ptr on: finds their allocation and exports it, one of
+ * cuMemCreate as a descriptor, one of cudaMalloc as an IPC handle. The memory must not be freed before the
+ * region is released. UNSUPPORTED without a CUDA driver, and for memory that cannot be exported: managed
+ * memory, pools (cudaMallocAsync), allocations of cuMemCreate without POSIX file descriptors. */
+TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size,
+                                       unsigned flags, tma_region **ret);
+
+/* Where memory of tma_region_create is mapped here; NULL for a registered one and for device memory. */
 TMA_API void *tma_region_data(const tma_region *region);
 TMA_API size_t tma_region_size(const tma_region *region);
+TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* never ANY, but of NULL */
+
+/* What the memory is shared by, the region's own: the memfd or the allocation's descriptor, -1 for CUDA IPC;
+ * the 64 bytes of the handle, NULL for the others. */
+TMA_API int tma_region_fd(const tma_region *region);
+TMA_API const void *tma_region_handle(const tma_region *region);
 
 /* Ends the region; requests under way that use it finish first, on the service's side. Unmaps what
  * tma_region_create mapped. The handle is gone whatever is returned. NULL is allowed (and 0). */
@@ -194,8 +246,9 @@ struct tma_result {
 	int status;    /* 0 or a TMA_* status */
 	char path[24]; /* the family that moved it: "memcpy", "tile_copy", "tile_transpose", "strided", "fill"
 	                */
-	uint64_t bytes; /* read plus written */
-	uint64_t ns;    /* the engine's own time */
+	uint64_t bytes;      /* read plus written */
+	uint64_t ns;         /* the engine's own time */
+	uint32_t reconnects; /* tma_reconnects() when it ended */
 };
 
 /* Each waits for its reply. tma_last_result() says how it went. */
@@ -226,7 +279,8 @@ TMA_API int tma_wait(tma_client *client, tma_ticket ticket, struct tma_result *r
 TMA_API int tma_poll(tma_client *client, tma_ticket ticket, struct tma_result *ret);
 
 /* For other event loops: poll tma_fd() for tma_events() (POLLIN, POLLOUT), then call tma_dispatch(), which
- * never blocks, and returns how many tickets it ended or a negative status. -1 when not connected. */
+ * never blocks, never connects, and returns how many tickets it ended or a negative status. -1 when not
+ * connected; tma_fd() may be another one after a call that connected again. */
 TMA_API int tma_fd(const tma_client *client);
 TMA_API short tma_events(const tma_client *client);
 TMA_API int tma_dispatch(tma_client *client);

@@ -212,6 +212,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 		return NULL;
 	}
 	tma_set_timeout(client, t->timeout_ms);
+	tma_set_reconnect(client, -1); /* a command is short, and mover.c holds its connections */
 	if (t->has_server_uid)
 		tma_set_server_uid(client, t->server_uid);
 	rc = tma_connect(client, t->socket);

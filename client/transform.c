@@ -71,15 +71,15 @@ static int on_transform_done(tma_client *client, const struct rpc_reply *reply, 
 static int transform_start(tma_client *client, enum method_id method, const struct tma_transform *t,
                            int64_t *ret_deadline, uint32_t *ret_slot)
 {
-	struct msg_transform params;
-	struct call call = { .method = method, .params = &params, .fd = -1, .on_reply = on_transform_done };
-	int rc = client_check(client);
+	struct call call = { .method = method, .transform = t, .fd = -1, .on_reply = on_transform_done };
+	int rc = client_check_usable(client);
 
 	if (rc < 0)
 		return rc;
 	*ret_deadline = client_deadline(client);
-	rc = transform_params(client, t, &params);
-	return rc < 0 ? rc : request_start(client, &call, *ret_deadline, ret_slot);
+	if (!t)
+		return transform_params(client, t, NULL);
+	return request_start(client, &call, *ret_deadline, ret_slot);
 }
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t)
@@ -237,9 +237,10 @@ static int tensor_params(tma_client *client, const struct tma_tensor *t, const c
 			return client_fail(
 			    client, STATUS_INVALID_ARGUMENT,
 			    "%s.region: it is of another client; regions belong to one connection", name);
-		if (t->region->connection != client->connection)
-			return client_fail(client, STATUS_NOT_FOUND,
-			                   "%s.region: it ended with the connection it was made on", name);
+		if (t->region->life == REGION_GONE)
+			return client_fail(client, t->region->error.status,
+			                   "%s.region: it could not be registered again: %s", name,
+			                   t->region->error.message);
 		ret->has |= F(tensor, region);
 		ret->region = t->region->id;
 	}

@@ -210,7 +210,8 @@ int method_region_register(struct session *session, const struct rpc_request *re
 		                        .offset = p->offset,
 		                        .size = p->size,
 		                        .writable = p->writable,
-		                        .handle = p->handle };
+		                        .handle = p->handle,
+		                        .allocation = p->allocation };
 	int r;
 
 	if (by_fd && handle.fd < 0)

@@ -37,6 +37,8 @@ struct engine_handle {
 	uint64_t size;
 	bool writable;
 	struct bytes handle; /* cuda_ipc */
+	uint64_t allocation; /* cuda_fd: bytes of all of it, because a part cannot be mapped; 0: it ends with
+	                        the region */
 };
 
 /* The bytes of a CUDA IPC handle. */
@@ -55,7 +57,7 @@ struct engine_memory {
 	bool writable;
 	uint64_t size;
 	uint64_t base;      /* of the region in its memory, bytes */
-	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one */
+	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
 };
 
 /* Whom streams work for. Owners share the engine: however many streams one has and whatever their jobs cost,

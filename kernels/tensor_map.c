@@ -156,7 +156,7 @@ uint64_t tensor_map_tile_span(const struct tensor_map_layout *l)
 
 	if (span == 0)
 		return bytes;
-	if (row < span)
+	if (row < span && l->interleave == TENSOR_MAP_INTERLEAVE_NONE)
 		return span * tile_rows(l);
 	return (bytes + span - 1) / span * span;
 }

@@ -3,6 +3,12 @@
  * A layout has no address: maps are cached by layout, and the address is patched in. Pure; knows no driver.
  * Values of the enums are those of cuda.h (CUtensorMapDataType and its kin); the driver's side asserts it.
  * Source of the rules: CUDA Driver API, cuTensorMapEncodeTiled.
+ *
+ * Driver 580.159 and an H200 go their own way in these places; the rules here stay those of the
+ * documentation: dim           up to 2^32 is documented and encoded, but a load through a map with a
+ * dimension of 2^32 - 4 or more ends the context; how long one may be is not known, and plans keep below 2^30
+ *   box           refused where box[0] is no multiple of 16 bytes with interleave, and where all of the box
+ * is more than 228 KiB, which fits no shared memory interleave    32B is taken with every swizzle
  */
 #ifndef KERNELS_TENSOR_MAP_H
 #define KERNELS_TENSOR_MAP_H
@@ -84,8 +90,8 @@ uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t
 /* Bytes that a tile moves, which its barrier is to expect. */
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
 
-/* Bytes of shared memory that a tile takes: more where its rows are narrower than the swizzle, or are no
- * multiple of it (interleaved ones). */
+/* Bytes of shared memory that a tile takes: more where its rows are narrower than the swizzle, or, with
+ * interleave, where the whole is no multiple of it. */
 uint64_t tensor_map_tile_span(const struct tensor_map_layout *layout);
 
 /* What the address and the strides must be a multiple of, bytes: 16 or 32. */

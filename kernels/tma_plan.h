@@ -42,7 +42,6 @@ struct tma_plan {
 	struct strided_dim dim[ARGS_MAX_RANK];
 	uint32_t chunk;  /* BULK: bytes of a tile */
 	uint32_t run;    /* GATHER: dimensions that follow each other in the destination */
-	uint32_t lanes;  /* ROWS: that share a row */
 	bool whole;      /* no dimension is padded, and none has 2^32 elements */
 	uint32_t tile_x; /* TILES */
 	uint32_t tile_y;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -174,8 +175,9 @@ static int probe(const char *path)
 	return r == -EAGAIN || r == -EPROTOTYPE ? 0 : r;
 }
 
-int socket_connect(const char *path)
+int socket_connect(const char *path, int timeout_ms)
 {
+	struct timeval limit = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
 	struct sockaddr_un address;
 	int r = fill_address(path, &address);
 	int sock;
@@ -185,6 +187,10 @@ int socket_connect(const char *path)
 	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (sock < 0)
 		return -errno;
+	if (timeout_ms == 0)
+		limit.tv_usec = 1; /* 0 would be no limit */
+	if (timeout_ms >= 0)
+		setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	do
 		r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
 	while (r == -EINTR);

@@ -75,11 +75,11 @@ struct strided_args {
 	uint64_t slots;
 	uint32_t rank;
 	uint32_t run;    /* 1 to 3 */
-	uint32_t lanes;  /* that share a row: 8, 16 or 32 */
 	uint32_t tile_x; /* elements */
 	uint32_t tile_y;
-	uint32_t whole;      /* no dimension is padded, and none has 2^32 elements */
-	uint32_t pattern[4]; /* the fill, repeated to 16 bytes */
+	uint32_t whole; /* no dimension is padded, and none has 2^32 elements */
+	/* The fill, repeated to 16 bytes; read by whole elements. */
+	uint32_t pattern[4] __attribute__((aligned(16)));
 	struct strided_dim dim[ARGS_MAX_RANK];
 };
 

@@ -1,5 +1,6 @@
-/* Borders: the elements of the destination outside of the window, by the rule of the pad mode. The window itself is
- * another kernel's; a border is written box by box (border.h), in rows of aligned chunks (rows.cuh).
+/* Borders: the elements of the destination outside of the window, by the rule of the pad mode. The window
+ * itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks
+ * (rows.cuh).
  */
 #include "border.h"
 #include "rows.cuh"
@@ -56,9 +57,10 @@ DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t star
 			int64_t index = c.first + (int64_t)i - (int64_t)(c.skip / E);
 
 			if (index >= c.first && index < c.last)
-				chunk_take<E>(words, i,
-				              src + (uint64_t)(source_index(args.dim[0], args.mode, start + index) *
-				                               args.dim[0].src));
+				chunk_take<E>(
+				    words, i,
+				    src + (uint64_t)(source_index(args.dim[0], args.mode, start + index) *
+				                     args.dim[0].src));
 		}
 	}
 	return make_uint4(words[0], words[1], words[2], words[3]);
@@ -72,19 +74,21 @@ template <int E> DEVICE void fill_box(const fill_args &args, uint32_t box, uint6
 
 	for (uint32_t b = 0; b < ROWS_BATCH; b++) {
 		uint64_t number = block * ROWS_BLOCK + b * ROWS_THREADS + threadIdx.x;
-		uint64_t row = number / chunks, k = number - row * chunks;
+		uint64_t row = divide(number, chunks), k = number - row * chunks;
 		uint64_t dst = args.dst + (uint64_t)(inner.start * E), src = args.src;
 
 		if (row >= rows)
 			return;
 		for (uint32_t d = 1; d < args.rank; d++) {
 			const border_range range = border_box(args.dim, args.rank, box, d);
-			int64_t index = (int64_t)(row % (uint64_t)range.n) + range.start;
+			uint64_t q = divide(row, (uint64_t)range.n);
+			int64_t index = (int64_t)(row - q * (uint64_t)range.n) + range.start;
 
-			row /= (uint64_t)range.n;
+			row = q;
 			dst += (uint64_t)(index * args.dim[d].dst);
 			if (args.mode != PAD_RULE_CONSTANT)
-				src += (uint64_t)(source_index(args.dim[d], args.mode, index) * args.dim[d].src);
+				src +=
+				    (uint64_t)(source_index(args.dim[d], args.mode, index) * args.dim[d].src);
 		}
 		row_chunk c = chunk_of<E>(dst, row_bytes, k);
 
@@ -112,10 +116,10 @@ template <int E> DEVICE void fill(const fill_args &args)
 
 } // namespace
 
-#define FILL_KERNEL(e)                                                                        \
-	KERNEL(ROWS_THREADS, 1) fill_##e(const GRID_CONSTANT struct fill_args args)           \
-	{                                                                                     \
-		fill<e>(args);                                                                \
+#define FILL_KERNEL(e)                                                              \
+	KERNEL(ROWS_THREADS, 1) fill_##e(const GRID_CONSTANT struct fill_args args) \
+	{                                                                           \
+		fill<e>(args);                                                      \
 	}
 
 FILL_KERNEL(1)

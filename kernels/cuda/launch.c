@@ -151,7 +151,7 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		enum kernel_id kernel;
 		uint32_t slots; /* that a block takes at a time */
 	} routes[] = {
-		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS },
+		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
 		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS },
 	};
@@ -167,10 +167,8 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	};
 	uint32_t slots = routes[tma->route].slots;
 
-	if (tma->route == TMA_ROUTE_ROWS) {
-		args.lanes = tma->lanes;
-		slots /= tma->lanes;
-	}
+	if (tma->route == TMA_ROUTE_ROWS && tma->dim[0].n * tma->element <= ROW_SHORT_BYTES)
+		slots = ROWS_THREADS / ROW_SHORT_LANES;
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
 	return launch(

@@ -185,17 +185,37 @@ static int host_memory_create(struct cuda_memories *memories, uint64_t size, str
 	return r;
 }
 
+/* What stays pinned stays mapped too: nothing else at its address could be pinned. */
 static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
 	int r = memory_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
 
-	cpu_memory_unmap(memory->host);
+	if (r < 0)
+		cpu_memory_leave(memory->host);
+	else
+		cpu_memory_unmap(memory->host);
 	return r;
 }
 
 /* ---- What the kinds share -------------------------------------------------------------------------------
  */
+
+int cuda_memory_refusal(const struct error *why)
+{
+	size_t free_bytes, total_bytes;
+
+	switch (why->status) {
+	case STATUS_DEVICE_LOST:
+		return driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS
+		           ? STATUS_INVALID_ARGUMENT
+		           : STATUS_DEVICE_LOST;
+	case STATUS_NO_MEMORY:
+		return STATUS_NO_MEMORY;
+	default:
+		return STATUS_INVALID_ARGUMENT;
+	}
+}
 
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)
 {

@@ -84,6 +84,12 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
                      struct engine_export *ret_export, struct error *err);
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
+/* The status of a handle or descriptor that the driver refused, whose reason is *why: a reason that is
+ * neither the device's end nor want of memory lies in what the client brought, INVALID_ARGUMENT. What would
+ * be the end (CUDA_ERROR_UNKNOWN, mostly) is believed when the device does not answer any more, so that no
+ * client's bytes bring the service down. */
+int cuda_memory_refusal(const struct error *why);
+
 /* Zeros new memory, and waits for it. DEVICE_LOST when that cannot be waited for: nothing may be done to the
  * memory then. */
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err);

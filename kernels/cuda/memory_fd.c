@@ -1,5 +1,6 @@
 /* Device memory by file descriptor: allocations of the driver's virtual memory management, mapped whole from
- * their start, because a part cannot be. */
+ * their start, because a part cannot be. Each import is a memory of its own: the driver does not say whether
+ * two descriptors are of one allocation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -47,14 +48,21 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "size: offset %" PRIu64 " + size %" PRIu64 " passes 64 bits", handle->offset,
 		                 handle->size);
+	if (handle->allocation && end > handle->allocation)
+		return error_set(err, STATUS_OUT_OF_RANGE,
+		                 "size: offset %" PRIu64 " + size %" PRIu64
+		                 " passes the end of the allocation, which has %" PRIu64 " bytes",
+		                 handle->offset, handle->size, handle->allocation);
 	r = get_granularity(memories, &unit, err);
 	if (r < 0)
 		return r;
-	if (!cuda_memory_round_up(memories, end, unit, &memory->mapped))
+	if (!cuda_memory_round_up(memories, handle->allocation ? handle->allocation : end, unit,
+	                          &memory->mapped))
 		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "size: offset %" PRIu64 " + size %" PRIu64 " passes the %" PRIu64
-		                 " bytes that the device has",
-		                 handle->offset, handle->size, memories->device->memory_bytes);
+		                 "%s: %" PRIu64 " bytes are more than the %" PRIu64 " that the device has",
+		                 handle->allocation ? "allocation" : "size",
+		                 handle->allocation ? handle->allocation : end,
+		                 memories->device->memory_bytes);
 	r = import(memories, handle->fd, memory, err);
 	if (r < 0)
 		return r;
@@ -167,6 +175,15 @@ static int check_properties(struct cuda_memories *memories, const CUmemAllocatio
 	return 0;
 }
 
+/* The driver says UNKNOWN of a descriptor that is no allocation's, which of anything else would mean the end.
+ */
+static bool device_is_well(void)
+{
+	size_t available, total;
+
+	return driver.cuMemGetInfo(&available, &total) == CUDA_SUCCESS;
+}
+
 static int import(struct cuda_memories *memories, int fd, struct cuda_memory *memory, struct error *err)
 {
 	CUmemAllocationProp found = { 0 };
@@ -175,10 +192,11 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 	    &why, cuMemImportFromShareableHandle,
 	    (&memory->allocation, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
+	if (r == STATUS_DEVICE_LOST && device_is_well())
+		r = STATUS_INVALID_ARGUMENT;
 	if (r < 0)
-		return error_set(
-		    err, r == STATUS_DEVICE_LOST || r == STATUS_NO_MEMORY ? r : STATUS_INVALID_ARGUMENT,
-		    "fd: the driver does not import it: %s", why.message);
+		return error_set(err, cuda_memory_refusal(&why), "fd: the driver does not import it: %s",
+		                 why.message);
 	r = memory_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, memory->allocation));
 	if (r == 0)
 		r = check_properties(memories, &found, err);
@@ -213,11 +231,12 @@ static int map(struct cuda_memories *memories, struct cuda_memory *memory, bool 
 
 	if (r < 0)
 		return r;
+	/* Too few bytes and too many are UNSUPPORTED alike (driver 580). */
 	r = memory_call(&why, cuMemMap, (memory->start, memory->mapped, 0, memory->allocation, 0));
-	if (r == STATUS_INVALID_ARGUMENT)
+	if (r == STATUS_INVALID_ARGUMENT || r == STATUS_UNSUPPORTED)
 		r = STATUS_OUT_OF_RANGE;
 	if (r < 0) {
-		error_set(err, r, "size: the allocation cannot be mapped up to byte %" PRIu64 ": %s",
+		error_set(err, r, "allocation: it is mapped whole, and has not %" PRIu64 " bytes: %s",
 		          memory->mapped, why.message);
 		driver.cuMemAddressFree(memory->start, memory->mapped);
 		return r;

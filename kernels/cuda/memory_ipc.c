@@ -50,16 +50,6 @@ static int ipc_drop(struct ipc_entry *entry, struct error *err)
 	                   : memory_call(err, cuIpcCloseMemHandle, (entry->address));
 }
 
-/* A reason that is neither the device's end nor want of memory lies in the handle. */
-static int refuse_handle(struct error *err, const struct error *why)
-{
-	int status = why->status == STATUS_DEVICE_LOST || why->status == STATUS_NO_MEMORY
-	                 ? why->status
-	                 : STATUS_INVALID_ARGUMENT;
-
-	return error_set(err, status, "handle: the driver does not open it: %s", why->message);
-}
-
 static int ipc_open(struct ipc_entry *entry, struct error *err)
 {
 	struct error why;
@@ -68,7 +58,8 @@ static int ipc_open(struct ipc_entry *entry, struct error *err)
 	                    (&entry->address, entry->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 
 	if (r < 0)
-		return refuse_handle(err, &why);
+		return error_set(err, cuda_memory_refusal(&why), "handle: the driver does not open it: %s",
+		                 why.message);
 	r = memory_call(err, cuMemGetAddressRange, (&entry->start, &size, entry->address));
 	if (r < 0)
 		driver.cuIpcCloseMemHandle(entry->address);

@@ -1,7 +1,8 @@
-/* A ring of tiles in shared memory, each with the barrier that says that it has arrived; and the walk of a block
- * over the tiles of a grid.
+/* A ring of tiles in shared memory, each with the barrier that says that it has arrived; and the walk of a
+ * block over the tiles of a grid.
  *
- * Tile i lies in stage i % STAGES, and its barrier ends there for the (i / STAGES)th time, which gives the parity.
+ * Tile i lies in stage i % STAGES, and its barrier ends there for the (i / STAGES)th time, which gives the
+ * parity.
  */
 #ifndef KERNELS_CUDA_PIPELINE_CUH
 #define KERNELS_CUDA_PIPELINE_CUH
@@ -34,7 +35,8 @@ template <int STAGES> struct tile_ring {
 	barrier *empty; /* a stage: its tile has been read */
 
 	DEVICE_MEMBER tile_ring(unsigned char *shared, uint32_t bytes)
-	    : tiles(shared), tile_bytes(bytes), full((barrier *)(shared + STAGES * bytes)), empty(full + STAGES)
+	    : tiles(shared), tile_bytes(bytes), full((barrier *)(shared + STAGES * bytes)),
+	      empty(full + STAGES)
 	{
 	}
 

@@ -1,5 +1,5 @@
-/* The destination as rows of 16-byte chunks, each chunk aligned: what one thread writes at once, whatever the phase
- * of the row.
+/* The destination as rows of 16-byte chunks, each chunk aligned: what one thread writes at once, whatever the
+ * phase of the row.
  *
  * Dimension 0 is the innermost of the destination, contiguous there. A row of n elements touches at most
  * row_chunks() aligned chunks; the first and the last may be its own only in part.
@@ -11,7 +11,14 @@
 #include "border.h"
 #include "tma.cuh"
 
-/* One chunk of a row. Elements [first, last) of the row are in it; element first lies `skip` bytes into it. */
+/* Most numbers fit in 32 bits, where it costs a fraction. */
+DEVICE uint64_t divide(uint64_t a, uint64_t b)
+{
+	return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
+}
+
+/* One chunk of a row. Elements [first, last) of the row are in it; element first lies `skip` bytes into it.
+ */
 struct row_chunk {
 	uint64_t address;
 	int64_t first;

@@ -29,11 +29,6 @@ DEVICE bool in_window(const strided_dim &dim, int64_t index)
 	return index >= dim.before && index - dim.before < dim.source;
 }
 
-DEVICE uint64_t divide(uint64_t a, uint64_t b)
-{
-	return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
-}
-
 DEVICE uint4 pattern_of(const strided_args &args)
 {
 	return make_uint4(args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]);
@@ -61,7 +56,6 @@ template <int E> DEVICE source_range range_of(const strided_args &args)
 }
 
 /* KERNEL name_1 to name_16, each of which calls body<E>. */
-#define BY_ELEMENT(kernel)                                                                                         \
-	kernel(1) kernel(2) kernel(4) kernel(8) kernel(16)
+#define BY_ELEMENT(kernel) kernel(1) kernel(2) kernel(4) kernel(8) kernel(16)
 
 #endif

@@ -7,12 +7,12 @@
 namespace
 {
 
-/* The run of a row is up to three dimensions that follow each other in the destination; where an element is in them
- * is found for the first of a chunk, and carried on. */
+/* The run of a row is up to three dimensions that follow each other in the destination; where an element is
+ * in them is found for the first of a chunk, and carried on. */
 template <int E> DEVICE uint4 run_take(const strided_args &args, const row_chunk &c, uint64_t src)
 {
 	const strided_dim &first = args.dim[0], &second = args.dim[args.run > 1 ? 1 : 0],
-	                  &third = args.dim[args.run > 2 ? 2 : 0];
+			  &third = args.dim[args.run > 2 ? 2 : 0];
 	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
 	uint64_t q = divide((uint64_t)c.first, (uint64_t)first.n);
 	uint64_t r = args.run > 1 ? divide(q, (uint64_t)second.n) : 0;
@@ -54,8 +54,10 @@ template <int E> DEVICE uint4 run_take_whole(const strided_args &args, const row
 {
 	const uint32_t n = (uint32_t)args.dim[0].n, m = args.run > 1 ? (uint32_t)args.dim[1].n : ~0u;
 	const uint64_t step = (uint64_t)args.dim[0].src;
-	const uint64_t turn = args.run > 1 ? (uint64_t)(args.dim[1].src - args.dim[0].n * args.dim[0].src) : 0;
-	const uint64_t turn2 = args.run > 2 ? (uint64_t)(args.dim[2].src - args.dim[1].n * args.dim[1].src) : 0;
+	const uint64_t turn =
+	    args.run > 1 ? (uint64_t)(args.dim[1].src - args.dim[0].n * args.dim[0].src) : 0;
+	const uint64_t turn2 =
+	    args.run > 2 ? (uint64_t)(args.dim[2].src - args.dim[1].n * args.dim[1].src) : 0;
 	uint64_t q = divide((uint64_t)c.first, n), r = args.run > 2 ? divide(q, m) : 0;
 	uint32_t x = (uint32_t)((uint64_t)c.first - q * n), y = (uint32_t)(q - r * m);
 	uint32_t words[4];
@@ -115,9 +117,9 @@ template <int E> DEVICE void gather(const strided_args &args)
 
 } // namespace
 
-#define STRIDED_GATHER(e)                                                                                    \
-	KERNEL(ROWS_THREADS, 1) strided_gather_##e(const GRID_CONSTANT struct strided_args args)             \
-	{                                                                                                    \
-		gather<e>(args);                                                                             \
+#define STRIDED_GATHER(e)                                                                        \
+	KERNEL(ROWS_THREADS, 1) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                        \
+		gather<e>(args);                                                                 \
 	}
 BY_ELEMENT(STRIDED_GATHER)

@@ -1,7 +1,7 @@
 /* Rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, any rank.
  *
- * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it and
- * shifted into place. What is left at a row's ends, and pads, go element by element.
+ * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
+ * and shifted into place. What is left at a row's ends, and pads, go element by element.
  */
 #include "strided.cuh"
 
@@ -29,35 +29,30 @@ struct row_part {
 	int64_t last;
 };
 
-/* The lanes that share a row: as many as its chunks keep busy. */
-struct row_lanes {
-	int n;
-	int own;
-};
-
-/* W: words of the phase, or -1 when there is none. Loads are ROW_BATCH deep. */
-template <int W> DEVICE void copy_chunks(const row_part &part, row_lanes lanes)
+/* W: words of the phase, or -1 when there is none. LANES threads share the row; loads are ROW_BATCH deep. */
+template <int W, int LANES> DEVICE void copy_chunks(const row_part &part)
 {
-	const uint4 *from = (const uint4 *)part.from + lanes.own;
-	uint4 *to = (uint4 *)part.to + lanes.own;
+	const uint4 *from = (const uint4 *)part.from + threadIdx.x % LANES;
+	uint4 *to = (uint4 *)part.to + threadIdx.x % LANES;
 	const uint32_t bits = part.phase % 4 * 8;
 
-	for (int left = (int)part.chunks - lanes.own; left > 0; left -= lanes.n * ROW_BATCH) {
+	for (int left = (int)part.chunks - (int)(threadIdx.x % LANES); left > 0; left -= LANES * ROW_BATCH) {
 		uint4 a[ROW_BATCH], b[ROW_BATCH];
 
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * lanes.n < left) {
-				a[u] = from[u * lanes.n];
+			if (u * LANES < left) {
+				a[u] = from[u * LANES];
 				if (W >= 0)
-					b[u] = from[u * lanes.n + 1];
+					b[u] = from[u * LANES + 1];
 			}
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * lanes.n < left)
-				stream_write(to + u * lanes.n, W >= 0 ? shift_pair<W < 0 ? 0 : W>(a[u], b[u], bits) : a[u]);
-		from += lanes.n * ROW_BATCH;
-		to += lanes.n * ROW_BATCH;
+			if (u * LANES < left)
+				stream_write(to + u * LANES,
+				             W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u]);
+		from += LANES * ROW_BATCH;
+		to += LANES * ROW_BATCH;
 	}
 }
 
@@ -85,10 +80,11 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 	return place;
 }
 
-/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements. */
+/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements.
+ */
 template <int E>
-DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place, int64_t first,
-                        int64_t last)
+DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place,
+                        int64_t first, int64_t last)
 {
 	const strided_dim &inner = args.dim[0];
 	const uint64_t delta = place.src - (uint64_t)(inner.before * E) - place.dst;
@@ -117,14 +113,13 @@ DEVICE row_part part_of(const strided_args &args, const source_range &range, con
 	return part;
 }
 
-template <int E>
-DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last,
-                          row_lanes lanes)
+template <int E, int LANES>
+DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
 {
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
-	for (int64_t i = first + lanes.own; i < last; i += lanes.n) {
+	for (int64_t i = first + threadIdx.x % LANES; i < last; i += LANES) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
 		type value = *(const type *)((const char *)args.pattern + to % 16);
 
@@ -134,16 +129,15 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 	}
 }
 
-/* Some lanes a row, or a part of ROW_BYTES of a longer one. */
-template <int E> DEVICE void rows(const strided_args &args)
+/* LANES threads a row, or a part of ROW_BYTES of a longer one. */
+template <int E, int LANES> DEVICE void rows(const strided_args &args)
 {
 	constexpr int64_t part_elements = ROW_BYTES / E;
+	constexpr uint32_t groups = ROWS_THREADS / LANES;
 	const source_range range = range_of<E>(args);
 	const uint64_t parts = divide((uint64_t)(args.dim[0].n + part_elements - 1), (uint64_t)part_elements);
-	const row_lanes lanes = { (int)args.lanes, (int)(threadIdx.x % args.lanes) };
-	const uint32_t groups = ROWS_THREADS / args.lanes;
 
-	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / args.lanes; number < args.slots;
+	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / LANES; number < args.slots;
 	     number += (uint64_t)gridDim.x * groups) {
 		uint64_t row = parts > 1 ? divide(number, parts) : number;
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
@@ -152,25 +146,34 @@ template <int E> DEVICE void rows(const strided_args &args)
 		const row_part part = part_of<E>(args, range, place, first, last);
 
 		if (part.phase == 0)
-			copy_chunks<-1>(part, lanes);
+			copy_chunks<-1, LANES>(part);
 		else if (part.phase < 4)
-			copy_chunks<0>(part, lanes);
+			copy_chunks<0, LANES>(part);
 		else if (part.phase < 8)
-			copy_chunks<1>(part, lanes);
+			copy_chunks<1, LANES>(part);
 		else if (part.phase < 12)
-			copy_chunks<2>(part, lanes);
+			copy_chunks<2, LANES>(part);
 		else
-			copy_chunks<3>(part, lanes);
-		copy_elements<E>(args, place, part.first, part.chunks_first, lanes);
-		copy_elements<E>(args, place, part.chunks_last, part.last, lanes);
+			copy_chunks<3, LANES>(part);
+		copy_elements<E, LANES>(args, place, part.first, part.chunks_first);
+		copy_elements<E, LANES>(args, place, part.chunks_last, part.last);
 	}
+}
+
+/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time. */
+template <int E> DEVICE void rows_by_length(const strided_args &args)
+{
+	if (args.dim[0].n * E <= ROW_SHORT_BYTES)
+		rows<E, ROW_SHORT_LANES>(args);
+	else
+		rows<E, 32>(args);
 }
 
 } // namespace
 
-#define STRIDED_ROWS(e)                                                                                      \
-	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)               \
-	{                                                                                                    \
-		rows<e>(args);                                                                               \
+#define STRIDED_ROWS(e)                                                                        \
+	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                      \
+		rows_by_length<e>(args);                                                                 \
 	}
 BY_ELEMENT(STRIDED_ROWS)

@@ -1,7 +1,8 @@
 /* Transposes that the Tensor Memory Accelerator may not touch: odd bases, ragged rows, high ranks.
  *
- * A block moves a tile through shared memory: in along the source's inner dimension, out along the destination's, by
- * whole words on both sides where elements are smaller. The next tile's words are read while one is written.
+ * A block moves a tile through shared memory: in along the source's inner dimension, out along the
+ * destination's, by whole words on both sides where elements are smaller. The next tile's words are read
+ * while one is written.
  */
 #include "strided.cuh"
 
@@ -11,8 +12,8 @@ namespace
 constexpr int tiles_threads = 256;
 constexpr int tiles_warps = tiles_threads / 32;
 
-/* X along the destination's inner dimension, Y along the source's. In shared memory a row of the tile is one x, in
- * words; a word's place in its row is turned by x, so that neither rows nor columns meet in a bank. */
+/* X along the destination's inner dimension, Y along the source's. In shared memory a row of the tile is one
+ * x, in words; a word's place in its row is turned by x, so that neither rows nor columns meet in a bank. */
 template <int E> struct strided_shape {
 	static constexpr int some = E < 4 ? 4 / E : 1; /* elements of a word */
 	static constexpr int most_x = E == 16 ? 32 : E < 4 ? 128 : 64;
@@ -78,7 +79,8 @@ template <int E> DEVICE bool tile_is_plain(const strided_args &args, const tile 
 	bool window = t.inside && in_window(args.dim[0], t.x) && in_window(args.dim[0], t.x + t.nx - 1) &&
 	              in_window(args.dim[1], t.y) && in_window(args.dim[1], t.y + t.ny - 1);
 	int64_t reach = (t.nx - 1) * args.dim[0].src;
-	uint64_t first = reach < 0 ? t.src + (uint64_t)reach : t.src, last = reach < 0 ? t.src : t.src + (uint64_t)reach;
+	uint64_t first = reach < 0 ? t.src + (uint64_t)reach : t.src,
+		 last = reach < 0 ? t.src : t.src + (uint64_t)reach;
 
 	return window && (E >= 4 || (first >= range.low + 3 && last + (uint64_t)t.ny * E + 8 <= range.high));
 }
@@ -92,14 +94,15 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 			type value = *(const type *)args.pattern;
 
 			if (t.inside && in_window(args.dim[0], t.x + x) && in_window(args.dim[1], t.y + y))
-				value = *(const type *)(t.src + (uint64_t)(x * args.dim[0].src + y * args.dim[1].src));
+				value = *(const type *)(t.src + (uint64_t)(x * args.dim[0].src +
+				                                           y * args.dim[1].src));
 			*(type *)(shared + tile_byte<E>(x, y * E)) = value;
 		}
 }
 
-/* Rows of whole words: each thread holds its 16 words of a tile, so that those of the next one are on their way
- * while this one is written. A row that begins within a word is read as the aligned words around it and shifted into
- * place; the word past its last is held by the lane that the row has the number of. */
+/* Rows of whole words: each thread holds its 16 words of a tile, so that those of the next one are on their
+ * way while this one is written. A row that begins within a word is read as the aligned words around it and
+ * shifted into place; the word past its last is held by the lane that the row has the number of. */
 template <int E> struct held_words {
 	using shape = strided_shape<E>;
 	static constexpr int across = shape::row_bytes / 128; /* words of a row that a lane has */
@@ -112,7 +115,8 @@ template <int E> struct held_words {
 	template <bool FULL> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
 	{
 		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-		const int used = FULL ? shape::row_bytes / 4 : (t.ny * E + 3) / 4, nx = FULL ? shape::most_x : t.nx;
+		const int used = FULL ? shape::row_bytes / 4 : (t.ny * E + 3) / 4,
+			  nx = FULL ? shape::most_x : t.nx;
 		const uint64_t step = (uint64_t)(tiles_warps * args.dim[0].src);
 		uint64_t row = t.src + (uint64_t)(warp * args.dim[0].src);
 
@@ -134,10 +138,12 @@ template <int E> struct held_words {
 		}
 	}
 
-	template <bool FULL> DEVICE_MEMBER void keep(const strided_args &args, const tile &t, unsigned char *shared)
+	template <bool FULL>
+	DEVICE_MEMBER void keep(const strided_args &args, const tile &t, unsigned char *shared)
 	{
 		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-		const int used = FULL ? shape::row_bytes / 4 : (t.ny * E + 3) / 4, nx = FULL ? shape::most_x : t.nx;
+		const int used = FULL ? shape::row_bytes / 4 : (t.ny * E + 3) / 4,
+			  nx = FULL ? shape::most_x : t.nx;
 		const uint32_t step = (uint32_t)args.dim[0].src;
 
 #pragma unroll
@@ -148,12 +154,14 @@ template <int E> struct held_words {
 			if (E < 4 && phase) {
 				uint32_t next = from_lane(word[r][0], lane + 1), last = from_lane(past, r);
 
-				word[r][0] = shift_words(word[r][0], lane + 1 == used ? last : next, phase * 8);
+				word[r][0] =
+				    shift_words(word[r][0], lane + 1 == used ? last : next, phase * 8);
 			}
 #pragma unroll
 			for (int w = 0; w < across; w++)
 				if (x < nx && w * 32 + lane < used)
-					*(uint32_t *)(shared + tile_byte<E>(x, (w * 32 + lane) * 4)) = word[r][w];
+					*(uint32_t *)(shared + tile_byte<E>(x, (w * 32 + lane) * 4)) =
+					    word[r][w];
 		}
 	}
 };
@@ -181,7 +189,8 @@ template <int E> DEVICE void tile_in_elements(const strided_args &args, const ti
 	}
 }
 
-template <int E> DEVICE void tile_out_elements(const strided_args &args, const tile &t, const unsigned char *shared)
+template <int E>
+DEVICE void tile_out_elements(const strided_args &args, const tile &t, const unsigned char *shared)
 {
 	using type = typename element<E>::type;
 
@@ -194,7 +203,8 @@ template <int E> DEVICE void tile_out_elements(const strided_args &args, const t
 }
 
 /* A square of words, one for each of its elements, turned: out[j] has element j of each. */
-template <int E> DEVICE void turn_words(const uint32_t (&in)[strided_shape<E>::some], uint32_t (&out)[strided_shape<E>::some])
+template <int E>
+DEVICE void turn_words(const uint32_t (&in)[strided_shape<E>::some], uint32_t (&out)[strided_shape<E>::some])
 {
 	if constexpr (E == 1) {
 		uint32_t ab = pick_bytes(in[0], in[1], 0x5140), cd = pick_bytes(in[2], in[3], 0x5140);
@@ -258,7 +268,8 @@ template <int E, int PIECES> DEVICE void write_row(uint64_t row, const uint32_t 
 			before = words[g];
 		}
 		if (lane == 31)
-			write_part<E>(at + PIECES * 128 - 128, words[PIECES - 1], 4 - (int)skip, limit - (PIECES * 128 - 4));
+			write_part<E>(at + PIECES * 128 - 128, words[PIECES - 1], 4 - (int)skip,
+			              limit - (PIECES * 128 - 4));
 	}
 }
 
@@ -281,7 +292,8 @@ DEVICE void tile_out_words(const strided_args &args, const tile &t, const unsign
 
 #pragma unroll
 			for (int i = 0; i < some; i++)
-				in[i] = *(const uint32_t *)(shared + tile_byte<E>((g * 32 + lane) * some + i, y * E));
+				in[i] = *(const uint32_t *)(shared +
+				                            tile_byte<E>((g * 32 + lane) * some + i, y * E));
 			turn_words<E>(in, out[g]);
 #pragma unroll
 			for (int j = 0; j < some; j++)
@@ -371,10 +383,11 @@ template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shar
 
 } // namespace
 
-#define STRIDED_TILES(e)                                                                                     \
-	KERNEL(tiles_threads, TILES_BLOCKS(e)) strided_tiles_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                                    \
-		DYNAMIC_SHARED(shared);                                                                      \
-		tiles<e>(args, shared);                                                                      \
+#define STRIDED_TILES(e)                                                \
+	KERNEL(tiles_threads, TILES_BLOCKS(e))                          \
+	strided_tiles_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                               \
+		DYNAMIC_SHARED(shared);                                 \
+		tiles<e>(args, shared);                                 \
 	}
 BY_ELEMENT(STRIDED_TILES)

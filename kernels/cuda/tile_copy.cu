@@ -2,8 +2,8 @@
  * byte. One thread a block keeps AHEAD loads in flight and stores what has arrived; zero pads are what a load
  * brings from outside of the source, crops are shifted coordinates.
  *
- * A block has STAGES tiles. While tile i is stored, tiles i + 1 to i + AHEAD arrive, and the STAGES - AHEAD before
- * it may still be read by their stores.
+ * A block has STAGES tiles. While tile i is stored, tiles i + 1 to i + AHEAD arrive, and the STAGES - AHEAD
+ * before it may still be read by their stores.
  */
 #include "pipeline.cuh"
 #include "tuning.h"
@@ -119,7 +119,8 @@ struct run_walk {
 		piece p = get(i);
 
 		for (uint32_t r = 0; r < args.repeat; r++)
-			store_bulk((void *)(p.dst + (uint64_t)((int64_t)r * args.repeat_stride)), ring.tile(i), p.bytes);
+			store_bulk((void *)(p.dst + (uint64_t)((int64_t)r * args.repeat_stride)),
+			           ring.tile(i), p.bytes);
 		store_commit();
 	}
 };

@@ -1,14 +1,15 @@
 /* Transposes: dimension 0 is contiguous in the source, dimension 1 in the destination.
  *
- * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the others read blocks of 16 / E rows by 16
- * bytes, turn them in registers and write 16 bytes of each of their 16 / E rows of the destination.
+ * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the others read blocks of 16 / E rows by
+ * 16 bytes, turn them in registers and write 16 bytes of each of their 16 / E rows of the destination.
  *
  *     shared memory                       registers              destination
  *     row x:   [c0][c1] .. [c7]           16 / E vectors  ->     row y:   .. [16 bytes at x] ..
  *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
  *
- * The swizzle (chunk c of row x lies in column c ^ (x & 7)) has the eight lanes that read one row's chunks touch
- * all banks once. A warp reads 8 chunks of 4 blocks: its 16-byte writes lie 4 together, 64 bytes of 8 rows.
+ * The swizzle (chunk c of row x lies in column c ^ (x & 7)) has the eight lanes that read one row's chunks
+ * touch all banks once. A warp reads 8 chunks of 4 blocks: its 16-byte writes lie 4 together, 64 bytes of 8
+ * rows.
  */
 #include "pipeline.cuh"
 #include "tuning.h"
@@ -20,8 +21,8 @@ constexpr int row_bytes = 128;
 
 /* TILE_X rows, BOXES loads of 128 bytes a row: 16 KiB. Both sides move whole lines. */
 template <int E> struct transpose_shape {
-	static constexpr int block_rows = 16 / E;              /* rows that one thread turns */
-	static constexpr int box_y = row_bytes / E;        /* elements */
+	static constexpr int block_rows = 16 / E;            /* rows that one thread turns */
+	static constexpr int box_y = row_bytes / E;          /* elements */
 	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements */
 	static constexpr int boxes = TRANSPOSE_TILE_BYTES / (tile_x * row_bytes);
 	static constexpr int box_bytes = tile_x * row_bytes;
@@ -129,12 +130,13 @@ template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uin
 
 /* What the readers of a tile need to know of it: found once, by the thread that loads it. */
 struct tile_note {
-	uint64_t dst; /* address of its first element in the destination */
+	uint64_t dst;  /* address of its first element in the destination */
 	uint32_t n[4]; /* indices from there to the end of dimensions 0 to 3 */
 };
 
 template <int E, int STAGES>
-DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, tile_note *notes, uint32_t tiles)
+DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, tile_note *notes,
+                       uint32_t tiles)
 {
 	using shape = transpose_shape<E>;
 	constexpr int unit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
@@ -174,7 +176,8 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 
 /* 16 bytes of each of 16 / E rows, as far as there are rows. */
 template <int E>
-DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t rows, const uint4 (&v)[16 / E])
+DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
+                        const uint4 (&v)[16 / E])
 {
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
@@ -182,8 +185,8 @@ DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uin
 			stream_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
-/* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is written by whole
- * lines; the others take other chunks of the same rows, which lie in other banks. */
+/* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is
+ * written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
 template <int E> struct block_place {
 	uint32_t chunk;
 	uint32_t row;
@@ -192,8 +195,9 @@ template <int E> struct block_place {
 	DEVICE_MEMBER block_place(uint32_t block)
 	{
 		using shape = transpose_shape<E>;
-		constexpr uint32_t across = shape::tile_x / shape::block_rows, lanes_x = TRANSPOSE_LANES_X < across ? TRANSPOSE_LANES_X : across,
-		                   lanes_c = 32 / lanes_x;
+		constexpr uint32_t across = shape::tile_x / shape::block_rows,
+				   lanes_x = TRANSPOSE_LANES_X < across ? TRANSPOSE_LANES_X : across,
+				   lanes_c = 32 / lanes_x;
 		uint32_t lane = block % 32, warp = block / 32;
 
 		chunk = lane % lanes_c + warp / (across / lanes_x) % (8 / lanes_c) * lanes_c;
@@ -203,8 +207,8 @@ template <int E> struct block_place {
 };
 
 template <int E, int STAGES>
-DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes, uint32_t tiles,
-                       uint32_t reader)
+DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes,
+                       uint32_t tiles, uint32_t reader)
 {
 	using shape = transpose_shape<E>;
 
@@ -228,13 +232,15 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 			turn<E>::go(in, out);
 
 			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
-			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::box_y + own.chunk * shape::block_rows;
+			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::box_y +
+			             own.chunk * shape::block_rows;
 			uint32_t w = own.box >> args.shift_y;
 
 			if (x >= note.n[1] || y >= note.n[0] || z >= note.n[2] || w >= note.n[3])
 				continue;
-			unsigned char *dst = (unsigned char *)note.dst + x * E + (int64_t)y * args.dst_stride[0] +
-			                     (int64_t)z * args.dst_stride[2] + (int64_t)w * args.dst_stride[3];
+			unsigned char *dst =
+			    (unsigned char *)note.dst + x * E + (int64_t)y * args.dst_stride[0] +
+			    (int64_t)z * args.dst_stride[2] + (int64_t)w * args.dst_stride[3];
 
 			write_block<E>(args, dst, note.n[0] - y, out);
 			for (uint32_t r = 1; r < args.repeats; r++) {
@@ -271,11 +277,12 @@ template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned
 
 } // namespace
 
-#define TRANSPOSE_KERNEL(e)                                                                                          \
-	KERNEL(transpose_shape<e>::readers + 32, 1) tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
-	{                                                                                                            \
-		DYNAMIC_SHARED(shared);                                                                              \
-		transpose<e>(args, shared);                                                                          \
+#define TRANSPOSE_KERNEL(e)                                                     \
+	KERNEL(transpose_shape<e>::readers + 32, 1)                             \
+	tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
+	{                                                                       \
+		DYNAMIC_SHARED(shared);                                         \
+		transpose<e>(args, shared);                                     \
 	}
 
 TRANSPOSE_KERNEL(1)

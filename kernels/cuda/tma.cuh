@@ -4,15 +4,14 @@
  * that tests bring; kernels are written against this list and nothing else.
  *
  *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
- *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
- *   cluster_sync, cluster_rank    the blocks of a cluster
- *   load_tile, load_bulk          global -> shared, complete on a barrier
- *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
- *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
- *                                 thread that wrote, followed by a barrier with the one that stores
+ *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at
+ * parity 0 cluster_sync, cluster_rank    the blocks of a cluster load_tile, load_bulk          global ->
+ * shared, complete on a barrier store_tile, store_bulk        shared -> global, complete by groups of the
+ * thread that issued them fence_proxy_async             makes this thread's tile_writes visible to the unit;
+ * before a store, in every thread that wrote, followed by a barrier with the one that stores
  *
- * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros come);
- * a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
+ * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros
+ * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
  * cp.async.bulk.tensor; CUDA C++ Programming Guide, 10.29.
  */
 #ifndef KERNELS_CUDA_TMA_CUH
@@ -30,7 +29,7 @@
 #define GRID_CONSTANT           __grid_constant__
 
 /* The block's dynamic shared memory, aligned to the longest swizzle pattern. */
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#define DYNAMIC_SHARED(name)    extern __shared__ __align__(1024) unsigned char name[]
 
 struct barrier {
 	uint64_t word;
@@ -146,34 +145,39 @@ DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const i
 
 	switch (rank) {
 	case 1:
-		asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		             "[%0], [%1, {%3}], [%2];" ::"r"(to),
-		             "l"(map), "r"(on), "r"(c[0])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		    "[%0], [%1, {%3}], [%2];" ::"r"(to),
+		    "l"(map), "r"(on), "r"(c[0])
+		    : "memory");
 		break;
 	case 2:
-		asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		             "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
-		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		    "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+		    "l"(map), "r"(on), "r"(c[0]), "r"(c[1])
+		    : "memory");
 		break;
 	case 3:
-		asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		             "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
-		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		    "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+		    "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2])
+		    : "memory");
 		break;
 	case 4:
-		asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		             "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		    "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+		    "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+		    : "memory");
 		break;
 	default:
-		asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-		             "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
-		             "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		    "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+		    "l"(map), "r"(on), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
+		    : "memory");
 		break;
 	}
 }
@@ -193,10 +197,11 @@ DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_
 /* bytes, to and from are multiples of 16. */
 DEVICE void load_bulk(void *to, const void *from, uint32_t bytes, barrier *b)
 {
-	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-	                 shared_address(to)),
-	             "l"(from), "r"(bytes), "r"(shared_address(b))
-	             : "memory");
+	asm volatile(
+	    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+		shared_address(to)),
+	    "l"(from), "r"(bytes), "r"(shared_address(b))
+	    : "memory");
 }
 
 /* ---- Stores ------------------------------------------------------------------------------------------ */
@@ -207,35 +212,36 @@ DEVICE void store_tile(const CUtensorMap *map, uint32_t rank, const int32_t *c, 
 
 	switch (rank) {
 	case 1:
-		asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(
-		                 map),
-		             "r"(from), "r"(c[0])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(map),
+		    "r"(from), "r"(c[0])
+		    : "memory");
 		break;
 	case 2:
-		asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-		                 map),
-		             "r"(from), "r"(c[0]), "r"(c[1])
-		             : "memory");
+		asm volatile(
+		    "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
+			map),
+		    "r"(from), "r"(c[0]), "r"(c[1])
+		    : "memory");
 		break;
 	case 3:
 		asm volatile(
-		    "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
-		        map),
+		    "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::
+			"l"(map),
 		    "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2])
 		    : "memory");
 		break;
 	case 4:
 		asm volatile(
-		    "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
-		        map),
+		    "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
+			"l"(map),
 		    "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
 		    : "memory");
 		break;
 	default:
 		asm volatile(
 		    "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
-		        "l"(map),
+			"l"(map),
 		    "r"(from), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4])
 		    : "memory");
 		break;

@@ -16,9 +16,11 @@
 #define TRANSPOSE_X_BYTES    256
 #define TRANSPOSE_LANES_X    16
 
-/* strided_rows: bytes of a row that some lanes take, chunks that a thread reads before it writes. */
-#define ROW_BYTES 8192
-#define ROW_BATCH 8
+/* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
+#define ROW_BYTES       8192
+#define ROW_BATCH       8
+#define ROW_SHORT_BYTES 1536 /* rows of at most so many are shared by fewer threads than a warp's */
+#define ROW_SHORT_LANES 8
 
 /* strided_tiles: blocks of a multiprocessor. */
 #define TILES_BLOCKS(element) ((element) < 8 ? 3 : 4)

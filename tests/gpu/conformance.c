@@ -156,7 +156,8 @@ static void report_wrong(const struct results *results)
 	features_print_worst(results->tally);
 }
 
-/* Whether all is right. What the unit does next to a store's bytes is told and not judged. */
+/* Whether all is right. What the unit does next to a store's bytes, and what the driver is known to do
+ * against its documentation, is told and not judged. */
 static bool report(const struct results *results)
 {
 	const struct judge *j = &results->judge;
@@ -179,6 +180,7 @@ static bool report(const struct results *results)
 	printf("# not moved: %" PRIu64 " draws with a dimension of 2^32; not stored: %" PRIu64
 	       " tiles from before the tensor, %" PRIu64 " others\n",
 	       results->huge, results->before, results->unstored);
+	judge_print_deviations(j);
 	margins_print(&results->margins);
 	report_wrong(results);
 	return points.all_right;

@@ -1,5 +1,5 @@
-/* One tile loaded or stored by the unit, everything else by plain threads: what the conformance run compares with
- * the software model. */
+/* One tile loaded or stored by the unit, everything else by plain threads: what the conformance run compares
+ * with the software model. */
 #include "tests/gpu/conformance_args.h"
 
 #include "kernels/cuda/tma.cuh"
@@ -41,7 +41,8 @@ KERNEL(CONFORMANCE_THREADS, 1) conformance_load(const GRID_CONSTANT struct confo
 	for (uint32_t i = first_word(); i < args.copied; i += STEP)
 		stream_write(out + i / sizeof(uint32_t), tile_read<uint32_t>(shared + i));
 	if (threadIdx.x == 0)
-		stream_write((uint32_t *)args.status, (uint32_t)(arrived ? CONFORMANCE_ARRIVED : CONFORMANCE_LATE));
+		stream_write((uint32_t *)args.status,
+		             (uint32_t)(arrived ? CONFORMANCE_ARRIVED : CONFORMANCE_LATE));
 }
 
 KERNEL(CONFORMANCE_THREADS, 1) conformance_store(const GRID_CONSTANT struct conformance_args args)

@@ -23,18 +23,18 @@
 #define SLICES_16(...)                                         \
 	.layout = { .type = TENSOR_MAP_FLOAT16,                \
 		    .rank = 3,                                 \
-		    .dim = { 6, 9, 5 },                        \
-		    .stride = { 96, 864 },                     \
-		    .box = { 3, 4, 1 },                        \
+		    .dim = { 16, 9, 5 },                       \
+		    .stride = { 256, 2304 },                   \
+		    .box = { 8, 4, 1 },                        \
 		    .element_stride = { 1, 1, 1 },             \
 		    .interleave = TENSOR_MAP_INTERLEAVE_16B }, \
 	.at = { __VA_ARGS__ }
 #define SLICES_32(...)                                       \
 	.layout = { .type = TENSOR_MAP_FLOAT16,              \
 		    .rank = 3,                               \
-		    .dim = { 6, 9, 5 },                      \
-		    .stride = { 192, 1728 },                 \
-		    .box = { 3, 4, 1 },                      \
+		    .dim = { 16, 9, 5 },                     \
+		    .stride = { 512, 4608 },                 \
+		    .box = { 8, 4, 1 },                      \
 		    .element_stride = { 1, 1, 1 },           \
 		    .interleave = TENSOR_MAP_INTERLEAVE_32B, \
 		    .swizzle = TENSOR_MAP_SWIZZLE_32B },     \
@@ -49,16 +49,16 @@
 		    .box = { 16, 4 },           \
 		    .element_stride = { 1, 1 } }
 
-/* Slices with element strides, in a box that they divide (1) or do not. */
-#define STEPS(b0, b1, b2, s0, s1, s2)                        \
-	.layout = { .type = TENSOR_MAP_UINT32,               \
-		    .rank = 3,                               \
-		    .dim = { 72, 8, 46 },                    \
-		    .stride = { 2304, 18464 },               \
-		    .box = { b0, b1, b2 },                   \
-		    .element_stride = { s0, s1, s2 },        \
-		    .interleave = TENSOR_MAP_INTERLEAVE_32B, \
-		    .swizzle = TENSOR_MAP_SWIZZLE_32B }
+/* Slices whose inner box is so many elements. */
+#define INNER(type_, b0, interleave_, swizzle_)    \
+	.layout = { .type = type_,                 \
+		    .rank = 3,                     \
+		    .dim = { 72, 8, 46 },          \
+		    .stride = { 2304, 18432 },     \
+		    .box = { b0, 1, 6 },           \
+		    .element_stride = { 1, 1, 1 }, \
+		    .interleave = interleave_,     \
+		    .swizzle = swizzle_ }
 
 const struct beyond beyond_rows[] = {
 	{ "load from 16 bytes in", FEATURE_LOAD, { FLAT(4, 2) } },
@@ -79,21 +79,41 @@ const struct beyond beyond_rows[] = {
 	{ "interleave 16B: store to a row before", FEATURE_STORE, { SLICES_16(1, -2, 1) } },
 	{ "interleave 32B: load from a slice before", FEATURE_LOAD, { SLICES_32(-1, 2, 1) } },
 	{ "interleave 32B: store to a slice before", FEATURE_STORE, { SLICES_32(-1, 2, 1) } },
+	{ "dimension 0 of 2^30 - 4: load", FEATURE_LOAD, { LONG(HUGE / 4 - 4, 16) } },
+	{ "dimension 0 of 2^30: load", FEATURE_LOAD, { LONG(HUGE / 4, 16) } },
+	{ "dimension 0 of 2^31 - 4: load", FEATURE_LOAD, { LONG(HUGE / 2 - 4, 16) } },
+	{ "dimension 0 of 2^31: load", FEATURE_LOAD, { LONG(HUGE / 2, 16) } },
+	{ "dimension 0 of 2^31 + 4: load", FEATURE_LOAD, { LONG(HUGE / 2 + 4, 16) } },
 	{ "dimension 0 of 2^32 - 4: load", FEATURE_LOAD, { LONG(HUGE - 4, 16) } },
 	{ "dimension 0 of 2^32: load", FEATURE_LOAD, { LONG(HUGE, 16) } },
 	{ "dimension 0 of 2^32: store", FEATURE_STORE, { LONG(HUGE, 16) } },
+	{ "dimension 1 of 2^30 - 1, the longest that is planned: load",
+	  FEATURE_LOAD,
+	  { LONG(16, HUGE / 4 - 1) } },
+	{ "dimension 1 of 2^30 - 1, the longest that is planned: store",
+	  FEATURE_STORE,
+	  { LONG(16, HUGE / 4 - 1) } },
+	{ "dimension 1 of 2^31 - 1: load", FEATURE_LOAD, { LONG(16, HUGE / 2 - 1) } },
+	{ "dimension 1 of 2^31: load", FEATURE_LOAD, { LONG(16, HUGE / 2) } },
+	{ "dimension 1 of 2^31 + 1: load", FEATURE_LOAD, { LONG(16, HUGE / 2 + 1) } },
 	{ "dimension 1 of 2^32 - 1: load", FEATURE_LOAD, { LONG(16, HUGE - 1) } },
 	{ "dimension 1 of 2^32: load", FEATURE_LOAD, { LONG(16, HUGE) } },
 	{ "dimension 1 of 2^32: store", FEATURE_STORE, { LONG(16, HUGE) } },
-	{ "element strides 1,1,1 of slices", FEATURE_LOAD, { STEPS(33, 1, 6, 1, 1, 1) } },
-	{ "element strides 8,1,1, which divide the box", FEATURE_LOAD, { STEPS(32, 1, 6, 8, 1, 1) } },
-	{ "element strides 8,1,1, which do not", FEATURE_LOAD, { STEPS(33, 1, 6, 8, 1, 1) } },
-	{ "element strides 1,7,1 of a box of 16", FEATURE_LOAD, { STEPS(33, 16, 6, 1, 7, 1) } },
-	{ "element strides 1,7,1 of a box of 1", FEATURE_LOAD, { STEPS(33, 1, 6, 1, 7, 1) } },
-	{ "element strides 1,1,4 of a box of 6", FEATURE_LOAD, { STEPS(33, 1, 6, 1, 1, 4) } },
-	{ "element strides 1,1,4 of a box of 8", FEATURE_LOAD, { STEPS(33, 1, 8, 1, 1, 4) } },
-	{ "a box of 16 groups, element strides 1,1,1", FEATURE_LOAD, { STEPS(33, 16, 6, 1, 1, 1) } },
-	{ "element strides 8,7,4", FEATURE_LOAD, { STEPS(33, 16, 6, 8, 7, 4) } },
+	{ "interleave 16B: an inner box of 132 bytes",
+	  FEATURE_LOAD,
+	  { INNER(TENSOR_MAP_UINT32, 33, TENSOR_MAP_INTERLEAVE_16B, TENSOR_MAP_SWIZZLE_NONE) } },
+	{ "interleave 16B: an inner box of 128 bytes",
+	  FEATURE_LOAD,
+	  { INNER(TENSOR_MAP_UINT32, 32, TENSOR_MAP_INTERLEAVE_16B, TENSOR_MAP_SWIZZLE_NONE) } },
+	{ "interleave 32B: an inner box of 132 bytes",
+	  FEATURE_LOAD,
+	  { INNER(TENSOR_MAP_UINT32, 33, TENSOR_MAP_INTERLEAVE_32B, TENSOR_MAP_SWIZZLE_32B) } },
+	{ "interleave 32B: an inner box of 128 bytes",
+	  FEATURE_LOAD,
+	  { INNER(TENSOR_MAP_UINT32, 32, TENSOR_MAP_INTERLEAVE_32B, TENSOR_MAP_SWIZZLE_32B) } },
+	{ "interleave 16B: rows of 32 bytes, swizzle 128B",
+	  FEATURE_LOAD,
+	  { INNER(TENSOR_MAP_UINT64, 2, TENSOR_MAP_INTERLEAVE_16B, TENSOR_MAP_SWIZZLE_128B) } },
 };
 
 const int beyond_count = sizeof beyond_rows / sizeof *beyond_rows;

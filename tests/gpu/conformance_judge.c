@@ -1,9 +1,71 @@
 #include "conformance_judge.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define TOLD_EACH 3
+#define TOLD_EACH   3
+#define INNER_PIECE 16
+
+/* 233472 bytes were taken, 256800 refused. No block has so much shared memory, only a multiprocessor has. */
+#define LARGEST_BOX (228u << 10)
+
+static const char *const deviation_names[DEVIATION_COUNT] = {
+	[DEVIATION_SLICES] = "inner boxes of no multiple of 16 bytes, with interleave, refused",
+	[DEVIATION_LARGE] = "boxes larger than 228 KiB refused",
+	[DEVIATION_SWIZZLE] = "swizzles other than 32B, with interleave 32B, taken",
+};
+
+/* ---- Deviations -------------------------------------------------------------------------------------- */
+
+static uint64_t inner_bytes(const struct tensor_map_layout *l)
+{
+	return (uint64_t)l->box[0] * tensor_map_type_size(l->type);
+}
+
+/* As the driver counts it: in whole steps of every dimension, the innermost too. That is never more than the
+ * tile takes. */
+static uint64_t box_bytes(const struct tensor_map_layout *l)
+{
+	uint64_t bytes = tensor_map_type_size(l->type);
+
+	for (uint32_t d = 0; d < l->rank; d++)
+		bytes *= l->box[d] / l->element_stride[d];
+	return bytes;
+}
+
+/* Of a layout that breaks no rule. */
+static enum deviation why_refused(const struct tensor_map_layout *l)
+{
+	if (l->interleave != TENSOR_MAP_INTERLEAVE_NONE && inner_bytes(l) % INNER_PIECE)
+		return DEVIATION_SLICES;
+	return box_bytes(l) > LARGEST_BOX ? DEVIATION_LARGE : DEVIATION_NONE;
+}
+
+/* Of one that breaks some: whether the swizzle is all that is wrong with it. */
+static enum deviation why_taken(const struct tensor_map_layout *l, uint64_t address)
+{
+	struct tensor_map_layout with_32b = *l;
+	struct tensor_map_rules rules;
+
+	with_32b.swizzle = TENSOR_MAP_SWIZZLE_32B;
+	return l->interleave == TENSOR_MAP_INTERLEAVE_32B && l->swizzle <= TENSOR_MAP_SWIZZLE_128B &&
+	               tensor_map_check(&with_32b, address, &rules) == 0
+	           ? DEVIATION_SWIZZLE
+	           : DEVIATION_NONE;
+}
+
+void judge_print_deviations(const struct judge *judge)
+{
+	const char *before =
+	    "# deviations of the driver from its documentation, which are known and not judged: ";
+
+	for (int i = DEVIATION_NONE + 1; i < DEVIATION_COUNT; i++, before = "; ")
+		printf("%s%" PRIu64 " %s", before, judge->deviations[i], deviation_names[i]);
+	putchar('\n');
+}
+
+/* ---- Judgement --------------------------------------------------------------------------------------- */
 
 /* "dim stride": each field that a rule names, once. */
 static void name_fields(const struct tensor_map_rules *rules, char *ret, size_t size)
@@ -20,6 +82,15 @@ static void name_fields(const struct tensor_map_rules *rules, char *ret, size_t 
 		snprintf(ret + used, size - used, "%s", field);
 		used = strlen(ret);
 	}
+}
+
+/* The deviation's number, or the fields that the rules name, of which there may be none. */
+static void name_kind(const struct tensor_map_rules *rules, enum deviation deviation, char *ret, size_t size)
+{
+	if (deviation)
+		snprintf(ret, size, "deviation %d", deviation);
+	else
+		name_fields(rules, ret, size);
 }
 
 static bool is_news(struct judge *judge, const char *kind)
@@ -39,6 +110,7 @@ bool judge_map(struct judge *judge, const struct draw *draw, uint64_t address, C
 {
 	struct tensor_map_rules rules;
 	bool legal = tensor_map_check(&draw->layout, address, &rules) == 0;
+	enum deviation deviation;
 	char kind[sizeof judge->kinds[0].fields], text[512];
 
 	if (legal == (result == CUDA_SUCCESS)) {
@@ -46,15 +118,20 @@ bool judge_map(struct judge *judge, const struct draw *draw, uint64_t address, C
 		judge->illegal += !legal;
 		return legal;
 	}
-	judge->apart++;
-	name_fields(&rules, kind, sizeof kind);
+	deviation = legal ? why_refused(&draw->layout) : why_taken(&draw->layout, address);
+	if (deviation)
+		judge->deviations[deviation]++;
+	else
+		judge->apart++;
+	name_kind(&rules, deviation, kind, sizeof kind);
 	if (!is_news(judge, kind))
 		return false;
 	draw_print(draw, text, sizeof text);
 	if (legal)
-		printf("# the driver refuses what breaks no rule, with result %d [%s]\n", result, text);
+		printf("# the driver refuses what breaks no rule, with result %d%s [%s]\n", result,
+		       deviation ? ", as it is known to" : "", text);
 	else
-		printf("# the driver takes what breaks %d, the first being: %s [%s]\n", rules.n,
-		       rules.text[0], text);
+		printf("# the driver takes what breaks %d, the first being: %s%s [%s]\n", rules.n,
+		       rules.text[0], deviation ? ", as it is known to" : "", text);
 	return false;
 }

@@ -4,7 +4,7 @@
 #
 #   run.sh [check|bench|sanitize|all] [LOGS]     all, ./gpu-logs
 #
-#   check     transforms against the oracle, the seeds' examples, the conformance run, the service
+#   check     transforms against the oracle, the seeds' examples, the conformance run, the service, its clients
 #   bench     GB/s of each row
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
@@ -68,6 +68,7 @@ check() {
 		"$here/bin/conformance" 1 "${DRAWS:-8000}" 0 "${DRAW_SECONDS:-120}"
 	grep -E '^# (wrong|  .*%)' "$log" | cut -c 1-200 | head -n 12 | sed 's/^#/   /'
 	tap service 100 sh "$here/service.sh" "$here/bin/tmad" "$here/bin/tmactl"
+	tap clients 240 "$here/bin/clients" "$here/bin/tmad" "$here/bin/astray_tmad"
 }
 
 bench() {

@@ -1,5 +1,5 @@
-/* The examples that the unit is taught with, as kernels on tma.cuh's list. Each block has its tile at the start of
- * its shared memory and its barrier behind it.
+/* The examples that the unit is taught with, as kernels on tma.cuh's list. Each block has its tile at the
+ * start of its shared memory and its barrier behind it.
  */
 #include "args.h"
 

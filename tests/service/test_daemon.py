@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import ENGINE, SANITIZED, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 BIG = 32 << 20
 
@@ -63,7 +63,7 @@ class Starting(DaemonCase):
         tmad = self.start()
         self.assertEqual(tmad.log().count("\n"), 1, tmad.log())
         self.assertIn(tmad.path, tmad.log())
-        self.assertIn("cpu", tmad.log())
+        self.assertIn(f"engine {ENGINE}", tmad.log())
 
     def test_no_place_for_the_socket(self):
         file = os.path.join(self.scratch(), "file")
@@ -201,6 +201,7 @@ class Clients(DaemonCase):
 
     def kill_clients(self, tmad, n_requests):
         with tmad.rpc() as watcher:
+            wait_until(lambda: self.levels(watcher) == (1, 0, 0), scaled(5), "only this connection is left")
             fds = tmad.fds()
             for _ in range(3):
                 child = os.fork()
@@ -307,7 +308,7 @@ class Clients(DaemonCase):
                 client.left = in_flight
             for client in clients:
                 region = client.reply(1)["region"]
-                made = client.call("region_create", {"size": n})["region"]
+                made = client.call("region_create", {"size": n, "kind": "memfd"})["region"]
                 params = {"dst": tensor(made, [32, 32], "float32"), "src": tensor(region, [32, 32], "float32"),
                           "perm": [1, 0]}
                 client.send(b"".join(pack_request(100 + i, "transpose", params) for i in range(in_flight)))

@@ -29,7 +29,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-echo 1..8
+echo 1..9
 dest=$scratch/dest
 log=$scratch/log
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -52,6 +52,14 @@ service=$(at tmad.service)
 prefixed=$(sed -n 's|^ExecStart=\([^ ]*\).*|\1|p' "$service")
 [ "$dest$prefixed" = "$(at tmad)" ]
 result $? "ExecStart names the installed program"
+missing=
+for line in DevicePolicy=closed PrivateDevices=no "DeviceAllow=char-nvidia rw" "DeviceAllow=char-nvidiactl rw" \
+	"DeviceAllow=char-nvidia-uvm rw" "DeviceAllow=char-nvidia-caps rw"; do
+	grep -qxF "$line" "$service" || missing="$missing '$line'"
+done
+echo "missing:$missing; $(grep -c ^DeviceAllow= "$service") lines of DeviceAllow" >"$log"
+[ -z "$missing" ] && [ "$(grep -c ^DeviceAllow= "$service")" = 4 ]
+result $? "the GPU's device files and no others" "$log"
 if command -v systemd-analyze >/dev/null; then
 	# The program is looked for on this machine, so the copy to verify names it where it is.
 	mkdir "$scratch/units"

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +35,18 @@ static void teardown(void)
 
 TestSuite(library, .init = setup, .fini = teardown, .timeout = 60);
 
+/* Its maps need rows of a multiple of 16 bytes. */
+static bool is_cuda(void)
+{
+	return strcmp(process_engine(), "cuda") == 0;
+}
+
 static tma_region *region_of(size_t size)
 {
 	tma_region *region;
 
-	cr_assert_eq(tma_region_create(client, size, &region), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
+	             tma_last_error(client));
 	cr_assert(tma_region_data(region));
 	cr_assert_eq(tma_region_size(region), size);
 	return region;
@@ -88,11 +96,22 @@ Test(library, transpose)
 	fill(src, 1);
 	cr_assert_eq(tma_transpose(client, &d, &s, (int[]){ 1, 0 }), TMA_OK, "%s", tma_last_error(client));
 	assert_transposed(dst, src);
-	cr_assert_str_eq(tma_last_result(client)->path, "tile_transpose");
+	cr_assert_str_eq(tma_last_result(client)->path, is_cuda() ? "strided" : "tile_transpose");
 	cr_assert_eq(tma_last_result(client)->bytes, 2 * ROWS * COLUMNS * 2);
 	cr_assert_eq(tma_region_release(src), TMA_OK);
 	cr_assert_eq(tma_region_release(dst), TMA_OK);
 	cr_assert_eq(tma_region_release(NULL), TMA_OK);
+}
+
+Test(library, memory_of_the_engines_own)
+{
+	tma_region *region;
+
+	cr_assert_eq(tma_region_create(client, 1000, &region), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_kind(region), is_cuda() ? TMA_REGION_CUDA_FD : TMA_REGION_MEMFD);
+	cr_assert_eq(!tma_region_data(region), is_cuda());
+	cr_assert_eq(tma_region_size(region), 1000);
+	cr_assert_geq(tma_region_fd(region), 0);
 }
 
 Test(library, copy_of_a_reversed_view)
@@ -246,7 +265,7 @@ Test(library, documents)
 	char *json;
 
 	cr_assert_eq(tma_info(client, &info), TMA_OK);
-	cr_assert_str_eq(tma_document_text(tma_document_find(info, "engine")), "cpu");
+	cr_assert_str_eq(tma_document_text(tma_document_find(info, "engine")), process_engine());
 	cr_assert_gt(
 	    tma_document_int(tma_document_find(tma_document_find(info, "limits"), "regions_per_uid")), 0);
 	cr_assert_eq(tma_stats(client, &stats), TMA_OK);
@@ -295,6 +314,7 @@ Test(library, a_service_that_dies)
 
 	d.offset = 5000;
 	process_stop(&service, SIGKILL);
+	tma_set_reconnect(client, 0);
 	status = tma_submit(client, &t, &ticket);
 	if (status == TMA_OK)
 		status = tma_wait(client, ticket, NULL);
@@ -320,7 +340,7 @@ Test(library, connections_run_side_by_side)
 
 		clients[i] = tma_new();
 		cr_assert_eq(tma_connect(clients[i], service.socket), TMA_OK);
-		cr_assert_eq(tma_region_create(clients[i], 2000, &regions[i]), TMA_OK);
+		cr_assert_eq(tma_region_create_kind(clients[i], TMA_REGION_MEMFD, 2000, &regions[i]), TMA_OK);
 		memset(tma_region_data(regions[i]), i + 1, 1000);
 		s = (struct tma_tensor){
 			.region = regions[i], .dtype = TMA_UINT8, .rank = 1, .shape = { 1000 }

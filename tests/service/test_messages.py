@@ -9,7 +9,7 @@ import msgpack
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import SOURCE, Rpc, RpcError, pack_request, scaled, tensor, wait_until
+from tmad import ENGINE, SOURCE, Rpc, RpcError, pack_request, scaled, tensor, wait_until
 
 
 class Messages(RawCase):
@@ -61,7 +61,7 @@ class Messages(RawCase):
     def test_single_bytes(self):
         for byte in pack_request(9, "info", {}):
             self.rpc.send(bytes([byte]))
-        self.assertEqual(self.rpc.receive()[3]["engine"], "cpu")
+        self.assertEqual(self.rpc.receive()[3]["engine"], ENGINE)
 
     def test_fd_on_a_message_in_pieces(self):
         memory = self.memory(4096)

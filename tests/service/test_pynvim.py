@@ -5,7 +5,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import Tmad, tensor
+from tmad import ENGINE, Tmad, by_engine, tensor
 
 from pynvim.msgpack_rpc import socket_session
 
@@ -23,7 +23,7 @@ class Pynvim(unittest.TestCase):
 
     def test_info(self):
         info = self.session.request("info")
-        self.assertEqual(info["engine"], "cpu")
+        self.assertEqual(info["engine"], ENGINE)
         self.assertIn("float32", info["dtypes"])
         self.assertIn("transform", info["methods"])
 
@@ -38,7 +38,7 @@ class Pynvim(unittest.TestCase):
     def test_regions_and_copy(self):
         src = self.session.request("region_create", {"size": 4096})
         dst = self.session.request("region_create", {"size": 4096})
-        self.assertEqual((src["size"], src["kind"]), (4096, "memfd"))
+        self.assertEqual((src["size"], src["kind"]), (4096, by_engine(cpu="memfd", cuda="cuda_fd")))
         done = self.session.request("copy", {"dst": tensor(dst["region"], [4096]),
                                              "src": tensor(src["region"], [4096])})
         self.assertEqual((done["path"], done["bytes"]), ("memcpy", 8192))

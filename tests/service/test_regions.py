@@ -7,13 +7,13 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import RpcError, tensor, wait_until
+from tmad import ENGINE, RpcError, by_engine, tensor, wait_until
 
 
 class Regions(RawCase):
     def test_create_hands_out_a_sealed_memfd(self):
         size = 12345
-        made = self.rpc.call("region_create", {"size": size})
+        made = self.rpc.call("region_create", {"size": size, "kind": "memfd"})
         self.assertEqual((made["size"], made["kind"], len(self.rpc.fds)), (size, "memfd", 1))
         fd = self.rpc.fds[0]
         self.assertGreaterEqual(os.fstat(fd).st_size, size)
@@ -24,6 +24,19 @@ class Regions(RawCase):
         copy, region = self.region(64)
         self.rpc.call("copy", {"dst": tensor(region, [5]), "src": tensor(made["region"], [5])})
         self.assertEqual(copy[:5], b"hello")
+
+    def test_create_without_a_kind(self):
+        """It is the engine's own memory, zeroed."""
+        made = self.rpc.call("region_create", {"size": 5000})
+        self.assertEqual((made["size"], made["kind"], len(self.rpc.fds)),
+                         (5000, by_engine(cpu="memfd", cuda="cuda_fd"), 1))
+        there, region = self.region(5000, data=b"\xff" * 5000)
+        self.rpc.call("copy", {"dst": tensor(region, [5000]), "src": tensor(made["region"], [5000])})
+        self.assertEqual(there[:], bytes(5000), "new memory is zeroed")
+        there[:5] = b"hello"
+        self.rpc.call("copy", {"dst": tensor(made["region"], [5], offset=4995), "src": tensor(region, [5])})
+        self.rpc.call("copy", {"dst": tensor(region, [5000]), "src": tensor(made["region"], [5000])})
+        self.assertEqual(there[:], bytes(4995) + b"hello")
 
     def test_list(self):
         memory = self.memory(8192)
@@ -131,9 +144,18 @@ class Regions(RawCase):
                      {"kind": "nothing", "size": 4096}, ["kind", "nothing"], [memory.fd])
 
     def test_other_kinds(self):
-        self.refused("UNSUPPORTED", "region_register", {"kind": "cuda_ipc", "size": 4096, "handle": bytes(64)},
-                     ["cuda_ipc"])
-        self.refused("UNSUPPORTED", "region_create", {"size": 4096, "kind": "cuda_fd"}, ["cuda_fd"])
+        """Device memory is no business of an engine without one; with one, what is handed in has to be some."""
+        status = by_engine(cpu="UNSUPPORTED", cuda="INVALID_ARGUMENT")
+        self.refused(status, "region_register", {"kind": "cuda_ipc", "size": 4096, "handle": bytes(64)},
+                     by_engine(cpu=["cuda_ipc"], cuda=["handle"]))
+        self.refused(status, "region_register", {"kind": "cuda_fd", "size": 4096},
+                     by_engine(cpu=["cuda_fd"], cuda=["fd"]), [self.memory(4096).fd])
+        for kind in ("cuda_fd", "cuda_ipc"):
+            with self.subTest(kind=kind):
+                if ENGINE == "cpu":
+                    self.refused("UNSUPPORTED", "region_create", {"size": 4096, "kind": kind}, [kind])
+                else:
+                    self.assertEqual(self.rpc.call("region_create", {"size": 4096, "kind": kind})["kind"], kind)
 
     def test_too_many_fds_end_the_connection(self):
         memory = self.memory(64)

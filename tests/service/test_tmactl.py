@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import TMACTL, TMAD, Tmad, scaled, tmactl, wait_until
+from tmad import ENGINE, TMACTL, TMAD, Tmad, scaled, tmactl, wait_until
 
 KEEP = b"what was there before"
 
@@ -320,7 +320,7 @@ class Commands(TmactlCase):
         self.output("copy", self.src, "--permute", "2,1,0", self.dst)
 
     def test_plain_outputs(self):
-        for command, words in ((["ping"], []), (["info"], ["cpu", "regions_per_uid"]), (["stats"], ["requests", "tensor_maps"]),
+        for command, words in ((["ping"], []), (["info"], [ENGINE, "regions_per_uid"]), (["stats"], ["requests", "tensor_maps"]),
                                (["explain", "--dtype", "float32", "--shape", "640,480", "--permute", "1,0"],
                                 ["tile_transpose"])):
             with self.subTest(command=command[0]):
@@ -332,12 +332,12 @@ class Commands(TmactlCase):
 
     def test_json(self):
         info = json.loads(self.output("info", "--json"))
-        self.assertEqual(info["engine"], "cpu")
+        self.assertEqual(info["engine"], ENGINE)
         self.assertEqual(json.loads(self.output("stats", "--json"))["connections"], 1)
         self.assertEqual(json.loads(self.output("regions", "--json")), [])
         plan = json.loads(self.output("explain", "--json", "--dtype", "float16", "--shape", "8191,8193", "--permute",
                                       "1,0"))
-        self.assertEqual((plan["engine"], plan["bytes"]), ("cpu", 2 * 8191 * 8193 * 2))
+        self.assertEqual((plan["engine"], plan["bytes"]), (ENGINE, 2 * 8191 * 8193 * 2))
         done = json.loads(self.output("copy", "--json", self.src, self.dst, "--permute", "2,1,0"))
         self.assertEqual(done["path"], "tile_transpose")
 

@@ -19,7 +19,7 @@ DEVICE void start_load(const broken_args &args, unsigned char *tile, int32_t tur
 	                    : makes(args, MISTAKE_LOAD_BEFORE_OFF_PIECE) ? -1
 	                                                                 : 0;
 	const int32_t c[3] = { off, turn * BROKEN_TILE_Y, 0 };
-	uint32_t bytes = makes(args, MISTAKE_EXPECT_TOO_LITTLE)      ? BROKEN_TILE_BYTES / 2
+	uint32_t bytes = makes(args, MISTAKE_EXPECT_TOO_LITTLE) ? BROKEN_TILE_BYTES / 2
 	                 : makes(args, MISTAKE_EXPECT_TOO_MUCH) ? BROKEN_TILE_BYTES * 2
 	                                                        : BROKEN_TILE_BYTES;
 
@@ -42,7 +42,8 @@ DEVICE void start_store(const broken_args &args, const unsigned char *tile, int3
 		               makes(args, MISTAKE_NEGATIVE_STORE) ? -1 : turn * BROKEN_TILE_Y };
 
 	store_tile(&args.store, 2, c, tile);
-	if (!makes(args, MISTAKE_NO_COMMIT) && !(makes(args, MISTAKE_NO_COMMIT_OF_LAST) && turn == BROKEN_TILES - 1))
+	if (!makes(args, MISTAKE_NO_COMMIT) &&
+	    !(makes(args, MISTAKE_NO_COMMIT_OF_LAST) && turn == BROKEN_TILES - 1))
 		store_commit();
 }
 

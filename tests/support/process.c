@@ -23,26 +23,55 @@ static int accepts(const char *path)
 	return r == 0;
 }
 
+const char *process_engine(void)
+{
+	const char *engine = getenv("TEST_ENGINE");
+
+	return engine && *engine ? engine : "cpu";
+}
+
+static void run(const struct process *process, const char *program, const char *argument)
+{
+	const char *engine = process->engine ? process->engine : process_engine();
+	const char *build = getenv("TEST_BUILDDIR");
+	char softgpu[4096];
+
+	snprintf(softgpu, sizeof softgpu, "%s/tests/softgpu/lib", build ? build : ".");
+	if (strcmp(engine, "cuda") == 0)
+		setenv("LD_LIBRARY_PATH", softgpu, 1);
+	execl(program, "tmad", "--engine", engine, "--log-level=warning", "--socket", process->socket,
+	      argument, NULL);
+	_exit(127);
+}
+
 void process_start(struct process *process, const char *argument)
 {
-	const char *program = getenv("TEST_TMAD");
-
-	cr_assert(program, "TEST_TMAD does not name the tmad to test");
 	snprintf(process->directory, sizeof process->directory, "/tmp/tmad-test-XXXXXX");
 	cr_assert(mkdtemp(process->directory));
 	snprintf(process->socket, sizeof process->socket, "%s/s", process->directory);
+	process_start_again(process, argument);
+}
+
+void process_start_again(struct process *process, const char *argument)
+{
+	const char *program = process->program ? process->program : getenv("TEST_TMAD");
+
+	cr_assert(program, "TEST_TMAD does not name the tmad to test");
 	process->pid = fork();
 	cr_assert_geq(process->pid, 0);
-	if (process->pid == 0) {
-		execl(program, "tmad", "--engine=cpu", "--log-level=warning", "--socket", process->socket,
-		      argument, NULL);
-		_exit(127);
-	}
+	if (process->pid == 0)
+		run(process, program, argument);
 	for (int i = 0; !accepts(process->socket); i++) {
 		cr_assert_lt(i, 1000, "tmad does not accept on %s", process->socket);
 		cr_assert_eq(waitpid(process->pid, NULL, WNOHANG), 0, "tmad ended at its start");
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	}
+}
+
+void process_kill(struct process *process)
+{
+	kill(process->pid, SIGKILL);
+	cr_assert_eq(waitpid(process->pid, NULL, 0), process->pid);
 }
 
 void process_stop(struct process *process, int signal)

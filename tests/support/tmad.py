@@ -25,14 +25,29 @@ TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
 FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
 SANITIZED = os.environ.get("TEST_SANITIZED") == "yes"
+ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon that does not ask for another
+SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # where the stand-in driver is
+SOFTGPU_MEMORY = "/memfd:softgpu"  # its memory among files; what is left of it at the end is told by itself
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _REPORT = re.compile(r"(ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer)")
 
 
+def by_engine(**values):
+    """What is expected of the engine that the tests run on: a table by its name."""
+    return values[ENGINE]
+
+
 def scaled(seconds):
     """A deadline: longer where a sanitizer slows everything down."""
     return seconds * 5 if SANITIZED else seconds
+
+
+def _link(path):
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:  # closed meanwhile
+        return ""
 
 
 def wait_until(condition, seconds, what):
@@ -50,12 +65,16 @@ def wait_until(condition, seconds, what):
 class Tmad:
     """A daemon of the test's own. Arguments go to its command line; `with` stops it at the end."""
 
-    def __init__(self, *args, env=None, engine="cpu", start=True, directory=None, program=TMAD):
+    def __init__(self, *args, env=None, engine=ENGINE, start=True, directory=None, program=TMAD):
         self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
         self.command = [program, "--engine", engine, "--socket", self.path, *args]
         self.env = dict(os.environ, **(env or {}))
+        self.live_path = None  # where the stand-in driver tells what it still held at the end
+        if engine == "cuda" and program == TMAD:
+            self.live_path = os.path.join(self.directory, "live")
+            self.env.update(LD_LIBRARY_PATH=SOFTGPU, SOFTGPU_LIVE=self.live_path)
         self.process = None
         if start:
             self.start()
@@ -92,11 +111,14 @@ class Tmad:
         return Rpc(self.path)
 
     def fds(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """Open ones; the stand-in driver's memory is not counted."""
+        return sum(not _link(f"/proc/{self.pid}/fd/{fd}").startswith(SOFTGPU_MEMORY)
+                   for fd in os.listdir(f"/proc/{self.pid}/fd"))
 
     def mappings_of_memfds(self):
+        """Regions' memory that is mapped; the stand-in driver's own memory is not counted."""
         with open(f"/proc/{self.pid}/maps", encoding="ascii", errors="replace") as maps:
-            return sum("/memfd:" in line for line in maps)
+            return sum("/memfd:" in line and SOFTGPU_MEMORY not in line for line in maps)
 
     def status(self, key):
         """A number out of /proc/PID/status, e.g. VmRSS (KiB)."""
@@ -121,6 +143,9 @@ class Tmad:
             log = self.log()
             assert code == 0, f"tmad ended with {code}: {log}"
             assert not _REPORT.search(log), log
+            if self.live_path:
+                with open(self.live_path, encoding="ascii") as live:
+                    assert (left := live.read()) == "", f"still there at the end:\n{left}"
         finally:
             self._clean()
 

@@ -195,7 +195,7 @@ static CUresult import(CUmemGenericAllocationHandle *ret, void *os_handle, CUmem
 			return allocation_new(ret, fcntl(fd, F_DUPFD_CLOEXEC, 0), (uint64_t)st.st_size,
 			                      &properties, &allocation);
 	}
-	return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_ERROR_UNKNOWN; /* as driver 580 has it, and goes on */
 }
 
 CUresult CUDAAPI cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,

@@ -29,6 +29,7 @@ static struct {
 	char fail_call[64];
 	unsigned long long fail_call_number;
 	CUresult fail_with;
+	bool fail_alone;
 	int count_fd;
 	char live[256];
 	unsigned long long fault;
@@ -72,6 +73,7 @@ static void read_environment(void)
 	memset(state.calls_of, 0, sizeof state.calls_of);
 	state.fail = call_number("SOFTGPU_FAIL", 0);
 	state.fail_with = (CUresult)call_number("SOFTGPU_FAIL_WITH", CUDA_ERROR_OUT_OF_MEMORY);
+	state.fail_alone = call_number("SOFTGPU_FAIL_ALONE", 0);
 	read_fail_call();
 	copy_variable(state.live, sizeof state.live, "SOFTGPU_LIVE");
 	state.fault = call_number("SOFTGPU_FAULT", 0);
@@ -146,7 +148,7 @@ static CUresult check(enum entry entry)
 {
 	enum needs needs = needs_of(entry);
 	if (is_to_fail(entry)) {
-		if (is_sticky(state.fail_with))
+		if (!state.fail_alone && is_sticky(state.fail_with))
 			call_stick(state.fail_with);
 		return state.fail_with;
 	}

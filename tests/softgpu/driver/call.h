@@ -10,10 +10,11 @@
  *   SOFTGPU_FAIL=N               the Nth call fails (from 1, cuInit; but cuGetErrorName and cuGetErrorString)
  *   SOFTGPU_FAIL_CALL=NAME[:N]   the Nth call of that function fails (1)
  *   SOFTGPU_FAIL_WITH=RESULT     with that CUresult's number (2, out of memory); a sticky one sticks
+ *   SOFTGPU_FAIL_ALONE=1         a sticky one does not: the calls after it go well
  *   SOFTGPU_COUNT=PATH           a file that always holds the number of calls so far
- *   SOFTGPU_LIVE=PATH            a file that the end of the process fills with what is then still there, a
- * line each; empty when nothing is SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal
- * address, which sticks SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
+ *   SOFTGPU_LIVE=PATH            a file that the end of the process fills with what is then still there
+ *   SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal address, which sticks
+ *   SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
  *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
  *   SOFTGPU_MAP_US=N             calls that map or unmap memory take that much longer
  *   SOFTGPU_SEED=N               of the order in which streams take turns (1)

@@ -259,6 +259,29 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 	return leave(enter(ENTRY_cuCtxSetCurrent) ?: set_current(context));
 }
 
+/* The client library's, which the engine has no use for: they are not counted. */
+static _Thread_local struct context *beneath[4];
+static _Thread_local size_t depth;
+
+CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
+{
+	if (!context || depth == sizeof beneath / sizeof *beneath)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	beneath[depth++] = current;
+	current = (struct context *)context;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxPopCurrent(CUcontext *ret)
+{
+	if (depth == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (ret)
+		*ret = (CUcontext)current;
+	current = beneath[--depth];
+	return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	return leave(enter(ENTRY_cuCtxGetStreamPriorityRange) ?: get_priorities(least, greatest));

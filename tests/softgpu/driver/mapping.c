@@ -50,9 +50,11 @@ static CUresult map(CUdeviceptr start, size_t size, size_t offset, CUmemGenericA
 	struct allocation *allocation = allocation_find(handle);
 	const struct range *reserved = range_find_kind(start, RANGE_RESERVED);
 	if (!allocation || !reserved || flags != 0 || offset != 0 || !is_whole(size) ||
-	    start % GRANULARITY_BYTES != 0 || size > allocation->size ||
-	    size > reserved->size - (start - reserved->start) || has_mapping(start, size))
+	    start % GRANULARITY_BYTES != 0 || size > reserved->size - (start - reserved->start) ||
+	    has_mapping(start, size))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (size != allocation->size) /* as driver 580 has it */
+		return CUDA_ERROR_NOT_SUPPORTED;
 	struct range *range = range_add(RANGE_MAPPED, start, size);
 	if (!range)
 		return CUDA_ERROR_OUT_OF_MEMORY;

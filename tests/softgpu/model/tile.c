@@ -1,14 +1,16 @@
 /* A row is what dimension 0 moves. Without interleave that is the box's extent of contiguous elements, with
  * no element stride of its own. With it (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes
- * that lie side by side, and the last but one selects a single group of channels, whatever its box. A
- * swizzled row takes at least the swizzle's width.
+ * that lie side by side, and the last but one selects a single group of channels, whatever its box. Without
+ * it, a swizzled row takes at least the swizzle's width; rows of slices lie one after the other.
  *
  * Sources: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors"; CUDA C++ Programming Guide, 10.29.3.
- * Of the interleaved layouts, the fill's NaN and the rounding of tfloat32 they say too little: those are what
- * others read back from sm_100 and sm_120. Not confirmed on sm_90.
+ * Of the interleaved layouts, the fill's NaN and the rounding of tfloat32 they say too little: those are as
+ * tests/gpu/conformance found them on an H200.
  *
- * Measured on an H200: a load or store whose dimension 0 begins within a piece of 16 bytes is an illegal
- * instruction, which ends the context; 16 bytes before the tensor are fine. No manual says so.
+ * So are these, of which no manual says a word. An illegal instruction, which ends the context, is: a load or
+ * store whose dimension 0 begins within a piece of 16 bytes (16 bytes before the tensor are fine for a load);
+ * a store at a negative coordinate in any dimension, even where none of the tile is inside; a load or store
+ * through a map with a dimension of 2^32 - 4 or more, at any coordinates.
  */
 #include "tile.h"
 
@@ -71,7 +73,7 @@ static uint32_t row_pitch(const struct tensor_map_layout *layout)
 {
 	uint32_t bytes = row_bytes(layout), width = swizzle_width(layout->swizzle);
 
-	return bytes > width ? bytes : width;
+	return bytes > width || slice_bytes(layout) ? bytes : width;
 }
 
 uint32_t tile_bytes(const struct tensor_map_layout *layout)
@@ -96,6 +98,11 @@ uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address)
 	uint32_t mask = (1u << swizzle_bits(swizzle)) - 1;
 
 	return address ^ ((address >> 7 & mask) << 4);
+}
+
+bool tile_takes_dim(uint64_t dim)
+{
+	return dim <= INT32_MAX;
 }
 
 bool tile_may_begin(const struct tensor_map_layout *layout, int32_t c0)

@@ -38,8 +38,8 @@ struct tile_walk {
 /* Bytes that a tile moves, and that its barrier gets. */
 uint32_t tile_bytes(const struct tensor_map_layout *layout);
 
-/* Bytes of shared memory that it takes: more where rows are narrower than the swizzle, or are no multiple of
- * it (interleaved ones), so that it moves the last of them further. */
+/* Bytes of shared memory that it takes: more where rows are narrower than the swizzle, or the whole is no
+ * multiple of it (interleaved ones), so that it moves the last of them further. */
 uint32_t tile_span(const struct tensor_map_layout *layout);
 
 /* Where a tile has to start: the length of the swizzle's pattern, or 128. */
@@ -48,6 +48,10 @@ uint32_t tile_align(enum tensor_map_swizzle swizzle);
 /* Where byte address of shared memory is found. The 16-byte chunk's number in a line of 128 bytes is XORed
  * with the line's: 32B a[4] ^= a[7], 64B a[5:4] ^= a[8:7], 128B a[6:4] ^= a[9:7]. */
 uint32_t tile_swizzle(enum tensor_map_swizzle swizzle, uint32_t address);
+
+/* Whether the unit goes through a map with a dimension so long. An H200 does not from 2^32 - 4 on; of less it
+ * is not known, and the model takes what a coordinate can reach. */
+bool tile_takes_dim(uint64_t dim);
 
 /* Whether dimension 0 of a tile may begin there: a whole number of pieces from the tensor's first byte,
  * before it or after. With interleave it counts slices, which are whole pieces, and any will do. */

@@ -80,6 +80,10 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 		model_fail("%s of rank %u through a map of rank %u", what, rank, op.layout.rank);
 	for (uint32_t d = 0; d < rank; d++) {
 		op.c[d] = c[d];
+		if (!tile_takes_dim(op.layout.dim[d]))
+			model_fail("%s through a map whose dimension %u is %" PRIu64
+			           " long, which the unit does not take",
+			           what, d, op.layout.dim[d]);
 		if (write && c[d] < 0)
 			model_fail(
 			    "store_tile at coordinate %d of dimension %u; a store may not start before 0",

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 
 #include "server.h"
 
@@ -214,7 +215,23 @@ static void script_create_and_go(struct server *s)
 	server_request(s, &request);
 }
 
-Test(region, a_handle_ends_with_its_connection)
+/* To another one it goes along, by its fd. */
+static void script_register_and_copy(struct server *s)
+{
+	struct rpc_request request;
+
+	server_request(s, &request);
+	cr_assert_eq(request.method->id, METHOD_region_register);
+	cr_assert_eq(request.params.region_register.kind, REGION_KIND_MEMFD);
+	cr_assert_eq(request.params.region_register.size, 8192);
+	server_answer_registered(s, &request, 77);
+	server_request(s, &request);
+	cr_assert_eq(request.params.transform.dst.region, 77);
+	server_answer_transform(s, request.msgid, "memcpy", 4);
+	server_polite(s);
+}
+
+Test(region, a_handle_outlives_its_connection)
 {
 	struct server s = { 0 };
 	struct server other = { 0 };
@@ -233,14 +250,180 @@ Test(region, a_handle_ends_with_its_connection)
 	server_stop(&other);
 
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_copy(client, &t, &t), TMA_DISCONNECTED);
 	memset(tma_region_data(t.region), 1, 8192);
 	other = (struct server){ 0 };
-	server_start(&other, server_polite);
-	cr_assert_eq(tma_connect(client, other.path), 0);
-	cr_assert_eq(tma_copy(client, &t, &t), TMA_NOT_FOUND);
+	server_start(&other, script_register_and_copy);
+	cr_assert_eq(tma_connect(client, other.path), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_copy(client, &t, &t), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_reconnects(client), 0, "it was not the library that connected");
 	cr_assert_eq(tma_region_release(t.region), 0);
 	cr_assert_eq(tma_ping(client), 0);
 	tma_free(client);
 	server_stop(&s);
 	server_stop(&other);
+}
+
+/* ---- Kinds ------------------------------------------------------------------------------------------ */
+
+struct kind_row {
+	char name[24];
+	enum tma_region_kind asked;
+	bool was_asked; /* for a kind */
+	enum region_kind kind;
+	bool has_fd;
+	size_t handle_len;
+	int status;
+	char error[48];
+};
+
+static struct kind_row answer;
+
+ParameterizedTestParameters(region, kinds)
+{
+	static struct kind_row rows[] = {
+		{ .name = "any is a memfd", .kind = REGION_KIND_MEMFD, .has_fd = true },
+		{ .name = "any is an allocation", .kind = REGION_KIND_CUDA_FD, .has_fd = true },
+		{ .name = "any is a handle", .kind = REGION_KIND_CUDA_IPC, .handle_len = 64 },
+		{ .name = "a memfd",
+		  .asked = TMA_REGION_MEMFD,
+		  .was_asked = true,
+		  .kind = REGION_KIND_MEMFD,
+		  .has_fd = true },
+		{ .name = "an allocation",
+		  .asked = TMA_REGION_CUDA_FD,
+		  .was_asked = true,
+		  .kind = REGION_KIND_CUDA_FD,
+		  .has_fd = true },
+		{ .name = "a handle",
+		  .asked = TMA_REGION_CUDA_IPC,
+		  .was_asked = true,
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .handle_len = 64 },
+		{ .name = "another one",
+		  .asked = TMA_REGION_MEMFD,
+		  .was_asked = true,
+		  .kind = REGION_KIND_CUDA_FD,
+		  .has_fd = true,
+		  .status = TMA_PROTOCOL,
+		  .error = "a cuda_fd where a memfd was asked for" },
+		{ .name = "a short handle",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .handle_len = 63,
+		  .status = TMA_PROTOCOL,
+		  .error = "a handle of 63 bytes" },
+		{ .name = "no handle",
+		  .kind = REGION_KIND_CUDA_IPC,
+		  .status = TMA_PROTOCOL,
+		  .error = "a handle of 0 bytes" },
+		{ .name = "no fd",
+		  .kind = REGION_KIND_CUDA_FD,
+		  .status = TMA_PROTOCOL,
+		  .error = "no file descriptor" },
+	};
+
+	return cr_make_param_array(struct kind_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+static void script_kind(struct server *s)
+{
+	struct rpc_request request;
+	int fd = answer.has_fd ? memory_of(8192) : -1;
+
+	server_request(s, &request);
+	cr_assert_eq((request.params.region_create.has & F(region_create, kind)) != 0, answer.was_asked);
+	server_answer_created_kind(s, &request, 9, answer.kind, fd, answer.handle_len);
+	if (fd >= 0)
+		close(fd);
+	server_polite(s);
+}
+
+ParameterizedTest(struct kind_row *row, region, kinds)
+{
+	int fds = count_fds();
+	struct server s = { 0 };
+	tma_region *region = NULL;
+	tma_client *client;
+
+	answer = *row;
+	server_start(&s, script_kind);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_create_kind(client, row->asked, 8192, &region), row->status, "%s: %s",
+	             row->name, tma_last_error(client));
+	if (row->status) {
+		cr_assert_not_null(strstr(tma_last_error(client), row->error), "%s: %s", row->name,
+		                   tma_last_error(client));
+		cr_assert_null(region, "%s", row->name);
+	} else {
+		cr_assert_eq((int)tma_region_kind(region), (int)row->kind + 1, "%s", row->name);
+		cr_assert_eq(tma_region_fd(region) >= 0, row->has_fd, "%s", row->name);
+		cr_assert_eq(tma_region_data(region) != NULL, row->kind == REGION_KIND_MEMFD, "%s",
+		             row->name);
+		cr_assert_eq(tma_region_handle(region) != NULL, row->handle_len > 0, "%s", row->name);
+		if (row->handle_len)
+			cr_assert_eq(((const char *)tma_region_handle(region))[63], 0x5a, "%s", row->name);
+		cr_assert_eq(tma_region_release(region), 0, "%s", row->name);
+	}
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(count_fds(), fds, "%s", row->name);
+}
+
+Test(region, of_nothing)
+{
+	cr_assert_eq(tma_region_kind(NULL), TMA_REGION_ANY);
+	cr_assert_eq(tma_region_fd(NULL), -1);
+	cr_assert_null(tma_region_handle(NULL));
+	cr_assert_null(tma_region_data(NULL));
+}
+
+static void script_register_cuda(struct server *s)
+{
+	struct rpc_request request;
+	const struct msg_region_register *p = &request.params.region_register;
+
+	server_request(s, &request);
+	cr_assert_eq(p->kind, REGION_KIND_CUDA_FD);
+	cr_assert_eq(p->offset, 4096);
+	cr_assert_eq(p->writable, true);
+	server_answer_registered(s, &request, 5);
+	server_request(s, &request);
+	cr_assert_eq(p->kind, REGION_KIND_CUDA_IPC);
+	cr_assert_eq(p->handle.len, 64);
+	cr_assert_eq(memcmp(p->handle.data, "sixty-four bytes, of which these are the first", 46), 0);
+	cr_assert_eq(p->offset, 100);
+	cr_assert_eq(p->writable, false);
+	cr_assert_eq(p->has & F(region_register, device), 0);
+	server_answer_registered(s, &request, 6);
+	server_polite(s);
+}
+
+Test(region, device_memory_is_registered)
+{
+	static const char handle[64] = "sixty-four bytes, of which these are the first";
+	struct server s = { 0 };
+	tma_region *fd_region = NULL, *ipc_region = NULL;
+	tma_client *client;
+	int fd = memory_of(8192);
+
+	server_start(&s, script_register_cuda);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_register_cuda_fd(client, -1, 0, 0, 4096, 0, &fd_region),
+	             TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_region_register_cuda_ipc(client, NULL, 0, 4096, 0, &ipc_region),
+	             TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_region_register_cuda_fd(client, fd, 8192, 4096, 4096, 0, &fd_region), 0, "%s",
+	             tma_last_error(client));
+	close(fd);
+	cr_assert_eq(
+	    tma_region_register_cuda_ipc(client, handle, 100, 4000, TMA_REGION_READ_ONLY, &ipc_region), 0,
+	    "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_kind(fd_region), TMA_REGION_CUDA_FD);
+	cr_assert_eq(tma_region_kind(ipc_region), TMA_REGION_CUDA_IPC);
+	cr_assert_eq(memcmp(tma_region_handle(ipc_region), handle, 64), 0);
+	cr_assert_null(tma_region_data(fd_region));
+	cr_assert_eq(tma_region_create_kind(client, (enum tma_region_kind)4, 1, &fd_region),
+	             TMA_INVALID_ARGUMENT);
+	tma_free(client);
+	server_stop(&s);
 }

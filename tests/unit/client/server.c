@@ -16,11 +16,15 @@ static void *server_main(void *arg)
 {
 	struct server *s = arg;
 
-	s->sock = accept(s->listener, NULL, NULL);
-	if (s->sock >= 0) {
+	do {
+		s->sock = accept(s->listener, NULL, NULL);
+		if (s->sock < 0)
+			break;
+		buffer_truncate(&s->in, 0);
+		memset(&s->scan, 0, sizeof s->scan);
 		s->script(s);
 		close(s->sock);
-	}
+	} while (++s->connection < s->connections);
 	return NULL;
 }
 
@@ -109,15 +113,43 @@ void server_answer_true(struct server *s, const struct rpc_request *request)
 
 void server_answer_created(struct server *s, const struct rpc_request *request, uint64_t region, int fd)
 {
-	struct msg_region_created done = { .has = F(region_created, region) | F(region_created, size) |
-		                                  F(region_created, kind),
+	server_answer_created_kind(s, request, region, REGION_KIND_MEMFD, fd, 0);
+}
+
+void server_answer_created_kind(struct server *s, const struct rpc_request *request, uint64_t region,
+                                enum region_kind kind, int fd, size_t handle_len)
+{
+	char handle[128];
+	struct msg_region_created done = { .has = handle_len ? F(region_created, handle) : 0,
 		                           .region = region,
 		                           .size = request->params.region_create.size,
-		                           .kind = REGION_KIND_MEMFD };
+		                           .kind = kind,
+		                           .handle = { handle, handle_len } };
+	struct buffer b = { 0 };
+
+	memset(handle, 0x5a, sizeof handle);
+	rpc_encode_result(&b, request->msgid, request->method, &done);
+	server_send_with_fds(s, &b, &fd, fd >= 0);
+}
+
+void server_answer_registered(struct server *s, const struct rpc_request *request, uint64_t region)
+{
+	struct msg_region_registered done = { .region = region,
+		                              .size = request->params.region_register.size };
 	struct buffer b = { 0 };
 
 	rpc_encode_result(&b, request->msgid, request->method, &done);
-	server_send_with_fds(s, &b, &fd, fd >= 0);
+	server_send(s, &b);
+}
+
+void server_refuse(struct server *s, uint32_t msgid, int status, const char *message)
+{
+	struct error error;
+	struct buffer b = { 0 };
+
+	error_set(&error, status, "%s", message);
+	rpc_encode_error(&b, msgid, &error);
+	server_send(s, &b);
 }
 
 tma_client *server_client(const struct server *s, int timeout_ms)
@@ -126,6 +158,7 @@ tma_client *server_client(const struct server *s, int timeout_ms)
 
 	cr_assert_not_null(client);
 	tma_set_timeout(client, timeout_ms);
+	tma_set_reconnect(client, -1);
 	cr_assert_eq(tma_connect(client, s->path), 0, "%s", tma_last_error(client));
 	return client;
 }

@@ -17,10 +17,12 @@ struct server {
 	struct rpc_decoder *decoder;
 	pthread_t thread;
 	void (*script)(struct server *s);
-	size_t cut; /* for the script */
+	size_t cut;      /* for the script */
+	int connections; /* to serve one after the other; 0: one */
+	int connection;  /* that the script runs for, from 0 */
 };
 
-/* Listens at s->path and runs the script for the first connection; the connection ends with it. */
+/* Listens at s->path and runs the script for the first connection, or more of them; each ends with it. */
 void server_start(struct server *s, void (*script)(struct server *s));
 void server_stop(struct server *s);
 
@@ -36,7 +38,13 @@ void server_answer_transform(struct server *s, uint32_t msgid, const char *path,
 void server_answer_true(struct server *s, const struct rpc_request *request);
 void server_answer_created(struct server *s, const struct rpc_request *request, uint64_t region, int fd);
 
-/* A client connected to the server. */
+/* A region of any kind, with an fd (-1: none) and a handle of so many bytes 0x5a. */
+void server_answer_created_kind(struct server *s, const struct rpc_request *request, uint64_t region,
+                                enum region_kind kind, int fd, size_t handle_len);
+void server_answer_registered(struct server *s, const struct rpc_request *request, uint64_t region);
+void server_refuse(struct server *s, uint32_t msgid, int status, const char *message);
+
+/* A client connected to the server, which does not connect again by itself. */
 tma_client *server_client(const struct server *s, int timeout_ms);
 
 /* A script that answers every ping, transform and region_release. */

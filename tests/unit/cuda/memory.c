@@ -332,6 +332,62 @@ ParameterizedTest(struct map_row *row, cuda_memory, map)
 	close_engine();
 }
 
+struct refusal_row {
+	char name[40];
+	enum region_kind kind;
+	enum source source;
+	char call[64]; /* that answers CUDA_ERROR_UNKNOWN */
+	char alone[24];
+	int status;
+};
+
+ParameterizedTestParameters(cuda_memory, refusal)
+{
+	static struct refusal_row rows[] = {
+		{ "a handle, and the device is well", REGION_KIND_CUDA_IPC, GARBAGE,
+		  "SOFTGPU_FAIL_CALL=cuIpcOpenMemHandle", "SOFTGPU_FAIL_ALONE=1", STATUS_INVALID_ARGUMENT },
+		{ "a handle, and the device is lost", REGION_KIND_CUDA_IPC, GARBAGE,
+		  "SOFTGPU_FAIL_CALL=cuIpcOpenMemHandle", "SOFTGPU_FAIL_ALONE=0", STATUS_DEVICE_LOST },
+		{ "an fd, and the device is well", REGION_KIND_CUDA_FD, FOREIGN,
+		  "SOFTGPU_FAIL_CALL=cuMemImportFromShareableHandle", "SOFTGPU_FAIL_ALONE=1",
+		  STATUS_INVALID_ARGUMENT },
+		{ "an fd, and the device is lost", REGION_KIND_CUDA_FD, FOREIGN,
+		  "SOFTGPU_FAIL_CALL=cuMemImportFromShareableHandle", "SOFTGPU_FAIL_ALONE=0",
+		  STATUS_DEVICE_LOST },
+	};
+	return cr_make_param_array(struct refusal_row, rows, sizeof rows / sizeof *rows);
+}
+
+/* What a client brings does not pass for the end of the device. */
+ParameterizedTest(struct refusal_row *row, cuda_memory, refusal)
+{
+	char bytes[ENGINE_HANDLE_BYTES] = "garbage";
+	struct engine_memory *memory = NULL;
+	struct error err = { 0 };
+	setenv("SOFTGPU_FAIL_WITH", "999", 1);
+	putenv(row->call);
+	putenv(row->alone);
+	open_engine(NULL);
+	struct engine_handle handle = {
+		.kind = row->kind,
+		.fd = row->source == GARBAGE ? -1 : open_source(row->source),
+		.size = 100,
+		.writable = true,
+		.handle = { bytes, sizeof bytes },
+	};
+	int r = engine_map(engine, &handle, &memory, &err);
+	cr_assert_eq(r, row->status, "%s: %d %s", row->name, r, err.message);
+	cr_assert_not_null(strstr(err.message, "CUDA_ERROR_UNKNOWN"), "%s: %s", row->name, err.message);
+	cr_assert_null(memory, "%s", row->name);
+	close(handle.fd);
+	if (r == STATUS_DEVICE_LOST)
+		return;
+	engine_unmap(engine, new_memory(row->kind, SIZE));
+	engine_reap(engine);
+	cr_assert_not(engine->lost, "%s", row->name);
+	close_engine();
+}
+
 /* ---- One memory -------------------------------------------------------------------------------------------
  */
 

@@ -402,7 +402,7 @@ ParameterizedTestParameters(tensor_map, tiles)
 		  TENSOR_MAP_INTERLEAVE_16B,
 		  TENSOR_MAP_SWIZZLE_64B,
 		  48,
-		  192 },
+		  64 },
 		{ "three slices of 16, swizzled",
 		  3,
 		  { 3, 5, 3 },

@@ -177,7 +177,7 @@ Test(socket, listens_with_the_mode_asked_for)
 		cr_assert_eq(st.st_mode & 07777, modes[i], "mode %o, not %o", st.st_mode & 07777, modes[i]);
 		cr_assert(fcntl(sock, F_GETFD) & FD_CLOEXEC);
 		cr_assert(fcntl(sock, F_GETFL) & O_NONBLOCK);
-		client = socket_connect(path);
+		client = socket_connect(path, -1);
 		cr_assert_geq(client, 0, "%s", strerror(-client));
 		cr_assert(fcntl(client, F_GETFD) & FD_CLOEXEC);
 		cr_assert_not(fcntl(client, F_GETFL) & O_NONBLOCK);
@@ -205,7 +205,7 @@ Test(socket, a_socket_in_use_is_left_alone)
 		cr_assert_eq(socket_listen(path, 1, 0600), -EADDRINUSE, "probe %d", i);
 	while ((client = accept(sock, NULL, NULL)) >= 0)
 		close(client);
-	client = socket_connect(path);
+	client = socket_connect(path, -1);
 	cr_assert_geq(client, 0, "%s", strerror(-client));
 	close(client);
 	close(sock);
@@ -231,7 +231,7 @@ Test(socket, a_file_of_another_type_is_left_alone)
 	cr_assert_geq(fd, 0);
 	close(fd);
 	cr_assert_eq(socket_listen(path, 1, 0600), -EEXIST);
-	cr_assert_eq(socket_connect(path), -ECONNREFUSED);
+	cr_assert_eq(socket_connect(path, -1), -ECONNREFUSED);
 	cr_assert_eq(stat(path, &st), 0);
 	unlink(path);
 	cr_assert_eq(mkdir(path, 0700), 0);
@@ -250,10 +250,10 @@ Test(socket, paths_that_cannot_be)
 	memcpy(text, "/tmp/", 5);
 	text[sizeof((struct sockaddr_un *)0)->sun_path] = '\0';
 	cr_assert_eq(socket_listen(text, 1, 0600), -ENAMETOOLONG);
-	cr_assert_eq(socket_connect(text), -ENAMETOOLONG);
+	cr_assert_eq(socket_connect(text, -1), -ENAMETOOLONG);
 	cr_assert_eq(socket_listen("", 1, 0600), -ENOENT);
-	cr_assert_eq(socket_connect(""), -ENOENT);
-	cr_assert_eq(socket_connect(path), -ENOENT);
+	cr_assert_eq(socket_connect("", -1), -ENOENT);
+	cr_assert_eq(socket_connect(path, -1), -ENOENT);
 	snprintf(text, sizeof text, "%s/none/tmad.sock", directory);
 	cr_assert_eq(socket_listen(text, 1, 0600), -ENOENT);
 	cr_assert_eq(open_fds(), before, "fds leaked");
@@ -270,7 +270,7 @@ Test(socket, the_longest_path_works)
 	text[sizeof text - 1] = '\0';
 	sock = socket_listen(text, 1, 0600);
 	cr_assert_geq(sock, 0, "%s", strerror(-sock));
-	client = socket_connect(text);
+	client = socket_connect(text, -1);
 	cr_assert_geq(client, 0, "%s", strerror(-client));
 	close(client);
 	close(sock);

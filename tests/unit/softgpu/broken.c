@@ -43,7 +43,8 @@ static void encode(CUtensorMap *map, enum mistake mistake, bool store)
 		.type = TENSOR_MAP_UINT32,
 		.rank = 2,
 		.dim = { mistake == MISTAKE_RAGGED_STORE && store ? BROKEN_TILE_X - 2 : BROKEN_TILE_X,
-		         (uint64_t)BROKEN_TILES * BROKEN_TILE_Y },
+		         mistake == MISTAKE_LONG_DIM && !store ? UINT64_C(1) << 31
+		                                               : (uint64_t)BROKEN_TILES * BROKEN_TILE_Y },
 		.stride = { BROKEN_TILE_X * 4 },
 		.box = { BROKEN_TILE_X, BROKEN_TILE_Y },
 		.element_stride = { 1, 1 },

@@ -33,7 +33,8 @@ static uint32_t swizzled(enum tensor_map_swizzle swizzle, uint32_t a)
 }
 
 /* Elements one by one; with interleave an element is a slice, and there is one of dimension rank - 2. A row
- * of a swizzled tile is not narrower than the swizzle, and its last bytes may lie anywhere in a whole width.
+ * of a swizzled tile of elements is not narrower than the swizzle; rows of slices leave no gaps, and the last
+ * bytes may lie anywhere in a whole width.
  * Returns the bytes that are moved; *ret_span, that are taken. */
 static uint32_t expect(const struct tensor_map_layout *layout, const int32_t *c, struct cell *cells,
                        uint32_t *ret_span)
@@ -65,7 +66,7 @@ static uint32_t expect(const struct tensor_map_layout *layout, const int32_t *c,
 				break;
 			i[d] = 0;
 		}
-		if (d > 0) {
+		if (d > 0 && !sliced) {
 			to = to - row < widths[layout->swizzle] ? row + widths[layout->swizzle] : to;
 			row = to;
 		}

@@ -1,0 +1,253 @@
+/* An allocation of cuMemCreate is exported as a descriptor, one of cuMemAlloc (cudaMalloc) as an IPC handle;
+ * what is neither is refused by what it is. */
+#include "device.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of cuda.h. */
+enum {
+	RESULT_INVALID_VALUE = 1,
+
+	POINTER_CONTEXT = 1,
+	POINTER_MEMORY_TYPE = 2,
+	POINTER_IS_MANAGED = 8,
+	POINTER_DEVICE_ORDINAL = 9,
+	POINTER_IS_IPC_CAPABLE = 10,
+
+	MEMORY_TYPE_HOST = 1,
+	LOCATION_TYPE_DEVICE = 1,
+	HANDLE_TYPE_FD = 1,
+};
+
+static int check_memory(const struct device_driver *driver, uint64_t pointer, struct error *err);
+static int find_range(const struct device_driver *driver, uint64_t pointer, size_t size,
+                      struct device_export *ret, struct error *err);
+static int name_device(const struct device_driver *driver, uint64_t pointer, struct device_export *ret,
+                       struct error *err);
+static int export_fd(const struct device_driver *driver, uint64_t allocation, struct device_export *ret,
+                     struct error *err);
+static int export_ipc(const struct device_driver *driver, uint64_t base, struct device_export *ret,
+                      struct error *err);
+
+/* ---- The driver ------------------------------------------------------------------------------------- */
+
+/* Names as the library exports them: a number is the version that has the signature above. */
+static const struct symbol {
+	const char *name;
+	size_t offset;
+} symbols[] = {
+#define SYMBOL(name, version)                                       \
+	{                                                           \
+#name version, offsetof(struct device_driver, name) \
+	}
+	SYMBOL(cuInit, ""),
+	SYMBOL(cuGetErrorName, ""),
+	SYMBOL(cuPointerGetAttribute, ""),
+	SYMBOL(cuMemGetAddressRange, "_v2"),
+	SYMBOL(cuMemRetainAllocationHandle, ""),
+	SYMBOL(cuMemGetAllocationPropertiesFromHandle, ""),
+	SYMBOL(cuMemExportToShareableHandle, ""),
+	SYMBOL(cuMemRelease, ""),
+	SYMBOL(cuIpcGetMemHandle, ""),
+	SYMBOL(cuDeviceGet, ""),
+	SYMBOL(cuDeviceGetUuid, "_v2"),
+	SYMBOL(cuCtxPushCurrent, "_v2"),
+	SYMBOL(cuCtxPopCurrent, "_v2"),
+};
+
+static int fail(const struct device_driver *driver, device_result result, const char *what, struct error *err)
+{
+	const char *name = NULL;
+
+	driver->cuGetErrorName(result, &name);
+	return error_set(err, STATUS_DEVICE, "%s: %s", what, name ? name : "an unknown error");
+}
+
+int device_driver_open(struct device_driver *ret, struct error *err)
+{
+	struct device_driver driver = { .library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) };
+	device_result result;
+	void *address;
+
+	if (!driver.library)
+		return error_set(err, STATUS_UNSUPPORTED, "there is no CUDA driver here: %s", dlerror());
+	for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+		address = dlsym(driver.library, symbols[i].name);
+		if (!address) {
+			device_driver_close(&driver);
+			return error_set(err, STATUS_UNSUPPORTED,
+			                 "the CUDA driver here has no %s: it is too old", symbols[i].name);
+		}
+		memcpy((char *)&driver + symbols[i].offset, &address, sizeof address);
+	}
+	result = driver.cuInit(0);
+	if (result) {
+		fail(&driver, result, "cuInit", err);
+		device_driver_close(&driver);
+		return err->status;
+	}
+	*ret = driver;
+	return 0;
+}
+
+void device_driver_close(struct device_driver *driver)
+{
+	dlclose(driver->library);
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------- */
+
+static int export_pointer(const struct device_driver *driver, uint64_t pointer, size_t size,
+                          struct device_export *ret, struct error *err)
+{
+	uint64_t allocation = 0;
+	int r = check_memory(driver, pointer, err);
+
+	if (r == 0)
+		r = find_range(driver, pointer, size, ret, err);
+	if (r == 0)
+		r = name_device(driver, pointer, ret, err);
+	if (r < 0)
+		return r;
+	if (driver->cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)pointer))
+		return export_ipc(driver, pointer - ret->offset, ret, err);
+	r = export_fd(driver, allocation, ret, err);
+	driver->cuMemRelease(allocation);
+	return r;
+}
+
+/* The thread may have another context current than the memory's, or none. Memory of cuMemCreate is of no
+ * context.
+ */
+int device_export(const struct device_driver *driver, const void *pointer, size_t size,
+                  struct device_export *ret, struct error *err)
+{
+	struct device_export export = { .fd = -1 };
+	device_result result;
+	void *context = NULL;
+	int r;
+
+	if (size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	result = driver->cuPointerGetAttribute(&context, POINTER_CONTEXT, (uintptr_t)pointer);
+	if (result && result != RESULT_INVALID_VALUE)
+		return fail(driver, result, "device_ptr: cuPointerGetAttribute", err);
+	if (result)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "device_ptr: %p is no memory that CUDA knows of; host memory is registered as a "
+		    "memfd (tma_region_register_memfd)",
+		    pointer);
+	if (context && driver->cuCtxPushCurrent(context))
+		context = NULL;
+	r = export_pointer(driver, (uintptr_t)pointer, size, &export, err);
+	if (context)
+		driver->cuCtxPopCurrent(&context);
+	if (r == 0)
+		*ret = export;
+	return r;
+}
+
+static int check_memory(const struct device_driver *driver, uint64_t pointer, struct error *err)
+{
+	unsigned type = 0, managed = 0;
+
+	driver->cuPointerGetAttribute(&managed, POINTER_IS_MANAGED, pointer);
+	if (managed)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "device_ptr: managed memory (cudaMallocManaged) cannot be shared between "
+		                 "processes; use cudaMalloc");
+	driver->cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, pointer);
+	if (type == MEMORY_TYPE_HOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "device_ptr: it is host memory; share that as a memfd "
+		                 "(tma_region_register_memfd)");
+	return 0;
+}
+
+static int find_range(const struct device_driver *driver, uint64_t pointer, size_t size,
+                      struct device_export *ret, struct error *err)
+{
+	uint64_t base = 0;
+	size_t whole = 0;
+	device_result result = driver->cuMemGetAddressRange(&base, &whole, pointer);
+
+	if (result)
+		return fail(driver, result, "device_ptr: cuMemGetAddressRange", err);
+	ret->offset = pointer - base;
+	ret->size = whole;
+	if (ret->offset > whole || size > whole - ret->offset)
+		return error_set(
+		    err, STATUS_OUT_OF_RANGE,
+		    "size: %zu bytes from device_ptr on pass the end of its allocation, which has %zu "
+		    "more; a region lies in one allocation",
+		    size, whole - (size_t)ret->offset);
+	return 0;
+}
+
+static int name_device(const struct device_driver *driver, uint64_t pointer, struct device_export *ret,
+                       struct error *err)
+{
+	struct device_uuid uuid;
+	const uint8_t *b = uuid.bytes;
+	int ordinal = -1, device = -1;
+	device_result result = driver->cuPointerGetAttribute(&ordinal, POINTER_DEVICE_ORDINAL, pointer);
+
+	if (!result)
+		result = driver->cuDeviceGet(&device, ordinal);
+	if (!result)
+		result = driver->cuDeviceGetUuid(&uuid, device);
+	if (result)
+		return fail(driver, result, "device_ptr: its device cannot be told", err);
+	snprintf(ret->device, sizeof ret->device,
+	         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+	         b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+	return 0;
+}
+
+static int export_fd(const struct device_driver *driver, uint64_t allocation, struct device_export *ret,
+                     struct error *err)
+{
+	struct device_properties properties = { 0 };
+	device_result result = driver->cuMemGetAllocationPropertiesFromHandle(&properties, allocation);
+
+	if (result)
+		return fail(driver, result, "device_ptr: cuMemGetAllocationPropertiesFromHandle", err);
+	if (properties.location_type != LOCATION_TYPE_DEVICE)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "device_ptr: the allocation is not on a device (location type %d)",
+		                 properties.location_type);
+	if (!(properties.handle_types & HANDLE_TYPE_FD))
+		return error_set(
+		    err, STATUS_UNSUPPORTED,
+		    "device_ptr: the allocation cannot be exported; make it with requestedHandleTypes "
+		    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (cuMemCreate)");
+	result = driver->cuMemExportToShareableHandle(&ret->fd, allocation, HANDLE_TYPE_FD, 0);
+	if (result) {
+		ret->fd = -1;
+		return fail(driver, result, "device_ptr: cuMemExportToShareableHandle", err);
+	}
+	ret->kind = REGION_KIND_CUDA_FD;
+	return 0;
+}
+
+static int export_ipc(const struct device_driver *driver, uint64_t base, struct device_export *ret,
+                      struct error *err)
+{
+	unsigned capable = 1;
+	device_result result;
+
+	driver->cuPointerGetAttribute(&capable, POINTER_IS_IPC_CAPABLE, base);
+	if (!capable)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "device_ptr: memory of a pool (cudaMallocAsync) has no handle for other "
+		                 "processes; use cudaMalloc, or cuMemCreate with POSIX file descriptors");
+	result = driver->cuIpcGetMemHandle(ret->handle, base);
+	if (result)
+		return fail(driver, result, "device_ptr: cuIpcGetMemHandle", err);
+	ret->kind = REGION_KIND_CUDA_IPC;
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* Device memory of this process, by its pointer: which allocation it is in, and a handle for the service.
+ *
+ * The CUDA driver is found at run time, and what is called of it is declared here: the library builds and
+ * runs without CUDA.
+ */
+#ifndef CLIENT_DEVICE_H
+#define CLIENT_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/schema.h"
+#include "proto/status.h"
+
+#define DEVICE_HANDLE_BYTES 64
+#define DEVICE_UUID_TEXT    48
+
+typedef int device_result; /* CUresult: 0 is success */
+
+/* What of CUmemAllocationProp counts here. */
+struct device_properties {
+	int type;
+	int handle_types;
+	int location_type;
+	int location_id;
+	char rest[112];
+};
+
+/* CUuuid, which is passed by pointer. */
+struct device_uuid {
+	uint8_t bytes[16];
+};
+
+/* The driver's functions, by their names. */
+struct device_driver {
+	void *library;
+	device_result (*cuInit)(unsigned flags);
+	device_result (*cuGetErrorName)(device_result result, const char **ret);
+	device_result (*cuPointerGetAttribute)(void *ret, int attribute, uint64_t pointer);
+	device_result (*cuMemGetAddressRange)(uint64_t *ret_base, size_t *ret_size, uint64_t pointer);
+	device_result (*cuMemRetainAllocationHandle)(uint64_t *ret, void *address);
+	device_result (*cuMemGetAllocationPropertiesFromHandle)(struct device_properties *ret,
+	                                                        uint64_t handle);
+	device_result (*cuMemExportToShareableHandle)(void *ret, uint64_t handle, int type, uint64_t flags);
+	device_result (*cuMemRelease)(uint64_t handle);
+	device_result (*cuIpcGetMemHandle)(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t pointer);
+	device_result (*cuDeviceGet)(int *ret, int ordinal);
+	device_result (*cuDeviceGetUuid)(struct device_uuid *ret, int device);
+	device_result (*cuCtxPushCurrent)(void *context);
+	device_result (*cuCtxPopCurrent)(void **ret);
+};
+
+/* Memory for the service to map. */
+struct device_export {
+	enum region_kind kind; /* CUDA_FD or CUDA_IPC */
+	int fd;                /* CUDA_FD: the caller's to close; else -1 */
+	uint8_t handle[DEVICE_HANDLE_BYTES];
+	uint64_t offset; /* of the pointer in what is exported */
+	uint64_t size;   /* bytes of what is exported */
+	char device[DEVICE_UUID_TEXT];
+};
+
+/* UNSUPPORTED when there is no driver, or one without these functions. */
+int device_driver_open(struct device_driver *ret, struct error *err);
+void device_driver_close(struct device_driver *driver);
+
+/* The allocation that holds size bytes from pointer on. INVALID_ARGUMENT when that is no device memory, or is
+ * not all in one; UNSUPPORTED when it cannot be exported. */
+int device_export(const struct device_driver *driver, const void *pointer, size_t size,
+                  struct device_export *ret, struct error *err);
+
+#endif

@@ -1,0 +1,51 @@
+/* The routes of a plan for the Tensor Memory Accelerator: each is tried with a nest, the whole destination or
+ * the window alone, and either sets the plan up or leaves in it the rules that ruled it out. Internal to the
+ * planner.
+ */
+#ifndef KERNELS_TMA_ROUTE_H
+#define KERNELS_TMA_ROUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan.h"
+
+#define TMA_LONGEST INT32_MAX /* extent of a dimension that coordinates of 32 bits can count */
+
+/* Without a map, where runs are aligned, whole and long. */
+bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
+
+/* Map to map. */
+bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
+
+/* A map, registers, plain stores. src_inner: the nest's dimension that is contiguous in the source. */
+bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner,
+                       const struct plan_facts *facts);
+
+/* Without the unit: always legal. */
+void tma_set_strided(struct plan *plan, const struct nest *nest);
+
+/* ---- What they share --------------------------------------------------------------------------------- */
+
+/* No dimension is padded. */
+bool tma_is_whole(const struct nest *nest);
+
+/* tma->dim, innermost first: the nest's dimension `first`, then `second` unless it is -1, then the others in
+ * their order. */
+void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int second);
+
+/* One index, contiguous. */
+struct strided_dim tma_unit_dim(uint32_t element);
+
+static inline uint64_t divide_up(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* Parts of n that are as equal as can be, of at most `most`. */
+static inline uint64_t part_of(uint64_t n, uint64_t most)
+{
+	return divide_up(n, divide_up(n, most));
+}
+
+#endif

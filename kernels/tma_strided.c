@@ -1,0 +1,136 @@
+/* Routes without a tensor map: aligned runs by the unit's plain copies; else rows, tiles and gathers without
+ * the unit, which take whatever there is.
+ */
+#include "tma_route.h"
+
+#include <stdlib.h>
+
+#define BULK_ALIGN  128  /* bytes: runs that cross lines are faster by map */
+#define BULK_LEAST  2048 /* bytes of a run */
+#define ROWS_LEAST  256  /* bytes of a run, below which a row is not worth a warp */
+#define TILES_LEAST 32   /* bytes of a run, below which a tile is not worth it */
+
+bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
+{
+	struct tma_plan *tma = &plan->tma;
+	uint64_t bits =
+	    (facts->dst_phase + (uint64_t)nest->dst_offset) | (facts->src_phase + (uint64_t)nest->src_offset);
+	uint64_t run = (uint64_t)nest->dim[nest->rank - 1].n * nest->element;
+
+	if (!tma_is_whole(nest) || run < BULK_LEAST)
+		return false;
+	tma_set_dims(tma, nest, nest->rank - 1, -1);
+	tma->dim[0].n = (int64_t)run;
+	tma->chunk = (uint32_t)divide_up(part_of(run, COPY_TILE_BYTES), 16) * 16;
+	tma->tiles = divide_up(run, tma->chunk);
+	tma->repeats = 1;
+	bits |= run % 16 ? run : 0;
+	for (uint32_t d = 1; d < tma->rank; d++) {
+		bits |= (uint64_t)tma->dim[d].dst | (uint64_t)tma->dim[d].src;
+		if (tma->dim[d].src == 0 || tma->dim[d].n > TMA_LONGEST)
+			return false;
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	}
+	if (bits % BULK_ALIGN || tma->tiles > UINT32_MAX)
+		return false;
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->route = TMA_ROUTE_BULK;
+	plan->tile_rank = 1;
+	plan->tile[0] = tma->chunk / nest->element;
+	return true;
+}
+
+/* ---- ROWS, TILES and GATHER -------------------------------------------------------------------------- */
+
+static void set_rows(struct plan *plan, const struct nest *nest)
+{
+	struct tma_plan *tma = &plan->tma;
+
+	tma_set_dims(tma, nest, nest->rank - 1, -1);
+	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
+	for (uint32_t d = 1; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_ROWS;
+}
+
+static void set_gather(struct plan *plan, const struct nest *nest)
+{
+	struct tma_plan *tma = &plan->tma;
+	int64_t row = nest->element;
+
+	tma_set_dims(tma, nest, nest->rank - 1, -1);
+	for (tma->run = 0; tma->run < tma->rank && tma->run < 3 && tma->dim[tma->run].dst == row; tma->run++)
+		row *= tma->dim[tma->run].n;
+	tma->tiles = row_chunks((uint64_t)row);
+	for (uint32_t d = tma->run; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_GATHER;
+}
+
+static uint32_t up_to(int64_t n, uint32_t step, uint32_t most)
+{
+	return n >= most ? most : (uint32_t)divide_up((uint64_t)n, step) * step;
+}
+
+static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
+{
+	struct tma_plan *tma = &plan->tma;
+	uint32_t line = nest->element < 4 ? 128 / nest->element : 32;
+
+	tma_set_dims(tma, nest, nest->rank - 1, src_inner);
+	if (tma->rank == 1)
+		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
+	tma->tile_x = up_to(tma->dim[0].n, line, strided_tile_x(nest->element));
+	tma->tile_y = up_to(tma->dim[1].n, 32, strided_tile_y(nest->element));
+	tma->tiles =
+	    divide_up((uint64_t)tma->dim[0].n, tma->tile_x) * divide_up((uint64_t)tma->dim[1].n, tma->tile_y);
+	for (uint32_t d = 2; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_TILES;
+	plan->tile_rank = 2;
+	plan->tile[0] = tma->tile_y;
+	plan->tile[1] = tma->tile_x;
+}
+
+/* The dimension other than the innermost along which the source steps least. */
+static int source_inner(const struct nest *nest)
+{
+	int best = -1;
+
+	for (int d = nest->rank - 2; d >= 0; d--)
+		if (nest->dim[d].src && nest->dim[d].n > 1 &&
+		    (best < 0 || llabs(nest->dim[d].src) < llabs(nest->dim[best].src)))
+			best = d;
+	return best;
+}
+
+/* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
+ * a run is short, element by element. */
+void tma_set_strided(struct plan *plan, const struct nest *nest)
+{
+	struct tma_plan *tma = &plan->tma;
+	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	int64_t element = nest->element;
+	int other = source_inner(nest);
+	bool run = inner->dst == element, pair = other >= 0;
+
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->repeats = 1;
+	tma->whole = tma_is_whole(nest);
+	for (int d = 0; d < nest->rank; d++)
+		tma->whole = tma->whole && nest->dim[d].n <= TMA_LONGEST;
+	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
+		set_rows(plan, nest);
+		return;
+	}
+	pair = pair && llabs(nest->dim[other].src) < llabs(inner->src) && inner->n * element >= TILES_LEAST &&
+	       nest->dim[other].n * element >= TILES_LEAST;
+	if (!run || pair)
+		set_tiles(plan, nest, other);
+	else
+		set_gather(plan, nest);
+}

@@ -1,0 +1,334 @@
+/* The library and tmad --engine=cuda on the stand-in driver: device memory of this process, shared by its
+ * pointer or its handle, moved by the service, through a device that is lost. */
+#include <criterion/criterion.h>
+#include <cuda.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/tmaclient.h"
+#include "tests/support/process.h"
+
+#define ROWS    64
+#define COLUMNS 96
+#define BYTES   ((size_t)ROWS * COLUMNS)
+
+static struct process service;
+static tma_client *client;
+static CUcontext context;
+
+/* ---- This process's device -------------------------------------------------------------------------- */
+
+#define cuda(call) cr_assert_eq(call, CUDA_SUCCESS, "%s", #call)
+
+static void cuda_open(int ordinal)
+{
+	CUdevice device;
+
+	cuda(cuInit(0));
+	cuda(cuDeviceGet(&device, ordinal));
+	cuda(cuDevicePrimaryCtxRetain(&context, device));
+	cuda(cuCtxSetCurrent(context));
+}
+
+static CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr pointer;
+
+	cuda(cuMemAlloc(&pointer, size));
+	return pointer;
+}
+
+static void put(CUdeviceptr to, const void *from, size_t size)
+{
+	cuda(cuMemcpyHtoDAsync(to, from, size, NULL));
+	cuda(cuStreamSynchronize(NULL));
+}
+
+static void get(void *to, CUdeviceptr from, size_t size)
+{
+	cuda(cuMemcpyDtoHAsync(to, from, size, NULL));
+	cuda(cuStreamSynchronize(NULL));
+}
+
+/* An allocation's address, from its handle. */
+static CUdeviceptr map(CUmemGenericAllocationHandle allocation, size_t size)
+{
+	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+		                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUdeviceptr pointer;
+
+	cuda(cuMemAddressReserve(&pointer, size, 0, 0, 0));
+	cuda(cuMemMap(pointer, size, 0, allocation, 0));
+	cuda(cuMemSetAccess(pointer, size, &access, 1));
+	return pointer;
+}
+
+static size_t granularity(const CUmemAllocationProp *properties)
+{
+	size_t size;
+
+	cuda(cuMemGetAllocationGranularity(&size, properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	return size;
+}
+
+static CUdeviceptr create(CUmemAllocationHandleType type)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		                           .requestedHandleTypes = type,
+		                           .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle allocation;
+	size_t size = granularity(&properties);
+
+	cuda(cuMemCreate(&allocation, size, &properties, 0));
+	return map(allocation, size);
+}
+
+/* ---- The service ------------------------------------------------------------------------------------ */
+
+static void start(void)
+{
+	service.engine = "cuda";
+	process_start(&service, NULL);
+	client = tma_new();
+	cr_assert(client);
+	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	cuda_open(0);
+}
+
+static void stop(void)
+{
+	tma_free(client);
+	process_stop(&service, SIGTERM);
+}
+
+static void start_two_devices(void)
+{
+	setenv("SOFTGPU_DEVICES", "2", 1);
+	start();
+}
+
+static char fault_once[64];
+
+static void start_faulty(void)
+{
+	snprintf(fault_once, sizeof fault_once, "/tmp/tmad-test-fault-%d", (int)getpid());
+	setenv("SOFTGPU_FAULT", "2", 1);
+	setenv("SOFTGPU_FAULT_ONCE", fault_once, 1);
+	start();
+}
+
+static void stop_faulty(void)
+{
+	stop();
+	unlink(fault_once);
+}
+
+TestSuite(softgpu, .init = start, .fini = stop, .timeout = 120);
+TestSuite(softgpu_two, .init = start_two_devices, .fini = stop, .timeout = 120);
+TestSuite(softgpu_lost, .init = start_faulty, .fini = stop_faulty, .timeout = 120);
+
+/* ---- Transposes between regions --------------------------------------------------------------------- */
+
+static uint8_t byte_at(size_t i, unsigned seed)
+{
+	return (uint8_t)((i * 2654435761u + seed) >> 7);
+}
+
+static void fill(CUdeviceptr to, unsigned seed)
+{
+	uint8_t data[BYTES];
+
+	for (size_t i = 0; i < BYTES; i++)
+		data[i] = byte_at(i, seed);
+	put(to, data, BYTES);
+}
+
+static int transpose(tma_region *dst, tma_region *src)
+{
+	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 2, .shape = { COLUMNS, ROWS } };
+	struct tma_tensor s = { .region = src, .dtype = TMA_UINT8, .rank = 2, .shape = { ROWS, COLUMNS } };
+
+	return tma_transpose(client, &d, &s, (int[]){ 1, 0 });
+}
+
+static void assert_transposes(tma_region *dst, tma_region *src, const char *what)
+{
+	int status = transpose(dst, src);
+
+	cr_assert_eq(status, TMA_OK, "%s: %s: %s", what, tma_status_name(status), tma_last_error(client));
+}
+
+static void assert_transposed(const uint8_t *data, unsigned seed, const char *what)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		for (size_t j = 0; j < COLUMNS; j++)
+			cr_assert_eq(data[j * ROWS + i], byte_at(i * COLUMNS + j, seed), "%s: %zu, %zu", what,
+			             i, j);
+}
+
+static void assert_transposed_at(CUdeviceptr pointer, unsigned seed, const char *what)
+{
+	uint8_t data[BYTES];
+
+	get(data, pointer, BYTES);
+	assert_transposed(data, seed, what);
+}
+
+static tma_region *shared(CUdeviceptr pointer, size_t size)
+{
+	tma_region *region;
+
+	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)pointer, size, 0, &region), TMA_OK,
+	             "%s", tma_last_error(client));
+	cr_assert_null(tma_region_data(region));
+	return region;
+}
+
+/* ---- Memory of this process ------------------------------------------------------------------------- */
+
+Test(softgpu, memory_by_its_pointer)
+{
+	CUdeviceptr a = allocate(BYTES + 64), b = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	tma_region *legacy = shared(a + 64, BYTES), *mapped = shared(b + 4096, BYTES);
+
+	cr_assert_eq(tma_region_kind(legacy), TMA_REGION_CUDA_IPC);
+	cr_assert_eq(tma_region_kind(mapped), TMA_REGION_CUDA_FD);
+	fill(a + 64, 1);
+	assert_transposes(mapped, legacy, "from cuMemAlloc to cuMemCreate");
+	assert_transposed_at(b + 4096, 1, "from cuMemAlloc to cuMemCreate");
+	fill(b + 4096, 2);
+	assert_transposes(legacy, mapped, "and back");
+	assert_transposed_at(a + 64, 2, "and back");
+}
+
+Test(softgpu, memory_that_cannot_be_shared)
+{
+	static char host[4096];
+	CUdeviceptr a = allocate(BYTES), sealed = create(CU_MEM_HANDLE_TYPE_NONE);
+	tma_region *region = NULL;
+
+	cr_assert_eq(tma_region_from_device_ptr(client, host, 1, 0, &region), TMA_INVALID_ARGUMENT);
+	cuda(cuMemHostRegister(host, sizeof host, 0));
+	cr_assert_eq(tma_region_from_device_ptr(client, host, 1, 0, &region), TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "host memory"), "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)a, BYTES + 1, 0, &region),
+	             TMA_OUT_OF_RANGE);
+	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)sealed, 1, 0, &region),
+	             TMA_UNSUPPORTED);
+	cr_assert(strstr(tma_last_error(client), "POSIX_FILE_DESCRIPTOR"), "%s", tma_last_error(client));
+	cr_assert_null(region);
+	cr_assert_eq(tma_ping(client), TMA_OK);
+}
+
+Test(softgpu_two, another_context_is_current)
+{
+	CUdeviceptr pointer = allocate(BYTES);
+	tma_region *region;
+
+	cuda_open(1);
+	region = shared(pointer, BYTES);
+	cr_assert_eq(tma_region_kind(region), TMA_REGION_CUDA_IPC);
+	cr_assert_neq(allocate(BYTES), 0, "the thread still has a context");
+}
+
+Test(softgpu_two, memory_of_another_device)
+{
+	tma_region *region = NULL;
+	CUdeviceptr pointer;
+
+	cuda_open(1);
+	pointer = allocate(BYTES);
+	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)pointer, BYTES, 0, &region),
+	             TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "the memory is on GPU-50f79001-") &&
+	              strstr(tma_last_error(client), "this service serves GPU-50f79000-"),
+	          "%s", tma_last_error(client));
+}
+
+/* ---- Memory of the service -------------------------------------------------------------------------- */
+
+static CUdeviceptr import(const tma_region *region)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		                           .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle allocation;
+
+	cuda(cuMemImportFromShareableHandle(&allocation, (void *)(intptr_t)tma_region_fd(region),
+	                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	return map(allocation, granularity(&properties));
+}
+
+static CUdeviceptr opened(const tma_region *region)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr pointer;
+
+	memcpy(&handle, tma_region_handle(region), sizeof handle);
+	cuda(cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	return pointer;
+}
+
+static tma_region *made(enum tma_region_kind kind)
+{
+	tma_region *region;
+
+	cr_assert_eq(tma_region_create_kind(client, kind, BYTES, &region), TMA_OK, "%s",
+	             tma_last_error(client));
+	return region;
+}
+
+Test(softgpu, memory_of_the_service)
+{
+	tma_region *any = made(TMA_REGION_ANY), *ipc = made(TMA_REGION_CUDA_IPC),
+		   *host = made(TMA_REGION_MEMFD);
+	uint8_t zeros[BYTES] = { 0 }, data[BYTES];
+	CUdeviceptr a, b;
+
+	cr_assert_eq(tma_region_kind(any), TMA_REGION_CUDA_FD);
+	a = import(any);
+	b = opened(ipc);
+	get(data, a, BYTES);
+	cr_assert_arr_eq(data, zeros, BYTES, "new memory is zeroed");
+	get(data, b, BYTES);
+	cr_assert_arr_eq(data, zeros, BYTES, "new memory is zeroed");
+
+	fill(a, 1);
+	assert_transposes(ipc, any, "from an allocation to a handle");
+	assert_transposed_at(b, 1, "from an allocation to a handle");
+	fill(b, 2);
+	assert_transposes(host, ipc, "from a handle to host memory");
+	assert_transposed(tma_region_data(host), 2, "from a handle to host memory");
+}
+
+/* ---- A device that is lost -------------------------------------------------------------------------- */
+
+Test(softgpu_lost, the_next_transpose_works)
+{
+	CUdeviceptr a = allocate(BYTES), b = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), c;
+	tma_region *legacy = shared(a, BYTES), *mapped = shared(b, BYTES), *any = made(TMA_REGION_ANY);
+	tma_region *gone = made(TMA_REGION_CUDA_IPC);
+	tma_document *stats;
+	int status;
+
+	c = import(any);
+	fill(a, 1);
+	fill(c, 2);
+	assert_transposes(mapped, legacy, "while it is well");
+	assert_transposed_at(b, 1, "while it is well");
+	status = transpose(legacy, mapped);
+	cr_assert_eq(status, TMA_DEVICE_LOST, "%s: %s", tma_status_name(status), tma_last_error(client));
+
+	fill(a, 3);
+	assert_transposes(mapped, legacy, "when it is back");
+	assert_transposed_at(b, 3, "when it is back");
+	cr_assert_eq(tma_last_result(client)->reconnects, 1);
+	assert_transposes(mapped, any, "out of the lost service's memory");
+	assert_transposed_at(b, 2, "out of the lost service's memory");
+	cr_assert_eq(transpose(gone, mapped), TMA_NOT_FOUND);
+	cr_assert_eq(tma_stats(client, &stats), TMA_OK);
+	cr_assert_eq(tma_document_int(tma_document_find(stats, "recoveries")), 1);
+	tma_document_free(stats);
+}

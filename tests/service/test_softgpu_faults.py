@@ -1,0 +1,338 @@
+"""The service over the stand-in driver when that fails: a kernel that dies, and each call of the driver in turn.
+
+The Nth call fails for N = FIRST, FIRST + STRIDE and so on; TEST_DRIVER_CALLS=FIRST:STRIDE says which, 1:1 all of
+them. By default it is a sample that starts at random, and it is printed.
+"""
+import concurrent.futures
+import contextlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import SANITIZED, Memory, RpcError, Tmad, scaled, tensor, tmactl, wait_until
+
+SAMPLE = 20 if SANITIZED else 60  # calls of a row that fail, about
+CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ILLEGAL_ADDRESS = 2, 700
+ROWS, COLUMNS = 64, 96
+PICTURE = np.random.default_rng(7).integers(0, 1 << 32, (ROWS, COLUMNS), dtype=np.uint32)
+SIZE = PICTURE.nbytes
+LONG = 17 << 20  # bytes; more than a round of staging
+
+
+class Lost(unittest.TestCase):
+    """A kernel dies of an illegal address, once: the device is lost and had again."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmad-faults-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+
+    def start(self, launch):
+        once = os.path.join(self.directory, "once")
+        tmad = Tmad(engine="cuda", env={"SOFTGPU_FAULT": str(launch), "SOFTGPU_FAULT_ONCE": once})
+        self.addCleanup(tmad.stop)
+        return tmad
+
+    @contextlib.contextmanager
+    def client(self, tmad, n):
+        """A connection with room for n transposes of a picture."""
+        with tmad.rpc() as rpc, Memory(SIZE, data=PICTURE.tobytes()) as src, Memory(n * SIZE) as dst:
+            a, b = src.register(rpc), dst.register(rpc)
+            yield rpc, dst, [{"src": tensor(a, [ROWS, COLUMNS], "uint32"), "perm": [1, 0],
+                              "dst": tensor(b, [COLUMNS, ROWS], "uint32", offset=i * SIZE)} for i in range(n)]
+
+    def outcomes(self, rpc, dst, msgids):
+        """Every request is answered in its order, at first as done; what is done is right."""
+        replies = [rpc.receive() for _ in msgids]
+        self.assertEqual([reply and reply[1] for reply in replies], msgids)
+        names = [reply[2] and reply[2][2]["name"] for reply in replies]
+        done = names.count(None)
+        self.assertEqual(names, [None] * done + ["DEVICE_LOST"] * (len(names) - done))
+        for i in range(done):
+            self.assertEqual(dst[i * SIZE:(i + 1) * SIZE], PICTURE.T.tobytes(), i)
+        return done
+
+    def test_everybody_is_told_and_served_again(self):
+        n, launch = 15, 7
+        tmad = self.start(launch)
+        pid, inode = tmad.pid, os.stat(tmad.path).st_ino
+        with self.client(tmad, n) as first, self.client(tmad, n) as second:
+            boot_id = first[0].call("info")["boot_id"]
+            sent = [[rpc.request("transpose", each) for each in params] for rpc, _, params in (first, second)]
+            done = 0
+            for (rpc, dst, _), msgids in zip((first, second), sent):
+                done += self.outcomes(rpc, dst, msgids)
+                self.assertTrue(rpc.ended())
+            self.assertLess(done, launch)
+        for n_clients in (1, 2):
+            with self.client(tmad, n) as (rpc, dst, params):
+                self.assertEqual(rpc.call("region_list")[0]["jobs"], 0)
+                self.assertNotEqual(rpc.call("info")["boot_id"], boot_id)
+                self.assertEqual(rpc.call("stats")["recoveries"], 1)
+                self.assertEqual(self.outcomes(rpc, dst, [rpc.request("transpose", each) for each in params]), n,
+                                 f"client {n_clients} after it")
+        self.assertEqual((tmad.pid, os.stat(tmad.path).st_ino), (pid, inode))
+        self.assertIsNone(tmad.process.poll())
+        self.assertEqual(tmad.log().count("engine cuda is lost"), 1, tmad.log())
+        self.assertIn("CUDA_ERROR_ILLEGAL_ADDRESS", tmad.log())
+
+    def test_a_file_in_the_midst(self):
+        """That tmactl fails, in a line, and harms nothing; the next one works."""
+        tmad = self.start(3)
+        src, dst = (os.path.join(self.directory, name) for name in ("in.npy", "out.npy"))
+        array = np.arange(900 * 1000, dtype="<i4").reshape(900, 1000)
+        np.save(src, array)
+        np.save(dst, array[0])
+        copy = ("copy", src, dst, "--permute", "1,0", "--memory", "1M")
+        done = tmactl(*copy, socket_path=tmad.path)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
+        self.assertRegex(done.stderr, "^tmactl: .*(device|went away|closed the connection)")
+        self.assertTrue(np.array_equal(np.load(dst), array[0]), "the destination is as it was")
+        self.assertEqual(sorted(os.listdir(self.directory)), ["in.npy", "once", "out.npy"])
+        done = tmactl(*copy, socket_path=tmad.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(np.array_equal(np.load(dst), array.T))
+        with tmad.rpc() as rpc:
+            self.assertEqual(rpc.call("stats")["recoveries"], 1)
+
+
+class Gone(Exception):
+    """There is no daemon any more."""
+
+
+class Session:
+    """What a client may ask for, one thing after the other, of a service that may fail at any of it."""
+
+    MAY_FAIL = {
+        "region_create": {"NO_MEMORY", "DEVICE"},
+        "region_register": {"NO_MEMORY", "DEVICE", "INVALID_ARGUMENT"},
+        "transform": {"NO_MEMORY", "DEVICE"},
+    }
+
+    def __init__(self, tmad, close):
+        self.tmad = tmad
+        self.errors = []
+        self.done = 0
+        self.src, self.dst, self.long, self.long_dst = (close.enter_context(Memory(size, data=data)) for size, data in (
+            (SIZE, PICTURE.tobytes()), (8 * SIZE, None), (LONG, os.urandom(LONG)), (LONG, None)))
+        self.rpc = None
+
+    def run(self):
+        for part in (self.documents, self.direct, self.staged, self.long_run, self.device_memory, self.documents):
+            if self.rpc is None:
+                self.rpc = self.connect()
+            try:
+                part()
+            except ConnectionError:  # what the part has not done, it leaves
+                self.close()
+        self.close()
+
+    def close(self):
+        if self.rpc is not None:
+            self.rpc.close()
+        self.rpc = None
+
+    def connect(self):
+        try:
+            return wait_until(self.reach, scaled(20), "it serves again, or has ended")
+        except ConnectionError:
+            raise Gone from None
+
+    def reach(self):
+        if self.tmad.process.poll() is not None:
+            raise ConnectionRefusedError
+        try:
+            rpc = self.tmad.rpc()
+        except (ConnectionRefusedError, FileNotFoundError):
+            return None
+        try:
+            rpc.call("ping")
+            return rpc
+        except (ConnectionError, RpcError):
+            rpc.close()
+            return None
+
+    def ask(self, method, params=None, fds=()):
+        """The result; None after an error that may be. The connection may end after it is told why."""
+        try:
+            result = self.rpc.call(method, params, fds)
+        except RpcError as error:
+            self.errors.append((method, error.name, error.message))
+            if error.name == "DEVICE_LOST":
+                assert self.rpc.ended(), error
+                raise ConnectionResetError from None
+            assert error.name in self.MAY_FAIL.get(method, ()), (method, error)
+            return None
+        self.done += 1
+        return result
+
+    def region(self, memory):
+        result = self.ask("region_register", {"kind": "memfd", "size": memory.size}, [memory.fd])
+        return result and result["region"]
+
+    def move(self, dst, src, expected, where, **params):
+        """A transform whose result is to be seen in where. False: it was refused."""
+        where[:len(expected)] = b"\x5a" * len(expected)
+        done = self.ask("transform", {"dst": dst, "src": src, **params})
+        assert done is None or where[:len(expected)] == expected, "wrong bytes"
+        return done is not None
+
+    def documents(self):
+        self.ask("info")
+        self.ask("stats")
+        self.ask("region_list")
+        self.ask("explain", {"dst": {"dtype": "int8", "shape": [64, 64]}, "src": {"dtype": "int8", "shape": [64, 64]},
+                             "perm": [1, 0]})
+
+    def pair(self, src, dst):
+        a, b = self.region(src), self.region(dst)
+        return (a, b) if a and b else None
+
+    def release(self, *regions):
+        for region in regions:
+            self.ask("region_release", {"region": region})
+
+    def direct(self):
+        if (regions := self.pair(self.src, self.dst)) is None:
+            return
+        a, b = regions
+        picture = tensor(a, [ROWS, COLUMNS], "uint32")
+        for _ in range(2):
+            self.move(tensor(b, [COLUMNS, ROWS], "uint32"), picture, PICTURE.T.tobytes(), self.dst, perm=[1, 0])
+        padded = np.pad(PICTURE, [(1, 2), (3, 1)], mode="reflect")
+        self.move(tensor(b, padded.shape, "uint32"), picture, padded.tobytes(), self.dst, before=[1, 3], after=[2, 1],
+                  mode="reflect")
+        odd = PICTURE.view(np.uint8)[::-1, 1::2]
+        self.move(tensor(b, odd.shape), tensor(a, odd.shape, offset=(ROWS - 1) * COLUMNS * 4 + 1,
+                                               strides=[-COLUMNS * 4, 2]), odd.tobytes(), self.dst)
+        self.release(a, b)
+
+    def staged(self):
+        if (regions := self.pair(self.src, self.dst)) is None:
+            return
+        a, b = regions
+        wide = np.pad(PICTURE, [(64, 64), (0, 0)], mode="wrap")
+        self.move(tensor(b, wide.shape, "uint32"), tensor(a, PICTURE.shape, "uint32"), wide.tobytes(), self.dst,
+                  before=[64, 0], after=[64, 0], mode="wrap")
+        self.release(a, b)
+
+    def long_run(self):
+        if (regions := self.pair(self.long, self.long_dst)) is None:
+            return
+        a, b = regions
+        self.move(tensor(b, [LONG]), tensor(a, [LONG]), self.long[:], self.long_dst)
+        self.release(a, b)
+
+    def device_memory(self):
+        if (regions := self.pair(self.src, self.dst)) is None:
+            return
+        for kind in ("cuda_fd", "cuda_ipc"):
+            made = self.ask("region_create", {"size": SIZE, "kind": kind})
+            if made is None:
+                continue
+            there = [made["region"]]
+            if kind == "cuda_fd":
+                fd = self.rpc.fds.pop()
+                again = self.ask("region_register", {"kind": kind, "size": SIZE}, [fd])
+                os.close(fd)
+                there += [again["region"]] if again else []
+            self.through(*regions, there)
+            self.release(*there)
+        self.release(*regions)
+
+    def through(self, a, b, there):
+        """In by the first of the device's regions, out by the last."""
+        device_in, device_out = there[0], there[-1]
+        flat = tensor(a, [SIZE])
+        self.move(tensor(b, [SIZE]), tensor(device_in, [SIZE]), bytes(SIZE), self.dst)
+        if self.ask("transform", {"dst": tensor(device_in, [SIZE]), "src": flat}) is None:
+            return
+        self.move(tensor(b, [COLUMNS, ROWS], "uint32"), tensor(device_out, [ROWS, COLUMNS], "uint32"),
+                  PICTURE.T.tobytes(), self.dst, perm=[1, 0])
+
+
+class Calls(unittest.TestCase):
+    """Every call of the driver fails once: nothing crashes, hangs or moves wrong bytes."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmad-faults-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+
+    def one(self, **env):
+        """A session with a call failing; the errors that the client has seen, or None: it did not start."""
+        tmad = Tmad(engine="cuda", start=False, env=env)
+        tmad.live_path = None  # a call that gives something back may be the one that fails
+        try:
+            tmad.start()
+        except AssertionError:
+            assert tmad.process.returncode == 1 and tmad.log().count("\n") == 1, (env, tmad.process, tmad.log())
+            tmad._clean()
+            return None
+        with contextlib.ExitStack() as close:
+            close.callback(tmad.stop)
+            session = Session(tmad, close)
+            try:
+                session.run()
+                with tmad.rpc() as rpc:
+                    recoveries = rpc.call("stats")["recoveries"]
+            except Gone:  # the next life failed, or it was one too many
+                assert tmad.process.wait() == 1 and "engine cuda is lost" in tmad.log(), (env, tmad.log())
+                tmad.process = None
+                recoveries = 6
+            except Exception as error:
+                raise AssertionError(f"{env}: {error!r}: {tmad.log()}") from error
+            assert len(session.errors) <= recoveries + 1, (env, session.errors)
+            return session.errors
+
+    def count(self):
+        path = os.path.join(self.directory, "count")
+        with Tmad(engine="cuda", env={"SOFTGPU_COUNT": path}) as tmad, contextlib.ExitStack() as close:
+            session = Session(tmad, close)
+            session.run()
+            self.assertEqual(session.errors, [])
+            self.assertEqual(session.done, 42)
+            tmad.stop()
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+
+    def each(self, result):
+        total = self.count()
+        stride = max(1, total // SAMPLE)
+        which = os.environ.get("TEST_DRIVER_CALLS") or f"{random.SystemRandom().randint(1, stride)}:{stride}"
+        print(f"# {total} calls, TEST_DRIVER_CALLS={which}", flush=True)
+        first, stride = map(int, which.split(":"))
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            outcomes = list(pool.map(lambda n: self.one(SOFTGPU_FAIL=str(n), SOFTGPU_FAIL_WITH=str(result)),
+                                     range(first, total + 1, stride)))
+        refused = outcomes.count(None)
+        names = [name for errors in outcomes for _, name, _ in errors or []]
+        print(f"# {len(outcomes)} sessions, {refused} refused to start, errors: "
+              f"{({name: names.count(name) for name in names})}", flush=True)
+        return refused, names
+
+    def test_memory_that_stays_pinned(self):
+        """It is nobody's any more, and in nobody's way."""
+        self.assertEqual(self.one(SOFTGPU_FAIL_CALL="cuMemHostUnregister"), [])
+
+    def test_out_of_memory(self):
+        refused, names = self.each(CUDA_ERROR_OUT_OF_MEMORY)
+        self.assertGreater(refused, 0)
+        self.assertIn("NO_MEMORY", names)
+
+    def test_the_device_is_lost(self):
+        refused, names = self.each(CUDA_ERROR_ILLEGAL_ADDRESS)
+        self.assertGreater(refused, 0)
+        self.assertEqual(set(names), {"DEVICE_LOST"})
+
+
+if __name__ == "__main__":
+    if os.environ.get("TEST_CUDA") == "no":
+        print("1..0 # SKIP this build has no cuda engine")
+    else:
+        tap.main()

@@ -1,0 +1,471 @@
+/* Connections that are lost and made anew: what comes along, what is not repeated, when it is left. */
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "server.h"
+
+static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
+static const struct tma_transform transform = { .dst = &tensor, .src = &tensor };
+
+static tma_client *mending_client(const struct server *s, int ms)
+{
+	tma_client *client = server_client(s, 5000);
+
+	tma_set_reconnect(client, ms);
+	return client;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Until the service has closed it. */
+static void wait_hang_up(tma_client *client)
+{
+	struct pollfd wait = { .fd = tma_fd(client) };
+
+	cr_assert_eq(poll(&wait, 1, 5000), 1);
+	cr_assert(wait.revents & POLLHUP);
+}
+
+/* ---- Requests --------------------------------------------------------------------------------------- */
+
+static int seen[4]; /* requests of each connection */
+
+/* One request is answered, then the connection ends; the last one stays. */
+static void script_one_each(struct server *s)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request)) {
+		seen[s->connection]++;
+		server_answer_true(s, &request);
+		if (s->connection + 1 < s->connections)
+			return;
+	}
+}
+
+Test(reconnect, a_call_that_finds_the_connection_lost_is_made_on_a_new_one)
+{
+	struct server s = { .connections = 4 };
+	tma_client *client;
+
+	server_start(&s, script_one_each);
+	client = mending_client(&s, 1000);
+	for (uint32_t i = 0; i < 4; i++) {
+		cr_assert_eq(tma_ping(client), 0, "%u: %s", i, tma_last_error(client));
+		cr_assert_eq(tma_reconnects(client), i);
+		if (i < 3)
+			wait_hang_up(client);
+	}
+	tma_free(client);
+	server_stop(&s);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(seen[i], 1, "%d", i);
+}
+
+Test(reconnect, a_ticket_is_submitted_on_the_new_one)
+{
+	struct server s = { .connections = 2 };
+	struct tma_result result;
+	tma_ticket ticket;
+	tma_client *client;
+
+	server_start(&s, server_polite);
+	client = mending_client(&s, 1000);
+	cr_assert_eq(tma_ping(client), 0);
+	shutdown(s.sock, SHUT_RDWR);
+	wait_hang_up(client);
+	cr_assert_eq(tma_submit(client, &transform, &ticket), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_wait(client, ticket, &result), 0, "%s", tma_last_error(client));
+	cr_assert_eq(result.reconnects, 1);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* The first connection reads what is asked, and ends. */
+static void script_swallow(struct server *s)
+{
+	struct rpc_request request;
+
+	if (s->connection > 0)
+		script_one_each(s);
+	else
+		server_request(s, &request);
+}
+
+Test(reconnect, what_was_under_way_is_not_repeated)
+{
+	struct server s = { .connections = 2 };
+	tma_client *client;
+
+	server_start(&s, script_swallow);
+	client = mending_client(&s, 1000);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_fd(client), -1);
+	cr_assert_eq(tma_dispatch(client), TMA_DISCONNECTED, "it does not connect");
+	cr_assert_eq(tma_reconnects(client), 0);
+	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_reconnects(client), 1);
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(seen[1], 1);
+}
+
+Test(reconnect, nobody_is_there)
+{
+	struct server s = { 0 };
+	tma_client *client;
+	int64_t start;
+
+	server_start(&s, script_swallow);
+	client = mending_client(&s, 200);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	server_stop(&s);
+	start = now_ms();
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_geq(now_ms() - start, 200, "it tries for a while");
+	cr_assert_not_null(strstr(tma_last_error(client), "the connection is closed: tmad at"), "%s",
+	                   tma_last_error(client));
+	cr_assert_not_null(strstr(tma_last_error(client), "; no tmad at"), "%s", tma_last_error(client));
+	start = now_ms();
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_lt(now_ms() - start, 200, "but not again and again");
+	tma_free(client);
+}
+
+Test(reconnect, within_the_timeout)
+{
+	struct server s = { 0 };
+	tma_client *client;
+	int64_t start;
+
+	server_start(&s, script_swallow);
+	client = mending_client(&s, 60000);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	server_stop(&s);
+	tma_set_timeout(client, 100);
+	start = now_ms();
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_lt(now_ms() - start, 10000);
+	tma_free(client);
+}
+
+Test(reconnect, not_when_it_was_told_so)
+{
+	struct server s = { .connections = 2 };
+	tma_client *client;
+
+	server_start(&s, script_swallow);
+	client = mending_client(&s, -1);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_connect(client, s.path), 0);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(tma_reconnects(client), 0);
+	tma_free(client);
+	server_stop(&s);
+}
+
+static void script_silent(struct server *s)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request))
+		;
+}
+
+Test(reconnect, not_after_a_timeout)
+{
+	struct server s = { .connections = 2 };
+	tma_client *client;
+
+	server_start(&s, script_silent);
+	client = mending_client(&s, 1000);
+	tma_set_timeout(client, 50);
+	cr_assert_eq(tma_ping(client), TMA_TIMEOUT);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_reconnects(client), 0);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* ---- A lost device ---------------------------------------------------------------------------------- */
+
+/* The first of two transforms is said to be lost, the second is not answered, nothing is closed. */
+static void script_device_lost(struct server *s)
+{
+	struct rpc_request first, second;
+
+	if (s->connection > 0) {
+		server_polite(s);
+		return;
+	}
+	server_request(s, &first);
+	server_request(s, &second);
+	server_refuse(s, first.msgid, STATUS_DEVICE_LOST, "transform: the device is lost");
+	server_request(s, &second); /* until the client hangs up */
+}
+
+Test(reconnect, after_the_device_was_lost)
+{
+	struct server s = { .connections = 2 };
+	struct tma_result result;
+	tma_ticket tickets[2];
+	tma_client *client;
+
+	server_start(&s, script_device_lost);
+	client = mending_client(&s, 1000);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(tma_submit(client, &transform, &tickets[i]), 0);
+	cr_assert_eq(tma_wait(client, tickets[0], &result), TMA_DEVICE_LOST);
+	cr_assert_eq(result.reconnects, 0);
+	cr_assert_eq(tma_copy(client, &tensor, &tensor), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_last_result(client)->reconnects, 1);
+	cr_assert_eq(tma_wait(client, tickets[1], &result), TMA_DEVICE_LOST);
+	cr_assert_eq(result.status, TMA_DEVICE_LOST);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, by_hand_after_the_device_was_lost)
+{
+	struct server s = { .connections = 2 };
+	tma_ticket tickets[2];
+	tma_client *client;
+
+	server_start(&s, script_device_lost);
+	client = mending_client(&s, -1);
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(tma_submit(client, &transform, &tickets[i]), 0);
+	cr_assert_eq(tma_wait(client, tickets[0], NULL), TMA_DEVICE_LOST);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_wait(client, tickets[1], NULL), TMA_DEVICE_LOST);
+	cr_assert_eq(tma_connect(client, s.path), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_ping(client), 0);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* ---- Regions ---------------------------------------------------------------------------------------- */
+
+static const char handle[64] = "a handle";
+static int refused; /* how many registrations of later connections are refused */
+
+/* Makes and registers what is asked for; ids are the connection's hundreds. Each connection but the last ends
+ * with a ping. */
+static void script_regions(struct server *s)
+{
+	uint64_t id = 100 * (uint64_t)(s->connection + 1);
+	struct rpc_request request;
+
+	while (server_request(s, &request)) {
+		seen[s->connection]++;
+		switch (request.method->id) {
+		case METHOD_region_create: {
+			bool by_handle = request.params.region_create.kind == REGION_KIND_CUDA_IPC;
+			int fd = by_handle ? -1 : memfd_create("region", MFD_CLOEXEC);
+
+			if (fd >= 0)
+				cr_assert_eq(ftruncate(fd, 4096), 0);
+			server_answer_created_kind(s, &request, id++,
+			                           by_handle ? REGION_KIND_CUDA_IPC : REGION_KIND_MEMFD, fd,
+			                           by_handle ? 64 : 0);
+			if (fd >= 0)
+				close(fd);
+			break;
+		}
+		case METHOD_region_register:
+			if (s->connection > 0 && refused-- > 0)
+				server_refuse(s, request.msgid, STATUS_QUOTA, "no more of that");
+			else
+				server_answer_registered(s, &request, id++);
+			break;
+		case METHOD_region_release: {
+			struct msg_region_released done = { .state = REGION_STATE_CLOSED };
+			struct buffer b = { 0 };
+
+			rpc_encode_result(&b, request.msgid, request.method, &done);
+			server_send(s, &b);
+			break;
+		}
+		case METHOD_transform:
+			server_answer_transform(s, request.msgid, "memcpy",
+			                        request.params.transform.dst.region);
+			break;
+		default:
+			server_answer_true(s, &request);
+			if (s->connection + 1 < s->connections)
+				return;
+		}
+	}
+}
+
+static uint64_t id_of(tma_client *client, tma_region *region, int status)
+{
+	struct tma_tensor t = { .region = region, .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
+
+	cr_assert_eq(tma_transform(client, &(struct tma_transform){ .dst = &t, .src = &t }), status, "%s",
+	             tma_last_error(client));
+	return tma_last_result(client)->bytes;
+}
+
+static int registered_fd(tma_client *client, tma_region **ret)
+{
+	int fd = memfd_create("region", MFD_CLOEXEC);
+
+	cr_assert_eq(ftruncate(fd, 4096), 0);
+	cr_assert_eq(tma_region_register_memfd(client, fd, 100, 200, TMA_REGION_READ_ONLY, ret), 0, "%s",
+	             tma_last_error(client));
+	return fd;
+}
+
+Test(reconnect, regions_come_along)
+{
+	struct server s = { .connections = 3 };
+	tma_region *released, *made, *mine, *ipc, *gone;
+	tma_client *client;
+	char *data;
+
+	server_start(&s, script_regions);
+	client = mending_client(&s, 1000);
+	cr_assert_eq(tma_region_create(client, 4096, &released), 0);
+	cr_assert_eq(tma_region_create(client, 4096, &made), 0);
+	close(registered_fd(client, &mine));
+	cr_assert_eq(tma_region_register_cuda_ipc(client, handle, 0, 64, 0, &ipc), 0);
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_CUDA_IPC, 4096, &gone), 0, "%s",
+	             tma_last_error(client));
+	cr_assert_eq(tma_region_release(released), 0, "%s", tma_last_error(client));
+	cr_assert_eq(id_of(client, made, 0), 101);
+	data = tma_region_data(made);
+	strcpy(data, "kept");
+
+	for (uint32_t i = 1; i < 3; i++) {
+		cr_assert_eq(tma_ping(client), 0);
+		wait_hang_up(client);
+		cr_assert_eq(id_of(client, made, 0) / 100, i + 1, "the id is the new connection's");
+		cr_assert_eq(id_of(client, mine, 0) / 100, i + 1);
+		cr_assert_eq(id_of(client, ipc, 0) / 100, i + 1);
+		cr_assert_eq(tma_reconnects(client), i);
+		cr_assert_eq(tma_region_data(made), data);
+		cr_assert_str_eq(data, "kept");
+		id_of(client, gone, TMA_NOT_FOUND);
+		cr_assert_not_null(strstr(tma_last_error(client), "the service had made its memory"), "%s",
+		                   tma_last_error(client));
+	}
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, a_region_that_is_refused_is_gone)
+{
+	struct server s = { .connections = 2 };
+	tma_region *first, *second;
+	tma_client *client;
+
+	server_start(&s, script_regions);
+	client = mending_client(&s, 1000);
+	close(registered_fd(client, &first));
+	close(registered_fd(client, &second));
+	refused = 1;
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	cr_assert_eq(id_of(client, first, 0), 200);
+	id_of(client, second, TMA_QUOTA);
+	cr_assert_str_eq(tma_last_error(client),
+	                 "dst.region: it could not be registered again: no more of that");
+	cr_assert_eq(tma_region_release(second), 0);
+	cr_assert_eq(id_of(client, first, 0), 200);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* The second connection ends in the middle of it. */
+static void script_lost_again(struct server *s)
+{
+	struct rpc_request request;
+
+	if (s->connection != 1)
+		script_regions(s);
+	else
+		server_request(s, &request);
+}
+
+Test(reconnect, lost_while_regions_are_registered)
+{
+	struct server s = { .connections = 3 };
+	tma_region *first, *second;
+	tma_client *client;
+
+	server_start(&s, script_lost_again);
+	client = mending_client(&s, 1000);
+	close(registered_fd(client, &first));
+	close(registered_fd(client, &second));
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_reconnects(client), 0);
+	cr_assert_eq(id_of(client, first, 0) / 100, 3);
+	cr_assert_eq(id_of(client, second, 0) / 100, 3);
+	cr_assert_eq(tma_reconnects(client), 1);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* A service that is slow to come back: the connection is taken, and not served in time. */
+static void script_slow_again(struct server *s)
+{
+	if (s->connection != 1)
+		script_regions(s);
+	else
+		script_silent(s);
+}
+
+Test(reconnect, a_timeout_while_regions_are_registered_is_no_end)
+{
+	struct server s = { .connections = 3 };
+	tma_region *region;
+	tma_client *client;
+
+	server_start(&s, script_slow_again);
+	client = mending_client(&s, 1000);
+	close(registered_fd(client, &region));
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	tma_set_timeout(client, 50);
+	cr_assert_eq(tma_ping(client), TMA_TIMEOUT);
+	tma_set_timeout(client, 5000);
+	cr_assert_eq(id_of(client, region, 0), 300);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, releasing_does_not_connect)
+{
+	struct server s = { .connections = 2 };
+	tma_region *region;
+	tma_client *client;
+
+	server_start(&s, script_regions);
+	client = mending_client(&s, 1000);
+	close(registered_fd(client, &region));
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	tma_region_release(region);
+	cr_assert_eq(tma_reconnects(client), 0);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(tma_reconnects(client), 1);
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(seen[1], 1, "nothing was registered again");
+}

@@ -1,0 +1,345 @@
+/* Plans for the Tensor Memory Accelerator: which route, and what is said of the better ones. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/plan.h"
+
+struct tma_row {
+	char name[48];
+	enum dtype dtype;
+	int rank;
+	int64_t src[6], perm[6], strides[6], before[6], after[6]; /* strides of src; all 0: C order */
+	bool straight;                                            /* no permutation */
+	enum pad_mode mode;
+	uint64_t value;
+	uint8_t dst_phase, src_phase;
+	enum tma_route route;
+	uint32_t element;
+	int64_t tile[5]; /* outermost first, 0s at the end */
+	uint64_t repeats;
+	bool border;
+	char rule[120]; /* "family: text" of one of the rules */
+};
+
+static struct tma_row rows[] = {
+	{ .name = "a scalar is the driver's copy", .dtype = DTYPE_FLOAT32, .route = TMA_ROUTE_MEMCPY },
+	{ .name = "so is one run",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 100 },
+	  .straight = true,
+	  .route = TMA_ROUTE_MEMCPY },
+	{ .name = "no element of the source",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 0, 8 },
+	  .before = { 4, 0 },
+	  .straight = true,
+	  .value = 3,
+	  .route = TMA_ROUTE_NONE,
+	  .border = true },
+	{ .name = "long aligned runs need no map",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 1024 },
+	  .strides = { 1056, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_BULK,
+	  .element = 16,
+	  .tile = { 256 },
+	  .repeats = 1 },
+	{ .name = "rows with a gap go map to map",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 64 },
+	  .strides = { 68, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 8, 32 },
+	  .repeats = 1 },
+	{ .name = "zero pads are the map's",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 64 },
+	  .before = { 1, 4 },
+	  .after = { 1, 4 },
+	  .straight = true,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 7, 36 },
+	  .repeats = 1 },
+	{ .name = "other values are a border",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 64 },
+	  .before = { 1, 4 },
+	  .after = { 1, 4 },
+	  .straight = true,
+	  .value = 7,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 7, 36 },
+	  .repeats = 1,
+	  .border = true },
+	{ .name = "so are other modes",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 64 },
+	  .before = { 1, 0 },
+	  .after = { 1, 0 },
+	  .straight = true,
+	  .mode = PAD_MODE_REFLECT,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 8, 32 },
+	  .repeats = 1,
+	  .border = true },
+	{ .name = "a broadcast is read once",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 9, 64 },
+	  .strides = { 0, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 1, 32 },
+	  .repeats = 9 },
+	{ .name = "a pad that shifts rows off 16 bytes",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 62 },
+	  .before = { 0, 1 },
+	  .after = { 0, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_ROWS,
+	  .element = 4,
+	  .repeats = 1,
+	  .rule = "tile_copy: source rows start 12 bytes past a multiple of 16" },
+	{ .name = "a crop that does",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 72 },
+	  .before = { 0, -1 },
+	  .after = { 0, -7 },
+	  .straight = true,
+	  .route = TMA_ROUTE_ROWS,
+	  .element = 4,
+	  .repeats = 1,
+	  .rule = "tile_copy: source rows start 4 bytes past a multiple of 16" },
+	{ .name = "ragged rows",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 1003 },
+	  .strides = { 1004, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_ROWS,
+	  .element = 4,
+	  .repeats = 1,
+	  .rule =
+	      "tile_copy: destination rows end 12 bytes past a multiple of 16, and a store would go on to the next one" },
+	{ .name = "an odd base moves bytes",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 100 },
+	  .strides = { 104, 1 },
+	  .straight = true,
+	  .src_phase = 1,
+	  .dst_phase = 3,
+	  .route = TMA_ROUTE_ROWS,
+	  .element = 1,
+	  .repeats = 1 },
+	{ .name = "transpose of 4-byte elements",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 256, 512 },
+	  .perm = { 1, 0 },
+	  .route = TMA_ROUTE_TRANSPOSE,
+	  .element = 4,
+	  .tile = { 64, 128 },
+	  .repeats = 1,
+	  .rule = "tile_copy: source stride 1 is 2048 bytes, not 4" },
+	{ .name = "transpose of bytes",
+	  .dtype = DTYPE_UINT8,
+	  .rank = 2,
+	  .src = { 512, 512 },
+	  .perm = { 1, 0 },
+	  .route = TMA_ROUTE_TRANSPOSE,
+	  .element = 1,
+	  .tile = { 256, 128 },
+	  .repeats = 1 },
+	{ .name = "transpose of 16-byte elements",
+	  .dtype = DTYPE_COMPLEX128,
+	  .rank = 2,
+	  .src = { 64, 64 },
+	  .perm = { 1, 0 },
+	  .route = TMA_ROUTE_TRANSPOSE,
+	  .element = 16,
+	  .tile = { 16, 128 },
+	  .repeats = 1 },
+	{ .name = "a narrow tile goes on along other dimensions",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 5,
+	  .src = { 16, 32, 8, 32, 32 },
+	  .perm = { 4, 3, 2, 1, 0 },
+	  .route = TMA_ROUTE_TRANSPOSE,
+	  .element = 4,
+	  .tile = { 1, 4, 4, 16, 32 },
+	  .repeats = 1 },
+	{ .name = "rows that are merged with a permuted dimension",
+	  .dtype = DTYPE_BFLOAT16,
+	  .rank = 4,
+	  .src = { 2, 128, 8, 128 },
+	  .perm = { 0, 2, 1, 3 },
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 1, 1, 8, 32 },
+	  .repeats = 1 },
+	{ .name = "ragged transpose",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 100, 101 },
+	  .perm = { 1, 0 },
+	  .route = TMA_ROUTE_TILES,
+	  .element = 4,
+	  .tile = { 64, 64 },
+	  .repeats = 1,
+	  .rule = "tile_transpose: load map: stride[0]: 404 bytes is not a multiple of 16" },
+	{ .name = "three channels",
+	  .dtype = DTYPE_UINT8,
+	  .rank = 3,
+	  .src = { 3, 32, 32 },
+	  .perm = { 1, 2, 0 },
+	  .route = TMA_ROUTE_GATHER,
+	  .element = 1,
+	  .repeats = 1 },
+	{ .name = "rank 6",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 6,
+	  .src = { 8, 8, 8, 8, 8, 8 },
+	  .perm = { 5, 4, 3, 2, 1, 0 },
+	  .route = TMA_ROUTE_TILES,
+	  .element = 4,
+	  .tile = { 32, 32 },
+	  .repeats = 1,
+	  .rule = "tile_transpose: rank is 6 after canonicalisation, and a map has at most 5" },
+};
+
+ParameterizedTestParameters(tma_plan, routes)
+{
+	return cr_make_param_array(struct tma_row, rows, sizeof rows / sizeof *rows);
+}
+
+static bool has_rule(const struct plan *plan, const char *rule)
+{
+	char text[160];
+
+	for (int i = 0; i < plan->n_rules; i++) {
+		snprintf(text, sizeof text, "%s: %s", family_names[plan->rules[i].family],
+		         plan->rules[i].text);
+		if (!strcmp(text, rule))
+			return true;
+	}
+	return false;
+}
+
+static void plan_of(const struct tma_row *row, struct transform *t, struct plan *ret)
+{
+	struct transform_spec spec = { .n_perm = row->straight ? -1 : row->rank,
+		                       .n_before = row->rank,
+		                       .n_after = row->rank,
+		                       .mode = row->mode,
+		                       .value = { .kind = SCALAR_UNSIGNED, .u = row->value } };
+	unsigned bits = row->dst_phase | row->src_phase | 16u;
+	struct plan_facts facts = { .engine = "cuda",
+		                    .threads = 132,
+		                    .align = bits & -bits,
+		                    .tma = true,
+		                    .dst_phase = row->dst_phase,
+		                    .src_phase = row->src_phase };
+	int64_t dst[6];
+	struct error err;
+	bool strided = false;
+
+	for (int d = 0; d < row->rank; d++) {
+		spec.perm[d] = row->straight ? d : row->perm[d];
+		spec.before[d] = row->before[d];
+		spec.after[d] = row->after[d];
+		dst[d] = row->src[spec.perm[d]] + row->before[d] + row->after[d];
+		strided |= row->strides[d] != 0;
+	}
+	cr_assert_eq(tensor_layout_init(&spec.src, row->dtype, row->rank, row->src,
+	                                strided ? row->strides : NULL, "src", &err),
+	             0);
+	cr_assert_eq(tensor_layout_init(&spec.dst, row->dtype, row->rank, dst, NULL, "dst", &err), 0);
+	cr_assert_eq(transform_init(t, &spec, &err), 0, "%s: %s", row->name, err.message);
+	plan_init(ret, t, &facts);
+}
+
+ParameterizedTest(struct tma_row *row, tma_plan, routes)
+{
+	struct transform t;
+	struct plan plan;
+
+	plan_of(row, &t, &plan);
+	cr_assert_eq(plan.tma.route, row->route, "%s: route %d", row->name, plan.tma.route);
+	cr_assert_eq(plan.tma.element, row->element, "%s: element %u", row->name, plan.tma.element);
+	cr_assert_eq(plan.tma.repeats, row->repeats, "%s: %lu repeats", row->name,
+	             (unsigned long)plan.tma.repeats);
+	cr_assert_eq(plan.tma.border_rank > 0, row->border, "%s: a border of rank %u", row->name,
+	             plan.tma.border_rank);
+	for (int d = 0; d < 5; d++)
+		cr_assert_eq(d < plan.tile_rank ? plan.tile[d] : 0, row->tile[d], "%s: tile[%d] is %ld of %d",
+		             row->name, d, (long)plan.tile[d], plan.tile_rank);
+	cr_assert(!row->rule[0] || has_rule(&plan, row->rule), "%s: not said: %s; the last is %s", row->name,
+	          row->rule, plan.n_rules ? plan.rules[plan.n_rules - 1].text : "none");
+}
+
+/* Maps are made of what is legal, or not at all. */
+Test(tma_plan, maps_keep_every_rule)
+{
+	struct tensor_map_rules rules;
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct transform t;
+		struct plan plan;
+
+		plan_of(&rows[i], &t, &plan);
+		if (plan.tma.route == TMA_ROUTE_COPY || plan.tma.route == TMA_ROUTE_TRANSPOSE)
+			cr_expect_eq(tensor_map_check(&plan.tma.load, 0, &rules), 0, "%s: %s", rows[i].name,
+			             rules.text[0]);
+		if (plan.tma.route == TMA_ROUTE_COPY)
+			cr_expect_eq(tensor_map_check(&plan.tma.store, 0, &rules), 0, "%s: %s", rows[i].name,
+			             rules.text[0]);
+	}
+}
+
+/* Every element outside of the window is in one box of the border, and none inside is. */
+Test(tma_plan, boxes_are_the_border)
+{
+	const struct strided_dim dim[3] = { { .n = 7, .before = 2, .source = 4 },
+		                            { .n = 5, .before = 0, .source = 3 },
+		                            { .n = 6, .before = 1, .source = 5 } };
+
+	for (int64_t i = 0; i < 7 * 5 * 6; i++) {
+		const int64_t at[3] = { i % 7, i / 7 % 5, i / 35 };
+		int boxes = 0, inside = 1;
+
+		for (uint32_t b = 0; b < 6; b++) {
+			int in = 1;
+
+			for (uint32_t d = 0; d < 3; d++) {
+				struct border_range range = border_box(dim, 3, b, d);
+
+				in &= at[d] >= range.start && at[d] < range.start + range.n;
+			}
+			boxes += in;
+		}
+		for (int d = 0; d < 3; d++)
+			inside &= at[d] >= dim[d].before && at[d] < dim[d].before + dim[d].source;
+		cr_assert_eq(boxes, !inside, "element %ld, %ld, %ld is in %d boxes", (long)at[2], (long)at[1],
+		             (long)at[0], boxes);
+	}
+}
