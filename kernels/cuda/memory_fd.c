@@ -175,15 +175,6 @@ static int check_properties(struct cuda_memories *memories, const CUmemAllocatio
 	return 0;
 }
 
-/* The driver says UNKNOWN of a descriptor that is no allocation's, which of anything else would mean the end.
- */
-static bool device_is_well(void)
-{
-	size_t available, total;
-
-	return driver.cuMemGetInfo(&available, &total) == CUDA_SUCCESS;
-}
-
 static int import(struct cuda_memories *memories, int fd, struct cuda_memory *memory, struct error *err)
 {
 	CUmemAllocationProp found = { 0 };
@@ -192,8 +183,6 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 	    &why, cuMemImportFromShareableHandle,
 	    (&memory->allocation, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
-	if (r == STATUS_DEVICE_LOST && device_is_well())
-		r = STATUS_INVALID_ARGUMENT;
 	if (r < 0)
 		return error_set(err, cuda_memory_refusal(&why), "fd: the driver does not import it: %s",
 		                 why.message);
