@@ -9,15 +9,14 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "admission.h"
 #include "driver.h"
 #include "kernels/thread.h"
 
-#define TIMER_SLACK_NS   1000
-#define SCRATCH_RETRY_NS UINT64_C(1000000000)
+#define TIMER_SLACK_NS 1000
 
 static void *thread_main(void *arg);
 static void start_all(struct scheduler *scheduler);
-static bool can_start(struct ring_stream *turn, void *arg);
 static void start(struct scheduler *scheduler, struct engine_stream *stream);
 static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended);
 static bool land(struct scheduler *scheduler, struct flight_list *ended);
@@ -234,85 +233,8 @@ static void start_all(struct scheduler *scheduler)
 	struct ring_stream *turn;
 
 	scheduler->scratch_full = false;
-	while ((turn = ring_next_if(&scheduler->queue.ring, can_start, scheduler)))
+	while ((turn = ring_next_if(&scheduler->queue.ring, admission_can_start, scheduler)))
 		start(scheduler, (struct engine_stream *)turn);
-}
-
-static uint32_t half(uint32_t n)
-{
-	return n > 1 ? n / 2 : 1;
-}
-
-/* One owner's jobs leave room for others', and do not make them wait for long. */
-static bool owner_may_start(const struct scheduler *scheduler, const struct engine_owner *owner,
-                            const struct engine_job *job)
-{
-	const struct cuda_limits *limits = &scheduler->limits;
-
-	if (owner->running == 0)
-		return true;
-	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
-	       job->transform->bytes <= limits->owner_bytes - owner->running_bytes;
-}
-
-static enum staging_place place(struct engine_memory *memory)
-{
-	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
-}
-
-/* How the stream's first job is to travel; false when scratch memory has to be opened before that can be
- * said. */
-static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream)
-{
-	const struct engine_job *job = stream->first;
-	const struct scratch *scratch = &scheduler->scratch;
-	enum staging_place dst = place(job->dst), src = place(job->src);
-	bool host = dst == STAGING_ON_HOST || src == STAGING_ON_HOST;
-	struct staging_limits limits = {
-		.direct_bytes = scheduler->limits.direct_bytes,
-		.round_bytes = scheduler->limits.round_bytes,
-		.scratch_bytes = scratch->size,
-	};
-
-	if (stream->planned)
-		return true;
-	if (host && job->transform->bytes > limits.direct_bytes && !scratch->address &&
-	    scheduler->limits.scratch_bytes > 0 &&
-	    now_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
-		scheduler->scratch_missing = true;
-		return false;
-	}
-	staging_init(&stream->staging, job->transform, job->plan, dst, src, &limits);
-	stream->planned = true;
-	return true;
-}
-
-static bool staged_may_start(struct scheduler *scheduler, const struct engine_stream *stream)
-{
-	uint64_t bytes = stream->staging.scratch_bytes;
-	uint32_t most = scheduler->limits.staged_jobs;
-
-	if (stream->n_flights > 0 || scheduler->staged >= most || stream->turn.owner->staging >= half(most) ||
-	    (bytes > 0 && scheduler->scratch_full))
-		return false;
-	if (bytes == 0 || scratch_has(&scheduler->scratch, bytes))
-		return true;
-	scheduler->scratch_full = true;
-	return false;
-}
-
-/* A job that is more than one launch has its stream to itself. */
-static bool can_start(struct ring_stream *turn, void *arg)
-{
-	struct engine_stream *stream = (struct engine_stream *)turn;
-	struct scheduler *scheduler = arg;
-	struct flight *last = TAILQ_LAST(&stream->flights, flight_list);
-
-	if (TAILQ_EMPTY(&scheduler->free) || stream->n_flights >= scheduler->limits.stream_jobs ||
-	    (last && staging_is_needed(&last->staging)) ||
-	    !owner_may_start(scheduler, turn->owner, stream->first) || !plan_first(scheduler, stream))
-		return false;
-	return !staging_is_needed(&stream->staging) || staged_may_start(scheduler, stream);
 }
 
 static struct lane *least_used(struct scheduler *scheduler)

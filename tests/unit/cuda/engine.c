@@ -57,7 +57,7 @@ ParameterizedTestParameters(engine, random_transforms)
 	return cr_make_param_array(struct place_row, rows, sizeof rows / sizeof *rows);
 }
 
-ParameterizedTest(struct place_row *row, engine, random_transforms, .timeout = 600)
+ParameterizedTest(struct place_row *row, engine, random_transforms)
 {
 	struct cuda_limits limits = small_limits();
 	struct work *work = calloc(1, sizeof *work);

@@ -72,7 +72,7 @@ ParameterizedTestParameters(engine_fault, the_nth_call)
 	return cr_make_param_array(struct fault_row, rows, sizeof rows / sizeof *rows);
 }
 
-ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call, .timeout = 900)
+ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 {
 	char count[] = "/tmp/engine-fault-XXXXXX";
 	int lost = 0, less = 0;

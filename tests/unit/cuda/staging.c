@@ -85,7 +85,7 @@ static void run_staged(const struct staging *s, const struct oracle_case *c, con
 	free(memory);
 }
 
-Test(staging, rounds_are_the_transform, .timeout = 300)
+Test(staging, rounds_are_the_transform)
 {
 	static char text[2000];
 	uint64_t staged = 0, whole = 0, runs = 0;

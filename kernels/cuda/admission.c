@@ -1,0 +1,91 @@
+/* The limits, one after the other, from the cheapest to look at. */
+#include "admission.h"
+
+#include <time.h>
+
+#include "memory.h"
+
+#define SCRATCH_RETRY_NS UINT64_C(1000000000)
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint32_t half(uint32_t n)
+{
+	return n > 1 ? n / 2 : 1;
+}
+
+/* One owner's jobs leave room for others', and do not make them wait for long. */
+static bool owner_may_start(const struct scheduler *scheduler, const struct engine_owner *owner,
+                            const struct engine_job *job)
+{
+	const struct cuda_limits *limits = &scheduler->limits;
+
+	if (owner->running == 0)
+		return true;
+	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
+	       job->transform->bytes <= limits->owner_bytes - owner->running_bytes;
+}
+
+static enum staging_place place(struct engine_memory *memory)
+{
+	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
+}
+
+/* How the stream's first job is to travel; false when scratch memory has to be opened before that can be
+ * said. */
+static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream)
+{
+	const struct engine_job *job = stream->first;
+	const struct scratch *scratch = &scheduler->scratch;
+	enum staging_place dst = place(job->dst), src = place(job->src);
+	bool host = dst == STAGING_ON_HOST || src == STAGING_ON_HOST;
+	struct staging_limits limits = {
+		.direct_bytes = scheduler->limits.direct_bytes,
+		.round_bytes = scheduler->limits.round_bytes,
+		.scratch_bytes = scratch->size,
+	};
+
+	if (stream->planned)
+		return true;
+	if (host && job->transform->bytes > limits.direct_bytes && !scratch->address &&
+	    scheduler->limits.scratch_bytes > 0 &&
+	    now_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
+		scheduler->scratch_missing = true;
+		return false;
+	}
+	staging_init(&stream->staging, job->transform, job->plan, dst, src, &limits);
+	stream->planned = true;
+	return true;
+}
+
+static bool staged_may_start(struct scheduler *scheduler, const struct engine_stream *stream)
+{
+	uint64_t bytes = stream->staging.scratch_bytes;
+	uint32_t most = scheduler->limits.staged_jobs;
+
+	if (stream->n_flights > 0 || scheduler->staged >= most || stream->turn.owner->staging >= half(most) ||
+	    (bytes > 0 && scheduler->scratch_full))
+		return false;
+	if (bytes == 0 || scratch_has(&scheduler->scratch, bytes))
+		return true;
+	scheduler->scratch_full = true;
+	return false;
+}
+
+bool admission_can_start(struct ring_stream *turn, void *arg)
+{
+	struct engine_stream *stream = (struct engine_stream *)turn;
+	struct scheduler *scheduler = arg;
+	struct flight *last = TAILQ_LAST(&stream->flights, flight_list);
+
+	if (TAILQ_EMPTY(&scheduler->free) || stream->n_flights >= scheduler->limits.stream_jobs ||
+	    (last && staging_is_needed(&last->staging)) ||
+	    !owner_may_start(scheduler, turn->owner, stream->first) || !plan_first(scheduler, stream))
+		return false;
+	return !staging_is_needed(&stream->staging) || staged_may_start(scheduler, stream);
+}
