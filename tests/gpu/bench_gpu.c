@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_rows.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 
@@ -20,278 +21,10 @@
 #define LEAST_SETS 2
 #define RANDOM     (64u << 20)
 
-struct row {
-	const char *name;
-	enum dtype dtype;
-	int rank;
-	int64_t shape[6]; /* of the source */
-	int64_t perm[6];  /* absent: as it is */
-	int64_t before[6];
-	int64_t after[6];
-	enum pad_mode mode;
-	uint64_t value;
-	int64_t gap;    /* elements between the source's rows */
-	int64_t offset; /* of both, elements */
-	bool broadcast; /* the outermost stride of the source is 0 */
-	bool reversed;  /* the innermost stride of the source is -1 */
-};
-
-#define SQUARE(label, n, type)                                                                         \
-	{                                                                                              \
-		.name = "transpose " label, .dtype = type, .rank = 2, .shape = { n }, .perm = { 1, 0 } \
-	}
-#define SHAPE(...) __VA_ARGS__
-
-static const struct row rows[] = {
-	SQUARE("uint8 16384x16384", SHAPE(16384, 16384), DTYPE_UINT8),
-	SQUARE("float16 16384x8192", SHAPE(16384, 8192), DTYPE_FLOAT16),
-	SQUARE("float32 8192x8192", SHAPE(8192, 8192), DTYPE_FLOAT32),
-	SQUARE("float64 8192x4096", SHAPE(8192, 4096), DTYPE_FLOAT64),
-	SQUARE("complex128 4096x4096", SHAPE(4096, 4096), DTYPE_COMPLEX128),
-	SQUARE("float32 32768x32768", SHAPE(32768, 32768), DTYPE_FLOAT32),
-	SQUARE("float32 32768x2048 (16:1)", SHAPE(32768, 2048), DTYPE_FLOAT32),
-	SQUARE("float32 2048x32768 (1:16)", SHAPE(2048, 32768), DTYPE_FLOAT32),
-	SQUARE("float32 10000x6720", SHAPE(10000, 6720), DTYPE_FLOAT32),
-	{ .name = "NHWC->NCHW float16 [320,56,56,256]",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 4,
-	  .shape = { 320, 56, 56, 256 },
-	  .perm = { 0, 3, 1, 2 } },
-	{ .name = "NCHW->NHWC float16 [320,256,56,56]",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 4,
-	  .shape = { 320, 256, 56, 56 },
-	  .perm = { 0, 2, 3, 1 } },
-	{ .name = "NHWC->NCHW uint8 [640,56,56,256]",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 4,
-	  .shape = { 640, 56, 56, 256 },
-	  .perm = { 0, 3, 1, 2 } },
-	{ .name = "NCHW->NHWC uint8 [640,256,56,56]",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 4,
-	  .shape = { 640, 256, 56, 56 },
-	  .perm = { 0, 2, 3, 1 } },
-	{ .name = "NHWC->NCHW float32 [64,112,112,128]",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 4,
-	  .shape = { 64, 112, 112, 128 },
-	  .perm = { 0, 3, 1, 2 } },
-	{ .name = "NCHW->NHWC float32 [64,128,112,112]",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 4,
-	  .shape = { 64, 128, 112, 112 },
-	  .perm = { 0, 2, 3, 1 } },
-	{ .name = "[B,S,H,D]->[B,H,S,D] bfloat16 [16,4096,32,128]",
-	  .dtype = DTYPE_BFLOAT16,
-	  .rank = 4,
-	  .shape = { 16, 4096, 32, 128 },
-	  .perm = { 0, 2, 1, 3 } },
-	{ .name = "[B,H,S,D]->[B,S,H,D] bfloat16 [16,32,4096,128]",
-	  .dtype = DTYPE_BFLOAT16,
-	  .rank = 4,
-	  .shape = { 16, 32, 4096, 128 },
-	  .perm = { 0, 2, 1, 3 } },
-	{ .name = "[B,S,H,D]->[B,H,S,D] uint8 D=64",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 4,
-	  .shape = { 32, 4096, 32, 64 },
-	  .perm = { 0, 2, 1, 3 } },
-	{ .name = "5-D reversal float32 [32,64,32,32,32]",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 5,
-	  .shape = { 32, 64, 32, 32, 32 },
-	  .perm = { 4, 3, 2, 1, 0 } },
-	{ .name = "3-D 2,0,1 float32 [512,512,256]",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 3,
-	  .shape = { 512, 512, 256 },
-	  .perm = { 2, 0, 1 } },
-	{ .name = "3-D 2,1,0 float32 [512,512,256]",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 3,
-	  .shape = { 512, 512, 256 },
-	  .perm = { 2, 1, 0 } },
-	{ .name = "3-D 1,0,2 float32 [512,512,256]",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 3,
-	  .shape = { 512, 512, 256 },
-	  .perm = { 1, 0, 2 } },
-	{ .name = "copy with row gaps float32 8192x8192",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .gap = 64 },
-	{ .name = "copy with row gaps uint8 1M x 256",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 2,
-	  .shape = { 1048576, 256 },
-	  .gap = 64 },
-	{ .name = "copy with row gaps uint8 4M x 64",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 2,
-	  .shape = { 4194304, 64 },
-	  .gap = 64 },
-	{ .name = "zero pad NHWC float16 1:1,1:1",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 4,
-	  .shape = { 320, 56, 56, 256 },
-	  .before = { 0, 1, 1, 0 },
-	  .after = { 0, 1, 1, 0 } },
-	{ .name = "zero pad 2-D float32 4:4,4:4",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .before = { 4, 4 },
-	  .after = { 4, 4 } },
-	{ .name = "zero pad 2-D float32 1:3 (unaligned)",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .before = { 1, 1 },
-	  .after = { 3, 3 } },
-	{ .name = "zero pad 2-D uint8 3:13",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 2,
-	  .shape = { 16384, 16384 },
-	  .before = { 3, 3 },
-	  .after = { 13, 13 } },
-	{ .name = "constant pad float32 4:4,4:4",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .before = { 4, 4 },
-	  .after = { 4, 4 },
-	  .value = 7 },
-	{ .name = "edge pad float32 4:4,4:4",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .before = { 4, 4 },
-	  .after = { 4, 4 },
-	  .mode = PAD_MODE_EDGE },
-	{ .name = "reflect pad NHWC float16 1:1,1:1",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 4,
-	  .shape = { 320, 56, 56, 256 },
-	  .before = { 0, 1, 1, 0 },
-	  .after = { 0, 1, 1, 0 },
-	  .mode = PAD_MODE_REFLECT },
-	{ .name = "zero pad NCHW float32 1:1,1:1 (odd rows)",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 4,
-	  .shape = { 64, 128, 96, 96 },
-	  .before = { 0, 0, 1, 1 },
-	  .after = { 0, 0, 1, 1 } },
-	{ .name = "crop float32 8192x8192 by 4",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .before = { -4, -4 },
-	  .after = { -4, -4 } },
-	{ .name = "crop float32 by 1:3 (unaligned start)",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .before = { -1, -1 },
-	  .after = { -3, -3 } },
-	{ .name = "crop center NHWC float16 224 of 256",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 4,
-	  .shape = { 32, 256, 256, 64 },
-	  .before = { 0, -16, -16, 0 },
-	  .after = { 0, -16, -16, 0 } },
-	{ .name = "broadcast float32 64 x 1M",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 64, 1048576 },
-	  .broadcast = true },
-	{ .name = "transpose+pad f32 8188x8188 2:2",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8188, 8188 },
-	  .perm = { 1, 0 },
-	  .before = { 2, 2 },
-	  .after = { 2, 2 } },
-	{ .name = "ragged transpose uint8 16383x16385",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 2,
-	  .shape = { 16383, 16385 },
-	  .perm = { 1, 0 } },
-	{ .name = "ragged transpose float16 16383x8193",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 2,
-	  .shape = { 16383, 8193 },
-	  .perm = { 1, 0 } },
-	{ .name = "ragged transpose float32 8191x8193",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8191, 8193 },
-	  .perm = { 1, 0 } },
-	{ .name = "ragged transpose float64 8191x4097",
-	  .dtype = DTYPE_FLOAT64,
-	  .rank = 2,
-	  .shape = { 8191, 4097 },
-	  .perm = { 1, 0 } },
-	{ .name = "unaligned base transpose float32 8192x8192",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .perm = { 1, 0 },
-	  .offset = 1 },
-	{ .name = "ragged rows float32 1003, dst gap",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 70000, 1003 },
-	  .gap = 1 },
-	{ .name = "ragged rows uint8 1003, gap",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 2,
-	  .shape = { 280000, 1003 },
-	  .gap = 2 },
-	{ .name = "ragged rows float16 crop 1",
-	  .dtype = DTYPE_FLOAT16,
-	  .rank = 2,
-	  .shape = { 16384, 8191 },
-	  .before = { 0, -1 },
-	  .after = { 0, 0 } },
-	{ .name = "reversed rows float32 8192x8192",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 8192, 8192 },
-	  .reversed = true },
-	{ .name = "reversed rows uint8 16384x16384",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 2,
-	  .shape = { 16384, 16384 },
-	  .reversed = true },
-	{ .name = "NHWC->NCHW uint8 [1024,224,224,3]",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 4,
-	  .shape = { 1024, 224, 224, 3 },
-	  .perm = { 0, 3, 1, 2 } },
-	{ .name = "NCHW->NHWC uint8 [1024,3,224,224]",
-	  .dtype = DTYPE_UINT8,
-	  .rank = 4,
-	  .shape = { 1024, 3, 224, 224 },
-	  .perm = { 0, 2, 3, 1 } },
-	{ .name = "6-D reversal float32",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 6,
-	  .shape = { 16, 16, 32, 16, 16, 32 },
-	  .perm = { 5, 4, 3, 2, 1, 0 } },
-	{ .name = "fill: pad an empty tensor float32",
-	  .dtype = DTYPE_FLOAT32,
-	  .rank = 2,
-	  .shape = { 0, 8192 },
-	  .before = { 8192, 0 },
-	  .value = 3 },
-};
-
 /* ---- A row's transform ------------------------------------------------------------------------------------
  */
 
-static void row_spec(const struct row *row, struct transform_spec *spec, int64_t *ret_first)
+static void row_spec(const struct bench_row *row, struct transform_spec *spec, int64_t *ret_first)
 {
 	int64_t stride[6], shape[6], step = 1;
 	bool moved = false;
@@ -356,7 +89,7 @@ static CUdeviceptr new_random(struct rig *rig, size_t size)
 /* ---- Checking: elements by chance, their source found one index at a time
  * -------------------------------------- */
 
-static void check(struct rig *rig, const struct row *row, const struct transform *t, CUdeviceptr dst,
+static void check(struct rig *rig, const struct bench_row *row, const struct transform *t, CUdeviceptr dst,
                   size_t dst_bytes, CUdeviceptr src, size_t src_bytes, int64_t first)
 {
 	uint8_t *got = malloc(dst_bytes), *from = malloc(src_bytes ? src_bytes : 1);
@@ -416,7 +149,7 @@ static double elapsed_ns(CUevent start, CUevent end)
 	return (double)ms * 1e6;
 }
 
-static void run_row(struct rig *rig, const struct row *row)
+static void run_row(struct rig *rig, const struct bench_row *row)
 {
 	struct transform_spec spec;
 	struct transform t;
@@ -500,9 +233,9 @@ int main(int argc, char **argv)
 	       rig.device.driver_version / 1000, rig.device.driver_version % 1000 / 10, RUNS);
 	printf("%-50s %-14s %8s %8s %6s %6s\n", "", "family", "copy", "tmad", "ratio", "spread");
 	make_random(&rig);
-	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-		if (is_wanted(rows[i].name, argc, argv))
-			run_row(&rig, &rows[i]);
+	for (size_t i = 0; i < sizeof bench_rows / sizeof bench_rows[0]; i++)
+		if (is_wanted(bench_rows[i].name, argc, argv))
+			run_row(&rig, &bench_rows[i]);
 	rig_free(random_bytes);
 	rig_close(&rig);
 	return 0;
