@@ -32,8 +32,8 @@ struct row_part {
 /* W: words of the phase, or -1 when there is none. LANES threads share the row; loads are ROW_BATCH deep. */
 template <int W, int LANES> DEVICE void copy_chunks(const row_part &part)
 {
-	const uint4 *from = (const uint4 *)part.from + threadIdx.x % LANES;
-	uint4 *to = (uint4 *)part.to + threadIdx.x % LANES;
+	const uint4 *from = (const uint4 *)(part.from + threadIdx.x % LANES * sizeof(uint4));
+	uint4 *to = (uint4 *)(part.to + threadIdx.x % LANES * sizeof(uint4));
 	const uint32_t bits = part.phase % 4 * 8;
 
 	for (int left = (int)part.chunks - (int)(threadIdx.x % LANES); left > 0; left -= LANES * ROW_BATCH) {
