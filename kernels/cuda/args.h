@@ -40,8 +40,6 @@ struct bulk_copy_args {
 	uint32_t chunks; /* a run: ceil(run / chunk) */
 	uint64_t tiles;  /* in all */
 	uint32_t rank;   /* of the outer dimensions */
-	uint32_t repeat; /* stores a load: extent of the broadcast dimension; 1 */
-	int64_t repeat_stride;
 	uint32_t n[ARGS_MAX_RANK];
 	int64_t dst_stride[ARGS_MAX_RANK];
 	int64_t src_stride[ARGS_MAX_RANK];

@@ -93,7 +93,6 @@ static int launch_bulk(struct launcher *launcher, CUstream stream, const struct 
 		.chunks = (uint32_t)(((uint64_t)tma->dim[0].n + tma->chunk - 1) / tma->chunk),
 		.tiles = tma->tiles,
 		.rank = tma->rank - 1,
-		.repeat = 1,
 	};
 
 	for (uint32_t d = 1; d < tma->rank; d++) {

@@ -123,9 +123,7 @@ struct run_walk {
 	{
 		piece p = get(i);
 
-		for (uint32_t r = 0; r < args.repeat; r++)
-			store_bulk((void *)(p.dst + (uint64_t)((int64_t)r * args.repeat_stride)),
-			           ring.tile(i), p.bytes);
+		store_bulk((void *)p.dst, ring.tile(i), p.bytes);
 		store_commit();
 	}
 };
