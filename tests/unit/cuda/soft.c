@@ -75,7 +75,6 @@ CUresult soft_launch(CUstream stream, CUdeviceptr dst, CUdeviceptr src, size_t s
 		.src = src,
 		.run = size,
 		.chunk = 4096,
-		.repeat = 1,
 	};
 	CUlaunchConfig config = {
 		.gridDimX = 1,
