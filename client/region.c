@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/mapping.h"
+
 static int region_new(tma_client *client, size_t size, tma_region **ret);
 static void region_free(tma_region *region);
 static int region_map(tma_region *region);
@@ -113,12 +115,11 @@ static int region_map(tma_region *region)
 		return client_fail(region->client, STATUS_PROTOCOL,
 		                   "the region's memory has %" PRId64 " bytes where %zu were asked for",
 		                   (int64_t)st.st_size, region->size);
-	data = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
+	data = mapping_new(region->size, PROT_READ | PROT_WRITE, region->fd, 0);
 	if (data == MAP_FAILED)
 		return client_fail(region->client, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_INTERNAL,
 		                   "%zu bytes of the region cannot be mapped (%s)", region->size,
 		                   strerror(errno));
-	madvise(data, region->size, MADV_HUGEPAGE); /* a hint: most kernels take it for private memory only */
 	region->data = data;
 	return 0;
 }

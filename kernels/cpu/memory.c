@@ -13,8 +13,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HUGE_BYTES     (2u << 20)   /* smaller mappings are not worth the advice */
+#include "proto/mapping.h"
+
 #define POPULATE_BYTES (256u << 20) /* at a time, between two looks at the memory that is left */
+
+/* Of kernels newer than the headers may be: 5.14, 5.14, 6.1. Others answer EINVAL. */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 /* The half-open range of the file that a mapping covers. */
 struct span {
@@ -138,8 +148,8 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, s
 	struct cpu_memory *memory = malloc(sizeof(*memory));
 	if (!memory)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	void *map = mmap(NULL, size, handle->writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
-	                 handle->fd, (off_t)span.start);
+	void *map =
+	    mapping_new(size, handle->writable ? PROT_READ | PROT_WRITE : PROT_READ, handle->fd, span.start);
 	if (map == MAP_FAILED) {
 		int status = errno == EACCES || errno == EPERM ? STATUS_PERMISSION : STATUS_NO_MEMORY;
 		error_set(err, status, "fd: mapping %" PRIu64 " bytes: %s", handle->size,
@@ -158,7 +168,7 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, s
 		.data = (char *)map + (handle->offset - span.start),
 		.mapped = { map, size },
 	};
-	if (size >= HUGE_BYTES)
+	if (size >= HUGE_PAGE_BYTES)
 		madvise(map, size, MADV_HUGEPAGE);
 	int r = populate(memory, st, err);
 	if (r < 0) {
@@ -184,24 +194,37 @@ static uint64_t available_bytes(void)
 	return found ? kib << 10 : UINT64_MAX;
 }
 
+/* Huge pages for the whole ones of [start, end), of which nothing is present. MADV_COLLAPSE gives them where
+ * shmem_enabled is never too, but only around a page that is there. false: it gives no more. */
+static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
+{
+	uintptr_t at = (start + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
+	for (; at < end && end - at >= HUGE_PAGE_BYTES; at += HUGE_PAGE_BYTES)
+		if (madvise((void *)at, page, MADV_POPULATE_WRITE) < 0 ||
+		    madvise((void *)at, HUGE_PAGE_BYTES, MADV_COLLAPSE) < 0)
+			return false;
+	return true;
+}
+
 /* Makes the region's pages present. Those that the file does not have yet are taken from the machine's free
  * memory: never more of them than there is, or the kernel would end some process to find it. */
 static int populate(const struct cpu_memory *memory, const struct stat *st, struct error *err)
 {
-#if defined(MADV_POPULATE_READ) && defined(MADV_POPULATE_WRITE)
 	int advice = memory->base.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 	uint64_t held = (uint64_t)st->st_blocks * 512;
 	uint64_t holes = held < (uint64_t)st->st_size ? (uint64_t)st->st_size - held : 0;
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t at = (uintptr_t)memory->data & ~(page - 1);
 	uintptr_t end = ((uintptr_t)memory->data + memory->base.size + page - 1) & ~(page - 1);
+	bool huge = memory->base.writable && held == 0;
 	while (at < end) {
 		uint64_t needed = holes < end - at ? holes : end - at;
 		size_t step = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
-		if (needed >= HUGE_BYTES && needed > available_bytes())
+		if (needed >= HUGE_PAGE_BYTES && needed > available_bytes())
 			return error_set(err, STATUS_NO_MEMORY,
 			                 "size: %" PRIu64 " bytes: the machine has not that much memory left",
 			                 memory->base.size);
+		huge = huge && make_huge(at, at + step, page);
 		if (madvise((void *)at, step, advice) == 0) {
 			at += step;
 		} else if (errno == EINVAL) {
@@ -212,11 +235,6 @@ static int populate(const struct cpu_memory *memory, const struct stat *st, stru
 			                 memory->base.size, strerror(errno));
 		}
 	}
-#else
-	(void)memory;
-	(void)st;
-	(void)err;
-#endif
 	return 0;
 }
 
