@@ -18,8 +18,9 @@
 
 static void plan_order(struct box_plan *plan);
 static void plan_grow(struct box_plan *plan, uint64_t slot_bytes);
-static int cut_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
-                       struct box_pieces *ret);
+static bool is_clamped(const struct view_axis *axis, enum tma_pad_mode mode);
+static struct box_piece piece_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
+                                      uint64_t i);
 static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
                         struct box_pieces *ret);
 static void source_runs(const struct box_plan *plan, const int64_t *len, struct box_runs *ret,
@@ -35,10 +36,11 @@ int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_b
 	plan_grow(ret, slot_bytes);
 	for (int d = 0; d < view->rank && !rc; d++) {
 		const struct view_axis *axis = &view->axis[d];
-		bool clamped = view->mode == TMA_PAD_CONSTANT || view->mode == TMA_PAD_EDGE ||
-		               axis->extent == axis->source;
 
-		rc = (clamped ? cut_clamped : cut_periodic)(axis, view->mode, ret->limit[d], &ret->axis[d]);
+		if (is_clamped(axis, view->mode))
+			ret->axis[d].n = (uint64_t)((axis->extent + ret->limit[d] - 1) / ret->limit[d]);
+		else
+			rc = cut_periodic(axis, view->mode, ret->limit[d], &ret->axis[d]);
 		ret->n_boxes *= ret->axis[d].n;
 	}
 	if (rc < 0) {
@@ -197,34 +199,36 @@ static int piece_add(struct box_pieces *pieces, struct box_piece piece)
 	return 0;
 }
 
-/* Constant and edge, and axes without a border: a piece takes what it meets of the source, and the service
- * adds the rest. One that is all border has no source (constant) or its nearest element (edge). */
-static int cut_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
-                       struct box_pieces *ret)
+static bool is_clamped(const struct view_axis *axis, enum tma_pad_mode mode)
 {
-	for (int64_t o = 0; o < axis->extent; o += limit) {
-		struct box_piece p = { .dst = o, .len = least(limit, axis->extent - o), .step = 1 };
-		int64_t low = o - axis->before;
-		int64_t high = low + p.len;
+	return mode == TMA_PAD_CONSTANT || mode == TMA_PAD_EDGE || axis->extent == axis->source;
+}
 
-		if (high <= 0 || low >= axis->source) {
-			if (mode == TMA_PAD_EDGE) {
-				p.src = high <= 0 ? 0 : axis->source - 1;
-				p.src_len = 1;
-				p.step = 0;
-			} else {
-				p.before = p.len;
-			}
-		} else {
-			p.src = low > 0 ? low : 0;
-			p.src_len = least(high, axis->source) - p.src;
-			p.before = p.src - low;
-			p.after = high - p.src - p.src_len;
-		}
-		if (piece_add(ret, p) < 0)
-			return -1;
+/* Constant and edge, and axes without a border: pieces of one length, so that none needs to be kept. One
+ * takes what it meets of the source, and the service adds the rest. One that is all border has no source
+ * (constant) or its nearest element (edge). */
+static struct box_piece piece_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
+                                      uint64_t i)
+{
+	struct box_piece p = { .dst = (int64_t)i * limit, .step = 1 };
+	int64_t low = p.dst - axis->before;
+	int64_t high;
+
+	p.len = least(limit, axis->extent - p.dst);
+	high = low + p.len;
+	if (high > 0 && low < axis->source) {
+		p.src = low > 0 ? low : 0;
+		p.src_len = least(high, axis->source) - p.src;
+		p.before = p.src - low;
+		p.after = high - p.src - p.src_len;
+	} else if (mode == TMA_PAD_EDGE) {
+		p.src = high <= 0 ? 0 : axis->source - 1;
+		p.src_len = 1;
+		p.step = 0;
+	} else {
+		p.before = p.len;
 	}
-	return 0;
+	return p;
 }
 
 static int64_t floor_div(int64_t a, int64_t b)
@@ -359,10 +363,12 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
 	uint64_t src_offset = view->src_offset;
 
 	for (int d = view->rank - 1; d >= 0; d--) {
-		const struct box_piece *p = &plan->axis[d].v[i % plan->axis[d].n];
+		const struct box_pieces *pieces = &plan->axis[d];
+		struct box_piece *p = &ret->piece[d];
 
-		i /= plan->axis[d].n;
-		ret->piece[d] = p;
+		*p = pieces->v ? pieces->v[i % pieces->n]
+		               : piece_clamped(&view->axis[d], view->mode, plan->limit[d], i % pieces->n);
+		i /= pieces->n;
 		dst_len[d] = p->len;
 		src_len[d] = p->src_len;
 		dst_offset += (uint64_t)(p->dst * stride);
@@ -375,8 +381,8 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
 	ret->dst.offset = dst_offset;
 	ret->src_start = 0;
 	for (int d = 0; d < view->rank; d++) {
-		if (ret->piece[d]->step < 0)
+		if (ret->piece[d].step < 0)
 			ret->src_start += (uint64_t)((src_len[d] - 1) * ret->src_stride[d]);
-		ret->src_stride[d] *= ret->piece[d]->step;
+		ret->src_stride[d] *= ret->piece[d].step;
 	}
 }

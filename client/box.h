@@ -25,8 +25,8 @@ struct box_piece {
 };
 
 struct box_pieces {
-	struct box_piece *v;
 	uint64_t n;
+	struct box_piece *v; /* NULL: each is found from its number */
 	uint64_t cap;
 };
 
@@ -51,7 +51,7 @@ struct box_runs {
 };
 
 struct box {
-	const struct box_piece *piece[BOX_MAX_RANK];
+	struct box_piece piece[BOX_MAX_RANK];
 	struct box_runs src;
 	struct box_runs dst;
 	int64_t src_stride[BOX_MAX_RANK]; /* bytes in the packed source, sign by step */

@@ -343,7 +343,7 @@ static int worker_transform(struct worker *w, const struct box *box)
 
 	src.offset = box->src_start;
 	for (int d = 0; d < view->rank; d++) {
-		const struct box_piece *p = box->piece[d];
+		const struct box_piece *p = &box->piece[d];
 
 		dst.shape[d] = p->len;
 		src.shape[d] = p->step ? p->src_len : p->len;

@@ -103,14 +103,14 @@ static void transform_box(const struct view *view, const struct box *box, const 
 	int64_t count = 1;
 
 	for (int d = 0; d < view->rank; d++)
-		count *= box->piece[d]->len;
+		count *= box->piece[d].len;
 	for (int64_t i = 0; i < count; i++) {
 		int64_t source = (int64_t)box->src_start;
 		bool fill = false;
 		int64_t rest = i;
 
 		for (int d = view->rank - 1; d >= 0; d--) {
-			const struct box_piece *p = box->piece[d];
+			const struct box_piece *p = &box->piece[d];
 			struct view_axis local = { .extent = p->len,
 				                   .before = p->before,
 				                   .source = p->step ? p->src_len : p->len };
@@ -270,5 +270,21 @@ Test(box, one_element_fits_any_budget)
 
 	plan_of(&plan, &view, 1);
 	cr_assert_eq(plan.n_boxes, 3);
+	box_plan_deinit(&plan);
+}
+
+Test(box, a_file_of_any_size_needs_no_list_of_its_boxes)
+{
+	int64_t n = INT64_C(1) << 50;
+	struct view view = { .rank = 2, .element = 1, .axis = { { 2, 1, 1, n }, { n, 0, n, 1 } } };
+	struct box_plan plan;
+	struct box box;
+
+	plan_of(&plan, &view, 1 << 20);
+	cr_assert_null(plan.axis[0].v);
+	cr_assert_null(plan.axis[1].v);
+	box_get(&plan, plan.n_boxes - 1, &box);
+	cr_assert_eq(box.dst.offset + box.dst.bytes, 2 * (uint64_t)n);
+	cr_assert_eq(box.src.offset + box.src.bytes, (uint64_t)n);
 	box_plan_deinit(&plan);
 }
