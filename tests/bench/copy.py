@@ -100,8 +100,8 @@ def run_row(row, tmad, directory, runs):
 def machine(directory):
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
-    kind = subprocess.run(["stat", "-f", "-c", "%T", directory], stdout=subprocess.PIPE, text=True, check=True)
-    return (f"{cpu}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}, {kind.stdout.strip()}, "
+    kind = subprocess.run(["df", "--output=fstype", directory], stdout=subprocess.PIPE, text=True, check=True)
+    return (f"{cpu}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}, {kind.stdout.split()[-1]}, "
             f"NumPy {np.__version__}, {'hyperfine' if shutil.which('hyperfine') else 'timed by the script'}")
 
 
