@@ -35,12 +35,20 @@ static void describe_machine(char *text, size_t size)
 	         sysconf(_SC_NPROCESSORS_ONLN), system.release);
 }
 
+static uint64_t beyond_cache(void)
+{
+	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+	return cache > 32 << 20 ? 2 * (uint64_t)cache : 64 << 20;
+}
+
 static int open_engine(const struct program_options *options, struct report *head, struct error *err)
 {
 	struct measure_options wanted = {
 		.threads = options->threads,
 		.isa = options->isa,
 		.sample_ns = options->quick ? 1e4 : 2e6,
+		.round_bytes = options->quick ? 1 << 20 : beyond_cache(),
 	};
 	int r = measure_open(&measure, &wanted, err);
 
@@ -79,8 +87,6 @@ int main(int argc, char **argv)
 		.runs = 9,
 		.rows = bench_rows,
 		.n_rows = sizeof(bench_rows) / sizeof(bench_rows[0]),
-		.quick_rows = bench_quick_rows,
-		.n_quick_rows = sizeof(bench_quick_rows) / sizeof(bench_quick_rows[0]),
 		.bar = bar,
 		.open = open_engine,
 		.measure = measure_one,

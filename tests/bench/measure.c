@@ -17,7 +17,6 @@
 #include "tests/support/oracle.h"
 
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
-#define ROUND    (UINT64_C(64) << 20) /* of small calls: as long as that, or as twice the cache */
 #define WARM_UPS 2
 #define POISON   0xa5
 
@@ -35,6 +34,7 @@ struct measure {
 	struct room dst;
 	struct room src;
 	double sample_ns;
+	uint64_t round_bytes;
 };
 
 /* A row, ready to be moved. Small ones have many places, and each call of either side goes to the next. */
@@ -89,6 +89,7 @@ int measure_open(struct measure **ret, const struct measure_options *options, st
 	if (!m)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	m->sample_ns = options->sample_ns;
+	m->round_bytes = options->round_bytes;
 	sem_init(&m->woken, 0, 0);
 	engine_owner_init(&m->owner);
 	struct engine_options engine = { .threads = options->threads, .wake = on_wake, .wake_arg = m };
@@ -238,7 +239,6 @@ static uint64_t most_of(uint64_t a, uint64_t b)
 static int prepare(struct measure *m, const struct bench_row *row, struct turn *turn, struct error *err)
 {
 	struct transform *t = &turn->transform;
-	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 	int64_t first;
 	int r;
 
@@ -255,7 +255,7 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	                                 turn->src_offset + (uint64_t)t->src_extent.high),
 	                         t->bytes / 2);
 	turn->pitch = (bytes + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
-	turn->n_places = most_of(most_of(ROUND, cache > 0 ? 2 * (uint64_t)cache : 0) / turn->pitch, 1);
+	turn->n_places = most_of(m->round_bytes / turn->pitch, 1);
 	r = make_room(m, &m->dst, turn->n_places * turn->pitch, err);
 	if (r == 0)
 		r = make_room(m, &m->src, turn->n_places * turn->pitch, err);

@@ -13,9 +13,10 @@
 struct measure;
 
 struct measure_options {
-	unsigned threads; /* of either side; 0: as many as the engine takes */
-	const char *isa;  /* NULL: the best that there is */
-	double sample_ns; /* a run repeats a call for at least so long */
+	unsigned threads;     /* of either side; 0: as many as the engine takes */
+	const char *isa;      /* NULL: the best that there is */
+	double sample_ns;     /* a run repeats a call for at least so long */
+	uint64_t round_bytes; /* calls of small rows go round in as much memory on either side */
 };
 
 /* INVALID_ARGUMENT: there is no such isa here. */

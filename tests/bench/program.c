@@ -1,4 +1,4 @@
-/* Options, then the rows, then the report. */
+/* Options, then the rows or a file of them, then the report. */
 #include "program.h"
 
 #include <errno.h>
@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "quick_rows.h"
 
 #define MAX_THREADS 256
 #define MAX_PARTS   16
@@ -17,6 +19,9 @@ enum option_id {
 	OPTION_ISA,
 	OPTION_QUICK,
 	OPTION_MARKDOWN,
+	OPTION_JSON,
+	OPTION_LOAD,
+	OPTION_COMPARE,
 	OPTION_HELP,
 };
 
@@ -27,14 +32,18 @@ static const struct {
 	const char *doc;      /* NULL: not for people */
 	bool is_cpu;
 } infos[] = {
-	{ OPTION_ROWS, "rows", "PART", "only rows with PART in \"what type shape\"; may be given again",
+	{ OPTION_ROWS, "rows", "PART", "only rows with PART in \"what type [shape]\"; may be given again",
 	  false },
 	{ OPTION_RUNS, "runs", "N", "runs of each row, from 1 to 101", false },
 	{ OPTION_THREADS, "threads", "N", "of either side [one a CPU]", true },
 	{ OPTION_ISA, "isa", "NAME", "the engine's instruction set: plain, avx2, avx512, ... [the best]",
 	  true },
-	{ OPTION_QUICK, "quick", NULL, NULL, true },
-	{ OPTION_MARKDOWN, "markdown", NULL, "print a Markdown table", false },
+	{ OPTION_QUICK, "quick", NULL, NULL, false },
+	{ OPTION_MARKDOWN, "markdown", NULL, "print tables in Markdown", false },
+	{ OPTION_JSON, "json", NULL, "print JSON, for machines and for the two below", false },
+	{ OPTION_COMPARE, "compare", "FILE", "print how the ratios differ from those of an earlier --json",
+	  false },
+	{ OPTION_LOAD, "load", "FILE", "measure nothing: take the rows of an earlier --json", false },
 	{ OPTION_HELP, "help", NULL, "print this", false },
 };
 
@@ -46,6 +55,8 @@ struct command {
 	bool help;
 	const char *part[MAX_PARTS];
 	int n_parts;
+	const char *load;    /* NULL: not given */
+	const char *compare; /* NULL: not given */
 };
 
 static int parse(struct command *command, const struct program *program, int argc, char **argv,
@@ -86,6 +97,14 @@ static int parse_number(const char *text, int most, const char *option, int *ret
 	return 0;
 }
 
+static int set_format(struct command *command, enum report_format format, struct error *err)
+{
+	if (command->format != REPORT_TEXT && command->format != format)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "--json and --markdown: only one of them");
+	command->format = format;
+	return 0;
+}
+
 static int apply(struct command *command, enum option_id id, const char *value, struct error *err)
 {
 	int number, r;
@@ -110,12 +129,34 @@ static int apply(struct command *command, enum option_id id, const char *value, 
 		command->options.quick = true;
 		return 0;
 	case OPTION_MARKDOWN:
-		command->format = REPORT_MARKDOWN;
+		return set_format(command, REPORT_MARKDOWN, err);
+	case OPTION_JSON:
+		return set_format(command, REPORT_JSON, err);
+	case OPTION_LOAD:
+		command->load = value;
+		return 0;
+	case OPTION_COMPARE:
+		command->compare = value;
 		return 0;
 	case OPTION_HELP:
 		command->help = true;
 		return 0;
 	}
+	return 0;
+}
+
+/* What options say together. */
+static int check(const struct command *command, struct error *err)
+{
+	bool json = command->format == REPORT_JSON;
+
+	if (json && command->compare)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "--json and --compare: only one of them; --load compares what --json wrote");
+	if ((json || command->load || command->compare) && !report_has_json())
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "--json, --load and --compare: built without JSON, libjansson-dev was missing");
 	return 0;
 }
 
@@ -133,10 +174,8 @@ static int parse(struct command *command, const struct program *program, int arg
 	opterr = 0;
 	while ((id = getopt_long(argc, argv, ":", options, NULL)) != -1) {
 		if (id == '?' || id == ':')
-			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 id == ':' ? "%s takes an argument; see --help"
-			                           : "%s: no such option; see --help",
-			                 argv[optind - 1]);
+			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %s; see --help", argv[optind - 1],
+			                 id == ':' ? "it takes an argument" : "no such option");
 		r = apply(command, (enum option_id)id, optarg, err);
 		if (r < 0)
 			return r;
@@ -144,7 +183,7 @@ static int parse(struct command *command, const struct program *program, int arg
 	if (optind < argc)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: no such argument; see --help",
 		                 argv[optind]);
-	return 0;
+	return check(command, err);
 }
 
 static void print_help(const struct program *program)
@@ -163,81 +202,130 @@ static void print_help(const struct program *program)
 
 /* ---- Rows ------------------------------------------------------------------------------------------- */
 
-static bool is_wanted(const struct command *command, const struct bench_row *row)
+static bool is_wanted(const struct command *command, const struct report_row *row)
 {
-	char label[BENCH_LABEL];
+	char label[REPORT_LABEL];
 
-	bench_row_label(row, label);
+	report_label(row, label);
 	for (int i = 0; i < command->n_parts; i++)
 		if (strstr(label, command->part[i]))
 			return true;
 	return command->n_parts == 0;
 }
 
-/* The next from *at on, which is then past it; NULL when there is none. */
+static void fill_names(const struct program *program, const struct bench_row *row, struct report_row *ret)
+{
+	*ret = (struct report_row){ .rank = row->rank, .bar = program->bar(row) };
+	snprintf(ret->what, sizeof(ret->what), "%s", row->what);
+	snprintf(ret->dtype, sizeof(ret->dtype), "%s", dtype_names[row->dtype]);
+	memcpy(ret->shape, row->shape, sizeof(ret->shape));
+}
+
+/* The next row from *at on, which is then past it, and its names; NULL when there is none. */
 static const struct bench_row *next_wanted(const struct program *program, const struct command *command,
-                                           int *at)
+                                           int *at, struct report_row *ret)
 {
 	bool quick = command->options.quick;
-	const struct bench_row *rows = quick ? program->quick_rows : program->rows;
-	int n = quick ? program->n_quick_rows : program->n_rows;
+	const struct bench_row *rows = quick ? bench_quick_rows : program->rows;
+	int n = quick ? (int)(sizeof(bench_quick_rows) / sizeof(bench_quick_rows[0])) : program->n_rows;
 
 	while (*at < n) {
 		const struct bench_row *row = &rows[(*at)++];
 
-		if (is_wanted(command, row))
+		fill_names(program, row, ret);
+		if (is_wanted(command, ret))
 			return row;
 	}
 	return NULL;
 }
 
-static void fill_names(const struct program *program, const struct bench_row *row, struct report_row *ret)
+static int no_row(struct error *err)
 {
-	snprintf(ret->what, sizeof(ret->what), "%s", row->what);
-	snprintf(ret->dtype, sizeof(ret->dtype), "%s", dtype_names[row->dtype]);
-	tensor_shape_text(row->rank, row->shape, ret->shape, sizeof(ret->shape));
-	ret->bar = program->bar(row);
+	return error_set(err, STATUS_INVALID_ARGUMENT, "--rows: no row has that in its name");
 }
 
+/* Prints each row of a table as it comes. */
 static int measure_rows(const struct program *program, const struct command *command, struct report *report,
                         struct error *err)
 {
+	bool print = command->format != REPORT_JSON;
 	const struct bench_row *wanted;
+	struct report_row row;
 	int r;
 
-	report_print_head(stdout, report, command->format);
-	for (int at = 0; (wanted = next_wanted(program, command, &at));) {
-		struct report_row row = { 0 };
+	if (print)
+		report_print_head(stdout, report, command->format);
+	for (int at = 0; (wanted = next_wanted(program, command, &at, &row));) {
 		const struct report_row *added;
+		char label[REPORT_LABEL];
 		struct error why;
 
-		fill_names(program, wanted, &row);
 		r = program->measure(wanted, &command->options, &row, &why);
 		if (r < 0)
-			return error_set(err, STATUS_INTERNAL, "%s %s %s: %s", row.what, row.dtype, row.shape,
+			return error_set(err, STATUS_INTERNAL, "%s: %s", report_label(&row, label),
 			                 why.message);
 		r = report_add(report, &row, &added, err);
 		if (r < 0)
 			return r;
-		report_print_row(stdout, added, command->format);
+		if (print)
+			report_print_row(stdout, added, command->format);
 	}
+	if (print)
+		report_print_end(stdout, report, command->format);
+	return 0;
+}
+
+static int measure(const struct program *program, const struct command *command, struct report *report,
+                   struct error *err)
+{
+	time_t now = time(NULL);
+	struct report_row row;
+	int r, at = 0;
+
+	if (!next_wanted(program, command, &at, &row))
+		return no_row(err);
+	strftime(report->date, sizeof(report->date), "%Y-%m-%d %H:%M UTC", gmtime(&now));
+	r = program->open(&command->options, report, err);
+	if (r == 0)
+		r = measure_rows(program, command, report, err);
+	program->close();
+	return r;
+}
+
+/* Of the file those that are wanted, printed where no comparison is. */
+static int load(const struct command *command, struct report *report, struct error *err)
+{
+	int n = 0, r = report_read_json(command->load, report, err);
+
+	if (r < 0)
+		return r;
+	for (int i = 0; i < report->n_rows; i++)
+		if (is_wanted(command, &report->rows[i]))
+			report->rows[n++] = report->rows[i];
+	report->n_rows = n;
+	if (!n)
+		return no_row(err);
+	if (command->format == REPORT_JSON || command->compare)
+		return 0;
+	report_print_head(stdout, report, command->format);
+	for (int i = 0; i < n; i++)
+		report_print_row(stdout, &report->rows[i], command->format);
 	report_print_end(stdout, report, command->format);
 	return 0;
 }
 
 static int run(const struct program *program, const struct command *command, struct error *err)
 {
-	struct report report = { 0 };
-	time_t now = time(NULL);
-	int r, at = 0;
+	struct report before = { 0 }, report = { 0 };
+	int r = command->compare ? report_read_json(command->compare, &before, err) : 0;
 
-	if (!next_wanted(program, command, &at))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "--rows: no row has that in its name");
-	strftime(report.date, sizeof(report.date), "%Y-%m-%d %H:%M UTC", gmtime(&now));
-	r = program->open(&command->options, &report, err);
 	if (r == 0)
-		r = measure_rows(program, command, &report, err);
-	program->close();
+		r = command->load ? load(command, &report, err) : measure(program, command, &report, err);
+	if (r == 0 && command->format == REPORT_JSON)
+		r = report_write_json(stdout, &report, err);
+	if (r == 0 && command->compare)
+		report_print_change(stdout, &before, &report, command->format);
+	report_deinit(&before);
 	report_deinit(&report);
 	return r;
 }

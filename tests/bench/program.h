@@ -13,18 +13,16 @@ struct program_options {
 	int runs;
 	unsigned threads; /* 0: not given */
 	const char *isa;  /* NULL: not given */
-	bool quick;
+	bool quick;       /* tiny rows, to try the program */
 };
 
 struct program {
 	const char *name;
 	const char *about; /* lines for --help */
-	bool is_cpu;       /* takes --threads, --isa and --quick */
+	bool is_cpu;       /* takes --threads and --isa */
 	int runs;          /* unless told otherwise */
 	const struct bench_row *rows;
 	int n_rows;
-	const struct bench_row *quick_rows;
-	int n_quick_rows;
 	double (*bar)(const struct bench_row *row);
 
 	/* Fills what the report says of the machine and the engine. */

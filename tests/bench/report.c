@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/tensor.h"
+
 /* ---- Figures ---------------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
@@ -28,6 +30,15 @@ struct spread spread_of(const double *values, int n)
 int spread_change(const struct spread *before, const struct spread *after)
 {
 	return after->high < before->low ? -1 : after->low > before->high ? 1 : 0;
+}
+
+char *report_label(const struct report_row *row, char label[REPORT_LABEL])
+{
+	char shape[96];
+
+	snprintf(label, REPORT_LABEL, "%s %s %s", row->what, row->dtype,
+	         tensor_shape_text(row->rank, row->shape, shape, sizeof(shape)));
+	return label;
 }
 
 void report_deinit(struct report *report)
@@ -114,7 +125,7 @@ static void print_run(FILE *out, const struct report *report)
 enum { WHAT, TYPE, SHAPE, FAMILY, BASE, OURS, RATIO, SPREAD, BAR, VERDICT, N_COLUMNS };
 
 static const struct column row_columns[N_COLUMNS] = {
-	[WHAT] = { "what", -32 },     [TYPE] = { "type", -10 },     [SHAPE] = { "shape", -22 },
+	[WHAT] = { "what", -32 },     [TYPE] = { "type", -10 },     [SHAPE] = { "shape", -24 },
 	[FAMILY] = { "family", -14 }, [BASE] = { "", 8 },           [OURS] = { "tmad", 8 },
 	[RATIO] = { "ratio", 6 },     [SPREAD] = { "spread", -11 }, [BAR] = { "bar", -4 },
 	[VERDICT] = { "", 0 },
@@ -145,7 +156,7 @@ void report_print_row(FILE *out, const struct report_row *row, enum report_forma
 
 	snprintf(cells[WHAT], CELL, "%s", row->what);
 	snprintf(cells[TYPE], CELL, "%s", row->dtype);
-	snprintf(cells[SHAPE], CELL, "%s", row->shape);
+	tensor_shape_text(row->rank, row->shape, cells[SHAPE], CELL);
 	snprintf(cells[FAMILY], CELL, "%s", row->family);
 	snprintf(cells[BASE], CELL, "%.1f", row->base.median);
 	snprintf(cells[OURS], CELL, "%.1f", row->ours.median);
@@ -167,9 +178,9 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 		under += report->rows[i].ratio.median < report->rows[i].bar;
 		half += report->rows[i].ratio.median < REPORT_HALF;
 	}
-	fprintf(out, "%s%d of %d rows reach their bar; %d are under %.1f\n",
-	        format == REPORT_MARKDOWN ? "\n" : "", report->n_rows - under, report->n_rows, half,
-	        REPORT_HALF);
+	fprintf(out, "%srows that reach their bar: %d of %d; under %.1f: %d\n",
+	        format == REPORT_MARKDOWN ? "\n" : "", report->n_rows - under, report->n_rows, REPORT_HALF,
+	        half);
 }
 
 /* ---- Before and after ------------------------------------------------------------------------------- */
@@ -178,20 +189,19 @@ enum { CHANGE_WHAT, CHANGE_TYPE, CHANGE_SHAPE, CHANGE_BEFORE, CHANGE_AFTER, CHAN
 
 static const struct column change_columns[N_CHANGE] = {
 	[CHANGE_WHAT] = { "what", -32 },   [CHANGE_TYPE] = { "type", -10 },
-	[CHANGE_SHAPE] = { "shape", -22 }, [CHANGE_BEFORE] = { "before", -17 },
+	[CHANGE_SHAPE] = { "shape", -24 }, [CHANGE_BEFORE] = { "before", -17 },
 	[CHANGE_AFTER] = { "after", -17 }, [CHANGE] = { "change", 8 },
 	[CHANGE_WORD] = { "", 0 },
 };
 
 static const struct report_row *find(const struct report *report, const struct report_row *like)
 {
-	for (int i = 0; i < report->n_rows; i++) {
-		const struct report_row *row = &report->rows[i];
+	char wanted[REPORT_LABEL], label[REPORT_LABEL];
 
-		if (!strcmp(row->what, like->what) && !strcmp(row->dtype, like->dtype) &&
-		    !strcmp(row->shape, like->shape))
-			return row;
-	}
+	report_label(like, wanted);
+	for (int i = 0; i < report->n_rows; i++)
+		if (!strcmp(report_label(&report->rows[i], label), wanted))
+			return &report->rows[i];
 	return NULL;
 }
 
@@ -204,7 +214,7 @@ static void print_change(FILE *out, const struct report_row *was, const struct r
 
 	snprintf(cells[CHANGE_WHAT], CELL, "%s", now->what);
 	snprintf(cells[CHANGE_TYPE], CELL, "%s", now->dtype);
-	snprintf(cells[CHANGE_SHAPE], CELL, "%s", now->shape);
+	tensor_shape_text(now->rank, now->shape, cells[CHANGE_SHAPE], CELL);
 	snprintf(cells[CHANGE_BEFORE], CELL, "%.2f (%.2f..%.2f)", a->median, a->low, a->high);
 	snprintf(cells[CHANGE_AFTER], CELL, "%.2f (%.2f..%.2f)", b->median, b->low, b->high);
 	snprintf(cells[CHANGE], CELL, "%+.1f %%", 100 * (b->median / a->median - 1));
@@ -234,6 +244,6 @@ void report_print_change(FILE *out, const struct report *before, const struct re
 		count[change + 1]++;
 		n++;
 	}
-	fprintf(out, "%s%d rows in both: %d better, %d worse, the others within their spreads\n",
+	fprintf(out, "%srows in both: %d; better: %d; worse: %d; the others are within their spreads\n",
 	        format == REPORT_MARKDOWN ? "\n" : "", n, count[2], count[0]);
 }

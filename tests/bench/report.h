@@ -7,11 +7,15 @@
 #ifndef TESTS_BENCH_REPORT_H
 #define TESTS_BENCH_REPORT_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "proto/status.h"
 
 #define REPORT_MAX_RUNS 101
+#define REPORT_MAX_RANK 6
+#define REPORT_LABEL    192
 #define REPORT_HALF     0.5 /* no row may be under it, whatever its bar */
 
 /* The median, and the two values that the middle half of all lies between. */
@@ -22,9 +26,11 @@ struct spread {
 };
 
 struct report_row {
+	/* These three name it. */
 	char what[64];
 	char dtype[16];
-	char shape[48];
+	int rank;
+	int64_t shape[REPORT_MAX_RANK];
 	char family[24];
 	double bar;   /* the least ratio that is asked for */
 	double bytes; /* read plus written, by one call */
@@ -49,7 +55,7 @@ struct report {
 	struct report_row *rows;
 };
 
-enum report_format { REPORT_TEXT, REPORT_MARKDOWN };
+enum report_format { REPORT_TEXT, REPORT_MARKDOWN, REPORT_JSON };
 
 /* n >= 1 values in any order. */
 struct spread spread_of(const double *values, int n);
@@ -61,12 +67,15 @@ int spread_change(const struct spread *before, const struct spread *after);
 /* *report is zeros with what is known of the run; report_deinit frees its rows. */
 void report_deinit(struct report *report);
 
+/* Writes "transpose float32 [8191, 8193]" and returns label. */
+char *report_label(const struct report_row *row, char label[REPORT_LABEL]);
+
 /* Takes a copy of the row, whose runs must be there, and works out its figures: *ret is it, until the next.
  */
 int report_add(struct report *report, const struct report_row *row, const struct report_row **ret,
                struct error *err);
 
-/* The table: its head, each row, and how many rows reach their bars. */
+/* The table: its head, each row, and how many rows reach their bars. Not for REPORT_JSON. */
 void report_print_head(FILE *out, const struct report *report, enum report_format format);
 void report_print_row(FILE *out, const struct report_row *row, enum report_format format);
 void report_print_end(FILE *out, const struct report *report, enum report_format format);
@@ -74,5 +83,15 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 /* The ratio of each row that both have, before and after. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,
                          enum report_format format);
+
+/* Whether this build has a library for JSON; without it the two below are UNSUPPORTED. */
+bool report_has_json(void);
+
+/* All of it but the notes. */
+int report_write_json(FILE *out, const struct report *report, struct error *err);
+
+/* What report_write_json wrote to a file; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when
+ * it is not that. */
+int report_read_json(const char *path, struct report *ret, struct error *err);
 
 #endif

@@ -1,8 +1,6 @@
 /* How a row becomes a request, and how its result is checked. */
 #include "row.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "proto/scalar.h"
@@ -10,15 +8,6 @@
 
 #define SAMPLES 100000
 #define NEAR    9 /* elements from an end */
-
-char *bench_row_label(const struct bench_row *row, char label[BENCH_LABEL])
-{
-	char shape[64];
-
-	snprintf(label, BENCH_LABEL, "%s %s %s", row->what, dtype_names[row->dtype],
-	         tensor_shape_text(row->rank, row->shape, shape, sizeof shape));
-	return label;
-}
 
 int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int64_t *ret_first,
                    struct error *err)

@@ -11,7 +11,6 @@
 #include "kernels/transform.h"
 
 #define BENCH_MAX_RANK 6
-#define BENCH_LABEL    128
 
 struct bench_row {
 	const char *what; /* with dtype and shape it names the row */
@@ -30,8 +29,21 @@ struct bench_row {
 	bool ragged; /* rows, or the data in them, do not start at multiples of 16 bytes: the bar is lower */
 };
 
-/* Writes "transpose float32 [8191, 8193]" and returns label. */
-char *bench_row_label(const struct bench_row *row, char label[BENCH_LABEL]);
+/* What is done, element type, rank, source shape in DIMS, the other fields. */
+#define ROW(what_, type, rank_, shape_, ...)                                                          \
+	{                                                                                             \
+		.what = what_, .dtype = DTYPE_##type, .rank = rank_, .shape = { shape_ }, __VA_ARGS__ \
+	}
+#define DIMS(...) __VA_ARGS__
+#define SAME(...) .before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* on both sides */
+#define RAGGED    .ragged = true
+
+#define COPY(type, a, b)           ROW("copy", type, 2, DIMS(a, b), .perm = { 0, 1 })
+#define TRANSPOSE(type, a, b, ...) ROW("transpose", type, 2, DIMS(a, b), .perm = { 1, 0 }, ##__VA_ARGS__)
+#define NHWC(type, n, h, w, c, ...) \
+	ROW("NHWC->NCHW", type, 4, DIMS(n, h, w, c), .perm = { 0, 3, 1, 2 }, ##__VA_ARGS__)
+#define NCHW(type, n, c, h, w, ...) \
+	ROW("NCHW->NHWC", type, 4, DIMS(n, c, h, w), .perm = { 0, 2, 3, 1 }, ##__VA_ARGS__)
 
 /* *ret_first: elements from the start of the source's memory to its element [0, ..., 0]; the destination's is
  * row->offset elements from the start of its own. */

@@ -1,27 +1,11 @@
 /* What the CPU benchmark moves: a row a line of its table. Tensors are about 256 MB (powers of two of 2 and 8
- * bytes: 128 MiB, so that they can be square) unless the row is there for being small. quick_rows: as many
- * kinds as will do to try the program itself.
+ * bytes: 128 MiB, so that they can be square) unless the row is there for being small.
  */
 #ifndef TESTS_BENCH_ROWS_H
 #define TESTS_BENCH_ROWS_H
 
 #include "row.h"
 
-#define DIMS(...) __VA_ARGS__
-#define SAME(...) .before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* on both sides */
-#define RAGGED    .ragged = true
-
-/* What is done, element type, rank, source shape, the other fields. */
-#define ROW(what_, type, rank_, shape_, ...)                                                          \
-	{                                                                                             \
-		.what = what_, .dtype = DTYPE_##type, .rank = rank_, .shape = { shape_ }, __VA_ARGS__ \
-	}
-#define COPY(type, a, b)           ROW("copy", type, 2, DIMS(a, b), .perm = { 0, 1 })
-#define TRANSPOSE(type, a, b, ...) ROW("transpose", type, 2, DIMS(a, b), .perm = { 1, 0 }, ##__VA_ARGS__)
-#define NHWC(type, n, h, w, c, ...) \
-	ROW("NHWC->NCHW", type, 4, DIMS(n, h, w, c), .perm = { 0, 3, 1, 2 }, ##__VA_ARGS__)
-#define NCHW(type, n, c, h, w, ...) \
-	ROW("NCHW->NHWC", type, 4, DIMS(n, c, h, w), .perm = { 0, 2, 3, 1 }, ##__VA_ARGS__)
 #define PERMUTE_3D(name, ...) ROW("permute " name, FLOAT32, 3, DIMS(320, 512, 400), .perm = { __VA_ARGS__ })
 
 /* One image batch with a border of one pixel: channels last, then channels first, whose rows are 58 floats.
@@ -123,17 +107,6 @@ static const struct bench_row bench_rows[] = {
 	TRANSPOSE(FLOAT32, 512, 512),
 	ROW("zero pad 1:1,1:1", FLOAT32, 2, DIMS(510, 510), SAME(1, 1), RAGGED),
 	TRANSPOSE(FLOAT32, 1000, 1000),
-};
-
-static const struct bench_row bench_quick_rows[] = {
-	TRANSPOSE(UINT8, 64, 48),
-	TRANSPOSE(FLOAT32, 31, 33, RAGGED),
-	NHWC(FLOAT16, 2, 8, 8, 16),
-	ROW("edge pad 1:1,1:1", FLOAT32, 2, DIMS(30, 30), SAME(1, 1), .mode = PAD_MODE_EDGE),
-	ROW("crop 1:3,1:3", FLOAT64, 2, DIMS(40, 40), .before = { -1, -1 }, .after = { -3, -3 }),
-	ROW("broadcast of a row", FLOAT32, 2, DIMS(32, 32), .repeated = true),
-	ROW("reversed rows", UINT8, 2, DIMS(32, 32), .reversed = true),
-	TRANSPOSE(FLOAT32, 512, 512),
 };
 
 #endif
