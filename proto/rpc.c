@@ -8,6 +8,7 @@
 
 #include "codec.h"
 #include "text.h"
+#include "unpack.h"
 
 #define ZONE_CHUNK_SIZE (8 * 1024)
 
@@ -55,17 +56,16 @@ void rpc_decoder_free(struct rpc_decoder *decoder)
 static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
                                     struct error *err)
 {
-	size_t end = 0;
-	msgpack_unpack_return r;
+	int r;
 
 	msgpack_zone_clear(&decoder->zone);
-	r = msgpack_unpack((const char *)data, len, &end, &decoder->zone, &decoder->root);
-	if (r == MSGPACK_UNPACK_NOMEM_ERROR) {
-		error_set(err, STATUS_NO_MEMORY, "no memory for a message of %zu bytes", len);
+	r = unpack_message(&decoder->zone, data, len, &decoder->root);
+	if (r == STATUS_NO_MEMORY) {
+		error_set(err, r, "no memory for a message of %zu bytes", len);
 		return NULL;
 	}
-	if ((r != MSGPACK_UNPACK_SUCCESS && r != MSGPACK_UNPACK_EXTRA_BYTES) || end != len) {
-		error_set(err, STATUS_PROTOCOL, "%zu bytes are not one MessagePack object", len);
+	if (r < 0) {
+		error_set(err, r, "%zu bytes are not one MessagePack object", len);
 		return NULL;
 	}
 	return &decoder->root;
@@ -267,7 +267,9 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 		                 "a message of type %llu with %u elements from the service is no reply, "
 		                 "[1, msgid, error, result]",
 		                 (unsigned long long)type, root->via.array.size);
-	*ret = (struct rpc_reply){ .msgid = (uint32_t)items[1].via.u64, .document = &items[3] };
+	ret->msgid = (uint32_t)items[1].via.u64;
+	ret->document = &items[3];
+	ret->error.status = STATUS_OK;
 	if (items[2].type != MSGPACK_OBJECT_NIL)
 		decode_error(&items[2], &ret->error);
 	return 0;
