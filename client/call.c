@@ -108,7 +108,9 @@ void request_end(tma_client *client, uint32_t slot, const struct error *error)
 	struct request *request = &client->requests[slot];
 
 	request->state = REQUEST_DONE;
-	request->error = *error;
+	request->error.status = error->status;
+	if (error->status)
+		request->error = *error;
 	request->result.status = error->status;
 	request->result.reconnects = client->reconnects;
 	client->n_ended++;

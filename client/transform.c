@@ -68,27 +68,25 @@ static int on_transform_done(tma_client *client, const struct rpc_reply *reply, 
 	return 0;
 }
 
-/* *ret_deadline is that of the call that starts now. */
-static int ticket_start(tma_client *client, const struct call *call, int64_t *ret_deadline,
-                        uint32_t *ret_slot)
+static int ticket_check(tma_client *client, const struct call *call)
 {
 	int rc = client_check_usable(client);
 
-	if (rc < 0)
-		return rc;
-	if (call->method != METHOD_ping && !call->transform)
-		return transform_params(client, NULL, NULL);
-	*ret_deadline = client_deadline(client);
-	return request_start(client, call, *ret_deadline, ret_slot);
+	return !rc && call->method != METHOD_ping && !call->transform ? transform_params(client, NULL, NULL)
+	                                                              : rc;
 }
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t)
 {
 	struct call call = { .method = method, .transform = t, .fd = -1, .on_reply = on_transform_done };
+	int rc = ticket_check(client, &call);
 	int64_t deadline;
 	uint32_t slot = 0;
-	int rc = ticket_start(client, &call, &deadline, &slot);
 
+	if (rc < 0)
+		return rc;
+	deadline = client_deadline(client);
+	rc = request_start(client, &call, deadline, &slot);
 	if (rc < 0)
 		return rc;
 	client_wait_reply(client, slot, deadline);
@@ -112,18 +110,22 @@ int tma_submit_ping(tma_client *client, tma_ticket *ret)
 	                     ret);
 }
 
+/* A request that is kept for a batch waits for nothing, and needs no deadline. */
 static int ticket_submit(tma_client *client, struct call *call, tma_ticket *ret)
 {
-	int64_t deadline;
+	bool waits = !client || !client->is_batching || client->sock < 0 || client->is_device_lost;
+	int rc = ticket_check(client, call);
 	uint32_t slot = 0;
-	int rc;
 
+	if (rc < 0)
+		return rc;
 	call->may_be_kept = true;
-	rc = ticket_start(client, call, &deadline, &slot);
+	rc = request_start(client, call, waits ? client_deadline(client) : -1, &slot);
 	if (rc < 0)
 		return rc;
 	if (buffer_len(&client->out) > SUBMIT_KEEP_BYTES)
-		client_wait_sent(client, SUBMIT_KEEP_BYTES, deadline, methods[call->method].name);
+		client_wait_sent(client, SUBMIT_KEEP_BYTES, client_deadline(client),
+		                 methods[call->method].name);
 	*ret = (uint64_t)client->requests[slot].generation << 32 | (slot + 1);
 	return 0;
 }
