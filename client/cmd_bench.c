@@ -10,7 +10,7 @@
 
 #include "args.h"
 #include "load.h"
-#include "print.h"
+#include "load_report.h"
 #include "question.h"
 
 #define MAX_CONNECTIONS 4096
@@ -75,8 +75,6 @@ static volatile sig_atomic_t caught;
 static int bench_parse(struct bench *b, int argc, char **argv);
 static int bench_question(struct bench *b);
 static int bench_run(struct bench *b);
-static void bench_print(const struct bench *b);
-static void bench_print_json(const struct bench *b);
 
 static void on_signal(int sig)
 {
@@ -210,7 +208,7 @@ static int bench_set(struct bench *b, int opt, const char *text)
 static int bench_parse(struct bench *b, int argc, char **argv)
 {
 	struct failure *f = &b->t->error;
-	bool sized = false, shaped = false;
+	bool sized, shaped;
 	int opt;
 
 	while ((opt = tmactl_option(b->t, argc, argv, options)) != -1)
@@ -288,91 +286,13 @@ static int bench_run(struct bench *b)
 	for (int i = 0; i < LOAD_STATUSES; i++)
 		failed += b->result.failed[i];
 	if (b->t->json)
-		bench_print_json(b);
+		load_report_json(&b->load, kind_names[b->kind], &b->result);
 	else if (!b->t->quiet)
-		bench_print(b);
+		load_report(&b->load, kind_names[b->kind], &b->result);
 	if (!rc && failed)
 		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " requests were refused",
 		            failed, b->result.latency.count);
 	return rc;
-}
-
-static const struct {
-	const char *name;
-	double percent;
-} percentiles[] = { { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 }, { "max", 100 } };
-
-#define N_PERCENTILES (sizeof percentiles / sizeof percentiles[0])
-
-static double seconds_of(const struct load_result *r)
-{
-	return r->ns ? (double)r->ns / 1e9 : 1e-9;
-}
-
-static void print_shape(const struct tma_tensor *tensor)
-{
-	for (int d = 0; d < tensor->rank; d++)
-		printf("%s%" PRId64, d ? "," : "", tensor->shape[d]);
-}
-
-static void bench_print(const struct bench *b)
-{
-	const struct load_result *r = &b->result;
-	const char *comma = "";
-	char text[32];
-
-	printf("%-9s %s", "kind", kind_names[b->kind]);
-	if (b->load.question) {
-		printf(" %s ", tma_dtype_name(b->dtype));
-		print_shape(&b->question.src);
-		fputs(" -> ", stdout);
-		print_shape(&b->question.dst);
-		if (*r->path)
-			printf(" by %s", r->path);
-	}
-	printf("\n%-9s %u connection%s, %u deep, %.2f s\n", "load", b->load.connections,
-	       b->load.connections == 1 ? "" : "s", b->load.depth, seconds_of(r));
-	printf("%-9s %" PRIu64 ", %.0f a second\n", "requests", r->latency.count,
-	       (double)r->latency.count / seconds_of(r));
-	printf("%-9s ", "latency");
-	for (size_t i = 0; i < N_PERCENTILES; i++)
-		printf("%s%s %.1f us", i ? ", " : "", percentiles[i].name,
-		       (double)histogram_percentile(&r->latency, percentiles[i].percent) / 1e3);
-	if (b->load.question)
-		printf("\n%-9s %s a second, read + written", "bytes",
-		       print_bytes((uint64_t)((double)r->bytes / seconds_of(r)), text, sizeof text));
-	printf("\n%-9s ", "errors");
-	for (int i = 0; i < LOAD_STATUSES; i++) {
-		if (!r->failed[i])
-			continue;
-		printf("%s%s %" PRIu64, comma, tma_status_name(-i), r->failed[i]);
-		comma = ", ";
-	}
-	puts(*comma ? "" : "none");
-}
-
-static void bench_print_json(const struct bench *b)
-{
-	const struct load_result *r = &b->result;
-	const char *comma = "";
-
-	printf("{\n  \"kind\": \"%s\",\n  \"connections\": %u,\n  \"pipeline\": %u,\n", kind_names[b->kind],
-	       b->load.connections, b->load.depth);
-	printf("  \"seconds\": %.6f,\n  \"requests\": %" PRIu64 ",\n  \"requests_per_s\": %.1f,\n",
-	       seconds_of(r), r->latency.count, (double)r->latency.count / seconds_of(r));
-	printf("  \"latency_us\": {");
-	for (size_t i = 0; i < N_PERCENTILES; i++)
-		printf("%s\"%s\": %.3f", i ? ", " : "", percentiles[i].name,
-		       (double)histogram_percentile(&r->latency, percentiles[i].percent) / 1e3);
-	printf("},\n  \"bytes\": %" PRIu64 ",\n  \"bytes_per_s\": %.0f,\n  \"errors\": {", r->bytes,
-	       (double)r->bytes / seconds_of(r));
-	for (int i = 0; i < LOAD_STATUSES; i++) {
-		if (!r->failed[i])
-			continue;
-		printf("%s\"%s\": %" PRIu64, comma, tma_status_name(-i), r->failed[i]);
-		comma = ", ";
-	}
-	puts("}\n}");
 }
 
 const struct cmd_entry cmd_bench = {

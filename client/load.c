@@ -167,6 +167,13 @@ static int connection_watch(struct run *r, struct connection *c)
 	return 0;
 }
 
+static void count_moved(struct load_result *result, const struct tma_result *answer)
+{
+	result->bytes += answer->bytes;
+	result->engine_ns += answer->ns;
+	memcpy(result->path, answer->path, sizeof answer->path);
+}
+
 /* Counts what has been answered. The connection's end comes to every request under way, and to this call. */
 static int connection_count(struct run *r, struct connection *c, uint64_t now)
 {
@@ -180,10 +187,8 @@ static int connection_count(struct run *r, struct connection *c, uint64_t now)
 		histogram_add(&result->latency, now - c->asked[c->first].start_ns);
 		if (rc < 0 && rc > -LOAD_STATUSES)
 			result->failed[-rc]++;
-		else
-			result->bytes += answer.bytes;
-		if (!rc && r->load->question)
-			memcpy(result->path, answer.path, sizeof answer.path);
+		else if (r->load->question)
+			count_moved(result, &answer);
 		c->first = (c->first + 1) % r->load->depth;
 		c->n--;
 		r->under_way--;

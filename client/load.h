@@ -25,6 +25,7 @@ struct load_result {
 	uint64_t submitted;
 	uint64_t failed[LOAD_STATUSES]; /* answered with an error, by -status */
 	uint64_t bytes;                 /* read plus written by transforms that went well */
+	uint64_t engine_ns;             /* the engine's own time for them */
 	uint64_t ns;                    /* from the first request to the last answer */
 	struct histogram latency; /* of the answered, ns: from before a request is made to its answer read */
 	char path[24];            /* the family that moved the last one; "": none */

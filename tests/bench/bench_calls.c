@@ -54,18 +54,35 @@ static void fatal(const char *what)
 
 static const struct plan_facts facts = { .engine = "cpu", .threads = 1, .align = 16 };
 
-static void transpose_spec(struct transform_spec *ret, int64_t rows, int64_t columns)
+static void layouts(struct transform_spec *spec, int rank, const int64_t *dst, const int64_t *src)
 {
-	const int64_t src[] = { rows, columns }, dst[] = { columns, rows };
 	struct error err;
 
-	memset(ret, 0, sizeof *ret);
-	if (tensor_layout_init(&ret->src, DTYPE_FLOAT32, 2, src, NULL, "src", &err) < 0 ||
-	    tensor_layout_init(&ret->dst, DTYPE_FLOAT32, 2, dst, NULL, "dst", &err) < 0)
+	memset(spec, 0, sizeof *spec);
+	if (tensor_layout_init(&spec->src, DTYPE_FLOAT32, rank, src, NULL, "src", &err) < 0 ||
+	    tensor_layout_init(&spec->dst, DTYPE_FLOAT32, rank, dst, NULL, "dst", &err) < 0)
 		fatal(err.message);
-	ret->n_perm = 2;
-	ret->perm[0] = 1;
-	ret->n_before = ret->n_after = -1;
+	spec->n_before = spec->n_after = -1;
+}
+
+/* A matrix transposed. */
+static void spec_matrix(struct transform_spec *spec, int64_t n)
+{
+	layouts(spec, 2, (const int64_t[]){ SIDE, n }, (const int64_t[]){ n, SIDE });
+	spec->n_perm = 2;
+	spec->perm[0] = 1;
+}
+
+/* NHWC to NCHW, with a border of one zero. */
+static void spec_image(struct transform_spec *spec, int64_t n)
+{
+	static const int64_t perm[] = { 0, 3, 1, 2 }, pad[] = { 0, 0, 1, 1 };
+
+	layouts(spec, 4, (const int64_t[]){ n, 64, 58, 58 }, (const int64_t[]){ n, 56, 56, 64 });
+	spec->n_perm = spec->n_before = spec->n_after = 4;
+	memcpy(spec->perm, perm, sizeof perm);
+	memcpy(spec->before, pad, sizeof pad);
+	memcpy(spec->after, pad, sizeof pad);
 }
 
 struct lookup {
@@ -86,15 +103,15 @@ static void look_up(void *arg, int i)
 }
 
 /* A cache of one entry: two layouts in turn are never found. */
-static double measure_plans(int specs)
+static double measure_plans(void (*spec)(struct transform_spec *spec, int64_t n), int specs)
 {
 	struct lookup l = { .specs = specs };
 	double ns;
 
 	if (plan_cache_init(&l.cache, 1, 1) < 0)
 		fatal("no memory");
-	transpose_spec(&l.spec[0], SIDE, SIDE);
-	transpose_spec(&l.spec[1], SIDE, 2 * SIDE);
+	spec(&l.spec[0], SIDE);
+	spec(&l.spec[1], 2 * SIDE);
 	ns = measure(look_up, &l);
 	if ((l.cache.misses > 1) != (specs > 1))
 		fatal("the cache did not do what is measured");
@@ -136,7 +153,10 @@ static double measure_copy(void)
 
 int main(void)
 {
-	printf("{\"copy_64k_ns\": %.1f, \"plan_hit_ns\": %.1f, \"plan_miss_ns\": %.1f}\n", measure_copy(),
-	       measure_plans(1), measure_plans(2));
+	printf("{\"copy_64k_ns\": %.1f", measure_copy());
+	printf(", \"matrix_hit_ns\": %.1f, \"matrix_miss_ns\": %.1f", measure_plans(spec_matrix, 1),
+	       measure_plans(spec_matrix, 2));
+	printf(", \"image_hit_ns\": %.1f, \"image_miss_ns\": %.1f}\n", measure_plans(spec_image, 1),
+	       measure_plans(spec_image, 2));
 	return 0;
 }

@@ -80,7 +80,7 @@ def bench_tmad(server, seconds, connections, pipeline, *args):
                                    str(connections), "--pipeline", str(pipeline), "--duration", str(seconds), *args])
     result = json.loads(text)
     return {"rate": result["requests_per_s"], "p50": result["latency_us"]["p50"],
-            "p99": result["latency_us"]["p99"], **busy}
+            "p99": result["latency_us"]["p99"], "engine": result["engine_us"], **busy}
 
 
 def bench_redis(server, requests, connections, pipeline):
@@ -128,7 +128,8 @@ def transform_rows(options, tmad, calls):
         ratio, spread = ratios(runs[kind], runs["ping"])
         call = calls.get(f"{kind}_64k_ns")
         print(f"| {kind} | {median(runs[kind], 'rate'):.0f} | {ratio:.2f} | {spread:.0%} "
-              f"| {median(runs[kind], 'p50'):.1f} | {'-' if call is None else f'{call / 1e3:.1f}'} "
+              f"| {median(runs[kind], 'p50'):.1f} | {median(runs[kind], 'engine'):.1f} "
+              f"| {'-' if call is None else f'{call / 1e3:.1f}'} "
               f"| {median(runs[kind], 'server'):.2f} + {median(runs[kind], 'load'):.2f} |", flush=True)
 
 
@@ -136,7 +137,7 @@ def main():
     parser = argparse.ArgumentParser(description="tmad's service path against redis-server's, in one run")
     parser.add_argument("--repeat", type=int, default=7, help="turns of each row")
     parser.add_argument("--seconds", type=float, default=1, help="of each turn")
-    parser.add_argument("--place", choices=("apart", "together", "free"), default="apart",
+    parser.add_argument("--place", choices=("apart", "together", "free"), default="free",
                         help="server and load on a CPU each, both on one, or where the kernel puts them")
     options = parser.parse_args()
     missing = [name for name in ("redis-server", "redis-benchmark") if not shutil.which(name)]
@@ -159,11 +160,13 @@ def main():
                   "| redis p99 us | tmad p99 us | redis busy | tmad busy |\n|---|---|---|---|---|---|---|---|---|---|---|")
             for connections, pipeline in LOADS:
                 ping_row(options, redis, tmad, connections, pipeline)
-            print("\n| 64 KiB, 1 x 1 | /s | to ping | spread | p50 us | as a call us | busy |\n"
-                  "|---|---|---|---|---|---|---|")
+            print("\n| 64 KiB, 1 x 1 | /s | to ping | spread | p50 us | in the engine us | as a call us | busy |\n"
+                  "|---|---|---|---|---|---|---|---|")
             transform_rows(options, tmad, calls)
-    print(f"\nplan cache: a hit {calls['plan_hit_ns']:.0f} ns, a miss {calls['plan_miss_ns']:.0f} ns "
-          f"({calls['plan_miss_ns'] / calls['plan_hit_ns']:.1f} times)")
+    print("\n| plan | found ns | made ns | ratio |\n|---|---|---|---|")
+    for plan, name in (("matrix", "transpose float32 128x128"), ("image", "NHWC to NCHW with a border of one")):
+        hit, miss = calls[plan + "_hit_ns"], calls[plan + "_miss_ns"]
+        print(f"| {name} | {hit:.0f} | {miss:.0f} | {miss / hit:.1f} |")
 
 
 if __name__ == "__main__":
