@@ -3,6 +3,7 @@
 #include "plan_cache.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,7 +105,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Each factor has a part of the seed in it: no key can make one 0. Two chains, which a CPU runs side by side. */
+/* Each factor has a part of the seed in it: no key can make one 0. Two chains, which a CPU runs side by side.
+ */
 static uint64_t key_hash(const struct key *key, uint64_t seed)
 {
 	uint64_t secret = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
@@ -141,28 +143,53 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 	return entry;
 }
 
+static bool entry_has(const struct plan_entry *entry, const struct key *key)
+{
+	return entry->key_words == key->n && !memcmp(entry->key, key->word, key->n * sizeof key->word[0]);
+}
+
+static struct plan_entry *entry_used(struct plan_cache *cache, struct plan_entry *entry)
+{
+	cache->hits++;
+	entry->refs++;
+	return entry;
+}
+
+static void entry_insert(struct plan_cache *cache, struct plan_bucket *bucket, struct plan_entry *entry)
+{
+	if (cache->capacity == 0)
+		return;
+	if (cache->entries >= cache->capacity) {
+		evict(cache, TAILQ_LAST(&cache->used, plan_list));
+		cache->evictions++;
+	}
+	entry->refs++;
+	TAILQ_INSERT_HEAD(&cache->used, entry, used);
+	LIST_INSERT_HEAD(bucket, entry, bucket);
+	cache->entries++;
+}
+
+/* Who asks often asks the same again: the plan used last is tried before any hash is made. */
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err)
 {
+	struct plan_entry *entry = TAILQ_FIRST(&cache->used);
 	struct plan_bucket *bucket;
-	struct plan_entry *entry;
 	struct key key;
 	uint64_t hash;
 
 	key_pack(&key, spec, facts);
+	if (entry && entry_has(entry, &key)) {
+		*ret = entry_used(cache, entry);
+		return 0;
+	}
 	hash = key_hash(&key, cache->seed);
 	bucket = &cache->buckets[hash & (cache->n_buckets - 1)];
-
 	LIST_FOREACH(entry, bucket, bucket)
-	if (entry->hash == hash && entry->key_words == key.n &&
-	    !memcmp(entry->key, key.word, key.n * sizeof key.word[0])) {
-		cache->hits++;
-		if (entry != TAILQ_FIRST(&cache->used)) {
-			TAILQ_REMOVE(&cache->used, entry, used);
-			TAILQ_INSERT_HEAD(&cache->used, entry, used);
-		}
-		entry->refs++;
-		*ret = entry;
+	if (entry->hash == hash && entry_has(entry, &key)) {
+		TAILQ_REMOVE(&cache->used, entry, used);
+		TAILQ_INSERT_HEAD(&cache->used, entry, used);
+		*ret = entry_used(cache, entry);
 		return 0;
 	}
 
@@ -171,16 +198,7 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 		return err->status;
 	cache->misses++;
 	entry->hash = hash;
-	if (cache->capacity > 0) {
-		if (cache->entries >= cache->capacity) {
-			evict(cache, TAILQ_LAST(&cache->used, plan_list));
-			cache->evictions++;
-		}
-		entry->refs++;
-		TAILQ_INSERT_HEAD(&cache->used, entry, used);
-		LIST_INSERT_HEAD(bucket, entry, bucket);
-		cache->entries++;
-	}
+	entry_insert(cache, bucket, entry);
 	*ret = entry;
 	return 0;
 }

@@ -35,7 +35,14 @@ static int unpack_object(struct unpacker *u, int depth, msgpack_object *ret)
 	const uint8_t *data = u->at;
 	struct item item;
 
-	if (left == 0 || !item_read(data, left, &item))
+	if (left == 0)
+		return STATUS_PROTOCOL;
+	if (*data < 0x80) { /* most numbers are small */
+		u->at++;
+		*ret = (msgpack_object){ .type = MSGPACK_OBJECT_POSITIVE_INTEGER, .via.u64 = *data };
+		return 0;
+	}
+	if (!item_read(data, left, &item))
 		return STATUS_PROTOCOL;
 	u->at += item.header;
 	left -= item.header;

@@ -85,9 +85,11 @@ static void spec_image(struct transform_spec *spec, int64_t n)
 	memcpy(spec->after, pad, sizeof pad);
 }
 
+#define MOST_SPECS 8
+
 struct lookup {
 	struct plan_cache cache;
-	struct transform_spec spec[2];
+	struct transform_spec spec[MOST_SPECS];
 	int specs; /* asked for in turn */
 };
 
@@ -102,21 +104,29 @@ static void look_up(void *arg, int i)
 	plan_entry_unref(entry);
 }
 
-/* A cache of one entry: two layouts in turn are never found. */
-static double measure_plans(void (*spec)(struct transform_spec *spec, int64_t n), int specs)
+/* So many layouts in turn, in a cache of so many entries. */
+static double measure_plans(void (*spec)(struct transform_spec *spec, int64_t n), int specs,
+                            uint64_t capacity)
 {
 	struct lookup l = { .specs = specs };
 	double ns;
 
-	if (plan_cache_init(&l.cache, 1, 1) < 0)
+	if (plan_cache_init(&l.cache, capacity, 1) < 0)
 		fatal("no memory");
-	spec(&l.spec[0], SIDE);
-	spec(&l.spec[1], 2 * SIDE);
+	for (int i = 0; i < specs; i++)
+		spec(&l.spec[i], SIDE + 8 * i);
 	ns = measure(look_up, &l);
-	if ((l.cache.misses > 1) != (specs > 1))
+	if ((l.cache.misses > (uint64_t)specs) != ((uint64_t)specs > capacity))
 		fatal("the cache did not do what is measured");
 	plan_cache_deinit(&l.cache);
 	return ns;
+}
+
+static void print_plans(const char *name, void (*spec)(struct transform_spec *spec, int64_t n))
+{
+	printf(", \"%s\": {\"again_ns\": %.1f, \"in_turn_ns\": %.1f, \"made_ns\": %.1f}", name,
+	       measure_plans(spec, 1, 1), measure_plans(spec, MOST_SPECS, MOST_SPECS),
+	       measure_plans(spec, 2, 1));
 }
 
 /* ---- Moving ----------------------------------------------------------------------------------------- */
@@ -154,9 +164,8 @@ static double measure_copy(void)
 int main(void)
 {
 	printf("{\"copy_64k_ns\": %.1f", measure_copy());
-	printf(", \"matrix_hit_ns\": %.1f, \"matrix_miss_ns\": %.1f", measure_plans(spec_matrix, 1),
-	       measure_plans(spec_matrix, 2));
-	printf(", \"image_hit_ns\": %.1f, \"image_miss_ns\": %.1f}\n", measure_plans(spec_image, 1),
-	       measure_plans(spec_image, 2));
+	print_plans("matrix", spec_matrix);
+	print_plans("image", spec_image);
+	puts("}");
 	return 0;
 }
