@@ -80,8 +80,9 @@ const char *const method_names[METHOD_COUNT] = {
 
 const struct method *method_find(const char *name, size_t len)
 {
-	for (int i = 0; i < METHOD_COUNT; i++)
-		if (strlen(method_names[i]) == len && !memcmp(method_names[i], name, len))
+	for (int i = 0; len > 0 && i < METHOD_COUNT; i++)
+		if (*method_names[i] == *name && strlen(method_names[i]) == len &&
+		    !memcmp(method_names[i], name, len))
 			return &methods[i];
 	return NULL;
 }
