@@ -38,13 +38,14 @@ Test(pack, is_what_msgpack_packs)
 		for (int d = -2; d <= 2; d++) {
 			uint64_t value = (UINT64_C(1) << shift) + (uint64_t)(int64_t)d;
 			size_t len = value < sizeof data ? (size_t)value : 0;
+			int64_t minus = (int64_t)(0 - value);
 			double real = (double)value / 3;
 
 			cr_assert_eq(pack_uint(&ours, value), 0);
 			msgpack_pack_uint64(&packer, value);
 			same(&ours, &theirs, "uint", value);
-			cr_assert_eq(pack_int(&ours, -(int64_t)value), 0);
-			msgpack_pack_int64(&packer, -(int64_t)value);
+			cr_assert_eq(pack_int(&ours, minus), 0);
+			msgpack_pack_int64(&packer, minus);
 			same(&ours, &theirs, "minus", value);
 			cr_assert_eq(pack_double(&ours, real), 0);
 			msgpack_pack_double(&packer, real);
@@ -100,7 +101,7 @@ static void pack_random(msgpack_packer *packer, int depth)
 		msgpack_pack_uint64(packer, next_number());
 		break;
 	case 1:
-		msgpack_pack_int64(packer, (int64_t)next_number() * -1);
+		msgpack_pack_int64(packer, (int64_t)(0 - next_number()));
 		break;
 	case 2:
 		msgpack_pack_double(packer, (double)next_number());
