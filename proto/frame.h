@@ -1,5 +1,5 @@
 /* Where a MessagePack message ends: an iterative scan that allocates nothing and enforces limits before
- * msgpack-c sees a byte (msgpack-c reserves what an array's header declares).
+ * anything is decoded: what a header declares is not believed.
  *
  * The scan is resumable: feeding a message a byte at a time costs the same as feeding it at once.
  */
