@@ -4,33 +4,26 @@
 
 #include <stdbool.h>
 
-#include "item.h"
-
 const struct frame_limits frame_request_limits = { .bytes = 64 * 1024, .depth = 8, .elements = 4096 };
 const struct frame_limits frame_reply_limits = { .bytes = 1024 * 1024, .depth = 8, .elements = 65536 };
 
-const struct item_wide item_wide[32] = {
-	[0x00] = { ITEM_SCALAR, 0 },                                /* nil */
-	[0x01] = { ITEM_RESERVED, 0 }, [0x02] = { ITEM_SCALAR, 0 }, /* false, true */
-	[0x03] = { ITEM_SCALAR, 0 },   [0x04] = { ITEM_BLOB, 1 },   /* bin 8, 16, 32 */
-	[0x05] = { ITEM_BLOB, 2 },     [0x06] = { ITEM_BLOB, 4 },
-	[0x07] = { ITEM_EXT, 0 }, /* ext 8, 16, 32 */
-	[0x08] = { ITEM_EXT, 0 },      [0x09] = { ITEM_EXT, 0 },
-	[0x0a] = { ITEM_SCALAR, 4 },                                /* float 32, 64 */
-	[0x0b] = { ITEM_SCALAR, 8 },   [0x0c] = { ITEM_SCALAR, 1 }, /* uint 8 to 64 */
-	[0x0d] = { ITEM_SCALAR, 2 },   [0x0e] = { ITEM_SCALAR, 4 },
-	[0x0f] = { ITEM_SCALAR, 8 },   [0x10] = { ITEM_SCALAR, 1 }, /* int 8 to 64 */
-	[0x11] = { ITEM_SCALAR, 2 },   [0x12] = { ITEM_SCALAR, 4 },
-	[0x13] = { ITEM_SCALAR, 8 },   [0x14] = { ITEM_EXT, 0 }, /* fixext 1 to 16 */
-	[0x15] = { ITEM_EXT, 0 },      [0x16] = { ITEM_EXT, 0 },
-	[0x17] = { ITEM_EXT, 0 },      [0x18] = { ITEM_EXT, 0 },
-	[0x19] = { ITEM_BLOB, 1 }, /* str 8, 16, 32 */
-	[0x1a] = { ITEM_BLOB, 2 },     [0x1b] = { ITEM_BLOB, 4 },
-	[0x1c] = { ITEM_ARRAY, 2 },                              /* array 16, 32 */
-	[0x1d] = { ITEM_ARRAY, 4 },    [0x1e] = { ITEM_MAP, 2 }, /* map 16, 32 */
-	[0x1f] = { ITEM_MAP, 4 },
+enum item_shape {
+	ITEM_SCALAR, /* size: bytes of the payload */
+	ITEM_BLOB,   /* size: bytes of the length; so for the containers */
+	ITEM_ARRAY,
+	ITEM_MAP,
+	ITEM_EXT,
+	ITEM_RESERVED,
 };
 
+/* One item's header. */
+struct item {
+	enum item_shape shape;
+	uint64_t header; /* bytes, the type's own included */
+	uint64_t length; /* payload bytes, array elements or map pairs */
+};
+
+static bool read_item(const uint8_t *data, uint64_t len, struct item *ret);
 static int check_item(const struct frame_scan *scan, const struct item *item, uint8_t type,
                       const struct frame_limits *limits, struct error *err);
 static void enter_item(struct frame_scan *scan, const struct item *item);
@@ -57,7 +50,7 @@ enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_
 		}
 		if (scan->pos == len)
 			return FRAME_PARTIAL;
-		whole = item_read(data + scan->pos, len - scan->pos, &item);
+		whole = read_item(data + scan->pos, len - scan->pos, &item);
 		if (check_item(scan, &item, data[scan->pos], limits, err))
 			return FRAME_BROKEN;
 		if (!whole)
@@ -65,6 +58,57 @@ enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_
 		enter_item(scan, &item);
 	}
 	return FRAME_PARTIAL;
+}
+
+/* Reads the header at data; false when not all of it has arrived: length is 0 then. */
+static bool read_item(const uint8_t *data, uint64_t len, struct item *ret)
+{
+	/* 0xc0 to 0xdf; the other types hold their value or length in the type byte. */
+	static const struct {
+		uint8_t shape;
+		uint8_t size;
+	} wide[32] = {
+		[0x00] = { ITEM_SCALAR, 0 },                                /* nil */
+		[0x01] = { ITEM_RESERVED, 0 }, [0x02] = { ITEM_SCALAR, 0 }, /* false, true */
+		[0x03] = { ITEM_SCALAR, 0 },   [0x04] = { ITEM_BLOB, 1 },   /* bin 8, 16, 32 */
+		[0x05] = { ITEM_BLOB, 2 },     [0x06] = { ITEM_BLOB, 4 },
+		[0x07] = { ITEM_EXT, 0 }, /* ext 8, 16, 32 */
+		[0x08] = { ITEM_EXT, 0 },      [0x09] = { ITEM_EXT, 0 },
+		[0x0a] = { ITEM_SCALAR, 4 },                                /* float 32, 64 */
+		[0x0b] = { ITEM_SCALAR, 8 },   [0x0c] = { ITEM_SCALAR, 1 }, /* uint 8 to 64 */
+		[0x0d] = { ITEM_SCALAR, 2 },   [0x0e] = { ITEM_SCALAR, 4 },
+		[0x0f] = { ITEM_SCALAR, 8 },   [0x10] = { ITEM_SCALAR, 1 }, /* int 8 to 64 */
+		[0x11] = { ITEM_SCALAR, 2 },   [0x12] = { ITEM_SCALAR, 4 },
+		[0x13] = { ITEM_SCALAR, 8 },   [0x14] = { ITEM_EXT, 0 }, /* fixext 1 to 16 */
+		[0x15] = { ITEM_EXT, 0 },      [0x16] = { ITEM_EXT, 0 },
+		[0x17] = { ITEM_EXT, 0 },      [0x18] = { ITEM_EXT, 0 },
+		[0x19] = { ITEM_BLOB, 1 }, /* str 8, 16, 32 */
+		[0x1a] = { ITEM_BLOB, 2 },     [0x1b] = { ITEM_BLOB, 4 },
+		[0x1c] = { ITEM_ARRAY, 2 },                              /* array 16, 32 */
+		[0x1d] = { ITEM_ARRAY, 4 },    [0x1e] = { ITEM_MAP, 2 }, /* map 16, 32 */
+		[0x1f] = { ITEM_MAP, 4 },
+	};
+	uint8_t type = data[0];
+
+	*ret = (struct item){ .shape = ITEM_SCALAR, .header = 1 };
+	if (type < 0x80 || type >= 0xe0)
+		return true;
+	if (type < 0xc0) {
+		ret->shape = type < 0x90 ? ITEM_MAP : type < 0xa0 ? ITEM_ARRAY : ITEM_BLOB;
+		ret->length = type & (type < 0xa0 ? 0x0f : 0x1f);
+		return true;
+	}
+	ret->shape = wide[type - 0xc0].shape;
+	if (ret->shape == ITEM_SCALAR) {
+		ret->length = wide[type - 0xc0].size;
+		return true;
+	}
+	ret->header = 1 + wide[type - 0xc0].size;
+	if (len < ret->header)
+		return false;
+	for (uint64_t i = 1; i < ret->header; i++)
+		ret->length = ret->length << 8 | data[i];
+	return true;
 }
 
 static int check_item(const struct frame_scan *scan, const struct item *item, uint8_t type,

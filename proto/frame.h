@@ -1,5 +1,5 @@
 /* Where a MessagePack message ends: an iterative scan that allocates nothing and enforces limits before
- * anything is decoded: what a header declares is not believed.
+ * msgpack-c sees a byte (msgpack-c reserves what an array's header declares).
  *
  * The scan is resumable: feeding a message a byte at a time costs the same as feeding it at once.
  */
@@ -24,7 +24,7 @@ struct frame_limits {
 extern const struct frame_limits frame_request_limits; /* 64 KiB, depth 8, 4096 elements */
 extern const struct frame_limits frame_reply_limits;   /* 1 MiB, depth 8, 65536 elements */
 
-/* Zero-initialised: at the start of a message; so are a pos, elements and depth of 0. */
+/* Zero-initialised: at the start of a message; so is one whose pos, elements and depth are 0. */
 struct frame_scan {
 	size_t pos;        /* bytes of this message scanned so far */
 	uint64_t elements; /* declared so far */

@@ -9,7 +9,6 @@
 #include "codec.h"
 #include "pack.h"
 #include "text.h"
-#include "unpack.h"
 
 #define ZONE_CHUNK_SIZE (8 * 1024)
 
@@ -56,16 +55,17 @@ void rpc_decoder_free(struct rpc_decoder *decoder)
 static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
                                     struct error *err)
 {
-	int r;
+	size_t end = 0;
+	msgpack_unpack_return r;
 
 	msgpack_zone_clear(&decoder->zone);
-	r = unpack_message(&decoder->zone, data, len, &decoder->root);
-	if (r == STATUS_NO_MEMORY) {
-		error_set(err, r, "no memory for a message of %zu bytes", len);
+	r = msgpack_unpack((const char *)data, len, &end, &decoder->zone, &decoder->root);
+	if (r == MSGPACK_UNPACK_NOMEM_ERROR) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for a message of %zu bytes", len);
 		return NULL;
 	}
-	if (r < 0) {
-		error_set(err, r, "%zu bytes are not one MessagePack object", len);
+	if ((r != MSGPACK_UNPACK_SUCCESS && r != MSGPACK_UNPACK_EXTRA_BYTES) || end != len) {
+		error_set(err, STATUS_PROTOCOL, "%zu bytes are not one MessagePack object", len);
 		return NULL;
 	}
 	return &decoder->root;
