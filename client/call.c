@@ -75,7 +75,8 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	request->state = REQUEST_WAITING;
 	if (method->id == METHOD_region_create)
 		client->n_creating++;
-	client_flush(client);
+	if (!client->is_batching || !call->may_be_kept)
+		client_flush(client);
 	if (client->requests[slot].is_unsent) {
 		request_free(client, slot);
 		return UNSENT;
@@ -107,7 +108,9 @@ void request_end(tma_client *client, uint32_t slot, const struct error *error)
 	struct request *request = &client->requests[slot];
 
 	request->state = REQUEST_DONE;
-	request->error = *error;
+	request->error.status = error->status;
+	if (error->status)
+		request->error = *error;
 	request->result.status = error->status;
 	request->result.reconnects = client->reconnects;
 	client->n_ended++;

@@ -57,6 +57,7 @@ struct call {
 	const void *params;                    /* the method's struct; NULL when it has no fields */
 	const struct tma_transform *transform; /* its params instead, which name regions by their ids */
 	int fd;                                /* to send along; -1: none */
+	bool may_be_kept;                      /* unsent, for a batch */
 	reply_fn *on_reply;
 	void *arg; /* for a blocking call it may be on the caller's stack */
 };
@@ -84,6 +85,7 @@ struct tma_client {
 	bool is_given_up;    /* the last try to connect again failed */
 	bool is_bound;       /* what is asked now is of this connection alone: none is made anew for it */
 	bool is_device_lost; /* the service has said so, and ends the connection */
+	bool is_batching;    /* tma_set_batching */
 	int timeout_ms;
 	bool has_server_uid;
 	unsigned server_uid;
@@ -170,8 +172,8 @@ int client_take_fd(tma_client *client);
 int client_call(tma_client *client, const struct call *call);
 int client_call_until(tma_client *client, const struct call *call, int64_t deadline);
 
-/* Queues the request and sends what the socket takes, on a new connection when it finds the old one lost. One
- * that brings an fd is alone in the queue. */
+/* Queues the request and, unless it is kept for a batch, sends what the socket takes, on a new connection when
+ * it finds the old one lost. One that brings an fd is alone in the queue. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
 /* Gives the slot of a request that has ended back. */
@@ -192,6 +194,11 @@ struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_s
 
 /* A transform as it travels; INVALID_ARGUMENT when it cannot. */
 int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
+
+/* ---- service.c ------------------------------------------------------------------------------------- */
+
+/* Of a reply that says no more than that it went well. */
+reply_fn on_true;
 
 /* ---- vocabulary.c ---------------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include "args.h"
 #include "npy.h"
 #include "print.h"
+#include "question.h"
 
 enum { OPT_DTYPE = 256, OPT_SHAPE, OPT_PERMUTE, OPT_PAD, OPT_VALUE, OPT_MODE };
 
@@ -25,8 +26,6 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-struct question;
-
 struct explain {
 	struct tmactl *t;
 	struct view_args args;
@@ -39,7 +38,6 @@ struct explain {
 
 static int explain_parse(struct explain *e, int argc, char **argv);
 static int explain_read(struct explain *e, const char *path);
-static int explain_question(const struct explain *e, struct question *q, struct failure *f);
 static int explain_ask(struct explain *e);
 static void explain_print(const tma_document *plan);
 
@@ -93,7 +91,6 @@ static int explain_set(struct explain *e, int opt, const char *text)
 static int explain_parse(struct explain *e, int argc, char **argv)
 {
 	struct failure *f = &e->t->error;
-	bool overflow = false;
 	int opt;
 
 	while ((opt = tmactl_option(e->t, argc, argv, options)) != -1)
@@ -112,13 +109,7 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	}
 	if (!e->has_dtype || !e->has_shape)
 		return fail(f, EXIT_USAGE, "explain needs --dtype and --shape, or a file to take them from");
-	e->npy.count = 1;
-	for (int d = 0; d < e->npy.rank; d++)
-		overflow |= __builtin_mul_overflow(e->npy.count, (uint64_t)e->npy.shape[d], &e->npy.count);
-	if (overflow || e->npy.count > INT64_MAX / 32)
-		return fail(f, EXIT_USAGE, "--shape: the number of bytes overflows 62 bits");
-	e->npy.descr.item_bytes = tma_dtype_size(e->dtype);
-	return 0;
+	return question_shape(&e->npy, e->dtype, f);
 }
 
 static int explain_read(struct explain *e, const char *path)
@@ -139,89 +130,14 @@ static int explain_read(struct explain *e, const char *path)
 
 /* ---- The question ----------------------------------------------------------------------------------- */
 
-/* Items that are no dtype of the service's travel as elements of their size, or as a last dimension of
- * them. The element's dtype; *ret_n is how many make an item. */
-static enum tma_dtype explain_element(const struct explain *e, int64_t *ret_n)
-{
-	static const enum tma_dtype carriers[] = { TMA_UINT8, TMA_UINT16, TMA_UINT32, TMA_UINT64,
-		                                   TMA_COMPLEX128 };
-	uint64_t bytes = e->npy.descr.item_bytes;
-	int i = 0;
-
-	*ret_n = 1;
-	if (e->has_dtype)
-		return e->dtype;
-	if (e->npy.descr.dtype >= 0)
-		return (enum tma_dtype)e->npy.descr.dtype;
-	while (i < 4 && bytes && bytes % (UINT64_C(2) << i) == 0)
-		i++;
-	*ret_n = (int64_t)(bytes >> i);
-	return carriers[i];
-}
-
-/* The request as the flags and the file say it. */
-struct question {
-	int64_t strides[TMA_MAX_RANK];
-	int perm[TMA_MAX_RANK];
-	int64_t before[TMA_MAX_RANK];
-	int64_t after[TMA_MAX_RANK];
-	struct tma_tensor src;
-	struct tma_tensor dst;
-	struct tma_transform transform;
-};
-
-static int explain_question(const struct explain *e, struct question *q, struct failure *f)
-{
-	const struct npy *npy = &e->npy;
-	int rank = npy->rank;
-	struct view view;
-	int64_t run;
-
-	if (view_init(&view, npy, &e->args, f) < 0)
-		return -1;
-	*q = (struct question){ .transform = { .mode = e->args.mode, .value = e->value } };
-	q->src.dtype = q->dst.dtype = explain_element(e, &run);
-	if (run != 1) {
-		if (rank == TMA_MAX_RANK)
-			return fail(f, EXIT_FAILED,
-			            "%s items need a dimension of their own, and there are %d",
-			            npy->descr.name, rank);
-		q->src.shape[rank] = q->dst.shape[rank] = run;
-		q->strides[rank] = 1;
-		q->perm[rank] = rank;
-	}
-	q->src.rank = q->dst.rank = rank + (run != 1);
-	for (int k = 0; k < rank; k++) {
-		int i = npy->fortran ? k : rank - 1 - k;
-
-		q->src.shape[i] = npy->shape[i];
-		q->dst.shape[i] = view.out_shape[i];
-		q->perm[i] = e->args.permute ? e->args.perm[i] : i;
-		q->before[i] = e->args.before[i];
-		q->after[i] = e->args.after[i];
-		q->strides[i] = run;
-		run *= npy->count ? npy->shape[i] : 1; /* the file's header was checked for overflow */
-	}
-	if (npy->fortran)
-		q->src.strides = q->strides;
-	q->transform.src = &q->src;
-	q->transform.dst = &q->dst;
-	if (e->args.permute)
-		q->transform.perm = q->perm;
-	if (e->args.pad) {
-		q->transform.before = q->before;
-		q->transform.after = q->after;
-	}
-	return 0;
-}
-
 static int explain_ask(struct explain *e)
 {
 	tma_document *plan = NULL;
 	tma_client *client;
 	struct question q;
 
-	if (explain_question(e, &q, &e->t->error) < 0)
+	if (question_init(&q, &e->npy, e->has_dtype ? &e->dtype : NULL, &e->args, &e->value, &e->t->error) <
+	    0)
 		return -1;
 	client = tmactl_connect(e->t, &e->t->error);
 	if (client && tma_explain(client, &q.transform, &plan) < 0)

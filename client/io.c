@@ -180,7 +180,7 @@ int client_take_fd(tma_client *client)
 
 static void client_parse(tma_client *client)
 {
-	struct error err = { 0 };
+	struct error err;
 	size_t len = 0;
 
 	while (client->sock >= 0 && buffer_len(&client->in)) {
@@ -203,7 +203,7 @@ static void client_parse(tma_client *client)
 
 static void on_message(tma_client *client, const uint8_t *data, size_t len)
 {
-	struct error err = { 0 };
+	struct error err;
 	struct request *request;
 	struct rpc_reply reply;
 	uint32_t slot = 0;
@@ -232,6 +232,7 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 		request_end(client, slot, &reply.error);
 		return;
 	}
+	err.status = 0;
 	rc = request->on_reply(client, &reply, request->method,
 	                       request->arg ? request->arg : &request->result, &err);
 	if (rc == STATUS_PROTOCOL)

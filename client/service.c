@@ -55,8 +55,8 @@ int tma_explain(tma_client *client, const struct tma_transform *transform, tma_d
 	return document_call(client, METHOD_explain, transform, ret);
 }
 
-static int on_true(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,
-                   struct error *err)
+int on_true(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,
+            struct error *err)
 {
 	(void)client;
 	(void)reply;

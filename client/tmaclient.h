@@ -269,8 +269,17 @@ TMA_API const struct tma_result *tma_last_result(const tma_client *client);
  * for or polled to its end. */
 typedef uint64_t tma_ticket;
 
-/* Queues a transform and returns at once (or when the socket takes it, if it is full). */
+/* Queues a transform, or a ping, and returns at once (or when the socket takes it, if it is full). */
 TMA_API int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret);
+TMA_API int tma_submit_ping(tma_client *client, tma_ticket *ret);
+
+/* Many requests, one send: while on, what is submitted is kept, up to 64 KiB, until tma_flush, tma_dispatch or
+ * a call that waits sends it. Off unless set. What was kept when the connection is found lost ends with it,
+ * though nothing of it was sent. */
+TMA_API void tma_set_batching(tma_client *client, bool on);
+
+/* Sends what is kept, as far as the socket takes it. Never blocks. */
+TMA_API int tma_flush(tma_client *client);
 
 /* Waits for a ticket; *ret (may be NULL) is its result. Returns the transform's status. */
 TMA_API int tma_wait(tma_client *client, tma_ticket ticket, struct tma_result *ret);

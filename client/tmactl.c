@@ -12,7 +12,7 @@ static int tmactl_help(struct tmactl *t, const char *name);
 static const struct cmd_entry *cmd_find(const char *name);
 
 static const struct cmd_entry *const commands[] = {
-	&cmd_copy, &cmd_explain, &cmd_info, &cmd_ping, &cmd_regions, &cmd_stats,
+	&cmd_bench, &cmd_copy, &cmd_explain, &cmd_info, &cmd_ping, &cmd_regions, &cmd_stats,
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

@@ -45,6 +45,7 @@ struct cmd_entry {
 	int (*exec)(struct tmactl *t, int argc, char **argv); /* argv[0] is the name; an exit code */
 };
 
+extern const struct cmd_entry cmd_bench;
 extern const struct cmd_entry cmd_copy;
 extern const struct cmd_entry cmd_explain;
 extern const struct cmd_entry cmd_info;

@@ -9,6 +9,7 @@
 #define SUBMIT_KEEP_BYTES (64 * 1024)
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t);
+static int ticket_submit(tma_client *client, struct call *call, tma_ticket *ret);
 static int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot);
 static int ticket_end(tma_client *client, uint32_t slot, struct tma_result *ret);
 static int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name,
@@ -67,27 +68,25 @@ static int on_transform_done(tma_client *client, const struct rpc_reply *reply, 
 	return 0;
 }
 
-/* *ret_deadline is that of the call that starts now. */
-static int transform_start(tma_client *client, enum method_id method, const struct tma_transform *t,
-                           int64_t *ret_deadline, uint32_t *ret_slot)
+static int ticket_check(tma_client *client, const struct call *call)
 {
-	struct call call = { .method = method, .transform = t, .fd = -1, .on_reply = on_transform_done };
 	int rc = client_check_usable(client);
 
-	if (rc < 0)
-		return rc;
-	*ret_deadline = client_deadline(client);
-	if (!t)
-		return transform_params(client, t, NULL);
-	return request_start(client, &call, *ret_deadline, ret_slot);
+	return !rc && call->method != METHOD_ping && !call->transform ? transform_params(client, NULL, NULL)
+	                                                              : rc;
 }
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t)
 {
+	struct call call = { .method = method, .transform = t, .fd = -1, .on_reply = on_transform_done };
+	int rc = ticket_check(client, &call);
 	int64_t deadline;
 	uint32_t slot = 0;
-	int rc = transform_start(client, method, t, &deadline, &slot);
 
+	if (rc < 0)
+		return rc;
+	deadline = client_deadline(client);
+	rc = request_start(client, &call, deadline, &slot);
 	if (rc < 0)
 		return rc;
 	client_wait_reply(client, slot, deadline);
@@ -98,15 +97,52 @@ static int transform_call(tma_client *client, enum method_id method, const struc
 
 int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret)
 {
-	int64_t deadline;
+	struct call call = {
+		.method = METHOD_transform, .transform = transform, .fd = -1, .on_reply = on_transform_done
+	};
+
+	return ticket_submit(client, &call, ret);
+}
+
+int tma_submit_ping(tma_client *client, tma_ticket *ret)
+{
+	return ticket_submit(client, &(struct call){ .method = METHOD_ping, .fd = -1, .on_reply = on_true },
+	                     ret);
+}
+
+/* A request that is kept for a batch waits for nothing, and needs no deadline. */
+static int ticket_submit(tma_client *client, struct call *call, tma_ticket *ret)
+{
+	bool waits = !client || !client->is_batching || client->sock < 0 || client->is_device_lost;
+	int rc = ticket_check(client, call);
 	uint32_t slot = 0;
-	int rc = transform_start(client, METHOD_transform, transform, &deadline, &slot);
 
 	if (rc < 0)
 		return rc;
-	client_wait_sent(client, SUBMIT_KEEP_BYTES, deadline, "transform");
+	call->may_be_kept = true;
+	rc = request_start(client, call, waits ? client_deadline(client) : -1, &slot);
+	if (rc < 0)
+		return rc;
+	if (buffer_len(&client->out) > SUBMIT_KEEP_BYTES)
+		client_wait_sent(client, SUBMIT_KEEP_BYTES, client_deadline(client),
+		                 methods[call->method].name);
 	*ret = (uint64_t)client->requests[slot].generation << 32 | (slot + 1);
 	return 0;
+}
+
+void tma_set_batching(tma_client *client, bool on)
+{
+	client->is_batching = on;
+}
+
+int tma_flush(tma_client *client)
+{
+	int rc = client_check(client);
+
+	if (rc < 0)
+		return rc;
+	client_flush(client);
+	return client_check(client);
 }
 
 int tma_wait(tma_client *client, tma_ticket ticket, struct tma_result *ret)

@@ -3,15 +3,16 @@
 #include "plan_cache.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Two layouts, perm, before and after of the greatest rank, and the fixed part. */
-#define KEY_MAX (sizeof(int64_t) * (TENSOR_MAX_RANK * 7 + 16))
+#define KEY_WORDS (TENSOR_MAX_RANK * 7 + 16)
 
 struct key {
-	uint32_t len;
-	uint8_t bytes[KEY_MAX];
+	uint32_t n;
+	uint64_t word[KEY_WORDS];
 };
 
 int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
@@ -51,17 +52,17 @@ void plan_entry_unref(struct plan_entry *entry)
 		free(entry);
 }
 
-static void key_add(struct key *key, const void *data, size_t len)
+/* Nothing for a count of -1. Lists are short: a call costs more than the loop. */
+static void key_add(struct key *key, const int64_t *values, int n)
 {
-	assert(len <= sizeof key->bytes - key->len);
-	memcpy(key->bytes + key->len, data, len);
-	key->len += (uint32_t)len;
-}
+	uint64_t *word = key->word + key->n;
 
-static void key_add_ints(struct key *key, const int64_t *values, int n)
-{
-	if (n > 0)
-		key_add(key, values, (size_t)n * sizeof *values);
+	if (n <= 0)
+		return;
+	assert((uint32_t)n <= KEY_WORDS - key->n);
+	for (int i = 0; i < n; i++)
+		word[i] = (uint64_t)values[i];
+	key->n += (uint32_t)n;
 }
 
 /* Counts come before what they count, so that no two specs pack alike. */
@@ -82,40 +83,50 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 		facts->dst_phase,
 		facts->src_phase,
 	};
-	const uint64_t value = spec->value.u;
 
-	key->len = 0;
-	key_add(key, head, sizeof head);
-	key_add(key, &value, sizeof value);
-	key_add(key, &spec->value.im, sizeof spec->value.im);
-	key_add_ints(key, dst->shape, dst->rank);
-	key_add_ints(key, dst->stride, dst->rank);
-	key_add_ints(key, src->shape, src->rank);
-	key_add_ints(key, src->stride, src->rank);
-	key_add_ints(key, spec->perm, spec->n_perm);
-	key_add_ints(key, spec->before, spec->n_before);
-	key_add_ints(key, spec->after, spec->n_after);
+	memcpy(key->word, head, sizeof head);
+	key->n = sizeof head / (sizeof(uint64_t));
+	key->word[key->n++] = spec->value.u;
+	memcpy(&key->word[key->n++], &spec->value.im, sizeof spec->value.im);
+	key_add(key, dst->shape, dst->rank);
+	key_add(key, dst->stride, dst->rank);
+	key_add(key, src->shape, src->rank);
+	key_add(key, src->stride, src->rank);
+	key_add(key, spec->perm, spec->n_perm);
+	key_add(key, spec->before, spec->n_before);
+	key_add(key, spec->after, spec->n_after);
 }
 
+/* Both halves of a product that depends on all bits of its factors. */
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Each factor has a part of the seed in it: no key can make one 0. Two chains, which a CPU runs side by side.
+ */
 static uint64_t key_hash(const struct key *key, uint64_t seed)
 {
-	uint64_t h = seed ^ key->len, word;
-	uint32_t i = 0;
+	uint64_t secret = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
+	uint64_t a = seed ^ key->n, b = ~seed;
+	const uint64_t *word = key->word;
+	uint32_t n = key->n;
 
-	for (; i + 8 <= key->len; i += 8) {
-		memcpy(&word, key->bytes + i, 8);
-		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-		h ^= h >> 29;
+	for (; n >= 4; n -= 4, word += 4) {
+		a = mix(a ^ word[0], secret ^ word[1]);
+		b = mix(b ^ word[2], secret ^ word[3]);
 	}
-	for (; i < key->len; i++)
-		h = (h ^ key->bytes[i]) * UINT64_C(0x9e3779b97f4a7c15);
-	return h ^ h >> 32;
+	for (; n > 0; n--, word++)
+		a = mix(a ^ *word, secret);
+	return mix(a, b ^ secret);
 }
 
 static struct plan_entry *entry_new(const struct transform_spec *spec, const struct plan_facts *facts,
                                     const struct key *key, struct error *err)
 {
-	struct plan_entry *entry = calloc(1, sizeof *entry + key->len);
+	struct plan_entry *entry = calloc(1, sizeof *entry + key->n * sizeof key->word[0]);
 
 	if (!entry) {
 		error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
@@ -127,30 +138,58 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 	}
 	plan_init(&entry->plan, &entry->transform, facts);
 	entry->refs = 1;
-	entry->key_len = key->len;
-	memcpy(entry->key, key->bytes, key->len);
+	entry->key_words = key->n;
+	memcpy(entry->key, key->word, key->n * sizeof key->word[0]);
 	return entry;
 }
 
+static bool entry_has(const struct plan_entry *entry, const struct key *key)
+{
+	return entry->key_words == key->n && !memcmp(entry->key, key->word, key->n * sizeof key->word[0]);
+}
+
+static struct plan_entry *entry_used(struct plan_cache *cache, struct plan_entry *entry)
+{
+	cache->hits++;
+	entry->refs++;
+	return entry;
+}
+
+static void entry_insert(struct plan_cache *cache, struct plan_bucket *bucket, struct plan_entry *entry)
+{
+	if (cache->capacity == 0)
+		return;
+	if (cache->entries >= cache->capacity) {
+		evict(cache, TAILQ_LAST(&cache->used, plan_list));
+		cache->evictions++;
+	}
+	entry->refs++;
+	TAILQ_INSERT_HEAD(&cache->used, entry, used);
+	LIST_INSERT_HEAD(bucket, entry, bucket);
+	cache->entries++;
+}
+
+/* Who asks often asks the same again: the plan used last is tried before any hash is made. */
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err)
 {
+	struct plan_entry *entry = TAILQ_FIRST(&cache->used);
 	struct plan_bucket *bucket;
-	struct plan_entry *entry;
 	struct key key;
 	uint64_t hash;
 
 	key_pack(&key, spec, facts);
+	if (entry && entry_has(entry, &key)) {
+		*ret = entry_used(cache, entry);
+		return 0;
+	}
 	hash = key_hash(&key, cache->seed);
 	bucket = &cache->buckets[hash & (cache->n_buckets - 1)];
-
 	LIST_FOREACH(entry, bucket, bucket)
-	if (entry->hash == hash && entry->key_len == key.len && !memcmp(entry->key, key.bytes, key.len)) {
-		cache->hits++;
+	if (entry->hash == hash && entry_has(entry, &key)) {
 		TAILQ_REMOVE(&cache->used, entry, used);
 		TAILQ_INSERT_HEAD(&cache->used, entry, used);
-		entry->refs++;
-		*ret = entry;
+		*ret = entry_used(cache, entry);
 		return 0;
 	}
 
@@ -159,16 +198,7 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 		return err->status;
 	cache->misses++;
 	entry->hash = hash;
-	if (cache->capacity > 0) {
-		if (cache->entries >= cache->capacity) {
-			evict(cache, TAILQ_LAST(&cache->used, plan_list));
-			cache->evictions++;
-		}
-		entry->refs++;
-		TAILQ_INSERT_HEAD(&cache->used, entry, used);
-		LIST_INSERT_HEAD(bucket, entry, bucket);
-		cache->entries++;
-	}
+	entry_insert(cache, bucket, entry);
 	*ret = entry;
 	return 0;
 }

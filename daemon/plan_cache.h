@@ -20,8 +20,8 @@ struct plan_entry {
 	uint64_t hash;
 	TAILQ_ENTRY(plan_entry) used; /* most recent first */
 	LIST_ENTRY(plan_entry) bucket;
-	uint32_t key_len;
-	uint8_t key[];
+	uint32_t key_words;
+	uint64_t key[];
 };
 
 struct plan_cache {

@@ -42,10 +42,15 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* From any thread. */
+/* From any thread. The loop's own is awake, and looks before it sleeps. */
 static void wake(void *arg)
 {
-	uv_async_send(&((struct server *)arg)->engine_done);
+	struct server *server = arg;
+
+	if (pthread_equal(pthread_self(), server->thread))
+		server->is_job_done = true;
+	else
+		uv_async_send(&server->engine_done);
 }
 
 static int open_engine(struct server *server, const struct server_setup *setup, struct error *err)
@@ -130,6 +135,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	int r;
 
 	memset(server, 0, sizeof *server);
+	server->thread = pthread_self();
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
 	server->recovery.listener = -1;
@@ -218,6 +224,7 @@ void server_deinit(struct server *server)
 
 static void reap(struct server *server)
 {
+	server->is_job_done = false;
 	engine_reap(server->engine);
 	if (server->engine->lost && server->state == SERVER_RUNNING)
 		server_lose(server);
@@ -286,6 +293,8 @@ static void on_settle(uv_prepare_t *prepare)
 	reap(server);
 	while ((session = TAILQ_FIRST(&server->unsent)))
 		session_flush(session);
+	if (server->is_job_done) /* of a session that ended just now */
+		uv_async_send(&server->engine_done);
 	if (server->n_ready == 0)
 		uv_idle_stop(&server->busy);
 }

@@ -6,6 +6,7 @@
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -50,6 +51,7 @@ struct job;
 
 struct server {
 	uv_loop_t loop;
+	pthread_t thread; /* the loop's */
 	uv_async_t engine_done;
 	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
 	uv_idle_t busy;      /* runs while sessions are ready, so that the loop does not sleep */
@@ -66,6 +68,7 @@ struct server {
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;
+	bool is_job_done;      /* on the loop's thread, and not yet reaped */
 	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
 	struct recovery recovery;
 	bool stop_asked;             /* while the device was lost */

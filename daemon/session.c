@@ -12,8 +12,10 @@
 #include "dispatch.h"
 #include "server.h"
 
-/* How long one uid's requests are handled in a turn of the loop before others get theirs. */
-#define TURN_NS 500000
+/* How long one uid's requests are handled in a turn of the loop before others get theirs, and how many of
+ * them between two looks at the clock. */
+#define TURN_NS       500000
+#define TURN_REQUESTS 16
 
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_frame_deadline(uv_timer_t *timer);
@@ -128,7 +130,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	}
 	if (events & UV_WRITABLE)
 		session_flush(session);
-	if ((events & UV_READABLE) && session->state == SESSION_OPEN)
+	if ((events & UV_READABLE) && session->state == SESSION_OPEN && session->waiting == WAIT_NONE)
 		session_read(session);
 }
 
@@ -194,8 +196,9 @@ static void session_read(struct session *session)
 	session_update_poll(session);
 }
 
-/* Whether the next request has to stay unread for now. The time that it waits is not the peer's. */
-static bool must_wait(struct session *session, uint64_t turn_end)
+/* Whether the next request has to stay unread for now, the nth of this turn. The time that it waits is not
+ * the peer's. */
+static bool must_wait(struct session *session, uint64_t turn_end, unsigned n)
 {
 	if (session->server->state == SERVER_LOST)
 		return false;
@@ -204,7 +207,7 @@ static bool must_wait(struct session *session, uint64_t turn_end)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (uv_hrtime() >= turn_end) {
+	} else if (n % TURN_REQUESTS == 0 && uv_hrtime() >= turn_end) {
 		server_set_ready(session->server, session);
 	} else {
 		return false;
@@ -232,14 +235,16 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	struct error err;
 	size_t used = 0, frame_len;
 	bool partial = false;
+	unsigned n = 0;
 
-	while (session->state == SESSION_OPEN && !partial && !must_wait(session, turn_end) && used < len) {
+	while (session->state == SESSION_OPEN && !partial && !must_wait(session, turn_end, n) && used < len) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
 			session->handled += frame_len;
 			dispatch(session, data + used, frame_len);
 			used += frame_len;
+			n++;
 			session_drop_fds(session, session->handled);
 			uv_timer_stop(&session->frame_timer);
 			break;
@@ -286,13 +291,16 @@ static void on_frame_deadline(uv_timer_t *timer)
 	session_end(session, LOG_LEVEL_NOTICE, "a message did not arrive whole in time (frame_deadline_ms)");
 }
 
-/* Asks the loop for just the events that can be acted on. */
+/* Asks the loop for just the events that can be acted on. One whose turn comes at once goes on as it is: to
+ * ask less and then more again is three system calls. */
 void session_update_poll(struct session *session)
 {
 	int events = 0;
 
 	if (session->state == SESSION_ENDED)
 		return;
+	if (session->state == SESSION_OPEN && session->waiting == WAIT_READY)
+		events |= session->poll_events & UV_READABLE;
 	if (session->state == SESSION_OPEN && session->waiting == WAIT_NONE)
 		events |= UV_READABLE;
 	if (buffer_len(&session->out) > 0 && !session->unsent)

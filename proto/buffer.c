@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "status.h"
-
 #define BUFFER_MIN_CAP 1024
 
 void buffer_deinit(struct buffer *b)
@@ -18,15 +16,13 @@ void buffer_deinit(struct buffer *b)
 	*b = (struct buffer){ 0 };
 }
 
-uint8_t *buffer_reserve(struct buffer *b, size_t len)
+uint8_t *buffer_grow(struct buffer *b, size_t len)
 {
 	size_t live = buffer_len(b);
 	size_t cap = b->cap < BUFFER_MIN_CAP ? BUFFER_MIN_CAP : b->cap;
 	size_t need;
 	uint8_t *data;
 
-	if (b->data && len <= b->cap - b->end)
-		return b->data + b->end;
 	if (__builtin_add_overflow(live, len, &need) || need > SIZE_MAX / 4)
 		return NULL;
 	if (b->data && need <= b->cap && live <= b->start) {
@@ -45,23 +41,6 @@ uint8_t *buffer_reserve(struct buffer *b, size_t len)
 	free(b->data);
 	*b = (struct buffer){ .data = data, .end = live, .cap = cap };
 	return data + live;
-}
-
-void buffer_commit(struct buffer *b, size_t len)
-{
-	b->end += len;
-}
-
-int buffer_append(struct buffer *b, const void *data, size_t len)
-{
-	uint8_t *room = buffer_reserve(b, len);
-
-	if (!room)
-		return STATUS_NO_MEMORY;
-	if (len)
-		memcpy(room, data, len);
-	b->end += len;
-	return 0;
 }
 
 void buffer_consume(struct buffer *b, size_t len, size_t keep)

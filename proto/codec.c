@@ -119,40 +119,73 @@ int codec_decode(const msgpack_object *map, const struct message *message, const
 	return decode_map(NULL, map ? map : &empty, message, rules, ret, err);
 }
 
-static const struct field *find_field(const struct message *message, const msgpack_object *key)
+static bool is_name(const msgpack_object *object, const char *name, size_t len)
+{
+	return object->via.str.size == len && !memcmp(object->via.str.ptr, name, len);
+}
+
+/* Most peers send fields in the order of the table: the one behind the last is tried first. */
+static const struct field *find_field(const struct message *message, const struct field *next,
+                                      const msgpack_object *key)
 {
 	if (key->type != MSGPACK_OBJECT_STR)
 		return NULL;
+	if (next->name && is_name(key, next->name, next->name_len))
+		return next;
 	for (const struct field *f = message->fields; f->name; f++)
-		if (strlen(f->name) == key->via.str.size &&
-		    !memcmp(f->name, key->via.str.ptr, key->via.str.size))
+		if (is_name(key, f->name, f->name_len))
 			return f;
 	return NULL;
 }
 
+/* What a field that is absent reads as. */
 static void set_default(const struct field *field, void *at)
 {
-	if (field->kind == FIELD_KIND_BOOL)
+	switch (field->kind) {
+	case FIELD_KIND_BOOL:
 		*(bool *)at = field->dflt;
-	else if (field->kind == FIELD_KIND_UINT)
+		return;
+	case FIELD_KIND_UINT:
 		*(uint64_t *)at = (uint64_t)field->dflt;
-	else if (codec_name_sets[field->kind].names)
+		return;
+	case FIELD_KIND_STRING:
+	case FIELD_KIND_BINARY:
+		*(struct bytes *)at = (struct bytes){ 0 };
+		return;
+	case FIELD_KIND_DTYPE:
+	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_REGION_KIND:
+	case FIELD_KIND_REGION_STATE:
 		*(unsigned *)at = (unsigned)field->dflt;
+		return;
+	case FIELD_KIND_INTS:
+		((struct int_list *)at)->n = 0;
+		return;
+	case FIELD_KIND_VALUE:
+		*(struct scalar *)at = (struct scalar){ 0 };
+		return;
+	case FIELD_KIND_MESSAGE:
+		memset(at, 0, field->inner->size);
+		return;
+	case FIELD_KIND_LIST:
+	case FIELD_KIND_NAMES:
+	case FIELD_KIND_COUNTERS:
+	case FIELD_KIND_COUNT:
+		break;
+	}
+	assert(!"a kind that is never decoded");
 }
 
 static int decode_map(const struct place *place, const msgpack_object *map, const struct message *message,
                       const struct codec_rules *rules, void *ret, struct error *err)
 {
+	const struct field *next = message->fields;
 	char path[PATH_SIZE];
 	uint32_t has = 0;
 
-	memset(ret, 0, message->size);
-	for (const struct field *f = message->fields; f->name; f++)
-		set_default(f, (char *)ret + f->offset);
-
 	for (uint32_t i = 0; i < map->via.map.size; i++) {
 		const msgpack_object_kv *pair = &map->via.map.ptr[i];
-		const struct field *f = find_field(message, &pair->key);
+		const struct field *f = find_field(message, next, &pair->key);
 		uint32_t bit = f ? 1u << (f - message->fields) : 0;
 		int r;
 
@@ -169,15 +202,20 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 		if (r < 0)
 			return r;
 		has |= bit;
+		next = f + 1;
 	}
 
 	for (const struct field *f = message->fields; f->name; f++) {
-		if (rules->requires & ~has & (1u << (f - message->fields))) {
+		uint32_t bit = 1u << (f - message->fields);
+
+		if (rules->requires & ~has & bit) {
 			struct place here = { place, f->name };
 
 			return error_set(err, STATUS_INVALID_ARGUMENT, "missing field %s",
 			                 place_text(&here, path));
 		}
+		if (!(has & bit))
+			set_default(f, (char *)ret + f->offset);
 	}
 	*(uint32_t *)ret = has;
 	return 0;
@@ -249,8 +287,8 @@ static int decode_name(const struct place *place, const struct field *field, con
 	if (object->type != MSGPACK_OBJECT_STR)
 		return refuse_kind(place, field, object, err);
 	for (unsigned i = 0; i < set->n; i++) {
-		if (strlen(set->names[i]) == object->via.str.size &&
-		    !memcmp(set->names[i], object->via.str.ptr, object->via.str.size)) {
+		if (object->via.str.size > 0 && *set->names[i] == *object->via.str.ptr &&
+		    is_name(object, set->names[i], strlen(set->names[i]))) {
 			*at = i;
 			return 0;
 		}

@@ -6,6 +6,7 @@
 
 #include <msgpack.h>
 
+#include "buffer.h"
 #include "schema.h"
 #include "status.h"
 
@@ -45,13 +46,12 @@ static inline uint32_t codec_all_fields(const struct message *message)
 int codec_decode(const msgpack_object *map, const struct message *message, const struct codec_rules *rules,
                  void *ret, struct error *err);
 
-/* Packs the struct at value as a map: REQUIRED fields, and OPTIONAL ones whose bit in `has` is set. 0, or
- * what the packer's callback returned. */
-int codec_encode(msgpack_packer *packer, const struct message *message, const void *value);
+/* Appends the struct at value as a map: REQUIRED fields, and OPTIONAL ones whose bit in `has` is set. 0, or
+ * STATUS_NO_MEMORY with part of it appended. */
+int codec_encode(struct buffer *b, const struct message *message, const void *value);
 
-/* The same for an array of maps, and for a str. */
-int codec_encode_list(msgpack_packer *packer, const struct message *inner, const struct message_list *list);
-int codec_encode_str(msgpack_packer *packer, const char *data, size_t len);
+/* The same for an array of maps. */
+int codec_encode_list(struct buffer *b, const struct message *inner, const struct message_list *list);
 
 /* "a str", "-5": what object is, in sentences that expected something else. */
 #define CODEC_WHAT_SIZE 40

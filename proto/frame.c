@@ -40,7 +40,8 @@ enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_
 			scan->depth--;
 		if (scan->pos && scan->depth == 0) {
 			*ret_len = scan->pos;
-			*scan = (struct frame_scan){ 0 };
+			scan->pos = 0;
+			scan->elements = 0;
 			return FRAME_COMPLETE;
 		}
 		if (scan->pos >= limits->bytes) {

@@ -24,7 +24,7 @@ struct frame_limits {
 extern const struct frame_limits frame_request_limits; /* 64 KiB, depth 8, 4096 elements */
 extern const struct frame_limits frame_reply_limits;   /* 1 MiB, depth 8, 65536 elements */
 
-/* Zero-initialised: at the start of a message. */
+/* Zero-initialised: at the start of a message; so is one whose pos, elements and depth are 0. */
 struct frame_scan {
 	size_t pos;        /* bytes of this message scanned so far */
 	uint64_t elements; /* declared so far */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec.h"
+#include "pack.h"
 #include "text.h"
 
 #define ZONE_CHUNK_SIZE (8 * 1024)
@@ -29,9 +30,8 @@ static enum rpc_outcome decode_call(const msgpack_object *items, struct rpc_requ
 static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
                          struct error *err);
 static void decode_error(const msgpack_object *object, struct error *ret);
-static int write_bytes(void *buffer, const char *data, size_t len);
 static int finish(struct buffer *b, size_t before, int r);
-static int pack_head(msgpack_packer *packer, struct buffer *b, size_t n, enum rpc_type type, uint32_t msgid);
+static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid);
 
 struct rpc_decoder *rpc_decoder_new(void)
 {
@@ -163,20 +163,13 @@ static int decode_params(const struct method *method, const msgpack_object *para
 	return codec_decode(map, method->params, &rules, ret, err);
 }
 
-static int write_bytes(void *buffer, const char *data, size_t len)
+/* Opens an envelope of four items, the first two of them packed. */
+static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid)
 {
-	return buffer_append(buffer, data, len);
-}
+	int r = pack_array(b, 4);
 
-/* Opens an envelope of n items, the first two of them packed. */
-static int pack_head(msgpack_packer *packer, struct buffer *b, size_t n, enum rpc_type type, uint32_t msgid)
-{
-	int r;
-
-	msgpack_packer_init(packer, b, write_bytes);
-	r = msgpack_pack_array(packer, n);
-	r = r ? r : msgpack_pack_uint8(packer, (uint8_t)type);
-	return r ? r : msgpack_pack_uint32(packer, msgid);
+	r = r ? r : pack_uint(b, type);
+	return r ? r : pack_uint(b, msgid);
 }
 
 /* What was appended stays whole or not at all; packing fails only for want of memory. */
@@ -191,21 +184,20 @@ static int finish(struct buffer *b, size_t before, int r)
 int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result)
 {
 	size_t before = buffer_len(b);
-	msgpack_packer packer;
-	int r = pack_head(&packer, b, 4, RPC_TYPE_REPLY, msgid);
+	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
-	r = r ? r : msgpack_pack_nil(&packer);
+	r = r ? r : pack_nil(b);
 	if (r)
 		return finish(b, before, r);
 	switch (method->result_kind) {
 	case RESULT_MESSAGE:
-		r = codec_encode(&packer, method->result, result);
+		r = codec_encode(b, method->result, result);
 		break;
 	case RESULT_LIST:
-		r = codec_encode_list(&packer, method->result, result);
+		r = codec_encode_list(b, method->result, result);
 		break;
 	case RESULT_TRUE:
-		r = msgpack_pack_true(&packer);
+		r = pack_bool(b, true);
 		break;
 	}
 	return finish(b, before, r);
@@ -218,16 +210,15 @@ int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error
 	char message[sizeof error->message];
 	size_t len = text_clean(error->message, strnlen(error->message, sizeof error->message), message,
 	                        sizeof message);
-	msgpack_packer packer;
-	int r = pack_head(&packer, b, 4, RPC_TYPE_REPLY, msgid);
+	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
-	r = r ? r : msgpack_pack_array(&packer, 3);
-	r = r ? r : msgpack_pack_int(&packer, error->status);
-	r = r ? r : codec_encode_str(&packer, message, len);
-	r = r ? r : msgpack_pack_map(&packer, 1);
-	r = r ? r : codec_encode_str(&packer, "name", strlen("name"));
-	r = r ? r : codec_encode_str(&packer, name, strlen(name));
-	r = r ? r : msgpack_pack_nil(&packer);
+	r = r ? r : pack_array(b, 3);
+	r = r ? r : pack_int(b, error->status);
+	r = r ? r : pack_str(b, message, len);
+	r = r ? r : pack_map(b, 1);
+	r = r ? r : pack_str(b, "name", strlen("name"));
+	r = r ? r : pack_str(b, name, strlen(name));
+	r = r ? r : pack_nil(b);
 	return finish(b, before, r);
 }
 
@@ -237,13 +228,12 @@ int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *me
 {
 	size_t before = buffer_len(b);
 	bool fields = params && method->params->n_fields;
-	msgpack_packer packer;
-	int r = pack_head(&packer, b, 4, RPC_TYPE_REQUEST, msgid);
+	int r = pack_envelope(b, RPC_TYPE_REQUEST, msgid);
 
-	r = r ? r : codec_encode_str(&packer, method->name, strlen(method->name));
-	r = r ? r : msgpack_pack_array(&packer, fields);
+	r = r ? r : pack_str(b, method->name, strlen(method->name));
+	r = r ? r : pack_array(b, fields);
 	if (!r && fields)
-		r = codec_encode(&packer, method->params, params);
+		r = codec_encode(b, method->params, params);
 	return finish(b, before, r);
 }
 
@@ -267,7 +257,9 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 		                 "a message of type %llu with %u elements from the service is no reply, "
 		                 "[1, msgid, error, result]",
 		                 (unsigned long long)type, root->via.array.size);
-	*ret = (struct rpc_reply){ .msgid = (uint32_t)items[1].via.u64, .document = &items[3] };
+	ret->msgid = (uint32_t)items[1].via.u64;
+	ret->document = &items[3];
+	ret->error.status = STATUS_OK;
 	if (items[2].type != MSGPACK_OBJECT_NIL)
 		decode_error(&items[2], &ret->error);
 	return 0;

@@ -21,15 +21,28 @@ const char *const region_state_names[REGION_STATE_COUNT] = {
 /* Each message: its fields, closed by a row without a name so that a message may have none. */
 #define MESSAGE(m, doc) static const struct field m##_fields[] = {
 #define FIELD(m, kind, name, presence, dflt, doc) \
-	{ #name, doc, FIELD_KIND_##kind, PRESENCE_##presence, offsetof(struct msg_##m, name), dflt, NULL },
-#define NESTED(m, kind, name, presence, inner, doc)                                                        \
-	{ #name,           doc, FIELD_KIND_##kind, PRESENCE_##presence, offsetof(struct msg_##m, name), 0, \
+	{ #name,                                  \
+	  sizeof #name - 1,                       \
+	  doc,                                    \
+	  FIELD_KIND_##kind,                      \
+	  PRESENCE_##presence,                    \
+	  offsetof(struct msg_##m, name),         \
+	  dflt,                                   \
+	  NULL },
+#define NESTED(m, kind, name, presence, inner, doc) \
+	{ #name,                                    \
+	  sizeof #name - 1,                         \
+	  doc,                                      \
+	  FIELD_KIND_##kind,                        \
+	  PRESENCE_##presence,                      \
+	  offsetof(struct msg_##m, name),           \
+	  0,                                        \
 	  &inner##_message },
-#define END(m)                                                  \
-	{                                                       \
-		NULL, NULL, FIELD_KIND_COUNT, false, 0, 0, NULL \
-	}                                                       \
-	}                                                       \
+#define END(m)                                                     \
+	{                                                          \
+		NULL, 0, NULL, FIELD_KIND_COUNT, false, 0, 0, NULL \
+	}                                                          \
+	}                                                          \
 	;
 #include "schema.def"
 
@@ -67,8 +80,9 @@ const char *const method_names[METHOD_COUNT] = {
 
 const struct method *method_find(const char *name, size_t len)
 {
-	for (int i = 0; i < METHOD_COUNT; i++)
-		if (strlen(method_names[i]) == len && !memcmp(method_names[i], name, len))
+	for (int i = 0; len > 0 && i < METHOD_COUNT; i++)
+		if (*method_names[i] == *name && strlen(method_names[i]) == len &&
+		    !memcmp(method_names[i], name, len))
 			return &methods[i];
 	return NULL;
 }

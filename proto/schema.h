@@ -137,6 +137,7 @@ union params {
 
 struct field {
 	const char *name;
+	size_t name_len;
 	const char *doc;
 	enum field_kind kind;
 	bool required;

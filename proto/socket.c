@@ -86,7 +86,7 @@ ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size
 		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
 	}
 	do
-		n = sendmsg(sock, &message, MSG_NOSIGNAL);
+		n = n_fds ? sendmsg(sock, &message, MSG_NOSIGNAL) : send(sock, data, len, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }

@@ -137,6 +137,100 @@ Test(ticket, poll_is_busy_while_it_is_under_way)
 	server_stop(&s);
 }
 
+/* ---- Batches ---------------------------------------------------------------------------------------- */
+
+Test(ticket, what_is_kept_goes_with_the_flush)
+{
+	struct server s = { 0 };
+	struct tma_result result;
+	tma_ticket tickets[3];
+	tma_client *client;
+	size_t kept;
+
+	server_start(&s, server_polite);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_submit_ping(client, &tickets[0]), 0);
+	cr_assert_eq(buffer_len(&client->out), 0, "sent at once");
+	tma_set_batching(client, true);
+	cr_assert_eq(tma_submit_ping(client, &tickets[1]), 0);
+	kept = buffer_len(&client->out);
+	cr_assert_gt(kept, 0);
+	cr_assert_eq(tma_events(client), POLLIN | POLLOUT);
+	cr_assert_eq(tma_submit(client, &transform, &tickets[2]), 0);
+	cr_assert_gt(buffer_len(&client->out), kept);
+	cr_assert_eq(tma_flush(client), 0);
+	cr_assert_eq(buffer_len(&client->out), 0);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(tma_wait(client, tickets[i], &result), 0, "ticket %d", i);
+	cr_assert_str_eq(result.path, "memcpy");
+	cr_assert_eq(tma_submit(client, NULL, &tickets[0]), TMA_INVALID_ARGUMENT);
+	tma_free(client);
+	server_stop(&s);
+	cr_assert_eq(tma_flush(NULL), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_submit_ping(NULL, &tickets[0]), TMA_INVALID_ARGUMENT);
+}
+
+Test(ticket, who_waits_sends_what_is_kept)
+{
+	struct server s = { 0 };
+	tma_ticket tickets[2];
+	tma_client *client;
+
+	server_start(&s, server_polite);
+	client = server_client(&s, 5000);
+	tma_set_batching(client, true);
+	cr_assert_eq(tma_submit(client, &transform, &tickets[0]), 0);
+	cr_assert_eq(tma_wait(client, tickets[0], NULL), 0);
+	cr_assert_eq(tma_submit(client, &transform, &tickets[1]), 0);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(tma_poll(client, tickets[1], NULL), 0, "it went before the ping");
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(ticket, no_more_is_kept_than_a_send_takes)
+{
+	enum { N = 10000 };
+	static tma_ticket tickets[N];
+	struct server s = { 0 };
+	tma_client *client;
+
+	server_start(&s, server_polite);
+	client = server_client(&s, 5000);
+	tma_set_batching(client, true);
+	for (int i = 0; i < N; i++) {
+		cr_assert_eq(tma_submit_ping(client, &tickets[i]), 0, "%d: %s", i, tma_last_error(client));
+		cr_assert_leq(buffer_len(&client->out), 64 * 1024, "%d", i);
+	}
+	for (int i = 0; i < N; i++)
+		cr_assert_eq(tma_wait(client, tickets[i], NULL), 0, "%d", i);
+	tma_free(client);
+	server_stop(&s);
+}
+
+static void script_silent(struct server *s)
+{
+	(void)s;
+}
+
+Test(ticket, what_is_kept_ends_with_the_connection)
+{
+	struct server s = { 0 };
+	tma_ticket ticket;
+	tma_client *client;
+
+	server_start(&s, script_silent);
+	client = server_client(&s, 5000);
+	tma_set_batching(client, true);
+	cr_assert_eq(tma_submit_ping(client, &ticket), 0);
+	server_stop(&s);
+	cr_assert_eq(tma_flush(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_DISCONNECTED);
+	tma_free(client);
+}
+
+/* ---- Slots ------------------------------------------------------------------------------------------ */
+
 Test(ticket, slots_are_used_again)
 {
 	struct server s = { 0 };

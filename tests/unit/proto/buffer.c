@@ -91,12 +91,13 @@ Test(buffer, appending_nothing_to_nothing_is_fine)
 
 Test(buffer, refuses_what_no_machine_has_and_keeps_its_bytes)
 {
+	volatile size_t too_many = SIZE_MAX / 2; /* unknown to the compiler, which would warn */
 	struct buffer b = { 0 };
 
 	cr_assert_eq(buffer_append(&b, "abc", 3), 0);
 	cr_assert_null(buffer_reserve(&b, SIZE_MAX));
 	cr_assert_null(buffer_reserve(&b, SIZE_MAX - 3));
-	cr_assert_eq(buffer_append(&b, "", SIZE_MAX / 2), STATUS_NO_MEMORY);
+	cr_assert_eq(buffer_append(&b, "", too_many), STATUS_NO_MEMORY);
 	cr_assert_eq(buffer_len(&b), 3);
 	cr_assert_arr_eq(b.data + b.start, "abc", 3);
 	buffer_deinit(&b);

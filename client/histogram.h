@@ -1,0 +1,27 @@
+/* How often which value came, log-linear: 64 bars an octave, so that a percentile is at most 1.6 % too
+ * high, over all of 64 bits. Zero-initialised it is empty; it allocates nothing. */
+#ifndef CLIENT_HISTOGRAM_H
+#define CLIENT_HISTOGRAM_H
+
+#include <stdint.h>
+
+#define HISTOGRAM_BITS 6
+#define HISTOGRAM_BARS ((64 - HISTOGRAM_BITS + 1) << HISTOGRAM_BITS)
+
+struct histogram {
+	uint64_t count;
+	uint64_t max;
+	uint64_t bar[HISTOGRAM_BARS];
+};
+
+void histogram_add(struct histogram *h, uint64_t value);
+
+/* The smallest value that at least percent of all are no greater than, up to the end of its bar; never more
+ * than the greatest. 0 when there is none. */
+uint64_t histogram_percentile(const struct histogram *h, double percent);
+
+/* The bar of a value, and its last value. */
+unsigned histogram_bar(uint64_t value);
+uint64_t histogram_bar_last(unsigned bar);
+
+#endif

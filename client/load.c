@@ -1,0 +1,242 @@
+/* The load's loop: one epoll over all connections; what one has answered is counted, asked anew and sent by
+ * one call. Requests of a connection are answered in order, so their tickets stand in a ring. */
+#include "load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EVENTS   64
+#define DRAIN_NS UINT64_C(5000000000) /* for what is under way when the time is over */
+#define LOOK_MS  100                  /* at the clock and for a signal, when nothing is answered */
+
+struct asked {
+	tma_ticket ticket;
+	uint64_t start_ns;
+};
+
+struct connection {
+	tma_client *client;
+	struct tma_tensor dst, src;
+	struct tma_transform transform;
+	uint32_t first; /* of the ring, the oldest */
+	uint32_t n;
+	short events; /* that epoll looks for */
+	struct asked *asked;
+};
+
+struct run {
+	const struct load *load;
+	struct load_result *result;
+	struct failure *failure;
+	int epoll;
+	uint64_t start_ns;
+	uint64_t under_way;
+	struct connection *connections;
+};
+
+static int connection_open(struct run *r, struct connection *c, const struct tmactl *t);
+static int connection_ask(struct run *r, struct connection *c, uint64_t now);
+static int connection_watch(struct run *r, struct connection *c);
+static int run_loop(struct run *r);
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int load_run(const struct load *load, const struct tmactl *t, struct load_result *ret, struct failure *f)
+{
+	struct run r = { .load = load, .result = ret, .failure = f };
+	int rc = 0;
+
+	*ret = (struct load_result){ 0 };
+	r.epoll = epoll_create1(EPOLL_CLOEXEC);
+	r.connections = calloc(load->connections, sizeof *r.connections);
+	if (r.epoll < 0 || !r.connections)
+		rc = fail(f, EXIT_FAILED, "no %s for %u connections (%s)",
+		          r.epoll < 0 ? "descriptor" : "memory", load->connections, strerror(errno));
+	for (uint32_t i = 0; i < load->connections && !rc; i++)
+		rc = connection_open(&r, &r.connections[i], t);
+	if (!rc)
+		rc = run_loop(&r);
+	for (uint32_t i = 0; i < load->connections && r.connections; i++) {
+		tma_free(r.connections[i].client);
+		free(r.connections[i].asked);
+	}
+	free(r.connections);
+	if (r.epoll >= 0)
+		close(r.epoll);
+	return rc;
+}
+
+/* ---- Connections ------------------------------------------------------------------------------------ */
+
+static int refused(const struct run *r, const struct connection *c)
+{
+	return tmactl_refused(c->client, r->failure);
+}
+
+static size_t tensor_bytes(const struct tma_tensor *tensor)
+{
+	size_t bytes = tma_dtype_size(tensor->dtype);
+
+	for (int d = 0; d < tensor->rank; d++)
+		bytes *= (size_t)tensor->shape[d];
+	return bytes;
+}
+
+/* Memory of its own for a tensor; filled, so that its pages are there. */
+static int connection_map(struct run *r, struct connection *c, struct tma_tensor *ret,
+                          const struct tma_tensor *like)
+{
+	size_t bytes = tensor_bytes(like);
+
+	*ret = *like;
+	if (tma_region_create_kind(c->client, TMA_REGION_MEMFD, bytes ? bytes : 1, &ret->region) < 0)
+		return refused(r, c);
+	memset(tma_region_data(ret->region), 1, bytes);
+	return 0;
+}
+
+static int connection_open(struct run *r, struct connection *c, const struct tmactl *t)
+{
+	const struct question *question = r->load->question;
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
+
+	c->asked = calloc(r->load->depth, sizeof *c->asked);
+	if (!c->asked)
+		return fail(r->failure, EXIT_FAILED, "no memory for %u requests", r->load->depth);
+	c->client = tmactl_connect(t, r->failure);
+	if (!c->client)
+		return -1;
+	tma_set_batching(c->client, true);
+	if (question) {
+		c->transform = question->transform;
+		c->transform.dst = &c->dst;
+		c->transform.src = &c->src;
+		if (connection_map(r, c, &c->dst, &question->dst) < 0 ||
+		    connection_map(r, c, &c->src, &question->src) < 0)
+			return -1;
+	}
+	c->events = EPOLLIN;
+	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, tma_fd(c->client), &event) < 0)
+		return fail(r->failure, EXIT_FAILED, "a connection cannot be watched (%s)", strerror(errno));
+	return 0;
+}
+
+/* Asks until as many as wanted are under way, and sends them. */
+static int connection_ask(struct run *r, struct connection *c, uint64_t now)
+{
+	const struct load *load = r->load;
+	struct asked *asked;
+	int rc = 0;
+
+	while (c->n < load->depth && r->result->submitted < load->requests && !rc) {
+		asked = &c->asked[(c->first + c->n) % load->depth];
+		asked->start_ns = now;
+		rc = load->question ? tma_submit(c->client, &c->transform, &asked->ticket)
+		                    : tma_submit_ping(c->client, &asked->ticket);
+		if (rc)
+			break;
+		c->n++;
+		r->under_way++;
+		r->result->submitted++;
+	}
+	if (!rc)
+		rc = tma_flush(c->client);
+	return rc < 0 ? refused(r, c) : connection_watch(r, c);
+}
+
+static int connection_watch(struct run *r, struct connection *c)
+{
+	short events = tma_events(c->client);
+	struct epoll_event event = { .events = (uint32_t)events, .data.ptr = c };
+
+	if (events == c->events)
+		return 0;
+	c->events = events;
+	if (epoll_ctl(r->epoll, EPOLL_CTL_MOD, tma_fd(c->client), &event) < 0)
+		return fail(r->failure, EXIT_FAILED, "a connection cannot be watched (%s)", strerror(errno));
+	return 0;
+}
+
+static void count_moved(struct load_result *result, const struct tma_result *answer)
+{
+	result->bytes += answer->bytes;
+	result->engine_ns += answer->ns;
+	memcpy(result->path, answer->path, sizeof answer->path);
+}
+
+/* Counts what has been answered. The connection's end comes to every request under way, and to this call. */
+static int connection_count(struct run *r, struct connection *c, uint64_t now)
+{
+	struct load_result *result = r->result;
+	struct tma_result answer;
+	int rc;
+
+	while (c->n && (rc = tma_poll(c->client, c->asked[c->first].ticket, &answer)) != TMA_BUSY) {
+		if (tma_fd(c->client) < 0)
+			return refused(r, c);
+		histogram_add(&result->latency, now - c->asked[c->first].start_ns);
+		if (rc < 0 && rc > -LOAD_STATUSES)
+			result->failed[-rc]++;
+		else if (r->load->question)
+			count_moved(result, &answer);
+		c->first = (c->first + 1) % r->load->depth;
+		c->n--;
+		r->under_way--;
+	}
+	return 0;
+}
+
+/* ---- The loop --------------------------------------------------------------------------------------- */
+
+static int on_ready(struct run *r, struct connection *c, bool over)
+{
+	uint64_t now;
+
+	if (tma_dispatch(c->client) < 0)
+		return refused(r, c);
+	now = now_ns();
+	r->result->ns = now - r->start_ns;
+	if (connection_count(r, c, now) < 0)
+		return -1;
+	return over ? connection_watch(r, c) : connection_ask(r, c, now);
+}
+
+static bool is_over(const struct run *r, uint64_t now)
+{
+	return *r->load->stop || now - r->start_ns >= r->load->duration_ns;
+}
+
+static int run_loop(struct run *r)
+{
+	struct epoll_event events[EVENTS];
+	uint64_t end = 0, now;
+	int n = 0, rc = 0;
+
+	r->start_ns = now_ns();
+	for (uint32_t i = 0; i < r->load->connections && !rc; i++)
+		rc = connection_ask(r, &r->connections[i], now_ns());
+	while (!rc && r->under_way) {
+		n = epoll_wait(r->epoll, events, EVENTS, LOOK_MS);
+		if (n < 0 && errno != EINTR)
+			return fail(r->failure, EXIT_FAILED, "epoll_wait failed (%s)", strerror(errno));
+		now = now_ns();
+		if (!end && is_over(r, now))
+			end = now;
+		if (end && now - end >= DRAIN_NS)
+			return fail(r->failure, EXIT_FAILED, "requests went unanswered for %d s",
+			            (int)(DRAIN_NS / 1000000000));
+		for (int i = 0; i < n && !rc; i++)
+			rc = on_ready(r, events[i].data.ptr, end);
+	}
+	return rc;
+}

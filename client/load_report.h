@@ -1,0 +1,11 @@
+/* What a load measured, on standard output: a few lines, or one JSON object. kind: what was asked, by name.
+ */
+#ifndef CLIENT_LOAD_REPORT_H
+#define CLIENT_LOAD_REPORT_H
+
+#include "load.h"
+
+void load_report(const struct load *load, const char *kind, const struct load_result *r);
+void load_report_json(const struct load *load, const char *kind, const struct load_result *r);
+
+#endif
