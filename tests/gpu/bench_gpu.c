@@ -1,68 +1,30 @@
 /* How fast the device moves tensors, against its own copy of as many bytes in the same run.
  *
- *   bench_gpu [PART-OF-A-NAME]
- *
- * A row: its shape and what is done to it, the family, GB/s (bytes read plus bytes written), the ratio to
- * cuMemcpyDtoDAsync of the same number of bytes, medians of RUNS that take turns. Data is random; buffers
- * rotate, so that nothing is found in the L2. Elements of the result are compared with the source.
+ * Compared are the kernel of a plan and cuMemcpyDtoDAsync of the same number of bytes, by the device's
+ * events. They take turns on the same buffers, two sets of them, each larger than the L2, so that nothing is
+ * found in it. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line and the
+ * table.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench_rows.h"
 #include "rig.h"
+#include "tests/bench/program.h"
 #include "tests/support/oracle.h"
 
-#define RUNS       15
-#define WARM_UPS   3
-#define SAMPLES    20000
-#define LEAST_SETS 2
-#define RANDOM     (64u << 20)
+#define WARM_UPS 3
+#define SETS     2
+#define RANDOM   (64u << 20)
+#define POISON   0xa5
 
-/* ---- A row's transform ------------------------------------------------------------------------------------
- */
-
-static void row_spec(const struct bench_row *row, struct transform_spec *spec, int64_t *ret_first)
-{
-	int64_t stride[6], shape[6], step = 1;
-	bool moved = false;
-	struct error err;
-
-	*spec = (struct transform_spec){
-		.n_perm = row->rank, .n_before = row->rank, .n_after = row->rank, .mode = row->mode
-	};
-	spec->value.u = row->value;
-	for (int d = row->rank - 1; d >= 0; d--) {
-		stride[d] = step;
-		step = step * row->shape[d] + (d == row->rank - 1 ? row->gap : 0);
-		moved = moved || row->perm[d];
-	}
-	*ret_first = row->offset;
-	if (row->broadcast)
-		stride[0] = 0;
-	if (row->reversed) {
-		*ret_first += row->shape[row->rank - 1] - 1;
-		stride[row->rank - 1] = -1;
-	}
-	for (int d = 0; d < row->rank; d++) {
-		spec->perm[d] = moved ? row->perm[d] : d;
-		spec->before[d] = row->before[d];
-		spec->after[d] = row->after[d];
-		shape[d] = row->shape[spec->perm[d]] + row->before[d] + row->after[d];
-	}
-	if (tensor_layout_init(&spec->src, row->dtype, row->rank, row->shape, stride, "src", &err) < 0 ||
-	    tensor_layout_init(&spec->dst, row->dtype, row->rank, shape, NULL, "dst", &err) < 0)
-		rig_die("%s: %s", row->name, err.message);
-}
-
-/* ---- Data
- * --------------------------------------------------------------------------------------------------- */
-
+static struct rig rig;
+static bool is_open;
 static CUdeviceptr random_bytes;
 
-static void make_random(struct rig *rig)
+/* ---- Data ------------------------------------------------------------------------------------------- */
+
+static void make_random(void)
 {
 	uint64_t *host = malloc(RANDOM), state = 1;
 
@@ -71,74 +33,102 @@ static void make_random(struct rig *rig)
 	for (size_t i = 0; i < RANDOM / 8; i++)
 		host[i] = oracle_random(&state);
 	random_bytes = rig_new(RANDOM);
-	rig_call(cuMemcpyHtoDAsync, (random_bytes, host, RANDOM, rig->stream));
-	rig_wait(rig);
+	rig_call(cuMemcpyHtoDAsync, (random_bytes, host, RANDOM, rig.stream));
+	rig_wait(&rig);
 	free(host);
 }
 
-static CUdeviceptr new_random(struct rig *rig, size_t size)
+static CUdeviceptr new_random(size_t size)
 {
 	CUdeviceptr memory = rig_new(size);
 
 	for (size_t at = 0; at < size; at += RANDOM)
 		rig_call(cuMemcpyDtoDAsync,
-		         (memory + at, random_bytes, size - at < RANDOM ? size - at : RANDOM, rig->stream));
+		         (memory + at, random_bytes, size - at < RANDOM ? size - at : RANDOM, rig.stream));
 	return memory;
 }
 
-/* ---- Checking: elements by chance, their source found one index at a time
- * -------------------------------------- */
+/* ---- A row ------------------------------------------------------------------------------------------ */
 
-static void check(struct rig *rig, const struct bench_row *row, const struct transform *t, CUdeviceptr dst,
-                  size_t dst_bytes, CUdeviceptr src, size_t src_bytes, int64_t first)
+/* A row, ready to be moved. */
+struct turn {
+	const struct bench_row *row;
+	struct transform_spec spec;
+	struct transform transform;
+	struct plan plan;
+	size_t dst_offset; /* of element [0, ..., 0] */
+	size_t src_offset;
+	size_t dst_bytes; /* from the start of the memory to the end of the tensor */
+	size_t src_bytes;
+	CUdeviceptr dst[SETS];
+	CUdeviceptr src[SETS];
+	CUevent event[3];
+};
+
+static size_t most_of(size_t a, size_t b)
 {
-	uint8_t *got = malloc(dst_bytes), *from = malloc(src_bytes ? src_bytes : 1);
-	uint64_t state = 7;
+	return a > b ? a : b;
+}
 
-	if (!got || !from)
-		rig_die("out of memory");
-	rig_call(cuMemcpyDtoHAsync, (got, dst, dst_bytes, rig->stream));
-	if (src_bytes)
-		rig_call(cuMemcpyDtoHAsync, (from, src, src_bytes, rig->stream));
-	rig_wait(rig);
-	for (int i = 0; i < SAMPLES; i++) {
-		int64_t to = row->offset * t->element, at = first * t->element + t->src_shift;
-		bool fill = false;
+static int prepare(struct turn *turn, const struct bench_row *row, struct error *err)
+{
+	struct transform *t = &turn->transform;
+	int64_t first;
+	int r;
 
-		for (int d = 0; d < t->rank; d++) {
-			const struct transform_axis *axis = &t->axis[d];
-			int64_t high = axis->extent - 1, o = oracle_between(&state, 0, high), s;
-
-			if (i % 4 == 0) /* ends, where borders are */
-				o = oracle_between(&state, 0, 1) ? o % (high < 9 ? high + 1 : 9)
-				                                 : high - o % (high < 9 ? high + 1 : 9);
-			s = oracle_index(o, axis->before, axis->source, t->mode);
-			fill = fill || s < 0;
-			to += o * axis->dst_stride;
-			at += s * axis->src_stride;
-		}
-		if (memcmp(got + to, fill ? t->fill : from + at, t->element)) {
-			rig_die("%s: wrong at byte %" PRId64 " of the destination", row->name, to);
-		}
+	*turn = (struct turn){ .row = row };
+	r = bench_row_spec(row, &turn->spec, &first, err);
+	if (r == 0)
+		r = transform_init(t, &turn->spec, err);
+	if (r < 0)
+		return r;
+	turn->dst_offset = (size_t)row->offset * t->element;
+	turn->src_offset = (size_t)first * t->element;
+	turn->dst_bytes = turn->dst_offset + (size_t)t->dst_extent.high;
+	turn->src_bytes = turn->src_offset + (size_t)t->src_extent.high;
+	for (int i = 0; i < 3; i++)
+		rig_call(cuEventCreate, (&turn->event[i], CU_EVENT_DEFAULT));
+	/* Room for the copy too, which takes its bytes from the same buffers. */
+	size_t half = t->bytes / 2, room = most_of(turn->dst_bytes, half) + 256;
+	for (int i = 0; i < SETS; i++) {
+		turn->dst[i] = rig_new(room);
+		turn->src[i] = new_random(most_of(turn->src_bytes, half) + 256);
+		rig_call(cuMemsetD8Async, (turn->dst[i], POISON, room, rig.stream));
 	}
-	free(got);
-	free(from);
+	rig_plan(&rig, t, turn->dst[0] + turn->dst_offset, turn->src[0] + turn->src_offset, &turn->plan);
+	return 0;
 }
 
-/* ---- Timing
- * ---------------------------------------------------------------------------------------------------- */
-
-static int by_value(const void *a, const void *b)
+static void dismiss(struct turn *turn)
 {
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
+	for (int i = 0; i < SETS; i++) {
+		rig_free(turn->dst[i]);
+		rig_free(turn->src[i]);
+	}
+	for (int i = 0; i < 3; i++)
+		rig_call(cuEventDestroy, (turn->event[i]));
 }
 
-static double median(double *values)
+static void launch(const struct turn *turn, int set)
 {
-	qsort(values, RUNS, sizeof *values, by_value);
-	return values[RUNS / 2];
+	rig_launch(&rig, &turn->transform, &turn->plan, turn->dst[set] + turn->dst_offset,
+	           turn->src[set] + turn->src_offset);
+}
+
+static int check(const struct turn *turn, int set, struct error *err)
+{
+	uint8_t *dst = malloc(turn->dst_bytes), *src = malloc(most_of(turn->src_bytes, 1));
+
+	if (!dst || !src)
+		rig_die("out of memory");
+	rig_call(cuMemcpyDtoHAsync, (dst, turn->dst[set], turn->dst_bytes, rig.stream));
+	if (turn->src_bytes)
+		rig_call(cuMemcpyDtoHAsync, (src, turn->src[set], turn->src_bytes, rig.stream));
+	rig_wait(&rig);
+	int r = bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
+	free(dst);
+	free(src);
+	return r;
 }
 
 static double elapsed_ns(CUevent start, CUevent end)
@@ -149,94 +139,104 @@ static double elapsed_ns(CUevent start, CUevent end)
 	return (double)ms * 1e6;
 }
 
-static void run_row(struct rig *rig, const struct bench_row *row)
+static void time_runs(const struct turn *turn, struct report_row *ret)
 {
-	struct transform_spec spec;
-	struct transform t;
-	struct plan plan;
-	struct error err;
-	int64_t first;
-	double moved[RUNS], copied[RUNS];
-	CUevent event[3];
-	CUdeviceptr dst[LEAST_SETS], src[LEAST_SETS];
+	for (int run = -WARM_UPS; run < ret->n_runs; run++) {
+		int set = (run + WARM_UPS) % SETS;
 
-	row_spec(row, &spec, &first);
-	if (transform_init(&t, &spec, &err) < 0)
-		rig_die("%s: %s", row->name, err.message);
-	size_t offset = (size_t)row->offset * t.element;
-	size_t dst_bytes = (size_t)t.dst_extent.high + offset;
-	size_t src_bytes = (size_t)(t.src_extent.high + first * t.element), half = t.bytes / 2;
-
-	/* The copy takes its bytes from the same buffers where they are large enough, else from the larger
-	 * ones. */
-	size_t room = (dst_bytes > half ? dst_bytes : half) + 256,
-	       source = (src_bytes > half ? src_bytes : half) + 256;
-
-	for (int i = 0; i < 3; i++)
-		rig_call(cuEventCreate, (&event[i], CU_EVENT_DEFAULT));
-	for (int i = 0; i < LEAST_SETS; i++) {
-		dst[i] = rig_new(room);
-		src[i] = new_random(rig, source);
-		rig_call(cuMemsetD8Async, (dst[i], 0xa5, room, rig->stream));
-	}
-	rig_plan(rig, &t, dst[0] + offset, src[0] + (uint64_t)first * t.element, &plan);
-	for (int run = -WARM_UPS; run < RUNS; run++) {
-		int set = (run + WARM_UPS) % LEAST_SETS;
-
-		rig_call(cuEventRecord, (event[0], rig->stream));
-		rig_call(cuMemcpyDtoDAsync, (dst[set], src[set], half, rig->stream));
-		rig_call(cuEventRecord, (event[1], rig->stream));
-		rig_launch(rig, &t, &plan, dst[set] + offset, src[set] + (uint64_t)first * t.element);
-		rig_call(cuEventRecord, (event[2], rig->stream));
-		rig_wait(rig);
+		rig_call(cuEventRecord, (turn->event[0], rig.stream));
+		rig_call(cuMemcpyDtoDAsync,
+		         (turn->dst[set], turn->src[set], turn->transform.bytes / 2, rig.stream));
+		rig_call(cuEventRecord, (turn->event[1], rig.stream));
+		launch(turn, set);
+		rig_call(cuEventRecord, (turn->event[2], rig.stream));
+		rig_wait(&rig);
 		if (run >= 0) {
-			copied[run] = elapsed_ns(event[0], event[1]);
-			moved[run] = elapsed_ns(event[1], event[2]);
+			ret->base_ns[run] = elapsed_ns(turn->event[0], turn->event[1]);
+			ret->ours_ns[run] = elapsed_ns(turn->event[1], turn->event[2]);
 		}
 	}
-	double copy = median(copied), move = median(moved), low = moved[0], high = moved[RUNS - 1];
-
-	printf("%-50s %-14s %8.0f %8.0f %6.2f  %4.1f%%\n", row->name, family_names[plan.family],
-	       (double)t.bytes / copy, (double)t.bytes / move, copy / move, 100 * (high - low) / move);
-	if (plan.family == FAMILY_STRIDED)
-		for (int i = 0; i < plan.n_rules; i++)
-			printf("    not %s: %s\n", family_names[plan.rules[i].family], plan.rules[i].text);
-	fflush(stdout);
-	for (int i = 0; i < LEAST_SETS; i++)
-		check(rig, row, &t, dst[i], dst_bytes, src[i], src_bytes, first);
-	for (int i = 0; i < LEAST_SETS; i++) {
-		rig_free(dst[i]);
-		rig_free(src[i]);
-	}
-	for (int i = 0; i < 3; i++)
-		rig_call(cuEventDestroy, (event[i]));
 }
 
-static bool is_wanted(const char *name, int argc, char **argv)
+/* Why it is none of the better families. */
+static void note_rules(const struct plan *plan, struct report_row *ret)
 {
-	for (int i = 1; i < argc; i++)
-		if (strstr(name, argv[i]))
-			return true;
-	return argc < 2;
+	size_t len = 0;
+
+	if (plan->family != FAMILY_STRIDED)
+		return;
+	for (int i = 0; i < plan->n_rules && len < sizeof(ret->notes); i++)
+		len += (size_t)snprintf(ret->notes + len, sizeof(ret->notes) - len, "not %s: %s\n",
+		                        family_names[plan->rules[i].family], plan->rules[i].text);
+}
+
+static int measure_row(const struct bench_row *row, const struct program_options *options,
+                       struct report_row *ret, struct error *err)
+{
+	struct turn turn;
+	int r = prepare(&turn, row, err);
+
+	if (r < 0)
+		return r;
+	launch(&turn, 0);
+	r = check(&turn, 0, err);
+	ret->n_runs = options->runs;
+	ret->bytes = (double)turn.transform.bytes;
+	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
+	note_rules(&turn.plan, ret);
+	if (r == 0)
+		time_runs(&turn, ret);
+	for (int i = 0; i < SETS && r == 0; i++)
+		r = check(&turn, i, err);
+	dismiss(&turn);
+	return r;
+}
+
+/* ---- The program ------------------------------------------------------------------------------------ */
+
+static double bar(const struct bench_row *row)
+{
+	return row->ragged ? 0.85 : 0.95;
+}
+
+static int open_device(const struct program_options *options, struct report *head, struct error *err)
+{
+	(void)options;
+	is_open = rig_open(&rig, NULL, err);
+	if (!is_open)
+		return STATUS_DEVICE;
+	make_random();
+	snprintf(head->machine, sizeof(head->machine), "%s, driver %d.%d", rig.device.name,
+	         rig.device.driver_version / 1000, rig.device.driver_version % 1000 / 10);
+	snprintf(head->engine, sizeof(head->engine), "cuda engine's kernels");
+	snprintf(head->base, sizeof(head->base), "copy");
+	return 0;
+}
+
+static void close_device(void)
+{
+	if (!is_open)
+		return;
+	rig_free(random_bytes);
+	rig_close(&rig);
 }
 
 int main(int argc, char **argv)
 {
-	struct rig rig;
-	struct error err;
-
-	if (!rig_open(&rig, NULL, &err)) {
-		fprintf(stderr, "bench_gpu: %s\n", err.message);
-		return 1;
-	}
-	printf("%s, driver %d.%d; GB/s read plus written, medians of %d\n", rig.device.name,
-	       rig.device.driver_version / 1000, rig.device.driver_version % 1000 / 10, RUNS);
-	printf("%-50s %-14s %8s %8s %6s %6s\n", "", "family", "copy", "tmad", "ratio", "spread");
-	make_random(&rig);
-	for (size_t i = 0; i < sizeof bench_rows / sizeof bench_rows[0]; i++)
-		if (is_wanted(bench_rows[i].name, argc, argv))
-			run_row(&rig, &bench_rows[i]);
-	rig_free(random_bytes);
-	rig_close(&rig);
-	return 0;
+	static const struct program program = {
+		.name = "bench_gpu",
+		.about =
+		    "The GPU's kernels against cuMemcpyDtoDAsync: as many bytes, in the same buffers, taking turns.\n"
+		    "A row: what is done, element type, source shape, family; GB/s of both (bytes read plus written),\n"
+		    "the ratio, what the middle half of the runs' ratios lies between, and the bar. All are medians.\n"
+		    "Each row is checked before and after; a wrong byte ends the program with 1.\n",
+		.runs = 15,
+		.rows = bench_rows,
+		.n_rows = sizeof(bench_rows) / sizeof(bench_rows[0]),
+		.bar = bar,
+		.open = open_device,
+		.measure = measure_row,
+		.close = close_device,
+	};
+	return program_main(&program, argc, argv);
 }

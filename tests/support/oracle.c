@@ -36,9 +36,34 @@ int64_t oracle_index(int64_t o, int64_t before, int64_t source, enum pad_mode mo
 	return at;
 }
 
+bool oracle_element(const struct transform_spec *spec, const int64_t *index, int64_t *ret_to,
+                    int64_t *ret_from)
+{
+	int64_t size = dtype_size(spec->dst.dtype), to = 0, from = 0;
+	bool fill = false;
+
+	for (int d = 0; d < spec->dst.rank; d++) {
+		int s = spec->n_perm < 0 ? d : (int)spec->perm[d];
+		int64_t before = spec->n_before < 0 ? 0 : spec->before[d];
+		int64_t after = spec->n_after < 0 ? 0 : spec->after[d];
+		int64_t cut = before < 0 ? -before : 0;
+		int64_t kept = spec->src.shape[s] - cut + (after < 0 ? after : 0);
+		int64_t i = oracle_index(index[d], before > 0 ? before : 0, kept, spec->mode);
+
+		to += index[d] * spec->dst.stride[d] * size;
+		if (i < 0)
+			fill = true;
+		else
+			from += (cut + i) * spec->src.stride[s] * size;
+	}
+	*ret_to = to;
+	*ret_from = from;
+	return !fill;
+}
+
 void oracle_run(const struct transform_spec *spec, uint8_t *dst_origin, const uint8_t *src_origin)
 {
-	int64_t size = dtype_size(spec->dst.dtype), o[TENSOR_MAX_RANK] = { 0 };
+	int64_t size = dtype_size(spec->dst.dtype), o[TENSOR_MAX_RANK] = { 0 }, to, from;
 	uint8_t value[TENSOR_MAX_ELEMENT];
 	struct error err;
 	int d;
@@ -49,25 +74,9 @@ void oracle_run(const struct transform_spec *spec, uint8_t *dst_origin, const ui
 		if (!spec->dst.shape[d])
 			return;
 	do {
-		const uint8_t *from = src_origin;
-		uint8_t *to = dst_origin;
-		bool fill = false;
+		bool read = oracle_element(spec, o, &to, &from);
 
-		for (d = 0; d < spec->dst.rank; d++) {
-			int s = spec->n_perm < 0 ? d : (int)spec->perm[d];
-			int64_t before = spec->n_before < 0 ? 0 : spec->before[d];
-			int64_t after = spec->n_after < 0 ? 0 : spec->after[d];
-			int64_t cut = before < 0 ? -before : 0;
-			int64_t kept = spec->src.shape[s] - cut + (after < 0 ? after : 0);
-			int64_t i = oracle_index(o[d], before > 0 ? before : 0, kept, spec->mode);
-
-			to += o[d] * spec->dst.stride[d] * size;
-			if (i < 0)
-				fill = true;
-			else
-				from += (cut + i) * spec->src.stride[s] * size;
-		}
-		memcpy(to, fill ? value : from, size);
+		memcpy(dst_origin + to, read ? src_origin + from : value, size);
 		for (d = spec->dst.rank - 1; d >= 0 && ++o[d] == spec->dst.shape[d]; d--)
 			o[d] = 0;
 	} while (d >= 0);

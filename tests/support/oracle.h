@@ -21,6 +21,11 @@
  */
 void oracle_run(const struct transform_spec *spec, uint8_t *dst_origin, const uint8_t *src_origin);
 
+/* The element of one index of the destination: how many bytes after element [0, ..., 0] it lies, and the one
+ * it is read from in the source. false: it is the fill value. */
+bool oracle_element(const struct transform_spec *spec, const int64_t *index, int64_t *ret_to,
+                    int64_t *ret_from);
+
 /* The source index that output index o of an axis reads, -1 for the fill value: source elements padded by
  * before. By walking from the nearest end, one step at a time. */
 int64_t oracle_index(int64_t o, int64_t before, int64_t source, enum pad_mode mode);

@@ -1,0 +1,96 @@
+/* The CPU engine against memcpy, row by row.
+ *
+ * Compared are the time from submitting a job until it has been reaped, and the time that memcpy takes for as
+ * many bytes on as many threads (measure.h, baseline.h say how). Rows and their bars are in rows.h.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "measure.h"
+#include "program.h"
+#include "rows.h"
+
+static struct measure *measure;
+
+static double bar(const struct bench_row *row)
+{
+	return row->ragged ? 0.65 : dtype_size(row->dtype) < 4 ? 0.8 : 0.9;
+}
+
+/* "AMD EPYC 9654, 2 CPUs, Linux 6.1.0" */
+static void describe_machine(char *text, size_t size)
+{
+	char line[160], model[96] = "";
+	struct utsname system;
+	FILE *file = fopen("/proc/cpuinfo", "re");
+
+	uname(&system);
+	while (file && !*model && fgets(line, sizeof(line), file))
+		sscanf(line, "model name : %95[^\n]", model);
+	if (file)
+		fclose(file);
+	snprintf(text, size, "%s, %ld CPUs, Linux %.32s", *model ? model : system.machine,
+	         sysconf(_SC_NPROCESSORS_ONLN), system.release);
+}
+
+static uint64_t beyond_cache(void)
+{
+	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+	return cache > 32 << 20 ? 2 * (uint64_t)cache : 64 << 20;
+}
+
+static int open_engine(const struct program_options *options, struct report *head, struct error *err)
+{
+	struct measure_options wanted = {
+		.threads = options->threads,
+		.isa = options->isa,
+		.sample_ns = options->quick ? 1e4 : 2e6,
+		.round_bytes = options->quick ? 1 << 20 : beyond_cache(),
+	};
+	int r = measure_open(&measure, &wanted, err);
+
+	if (r < 0)
+		return r;
+	describe_machine(head->machine, sizeof(head->machine));
+	snprintf(head->engine, sizeof(head->engine), "cpu engine, %s", measure_device(measure));
+	snprintf(head->base, sizeof(head->base), "memcpy");
+	head->threads = (int)measure_threads(measure);
+	return 0;
+}
+
+static int measure_one(const struct bench_row *row, const struct program_options *options,
+                       struct report_row *ret, struct error *err)
+{
+	return measure_row(measure, row, options->runs, ret, err);
+}
+
+static void close_engine(void)
+{
+	measure_close(measure);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct program program = {
+		.name = "bench",
+		.about =
+		    "The CPU engine against memcpy: as many bytes, as many threads, in the same memory, taking turns.\n"
+		    "A row: what is done, element type, source shape, family; GB/s of both (bytes read plus written),\n"
+		    "the ratio, what the middle half of the runs' ratios lies between, and the bar. All are medians.\n"
+		    "memcpy's threads stand by while they are timed; the engine's job is timed from submit to reap.\n"
+		    "Where memcpy would give a thread less than 64 KiB it takes fewer. Short calls are repeated.\n"
+		    "Each row is checked before and after; a wrong byte ends the program with 1.\n",
+		.is_cpu = true,
+		.runs = 9,
+		.rows = bench_rows,
+		.n_rows = sizeof(bench_rows) / sizeof(bench_rows[0]),
+		.bar = bar,
+		.open = open_engine,
+		.measure = measure_one,
+		.close = close_engine,
+	};
+	return program_main(&program, argc, argv);
+}

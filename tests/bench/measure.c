@@ -1,0 +1,305 @@
+/* The engine, the memory that both sides use, and the turns they take. */
+#include "measure.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "baseline.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/tuning.h"
+#include "kernels/engine.h"
+#include "tests/support/oracle.h"
+
+#define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
+#define WARM_UPS 2
+#define POISON   0xa5
+
+struct room {
+	struct engine_memory *memory;
+	uint64_t size;
+};
+
+struct measure {
+	struct engine *engine;
+	struct engine_owner owner;
+	struct engine_stream *stream;
+	struct baseline *baseline;
+	sem_t woken;
+	struct room dst;
+	struct room src;
+	double sample_ns;
+	uint64_t round_bytes;
+};
+
+/* A row, ready to be moved. Small ones have many places, and each call of either side goes to the next. */
+struct turn {
+	struct bench_row row;
+	struct transform_spec spec;
+	struct transform transform;
+	struct plan plan;
+	struct engine_job job;
+	uint64_t dst_offset; /* of the first place's element [0, ..., 0] */
+	uint64_t src_offset;
+	uint64_t pitch; /* of places, in both memories */
+	uint64_t n_places;
+	uint64_t place; /* of the last call */
+	bool done;      /* by the job's on_done */
+};
+
+/* ---- Open and close --------------------------------------------------------------------------------- */
+
+static void on_wake(void *arg)
+{
+	struct measure *m = arg;
+
+	sem_post(&m->woken);
+}
+
+static int force_isa(const char *name, struct error *err)
+{
+	struct cpu_tuning tuning = cpu_tuning_get();
+	char list[128] = "";
+
+	for (int level = 0; level < CPU_ISA_LEVELS; level++) {
+		const struct cpu_isa *isa = cpu_isa_get((enum cpu_isa_level)level);
+
+		if (isa && !strcmp(isa->name, name)) {
+			tuning.isa = isa;
+			cpu_tuning_force(&tuning);
+			return 0;
+		}
+		if (isa)
+			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? ", " : "",
+			         isa->name);
+	}
+	return error_set(err, STATUS_INVALID_ARGUMENT, "--isa=%s: this machine has %s", name, list);
+}
+
+int measure_open(struct measure **ret, const struct measure_options *options, struct error *err)
+{
+	struct measure *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	m->sample_ns = options->sample_ns;
+	m->round_bytes = options->round_bytes;
+	sem_init(&m->woken, 0, 0);
+	engine_owner_init(&m->owner);
+	struct engine_options engine = { .threads = options->threads, .wake = on_wake, .wake_arg = m };
+	r = options->isa ? force_isa(options->isa, err) : 0;
+	if (r == 0)
+		r = engine_cpu_open(&m->engine, &engine, err);
+	if (r == 0)
+		r = baseline_new(&m->baseline, m->engine->facts.threads, err);
+	if (r == 0 && !(m->stream = engine_stream_new(m->engine, &m->owner)))
+		r = error_set(err, STATUS_NO_MEMORY, "out of memory");
+	if (r < 0) {
+		measure_close(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+void measure_close(struct measure *m)
+{
+	if (!m)
+		return;
+	if (m->engine) {
+		engine_stream_free(m->engine, m->stream);
+		engine_unmap(m->engine, m->dst.memory);
+		engine_unmap(m->engine, m->src.memory);
+	}
+	engine_owner_deinit(&m->owner);
+	baseline_free(m->baseline);
+	engine_close(m->engine);
+	sem_destroy(&m->woken);
+	free(m);
+}
+
+const char *measure_device(const struct measure *m)
+{
+	return m->engine->device;
+}
+
+unsigned measure_threads(const struct measure *m)
+{
+	return m->engine->facts.threads;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------- */
+
+static uint8_t *data_of(const struct room *room)
+{
+	return (uint8_t *)cpu_memory(room->memory)->data;
+}
+
+/* At least size bytes, all random. */
+static int make_room(struct measure *m, struct room *room, uint64_t size, struct error *err)
+{
+	struct engine_export made;
+	uint64_t state = 1;
+	int r;
+
+	if (room->memory && room->size >= size)
+		return 0;
+	engine_unmap(m->engine, room->memory);
+	room->memory = NULL;
+	room->size = (size / ROOM + 1) * ROOM;
+	r = engine_create(m->engine, REGION_KIND_MEMFD, room->size, &room->memory, &made, err);
+	if (r < 0)
+		return r;
+	close(made.fd);
+	uint64_t *words = (uint64_t *)(void *)data_of(room);
+	for (uint64_t i = 0; i < room->size / sizeof(*words); i++)
+		words[i] = oracle_random(&state);
+	return 0;
+}
+
+/* ---- Moving ----------------------------------------------------------------------------------------- */
+
+static double now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
+}
+
+static void on_done(struct engine_job *job)
+{
+	struct turn *turn = (struct turn *)(void *)((char *)job - offsetof(struct turn, job));
+
+	turn->done = true;
+}
+
+static uint64_t next_place(struct turn *turn)
+{
+	turn->place = turn->place + 1 < turn->n_places ? turn->place + 1 : 0;
+	return turn->place * turn->pitch;
+}
+
+static int move(struct measure *m, struct turn *turn)
+{
+	uint64_t at = next_place(turn);
+
+	turn->job.dst_offset = at + turn->dst_offset;
+	turn->job.src_offset = at + turn->src_offset;
+	turn->done = false;
+	engine_submit(m->engine, m->stream, &turn->job);
+	while (!turn->done) {
+		while (sem_wait(&m->woken) < 0 && errno == EINTR)
+			;
+		engine_reap(m->engine);
+	}
+	return turn->job.status;
+}
+
+/* Nanoseconds a call. */
+static int time_engine(struct measure *m, struct turn *turn, int calls, double *ret, struct error *err)
+{
+	double start = now_ns();
+	int r = 0;
+
+	for (int i = 0; i < calls && r == 0; i++)
+		r = move(m, turn);
+	*ret = (now_ns() - start) / calls;
+	return r < 0 ? error_set(err, r, "a job ended with %s", status_name(r)) : 0;
+}
+
+static double time_memcpy(struct measure *m, struct turn *turn, int calls)
+{
+	size_t n = turn->transform.bytes / 2;
+	uint8_t *dst = data_of(&m->dst), *src = data_of(&m->src);
+
+	baseline_start(m->baseline, n);
+	double start = now_ns();
+	for (int i = 0; i < calls; i++) {
+		uint64_t at = next_place(turn);
+
+		baseline_copy(m->baseline, dst + at, src + at, n);
+	}
+	double ns = (now_ns() - start) / calls;
+	baseline_stop(m->baseline);
+	return ns;
+}
+
+static uint64_t most_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int prepare(struct measure *m, const struct bench_row *row, struct turn *turn, struct error *err)
+{
+	struct transform *t = &turn->transform;
+	int64_t first;
+	int r;
+
+	*turn = (struct turn){ .row = *row };
+	r = bench_row_spec(row, &turn->spec, &first, err);
+	if (r == 0)
+		r = transform_init(t, &turn->spec, err);
+	if (r < 0)
+		return r;
+	plan_init(&turn->plan, t, &m->engine->facts);
+	turn->dst_offset = (uint64_t)row->offset * t->element;
+	turn->src_offset = (uint64_t)first * t->element;
+	uint64_t bytes = most_of(most_of(turn->dst_offset + (uint64_t)t->dst_extent.high,
+	                                 turn->src_offset + (uint64_t)t->src_extent.high),
+	                         t->bytes / 2);
+	turn->pitch = (bytes + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
+	turn->n_places = most_of(m->round_bytes / turn->pitch, 1);
+	r = make_room(m, &m->dst, turn->n_places * turn->pitch, err);
+	if (r == 0)
+		r = make_room(m, &m->src, turn->n_places * turn->pitch, err);
+	turn->job = (struct engine_job){ .transform = t,
+		                         .plan = &turn->plan,
+		                         .dst = m->dst.memory,
+		                         .src = m->src.memory,
+		                         .on_done = on_done };
+	return r;
+}
+
+/* What the last call of the engine left. */
+static int check(struct measure *m, const struct turn *turn, struct error *err)
+{
+	return bench_row_check(&turn->row, &turn->spec, data_of(&m->dst) + turn->job.dst_offset,
+	                       data_of(&m->src) + turn->job.src_offset, err);
+}
+
+int measure_row(struct measure *m, const struct bench_row *row, int n_runs, struct report_row *ret,
+                struct error *err)
+{
+	struct turn turn;
+	double base, ours, calls = 1;
+	int r = prepare(m, row, &turn, err);
+
+	if (r < 0)
+		return r;
+	memset(data_of(&m->dst), POISON, turn.n_places * turn.pitch);
+	r = time_engine(m, &turn, 1, &ours, err);
+	if (r == 0)
+		r = check(m, &turn, err);
+	ret->n_runs = n_runs;
+	ret->bytes = (double)turn.transform.bytes;
+	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
+	for (int run = -WARM_UPS; run < n_runs && r == 0; run++) {
+		base = time_memcpy(m, &turn, (int)calls);
+		r = time_engine(m, &turn, (int)calls, &ours, err);
+		if (run < 0) {
+			calls = m->sample_ns / (base < ours ? base : ours);
+			calls = calls < 1 ? 1 : calls;
+			continue;
+		}
+		ret->base_ns[run] = base;
+		ret->ours_ns[run] = ours;
+	}
+	return r < 0 ? r : check(m, &turn, err);
+}

@@ -1,0 +1,97 @@
+/* What a benchmark reports: figures of each row from the times of its runs, as a table or as JSON, and the
+ * difference between two reports.
+ *
+ * A run times the base (memcpy, the device's copy) and then ours, so the ratio is taken run by run: both met
+ * the same machine. GB/s counts bytes read plus bytes written.
+ */
+#ifndef TESTS_BENCH_REPORT_H
+#define TESTS_BENCH_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/status.h"
+
+#define REPORT_MAX_RUNS 101
+#define REPORT_MAX_RANK 6
+#define REPORT_LABEL    192
+#define REPORT_HALF     0.5 /* no row may be under it, whatever its bar */
+
+/* The median, and the two values that the middle half of all lies between. */
+struct spread {
+	double low;
+	double median;
+	double high;
+};
+
+struct report_row {
+	/* These three name it. */
+	char what[64];
+	char dtype[16];
+	int rank;
+	int64_t shape[REPORT_MAX_RANK];
+	char family[24];
+	double bar;   /* the least ratio that is asked for */
+	double bytes; /* read plus written, by one call */
+	int n_runs;
+	double base_ns[REPORT_MAX_RUNS]; /* a call, in each run */
+	double ours_ns[REPORT_MAX_RUNS];
+	char notes[1024]; /* lines below the row in a table of text; need not be */
+
+	/* By report_add. */
+	struct spread base; /* GB/s */
+	struct spread ours;
+	struct spread ratio; /* of ours to base */
+};
+
+struct report {
+	char machine[160];
+	char engine[160];
+	char base[24]; /* "memcpy" */
+	char date[24];
+	int threads; /* of either side; 0: none of the CPU's */
+	int n_rows;
+	struct report_row *rows;
+};
+
+enum report_format { REPORT_TEXT, REPORT_MARKDOWN, REPORT_JSON };
+
+/* n >= 1 values in any order. */
+struct spread spread_of(const double *values, int n);
+
+/* Whether nothing of the one's middle half is in the other's: -1 when after is lower, 1 when it is higher,
+ * else 0. */
+int spread_change(const struct spread *before, const struct spread *after);
+
+/* *report is zeros with what is known of the run; report_deinit frees its rows. */
+void report_deinit(struct report *report);
+
+/* Writes "transpose float32 [8191, 8193]" and returns label. */
+char *report_label(const struct report_row *row, char label[REPORT_LABEL]);
+
+/* Takes a copy of the row, whose runs must be there, and works out its figures: *ret is it, until the next.
+ */
+int report_add(struct report *report, const struct report_row *row, const struct report_row **ret,
+               struct error *err);
+
+/* The table: its head, each row, and how many rows reach their bars. Not for REPORT_JSON. */
+void report_print_head(FILE *out, const struct report *report, enum report_format format);
+void report_print_row(FILE *out, const struct report_row *row, enum report_format format);
+void report_print_end(FILE *out, const struct report *report, enum report_format format);
+
+/* The ratio of each row that both have, before and after. */
+void report_print_change(FILE *out, const struct report *before, const struct report *after,
+                         enum report_format format);
+
+/* Whether this build has a library for JSON; without it the two below are UNSUPPORTED. */
+bool report_has_json(void);
+
+/* All of it but the notes. */
+int report_write_json(FILE *out, const struct report *report, struct error *err);
+
+/* What report_write_json wrote to a file; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when
+ * it is not that. */
+int report_read_json(const char *path, struct report *ret, struct error *err);
+
+#endif

@@ -1,0 +1,337 @@
+/* Figures from times, the table, JSON there and back, before and after. */
+#include "tests/bench/report.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Spread ----------------------------------------------------------------------------------------- */
+
+struct spread_case {
+	char name[40];
+	int n;
+	double values[9];
+	struct spread expected;
+};
+
+ParameterizedTestParameters(report, spread)
+{
+	static struct spread_case cases[] = {
+		{ "one", 1, { 3 }, { 3, 3, 3 } },
+		{ "two", 2, { 5, 3 }, { 3, 4, 5 } },
+		{ "three", 3, { 9, 1, 4 }, { 1, 4, 9 } },
+		{ "seven, one left out at each end", 7, { 7, 100, 5, 6, 1, 4, 3 }, { 3, 5, 7 } },
+		{ "eight, two left out", 8, { 8, 7, 6, 5, 4, 3, 2, 1 }, { 3, 4.5, 6 } },
+		{ "nine alike", 9, { 2, 2, 2, 2, 2, 2, 2, 2, 2 }, { 2, 2, 2 } },
+	};
+	return cr_make_param_array(struct spread_case, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+ParameterizedTest(struct spread_case *c, report, spread)
+{
+	double values[9];
+
+	memcpy(values, c->values, sizeof(values));
+	struct spread s = spread_of(values, c->n);
+	cr_expect_eq(s.low, c->expected.low, "%s: low %g", c->name, s.low);
+	cr_expect_eq(s.median, c->expected.median, "%s: median %g", c->name, s.median);
+	cr_expect_eq(s.high, c->expected.high, "%s: high %g", c->name, s.high);
+	cr_expect_arr_eq(values, c->values, sizeof(values), "%s: values were reordered", c->name);
+}
+
+struct change_case {
+	char name[40];
+	struct spread before;
+	struct spread after;
+	int expected;
+};
+
+ParameterizedTestParameters(report, change)
+{
+	static struct change_case cases[] = {
+		{ "the same", { 1, 2, 3 }, { 1, 2, 3 }, 0 },
+		{ "they meet", { 1, 2, 3 }, { 3, 4, 5 }, 0 },
+		{ "one within the other", { 1, 5, 9 }, { 2, 3, 4 }, 0 },
+		{ "higher", { 1, 2, 3 }, { 3.1, 4, 5 }, 1 },
+		{ "lower", { 3.1, 4, 5 }, { 1, 2, 3 }, -1 },
+	};
+	return cr_make_param_array(struct change_case, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+ParameterizedTest(struct change_case *c, report, change)
+{
+	int change = spread_change(&c->before, &c->after);
+
+	cr_expect_eq(change, c->expected, "%s: %d", c->name, change);
+}
+
+/* ---- A report --------------------------------------------------------------------------------------- */
+
+/* Three runs: memcpy takes 100, 200, 400 ns, ours `factor` times as long. */
+static void add(struct report *report, const char *what, double bar, double factor)
+{
+	struct report_row row = { .dtype = "float32",
+		                  .rank = 2,
+		                  .shape = { 31, 33 },
+		                  .family = "tile_transpose",
+		                  .bar = bar,
+		                  .bytes = 8000,
+		                  .n_runs = 3,
+		                  .base_ns = { 200, 100, 400 } };
+	const struct report_row *added;
+	struct error err;
+
+	snprintf(row.what, sizeof(row.what), "%s", what);
+	for (int i = 0; i < 3; i++)
+		row.ours_ns[i] = factor * row.base_ns[i];
+	cr_assert_eq(report_add(report, &row, &added, &err), 0);
+	cr_assert_eq(added, &report->rows[report->n_rows - 1]);
+}
+
+static struct report sample(double factor)
+{
+	struct report report = { .machine = "a \"machine\"",
+		                 .engine = "an engine",
+		                 .base = "memcpy",
+		                 .date = "today",
+		                 .threads = 2 };
+
+	add(&report, "transpose", 0.9, factor);
+	add(&report, "edge pad 1:1,1:1", 0.65, 1);
+	return report;
+}
+
+/* What print writes, to be freed. */
+#define PRINTED(print, ...)                                   \
+	({                                                    \
+		char *text_;                                  \
+		size_t size_;                                 \
+		FILE *file_ = open_memstream(&text_, &size_); \
+		print(file_, __VA_ARGS__);                    \
+		fclose(file_);                                \
+		text_;                                        \
+	})
+
+#define expect_text(text, part)    cr_expect(strstr(text, part), "no \"%s\" in:\n%s", part, text)
+#define expect_no_text(text, part) cr_expect(!strstr(text, part), "\"%s\" in:\n%s", part, text)
+
+Test(report, ratios_are_taken_run_by_run)
+{
+	struct report report = sample(2);
+
+	/* GB/s vary by 4 between the runs; the ratio does not. */
+	cr_expect_eq(report.rows[0].base.median, 40);
+	cr_expect_eq(report.rows[0].base.low, 20);
+	cr_expect_eq(report.rows[0].base.high, 80);
+	cr_expect_eq(report.rows[0].ours.median, 20);
+	cr_expect_eq(report.rows[0].ratio.low, 0.5);
+	cr_expect_eq(report.rows[0].ratio.median, 0.5);
+	cr_expect_eq(report.rows[0].ratio.high, 0.5);
+	report_deinit(&report);
+}
+
+struct verdict_case {
+	char name[40];
+	double factor;
+	char under[16];
+	char reach[40];
+};
+
+ParameterizedTestParameters(report, verdict)
+{
+	static struct verdict_case cases[] = {
+		{ "as fast", 1, "", "reach their bar: 2 of 2; under 0.5: 0" },
+		{ "at the bar", 1 / 0.9, "", "reach their bar: 2 of 2; under 0.5: 0" },
+		{ "under the bar", 1.25, " under\n", "reach their bar: 1 of 2; under 0.5: 0" },
+		{ "half", 2, " under\n", "reach their bar: 1 of 2; under 0.5: 0" },
+		{ "under half", 2.5, " under half\n", "reach their bar: 1 of 2; under 0.5: 1" },
+	};
+	return cr_make_param_array(struct verdict_case, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+ParameterizedTest(struct verdict_case *c, report, verdict)
+{
+	struct report report = sample(c->factor);
+	char *row = PRINTED(report_print_row, &report.rows[0], REPORT_TEXT);
+	char *end = PRINTED(report_print_end, &report, REPORT_TEXT);
+
+	if (*c->under)
+		cr_expect(strstr(row, c->under), "%s: %s", c->name, row);
+	else
+		cr_expect(!strstr(row, "under"), "%s: %s", c->name, row);
+	cr_expect(strstr(end, c->reach), "%s: %s", c->name, end);
+	free(row);
+	free(end);
+	report_deinit(&report);
+}
+
+Test(report, markdown_has_a_line_for_each_row)
+{
+	struct report report = sample(1.25);
+	char *head = PRINTED(report_print_head, &report, REPORT_MARKDOWN);
+	char *row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
+
+	expect_text(head, "| what | type | shape | family | memcpy | tmad | ratio | spread | bar |  |\n");
+	expect_text(head, "\n|---|---|---|---|---|---|---|---|---|---|\n");
+	cr_expect_str_eq(
+	    row, "| transpose | float32 | [31, 33] | tile_transpose | 40.0 | 32.0 | 0.80 | 0.80..0.80 | "
+		 "0.90 | under |\n");
+	free(head);
+	free(row);
+	report_deinit(&report);
+}
+
+Test(report, notes_stand_below_their_row)
+{
+	struct report report = sample(1);
+	char *row;
+
+	strcpy(report.rows[0].notes, "one reason\nanother\n");
+	row = PRINTED(report_print_row, &report.rows[0], REPORT_TEXT);
+	expect_text(row, "\n    one reason\n    another\n");
+	free(row);
+	row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
+	expect_no_text(row, "reason");
+	free(row);
+	report_deinit(&report);
+}
+
+/* ---- Before and after ------------------------------------------------------------------------------- */
+
+Test(report, compared_with_itself_nothing_changes)
+{
+	struct report report = sample(2);
+	char *text = PRINTED(report_print_change, &report, &report, REPORT_TEXT);
+
+	expect_text(text, "rows in both: 2; better: 0; worse: 0;");
+	expect_text(text, "+0.0 %");
+	free(text);
+	report_deinit(&report);
+}
+
+Test(report, a_change_outside_both_spreads_is_marked)
+{
+	struct report slow = sample(2), fast = sample(1.25);
+	char *better = PRINTED(report_print_change, &slow, &fast, REPORT_MARKDOWN);
+	char *worse = PRINTED(report_print_change, &fast, &slow, REPORT_MARKDOWN);
+
+	expect_text(better, "| 0.50 (0.50..0.50) | 0.80 (0.80..0.80) | +60.0 % | better |\n");
+	expect_text(better, "rows in both: 2; better: 1; worse: 0;");
+	expect_text(worse, "| -37.5 % | worse |\n");
+	expect_text(worse, "| 1.00 (1.00..1.00) | +0.0 % |  |\n");
+	free(better);
+	free(worse);
+	report_deinit(&slow);
+	report_deinit(&fast);
+}
+
+Test(report, rows_that_only_one_has_are_left_out)
+{
+	struct report before = sample(1), after = sample(1);
+	char *text;
+
+	before.rows[1].shape[1] = 34;
+	text = PRINTED(report_print_change, &before, &after, REPORT_TEXT);
+	expect_text(text, "rows in both: 1;");
+	expect_no_text(text, "edge pad");
+	free(text);
+	report_deinit(&before);
+	report_deinit(&after);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------- */
+
+static void write_file(char path[32], const char *text)
+{
+	strcpy(path, "/tmp/tmad-report-XXXXXX");
+	int fd = mkstemp(path);
+
+	cr_assert(fd >= 0);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+Test(report, json_there_and_back)
+{
+	struct report report = sample(1.25), again = { 0 };
+	char path[32], *text;
+	size_t size;
+	struct error err;
+	FILE *file = open_memstream(&text, &size);
+
+	if (!report_has_json())
+		cr_skip_test("built without libjansson");
+	cr_assert_eq(report_write_json(file, &report, &err), 0);
+	fclose(file);
+	write_file(path, text);
+	cr_assert_eq(report_read_json(path, &again, &err), 0, "%s", err.message);
+	unlink(path);
+	cr_expect_str_eq(again.machine, report.machine);
+	cr_expect_str_eq(again.engine, report.engine);
+	cr_expect_str_eq(again.base, report.base);
+	cr_expect_str_eq(again.date, report.date);
+	cr_expect_eq(again.threads, report.threads);
+	cr_assert_eq(again.n_rows, report.n_rows);
+	for (int i = 0; i < report.n_rows; i++)
+		cr_expect_arr_eq(&again.rows[i], &report.rows[i], sizeof(report.rows[i]), "row %d", i);
+	free(text);
+	report_deinit(&report);
+	report_deinit(&again);
+}
+
+#define RUN \
+	"{\"run\":{\"date\":\"d\",\"machine\":\"m\",\"engine\":\"e\",\"base\":\"b\",\"threads\":2},\"rows\":["
+#define ROW_HEAD "{\"what\":\"w\",\"dtype\":\"t\",\"family\":\"f\",\"bar\":0.9,\"bytes\":8,"
+
+struct file_case {
+	char name[40];
+	char text[320];
+	char message[64]; /* empty: it is taken */
+};
+
+ParameterizedTestParameters(report, file)
+{
+	static struct file_case cases[] = {
+		{ "no row", RUN "]}", "" },
+		{ "one row", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1],\"tmad_ns\":[2.5]}]}", "" },
+		{ "no JSON", "what", "tmad-report" },
+		{ "not ours", "{\"rows\":[]}", "not what --json writes" },
+		{ "no rows", RUN "],\"rows\":7}", "rows are no array" },
+		{ "a row without times", RUN ROW_HEAD "\"shape\":[2]}]}", "base_ns" },
+		{ "no run", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[],\"tmad_ns\":[]}]}", "times" },
+		{ "runs that differ", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1,2],\"tmad_ns\":[1]}]}",
+		  "times" },
+		{ "a time of 0", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[0],\"tmad_ns\":[1]}]}", "times" },
+		{ "a time that is none", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[\"1\"],\"tmad_ns\":[1]}]}",
+		  "times" },
+		{ "rank 7", RUN ROW_HEAD "\"shape\":[1,1,1,1,1,1,1],\"base_ns\":[1],\"tmad_ns\":[1]}]}",
+		  "shape" },
+		{ "a shape of words", RUN ROW_HEAD "\"shape\":[\"a\"],\"base_ns\":[1],\"tmad_ns\":[1]}]}",
+		  "shape" },
+	};
+	return cr_make_param_array(struct file_case, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+ParameterizedTest(struct file_case *c, report, file)
+{
+	struct report report = { 0 };
+	struct error err = { 0 };
+	char path[32];
+
+	if (!report_has_json())
+		cr_skip_test("built without libjansson");
+	write_file(path, c->text);
+	int r = report_read_json(path, &report, &err);
+	unlink(path);
+	if (*c->message) {
+		cr_expect_eq(r, STATUS_INVALID_ARGUMENT, "%s: %d", c->name, r);
+		cr_expect(strstr(err.message, c->message) && strstr(err.message, path), "%s: %s", c->name,
+		          err.message);
+		cr_expect_null(report.rows, "%s: rows are left", c->name);
+	} else {
+		cr_expect_eq(r, 0, "%s: %s", c->name, err.message);
+	}
+	report_deinit(&report);
+}
