@@ -4,6 +4,7 @@
  *   VECTOR, WIDTH           the vector type and its bytes: WIDTH / 16 lanes
  *   GATHER(p, lane_pitch)   16 bytes from p, p + lane_pitch, ... , one for each lane
  *   STORE(p, v)             unaligned; STREAM(p, v): aligned, past the cache; FENCE()
+ *   SHUFFLE(v, mask)        within each lane: byte i is byte mask[i] of v, 0 where that is 0x80
  *   LOW1(a, b) .. HIGH8     within each lane: interleave the low or high halves by 1, 2, 4, 8 bytes
  *   ISA, ISA_NAME           the table to define
  *
@@ -25,8 +26,6 @@
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
-
-typedef uint8_t vec16 __attribute__((vector_size(16)));
 
 static inline TARGET vec16 load16(const char *p)
 {
@@ -188,6 +187,8 @@ DEFINE_ALL(4)
 DEFINE_ALL(8)
 DEFINE_ALL(16)
 
+#include "isa_pixels.h"
+
 static inline TARGET void put_lines(char *dst, const char *src, int64_t lines)
 {
 	for (; lines > 0; lines--, dst += CPU_LINE, src += CPU_LINE)
@@ -252,6 +253,8 @@ const struct cpu_isa ISA = {
 	.strip_stream = EACH(strip_stream),
 	.narrow = EACH(narrow),
 	.reverse = EACH(reverse),
+	.split = { split_1, split_2, split_4, split_8 },
+	.merge = { merge_1, merge_2, merge_4, merge_8 },
 	.copy_lines = copy_lines,
 	.fill_lines = fill_lines,
 	.flush = flush,

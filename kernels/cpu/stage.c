@@ -11,8 +11,10 @@
 
 #define ROOM CPU_LINE /* before a part; and after the last for stores of 16 bytes that reach past it */
 
-/* Bytes of a part of a row. */
-#define PART_BYTES 256
+/* Bytes of a part of a row; more where rows are few, up to as many in all. */
+#define PART_BYTES  256
+#define PARTS_BYTES (16 << 10)
+#define PART_MOST   4096
 
 /* Rows of dst that are shorter than this, and follow each other without a gap, are made as one. */
 #define PACKED_BYTES 512
@@ -102,7 +104,8 @@ static struct cut cut_rows(const struct leaf *leaf)
 		cut.outer = leaf->run[leaf->n_run - 1];
 		cut.bytes = run_bytes(leaf) / cut.outer.n;
 	}
-	cut.step = max(PART_BYTES / cut.bytes, max(1, CPU_LINE / cut.bytes));
+	int64_t part = min(max(PART_BYTES, PARTS_BYTES / leaf->rows), PART_MOST);
+	cut.step = max(part / cut.bytes, max(1, CPU_LINE / cut.bytes));
 	cut.pitch = (cut.step * cut.bytes + ROOM + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
 	return cut;
 }

@@ -127,7 +127,17 @@ static int64_t strips(const struct leaf *leaf, cpu_strip_fn *strip, int64_t col,
 void transpose_cached(const struct leaf *leaf, const char *next)
 {
 	int shift = leaf_shift(leaf->unit);
-	int64_t narrow = 16 / leaf->unit;
+	int64_t narrow = 16 / leaf->unit, wide = CPU_LINE / leaf->unit;
+	if (leaf->rows > 1 && leaf->rows < narrow && leaf->src_col == leaf->rows * leaf->unit &&
+	    leaf->cols >= wide) {
+		leaf->isa->split[shift](leaf->dst, leaf->dst_row, leaf->src, leaf->rows, leaf->cols);
+		return;
+	}
+	if (leaf->cols > 1 && leaf->cols <= narrow && leaf->dst_row == leaf->cols * leaf->unit &&
+	    leaf->rows >= wide) {
+		leaf->isa->merge[shift](leaf->dst, leaf->src, leaf->src_col, leaf->cols, leaf->rows);
+		return;
+	}
 	if (leaf->rows < narrow || leaf->cols < narrow) {
 		leaf_strided(leaf);
 		return;
