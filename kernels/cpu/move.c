@@ -5,7 +5,7 @@
 
 /* A piece of a transpose reads runs of this many bytes where the source has them, and writes runs of this
  * many in the destination; what more a piece can hold goes into the destination's. */
-#define SRC_RUN 1024
+#define SRC_RUN 2048
 #define DST_RUN 4096
 
 /* Runs of this many bytes need no further dimension. */
@@ -152,6 +152,15 @@ static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 	return divide_up(chunk, step) * step;
 }
 
+/* The dimension whose stride is `stride` on one side and that has no chunk yet; -1: none. */
+static int find_next(const struct move *move, bool dst, int64_t stride)
+{
+	for (int d = 0; d < move->rank; d++)
+		if (!move->dim[d].chunk && (dst ? move->dim[d].dst : move->dim[d].src) == stride)
+			return d;
+	return -1;
+}
+
 /* Bytes of lines that one unit costs on one side: no less than its own, and a line where no dimension of the
  * leaf brings its neighbours. A piece has to end soon even if each unit lies on a page of its own. */
 static int64_t unit_cost(const struct move *move, bool dst)
@@ -167,16 +176,15 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		units *= move->dim[d].n;
 		span += (move->dim[d].n - 1) * stride;
 	}
+	/* A transpose goes on where its own two dimensions end. */
+	while (move->leaf == leaf_transpose && span == units * move->unit && span < CPU_LINE) {
+		int next = find_next(move, dst, span);
+		if (next < 0)
+			break;
+		units *= move->dim[next].n;
+		span *= move->dim[next].n;
+	}
 	return max(move->unit, divide_up(max(span, CPU_LINE), units));
-}
-
-/* The dimension whose stride is `stride` on one side and that has no chunk yet; -1: none. */
-static int find_next(const struct move *move, bool dst, int64_t stride)
-{
-	for (int d = 0; d < move->rank; d++)
-		if (!move->dim[d].chunk && (dst ? move->dim[d].dst : move->dim[d].src) == stride)
-			return d;
-	return -1;
 }
 
 /* Goes on from dimension d while it is whole and its run is short, up to `want` bytes; gives how many times
@@ -221,6 +229,8 @@ static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 
 static void choose_chunks(struct move *move, int64_t piece_bytes)
 {
+	for (int d = 0; d < move->rank; d++)
+		move->dim[d].chunk = 0;
 	int64_t cost = max(unit_cost(move, true), unit_cost(move, false));
 	int64_t room = max(piece_bytes / cost, 1); /* units */
 	int row = move->row_dim, col = move->col_dim;
@@ -233,8 +243,6 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 
 	struct move_dim *c = &move->dim[col];
 	bool crossed = row >= 0 && magnitude(move->dim[row].src) < magnitude(c->src);
-	for (int d = 0; d < move->rank; d++)
-		move->dim[d].chunk = 0;
 	if (crossed) {
 		room = choose_crossed(move, room, cost);
 	} else {

@@ -11,6 +11,11 @@
 
 #define ROOM CPU_LINE /* before a part; and after the last for stores of 16 bytes that reach past it */
 
+/* Bytes of a run read from one row of src before the next row, and rows of dst that are made side by side, at
+ * most. */
+#define STAGE_RUN  2048
+#define STAGE_ROWS 512
+
 /* Bytes of a part of a row; more where rows are few, up to as many in all. */
 #define PART_BYTES  256
 #define PARTS_BYTES (16 << 10)
@@ -72,7 +77,7 @@ void stage_transpose(const struct leaf *leaf)
 		return;
 	}
 	struct cut cut = cut_rows(leaf);
-	int64_t most = min(TRANSPOSE_RUN / leaf->unit, (CPU_SCRATCH - 2 * ROOM) / cut.pitch);
+	int64_t most = min(min(STAGE_RUN / leaf->unit, STAGE_ROWS), (CPU_SCRATCH - 2 * ROOM) / cut.pitch);
 	for (int64_t row = 0; row < leaf->rows; row += most)
 		stage_rows(leaf, &cut, row, min(most, leaf->rows - row));
 }

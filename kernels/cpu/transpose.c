@@ -11,8 +11,10 @@
 
 #include "transpose.h"
 
-/* Rows of dst that are written side by side: as many pages are open at once. */
-#define OPEN_ROWS 256
+/* Bytes of a run read from one row of src before the next row, and rows of dst that are written side by side,
+ * at most: short, so that few pages are open at once. */
+#define TRANSPOSE_RUN 1024
+#define OPEN_ROWS     256
 
 static void transpose_box(const struct leaf *leaf);
 static void transpose_aligned(const struct leaf *leaf, int64_t lead);

@@ -4,9 +4,6 @@
 
 #include "leaf.h"
 
-/* Bytes of a run read from one row of src before the next row: short, so that few pages are open at once. */
-#define TRANSPOSE_RUN 1024
-
 /* Rows and columns of two dimensions through the cache. next: where what is read after it begins in src, as
  * for cpu_strip_fn. */
 void transpose_cached(const struct leaf *leaf, const char *next);
