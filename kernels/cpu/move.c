@@ -12,7 +12,7 @@
 #define LONG_RUN 1024
 
 static void choose_leaf(struct move *move, const struct nest *nest);
-static bool turn_to_transpose(struct move *move);
+static void turn_rows(struct move *move);
 static void choose_strided(struct move *move);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
@@ -79,35 +79,24 @@ static void choose_leaf(struct move *move, const struct nest *nest)
 	case FAMILY_TILE_TRANSPOSE:
 		move->leaf = leaf_transpose;
 		move->row_dim = src_inner;
+		if (move->dim[src_inner].src < 0)
+			turn_rows(move);
 		return;
 	default:
-		if (!turn_to_transpose(move))
-			choose_strided(move);
+		choose_strided(move);
 		return;
 	}
 }
 
-/* A source that runs backwards along another dimension than the destination's rows: seen from that
- * dimension's end it is a transpose, and the destination runs backwards. */
-static bool turn_to_transpose(struct move *move)
+/* A source that runs backwards along the row dimension: seen from its end it is a transpose, and the
+ * destination runs backwards. */
+static void turn_rows(struct move *move)
 {
-	int col = move->rank - 1;
-	int64_t unit = move->unit;
-	if (col < 1 || move->dim[col].dst != unit || move->dim[col].src == 0 || move->dim[col].src == -unit)
-		return false;
-	for (int d = 0; d < col; d++) {
-		struct move_dim *dim = &move->dim[d];
-		if (dim->src != -unit)
-			continue;
-		move->dst += (dim->n - 1) * dim->dst;
-		move->src += (dim->n - 1) * dim->src;
-		dim->dst = -dim->dst;
-		dim->src = -dim->src;
-		move->row_dim = d;
-		move->leaf = leaf_transpose;
-		return true;
-	}
-	return false;
+	struct move_dim *dim = &move->dim[move->row_dim];
+	move->dst += (dim->n - 1) * dim->dst;
+	move->src += (dim->n - 1) * dim->src;
+	dim->dst = -dim->dst;
+	dim->src = -dim->src;
 }
 
 /* The row dimension is the one that the source runs along, when the column dimension is not. */
