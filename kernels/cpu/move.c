@@ -3,8 +3,15 @@
 
 #include "kernels/plan.h"
 
-/* A piece of a transpose reads runs of this many bytes where the source has them, and writes runs of this
- * many in the destination; what more a piece can hold goes into the destination's. */
+/* A piece of a transpose reads runs of so many units, at most SRC_FIRST bytes, where the source has them: as
+ * many pages of the destination are open at once. More where its rows are staged, as those that are not whole
+ * lines apart are. */
+#define FIRST_UNITS  256
+#define STAGED_UNITS 512
+#define SRC_FIRST    1024
+
+/* Where the source's dimensions are short, it reads runs of this many bytes through several of them. It
+ * writes runs of DST_RUN in the destination; what more a piece can hold goes into the destination's. */
 #define SRC_RUN 2048
 #define DST_RUN 4096
 
@@ -202,7 +209,8 @@ static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 {
 	struct move_dim *r = &move->dim[move->row_dim], *c = &move->dim[move->col_dim];
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
-	int64_t run = max(SRC_RUN / cost, line);
+	int64_t units = r->dst % CPU_LINE ? STAGED_UNITS : FIRST_UNITS;
+	int64_t run = max(min(units, SRC_FIRST / cost), line);
 	int64_t rows, cols;
 	rows = r->chunk = even_chunk(r->n, run, line);
 	c->chunk = even_chunk(c->n, max(room / run, line), line);

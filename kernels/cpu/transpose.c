@@ -13,7 +13,7 @@
 
 /* Bytes of a run read from one row of src before the next row, and rows of dst that are written side by side,
  * at most: short, so that few pages are open at once. */
-#define TRANSPOSE_RUN 1024
+#define TRANSPOSE_RUN 512
 #define OPEN_ROWS     256
 
 static void transpose_box(const struct leaf *leaf);
