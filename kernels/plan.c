@@ -40,6 +40,13 @@ enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 			*ret_src_inner = d;
 			return FAMILY_TILE_TRANSPOSE;
 		}
+	if (inner->src == 0 || inner->src == -element)
+		return FAMILY_STRIDED;
+	for (int d = 0; d < nest->rank - 1; d++)
+		if (nest->dim[d].src == -element) {
+			*ret_src_inner = d;
+			return FAMILY_TILE_TRANSPOSE;
+		}
 	return FAMILY_STRIDED;
 }
 

@@ -57,7 +57,7 @@ struct plan {
 };
 
 /* The family of one canonical nest. For FAMILY_TILE_TRANSPOSE *ret_src_inner is the dimension with the
- * smallest source stride (else -1). */
+ * smallest source stride, an element forwards or backwards (else -1). */
 enum family plan_nest(const struct nest *nest, int *ret_src_inner);
 
 void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);

@@ -6,15 +6,32 @@
 #ifndef KERNELS_CPU_ISA_H
 #define KERNELS_CPU_ISA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define CPU_LINE   64 /* bytes of a cache line */
 #define CPU_SHIFTS 5
 
+/* The vector that every machine has, if only by name. */
+typedef uint8_t vec16 __attribute__((vector_size(16)));
+
 /* A transpose of one strip: dst[c][r] = src[r][c]. Rows of src that lie src_pitch bytes apart are cut into
- * groups of 16 bytes; each group gives 16 / element rows of dst, dst_pitch bytes apart. */
-typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups);
+ * groups of 16 bytes; each group gives 16 / element rows of dst, dst_pitch bytes apart. next is where the
+ * strip after this one begins in src, for its first lines to be fetched; NULL when there is none. */
+typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups,
+                          const char *next);
+
+/* Rows that are written in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst
+ * lie in stage, pitch bytes apart, with CPU_LINE bytes of room before each. What a part leaves of its last
+ * line is kept in that room, so that the next part finds it there and writes the line whole. n is at least
+ * CPU_LINE, but for a part that is the row's last. */
+enum cpu_part {
+	CPU_PART_FIRST = 1,
+	CPU_PART_LAST = 2,
+};
+typedef void cpu_flush_fn(char *dst, int64_t dst_pitch, char *stage, int64_t pitch, int64_t rows, int64_t n,
+                          unsigned part);
 
 struct cpu_isa {
 	const char *name;
@@ -29,9 +46,19 @@ struct cpu_isa {
 	/* n elements of dst ascending from elements of src descending from the one at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);
 
+	/* Pixels of 2 or more channels, an element of less than 16 bytes each, 16 bytes at most in all.
+	 * split: row c of dst gets channel c of the n pixels at src; merge: the other way. n is at least
+	 * CPU_LINE / element. */
+	void (*split[CPU_SHIFTS - 1])(char *dst, int64_t dst_pitch, const char *src, int64_t channels,
+	                              int64_t n);
+	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, int64_t src_pitch, int64_t channels,
+	                              int64_t n);
+
 	/* Whole lines past the cache; dst is a multiple of 64. fill_lines repeats the line. */
 	void (*copy_lines)(char *dst, const char *src, int64_t lines);
 	void (*fill_lines)(char *dst, const char *line, int64_t lines);
+
+	cpu_flush_fn *flush;
 
 	/* Orders what went past the cache before whatever the thread writes next. */
 	void (*fence)(void);

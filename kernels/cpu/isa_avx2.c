@@ -13,6 +13,7 @@
 #define STORE(p, v)      _mm256_storeu_si256((__m256i_u *)(p), v)
 #define STREAM(p, v)     _mm256_stream_si256((__m256i *)(p), v)
 #define FENCE()          _mm_sfence()
+#define SHUFFLE(v, mask) _mm256_shuffle_epi8(v, mask)
 #define LOW1             _mm256_unpacklo_epi8
 #define LOW2             _mm256_unpacklo_epi16
 #define LOW4             _mm256_unpacklo_epi32

@@ -4,6 +4,7 @@
  *   VECTOR, WIDTH           the vector type and its bytes: WIDTH / 16 lanes
  *   GATHER(p, lane_pitch)   16 bytes from p, p + lane_pitch, ... , one for each lane
  *   STORE(p, v)             unaligned; STREAM(p, v): aligned, past the cache; FENCE()
+ *   SHUFFLE(v, mask)        within each lane: byte i is byte mask[i] of v, 0 where that is 0x80
  *   LOW1(a, b) .. HIGH8     within each lane: interleave the low or high halves by 1, 2, 4, 8 bytes
  *   ISA, ISA_NAME           the table to define
  *
@@ -18,18 +19,25 @@
  */
 #include <string.h>
 
+#include "short.h"
+
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-typedef uint8_t vec16 __attribute__((vector_size(16)));
-
 static inline TARGET vec16 load16(const char *p)
 {
 	vec16 v;
 	memcpy(&v, p, 16);
+	return v;
+}
+
+static inline TARGET VECTOR load_vector(const char *p)
+{
+	VECTOR v;
+	memcpy(&v, p, sizeof(v));
 	return v;
 }
 
@@ -96,38 +104,57 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 		}                                                                                            \
 	}
 
+/* Where the block is that is read AHEAD blocks after the one at src, when `left` bytes of this strip are
+ * left: in this strip, or at the start of the next. */
+static inline const char *fetch_place(const char *src, int64_t left, int64_t ahead, const char *next)
+{
+	if (left > ahead * CPU_LINE || !next)
+		return src + (left > ahead * CPU_LINE ? ahead * CPU_LINE : 0);
+	return next + ahead * CPU_LINE - left;
+}
+
+/* Blocks: more for fewer rows, as many lines on their way. */
+#define AHEAD(element) ((element) < 4 ? 2 : (element) < 16 ? (element) : 8)
+
 /* Four groups at a time by way of a block that holds a line of each row: rows that lie a power of two apart
- * would push each other out of the cache between one group and the next. The strip after this one, of the
- * rows that follow, is fetched meanwhile: too many rows for the machine to guess at. */
-#define DEFINE_STRIP(function, tile, element)                                                          \
-	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,  \
-	                            int64_t groups)                                                    \
-	{                                                                                              \
-		enum { N = 16 / (element), ROWS = CPU_LINE / (element) };                              \
-		char block[ROWS * CPU_LINE] __attribute__((aligned(CPU_LINE)));                        \
-		for (; groups >= 4 && N > 1; groups -= 4, src += CPU_LINE, dst += 4 * N * dst_pitch) { \
-			for (int64_t r = 0; r < ROWS; r++) {                                           \
-				__builtin_prefetch(src + (r + ROWS) * src_pitch, 0, 2);                \
-				memcpy(block + r * CPU_LINE, src + r * src_pitch, CPU_LINE);           \
-			}                                                                              \
-			for (int64_t i = 0; i < 4; i++)                                                \
-				tile(dst + i * N * dst_pitch, dst_pitch, block + i * 16, CPU_LINE);    \
-		}                                                                                      \
-		for (; groups > 0; groups--, src += 16, dst += N * dst_pitch)                          \
-			tile(dst, dst_pitch, src, src_pitch);                                          \
+ * would push each other out of the cache between one group and the next. Meanwhile a later block is fetched:
+ * there are too many rows for the machine to guess at. */
+#define DEFINE_STRIP(function, tile, element)                                                              \
+	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,      \
+	                            int64_t groups, const char *next)                                      \
+	{                                                                                                  \
+		enum { N = 16 / (element), ROWS = CPU_LINE / (element) };                                  \
+		char block[ROWS * CPU_LINE] __attribute__((aligned(CPU_LINE)));                            \
+		for (; groups >= 4 && N > 1; groups -= 4, src += CPU_LINE, dst += 4 * N * dst_pitch) {     \
+			const char *later = fetch_place(src, groups / 4 * CPU_LINE, AHEAD(element), next); \
+			for (int64_t r = 0; r < ROWS; r++) {                                               \
+				__builtin_prefetch(later + r * src_pitch, 0, 2);                           \
+				memcpy(block + r * CPU_LINE, src + r * src_pitch, CPU_LINE);               \
+			}                                                                                  \
+			for (int64_t i = 0; i < 4; i++)                                                    \
+				tile(dst + i * N * dst_pitch, dst_pitch, block + i * 16, CPU_LINE);        \
+		}                                                                                          \
+		for (; groups > 0; groups--, src += 16, dst += N * dst_pitch)                              \
+			tile(dst, dst_pitch, src, src_pitch);                                              \
 	}
 
-#define DEFINE_NARROW(element)                                                                 \
-	static TARGET void narrow_##element(char *dst, int64_t dst_pitch, const char *src,     \
-	                                    int64_t src_pitch, int64_t groups)                 \
-	{                                                                                      \
-		enum { N = 16 / (element) };                                                   \
-		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {        \
-			vec16 v[N];                                                            \
-			UNROLL for (int i = 0; i < N; i++) v[i] = load16(src + i * src_pitch); \
-			ROUNDS_##element(vec16, MERGE_);                                       \
-			UNROLL for (int i = 0; i < N; i++) store16(dst + i * dst_pitch, v[i]); \
-		}                                                                              \
+#define DEFINE_NARROW(element)                                                                   \
+	static TARGET void narrow_##element(char *dst, int64_t dst_pitch, const char *src,       \
+	                                    int64_t src_pitch, int64_t groups, const char *next) \
+	{                                                                                        \
+		enum { N = 16 / (element) };                                                     \
+		for (int64_t g = 0; g < groups; g++, src += 16, dst += N * dst_pitch) {          \
+			vec16 v[N];                                                              \
+			if (g % 4 == 0) {                                                        \
+				const char *later =                                              \
+				    fetch_place(src, (groups - g) * 16, AHEAD(element), next);   \
+				for (int i = 0; i < N; i++)                                      \
+					__builtin_prefetch(later + i * src_pitch, 0, 2);         \
+			}                                                                        \
+			UNROLL for (int i = 0; i < N; i++) v[i] = load16(src + i * src_pitch);   \
+			ROUNDS_##element(vec16, MERGE_);                                         \
+			UNROLL for (int i = 0; i < N; i++) store16(dst + i * dst_pitch, v[i]);   \
+		}                                                                                \
 	}
 
 #define FLIP_1(v)  MERGE(vec16, v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
@@ -160,20 +187,54 @@ DEFINE_ALL(4)
 DEFINE_ALL(8)
 DEFINE_ALL(16)
 
-static TARGET void copy_lines(char *dst, const char *src, int64_t lines)
+#include "isa_pixels.h"
+
+static inline TARGET void put_lines(char *dst, const char *src, int64_t lines)
 {
 	for (; lines > 0; lines--, dst += CPU_LINE, src += CPU_LINE)
 		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
-		    STREAM(dst + part * WIDTH, GATHER(src + part * WIDTH, 16));
+		    STREAM(dst + part * WIDTH, load_vector(src + part * WIDTH));
+}
+
+static TARGET void copy_lines(char *dst, const char *src, int64_t lines)
+{
+	put_lines(dst, src, lines);
 }
 
 static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
 {
 	VECTOR v[CPU_LINE / WIDTH];
-	UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++) v[part] = GATHER(line + part * WIDTH, 16);
+	UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++) v[part] = load_vector(line + part * WIDTH);
 	for (; lines > 0; lines--, dst += CPU_LINE)
 		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)
 		    STREAM(dst + part * WIDTH, v[part]);
+}
+
+static TARGET void flush(char *dst, int64_t dst_pitch, char *stage, int64_t pitch, int64_t rows, int64_t n,
+                         unsigned part)
+{
+	for (; rows > 0; rows--, dst += dst_pitch, stage += pitch) {
+		int64_t kept = (int64_t)((uintptr_t)dst % CPU_LINE); /* bytes of the line before dst */
+		char *line = stage - kept, *out = dst - kept;
+		int64_t left = kept + n;
+		if (part & CPU_PART_FIRST && kept) {
+			int64_t head = left < CPU_LINE ? n : CPU_LINE - kept;
+			copy_short(dst, stage, (uint32_t)head);
+			if (left <= CPU_LINE)
+				continue;
+			line += CPU_LINE;
+			out += CPU_LINE;
+			left -= CPU_LINE;
+		}
+		int64_t lines = left / CPU_LINE;
+		put_lines(out, line, lines);
+		line += lines * CPU_LINE;
+		left %= CPU_LINE;
+		if (!(part & CPU_PART_LAST))
+			memcpy(stage - left, line, CPU_LINE);
+		else if (left)
+			copy_short(out + lines * CPU_LINE, line, (uint32_t)left);
+	}
 }
 
 static TARGET void fence(void)
@@ -192,7 +253,10 @@ const struct cpu_isa ISA = {
 	.strip_stream = EACH(strip_stream),
 	.narrow = EACH(narrow),
 	.reverse = EACH(reverse),
+	.split = { split_1, split_2, split_4, split_8 },
+	.merge = { merge_1, merge_2, merge_4, merge_8 },
 	.copy_lines = copy_lines,
 	.fill_lines = fill_lines,
+	.flush = flush,
 	.fence = fence,
 };

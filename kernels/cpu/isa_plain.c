@@ -8,6 +8,7 @@
 #define STORE(p, v)      store16(p, v)
 #define STREAM(p, v)     store16(p, v)
 #define FENCE()          ((void)0)
+#define SHUFFLE(v, mask) shuffle16(v, mask)
 #define LOW1             MERGE_LOW1
 #define LOW2             MERGE_LOW2
 #define LOW4             MERGE_LOW4
@@ -18,4 +19,13 @@
 #define HIGH8            MERGE_HIGH8
 #define ISA              cpu_isa_plain
 #define ISA_NAME         "plain"
+
+static inline vec16 shuffle16(vec16 v, vec16 mask)
+{
+	vec16 out;
+	for (int i = 0; i < 16; i++)
+		out[i] = mask[i] & 0x80 ? 0 : v[mask[i] & 15];
+	return out;
+}
+
 #include "isa_body.h"

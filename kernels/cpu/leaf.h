@@ -17,6 +17,13 @@
 /* Bytes of a thread's scratch, a multiple of CPU_LINE and aligned to it. */
 #define CPU_SCRATCH (192 << 10)
 
+/* A dimension beside the two. */
+struct leaf_dim {
+	int64_t n, dst, src;
+};
+
+#define LEAF_DIMS 4
+
 struct leaf {
 	const struct cpu_isa *isa;
 	char *scratch; /* NULL: nothing goes past the cache */
@@ -26,6 +33,15 @@ struct leaf {
 	int64_t rows, cols;
 	int64_t dst_row, dst_col;
 	int64_t src_row, src_col;
+
+	/* Of leaf_transpose alone. `rows` counts through row_dim too: rows of all of them lie src_row apart,
+	 * and in dst each block of row_block rows lies where row_dim says. run says how rows of dst go on:
+	 * what its dimensions step over is contiguous there. Innermost first; n_row and n_run are mostly 0.
+	 */
+	int64_t row_block;
+	int n_row, n_run;
+	struct leaf_dim row_dim[LEAF_DIMS];
+	struct leaf_dim run[LEAF_DIMS];
 };
 
 typedef void leaf_fn(const struct leaf *leaf);

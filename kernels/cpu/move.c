@@ -3,14 +3,26 @@
 
 #include "kernels/plan.h"
 
-/* A piece of a transpose reads runs of this many bytes where the source has them; what a piece can hold
- * goes into the destination's rows. */
-#define RUN_BYTES 1024
+/* A piece of a transpose reads runs of so many units, at most SRC_FIRST bytes, where the source has them: as
+ * many pages of the destination are open at once. More where its rows are staged, as those that are not whole
+ * lines apart are. */
+#define FIRST_UNITS  256
+#define STAGED_UNITS 512
+#define SRC_FIRST    1024
+
+/* Where the source's dimensions are short, it reads runs of this many bytes through several of them. It
+ * writes runs of DST_RUN in the destination; what more a piece can hold goes into the destination's. */
+#define SRC_RUN 2048
+#define DST_RUN 4096
+
+/* Runs of this many bytes need no further dimension. */
+#define LONG_RUN 1024
 
 static void choose_leaf(struct move *move, const struct nest *nest);
-static bool turn_to_transpose(struct move *move);
+static void turn_rows(struct move *move);
 static void choose_strided(struct move *move);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
+static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
 
 static int64_t min(int64_t a, int64_t b)
 {
@@ -74,35 +86,24 @@ static void choose_leaf(struct move *move, const struct nest *nest)
 	case FAMILY_TILE_TRANSPOSE:
 		move->leaf = leaf_transpose;
 		move->row_dim = src_inner;
+		if (move->dim[src_inner].src < 0)
+			turn_rows(move);
 		return;
 	default:
-		if (!turn_to_transpose(move))
-			choose_strided(move);
+		choose_strided(move);
 		return;
 	}
 }
 
-/* A source that runs backwards along another dimension than the destination's rows: seen from that
- * dimension's end it is a transpose, and the destination runs backwards. */
-static bool turn_to_transpose(struct move *move)
+/* A source that runs backwards along the row dimension: seen from its end it is a transpose, and the
+ * destination runs backwards. */
+static void turn_rows(struct move *move)
 {
-	int col = move->rank - 1;
-	int64_t unit = move->unit;
-	if (col < 1 || move->dim[col].dst != unit || move->dim[col].src == 0 || move->dim[col].src == -unit)
-		return false;
-	for (int d = 0; d < col; d++) {
-		struct move_dim *dim = &move->dim[d];
-		if (dim->src != -unit)
-			continue;
-		move->dst += (dim->n - 1) * dim->dst;
-		move->src += (dim->n - 1) * dim->src;
-		dim->dst = -dim->dst;
-		dim->src = -dim->src;
-		move->row_dim = d;
-		move->leaf = leaf_transpose;
-		return true;
-	}
-	return false;
+	struct move_dim *dim = &move->dim[move->row_dim];
+	move->dst += (dim->n - 1) * dim->dst;
+	move->src += (dim->n - 1) * dim->src;
+	dim->dst = -dim->dst;
+	dim->src = -dim->src;
 }
 
 /* The row dimension is the one that the source runs along, when the column dimension is not. */
@@ -147,6 +148,15 @@ static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 	return divide_up(chunk, step) * step;
 }
 
+/* The dimension whose stride is `stride` on one side and that has no chunk yet; -1: none. */
+static int find_next(const struct move *move, bool dst, int64_t stride)
+{
+	for (int d = 0; d < move->rank; d++)
+		if (!move->dim[d].chunk && (dst ? move->dim[d].dst : move->dim[d].src) == stride)
+			return d;
+	return -1;
+}
+
 /* Bytes of lines that one unit costs on one side: no less than its own, and a line where no dimension of the
  * leaf brings its neighbours. A piece has to end soon even if each unit lies on a page of its own. */
 static int64_t unit_cost(const struct move *move, bool dst)
@@ -162,16 +172,68 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		units *= move->dim[d].n;
 		span += (move->dim[d].n - 1) * stride;
 	}
+	/* A transpose goes on where its own two dimensions end. */
+	while (move->leaf == leaf_transpose && span == units * move->unit && span < CPU_LINE) {
+		int next = find_next(move, dst, span);
+		if (next < 0)
+			break;
+		units *= move->dim[next].n;
+		span *= move->dim[next].n;
+	}
 	return max(move->unit, divide_up(max(span, CPU_LINE), units));
+}
+
+/* Goes on from dimension d while it is whole and its run is short, up to `want` bytes; gives how many times
+ * more units a piece then has, `most` at most. */
+static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t most)
+{
+	const struct move_dim *dim = &move->dim[d];
+	int8_t *found = dst ? move->run_chain : move->row_chain;
+	int *n = dst ? &move->n_run : &move->n_row;
+	int64_t run = move->unit * dim->n, times = 1;
+	while (*n < LEAF_DIMS && dim->chunk == dim->n && run < LONG_RUN && times * 2 <= most) {
+		int next = find_next(move, dst, run);
+		if (next < 0)
+			break;
+		dim = &move->dim[next];
+		move->dim[next].chunk = even_chunk(dim->n, min(most / times, divide_up(want, run)), 1);
+		found[(*n)++] = (int8_t)next;
+		times *= dim->chunk;
+		run *= dim->n;
+	}
+	return times;
+}
+
+/* Both sides matter: a box with runs on each. Gives the units of room that are left for other dimensions. */
+static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
+{
+	struct move_dim *r = &move->dim[move->row_dim], *c = &move->dim[move->col_dim];
+	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
+	int64_t units = r->dst % CPU_LINE ? STAGED_UNITS : FIRST_UNITS;
+	int64_t run = max(min(units, SRC_FIRST / cost), line);
+	int64_t rows, cols;
+	rows = r->chunk = even_chunk(r->n, run, line);
+	c->chunk = even_chunk(c->n, max(room / run, line), line);
+	if (move->leaf == leaf_transpose)
+		rows *= chain(move, false, move->row_dim, SRC_RUN, room / (rows * c->chunk));
+	cols = c->chunk = even_chunk(c->n, max(room / rows, line), line);
+	if (move->leaf == leaf_transpose)
+		cols *= chain(move, true, move->col_dim, DST_RUN, room / (rows * cols));
+	if (!move->n_row)
+		rows = r->chunk = even_chunk(r->n, max(room / cols, r->chunk), line);
+	return room / (rows * cols);
 }
 
 static void choose_chunks(struct move *move, int64_t piece_bytes)
 {
+	for (int d = 0; d < move->rank; d++)
+		move->dim[d].chunk = 0;
 	int64_t cost = max(unit_cost(move, true), unit_cost(move, false));
 	int64_t room = max(piece_bytes / cost, 1); /* units */
 	int row = move->row_dim, col = move->col_dim;
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
 	move->lead = 0;
+	move->n_row = move->n_run = 0;
 	move->pieces = 1;
 	if (col < 0)
 		return;
@@ -179,12 +241,7 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 	struct move_dim *c = &move->dim[col];
 	bool crossed = row >= 0 && magnitude(move->dim[row].src) < magnitude(c->src);
 	if (crossed) {
-		/* Both sides matter: a square-ish box. */
-		struct move_dim *r = &move->dim[row];
-		int64_t run = min(r->n, max(RUN_BYTES / cost, line));
-		c->chunk = even_chunk(c->n, max(room / run, line), line);
-		r->chunk = even_chunk(r->n, max(room / c->chunk, run), line);
-		room /= c->chunk * r->chunk;
+		room = choose_crossed(move, room, cost);
 	} else {
 		c->chunk = even_chunk(c->n, max(room, line), line);
 		room /= c->chunk;
@@ -193,7 +250,7 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 		move->lead = (c->chunk - leaf_to_line(move->dst) / move->unit % c->chunk) % c->chunk;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		struct move_dim *dim = &move->dim[d];
-		if (d != col && !(crossed && d == row)) {
+		if (!dim->chunk) {
 			dim->chunk = even_chunk(dim->n, room, 1);
 			room /= dim->chunk;
 		}
@@ -220,6 +277,12 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		               .src = move->src,
 		               .rows = 1,
 		               .cols = 1 };
+	struct leaf_dim more[TENSOR_MAX_RANK];
+	uint32_t in_leaf = 0;
+	for (int i = 0; i < move->n_row; i++)
+		in_leaf |= UINT32_C(1) << move->row_chain[i];
+	for (int i = 0; i < move->n_run; i++)
+		in_leaf |= UINT32_C(1) << move->run_chain[i];
 	box->rank = 0;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
@@ -239,11 +302,22 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 			leaf->rows = to - from;
 			leaf->dst_row = dim->dst;
 			leaf->src_row = dim->src;
+		} else if (in_leaf & UINT32_C(1) << d) {
+			more[d] = (struct leaf_dim){ to - from, dim->dst, dim->src };
 		} else if (to - from > 1) {
 			box->dim[box->rank] = *dim;
 			box->dim[box->rank++].n = to - from;
 		}
 	}
+	leaf->row_block = leaf->rows;
+	leaf->n_row = move->n_row;
+	leaf->n_run = move->n_run;
+	for (int i = 0; i < move->n_row; i++) {
+		leaf->row_dim[i] = more[move->row_chain[i]];
+		leaf->rows *= leaf->row_dim[i].n;
+	}
+	for (int i = 0; i < move->n_run; i++)
+		leaf->run[i] = more[move->run_chain[i]];
 }
 
 void move_run(const struct move *move, int64_t piece, char *scratch)

@@ -28,7 +28,12 @@ struct move {
 	const char *src;
 	int rank;
 	int row_dim, col_dim; /* the leaf's; -1: one unit */
-	int64_t lead;         /* added to indices of col_dim so that pieces begin with a line */
+	/* Further dimensions of a transpose's leaf, from the inside out: those that go on where row_dim ends
+	 * in the source, and where col_dim ends in the destination. All but the last of each are whole in a
+	 * piece. */
+	int n_row, n_run;
+	int8_t row_chain[LEAF_DIMS], run_chain[LEAF_DIMS];
+	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
 	struct move_dim dim[TENSOR_MAX_RANK];
 };

@@ -65,6 +65,13 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	run->start_ns = now_ns();
 	atomic_init(&run->stopped, false);
 	run->batch = 0;
+	run->n_slabs = run->slabs.n;
+	run->blocks.transform = NULL;
+	if (run->place.stream && run->slabs.n > 1 && blocks_init(&run->blocks, t)) {
+		run->n_slabs = run->blocks.n;
+		run->batch = 1;
+		return;
+	}
 	int64_t largest = largest_slab(t);
 	if (run->slabs.n && largest <= piece) {
 		uint64_t share = run->slabs.n / (4 * (uint64_t)threads) + 1;
@@ -81,7 +88,7 @@ unsigned run_claims(const struct run *run, unsigned most)
 	uint64_t claims = (uint64_t)(run->move.pieces - run->next_piece);
 	if (claims >= most)
 		return most;
-	uint64_t slabs = run->slabs.n - run->next_slab;
+	uint64_t slabs = run->n_slabs - run->next_slab;
 	if (run->batch)
 		slabs = slabs / run->batch + (slabs % run->batch != 0);
 	else if (slabs) /* each may have many pieces */
@@ -112,7 +119,7 @@ void run_claim(struct run *run, struct claim *ret)
 	ret->run = run;
 	run->active++;
 	if (run->batch) {
-		uint64_t left = run->slabs.n - run->next_slab;
+		uint64_t left = run->n_slabs - run->next_slab;
 		ret->first = run->next_slab;
 		run->next_slab += left < run->batch ? left : run->batch;
 		ret->end = run->next_slab;
@@ -154,6 +161,10 @@ static void claim_work(void *arg)
 		struct nest room;
 		if (atomic_load_explicit(&run->stopped, memory_order_relaxed))
 			return;
+		if (run->blocks.transform) {
+			blocks_run(&run->blocks, i, run->tuning->isa, &run->place, execution->scratch);
+			continue;
+		}
 		move_init(&claim->move, run->tuning->isa, slab_get(run, i, &room), &run->place);
 		for (int64_t piece = 0; piece < claim->move.pieces; piece++)
 			move_run(&claim->move, piece, execution->scratch);
@@ -171,7 +182,7 @@ void run_stop(struct run *run, int status)
 {
 	if (!run->status)
 		run->status = status;
-	run->next_slab = run->slabs.n;
+	run->next_slab = run->n_slabs;
 	run->next_piece = run->move.pieces;
 	atomic_store_explicit(&run->stopped, true, memory_order_relaxed);
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "short.h"
+
 #define BLOCK_UNITS 1024
 #define BLOCK_SIDE  32 /* units; its square is BLOCK_UNITS */
 
@@ -22,31 +24,6 @@ DEFINE_LINE(2)
 DEFINE_LINE(4)
 DEFINE_LINE(8)
 DEFINE_LINE(16)
-
-/* n = 1 .. CPU_LINE bytes, by two overlapping moves of one size or a few of 16. */
-static inline void copy_short(char *dst, const char *src, uint32_t n)
-{
-	char a[16], b[16];
-#define ENDS(size)                         \
-	memcpy(a, src, size);              \
-	memcpy(b, src + n - (size), size); \
-	memcpy(dst, a, size);              \
-	memcpy(dst + n - (size), b, size)
-	if (n >= 16) {
-		for (uint32_t i = 0; i + 16 < n; i += 16)
-			memcpy(dst + i, src + i, 16);
-		memcpy(dst + n - 16, src + n - 16, 16);
-	} else if (n >= 8) {
-		ENDS(8);
-	} else if (n >= 4) {
-		ENDS(4);
-	} else if (n >= 2) {
-		ENDS(2);
-	} else {
-		*dst = *src;
-	}
-#undef ENDS
-}
 
 static void line_short(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n,
                        uint32_t unit)

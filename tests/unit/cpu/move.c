@@ -28,9 +28,11 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-	{ 1, 1 },   { 1, 2 },    { 1, 67 },   { 67, 1 },   { 2, 3 },     { 3, 1021 },   { 1021, 3 },
-	{ 4, 4 },   { 5, 16 },   { 16, 5 },   { 17, 19 },  { 16, 64 },   { 64, 16 },    { 64, 64 },
-	{ 63, 65 }, { 61, 127 }, { 128, 61 }, { 130, 67 }, { 257, 131 }, { 129, 1031 }, { 1031, 129 },
+	{ 1, 1 },    { 1, 2 },    { 1, 67 },   { 67, 1 },   { 2, 3 },     { 3, 1021 },   { 1021, 3 },
+	{ 4, 4 },    { 5, 16 },   { 16, 5 },   { 17, 19 },  { 16, 64 },   { 64, 16 },    { 64, 64 },
+	{ 63, 65 },  { 61, 127 }, { 128, 61 }, { 130, 67 }, { 257, 131 }, { 129, 1031 }, { 1031, 129 },
+	{ 2, 333 },  { 333, 2 },  { 3, 64 },   { 64, 3 },   { 6, 200 },   { 200, 6 },    { 11, 137 },
+	{ 137, 11 }, { 16, 129 }, { 129, 16 },
 };
 
 /* A nest of two dimensions (or one) in memory of its own. */
@@ -204,44 +206,77 @@ Test(move, whole_lines)
 	free(scratch);
 }
 
-/* A nest of many dimensions: all of them outside the leaf, short rows, and pieces that cut each. */
-Test(move, many_dimensions)
+/* A nest of six dimensions, of the source in another order: pieces that cut each, the leaf's further
+ * dimensions among them. */
+struct order_row {
+	char name[24];
+	uint32_t element;
+	int64_t n[6];
+	int64_t order[6]; /* of the source, innermost first */
+};
+
+ParameterizedTestParameters(move, many_dimensions)
 {
-	static const int64_t pieces[] = { 1, 64, 256, 4096, 1 << 20 };
-	struct nest nest = { .rank = 6, .element = 2 };
-	int64_t n[6] = { 3, 2, 5, 4, 3, 7 };
-	int64_t dst = 2, total = 3 * 2 * 5 * 4 * 3 * 7;
-	int64_t order[6] = { 2, 0, 5, 1, 3, 4 }; /* of the source, innermost first */
+	static struct order_row rows[] = {
+		{ "mixed", 2, { 3, 2, 5, 4, 3, 7 }, { 2, 0, 5, 1, 3, 4 } },
+		{ "reversal of 1 byte", 1, { 20, 5, 3, 2, 6, 21 }, { 0, 1, 2, 3, 4, 5 } },
+		{ "reversal of 2 bytes", 2, { 9, 7, 3, 2, 5, 19 }, { 0, 1, 2, 3, 4, 5 } },
+		{ "reversal of 4 bytes", 4, { 16, 4, 3, 2, 4, 16 }, { 0, 1, 2, 3, 4, 5 } },
+		{ "reversal of 8 bytes", 8, { 8, 4, 1, 2, 4, 24 }, { 0, 1, 2, 3, 4, 5 } },
+		{ "reversal of 16 bytes", 16, { 5, 7, 3, 2, 3, 11 }, { 0, 1, 2, 3, 4, 5 } },
+		{ "long inner rows", 4, { 2, 17, 3, 2, 1, 300 }, { 1, 0, 2, 3, 4, 5 } },
+		{ "rows without gaps", 4, { 1, 2, 3, 5, 70, 30 }, { 4, 5, 0, 3, 2, 1 } },
+	};
+	return cr_make_param_array(struct order_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static void try_order(const struct order_row *row, const struct cpu_isa *isa, int64_t piece, int64_t skew,
+                      bool stream, char *scratch)
+{
+	struct nest nest = { .rank = 6, .element = row->element };
+	int64_t e = row->element, dst = e, src = e;
 	for (int d = 5; d >= 0; d--) {
-		nest.dim[d].n = n[d];
+		nest.dim[d].n = row->n[d];
 		nest.dim[d].dst = dst;
-		dst *= n[d];
+		dst *= row->n[d];
 	}
-	int64_t src = 2;
 	for (int i = 0; i < 6; i++) {
-		nest.dim[order[i]].src = src;
-		src *= n[order[i]];
+		nest.dim[row->order[i]].src = src;
+		src *= row->n[row->order[i]];
 	}
-	uint16_t *from = calloc((size_t)total, 2), *to = calloc((size_t)total, 2);
-	for (int64_t i = 0; i < total; i++)
-		from[i] = (uint16_t)(i + 1);
-	for (size_t p = 0; p < sizeof(pieces) / sizeof(pieces[0]); p++) {
-		struct move move;
-		struct move_place place = { (char *)to, (char *)from, NULL, pieces[p], false };
-		memset(to, 0, (size_t)total * 2);
-		move_init(&move, cpu_isa_best(), &nest, &place);
-		for (int64_t piece = 0; piece < move.pieces; piece++)
-			move_run(&move, piece, NULL);
-		for (int64_t i = 0; i < total; i++) {
-			int64_t rest = i, at = 0;
-			for (int d = 5; d >= 0; rest /= n[d--])
-				at += rest % n[d] * nest.dim[d].src;
-			cr_assert_eq(to[i], from[at / 2], "pieces of %ld bytes, element %ld", (long)pieces[p],
-			             (long)i);
-		}
+	size_t room = (size_t)(dst + 2 * GUARD + skew + CPU_LINE) / CPU_LINE * CPU_LINE;
+	char *from = malloc((size_t)src), *to = aligned_alloc(CPU_LINE, room);
+	for (int64_t i = 0; i < src; i++)
+		from[i] = (char)((i / e * 0x9e3779b1u >> 13) + i % e);
+	memset(to, 0x5a, room);
+	struct move move;
+	struct move_place place = { to + GUARD + skew, from, NULL, piece, stream };
+	move_init(&move, isa, &nest, &place);
+	for (int64_t p = 0; p < move.pieces; p++)
+		move_run(&move, p, scratch);
+	for (int64_t i = 0; i < dst / e; i++) {
+		int64_t rest = i, at = 0;
+		for (int d = 5; d >= 0; rest /= row->n[d--])
+			at += rest % row->n[d] * nest.dim[d].src;
+		cr_assert_arr_eq(to + GUARD + skew + i * e, from + at, (size_t)e,
+		                 "%s, %s, pieces of %ld bytes, skew %ld, stream %d: element %ld", row->name,
+		                 isa->name, (long)piece, (long)skew, stream, (long)i);
 	}
+	for (size_t i = 0; i < room; i++)
+		if (i < (size_t)(GUARD + skew) || i >= (size_t)(GUARD + skew + dst))
+			cr_assert_eq(to[i], 0x5a, "%s, %s: guard byte %zu", row->name, isa->name, i);
 	free(from);
 	free(to);
+}
+
+ParameterizedTest(struct order_row *row, move, many_dimensions)
+{
+	static const int64_t pieces[] = { 1, 64, 256, 4096, 1 << 20 };
+	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	for (int level = 0; level < CPU_ISA_LEVELS; level++)
+		for (size_t i = 0; i < 30 && cpu_isa_get(level); i++)
+			try_order(row, cpu_isa_get(level), pieces[i % 5], i / 5 % 3 * 19, i / 15, scratch);
+	free(scratch);
 }
 
 struct span_row {
