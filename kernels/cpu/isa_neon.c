@@ -26,16 +26,18 @@ struct pair {
 #define STORE(p, v)      (vst1q_u8((uint8_t *)(p), (v).first), vst1q_u8((uint8_t *)(p) + 16, (v).second))
 #define STREAM(p, v)     __asm__("stnp %q1, %q2, %0" : "=Q"(*(char(*)[32])(p)) : "w"((v).first), "w"((v).second))
 #define FENCE()          __asm__ volatile("dmb ishst" ::: "memory")
-#define LOW1(a, b)       ZIP_PAIR(vzip1q, s8, a, b)
-#define LOW2(a, b)       ZIP_PAIR(vzip1q, s16, a, b)
-#define LOW4(a, b)       ZIP_PAIR(vzip1q, s32, a, b)
-#define LOW8(a, b)       ZIP_PAIR(vzip1q, s64, a, b)
-#define HIGH1(a, b)      ZIP_PAIR(vzip2q, s8, a, b)
-#define HIGH2(a, b)      ZIP_PAIR(vzip2q, s16, a, b)
-#define HIGH4(a, b)      ZIP_PAIR(vzip2q, s32, a, b)
-#define HIGH8(a, b)      ZIP_PAIR(vzip2q, s64, a, b)
-#define ISA              cpu_isa_neon
-#define ISA_NAME         "neon"
+#define SHUFFLE(v, mask) \
+	((struct pair){ vqtbl1q_u8((v).first, (mask).first), vqtbl1q_u8((v).second, (mask).second) })
+#define LOW1(a, b)  ZIP_PAIR(vzip1q, s8, a, b)
+#define LOW2(a, b)  ZIP_PAIR(vzip1q, s16, a, b)
+#define LOW4(a, b)  ZIP_PAIR(vzip1q, s32, a, b)
+#define LOW8(a, b)  ZIP_PAIR(vzip1q, s64, a, b)
+#define HIGH1(a, b) ZIP_PAIR(vzip2q, s8, a, b)
+#define HIGH2(a, b) ZIP_PAIR(vzip2q, s16, a, b)
+#define HIGH4(a, b) ZIP_PAIR(vzip2q, s32, a, b)
+#define HIGH8(a, b) ZIP_PAIR(vzip2q, s64, a, b)
+#define ISA         cpu_isa_neon
+#define ISA_NAME    "neon"
 #include "isa_body.h"
 
 #endif
