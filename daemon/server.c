@@ -388,6 +388,7 @@ void server_on_session_freed(struct server *server)
 static void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
+	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
@@ -395,6 +396,4 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
-	signal(SIGTERM, SIG_IGN); /* it is being done */
-	signal(SIGINT, SIG_IGN);
 }

@@ -14,6 +14,10 @@ const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 		           ? &cpu_isa_avx512
 		           : NULL;
 #endif
+#ifdef __aarch64__
+	case CPU_ISA_NEON:
+		return &cpu_isa_neon;
+#endif
 	default:
 		return NULL;
 	}

@@ -68,6 +68,7 @@ enum cpu_isa_level {
 	CPU_ISA_PLAIN, /* any machine that C runs on */
 	CPU_ISA_AVX2,
 	CPU_ISA_AVX512,
+	CPU_ISA_NEON,
 	CPU_ISA_LEVELS
 };
 
@@ -80,5 +81,6 @@ const struct cpu_isa *cpu_isa_best(void);
 extern const struct cpu_isa cpu_isa_plain;
 extern const struct cpu_isa cpu_isa_avx2;
 extern const struct cpu_isa cpu_isa_avx512;
+extern const struct cpu_isa cpu_isa_neon;
 
 #endif

@@ -25,7 +25,7 @@ ok() {
 rc() {
 	wanted=$1
 	shift
-	"$bench" "$@" >"$work/out" 2>"$work/err"
+	${EMULATOR:-} "$bench" "$@" >"$work/out" 2>"$work/err"
 	[ $? = "$wanted" ]
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import ENGINE, SANITIZED, TMACTL, Tmad
+from tmad import ENGINE, NATIVE, TMACTL, Tmad
 
 MIB = 1 << 20
 PROGRAM = 12 * MIB  # resident beside the regions: the programs, their libraries, their stacks
@@ -81,7 +81,7 @@ class Memory(unittest.TestCase):
                 result = np.load(dst, mmap_mode="r")
                 self.assertEqual(result.dtype, expected.dtype, name)
                 self.assertGreater(max(result.nbytes, expected.nbytes), 2 * memory, f"{name}: a file too small")
-                if not SANITIZED:
+                if NATIVE:
                     self.assertLess(resident, memory + PROGRAM, f"{name}: tmactl")
                     if ENGINE == "cpu":
                         self.assertLess(most_resident(tmad.pid), memory + PROGRAM, f"{name}: tmad")

@@ -25,6 +25,7 @@ TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
 FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
 SANITIZED = os.environ.get("TEST_SANITIZED") == "yes"
+NATIVE = not SANITIZED and not os.environ.get("EMULATOR")  # a process's memory and its time are its own
 ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon that does not ask for another
 SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # where the stand-in driver is
 SOFTGPU_MEMORY = "/memfd:softgpu"  # its memory among files; what is left of it at the end is told by itself
@@ -39,8 +40,8 @@ def by_engine(**values):
 
 
 def scaled(seconds):
-    """A deadline: longer where a sanitizer slows everything down."""
-    return seconds * 5 if SANITIZED else seconds
+    """A deadline: longer where a sanitizer or an emulator slows everything down."""
+    return seconds if NATIVE else seconds * 5
 
 
 def _link(path):

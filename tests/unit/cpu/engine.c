@@ -17,6 +17,9 @@ Test(engine, says_what_it_is)
 	cr_assert_str_eq(engine->name, "cpu");
 	cr_assert_not_null(strstr(engine->device, ", 3 threads"), "%s", engine->device);
 	cr_assert_not_null(strstr(engine->device, cpu_isa_best()->name), "%s", engine->device);
+#ifdef __aarch64__
+	cr_assert_str_eq(engine->device, "neon, 3 threads");
+#endif
 	cr_assert_eq(engine->facts.threads, 3);
 	cr_assert_eq(engine->kind, REGION_KIND_MEMFD);
 	engine_close(engine);

@@ -1,0 +1,14 @@
+/* Whether an emulator runs the test: what /proc tells of the process is then the emulator's. */
+#ifndef TESTS_EMULATED_EMULATED_H
+#define TESTS_EMULATED_EMULATED_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+static inline bool emulated(void)
+{
+	const char *emulator = getenv("EMULATOR");
+	return emulator && *emulator;
+}
+
+#endif
