@@ -331,11 +331,13 @@ static void *worker_main(void *arg)
 			ring_remove(&engine->ring, &stream->turn);
 		pthread_mutex_unlock(&engine->lock);
 
+		uint64_t start_ns = run_now_ns();
 		bool whole = claim_execute(&worker->claim, worker->scratch);
+		uint64_t ns = run_now_ns() - start_ns;
 
 		pthread_mutex_lock(&engine->lock);
 		run_end_claim(&stream->run, whole);
-		ring_charge(&engine->ring, stream->turn.owner, worker->claim.ns);
+		ring_charge(&engine->ring, stream->turn.owner, ns);
 		bool wake = finish(stream);
 		if (wake) {
 			unlock_and_wake(engine, true);

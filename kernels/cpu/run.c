@@ -12,7 +12,7 @@
 static void claim_work(void *arg);
 static void next_move(struct run *run);
 
-static uint64_t now_ns(void)
+uint64_t run_now_ns(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -62,7 +62,7 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	run->move.pieces = 0;
 	run->active = 0;
 	run->status = 0;
-	run->start_ns = now_ns();
+	run->start_ns = run_now_ns();
 	atomic_init(&run->stopped, false);
 	run->batch = 0;
 	run->n_slabs = run->slabs.n;
@@ -144,10 +144,7 @@ bool claim_execute(struct claim *claim, char *scratch)
 	const struct engine_job *job = claim->run->job;
 	struct fault_range ranges[2] = { cpu_memory(job->dst)->mapped, cpu_memory(job->src)->mapped };
 	struct execution execution = { claim, scratch };
-	uint64_t start_ns = now_ns();
-	bool whole = fault_guard(ranges, claim_work, &execution);
-	claim->ns = now_ns() - start_ns;
-	return whole;
+	return fault_guard(ranges, claim_work, &execution);
 }
 
 static void claim_work(void *arg)
@@ -193,7 +190,7 @@ bool run_end(struct run *run, struct engine_job **ret)
 		return false;
 	assert(run->job);
 	run->job->status = run->status;
-	run->job->ns = now_ns() - run->start_ns;
+	run->job->ns = run_now_ns() - run->start_ns;
 	*ret = run->job;
 	run->job = NULL;
 	return true;

@@ -38,8 +38,10 @@ struct claim {
 	uint64_t first, end; /* slabs; equal when it is a piece */
 	int64_t piece;
 	struct move move;
-	uint64_t ns; /* that it took, once executed */
 };
+
+/* The clock of a job's ns. */
+uint64_t run_now_ns(void);
 
 /* Takes a job up; threads: how many may claim from it. *tuning must live as long as the run. */
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
