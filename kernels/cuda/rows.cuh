@@ -46,7 +46,7 @@ template <int E> DEVICE row_chunk chunk_of(uint64_t row, uint64_t row_bytes, uin
 template <int E> DEVICE void chunk_write(const row_chunk &c, const uint4 &v)
 {
 	if (c.whole) {
-		stream_write((uint4 *)c.address, v);
+		global_write((uint4 *)c.address, v);
 		return;
 	}
 	const uint32_t words[4] = { v.x, v.y, v.z, v.w };

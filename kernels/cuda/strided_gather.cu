@@ -109,7 +109,7 @@ template <int E> DEVICE void gather(const strided_args &args)
 		row_chunk c = chunk_of<E>(dst, row_bytes, number - row * chunks);
 
 		if (c.whole && args.whole)
-			stream_write((uint4 *)c.address, run_take_whole<E>(args, c, src));
+			global_write((uint4 *)c.address, run_take_whole<E>(args, c, src));
 		else if (c.first < c.last)
 			chunk_write<E>(c, inside ? run_take<E>(args, c, src) : pattern_of(args));
 	}

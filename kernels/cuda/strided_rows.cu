@@ -49,7 +49,7 @@ template <int W, int LANES> DEVICE void copy_chunks(const row_part &part)
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
 			if (u * LANES < left)
-				stream_write(to + u * LANES,
+				global_write(to + u * LANES,
 				             W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u]);
 		from += LANES * ROW_BATCH;
 		to += LANES * ROW_BATCH;
@@ -160,7 +160,8 @@ template <int E, int LANES> DEVICE void rows(const strided_args &args)
 	}
 }
 
-/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time. */
+/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time.
+ */
 template <int E> DEVICE void rows_by_length(const strided_args &args)
 {
 	if (args.dim[0].n * E <= ROW_SHORT_BYTES)
@@ -174,6 +175,6 @@ template <int E> DEVICE void rows_by_length(const strided_args &args)
 #define STRIDED_ROWS(e)                                                                        \
 	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                      \
-		rows_by_length<e>(args);                                                                 \
+		rows_by_length<e>(args);                                                       \
 	}
 BY_ELEMENT(STRIDED_ROWS)

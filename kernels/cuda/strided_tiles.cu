@@ -248,7 +248,7 @@ template <int E, int PIECES> DEVICE void write_row(uint64_t row, const uint32_t 
 			int here = g * 128 + lane * 4;
 
 			if (here + 4 <= limit)
-				stream_write((uint32_t *)(at + g * 128), words[g]);
+				global_write((uint32_t *)(at + g * 128), words[g]);
 			else if (here < limit)
 				write_part<E>(at + g * 128, words[g], 0, limit - here);
 		}
@@ -262,7 +262,7 @@ template <int E, int PIECES> DEVICE void write_row(uint64_t row, const uint32_t 
 			int here = g * 128 + lane * 4 - (int)skip;
 
 			if (here >= 0 && here + 4 <= limit)
-				stream_write((uint32_t *)(at + g * 128 - skip), v);
+				global_write((uint32_t *)(at + g * 128 - skip), v);
 			else
 				write_part<E>(at + g * 128 - skip, v, here < 0 ? (int)skip : 0, limit - here);
 			before = words[g];

@@ -8,8 +8,8 @@
  *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
  *
  * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
- * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for more
- * than reads without a conflict (tests/bench/README.md).
+ * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for
+ * more than reads without a conflict (tests/bench/README.md).
  */
 #include "pipeline.cuh"
 #include "tuning.h"
@@ -182,7 +182,7 @@ DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uin
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
 		if ((uint32_t)j < rows)
-			stream_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
+			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
 /* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is
