@@ -151,11 +151,6 @@ void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int 
 	}
 }
 
-struct strided_dim tma_unit_dim(uint32_t element)
-{
-	return (struct strided_dim){ .n = 1, .dst = element, .src = element, .source = 1 };
-}
-
 /* ---- Borders ----------------------------------------------------------------------------------------- */
 
 static void plan_border(struct plan *plan, const struct nest *nest)

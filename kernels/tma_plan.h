@@ -49,9 +49,9 @@ struct tma_plan {
 	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. */
 	struct tensor_map_layout load;
 	struct tensor_map_layout store;
-	uint32_t grid[ARGS_MAP_RANK];
-	uint32_t repeat[ARGS_MAP_RANK];
-	int32_t load_step[ARGS_MAP_RANK];
+	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as repeat */
+	uint32_t repeat[ARGS_GRID_RANK];
+	int32_t load_step[ARGS_GRID_RANK];
 	int32_t load_shift[ARGS_MAP_RANK];
 	int32_t store_step[ARGS_MAP_RANK];
 	int32_t store_shift[ARGS_MAP_RANK];
@@ -59,7 +59,7 @@ struct tma_plan {
 	                     as logarithms */
 	uint32_t shift_y;
 
-	/* The border, written after the window: its dimensions, or rank 0 for none. */
+	/* The border, where it is written after the window: its dimensions, or rank 0 for none. */
 	uint32_t border_rank;
 	uint32_t border_element;
 	uint64_t border_tiles;
@@ -93,6 +93,12 @@ static inline uint32_t strided_tile_y(uint32_t element)
 static inline uint32_t strided_tile_bytes(uint32_t element)
 {
 	return strided_tile_x(element) * (strided_tile_y(element) + (element >= 8)) * element;
+}
+
+/* One index, contiguous. */
+static inline struct strided_dim tma_unit_dim(uint32_t element)
+{
+	return (struct strided_dim){ .n = 1, .dst = element, .src = element, .source = 1 };
 }
 
 /* As plan_init, for facts->tma. */

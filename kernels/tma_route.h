@@ -34,9 +34,6 @@ bool tma_is_whole(const struct nest *nest);
  * their order. */
 void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int second);
 
-/* One index, contiguous. */
-struct strided_dim tma_unit_dim(uint32_t element);
-
 static inline uint64_t divide_up(uint64_t a, uint64_t b)
 {
 	return a / b + (a % b != 0);

@@ -5,10 +5,13 @@
 
 #include <stdlib.h>
 
-#define BULK_ALIGN  128  /* bytes: runs that cross lines are faster by map */
-#define BULK_LEAST  2048 /* bytes of a run */
-#define ROWS_LEAST  256  /* bytes of a run, below which a row is not worth a warp */
-#define TILES_LEAST 32   /* bytes of a run, below which a tile is not worth it */
+#define BULK_ALIGN 128  /* bytes: runs that cross lines are faster by map */
+#define BULK_LEAST 2048 /* bytes of a run */
+#define BULK_AGAIN                                                                                          \
+	8192            /* bytes of a run that is read for each time that it is written: it stays in the L2 \
+	                 */
+#define ROWS_LEAST  256 /* bytes of a run, below which a row is not worth a warp */
+#define TILES_LEAST 32  /* bytes of a run, below which a tile is not worth it */
 
 bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
 {
@@ -27,7 +30,7 @@ bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_
 	bits |= run % 16 ? run : 0;
 	for (uint32_t d = 1; d < tma->rank; d++) {
 		bits |= (uint64_t)tma->dim[d].dst | (uint64_t)tma->dim[d].src;
-		if (tma->dim[d].src == 0 || tma->dim[d].n > TMA_LONGEST)
+		if ((tma->dim[d].src == 0 && run < BULK_AGAIN) || tma->dim[d].n > TMA_LONGEST)
 			return false;
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	}

@@ -47,21 +47,22 @@ struct bulk_copy_args {
 
 /* Dimension 0 is contiguous in the source, dimension 1 in the destination. The rows of a tile are 1 <<
  * shift_x indices of dimension 1 for as many of dimension 2 as fill it; its boxes are 1 << shift_y along
- * dimension 0 for as many of dimension 3. */
+ * dimension 0 for as many of dimension 3. Dimensions from the fourth on are the map's last one, each by its
+ * step. */
 struct tile_transpose_args {
 	CUtensorMap load;
 	uint64_t dst;
-	uint32_t rank;
+	uint32_t rank; /* of the map */
 	uint32_t tiles;
 	uint32_t repeats;
 	uint32_t shift_x;
 	uint32_t shift_y;
-	uint32_t grid[ARGS_MAP_RANK];
-	uint32_t repeat[ARGS_MAP_RANK];
-	uint32_t n[ARGS_MAP_RANK]; /* 1 past the rank */
+	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as n */
+	uint32_t repeat[ARGS_GRID_RANK];
+	uint32_t n[ARGS_GRID_RANK];
 	int32_t load_shift[ARGS_MAP_RANK];
-	int32_t load_step[ARGS_MAP_RANK]; /* dimensions 2 and up: 1, or 0 for a broadcast one */
-	int64_t dst_stride[ARGS_MAP_RANK];
+	int32_t load_step[ARGS_GRID_RANK]; /* dimensions 2 and up: 0 for a broadcast one */
+	int64_t dst_stride[ARGS_GRID_RANK];
 };
 
 /* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1

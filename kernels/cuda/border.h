@@ -10,8 +10,9 @@
 
 #include <stdint.h>
 
-#define ARGS_MAP_RANK 5
-#define ARGS_MAX_RANK 33 /* a tensor's, and one more for elements that are narrowed */
+#define ARGS_MAP_RANK  5
+#define ARGS_GRID_RANK 8  /* of a grid of tiles: a map may count several dimensions as its last */
+#define ARGS_MAX_RANK  33 /* a tensor's, and one more for elements that are narrowed */
 
 /* A dimension with its window: as struct nest_dim. */
 struct strided_dim {

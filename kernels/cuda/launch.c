@@ -115,7 +115,7 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	uint32_t e = tma->element, blocks = TRANSPOSE_TILE_BYTES / 16 / (16 / e);
 	struct tile_transpose_args args = {
 		.dst = dst,
-		.rank = tma->rank,
+		.rank = tma->load.rank,
 		.tiles = (uint32_t)tma->tiles,
 		.repeats = (uint32_t)tma->repeats,
 		.shift_x = tma->shift_x,
@@ -129,7 +129,7 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	memcpy(args.repeat, tma->repeat, sizeof args.repeat);
 	memcpy(args.load_step, tma->load_step, sizeof args.load_step);
 	memcpy(args.load_shift, tma->load_shift, sizeof args.load_shift);
-	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
+	for (uint32_t d = 0; d < ARGS_GRID_RANK; d++) {
 		args.n[d] = d < tma->rank ? (uint32_t)tma->dim[d].n : 1;
 		args.dst_stride[d] = d < tma->rank ? tma->dim[d].dst : 0;
 	}

@@ -10,11 +10,12 @@
 
 /* tile_transpose: tiles of a block, blocks of a multiprocessor; a tile's bytes, and those of it that are one
  * row of the destination; how many threads of a warp write one row. */
-#define TRANSPOSE_STAGES     3
-#define TRANSPOSE_BLOCKS     2
-#define TRANSPOSE_TILE_BYTES 32768
-#define TRANSPOSE_X_BYTES    256
-#define TRANSPOSE_LANES_X    16
+#define TRANSPOSE_STAGES        3
+#define TRANSPOSE_BLOCKS        2
+#define TRANSPOSE_TILE_BYTES    32768
+#define TRANSPOSE_X_BYTES       256
+#define TRANSPOSE_LANES_X       16
+#define TRANSPOSE_BAND(element) ((element) < 4 ? 1 : 8) /* tiles along the destination, side by side */
 
 /* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
 #define ROW_BYTES       8192
