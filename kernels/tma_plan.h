@@ -40,13 +40,12 @@ struct tma_plan {
 
 	/* BULK, ROWS and TILES: dim; for BULK the first is the run, in bytes. */
 	struct strided_dim dim[ARGS_MAX_RANK];
-	uint32_t chunk;  /* BULK: bytes of a tile */
-	uint32_t run;    /* GATHER: dimensions that follow each other in the destination */
-	bool whole;      /* no dimension is padded, and none has 2^32 elements */
-	uint32_t tile_x; /* TILES */
-	uint32_t tile_y;
+	uint32_t chunk; /* BULK: bytes of a tile */
+	uint32_t run;   /* GATHER: dimensions that follow each other in the destination */
+	uint64_t slots; /* ROWS, GATHER: of one row, of one run */
+	bool whole;     /* no dimension is padded, and none has 2^32 elements */
 
-	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. */
+	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */
 	struct tensor_map_layout load;
 	struct tensor_map_layout store;
 	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as repeat */
@@ -79,20 +78,6 @@ static inline uint32_t transpose_tile_x(uint32_t element)
 static inline uint32_t transpose_tile_y(uint32_t element)
 {
 	return TRANSPOSE_TILE_BYTES / element / transpose_tile_x(element);
-}
-
-/* Of tiles without the unit: at most so many elements, and their shared memory. */
-static inline uint32_t strided_tile_x(uint32_t element)
-{
-	return element == 16 ? 32 : element < 4 ? 128 : 64;
-}
-static inline uint32_t strided_tile_y(uint32_t element)
-{
-	return element >= 8 ? 32 : element == 1 ? 128 : 64;
-}
-static inline uint32_t strided_tile_bytes(uint32_t element)
-{
-	return strided_tile_x(element) * (strided_tile_y(element) + (element >= 8)) * element;
 }
 
 /* One index, contiguous. */

@@ -52,7 +52,8 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 	struct tma_plan *tma = &plan->tma;
 
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
-	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
+	tma->slots = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
+	tma->tiles = tma->slots;
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_ROWS;
@@ -66,35 +67,34 @@ static void set_gather(struct plan *plan, const struct nest *nest)
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
 	for (tma->run = 0; tma->run < tma->rank && tma->run < 3 && tma->dim[tma->run].dst == row; tma->run++)
 		row *= tma->dim[tma->run].n;
-	tma->tiles = row_chunks((uint64_t)row);
+	tma->slots = row_chunks((uint64_t)row);
+	tma->tiles = tma->slots;
 	for (uint32_t d = tma->run; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_GATHER;
 }
 
-static uint32_t up_to(int64_t n, uint32_t step, uint32_t most)
-{
-	return n >= most ? most : (uint32_t)divide_up((uint64_t)n, step) * step;
-}
-
 static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
-	uint32_t line = nest->element < 4 ? 128 / nest->element : 32;
+	const uint32_t element = nest->element;
+	uint64_t columns, rows;
 
 	tma_set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
-	tma->tile_x = up_to(tma->dim[0].n, line, strided_tile_x(nest->element));
-	tma->tile_y = up_to(tma->dim[1].n, 32, strided_tile_y(nest->element));
-	tma->tiles =
-	    divide_up((uint64_t)tma->dim[0].n, tma->tile_x) * divide_up((uint64_t)tma->dim[1].n, tma->tile_y);
+	/* A row's last chunk may begin a margin after where it would in an aligned row. */
+	columns = divide_up((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
+	rows = divide_up((uint64_t)tma->dim[1].n, TILES_Y(element));
+	tma->grid[0] = (uint32_t)columns;
+	tma->grid[1] = (uint32_t)rows;
+	tma->tiles = columns * rows;
 	for (uint32_t d = 2; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_TILES;
 	plan->tile_rank = 2;
-	plan->tile[0] = tma->tile_y;
-	plan->tile[1] = tma->tile_x;
+	plan->tile[0] = TILES_Y(element);
+	plan->tile[1] = TILES_X(element);
 }
 
 /* The dimension other than the innermost along which the source steps least. */
@@ -126,7 +126,7 @@ void tma_set_strided(struct plan *plan, const struct nest *nest)
 	tma->whole = tma_is_whole(nest);
 	for (int d = 0; d < nest->rank; d++)
 		tma->whole = tma->whole && nest->dim[d].n <= TMA_LONGEST;
-	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
+	if (run && llabs(inner->src) == element && inner->n * element >= ROWS_LEAST) {
 		set_rows(plan, nest);
 		return;
 	}

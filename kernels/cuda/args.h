@@ -71,15 +71,18 @@ struct tile_transpose_args {
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;
+	uint64_t low; /* of the source's rows: what may be read around a chunk */
+	uint64_t high;
 	uint64_t slots;
+	uint64_t run_bytes; /* gather */
 	uint32_t rank;
-	uint32_t run;    /* 1 to 3 */
-	uint32_t tile_x; /* elements */
-	uint32_t tile_y;
+	uint32_t run;   /* 1 to 3 */
 	uint32_t whole; /* no dimension is padded, and none has 2^32 elements */
 	/* The fill, repeated to 16 bytes; read by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));
 	struct strided_dim dim[ARGS_MAX_RANK];
+	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
+	struct divisor by_slots;          /* rows, gather: slots of one row, of one run */
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */

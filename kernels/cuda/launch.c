@@ -152,17 +152,19 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	} routes[] = {
 		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
-		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS },
+		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS * GATHER_BATCH },
 	};
 	struct strided_args args = {
 		.dst = dst,
 		.src = src,
+		.low = src,
+		.high = src + tma->element,
 		.slots = tma->tiles,
+		.run_bytes = tma->element,
 		.rank = tma->rank,
 		.run = tma->run,
-		.tile_x = tma->tile_x,
-		.tile_y = tma->tile_y,
 		.whole = tma->whole,
+		.by_slots = divisor_of(tma->slots),
 	};
 	uint32_t slots = routes[tma->route].slots;
 
@@ -170,14 +172,21 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		slots = ROWS_THREADS / ROW_SHORT_LANES;
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
+
+		*(reach < 0 ? &args.low : &args.high) += (uint64_t)reach;
+		args.run_bytes *= d < tma->run ? (uint64_t)tma->dim[d].n : 1;
+		args.by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
+		                                                               : (uint64_t)tma->dim[d].n);
+	}
 	return launch(
 	    launcher, stream,
 	    &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
 	                     .blocks = (tma->tiles + slots - 1) / slots,
 	                     .threads = ROWS_THREADS,
-	                     .shared = tma->route == TMA_ROUTE_TILES ? strided_tile_bytes(tma->element) : 0,
-	                     .a_multiprocessor =
-	                         tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS(tma->element) : 0 },
+	                     .shared = tma->route == TMA_ROUTE_TILES ? TILES_BYTES(tma->element) : 0,
+	                     .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 },
 	    &args, err);
 }
 

@@ -23,7 +23,23 @@
 #define ROW_SHORT_BYTES 1536 /* rows of at most so many are shared by fewer threads than a warp's */
 #define ROW_SHORT_LANES 8
 
-/* strided_tiles: blocks of a multiprocessor. */
-#define TILES_BLOCKS(element) ((element) < 8 ? 3 : 4)
+/* strided_gather: chunks that a thread reads before it writes. */
+#define GATHER_BATCH 2
+
+/* strided_tiles: blocks of a multiprocessor. A tile is so many rows of the source by words of at least 4
+ * bytes; the destination's rows are written from multiples of so many bytes, for which a tile has a margin.
+ * Smaller elements lose a word, since it takes two to shift one. */
+#define TILES_BLOCKS           4
+#define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
+#define TILES_ROWS(element)    ((element) <= 2 ? 128 : (element) <= 8 ? 64 : 32)
+#define TILES_COLUMNS(element) ((element) == 4 ? 64 : 32)
+#define TILES_ALIGN(element)   ((element) == 16 ? 16 : 32)
+#define TILES_MARGIN(element)  ((element) < TILES_ALIGN(element) ? TILES_ALIGN(element) / (element) : 0)
+#define TILES_X(element)       (TILES_ROWS(element) - TILES_MARGIN(element))
+#define TILES_Y(element) \
+	((element) < 4 ? (TILES_COLUMNS(element) - 1) * 4 / (element) : TILES_COLUMNS(element))
+#define TILES_PITCH(element) (TILES_ROWS(element) * (element) / TILES_WORD(element) + 1)
+#define TILES_BYTES(element) \
+	(TILES_COLUMNS(element) * TILES_WORD(element) / (element)*TILES_PITCH(element) * TILES_WORD(element))
 
 #endif

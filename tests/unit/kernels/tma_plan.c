@@ -88,8 +88,8 @@ static struct tma_row rows[] = {
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
 	  .src = { 64, 64 },
-	  .before = { 1, 0 },
-	  .after = { 1, 0 },
+	  .before = { 9, 0 },
+	  .after = { 9, 0 },
 	  .straight = true,
 	  .mode = PAD_MODE_REFLECT,
 	  .route = TMA_ROUTE_COPY,
@@ -120,7 +120,7 @@ static struct tma_row rows[] = {
 	{ .name = "a pad that shifts rows off 16 bytes",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
-	  .src = { 64, 62 },
+	  .src = { 64, 510 },
 	  .before = { 0, 1 },
 	  .after = { 0, 1 },
 	  .straight = true,
@@ -131,7 +131,7 @@ static struct tma_row rows[] = {
 	{ .name = "a crop that does",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
-	  .src = { 64, 72 },
+	  .src = { 64, 520 },
 	  .before = { 0, -1 },
 	  .after = { 0, -7 },
 	  .straight = true,
@@ -142,8 +142,8 @@ static struct tma_row rows[] = {
 	{ .name = "a base off 16 bytes that a pad brings back on",
 	  .dtype = DTYPE_UINT16,
 	  .rank = 2,
-	  .src = { 64, 303 },
-	  .strides = { 304, 1 },
+	  .src = { 64, 1007 },
+	  .strides = { 1008, 1 },
 	  .before = { 0, 1 },
 	  .straight = true,
 	  .src_phase = 14,
@@ -162,11 +162,31 @@ static struct tma_row rows[] = {
 	  .repeats = 1,
 	  .rule =
 	      "tile_copy: destination rows end 12 bytes past a multiple of 16, and a store would go on to the next one" },
+	{ .name = "short ragged rows are chunks of the destination",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 61 },
+	  .strides = { 64, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_GATHER,
+	  .element = 4,
+	  .repeats = 1 },
+	{ .name = "reversed rows",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 1024 },
+	  .strides = { 1024, -1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_ROWS,
+	  .element = 4,
+	  .repeats = 1,
+	  .rule =
+	      "tile_copy: source stride 1 is -4 bytes, not 4, and a map does not step along its innermost dimension" },
 	{ .name = "an odd base moves bytes",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
-	  .src = { 64, 100 },
-	  .strides = { 104, 1 },
+	  .src = { 64, 500 },
+	  .strides = { 504, 1 },
 	  .straight = true,
 	  .src_phase = 1,
 	  .dst_phase = 3,
@@ -226,13 +246,13 @@ static struct tma_row rows[] = {
 	  .perm = { 1, 0 },
 	  .route = TMA_ROUTE_TILES,
 	  .element = 4,
-	  .tile = { 64, 64 },
+	  .tile = { 64, 56 },
 	  .repeats = 1,
 	  .rule = "tile_transpose: load map: stride[0]: 404 bytes is not a multiple of 16" },
-	{ .name = "three channels",
+	{ .name = "three channels of odd planes",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 3,
-	  .src = { 3, 32, 32 },
+	  .src = { 3, 31, 31 },
 	  .perm = { 1, 2, 0 },
 	  .route = TMA_ROUTE_GATHER,
 	  .element = 1,
@@ -254,7 +274,7 @@ static struct tma_row rows[] = {
 	  .before = { 0, 0, 0, 1, 0, 0 },
 	  .route = TMA_ROUTE_TILES,
 	  .element = 4,
-	  .tile = { 32, 32 },
+	  .tile = { 64, 56 },
 	  .repeats = 1,
 	  .rule = "tile_transpose: rank is 6 after canonicalisation, and a map has at most 5" },
 };
@@ -345,6 +365,25 @@ Test(tma_plan, maps_keep_every_rule)
 		if (plan.tma.route == TMA_ROUTE_COPY)
 			cr_expect_eq(tensor_map_check(&plan.tma.store, 0, &rules), 0, "%s: %s", rows[i].name,
 			             rules.text[0]);
+	}
+}
+
+/* By multiplication as by division, on both sides of where the one ends and the other begins. */
+Test(tma_plan, divisors_divide)
+{
+	const uint64_t n[] = { 1,   2,     3,     7,          98,         255,        256,
+		               257, 65535, 65537, 0x40000001, 0x7fffffff, 0x80000000, 1ull << 40 };
+
+	for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+		const struct divisor by = divisor_of(n[i]);
+		const uint64_t ends[] = { 0,          n[i],       2 * n[i],  0x7fffffff / n[i] * n[i],
+			                  0x7fffffff, 0x80000000, 1ull << 50 };
+
+		for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
+			for (uint64_t a = ends[e] ? ends[e] - 1 : 0; a <= ends[e] + 1; a++)
+				cr_assert_eq(divide_by(a, &by), a / n[i], "%lu / %lu is %lu",
+				             (unsigned long)a, (unsigned long)n[i],
+				             (unsigned long)divide_by(a, &by));
 	}
 }
 
