@@ -105,6 +105,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_ROWS] = FAMILY_STRIDED,
 		[TMA_ROUTE_TILES] = FAMILY_STRIDED,
 		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
+		[TMA_ROUTE_CHANNELS] = FAMILY_STRIDED,
 	};
 
 	plan->family = families[plan->tma.route];
@@ -212,7 +213,8 @@ static void choose_route(struct plan *plan, const struct nest *nest, const struc
 	} else if (src_inner >= 0) {
 		plan_add_rule(plan, FAMILY_TILE_COPY, "source stride %d is %" PRId64 " bytes, not %" PRId64,
 		              nest->rank - 1, inner->src, element);
-		if (tma_try_transpose(plan, nest, src_inner, facts))
+		if (tma_try_channels(plan, nest, src_inner, facts) ||
+		    tma_try_transpose(plan, nest, src_inner, facts))
 			return;
 	} else {
 		plan_add_rule(plan, FAMILY_TILE_COPY,

@@ -27,6 +27,7 @@ enum tma_route {
 	TMA_ROUTE_ROWS,      /* without the unit: contiguous on both sides */
 	TMA_ROUTE_TILES,
 	TMA_ROUTE_GATHER,
+	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
 };
 
 struct tma_plan {
@@ -41,8 +42,8 @@ struct tma_plan {
 	/* BULK, ROWS and TILES: dim; for BULK the first is the run, in bytes. */
 	struct strided_dim dim[ARGS_MAX_RANK];
 	uint32_t chunk; /* BULK: bytes of a tile */
-	uint32_t run;   /* GATHER: dimensions that follow each other in the destination */
-	uint64_t slots; /* ROWS, GATHER: of one row, of one run */
+	uint32_t run;   /* GATHER: dimensions that follow each other in the destination; CHANNELS: channels */
+	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels */
 	bool whole;     /* no dimension is padded, and none has 2^32 elements */
 
 	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */
@@ -84,6 +85,12 @@ static inline uint32_t transpose_tile_y(uint32_t element)
 static inline struct strided_dim tma_unit_dim(uint32_t element)
 {
 	return (struct strided_dim){ .n = 1, .dst = element, .src = element, .source = 1 };
+}
+
+/* Shared memory for pixels of so many channels. */
+static inline uint32_t strided_channel_bytes(uint32_t channels)
+{
+	return ROWS_THREADS * (channels | 1) * 16;
 }
 
 /* As plan_init, for facts->tma. */

@@ -22,6 +22,10 @@ bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_
 bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner,
                        const struct plan_facts *facts);
 
+/* Without a map, where pixels of a few channels lie together on one side, and all is aligned. */
+bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
+                      const struct plan_facts *facts);
+
 /* Without the unit: always legal. */
 void tma_set_strided(struct plan *plan, const struct nest *nest);
 

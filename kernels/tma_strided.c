@@ -3,6 +3,7 @@
  */
 #include "tma_route.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define BULK_ALIGN 128  /* bytes: runs that cross lines are faster by map */
@@ -42,6 +43,56 @@ bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_
 	tma->route = TMA_ROUTE_BULK;
 	plan->tile_rank = 1;
 	plan->tile[0] = tma->chunk / nest->element;
+	return true;
+}
+
+/* ---- CHANNELS ---------------------------------------------------------------------------------------- */
+
+static bool is_channels(int64_t n)
+{
+	return (n >= 2 && n <= 4) || n == 6 || n == 8;
+}
+
+bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
+                      const struct plan_facts *facts)
+{
+	struct tma_plan *tma = &plan->tma;
+	const int inner = nest->rank - 1;
+	const int64_t element = nest->element;
+	/* In the source, or in the destination. */
+	const bool together =
+	    !is_channels(nest->dim[inner].n) || nest->dim[src_inner].dst != element * nest->dim[inner].n;
+	const int pixels = together ? inner : src_inner, channels = together ? src_inner : inner;
+	const struct nest_dim *pixel = &nest->dim[pixels], *channel = &nest->dim[channels];
+	uint64_t bits = facts->dst_phase + (uint64_t)nest->dst_offset;
+
+	bits |= facts->src_phase + (uint64_t)nest->src_offset;
+	bits |= (uint64_t)(pixel->n * element);
+	bits |= (uint64_t)(together ? channel->dst : channel->src);
+	for (int d = 0; d < nest->rank; d++)
+		if (d != pixels && d != channels)
+			bits |= (uint64_t)nest->dim[d].dst | (uint64_t)nest->dim[d].src;
+	if (!tma_is_whole(nest) || element > 8 || !is_channels(channel->n) || bits % 16 ||
+	    (together ? pixel->src : pixel->dst) != channel->n * element ||
+	    (together ? channel->src : channel->dst) != element)
+		return false;
+	plan_add_rule(plan, FAMILY_TILE_TRANSPOSE,
+	              "pixels are %" PRId64 " bytes, and a tile's rows are of %d", channel->n * element,
+	              TRANSPOSE_ROW_BYTES);
+	tma_set_dims(tma, nest, pixels, channels);
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->repeats = 1;
+	tma->run = (uint32_t)channel->n;
+	tma->slots = divide_up((uint64_t)(pixel->n * element) / 16, 32);
+	tma->tiles = tma->slots;
+	for (uint32_t d = 2; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_CHANNELS;
+	plan->tile_rank = 2;
+	plan->tile[0] = together ? channel->n : 512 / element;
+	plan->tile[1] = together ? 512 / element : channel->n;
 	return true;
 }
 

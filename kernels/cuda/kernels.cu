@@ -4,4 +4,5 @@
 #include "strided_rows.cu"
 #include "strided_tiles.cu"
 #include "strided_gather.cu"
+#include "strided_channels.cu"
 #include "fill.cu"

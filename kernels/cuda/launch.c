@@ -152,6 +152,7 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	} routes[] = {
 		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
+		[TMA_ROUTE_CHANNELS] = { KERNEL_strided_channels_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS * GATHER_BATCH },
 	};
 	struct strided_args args = {
@@ -180,14 +181,16 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		args.by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
 		                                                               : (uint64_t)tma->dim[d].n);
 	}
-	return launch(
-	    launcher, stream,
-	    &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
-	                     .blocks = (tma->tiles + slots - 1) / slots,
-	                     .threads = ROWS_THREADS,
-	                     .shared = tma->route == TMA_ROUTE_TILES ? TILES_BYTES(tma->element) : 0,
-	                     .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 },
-	    &args, err);
+	return launch(launcher, stream,
+	              &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
+	                               .blocks = (tma->tiles + slots - 1) / slots,
+	                               .threads = ROWS_THREADS,
+	                               .shared = tma->route == TMA_ROUTE_TILES ? TILES_BYTES(tma->element)
+	                                         : tma->route == TMA_ROUTE_CHANNELS
+	                                             ? strided_channel_bytes(tma->run)
+	                                             : 0,
+	                               .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 },
+	              &args, err);
 }
 
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -227,6 +230,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_TILES:
 	case TMA_ROUTE_GATHER:
+	case TMA_ROUTE_CHANNELS:
 		return launch_strided(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_NONE:
 		break;

@@ -190,7 +190,7 @@ struct bench {
 	CUdeviceptr src;
 	size_t room;
 	uint64_t families[FAMILY_COUNT];
-	uint64_t routes[TMA_ROUTE_GATHER + 1];
+	uint64_t routes[TMA_ROUTE_CHANNELS + 1];
 };
 
 static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
@@ -270,9 +270,10 @@ int main(int argc, char **argv)
 	for (int f = 0; f < FAMILY_COUNT; f++)
 		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
 	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
-	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64 "\n",
+	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
+	       " channels %" PRIu64 "\n",
 	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
-	       bench.routes[5], bench.routes[6], bench.routes[7]);
+	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8]);
 	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
 	return failed != 0;
