@@ -54,6 +54,14 @@ static void narrow_to(struct nest *nest, uint32_t align, enum pad_mode mode)
 		nest_narrow(nest, align, mode);
 }
 
+/* Whether tiles hold all of the destination, and little of it is border. */
+static bool is_patchable(const struct plan *plan, const struct nest *nest, const struct nest *inner)
+{
+	return plan->tma.route == TMA_ROUTE_COPY && plan->tma.repeats == 1 &&
+	       nest_count(inner) == nest_count(nest) &&
+	       nest_count(nest) - window_count(nest) <= nest_count(nest) / PAD_SHARE;
+}
+
 void tma_plan_init(struct plan *plan, const struct transform *t, const struct plan_facts *facts)
 {
 	struct slabs slabs;
@@ -87,8 +95,10 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 			shrink(&inner, facts->align);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
-		if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
-		    nest_count(&inner) != nest_count(&nest))
+		if (is_patchable(plan, &nest, &inner))
+			plan->tma.patched = true;
+		else if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
+		         nest_count(&inner) != nest_count(&nest))
 			plan_border(plan, &nest);
 	}
 	name_route(plan);

@@ -59,6 +59,8 @@ struct tma_plan {
 	                     as logarithms */
 	uint32_t shift_y;
 
+	bool patched; /* COPY: the border is written into the tiles */
+
 	/* The border, where it is written after the window: its dimensions, or rank 0 for none. */
 	uint32_t border_rank;
 	uint32_t border_element;

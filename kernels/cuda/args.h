@@ -31,6 +31,18 @@ struct tile_copy_args {
 	int32_t store_shift[ARGS_MAP_RANK];
 };
 
+/* The same where the border is not zero: the window as the kernel counts it, dimensions of 1 past the rank.
+ */
+struct tile_pad_args {
+	struct tile_copy_args copy;
+	uint64_t src;
+	uint32_t mode;
+	int32_t scale; /* of the map's elements there are so many in one */
+	uint32_t pattern[4] __attribute__((aligned(16)));
+	uint32_t box[ARGS_MAP_RANK];
+	struct strided_dim dim[ARGS_MAP_RANK];
+};
+
 /* Runs of contiguous bytes, one for each index of the outer dimensions. */
 struct bulk_copy_args {
 	uint64_t dst;

@@ -1,5 +1,6 @@
 /* All kernels, one image. */
 #include "tile_copy.cu"
+#include "tile_pad.cu"
 #include "tile_transpose.cu"
 #include "strided_rows.cu"
 #include "strided_tiles.cu"

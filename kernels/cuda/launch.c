@@ -50,36 +50,57 @@ static int launch(struct launcher *launcher, CUstream stream, const struct shape
 
 /* ---- Routes -------------------------------------------------------------------------------------------- */
 
-static int launch_copy(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                       uint64_t src, struct error *err)
+static int copy_args(struct launcher *launcher, const struct tma_plan *tma, uint64_t dst, uint64_t src,
+                     struct tile_copy_args *ret, struct error *err)
 {
 	uint32_t bytes = (uint32_t)tensor_map_tile_bytes(&tma->load);
-	struct tile_copy_args args = {
-		.rank = tma->rank,
-		.tiles = (uint32_t)tma->tiles,
-		.tile_bytes = (bytes + 127) & ~127u,
-		.load_bytes = bytes,
-		.repeats = (uint32_t)tma->repeats,
-	};
-	int r = map_cache_get(&launcher->maps, &tma->load, src, &args.load, err);
+	int r = map_cache_get(&launcher->maps, &tma->load, src, &ret->load, err);
 
 	if (r == 0)
-		r = map_cache_get(&launcher->maps, &tma->store, dst, &args.store, err);
+		r = map_cache_get(&launcher->maps, &tma->store, dst, &ret->store, err);
 	if (r < 0)
 		return r;
-	memcpy(args.grid, tma->grid, sizeof args.grid);
-	memcpy(args.repeat, tma->repeat, sizeof args.repeat);
-	memcpy(args.load_step, tma->load_step, sizeof args.load_step);
-	memcpy(args.load_shift, tma->load_shift, sizeof args.load_shift);
-	memcpy(args.store_step, tma->store_step, sizeof args.store_step);
-	memcpy(args.store_shift, tma->store_shift, sizeof args.store_shift);
-	return launch(launcher, stream,
-	              &(struct shape){ .kernel = KERNEL_tile_copy,
-	                               .blocks = tma->tiles,
-	                               .threads = 32,
-	                               .shared = RING_BYTES(COPY_STAGES, args.tile_bytes),
-	                               .a_multiprocessor = COPY_BLOCKS },
-	              &args, err);
+	ret->rank = tma->rank;
+	ret->tiles = (uint32_t)tma->tiles;
+	ret->tile_bytes = (bytes + 127) & ~127u;
+	ret->load_bytes = bytes;
+	ret->repeats = (uint32_t)tma->repeats;
+	memcpy(ret->grid, tma->grid, sizeof ret->grid);
+	memcpy(ret->repeat, tma->repeat, sizeof ret->repeat);
+	memcpy(ret->load_step, tma->load_step, sizeof ret->load_step);
+	memcpy(ret->load_shift, tma->load_shift, sizeof ret->load_shift);
+	memcpy(ret->store_step, tma->store_step, sizeof ret->store_step);
+	memcpy(ret->store_shift, tma->store_shift, sizeof ret->store_shift);
+	return 0;
+}
+
+static int launch_copy(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                       const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct tile_pad_args args = { .src = src, .mode = transform->mode };
+	int r = copy_args(launcher, tma, dst, src, &args.copy, err);
+
+	if (r < 0)
+		return r;
+	struct shape shape = { .kernel = KERNEL_tile_copy,
+		               .blocks = tma->tiles,
+		               .threads = 32,
+		               .shared = RING_BYTES(COPY_STAGES, args.copy.tile_bytes),
+		               .a_multiprocessor = COPY_BLOCKS };
+
+	if (!tma->patched)
+		return launch(launcher, stream, &shape, &args.copy, err);
+	shape.kernel = by_element(KERNEL_tile_pad_1, tma->element);
+	shape.threads = PAD_THREADS + 32;
+	shape.shared += COPY_STAGES * PAD_NOTE_BYTES;
+	args.scale = (int32_t)(tma->load.dim[0] / (uint64_t)tma->dim[0].source);
+	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
+	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
+		args.dim[d] = d < tma->rank ? tma->dim[d] : tma_unit_dim(tma->element);
+		args.box[d] = d < tma->rank ? tma->load.box[d] : 1;
+	}
+	args.box[0] /= (uint32_t)args.scale;
+	return launch(launcher, stream, &shape, &args, err);
 }
 
 static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
@@ -213,8 +234,8 @@ static int launch_border(struct launcher *launcher, CUstream stream, const struc
 	              &args, err);
 }
 
-static int launch_window(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                         uint64_t src, struct error *err)
+static int launch_window(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	dst += (uint64_t)tma->dst_offset;
 	src += (uint64_t)tma->src_offset;
@@ -224,7 +245,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_BULK:
 		return launch_bulk(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_COPY:
-		return launch_copy(launcher, stream, tma, dst, src, err);
+		return launch_copy(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_TRANSPOSE:
 		return launch_transpose(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_ROWS:
@@ -241,7 +262,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
                      const struct plan *plan, uint64_t dst, uint64_t src, struct error *err)
 {
-	int r = launch_window(launcher, stream, &plan->tma, dst, src, err);
+	int r = launch_window(launcher, stream, transform, &plan->tma, dst, src, err);
 
 	if (r == 0 && plan->tma.border_rank > 0)
 		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, err);

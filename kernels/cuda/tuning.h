@@ -8,6 +8,13 @@
 #define COPY_BLOCKS     2
 #define COPY_TILE_BYTES 32768
 
+/* tile_pad: threads that write borders, elements that one of them reads before it writes; what a tile's note
+ * takes. A border of more than one in PAD_SHARE elements is another launch's. */
+#define PAD_THREADS    256
+#define PAD_BATCH      4
+#define PAD_NOTE_BYTES 128
+#define PAD_SHARE      8
+
 /* tile_transpose: tiles of a block, blocks of a multiprocessor; a tile's bytes, and those of it that are one
  * row of the destination; how many threads of a warp write one row. */
 #define TRANSPOSE_STAGES        3

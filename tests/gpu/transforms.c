@@ -191,6 +191,7 @@ struct bench {
 	size_t room;
 	uint64_t families[FAMILY_COUNT];
 	uint64_t routes[TMA_ROUTE_CHANNELS + 1];
+	uint64_t patched;
 };
 
 static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
@@ -220,6 +221,7 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	rig_plan(&bench->rig, &transform, dst, src, &plan);
 	bench->families[plan.family]++;
 	bench->routes[plan.tma.route]++;
+	bench->patched += plan.tma.patched;
 	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
 	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
 	if (launch_transform(&bench->rig.launcher, bench->rig.stream, &transform, &plan, dst, src, &err) < 0)
@@ -269,6 +271,7 @@ int main(int argc, char **argv)
 	rig_close(&bench.rig);
 	for (int f = 0; f < FAMILY_COUNT; f++)
 		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
+	printf("# %" PRIu64 " with a border in their tiles\n", bench.patched);
 	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
 	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
 	       " channels %" PRIu64 "\n",

@@ -20,6 +20,7 @@ struct tma_row {
 	int64_t tile[5]; /* outermost first, 0s at the end */
 	uint64_t repeats;
 	bool border;
+	bool patched;
 	char rule[120]; /* "family: text" of one of the rules */
 };
 
@@ -97,6 +98,32 @@ static struct tma_row rows[] = {
 	  .tile = { 8, 32 },
 	  .repeats = 1,
 	  .border = true },
+	{ .name = "a border that is little goes into the tiles",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 64 },
+	  .before = { 1, 0 },
+	  .after = { 1, 0 },
+	  .straight = true,
+	  .mode = PAD_MODE_REFLECT,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 8, 32 },
+	  .repeats = 1,
+	  .patched = true },
+	{ .name = "so does one of another value",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 248 },
+	  .before = { 1, 4 },
+	  .after = { 1, 4 },
+	  .straight = true,
+	  .value = 7,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 2, 128 },
+	  .repeats = 1,
+	  .patched = true },
 	{ .name = "a broadcast is read once",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -361,6 +388,7 @@ ParameterizedTest(struct tma_row *row, tma_plan, routes)
 	             (unsigned long)plan.tma.repeats);
 	cr_assert_eq(plan.tma.border_rank > 0, row->border, "%s: a border of rank %u", row->name,
 	             plan.tma.border_rank);
+	cr_assert_eq(plan.tma.patched, row->patched, "%s: patched %d", row->name, plan.tma.patched);
 	for (int d = 0; d < 5; d++)
 		cr_assert_eq(d < plan.tile_rank ? plan.tile[d] : 0, row->tile[d], "%s: tile[%d] is %ld of %d",
 		             row->name, d, (long)plan.tile[d], plan.tile_rank);
