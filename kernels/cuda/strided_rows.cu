@@ -12,12 +12,10 @@ namespace
 /* 16 bytes that begin W words and `bits` bits into the 32 bytes of a and b. */
 template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_t bits)
 {
-	constexpr int first = W >= 0 && W < 4 ? W : 0;
 	const uint32_t w[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
 
-	return make_uint4(
-	    shift_words(w[first], w[first + 1], bits), shift_words(w[first + 1], w[first + 2], bits),
-	    shift_words(w[first + 2], w[first + 3], bits), shift_words(w[first + 3], w[first + 4], bits));
+	return make_uint4(shift_words(w[W], w[W + 1], bits), shift_words(w[W + 1], w[W + 2], bits),
+	                  shift_words(w[W + 2], w[W + 3], bits), shift_words(w[W + 3], w[W + 4], bits));
 }
 
 /* What a warp does of a row: chunks that are wholly the window's, and elements before and after them. */
@@ -33,33 +31,30 @@ struct row_part {
 	int64_t last;
 };
 
-enum { NO_PHASE = -1, ANY_PHASE = 4 };
-
-/* W: words of the phase, or one of these. STEP: chunks from one to the next in the source, 1 or -1. LANES
- * threads share the row; loads are ROW_BATCH deep. */
+/* W: words of the phase, or -1 when there is none. STEP: chunks from one to the next in the source, 1 or -1.
+ * LANES threads share the row; loads are ROW_BATCH deep. */
 template <int E, int W, int LANES, int STEP> DEVICE void copy_chunks(const row_part &part)
 {
 	const int lane = threadIdx.x % LANES;
-	const uint4 *from = (const uint4 *)part.from + lane * STEP;
-	uint4 *to = (uint4 *)part.to + lane;
+	const uint4 *from = (const uint4 *)(part.from + (uint64_t)(lane * STEP * 16));
+	uint4 *to = (uint4 *)(part.to + (uint64_t)(lane * 16));
+	const uint32_t bits = part.phase % 4 * 8;
 
-	for (int left = (int)part.chunks - (int)(threadIdx.x % LANES); left > 0; left -= LANES * ROW_BATCH) {
+	for (int left = (int)part.chunks - lane; left > 0; left -= LANES * ROW_BATCH) {
 		uint4 a[ROW_BATCH], b[ROW_BATCH];
 
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
 			if (u * LANES < left) {
-				a[u] = b[u] = global_read(from + u * LANES * STEP);
-				if (W != NO_PHASE && (W != ANY_PHASE || part.phase))
+				a[u] = global_read(from + u * LANES * STEP);
+				if (W >= 0)
 					b[u] = global_read(from + u * LANES * STEP + 1);
 			}
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
 			if (u * LANES < left) {
-				const uint4 v = W == NO_PHASE ? a[u]
-				                : W == ANY_PHASE
-				                    ? shift_chunk(a[u], b[u], part.phase)
-				                    : shift_pair<W>(a[u], b[u], part.phase % 4 * 8);
+				const uint4 v =
+				    W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u];
 
 				global_write(to + u * LANES, STEP < 0 ? turn_around<E>(v) : v);
 			}
@@ -142,13 +137,10 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 	}
 }
 
-/* Threads that are a whole warp have one phase; fewer would take different ways for theirs. */
 template <int E, int LANES, int STEP> DEVICE void copy_part(const row_part &part)
 {
-	if (LANES < 32)
-		copy_chunks<E, ANY_PHASE, LANES, STEP>(part);
-	else if (part.phase == 0)
-		copy_chunks<E, NO_PHASE, LANES, STEP>(part);
+	if (part.phase == 0)
+		copy_chunks<E, -1, LANES, STEP>(part);
 	else if (part.phase < 4)
 		copy_chunks<E, 0, LANES, STEP>(part);
 	else if (part.phase < 8)
