@@ -1,6 +1,7 @@
 /* From a transform and facts about the engine to a plan: pure, so that it is tested without hardware.
  *
- * The family names how the interior moves; borders are always slabs of their own. Every reply carries the
+ * The family names how the interior moves; borders are slabs of their own, or a little
+ * work in the tiles of the interior. Every reply carries the
  * family, and the rules say why a better one was not legal: no silent fallback.
  */
 #ifndef KERNELS_PLAN_H

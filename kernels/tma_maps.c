@@ -37,14 +37,40 @@ static bool check_map(struct plan *plan, enum family family, const char *side,
 	return rules.n == 0;
 }
 
+/* Whether dimension d goes on in the source where the one before it ends, so that a map counts both as one.
+ */
+static bool follows(const struct tma_plan *tma, uint32_t d)
+{
+	const struct strided_dim *dim = &tma->dim[d], *inner = &tma->dim[d - 1];
+
+	return inner->src > 0 && dim->src == inner->src * inner->n && dim->source == dim->n &&
+	       inner->source == inner->n;
+}
+
+static bool is_broadcast(const struct strided_dim *dim)
+{
+	return dim->src == 0 && dim->source > 1;
+}
+
+/* Dimensions of a map, of which the last may be several; those that are broadcast need none. */
+static uint32_t map_rank(const struct tma_plan *tma, uint32_t most)
+{
+	uint32_t rank = tma->rank;
+
+	while (rank > TENSOR_MAP_MAX_RANK && tma->rank <= most &&
+	       (follows(tma, rank - 1) || is_broadcast(&tma->dim[rank - 1])))
+		rank--;
+	return rank;
+}
+
 /* What no map can say, for either side of a dimension. A tile extends along dimension 0 and the one that
- * `also` names. */
-static bool check_dims(struct plan *plan, enum family family, uint32_t also)
+ * `also` names; of the grid's dimensions there are `most`. */
+static bool check_dims(struct plan *plan, enum family family, uint32_t also, uint32_t most)
 {
 	struct tma_plan *tma = &plan->tma;
 	int before = plan->n_rules;
 
-	if (tma->rank > TENSOR_MAP_MAX_RANK) {
+	if (map_rank(tma, most) > TENSOR_MAP_MAX_RANK) {
 		plan_add_rule(plan, family,
 		              "rank is %" PRIu32 " after canonicalisation, and a map has at most %d",
 		              tma->rank, TENSOR_MAP_MAX_RANK);
@@ -63,7 +89,7 @@ static bool check_dims(struct plan *plan, enum family family, uint32_t also)
 			              "source stride %" PRIu32 " is %" PRId64 " bytes, and a map's is "
 			              "not negative",
 			              tma->rank - 1 - d, dim->src);
-		if (dim->src == 0 && dim->source > 1 && (d == 0 || d == also || dim->source != dim->n))
+		if (is_broadcast(dim) && (d == 0 || d == also || dim->source != dim->n))
 			plan_add_rule(plan, family, "source stride %" PRIu32 " is 0 where %s",
 			              tma->rank - 1 - d,
 			              dim->source != dim->n ? "the dimension is padded" : "a tile extends");
@@ -78,19 +104,19 @@ static uint32_t phase_of(uint32_t base_phase, int64_t offset)
 }
 
 /* How much a fetch may be rounded up to: what the rows are whole multiples of, so that no gap between them is
- * read. */
-static enum tensor_map_l2 promotion_of(const struct tma_plan *tma)
+ * read; more where whole rows are so long that it does not count. */
+static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, enum family family)
 {
 	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
 
-	if (row >= LONG_ROW)
+	if (row >= LONG_ROW && family == FAMILY_TILE_COPY)
 		return TENSOR_MAP_L2_256B;
 	for (uint32_t d = 1; d < tma->rank; d++) {
 		if (tma->dim[d].src == (int64_t)row)
 			row *= (uint64_t)tma->dim[d].source;
 		bits |= (uint64_t)tma->dim[d].src;
 	}
-	if (row >= LONG_ROW)
+	if (row >= LONG_ROW && family == FAMILY_TILE_COPY)
 		return TENSOR_MAP_L2_256B;
 	return bits % 256 == 0   ? TENSOR_MAP_L2_256B
 	       : bits % 128 == 0 ? TENSOR_MAP_L2_128B
@@ -107,7 +133,7 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 	uint32_t past = phase_of(phase, nest->src_offset);
 
 	map->type = type_of[unit];
-	map->rank = tma->rank;
+	map->rank = tma->rank < TENSOR_MAP_MAX_RANK ? tma->rank : TENSOR_MAP_MAX_RANK;
 	tma->src_offset = nest->src_offset;
 	uint64_t off = (past + 16 - (uint64_t)tma->dim[0].before * tma->element % 16) % 16;
 
@@ -116,21 +142,37 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 		              off ? off : past);
 		return false;
 	}
+	for (uint32_t d = 0; d < ARGS_GRID_RANK; d++)
+		tma->grid[d] = tma->repeat[d] = 1;
 	for (uint32_t d = 0; d < tma->rank; d++) {
 		const struct strided_dim *dim = &tma->dim[d];
-		bool broadcast = dim->src == 0 && dim->source > 1;
+		bool broadcast = is_broadcast(dim);
 
+		tma->repeat[d] = broadcast ? (uint32_t)dim->n : 1;
+		if (broadcast)
+			tma->repeats *= (uint64_t)dim->n;
+		tma->load_step[d] = !broadcast;
+		if (d >= map->rank) {
+			if (broadcast)
+				continue;
+			tma->load_step[d] = (int32_t)map->dim[map->rank - 1];
+			map->dim[map->rank - 1] *= (uint64_t)dim->n;
+			continue;
+		}
 		map->element_stride[d] = 1;
 		map->dim[d] = broadcast ? 1 : (uint64_t)dim->source;
 		if (d > 0)
 			map->stride[d - 1] = dim->src ? (uint64_t)dim->src : 16;
-		tma->load_step[d] = !broadcast;
 		tma->load_shift[d] = broadcast ? 0 : (int32_t)-dim->before;
-		tma->repeat[d] = broadcast ? (uint32_t)dim->n : 1;
-		if (broadcast)
-			tma->repeats *= (uint64_t)dim->n;
 	}
-	map->l2 = promotion_of(tma);
+	if (map->dim[map->rank - 1] > TMA_LONGEST) {
+		plan_add_rule(plan, family,
+		              "dimensions that a map counts as one have %" PRIu64
+		              " elements, and a coordinate has 31 bits",
+		              map->dim[map->rank - 1]);
+		return false;
+	}
+	map->l2 = promotion_of(tma, family);
 	map->dim[0] *= scale;
 	tma->load_shift[0] *= (int32_t)scale;
 	return true;
@@ -215,7 +257,7 @@ bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_
 	tma->element = nest->element;
 	tma->repeats = 1;
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
-	if (!check_dims(plan, FAMILY_TILE_COPY, 0))
+	if (!check_dims(plan, FAMILY_TILE_COPY, 0, TENSOR_MAP_MAX_RANK))
 		return false;
 	/* Both sides say what is wrong with them. */
 	bool load = set_load(plan, FAMILY_TILE_COPY, nest, facts->src_phase);
@@ -298,7 +340,7 @@ bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner
 	tma->element = nest->element;
 	tma->repeats = 1;
 	set_transpose_dims(tma, nest, src_inner);
-	legal = check_dims(plan, FAMILY_TILE_TRANSPOSE, 1) &&
+	legal = check_dims(plan, FAMILY_TILE_TRANSPOSE, 1, ARGS_GRID_RANK) &&
 	        set_load(plan, FAMILY_TILE_TRANSPOSE, nest, facts->src_phase);
 	aligned = destination_is_aligned(plan, nest, facts);
 	if (!legal || !aligned)
@@ -311,11 +353,17 @@ bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner
 	/* One thread's rows are along dimension 1. */
 	if (tma->shift_x < (uint32_t)__builtin_ctz(16 / nest->element))
 		tma->shift_x = (uint32_t)__builtin_ctz(16 / nest->element);
-	uint32_t tile[ARGS_MAP_RANK] = { box_y << tma->shift_y, 1u << tma->shift_x, x >> tma->shift_x,
-		                         1u << (log_y - tma->shift_y), 1 };
+	uint32_t tile[ARGS_GRID_RANK] = { box_y << tma->shift_y,
+		                          1u << tma->shift_x,
+		                          x >> tma->shift_x,
+		                          1u << (log_y - tma->shift_y),
+		                          1,
+		                          1,
+		                          1,
+		                          1 };
 
 	tma->load.swizzle = TENSOR_MAP_SWIZZLE_128B;
-	for (uint32_t d = 0; d < tma->rank; d++)
+	for (uint32_t d = 0; d < tma->load.rank; d++)
 		tma->load.box[d] = d == 1 || d == 2 ? tile[d] : 1;
 	tma->load.box[0] = TRANSPOSE_ROW_BYTES / unit_of(nest->element);
 	if (!check_map(plan, FAMILY_TILE_TRANSPOSE, "load", &tma->load))
@@ -329,8 +377,8 @@ bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner
 		return false;
 	tma->route = TMA_ROUTE_TRANSPOSE;
 	plan->swizzle = tensor_map_swizzle_names[tma->load.swizzle];
-	plan->tile_rank = (int)tma->rank;
-	for (uint32_t d = 0; d < tma->rank; d++)
-		plan->tile[tma->rank - 1 - d] = tile[d];
+	plan->tile_rank = (int)tma->load.rank;
+	for (uint32_t d = 0; d < tma->load.rank; d++)
+		plan->tile[tma->load.rank - 1 - d] = tile[d];
 	return true;
 }

@@ -54,6 +54,14 @@ static void narrow_to(struct nest *nest, uint32_t align, enum pad_mode mode)
 		nest_narrow(nest, align, mode);
 }
 
+/* Whether tiles hold all of the destination, and little of it is border. */
+static bool is_patchable(const struct plan *plan, const struct nest *nest, const struct nest *inner)
+{
+	return plan->tma.route == TMA_ROUTE_COPY && plan->tma.repeats == 1 &&
+	       nest_count(inner) == nest_count(nest) &&
+	       nest_count(nest) - window_count(nest) <= nest_count(nest) / PAD_SHARE;
+}
+
 void tma_plan_init(struct plan *plan, const struct transform *t, const struct plan_facts *facts)
 {
 	struct slabs slabs;
@@ -87,8 +95,10 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 			shrink(&inner, facts->align);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
-		if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
-		    nest_count(&inner) != nest_count(&nest))
+		if (is_patchable(plan, &nest, &inner))
+			plan->tma.patched = true;
+		else if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
+		         nest_count(&inner) != nest_count(&nest))
 			plan_border(plan, &nest);
 	}
 	name_route(plan);
@@ -105,6 +115,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_ROWS] = FAMILY_STRIDED,
 		[TMA_ROUTE_TILES] = FAMILY_STRIDED,
 		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
+		[TMA_ROUTE_CHANNELS] = FAMILY_STRIDED,
 	};
 
 	plan->family = families[plan->tma.route];
@@ -149,11 +160,6 @@ void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int 
 
 		tma->dim[i] = (struct strided_dim){ dim->n, dim->dst, dim->src, dim->before, dim->source };
 	}
-}
-
-struct strided_dim tma_unit_dim(uint32_t element)
-{
-	return (struct strided_dim){ .n = 1, .dst = element, .src = element, .source = 1 };
 }
 
 /* ---- Borders ----------------------------------------------------------------------------------------- */
@@ -217,7 +223,8 @@ static void choose_route(struct plan *plan, const struct nest *nest, const struc
 	} else if (src_inner >= 0) {
 		plan_add_rule(plan, FAMILY_TILE_COPY, "source stride %d is %" PRId64 " bytes, not %" PRId64,
 		              nest->rank - 1, inner->src, element);
-		if (tma_try_transpose(plan, nest, src_inner, facts))
+		if (tma_try_channels(plan, nest, src_inner, facts) ||
+		    tma_try_transpose(plan, nest, src_inner, facts))
 			return;
 	} else {
 		plan_add_rule(plan, FAMILY_TILE_COPY,

@@ -27,6 +27,7 @@ enum tma_route {
 	TMA_ROUTE_ROWS,      /* without the unit: contiguous on both sides */
 	TMA_ROUTE_TILES,
 	TMA_ROUTE_GATHER,
+	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
 };
 
 struct tma_plan {
@@ -40,18 +41,17 @@ struct tma_plan {
 
 	/* BULK, ROWS and TILES: dim; for BULK the first is the run, in bytes. */
 	struct strided_dim dim[ARGS_MAX_RANK];
-	uint32_t chunk;  /* BULK: bytes of a tile */
-	uint32_t run;    /* GATHER: dimensions that follow each other in the destination */
-	bool whole;      /* no dimension is padded, and none has 2^32 elements */
-	uint32_t tile_x; /* TILES */
-	uint32_t tile_y;
+	uint32_t chunk; /* BULK: bytes of a tile */
+	uint32_t run;   /* GATHER: dimensions that follow each other in the destination; CHANNELS: channels */
+	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels */
+	bool whole;     /* no dimension is padded, and none has 2^32 elements */
 
-	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. */
+	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */
 	struct tensor_map_layout load;
 	struct tensor_map_layout store;
-	uint32_t grid[ARGS_MAP_RANK];
-	uint32_t repeat[ARGS_MAP_RANK];
-	int32_t load_step[ARGS_MAP_RANK];
+	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as repeat */
+	uint32_t repeat[ARGS_GRID_RANK];
+	int32_t load_step[ARGS_GRID_RANK];
 	int32_t load_shift[ARGS_MAP_RANK];
 	int32_t store_step[ARGS_MAP_RANK];
 	int32_t store_shift[ARGS_MAP_RANK];
@@ -59,7 +59,9 @@ struct tma_plan {
 	                     as logarithms */
 	uint32_t shift_y;
 
-	/* The border, written after the window: its dimensions, or rank 0 for none. */
+	bool patched; /* COPY: the border is written into the tiles */
+
+	/* The border, where it is written after the window: its dimensions, or rank 0 for none. */
 	uint32_t border_rank;
 	uint32_t border_element;
 	uint64_t border_tiles;
@@ -81,18 +83,16 @@ static inline uint32_t transpose_tile_y(uint32_t element)
 	return TRANSPOSE_TILE_BYTES / element / transpose_tile_x(element);
 }
 
-/* Of tiles without the unit: at most so many elements, and their shared memory. */
-static inline uint32_t strided_tile_x(uint32_t element)
+/* One index, contiguous. */
+static inline struct strided_dim tma_unit_dim(uint32_t element)
 {
-	return element == 16 ? 32 : element < 4 ? 128 : 64;
+	return (struct strided_dim){ .n = 1, .dst = element, .src = element, .source = 1 };
 }
-static inline uint32_t strided_tile_y(uint32_t element)
+
+/* Shared memory for pixels of so many channels. */
+static inline uint32_t strided_channel_bytes(uint32_t channels)
 {
-	return element >= 8 ? 32 : element == 1 ? 128 : 64;
-}
-static inline uint32_t strided_tile_bytes(uint32_t element)
-{
-	return strided_tile_x(element) * (strided_tile_y(element) + (element >= 8)) * element;
+	return ROWS_THREADS * (channels | 1) * 16;
 }
 
 /* As plan_init, for facts->tma. */

@@ -22,6 +22,10 @@ bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_
 bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner,
                        const struct plan_facts *facts);
 
+/* Without a map, where pixels of a few channels lie together on one side, and all is aligned. */
+bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
+                      const struct plan_facts *facts);
+
 /* Without the unit: always legal. */
 void tma_set_strided(struct plan *plan, const struct nest *nest);
 
@@ -33,9 +37,6 @@ bool tma_is_whole(const struct nest *nest);
 /* tma->dim, innermost first: the nest's dimension `first`, then `second` unless it is -1, then the others in
  * their order. */
 void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int second);
-
-/* One index, contiguous. */
-struct strided_dim tma_unit_dim(uint32_t element);
 
 static inline uint64_t divide_up(uint64_t a, uint64_t b)
 {

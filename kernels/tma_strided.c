@@ -3,12 +3,16 @@
  */
 #include "tma_route.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
-#define BULK_ALIGN  128  /* bytes: runs that cross lines are faster by map */
-#define BULK_LEAST  2048 /* bytes of a run */
-#define ROWS_LEAST  256  /* bytes of a run, below which a row is not worth a warp */
-#define TILES_LEAST 32   /* bytes of a run, below which a tile is not worth it */
+#define BULK_ALIGN 128  /* bytes: runs that cross lines are faster by map */
+#define BULK_LEAST 2048 /* bytes of a run */
+#define BULK_AGAIN                                                                                          \
+	8192            /* bytes of a run that is read for each time that it is written: it stays in the L2 \
+	                 */
+#define ROWS_LEAST  256 /* bytes of a run, below which a row is not worth a warp */
+#define TILES_LEAST 32  /* bytes of a run, below which a tile is not worth it */
 
 bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
 {
@@ -27,7 +31,7 @@ bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_
 	bits |= run % 16 ? run : 0;
 	for (uint32_t d = 1; d < tma->rank; d++) {
 		bits |= (uint64_t)tma->dim[d].dst | (uint64_t)tma->dim[d].src;
-		if (tma->dim[d].src == 0 || tma->dim[d].n > TMA_LONGEST)
+		if ((tma->dim[d].src == 0 && run < BULK_AGAIN) || tma->dim[d].n > TMA_LONGEST)
 			return false;
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	}
@@ -42,6 +46,56 @@ bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_
 	return true;
 }
 
+/* ---- CHANNELS ---------------------------------------------------------------------------------------- */
+
+static bool is_channels(int64_t n)
+{
+	return (n >= 2 && n <= 4) || n == 6 || n == 8;
+}
+
+bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
+                      const struct plan_facts *facts)
+{
+	struct tma_plan *tma = &plan->tma;
+	const int inner = nest->rank - 1;
+	const int64_t element = nest->element;
+	/* In the source, or in the destination. */
+	const bool together =
+	    !is_channels(nest->dim[inner].n) || nest->dim[src_inner].dst != element * nest->dim[inner].n;
+	const int pixels = together ? inner : src_inner, channels = together ? src_inner : inner;
+	const struct nest_dim *pixel = &nest->dim[pixels], *channel = &nest->dim[channels];
+	uint64_t bits = facts->dst_phase + (uint64_t)nest->dst_offset;
+
+	bits |= facts->src_phase + (uint64_t)nest->src_offset;
+	bits |= (uint64_t)(pixel->n * element);
+	bits |= (uint64_t)(together ? channel->dst : channel->src);
+	for (int d = 0; d < nest->rank; d++)
+		if (d != pixels && d != channels)
+			bits |= (uint64_t)nest->dim[d].dst | (uint64_t)nest->dim[d].src;
+	if (!tma_is_whole(nest) || element > 8 || !is_channels(channel->n) || bits % 16 ||
+	    (together ? pixel->src : pixel->dst) != channel->n * element ||
+	    (together ? channel->src : channel->dst) != element)
+		return false;
+	plan_add_rule(plan, FAMILY_TILE_TRANSPOSE,
+	              "pixels are %" PRId64 " bytes, and a tile's rows are of %d", channel->n * element,
+	              TRANSPOSE_ROW_BYTES);
+	tma_set_dims(tma, nest, pixels, channels);
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->repeats = 1;
+	tma->run = (uint32_t)channel->n;
+	tma->slots = divide_up((uint64_t)(pixel->n * element) / 16, 32);
+	tma->tiles = tma->slots;
+	for (uint32_t d = 2; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma->route = TMA_ROUTE_CHANNELS;
+	plan->tile_rank = 2;
+	plan->tile[0] = together ? channel->n : 512 / element;
+	plan->tile[1] = together ? 512 / element : channel->n;
+	return true;
+}
+
 /* ---- ROWS, TILES and GATHER -------------------------------------------------------------------------- */
 
 static void set_rows(struct plan *plan, const struct nest *nest)
@@ -49,7 +103,8 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 	struct tma_plan *tma = &plan->tma;
 
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
-	tma->tiles = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
+	tma->slots = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
+	tma->tiles = tma->slots;
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_ROWS;
@@ -63,35 +118,34 @@ static void set_gather(struct plan *plan, const struct nest *nest)
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
 	for (tma->run = 0; tma->run < tma->rank && tma->run < 3 && tma->dim[tma->run].dst == row; tma->run++)
 		row *= tma->dim[tma->run].n;
-	tma->tiles = row_chunks((uint64_t)row);
+	tma->slots = row_chunks((uint64_t)row);
+	tma->tiles = tma->slots;
 	for (uint32_t d = tma->run; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_GATHER;
 }
 
-static uint32_t up_to(int64_t n, uint32_t step, uint32_t most)
-{
-	return n >= most ? most : (uint32_t)divide_up((uint64_t)n, step) * step;
-}
-
 static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
-	uint32_t line = nest->element < 4 ? 128 / nest->element : 32;
+	const uint32_t element = nest->element;
+	uint64_t columns, rows;
 
 	tma_set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
-	tma->tile_x = up_to(tma->dim[0].n, line, strided_tile_x(nest->element));
-	tma->tile_y = up_to(tma->dim[1].n, 32, strided_tile_y(nest->element));
-	tma->tiles =
-	    divide_up((uint64_t)tma->dim[0].n, tma->tile_x) * divide_up((uint64_t)tma->dim[1].n, tma->tile_y);
+	/* A row's last chunk may begin a margin after where it would in an aligned row. */
+	columns = divide_up((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
+	rows = divide_up((uint64_t)tma->dim[1].n, TILES_Y(element));
+	tma->grid[0] = (uint32_t)columns;
+	tma->grid[1] = (uint32_t)rows;
+	tma->tiles = columns * rows;
 	for (uint32_t d = 2; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_TILES;
 	plan->tile_rank = 2;
-	plan->tile[0] = tma->tile_y;
-	plan->tile[1] = tma->tile_x;
+	plan->tile[0] = TILES_Y(element);
+	plan->tile[1] = TILES_X(element);
 }
 
 /* The dimension other than the innermost along which the source steps least. */
@@ -123,7 +177,7 @@ void tma_set_strided(struct plan *plan, const struct nest *nest)
 	tma->whole = tma_is_whole(nest);
 	for (int d = 0; d < nest->rank; d++)
 		tma->whole = tma->whole && nest->dim[d].n <= TMA_LONGEST;
-	if (run && inner->src == element && inner->n * element >= ROWS_LEAST) {
+	if (run && llabs(inner->src) == element && inner->n * element >= ROWS_LEAST) {
 		set_rows(plan, nest);
 		return;
 	}

@@ -31,6 +31,18 @@ struct tile_copy_args {
 	int32_t store_shift[ARGS_MAP_RANK];
 };
 
+/* The same where the border is not zero: the window as the kernel counts it, dimensions of 1 past the rank.
+ */
+struct tile_pad_args {
+	struct tile_copy_args copy;
+	uint64_t src;
+	uint32_t mode;
+	int32_t scale; /* of the map's elements there are so many in one */
+	uint32_t pattern[4] __attribute__((aligned(16)));
+	uint32_t box[ARGS_MAP_RANK];
+	struct strided_dim dim[ARGS_MAP_RANK];
+};
+
 /* Runs of contiguous bytes, one for each index of the outer dimensions. */
 struct bulk_copy_args {
 	uint64_t dst;
@@ -47,21 +59,22 @@ struct bulk_copy_args {
 
 /* Dimension 0 is contiguous in the source, dimension 1 in the destination. The rows of a tile are 1 <<
  * shift_x indices of dimension 1 for as many of dimension 2 as fill it; its boxes are 1 << shift_y along
- * dimension 0 for as many of dimension 3. */
+ * dimension 0 for as many of dimension 3. Dimensions from the fourth on are the map's last one, each by its
+ * step. */
 struct tile_transpose_args {
 	CUtensorMap load;
 	uint64_t dst;
-	uint32_t rank;
+	uint32_t rank; /* of the map */
 	uint32_t tiles;
 	uint32_t repeats;
 	uint32_t shift_x;
 	uint32_t shift_y;
-	uint32_t grid[ARGS_MAP_RANK];
-	uint32_t repeat[ARGS_MAP_RANK];
-	uint32_t n[ARGS_MAP_RANK]; /* 1 past the rank */
+	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as n */
+	uint32_t repeat[ARGS_GRID_RANK];
+	uint32_t n[ARGS_GRID_RANK];
 	int32_t load_shift[ARGS_MAP_RANK];
-	int32_t load_step[ARGS_MAP_RANK]; /* dimensions 2 and up: 1, or 0 for a broadcast one */
-	int64_t dst_stride[ARGS_MAP_RANK];
+	int32_t load_step[ARGS_GRID_RANK]; /* dimensions 2 and up: 0 for a broadcast one */
+	int64_t dst_stride[ARGS_GRID_RANK];
 };
 
 /* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1
@@ -70,15 +83,18 @@ struct tile_transpose_args {
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;
+	uint64_t low; /* of the source's rows: what may be read around a chunk */
+	uint64_t high;
 	uint64_t slots;
+	uint64_t run_bytes; /* gather */
 	uint32_t rank;
-	uint32_t run;    /* 1 to 3 */
-	uint32_t tile_x; /* elements */
-	uint32_t tile_y;
+	uint32_t run;   /* 1 to 3 */
 	uint32_t whole; /* no dimension is padded, and none has 2^32 elements */
 	/* The fill, repeated to 16 bytes; read by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));
 	struct strided_dim dim[ARGS_MAX_RANK];
+	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
+	struct divisor by_slots;          /* rows, gather: slots of one row, of one run */
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */

@@ -10,8 +10,11 @@
 
 #include <stdint.h>
 
-#define ARGS_MAP_RANK 5
-#define ARGS_MAX_RANK 33 /* a tensor's, and one more for elements that are narrowed */
+#include "divisor.h"
+
+#define ARGS_MAP_RANK  5
+#define ARGS_GRID_RANK 8  /* of a grid of tiles: a map may count several dimensions as its last */
+#define ARGS_MAX_RANK  33 /* a tensor's, and one more for elements that are narrowed */
 
 /* A dimension with its window: as struct nest_dim. */
 struct strided_dim {
@@ -21,12 +24,6 @@ struct strided_dim {
 	int64_t before;
 	int64_t source;
 };
-
-#ifdef __CUDACC__
-#define ON_BOTH_SIDES static __host__ __device__ __forceinline__
-#else
-#define ON_BOTH_SIDES static inline
-#endif
 
 struct border_range {
 	int64_t start;

@@ -50,36 +50,57 @@ static int launch(struct launcher *launcher, CUstream stream, const struct shape
 
 /* ---- Routes -------------------------------------------------------------------------------------------- */
 
-static int launch_copy(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                       uint64_t src, struct error *err)
+static int copy_args(struct launcher *launcher, const struct tma_plan *tma, uint64_t dst, uint64_t src,
+                     struct tile_copy_args *ret, struct error *err)
 {
 	uint32_t bytes = (uint32_t)tensor_map_tile_bytes(&tma->load);
-	struct tile_copy_args args = {
-		.rank = tma->rank,
-		.tiles = (uint32_t)tma->tiles,
-		.tile_bytes = (bytes + 127) & ~127u,
-		.load_bytes = bytes,
-		.repeats = (uint32_t)tma->repeats,
-	};
-	int r = map_cache_get(&launcher->maps, &tma->load, src, &args.load, err);
+	int r = map_cache_get(&launcher->maps, &tma->load, src, &ret->load, err);
 
 	if (r == 0)
-		r = map_cache_get(&launcher->maps, &tma->store, dst, &args.store, err);
+		r = map_cache_get(&launcher->maps, &tma->store, dst, &ret->store, err);
 	if (r < 0)
 		return r;
-	memcpy(args.grid, tma->grid, sizeof args.grid);
-	memcpy(args.repeat, tma->repeat, sizeof args.repeat);
-	memcpy(args.load_step, tma->load_step, sizeof args.load_step);
-	memcpy(args.load_shift, tma->load_shift, sizeof args.load_shift);
-	memcpy(args.store_step, tma->store_step, sizeof args.store_step);
-	memcpy(args.store_shift, tma->store_shift, sizeof args.store_shift);
-	return launch(launcher, stream,
-	              &(struct shape){ .kernel = KERNEL_tile_copy,
-	                               .blocks = tma->tiles,
-	                               .threads = 32,
-	                               .shared = RING_BYTES(COPY_STAGES, args.tile_bytes),
-	                               .a_multiprocessor = COPY_BLOCKS },
-	              &args, err);
+	ret->rank = tma->rank;
+	ret->tiles = (uint32_t)tma->tiles;
+	ret->tile_bytes = (bytes + 127) & ~127u;
+	ret->load_bytes = bytes;
+	ret->repeats = (uint32_t)tma->repeats;
+	memcpy(ret->grid, tma->grid, sizeof ret->grid);
+	memcpy(ret->repeat, tma->repeat, sizeof ret->repeat);
+	memcpy(ret->load_step, tma->load_step, sizeof ret->load_step);
+	memcpy(ret->load_shift, tma->load_shift, sizeof ret->load_shift);
+	memcpy(ret->store_step, tma->store_step, sizeof ret->store_step);
+	memcpy(ret->store_shift, tma->store_shift, sizeof ret->store_shift);
+	return 0;
+}
+
+static int launch_copy(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                       const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct tile_pad_args args = { .src = src, .mode = transform->mode };
+	int r = copy_args(launcher, tma, dst, src, &args.copy, err);
+
+	if (r < 0)
+		return r;
+	struct shape shape = { .kernel = KERNEL_tile_copy,
+		               .blocks = tma->tiles,
+		               .threads = 32,
+		               .shared = RING_BYTES(COPY_STAGES, args.copy.tile_bytes),
+		               .a_multiprocessor = COPY_BLOCKS };
+
+	if (!tma->patched)
+		return launch(launcher, stream, &shape, &args.copy, err);
+	shape.kernel = by_element(KERNEL_tile_pad_1, tma->element);
+	shape.threads = PAD_THREADS + 32;
+	shape.shared += COPY_STAGES * PAD_NOTE_BYTES;
+	args.scale = (int32_t)(tma->load.dim[0] / (uint64_t)tma->dim[0].source);
+	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
+	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
+		args.dim[d] = d < tma->rank ? tma->dim[d] : tma_unit_dim(tma->element);
+		args.box[d] = d < tma->rank ? tma->load.box[d] : 1;
+	}
+	args.box[0] /= (uint32_t)args.scale;
+	return launch(launcher, stream, &shape, &args, err);
 }
 
 static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
@@ -115,7 +136,7 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	uint32_t e = tma->element, blocks = TRANSPOSE_TILE_BYTES / 16 / (16 / e);
 	struct tile_transpose_args args = {
 		.dst = dst,
-		.rank = tma->rank,
+		.rank = tma->load.rank,
 		.tiles = (uint32_t)tma->tiles,
 		.repeats = (uint32_t)tma->repeats,
 		.shift_x = tma->shift_x,
@@ -129,7 +150,7 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	memcpy(args.repeat, tma->repeat, sizeof args.repeat);
 	memcpy(args.load_step, tma->load_step, sizeof args.load_step);
 	memcpy(args.load_shift, tma->load_shift, sizeof args.load_shift);
-	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
+	for (uint32_t d = 0; d < ARGS_GRID_RANK; d++) {
 		args.n[d] = d < tma->rank ? (uint32_t)tma->dim[d].n : 1;
 		args.dst_stride[d] = d < tma->rank ? tma->dim[d].dst : 0;
 	}
@@ -152,17 +173,20 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	} routes[] = {
 		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
-		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS },
+		[TMA_ROUTE_CHANNELS] = { KERNEL_strided_channels_1, ROWS_THREADS / 32 },
+		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS * GATHER_BATCH },
 	};
 	struct strided_args args = {
 		.dst = dst,
 		.src = src,
+		.low = src,
+		.high = src + tma->element,
 		.slots = tma->tiles,
+		.run_bytes = tma->element,
 		.rank = tma->rank,
 		.run = tma->run,
-		.tile_x = tma->tile_x,
-		.tile_y = tma->tile_y,
 		.whole = tma->whole,
+		.by_slots = divisor_of(tma->slots),
 	};
 	uint32_t slots = routes[tma->route].slots;
 
@@ -170,15 +194,24 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		slots = ROWS_THREADS / ROW_SHORT_LANES;
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
-	return launch(
-	    launcher, stream,
-	    &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
-	                     .blocks = (tma->tiles + slots - 1) / slots,
-	                     .threads = ROWS_THREADS,
-	                     .shared = tma->route == TMA_ROUTE_TILES ? strided_tile_bytes(tma->element) : 0,
-	                     .a_multiprocessor =
-	                         tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS(tma->element) : 0 },
-	    &args, err);
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
+
+		*(reach < 0 ? &args.low : &args.high) += (uint64_t)reach;
+		args.run_bytes *= d < tma->run ? (uint64_t)tma->dim[d].n : 1;
+		args.by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
+		                                                               : (uint64_t)tma->dim[d].n);
+	}
+	return launch(launcher, stream,
+	              &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
+	                               .blocks = (tma->tiles + slots - 1) / slots,
+	                               .threads = ROWS_THREADS,
+	                               .shared = tma->route == TMA_ROUTE_TILES ? TILES_BYTES(tma->element)
+	                                         : tma->route == TMA_ROUTE_CHANNELS
+	                                             ? strided_channel_bytes(tma->run)
+	                                             : 0,
+	                               .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 },
+	              &args, err);
 }
 
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -201,8 +234,8 @@ static int launch_border(struct launcher *launcher, CUstream stream, const struc
 	              &args, err);
 }
 
-static int launch_window(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                         uint64_t src, struct error *err)
+static int launch_window(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	dst += (uint64_t)tma->dst_offset;
 	src += (uint64_t)tma->src_offset;
@@ -212,12 +245,13 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_BULK:
 		return launch_bulk(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_COPY:
-		return launch_copy(launcher, stream, tma, dst, src, err);
+		return launch_copy(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_TRANSPOSE:
 		return launch_transpose(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_TILES:
 	case TMA_ROUTE_GATHER:
+	case TMA_ROUTE_CHANNELS:
 		return launch_strided(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_NONE:
 		break;
@@ -228,7 +262,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
                      const struct plan *plan, uint64_t dst, uint64_t src, struct error *err)
 {
-	int r = launch_window(launcher, stream, &plan->tma, dst, src, err);
+	int r = launch_window(launcher, stream, transform, &plan->tma, dst, src, err);
 
 	if (r == 0 && plan->tma.border_rank > 0)
 		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, err);

@@ -16,12 +16,13 @@ DEVICE uint32_t own_tiles(uint32_t tiles)
 	return tiles > blockIdx.x ? (tiles - blockIdx.x - 1) / gridDim.x + 1 : 0;
 }
 
-/* Number to index, dimension 0 fastest. */
-DEVICE void tile_index(uint32_t number, uint32_t rank, const uint32_t *grid, uint32_t *ret)
+/* Number to index, dimension 0 fastest. The grid is 1 past the rank. */
+template <int RANK>
+DEVICE void tile_index(uint32_t number, const uint32_t (&grid)[RANK], uint32_t (&ret)[RANK])
 {
 #pragma unroll
-	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
-		uint32_t n = d < rank ? grid[d] : 1;
+	for (int d = 0; d < RANK; d++) {
+		uint32_t n = grid[d];
 
 		ret[d] = n > 1 ? number % n : 0;
 		number = n > 1 ? number / n : number;

@@ -27,11 +27,13 @@ struct row_chunk {
 	bool whole;
 };
 
-/* Chunk k of the row at address row; row_bytes is a multiple of E, and row of E. Empty: first >= last. */
-template <int E> DEVICE row_chunk chunk_of(uint64_t row, uint64_t row_bytes, uint64_t k)
+/* The chunk that starts there of the row at address row; row_bytes is a multiple of E, and row of E. Empty:
+ * first
+ * >= last. */
+template <int E> DEVICE row_chunk chunk_from(uint64_t row, uint64_t row_bytes, uint64_t start)
 {
 	row_chunk c;
-	uint64_t start = (row & ~UINT64_C(15)) + 16 * k, end = start + 16;
+	uint64_t end = start + 16;
 	uint64_t low = start > row ? start : row, high = end < row + row_bytes ? end : row + row_bytes;
 
 	c.address = start;
@@ -42,11 +44,17 @@ template <int E> DEVICE row_chunk chunk_of(uint64_t row, uint64_t row_bytes, uin
 	return c;
 }
 
+/* Chunk k. */
+template <int E> DEVICE row_chunk chunk_of(uint64_t row, uint64_t row_bytes, uint64_t k)
+{
+	return chunk_from<E>(row, row_bytes, (row & ~UINT64_C(15)) + 16 * k);
+}
+
 /* Writes the elements of the chunk that are the row's. */
 template <int E> DEVICE void chunk_write(const row_chunk &c, const uint4 &v)
 {
 	if (c.whole) {
-		stream_write((uint4 *)c.address, v);
+		global_write((uint4 *)c.address, v);
 		return;
 	}
 	const uint32_t words[4] = { v.x, v.y, v.z, v.w };
@@ -57,13 +65,14 @@ template <int E> DEVICE void chunk_write(const row_chunk &c, const uint4 &v)
 		if (at < c.skip || at >= end)
 			continue;
 		if (E == 1)
-			*(uint8_t *)(c.address + at) = (uint8_t)(words[at / 4] >> at % 4 * 8);
+			global_write((uint8_t *)(c.address + at), (uint8_t)(words[at / 4] >> at % 4 * 8));
 		else if (E == 2)
-			*(uint16_t *)(c.address + at) = (uint16_t)(words[at / 4] >> at % 4 * 8);
+			global_write((uint16_t *)(c.address + at), (uint16_t)(words[at / 4] >> at % 4 * 8));
 		else if (E == 4)
-			*(uint32_t *)(c.address + at) = words[at / 4];
+			global_write((uint32_t *)(c.address + at), words[at / 4]);
 		else
-			*(uint2 *)(c.address + at) = make_uint2(words[at / 4], words[(at / 4 + 1) % 4]);
+			global_write((uint2 *)(c.address + at),
+			             make_uint2(words[at / 4], words[(at / 4 + 1) % 4]));
 	}
 }
 
@@ -74,18 +83,19 @@ template <int E> DEVICE void chunk_take(uint32_t (&words)[4], uint32_t number, u
 
 	if (E == 1 || E == 2) {
 		uint32_t shift = number * E % 4 * 8, mask = (E == 1 ? 0xffu : 0xffffu) << shift;
-		uint32_t value = E == 1 ? *(const uint8_t *)address : *(const uint16_t *)address;
+		uint32_t value =
+		    E == 1 ? global_read((const uint8_t *)address) : global_read((const uint16_t *)address);
 
 		words[w] = (words[w] & ~mask) | value << shift;
 	} else if (E == 4) {
-		words[w] = *(const uint32_t *)address;
+		words[w] = global_read((const uint32_t *)address);
 	} else if (E == 8) {
-		uint2 v = *(const uint2 *)address;
+		uint2 v = global_read((const uint2 *)address);
 
 		words[w] = v.x;
 		words[(w + 1) % 4] = v.y;
 	} else {
-		uint4 v = *(const uint4 *)address;
+		uint4 v = global_read((const uint4 *)address);
 
 		words[0] = v.x;
 		words[1] = v.y;

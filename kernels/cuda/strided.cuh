@@ -29,30 +29,50 @@ DEVICE bool in_window(const strided_dim &dim, int64_t index)
 	return index >= dim.before && index - dim.before < dim.source;
 }
 
+/* Within [0, most]. */
+DEVICE int up_to(int64_t value, int most)
+{
+	return value <= 0 ? 0 : value < most ? (int)value : most;
+}
+
 DEVICE uint4 pattern_of(const strided_args &args)
 {
 	return make_uint4(args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]);
 }
 
-/* The lowest and the highest address of the source's rows: what may be read around a chunk. */
-struct source_range {
-	uint64_t low;
-	uint64_t high;
-};
-
-template <int E> DEVICE source_range range_of(const strided_args &args)
+/* Whether the chunk that begins there may be read as the aligned ones around it. */
+DEVICE bool chunk_is_readable(const strided_args &args, uint64_t start)
 {
-	source_range range = { args.src, args.src + E };
+	const uint64_t around = start & ~UINT64_C(15);
 
-	for (uint32_t d = 0; d < args.rank; d++) {
-		int64_t reach = (args.dim[d].source - 1) * args.dim[d].src;
+	return start == around || (around >= args.low && around + 32 <= args.high);
+}
 
-		if (reach < 0)
-			range.low += (uint64_t)reach;
-		else
-			range.high += (uint64_t)reach;
-	}
-	return range;
+/* The 16 bytes that begin `phase` bytes into the 32 of a and b. */
+DEVICE uint4 shift_chunk(const uint4 &a, const uint4 &b, uint32_t phase)
+{
+	const bool two = phase & 8, one = phase & 4;
+	const uint32_t p[6] = { two ? a.z : a.x, two ? a.w : a.y, two ? b.x : a.z,
+		                two ? b.y : a.w, two ? b.z : b.x, two ? b.w : b.y };
+	const uint32_t w[5] = { one ? p[1] : p[0], one ? p[2] : p[1], one ? p[3] : p[2], one ? p[4] : p[3],
+		                one ? p[5] : p[4] };
+	const uint32_t bits = phase % 4 * 8;
+
+	return make_uint4(shift_words(w[0], w[1], bits), shift_words(w[1], w[2], bits),
+	                  shift_words(w[2], w[3], bits), shift_words(w[3], w[4], bits));
+}
+
+/* The elements of a chunk in the opposite order. */
+template <int E> DEVICE uint4 turn_around(const uint4 &v)
+{
+	if constexpr (E == 16)
+		return v;
+	else if constexpr (E == 8)
+		return make_uint4(v.z, v.w, v.x, v.y);
+	constexpr uint32_t order = E == 1 ? 0x0123 : E == 2 ? 0x1032 : 0x3210;
+
+	return make_uint4(pick_bytes(v.w, 0, order), pick_bytes(v.z, 0, order), pick_bytes(v.y, 0, order),
+	                  pick_bytes(v.x, 0, order));
 }
 
 /* KERNEL name_1 to name_16, each of which calls body<E>. */

@@ -1,36 +1,103 @@
 /* Whatever the source's strides are: negative ones, steps, runs too short for rows or tiles.
  *
- * A thread writes an aligned chunk of 16 bytes of the destination, and finds its elements one by one.
+ * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one follow each other
+ * in the source, forwards or backwards, they are read at once, as the two aligned chunks around them; else
+ * they are found one by one.
  */
 #include "strided.cuh"
 
 namespace
 {
 
-/* The run of a row is up to three dimensions that follow each other in the destination; where an element is
- * in them is found for the first of a chunk, and carried on. */
-template <int E> DEVICE uint4 run_take(const strided_args &args, const row_chunk &c, uint64_t src)
+/* One chunk, and where its first element is in its run: up to three dimensions that follow each other in the
+ * destination. */
+struct gathered {
+	row_chunk c;
+	int64_t x;
+	int64_t y;
+	int64_t z;
+	uint64_t from; /* of the first element */
+	bool outside;  /* of a window of a dimension around the run */
+	bool inside;   /* of those of all dimensions but the first */
+};
+
+template <int E> DEVICE gathered chunk_at(const strided_args &args, uint64_t number)
+{
+	const strided_dim &first = args.dim[0];
+	uint64_t left = divide_by(number, &args.by_slots), k = number - left * args.by_slots.n;
+	uint64_t dst = args.dst;
+	gathered g;
+
+	g.from = args.src;
+	g.outside = false;
+	for (uint32_t d = args.run; d < args.rank; d++) {
+		const strided_dim &dim = args.dim[d];
+		uint64_t q = divide_by(left, &args.by[d]);
+		int64_t index = (int64_t)(left - q * (uint64_t)dim.n);
+
+		left = q;
+		dst += (uint64_t)(index * dim.dst);
+		g.from += (uint64_t)((index - dim.before) * dim.src);
+		g.outside = g.outside || !in_window(dim, index);
+	}
+	g.inside = !g.outside;
+	g.c = chunk_of<E>(dst, args.run_bytes, k);
+	g.y = g.z = 0;
+	g.x = g.c.first;
+	if (args.run > 1) {
+		const strided_dim &second = args.dim[1];
+
+		g.y = (int64_t)divide_by((uint64_t)g.x, &args.by[0]);
+		g.x -= g.y * first.n;
+		if (args.run > 2) {
+			const strided_dim &third = args.dim[2];
+
+			g.z = (int64_t)divide_by((uint64_t)g.y, &args.by[1]);
+			g.y -= g.z * second.n;
+			g.from += (uint64_t)((g.z - third.before) * third.src);
+			g.inside = g.inside && in_window(third, g.z);
+		}
+		g.from += (uint64_t)((g.y - second.before) * second.src);
+		g.inside = g.inside && in_window(second, g.y);
+	}
+	g.from += (uint64_t)((g.x - first.before) * first.src);
+	return g;
+}
+
+/* ---- At once ---------------------------------------------------------------------------------------------
+ */
+
+/* Where the source's 16 bytes begin. */
+template <int E> DEVICE uint64_t wide_start(const strided_args &args, const gathered &g)
+{
+	return args.dim[0].src > 0 ? g.from : g.from - (16 - E);
+}
+
+/* Whether the chunk is one piece of the source, and may be read by what lies around it. */
+template <int E> DEVICE bool is_wide(const strided_args &args, const gathered &g)
+{
+	const strided_dim &first = args.dim[0];
+
+	return (first.src == E || first.src == -E) && g.c.whole && g.inside && g.x >= first.before &&
+	       g.x + 16 / E <= first.before + first.source && chunk_is_readable(args, wide_start<E>(args, g));
+}
+
+/* ---- One by one ------------------------------------------------------------------------------------------
+ */
+
+/* Where an element is in the run is known for the first of a chunk, and carried on. */
+template <int E> DEVICE uint4 take_elements(const strided_args &args, const gathered &g)
 {
 	const strided_dim &first = args.dim[0], &second = args.dim[args.run > 1 ? 1 : 0],
 			  &third = args.dim[args.run > 2 ? 2 : 0];
 	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
-	uint64_t q = divide((uint64_t)c.first, (uint64_t)first.n);
-	uint64_t r = args.run > 1 ? divide(q, (uint64_t)second.n) : 0;
-	int64_t x = c.first - (int64_t)q * first.n, y = (int64_t)q - (int64_t)r * second.n, z = (int64_t)r;
-	uint64_t from = src + (uint64_t)((x - first.before) * first.src);
-	bool inside = true;
+	int64_t x = g.x, y = g.y, z = g.z;
+	uint64_t from = g.from;
+	bool inside = g.inside;
 
-	if (args.run > 1) {
-		from += (uint64_t)((y - second.before) * second.src);
-		inside = in_window(second, y);
-	}
-	if (args.run > 2) {
-		from += (uint64_t)((z - third.before) * third.src);
-		inside = inside && in_window(third, z);
-	}
 #pragma unroll
 	for (uint32_t i = 0; i < 16 / E; i++) {
-		if (i < c.skip / E || (int64_t)(i - c.skip / E) >= c.last - c.first)
+		if (i < g.c.skip / E || (int64_t)(i - g.c.skip / E) >= g.c.last - g.c.first)
 			continue;
 		if (inside && in_window(first, x))
 			chunk_take<E>(words, i, from);
@@ -50,7 +117,7 @@ template <int E> DEVICE uint4 run_take(const strided_args &args, const row_chunk
 }
 
 /* The same for a chunk that is all the row's, where no dimension is padded: little to do for an element. */
-template <int E> DEVICE uint4 run_take_whole(const strided_args &args, const row_chunk &c, uint64_t src)
+template <int E> DEVICE uint4 take_elements_whole(const strided_args &args, const gathered &g)
 {
 	const uint32_t n = (uint32_t)args.dim[0].n, m = args.run > 1 ? (uint32_t)args.dim[1].n : ~0u;
 	const uint64_t step = (uint64_t)args.dim[0].src;
@@ -58,15 +125,10 @@ template <int E> DEVICE uint4 run_take_whole(const strided_args &args, const row
 	    args.run > 1 ? (uint64_t)(args.dim[1].src - args.dim[0].n * args.dim[0].src) : 0;
 	const uint64_t turn2 =
 	    args.run > 2 ? (uint64_t)(args.dim[2].src - args.dim[1].n * args.dim[1].src) : 0;
-	uint64_t q = divide((uint64_t)c.first, n), r = args.run > 2 ? divide(q, m) : 0;
-	uint32_t x = (uint32_t)((uint64_t)c.first - q * n), y = (uint32_t)(q - r * m);
+	uint32_t x = (uint32_t)g.x, y = (uint32_t)g.y;
+	uint64_t src = g.from;
 	uint32_t words[4];
 
-	src += x * step;
-	if (args.run > 1)
-		src += (uint64_t)(y * args.dim[1].src);
-	if (args.run > 2)
-		src += (uint64_t)((int64_t)r * args.dim[2].src);
 #pragma unroll
 	for (uint32_t i = 0; i < 16 / E; i++) {
 		chunk_take<E>(words, i, src);
@@ -83,42 +145,59 @@ template <int E> DEVICE uint4 run_take_whole(const strided_args &args, const row
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+template <int E> DEVICE void write_elements(const strided_args &args, const gathered &g)
+{
+	if (g.c.whole && args.whole)
+		global_write((uint4 *)g.c.address, take_elements_whole<E>(args, g));
+	else if (g.c.first < g.c.last)
+		chunk_write<E>(g.c, g.outside ? pattern_of(args) : take_elements<E>(args, g));
+}
+
+/* ---- GATHER_BATCH chunks a thread
+ * -------------------------------------------------------------------------- */
+
 template <int E> DEVICE void gather(const strided_args &args)
 {
-	uint64_t row_bytes = E;
+	const uint64_t start = (uint64_t)blockIdx.x * (ROWS_THREADS * GATHER_BATCH) + threadIdx.x;
+	gathered g[GATHER_BATCH];
+	uint4 a[GATHER_BATCH], b[GATHER_BATCH];
+	bool wide[GATHER_BATCH];
 
-	for (uint32_t d = 0; d < args.run; d++)
-		row_bytes *= (uint64_t)args.dim[d].n;
-	const uint64_t chunks = row_chunks(row_bytes);
+#pragma unroll
+	for (int u = 0; u < GATHER_BATCH; u++) {
+		const uint64_t number = start + (uint64_t)u * ROWS_THREADS;
 
-	for (uint64_t number = (uint64_t)blockIdx.x * ROWS_THREADS + threadIdx.x; number < args.slots;
-	     number += (uint64_t)gridDim.x * ROWS_THREADS) {
-		uint64_t row = divide(number, chunks), left = row, dst = args.dst, src = args.src;
-		bool inside = true;
+		g[u].c.first = g[u].c.last = 0;
+		g[u].c.whole = wide[u] = false;
+		if (number >= args.slots)
+			continue;
+		g[u] = chunk_at<E>(args, number);
+		wide[u] = is_wide<E>(args, g[u]);
+		if (!wide[u])
+			continue;
+		const uint64_t at = wide_start<E>(args, g[u]);
+		const uint4 *around = (const uint4 *)(at & ~UINT64_C(15));
 
-		for (uint32_t d = args.run; d < args.rank; d++) {
-			const strided_dim &dim = args.dim[d];
-			uint64_t q = divide(left, (uint64_t)dim.n);
-			int64_t index = (int64_t)(left - q * (uint64_t)dim.n);
-
-			left = q;
-			dst += (uint64_t)(index * dim.dst);
-			src += (uint64_t)((index - dim.before) * dim.src);
-			inside = inside && in_window(dim, index);
+		a[u] = global_read(around);
+		if (at % 16)
+			b[u] = global_read(around + 1);
+	}
+#pragma unroll
+	for (int u = 0; u < GATHER_BATCH; u++) {
+		if (!wide[u]) {
+			write_elements<E>(args, g[u]);
+			continue;
 		}
-		row_chunk c = chunk_of<E>(dst, row_bytes, number - row * chunks);
+		const uint4 v = shift_chunk(a[u], b[u], (uint32_t)wide_start<E>(args, g[u]) & 15);
 
-		if (c.whole && args.whole)
-			stream_write((uint4 *)c.address, run_take_whole<E>(args, c, src));
-		else if (c.first < c.last)
-			chunk_write<E>(c, inside ? run_take<E>(args, c, src) : pattern_of(args));
+		global_write((uint4 *)g[u].c.address, args.dim[0].src > 0 ? v : turn_around<E>(v));
 	}
 }
 
 } // namespace
 
 #define STRIDED_GATHER(e)                                                                        \
-	KERNEL(ROWS_THREADS, 1) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
+	KERNEL(ROWS_THREADS, 4) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                        \
 		gather<e>(args);                                                                 \
 	}

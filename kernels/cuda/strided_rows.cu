@@ -1,4 +1,5 @@
-/* Rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, any rank.
+/* Rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows backwards, any
+ * rank.
  *
  * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
  * and shifted into place. What is left at a row's ends, and pads, go element by element.
@@ -11,7 +12,7 @@ namespace
 /* 16 bytes that begin W words and `bits` bits into the 32 bytes of a and b. */
 template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_t bits)
 {
-	const uint32_t w[9] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, 0 };
+	const uint32_t w[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
 
 	return make_uint4(shift_words(w[W], w[W + 1], bits), shift_words(w[W + 1], w[W + 2], bits),
 	                  shift_words(w[W + 2], w[W + 3], bits), shift_words(w[W + 3], w[W + 4], bits));
@@ -20,7 +21,8 @@ template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_
 /* What a warp does of a row: chunks that are wholly the window's, and elements before and after them. */
 struct row_part {
 	uint64_t to;   /* the first chunk */
-	uint64_t from; /* the chunk that it is read from begins here, or phase bytes later */
+	uint64_t from; /* the chunk that it is read from begins here, or phase bytes later; those after it 16
+	                  bytes on each, or back */
 	uint32_t phase;
 	uint32_t chunks;
 	int64_t first; /* elements [first, chunks_first) and [chunks_last, last) are left */
@@ -29,29 +31,34 @@ struct row_part {
 	int64_t last;
 };
 
-/* W: words of the phase, or -1 when there is none. LANES threads share the row; loads are ROW_BATCH deep. */
-template <int W, int LANES> DEVICE void copy_chunks(const row_part &part)
+/* W: words of the phase, or -1 when there is none. STEP: chunks from one to the next in the source, 1 or -1.
+ * LANES threads share the row; loads are ROW_BATCH deep. */
+template <int E, int W, int LANES, int STEP> DEVICE void copy_chunks(const row_part &part)
 {
-	const uint4 *from = (const uint4 *)(part.from + threadIdx.x % LANES * sizeof(uint4));
-	uint4 *to = (uint4 *)(part.to + threadIdx.x % LANES * sizeof(uint4));
+	const int lane = threadIdx.x % LANES;
+	const uint4 *from = (const uint4 *)(part.from + (uint64_t)(lane * STEP * 16));
+	uint4 *to = (uint4 *)(part.to + (uint64_t)(lane * 16));
 	const uint32_t bits = part.phase % 4 * 8;
 
-	for (int left = (int)part.chunks - (int)(threadIdx.x % LANES); left > 0; left -= LANES * ROW_BATCH) {
+	for (int left = (int)part.chunks - lane; left > 0; left -= LANES * ROW_BATCH) {
 		uint4 a[ROW_BATCH], b[ROW_BATCH];
 
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
 			if (u * LANES < left) {
-				a[u] = from[u * LANES];
+				a[u] = global_read(from + u * LANES * STEP);
 				if (W >= 0)
-					b[u] = from[u * LANES + 1];
+					b[u] = global_read(from + u * LANES * STEP + 1);
 			}
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * LANES < left)
-				stream_write(to + u * LANES,
-				             W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u]);
-		from += LANES * ROW_BATCH;
+			if (u * LANES < left) {
+				const uint4 v =
+				    W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u];
+
+				global_write(to + u * LANES, STEP < 0 ? turn_around<E>(v) : v);
+			}
+		from += LANES * ROW_BATCH * STEP;
 		to += LANES * ROW_BATCH;
 	}
 }
@@ -69,7 +76,7 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 
 	for (uint32_t d = 1; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
-		uint64_t q = d + 1 < args.rank ? divide(row, (uint64_t)dim.n) : 0;
+		uint64_t q = d + 1 < args.rank ? divide_by(row, &args.by[d]) : 0;
 		int64_t index = (int64_t)(row - q * (uint64_t)dim.n);
 
 		row = q;
@@ -83,30 +90,30 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 /* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements.
  */
 template <int E>
-DEVICE row_part part_of(const strided_args &args, const source_range &range, const row_place &place,
-                        int64_t first, int64_t last)
+DEVICE row_part part_of(const strided_args &args, const row_place &place, int64_t first, int64_t last)
 {
 	const strided_dim &inner = args.dim[0];
-	const uint64_t delta = place.src - (uint64_t)(inner.before * E) - place.dst;
+	const bool back = inner.src < 0;
+	/* Chunk a of the destination is read from here + a, or here - a. */
+	const uint64_t zero = place.src - (uint64_t)(inner.before * inner.src);
+	const uint64_t here = back ? zero + place.dst + E - 16 : zero - place.dst;
 	int64_t low = first > inner.before ? first : inner.before;
 	int64_t high = last < inner.before + inner.source ? last : inner.before + inner.source;
-	row_part part = { 0, 0, (uint32_t)delta & 15, 0, first, first, first, last };
+	row_part part = { 0, 0, (uint32_t)here & 15, 0, first, first, first, last };
 
 	if (!place.inside || low >= high)
 		return part;
 	uint64_t start = (place.dst + (uint64_t)(low * E) + 15) & ~UINT64_C(15);
 	uint64_t end = (place.dst + (uint64_t)(high * E)) & ~UINT64_C(15);
 
-	if (part.phase) {
-		if (start + delta < range.low + 16)
-			start += 16;
-		if (end + delta + 16 > range.high)
-			end -= 16;
-	}
-	if ((int64_t)(end - start) <= 0)
+	if (start < end && !chunk_is_readable(args, back ? here - start : here + start))
+		start += 16;
+	if (start < end && !chunk_is_readable(args, back ? here - end + 16 : here + end - 16))
+		end -= 16;
+	if (start >= end)
 		return part;
 	part.to = start;
-	part.from = (start + delta) & ~UINT64_C(15);
+	part.from = (back ? here - start : here + start) & ~UINT64_C(15);
 	part.chunks = (uint32_t)((end - start) / 16);
 	part.chunks_first = (int64_t)(start - place.dst) / E;
 	part.chunks_last = (int64_t)(end - place.dst) / E;
@@ -124,9 +131,24 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 		type value = *(const type *)((const char *)args.pattern + to % 16);
 
 		if (place.inside && in_window(inner, i))
-			value = *(const type *)(place.src + (uint64_t)((i - inner.before) * E));
-		*(type *)to = value;
+			value = global_read(
+			    (const type *)(place.src + (uint64_t)((i - inner.before) * inner.src)));
+		global_write((type *)to, value);
 	}
+}
+
+template <int E, int LANES, int STEP> DEVICE void copy_part(const row_part &part)
+{
+	if (part.phase == 0)
+		copy_chunks<E, -1, LANES, STEP>(part);
+	else if (part.phase < 4)
+		copy_chunks<E, 0, LANES, STEP>(part);
+	else if (part.phase < 8)
+		copy_chunks<E, 1, LANES, STEP>(part);
+	else if (part.phase < 12)
+		copy_chunks<E, 2, LANES, STEP>(part);
+	else
+		copy_chunks<E, 3, LANES, STEP>(part);
 }
 
 /* LANES threads a row, or a part of ROW_BYTES of a longer one. */
@@ -134,33 +156,27 @@ template <int E, int LANES> DEVICE void rows(const strided_args &args)
 {
 	constexpr int64_t part_elements = ROW_BYTES / E;
 	constexpr uint32_t groups = ROWS_THREADS / LANES;
-	const source_range range = range_of<E>(args);
-	const uint64_t parts = divide((uint64_t)(args.dim[0].n + part_elements - 1), (uint64_t)part_elements);
+	const uint64_t parts = args.by_slots.n;
 
 	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / LANES; number < args.slots;
 	     number += (uint64_t)gridDim.x * groups) {
-		uint64_t row = parts > 1 ? divide(number, parts) : number;
+		uint64_t row = divide_by(number, &args.by_slots);
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
 		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
 		const row_place place = row_of(args, row);
-		const row_part part = part_of<E>(args, range, place, first, last);
+		const row_part part = part_of<E>(args, place, first, last);
 
-		if (part.phase == 0)
-			copy_chunks<-1, LANES>(part);
-		else if (part.phase < 4)
-			copy_chunks<0, LANES>(part);
-		else if (part.phase < 8)
-			copy_chunks<1, LANES>(part);
-		else if (part.phase < 12)
-			copy_chunks<2, LANES>(part);
+		if (args.dim[0].src < 0)
+			copy_part<E, LANES, -1>(part);
 		else
-			copy_chunks<3, LANES>(part);
+			copy_part<E, LANES, 1>(part);
 		copy_elements<E, LANES>(args, place, part.first, part.chunks_first);
 		copy_elements<E, LANES>(args, place, part.chunks_last, part.last);
 	}
 }
 
-/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time. */
+/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time.
+ */
 template <int E> DEVICE void rows_by_length(const strided_args &args)
 {
 	if (args.dim[0].n * E <= ROW_SHORT_BYTES)
@@ -174,6 +190,6 @@ template <int E> DEVICE void rows_by_length(const strided_args &args)
 #define STRIDED_ROWS(e)                                                                        \
 	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                      \
-		rows_by_length<e>(args);                                                                 \
+		rows_by_length<e>(args);                                                       \
 	}
 BY_ELEMENT(STRIDED_ROWS)

@@ -35,7 +35,7 @@ struct copy_walk {
 		uint32_t index[ARGS_MAP_RANK];
 		int32_t at[ARGS_MAP_RANK];
 
-		tile_index(blockIdx.x + i * gridDim.x, args.rank, args.grid, index);
+		tile_index(blockIdx.x + i * gridDim.x, args.grid, index);
 #pragma unroll
 		for (int d = 0; d < ARGS_MAP_RANK; d++)
 			at[d] = (int32_t)index[d] * args.load_step[d] + args.load_shift[d];
@@ -49,9 +49,9 @@ struct copy_walk {
 		uint32_t index[ARGS_MAP_RANK], again[ARGS_MAP_RANK];
 		int32_t at[ARGS_MAP_RANK];
 
-		tile_index(blockIdx.x + i * gridDim.x, args.rank, args.grid, index);
+		tile_index(blockIdx.x + i * gridDim.x, args.grid, index);
 		for (uint32_t r = 0; r < args.repeats; r++) {
-			tile_index(r, args.rank, args.repeat, again);
+			tile_index(r, args.repeat, again);
 #pragma unroll
 			for (int d = 0; d < ARGS_MAP_RANK; d++)
 				at[d] = (int32_t)index[d] * args.store_step[d] + args.store_shift[d] +

@@ -8,8 +8,8 @@
  *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
  *
  * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
- * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for more
- * than reads without a conflict (tests/bench/README.md).
+ * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for
+ * more than reads without a conflict (tests/bench/README.md).
  */
 #include "pipeline.cuh"
 #include "tuning.h"
@@ -112,15 +112,28 @@ template <> struct turn<1> {
 
 /* Coordinates of a tile's first element in the destination's own counting. */
 struct tile_place {
-	uint32_t at[ARGS_MAP_RANK];
+	uint32_t at[ARGS_GRID_RANK];
 };
+
+/* Tiles of a plane in bands of BAND along dimension 1, each walked along dimension 0. */
+template <int BAND>
+DEVICE void band_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
+{
+	const uint32_t number = at[1] * grid[0] + at[0], band = number / (grid[0] * BAND) * BAND;
+	const uint32_t left = number - band * grid[0], wide = grid[1] - band < BAND ? grid[1] - band : BAND;
+
+	at[0] = left / wide;
+	at[1] = band + left % wide;
+}
 
 template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
 {
 	using shape = transpose_shape<E>;
 	tile_place place;
 
-	tile_index(blockIdx.x + i * gridDim.x, ARGS_MAP_RANK, args.grid, place.at);
+	tile_index(blockIdx.x + i * gridDim.x, args.grid, place.at);
+	if (TRANSPOSE_BAND(E) > 1)
+		band_index<TRANSPOSE_BAND(E)>(args.grid, place.at);
 	place.at[0] = place.at[0] * shape::box_y << args.shift_y;
 	place.at[1] <<= args.shift_x;
 	place.at[2] *= shape::tile_x >> args.shift_x;
@@ -149,7 +162,7 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 
 		note.dst = args.dst + (uint64_t)((int64_t)place.at[1] * E);
 #pragma unroll
-		for (int d = 0; d < ARGS_MAP_RANK; d++) {
+		for (int d = 0; d < ARGS_GRID_RANK; d++) {
 			if (d != 1)
 				note.dst += (uint64_t)((int64_t)place.at[d] * args.dst_stride[d]);
 			if (d < 4)
@@ -157,8 +170,14 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 		}
 		at[1] = (int32_t)place.at[1] + args.load_shift[1];
 #pragma unroll
-		for (int d = 2; d < ARGS_MAP_RANK; d++)
-			at[d] = (int32_t)place.at[d] * args.load_step[d] + args.load_shift[d];
+		for (int d = 2; d < ARGS_GRID_RANK; d++) {
+			const int32_t step = (int32_t)place.at[d] * args.load_step[d];
+
+			if (d < ARGS_MAP_RANK)
+				at[d] = step + args.load_shift[d];
+			else
+				at[ARGS_MAP_RANK - 1] += step;
+		}
 		ring.wait_empty(i);
 		notes[i % STAGES] = note;
 		barrier_arrive_expect(ring.arrival(i), shape::tile_bytes);
@@ -182,7 +201,7 @@ DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uin
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
 		if ((uint32_t)j < rows)
-			stream_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
+			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
 /* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is
@@ -244,12 +263,12 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 
 			write_block<E>(args, dst, note.n[0] - y, out);
 			for (uint32_t r = 1; r < args.repeats; r++) {
-				uint32_t again[ARGS_MAP_RANK];
+				uint32_t again[ARGS_GRID_RANK];
 				unsigned char *to = dst;
 
-				tile_index(r, ARGS_MAP_RANK, args.repeat, again);
+				tile_index(r, args.repeat, again);
 #pragma unroll
-				for (int d = 2; d < ARGS_MAP_RANK; d++)
+				for (int d = 2; d < ARGS_GRID_RANK; d++)
 					to += (int64_t)again[d] * args.dst_stride[d];
 				write_block<E>(args, to, note.n[0] - y, out);
 			}

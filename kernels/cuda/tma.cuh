@@ -280,15 +280,14 @@ DEVICE void fence_proxy_async()
 
 /* ---- Ordinary memory ---------------------------------------------------------------------------------- */
 
-/* What is read or written once: the cache need not keep it. */
-template <typename T> DEVICE T stream_read(const T *p)
+template <typename T> DEVICE T global_read(const T *p)
 {
-	return __ldcs(p);
+	return *p;
 }
 
-template <typename T> DEVICE void stream_write(T *p, T value)
+template <typename T> DEVICE void global_write(T *p, T value)
 {
-	__stcs(p, value);
+	*p = value;
 }
 
 /* The value of lane % 32, in a whole warp. */

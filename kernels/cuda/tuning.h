@@ -8,13 +8,21 @@
 #define COPY_BLOCKS     2
 #define COPY_TILE_BYTES 32768
 
+/* tile_pad: threads that write borders, elements that one of them reads before it writes; what a tile's note
+ * takes. A border of more than one in PAD_SHARE elements is another launch's. */
+#define PAD_THREADS    256
+#define PAD_BATCH      4
+#define PAD_NOTE_BYTES 128
+#define PAD_SHARE      8
+
 /* tile_transpose: tiles of a block, blocks of a multiprocessor; a tile's bytes, and those of it that are one
  * row of the destination; how many threads of a warp write one row. */
-#define TRANSPOSE_STAGES     3
-#define TRANSPOSE_BLOCKS     2
-#define TRANSPOSE_TILE_BYTES 32768
-#define TRANSPOSE_X_BYTES    256
-#define TRANSPOSE_LANES_X    16
+#define TRANSPOSE_STAGES        3
+#define TRANSPOSE_BLOCKS        2
+#define TRANSPOSE_TILE_BYTES    32768
+#define TRANSPOSE_X_BYTES       256
+#define TRANSPOSE_LANES_X       16
+#define TRANSPOSE_BAND(element) ((element) < 4 ? 1 : 8) /* tiles along the destination, side by side */
 
 /* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
 #define ROW_BYTES       8192
@@ -22,7 +30,23 @@
 #define ROW_SHORT_BYTES 1536 /* rows of at most so many are shared by fewer threads than a warp's */
 #define ROW_SHORT_LANES 8
 
-/* strided_tiles: blocks of a multiprocessor. */
-#define TILES_BLOCKS(element) ((element) < 8 ? 3 : 4)
+/* strided_gather: chunks that a thread reads before it writes. */
+#define GATHER_BATCH 2
+
+/* strided_tiles: blocks of a multiprocessor. A tile is so many rows of the source by words of at least 4
+ * bytes; the destination's rows are written from multiples of so many bytes, for which a tile has a margin.
+ * Smaller elements lose a word, since it takes two to shift one. */
+#define TILES_BLOCKS           4
+#define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
+#define TILES_ROWS(element)    ((element) <= 2 ? 128 : (element) <= 8 ? 64 : 32)
+#define TILES_COLUMNS(element) ((element) == 4 ? 64 : 32)
+#define TILES_ALIGN(element)   ((element) == 16 ? 16 : 32)
+#define TILES_MARGIN(element)  ((element) < TILES_ALIGN(element) ? TILES_ALIGN(element) / (element) : 0)
+#define TILES_X(element)       (TILES_ROWS(element) - TILES_MARGIN(element))
+#define TILES_Y(element) \
+	((element) < 4 ? (TILES_COLUMNS(element) - 1) * 4 / (element) : TILES_COLUMNS(element))
+#define TILES_PITCH(element) (TILES_ROWS(element) * (element) / TILES_WORD(element) + 1)
+#define TILES_BYTES(element) \
+	(TILES_COLUMNS(element) * TILES_WORD(element) / (element)*TILES_PITCH(element) * TILES_WORD(element))
 
 #endif

@@ -5,7 +5,7 @@
 #   bundle.sh SRCDIR BUILDDIR FOLDER
 set -eu
 src=$1 build=$2 to=$3
-programs='tmad tmactl tests/gpu/transforms tests/gpu/bench_gpu tests/gpu/conformance tests/seeds/test_seeds'
+programs='tmad tmactl tests/gpu/transforms tests/gpu/bench_gpu tests/gpu/bench_latency tests/gpu/conformance tests/seeds/test_seeds'
 programs="$programs tests/gpu/clients tests/gpu/astray_tmad"
 most=$((60 << 20))
 

@@ -39,9 +39,9 @@ KERNEL(CONFORMANCE_THREADS, 1) conformance_load(const GRID_CONSTANT struct confo
 		arrived = barrier_test(arrival, 0);
 
 	for (uint32_t i = first_word(); i < args.copied; i += STEP)
-		stream_write(out + i / sizeof(uint32_t), tile_read<uint32_t>(shared + i));
+		global_write(out + i / sizeof(uint32_t), tile_read<uint32_t>(shared + i));
 	if (threadIdx.x == 0)
-		stream_write((uint32_t *)args.status,
+		global_write((uint32_t *)args.status,
 		             (uint32_t)(arrived ? CONFORMANCE_ARRIVED : CONFORMANCE_LATE));
 }
 
@@ -51,7 +51,7 @@ KERNEL(CONFORMANCE_THREADS, 1) conformance_store(const GRID_CONSTANT struct conf
 	const uint32_t *in = (const uint32_t *)args.bytes;
 
 	for (uint32_t i = first_word(); i < args.copied; i += STEP)
-		tile_write(shared + i, stream_read(in + i / sizeof(uint32_t)));
+		tile_write(shared + i, global_read(in + i / sizeof(uint32_t)));
 	fence_proxy_async();
 	__syncthreads();
 

@@ -5,7 +5,8 @@
 #   run.sh [check|bench|sanitize|all] [LOGS]     all, ./gpu-logs
 #
 #   check     transforms against the oracle, the seeds' examples, the conformance run, the service, its clients
-#   bench     GB/s of each row; BENCH are bench_gpu's arguments, without blanks in them
+#   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
+#             launch
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
 # By environment: TRANSFORMS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.
@@ -73,6 +74,23 @@ check() {
 
 bench() {
 	plain bench 500 "$here/bin/bench_gpu" ${BENCH:-}
+	latency
+}
+
+# A small transform by the service of a tmad of its own, and by a launch.
+latency() {
+	room=$(mktemp -d) || exit 1
+	"$here/bin/tmad" --engine=cuda --socket="$room/socket" 2>"$logs/latency-tmad.log" &
+	tmad=$!
+	for _ in $(seq 200); do
+		[ -S "$room/socket" ] && break
+		kill -0 $tmad 2>/dev/null || break
+		sleep 0.1
+	done
+	plain latency 120 "$here/bin/bench_latency" "$room/socket"
+	kill $tmad 2>/dev/null
+	wait $tmad
+	rm -rf "$room"
 }
 
 sanitize() {

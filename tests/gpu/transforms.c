@@ -2,8 +2,9 @@
  *
  *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
  *
- * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger, and aligned so
- * that the Tensor Memory Accelerator may take most of them.
+ * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger: each fourth of
+ * them what is done without the Tensor Memory Accelerator, the others aligned so that it may take most of
+ * them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,6 +102,85 @@ static void aligned_case(uint64_t seed, struct oracle_case *c)
 	must(tensor_layout_init(&spec->dst, dtype, rank, made, stride, "dst", &err), &err);
 }
 
+/* ---- Awkward cases: what the kernels without the unit are for, large enough for all that they do
+ * ------------
+ */
+
+static void awkward_case(uint64_t seed, struct oracle_case *c)
+{
+	uint64_t state = seed;
+	struct transform_spec *spec = &c->spec;
+	enum dtype dtype = (enum dtype)oracle_between(&state, 0, DTYPE_COUNT - 1);
+	int64_t size = dtype_size(dtype), room = LARGE_BYTES / size, kind = oracle_between(&state, 0, 4);
+	int64_t shape[6], made[6], stride[6], first = 0, span = 1;
+	int rank = kind == 4 ? 6 : 3;
+	struct error err;
+
+	*c = (struct oracle_case){ .seed = seed };
+	spec->n_perm = spec->n_before = spec->n_after = rank;
+	for (int d = 0; d < rank; d++)
+		spec->perm[d] = d;
+	if (kind == 0) { /* pixels of a few channels, to planes or from them */
+		int64_t channels = oracle_between(&state, 2, 8);
+		int64_t pixels = oracle_between(&state, 1, 90) * (oracle_between(&state, 0, 7) ? 16 : 5);
+		bool together = oracle_between(&state, 0, 1);
+
+		shape[0] = oracle_between(&state, 1, 4);
+		shape[1] = together ? pixels : channels;
+		shape[2] = together ? channels : pixels;
+		spec->perm[1] = 2;
+		spec->perm[2] = 1;
+	} else if (kind == 1 || kind == 2) { /* rows, forwards and backwards */
+		shape[2] = oracle_between(&state, 1, kind == 1 ? 10000 / size : 600);
+		shape[1] = oracle_between(&state, 1, 1 + room / shape[2] / 2);
+		shape[0] = oracle_between(&state, 1, 2);
+	} else if (kind == 3) { /* transposes */
+		shape[2] = oracle_between(&state, 40, 500);
+		shape[1] = oracle_between(&state, 1, 1 + room / shape[2]);
+		shape[0] = 1;
+		spec->perm[1] = 2;
+		spec->perm[2] = 1;
+	} else { /* many dimensions */
+		for (int d = 0; d < rank; d++) {
+			shape[d] = oracle_between(&state, 1, 4) * (d % 5 == 0 ? 8 : 1);
+			spec->perm[d] = rank - 1 - d;
+		}
+	}
+	for (int d = rank - 1; d >= 0; d--) {
+		stride[d] = span;
+		span *= shape[d];
+		if (d == rank - 1 && oracle_between(&state, 0, 1))
+			span += oracle_between(&state, 0, 5);
+	}
+	if (kind == 2) {
+		stride[2] = -1;
+		first = shape[2] - 1;
+	}
+	for (int d = 0; d < rank; d++) {
+		if (oracle_between(&state, 0, 9) == 0)
+			spec->before[d] = oracle_between(&state, 0, 5);
+		if (oracle_between(&state, 0, 9) == 0)
+			spec->after[d] = oracle_between(&state, 0, 5);
+		made[d] = shape[spec->perm[d]] + spec->before[d] + spec->after[d];
+	}
+	if (oracle_between(&state, 0, 3) == 0)
+		spec->mode = (enum pad_mode)oracle_between(&state, 0, 4);
+	if (spec->mode == PAD_MODE_CONSTANT && dtype != DTYPE_BOOL && oracle_between(&state, 0, 3) == 0)
+		spec->value = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = 7 };
+	c->src_offset =
+	    (size_t)((first + (oracle_between(&state, 0, 2) ? 0 : oracle_between(&state, 1, 7))) * size);
+	c->dst_offset = (size_t)((oracle_between(&state, 0, 2) ? 0 : oracle_between(&state, 1, 7)) * size);
+	c->src_size = (size_t)((span + 7) * size);
+	must(tensor_layout_init(&spec->src, dtype, rank, shape, stride, "src", &err), &err);
+	span = 7;
+	for (int64_t d = 0, n = 1; d < rank; d++) {
+		n *= made[d];
+		span = n + 7;
+	}
+	c->dst_size = (size_t)(span * size);
+	must(tensor_layout_init(&spec->dst, dtype, rank, made, NULL, "dst", &err), &err);
+}
+
 /* ---- One case ---------------------------------------------------------------------------------------------
  */
 
@@ -110,7 +190,8 @@ struct bench {
 	CUdeviceptr src;
 	size_t room;
 	uint64_t families[FAMILY_COUNT];
-	uint64_t routes[TMA_ROUTE_GATHER + 1];
+	uint64_t routes[TMA_ROUTE_CHANNELS + 1];
+	uint64_t patched;
 };
 
 static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
@@ -140,6 +221,7 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	rig_plan(&bench->rig, &transform, dst, src, &plan);
 	bench->families[plan.family]++;
 	bench->routes[plan.tma.route]++;
+	bench->patched += plan.tma.patched;
 	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
 	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
 	if (launch_transform(&bench->rig.launcher, bench->rig.stream, &transform, &plan, dst, src, &err) < 0)
@@ -158,6 +240,8 @@ static bool try_seed(struct bench *bench, uint64_t seed)
 
 	if (seed % 2)
 		oracle_random_case(seed, &c);
+	else if (seed % 8 == 0)
+		awkward_case(seed, &c);
 	else
 		aligned_case(seed, &c);
 	if (!oracle_case_prepare(&c))
@@ -187,10 +271,12 @@ int main(int argc, char **argv)
 	rig_close(&bench.rig);
 	for (int f = 0; f < FAMILY_COUNT; f++)
 		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
+	printf("# %" PRIu64 " with a border in their tiles\n", bench.patched);
 	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
-	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64 "\n",
+	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
+	       " channels %" PRIu64 "\n",
 	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
-	       bench.routes[5], bench.routes[6], bench.routes[7]);
+	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8]);
 	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
 	return failed != 0;

@@ -14,7 +14,7 @@ constexpr uint32_t kThreads = 128;
 DEVICE void dump(const unsigned char *tile, uint32_t bytes, uint64_t to)
 {
 	for (uint32_t i = threadIdx.x * 4; i < bytes; i += blockDim.x * 4)
-		stream_write((uint32_t *)(to + i), tile_read<uint32_t>(tile + i));
+		global_write((uint32_t *)(to + i), tile_read<uint32_t>(tile + i));
 }
 
 DEVICE void make_barrier(barrier *b, uint32_t arrivals)
@@ -60,7 +60,7 @@ KERNEL(kThreads, 1) seed_store(const GRID_CONSTANT struct seed_tile_args args)
 	DYNAMIC_SHARED(tile);
 
 	for (uint32_t i = threadIdx.x * 4; i < args.span; i += blockDim.x * 4)
-		tile_write(tile + i, stream_read((const uint32_t *)(args.bytes_at + i)));
+		tile_write(tile + i, global_read((const uint32_t *)(args.bytes_at + i)));
 	fence_proxy_async();
 	__syncthreads();
 	if (threadIdx.x == 0) {

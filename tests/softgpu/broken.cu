@@ -217,8 +217,8 @@ DEVICE void misuse_global(const broken_args &args)
 {
 	uint64_t at = makes(args, MISTAKE_GLOBAL_READ_OUTSIDE) ? args.outside : args.in;
 
-	stream_read((const uint32_t *)at);
-	stream_write((uint32_t *)(args.in + (makes(args, MISTAKE_GLOBAL_WRITE_OFF_4) ? 2 : 0)), 0u);
+	global_read((const uint32_t *)at);
+	global_write((uint32_t *)(args.in + (makes(args, MISTAKE_GLOBAL_WRITE_OFF_4) ? 2 : 0)), 0u);
 }
 
 } // namespace

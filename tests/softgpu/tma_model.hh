@@ -202,13 +202,13 @@ DEVICE void fence_proxy_async()
 	model_fence_proxy_async();
 }
 
-template <typename T> DEVICE T stream_read(const T *p)
+template <typename T> DEVICE T global_read(const T *p)
 {
 	model_global_read(p, sizeof(T));
 	return *p;
 }
 
-template <typename T> DEVICE void stream_write(T *p, T value)
+template <typename T> DEVICE void global_write(T *p, T value)
 {
 	model_global_write(p, sizeof(T));
 	*p = value;

@@ -20,6 +20,7 @@ struct tma_row {
 	int64_t tile[5]; /* outermost first, 0s at the end */
 	uint64_t repeats;
 	bool border;
+	bool patched;
 	char rule[120]; /* "family: text" of one of the rules */
 };
 
@@ -88,6 +89,19 @@ static struct tma_row rows[] = {
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
 	  .src = { 64, 64 },
+	  .before = { 9, 0 },
+	  .after = { 9, 0 },
+	  .straight = true,
+	  .mode = PAD_MODE_REFLECT,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 8, 32 },
+	  .repeats = 1,
+	  .border = true },
+	{ .name = "a border that is little goes into the tiles",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 64 },
 	  .before = { 1, 0 },
 	  .after = { 1, 0 },
 	  .straight = true,
@@ -96,7 +110,20 @@ static struct tma_row rows[] = {
 	  .element = 16,
 	  .tile = { 8, 32 },
 	  .repeats = 1,
-	  .border = true },
+	  .patched = true },
+	{ .name = "so does one of another value",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 248 },
+	  .before = { 1, 4 },
+	  .after = { 1, 4 },
+	  .straight = true,
+	  .value = 7,
+	  .route = TMA_ROUTE_COPY,
+	  .element = 16,
+	  .tile = { 2, 128 },
+	  .repeats = 1,
+	  .patched = true },
 	{ .name = "a broadcast is read once",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -107,10 +134,20 @@ static struct tma_row rows[] = {
 	  .element = 16,
 	  .tile = { 1, 32 },
 	  .repeats = 9 },
+	{ .name = "a long one again and again, from the cache",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 9, 4096 },
+	  .strides = { 0, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_BULK,
+	  .element = 16,
+	  .tile = { 1024 },
+	  .repeats = 1 },
 	{ .name = "a pad that shifts rows off 16 bytes",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
-	  .src = { 64, 62 },
+	  .src = { 64, 510 },
 	  .before = { 0, 1 },
 	  .after = { 0, 1 },
 	  .straight = true,
@@ -121,7 +158,7 @@ static struct tma_row rows[] = {
 	{ .name = "a crop that does",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
-	  .src = { 64, 72 },
+	  .src = { 64, 520 },
 	  .before = { 0, -1 },
 	  .after = { 0, -7 },
 	  .straight = true,
@@ -132,8 +169,8 @@ static struct tma_row rows[] = {
 	{ .name = "a base off 16 bytes that a pad brings back on",
 	  .dtype = DTYPE_UINT16,
 	  .rank = 2,
-	  .src = { 64, 303 },
-	  .strides = { 304, 1 },
+	  .src = { 64, 1007 },
+	  .strides = { 1008, 1 },
 	  .before = { 0, 1 },
 	  .straight = true,
 	  .src_phase = 14,
@@ -152,11 +189,31 @@ static struct tma_row rows[] = {
 	  .repeats = 1,
 	  .rule =
 	      "tile_copy: destination rows end 12 bytes past a multiple of 16, and a store would go on to the next one" },
+	{ .name = "short ragged rows are chunks of the destination",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 61 },
+	  .strides = { 64, 1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_GATHER,
+	  .element = 4,
+	  .repeats = 1 },
+	{ .name = "reversed rows",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 2,
+	  .src = { 64, 1024 },
+	  .strides = { 1024, -1 },
+	  .straight = true,
+	  .route = TMA_ROUTE_ROWS,
+	  .element = 4,
+	  .repeats = 1,
+	  .rule =
+	      "tile_copy: source stride 1 is -4 bytes, not 4, and a map does not step along its innermost dimension" },
 	{ .name = "an odd base moves bytes",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
-	  .src = { 64, 100 },
-	  .strides = { 104, 1 },
+	  .src = { 64, 500 },
+	  .strides = { 504, 1 },
 	  .straight = true,
 	  .src_phase = 1,
 	  .dst_phase = 3,
@@ -216,25 +273,54 @@ static struct tma_row rows[] = {
 	  .perm = { 1, 0 },
 	  .route = TMA_ROUTE_TILES,
 	  .element = 4,
-	  .tile = { 64, 64 },
+	  .tile = { 64, 56 },
 	  .repeats = 1,
 	  .rule = "tile_transpose: load map: stride[0]: 404 bytes is not a multiple of 16" },
-	{ .name = "three channels",
+	{ .name = "three channels become pixels",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 3,
 	  .src = { 3, 32, 32 },
 	  .perm = { 1, 2, 0 },
+	  .route = TMA_ROUTE_CHANNELS,
+	  .element = 1,
+	  .tile = { 512, 3 },
+	  .repeats = 1,
+	  .rule = "tile_transpose: pixels are 3 bytes, and a tile's rows are of 128" },
+	{ .name = "pixels become planes",
+	  .dtype = DTYPE_FLOAT16,
+	  .rank = 4,
+	  .src = { 5, 16, 16, 4 },
+	  .perm = { 0, 3, 1, 2 },
+	  .route = TMA_ROUTE_CHANNELS,
+	  .element = 2,
+	  .tile = { 4, 256 },
+	  .repeats = 1 },
+	{ .name = "three channels of odd planes",
+	  .dtype = DTYPE_UINT8,
+	  .rank = 3,
+	  .src = { 3, 31, 31 },
+	  .perm = { 1, 2, 0 },
 	  .route = TMA_ROUTE_GATHER,
 	  .element = 1,
 	  .repeats = 1 },
-	{ .name = "rank 6",
+	{ .name = "rank 6 whose last dimensions a map counts as one",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 6,
 	  .src = { 8, 8, 8, 8, 8, 8 },
 	  .perm = { 5, 4, 3, 2, 1, 0 },
+	  .route = TMA_ROUTE_TRANSPOSE,
+	  .element = 4,
+	  .tile = { 1, 4, 8, 8, 32 },
+	  .repeats = 1 },
+	{ .name = "rank 6 whose last are padded",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 6,
+	  .src = { 8, 8, 8, 8, 8, 8 },
+	  .perm = { 5, 4, 3, 2, 1, 0 },
+	  .before = { 0, 0, 0, 1, 0, 0 },
 	  .route = TMA_ROUTE_TILES,
 	  .element = 4,
-	  .tile = { 32, 32 },
+	  .tile = { 64, 56 },
 	  .repeats = 1,
 	  .rule = "tile_transpose: rank is 6 after canonicalisation, and a map has at most 5" },
 };
@@ -302,6 +388,7 @@ ParameterizedTest(struct tma_row *row, tma_plan, routes)
 	             (unsigned long)plan.tma.repeats);
 	cr_assert_eq(plan.tma.border_rank > 0, row->border, "%s: a border of rank %u", row->name,
 	             plan.tma.border_rank);
+	cr_assert_eq(plan.tma.patched, row->patched, "%s: patched %d", row->name, plan.tma.patched);
 	for (int d = 0; d < 5; d++)
 		cr_assert_eq(d < plan.tile_rank ? plan.tile[d] : 0, row->tile[d], "%s: tile[%d] is %ld of %d",
 		             row->name, d, (long)plan.tile[d], plan.tile_rank);
@@ -325,6 +412,25 @@ Test(tma_plan, maps_keep_every_rule)
 		if (plan.tma.route == TMA_ROUTE_COPY)
 			cr_expect_eq(tensor_map_check(&plan.tma.store, 0, &rules), 0, "%s: %s", rows[i].name,
 			             rules.text[0]);
+	}
+}
+
+/* By multiplication as by division, on both sides of where the one ends and the other begins. */
+Test(tma_plan, divisors_divide)
+{
+	const uint64_t n[] = { 1,   2,     3,     7,          98,         255,        256,
+		               257, 65535, 65537, 0x40000001, 0x7fffffff, 0x80000000, 1ull << 40 };
+
+	for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
+		const struct divisor by = divisor_of(n[i]);
+		const uint64_t ends[] = { 0,          n[i],       2 * n[i],  0x7fffffff / n[i] * n[i],
+			                  0x7fffffff, 0x80000000, 1ull << 50 };
+
+		for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
+			for (uint64_t a = ends[e] ? ends[e] - 1 : 0; a <= ends[e] + 1; a++)
+				cr_assert_eq(divide_by(a, &by), a / n[i], "%lu / %lu is %lu",
+				             (unsigned long)a, (unsigned long)n[i],
+				             (unsigned long)divide_by(a, &by));
 	}
 }
 
