@@ -172,8 +172,8 @@ int client_take_fd(tma_client *client);
 int client_call(tma_client *client, const struct call *call);
 int client_call_until(tma_client *client, const struct call *call, int64_t deadline);
 
-/* Queues the request and, unless it is kept for a batch, sends what the socket takes, on a new connection when
- * it finds the old one lost. One that brings an fd is alone in the queue. */
+/* Queues the request and, unless it is kept for a batch, sends what the socket takes, on a new connection
+ * when it finds the old one lost. One that brings an fd is alone in the queue. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
 /* Gives the slot of a request that has ended back. */

@@ -273,9 +273,9 @@ typedef uint64_t tma_ticket;
 TMA_API int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret);
 TMA_API int tma_submit_ping(tma_client *client, tma_ticket *ret);
 
-/* Many requests, one send: while on, what is submitted is kept, up to 64 KiB, until tma_flush, tma_dispatch or
- * a call that waits sends it. Off unless set. What was kept when the connection is found lost ends with it,
- * though nothing of it was sent. */
+/* Many requests, one send: while on, what is submitted is kept, up to 64 KiB, until tma_flush, tma_dispatch
+ * or a call that waits sends it. Off unless set. What was kept when the connection is found lost ends with
+ * it, though nothing of it was sent. */
 TMA_API void tma_set_batching(tma_client *client, bool on);
 
 /* Sends what is kept, as far as the socket takes it. Never blocks. */
