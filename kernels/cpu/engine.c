@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,8 @@ struct cpu_engine {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
 	struct ring ring;
-	unsigned idle; /* threads that wait for work */
+	unsigned idle;       /* threads that wait for work */
+	atomic_uint offered; /* times that work came; changed under the lock, looked at without it */
 	bool closing;
 	struct engine_job *done;
 	struct engine_job **done_end;
@@ -216,6 +218,7 @@ static bool start_next(struct engine_stream *stream)
 			continue;
 		}
 		ring_add(&engine->ring, &stream->turn);
+		atomic_fetch_add_explicit(&engine->offered, 1, memory_order_relaxed);
 		for (; claims > 0; claims--)
 			pthread_cond_signal(&engine->work);
 	}
@@ -312,20 +315,39 @@ static void cpu_reap(struct engine *base)
 
 /* ---- Threads ---------------------------------------------------------------------------------------- */
 
+/* After work, before sleep: a client that asks one thing after the other is back sooner than a thread wakes
+ * up. Whoever else wants the CPU has it meanwhile. The lock is held before and after. */
+static void stay_awake(struct cpu_engine *engine)
+{
+	unsigned seen = atomic_load_explicit(&engine->offered, memory_order_relaxed);
+	uint64_t end = run_now_ns() + engine->tuning.awake_ns;
+	pthread_mutex_unlock(&engine->lock);
+	while (atomic_load_explicit(&engine->offered, memory_order_relaxed) == seen && run_now_ns() < end)
+		sched_yield();
+	pthread_mutex_lock(&engine->lock);
+}
+
 static void *worker_main(void *arg)
 {
 	struct worker *worker = arg;
 	struct cpu_engine *engine = worker->engine;
 	pthread_setname_np(pthread_self(), "engine-cpu");
+	bool awake = false;
 	pthread_mutex_lock(&engine->lock);
 	while (!engine->closing) {
 		struct engine_stream *stream = (struct engine_stream *)ring_next(&engine->ring);
+		if (!stream && awake) {
+			awake = false;
+			stay_awake(engine);
+			continue;
+		}
 		if (!stream) {
 			engine->idle++;
 			pthread_cond_wait(&engine->work, &engine->lock);
 			engine->idle--;
 			continue;
 		}
+		awake = true;
 		run_claim(&stream->run, &worker->claim);
 		if (!run_claims(&stream->run, 1))
 			ring_remove(&engine->ring, &stream->turn);

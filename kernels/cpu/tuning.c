@@ -19,6 +19,8 @@ struct cpu_tuning cpu_tuning_get(void)
 		/* Some microseconds: well over the cost of handing it to another thread. */
 		.piece_least = 64 << 10,
 		.piece_most = PLAN_PIECE_BYTES,
+		/* As long as it takes to wake a thread on another CPU, where that is slow. */
+		.awake_ns = 50000,
 		/* Little of a larger destination is still in a cache when its owner looks at it, and a line
 		 * that is written past the cache is not read first. */
 		.stream_bytes = 8 << 20,

@@ -12,6 +12,7 @@ struct cpu_tuning {
 	int64_t inline_bytes; /* read and written: jobs up to this run where they are submitted */
 	int64_t piece_least;  /* of the destination: no piece is made smaller for the sake of more threads */
 	int64_t piece_most;
+	uint64_t awake_ns;    /* that a thread looks for more work before it sleeps */
 	int64_t stream_bytes; /* of the destination: from here on it is written past the cache */
 };
 
