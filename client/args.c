@@ -92,6 +92,16 @@ int args_mode(struct view_args *args, const char *text, struct failure *f)
 	return 0;
 }
 
+int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f)
+{
+	int dtype = tma_dtype_parse(text);
+
+	if (dtype < 0)
+		return fail(f, EXIT_USAGE, "--dtype %s: no element type; tmactl info lists them", text);
+	*ret = (enum tma_dtype)dtype;
+	return 0;
+}
+
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f)
 {
 	int n = parse_list(text, shape, NULL);

@@ -148,17 +148,6 @@ static int set_size(struct bench *b, const char *text)
 	return 0;
 }
 
-static int set_dtype(struct bench *b, const char *text)
-{
-	int dtype = tma_dtype_parse(text);
-
-	if (dtype < 0)
-		return fail(&b->t->error, EXIT_USAGE, "--dtype %s: no element type; tmactl info lists them",
-		            text);
-	b->dtype = (enum tma_dtype)dtype;
-	return 0;
-}
-
 static int bench_set_layout(struct bench *b, int opt, const char *text)
 {
 	struct failure *f = &b->t->error;
@@ -168,7 +157,7 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 			b->layout = o->name;
 	switch (opt) {
 	case OPT_DTYPE:
-		return set_dtype(b, text);
+		return args_dtype(&b->dtype, text, f);
 	case OPT_SHAPE:
 		b->has_shape = true;
 		return args_shape(b->npy.shape, &b->npy.rank, text, f);

@@ -53,25 +53,14 @@ static int cmd_explain_exec(struct tmactl *t, int argc, char **argv)
 
 /* ---- Flags ------------------------------------------------------------------------------------------ */
 
-static int set_dtype(struct explain *e, const char *text)
-{
-	int dtype = tma_dtype_parse(text);
-
-	if (dtype < 0)
-		return fail(&e->t->error, EXIT_USAGE, "--dtype %s: no element type; tmactl info lists them",
-		            text);
-	e->dtype = (enum tma_dtype)dtype;
-	e->has_dtype = true;
-	return 0;
-}
-
 static int explain_set(struct explain *e, int opt, const char *text)
 {
 	struct failure *f = &e->t->error;
 
 	switch (opt) {
 	case OPT_DTYPE:
-		return set_dtype(e, text);
+		e->has_dtype = true;
+		return args_dtype(&e->dtype, text, f);
 	case OPT_SHAPE:
 		e->has_shape = true;
 		return args_shape(e->npy.shape, &e->npy.rank, text, f);

@@ -31,7 +31,7 @@ struct load_result {
 	char path[24];            /* the family that moved the last one; "": none */
 };
 
-/* connect gives a connection each time. Once requests are sent a failure leaves what was measured until then
+/* t says where to connect. Once requests are sent a failure leaves what was measured until then
  * in ret, whose connections are closed in any case. */
 int load_run(const struct load *load, const struct tmactl *t, struct load_result *ret, struct failure *f);
 

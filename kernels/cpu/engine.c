@@ -2,8 +2,8 @@
  *
  * One lock guards everything but the copying itself. A stream whose job has claims left stands in the ring,
  * which says whose turn it is; a thread takes one claim at a time, so owners and their streams share the
- * threads whatever the size of their jobs. Threads sleep when the ring is empty. A stream's next job starts
- * when its last has ended, on whichever thread ended it.
+ * threads whatever the size of their jobs. Threads sleep when the ring has been empty for a moment. A
+ * stream's next job starts when its last has ended, on whichever thread ended it.
  */
 #include "kernels/engine.h"
 
