@@ -85,3 +85,11 @@ int tap_end(void)
 	printf("1..%d\n", counts->cases);
 	return counts->failures > 0;
 }
+
+long tap_portion(long full)
+{
+	const char *share = getenv("TEST_SHARE");
+	double portion = (double)full * (share && *share ? atof(share) : 0.1);
+
+	return portion < 1 ? 1 : (long)portion;
+}

@@ -24,6 +24,9 @@ int tap_skip_all(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The rest cannot be tested: ends the program. */
 void tap_bail_out(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
+/* How many repetitions, of a test's full number: TEST_SHARE of them, a tenth unless given, at least one. */
+long tap_portion(long full);
+
 /* The plan: main returns what this returns. */
 int tap_end(void);
 

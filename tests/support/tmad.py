@@ -39,6 +39,11 @@ def by_engine(**values):
     return values[ENGINE]
 
 
+def share(full):
+    """How many repetitions, of a test's full number: TEST_SHARE of them, at least one."""
+    return max(1, round(full * float(os.environ.get("TEST_SHARE") or 0.1)))
+
+
 def scaled(seconds):
     """A deadline: longer where a sanitizer or an emulator slows everything down."""
     return seconds if NATIVE else seconds * 5
