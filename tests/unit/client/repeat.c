@@ -216,6 +216,22 @@ Test(repeat, not_what_a_device_was_lost_under)
 	server_stop(&s);
 }
 
+Test(repeat, nor_what_was_sent_after_it)
+{
+	struct server s = { 0 };
+	tma_client *client;
+	tma_ticket ticket;
+
+	is_device_lost = true;
+	client = start(&s, 1, 2);
+	cr_assert_eq(tma_submit(client, &transform, &ticket), 0);
+	cr_assert_eq(tma_copy(client, &tensor, &tensor), TMA_DISCONNECTED);
+	cr_assert_eq(tma_wait(client, ticket, NULL), TMA_DEVICE_LOST);
+	cr_assert_eq(seen[METHOD_copy], 1);
+	tma_free(client);
+	server_stop(&s);
+}
+
 Test(repeat, not_by_a_client_that_does_not_connect_again)
 {
 	struct server s = { 0 };
