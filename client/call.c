@@ -7,6 +7,7 @@
 
 #define UNSENT 1 /* the connection was found lost before anything was sent */
 
+static int run_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int request_try(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int request_encode(tma_client *client, const struct call *call, uint32_t slot);
 static int slot_take(tma_client *client, uint32_t *ret_slot);
@@ -19,15 +20,38 @@ int client_call(tma_client *client, const struct call *call)
 int client_call_until(tma_client *client, const struct call *call, int64_t deadline)
 {
 	uint32_t slot = 0;
-	int rc = request_start(client, call, deadline, &slot);
+	int rc = request_run(client, call, deadline, &slot);
 
 	if (rc < 0)
 		return rc;
-	client_wait_reply(client, slot, deadline);
 	rc = client->requests[slot].error.status;
 	if (rc < 0)
 		client->error = client->requests[slot].error;
 	request_free(client, slot);
+	return rc;
+}
+
+/* Once more at most: what the service does not survive shall not follow it from life to life. */
+int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
+{
+	int rc = run_once(client, call, deadline, ret_slot);
+
+	if (rc < 0 || !client->requests[*ret_slot].may_repeat || client->is_bound ||
+	    client_check_usable(client) < 0)
+		return rc;
+	request_free(client, *ret_slot);
+	rc = run_once(client, call, deadline, ret_slot);
+	if (!rc)
+		client->requests[*ret_slot].result.repeats = 1;
+	return rc;
+}
+
+static int run_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
+{
+	int rc = request_start(client, call, deadline, ret_slot);
+
+	if (!rc)
+		client_wait_reply(client, *ret_slot, deadline);
 	return rc;
 }
 
@@ -154,7 +178,7 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 	request = &client->requests[*ret_slot];
 	client->first_free = request->next_free;
 	request->generation++;
-	request->is_unsent = false;
+	request->is_unsent = request->may_repeat = false;
 	memset(&request->result, 0, sizeof request->result);
 	return 0;
 }

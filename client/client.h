@@ -69,6 +69,7 @@ struct request {
 	uint32_t generation;
 	uint64_t start;     /* in the bytes that the client has queued, ever */
 	bool is_unsent;     /* it ended with its connection, which took none of its bytes */
+	bool may_repeat;    /* it ended with its connection, and twice is the same as once */
 	uint32_t next_free; /* slot; while FREE */
 	const struct method *method;
 	reply_fn *on_reply;
@@ -171,6 +172,9 @@ int client_take_fd(tma_client *client);
 /* Sends the request and waits for its reply: 0, or the error, which is the last error then. */
 int client_call(tma_client *client, const struct call *call);
 int client_call_until(tma_client *client, const struct call *call, int64_t deadline);
+
+/* Starts the request and waits for its end, on a second connection when it may be repeated there. */
+int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
 /* Queues the request and, unless it is kept for a batch, sends what the socket takes, on a new connection
  * when it finds the old one lost. One that brings an fd is alone in the queue. */

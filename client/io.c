@@ -17,9 +17,12 @@
 #include "proto/socket.h"
 
 #define READ_BYTES 65536
+#define READS      16 /* at once: a service that never stops talking is looked at again */
 #define KEEP_BYTES (256 * 1024)
 
-static void client_poll(tma_client *client, int64_t deadline, const char *what);
+static bool client_poll(tma_client *client, int64_t deadline);
+static void client_time_out(tma_client *client, const char *what);
+static bool may_repeat(const struct request *request, uint32_t n_waiting);
 static void client_receive(tma_client *client);
 static void client_queue_fds(tma_client *client, const int *fds, size_t n);
 static void client_parse(tma_client *client);
@@ -51,14 +54,16 @@ void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline)
 {
 	client_flush(client);
 	while (client->requests[slot].state == REQUEST_WAITING)
-		client_poll(client, deadline, client->requests[slot].method->name);
+		if (!client_poll(client, deadline) && client->requests[slot].state == REQUEST_WAITING)
+			client_time_out(client, client->requests[slot].method->name);
 }
 
 void client_wait_sent(tma_client *client, size_t keep, int64_t deadline, const char *what)
 {
 	client_flush(client);
 	while (client->sock >= 0 && buffer_len(&client->out) > keep)
-		client_poll(client, deadline, what);
+		if (!client_poll(client, deadline) && buffer_len(&client->out) > keep)
+			client_time_out(client, what);
 }
 
 void client_pump(tma_client *client)
@@ -93,21 +98,26 @@ void client_flush(tma_client *client)
 	}
 }
 
-/* Waits until something can be sent or read, then does it. */
-static void client_poll(tma_client *client, int64_t deadline, const char *what)
+/* Waits until something can be sent or read, then does it. False when there is no time left: then, too, what
+ * had come is read. */
+static bool client_poll(tma_client *client, int64_t deadline)
 {
 	struct pollfd wait = { .fd = client->sock, .events = tma_events(client) };
-	int rc = poll(&wait, 1, client_left_ms(deadline));
+	int left_ms = client_left_ms(deadline);
+	int rc = poll(&wait, 1, left_ms);
 
 	if (rc > 0)
 		client_pump(client);
-	else if (rc == 0)
-		client_break(
-		    client, STATUS_TIMEOUT,
-		    "%s was not answered within %d ms; the connection is closed and the outcome unknown",
-		    what, client->timeout_ms);
-	else if (errno != EINTR)
+	else if (rc < 0 && errno != EINTR)
 		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
+	return left_ms != 0;
+}
+
+static void client_time_out(tma_client *client, const char *what)
+{
+	client_break(client, STATUS_TIMEOUT,
+	             "%s was not answered within %d ms; the connection is closed and the outcome unknown",
+	             what, client->timeout_ms);
 }
 
 short tma_events(const tma_client *client)
@@ -122,7 +132,7 @@ static void client_receive(tma_client *client)
 	uint8_t *data;
 	ssize_t n;
 
-	do {
+	for (int i = 0; i < READS; i++) {
 		if (client->sock < 0)
 			return;
 		data = buffer_reserve(&client->in, READ_BYTES);
@@ -150,7 +160,9 @@ static void client_receive(tma_client *client)
 			buffer_commit(&client->in, (size_t)n);
 			client_parse(client);
 		}
-	} while (n == READ_BYTES);
+		if (n < READ_BYTES)
+			return;
+	}
 }
 
 /* Only region_create asks for fds; what comes unasked is closed. */
@@ -244,6 +256,7 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 
 void client_break(tma_client *client, int status, const char *format, ...)
 {
+	uint32_t n_waiting = 0;
 	va_list args;
 
 	if (client->sock < 0)
@@ -254,15 +267,34 @@ void client_break(tma_client *client, int status, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(client->ended.message, sizeof client->ended.message, format, args);
 	va_end(args);
+	for (uint32_t slot = 0; slot < client->n_requests; slot++)
+		n_waiting += client->requests[slot].state == REQUEST_WAITING;
 	for (uint32_t slot = 0; slot < client->n_requests; slot++) {
 		struct request *request = &client->requests[slot];
 
 		if (request->state != REQUEST_WAITING)
 			continue;
 		request->is_unsent = status == STATUS_DISCONNECTED && request->start >= client->sent;
+		request->may_repeat = status == STATUS_DISCONNECTED && !client->is_device_lost &&
+		                      may_repeat(request, n_waiting);
 		request_end(client, slot, &client->ended);
 	}
 	client_reset(client);
+}
+
+/* The rule that tmaclient.h states. What a connection had registered or made went with it. A transform may
+ * read what one before it was to write, so it has to have been alone. */
+static bool may_repeat(const struct request *request, uint32_t n_waiting)
+{
+	switch (request->method->id) {
+	case METHOD_copy:
+	case METHOD_transpose:
+	case METHOD_pad:
+	case METHOD_transform:
+		return n_waiting == 1;
+	default:
+		return true;
+	}
 }
 
 void client_reset(tma_client *client)

@@ -51,7 +51,7 @@ enum tma_status {
 	TMA_DEVICE_LOST = -12, /* the service's device failed under it; the next call connects again */
 	TMA_DEVICE = -13,
 	TMA_DISCONNECTED = -14, /* no service at the socket, or it went away; the next call connects again */
-	TMA_PROTOCOL = -15,
+	TMA_PROTOCOL = -15,     /* the server sent what no tmad sends; the connection is closed */
 	TMA_NO_MEMORY = -16,
 	TMA_INTERNAL = -17,
 };
@@ -102,9 +102,19 @@ TMA_API tma_client *tma_new(void);
 /* A connection that ends because the service went away (DISCONNECTED), or that its device was lost under
  * (DEVICE_LOST), is made anew by the next call, at the same path: every region that has not been released is
  * registered again, and keeps its handle here. Memory that the service made keeps its bytes, but for that of
- * CUDA IPC, which is gone (its use is NOT_FOUND). What was under way is not repeated: it ends with one of
- * these two statuses, and nobody knows how far it came. A request of which nothing had been sent yet is not
- * lost that way. tma_reconnects() counts. A region costs a file descriptor for this. */
+ * CUDA IPC, which is gone (its use is NOT_FOUND). tma_reconnects() counts. A region costs a file descriptor
+ * for this.
+ *
+ * A blocking call that was under way when the service went away is made again on the new connection, once,
+ * where twice is the same as once. That is any call that moves nothing (regions too: what the old connection
+ * had made or registered went with it), and a transform that no ticket was under way with: destination and
+ * source do not overlap, so it leaves the same bytes, as long as nobody writes to the source before the call
+ * returns. tma_result.repeats tells. Tickets are not repeated, nor is what a device was lost under: they end
+ * with one of the two statuses, and nobody knows how far they came. A request of which nothing had been sent
+ * yet is not lost that way.
+ *
+ * After TIMEOUT and PROTOCOL a client stays closed until tma_connect, and its calls are DISCONNECTED: the
+ * service is there, but late or not what it should be, and what to do then is the program's to say. */
 
 /* Connects, and registers the regions of a connection before that has ended. path: the socket; NULL looks at
  * $TMAD_SOCKET, /run/tmad/tmad.sock and $XDG_RUNTIME_DIR/tmad/tmad.sock. The server must run as root or as
@@ -116,14 +126,14 @@ TMA_API int tma_connect(tma_client *client, const char *path);
  * the memory of tma_region_create. NULL is allowed. */
 TMA_API void tma_free(tma_client *client);
 
-/* Both before tma_connect. The timeout bounds each blocking call after it, milliseconds; -1 (the default):
- * none. */
+/* Both before tma_connect. The timeout bounds each blocking call after it, tma_connect too, with all that it
+ * connects again and repeats, milliseconds; -1 (the default): none. */
 TMA_API void tma_set_timeout(tma_client *client, int timeout_ms);
 TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
 
 /* How long a call that finds the connection lost tries to reach the service again, within the timeout,
- * milliseconds: 5000 unless set; 0 tries once; -1 never connects again. One that failed has the next ones try
- * once each. */
+ * milliseconds: 5000 unless set; 0 tries once; -1 never connects again, and repeats nothing. One that failed
+ * has the next ones try once each. */
 TMA_API void tma_set_reconnect(tma_client *client, int ms);
 
 /* How often the library has connected again by itself since tma_connect. */
@@ -249,6 +259,7 @@ struct tma_result {
 	uint64_t bytes;      /* read plus written */
 	uint64_t ns;         /* the engine's own time */
 	uint32_t reconnects; /* tma_reconnects() when it ended */
+	uint32_t repeats;    /* 1: it was made twice, because its first connection was lost under it */
 };
 
 /* Each waits for its reply. tma_last_result() says how it went. */

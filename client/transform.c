@@ -80,17 +80,11 @@ static int transform_call(tma_client *client, enum method_id method, const struc
 {
 	struct call call = { .method = method, .transform = t, .fd = -1, .on_reply = on_transform_done };
 	int rc = ticket_check(client, &call);
-	int64_t deadline;
 	uint32_t slot = 0;
 
-	if (rc < 0)
-		return rc;
-	deadline = client_deadline(client);
-	rc = request_start(client, &call, deadline, &slot);
-	if (rc < 0)
-		return rc;
-	client_wait_reply(client, slot, deadline);
-	return ticket_end(client, slot, NULL);
+	if (!rc)
+		rc = request_run(client, &call, client_deadline(client), &slot);
+	return rc < 0 ? rc : ticket_end(client, slot, NULL);
 }
 
 /* ---- Tickets --------------------------------------------------------------------------------------- */

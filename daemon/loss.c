@@ -22,7 +22,7 @@ static void on_lost_deadline(uv_timer_t *timer)
 
 static void answer_and_finish(struct session *session)
 {
-	session_handle_rest(session);
+	session_resume(session);
 	session_finish(session);
 }
 

@@ -18,7 +18,7 @@
 #include "log.h"
 #include "session.h"
 
-/* After the drain deadline, for what was then ended to go. */
+/* After the drain deadline, for what was then ended to go. What has not is left to the end of the process. */
 #define LAST_MS 1000
 
 static void on_engine_done(uv_async_t *async);
@@ -92,6 +92,7 @@ static void mask_stop_signals(int how)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	pthread_sigmask(how, &set, NULL);
 }
 
@@ -117,13 +118,15 @@ static void start_handles(struct server *server)
 	uv_idle_init(loop, &server->busy);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
+	uv_signal_init(loop, &server->sighup);
 	uv_timer_init(loop, &server->drain_timer);
 	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
-	    server->drain_timer.data = server;
+	    server->sighup.data = server->drain_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
 	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
+	uv_signal_start(&server->sighup, on_stop_signal, SIGHUP); /* there is nothing to read again */
 	mask_stop_signals(SIG_UNBLOCK); /* one that came while the program started again is pending */
 }
 
@@ -333,7 +336,7 @@ void server_drain(struct server *server)
 static void end_now(struct server *server)
 {
 	server_each_session(server, end_for_stop);
-	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, LAST_MS);
+	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, 0);
 }
 
 static void on_stop_signal(uv_signal_t *signal, int number)
@@ -358,12 +361,18 @@ static void on_drain_deadline(uv_timer_t *timer)
 	end_now(server);
 }
 
+static void log_stuck(struct session *session)
+{
+	session_log(session, LOG_LEVEL_WARNING, -1,
+	            "it does not end: %" PRIu32 " transforms, %" PRIu32 " mappings under way", session->jobs,
+	            session->mappings);
+}
+
 static void on_last_deadline(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
-	if (!TAILQ_EMPTY(&server->sessions))
-		return;
+	server_each_session(server, log_stuck);
 	closers_log(&server->closers);
 	server->state = SERVER_STUCK;
 	uv_stop(&server->loop);
@@ -395,5 +404,6 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->busy, NULL);
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
+	uv_close((uv_handle_t *)&server->sighup, NULL);
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
 }

@@ -29,14 +29,14 @@ enum server_state {
 	SERVER_RUNNING,
 	SERVER_DRAINING, /* asked to stop: no new requests, what is under way is finished and answered */
 	SERVER_STOPPED,  /* no session is left, handles are closing */
-	SERVER_STUCK,    /* no session is left, and a descriptor does not close */
+	SERVER_STUCK,    /* something that was ended does not go: a descriptor, memory, a transform */
 	SERVER_LOST,     /* the device is lost: no new requests, what is under way is answered so */
 };
 
 /* How a run ended. */
 enum server_end {
 	SERVER_END_STOPPED, /* as asked: deinit it */
-	SERVER_END_STUCK,   /* as asked, but a thread hangs in close(2): leave it as it is */
+	SERVER_END_STUCK,   /* as asked, but a thread is not done: leave it as it is */
 	SERVER_END_LOST,    /* the device is lost and clients know: leave it as it is, and start again */
 };
 
@@ -57,6 +57,7 @@ struct server {
 	uv_idle_t busy;      /* runs while sessions are ready, so that the loop does not sleep */
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
+	uv_signal_t sighup;
 	uv_timer_t drain_timer;
 	uv_work_t first_work;
 	struct listener listener;

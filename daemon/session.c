@@ -7,7 +7,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <linux/sockios.h>
 
 #include "dispatch.h"
 #include "server.h"
@@ -47,6 +50,7 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
 	session->server = server;
 	session->fd = fd;
+	session->last = UINT64_MAX;
 	if (r < 0)
 		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
 	session->account = account_ref(&server->accounts, session->peer.uid);
@@ -120,6 +124,11 @@ err_refuse:
 
 /* ---- In ---------------------------------------------------------------------------------------------- */
 
+static bool session_reads(const struct session *session)
+{
+	return session->state != SESSION_ENDED && session->received < session->last;
+}
+
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	struct session *session = poll->data;
@@ -130,7 +139,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	}
 	if (events & UV_WRITABLE)
 		session_flush(session);
-	if ((events & UV_READABLE) && session->state == SESSION_OPEN && session->waiting == WAIT_NONE)
+	if ((events & UV_READABLE) && session->waiting == WAIT_NONE)
 		session_read(session);
 }
 
@@ -140,10 +149,12 @@ static void on_end_of_stream(struct session *session)
 {
 	struct pollfd peer = { .fd = session->fd, .events = 0 };
 
+	session->last = session->received;
 	if (poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))
 		session_end(session, LOG_LEVEL_DEBUG, "disconnected");
 	else
 		session_finish(session);
+	session_settle(session);
 }
 
 static void session_read(struct session *session)
@@ -151,16 +162,20 @@ static void session_read(struct session *session)
 	struct server *server = session->server;
 	bool direct = buffer_len(&session->in) == 0;
 	uint8_t *data = direct ? server->receive : buffer_reserve(&session->in, sizeof server->receive);
+	uint64_t left = session->last - session->received;
+	size_t room = left < sizeof server->receive ? (size_t)left : sizeof server->receive;
 	int fds[SOCKET_MAX_FDS];
 	size_t n_fds, used;
 	ssize_t n;
 	struct error err;
 
+	if (!session_reads(session))
+		return;
 	if (!data) {
 		session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
 		return;
 	}
-	n = socket_receive(session->fd, data, sizeof server->receive, fds, &n_fds);
+	n = socket_receive(session->fd, data, room, fds, &n_fds);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n == -EMSGSIZE) {
@@ -185,7 +200,7 @@ static void session_read(struct session *session)
 
 	if (direct) {
 		used = session_feed(session, data, (size_t)n);
-		if (session->state == SESSION_OPEN && used < (size_t)n &&
+		if (session->state != SESSION_ENDED && used < (size_t)n &&
 		    buffer_append(&session->in, data + used, (size_t)n - used) < 0)
 			session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
 	} else {
@@ -194,6 +209,7 @@ static void session_read(struct session *session)
 		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
 	}
 	session_update_poll(session);
+	session_settle(session);
 }
 
 /* Whether the next request has to stay unread for now, the nth of this turn. The time that it waits is not
@@ -237,7 +253,8 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	bool partial = false;
 	unsigned n = 0;
 
-	while (session->state == SESSION_OPEN && !partial && !must_wait(session, turn_end, n) && used < len) {
+	while (session->state != SESSION_ENDED && !partial && !must_wait(session, turn_end, n) &&
+	       used < len) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
@@ -267,21 +284,14 @@ void session_resume(struct session *session)
 {
 	size_t used;
 
-	if (session->state != SESSION_OPEN)
+	if (session->state == SESSION_ENDED)
 		return;
 	if (buffer_len(&session->in) > 0) {
 		used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
 		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
 	}
 	session_update_poll(session);
-}
-
-void session_handle_rest(struct session *session)
-{
-	size_t len = buffer_len(&session->in);
-
-	if (session->state == SESSION_OPEN && len > 0)
-		session_feed(session, session->in.data + session->in.start, len);
+	session_settle(session);
 }
 
 static void on_frame_deadline(uv_timer_t *timer)
@@ -299,9 +309,9 @@ void session_update_poll(struct session *session)
 
 	if (session->state == SESSION_ENDED)
 		return;
-	if (session->state == SESSION_OPEN && session->waiting == WAIT_READY)
+	if (session_reads(session) && session->waiting == WAIT_READY)
 		events |= session->poll_events & UV_READABLE;
-	if (session->state == SESSION_OPEN && session->waiting == WAIT_NONE)
+	if (session_reads(session) && session->waiting == WAIT_NONE)
 		events |= UV_READABLE;
 	if (buffer_len(&session->out) > 0 && !session->unsent)
 		events |= UV_WRITABLE;
@@ -318,9 +328,14 @@ void session_update_poll(struct session *session)
 
 void session_finish(struct session *session)
 {
+	int unread;
+
 	if (session->state != SESSION_OPEN)
 		return;
 	session->state = SESSION_FINISHING;
+	if (session->last == UINT64_MAX)
+		session->last =
+		    session->received + (ioctl(session->fd, SIOCINQ, &unread) < 0 ? 0 : (uint64_t)unread);
 	uv_timer_stop(&session->frame_timer);
 	session_update_poll(session);
 	session_settle(session);
@@ -355,6 +370,16 @@ void session_end(struct session *session, enum log_level level, const char *reas
 
 	engine_stream_cancel(session->server->engine, session->stream);
 	region_table_release_all(&session->regions);
+	uv_poll_stop(&session->poll);
+	uv_timer_stop(&session->frame_timer);
+	uv_timer_stop(&session->reply_timer);
+	session_settle(session);
+}
+
+static void close_handles(struct session *session)
+{
+	if (uv_is_closing((uv_handle_t *)&session->poll))
+		return;
 	uv_close((uv_handle_t *)&session->poll, on_closed);
 	uv_close((uv_handle_t *)&session->frame_timer, on_closed);
 	uv_close((uv_handle_t *)&session->reply_timer, on_closed);
@@ -371,13 +396,20 @@ static void on_closed(uv_handle_t *handle)
 	session_settle(session);
 }
 
+static bool is_all_answered(const struct session *session)
+{
+	return !session_reads(session) && session->waiting == WAIT_NONE && buffer_len(&session->out) == 0;
+}
+
 void session_settle(struct session *session)
 {
 	struct server *server = session->server;
 
+	if (session->state == SESSION_ENDED && session->jobs == 0)
+		close_handles(session);
 	if (session->jobs > 0 || session->mappings > 0)
 		return;
-	if (session->state == SESSION_FINISHING && buffer_len(&session->out) == 0)
+	if (session->state == SESSION_FINISHING && is_all_answered(session))
 		session_end(session, LOG_LEVEL_DEBUG, "finished");
 	if (session->state != SESSION_ENDED || session->handles > 0)
 		return;

@@ -25,7 +25,7 @@
 
 enum session_state {
 	SESSION_OPEN,
-	SESSION_FINISHING, /* reads no more; ends when all is answered and sent */
+	SESSION_FINISHING, /* reads what had come before; ends when all of it is answered and sent */
 	SESSION_ENDED,     /* waits for jobs, mappings and handles */
 };
 
@@ -83,6 +83,7 @@ struct session {
 	struct frame_scan scan;
 	uint64_t received; /* bytes of the stream */
 	uint64_t handled;
+	uint64_t last; /* where it stops reading; UINT64_MAX while it is open */
 	uint32_t n_fds;
 	struct pending_fd fds[SESSION_MAX_PENDING_FDS];
 	struct charge fds_charge;
@@ -141,16 +142,15 @@ bool session_has_room(const struct session *session);
 /* Asks the loop for just the events that can be acted on. */
 void session_update_poll(struct session *session);
 
-/* Goes on with requests that waited (for a job to end, or for replies to be read). */
+/* Goes on with requests that waited (for a job to end, or for replies to be read), and when the engine is
+ * lost with all of them: dispatch refuses those. */
 void session_resume(struct session *session);
 
-/* No new requests; ends when everything under way is answered and sent. */
+/* No new requests but those that have arrived; ends when all of them are answered and sent. */
 void session_finish(struct session *session);
 
-/* After the engine was lost: what was read and not begun is answered so (dispatch refuses it). */
-void session_handle_rest(struct session *session);
-
-/* Ends now: jobs are cancelled, regions go when their jobs do. reason is logged. */
+/* Ends now: jobs are cancelled, regions go when their jobs do, and so does the connection: a peer that sees
+ * its end may use its memory again. reason is logged. */
 void session_end(struct session *session, enum log_level level, const char *reason);
 
 /* To be called whenever jobs or mappings went down: ends a finishing session, frees an ended one. */

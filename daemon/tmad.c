@@ -55,7 +55,7 @@ static int serve(const struct server_setup *setup, char **argv)
 	case SERVER_END_STOPPED:
 		break;
 	case SERVER_END_STUCK:
-		log_line(LOG_LEVEL_WARNING, "stopped, with descriptors that do not close");
+		log_line(LOG_LEVEL_WARNING, "stopped, with work that did not end");
 		_exit(EXIT_STOPPED); /* threads still use the server */
 	case SERVER_END_LOST:
 		start_again(server, argv);

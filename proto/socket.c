@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SYSTEM_SOCKET "/run/tmad/tmad.sock"
@@ -175,9 +177,27 @@ static int probe(const char *path)
 	return r == -EAGAIN || r == -EPROTOTYPE ? 0 : r;
 }
 
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void limit_connect(int sock, int64_t left_ms)
+{
+	struct timeval limit = { .tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000 };
+
+	if (left_ms <= 0)
+		limit = (struct timeval){ .tv_usec = 1 }; /* 0 would be no limit */
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+/* A signal does not make it longer. */
 int socket_connect(const char *path, int timeout_ms)
 {
-	struct timeval limit = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
+	int64_t end = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
 	struct sockaddr_un address;
 	int r = fill_address(path, &address);
 	int sock;
@@ -187,13 +207,13 @@ int socket_connect(const char *path, int timeout_ms)
 	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (sock < 0)
 		return -errno;
-	if (timeout_ms == 0)
-		limit.tv_usec = 1; /* 0 would be no limit */
-	if (timeout_ms >= 0)
-		setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-	do
+	do {
+		if (end >= 0)
+			limit_connect(sock, end - now_ms());
 		r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
-	while (r == -EINTR);
+	} while (r == -EINTR && (end < 0 || now_ms() < end));
+	if (r == -EINTR)
+		r = -EAGAIN;
 	if (r < 0) {
 		close(sock);
 		return r;

@@ -1,0 +1,203 @@
+/* A client whose service is killed again and again, and the history of what it asked and was told.
+ *
+ *   history SOCKET SEED    Works until standard input ends. Prints a line a request:
+ *       ID WAY STATUS REPEATS RECONNECTS BYTES
+ *   ID counts the requests; none is missing and none comes twice, because a line is printed when one has
+ * ended and every ticket is waited for. WAY: call, or ticket (with others under way). BYTES: what the
+ * destination held afterwards, beside the oracle: right; wrong; part (each byte as it was or as it has to
+ * be).
+ *
+ * Destinations are poisoned before each request.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/tmaclient.h"
+#include "tests/support/oracle.h"
+
+#define SLOTS 6
+#define ROOM  (256 << 10) /* of a region */
+
+struct slot {
+	tma_region *dst_region, *src_region;
+	struct oracle_case c;
+	struct tma_tensor dst, src;
+	int perm[TMA_MAX_RANK];
+	struct tma_transform transform;
+	tma_ticket ticket;
+	uint64_t id;
+};
+
+static tma_client *client;
+static uint64_t ids, state;
+static struct slot slots[SLOTS];
+
+static void must(int status, const char *what)
+{
+	if (status == TMA_OK)
+		return;
+	printf("%s: %s: %s\n", what, tma_status_name(status), tma_last_error(client));
+	fflush(stdout);
+	_exit(1);
+}
+
+/* ---- Cases ------------------------------------------------------------------------------------------- */
+
+static struct tma_tensor tensor_of(const struct tensor_layout *layout, tma_region *region, uint64_t offset)
+{
+	struct tma_tensor t = { .region = region,
+		                .offset = ORACLE_GUARD + offset,
+		                .dtype = (enum tma_dtype)layout->dtype,
+		                .rank = layout->rank,
+		                .strides = layout->stride };
+
+	memcpy(t.shape, layout->shape, sizeof t.shape);
+	return t;
+}
+
+static struct tma_number number_of(const struct scalar *value)
+{
+	switch (value->kind) {
+	case SCALAR_UNSIGNED:
+		return (struct tma_number){ .kind = TMA_NUMBER_UINT, .u = value->u };
+	case SCALAR_SIGNED:
+		return (struct tma_number){ .kind = TMA_NUMBER_INT, .i = value->i };
+	case SCALAR_FLOATING:
+		return (struct tma_number){ .kind = TMA_NUMBER_REAL, .re = value->re };
+	case SCALAR_COMPLEX:
+		break;
+	}
+	return (struct tma_number){ .kind = TMA_NUMBER_COMPLEX, .re = value->re, .im = value->im };
+}
+
+/* Its memory is the slot's regions', guards and poison included. */
+static bool slot_draw(struct slot *slot)
+{
+	struct oracle_case *c = &slot->c;
+	const struct transform_spec *spec = &c->spec;
+
+	oracle_random_case(oracle_random(&state), c);
+	if (c->dst_size + 2 * ORACLE_GUARD > ROOM || c->src_size + 2 * ORACLE_GUARD > ROOM)
+		return false;
+	if (!oracle_case_prepare(c))
+		must(TMA_NO_MEMORY, "a case");
+	slot->id = ++ids;
+	memcpy(tma_region_data(slot->dst_region), c->dst, c->dst_size + 2 * ORACLE_GUARD);
+	memcpy(tma_region_data(slot->src_region), c->src, c->src_size + 2 * ORACLE_GUARD);
+	slot->dst = tensor_of(&spec->dst, slot->dst_region, c->dst_offset);
+	slot->src = tensor_of(&spec->src, slot->src_region, c->src_offset);
+	for (int d = 0; d < spec->n_perm; d++)
+		slot->perm[d] = (int)spec->perm[d];
+	slot->transform = (struct tma_transform){
+		.dst = &slot->dst,
+		.src = &slot->src,
+		.perm = spec->n_perm < 0 ? NULL : slot->perm,
+		.before = spec->n_before < 0 ? NULL : spec->before,
+		.after = spec->n_after < 0 ? NULL : spec->after,
+		.mode = (enum tma_pad_mode)spec->mode,
+		.value = number_of(&spec->value),
+	};
+	return true;
+}
+
+/* Poison is what c->dst still holds. */
+static const char *bytes_of(const struct slot *slot)
+{
+	const uint8_t *now = tma_region_data(slot->dst_region);
+	const uint8_t *expected = slot->c.expected, *poison = slot->c.dst;
+	size_t n = slot->c.dst_size + 2 * ORACLE_GUARD;
+
+	if (!memcmp(now, expected, n))
+		return "right";
+	for (size_t i = 0; i < n; i++)
+		if (now[i] != expected[i] && now[i] != poison[i])
+			return "wrong";
+	return "part";
+}
+
+static void slot_end(struct slot *slot, const char *way, int status)
+{
+	const struct tma_result *result = tma_last_result(client);
+
+	printf("%llu %s %s %u %u %s\n", (unsigned long long)slot->id, way, tma_status_name(status),
+	       status ? 0 : result->repeats, tma_reconnects(client), bytes_of(slot));
+	if (status)
+		printf("# %s\n", tma_last_error(client));
+	oracle_case_free(&slot->c);
+}
+
+/* ---- Requests ---------------------------------------------------------------------------------------- */
+
+static void call(struct slot *slot)
+{
+	if (slot_draw(slot))
+		slot_end(slot, "call", tma_transform(client, &slot->transform));
+}
+
+static void tickets(void)
+{
+	struct slot *submitted[SLOTS];
+	int n = 0, status;
+
+	tma_set_batching(client, oracle_between(&state, 0, 1));
+	for (int i = 0; i < SLOTS; i++) {
+		if (!slot_draw(&slots[i]))
+			continue;
+		status = tma_submit(client, &slots[i].transform, &slots[i].ticket);
+		if (status)
+			slot_end(&slots[i], "ticket", status);
+		else
+			submitted[n++] = &slots[i];
+	}
+	for (int i = 0; i < n; i++)
+		slot_end(submitted[i], "ticket", tma_wait(client, submitted[i]->ticket, NULL));
+	tma_set_batching(client, false);
+}
+
+static void regions_make(struct slot *slot)
+{
+	must(tma_region_create_kind(client, TMA_REGION_MEMFD, ROOM, &slot->dst_region), "region_create");
+	must(tma_region_create_kind(client, TMA_REGION_MEMFD, ROOM, &slot->src_region), "region_create");
+}
+
+static void regions_renew(struct slot *slot)
+{
+	must(tma_region_release(slot->dst_region), "region_release");
+	must(tma_region_release(slot->src_region), "region_release");
+	regions_make(slot);
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd end = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: history SOCKET SEED\n");
+		return 2;
+	}
+	state = strtoull(argv[2], NULL, 10);
+	client = tma_new();
+	tma_set_timeout(client, 60000);
+	while (tma_connect(client, argv[1]) == TMA_DISCONNECTED) /* it is being started again */
+		poll(&end, 1, 10);
+	must(tma_ping(client), "ping");
+	for (int i = 0; i < SLOTS; i++)
+		regions_make(&slots[i]);
+	while (poll(&end, 1, 0) == 0) {
+		int64_t chance = oracle_between(&state, 0, 99);
+
+		if (chance < 65)
+			call(&slots[chance % SLOTS]);
+		else if (chance < 95)
+			tickets();
+		else if (chance < 98)
+			regions_renew(&slots[chance % SLOTS]);
+		else
+			must(tma_ping(client), "ping");
+	}
+	tma_free(client);
+	return 0;
+}

@@ -1,0 +1,214 @@
+"""Row 10: the daemon is killed and stopped under load, again and again.
+
+Clients (tests/stress/history.c) write down what they asked and what they were told, and compare every destination with
+the oracle. Their histories have to show: each request ended once; no success with bytes that are wrong, and no byte that
+is neither what it was nor what it has to be; a call is never lost, because the library makes it again; a ticket may be.
+"""
+import collections
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import BUILD, TMAD, Memory, Tmad, pack_request, scaled, share, tensor
+
+HISTORY = os.path.join(BUILD, "stress_history")
+DEATHS = 400
+CLIENTS = 3
+STOP_SECONDS = 10
+LIFE_SECONDS = (0.0, 0.15)  # of a daemon, once it answers
+
+
+class Service:
+    """A daemon that is started again and again, each time by its own means."""
+
+    def start(self):
+        raise NotImplementedError
+
+    def end(self, number):
+        """Seconds until it had ended."""
+        start = time.monotonic()
+        self.process.send_signal(number)
+        code = self.process.wait(scaled(60))
+        assert code == (-number if number == signal.SIGKILL else 0), f"it ended with {code}"
+        return time.monotonic() - start
+
+
+class OnItsPath(Service):
+    """Makes its own socket each time."""
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, "s")
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([TMAD, "--engine=cpu", "--log-level=error", "--socket", self.path])
+
+
+class OnAPassedSocket(Service):
+    """The socket is the test's, as a service manager holds it: connections queue while no daemon runs."""
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, "s")
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen(1024)
+        self.start()
+
+    def start(self):
+        # The shell becomes tmad, so that LISTEN_PID is tmad's.
+        self.process = subprocess.Popen(
+            ["sh", "-c", f'exec 3<&{self.listener.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"', TMAD,
+             "--engine=cpu", "--log-level=error"], pass_fds=(self.listener.fileno(),))
+
+
+def wait_ready(path):
+    """Connected: a client would wait as long."""
+    end = time.monotonic() + scaled(10)
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            try:
+                client.settimeout(scaled(10))
+                client.connect(path)
+                client.sendall(pack_request(1, "ping"))
+                if client.recv(100):
+                    return
+            except (FileNotFoundError, ConnectionError):
+                pass
+        assert time.monotonic() < end, "it does not answer"
+        time.sleep(0.002)
+
+
+class Restart(unittest.TestCase):
+    def deaths(self, service, n, chance):
+        """Ends and starts it n times; by which signal, and how long the slowest stop took."""
+        numbers, slowest = collections.Counter(), 0.0
+        for _ in range(n):
+            wait_ready(service.path)
+            time.sleep(chance.uniform(*LIFE_SECONDS))
+            number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+            numbers[number.name] += 1
+            seconds = service.end(number)
+            if number != signal.SIGKILL:
+                slowest = max(slowest, seconds)
+            service.start()
+        return numbers, slowest
+
+    def check(self, text):
+        """One client's history: its lines as tuples."""
+        lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+        for line in lines:
+            self.assertEqual(len(line), 6, line)
+        self.assertEqual(sorted(int(line[0]) for line in lines), list(range(1, len(lines) + 1)),
+                         "each request ended once")
+        for number, way, status, _, _, content in lines:
+            what = f"request {number} ({way}): {status}, {content}"
+            if status == "OK":
+                self.assertEqual(content, "right", what)
+            else:
+                self.assertEqual((way, status), ("ticket", "DISCONNECTED"), what)
+                self.assertIn(content, ("right", "part"), what)
+        return lines
+
+    def under_load(self, kind, n, seed):
+        with tempfile.TemporaryDirectory() as directory:
+            service = kind(directory)
+            try:
+                wait_ready(service.path)
+                clients = [subprocess.Popen([HISTORY, service.path, str(seed + i)], stdin=subprocess.PIPE,
+                                            stdout=open(os.path.join(directory, f"{i}"), "wb")) for i in range(CLIENTS)]
+                start = time.monotonic()
+                numbers, slowest = self.deaths(service, n, random.Random(seed))
+                seconds = time.monotonic() - start
+                for client in clients:
+                    client.stdin.close()
+                ends = [client.wait(scaled(60)) for client in clients]
+                wait_ready(service.path)
+                service.end(signal.SIGTERM)
+            finally:
+                service.process.kill()
+            lines = []
+            for i, end in enumerate(ends):
+                with open(os.path.join(directory, f"{i}"), encoding="utf-8") as history:
+                    text = history.read()
+                self.assertEqual(end, 0, text[-2000:])
+                mine = self.check(text)
+                self.assertGreater(int(mine[-1][4]), n / 4, "it has connected again")
+                lines += mine
+        answers = collections.Counter(line[2] for line in lines)
+        repeats = sum(int(line[3]) for line in lines)
+        print(f"# {dict(numbers)} in {seconds:.1f} s; {len(lines)} requests: {dict(answers)}, {repeats} of them made "
+              f"twice; the slowest stop took {slowest * 1000:.0f} ms", flush=True)
+        self.assertLess(slowest, STOP_SECONDS)
+        self.assertGreater(len(lines), n)
+        self.assertGreater(repeats, 0)
+
+    def test_row_10_on_its_path(self):
+        self.under_load(OnItsPath, share(DEATHS // 2), 1)
+
+    def test_row_10_on_a_passed_socket(self):
+        self.under_load(OnAPassedSocket, share(DEATHS // 2), 2)
+
+
+class Drain(unittest.TestCase):
+    """What had been sent when the daemon was asked to stop is answered; what comes then is not read."""
+
+    SIZE = 1 << 20
+    REQUESTS = 120
+
+    def requests(self, region):
+        """120 of them, as one send: msgids from 1, and the beginning of one more."""
+        copy = {"dst": tensor(region, [self.SIZE], offset=2 * self.SIZE - 1, strides=[-1]),
+                "src": tensor(region, [self.SIZE])}
+        kinds = (("transform", copy), ("ping", None), ("region_create", {"size": 4096}))
+        return b"".join(pack_request(i + 1, *kinds[i % 3]) for i in range(self.REQUESTS)) + pack_request(0, "ping")[:3]
+
+    def drain(self, number, *args):
+        tmad = Tmad(*args)
+        self.addCleanup(tmad.stop)
+        memory = Memory(2 * self.SIZE)
+        self.addCleanup(memory.close)
+        clients = [tmad.rpc() for _ in range(4)]
+        for client in clients:
+            self.addCleanup(client.close)
+        regions = [memory.register(client) for client in clients]
+        os.kill(tmad.pid, signal.SIGSTOP)
+        for client, region in zip(clients, regions):
+            client.send(self.requests(region))
+        os.kill(tmad.pid, number)
+        os.kill(tmad.pid, signal.SIGCONT)
+        start = time.monotonic()
+        for client in clients:
+            replies = [client.receive() for _ in range(self.REQUESTS)]
+            self.assertNotIn(None, replies, "it ended before all was answered")
+            self.assertEqual(sorted(reply[1] for reply in replies), list(range(1, self.REQUESTS + 1)))
+            self.assertEqual([reply[2] for reply in replies], [None] * self.REQUESTS)
+            self.assertTrue(client.ended())
+        self.assertEqual(tmad.process.wait(scaled(STOP_SECONDS)), 0)
+        seconds = time.monotonic() - start
+        print(f"# {4 * self.REQUESTS} requests answered and stopped in {seconds * 1000:.0f} ms", flush=True)
+        self.assertLess(seconds, scaled(STOP_SECONDS))
+
+    def test_row_10_what_was_sent_is_answered(self):
+        self.drain(signal.SIGTERM)
+
+    def test_row_10_also_what_waits_for_others(self):
+        self.drain(signal.SIGTERM, "--jobs-per-uid=2")
+
+    def test_row_10_also_what_waits_for_its_replies_to_be_read(self):
+        self.drain(signal.SIGTERM, "--reply-pause-bytes=100")
+
+    def test_row_10_hang_up(self):
+        """There is nothing to read again: it means to stop."""
+        self.drain(signal.SIGHUP)
+
+
+if __name__ == "__main__":
+    tap.main()
