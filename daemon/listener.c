@@ -16,6 +16,7 @@
 #include "proto/socket.h"
 #include "server.h"
 #include "session.h"
+#include "watch.h"
 
 #define BACKLOG        1024
 #define RETRY_MS       100
@@ -157,8 +158,13 @@ int listener_open(struct listener *listener, struct server *server, int kept, co
 		return err->status;
 	}
 	uv_timer_init(&server->loop, &listener->retry);
+	r = watch_start(&listener->poll, UV_READABLE, on_connection);
+	if (r < 0) {
+		listener_close(listener);
+		return error_set(err, STATUS_NO_MEMORY, "%s: cannot be watched: %s", listener->path,
+		                 strerror(-r));
+	}
 	listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	uv_poll_start(&listener->poll, UV_READABLE, on_connection);
 	return 0;
 }
 
@@ -204,7 +210,8 @@ static void on_retry(uv_timer_t *timer)
 
 	if (listener->spare_fd < 0)
 		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+	if (watch_start(&listener->poll, UV_READABLE, on_connection) < 0)
+		uv_timer_start(&listener->retry, on_retry, RETRY_MS, 0);
 }
 
 static void accept_some(struct listener *listener)

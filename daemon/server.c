@@ -17,9 +17,13 @@
 #include "job.h"
 #include "log.h"
 #include "session.h"
+#include "watch.h"
 
 /* After the drain deadline, for what was then ended to go. What has not is left to the end of the process. */
 #define LAST_MS 1000
+
+/* Descriptors of the process beyond its connections, at most. */
+#define DESCRIPTORS 65536
 
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
@@ -31,15 +35,19 @@ static void server_stop(struct server *server);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
-/* As many descriptors as we are allowed: each connection and region takes one. */
-static void raise_fd_limit(void)
+/* As many descriptors as are allowed and can be of use: each connection takes one, those that travel do for a
+ * while. Returns how many there are. */
+static uint64_t raise_fd_limit(uint64_t connections)
 {
 	struct rlimit limit;
+	uint64_t most = connections < INT32_MAX - DESCRIPTORS ? connections + DESCRIPTORS : INT32_MAX;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (most > limit.rlim_max)
+		most = limit.rlim_max;
+	limit.rlim_cur = most;
 	setrlimit(RLIMIT_NOFILE, &limit);
+	return most;
 }
 
 /* From any thread. The loop's own is awake, and looks before it sleeps. */
@@ -147,7 +155,6 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
 	TAILQ_INIT(&server->ready);
-	raise_fd_limit();
 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
@@ -164,6 +171,11 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		goto err_memory;
 	}
 	start_handles(server);
+	r = watch_reserve(&server->loop, raise_fd_limit(server->limits.connections));
+	if (r < 0) {
+		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
+		goto err_handles;
+	}
 	r = open_engine(server, setup, err);
 	if (r < 0)
 		goto err_handles;

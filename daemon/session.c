@@ -14,6 +14,7 @@
 
 #include "dispatch.h"
 #include "server.h"
+#include "watch.h"
 
 /* How long one uid's requests are handled in a turn of the loop before others get theirs, and how many of
  * them between two looks at the clock. */
@@ -318,10 +319,10 @@ void session_update_poll(struct session *session)
 	if (events == session->poll_events)
 		return;
 	session->poll_events = events;
-	if (events)
-		uv_poll_start(&session->poll, events, on_readable);
-	else
+	if (!events)
 		uv_poll_stop(&session->poll);
+	else if (watch_start(&session->poll, events, on_readable) < 0)
+		session_end(session, LOG_LEVEL_WARNING, "no memory to watch its socket");
 }
 
 /* ---- The end ----------------------------------------------------------------------------------------- */

@@ -37,6 +37,15 @@ static void start_again(struct server *server, char **argv)
 	_exit(EXIT_FAILED);
 }
 
+/* libuv aborts where it gets no descriptor, thread or memory that it needs for itself, all of it at the
+ * start: watch.h. */
+static void on_abort(int number)
+{
+	(void)number;
+	log_line(LOG_LEVEL_ERROR, "no descriptors, threads or memory to start an event loop");
+	_exit(EXIT_FAILED);
+}
+
 static int serve(const struct server_setup *setup, char **argv)
 {
 	struct server *server = malloc(sizeof *server);
@@ -46,11 +55,13 @@ static int serve(const struct server_setup *setup, char **argv)
 		log_line(LOG_LEVEL_ERROR, "no memory to start");
 		return EXIT_FAILED;
 	}
+	signal(SIGABRT, on_abort);
 	if (server_init(server, setup, &err) < 0) {
 		log_line(LOG_LEVEL_ERROR, "%s", err.message);
 		free(server);
 		return EXIT_FAILED;
 	}
+	signal(SIGABRT, SIG_DFL);
 	switch (server_run(server)) {
 	case SERVER_END_STOPPED:
 		break;

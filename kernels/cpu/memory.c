@@ -36,7 +36,7 @@ static int check_file(const struct engine_handle *handle, struct stat *ret, stru
 static int map_file(const struct engine_handle *handle, const struct stat *st, struct engine_memory **ret,
                     struct error *err);
 static int populate(const struct cpu_memory *memory, const struct stat *st, struct error *err);
-static int make_file(uint64_t size, struct error *err);
+static int make_file(uint64_t size, struct stat *ret, struct error *err);
 
 int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
 {
@@ -59,10 +59,11 @@ int cpu_memory_create(enum region_kind kind, uint64_t size, struct engine_memory
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "kind %s: the cpu engine makes memfd regions; %s needs --engine=cuda",
 		                 region_kind_names[kind], region_kind_names[kind]);
-	handle.fd = make_file(size, err);
+	struct stat st;
+	handle.fd = make_file(size, &st, err);
 	if (handle.fd < 0)
 		return handle.fd;
-	int r = cpu_memory_map(&handle, ret, err);
+	int r = map_file(&handle, &st, ret, err);
 	if (r < 0)
 		close(handle.fd);
 	else
@@ -252,7 +253,7 @@ static int new_memfd(void)
 }
 
 /* A sealed memfd of size zero bytes, or a negative status. */
-static int make_file(uint64_t size, struct error *err)
+static int make_file(uint64_t size, struct stat *ret, struct error *err)
 {
 	if (size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
@@ -260,7 +261,7 @@ static int make_file(uint64_t size, struct error *err)
 	if (size > INT64_MAX)
 		errno = EFBIG;
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 || fstat(fd, ret) < 0) {
 		error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s", size,
 		          strerror(errno));
 		if (fd >= 0)

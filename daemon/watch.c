@@ -1,0 +1,53 @@
+/* What the kernel may refuse is asked for here, so that libuv asks for what is there already. */
+#include "watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void on_never(uv_poll_t *poll, int status, int events)
+{
+	(void)poll;
+	(void)status;
+	(void)events;
+}
+
+/* The table grows to the largest descriptor that was ever watched, and never shrinks. */
+int watch_reserve(uv_loop_t *loop, uint64_t most)
+{
+	int fd = eventfd(0, EFD_CLOEXEC);
+	int last = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, (int)(most - 1));
+	uv_poll_t poll;
+	int r = last < 0 ? -errno : uv_poll_init(loop, &poll, last);
+
+	if (r == 0) {
+		uv_poll_start(&poll, UV_READABLE, on_never);
+		uv_close((uv_handle_t *)&poll, NULL);
+		uv_run(loop, UV_RUN_NOWAIT);
+	}
+	if (last >= 0)
+		close(last);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* libuv adds it to the set in the loop's next turn, finds it there, and changes what it is watched for, which
+ * takes no memory. */
+int watch_start(uv_poll_t *poll, int events, uv_poll_cb on_event)
+{
+	struct epoll_event nothing = { 0 };
+	uv_os_fd_t fd;
+	int r;
+
+	uv_fileno((const uv_handle_t *)poll, &fd);
+	nothing.data.fd = fd;
+	uv_poll_start(poll, events, on_event);
+	if (epoll_ctl(uv_backend_fd(poll->loop), EPOLL_CTL_ADD, fd, &nothing) == 0 || errno == EEXIST)
+		return 0;
+	r = -errno;
+	uv_poll_stop(poll);
+	return r;
+}

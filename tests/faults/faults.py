@@ -1,0 +1,264 @@
+"""A program whose calls of libc fail as asked, and a scripted session with such a tmad."""
+import errno
+import mmap
+import os
+import socket
+import struct
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+
+FAULT_TMAD, FAULT_TMACTL = (os.path.join(BUILD, name) for name in ("fault_tmad", "fault_tmactl"))
+MEMORY, SYSTEM = 1, 2  # classes of calls
+TIMEOUT_S = 10  # for a reply; none is late by itself
+
+
+class Plan:
+    """When calls fail: n of the classes from the first on, with the variant of their errors; shim.h's layout."""
+
+    LAYOUT = struct.Struct("=6Q128s")
+
+    def __init__(self, classes=MEMORY | SYSTEM, first=0, n=1, variant=0):
+        self.file = tempfile.NamedTemporaryFile(prefix="faults-")
+        self.file.write(self.LAYOUT.pack(classes, first, n, variant, 0, 0, b""))
+        self.file.flush()
+        self.map = mmap.mmap(self.file.fileno(), self.LAYOUT.size)
+        self.env = {"FAULTS": self.file.name}
+
+    def _fields(self):
+        return self.LAYOUT.unpack(self.map[:])
+
+    calls = property(lambda self: self._fields()[4])
+    failed = property(lambda self: self._fields()[5])
+    what = property(lambda self: self._fields()[6].rstrip(b"\0").decode())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.map.close()
+        self.file.close()
+
+
+class FaultTmad(Tmad):
+    """A tmad with a plan. Its first client may be the one that meets the failure."""
+
+    def __init__(self, plan, *args, **options):
+        env = dict(plan.env, **options.pop("env", {}))
+        super().__init__("--threads", "2", *args, program=FAULT_TMAD, env=env, start=False, **options)
+
+    def _answers(self):
+        try:
+            return super()._answers()
+        except (ConnectionError, RpcError):
+            return False
+
+
+# ---- The session --------------------------------------------------------------------------------------
+ROWS, COLUMNS = 40, 56
+PICTURE = np.random.default_rng(11).integers(0, 1 << 32, (ROWS, COLUMNS), dtype=np.uint32)
+LARGE = np.random.default_rng(12).integers(0, 1 << 32, (768, 1031), dtype=np.uint32)  # 3 MiB, on several threads
+SIZE = 1 << 16
+
+
+class Script:
+    """What clients ask for, one thing after the other. What is done is right; what is not done was refused with
+    an error that may be, or its connection has ended. `troubles` says which."""
+
+    MAY_FAIL = {
+        "region_create": {"NO_MEMORY", "PERMISSION"},
+        "region_register": {"NO_MEMORY", "INVALID_ARGUMENT", "PERMISSION"},
+    }
+
+    def __init__(self, path):
+        self.path = path
+        self.troubles = []
+        self.done = 0
+
+    def run(self):
+        for part in (self.documents, self.moves, self.created, self.refusals, self.crowd, self.large, self.rude):
+            self.guard(part)
+
+    def guard(self, part):
+        try:
+            with Rpc(self.path, TIMEOUT_S) as rpc:
+                part(rpc)
+        except ConnectionError:
+            self.troubles.append((part.__name__, "the connection ended"))
+
+    def failed(self, method, error):
+        assert error.name in self.MAY_FAIL.get(method, {"NO_MEMORY"}), (method, error)
+        self.troubles.append((method, error.name, error.message))
+
+    def ask(self, rpc, method, params=None, fds=()):
+        """The result, or None after an error that may be."""
+        try:
+            result = rpc.call(method, params, fds)
+        except RpcError as error:
+            self.failed(method, error)
+            return None
+        self.done += 1
+        return result
+
+    def region(self, rpc, memory, **fields):
+        result = self.ask(rpc, "region_register", {"kind": "memfd", "size": memory.size, **fields}, [memory.fd])
+        return result and result["region"]
+
+    def move(self, rpc, where, expected, dst, src, method="transform", **params):
+        where[:len(expected)] = b"\x5a" * len(expected)
+        if self.ask(rpc, method, {"dst": dst, "src": src, **params}) is not None:
+            assert where[:len(expected)] == expected, ("wrong bytes", method, params)
+
+    def documents(self, rpc):
+        layout = {"dtype": "int8", "shape": [64, 64]}
+        for method, params in (("info", None), ("ping", None), ("stats", None), ("region_list", None),
+                               ("explain", {"dst": layout, "src": layout, "perm": [1, 0]})):
+            self.ask(rpc, method, params)
+
+    def moves(self, rpc):
+        """A transform of each family, small enough to run where it is asked for."""
+        with Memory(SIZE, data=PICTURE.tobytes()) as src, Memory(SIZE) as dst:
+            a, b = self.region(rpc, src, writable=False), self.region(rpc, dst)
+            if not a or not b:
+                return
+            picture = tensor(a, PICTURE.shape, "uint32")
+            self.move(rpc, dst, PICTURE.tobytes(), tensor(b, PICTURE.shape, "uint32"), picture, "copy")
+            for _ in range(2):
+                self.move(rpc, dst, PICTURE.T.tobytes(), tensor(b, [COLUMNS, ROWS], "uint32"), picture, "transpose",
+                          perm=[1, 0])
+            for mode in ("constant", "reflect"):
+                padded = np.pad(PICTURE, [(1, 2), (3, 1)], mode=mode)
+                self.move(rpc, dst, padded.tobytes(), tensor(b, padded.shape, "uint32"), picture, "pad",
+                          before=[1, 3], after=[2, 1], mode=mode)
+            odd = PICTURE.view(np.uint8)[::-1, 1::2]
+            self.move(rpc, dst, odd.tobytes(), tensor(b, odd.shape),
+                      tensor(a, odd.shape, offset=(ROWS - 1) * COLUMNS * 4 + 1, strides=[-COLUMNS * 4, 2]))
+            self.ask(rpc, "region_list")
+            for region in (a, b):
+                self.ask(rpc, "region_release", {"region": region})
+
+    def created(self, rpc):
+        """Memory of the service's own, which comes as a descriptor."""
+        with Memory(SIZE) as dst:
+            made, b = self.ask(rpc, "region_create", {"size": SIZE}), self.region(rpc, dst)
+            if not made:
+                return
+            os.pwrite(rpc.fds[0], PICTURE.tobytes(), 0)
+            if b:
+                self.move(rpc, dst, PICTURE.tobytes(), tensor(b, PICTURE.shape, "uint32"),
+                          tensor(made["region"], PICTURE.shape, "uint32"))
+
+    def refusals(self, rpc):
+        """What is refused is refused as ever, or for want of memory."""
+        for method, params, name in (("region_release", {"region": 77}, "NOT_FOUND"),
+                                     ("nothing", None, "UNSUPPORTED"),
+                                     ("region_create", {"size": 1 << 62}, "QUOTA"),
+                                     ("copy", {"dst": tensor(1, [1]), "src": tensor(2, [1])}, "NOT_FOUND")):
+            try:
+                rpc.call(method, params)
+                raise AssertionError((method, "was not refused"))
+            except RpcError as error:
+                if error.name != name:
+                    self.failed(method, error)
+
+    def crowd(self, rpc):
+        """Connections side by side that ask for much at once; one is gone before its answers, one has said that
+        it will ask no more."""
+        with Memory(SIZE, data=PICTURE.tobytes()) as src, Memory(16 * SIZE) as dst, \
+                Rpc(self.path, TIMEOUT_S) as gone, Rpc(self.path, TIMEOUT_S) as other:
+            shapes = []
+            for each in (gone, other, rpc):
+                a, b = self.region(each, src), self.region(each, dst)
+                if not a or not b:
+                    return
+                shapes.append([{"dst": tensor(b, [COLUMNS, ROWS], "uint32", offset=i * SIZE),
+                                "src": tensor(a, [ROWS, COLUMNS], "uint32"), "perm": [1, 0]} for i in range(16)])
+            gone.send(b"".join(pack_request(i, "transpose", params) for i, params in enumerate(shapes[0])), [src.fd])
+            gone.close()
+            for each, requests in zip((other, rpc), shapes[1:]):
+                each.send(b"".join(pack_request(i, "transpose", params) for i, params in enumerate(requests)))
+            other.socket.shutdown(socket.SHUT_WR)
+            for each in (other, rpc):
+                self.answers(each, dst)
+            if not other.ended():
+                raise AssertionError("more than was asked for")
+
+    def answers(self, rpc, dst):
+        """Each of 16 requests has one, in whatever order."""
+        left = set(range(16))
+        while left:
+            message = rpc.receive()
+            if message is None:
+                raise ConnectionResetError
+            kind, i, error, _ = message
+            assert kind == 1 and i in left, message
+            left.remove(i)
+            if error is not None:
+                self.failed("transpose", RpcError(error))
+                continue
+            self.done += 1
+            assert dst[i * SIZE:i * SIZE + PICTURE.nbytes] == PICTURE.T.tobytes(), "wrong bytes"
+
+    def large(self, rpc):
+        with Memory(LARGE.nbytes, data=LARGE.tobytes()) as src, Memory(LARGE.nbytes) as dst:
+            a, b = self.region(rpc, src), self.region(rpc, dst)
+            if not a or not b:
+                return
+            tensors = tensor(b, LARGE.T.shape, "uint32"), tensor(a, LARGE.shape, "uint32")
+            self.move(rpc, dst, LARGE.T.tobytes(), *tensors, "transpose", perm=[1, 0])
+            request = rpc.request("transpose", {"dst": tensors[0], "src": tensors[1], "perm": [1, 0]})
+            self.released(rpc, request, a)
+
+    def released(self, rpc, request, region):
+        """While it is in use: both are answered, in whatever order."""
+        release = rpc.request("region_release", {"region": region})
+        for _ in range(2):
+            message = rpc.receive()
+            if message is None:
+                raise ConnectionResetError
+            assert message[1] in (request, release), message
+            if message[2] is not None:
+                self.failed("transpose" if message[1] == request else "region_release", RpcError(message[2]))
+
+    def rude(self, rpc):
+        """Half a message, and more descriptors than a message may carry: the connection ends."""
+        with Memory(64) as memory:
+            rpc.send(pack_request(1, "ping")[:3], [memory.fd])
+            with Rpc(self.path, TIMEOUT_S) as other:
+                try:
+                    other.request("ping", fds=[memory.fd] * 100)
+                    assert other.ended(), "it took 100 descriptors"
+                except OSError as error:
+                    if error.errno != errno.EPIPE:
+                        raise
+
+
+def served(tmad, failures):
+    """Another client is, whatever became of the others; a connection that meets a failure is made again."""
+    script = Script(tmad.path)
+    for _ in range(failures + 1):
+        troubles = len(script.troubles)
+        script.guard(script.moves)
+        if len(script.troubles) == troubles:
+            return
+    raise AssertionError(f"not served: {script.troubles}")
+
+
+def _levels(tmad):
+    """Connections, regions, mapped bytes, jobs; None when that meets a failure."""
+    try:
+        with Rpc(tmad.path, TIMEOUT_S) as rpc:
+            stats = rpc.call("stats")
+            return stats["connections"], stats["regions"], stats["mapped_bytes"], stats["jobs"]
+    except (ConnectionError, RpcError):
+        return None
+
+
+def settled(tmad, idle_fds):
+    """Nothing is left of clients that are gone."""
+    wait_until(lambda: _levels(tmad) == (1, 0, 0, 0), scaled(5), "what clients had is gone")
+    wait_until(lambda: tmad.fds() <= idle_fds, scaled(5), "the descriptors are back")
