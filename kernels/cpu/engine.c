@@ -20,11 +20,7 @@
 #include "kernels/thread.h"
 #include "memory.h"
 #include "run.h"
-
-/* Jobs of more slabs, or that reach over more bytes on either side, do not run where they are submitted,
- * however small: the owner's thread may not meet more than a few pages that have to be found first. */
-#define INLINE_SLABS 64
-#define INLINE_SPAN  (256 * 1024)
+#include "small.h"
 
 struct engine_stream {
 	struct ring_stream turn; /* first: ring_next gives it back */
@@ -53,7 +49,7 @@ struct cpu_engine {
 	bool closing;
 	struct engine_job *done;
 	struct engine_job **done_end;
-	struct claim claim; /* of the owner's thread */
+	char *scratch; /* of the owner's thread */
 	uint32_t n_workers;
 	struct worker worker[];
 };
@@ -102,6 +98,7 @@ static void cpu_close(struct engine *base)
 		pthread_join(engine->worker[i].thread, NULL);
 		free(engine->worker[i].scratch);
 	}
+	free(engine->scratch);
 	fault_deinit();
 	pthread_cond_destroy(&engine->work);
 	pthread_mutex_destroy(&engine->lock);
@@ -114,8 +111,14 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 	struct cpu_engine *engine = calloc(1, sizeof(*engine) + threads * sizeof(engine->worker[0]));
 	if (!engine)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	engine->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	if (!engine->scratch) {
+		free(engine);
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	}
 	int r = fault_init();
 	if (r < 0) {
+		free(engine->scratch);
 		free(engine);
 		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
 	}
@@ -244,28 +247,6 @@ static void unlock_and_wake(struct cpu_engine *engine, bool wake)
 		engine->options.wake(engine->options.wake_arg);
 }
 
-/* The stream is idle and the job not empty: nobody else looks at either. */
-static void run_inline(struct engine_stream *stream, struct engine_job *job)
-{
-	struct cpu_engine *engine = stream->engine;
-	struct run *run = &stream->run;
-	run_start(run, job, &engine->tuning, 1);
-	while (run_claims(run, 1)) {
-		run_claim(run, &engine->claim);
-		run_end_claim(run, claim_execute(&engine->claim, NULL));
-	}
-	pthread_mutex_lock(&engine->lock);
-	unlock_and_wake(engine, finish(stream));
-}
-
-static bool is_small(const struct cpu_engine *engine, const struct engine_job *job)
-{
-	const struct transform *t = job->transform;
-	const struct tensor_extent *dst = &t->dst_extent, *src = &t->src_extent;
-	return t->bytes <= (uint64_t)engine->tuning.inline_bytes && job->plan->n_slabs <= INLINE_SLABS &&
-	       dst->high - dst->low <= INLINE_SPAN && src->high - src->low <= INLINE_SPAN;
-}
-
 static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 {
 	struct cpu_engine *engine = stream->engine;
@@ -275,9 +256,11 @@ static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 	job->next = NULL;
 	pthread_mutex_lock(&engine->lock);
 	bool idle = !stream->run.job;
-	if (idle && is_small(engine, job)) {
+	if (idle && small_is(job, &engine->tuning)) {
 		pthread_mutex_unlock(&engine->lock);
-		run_inline(stream, job);
+		small_run(job, &engine->tuning, engine->scratch);
+		pthread_mutex_lock(&engine->lock);
+		unlock_and_wake(engine, done_add(engine, job));
 		return;
 	}
 	*stream->end = job;

@@ -60,6 +60,11 @@ struct cpu_isa {
 
 	cpu_flush_fn *flush;
 
+	/* Asks for the lines of n_dst bytes that will be written and of n_src that will be read, in turns,
+	 * and does not wait. Not more than fit the first cache: the machine forgets what it cannot ask for at
+	 * once. Memory that is not there does nothing. */
+	void (*fetch)(const char *dst, int64_t n_dst, const char *src, int64_t n_src);
+
 	/* Orders what went past the cache before whatever the thread writes next. */
 	void (*fence)(void);
 };

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#define TARGET           __attribute__((target("avx2")))
+#define TARGET           __attribute__((target("avx2,prfchw")))
 #define VECTOR           __m256i
 #define WIDTH            32
 #define HALF(p)          _mm_loadu_si128((const __m128i_u *)(p))

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#define TARGET         __attribute__((target("avx512f,avx512bw")))
+#define TARGET         __attribute__((target("avx512f,avx512bw,prfchw")))
 #define VECTOR         __m512i
 #define WIDTH          64
 #define QUARTER(p)     _mm_loadu_si128((const __m128i_u *)(p))

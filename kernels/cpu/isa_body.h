@@ -237,6 +237,16 @@ static TARGET void flush(char *dst, int64_t dst_pitch, char *stage, int64_t pitc
 	}
 }
 
+static TARGET void fetch(const char *dst, int64_t n_dst, const char *src, int64_t n_src)
+{
+	for (int64_t at = 0; at < n_dst || at < n_src; at += CPU_LINE) {
+		if (at < n_src)
+			__builtin_prefetch(src + at, 0);
+		if (at < n_dst)
+			__builtin_prefetch(dst + at, 1);
+	}
+}
+
 static TARGET void fence(void)
 {
 	FENCE();
@@ -258,5 +268,6 @@ const struct cpu_isa ISA = {
 	.copy_lines = copy_lines,
 	.fill_lines = fill_lines,
 	.flush = flush,
+	.fetch = fetch,
 	.fence = fence,
 };

@@ -36,7 +36,7 @@ static int64_t max(int64_t a, int64_t b)
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
-	return a / b + (a % b != 0);
+	return a <= b ? a > 0 : a / b + (a % b != 0);
 }
 
 static int64_t magnitude(int64_t stride)
@@ -288,7 +288,7 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		const struct move_dim *dim = &move->dim[d];
 		int64_t lead = d == move->col_dim ? move->lead : 0;
 		int64_t count = divide_up(dim->n + lead, dim->chunk);
-		int64_t digit = piece % count;
+		int64_t digit = count > 1 ? piece % count : 0;
 		piece /= count;
 		int64_t from = digit ? digit * dim->chunk - lead : 0;
 		int64_t to = min(dim->n, (digit + 1) * dim->chunk - lead);

@@ -96,21 +96,20 @@ unsigned run_claims(const struct run *run, unsigned most)
 	return slabs < most - claims ? (unsigned)(claims + slabs) : most;
 }
 
-/* Slab i; room is where it is made when the plan does not hold it, as it does for a transform that pads
- * nothing: in other modes one slab may be the interior and the border in one. */
-static const struct nest *slab_get(const struct run *run, uint64_t i, struct nest *room)
+const struct nest *run_slab(const struct engine_job *job, const struct slabs *slabs, uint64_t i,
+                            struct nest *room)
 {
-	const struct plan *plan = run->job->plan;
-	if (run->slabs.n == 1 && run->slabs.transform->mode == PAD_MODE_CONSTANT && !plan->interior.fill)
-		return &plan->interior;
-	slabs_get(&run->slabs, i, CPU_ALIGN, room);
+	if (i == 0 && slabs->interior && slabs->transform->mode == PAD_MODE_CONSTANT)
+		return &job->plan->interior;
+	slabs_get(slabs, i, CPU_ALIGN, room);
 	return room;
 }
 
 static void next_move(struct run *run)
 {
 	struct nest room;
-	move_init(&run->move, run->tuning->isa, slab_get(run, run->next_slab++, &room), &run->place);
+	move_init(&run->move, run->tuning->isa, run_slab(run->job, &run->slabs, run->next_slab++, &room),
+	          &run->place);
 	run->next_piece = 0;
 }
 
@@ -162,7 +161,8 @@ static void claim_work(void *arg)
 			blocks_run(&run->blocks, i, run->tuning->isa, &run->place, execution->scratch);
 			continue;
 		}
-		move_init(&claim->move, run->tuning->isa, slab_get(run, i, &room), &run->place);
+		move_init(&claim->move, run->tuning->isa, run_slab(run->job, &run->slabs, i, &room),
+		          &run->place);
 		for (int64_t piece = 0; piece < claim->move.pieces; piece++)
 			move_run(&claim->move, piece, execution->scratch);
 	}

@@ -43,6 +43,10 @@ struct claim {
 /* The clock of a job's ns. */
 uint64_t run_now_ns(void);
 
+/* Slab i of a job's; room is where it is made when the plan does not hold it. */
+const struct nest *run_slab(const struct engine_job *job, const struct slabs *slabs, uint64_t i,
+                            struct nest *room);
+
 /* Takes a job up; threads: how many may claim from it. *tuning must live as long as the run. */
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
 

@@ -53,6 +53,10 @@ void leaf_transpose(const struct leaf *leaf)
 		stage_transpose(leaf);
 		return;
 	}
+	if (!leaf->n_row && !leaf->n_run) {
+		transpose_box(leaf);
+		return;
+	}
 	/* Box by box of two dimensions. */
 	int64_t at[LEAF_DIMS] = { 0 };
 	struct leaf part = *leaf;
@@ -88,6 +92,10 @@ static void transpose_box(const struct leaf *leaf)
 	bool streamed = leaf->scratch && leaf->cols * leaf->unit >= CPU_LINE + lead &&
 	                leaf->dst_row % CPU_LINE == 0 && lead % leaf->unit == 0 &&
 	                leaf->rows >= 16 / leaf->unit;
+	if (!streamed && leaf->rows <= run) {
+		transpose_cached(leaf, NULL);
+		return;
+	}
 	for (int64_t row = 0; row < leaf->rows; row += run) {
 		struct leaf part =
 		    leaf_part(leaf, row, leaf->rows - row < run ? leaf->rows - row : run, 0, leaf->cols);

@@ -16,6 +16,8 @@ struct cpu_tuning cpu_tuning_get(void)
 		.isa = cpu_isa_best(),
 		/* Done by the time that a thread had woken up for it: a copy of 64 KiB. */
 		.inline_bytes = 128 << 10,
+		/* Both sides fit the first cache, and the machine does not forget what it was asked for. */
+		.fetch_bytes = 16 << 10,
 		/* Some microseconds: well over the cost of handing it to another thread. */
 		.piece_least = 64 << 10,
 		.piece_most = PLAN_PIECE_BYTES,

@@ -10,6 +10,7 @@
 struct cpu_tuning {
 	const struct cpu_isa *isa;
 	int64_t inline_bytes; /* read and written: jobs up to this run where they are submitted */
+	int64_t fetch_bytes;  /* of either side: such jobs are fetched whole beforehand up to this */
 	int64_t piece_least;  /* of the destination: no piece is made smaller for the sake of more threads */
 	int64_t piece_most;
 	uint64_t awake_ns;    /* that a thread looks for more work before it sleeps */

@@ -4,8 +4,8 @@
  *   PROPERTY_CASES  how many random transforms
  *   PROPERTY_SEED   the first one's seed; each case is decided by its own seed alone
  *
- * Case after case goes another way: each instruction set of this machine; run where it is submitted or by
- * threads in pieces of a few hundred bytes; through the cache or past it.
+ * Case after case goes another way: each instruction set of this machine; run where it is submitted, by
+ * way of scratch or not, or by threads in pieces of a few hundred bytes; through the cache or past it.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -36,9 +36,9 @@
 /* A tensor with its guards, as oracle_case_prepare allocates them, always fits. */
 #define REGION_BYTES (4 << 20)
 
-enum way { WAY_INLINE, WAY_PIECES, WAY_PIECES_STREAMED, WAYS };
+enum way { WAY_INLINE, WAY_INLINE_STAGED, WAY_PIECES, WAY_PIECES_STREAMED, WAYS };
 
-static const char *const way_names[WAYS] = { "inline", "pieces", "pieces, streamed" };
+static const char *const way_names[WAYS] = { "inline", "inline, staged", "pieces", "pieces, streamed" };
 
 /* One engine for each way and instruction set, with the memory that its jobs use. */
 struct bench {
@@ -87,7 +87,8 @@ static void bench_open(struct bench *bench, const struct cpu_isa *isa, enum way 
 {
 	struct error err;
 	struct cpu_tuning tuning = { .isa = isa,
-		                     .inline_bytes = way == WAY_INLINE ? INT64_MAX : 0,
+		                     .inline_bytes = way <= WAY_INLINE_STAGED ? INT64_MAX : 0,
+		                     .fetch_bytes = way == WAY_INLINE ? INT64_MAX : 0,
 		                     .piece_least = 256,
 		                     .piece_most = 2048,
 		                     .stream_bytes = way == WAY_PIECES_STREAMED ? 0 : INT64_MAX };

@@ -1,0 +1,15 @@
+/* Small jobs: moved in one go by the thread that submits them. */
+#ifndef KERNELS_CPU_SMALL_H
+#define KERNELS_CPU_SMALL_H
+
+#include <stdbool.h>
+
+#include "kernels/engine.h"
+#include "tuning.h"
+
+bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning);
+
+/* Fills the job's result. scratch as for move_run. */
+void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *scratch);
+
+#endif
