@@ -170,12 +170,12 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		r = error_set(err, STATUS_NO_MEMORY, "no memory to start");
 		goto err_memory;
 	}
-	start_handles(server);
 	r = watch_reserve(&server->loop, raise_fd_limit(server->limits.connections));
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
-		goto err_handles;
+		goto err_memory;
 	}
+	start_handles(server); /* from here on a turn of the loop may be asked to stop */
 	r = open_engine(server, setup, err);
 	if (r < 0)
 		goto err_handles;

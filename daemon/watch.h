@@ -7,8 +7,8 @@
 
 #include <uv.h>
 
-/* Makes room in the loop's table for every descriptor that the process may open: most of them. At the start
- * alone, where libuv may end the process. Negative errno. */
+/* Makes room in the loop's table for every descriptor that the process may open: most of them. Runs the loop
+ * once, so before any handle of its is started; libuv may end the process. Negative errno. */
 int watch_reserve(uv_loop_t *loop, uint64_t most);
 
 /* uv_poll_start. Negative errno: the kernel has no memory to watch it, and it is not watched. */
