@@ -135,7 +135,6 @@ static void start_handles(struct server *server)
 	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
 	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
 	uv_signal_start(&server->sighup, on_stop_signal, SIGHUP); /* there is nothing to read again */
-	mask_stop_signals(SIG_UNBLOCK); /* one that came while the program started again is pending */
 }
 
 int server_init(struct server *server, const struct server_setup *setup, struct error *err)
@@ -175,7 +174,9 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
 		goto err_memory;
 	}
-	start_handles(server); /* from here on a turn of the loop may be asked to stop */
+	start_handles(server);
+	/* One that came while the program started again is pending, and is seen when the loop runs. */
+	mask_stop_signals(SIG_UNBLOCK);
 	r = open_engine(server, setup, err);
 	if (r < 0)
 		goto err_handles;
