@@ -1,18 +1,22 @@
 """A program whose calls of libc fail as asked, and a scripted session with such a tmad."""
+import concurrent.futures
 import errno
 import mmap
 import os
+import random
 import socket
 import struct
 import sys
 import tempfile
+import time
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, share, tensor, wait_until
 
-FAULT_TMAD, FAULT_TMACTL = (os.path.join(BUILD, name) for name in ("fault_tmad", "fault_tmactl"))
+FAULT_TMAD, FAULT_TMACTL, FAULT_SESSION = (os.path.join(BUILD, name)
+                                           for name in ("fault_tmad", "fault_tmactl", "fault_session"))
 MEMORY, SYSTEM = 1, 2  # classes of calls
 TIMEOUT_S = 10  # for a reply; none is late by itself
 
@@ -42,6 +46,26 @@ class Plan:
     def __exit__(self, kind, value, trace):
         self.map.close()
         self.file.close()
+
+
+def each_failure(one, total, *failure):
+    """Runs one(classes, first, n, variant) for a share of the calls, from a random one on. One gives back a word
+    for how it went."""
+    classes, n, variant = failure
+    stride = max(1, total // share(total))
+    begin = random.SystemRandom().randint(1, stride)
+    rows = [(classes, first, n, variant) for first in range(begin, total + 1, stride)]
+    start_s = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        futures = {row: pool.submit(one, *row) for row in rows}
+    outcomes = [future.result() for future in futures.values() if not future.exception()]
+    counts = {word: outcomes.count(word) for word in sorted(set(outcomes))}
+    print(f"# row 11: {len(rows)} of {total} calls, a session each, {time.monotonic() - start_s:.0f} s: {counts}",
+          flush=True)
+    wrong = {row: future.exception() for row, future in futures.items() if future.exception()}
+    for row, error in wrong.items():
+        print(f"# FAULTS_ONLY={':'.join(map(str, row))}: {error}".replace("\n", "\n# "), flush=True)
+    assert not wrong, f"{len(wrong)} went wrong"
 
 
 class FaultTmad(Tmad):
@@ -248,7 +272,7 @@ def served(tmad, failures):
     raise AssertionError(f"not served: {script.troubles}")
 
 
-def _levels(tmad):
+def levels(tmad):
     """Connections, regions, mapped bytes, jobs; None when that meets a failure."""
     try:
         with Rpc(tmad.path, TIMEOUT_S) as rpc:
@@ -260,5 +284,5 @@ def _levels(tmad):
 
 def settled(tmad, idle_fds):
     """Nothing is left of clients that are gone."""
-    wait_until(lambda: _levels(tmad) == (1, 0, 0, 0), scaled(5), "what clients had is gone")
+    wait_until(lambda: levels(tmad) == (1, 0, 0, 0), scaled(5), "what clients had is gone")
     wait_until(lambda: tmad.fds() <= idle_fds, scaled(5), "the descriptors are back")

@@ -204,12 +204,6 @@ DEFINE(int, connect, (int a, const struct sockaddr *b, socklen_t c), (a, b, c), 
        ECONNREFUSED)
 DEFINE(int, accept4, (int a, struct sockaddr *b, socklen_t *c, int d), (a, b, c, d), WHOSE_OWN, -1, EMFILE,
        ECONNABORTED, EINTR)
-DEFINE(ssize_t, recvmsg, (int a, struct msghdr *b, int c), (a, b, c), WHOSE_OWN, -1, ECONNRESET, EINTR,
-       EAGAIN)
-DEFINE(ssize_t, sendmsg, (int a, const struct msghdr *b, int c), (a, b, c), WHOSE_OWN, -1, EPIPE, EAGAIN,
-       ENOBUFS)
-DEFINE(ssize_t, send, (int a, const void *b, size_t c, int d), (a, b, c, d), WHOSE_OWN, -1, EPIPE, EAGAIN,
-       ENOBUFS)
 DEFINE(int, getsockopt, (int a, int b, int c, void *d, socklen_t *e), (a, b, c, d, e), WHOSE_OWN, -1, ENOBUFS)
 DEFINE(int, setsockopt, (int a, int b, int c, const void *d, socklen_t e), (a, b, c, d, e), WHOSE_OWN, -1,
        ENOMEM)
@@ -250,8 +244,55 @@ DEFINE(ssize_t, getrandom, (void *a, size_t b, unsigned c), (a, b, c), WHOSE_OWN
 	}
 
 DEFINE_OPEN(int, open, (const char *a, int b, ...), (a, b, more), b, WHOSE_OWN, EMFILE, EACCES)
-DEFINE_OPEN(int, fcntl, (int a, int b, ...), (a, b, more), b, WHOSE_OWN, EBADF, EINVAL)
 DEFINE_OPEN(int, ioctl, (int a, unsigned long b, ...), (a, b, more), b, WHOSE_OWN, ENOTTY)
+
+/* With FAULTS_SEALED a file counts as sealed against shrinking, so that a mapping can lose its memory. */
+EXPORT int fcntl(int fd, int what, ...)
+{
+	static const int errors[3] = { EBADF, EINVAL };
+	static int (*next)(int fd, int what, ...);
+	int error = plan ? fault("fcntl", SHIM_SYSTEM, WHOSE_OWN, CALLER, errors) : 0;
+	va_list list;
+	void *more;
+	int r;
+
+	NEXT(next, fcntl);
+	va_start(list, what);
+	more = va_arg(list, void *);
+	va_end(list);
+	if (error) {
+		errno = error;
+		return -1;
+	}
+	r = next(fd, what, more);
+	return r >= 0 && what == F_GET_SEALS && getenv("FAULTS_SEALED") ? r | F_SEAL_SHRINK : r;
+}
+
+/* A peer that is gone stays gone. */
+static int lose_peer(int sock, int error)
+{
+	if (error == EPIPE || error == ECONNRESET)
+		next_shutdown(sock, SHUT_RDWR);
+	return error;
+}
+
+#define DEFINE_SOCKET(name, params, args, ...)                                                             \
+	EXPORT ssize_t name params                                                                         \
+	{                                                                                                  \
+		static const int errors[3] = { __VA_ARGS__ };                                              \
+		static ssize_t(*next) params;                                                              \
+		int error = plan ? lose_peer(a, fault(#name, SHIM_SYSTEM, WHOSE_OWN, CALLER, errors)) : 0; \
+                                                                                                           \
+		NEXT(next, name);                                                                          \
+		if (!error)                                                                                \
+			return next args;                                                                  \
+		errno = error;                                                                             \
+		return -1;                                                                                 \
+	}
+
+DEFINE_SOCKET(recvmsg, (int a, struct msghdr *b, int c), (a, b, c), ECONNRESET, EINTR, EAGAIN)
+DEFINE_SOCKET(sendmsg, (int a, const struct msghdr *b, int c), (a, b, c), EPIPE, EAGAIN, ENOBUFS)
+DEFINE_SOCKET(send, (int a, const void *b, size_t c, int d), (a, b, c, d), EPIPE, EAGAIN, ENOBUFS)
 
 /* Closed it is all the same. */
 EXPORT int close(int fd)

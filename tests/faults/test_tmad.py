@@ -6,17 +6,14 @@ served afterwards; what cannot start says why in one line. Under a sanitizer lea
 
 FAULTS_ONLY=CLASSES:FIRST:N:VARIANT runs one failure, as the note of one that went wrong names it.
 """
-import concurrent.futures
 import os
-import random
 import resource
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from faults import MEMORY, SYSTEM, FaultTmad, Plan, Script, served, settled
-from tmad import Tmad, share, wait_until
+from faults import MEMORY, SYSTEM, FaultTmad, Plan, Script, each_failure, served, settled
+from tmad import Tmad, wait_until
 import tap
 
 SESSION = 60  # requests that are done when nothing fails
@@ -63,8 +60,7 @@ def one(idle_fds, *failure):
             log = tmad.log()
             if tmad.process and tmad.process.poll() is None:
                 tmad.kill()
-            name = ":".join(map(str, failure))
-            raise AssertionError(f"FAULTS_ONLY={name} ({plan.what}): {error!r}: {log}") from error
+            raise AssertionError(f"{plan.what}: {error!r}: {log}") from error
         finally:
             tmad._clean()
 
@@ -92,21 +88,7 @@ class Row11(unittest.TestCase):
 
     def each(self, classes, n, variant):
         calls, idle_fds = self.idle()
-        total = calls[classes]
-        stride = max(1, total // share(total))
-        start_s = time.monotonic()
-        begin = random.SystemRandom().randint(1, stride)
-        rows = [(classes, first, n, variant) for first in range(begin, total + 1, stride)]
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            futures = [pool.submit(one, idle_fds, *row) for row in rows]
-        errors = [future.exception() for future in futures if future.exception()]
-        outcomes = [future.result() for future in futures if not future.exception()]
-        counts = {word: outcomes.count(word) for word in sorted(set(outcomes))}
-        print(f"# row 11: {len(rows)} of {total} calls, a session each, {time.monotonic() - start_s:.0f} s: {counts}",
-              flush=True)
-        for error in errors:
-            print(f"# {error}".replace("\n", "\n# "), flush=True)
-        self.assertEqual(len(errors), 0)
+        each_failure(lambda *failure: one(idle_fds, *failure), calls[classes], classes, n, variant)
 
     def test_memory(self):
         self.each(MEMORY, 1, 0)
