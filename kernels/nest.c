@@ -59,6 +59,15 @@ static bool is_whole(const struct nest_dim *dim)
 	return dim->before == 0 && dim->source == dim->n;
 }
 
+/* Whether a step of outer bytes ends n steps of inner bytes. The last of those leads out of the tensor, and
+ * so may pass 63 bits. */
+static bool is_end(int64_t outer, int64_t inner, int64_t n)
+{
+	int64_t end;
+
+	return !__builtin_mul_overflow(inner, n, &end) && outer == end;
+}
+
 /* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of
  * its own; the outer one may have them when padded says so. */
 static void fuse_dims(struct nest *nest, bool padded)
@@ -71,7 +80,7 @@ static void fuse_dims(struct nest *nest, bool padded)
 		if (rank > 0) {
 			const struct nest_dim *outer = &nest->dim[rank - 1];
 
-			if (outer->dst == dim.dst * dim.n && outer->src == dim.src * dim.n &&
+			if (is_end(outer->dst, dim.dst, dim.n) && is_end(outer->src, dim.src, dim.n) &&
 			    is_whole(&dim) && (padded || is_whole(outer))) {
 				dim.before = outer->before * dim.n;
 				dim.source = outer->source * dim.n;

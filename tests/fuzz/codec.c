@@ -1,0 +1,306 @@
+/* Decoding and encoding by the field tables. The first byte chooses: a request, a reply, or one message of
+ * schema.def as the outermost map; the rest are messages.
+ *
+ * What is decoded, encoded and decoded again is the same, by its encoding. Refusals are sentences. */
+#include "proto/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "proto/frame.h"
+#include "proto/pack.h"
+#include "proto/rpc.h"
+#include "stream.h"
+#include "tests/support/oracle.h"
+#include "traffic.h"
+
+static const struct message *const messages[] = {
+#define MESSAGE(m, doc) &m##_message,
+#include "proto/schema.def"
+};
+
+#define MESSAGES (sizeof messages / sizeof *messages)
+
+/* Room for the struct of any of them. */
+union any_message {
+	uint32_t has;
+#define MESSAGE(m, doc) struct msg_##m m;
+#include "proto/schema.def"
+};
+
+enum kind { KIND_REQUEST, KIND_REPLY, KIND_MESSAGE, KIND_MADE, KINDS };
+
+static struct rpc_decoder *decoder;
+
+static void check_same(const struct buffer *a, const struct buffer *b, const char *what)
+{
+	fuzz_check(buffer_len(a) == buffer_len(b), "%s: %zu and %zu bytes", what, buffer_len(a),
+	           buffer_len(b));
+	fuzz_check(!memcmp(a->data + a->start, b->data + b->start, buffer_len(a)), "%s", what);
+}
+
+static bool is_decodable(const struct message *message)
+{
+	for (uint32_t i = 0; i < message->n_fields; i++)
+		if (message->fields[i].kind == FIELD_KIND_LIST ||
+		    message->fields[i].kind == FIELD_KIND_NAMES ||
+		    message->fields[i].kind == FIELD_KIND_COUNTERS)
+			return false;
+	return true;
+}
+
+/* ---- Requests ----------------------------------------------------------------------------------------- */
+
+static void check_dispatch(const struct rpc_request *request)
+{
+	const struct method *method = request->method;
+	struct buffer one = { 0 }, two = { 0 };
+	struct rpc_request again;
+	struct error err = { 0 };
+	uint32_t has = request->params.empty.has;
+
+	fuzz_check(!(has & ~method->accepts) && !(method->requires & ~has), "%s has %x", method->name, has);
+	rpc_encode_request(&one, request->msgid, method, &request->params);
+	fuzz_check(rpc_decode_request(decoder, one.data, buffer_len(&one), &again, &err) == RPC_DISPATCH,
+	           "%s", err.message);
+	fuzz_check(again.msgid == request->msgid && again.method == method);
+	rpc_encode_request(&two, again.msgid, again.method, &again.params);
+	check_same(&one, &two, method->name);
+	buffer_deinit(&one);
+	buffer_deinit(&two);
+}
+
+static void try_request(const uint8_t *data, size_t len)
+{
+	struct rpc_request request;
+	struct error err = { 0 };
+
+	switch (rpc_decode_request(decoder, data, len, &request, &err)) {
+	case RPC_DISPATCH:
+		check_dispatch(&request);
+		break;
+	case RPC_REFUSE:
+	case RPC_BROKEN:
+		fuzz_check_error(&err);
+		break;
+	case RPC_IGNORE:
+		break;
+	}
+}
+
+/* ---- Replies ------------------------------------------------------------------------------------------ */
+
+static void check_result(const struct method *method, uint32_t msgid, const union any_message *result)
+{
+	struct buffer one = { 0 }, two = { 0 };
+	union any_message again;
+	struct rpc_reply reply;
+	struct error err = { 0 };
+
+	rpc_encode_result(&one, msgid, method, result);
+	fuzz_check(rpc_decode_reply(decoder, one.data, buffer_len(&one), &reply, &err) == 0, "%s",
+	           err.message);
+	fuzz_check(reply.msgid == msgid && reply.error.status == 0);
+	fuzz_check(rpc_decode_result(&reply, method, &again, &err) == 0, "%s", err.message);
+	rpc_encode_result(&two, reply.msgid, method, &again);
+	check_same(&one, &two, method->name);
+	buffer_deinit(&one);
+	buffer_deinit(&two);
+}
+
+/* What a peer says is shown to people: it may be UTF-8, but nothing that is not text. */
+static void check_foreign(const struct error *error)
+{
+	struct buffer b = { 0 };
+	const char *c = error->message;
+
+	fuzz_check(strnlen(c, sizeof error->message) < sizeof error->message);
+	for (; *c; c++)
+		fuzz_check((unsigned char)*c >= 0x20 && *c != 0x7f, "byte 0x%02x", (unsigned char)*c);
+	rpc_encode_error(&b, 1, error);
+	buffer_deinit(&b);
+}
+
+static void try_reply(const uint8_t *data, size_t len)
+{
+	struct rpc_reply reply = { 0 };
+	struct error err = { 0 };
+	int r = rpc_decode_reply(decoder, data, len, &reply, &err);
+
+	if (r < 0)
+		fuzz_check_error(&err);
+	if (r != 0)
+		return;
+	if (reply.error.status != 0)
+		check_foreign(&reply.error);
+	for (int i = 0; i < METHOD_COUNT; i++) {
+		union any_message result;
+
+		if (methods[i].result_kind != RESULT_MESSAGE || !is_decodable(methods[i].result))
+			continue;
+		/* A reply's objects live until the decoder is used again. */
+		if (rpc_decode_reply(decoder, data, len, &reply, &err) != 0)
+			return;
+		if (rpc_decode_result(&reply, &methods[i], &result, &err) < 0)
+			fuzz_check_error(&err);
+		else
+			check_result(&methods[i], reply.msgid, &result);
+	}
+}
+
+/* ---- Messages ----------------------------------------------------------------------------------------- */
+
+static int decode(const struct message *message, const uint8_t *data, size_t len, enum codec_unknown unknown,
+                  union any_message *ret, msgpack_zone *zone, struct error *err)
+{
+	const struct codec_rules rules = { message->name, codec_all_fields(message), message->needed,
+		                           unknown };
+	msgpack_object object;
+	size_t end = 0;
+
+	msgpack_zone_init(zone, 4096);
+	if (msgpack_unpack((const char *)data, len, &end, zone, &object) != MSGPACK_UNPACK_SUCCESS ||
+	    object.type != MSGPACK_OBJECT_MAP)
+		return error_set(err, STATUS_PROTOCOL, "not a map");
+	return codec_decode(&object, message, &rules, ret, err);
+}
+
+static void try_message(const struct message *message, const uint8_t *data, size_t len,
+                        enum codec_unknown unknown)
+{
+	struct buffer one = { 0 }, two = { 0 };
+	union any_message value, again;
+	msgpack_zone zone, zone_again;
+	struct error err = { 0 };
+
+	if (decode(message, data, len, unknown, &value, &zone, &err) < 0) {
+		fuzz_check_error(&err);
+		msgpack_zone_destroy(&zone);
+		return;
+	}
+	codec_encode(&one, message, &value);
+	fuzz_check(
+	    decode(message, one.data, buffer_len(&one), CODEC_REFUSE_UNKNOWN, &again, &zone_again, &err) == 0,
+	    "%s: %s", message->name, err.message);
+	codec_encode(&two, message, &again);
+	check_same(&one, &two, message->name);
+	fuzz_check(value.has == again.has);
+	msgpack_zone_destroy(&zone);
+	msgpack_zone_destroy(&zone_again);
+	buffer_deinit(&one);
+	buffer_deinit(&two);
+}
+
+/* A struct of any values: what is encoded is one message within a client's limits, and decodes where it can.
+ */
+static void try_made(const struct message *message, uint64_t random)
+{
+	struct buffer b = { 0 };
+	struct frame_scan scan = { 0 };
+	union any_message value;
+	struct error err = { 0 };
+	size_t end = 0;
+
+	traffic_fill(message, (uint32_t)oracle_random(&random) | message->needed, &value, &random);
+	codec_encode(&b, message, &value);
+	fuzz_check(frame_scan(&scan, b.data, buffer_len(&b), &frame_reply_limits, &end, &err) ==
+	                   FRAME_COMPLETE &&
+	               end == buffer_len(&b),
+	           "%s: %s", message->name, err.message);
+	if (is_decodable(message))
+		try_message(message, b.data, buffer_len(&b), CODEC_REFUSE_UNKNOWN);
+	buffer_deinit(&b);
+}
+
+/* ---- The target --------------------------------------------------------------------------------------- */
+
+static void try_one(uint8_t choice, const uint8_t *data, size_t len)
+{
+	const struct message *message = messages[choice / KINDS % MESSAGES];
+
+	switch ((enum kind)(choice % KINDS)) {
+	case KIND_REQUEST:
+		try_request(data, len);
+		break;
+	case KIND_REPLY:
+		try_reply(data, len);
+		break;
+	case KIND_MESSAGE:
+		if (is_decodable(message))
+			try_message(message, data, len,
+			            choice & 0x80 ? CODEC_SKIP_UNKNOWN : CODEC_REFUSE_UNKNOWN);
+		break;
+	default:
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct frame_scan scan = { 0 };
+	struct error err;
+	uint8_t choice;
+	size_t len;
+
+	if (size == 0)
+		return 0;
+	choice = data[0];
+	decoder = rpc_decoder_new();
+	if (choice % KINDS == KIND_MADE && size >= 9) {
+		uint64_t random;
+
+		memcpy(&random, data + 1, sizeof random);
+		try_made(messages[choice / KINDS % MESSAGES], random);
+	}
+	data++;
+	size--;
+	while (size && frame_scan(&scan, data, size, &frame_reply_limits, &len, &err) == FRAME_COMPLETE) {
+		uint8_t *exact = malloc(len);
+
+		memcpy(exact, data, len);
+		try_one(choice, exact, len);
+		free(exact);
+		data += len;
+		size -= len;
+	}
+	rpc_decoder_free(decoder);
+	return 0;
+}
+
+/* Half of the new inputs are of what only a service sends: replies, and maps alone. */
+static size_t make(uint8_t *data, size_t max_size, uint64_t random)
+{
+	const struct method *method = &methods[oracle_random(&random) % METHOD_COUNT];
+	const struct message *message = method->result;
+	uint8_t choice = (uint8_t)oracle_random(&random);
+	struct buffer b = { 0 };
+	union any_message value;
+	size_t len;
+
+	if (choice % KINDS == KIND_MESSAGE)
+		message = messages[choice / KINDS % MESSAGES];
+	traffic_fill(message, (uint32_t)oracle_random(&random) | message->needed, &value, &random);
+	if (choice % KINDS == KIND_MESSAGE)
+		codec_encode(&b, message, &value);
+	else if (method->result_kind == RESULT_MESSAGE && oracle_random(&random) % 4)
+		rpc_encode_result(&b, 7, method, &value);
+	else
+		rpc_encode_error(&b, 7, &(struct error){ STATUS_QUOTA, "no more, and \xc3\xa4 \xff" });
+	len = buffer_len(&b);
+	if (len >= max_size)
+		len = max_size - 1;
+	data[0] = choice;
+	memcpy(data + 1, b.data + b.start, len);
+	buffer_deinit(&b);
+	return 1 + len;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+	if (size == 0 && max_size > 1 && seed % 2)
+		return make(data, max_size, seed);
+	if (size && seed % 32 == 1)
+		return make(data, max_size, seed);
+	return stream_mutate(data, size, max_size, seed);
+}

@@ -1,0 +1,327 @@
+/* A whole server in process, on a real socket, with up to four clients: the input says, step by step, what
+ * they send with which descriptors, what they close, and when work and jobs are done (steps.h). Each input
+ * has a server of its own, started and stopped.
+ *
+ * Whatever was sent: replies are replies, a client that comes afterwards is answered, and when all clients
+ * are gone nothing of them is left, in no account, and no descriptor. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "descriptors.h"
+#include "doubles.h"
+#include "fuzz.h"
+#include "proto/frame.h"
+#include "proto/rpc.h"
+#include "proto/socket.h"
+#include "steps.h"
+
+/* The directory of the socket goes when the process does. */
+static char directory[64], path[80];
+static int descriptors[DESCRIPTOR_COUNT];
+static struct options options;
+static struct server *server;
+static struct rpc_decoder *decoder;
+
+struct client {
+	int fd; /* -1: not connected */
+	bool ended;
+	struct buffer in;
+	struct frame_scan scan;
+	uint64_t replies;
+};
+
+static struct client clients[STEP_CONNECTIONS];
+
+/* ---- Once --------------------------------------------------------------------------------------------- */
+
+static void clean_up(void)
+{
+	unlink(path);
+	rmdir(directory);
+}
+
+/* Small limits, so that a few steps reach them. */
+static void set_limits(struct limits *limits)
+{
+	limits_init(limits);
+	limits->connections = 4;
+	limits->connections_per_uid = 3;
+	limits->regions_per_uid = 6;
+	limits->mapped_bytes_per_uid = 6 << 16;
+	limits->jobs_per_uid = 3;
+	limits->queued_bytes_per_uid = 24 << 10;
+	limits->pending_fds_per_uid = 6;
+	limits->reply_pause_bytes = 2048;
+	limits->reply_limit_bytes = 16 << 10;
+	limits->plan_cache_entries = 4;
+	limits->tensor_map_entries = 4;
+}
+
+static void prepare(void)
+{
+	snprintf(directory, sizeof directory, "/tmp/tmad-fuzz-XXXXXX");
+	if (!mkdtemp(directory))
+		abort();
+	snprintf(path, sizeof path, "%s/s", directory);
+	atexit(clean_up);
+	descriptors_open(descriptors);
+	log_init(LOG_LEVEL_ERROR);
+	options = (struct options){ .socket = path, .engine = ENGINE_CHOICE_CPU, .threads = 1 };
+	set_limits(&options.limits);
+	decoder = rpc_decoder_new();
+	doubles_pass(1);
+}
+
+static int open_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* ---- The server's turns ------------------------------------------------------------------------------- */
+
+/* Until it would sleep; descriptors that it closes on a thread are closed then. */
+static void turn(void)
+{
+	for (int i = 0; i < 3; i++)
+		uv_run(&server->loop, UV_RUN_NOWAIT);
+	while (server->closers.n > 0)
+		uv_run(&server->loop, UV_RUN_ONCE);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
+}
+
+/* Work and jobs that nobody holds back. */
+static void go_on(uint8_t held)
+{
+	bool more;
+
+	do {
+		turn();
+		more = !(held & 1) && doubles_work();
+		more |= !(held & 2) && doubles_job();
+	} while (more);
+}
+
+/* ---- Clients ------------------------------------------------------------------------------------------ */
+
+static void client_open(struct client *client)
+{
+	*client = (struct client){ .fd = socket_connect(path, -1) };
+	if (client->fd >= 0)
+		fcntl(client->fd, F_SETFL, O_NONBLOCK);
+	else
+		client->ended = true;
+}
+
+static void client_close(struct client *client)
+{
+	if (client->fd >= 0)
+		close(client->fd);
+	buffer_deinit(&client->in);
+	*client = (struct client){ .fd = -1 };
+}
+
+/* Every whole message that has come is a reply. */
+static void check_replies(struct client *client)
+{
+	struct rpc_reply reply;
+	struct error err = { 0 };
+	size_t len;
+
+	while (buffer_len(&client->in) > 0) {
+		const uint8_t *data = client->in.data + client->in.start;
+		enum frame_result r =
+		    frame_scan(&client->scan, data, buffer_len(&client->in), &frame_reply_limits, &len, &err);
+
+		fuzz_check(r != FRAME_BROKEN, "%s", err.message);
+		if (r == FRAME_PARTIAL)
+			return;
+		fuzz_check(rpc_decode_reply(decoder, data, len, &reply, &err) == 0, "%s", err.message);
+		if (reply.error.status)
+			fuzz_check_error(&reply.error);
+		client->replies++;
+		buffer_consume(&client->in, len, 0);
+	}
+}
+
+static void client_read(struct client *client)
+{
+	int fds[SOCKET_MAX_FDS];
+	uint8_t data[4096];
+	size_t n_fds;
+	ssize_t n;
+
+	while (client->fd >= 0 && (n = socket_receive(client->fd, data, sizeof data, fds, &n_fds)) > 0) {
+		for (size_t i = 0; i < n_fds; i++)
+			close(fds[i]);
+		if (buffer_append(&client->in, data, (size_t)n) < 0)
+			abort();
+		check_replies(client);
+	}
+	if (client->fd >= 0 && (n == 0 || n != -EAGAIN))
+		client->ended = true;
+}
+
+static void client_send(struct client *client, const struct step *step)
+{
+	int fds[STEP_MOST_FDS];
+	size_t sent = 0;
+
+	if (client->fd < 0)
+		client_open(client);
+	for (int i = 0; i < step->n_fds; i++)
+		fds[i] = descriptors[step->fds[i]];
+	while (client->fd >= 0 && sent < step->len) {
+		ssize_t n =
+		    socket_send(client->fd, step->data + sent, step->len - sent, fds, sent ? 0 : step->n_fds);
+
+		if (n <= 0)
+			break; /* it is not read any more, or the connection has ended */
+		sent += (size_t)n;
+	}
+}
+
+/* ---- Steps -------------------------------------------------------------------------------------------- */
+
+static void take(const struct step *step)
+{
+	static const uint16_t times[] = { 1, 100, 1100, 4900, 5100, 10100, 29900, 30100 };
+	struct client *client = &clients[step->connection];
+
+	switch ((enum step_kind)step->kind) {
+	case STEP_SEND:
+		client_send(client, step);
+		break;
+	case STEP_READ:
+		client_read(client);
+		break;
+	case STEP_SHUT:
+		if (client->fd >= 0)
+			shutdown(client->fd, step->how % 3);
+		break;
+	case STEP_CLOSE:
+		client_close(client);
+		break;
+	case STEP_WORK:
+		doubles_work();
+		break;
+	case STEP_JOB:
+		doubles_job();
+		break;
+	case STEP_TIME:
+		doubles_pass(times[step->how % 8]);
+		break;
+	case STEP_DRAIN:
+		server_drain(server);
+		break;
+	case STEP_KIND_COUNT:
+		break;
+	}
+}
+
+/* A polite client after all the others. */
+static void check_alive(void)
+{
+	struct step step = { .kind = STEP_SEND,
+		             .len = 8,
+		             .data = (const uint8_t *)"\x94\x00\x07\xa4ping\x90" };
+	struct client *client = &clients[0];
+
+	step.len = 9;
+	client_send(client, &step);
+	go_on(0);
+	client_read(client);
+	fuzz_check(client->replies == 1 && !client->ended, "%d replies to a ping", (int)client->replies);
+	client_close(client);
+	go_on(0);
+}
+
+static void check_nothing_left(void)
+{
+	go_on(0);
+	while (server->accounts.total[CHARGE_JOBS] > 0) {
+		uv_run(&server->loop, UV_RUN_ONCE); /* a job that is too large to run where it is submitted */
+		go_on(0);
+	}
+	fuzz_check(TAILQ_EMPTY(&server->sessions));
+	fuzz_check(server->n_regions == 0 && server->mapped_bytes == 0);
+	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+		fuzz_check(server->accounts.total[i] == 0, "charge %d: %llu", i,
+		           (unsigned long long)server->accounts.total[i]);
+}
+
+/* ---- The target --------------------------------------------------------------------------------------- */
+
+static void start(void)
+{
+	static const struct engine_openers openers = { .cpu = doubles_engine_open };
+	struct server_setup setup = { .options = &options,
+		                      .openers = &openers,
+		                      .recovery = { .listener = -1 } };
+	struct error err;
+
+	server = malloc(sizeof *server);
+	if (!server || server_init(server, &setup, &err) < 0)
+		abort();
+	doubles_work(); /* the server's first, of no effect */
+	for (int i = 0; i < STEP_CONNECTIONS; i++)
+		clients[i].fd = -1;
+}
+
+static void stop(void)
+{
+	server_drain(server);
+	uv_run(&server->loop, UV_RUN_DEFAULT);
+	server_deinit(server);
+	free(server);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct steps steps;
+	int before;
+
+	if (!*directory) {
+		prepare();
+		start(); /* what is opened once stays open */
+		stop();
+	}
+	before = open_descriptors();
+	steps_read(&steps, data, size);
+	start();
+	doubles_hold_jobs(steps.held & 2);
+	for (size_t i = 0; i < steps.n; i++) {
+		take(&steps.step[i]);
+		go_on(steps.held);
+	}
+	doubles_hold_jobs(false);
+	for (int i = 0; i < STEP_CONNECTIONS; i++) {
+		client_read(&clients[i]);
+		client_close(&clients[i]);
+	}
+	check_nothing_left();
+	if (server->state == SERVER_RUNNING)
+		check_alive();
+	stop();
+	fuzz_check(open_descriptors() == before, "%d descriptors, %d before", open_descriptors(), before);
+	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+	return steps_mutate(data, size, max_size, seed);
+}

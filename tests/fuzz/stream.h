@@ -1,0 +1,13 @@
+/* The mutator of targets whose input is a byte of choices and then messages, one behind the other. */
+#ifndef TESTS_FUZZ_STREAM_H
+#define TESTS_FUZZ_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+size_t stream_mutate(uint8_t *data, size_t size, size_t max_size, unsigned seed);
+
+/* One of the messages in data, spoilt; bytes that are no message: one of them. Returns the new size. */
+size_t stream_spoil(uint8_t *data, size_t size, size_t max_size, uint64_t *random);
+
+#endif

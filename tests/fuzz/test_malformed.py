@@ -1,0 +1,225 @@
+"""Malformed requests, all there are of some kinds (row 3 of the hostile clients): each is answered by an error with
+a status, or ends its connection, and costs next to no memory.
+
+Every method is asked with everything that it accepts. Then, one at a time, each field holds each type of
+MessagePack, each value claims a length that is not there, each key comes twice, the message ends at every byte.
+"""
+import os
+import socket
+import struct
+import sys
+import unittest
+
+import msgpack
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import NATIVE, Rpc, RpcError, Tmad, scaled, share, wait_until
+
+A = {"region": 1, "offset": 0, "dtype": "uint8", "shape": [2, 3], "strides": [3, 1]}
+TRANSFORM = {"dst": A, "src": {**A, "offset": 8}, "perm": [0, 1], "before": [0, 0], "after": [0, 0],
+             "mode": "constant", "value": [1.5, -1]}
+REQUESTS = {
+    "info": None, "ping": None, "stats": None, "region_list": None,
+    "region_register": {"kind": "memfd", "size": 64, "offset": 0, "handle": bytes(64), "device": "GPU-0",
+                        "writable": True, "allocation": 64},
+    "region_create": {"size": 64, "kind": "memfd"},
+    "region_release": {"region": 1},
+    "copy": {key: TRANSFORM[key] for key in ("dst", "src")},
+    "transpose": {key: TRANSFORM[key] for key in ("dst", "src", "perm")},
+    "pad": {key: TRANSFORM[key] for key in TRANSFORM if key != "perm"},
+    "transform": TRANSFORM, "explain": TRANSFORM,
+}
+STATUSES = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "OVERLAP", "NOT_FOUND", "UNSUPPORTED", "QUOTA", "NO_MEMORY"}
+MUCH = (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x10000)
+# One of each type, and of each width that a type has.
+TYPES = {
+    "nil": b"\xc0", "false": b"\xc2", "true": b"\xc3", "fixint": b"\x07", "negative fixint": b"\xff",
+    "uint 8": b"\xcc\xff", "uint 16": b"\xcd\xff\xff", "uint 32": b"\xce" + b"\xff" * 4,
+    "uint 64": b"\xcf" + b"\xff" * 8, "int 8": b"\xd0\x80", "int 16": b"\xd1\x80\x00",
+    "int 32": b"\xd2\x80\x00\x00\x00", "int 64": b"\xd3\x80" + bytes(7), "float 32": b"\xca\x7f\xc0\x00\x01",
+    "float 64": b"\xcb\x7f\xf8" + bytes(5) + b"\x01", "empty fixstr": b"\xa0", "fixstr": b"\xa3\xff\x00\"",
+    "str 8": b"\xd9\x01x", "str 16": b"\xda\x00\x01x", "str 32": b"\xdb\x00\x00\x00\x01x", "bin 8": b"\xc4\x01\x00",
+    "bin 16": b"\xc5\x00\x00", "bin 32": b"\xc6\x00\x00\x00\x01\xff", "empty array": b"\x90", "fixarray": b"\x92\xc0\x80",
+    "array 16": b"\xdc\x00\x28" + bytes(40), "array 32": b"\xdd\x00\x00\x00\x00", "empty map": b"\x80",
+    "fixmap": b"\x81\xa1a\x01", "map with nil": b"\x81\xc0\xc0", "map 16": b"\xde\x00\x01\x01\x02",
+    "map 32": b"\xdf\x00\x00\x00\x00",
+}
+FORBIDDEN = {
+    "reserved": b"\xc1", "ext 8": b"\xc7\x01\x05\x00", "ext 16": b"\xc8\x00\x00\x05", "ext 32": b"\xc9" + bytes(5),
+    "fixext 1": b"\xd4\x01\x00", "fixext 2": b"\xd5\x01" + bytes(2), "fixext 4": b"\xd6\x01" + bytes(4),
+    "fixext 8": b"\xd7\x01" + bytes(8), "fixext 16": b"\xd8\x01" + bytes(16), "timestamp": b"\xd6\xff" + bytes(4),
+    **{f"{n} levels": b"\x91" * n + b"\xc0" for n in (9, 100, 10000)},
+    **{f"{n} levels of maps": b"\x81\x01" * n + b"\xc0" for n in (9, 100, 10000)},
+    **{f"a {kind} of {n}": head + struct.pack(">I", n) for n in MUCH for kind, head in
+       (("str", b"\xdb"), ("bin", b"\xc6"), ("array", b"\xdd"), ("map", b"\xdf"))},
+    "4097 elements": b"\xdc\x10\x01" + b"\xc0" * 4097, "65537 bytes": b"\xc6\x00\x01\x00\x01" + bytes(65537),
+}
+
+
+class Raw(bytes):
+    """Stands for a value, as it is."""
+
+
+class Pairs(list):
+    """A map, key by key."""
+
+
+def pack(value):
+    """As msgpack does, but for what is Raw or Pairs."""
+    if isinstance(value, Raw):
+        return bytes(value)
+    if isinstance(value, dict):
+        value = Pairs(value.items())
+    if isinstance(value, Pairs):
+        return msgpack.Packer().pack_map_header(len(value)) + b"".join(pack(k) + pack(v) for k, v in value)
+    if isinstance(value, list):
+        return msgpack.Packer().pack_array_header(len(value)) + b"".join(pack(item) for item in value)
+    return msgpack.packb(value, use_bin_type=True)
+
+
+def message(method, params, msgid=1):
+    return pack([0, msgid, method, [] if params is None else [params]])
+
+
+def places(value, path=()):
+    """Every value within a document, by its path; the document too."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+def replaced(value, path, other):
+    if not path:
+        return other
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(copy[path[0]], path[1:], other)
+    return copy
+
+
+def found(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+class Malformed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad("--frame-deadline-ms=60000", "--log-level=error", "--mapped-bytes-per-uid=16777216")
+        cls.addClassCleanup(cls.tmad.stop)
+
+    def setUp(self):
+        self.rpc = self.tmad.rpc()
+        self.addCleanup(lambda: self.rpc.close())
+        self.counts = {"answers": 0, "errors": 0, "ends": 0}
+
+    def tearDown(self):
+        print("# " + ", ".join(f"{n} {what}" for what, n in self.counts.items()), flush=True)
+        with self.tmad.rpc() as rpc:
+            self.assertIs(rpc.call("ping"), True)
+
+    def ask(self, what, data, *, may_succeed=False, has_to_end=False):
+        """A whole message: an error with a status we know, or the end of the connection."""
+        self.rpc.send(data)
+        try:
+            self.rpc.reply(1)
+            self.assertTrue(may_succeed, f"{what}: accepted")
+            self.counts["answers"] += 1
+        except RpcError as error:
+            self.assertFalse(has_to_end, f"{what}: {error}")
+            self.assertIn(error.name, STATUSES, what)
+            self.assertTrue(error.message.isprintable() and error.message, what)
+            self.counts["errors"] += 1
+            return
+        except ConnectionResetError:
+            self.counts["ends"] += 1
+            self.rpc.close()
+            self.rpc = self.tmad.rpc()
+            return
+        for fd in self.rpc.fds:
+            os.close(fd)
+        self.rpc.fds = []
+
+    def each(self):
+        for method, params in REQUESTS.items():
+            for path in places(params):
+                yield method, params, path
+
+    def test_row_3_every_type_in_every_field(self):
+        for method, params, path in self.each():
+            for name, data in TYPES.items():
+                with self.subTest(method=method, path=path, type=name):
+                    self.ask(name, message(method, replaced(params, path, Raw(data))), may_succeed=True)
+
+    def test_row_3_what_no_message_may_hold(self):
+        """Ext types, depth, and lengths that are not there end the connection, in whichever field."""
+        for method, params, path in self.each():
+            for name, data in FORBIDDEN.items():
+                with self.subTest(method=method, path=path, type=name):
+                    self.ask(name, message(method, replaced(params, path, Raw(data))), has_to_end=True)
+
+    def test_row_3_every_key_twice(self):
+        for method, params, path in self.each():
+            inner = found(params, path)
+            if not isinstance(inner, dict):
+                continue
+            for key, value in inner.items():
+                for pairs in (Pairs([*inner.items(), (key, value)]), Pairs([(key, value), *inner.items()]),
+                              Pairs([*inner.items(), ("nobody", value)]), Pairs([*inner.items(), (1, value)]),
+                              Pairs([*inner.items(), (key.encode(), value)])):
+                    with self.subTest(method=method, path=path, key=key):
+                        self.ask(key, message(method, replaced(params, path, pairs)))
+
+    def test_row_3_every_field_missing(self):
+        for method, params, path in self.each():
+            if path:
+                inner = found(params, path[:-1])
+                less = dict(inner) if isinstance(inner, dict) else list(inner)
+                del less[path[-1]]
+                with self.subTest(method=method, path=path):
+                    self.ask(path, message(method, replaced(params, path[:-1], less)), may_succeed=True)
+
+    def test_row_3_cut_at_every_byte(self):
+        """Alone it is never answered; with something behind it, that is taken for the rest."""
+        for method, params in REQUESTS.items():
+            whole = message(method, params)
+            for length in range(1, len(whole)):
+                with self.subTest(method=method, length=length), self.tmad.rpc() as rpc:
+                    rpc.send(whole[:length])
+                    rpc.socket.shutdown(socket.SHUT_WR)
+                    self.assertTrue(rpc.ended())
+                    self.counts["ends"] += 1
+                with self.subTest(method=method, length=length), self.tmad.rpc() as rpc:
+                    rpc.send(whole[:length] + message(method, params, 2) * 2)
+        with self.tmad.rpc() as rpc:
+            wait_until(lambda: rpc.call("stats")["connections"] == 2, scaled(10), "the connections are gone")
+
+    @unittest.skipUnless(NATIVE, "a process's memory is its own only natively")
+    def test_row_3_memory(self):
+        """Connections that hold as much as they can: most of a message of the largest size, in small pieces."""
+        n = share(1000)
+        worst = (b"\x94\x00\x01\xa4ping\x91\xc5\xff\x00" + bytes(0xfe00),      # a bin that lacks its end
+                 b"\x94\x00\x01\xa4ping\x91\xdc\x0f\xf0" + b"\x90" * 0xfef,    # arrays that lack one
+                 b"\x94\x00\x01\xa4ping" + b"\x91" * 7)
+        self.ask("warm", message("ping", None), may_succeed=True)
+        before = self.tmad.status("VmRSS")
+        clients = [Rpc(self.tmad.path) for _ in range(n)]
+        try:
+            for i, client in enumerate(clients):
+                data = worst[i % len(worst)]
+                for at in range(0, len(data), 8192):
+                    client.send(data[at:at + 8192])
+            with self.tmad.rpc() as rpc:
+                self.assertIs(rpc.call("ping"), True)
+            grown = self.tmad.status("VmRSS") - before
+        finally:
+            for client in clients:
+                client.close()
+        print(f"# row 3: {n} connections with unfinished messages hold {grown} KiB, {grown / n:.0f} each", flush=True)
+        self.assertLessEqual(grown, 1024 * n)
+
+
+if __name__ == "__main__":
+    tap.main()

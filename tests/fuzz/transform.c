@@ -1,0 +1,403 @@
+/* Validation, canonicalisation and plans of transforms, and the CPU engine on small ones.
+ *
+ * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
+ * looking at every element; slabs write every element once; a small one moves what tests/support/oracle.c
+ * moves, and not a byte more. */
+#include "kernels/transform.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/tuning.h"
+#include "kernels/engine.h"
+#include "question.h"
+#include "tests/support/oracle.h"
+
+#define MOST_ELEMENTS 4096      /* of a small one */
+#define MOST_BYTES    (1 << 16) /* of its regions */
+#define MOST_PAD      1024
+#define MOST_SLABS    4096
+#define ROOM          (MOST_BYTES + 2 * ORACLE_GUARD)
+
+/* ---- Engines ------------------------------------------------------------------------------------------ */
+
+enum way { WAY_INLINE, WAY_PLAIN, WAY_PIECES, WAYS };
+
+static struct bench {
+	int wakeups;
+	struct engine *engine;
+	struct engine_owner owner;
+	struct engine_stream *stream;
+	struct engine_memory *memory[2];
+} benches[WAYS];
+
+static bool finished;
+
+static void wake(void *arg)
+{
+	uint64_t one = 1;
+
+	if (write(*(int *)arg, &one, sizeof one) < 0)
+		abort();
+}
+
+static void on_done(struct engine_job *job)
+{
+	(void)job;
+	finished = true;
+}
+
+static void bench_open(struct bench *bench, enum way way)
+{
+	struct cpu_tuning tuning = { .isa = way == WAY_PLAIN ? cpu_isa_get(0) : cpu_isa_best(),
+		                     .inline_bytes = way == WAY_PIECES ? 0 : INT64_MAX,
+		                     .piece_least = 256,
+		                     .piece_most = 2048,
+		                     .stream_bytes = INT64_MAX };
+	struct engine_options options = { .threads = 2, .wake = wake, .wake_arg = &bench->wakeups };
+	struct engine_export made;
+	struct error err;
+
+	cpu_tuning_force(&tuning);
+	bench->wakeups = eventfd(0, EFD_CLOEXEC);
+	if (engine_cpu_open(&bench->engine, &options, &err) < 0)
+		abort();
+	cpu_tuning_force(NULL);
+	engine_owner_init(&bench->owner);
+	bench->stream = engine_stream_new(bench->engine, &bench->owner);
+	for (int i = 0; i < 2; i++) {
+		if (engine_create(bench->engine, REGION_KIND_MEMFD, ROOM, &bench->memory[i], &made, &err) < 0)
+			abort();
+		close(made.fd);
+	}
+}
+
+static struct bench *bench_of(uint8_t way)
+{
+	struct bench *bench = &benches[way % WAYS];
+
+	if (!bench->engine)
+		bench_open(bench, (enum way)(way % WAYS));
+	return bench;
+}
+
+static uint8_t *data_of(struct engine_memory *memory)
+{
+	return (uint8_t *)cpu_memory(memory)->data;
+}
+
+/* ---- What has to hold --------------------------------------------------------------------------------- */
+
+struct span {
+	__int128 low, high;
+};
+
+static struct span span_of(const struct tensor_layout *layout)
+{
+	struct span span = { 0, dtype_size(layout->dtype) };
+
+	for (int d = 0; d < layout->rank; d++) {
+		__int128 reach =
+		    (__int128)(layout->shape[d] - 1) * layout->stride[d] * dtype_size(layout->dtype);
+
+		if (layout->shape[d] == 0)
+			return (struct span){ 0, 0 };
+		*(reach < 0 ? &span.low : &span.high) += reach;
+	}
+	return span;
+}
+
+static void check_inside(const struct tensor_layout *layout, uint64_t offset, uint64_t size, const char *name)
+{
+	struct span span = span_of(layout);
+
+	if (span.high > span.low)
+		fuzz_check(span.low + offset >= 0 && span.high + offset <= size, "%s leaves its region",
+		           name);
+	else
+		fuzz_check(offset <= size, "%s starts outside of its region", name);
+}
+
+/* Marks the bytes of every element in map, from element [0, ..., 0] at byte `at` on. Whether one was marked.
+ */
+static bool mark(const struct tensor_layout *layout, uint8_t *map, int64_t at, uint8_t bit)
+{
+	int64_t index[TENSOR_MAX_RANK] = { 0 }, element = dtype_size(layout->dtype);
+	bool met = false;
+	int d;
+
+	if (tensor_count(layout) == 0)
+		return false;
+	do {
+		int64_t where = at;
+
+		for (d = 0; d < layout->rank; d++)
+			where += index[d] * layout->stride[d] * element;
+		for (int64_t i = 0; i < element; i++) {
+			met |= map[where + i] != 0;
+			map[where + i] |= bit;
+		}
+		for (d = layout->rank - 1; d >= 0 && ++index[d] == layout->shape[d]; d--)
+			index[d] = 0;
+	} while (d >= 0);
+	return met;
+}
+
+static bool is_small(const struct tensor_layout *layout)
+{
+	struct span span = span_of(layout);
+
+	return tensor_count(layout) <= MOST_ELEMENTS && span.high - span.low <= MOST_BYTES;
+}
+
+/* Whether an element of the destination is written twice. */
+static bool overlaps_itself(const struct tensor_layout *dst)
+{
+	static uint8_t map[MOST_BYTES];
+
+	memset(map, 0, sizeof map);
+	return mark(dst, map, (int64_t)-span_of(dst).low, 1);
+}
+
+/* src starts distance bytes after dst. */
+static bool overlaps(const struct tensor_layout *dst, const struct tensor_layout *src, int64_t distance)
+{
+	static uint8_t map[4 * MOST_BYTES], other[4 * MOST_BYTES];
+	struct span a = span_of(dst), b = span_of(src);
+	int64_t low = (int64_t)(a.low < b.low + distance ? a.low : b.low + distance);
+	bool met = false;
+
+	if (a.high - low > (int64_t)sizeof map || b.high + distance - low > (int64_t)sizeof map)
+		return false;
+	memset(map, 0, sizeof map);
+	memset(other, 0, sizeof other);
+	mark(dst, map, -low, 1);
+	mark(src, other, distance - low, 1);
+	for (size_t i = 0; i < sizeof map; i++)
+		met |= map[i] & other[i];
+	return met;
+}
+
+static void check_refusal(const struct transform_spec *spec, const struct error *err)
+{
+	fuzz_check_error(err);
+	if (err->status == STATUS_OVERLAP && !strstr(err->message, "intricate") && is_small(&spec->dst))
+		fuzz_check(overlaps_itself(&spec->dst), "%s", err->message);
+}
+
+static void check_slab(const struct transform *t, const struct nest *nest)
+{
+	__int128 low[2] = { nest->dst_offset, nest->src_offset }, high[2] = { low[0], low[1] };
+
+	for (int d = 0; d < nest->rank; d++) {
+		const int64_t strides[2] = { nest->dim[d].dst, nest->dim[d].src };
+
+		fuzz_check(nest->dim[d].n > 0 && nest->dim[d].dst > 0);
+		for (int i = 0; i < 2; i++) {
+			__int128 reach = (__int128)(nest->dim[d].n - 1) * strides[i];
+
+			*(reach < 0 ? &low[i] : &high[i]) += reach;
+		}
+	}
+	fuzz_check(low[0] >= t->dst_extent.low && high[0] + nest->element <= t->dst_extent.high,
+	           "dst of a slab");
+	if (!nest->fill)
+		fuzz_check(low[1] >= t->src_extent.low && high[1] + nest->element <= t->src_extent.high,
+		           "src of a slab");
+}
+
+static void check_slabs(const struct transform *t, uint32_t align)
+{
+	struct slabs slabs;
+	struct nest nest;
+	__int128 bytes = 0;
+
+	slabs_init(&slabs, t);
+	if (slabs.n > MOST_SLABS)
+		return;
+	for (uint64_t i = 0; i < slabs.n; i++) {
+		slabs_get(&slabs, i, align, &nest);
+		check_slab(t, &nest);
+		bytes += (__int128)nest_count(&nest) * nest.element;
+	}
+	fuzz_check(bytes == (__int128)t->count * t->element, "slabs of %lld bytes", (long long)bytes);
+}
+
+static void check_plan(const struct transform *t, const struct plan_facts *facts)
+{
+	struct plan plan;
+
+	plan_init(&plan, t, facts);
+	fuzz_check((unsigned)plan.family < FAMILY_COUNT);
+	fuzz_check(plan.n_rules >= 0 && plan.n_rules <= PLAN_MAX_RULES);
+	fuzz_check(plan.grid > 0, "%lld", (long long)plan.grid);
+	for (int i = 0; i < plan.n_rules; i++)
+		fuzz_check(*plan.rules[i].text && strnlen(plan.rules[i].text, sizeof plan.rules[i].text) <
+		                                      sizeof plan.rules[i].text);
+}
+
+/* ---- Running small ones ------------------------------------------------------------------------------- */
+
+static bool can_run(const struct question *q, const struct transform *t)
+{
+	if ((uint64_t)q->dst.size > MOST_BYTES || (uint64_t)q->src.size > MOST_BYTES ||
+	    !is_small(&t->dst_layout) || !is_small(&t->src_layout))
+		return false;
+	for (int d = 0; d < t->rank; d++)
+		if ((q->n_before >= 0 && q->before[d] > MOST_PAD) ||
+		    (q->n_after >= 0 && q->after[d] > MOST_PAD))
+			return false;
+	return true;
+}
+
+static void fill(uint8_t *bytes, uint64_t random)
+{
+	for (size_t i = 0; i < ROOM; i += sizeof random) {
+		uint64_t bits = oracle_random(&random);
+
+		memcpy(bytes + i, &bits, sizeof bits);
+	}
+}
+
+static void run(const struct question *q, const struct transform_spec *spec, const struct transform *t,
+                const struct plan_facts *facts)
+{
+	static uint8_t expected[ROOM], source[ROOM];
+	struct bench *bench = bench_of(q->way);
+	struct engine_memory *dst = bench->memory[0], *src = bench->memory[q->same_memory ? 0 : 1];
+	struct plan plan;
+	struct engine_job job = { .transform = t,
+		                  .plan = &plan,
+		                  .dst = dst,
+		                  .src = src,
+		                  .dst_offset = ORACLE_GUARD + (uint64_t)q->dst.offset,
+		                  .src_offset = ORACLE_GUARD + (uint64_t)q->src.offset,
+		                  .on_done = on_done };
+	uint64_t count;
+
+	fill(data_of(dst), 1);
+	if (src != dst)
+		fill(data_of(src), 2);
+	memcpy(source, data_of(src), ROOM);
+	memcpy(expected, data_of(dst), ROOM);
+	oracle_run(spec, expected + job.dst_offset, source + job.src_offset);
+
+	plan_init(&plan, t, facts);
+	finished = false;
+	engine_submit(bench->engine, bench->stream, &job);
+	while (!finished) {
+		if (read(bench->wakeups, &count, sizeof count) < 0)
+			abort();
+		engine_reap(bench->engine);
+	}
+	fuzz_check(job.status == 0, "%s", status_name(job.status));
+	fuzz_check(!memcmp(data_of(dst), expected, ROOM), "%s: not what the oracle moves",
+	           family_names[plan.family]);
+	if (src != dst)
+		fuzz_check(!memcmp(data_of(src), source, ROOM), "the source was written");
+}
+
+/* ---- The target --------------------------------------------------------------------------------------- */
+
+static int layout_of(struct tensor_layout *ret, const struct question_tensor *t, const char *name,
+                     struct error *err)
+{
+	return tensor_layout_init(ret, (enum dtype)t->dtype, t->rank, t->shape,
+	                          t->strided ? t->strides : NULL, name, err);
+}
+
+static int spec_of(struct transform_spec *ret, const struct question *q, struct error *err)
+{
+	int r = layout_of(&ret->dst, &q->dst, "dst", err);
+
+	if (r == 0)
+		r = layout_of(&ret->src, &q->src, "src", err);
+	ret->n_perm = q->n_perm;
+	ret->n_before = q->n_before;
+	ret->n_after = q->n_after;
+	memcpy(ret->perm, q->perm, sizeof ret->perm);
+	memcpy(ret->before, q->before, sizeof ret->before);
+	memcpy(ret->after, q->after, sizeof ret->after);
+	ret->mode = (enum pad_mode)q->mode;
+	ret->value = q->value;
+	return r;
+}
+
+static void try_places(const struct question *q, const struct transform_spec *spec, const struct transform *t)
+{
+	struct tensor_place dst = { .memory = { 1, 1 },
+		                    .offset = (uint64_t)q->dst.offset,
+		                    .size = (uint64_t)q->dst.size };
+	struct tensor_place src = { .memory = { 1, q->same_memory ? 1 : 2 },
+		                    .offset = (uint64_t)q->src.offset,
+		                    .size = (uint64_t)q->src.size };
+	uint64_t bits = dst.offset | src.offset | 16;
+	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = (uint32_t)(bits & -bits) };
+	bool small = is_small(&spec->dst) && is_small(&spec->src);
+	struct error err = { 0 };
+
+	if (transform_check_places(t, &dst, &src, &err) < 0) {
+		fuzz_check_error(&err);
+		if (err.status == STATUS_OVERLAP && !strstr(err.message, "intricate") && small)
+			fuzz_check(overlaps(&spec->dst, &spec->src, (int64_t)(src.offset - dst.offset)), "%s",
+			           err.message);
+		return;
+	}
+	check_inside(&spec->dst, dst.offset, dst.size, "dst");
+	check_inside(&spec->src, src.offset, src.size, "src");
+	if (q->same_memory && small)
+		fuzz_check(!overlaps(&spec->dst, &spec->src, (int64_t)(src.offset - dst.offset)));
+	check_slabs(t, facts.align);
+	check_plan(t, &facts);
+	if (can_run(q, t))
+		run(q, spec, t, &facts);
+	facts.tma = true;
+	facts.threads = 132;
+	facts.engine = "cuda";
+	facts.dst_phase = dst.offset % 16;
+	facts.src_phase = src.offset % 16;
+	check_plan(t, &facts);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct question question;
+	struct transform_spec spec = { 0 };
+	struct transform transform;
+	struct error err = { 0 };
+
+	question_read(&question, data, size);
+	if (spec_of(&spec, &question, &err) < 0) {
+		fuzz_check_error(&err);
+		return 0;
+	}
+	if (transform_init(&transform, &spec, &err) < 0) {
+		check_refusal(&spec, &err);
+		return 0;
+	}
+	if (is_small(&spec.dst))
+		fuzz_check(!overlaps_itself(&spec.dst), "accepted");
+	try_places(&question, &spec, &transform);
+	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+	uint64_t random = seed;
+	struct question question;
+
+	if (size == 0)
+		question_valid(&question, &random);
+	else if (oracle_random(&random) % 4 == 0)
+		return LLVMFuzzerMutate(data, size, max_size);
+	else
+		question_read(&question, data, size);
+	for (uint64_t times = (size > 0) + oracle_random(&random) % 2; times; times--)
+		question_change(&question, &random);
+	return question_write(&question, data, max_size);
+}
