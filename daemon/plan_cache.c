@@ -41,8 +41,11 @@ void plan_cache_deinit(struct plan_cache *cache)
 
 	if (!cache->buckets)
 		return;
-	while ((entry = TAILQ_FIRST(&cache->used)))
+	while ((entry = TAILQ_FIRST(&cache->used))) {
+		assert(entry->refs == 1); /* no job runs it */
 		evict(cache, entry);
+	}
+	assert(cache->entries == 0);
 	free(cache->buckets);
 }
 

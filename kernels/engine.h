@@ -128,6 +128,8 @@ struct engine {
 	 * job, also one submitted later, ends as DEVICE_LOST. */
 	bool lost;
 	char lost_why[256]; /* one sentence */
+
+	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };
 
 /* The CPU engine: regions are memfds, mapped shared. */
@@ -140,8 +142,18 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
 /* Every stream must be freed and every memory unmapped before. NULL is allowed. */
 static inline void engine_close(struct engine *engine)
 {
-	if (engine)
-		engine->ops->close(engine);
+	if (!engine)
+		return;
+	assert(atomic_load(&engine->memories) == 0);
+	engine->ops->close(engine);
+}
+
+/* What map and create gave back. */
+static inline int engine_count_memory(struct engine *engine, int r)
+{
+	if (r == 0)
+		atomic_fetch_add(&engine->memories, 1);
+	return r;
 }
 
 /* Maps a client's memory. memfd: the fd must be a memfd sealed with F_SEAL_SHRINK, at least offset + size
@@ -149,7 +161,7 @@ static inline void engine_close(struct engine *engine)
 static inline int engine_map(struct engine *engine, const struct engine_handle *handle,
                              struct engine_memory **ret, struct error *err)
 {
-	return engine->ops->map(engine, handle, ret, err);
+	return engine_count_memory(engine, engine->ops->map(engine, handle, ret, err));
 }
 
 /* New zeroed memory, of which kind, size and unwanted are given, and what to hand out: a memfd is sealed
@@ -157,7 +169,7 @@ static inline int engine_map(struct engine *engine, const struct engine_handle *
 static inline int engine_make(struct engine *engine, const struct engine_handle *wanted,
                               struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
 {
-	return engine->ops->create(engine, wanted, ret, ret_export, err);
+	return engine_count_memory(engine, engine->ops->create(engine, wanted, ret, ret_export, err));
 }
 
 /* The same for one who waits. */
@@ -173,8 +185,10 @@ static inline int engine_create(struct engine *engine, enum region_kind kind, ui
 /* No job may use it any more. NULL is allowed. May block. */
 static inline void engine_unmap(struct engine *engine, struct engine_memory *memory)
 {
-	if (memory)
-		engine->ops->unmap(engine, memory);
+	if (!memory)
+		return;
+	engine->ops->unmap(engine, memory);
+	atomic_fetch_sub(&engine->memories, 1);
 }
 
 static inline void engine_owner_init(struct engine_owner *owner)

@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import ENGINE, SANITIZED, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import ENGINE, SANITIZED, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 BIG = 32 << 20
 
@@ -414,6 +414,7 @@ class Limits(DaemonCase):
         self.assertLessEqual({name.replace("-", "_") for name in options if name != "threads"}, set(limits))
 
 
+@unittest.skipIf(TSAN, "ThreadSanitizer's own thread wakes up ten times a second")
 class Idle(DaemonCase):
     def setUp(self):
         self.tmad = self.start()

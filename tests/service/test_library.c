@@ -1,5 +1,6 @@
 /* The library against a real tmad: what the public header promises. */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,21 +17,53 @@
 #define ROWS    37
 #define COLUMNS 53
 
+/* What this process has open, and mapped of memfds. */
+struct held {
+	int fds;
+	int mappings;
+};
+
 static struct process service;
+static struct held before; /* the first connection */
 static tma_client *client;
+
+static struct held held_now(void)
+{
+	struct held held = { 0 };
+	DIR *directory = opendir("/proc/self/fd");
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[1000];
+
+	cr_assert(directory && maps);
+	while (readdir(directory))
+		held.fds++;
+	while (fgets(line, sizeof line, maps))
+		held.mappings += strstr(line, "/memfd:") != NULL;
+	closedir(directory);
+	fclose(maps);
+	return held;
+}
 
 static void setup(void)
 {
 	process_start(&service, NULL);
+	before = held_now();
 	client = tma_new();
 	cr_assert(client);
 	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
 }
 
+/* Whatever a test has left open, nothing of it outlives the client. */
 static void teardown(void)
 {
+	struct held after;
+
 	tma_free(client);
+	after = held_now();
 	process_stop(&service, SIGTERM);
+	cr_assert_eq(after.fds, before.fds, "%d descriptors, %d before", after.fds, before.fds);
+	cr_assert_eq(after.mappings, before.mappings, "%d mappings, %d before", after.mappings,
+	             before.mappings);
 }
 
 TestSuite(library, .init = setup, .fini = teardown, .timeout = 60);

@@ -1,6 +1,6 @@
 """`tmactl copy` against NumPy, byte for byte, over types, orders, permutations and pads at random.
 
-The seed is printed; TEST_SEED repeats a run, TEST_CASES sets its length.
+The seed is printed; TEST_SEED repeats a run, TEST_CASES sets its length by a number instead of TEST_SHARE.
 """
 import os
 import random
@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, Tmad, tmactl
+from tmad import SANITIZED, Tmad, share, tmactl
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 PLAIN = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
@@ -163,7 +163,7 @@ class Numpy(unittest.TestCase):
 
     def test_at_random(self):
         seed = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 32))
-        cases = int(os.environ.get("TEST_CASES") or (80 if SANITIZED else 400))
+        cases = int(os.environ.get("TEST_CASES") or share(800 if SANITIZED else 4000))
         print(f"# TEST_SEED={seed} TEST_CASES={cases}", flush=True)
         pick, rng = random.Random(seed), np.random.default_rng(seed)
         for case in range(cases):

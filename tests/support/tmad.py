@@ -24,7 +24,8 @@ BUILD = os.environ.get("TEST_BUILDDIR") or os.path.join(SOURCE, "build")
 TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
 FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
-SANITIZED = os.environ.get("TEST_SANITIZED") == "yes"
+SANITIZED = (os.environ.get("TEST_SANITIZED") or "no") != "no"
+TSAN = "thread" in (os.environ.get("TEST_SANITIZED") or "")  # it has a thread of its own in each program
 NATIVE = not SANITIZED and not os.environ.get("EMULATOR")  # a process's memory and its time are its own
 ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon that does not ask for another
 SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # where the stand-in driver is

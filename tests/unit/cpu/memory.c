@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/memory.h"
 #include "tests/emulated/emulated.h"
+#include "tests/support/tsan.h"
 
 #define SIZE 20000
 
@@ -375,6 +376,8 @@ Test(memory, sparse)
 	struct stat st;
 	if (emulated())
 		cr_skip("an emulator keeps a record of each page that is mapped");
+	if (tsan_watches())
+		cr_skip("ThreadSanitizer has no room for a mapping of 1 TiB");
 	handle.fd = memfd_create("sparse", MFD_ALLOW_SEALING);
 	cr_assert_eq(ftruncate(handle.fd, 1ll << 40), 0);
 	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
