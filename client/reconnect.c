@@ -6,6 +6,7 @@
 
 #define PAUSE_MS 20 /* between two tries */
 
+static int join(tma_client *client, int64_t deadline);
 static int connect_again(tma_client *client, int64_t deadline);
 static int rejoin(tma_region *region, int64_t deadline);
 
@@ -22,13 +23,21 @@ int client_ready(tma_client *client, int64_t deadline)
 	if (client->sock >= 0)
 		return 0;
 	rc = client_check_usable(client);
-	if (!rc)
-		rc = connect_again(client, deadline);
-	if (!rc)
-		rc = client_rejoin(client, deadline);
+	if (rc < 0)
+		return rc;
+	rc = join(client, deadline);
+	if (rc == STATUS_DISCONNECTED && !client->is_given_up)
+		rc = join(client, deadline); /* it went away again while regions were registered */
 	if (!rc)
 		client->reconnects++;
 	return rc;
+}
+
+static int join(tma_client *client, int64_t deadline)
+{
+	int rc = connect_again(client, deadline);
+
+	return rc < 0 ? rc : client_rejoin(client, deadline);
 }
 
 static int connect_again(tma_client *client, int64_t deadline)

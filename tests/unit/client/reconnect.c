@@ -401,23 +401,44 @@ Test(reconnect, a_region_that_is_refused_is_gone)
 	server_stop(&s);
 }
 
-/* The second connection ends in the middle of it. */
+static int lost; /* connections after the first that end in the middle of it */
+
 static void script_lost_again(struct server *s)
 {
 	struct rpc_request request;
 
-	if (s->connection != 1)
+	if (s->connection == 0 || s->connection > lost)
 		script_regions(s);
 	else
 		server_request(s, &request);
 }
 
+/* One more connection is tried. */
 Test(reconnect, lost_while_regions_are_registered)
 {
 	struct server s = { .connections = 3 };
+	tma_region *region;
+	tma_client *client;
+
+	lost = 1;
+	server_start(&s, script_lost_again);
+	client = mending_client(&s, 1000);
+	close(registered_fd(client, &region));
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	cr_assert_eq(id_of(client, region, 0), 300);
+	cr_assert_eq(tma_reconnects(client), 1);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, lost_again_and_again_while_regions_are_registered)
+{
+	struct server s = { .connections = 4 };
 	tma_region *first, *second;
 	tma_client *client;
 
+	lost = 2;
 	server_start(&s, script_lost_again);
 	client = mending_client(&s, 1000);
 	close(registered_fd(client, &first));
@@ -426,8 +447,8 @@ Test(reconnect, lost_while_regions_are_registered)
 	wait_hang_up(client);
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
 	cr_assert_eq(tma_reconnects(client), 0);
-	cr_assert_eq(id_of(client, first, 0) / 100, 3);
-	cr_assert_eq(id_of(client, second, 0) / 100, 3);
+	cr_assert_eq(id_of(client, first, 0) / 100, 4);
+	cr_assert_eq(id_of(client, second, 0) / 100, 4);
 	cr_assert_eq(tma_reconnects(client), 1);
 	tma_free(client);
 	server_stop(&s);
