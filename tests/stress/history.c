@@ -2,6 +2,7 @@
  *
  *   history SOCKET SEED    Works until standard input ends. Prints a line a request:
  *       ID WAY STATUS REPEATS RECONNECTS BYTES
+ *   REPEATS is - when the request had not got as far as being sent (again).
  *   ID counts the requests; none is missing and none comes twice, because a line is printed when one has
  * ended and every ticket is waited for. WAY: call, or ticket (with others under way). BYTES: what the
  * destination held afterwards, beside the oracle: right; wrong; part (each byte as it was or as it has to
@@ -19,6 +20,7 @@
 #include "tests/support/oracle.h"
 
 #define SLOTS 6
+#define TRIES 20
 #define ROOM  (256 << 10) /* of a region */
 
 struct slot {
@@ -34,6 +36,15 @@ struct slot {
 static tma_client *client;
 static uint64_t ids, state;
 static struct slot slots[SLOTS];
+
+/* What a history does not tell of is asked until it is answered: it may be lost twice, as all may. */
+#define MUST(call)                                                            \
+	do {                                                                  \
+		int status = TMA_DISCONNECTED;                                \
+		for (int i = 0; i < TRIES && status == TMA_DISCONNECTED; i++) \
+			status = (call);                                      \
+		must(status, #call);                                          \
+	} while (0)
 
 static void must(int status, const char *what)
 {
@@ -122,8 +133,10 @@ static void slot_end(struct slot *slot, const char *way, int status)
 {
 	const struct tma_result *result = tma_last_result(client);
 
-	printf("%llu %s %s %u %u %s\n", (unsigned long long)slot->id, way, tma_status_name(status),
-	       status ? 0 : result->repeats, tma_reconnects(client), bytes_of(slot));
+	bool is_sent = result->status == status;
+
+	printf("%llu %s %s %c %u %s\n", (unsigned long long)slot->id, way, tma_status_name(status),
+	       is_sent ? '0' + (char)result->repeats : '-', tma_reconnects(client), bytes_of(slot));
 	if (status)
 		printf("# %s\n", tma_last_error(client));
 	oracle_case_free(&slot->c);
@@ -159,8 +172,8 @@ static void tickets(void)
 
 static void regions_make(struct slot *slot)
 {
-	must(tma_region_create_kind(client, TMA_REGION_MEMFD, ROOM, &slot->dst_region), "region_create");
-	must(tma_region_create_kind(client, TMA_REGION_MEMFD, ROOM, &slot->src_region), "region_create");
+	MUST(tma_region_create_kind(client, TMA_REGION_MEMFD, ROOM, &slot->dst_region));
+	MUST(tma_region_create_kind(client, TMA_REGION_MEMFD, ROOM, &slot->src_region));
 }
 
 static void regions_renew(struct slot *slot)
@@ -183,7 +196,7 @@ int main(int argc, char **argv)
 	tma_set_timeout(client, 60000);
 	while (tma_connect(client, argv[1]) == TMA_DISCONNECTED) /* it is being started again */
 		poll(&end, 1, 10);
-	must(tma_ping(client), "ping");
+	MUST(tma_ping(client));
 	for (int i = 0; i < SLOTS; i++)
 		regions_make(&slots[i]);
 	while (poll(&end, 1, 0) == 0) {
@@ -196,7 +209,7 @@ int main(int argc, char **argv)
 		else if (chance < 98)
 			regions_renew(&slots[chance % SLOTS]);
 		else
-			must(tma_ping(client), "ping");
+			MUST(tma_ping(client));
 	}
 	tma_free(client);
 	return 0;

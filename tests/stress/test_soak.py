@@ -1,0 +1,83 @@
+"""Row 14: mixed load and churn for a long time: SOAK_S seconds, 30 minutes at full length.
+
+Clients of several users (tests/stress/soak.c) use every method at all sizes, make, register and release regions,
+connect and go, and ask for what has to be refused. Once warm the daemon may not grow: not a descriptor, mapping, thread
+or charge more when they are gone, and its memory flat. Every error that it counted is one that a client had asked for.
+"""
+import collections
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import BUILD, NATIVE, Tmad, scaled, share, wait_until
+
+SOAK = os.path.join(BUILD, "stress_soak")
+FULL, SHORT = 1800, 5  # seconds; a tenth would be too long for every build
+SECONDS = float(os.environ.get("SOAK_S") or (FULL if share(FULL) == FULL else SHORT))
+USERS = (0, 0, 65534, 12345) if os.geteuid() == 0 else (os.geteuid(),) * 3
+CHARGES = ("connections", "regions", "mapped_bytes", "jobs", "pending_fds", "queued_bytes")
+ROUNDS = 10
+WARM = 3  # rounds
+GROWTH_KIB = 1024  # of resident memory, in all rounds after those
+
+
+class Soak(unittest.TestCase):
+    def setUp(self):
+        self.tmad = Tmad("--log-level=error")
+        self.addCleanup(self.tmad.stop)
+        os.chmod(self.tmad.directory, 0o755)
+        os.chmod(self.tmad.path, 0o666)
+        self.rpc = self.tmad.rpc()
+        self.addCleanup(self.rpc.close)
+        self.done = collections.Counter()
+        self.asked_for = collections.Counter()
+
+    def levels(self):
+        stats = self.rpc.call("stats")
+        return {"fds": self.tmad.fds(), "mappings": self.tmad.mappings_of_memfds(),
+                **{name: stats[name] for name in CHARGES}}
+
+    def work(self, seconds, seed):
+        clients = [subprocess.Popen([SOAK, self.tmad.path, str(seed + i), str(uid)], stdin=subprocess.PIPE,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                   for i, uid in enumerate(USERS)]
+        time.sleep(seconds)
+        for client in clients:
+            output, errors = client.communicate(timeout=scaled(60))
+            self.assertEqual((client.returncode, errors), (0, ""))
+            connections, calls, transforms, *asked_for = output.split()
+            self.done.update(connections=int(connections), calls=int(calls), transforms=int(transforms))
+            self.asked_for.update({name: int(n) for name, n in (word.split("=") for word in asked_for)})
+
+    def settled(self, before):
+        try:
+            wait_until(lambda: self.levels() == before, scaled(1), "")
+        except AssertionError:
+            self.fail(f"{self.levels()}, not {before}")
+        return self.tmad.status("VmRSS")
+
+    def test_row_14_soak(self):
+        self.work(0.2, 0)  # what is opened once stays open
+        time.sleep(1.5)
+        before, threads, resident = self.levels(), self.tmad.status("Threads"), []
+        for i in range(ROUNDS):
+            self.work(SECONDS / ROUNDS, 100 * (i + 1))
+            resident.append(self.settled(before))
+        stats = self.rpc.call("stats")
+        print(f"# {SECONDS:.0f} s with {len(USERS)} clients at a time: {dict(self.done)}; errors {stats['errors']}; "
+              f"VmRSS {resident} KiB", flush=True)
+        self.assertEqual(stats["errors"], dict(self.asked_for), "errors that nobody had asked for")
+        self.assertEqual((stats["sessions_ended"], stats["connections_refused"]), (0, 0))
+        self.assertEqual(self.tmad.log(), "")
+        wait_until(lambda: self.tmad.status("Threads") == threads, scaled(5), "no thread more")
+        self.assertGreaterEqual(len(stats["bytes"]), 4, "families")
+        if NATIVE:
+            self.assertLess(max(resident[WARM:]) - resident[WARM - 1], GROWTH_KIB, resident)
+
+
+if __name__ == "__main__":
+    tap.main()
