@@ -20,13 +20,15 @@
 
 struct mapping {
 	uv_work_t work;
-	TAILQ_ENTRY(mapping) entry; /* in account->mappings */
+	TAILQ_ENTRY(mapping) entry;    /* in account->mappings */
+	LIST_ENTRY(mapping) under_way; /* in session->mappings_under_way, while it is */
 	struct session *session;
 	uint32_t msgid;
 	const struct method *method;
 	bool create;
 	struct engine_handle handle; /* create: kind and size alone. register: fd is ours to close */
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
+	atomic_bool unwanted;                   /* handle.unwanted */
 	struct charge count;
 	struct charge bytes;
 	/* What the work came to. */
@@ -75,6 +77,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 	if (handle->handle.len > 0)
 		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
 	mapping->handle.handle.data = mapping->handle_bytes;
+	mapping->handle.unwanted = &mapping->unwanted;
 	r = charge_take(&mapping->count, &server->accounts, session->account, CHARGE_REGIONS, 1, err);
 	if (r == 0)
 		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
@@ -101,6 +104,7 @@ static void begin_mappings(struct account *account)
 		TAILQ_REMOVE(&account->mappings, mapping, entry);
 		if (session->state != SESSION_ENDED) {
 			account->n_mapping++;
+			LIST_INSERT_HEAD(&session->mappings_under_way, mapping, under_way);
 			uv_queue_work(&session->server->loop, &mapping->work, on_map, on_mapped);
 			continue;
 		}
@@ -110,14 +114,21 @@ static void begin_mappings(struct account *account)
 	}
 }
 
+void session_give_up_mappings(struct session *session)
+{
+	struct mapping *mapping;
+
+	LIST_FOREACH(mapping, &session->mappings_under_way, under_way)
+	atomic_store(&mapping->unwanted, true);
+}
+
 static void on_map(uv_work_t *work)
 {
 	struct mapping *m = work->data;
 	struct engine *engine = m->session->server->engine;
 
-	m->status = m->create
-	                ? engine_create(engine, m->handle.kind, m->handle.size, &m->memory, &m->made, &m->err)
-	                : engine_map(engine, &m->handle, &m->memory, &m->err);
+	m->status = m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
+	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
 	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
 		close(m->handle.fd); /* it is a memfd: this does not block */
 		m->handle.fd = -1;
@@ -152,6 +163,7 @@ static void on_mapped(uv_work_t *work, int status)
 	struct region *region;
 
 	(void)status;
+	LIST_REMOVE(m, under_way);
 	session->account->n_mapping--;
 	begin_mappings(session->account); /* while this one still holds session and account */
 	session->mappings--;

@@ -370,6 +370,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	session->n_out_fds = 0;
 
 	engine_stream_cancel(session->server->engine, session->stream);
+	session_give_up_mappings(session);
 	region_table_release_all(&session->regions);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->frame_timer);

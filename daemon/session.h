@@ -98,7 +98,8 @@ struct session {
 	struct engine_stream *stream;
 	struct region_table regions;
 	uint32_t jobs;     /* queued or running */
-	uint32_t mappings; /* and unmappings to answer, under way off the loop */
+	uint32_t mappings; /* and unmappings to answer, not begun or under way off the loop */
+	LIST_HEAD(, mapping) mappings_under_way;
 };
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. */
@@ -141,6 +142,9 @@ bool session_has_room(const struct session *session);
 
 /* Asks the loop for just the events that can be acted on. */
 void session_update_poll(struct session *session);
+
+/* Nobody waits for what is being mapped. method_region.c. */
+void session_give_up_mappings(struct session *session);
 
 /* Goes on with requests that waited (for a job to end, or for replies to be read), and when the engine is
  * lost with all of them: dispatch refuses those. */

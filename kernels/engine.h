@@ -2,13 +2,14 @@
  *
  * An engine has threads of its own. Finished jobs come back by one door: the engine calls the wake
  * function given at open, from any of its threads, and the owner then calls engine_reap on the owner's
- * thread, which calls each finished job's on_done there. Everything but engine_map, engine_create and
+ * thread, which calls each finished job's on_done there. Everything but engine_map, engine_make and
  * engine_unmap is called from the owner's thread; those three may block for long and may run on any.
  */
 #ifndef KERNELS_ENGINE_H
 #define KERNELS_ENGINE_H
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -39,6 +40,8 @@ struct engine_handle {
 	struct bytes handle; /* cuda_ipc */
 	uint64_t allocation; /* cuda_fd: bytes of all of it, because a part cannot be mapped; 0: it ends with
 	                        the region */
+	const atomic_bool *unwanted; /* NULL: never. Set: nobody waits for the memory any more, and what takes
+	                                long gives up and ends as CANCELED */
 };
 
 /* The bytes of a CUDA IPC handle. */
@@ -102,7 +105,7 @@ struct engine_ops {
 	void (*close)(struct engine *engine);
 	int (*map)(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
 	           struct error *err);
-	int (*create)(struct engine *engine, enum region_kind kind, uint64_t size, struct engine_memory **ret,
+	int (*create)(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
 	              struct engine_export *ret_export, struct error *err);
 	void (*unmap)(struct engine *engine, struct engine_memory *memory);
 	struct engine_stream *(*stream_new)(struct engine *engine, struct engine_owner *owner);
@@ -149,13 +152,22 @@ static inline int engine_map(struct engine *engine, const struct engine_handle *
 	return engine->ops->map(engine, handle, ret, err);
 }
 
-/* New zeroed memory of a kind, and what to hand out: a memfd is sealed against shrinking and growing. A kind
- * that the engine cannot make is UNSUPPORTED. May block. */
+/* New zeroed memory, of which kind, size and unwanted are given, and what to hand out: a memfd is sealed
+ * against shrinking and growing. A kind that the engine cannot make is UNSUPPORTED. May block. */
+static inline int engine_make(struct engine *engine, const struct engine_handle *wanted,
+                              struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
+{
+	return engine->ops->create(engine, wanted, ret, ret_export, err);
+}
+
+/* The same for one who waits. */
 static inline int engine_create(struct engine *engine, enum region_kind kind, uint64_t size,
                                 struct engine_memory **ret, struct engine_export *ret_export,
                                 struct error *err)
 {
-	return engine->ops->create(engine, kind, size, ret, ret_export, err);
+	const struct engine_handle wanted = { .kind = kind, .fd = -1, .size = size };
+
+	return engine_make(engine, &wanted, ret, ret_export, err);
 }
 
 /* No job may use it any more. NULL is allowed. May block. */

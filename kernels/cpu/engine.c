@@ -157,11 +157,11 @@ static int cpu_map(struct engine *engine, const struct engine_handle *handle, st
 	return cpu_memory_map(handle, ret, err);
 }
 
-static int cpu_create(struct engine *engine, enum region_kind kind, uint64_t size, struct engine_memory **ret,
+static int cpu_create(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err)
 {
 	(void)engine;
-	return cpu_memory_create(kind, size, ret, ret_export, err);
+	return cpu_memory_create(wanted, ret, ret_export, err);
 }
 
 static void cpu_unmap(struct engine *engine, struct engine_memory *memory)

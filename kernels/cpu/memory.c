@@ -15,7 +15,7 @@
 
 #include "proto/mapping.h"
 
-#define POPULATE_BYTES (256u << 20) /* at a time, between two looks at the memory that is left */
+#define POPULATE_BYTES (64u << 20) /* at a time, between two looks at who waits and what memory is left */
 
 /* Of kernels newer than the headers may be: 5.14, 5.14, 6.1. Others answer EINVAL. */
 #ifndef MADV_POPULATE_READ
@@ -35,7 +35,8 @@ struct span {
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err);
 static int map_file(const struct engine_handle *handle, const struct stat *st, struct engine_memory **ret,
                     struct error *err);
-static int populate(const struct cpu_memory *memory, const struct stat *st, struct error *err);
+static int populate(const struct cpu_memory *memory, const struct stat *st, const atomic_bool *unwanted,
+                    struct error *err);
 static int make_file(uint64_t size, struct stat *ret, struct error *err);
 
 int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
@@ -51,16 +52,17 @@ int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **re
 	return map_file(handle, &st, ret, err);
 }
 
-int cpu_memory_create(enum region_kind kind, uint64_t size, struct engine_memory **ret,
+int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err)
 {
-	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = size, .writable = true };
-	if (kind != REGION_KIND_MEMFD)
+	struct engine_handle handle = *wanted;
+	if (wanted->kind != REGION_KIND_MEMFD)
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "kind %s: the cpu engine makes memfd regions; %s needs --engine=cuda",
-		                 region_kind_names[kind], region_kind_names[kind]);
+		                 region_kind_names[wanted->kind], region_kind_names[wanted->kind]);
 	struct stat st;
-	handle.fd = make_file(size, &st, err);
+	handle.writable = true;
+	handle.fd = make_file(wanted->size, &st, err);
 	if (handle.fd < 0)
 		return handle.fd;
 	int r = map_file(&handle, &st, ret, err);
@@ -171,7 +173,7 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, s
 	};
 	if (size >= HUGE_PAGE_BYTES)
 		madvise(map, size, MADV_HUGEPAGE);
-	int r = populate(memory, st, err);
+	int r = populate(memory, st, handle->unwanted, err);
 	if (r < 0) {
 		cpu_memory_unmap(&memory->base);
 		return r;
@@ -209,7 +211,8 @@ static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 
 /* Makes the region's pages present. Those that the file does not have yet are taken from the machine's free
  * memory: never more of them than there is, or the kernel would end some process to find it. */
-static int populate(const struct cpu_memory *memory, const struct stat *st, struct error *err)
+static int populate(const struct cpu_memory *memory, const struct stat *st, const atomic_bool *unwanted,
+                    struct error *err)
 {
 	int advice = memory->base.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 	uint64_t held = (uint64_t)st->st_blocks * 512;
@@ -221,6 +224,8 @@ static int populate(const struct cpu_memory *memory, const struct stat *st, stru
 	while (at < end) {
 		uint64_t needed = holes < end - at ? holes : end - at;
 		size_t step = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
+		if (unwanted && atomic_load(unwanted))
+			return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
 		if (needed >= HUGE_PAGE_BYTES && needed > available_bytes())
 			return error_set(err, STATUS_NO_MEMORY,
 			                 "size: %" PRIu64 " bytes: the machine has not that much memory left",

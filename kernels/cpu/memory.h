@@ -19,7 +19,7 @@ static inline struct cpu_memory *cpu_memory(struct engine_memory *memory)
 }
 
 int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
-int cpu_memory_create(enum region_kind kind, uint64_t size, struct engine_memory **ret,
+int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err);
 void cpu_memory_unmap(struct engine_memory *memory);
 

@@ -114,14 +114,14 @@ static int cuda_map(struct engine *base, const struct engine_handle *handle, str
 	return leave(engine, r, err);
 }
 
-static int cuda_create(struct engine *base, enum region_kind kind, uint64_t size, struct engine_memory **ret,
+static int cuda_create(struct engine *base, const struct engine_handle *wanted, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err)
 {
 	struct cuda_engine *engine = cuda_engine(base);
 	int r = enter(engine, err);
 
 	if (r == 0)
-		r = cuda_memory_create(&engine->memories, kind, size, ret, ret_export, err);
+		r = cuda_memory_create(&engine->memories, wanted, ret, ret_export, err);
 	return leave(engine, r, err);
 }
 

@@ -10,8 +10,9 @@
 
 static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                            struct cuda_memory *memory, struct error *err);
-static int host_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-                              struct engine_export *ret_export, struct error *err);
+static int host_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                              struct cuda_memory *memory, struct engine_export *ret_export,
+                              struct error *err);
 static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
 int cuda_memories_init(struct cuda_memories *memories, const struct device *device, struct error *err)
@@ -48,8 +49,8 @@ void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health healt
 static const struct {
 	int (*map)(struct cuda_memories *memories, const struct engine_handle *handle,
 	           struct cuda_memory *memory, struct error *err);
-	int (*create)(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-	              struct engine_export *ret_export, struct error *err);
+	int (*create)(struct cuda_memories *memories, const struct engine_handle *wanted,
+	              struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 	int (*unmap)(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 } kinds[REGION_KIND_COUNT] = {
 	[REGION_KIND_MEMFD] = { host_memory_map, host_memory_create, host_memory_unmap },
@@ -86,16 +87,16 @@ int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *
 	return r;
 }
 
-int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, uint64_t size,
+int cuda_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
                        struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
 {
 	struct engine_export export = { .fd = -1 };
 	struct cuda_memory *memory;
-	int r = new_memory(kind, true, size, &memory, err);
+	int r = new_memory(wanted->kind, true, wanted->size, &memory, err);
 
 	if (r < 0)
 		return r;
-	r = kinds[kind].create(memories, size, memory, &export, err);
+	r = kinds[wanted->kind].create(memories, wanted, memory, &export, err);
 	if (r < 0) {
 		free(memory);
 		return r;
@@ -169,11 +170,11 @@ static int host_memory_map(struct cuda_memories *memories, const struct engine_h
 	return r;
 }
 
-static int host_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-                              struct engine_export *ret_export, struct error *err)
+static int host_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                              struct cuda_memory *memory, struct engine_export *ret_export, struct error *err)
 {
 	struct engine_memory *host;
-	int r = cpu_memory_create(REGION_KIND_MEMFD, size, &host, ret_export, err);
+	int r = cpu_memory_create(wanted, &host, ret_export, err);
 
 	if (r < 0)
 		return r;

@@ -50,10 +50,10 @@ int cuda_memories_init(struct cuda_memories *memories, const struct device *devi
 enum cuda_health { CUDA_HEALTHY, CUDA_LOST };
 void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health health);
 
-/* As engine_map and engine_create. */
+/* As engine_map and engine_make. */
 int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                     struct engine_memory **ret, struct error *err);
-int cuda_memory_create(struct cuda_memories *memories, enum region_kind kind, uint64_t size,
+int cuda_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
                        struct engine_memory **ret, struct engine_export *ret_export, struct error *err);
 
 /* *memory is gone whatever is returned; an error of the driver's is of interest when it is DEVICE_LOST. */
@@ -72,16 +72,16 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *mem
 /* memory_ipc.c: by handle. */
 int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                    struct cuda_memory *memory, struct error *err);
-int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-                      struct engine_export *ret_export, struct error *err);
+int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                      struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory);
 
 /* memory_fd.c: by file descriptor. */
 int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                   struct cuda_memory *memory, struct error *err);
-int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-                     struct engine_export *ret_export, struct error *err);
+int fd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                     struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
 /* The status of a handle or descriptor that the driver refused, whose reason is *why: a reason that is

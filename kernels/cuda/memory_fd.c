@@ -78,8 +78,8 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 	return 0;
 }
 
-int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-                     struct engine_export *ret_export, struct error *err)
+int fd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                     struct cuda_memory *memory, struct engine_export *ret_export, struct error *err)
 {
 	struct error why;
 	size_t unit;
@@ -87,15 +87,16 @@ int fd_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_
 
 	if (r < 0)
 		return r;
-	if (!cuda_memory_round_up(memories, size, unit, &memory->mapped))
+	if (!cuda_memory_round_up(memories, wanted->size, unit, &memory->mapped))
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, size,
+		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, wanted->size,
 		                 memories->device->memory_bytes);
 	r = allocate(memories, memory, &why);
 	if (r == 0)
 		r = fill_and_export(memories, memory, ret_export, &why);
 	if (r < 0)
-		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", size, why.message);
+		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", wanted->size,
+		                 why.message);
 	memory->address = memory->start;
 	memory->base.memory[0] = ~(uint64_t)REGION_KIND_CUDA_FD;
 	memory->base.memory[1] = memory->allocation;

@@ -191,17 +191,17 @@ static int ipc_allocate(struct cuda_memories *memories, struct ipc_entry *entry,
 	return r;
 }
 
-int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda_memory *memory,
-                      struct engine_export *ret_export, struct error *err)
+int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                      struct cuda_memory *memory, struct engine_export *ret_export, struct error *err)
 {
 	struct ipc_entry *entry;
 	struct error why;
 	uint64_t rounded;
 	int r;
 
-	if (!cuda_memory_round_up(memories, size, STRETCH_BYTES, &rounded))
+	if (!cuda_memory_round_up(memories, wanted->size, STRETCH_BYTES, &rounded))
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, size,
+		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, wanted->size,
 		                 memories->device->memory_bytes);
 	entry = calloc(1, sizeof *entry);
 	if (!entry)
@@ -210,7 +210,8 @@ int ipc_memory_create(struct cuda_memories *memories, uint64_t size, struct cuda
 	r = ipc_allocate(memories, entry, &why);
 	if (r < 0) {
 		free(entry);
-		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", size, why.message);
+		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", wanted->size,
+		                 why.message);
 	}
 	ipc_use(memory, entry, 0);
 	memcpy(ret_export->handle, &entry->handle, sizeof entry->handle);

@@ -11,11 +11,12 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import BUILD, Tmad, scaled, share, wait_until
+from tmad import BUILD, Tmad, has_memory, scaled, share, wait_until
 
 VICTIMS = os.path.join(BUILD, "stress_victims")
 KILLS = 10**4
 BATCH = 100
+MUCH = 4 << 30  # bytes, that take more than a second to be made
 CHARGES = ("connections", "regions", "mapped_bytes", "jobs", "pending_fds", "queued_bytes")
 
 
@@ -60,6 +61,18 @@ class Kills(unittest.TestCase):
 
     def test_row_9_clients_are_killed(self):
         self.batches(share(KILLS), 1)
+
+    def test_row_9_while_much_is_mapped(self):
+        """Memory that nobody waits for any more is not made to its end."""
+        if not has_memory(2 * MUCH):
+            self.skipTest(f"needs {2 * MUCH >> 30} GiB of memory")
+        before = self.levels()
+        for i in range(5):
+            with self.tmad.rpc() as client:
+                client.request("region_create", {"size": MUCH})
+                time.sleep(0.01 * i)
+            wait_until(lambda: self.levels() == before, scaled(1), f"{self.levels()}, not {before}")
+        self.assertGreater(self.rpc.call("stats")["errors"].get("CANCELED", 0), 0)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
     def test_row_9_clients_of_another_user_are_killed(self):

@@ -68,10 +68,11 @@ static int faulty_map(struct engine *engine, const struct engine_handle *handle,
 }
 
 /* The memfd behind an IPC handle stays open, as an allocation would. */
-static int faulty_create(struct engine *engine, enum region_kind kind, uint64_t size,
+static int faulty_create(struct engine *engine, const struct engine_handle *wanted,
                          struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
 {
-	int r = engine_create(faulty.cpu, REGION_KIND_MEMFD, size, ret, ret_export, err);
+	enum region_kind kind = wanted->kind;
+	int r = engine_create(faulty.cpu, REGION_KIND_MEMFD, wanted->size, ret, ret_export, err);
 
 	(void)engine;
 	if (r < 0)

@@ -49,6 +49,12 @@ def scaled(seconds):
     return seconds if NATIVE else seconds * 5
 
 
+def has_memory(size):
+    """Whether the machine can give out so many bytes."""
+    with open("/proc/meminfo", encoding="ascii") as meminfo:
+        return next(int(line.split()[1]) for line in meminfo if line.startswith("MemAvailable:")) << 10 >= size
+
+
 def _link(path):
     try:
         return os.readlink(path)

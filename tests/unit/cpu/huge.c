@@ -67,7 +67,9 @@ static struct cpu_memory *create(int *ret_fd)
 	struct engine_memory *memory;
 	struct engine_export made;
 	struct error err;
-	cr_assert_eq(cpu_memory_create(REGION_KIND_MEMFD, SIZE, &memory, &made, &err), 0, "%s", err.message);
+	cr_assert_eq(cpu_memory_create(&(struct engine_handle){ .kind = REGION_KIND_MEMFD, .size = SIZE },
+	                               &memory, &made, &err),
+	             0, "%s", err.message);
 	*ret_fd = made.fd;
 	return cpu_memory(memory);
 }

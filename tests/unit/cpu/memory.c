@@ -293,7 +293,9 @@ Test(memory, create)
 	struct engine_memory *memory;
 	struct error err;
 	struct engine_export made;
-	cr_assert_eq(cpu_memory_create(REGION_KIND_MEMFD, SIZE, &memory, &made, &err), 0, "%s", err.message);
+	cr_assert_eq(cpu_memory_create(&(struct engine_handle){ .kind = REGION_KIND_MEMFD, .size = SIZE },
+	                               &memory, &made, &err),
+	             0, "%s", err.message);
 	int fd = made.fd;
 	cr_assert_eq(made.handle_len, 0);
 	cr_assert_eq(fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
@@ -308,6 +310,23 @@ Test(memory, create)
 	cr_assert_eq(memory->kind, REGION_KIND_MEMFD);
 	cpu_memory_unmap(memory);
 	close(fd);
+}
+
+/* Nobody waits for it any more. */
+Test(memory, unwanted)
+{
+	atomic_bool unwanted = true;
+	struct engine_handle wanted = { .kind = REGION_KIND_MEMFD, .size = SIZE, .unwanted = &unwanted };
+	struct engine_memory *memory = NULL;
+	struct engine_export made;
+	struct error err;
+
+	cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), STATUS_CANCELED);
+	cr_assert_null(memory);
+	unwanted = false;
+	cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
+	cpu_memory_unmap(memory);
+	close(made.fd);
 }
 
 struct create_row {
@@ -337,8 +356,9 @@ ParameterizedTest(struct create_row *row, memory, create_refuses)
 	struct engine_export made = { .fd = -1 };
 	int before = dup(0);
 	close(before);
-	cr_assert_eq(cpu_memory_create(row->kind, row->size, &memory, &made, &err), row->status, "%s: %s",
-	             row->name, err.message);
+	cr_assert_eq(cpu_memory_create(&(struct engine_handle){ .kind = row->kind, .size = row->size },
+	                               &memory, &made, &err),
+	             row->status, "%s: %s", row->name, err.message);
 	cr_assert_eq(err.status, row->status, "%s", row->name);
 	cr_assert_null(memory, "%s", row->name);
 	cr_assert_eq(made.fd, -1, "%s", row->name);
