@@ -1,12 +1,17 @@
 /* Connections: how they begin and end, and what is said of it. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include "proto/socket.h"
 #include "server.h"
 
 Test(connection, no_service)
@@ -48,6 +53,50 @@ Test(connection, a_path_too_long_is_refused)
 	cr_assert_eq(tma_connect(client, path), TMA_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(tma_last_error(client), "too long"));
 	tma_free(client);
+}
+
+/* Another user's server: the client hangs up and has said nothing. */
+Test(connection, a_server_of_another_user_gets_no_byte)
+{
+	char directory[] = "/tmp/tma-client-XXXXXX", path[64], byte;
+	tma_client *client = tma_new();
+	int ready[2], status = 0;
+	pid_t server;
+
+	if (geteuid() != 0)
+		cr_skip_test("needs root, to be another user");
+	cr_assert_not_null(mkdtemp(directory));
+	cr_assert_eq(chmod(directory, 0777), 0);
+	snprintf(path, sizeof path, "%s/sock", directory);
+	cr_assert_eq(pipe(ready), 0);
+	server = fork();
+	if (server == 0) {
+		int listener = setuid(65534) < 0 ? -1 : socket_listen(path, 4, 0666), sock, n = 0;
+
+		fcntl(listener, F_SETFL, 0);
+		if (write(ready[1], "", 1) != 1)
+			_exit(9);
+		for (int i = 0; i < 2; i++) {
+			sock = accept(listener, NULL, NULL);
+			n += read(sock, &byte, 1) > 0;
+			close(sock);
+		}
+		_exit(n); /* how many connections brought something */
+	}
+	cr_assert_eq(read(ready[0], &byte, 1), 1);
+	cr_assert_eq(tma_connect(client, path), TMA_PERMISSION);
+	cr_assert(strstr(tma_last_error(client), "runs as uid 65534"), "%s", tma_last_error(client));
+	cr_assert_eq(tma_fd(client), -1);
+	tma_set_server_uid(client, 65534);
+	cr_assert_eq(tma_connect(client, path), TMA_OK, "%s", tma_last_error(client));
+	tma_set_reconnect(client, -1);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	tma_free(client);
+	waitpid(server, &status, 0);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d connections brought something",
+	          WEXITSTATUS(status));
+	unlink(path);
+	rmdir(directory);
 }
 
 Test(connection, a_client_has_one)
