@@ -271,7 +271,7 @@ TMA_API int tma_pad(tma_client *client, const struct tma_tensor *dst, const stru
                     struct tma_number value);
 TMA_API int tma_transform(tma_client *client, const struct tma_transform *transform);
 
-/* Of the last transform that was waited for; valid until the next call. */
+/* Of the last transform that was waited for, or could not be sent; valid until the next call. */
 TMA_API const struct tma_result *tma_last_result(const tma_client *client);
 
 /* ---- Asynchronous requests ------------------------------------------------------------------------- */

@@ -84,7 +84,11 @@ static int transform_call(tma_client *client, enum method_id method, const struc
 
 	if (!rc)
 		rc = request_run(client, &call, client_deadline(client), &slot);
-	return rc < 0 ? rc : ticket_end(client, slot, NULL);
+	if (!rc)
+		return ticket_end(client, slot, NULL);
+	if (client)
+		client->last_result = (struct tma_result){ .status = rc, .reconnects = client->reconnects };
+	return rc;
 }
 
 /* ---- Tickets --------------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
  *
  *   history SOCKET SEED    Works until standard input ends. Prints a line a request:
  *       ID WAY STATUS REPEATS RECONNECTS BYTES
- *   REPEATS is - when the request had not got as far as being sent (again).
  *   ID counts the requests; none is missing and none comes twice, because a line is printed when one has
  * ended and every ticket is waited for. WAY: call, or ticket (with others under way). BYTES: what the
  * destination held afterwards, beside the oracle: right; wrong; part (each byte as it was or as it has to
@@ -133,10 +132,8 @@ static void slot_end(struct slot *slot, const char *way, int status)
 {
 	const struct tma_result *result = tma_last_result(client);
 
-	bool is_sent = result->status == status;
-
-	printf("%llu %s %s %c %u %s\n", (unsigned long long)slot->id, way, tma_status_name(status),
-	       is_sent ? '0' + (char)result->repeats : '-', tma_reconnects(client), bytes_of(slot));
+	printf("%llu %s %s %u %u %s\n", (unsigned long long)slot->id, way, tma_status_name(status),
+	       result->repeats, tma_reconnects(client), bytes_of(slot));
 	if (status)
 		printf("# %s\n", tma_last_error(client));
 	oracle_case_free(&slot->c);
