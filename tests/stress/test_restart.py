@@ -165,15 +165,16 @@ class Restart(unittest.TestCase):
 class Drain(unittest.TestCase):
     """What had been sent when the daemon was asked to stop is answered; what comes then is not read."""
 
-    SIZE = 1 << 20
-    REQUESTS = 120
+    SIZE = 64 << 10
+    REQUESTS = 1200  # of a client: more than the daemon reads at once
 
     def requests(self, region):
-        """120 of them, as one send: msgids from 1, and the beginning of one more."""
+        """As one send: msgids from 1, and the beginning of one more."""
         copy = {"dst": tensor(region, [self.SIZE], offset=2 * self.SIZE - 1, strides=[-1]),
                 "src": tensor(region, [self.SIZE])}
-        kinds = (("transform", copy), ("ping", None), ("region_create", {"size": 4096}))
-        return b"".join(pack_request(i + 1, *kinds[i % 3]) for i in range(self.REQUESTS)) + pack_request(0, "ping")[:3]
+        kinds = [("transform", copy), ("ping", None)] * 15 + [("region_create", {"size": 4096})]
+        return b"".join(pack_request(i + 1, *kinds[i % len(kinds)])
+                        for i in range(self.REQUESTS)) + pack_request(0, "ping")[:3]
 
     def drain(self, number, *args):
         tmad = Tmad(*args)
@@ -227,6 +228,24 @@ class Drain(unittest.TestCase):
     def test_row_10_hang_up(self):
         """There is nothing to read again: it means to stop."""
         self.drain(signal.SIGHUP)
+
+
+class End(unittest.TestCase):
+    def test_a_connection_ends_after_its_transforms(self):
+        """Who sees its end may use the memory again: nothing writes to it any more."""
+        size = 64 << 20
+        with Tmad("--threads=1") as tmad, tmad.rpc() as rpc, Memory(2 * size) as memory:
+            for _ in range(5):
+                with tmad.rpc() as client:
+                    region = memory.register(client)
+                    copy = {"dst": tensor(region, [size], offset=2 * size - 1, strides=[-1]),
+                            "src": tensor(region, [size])}
+                    client.send(pack_request(1, "copy", copy) * 4)
+                    time.sleep(0.002)
+                    client.send(b"\xc1")
+                    while client.receive() is not None:
+                        pass
+                    self.assertEqual(rpc.call("stats")["jobs"], 0)
 
 
 if __name__ == "__main__":

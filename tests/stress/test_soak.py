@@ -22,7 +22,7 @@ USERS = (0, 0, 65534, 12345) if os.geteuid() == 0 else (os.geteuid(),) * 3
 CHARGES = ("connections", "regions", "mapped_bytes", "jobs", "pending_fds", "queued_bytes")
 ROUNDS = 10
 WARM = 3  # rounds
-GROWTH_KIB = 1024  # of resident memory, in all rounds after those
+GROWTH_KIB = 512  # of resident memory, in all rounds after those
 
 
 class Soak(unittest.TestCase):
