@@ -11,7 +11,8 @@
 #define BULK_AGAIN                                                                                          \
 	8192            /* bytes of a run that is read for each time that it is written: it stays in the L2 \
 	                 */
-#define ROWS_LEAST  256 /* bytes of a run, below which a row is not worth a warp */
+#define ROWS_LEAST  64  /* bytes of a run, below which a row is not worth a slot */
+#define PADS_LEAST  512 /* the same where other routes leave the border to another launch */
 #define TILES_LEAST 32  /* bytes of a run, below which a tile is not worth it */
 
 bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
@@ -102,12 +103,20 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 
+	const uint64_t bytes = (uint64_t)nest->dim[nest->rank - 1].n * nest->element;
+
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
-	tma->slots = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
-	tma->tiles = tma->slots;
+	if (bytes <= SHORT_ROW_BYTES) {
+		tma->route = TMA_ROUTE_SHORT;
+		tma->slots = bytes / 16;
+		tma->tiles = 1;
+	} else {
+		tma->route = TMA_ROUTE_ROWS;
+		tma->slots = divide_up(bytes, ROW_BYTES);
+		tma->tiles = tma->slots;
+	}
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
-	tma->route = TMA_ROUTE_ROWS;
 }
 
 static void set_gather(struct plan *plan, const struct nest *nest)
@@ -125,27 +134,35 @@ static void set_gather(struct plan *plan, const struct nest *nest)
 	tma->route = TMA_ROUTE_GATHER;
 }
 
+void tma_set_strips(struct tma_plan *tma, uint64_t tiles)
+{
+	const uint64_t margin = TILES_MARGIN(tma->element);
+
+	tma->slots = tiles;
+	/* A row's last chunk may begin a margin after where it would in an aligned row. */
+	tma->grid[0] =
+	    (uint32_t)divide_up((uint64_t)tma->dim[0].n + margin, tiles * TILES_ROWS(tma->element) - margin);
+	tma->grid[1] = (uint32_t)divide_up((uint64_t)tma->dim[1].n, TILES_Y(tma->element));
+	tma->tiles = (uint64_t)tma->grid[0] * tma->grid[1];
+	for (uint32_t d = 2; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+}
+
 static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
 	const uint32_t element = nest->element;
-	uint64_t columns, rows;
 
 	tma_set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
-	/* A row's last chunk may begin a margin after where it would in an aligned row. */
-	columns = divide_up((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
-	rows = divide_up((uint64_t)tma->dim[1].n, TILES_Y(element));
-	tma->grid[0] = (uint32_t)columns;
-	tma->grid[1] = (uint32_t)rows;
-	tma->tiles = columns * rows;
-	for (uint32_t d = 2; d < tma->rank; d++)
-		tma->tiles *= (uint64_t)tma->dim[d].n;
+	tma_set_strips(tma, 1);
+	if (tma->tiles >= TILES_MANY)
+		tma_set_strips(tma, TILES_STRIP);
 	tma->route = TMA_ROUTE_TILES;
 	plan->tile_rank = 2;
 	plan->tile[0] = TILES_Y(element);
-	plan->tile[1] = TILES_X(element);
+	plan->tile[1] = TILES_ROWS(element);
 }
 
 /* The dimension other than the innermost along which the source steps least. */
@@ -160,6 +177,32 @@ static int source_inner(const struct nest *nest)
 	return best;
 }
 
+static void begin_strided(struct tma_plan *tma, const struct nest *nest)
+{
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->repeats = 1;
+}
+
+static bool try_rows(struct plan *plan, const struct nest *nest, int64_t least)
+{
+	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const int64_t element = nest->element;
+
+	if (nest->rank == 0 || inner->dst != element || llabs(inner->src) != element ||
+	    inner->n * element < least)
+		return false;
+	begin_strided(&plan->tma, nest);
+	set_rows(plan, nest);
+	return true;
+}
+
+bool tma_try_padded_rows(struct plan *plan, const struct nest *nest)
+{
+	return try_rows(plan, nest, PADS_LEAST);
+}
+
 /* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
  * a run is short, element by element. */
 void tma_set_strided(struct plan *plan, const struct nest *nest)
@@ -170,17 +213,12 @@ void tma_set_strided(struct plan *plan, const struct nest *nest)
 	int other = source_inner(nest);
 	bool run = inner->dst == element, pair = other >= 0;
 
-	tma->element = nest->element;
-	tma->dst_offset = nest->dst_offset;
-	tma->src_offset = nest->src_offset;
-	tma->repeats = 1;
+	if (try_rows(plan, nest, ROWS_LEAST))
+		return;
+	begin_strided(tma, nest);
 	tma->whole = tma_is_whole(nest);
 	for (int d = 0; d < nest->rank; d++)
 		tma->whole = tma->whole && nest->dim[d].n <= TMA_LONGEST;
-	if (run && llabs(inner->src) == element && inner->n * element >= ROWS_LEAST) {
-		set_rows(plan, nest);
-		return;
-	}
 	pair = pair && llabs(nest->dim[other].src) < llabs(inner->src) && inner->n * element >= TILES_LEAST &&
 	       nest->dim[other].n * element >= TILES_LEAST;
 	if (!run || pair)
