@@ -45,7 +45,7 @@ struct tma_plan {
 	uint32_t chunk; /* BULK: bytes of a tile */
 	uint32_t run;   /* GATHER: dimensions that follow each other in the destination; CHANNELS: channels */
 	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels; SHORT: chunks of a
-	                   row; TILES: tiles of a strip */
+	                   row */
 	bool whole;     /* no dimension is padded, and none has 2^32 elements */
 
 	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */
@@ -96,9 +96,6 @@ static inline uint32_t strided_channel_bytes(uint32_t channels)
 {
 	return ROWS_THREADS * (channels | 1) * 16;
 }
-
-/* TILES: strips of so many tiles. */
-void tma_set_strips(struct tma_plan *tma, uint64_t tiles);
 
 /* As plan_init, for facts->tma. */
 void tma_plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);

@@ -134,35 +134,27 @@ static void set_gather(struct plan *plan, const struct nest *nest)
 	tma->route = TMA_ROUTE_GATHER;
 }
 
-void tma_set_strips(struct tma_plan *tma, uint64_t tiles)
-{
-	const uint64_t margin = TILES_MARGIN(tma->element);
-
-	tma->slots = tiles;
-	/* A row's last chunk may begin a margin after where it would in an aligned row. */
-	tma->grid[0] =
-	    (uint32_t)divide_up((uint64_t)tma->dim[0].n + margin, tiles * TILES_ROWS(tma->element) - margin);
-	tma->grid[1] = (uint32_t)divide_up((uint64_t)tma->dim[1].n, TILES_Y(tma->element));
-	tma->tiles = (uint64_t)tma->grid[0] * tma->grid[1];
-	for (uint32_t d = 2; d < tma->rank; d++)
-		tma->tiles *= (uint64_t)tma->dim[d].n;
-}
-
 static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
 	const uint32_t element = nest->element;
+	uint64_t columns, rows;
 
 	tma_set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
-	tma_set_strips(tma, 1);
-	if (tma->tiles >= TILES_MANY)
-		tma_set_strips(tma, TILES_STRIP);
+	/* A row's last chunk may begin a margin after where it would in an aligned row. */
+	columns = divide_up((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
+	rows = divide_up((uint64_t)tma->dim[1].n, TILES_Y(element));
+	tma->grid[0] = (uint32_t)columns;
+	tma->grid[1] = (uint32_t)rows;
+	tma->tiles = columns * rows;
+	for (uint32_t d = 2; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
 	tma->route = TMA_ROUTE_TILES;
 	plan->tile_rank = 2;
 	plan->tile[0] = TILES_Y(element);
-	plan->tile[1] = TILES_ROWS(element);
+	plan->tile[1] = TILES_X(element);
 }
 
 /* The dimension other than the innermost along which the source steps least. */

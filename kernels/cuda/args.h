@@ -79,7 +79,7 @@ struct tile_transpose_args {
 
 /* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1
  * the source's. gather: dimensions 0 to run - 1 follow each other in the destination. slots: rows, 32 chunks
- * each; strips of tiles; chunks; short: rows. */
+ * each; tiles; chunks; short: rows. */
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;
@@ -97,9 +97,8 @@ struct strided_args {
 	/* The fill, repeated to 16 bytes; read by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));
 	struct strided_dim dim[ARGS_MAX_RANK];
-	struct divisor by[ARGS_MAX_RANK]; /* tiles: strips along dimensions 0 and 1; else n */
-	struct divisor by_slots; /* rows, gather: slots of one row, of one run; short: chunks of a row;
-	                            tiles: tiles of a strip */
+	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
+	struct divisor by_slots; /* rows, gather: slots of one row, of one run; short: chunks of a row */
 	struct divisor by_rest;  /* short: elements of a row that are in no chunk, at most */
 };
 

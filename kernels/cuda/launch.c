@@ -218,6 +218,8 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		args.by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
 		                                                               : (uint64_t)tma->dim[d].n);
 	}
+	if (tma->route == TMA_ROUTE_ROWS && transform->mode != PAD_MODE_CONSTANT)
+		kernel = KERNEL_strided_modes_1;
 	if (tma->route == TMA_ROUTE_CHANNELS && tma->run > CHANNELS_FEW)
 		kernel = KERNEL_strided_many_1;
 	if (tma->route == TMA_ROUTE_SHORT) {

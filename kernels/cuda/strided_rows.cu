@@ -71,7 +71,7 @@ struct row_place {
 	bool inside; /* of the outer dimensions' windows; in modes other than constant all are */
 };
 
-DEVICE row_place row_of(const strided_args &args, uint64_t row)
+template <bool MODES> DEVICE row_place row_of(const strided_args &args, uint64_t row)
 {
 	row_place place = { args.dst, args.src, true };
 
@@ -82,7 +82,7 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 
 		row = q;
 		place.dst += (uint64_t)(index * dim.dst);
-		if (args.mode == PAD_RULE_CONSTANT) {
+		if (!MODES) {
 			place.src += (uint64_t)((index - dim.before) * dim.src);
 			place.inside = place.inside && in_window(dim, index);
 		} else {
@@ -125,7 +125,7 @@ DEVICE row_part part_of(const strided_args &args, const row_place &place, int64_
 	return part;
 }
 
-template <int E>
+template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
 {
 	using type = typename element<E>::type;
@@ -138,7 +138,7 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, int6
 		if (place.inside && in_window(inner, i))
 			value = global_read(
 			    (const type *)(place.src + (uint64_t)((i - inner.before) * inner.src)));
-		else if (args.mode != PAD_RULE_CONSTANT)
+		else if (MODES)
 			value = global_read(
 			    (const type *)(place.src +
 			                   (uint64_t)(source_index(inner, args.mode, i) * inner.src)));
@@ -161,7 +161,7 @@ template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 }
 
 /* A warp a row, or a part of ROW_BYTES of a longer one. */
-template <int E> DEVICE void rows(const strided_args &args)
+template <int E, bool MODES> DEVICE void rows(const strided_args &args)
 {
 	constexpr int64_t part_elements = ROW_BYTES / E;
 	constexpr uint32_t warps = ROWS_THREADS / 32;
@@ -172,23 +172,28 @@ template <int E> DEVICE void rows(const strided_args &args)
 		uint64_t row = divide_by(number, &args.by_slots);
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
 		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
-		const row_place place = row_of(args, row);
+		const row_place place = row_of<MODES>(args, row);
 		const row_part part = part_of<E>(args, place, first, last);
 
 		if (args.dim[0].src < 0)
 			copy_part<E, -1>(part);
 		else
 			copy_part<E, 1>(part);
-		copy_elements<E>(args, place, part.first, part.chunks_first);
-		copy_elements<E>(args, place, part.chunks_last, part.last);
+		copy_elements<E, MODES>(args, place, part.first, part.chunks_first);
+		copy_elements<E, MODES>(args, place, part.chunks_last, part.last);
 	}
 }
 
 } // namespace
 
-#define STRIDED_ROWS(e)                                                                        \
-	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                      \
-		rows<e>(args);                                                                 \
+/* Two kernels: what other modes need would slow constant borders down. */
+#define STRIDED_ROWS(e)                                                                         \
+	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)  \
+	{                                                                                       \
+		rows<e, false>(args);                                                           \
+	}                                                                                       \
+	KERNEL(ROWS_THREADS, 1) strided_modes_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                       \
+		rows<e, true>(args);                                                            \
 	}
 BY_ELEMENT(STRIDED_ROWS)

@@ -6,9 +6,8 @@
  *
  * In shared memory a row of the tile is a row of the destination. Each is written from where its aligned
  * chunks begin: a tile's part of a row starts up to a margin before its own x, by the phase of the row, so
- * that chunks are whole everywhere but at the ends of the tensor's rows. A block walks over a strip of tiles
- * along x; the margin is what it has kept of the tile before, and only the first of a strip reads it. The
- * next tile's words are read while one is written.
+ * that chunks are whole everywhere but at the ends of the tensor's rows. The next tile's words are read while
+ * one is written.
  */
 #include "strided.cuh"
 
@@ -29,41 +28,31 @@ template <int E> struct strided_shape {
 	static constexpr int most_y = TILES_Y(E);
 	static constexpr int pitch =
 	    TILES_PITCH(E); /* words; odd, so that neither rows nor columns meet in a bank */
-	static constexpr int lanes = rows * E / 16; /* that write one row */
+	static constexpr int chunks = TILES_X(E) * E / 16;
+	static constexpr int lanes = chunks <= 16 ? 16 : 32; /* that write one row */
 	using word = typename element<(E < 4 ? 4 : E)>::type;
-	static constexpr int margin_words = margin * E / (int)sizeof(word);
 };
 
-/* One tile. Row r is x + r; those of [low, high) are there. */
+/* One tile. Row r is x + r - margin; those of [low, high) are there. */
 struct tile {
 	uint64_t dst; /* of x, y */
-	uint64_t src;
+	uint64_t src; /* of row 0, y */
 	int64_t x;
 	int64_t y;
 	int low;
 	int high;
 	int ny;
-	uint32_t step; /* in its strip */
-	bool inside;   /* of the outer dimensions' windows */
+	bool inside; /* of the outer dimensions' windows */
 };
 
-template <int E> DEVICE void bound_rows(const strided_args &args, tile &t)
-{
-	t.low = t.x < 0 ? (int)-t.x : 0;
-	t.high = up_to(args.dim[0].n - t.x, strided_shape<E>::rows);
-}
-
-/* The first of a strip, a margin before what the strip writes. */
 template <int E> DEVICE tile tile_of(const strided_args &args, uint64_t number)
 {
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
-	tile t = { args.dst, args.src, 0, 0, 0, 0, 0, 0, true };
+	tile t = { args.dst, args.src, 0, 0, 0, 0, 0, true };
 	uint64_t q = divide_by(number, &args.by[0]);
 
-	t.x =
-	    (int64_t)(number - q * args.by[0].n) * ((int64_t)args.by_slots.n * shape::rows - shape::margin) -
-	    shape::margin;
+	t.x = (int64_t)(number - q * args.by[0].n) * TILES_X(E);
 	number = q;
 	q = divide_by(number, &args.by[1]);
 	t.y = (int64_t)(number - q * args.by[1].n) * shape::most_y;
@@ -78,33 +67,14 @@ template <int E> DEVICE tile tile_of(const strided_args &args, uint64_t number)
 		t.src += (uint64_t)((index - dim.before) * dim.src);
 		t.inside = t.inside && in_window(dim, index);
 	}
-	t.src += (uint64_t)((t.x - along.before) * along.src + (t.y - across.before) * across.src);
+	t.src +=
+	    (uint64_t)((t.x - shape::margin - along.before) * along.src + (t.y - across.before) * across.src);
 	t.dst += (uint64_t)(t.x * along.dst + t.y * across.dst);
+	t.low = t.x < shape::margin ? shape::margin - (int)t.x : 0;
+	t.high =
+	    along.n - t.x < shape::rows - shape::margin ? (int)(along.n - t.x) + shape::margin : shape::rows;
 	t.ny = across.n - t.y < shape::most_y ? (int)(across.n - t.y) : shape::most_y;
-	bound_rows<E>(args, t);
 	return t;
-}
-
-/* The block's next one: of the same strip, as far as it goes, or the first of another; false after the last.
- */
-template <int E> DEVICE bool advance(const strided_args &args, uint64_t &number, tile &t)
-{
-	using shape = strided_shape<E>;
-	const strided_dim &along = args.dim[0];
-
-	if (t.step + 1 < args.by_slots.n && t.x + shape::rows < along.n + shape::margin) {
-		t.step++;
-		t.x += shape::rows;
-		t.src += (uint64_t)(shape::rows * along.src);
-		t.dst += (uint64_t)(shape::rows * along.dst);
-		bound_rows<E>(args, t);
-		return true;
-	}
-	number += gridDim.x;
-	if (number >= args.slots)
-		return false;
-	t = tile_of<E>(args, number);
-	return true;
 }
 
 enum tile_kind { TILE_ODD, TILE_PART, TILE_FULL }; /* by elements, by words, by all words */
@@ -115,7 +85,7 @@ template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &
 {
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
-	const int64_t first = t.x + t.low, last = t.x + t.high - 1;
+	const int64_t first = t.x - shape::margin + t.low, last = t.x - shape::margin + t.high - 1;
 	const bool plain = t.inside && t.low < t.high && in_window(along, first) && in_window(along, last) &&
 	                   in_window(across, t.y) && in_window(across, t.y + t.ny - 1);
 	bool full = t.low == 0 && t.high == shape::rows && t.ny == shape::most_y;
@@ -134,17 +104,15 @@ template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &
 /* ---- In --------------------------------------------------------------------------------------------------
  */
 
-/* Where the word of column c and of turned element j begins: neighbouring columns are neighbouring rows, each
- * with its margin before it. */
+/* Where the word of column c and of turned element j begins: neighbouring columns are neighbouring rows. */
 template <int E> DEVICE uint32_t tile_word(int c, int j, int group)
 {
 	using shape = strided_shape<E>;
 
-	return (uint32_t)((j * shape::columns + c) * shape::pitch + shape::margin_words + group) *
-	       sizeof(typename shape::word);
+	return (uint32_t)((j * shape::columns + c) * shape::pitch + group) * sizeof(typename shape::word);
 }
 
-/* The first byte of row y, after its margin. */
+/* Row y's first byte. */
 template <int E> DEVICE uint32_t tile_row(int y)
 {
 	return tile_word<E>(y / strided_shape<E>::some, y % strided_shape<E>::some, 0);
@@ -154,6 +122,7 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 {
 	using type = typename element<E>::type;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
+	const int64_t x = t.x - strided_shape<E>::margin;
 
 	for (int y = threadIdx.x % 32; y < t.ny; y += 32)
 		for (int first = t.low + threadIdx.x / 32; first < t.high;
@@ -165,7 +134,7 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 				const int r = first + u * tiles_warps;
 
 				value[u] = *(const type *)args.pattern;
-				if (r < t.high && t.inside && in_window(along, t.x + r) &&
+				if (r < t.high && t.inside && in_window(along, x + r) &&
 				    in_window(across, t.y + y))
 					value[u] =
 					    global_read((const type *)(t.src + (uint64_t)(r * along.src +
@@ -221,18 +190,7 @@ template <int E> struct held_words {
 
 	type word[shape::groups][shape::some][shape::across];
 
-	DEVICE_MEMBER tile_kind read(const strided_args &args, const tile &t)
-	{
-		const tile_kind kind = kind_of<E>(args, t);
-
-		if (kind == TILE_FULL)
-			read_words<true>(args, t);
-		else if (kind == TILE_PART)
-			read_words<false>(args, t);
-		return kind;
-	}
-
-	template <bool FULL> DEVICE_MEMBER void read_words(const strided_args &args, const tile &t)
+	template <bool FULL> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
 	{
 		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 		const uint64_t step = (uint64_t)args.dim[0].src, next = E < 4 ? 4 : (uint64_t)args.dim[1].src;
@@ -298,41 +256,6 @@ template <int E> struct held_words {
 	}
 };
 
-/* What a thread keeps of a tile for the one after it: the ends of rows become the margins before them. */
-template <int E> struct kept_words {
-	using shape = strided_shape<E>;
-	using type = typename shape::word;
-	static constexpr int across = shape::margin_words > 0 ? shape::margin_words : 1;
-	static constexpr int words = shape::columns * shape::some * shape::margin_words;
-	static constexpr int each = words > tiles_threads ? words / tiles_threads : 1;
-
-	type word[each] = {};
-
-	DEVICE_MEMBER static uint32_t place(int i)
-	{
-		return (uint32_t)(i / across * shape::pitch + i % across) * sizeof(type);
-	}
-
-	DEVICE_MEMBER void take(const unsigned char *shared)
-	{
-		constexpr uint32_t end = shape::rows * E;
-
-#pragma unroll
-		for (int j = 0; j < each; j++)
-			if ((int)threadIdx.x + j * tiles_threads < words)
-				word[j] = *(const type *)(shared + end +
-				                          place((int)threadIdx.x + j * tiles_threads));
-	}
-
-	DEVICE_MEMBER void put(unsigned char *shared)
-	{
-#pragma unroll
-		for (int j = 0; j < each; j++)
-			if ((int)threadIdx.x + j * tiles_threads < words)
-				*(type *)(shared + place((int)threadIdx.x + j * tiles_threads)) = word[j];
-	}
-};
-
 /* ---- Out -------------------------------------------------------------------------------------------------
  */
 
@@ -359,17 +282,16 @@ template <int E, bool FULL>
 DEVICE void tile_out_chunks(const strided_args &args, const tile &t, const unsigned char *shared)
 {
 	using shape = strided_shape<E>;
-	const int k = threadIdx.x % shape::lanes;
+	const uint32_t k = threadIdx.x % shape::lanes;
 	const int ny = FULL ? shape::most_y : t.ny;
 
-	if (t.step == 0 && k < shape::margin * E / 16)
+	if (k >= shape::chunks)
 		return;
 #pragma unroll 4
 	for (int y = threadIdx.x / shape::lanes; y < ny; y += tiles_threads / shape::lanes) {
 		const uint64_t row = t.dst + (uint64_t)(y * args.dim[1].dst);
 		const uint32_t before = (uint32_t)row % TILES_ALIGN(E);
-		const uint4 v = tile_chunk<E>(shared + tile_row<E>(y) - shape::margin * E,
-		                              shape::margin * E - before + 16 * k);
+		const uint4 v = tile_chunk<E>(shared + tile_row<E>(y), shape::margin * E - before + 16 * k);
 		const uint64_t to = row - before + 16 * k;
 
 		if (FULL)
@@ -384,11 +306,12 @@ template <int E>
 DEVICE void tile_out_elements(const strided_args &args, const tile &t, const unsigned char *shared)
 {
 	using type = typename element<E>::type;
-	const int low = t.step == 0 ? strided_shape<E>::margin : 0;
+	constexpr int margin = strided_shape<E>::margin;
 
 	for (int y = threadIdx.x / 32; y < t.ny; y += tiles_warps)
-		for (int r = low + threadIdx.x % 32; r < t.high; r += 32)
-			global_write((type *)(t.dst + (uint64_t)(r * args.dim[0].dst + y * args.dim[1].dst)),
+		for (int r = margin + threadIdx.x % 32; r < t.high; r += 32)
+			global_write((type *)(t.dst + (uint64_t)((r - margin) * args.dim[0].dst +
+			                                         y * args.dim[1].dst)),
 			             *(const type *)(shared + tile_row<E>(y) + r * E));
 }
 
@@ -409,28 +332,33 @@ DEVICE void tile_out(const strided_args &args, const tile &t, tile_kind kind, co
 template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shared)
 {
 	held_words<E> held;
-	kept_words<E> kept;
-	uint64_t number = blockIdx.x;
-	tile now, next = tile_of<E>(args, number);
-	tile_kind kind, next_kind = held.read(args, next);
-	bool more = true;
+	tile now, next = tile_of<E>(args, blockIdx.x);
+	tile_kind kind, next_kind = TILE_ODD;
 
-	while (more) {
+	for (uint64_t number = blockIdx.x; number < args.slots + gridDim.x; number += gridDim.x) {
+		const bool first = number == blockIdx.x;
+
 		now = next;
 		kind = next_kind;
-		if (now.step > 0)
-			kept.put(shared);
-		if (kind == TILE_ODD)
-			tile_in_slowly<E>(args, now, shared);
-		else
-			held.keep(args, now, shared);
-		__syncthreads();
-		more = advance<E>(args, number, next);
-		if (more)
-			next_kind = held.read(args, next);
-		tile_out<E>(args, now, kind, shared);
-		kept.take(shared);
-		__syncthreads();
+		if (!first) {
+			if (kind == TILE_ODD)
+				tile_in_slowly<E>(args, now, shared);
+			else
+				held.keep(args, now, shared);
+			__syncthreads();
+		}
+		if (number < args.slots) {
+			next = tile_of<E>(args, number);
+			next_kind = kind_of<E>(args, next);
+			if (next_kind == TILE_FULL)
+				held.template read<true>(args, next);
+			else if (next_kind == TILE_PART)
+				held.template read<false>(args, next);
+		}
+		if (!first) {
+			tile_out<E>(args, now, kind, shared);
+			__syncthreads();
+		}
 	}
 }
 

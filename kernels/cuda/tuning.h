@@ -45,22 +45,19 @@
 
 /* strided_tiles: blocks of a multiprocessor. A tile is so many rows of the source by words of at least 4
  * bytes; the destination's rows are written from multiples of so many bytes, for which a tile has a margin.
- * Smaller elements lose a word, since it takes two to shift one. Where there are many tiles, a strip is so
- * many of them along the destination, less a margin. */
-#define TILES_BLOCKS 4
-#define TILES_STRIP  4
-#define TILES_MANY   8192
-/* What a thread reads before it keeps it, where words are none. */
+ * Smaller elements lose a word, since it takes two to shift one. A tile by elements is read so many at once.
+ */
+#define TILES_BLOCKS           4
 #define TILES_BATCH(element)   ((element) < 8 ? 8 : 32 / (element))
 #define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
 #define TILES_ROWS(element)    ((element) <= 2 ? 128 : (element) <= 8 ? 64 : 32)
 #define TILES_COLUMNS(element) ((element) == 4 ? 64 : 32)
 #define TILES_ALIGN(element)   ((element) == 16 ? 16 : 32)
 #define TILES_MARGIN(element)  ((element) < TILES_ALIGN(element) ? TILES_ALIGN(element) / (element) : 0)
+#define TILES_X(element)       (TILES_ROWS(element) - TILES_MARGIN(element))
 #define TILES_Y(element) \
 	((element) < 4 ? (TILES_COLUMNS(element) - 1) * 4 / (element) : TILES_COLUMNS(element))
-#define TILES_PITCH(element) \
-	((TILES_ROWS(element) + TILES_MARGIN(element)) * (element) / TILES_WORD(element) + 1)
+#define TILES_PITCH(element) (TILES_ROWS(element) * (element) / TILES_WORD(element) + 1)
 #define TILES_BYTES(element) \
 	(TILES_COLUMNS(element) * TILES_WORD(element) / (element)*TILES_PITCH(element) * TILES_WORD(element))
 

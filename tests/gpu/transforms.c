@@ -219,9 +219,6 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	if (transform_init(&transform, &c->spec, &err) < 0)
 		return complain(c, NULL, err.message);
 	rig_plan(&bench->rig, &transform, dst, src, &plan);
-	/* Strips, as large tensors have them. */
-	if (plan.tma.route == TMA_ROUTE_TILES && transform.count % 3 > 0)
-		tma_set_strips(&plan.tma, 2 * (uint64_t)(transform.count % 3));
 	bench->families[plan.family]++;
 	bench->routes[plan.tma.route]++;
 	bench->patched += plan.tma.patched;

@@ -282,7 +282,7 @@ static struct tma_row rows[] = {
 	  .perm = { 1, 0 },
 	  .route = TMA_ROUTE_TILES,
 	  .element = 4,
-	  .tile = { 64, 64 },
+	  .tile = { 64, 56 },
 	  .repeats = 1,
 	  .rule = "tile_transpose: load map: stride[0]: 404 bytes is not a multiple of 16" },
 	{ .name = "three channels become pixels",
@@ -329,7 +329,7 @@ static struct tma_row rows[] = {
 	  .before = { 0, 0, 0, 1, 0, 0 },
 	  .route = TMA_ROUTE_TILES,
 	  .element = 4,
-	  .tile = { 64, 64 },
+	  .tile = { 64, 56 },
 	  .repeats = 1,
 	  .rule = "tile_transpose: rank is 6 after canonicalisation, and a map has at most 5" },
 };
