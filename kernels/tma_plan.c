@@ -87,7 +87,7 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 	narrow_to(&nest, facts->align, t->mode);
 	if (t->mode == PAD_MODE_CONSTANT && (tma_is_whole(&nest) || is_zero(t))) {
 		choose_route(plan, &nest, facts);
-	} else {
+	} else if (!tma_try_padded_rows(plan, &nest)) {
 		struct nest inner = nest;
 
 		/* What the maps leave zero is written again: only while that is little. */
@@ -113,6 +113,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_COPY] = FAMILY_TILE_COPY,
 		[TMA_ROUTE_TRANSPOSE] = FAMILY_TILE_TRANSPOSE,
 		[TMA_ROUTE_ROWS] = FAMILY_STRIDED,
+		[TMA_ROUTE_SHORT] = FAMILY_STRIDED,
 		[TMA_ROUTE_TILES] = FAMILY_STRIDED,
 		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
 		[TMA_ROUTE_CHANNELS] = FAMILY_STRIDED,

@@ -24,7 +24,8 @@ enum tma_route {
 	TMA_ROUTE_BULK,      /* long runs, no map */
 	TMA_ROUTE_COPY,      /* map to map */
 	TMA_ROUTE_TRANSPOSE, /* map, registers, plain stores */
-	TMA_ROUTE_ROWS,      /* without the unit: contiguous on both sides */
+	TMA_ROUTE_ROWS,      /* without a map: contiguous on both sides */
+	TMA_ROUTE_SHORT,     /* the same, several rows at a time */
 	TMA_ROUTE_TILES,
 	TMA_ROUTE_GATHER,
 	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
@@ -43,7 +44,8 @@ struct tma_plan {
 	struct strided_dim dim[ARGS_MAX_RANK];
 	uint32_t chunk; /* BULK: bytes of a tile */
 	uint32_t run;   /* GATHER: dimensions that follow each other in the destination; CHANNELS: channels */
-	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels */
+	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels; SHORT: chunks of a
+	                   row */
 	bool whole;     /* no dimension is padded, and none has 2^32 elements */
 
 	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */

@@ -26,7 +26,10 @@ bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner
 bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
                       const struct plan_facts *facts);
 
-/* Without the unit: always legal. */
+/* Rows that are contiguous on both sides, borders of any mode included. */
+bool tma_try_padded_rows(struct plan *plan, const struct nest *nest);
+
+/* Without a map: always legal. */
 void tma_set_strided(struct plan *plan, const struct nest *nest);
 
 /* ---- What they share --------------------------------------------------------------------------------- */

@@ -11,7 +11,8 @@
 #define BULK_AGAIN                                                                                          \
 	8192            /* bytes of a run that is read for each time that it is written: it stays in the L2 \
 	                 */
-#define ROWS_LEAST  256 /* bytes of a run, below which a row is not worth a warp */
+#define ROWS_LEAST  64  /* bytes of a run, below which a row is not worth a slot */
+#define PADS_LEAST  512 /* the same where other routes leave the border to another launch */
 #define TILES_LEAST 32  /* bytes of a run, below which a tile is not worth it */
 
 bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
@@ -102,12 +103,20 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 
+	const uint64_t bytes = (uint64_t)nest->dim[nest->rank - 1].n * nest->element;
+
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
-	tma->slots = divide_up((uint64_t)tma->dim[0].n * nest->element, ROW_BYTES);
-	tma->tiles = tma->slots;
+	if (bytes <= SHORT_ROW_BYTES) {
+		tma->route = TMA_ROUTE_SHORT;
+		tma->slots = bytes / 16;
+		tma->tiles = 1;
+	} else {
+		tma->route = TMA_ROUTE_ROWS;
+		tma->slots = divide_up(bytes, ROW_BYTES);
+		tma->tiles = tma->slots;
+	}
 	for (uint32_t d = 1; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
-	tma->route = TMA_ROUTE_ROWS;
 }
 
 static void set_gather(struct plan *plan, const struct nest *nest)
@@ -160,6 +169,32 @@ static int source_inner(const struct nest *nest)
 	return best;
 }
 
+static void begin_strided(struct tma_plan *tma, const struct nest *nest)
+{
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->repeats = 1;
+}
+
+static bool try_rows(struct plan *plan, const struct nest *nest, int64_t least)
+{
+	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const int64_t element = nest->element;
+
+	if (nest->rank == 0 || inner->dst != element || llabs(inner->src) != element ||
+	    inner->n * element < least)
+		return false;
+	begin_strided(&plan->tma, nest);
+	set_rows(plan, nest);
+	return true;
+}
+
+bool tma_try_padded_rows(struct plan *plan, const struct nest *nest)
+{
+	return try_rows(plan, nest, PADS_LEAST);
+}
+
 /* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
  * a run is short, element by element. */
 void tma_set_strided(struct plan *plan, const struct nest *nest)
@@ -170,17 +205,12 @@ void tma_set_strided(struct plan *plan, const struct nest *nest)
 	int other = source_inner(nest);
 	bool run = inner->dst == element, pair = other >= 0;
 
-	tma->element = nest->element;
-	tma->dst_offset = nest->dst_offset;
-	tma->src_offset = nest->src_offset;
-	tma->repeats = 1;
+	if (try_rows(plan, nest, ROWS_LEAST))
+		return;
+	begin_strided(tma, nest);
 	tma->whole = tma_is_whole(nest);
 	for (int d = 0; d < nest->rank; d++)
 		tma->whole = tma->whole && nest->dim[d].n <= TMA_LONGEST;
-	if (run && llabs(inner->src) == element && inner->n * element >= ROWS_LEAST) {
-		set_rows(plan, nest);
-		return;
-	}
 	pair = pair && llabs(nest->dim[other].src) < llabs(inner->src) && inner->n * element >= TILES_LEAST &&
 	       nest->dim[other].n * element >= TILES_LEAST;
 	if (!run || pair)

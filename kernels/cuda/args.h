@@ -79,7 +79,7 @@ struct tile_transpose_args {
 
 /* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1
  * the source's. gather: dimensions 0 to run - 1 follow each other in the destination. slots: rows, 32 chunks
- * each; tiles; chunks. */
+ * each; tiles; chunks; short: rows. */
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;
@@ -88,13 +88,18 @@ struct strided_args {
 	uint64_t slots;
 	uint64_t run_bytes; /* gather */
 	uint32_t rank;
-	uint32_t run;   /* 1 to 3 */
-	uint32_t whole; /* no dimension is padded, and none has 2^32 elements */
+	uint32_t run;    /* 1 to 3 */
+	uint32_t whole;  /* no dimension is padded, and none has 2^32 elements */
+	uint32_t mode;   /* rows, short: of the pads, enum pad_mode */
+	uint32_t rows;   /* short: of a tile */
+	uint32_t pitch;  /* short: bytes of a row's slot in shared memory */
+	uint32_t follow; /* short: along dimension 1 the source's rows are no further from each other */
 	/* The fill, repeated to 16 bytes; read by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));
 	struct strided_dim dim[ARGS_MAX_RANK];
 	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
-	struct divisor by_slots;          /* rows, gather: slots of one row, of one run */
+	struct divisor by_slots; /* rows, gather: slots of one row, of one run; short: chunks of a row */
+	struct divisor by_rest;  /* short: elements of a row that are in no chunk, at most */
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */

@@ -164,16 +164,32 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	              &args, err);
 }
 
-static int launch_strided(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
-                          uint64_t dst, uint64_t src, struct error *err)
+/* Rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
+static void set_short_rows(struct strided_args *args, uint32_t element)
+{
+	const struct strided_dim *inner = &args->dim[0];
+	const uint64_t bytes = (uint64_t)inner->source * element, rest = 16 / element - 1;
+
+	args->pitch = ((uint32_t)bytes + 30 + 15) & ~15u;
+	args->rows = SHORT_TILE_BYTES / args->pitch;
+	if (args->rows > ROWS_THREADS)
+		args->rows = ROWS_THREADS;
+	args->follow =
+	    args->rank > 1 && args->dim[1].src >= (int64_t)bytes && args->dim[1].src <= args->pitch;
+	args->by_rest = divisor_of((uint64_t)(inner->n - inner->source) + 2 * rest);
+}
+
+static int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                          const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	static const struct {
 		enum kernel_id kernel;
 		uint32_t slots; /* that a block takes at a time */
 	} routes[] = {
 		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
+		[TMA_ROUTE_SHORT] = { KERNEL_strided_short_1, 1 },
 		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
-		[TMA_ROUTE_CHANNELS] = { KERNEL_strided_channels_1, ROWS_THREADS / 32 },
+		[TMA_ROUTE_CHANNELS] = { KERNEL_strided_few_1, ROWS_THREADS / 32 },
 		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS * GATHER_BATCH },
 	};
 	struct strided_args args = {
@@ -186,12 +202,12 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		.rank = tma->rank,
 		.run = tma->run,
 		.whole = tma->whole,
+		.mode = transform->mode,
 		.by_slots = divisor_of(tma->slots),
 	};
+	enum kernel_id kernel = routes[tma->route].kernel;
 	uint32_t slots = routes[tma->route].slots;
 
-	if (tma->route == TMA_ROUTE_ROWS && tma->dim[0].n * tma->element <= ROW_SHORT_BYTES)
-		slots = ROWS_THREADS / ROW_SHORT_LANES;
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
 	for (uint32_t d = 0; d < tma->rank; d++) {
@@ -202,11 +218,21 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 		args.by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
 		                                                               : (uint64_t)tma->dim[d].n);
 	}
+	if (tma->route == TMA_ROUTE_ROWS && transform->mode != PAD_MODE_CONSTANT)
+		kernel = KERNEL_strided_modes_1;
+	if (tma->route == TMA_ROUTE_CHANNELS && tma->run > CHANNELS_FEW)
+		kernel = KERNEL_strided_many_1;
+	if (tma->route == TMA_ROUTE_SHORT) {
+		set_short_rows(&args, tma->element);
+		slots = args.rows;
+	}
 	return launch(launcher, stream,
-	              &(struct shape){ .kernel = by_element(routes[tma->route].kernel, tma->element),
+	              &(struct shape){ .kernel = by_element(kernel, tma->element),
 	                               .blocks = (tma->tiles + slots - 1) / slots,
 	                               .threads = ROWS_THREADS,
 	                               .shared = tma->route == TMA_ROUTE_TILES ? TILES_BYTES(tma->element)
+	                                         : tma->route == TMA_ROUTE_SHORT
+	                                             ? args.rows * (args.pitch + SHORT_NOTE_BYTES) + 16
 	                                         : tma->route == TMA_ROUTE_CHANNELS
 	                                             ? strided_channel_bytes(tma->run)
 	                                             : 0,
@@ -249,10 +275,11 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_TRANSPOSE:
 		return launch_transpose(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_ROWS:
+	case TMA_ROUTE_SHORT:
 	case TMA_ROUTE_TILES:
 	case TMA_ROUTE_GATHER:
 	case TMA_ROUTE_CHANNELS:
-		return launch_strided(launcher, stream, tma, dst, src, err);
+		return launch_strided(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_NONE:
 		break;
 	}

@@ -156,29 +156,41 @@ template <int E, int C> DEVICE void move_channels(const strided_args &args, unsi
 		planes_to_pixels<E, C>(args, part, own);
 }
 
-template <int E> DEVICE void channels(const strided_args &args, unsigned char *shared)
+template <int E> DEVICE void few_channels(const strided_args &args, unsigned char *shared)
 {
 	switch (args.run) {
 	case 2:
 		return move_channels<E, 2>(args, shared);
 	case 3:
 		return move_channels<E, 3>(args, shared);
-	case 4:
-		return move_channels<E, 4>(args, shared);
-	case 6:
-		return move_channels<E, 6>(args, shared);
 	default:
-		return move_channels<E, 8>(args, shared);
+		return move_channels<E, 4>(args, shared);
 	}
+}
+
+template <int E> DEVICE void many_channels(const strided_args &args, unsigned char *shared)
+{
+	if (args.run == 6)
+		move_channels<E, 6>(args, shared);
+	else
+		move_channels<E, 8>(args, shared);
 }
 
 } // namespace
 
-#define STRIDED_CHANNELS(e)                                                                        \
-	KERNEL(ROWS_THREADS, 1) strided_channels_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                          \
-		DYNAMIC_SHARED(shared);                                                            \
-		channels<e>(args, shared);                                                         \
+/* Two kernels, since registers for many channels would leave room for fewer blocks. */
+#define STRIDED_CHANNELS(e)                                            \
+	KERNEL(ROWS_THREADS, CHANNELS_FEW_BLOCKS)                      \
+	strided_few_##e(const GRID_CONSTANT struct strided_args args)  \
+	{                                                              \
+		DYNAMIC_SHARED(shared);                                \
+		few_channels<e>(args, shared);                         \
+	}                                                              \
+	KERNEL(ROWS_THREADS, CHANNELS_MANY_BLOCKS)                     \
+	strided_many_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                              \
+		DYNAMIC_SHARED(shared);                                \
+		many_channels<e>(args, shared);                        \
 	}
 STRIDED_CHANNELS(1)
 STRIDED_CHANNELS(2)

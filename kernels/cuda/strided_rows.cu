@@ -4,6 +4,7 @@
  * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
  * and shifted into place. What is left at a row's ends, and pads, go element by element.
  */
+#include "pad.cuh"
 #include "strided.cuh"
 
 namespace
@@ -32,34 +33,34 @@ struct row_part {
 };
 
 /* W: words of the phase, or -1 when there is none. STEP: chunks from one to the next in the source, 1 or -1.
- * LANES threads share the row; loads are ROW_BATCH deep. */
-template <int E, int W, int LANES, int STEP> DEVICE void copy_chunks(const row_part &part)
+ * Loads are ROW_BATCH deep. */
+template <int E, int W, int STEP> DEVICE void copy_chunks(const row_part &part)
 {
-	const int lane = threadIdx.x % LANES;
+	const int lane = threadIdx.x % 32;
 	const uint4 *from = (const uint4 *)(part.from + (uint64_t)(lane * STEP * 16));
 	uint4 *to = (uint4 *)(part.to + (uint64_t)(lane * 16));
 	const uint32_t bits = part.phase % 4 * 8;
 
-	for (int left = (int)part.chunks - lane; left > 0; left -= LANES * ROW_BATCH) {
+	for (int left = (int)part.chunks - lane; left > 0; left -= 32 * ROW_BATCH) {
 		uint4 a[ROW_BATCH], b[ROW_BATCH];
 
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * LANES < left) {
-				a[u] = global_read(from + u * LANES * STEP);
+			if (u * 32 < left) {
+				a[u] = global_read(from + u * 32 * STEP);
 				if (W >= 0)
-					b[u] = global_read(from + u * LANES * STEP + 1);
+					b[u] = global_read(from + u * 32 * STEP + 1);
 			}
 #pragma unroll
 		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * LANES < left) {
+			if (u * 32 < left) {
 				const uint4 v =
 				    W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u];
 
-				global_write(to + u * LANES, STEP < 0 ? turn_around<E>(v) : v);
+				global_write(to + u * 32, STEP < 0 ? turn_around<E>(v) : v);
 			}
-		from += LANES * ROW_BATCH * STEP;
-		to += LANES * ROW_BATCH;
+		from += 32 * ROW_BATCH * STEP;
+		to += 32 * ROW_BATCH;
 	}
 }
 
@@ -67,10 +68,10 @@ template <int E, int W, int LANES, int STEP> DEVICE void copy_chunks(const row_p
 struct row_place {
 	uint64_t dst;
 	uint64_t src;
-	bool inside; /* of the outer dimensions' windows */
+	bool inside; /* of the outer dimensions' windows; in modes other than constant all are */
 };
 
-DEVICE row_place row_of(const strided_args &args, uint64_t row)
+template <bool MODES> DEVICE row_place row_of(const strided_args &args, uint64_t row)
 {
 	row_place place = { args.dst, args.src, true };
 
@@ -81,8 +82,12 @@ DEVICE row_place row_of(const strided_args &args, uint64_t row)
 
 		row = q;
 		place.dst += (uint64_t)(index * dim.dst);
-		place.src += (uint64_t)((index - dim.before) * dim.src);
-		place.inside = place.inside && in_window(dim, index);
+		if (!MODES) {
+			place.src += (uint64_t)((index - dim.before) * dim.src);
+			place.inside = place.inside && in_window(dim, index);
+		} else {
+			place.src += (uint64_t)(source_index(dim, args.mode, index) * dim.src);
+		}
 	}
 	return place;
 }
@@ -120,76 +125,75 @@ DEVICE row_part part_of(const strided_args &args, const row_place &place, int64_
 	return part;
 }
 
-template <int E, int LANES>
+template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
 {
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
-	for (int64_t i = first + threadIdx.x % LANES; i < last; i += LANES) {
+	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
 		type value = *(const type *)((const char *)args.pattern + to % 16);
 
 		if (place.inside && in_window(inner, i))
 			value = global_read(
 			    (const type *)(place.src + (uint64_t)((i - inner.before) * inner.src)));
+		else if (MODES)
+			value = global_read(
+			    (const type *)(place.src +
+			                   (uint64_t)(source_index(inner, args.mode, i) * inner.src)));
 		global_write((type *)to, value);
 	}
 }
 
-template <int E, int LANES, int STEP> DEVICE void copy_part(const row_part &part)
+template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 {
 	if (part.phase == 0)
-		copy_chunks<E, -1, LANES, STEP>(part);
+		copy_chunks<E, -1, STEP>(part);
 	else if (part.phase < 4)
-		copy_chunks<E, 0, LANES, STEP>(part);
+		copy_chunks<E, 0, STEP>(part);
 	else if (part.phase < 8)
-		copy_chunks<E, 1, LANES, STEP>(part);
+		copy_chunks<E, 1, STEP>(part);
 	else if (part.phase < 12)
-		copy_chunks<E, 2, LANES, STEP>(part);
+		copy_chunks<E, 2, STEP>(part);
 	else
-		copy_chunks<E, 3, LANES, STEP>(part);
+		copy_chunks<E, 3, STEP>(part);
 }
 
-/* LANES threads a row, or a part of ROW_BYTES of a longer one. */
-template <int E, int LANES> DEVICE void rows(const strided_args &args)
+/* A warp a row, or a part of ROW_BYTES of a longer one. */
+template <int E, bool MODES> DEVICE void rows(const strided_args &args)
 {
 	constexpr int64_t part_elements = ROW_BYTES / E;
-	constexpr uint32_t groups = ROWS_THREADS / LANES;
+	constexpr uint32_t warps = ROWS_THREADS / 32;
 	const uint64_t parts = args.by_slots.n;
 
-	for (uint64_t number = (uint64_t)blockIdx.x * groups + threadIdx.x / LANES; number < args.slots;
-	     number += (uint64_t)gridDim.x * groups) {
+	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.slots;
+	     number += (uint64_t)gridDim.x * warps) {
 		uint64_t row = divide_by(number, &args.by_slots);
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
 		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
-		const row_place place = row_of(args, row);
+		const row_place place = row_of<MODES>(args, row);
 		const row_part part = part_of<E>(args, place, first, last);
 
 		if (args.dim[0].src < 0)
-			copy_part<E, LANES, -1>(part);
+			copy_part<E, -1>(part);
 		else
-			copy_part<E, LANES, 1>(part);
-		copy_elements<E, LANES>(args, place, part.first, part.chunks_first);
-		copy_elements<E, LANES>(args, place, part.chunks_last, part.last);
+			copy_part<E, 1>(part);
+		copy_elements<E, MODES>(args, place, part.first, part.chunks_first);
+		copy_elements<E, MODES>(args, place, part.chunks_last, part.last);
 	}
-}
-
-/* Short rows take fewer threads each: what a row costs beside its bytes is then paid for several at a time.
- */
-template <int E> DEVICE void rows_by_length(const strided_args &args)
-{
-	if (args.dim[0].n * E <= ROW_SHORT_BYTES)
-		rows<E, ROW_SHORT_LANES>(args);
-	else
-		rows<E, 32>(args);
 }
 
 } // namespace
 
-#define STRIDED_ROWS(e)                                                                        \
-	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                      \
-		rows_by_length<e>(args);                                                       \
+/* Two kernels: what other modes need would slow constant borders down. */
+#define STRIDED_ROWS(e)                                                                         \
+	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)  \
+	{                                                                                       \
+		rows<e, false>(args);                                                           \
+	}                                                                                       \
+	KERNEL(ROWS_THREADS, 1) strided_modes_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                       \
+		rows<e, true>(args);                                                            \
 	}
 BY_ELEMENT(STRIDED_ROWS)

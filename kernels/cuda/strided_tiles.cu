@@ -79,25 +79,26 @@ template <int E> DEVICE tile tile_of(const strided_args &args, uint64_t number)
 
 enum tile_kind { TILE_ODD, TILE_PART, TILE_FULL }; /* by elements, by words, by all words */
 
-/* By words where the rows are of words, are the window's, and may be read by the words around them. */
+/* By words where the rows are of words and are the window's; by all words where those around them may be
+ * read. */
 template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &t)
 {
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
 	const int64_t first = t.x - shape::margin + t.low, last = t.x - shape::margin + t.high - 1;
-	bool plain = t.inside && t.low < t.high && in_window(along, first) && in_window(along, last) &&
-	             in_window(across, t.y) && in_window(across, t.y + t.ny - 1);
+	const bool plain = t.inside && t.low < t.high && in_window(along, first) && in_window(along, last) &&
+	                   in_window(across, t.y) && in_window(across, t.y + t.ny - 1);
+	bool full = t.low == 0 && t.high == shape::rows && t.ny == shape::most_y;
 
-	if (E < 4) {
-		uint64_t a = t.src + (uint64_t)(t.low * along.src),
-			 b = t.src + (uint64_t)((t.high - 1) * along.src);
-
-		plain = plain && across.src == E && (a < b ? a : b) >= args.low + 3 &&
-		        (a < b ? b : a) + (uint64_t)t.ny * E + 8 <= args.high;
-	}
-	if (!plain)
+	if (!plain || (E < 4 && across.src != E))
 		return TILE_ODD;
-	return t.low == 0 && t.high == shape::rows && t.ny == shape::most_y ? TILE_FULL : TILE_PART;
+	if (E < 4) {
+		const uint64_t a = t.src, b = t.src + (uint64_t)((shape::rows - 1) * along.src);
+
+		full = full && (a < b ? a : b) >= args.low + 3 &&
+		       (a < b ? b : a) + (uint64_t)t.ny * E + 8 <= args.high;
+	}
+	return full ? TILE_FULL : TILE_PART;
 }
 
 /* ---- In --------------------------------------------------------------------------------------------------
@@ -123,15 +124,41 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
 	const int64_t x = t.x - strided_shape<E>::margin;
 
-	for (int r = t.low + threadIdx.x / 32; r < t.high; r += tiles_warps)
-		for (int y = threadIdx.x % 32; y < t.ny; y += 32) {
-			type value = *(const type *)args.pattern;
+	for (int y = threadIdx.x % 32; y < t.ny; y += 32)
+		for (int first = t.low + threadIdx.x / 32; first < t.high;
+		     first += tiles_warps * TILES_BATCH(E)) {
+			type value[TILES_BATCH(E)];
 
-			if (t.inside && in_window(along, x + r) && in_window(across, t.y + y))
-				value = global_read(
-				    (const type *)(t.src + (uint64_t)(r * along.src + y * across.src)));
-			*(type *)(shared + tile_row<E>(y) + r * E) = value;
+#pragma unroll
+			for (int u = 0; u < TILES_BATCH(E); u++) {
+				const int r = first + u * tiles_warps;
+
+				value[u] = *(const type *)args.pattern;
+				if (r < t.high && t.inside && in_window(along, x + r) &&
+				    in_window(across, t.y + y))
+					value[u] =
+					    global_read((const type *)(t.src + (uint64_t)(r * along.src +
+					                                                  y * across.src)));
+			}
+#pragma unroll
+			for (int u = 0; u < TILES_BATCH(E); u++)
+				if (first + u * tiles_warps < t.high)
+					*(type *)(shared + tile_row<E>(y) + (first + u * tiles_warps) * E) =
+					    value[u];
 		}
+}
+
+/* The bytes of a word that may be read. */
+DEVICE uint32_t careful_word(const strided_args &args, uint64_t from)
+{
+	uint32_t word = 0;
+
+	if (from >= args.low && from + 4 <= args.high)
+		return global_read((const uint32_t *)from);
+	for (uint32_t i = 0; i < 4; i++)
+		if (from + i >= args.low && from + i < args.high)
+			word |= (uint32_t)global_read((const uint8_t *)(from + i)) << i * 8;
+	return word;
 }
 
 /* A square of words, one for each of its elements, turned: out[j] has element j of each. */
@@ -179,10 +206,16 @@ template <int E> struct held_words {
 				const int used = E < 4 ? ((int)(at & 3) + t.ny * E + 3) / 4 : t.ny;
 
 #pragma unroll
-				for (int w = 0; w < shape::across; w++)
-					if (FULL || (r >= t.low && r < t.high && w * 32 + lane < used))
-						word[g][s][w] = global_read(
-						    (const type *)(from + (uint64_t)(w * 32) * next));
+				for (int w = 0; w < shape::across; w++) {
+					const uint64_t here = from + (uint64_t)(w * 32) * next;
+
+					if (!FULL && (r < t.low || r >= t.high || w * 32 + lane >= used))
+						continue;
+					if constexpr (!FULL && E < 4)
+						word[g][s][w] = careful_word(args, here);
+					else
+						word[g][s][w] = global_read((const type *)here);
+				}
 			}
 			at += (uint64_t)((tiles_warps - 1) * shape::some) * step;
 		}

@@ -41,6 +41,8 @@ static const struct bench_row bench_rows[] = {
 	ROW("reflect pad NHWC 1:1,1:1", FLOAT16, 4, DIMS(320, 56, 56, 256), SAME(0, 1, 1, 0),
 	    .mode = PAD_MODE_REFLECT),
 	ROW("zero pad NCHW 1:1,1:1", FLOAT32, 4, DIMS(64, 128, 96, 96), SAME(0, 0, 1, 1), RAGGED),
+	ROW("zero pad NCHW 1:1,1:1", FLOAT32, 4, DIMS(64, 384, 56, 56), SAME(0, 0, 1, 1), RAGGED),
+	ROW("zero pad NCHW 1:1,1:1", FLOAT16, 4, DIMS(64, 1024, 56, 56), SAME(0, 0, 1, 1), RAGGED),
 	ROW("crop 4:4,4:4", FLOAT32, 2, DIMS(8192, 8192), SAME(-4, -4)),
 	ROW("crop 1:3,1:3", FLOAT32, 2, DIMS(8192, 8192), .before = { -1, -1 }, .after = { -3, -3 }, RAGGED),
 	ROW("crop NHWC 16:16,16:16", FLOAT16, 4, DIMS(32, 256, 256, 64), SAME(0, -16, -16, 0)),

@@ -273,10 +273,10 @@ int main(int argc, char **argv)
 		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
 	printf("# %" PRIu64 " with a border in their tiles\n", bench.patched);
 	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
-	       " transpose %" PRIu64 " rows %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
+	       " transpose %" PRIu64 " rows %" PRIu64 " short %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
 	       " channels %" PRIu64 "\n",
 	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
-	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8]);
+	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8], bench.routes[9]);
 	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
 	return failed != 0;

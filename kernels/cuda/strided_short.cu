@@ -1,0 +1,205 @@
+/* Short rows that are contiguous on both sides, whatever their phases: what a row costs beside its bytes is
+ * shared by all threads of a block.
+ *
+ *     source rows          shared memory                         destination
+ *     at any phase   ->    the aligned 16 bytes around,    ->    aligned chunks of 16 bytes, shifted out;
+ *                          by the unit                           then the elements that are left
+ *
+ * A block moves one tile, so many rows in the order of the destination. Each has a slot in shared memory;
+ * rows that follow each other in the source come with the first of them, by one load, and lie there as they
+ * do in the source. Nothing outside of the source's rows is read but what lies between them.
+ */
+#include "pad.cuh"
+#include "strided.cuh"
+
+namespace
+{
+
+/* A row, and what it is read from. */
+struct short_row {
+	uint64_t start;  /* address of its window in the destination; of all of it where it is outside */
+	uint32_t at;     /* of the window's lowest byte, in the tile */
+	uint32_t inside; /* of the outer dimensions' windows */
+};
+
+/* What the row's thread has the unit bring, for it and those after it. */
+struct short_load {
+	uint64_t from;
+	uint32_t at;
+	uint32_t bytes;
+};
+
+static_assert(sizeof(struct short_row) == SHORT_NOTE_BYTES, "as much is asked for");
+
+/* What of [low, high) is in the chunk that begins there, which the unit may not bring, since it begins or
+ * ends outside of what may be read: one at either end of the source. */
+template <int E> DEVICE void take_chunk(uint64_t chunk, uint64_t low, uint64_t high, unsigned char *to)
+{
+	using type = typename element<E>::type;
+
+	tile_write<uint4>(to, make_uint4(0, 0, 0, 0));
+	for (uint32_t i = 0; i < 16; i += E)
+		if (chunk + i >= low && chunk + i < high)
+			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
+}
+
+/* Row `own` of the tile's `rows`, row `number` of all. */
+template <int E>
+DEVICE short_load find_row(const strided_args &args, uint64_t number, uint32_t own, uint32_t rows,
+                           unsigned char *tile, short_row &row)
+{
+	const strided_dim &inner = args.dim[0];
+	const uint64_t bytes = (uint64_t)(inner.source * E);
+	uint64_t dst = args.dst, src = args.src, below = 0, above = 0, step = 0;
+	bool inside = true;
+
+	for (uint32_t d = 1; d < args.rank; d++) {
+		const strided_dim &dim = args.dim[d];
+		const uint64_t q = d + 1 < args.rank ? divide_by(number, &args.by[d]) : 0;
+		const int64_t index = (int64_t)(number - q * (uint64_t)dim.n), at = index - dim.before;
+		const bool is_in = at >= 0 && at < dim.source;
+
+		number = q;
+		dst += (uint64_t)(index * dim.dst);
+		if (is_in || args.mode == PAD_RULE_CONSTANT)
+			src += (uint64_t)(at * dim.src);
+		else
+			src += (uint64_t)(source_index(dim, args.mode, index) * dim.src);
+		inside = inside && (is_in || args.mode != PAD_RULE_CONSTANT);
+		if (d == 1 && is_in && args.follow) {
+			step = (uint64_t)dim.src;
+			below = at < own ? (uint64_t)at : own;
+			above = dim.source - 1 - at < rows - 1 - own ? (uint64_t)(dim.source - 1 - at)
+			                                             : rows - 1 - own;
+		}
+	}
+	row.start = dst + (inside ? (uint64_t)(inner.before * E) : 0);
+	row.inside = inside;
+	if (!inside)
+		return { 0, 0, 0 };
+
+	const uint64_t low = inner.src < 0 ? src - (bytes - E) : src;
+	const uint64_t lowest = (low - below * step) & ~UINT64_C(15); /* of the first that comes with it */
+	unsigned char *const slot = tile + (own - below) * args.pitch;
+
+	row.at = (uint32_t)(slot - tile + (low - lowest));
+	if (below > 0)
+		return { 0, 0, 0 };
+	const uint64_t high = low + above * step + bytes;
+	uint64_t from = lowest, end = (high + 15) & ~UINT64_C(15);
+
+	if (from < args.low) {
+		take_chunk<E>(from, low, high, slot);
+		from += 16;
+	}
+	if (end > args.high && end > from) {
+		end -= 16;
+		take_chunk<E>(end, low, high, slot + (end - lowest));
+	}
+	return { from, (uint32_t)(slot - tile + (from - lowest)), (uint32_t)(end - from) };
+}
+
+/* 16 bytes from any multiple of E. */
+template <int E> DEVICE uint4 short_chunk(const unsigned char *tile, uint32_t at)
+{
+	const unsigned char *around = tile + (at & ~15u);
+	const uint32_t phase = at & (16 - E);
+	const uint4 a = tile_read<uint4>(around);
+
+	if (phase == 0)
+		return a;
+	return shift_chunk(a, tile_read<uint4>(around + 16), phase);
+}
+
+/* The whole chunks of the windows, and of the rows outside. */
+template <int E>
+DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned char *tile,
+                         const short_row *notes)
+{
+	const uint32_t chunks = (uint32_t)args.by_slots.n;
+	const bool back = args.dim[0].src < 0;
+
+	for (uint32_t i = threadIdx.x; i < rows * chunks; i += ROWS_THREADS) {
+		const uint32_t r = (uint32_t)divide_by(i, &args.by_slots), k = i - r * chunks;
+		const short_row row = notes[r];
+		const uint32_t bytes = (uint32_t)(row.inside ? args.dim[0].source : args.dim[0].n) * E;
+		const uint32_t at = (-(uint32_t)row.start & 15) + k * 16;
+
+		if (at + 16 > bytes)
+			continue;
+		uint4 v = pattern_of(args);
+		if (row.inside && back)
+			v = turn_around<E>(short_chunk<E>(tile, row.at + bytes - 16 - at));
+		else if (row.inside)
+			v = short_chunk<E>(tile, row.at + at);
+		global_write((uint4 *)(row.start + at), v);
+	}
+}
+
+/* Before and after those: pads, and parts of chunks. Of each row there are by_rest.n at most, before_rest of
+ * them before. */
+template <int E>
+DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned char *tile,
+                       const short_row *notes)
+{
+	using type = typename element<E>::type;
+	const strided_dim &inner = args.dim[0];
+	const uint32_t rest = (uint32_t)args.by_rest.n, head = (uint32_t)inner.before + 16 / E - 1;
+	const uint32_t n = (uint32_t)inner.n, source = (uint32_t)inner.source;
+
+	for (uint32_t i = threadIdx.x; i < rows * rest; i += ROWS_THREADS) {
+		const uint32_t r = (uint32_t)divide_by(i, &args.by_rest), e = i - r * rest;
+		const short_row row = notes[r];
+		const uint32_t before = row.inside ? (uint32_t)inner.before : 0;
+		const uint32_t bytes = (row.inside ? source : n) * E, lead = -(uint32_t)row.start & 15;
+		const uint32_t first = min(before + lead / E, n);
+		const uint32_t last = first + (bytes > lead ? (bytes - lead) / 16 * (16 / E) : 0);
+		const int32_t x = (int32_t)(e < head ? e : n - rest + e);
+
+		if (e < head ? x >= (int32_t)first : x < (int32_t)last)
+			continue;
+		const uint64_t to = row.start + (uint64_t)((x - (int32_t)before) * E);
+		type value = *(const type *)((const char *)args.pattern + to % 16);
+
+		if (row.inside && (args.mode != PAD_RULE_CONSTANT || in_window(inner, x))) {
+			const uint32_t from = (uint32_t)source_index(inner, args.mode, x);
+
+			value =
+			    tile_read<type>(tile + row.at + (inner.src < 0 ? source - 1 - from : from) * E);
+		}
+		global_write((type *)to, value);
+	}
+}
+
+template <int E> DEVICE void short_rows(const strided_args &args, unsigned char *shared)
+{
+	const uint64_t first = (uint64_t)blockIdx.x * args.rows;
+	const uint32_t rows = args.slots - first < args.rows ? (uint32_t)(args.slots - first) : args.rows;
+	short_row *notes = (short_row *)(shared + args.rows * args.pitch);
+	barrier *arrived = (barrier *)(notes + args.rows);
+	short_load load = { 0, 0, 0 };
+
+	if (threadIdx.x == 0) {
+		barrier_init(arrived, ROWS_THREADS);
+		barrier_init_fence();
+	}
+	if (threadIdx.x < rows)
+		load = find_row<E>(args, first + threadIdx.x, threadIdx.x, rows, shared, notes[threadIdx.x]);
+	__syncthreads();
+	barrier_arrive_expect(arrived, load.bytes);
+	if (load.bytes > 0)
+		load_bulk(shared + load.at, (const void *)load.from, load.bytes, arrived);
+	barrier_wait(arrived, 0);
+	write_chunks<E>(args, rows, shared, notes);
+	write_rest<E>(args, rows, shared, notes);
+}
+
+} // namespace
+
+#define STRIDED_SHORT(e)                                                                                   \
+	KERNEL(ROWS_THREADS, SHORT_BLOCKS) strided_short_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                                  \
+		DYNAMIC_SHARED(shared);                                                                    \
+		short_rows<e>(args, shared);                                                               \
+	}
+BY_ELEMENT(STRIDED_SHORT)
