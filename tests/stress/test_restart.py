@@ -119,7 +119,7 @@ class Restart(unittest.TestCase):
                 self.assertIn(content, ("right", "part"), what)
                 if way == "call" and repeats == "0":
                     unsent += 1
-        self.assertLessEqual(unsent, deaths / 10)
+        self.assertLessEqual(unsent, deaths / 4)
         return lines
 
     def under_load(self, kind, n, seed):
