@@ -15,7 +15,7 @@
 
 #include "proto/mapping.h"
 
-#define POPULATE_BYTES (64u << 20) /* at a time, between two looks at who waits and what memory is left */
+#define POPULATE_BYTES (8u << 20) /* at a time, between two looks at who waits and what memory is left */
 
 /* Of kernels newer than the headers may be: 5.14, 5.14, 6.1. Others answer EINVAL. */
 #ifndef MADV_POPULATE_READ
@@ -223,7 +223,8 @@ static int populate(const struct cpu_memory *memory, const struct stat *st, cons
 	bool huge = memory->base.writable && held == 0;
 	while (at < end) {
 		uint64_t needed = holes < end - at ? holes : end - at;
-		size_t step = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
+		size_t step = POPULATE_BYTES - at % POPULATE_BYTES; /* cuts no huge page */
+		step = end - at < step ? end - at : step;
 		if (unwanted && atomic_load(unwanted))
 			return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
 		if (needed >= HUGE_PAGE_BYTES && needed > available_bytes())

@@ -71,7 +71,7 @@ class Kills(unittest.TestCase):
             with self.tmad.rpc() as client:
                 client.request("region_create", {"size": MUCH})
                 time.sleep(0.01 * i)
-            wait_until(lambda: self.levels() == before, scaled(1), f"{self.levels()}, not {before}")
+            wait_until(lambda: self.levels() == before, scaled(5), f"what there was before, {before}")
         self.assertGreater(self.rpc.call("stats")["errors"].get("CANCELED", 0), 0)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
