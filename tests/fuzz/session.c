@@ -118,13 +118,20 @@ static void go_on(uint8_t held)
 
 /* ---- Clients ------------------------------------------------------------------------------------------ */
 
+/* The service's side keeps few bytes in the kernel, so that a few replies which are not read wait with it. */
 static void client_open(struct client *client)
 {
+	struct session *session;
+
 	*client = (struct client){ .fd = socket_connect(path, -1) };
-	if (client->fd >= 0)
-		fcntl(client->fd, F_SETFL, O_NONBLOCK);
-	else
+	if (client->fd < 0) {
 		client->ended = true;
+		return;
+	}
+	fcntl(client->fd, F_SETFL, O_NONBLOCK);
+	turn();
+	TAILQ_FOREACH(session, &server->sessions, entry)
+	setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
 }
 
 static void client_close(struct client *client)

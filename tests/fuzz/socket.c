@@ -35,7 +35,7 @@ struct client {
 	int fd;
 	struct buffer in;
 	struct frame_scan scan;
-	bool answered; /* in this round */
+	int silent; /* rounds */
 };
 
 static char directory[64], path[96];
@@ -199,7 +199,7 @@ static bool client_read(struct client *client)
 		if (r == FRAME_PARTIAL)
 			break;
 		take_reply(start, len);
-		client->answered = true;
+		client->silent = 0;
 		buffer_consume(&client->in, len, 4096);
 	}
 	return n == -EAGAIN;
@@ -270,11 +270,10 @@ static void round_of_messages(void)
 		bool open = client_read(&clients[i]);
 
 		endings += !open;
-		if (!open || !clients[i].answered) {
+		if (!open || clients[i].silent++ >= 2) {
 			client_close(&clients[i]);
 			client_open(&clients[i]);
 		}
-		clients[i].answered = false;
 	}
 }
 
