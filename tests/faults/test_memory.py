@@ -25,8 +25,8 @@ import tap
 MIB = 1 << 20
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 F_SEAL_FUTURE_WRITE = 0x10
-SIDE = 1024
-PICTURE = np.random.default_rng(3).integers(0, 1 << 32, (SIDE, SIDE), dtype=np.uint32)  # 4 MiB
+SIDE = 1536  # more than is written past the cache
+PICTURE = np.random.default_rng(3).integers(0, 1 << 32, (SIDE, SIDE), dtype=np.uint32)  # 9 MiB
 
 
 def punch(fd, offset, size):
@@ -208,7 +208,7 @@ class Row6Lost(unittest.TestCase):
         """Of the source, of the destination, all of it or the end, on several threads and in one place."""
         with Neighbour(self.tmad) as neighbour:
             for which in (0, 1):
-                for left in (0, PICTURE.nbytes // 2, PICTURE.nbytes - 4 * 4096):  # the pad leaves 3 rows out
+                for left in (0, PICTURE.nbytes // 2, PICTURE.nbytes - 16 * SIDE):  # 4 rows: the pad leaves 3 rows out
                     with self.pair() as (rpc, src, dst, requests):
                         os.ftruncate((src, dst)[which].fd, left)
                         for method, params, _ in requests:
