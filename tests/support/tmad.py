@@ -33,6 +33,9 @@ SOFTGPU_MEMORY = "/memfd:softgpu"  # its memory among files; what is left of it 
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _REPORT = re.compile(r"(ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer)")
+# valgrind's list at the end has one that was opened by whoever the lines after it name.
+_LEFT_OPEN = re.compile(r"^==\d+== Open (?:file descriptor|AF_UNIX socket|AF_INET6? socket) \d+:.*\n(?!==\d+==    <inherited)",
+                        re.MULTILINE)
 
 
 def by_engine(**values):
@@ -156,6 +159,7 @@ class Tmad:
             log = self.log()
             assert code == 0, f"tmad ended with {code}: {log}"
             assert not _REPORT.search(log), log
+            assert not _LEFT_OPEN.search(log), log
             if self.live_path:
                 with open(self.live_path, encoding="ascii") as live:
                     assert (left := live.read()) == "", f"still there at the end:\n{left}"
