@@ -48,6 +48,7 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	account->uid = uid;
 	account->refs = 1;
 	engine_owner_init(&account->owner);
+	TAILQ_INIT(&account->ready);
 	TAILQ_INIT(&account->waiting);
 	TAILQ_INIT(&account->mappings);
 	LIST_INSERT_HEAD(&accounts->list, account, entry);

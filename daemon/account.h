@@ -38,8 +38,10 @@ struct account {
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
 	struct engine_owner owner; /* of the sessions' streams: a uid has one share of the engine's time */
-	uint64_t turn;             /* of the loop, that turn_end is of */
-	uint64_t turn_end;         /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	TAILQ_ENTRY(account) ready_entry; /* in turns->ready */
+	struct session_queue ready;       /* sessions that go on in its next turn, oldest first */
+	uint64_t turn;                    /* of the loop, that turn_end is of */
+	uint64_t turn_end;             /* when the sessions' requests leave the loop to others (uv_hrtime) */
 	struct mapping_queue mappings; /* not begun, oldest first */
 	uint32_t n_mapping;            /* under way */
 	struct closer *closer;         /* NULL: nothing of it is being closed */

@@ -125,7 +125,7 @@ static void on_job_done(struct engine_job *run)
 	plan_entry_unref(job->plan);
 	charge_release(&job->charge);
 	job_free(server, job);
-	server_wake_waiting(server, account);
+	turns_wake_waiting(server, account);
 	session->jobs--;
 	session_settle(session);
 }

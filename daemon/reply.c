@@ -132,7 +132,7 @@ void session_flush(struct session *session)
 		uv_timer_start(&session->reply_timer, on_reply_deadline,
 		               session->server->limits.reply_deadline_ms, 0);
 	if (session->waiting == WAIT_REPLIES && session_has_room(session))
-		server_set_ready(session->server, session);
+		turns_add(session->server, session);
 	session_update_poll(session);
 	session_settle(session);
 }

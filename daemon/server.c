@@ -123,7 +123,7 @@ static void start_handles(struct server *server)
 	start_pool(server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
-	uv_idle_init(loop, &server->busy);
+	turns_open(&server->turns, loop);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
 	uv_signal_init(loop, &server->sighup);
@@ -153,7 +153,6 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	accounts_init(&server->accounts, &server->limits);
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
-	TAILQ_INIT(&server->ready);
 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
@@ -212,6 +211,7 @@ enum server_end server_run(struct server *server)
 	         server->engine->device);
 	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
 	           server->engine->name, server->engine->device);
+	turns_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	if (server->state == SERVER_STUCK)
 		return SERVER_END_STUCK;
@@ -252,68 +252,28 @@ static void on_engine_done(uv_async_t *async)
 	reap(async->data);
 }
 
-static void on_busy(uv_idle_t *idle)
+static void flush_all(struct server *server)
 {
-	(void)idle;
-}
-
-void server_set_ready(struct server *server, struct session *session)
-{
-	session->waiting = WAIT_READY;
-	TAILQ_INSERT_TAIL(&server->ready, session, waiting_entry);
-	server->n_ready++;
-	uv_idle_start(&server->busy, on_busy);
-}
-
-/* What a session was woken for and did not do is passed on. */
-void server_unset_ready(struct server *server, struct session *session)
-{
-	session->waiting = WAIT_NONE;
-	TAILQ_REMOVE(&server->ready, session, waiting_entry);
-	if (--server->n_ready == 0)
-		uv_idle_stop(&server->busy);
-	server_wake_waiting(server, session->account);
-}
-
-void server_wake_waiting(struct server *server, struct account *account)
-{
-	struct session *session = TAILQ_FIRST(&account->waiting);
-
-	if (!session || !charge_fits(&server->accounts, account, CHARGE_JOBS, 1))
-		return;
-	TAILQ_REMOVE(&account->waiting, session, waiting_entry);
-	server_set_ready(server, session);
-}
-
-static void resume(struct server *server, struct session *session)
-{
-	session->waiting = WAIT_NONE;
-	TAILQ_REMOVE(&server->ready, session, waiting_entry);
-	server->n_ready--;
-	session_resume(session);
-	server_wake_waiting(server, session->account); /* it may have had nothing to ask */
-}
-
-/* Before the loop sleeps: small jobs that ran at once are answered, sessions that waited have a turn, and
- * every session with replies sends all of them by one call. */
-static void on_settle(uv_prepare_t *prepare)
-{
-	struct server *server = prepare->data;
 	struct session *session;
 
-	if (!server->engine)
-		return;
-	server->turn++;
-	reap(server);
-	for (uint64_t n = server->n_ready; n > 0 && server->n_ready > 0; n--)
-		resume(server, TAILQ_FIRST(&server->ready));
 	reap(server);
 	while ((session = TAILQ_FIRST(&server->unsent)))
 		session_flush(session);
+}
+
+/* Before the loop sleeps: small jobs that ran at once are answered, and every session with replies sends all
+ * of them by one call; then sessions that waited have a turn, and so do their replies. */
+static void on_settle(uv_prepare_t *prepare)
+{
+	struct server *server = prepare->data;
+
+	if (!server->engine)
+		return;
+	flush_all(server);
+	turns_run(server);
+	flush_all(server);
 	if (server->is_job_done) /* of a session that ended just now */
 		uv_async_send(&server->engine_done);
-	if (server->n_ready == 0)
-		uv_idle_stop(&server->busy);
 }
 
 /* ---- Stop -------------------------------------------------------------------------------------------- */
@@ -415,7 +375,7 @@ static void server_stop(struct server *server)
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
-	uv_close((uv_handle_t *)&server->busy, NULL);
+	turns_close(&server->turns);
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->sighup, NULL);

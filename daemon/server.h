@@ -24,6 +24,7 @@
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "turn.h"
 
 enum server_state {
 	SERVER_RUNNING,
@@ -54,7 +55,6 @@ struct server {
 	pthread_t thread; /* the loop's */
 	uv_async_t engine_done;
 	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
-	uv_idle_t busy;      /* runs while sessions are ready, so that the loop does not sleep */
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_signal_t sighup;
@@ -77,9 +77,7 @@ struct server {
 	struct rpc_request request;
 	struct session_queue sessions;
 	struct session_queue unsent; /* sessions with replies to send */
-	struct session_queue ready;  /* sessions whose waiting requests may go on */
-	uint64_t n_ready;
-	uint64_t turn; /* of the loop, counted from 1 */
+	struct turns turns;
 	struct job *free_jobs;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
@@ -112,12 +110,5 @@ void server_each_session(struct server *server, void (*act)(struct session *sess
 
 /* Called when a session is gone. */
 void server_on_session_freed(struct server *server);
-
-/* Has a session's waiting requests go on in the loop's next turn; or not, when it ends before. */
-void server_set_ready(struct server *server, struct session *session);
-void server_unset_ready(struct server *server, struct session *session);
-
-/* Lets the session of the account that has waited longest for a job to end go on, if one may be queued. */
-void server_wake_waiting(struct server *server, struct account *account);
 
 #endif

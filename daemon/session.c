@@ -16,15 +16,11 @@
 #include "server.h"
 #include "watch.h"
 
-/* How long one uid's requests are handled in a turn of the loop before others get theirs, and how many of
- * them between two looks at the clock. */
-#define TURN_NS       500000
-#define TURN_REQUESTS 16
-
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_frame_deadline(uv_timer_t *timer);
 static void on_closed(uv_handle_t *handle);
 static void session_read(struct session *session);
+static void stop_reading(struct session *session);
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len);
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */
@@ -83,7 +79,7 @@ void session_refuse_socket(struct server *server, int fd)
 	account_unref(account);
 }
 
-void session_open(struct server *server, int fd)
+bool session_open(struct server *server, int fd)
 {
 	struct session *session = calloc(1, sizeof *session);
 	struct error err;
@@ -115,12 +111,13 @@ void session_open(struct server *server, int fd)
 	server->metrics.connections_accepted++;
 	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
 	session_update_poll(session);
-	return;
+	return turn_is_over(&server->turns, session->account);
 
 err_free:
 	session_free(session);
 err_refuse:
 	session_refuse_socket(server, fd);
+	return false;
 }
 
 /* ---- In ---------------------------------------------------------------------------------------------- */
@@ -140,7 +137,13 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	}
 	if (events & UV_WRITABLE)
 		session_flush(session);
-	if ((events & UV_READABLE) && session->waiting == WAIT_NONE)
+	if (!(events & UV_READABLE) || !session_reads(session))
+		return;
+	if (session->waiting != WAIT_NONE)
+		stop_reading(session);
+	else if (turn_is_over(&session->server->turns, session->account))
+		turns_add(session->server, session);
+	else
 		session_read(session);
 }
 
@@ -215,7 +218,7 @@ static void session_read(struct session *session)
 
 /* Whether the next request has to stay unread for now, the nth of this turn. The time that it waits is not
  * the peer's. */
-static bool must_wait(struct session *session, uint64_t turn_end, unsigned n)
+static bool must_wait(struct session *session, unsigned n)
 {
 	if (session->server->state == SERVER_LOST)
 		return false;
@@ -224,8 +227,8 @@ static bool must_wait(struct session *session, uint64_t turn_end, unsigned n)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (n % TURN_REQUESTS == 0 && uv_hrtime() >= turn_end) {
-		server_set_ready(session->server, session);
+	} else if (turn_is_over_after(&session->server->turns, session->account, n)) {
+		turns_add(session->server, session);
 	} else {
 		return false;
 	}
@@ -233,29 +236,16 @@ static bool must_wait(struct session *session, uint64_t turn_end, unsigned n)
 	return true;
 }
 
-static uint64_t account_turn_end(const struct session *session)
-{
-	struct account *account = session->account;
-
-	if (account->turn != session->server->turn) {
-		account->turn = session->server->turn;
-		account->turn_end = uv_hrtime() + TURN_NS;
-	}
-	return account->turn_end;
-}
-
 /* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
  * not yet handled, from the start of a message. A uid that has much to ask takes turns with others. */
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len)
 {
-	uint64_t turn_end = account_turn_end(session);
 	struct error err;
 	size_t used = 0, frame_len;
 	bool partial = false;
 	unsigned n = 0;
 
-	while (session->state != SESSION_ENDED && !partial && !must_wait(session, turn_end, n) &&
-	       used < len) {
+	while (session->state != SESSION_ENDED && !partial && used < len && !must_wait(session, n)) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
@@ -287,10 +277,12 @@ void session_resume(struct session *session)
 
 	if (session->state == SESSION_ENDED)
 		return;
-	if (buffer_len(&session->in) > 0) {
-		used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
-		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
+	if (buffer_len(&session->in) == 0) {
+		session_read(session);
+		return;
 	}
+	used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
+	buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
 	session_update_poll(session);
 	session_settle(session);
 }
@@ -300,6 +292,23 @@ static void on_frame_deadline(uv_timer_t *timer)
 	struct session *session = timer->data;
 
 	session_end(session, LOG_LEVEL_NOTICE, "a message did not arrive whole in time (frame_deadline_ms)");
+}
+
+static void set_poll(struct session *session, int events)
+{
+	if (events == session->poll_events)
+		return;
+	session->poll_events = events;
+	if (!events)
+		uv_poll_stop(&session->poll);
+	else if (watch_start(&session->poll, events, on_readable) < 0)
+		session_end(session, LOG_LEVEL_WARNING, "no memory to watch its socket");
+}
+
+/* It has more, and waits for its turn longer than the loop takes to go round. */
+static void stop_reading(struct session *session)
+{
+	set_poll(session, session->poll_events & ~UV_READABLE);
 }
 
 /* Asks the loop for just the events that can be acted on. One whose turn comes at once goes on as it is: to
@@ -316,13 +325,7 @@ void session_update_poll(struct session *session)
 		events |= UV_READABLE;
 	if (buffer_len(&session->out) > 0 && !session->unsent)
 		events |= UV_WRITABLE;
-	if (events == session->poll_events)
-		return;
-	session->poll_events = events;
-	if (!events)
-		uv_poll_stop(&session->poll);
-	else if (watch_start(&session->poll, events, on_readable) < 0)
-		session_end(session, LOG_LEVEL_WARNING, "no memory to watch its socket");
+	set_poll(session, events);
 }
 
 /* ---- The end ----------------------------------------------------------------------------------------- */
@@ -347,7 +350,7 @@ static void stop_waiting(struct session *session)
 	if (session->waiting == WAIT_JOBS)
 		TAILQ_REMOVE(&session->account->waiting, session, waiting_entry);
 	else if (session->waiting == WAIT_READY)
-		server_unset_ready(session->server, session);
+		turns_remove(session->server, session);
 	session->waiting = WAIT_NONE;
 }
 

@@ -34,7 +34,7 @@ enum session_wait {
 	WAIT_NONE,
 	WAIT_JOBS,    /* a job of the uid's to end; in account->waiting */
 	WAIT_REPLIES, /* replies to be read, or a mapping to be answered; session_flush looks */
-	WAIT_READY,   /* nothing more: in server->ready */
+	WAIT_READY,   /* nothing more: in account->ready */
 };
 
 /* An idle session keeps no more buffer than this. */
@@ -68,7 +68,7 @@ struct session {
 	struct charge connection;
 	TAILQ_ENTRY(session) entry;         /* in server->sessions */
 	TAILQ_ENTRY(session) unsent_entry;  /* in server->unsent */
-	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or server->ready */
+	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or account->ready */
 	bool unsent;
 	enum session_wait waiting;
 
@@ -102,8 +102,9 @@ struct session {
 	LIST_HEAD(, mapping) mappings_under_way;
 };
 
-/* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. */
-void session_open(struct server *server, int fd);
+/* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. Whether
+ * the turn of its uid is over. */
+bool session_open(struct server *server, int fd);
 
 /* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the
  * session's; -1 for none. Nothing happens on a session that has ended. */

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#define PREMIUM 4 /* a part of the time that is charged on top */
+
 static void place(struct ring *ring, struct engine_owner *owner);
 
 void ring_init(struct ring *ring)
@@ -66,9 +68,15 @@ struct ring_stream *ring_next_if(struct ring *ring, bool (*can_run)(struct ring_
 	return NULL;
 }
 
+static bool has_several(const struct engine_owner *owner)
+{
+	struct ring_stream *first = TAILQ_FIRST(&owner->ready);
+	return first && TAILQ_NEXT(first, entry);
+}
+
 void ring_charge(struct ring *ring, struct engine_owner *owner, uint64_t ns)
 {
-	owner->ns += ns;
+	owner->ns += has_several(owner) ? ns + ns / PREMIUM : ns;
 	if (TAILQ_EMPTY(&owner->ready))
 		return;
 	TAILQ_REMOVE(&ring->owners, owner, entry);

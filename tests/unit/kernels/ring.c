@@ -105,6 +105,12 @@ struct share_row {
 	uint64_t ns[2]; /* of a claim */
 };
 
+/* What ns cost an owner with so many streams. */
+static uint64_t cost(uint64_t ns, int streams)
+{
+	return streams > 1 ? ns + ns / 4 : ns;
+}
+
 ParameterizedTestParameters(ring, owners_have_equal_time)
 {
 	static struct share_row rows[] = {
@@ -127,11 +133,11 @@ ParameterizedTest(struct share_row *row, ring, owners_have_equal_time)
 	for (int i = 0; i < 10000; i++) {
 		int p = ring_next(&ring)->owner == &party[1].owner;
 		ring_charge(&ring, &party[p].owner, row->ns[p]);
-		had[p] += row->ns[p];
+		had[p] += cost(row->ns[p], row->streams[p]);
 		uint64_t more = had[0] > had[1] ? had[0] - had[1] : had[1] - had[0];
-		cr_assert_leq(more, row->ns[0] > row->ns[1] ? row->ns[0] : row->ns[1],
-		              "%s: turn %d: %lu and %lu ns", row->name, i, (unsigned long)had[0],
-		              (unsigned long)had[1]);
+		uint64_t dearest = row->ns[0] > row->ns[1] ? row->ns[0] : row->ns[1];
+		cr_assert_leq(more, cost(dearest, 2), "%s: turn %d: %lu and %lu ns", row->name, i,
+		              (unsigned long)had[0], (unsigned long)had[1]);
 	}
 }
 
@@ -149,8 +155,8 @@ Test(ring, time_away_is_not_saved)
 	int turns[2] = { 0 };
 	for (int i = 0; i < 100; i++)
 		turns[turn(10)->owner == &b.owner]++;
-	cr_assert_geq(turns[0], 49, "%d and %d turns", turns[0], turns[1]);
-	cr_assert_geq(turns[1], 49, "%d and %d turns", turns[0], turns[1]);
+	cr_assert_geq(turns[0], 45, "%d and %d turns", turns[0], turns[1]);
+	cr_assert_geq(turns[1], 53, "%d and %d turns", turns[0], turns[1]);
 }
 
 /* Nor is there anything to win by leaving after each claim. */
