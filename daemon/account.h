@@ -41,7 +41,9 @@ struct account {
 	TAILQ_ENTRY(account) ready_entry; /* in turns->ready */
 	struct session_queue ready;       /* sessions that go on in its next turn, oldest first */
 	uint64_t turn;                    /* of the loop, that turn_end is of */
-	uint64_t turn_end;             /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	uint64_t turn_end; /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	uint32_t turn_acts;
+	bool turn_is_long;
 	struct mapping_queue mappings; /* not begun, oldest first */
 	uint32_t n_mapping;            /* under way */
 	struct closer *closer;         /* NULL: nothing of it is being closed */

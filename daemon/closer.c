@@ -16,8 +16,7 @@
 
 #define IDLE_NS UINT64_C(1000000000)
 
-/* Beyond this of one account a descriptor is closed on the spot: so many that do not close are no accident,
- * and the descriptors of the process are everybody's. */
+/* Of one account, more than its limits let it bring at once. */
 #define MAX_CLOSING 8192
 
 struct closing {
@@ -158,7 +157,7 @@ void closer_close(struct closers *closers, struct account *account, int fd, stru
 {
 	struct closer *closer = account->closer ? account->closer : closer_new(closers, account);
 
-	if (closer && closer->n < MAX_CLOSING && closer_add(closer, fd, charge))
+	if (closer && closer_add(closer, fd, charge))
 		return;
 	close(fd);
 	charge_release(charge);
@@ -255,6 +254,11 @@ static void on_wake(uv_async_t *async)
 	}
 	if (before > 0 && closers->n == 0)
 		closers->on_idle(closers->arg);
+}
+
+bool closer_is_full(const struct account *account)
+{
+	return account->closer && account->closer->n >= MAX_CLOSING;
 }
 
 void closers_log(const struct closers *closers)

@@ -10,6 +10,7 @@
 #ifndef DAEMON_CLOSER_H
 #define DAEMON_CLOSER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -47,6 +48,9 @@ void closer_close(struct closers *closers, struct account *account, int fd, stru
 
 /* Closes a peer's connection: at once when nothing in it can block, which is the usual case. */
 void closer_close_socket(struct closers *closers, struct account *account, int fd, struct charge *charge);
+
+/* Whether so many of the account's descriptors do not close that it is no accident: it is let in no more. */
+bool closer_is_full(const struct account *account);
 
 /* Logs whose descriptors do not close. */
 void closers_log(const struct closers *closers);

@@ -20,6 +20,7 @@
 
 #define BACKLOG        1024
 #define RETRY_MS       100
+#define ACCEPTS_A_TURN 64
 #define SOCKET_MODE    0660
 #define DIRECTORY_MODE 0755
 
@@ -215,11 +216,9 @@ static void on_retry(uv_timer_t *timer)
 
 static void accept_some(struct listener *listener)
 {
-	uint64_t end = turn_end_from_now(&listener->server->turns);
-
 	bool is_over = false;
 
-	do {
+	for (int i = 0; i < ACCEPTS_A_TURN && !is_over; i++) {
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
@@ -231,7 +230,7 @@ static void accept_some(struct listener *listener)
 		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			log_line(LOG_LEVEL_WARNING, "accept on %s: %s", listener->path, strerror(errno));
 		return;
-	} while (!is_over && uv_hrtime() < end);
+	}
 }
 
 /* The connection at the head of the queue is refused with the spare fd, so that its client knows. */

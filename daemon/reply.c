@@ -6,8 +6,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+
+#include <linux/sockios.h>
 
 #include "server.h"
+
+/* As many descriptors are on their way as the kernel allows, to all clients or to this one. */
+#define RESEND_MS 20
 
 static void on_reply_deadline(uv_timer_t *timer);
 
@@ -75,6 +81,20 @@ void session_refuse(struct session *session, uint32_t msgid, const struct method
 		queue_reply(session, before);
 }
 
+/* Whether the peer may be sent one more descriptor. Bytes of ours are left in its socket as long as it has
+ * not received those that it was sent. */
+static bool may_send_fd(struct session *session)
+{
+	int unread;
+
+	if (session->n_unread_fds < SESSION_MAX_UNREAD_FDS)
+		return true;
+	if (ioctl(session->fd, SIOCOUTQ, &unread) < 0 || unread > 0)
+		return false;
+	session->n_unread_fds = 0;
+	return true;
+}
+
 /* Sends once; returns bytes, or negative errno. A descriptor goes with the first byte of its reply. */
 static ssize_t send_some(struct session *session)
 {
@@ -92,19 +112,43 @@ static ssize_t send_some(struct session *session)
 		if (ahead > 0 && ahead < len)
 			len = ahead;
 	}
+	if (n_fds > 0 && !may_send_fd(session))
+		return -ETOOMANYREFS;
 	n = socket_send(session->fd, session->out.data + session->out.start, len, &session->out_fds[0].fd,
 	                n_fds);
 	if (n > 0 && n_fds > 0) {
 		session_close_fds(session, &session->out_fds[0].fd, 1);
 		session->n_out_fds--;
+		session->n_unread_fds++;
 		memmove(session->out_fds, session->out_fds + 1,
 		        session->n_out_fds * sizeof *session->out_fds);
 	}
 	return n;
 }
 
+static void resend_later(struct session *session)
+{
+	uv_timer_t *timer = &session->server->resend;
+
+	session->resend = true;
+	if (!uv_is_active((uv_handle_t *)timer))
+		uv_timer_start(timer, on_resend, RESEND_MS, 0);
+}
+
+static void resend(struct session *session)
+{
+	if (session->resend)
+		session_flush(session);
+}
+
+void on_resend(uv_timer_t *timer)
+{
+	server_each_session(timer->data, resend);
+}
+
 void session_flush(struct session *session)
 {
+	session->resend = false;
 	if (session->unsent) {
 		session->unsent = false;
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
@@ -116,6 +160,10 @@ void session_flush(struct session *session)
 			continue;
 		if (n == -EAGAIN)
 			break;
+		if (n == -ETOOMANYREFS) {
+			resend_later(session);
+			break;
+		}
 		if (n < 0) {
 			session_end(session, LOG_LEVEL_DEBUG, strerror((int)-n));
 			return;
@@ -123,6 +171,7 @@ void session_flush(struct session *session)
 		session->sent += (uint64_t)n;
 		charge_shrink(&session->out_charge, (uint64_t)n);
 		buffer_consume(&session->out, (size_t)n, SESSION_KEEP_BYTES);
+		session->used_ms = uv_now(&session->server->loop);
 		uv_timer_stop(&session->reply_timer);
 	}
 	if (session->state == SESSION_ENDED)

@@ -128,6 +128,9 @@ static void start_handles(struct server *server)
 	uv_signal_init(loop, &server->sigint);
 	uv_signal_init(loop, &server->sighup);
 	uv_timer_init(loop, &server->drain_timer);
+	uv_timer_init(loop, &server->resend);
+	uv_timer_init(loop, &server->idle);
+	server->resend.data = server->idle.data = server;
 	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
@@ -211,6 +214,7 @@ enum server_end server_run(struct server *server)
 	         server->engine->device);
 	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
 	           server->engine->name, server->engine->device);
+	server_watch_idle(server);
 	turns_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	if (server->state == SERVER_STUCK)
@@ -380,4 +384,6 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->sighup, NULL);
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
+	uv_close((uv_handle_t *)&server->resend, NULL);
+	uv_close((uv_handle_t *)&server->idle, NULL);
 }

@@ -59,6 +59,8 @@ struct server {
 	uv_signal_t sigint;
 	uv_signal_t sighup;
 	uv_timer_t drain_timer;
+	uv_timer_t resend; /* runs while sessions wait to send descriptors (reply.c) */
+	uv_timer_t idle;   /* looks for sessions that do nothing (idle.c) */
 	uv_work_t first_work;
 	struct listener listener;
 	enum server_state state;
@@ -107,6 +109,9 @@ void server_lose(struct server *server);
 
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));
+
+/* Starts to look for sessions that do nothing, when there is a deadline for that. idle.c. */
+void server_watch_idle(struct server *server);
 
 /* Called when a session is gone. */
 void server_on_session_freed(struct server *server);

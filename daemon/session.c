@@ -1,4 +1,5 @@
-/* Connections: opening, reading, framing, and the one way to the end. Replies are in reply.c. */
+/* Connections: reading, framing, and the one way to the end. They open in opening.c; replies are in reply.c.
+ */
 #include "session.h"
 
 #include <assert.h>
@@ -16,109 +17,14 @@
 #include "server.h"
 #include "watch.h"
 
+#define NS_PER_MS UINT64_C(1000000)
+
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_frame_deadline(uv_timer_t *timer);
 static void on_closed(uv_handle_t *handle);
 static void session_read(struct session *session);
 static void stop_reading(struct session *session);
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len);
-
-/* ---- Opening ---------------------------------------------------------------------------------------- */
-
-static void session_free(struct session *session)
-{
-	region_table_deinit(&session->regions);
-	engine_stream_free(session->server->engine, session->stream);
-	buffer_deinit(&session->in);
-	buffer_deinit(&session->out);
-	charge_release(&session->fds_charge);
-	charge_release(&session->out_charge);
-	charge_release(&session->connection);
-	account_unref(session->account);
-	free(session);
-}
-
-static int session_init(struct session *session, struct server *server, int fd, struct error *err)
-{
-	int r = socket_peer(fd, &session->peer);
-
-	/* Else the kernel drops urgent bytes as we read past them, and closes their descriptors on this
-	 * thread. */
-	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
-	session->server = server;
-	session->fd = fd;
-	session->last = UINT64_MAX;
-	if (r < 0)
-		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
-	session->account = account_ref(&server->accounts, session->peer.uid);
-	if (!session->account)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
-	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,
-	                err);
-	if (r < 0)
-		return r;
-	session->stream = engine_stream_new(server->engine, &session->account->owner);
-	if (!session->stream)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
-	return 0;
-}
-
-/* It may hold descriptors already. */
-void session_refuse_socket(struct server *server, int fd)
-{
-	struct socket_peer peer;
-	struct account *account =
-	    socket_peer(fd, &peer) < 0 ? NULL : account_ref(&server->accounts, peer.uid);
-	struct charge none = { 0 };
-
-	server->metrics.connections_refused++;
-	if (account)
-		closer_close_socket(&server->closers, account, fd, &none);
-	else
-		close(fd);
-	account_unref(account);
-}
-
-bool session_open(struct server *server, int fd)
-{
-	struct session *session = calloc(1, sizeof *session);
-	struct error err;
-	int r;
-
-	if (!session) {
-		log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
-		goto err_refuse;
-	}
-	if (session_init(session, server, fd, &err) < 0) {
-		if (log_allows(session->peer.uid, uv_now(&server->loop)))
-			log_line(LOG_LEVEL_NOTICE, "uid %d pid %d: refused a connection: %s: %s",
-			         (int)session->peer.uid, (int)session->peer.pid, status_name(err.status),
-			         err.message);
-		goto err_free;
-	}
-	r = uv_poll_init(&server->loop, &session->poll, fd);
-	if (r < 0) {
-		log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
-		goto err_free;
-	}
-	uv_timer_init(&server->loop, &session->frame_timer);
-	uv_timer_init(&server->loop, &session->reply_timer);
-	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
-	session->handles = 3;
-	session->id = ++server->last_session;
-	region_table_init(&session->regions, session);
-	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
-	server->metrics.connections_accepted++;
-	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
-	session_update_poll(session);
-	return turn_is_over(&server->turns, session->account);
-
-err_free:
-	session_free(session);
-err_refuse:
-	session_refuse_socket(server, fd);
-	return false;
-}
 
 /* ---- In ---------------------------------------------------------------------------------------------- */
 
@@ -201,6 +107,7 @@ static void session_read(struct session *session)
 		return;
 	}
 	session->received += (uint64_t)n;
+	session->used_ms = uv_now(&server->loop);
 
 	if (direct) {
 		used = session_feed(session, data, (size_t)n);
@@ -216,9 +123,39 @@ static void session_read(struct session *session)
 	session_settle(session);
 }
 
-/* Whether the next request has to stay unread for now, the nth of this turn. The time that it waits is not
+/* A message that has begun has frame_deadline_ms in all to arrive whole. The clock stands still while its
+ * rest is left unread: that time is not the peer's. */
+static void frame_clock_reset(struct session *session)
+{
+	uv_timer_stop(&session->frame_timer);
+	session->frame_left_ns = session->server->limits.frame_deadline_ms * NS_PER_MS;
+}
+
+static void frame_clock_pause(struct session *session)
+{
+	uint64_t ran;
+
+	if (!uv_is_active((uv_handle_t *)&session->frame_timer))
+		return;
+	uv_timer_stop(&session->frame_timer);
+	ran = uv_hrtime() - session->frame_start_ns;
+	session->frame_left_ns -= ran < session->frame_left_ns ? ran : session->frame_left_ns;
+}
+
+static void frame_clock_run(struct session *session)
+{
+	if (session->frame_left_ns == 0) {
+		on_frame_deadline(&session->frame_timer);
+	} else if (!uv_is_active((uv_handle_t *)&session->frame_timer)) {
+		session->frame_start_ns = uv_hrtime();
+		uv_timer_start(&session->frame_timer, on_frame_deadline,
+		               (session->frame_left_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
+	}
+}
+
+/* Whether the next request has to stay unread for now. The time that it waits is not
  * the peer's. */
-static bool must_wait(struct session *session, unsigned n)
+static bool must_wait(struct session *session)
 {
 	if (session->server->state == SERVER_LOST)
 		return false;
@@ -227,12 +164,12 @@ static bool must_wait(struct session *session, unsigned n)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (turn_is_over_after(&session->server->turns, session->account, n)) {
+	} else if (turn_is_over(&session->server->turns, session->account)) {
 		turns_add(session->server, session);
 	} else {
 		return false;
 	}
-	uv_timer_stop(&session->frame_timer);
+	frame_clock_pause(session);
 	return true;
 }
 
@@ -243,18 +180,16 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	struct error err;
 	size_t used = 0, frame_len;
 	bool partial = false;
-	unsigned n = 0;
 
-	while (session->state != SESSION_ENDED && !partial && used < len && !must_wait(session, n)) {
+	while (session->state != SESSION_ENDED && !partial && used < len && !must_wait(session)) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
 			session->handled += frame_len;
 			dispatch(session, data + used, frame_len);
 			used += frame_len;
-			n++;
 			session_drop_fds(session, session->handled);
-			uv_timer_stop(&session->frame_timer);
+			frame_clock_reset(session);
 			break;
 		case FRAME_PARTIAL:
 			partial = true;
@@ -265,9 +200,8 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 		}
 	}
 
-	if (partial && session->state == SESSION_OPEN && !uv_is_active((uv_handle_t *)&session->frame_timer))
-		uv_timer_start(&session->frame_timer, on_frame_deadline,
-		               session->server->limits.frame_deadline_ms, 0);
+	if (partial && session->state == SESSION_OPEN)
+		frame_clock_run(session);
 	return used;
 }
 
@@ -323,7 +257,7 @@ void session_update_poll(struct session *session)
 		events |= session->poll_events & UV_READABLE;
 	if (session_reads(session) && session->waiting == WAIT_NONE)
 		events |= UV_READABLE;
-	if (buffer_len(&session->out) > 0 && !session->unsent)
+	if (buffer_len(&session->out) > 0 && !session->unsent && !session->resend)
 		events |= UV_WRITABLE;
 	set_poll(session, events);
 }

@@ -58,6 +58,10 @@ struct outgoing_fd {
 
 #define SESSION_MAX_OUTGOING_FDS 64
 
+/* Descriptors that a peer has been sent and has not received: the kernel counts them all against one limit.
+ */
+#define SESSION_MAX_UNREAD_FDS 64
+
 struct session {
 	struct server *server;
 	uint64_t id;
@@ -73,10 +77,13 @@ struct session {
 	enum session_wait waiting;
 
 	uv_poll_t poll;
-	uv_timer_t frame_timer; /* runs while a message has begun and not ended */
+	uv_timer_t frame_timer; /* runs while a message has begun and not ended, and its rest would be read */
+	uint64_t frame_start_ns;
+	uint64_t frame_left_ns; /* at frame_start_ns, or of the next message */
 	uv_timer_t reply_timer; /* runs while replies wait for the peer */
 	int poll_events;
-	int handles; /* not yet closed */
+	int handles;      /* not yet closed */
+	uint64_t used_ms; /* when it last sent something or was answered (uv_now) */
 
 	/* In. */
 	struct buffer in; /* what could not be handled at once */
@@ -94,6 +101,8 @@ struct session {
 	uint32_t n_out_fds;
 	struct outgoing_fd out_fds[SESSION_MAX_OUTGOING_FDS];
 	struct charge out_charge;
+	uint32_t n_unread_fds; /* sent since the peer had read everything */
+	bool resend;           /* its descriptors cannot be sent now; reply.c tries again */
 
 	struct engine_stream *stream;
 	struct region_table regions;
@@ -103,8 +112,11 @@ struct session {
 };
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. Whether
- * the turn of its uid is over. */
+ * that is enough for this turn of the loop. */
 bool session_open(struct server *server, int fd);
+
+/* Nothing is under way or open any more. */
+void session_free(struct session *session);
 
 /* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the
  * session's; -1 for none. Nothing happens on a session that has ended. */
@@ -137,6 +149,9 @@ void session_drop_fds(struct session *session, uint64_t end);
 
 /* Sends what can be sent now. */
 void session_flush(struct session *session);
+
+/* Of the server's: tries again to send to sessions whose descriptors the kernel did not take. */
+void on_resend(uv_timer_t *timer);
 
 /* Whether another reply may be queued, with a descriptor. */
 bool session_has_room(const struct session *session);

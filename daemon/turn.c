@@ -10,10 +10,10 @@
 #include "session.h"
 
 /* Of one uid, when no other has asked lately, and when one has. */
-#define LONG_TURN_NS   200000
-#define SHORT_TURN_NS  5000
-#define SHARED_NS      UINT64_C(1000000000)
-#define CLOCK_REQUESTS 16 /* in a long turn, between two looks at the clock */
+#define LONG_TURN_NS  500000
+#define SHORT_TURN_NS 5000
+#define SHARED_NS     UINT64_C(1000000000)
+#define CLOCK_ACTS    16 /* in a long turn, between two looks at the clock: it may stop while we do not run */
 
 static void on_busy(uv_idle_t *idle)
 {
@@ -60,35 +60,23 @@ void turns_ask_for_cpu(void)
 
 /* ---- How long ---------------------------------------------------------------------------------------- */
 
-static uint64_t end_from(const struct turns *turns, uint64_t now)
-{
-	return now + (now < turns->shared_until ? SHORT_TURN_NS : LONG_TURN_NS);
-}
-
-uint64_t turn_end_from_now(const struct turns *turns)
-{
-	return end_from(turns, uv_hrtime());
-}
-
 bool turn_is_over(struct turns *turns, struct account *account)
 {
-	uint64_t now = uv_hrtime();
+	uint64_t now;
 
+	if (account->turn == turns->n && account->turn_is_long && ++account->turn_acts % CLOCK_ACTS != 0)
+		return false;
+	now = uv_hrtime();
 	if (account->turn != turns->n) {
 		if (turns->last_uid != account->uid && turns->last_uid != (uid_t)-1)
 			turns->shared_until = now + SHARED_NS;
 		turns->last_uid = account->uid;
 		account->turn = turns->n;
-		account->turn_end = end_from(turns, now);
+		account->turn_acts = 0;
+		account->turn_is_long = now >= turns->shared_until;
+		account->turn_end = now + (account->turn_is_long ? LONG_TURN_NS : SHORT_TURN_NS);
 	}
 	return now >= account->turn_end;
-}
-
-bool turn_is_over_after(struct turns *turns, struct account *account, unsigned n)
-{
-	bool is_short = account->turn_end < turns->shared_until;
-
-	return (is_short || n % CLOCK_REQUESTS == 0) && turn_is_over(turns, account);
 }
 
 /* ---- Who is ready ------------------------------------------------------------------------------------ */

@@ -40,14 +40,9 @@ void turns_ask_for_cpu(void);
 /* Once in a turn of the loop, before it sleeps: sessions that are ready go on. */
 void turns_run(struct server *server);
 
-/* The end of a turn of no uid's that begins now (uv_hrtime). */
-uint64_t turn_end_from_now(const struct turns *turns);
-
-/* Whether the account's turn is over; its first call in a turn of the loop begins it. */
+/* Whether the account's turn is over: to be asked before each thing that is done for it, or after. The first
+ * call in a turn of the loop begins it. */
 bool turn_is_over(struct turns *turns, struct account *account);
-
-/* The same after the nth request of a session in this turn: looks at the clock as often as it is worth it. */
-bool turn_is_over_after(struct turns *turns, struct account *account, unsigned n);
 
 /* Has a session go on in its account's next turn; or not, when it ends before. */
 void turns_add(struct server *server, struct session *session);

@@ -1,0 +1,107 @@
+/* Who gets a session: every charge and every other means is had before it is one. */
+#include "session.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server.h"
+
+void session_free(struct session *session)
+{
+	region_table_deinit(&session->regions);
+	engine_stream_free(session->server->engine, session->stream);
+	buffer_deinit(&session->in);
+	buffer_deinit(&session->out);
+	charge_release(&session->fds_charge);
+	charge_release(&session->out_charge);
+	charge_release(&session->connection);
+	account_unref(session->account);
+	free(session);
+}
+
+static int session_init(struct session *session, struct server *server, int fd, struct error *err)
+{
+	int r = socket_peer(fd, &session->peer);
+
+	/* Else the kernel drops urgent bytes as we read past them, and closes their descriptors on this
+	 * thread. */
+	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
+	session->server = server;
+	session->fd = fd;
+	session->last = UINT64_MAX;
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
+	session->account = account_ref(&server->accounts, session->peer.uid);
+	if (!session->account)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+	if (closer_is_full(session->account))
+		return error_set(err, STATUS_QUOTA, "too many descriptors that it sent do not close");
+	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,
+	                err);
+	if (r < 0)
+		return r;
+	session->stream = engine_stream_new(server->engine, &session->account->owner);
+	if (!session->stream)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
+	return 0;
+}
+
+/* It may hold descriptors already. */
+void session_refuse_socket(struct server *server, int fd)
+{
+	struct socket_peer peer;
+	struct account *account =
+	    socket_peer(fd, &peer) < 0 ? NULL : account_ref(&server->accounts, peer.uid);
+	struct charge none = { 0 };
+
+	server->metrics.connections_refused++;
+	if (account)
+		closer_close_socket(&server->closers, account, fd, &none);
+	else
+		close(fd);
+	account_unref(account);
+}
+
+bool session_open(struct server *server, int fd)
+{
+	struct session *session = calloc(1, sizeof *session);
+	struct error err;
+	int r;
+
+	if (!session) {
+		log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
+		goto err_refuse;
+	}
+	if (session_init(session, server, fd, &err) < 0) {
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_NOTICE, "uid %d pid %d: refused a connection: %s: %s",
+			         (int)session->peer.uid, (int)session->peer.pid, status_name(err.status),
+			         err.message);
+		goto err_free;
+	}
+	r = uv_poll_init(&server->loop, &session->poll, fd);
+	if (r < 0) {
+		log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
+		goto err_free;
+	}
+	uv_timer_init(&server->loop, &session->frame_timer);
+	uv_timer_init(&server->loop, &session->reply_timer);
+	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
+	session->handles = 3;
+	session->id = ++server->last_session;
+	session->frame_left_ns = server->limits.frame_deadline_ms * 1000000;
+	session->used_ms = uv_now(&server->loop);
+	region_table_init(&session->regions, session);
+	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
+	server->metrics.connections_accepted++;
+	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
+	session_update_poll(session);
+	return turn_is_over(&server->turns, session->account);
+
+err_free:
+	session_free(session);
+err_refuse:
+	session_refuse_socket(server, fd);
+	return true;
+}

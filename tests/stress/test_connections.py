@@ -1,0 +1,130 @@
+"""Row 4: connections that come and go leave nothing behind; and what happens when there is no descriptor for one."""
+import os
+import resource
+import socket
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import NATIVE, Rpc, Tmad, pack_request, scaled, share, wait_until
+
+PING = pack_request(1, "ping")
+MOST_KIB = 4096  # more memory after all the connections than after the first few thousand
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Connections(unittest.TestCase):
+    def come_and_go(self, path, n):
+        """Most say nothing; of ten, one leaves in the middle of a message, one before its answer, one by halves."""
+        for i in range(n):
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            client.connect(path)
+            if i % 10 == 0:
+                client.send(PING[:5])
+            elif i % 10 == 1:
+                client.send(PING)
+            elif i % 10 == 2:
+                client.shutdown(socket.SHUT_WR)
+            client.close()
+
+    def gone(self, asks):
+        wait_until(lambda: asks.call("stats")["connections"] == 1, scaled(20), "they are gone")
+
+    def test_row_4_connects_and_closes(self):
+        n = share(10**6)
+        with Tmad() as tmad, tmad.rpc() as asks:
+            together = [tmad.rpc() for _ in range(1000)]  # so many may come before any is gone
+            for rpc in together:
+                rpc.close()
+            self.come_and_go(tmad.path, 3000)
+            self.gone(asks)
+            fds, before = tmad.fds(), tmad.status("VmRSS")
+            start = time.monotonic()
+            self.come_and_go(tmad.path, n)
+            seconds = time.monotonic() - start
+            self.gone(asks)
+            wait_until(lambda: tmad.fds() <= fds, scaled(5), "no descriptor more")
+            more = tmad.status("VmRSS") - before
+            print(f"# row 4: {n} connects in {seconds:.1f} s, no descriptor more, VmRSS {more:+} KiB", flush=True)
+            if NATIVE:
+                self.assertLess(more, MOST_KIB)
+
+    def test_no_descriptor_is_left(self):
+        """Accepting stops and is tried again: no spinning, those inside are served, and so is who comes later."""
+        limit, n = 64, 300
+        tmad = Tmad(start=False)
+        tmad.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        with tmad, tmad.rpc() as inside:
+            clients = []
+            for _ in range(n):
+                client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                client.connect(tmad.path)
+                clients.append(client)
+            wait_until(lambda: tmad.fds() >= limit - 1, scaled(5), "it is full")
+            before, start = cpu_seconds(tmad.pid), time.monotonic()
+            for _ in range(10):
+                self.assertIs(inside.call("ping"), True)
+                time.sleep(0.1)
+            cpu = (cpu_seconds(tmad.pid) - before) / (time.monotonic() - start)
+            print(f"# {n} clients, {limit} descriptors: {cpu:.3f} of a CPU", flush=True)
+            self.assertLess(cpu, 0.2)
+            self.assertIn("trying again", tmad.log())
+            self.assertLess(tmad.log().count("\n"), 100)
+            for client in clients:
+                client.close()
+
+            def served():
+                try:
+                    with Rpc(tmad.path) as rpc:
+                        return rpc.call("ping")
+                except ConnectionError:  # refused: those before it are still being closed
+                    return False
+            wait_until(served, scaled(10), "a client that comes later is served")
+
+    def test_limit_of_a_user(self):
+        """Beyond it a connection is closed at once; nothing is charged for it."""
+        with Tmad("--connections-per-uid=8") as tmad:
+            for _ in range(3):
+                wait_until(lambda: self.alone(tmad), scaled(5), "nobody else")
+                time.sleep(scaled(0.05))
+                clients = [tmad.rpc() for _ in range(8)]
+                for client in clients:
+                    self.assertIs(client.call("ping"), True)
+                with tmad.rpc() as refused:
+                    self.assertTrue(refused.ended())
+                for client in clients:
+                    client.close()
+
+                def let_in():
+                    with tmad.rpc() as rpc:
+                        rpc.request("ping")
+                        return rpc.receive() is not None
+                wait_until(let_in, scaled(5), "the charges come back")
+
+    @staticmethod
+    def alone(tmad):
+        with tmad.rpc() as rpc:
+            return rpc.call("stats")["connections"] == 1
+
+    def test_idle_ones_end(self):
+        """idle_deadline_ms: who asks nothing ends; who waits for what it asked does not, nor does anybody by default."""
+        with Tmad("--idle-deadline-ms=200") as tmad:
+            with tmad.rpc() as idle, tmad.rpc() as busy:
+                end = time.monotonic() + scaled(0.6)
+                while time.monotonic() < end:
+                    self.assertIs(busy.call("ping"), True)
+                    time.sleep(0.02)
+                self.assertTrue(idle.ended())
+                self.assertEqual(busy.call("info")["limits"]["idle_deadline_ms"], 200)
+            self.assertIn("idle_deadline_ms", tmad.log())
+
+
+if __name__ == "__main__":
+    tap.main()
