@@ -19,6 +19,11 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_stats] = method_stats,
 };
 
+static const bool uses_device[METHOD_COUNT] = {
+	[METHOD_region_register] = true, [METHOD_region_create] = true, [METHOD_copy] = true,
+	[METHOD_transpose] = true,       [METHOD_pad] = true,           [METHOD_transform] = true,
+};
+
 /* Not handled: what came with it would be taken for the next request's. */
 static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
 {
@@ -35,6 +40,11 @@ static void handle(struct session *session, const struct rpc_request *request)
 	if (server->state == SERVER_LOST) {
 		error_set(&err, STATUS_DEVICE_LOST, "%s: %s", request->method->name,
 		          status_meaning(STATUS_DEVICE_LOST));
+		refuse(session, request, &err);
+		return;
+	}
+	if (uses_device[request->method->id] &&
+	    penalties_check(&server->penalties, session->account->uid, uv_hrtime() / 1000000, &err) < 0) {
 		refuse(session, request, &err);
 		return;
 	}

@@ -102,6 +102,8 @@ static void answer(struct job *job)
 	};
 	struct error err;
 
+	if (job->run.status == STATUS_DEVICE_LOST && server->state == SERVER_RUNNING)
+		penalties_suspect(&server->penalties, job->session->account->uid, uv_hrtime() / 1000000);
 	if (job->run.status < 0) {
 		error_set(&err, job->run.status, "%s: %s", job->method->name,
 		          status_meaning(job->run.status));

@@ -35,6 +35,7 @@ void server_lose(struct server *server)
 	         server->engine->lost_why);
 	sd_notifyf(0, "STATUS=Starting again, engine %s was lost: %s", server->engine->name,
 	           server->engine->lost_why);
+	penalties_count(&server->penalties, uv_hrtime() / 1000000);
 	listener_pause(&server->listener);
 	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
 	server_each_session(server, answer_and_finish);

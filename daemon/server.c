@@ -152,6 +152,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
 	server->recovery.listener = -1;
+	server->penalties = setup->penalties;
 	server->metrics.start_ns = uv_hrtime();
 	accounts_init(&server->accounts, &server->limits);
 	TAILQ_INIT(&server->sessions);

@@ -21,6 +21,7 @@
 #include "listener.h"
 #include "metrics.h"
 #include "options.h"
+#include "penalty.h"
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
@@ -46,6 +47,7 @@ struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
 	struct recovery recovery;
+	struct penalties penalties;
 };
 
 struct job;
@@ -74,6 +76,7 @@ struct server {
 	bool is_job_done;      /* on the loop's thread, and not yet reaped */
 	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
 	struct recovery recovery;
+	struct penalties penalties;
 	bool stop_asked;             /* while the device was lost */
 	struct rpc_decoder *decoder; /* requests are decoded and handled one at a time */
 	struct rpc_request request;

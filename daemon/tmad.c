@@ -27,6 +27,7 @@ static void start_again(struct server *server, char **argv)
 		log_line(LOG_LEVEL_INFO, "stopped");
 		_exit(EXIT_STOPPED);
 	}
+	penalties_pass_on(&server->penalties);
 	if (recovery_count(recovery, uv_hrtime() / 1000000))
 		recovery_exec(recovery, server->listener.fd, server->listener.passed, argv, &err);
 	else
@@ -100,5 +101,6 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	log_init(options.log_level);
 	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
 	recovery_take(&setup.recovery);
+	penalties_take(&setup.penalties);
 	return serve(&setup, argv);
 }

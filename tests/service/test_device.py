@@ -310,15 +310,43 @@ class Lost(DeviceCase):
         with open(f"/proc/{tmad.pid}/status", encoding="ascii") as status:
             return [line for line in status if re.match("Sig(Blk|Ign|Cgt)", line)]
 
+    @staticmethod
+    def rpc_as(tmad, uid):
+        """A connection of another user's."""
+        os.chmod(tmad.directory, 0o755)
+        os.chmod(tmad.path, 0o666)
+        os.seteuid(uid)
+        try:
+            return tmad.rpc()
+        finally:
+            os.seteuid(0)
+
     def lose_often(self, tmad):
-        for _ in range(5):
-            with tmad.rpc() as rpc:
+        """By several users, because one alone would be refused."""
+        for i in range(5):
+            with self.rpc_as(tmad, i % 2) as rpc:
                 self.lose(rpc)
         self.assertEqual(self.answers_again(tmad)[1], 5)
-        with tmad.rpc() as rpc:
+        with self.rpc_as(tmad, 2) as rpc:
             self.lose(rpc)
         return tmad.process.wait(scaled(10))
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+    def test_who_loses_it_again_and_again_is_refused(self):
+        tmad = self.start()
+        for _ in range(3):
+            with self.rpc_as(tmad, 1) as rpc:
+                self.lose(rpc)
+        with self.rpc_as(tmad, 1) as rpc, self.rpc_as(tmad, 2) as other, Memory(64) as memory:
+            self.refused(rpc, "BUSY", "region_create", {"size": 1 << 20}, ["uid 1", "served again in"])
+            self.refused(rpc, "BUSY", "copy", {"dst": tensor(1, [1]), "src": tensor(1, [1])}, ["uid 1"])
+            self.refused(rpc, "BUSY", "region_register", {"kind": "memfd", "size": 64}, ["uid 1"], [memory.fd])
+            self.assertIs(rpc.call("ping"), True)
+            dst, src = self.regions(other)
+            other.call("copy", {"dst": tensor(dst, [9]), "src": tensor(src, [9])})
+            self.assertEqual(other.call("stats")["recoveries"], 3)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be several users")
     def test_too_often_is_an_end(self):
         tmad = self.start()
         self.assertEqual(self.lose_often(tmad), 1)
