@@ -122,7 +122,7 @@ class Readers(unittest.TestCase):
             slow = Crowd.connect(tmad.path)
             self.addCleanup(slow.close)
             start = time.monotonic()
-            slow.send(b"\x94\x00\x01\xd9\xff")
+            slow.send(b"\x94\x00\x01\xdb\x00\x00\xea\x60")  # a str of 60000 bytes
             ended = False
             while not ended:
                 self.assertLess(time.monotonic() - start, scaled(3), "it has not ended")
@@ -133,6 +133,7 @@ class Readers(unittest.TestCase):
                     slow.send(b"x")
                 except ConnectionError:
                     ended = True
+            self.assertGreater(time.monotonic() - start, 0.4)
 
 
 if __name__ == "__main__":
