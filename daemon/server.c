@@ -237,8 +237,9 @@ void server_deinit(struct server *server)
 	r = uv_loop_close(&server->loop);
 	assert(r == 0);
 	(void)r;
-	assert(TAILQ_EMPTY(&server->sessions) && TAILQ_EMPTY(&server->unsent) && TAILQ_EMPTY(&server->ready));
-	assert(server->n_ready == 0 && server->n_regions == 0 && server->mapped_bytes == 0);
+	assert(TAILQ_EMPTY(&server->sessions) && TAILQ_EMPTY(&server->unsent));
+	assert(TAILQ_EMPTY(&server->turns.ready));
+	assert(server->n_regions == 0 && server->mapped_bytes == 0);
 	accounts_deinit(&server->accounts);
 }
 
