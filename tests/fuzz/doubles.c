@@ -174,11 +174,11 @@ static int twin_map(struct engine *engine, const struct engine_handle *handle, s
 	return engine_map(twin.cpu, handle, ret, err);
 }
 
-static int twin_create(struct engine *engine, enum region_kind kind, uint64_t size,
-                       struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
+static int twin_create(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
+                       struct engine_export *ret_export, struct error *err)
 {
 	(void)engine;
-	return engine_create(twin.cpu, kind, size, ret, ret_export, err);
+	return engine_make(twin.cpu, wanted, ret, ret_export, err);
 }
 
 static void twin_unmap(struct engine *engine, struct engine_memory *memory)
