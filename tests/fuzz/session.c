@@ -289,9 +289,14 @@ static void start(void)
 		clients[i].fd = -1;
 }
 
+/* A process that is stuck ends as it is. Here what hung has been let go on by now, so it can end in order. */
 static void stop(void)
 {
 	server_drain(server);
+	if (server->state == SERVER_STUCK) {
+		server->state = SERVER_DRAINING;
+		server_on_session_freed(server);
+	}
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	server_deinit(server);
 	free(server);

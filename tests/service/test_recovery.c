@@ -217,7 +217,7 @@ Test(lost, the_next_copy_works)
 	             TMA_OK, "%s", tma_last_error(client));
 	fill(tma_region_data(b), 1);
 	assert_copies(imported, b, "to the device");
-	for (uint32_t i = 1; i < 4; i++) {
+	for (uint32_t i = 1; i < 3; i++) { /* who loses it a third time is refused for a while */
 		cr_assert_eq(copy(a, b, FATAL), TMA_DEVICE_LOST);
 		cr_assert_eq(tma_last_result(client)->status, TMA_DEVICE_LOST);
 		memset(tma_region_data(a), 0, SIZE);
