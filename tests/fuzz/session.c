@@ -170,7 +170,7 @@ static void client_read(struct client *client)
 	int fds[SOCKET_MAX_FDS];
 	uint8_t data[4096];
 	size_t n_fds;
-	ssize_t n;
+	ssize_t n = -EAGAIN;
 
 	while (client->fd >= 0 && (n = socket_receive(client->fd, data, sizeof data, fds, &n_fds)) > 0) {
 		for (size_t i = 0; i < n_fds; i++)
