@@ -179,11 +179,10 @@ static void begin_strided(struct tma_plan *tma, const struct nest *nest)
 
 static bool try_rows(struct plan *plan, const struct nest *nest, int64_t least)
 {
-	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
 	const int64_t element = nest->element;
 
-	if (nest->rank == 0 || inner->dst != element || llabs(inner->src) != element ||
-	    inner->n * element < least)
+	if (!inner || inner->dst != element || llabs(inner->src) != element || inner->n * element < least)
 		return false;
 	begin_strided(&plan->tma, nest);
 	set_rows(plan, nest);

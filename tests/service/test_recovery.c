@@ -239,8 +239,10 @@ Test(lost, tickets_end_so)
 	struct tma_transform fatal = { .dst = &d, .src = &s };
 	tma_ticket tickets[N];
 
+	tma_set_batching(client, true); /* all on one connection */
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(tma_submit(client, &fatal, &tickets[i]), TMA_OK);
+	tma_set_batching(client, false);
 	for (int i = 0; i < N; i++) {
 		int status = tma_wait(client, tickets[i], NULL);
 

@@ -153,7 +153,8 @@ class Restart(unittest.TestCase):
               f"twice; the slowest stop took {slowest * 1000:.0f} ms", flush=True)
         self.assertLess(slowest, STOP_SECONDS)
         self.assertGreater(len(lines), n)
-        self.assertGreater(repeats, 0)
+        if n >= 20:  # of fewer deaths none may meet a call that is under way
+            self.assertGreater(repeats, 0)
 
     def test_row_10_on_its_path(self):
         self.under_load(OnItsPath, share(DEATHS // 2), 1)
