@@ -25,10 +25,10 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, Memory, Rpc, Tmad, pack_request, share, tensor, tmactl
+from tmad import NATIVE, SANITIZED, Memory, Rpc, Tmad, pack_request, share, tensor, tmactl
 
 NOBODY = 65534
-LEAST = 0.1 if SANITIZED else 0.5  # a sanitizer makes one small transform, the least turn, long beside a ping
+LEAST = 0.5 if NATIVE else 0.1  # else one small transform, the least turn, may be long beside a ping
 SMALL, LARGE = 256, 1024 if SANITIZED else 4096  # sides of squares of bytes
 FLOODERS = 32  # connections
 START = 0.1  # seconds that a flood has to fill what the service and the sockets hold of it
