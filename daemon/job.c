@@ -76,12 +76,12 @@ int job_submit(struct session *session, uint32_t msgid, const struct method *met
 	job->src = src.region;
 	job->start_ns = uv_hrtime();
 	job->run = (struct engine_job){
-		.transform = &plan->transform,
-		.plan = &plan->plan,
-		.dst = dst.region->memory,
-		.src = src.region->memory,
-		.dst_offset = dst.offset,
-		.src_offset = src.offset,
+		.move = { .transform = &plan->transform,
+		          .plan = &plan->plan,
+		          .dst = dst.region->memory,
+		          .src = src.region->memory,
+		          .dst_offset = dst.offset,
+		          .src_offset = src.offset },
 		.on_done = on_job_done,
 	};
 	region_use(job->dst);

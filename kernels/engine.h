@@ -77,19 +77,73 @@ struct engine_owner {
 	uint64_t running_bytes;
 };
 
-struct engine_job {
-	/* By the submitter; all must live until on_done. */
+/* One transform between two places. */
+struct engine_move {
 	const struct transform *transform;
-	const struct plan *plan;
+	const struct plan *plan; /* for the phases of these places */
 	struct engine_memory *dst;
 	struct engine_memory *src;
 	uint64_t dst_offset; /* bytes of element [0, ..., 0] in the region */
 	uint64_t src_offset;
+	int status; /* by the engine, of a batch's: 0, CANCELED, DEVICE, DEVICE_LOST */
+};
+
+/* One side of a list of blocks: block i of layer l lies i * step + (layers ? layers[l] : l * layer_step)
+ * bytes past the move's offset. */
+struct engine_blocks_side {
+	uint64_t step;
+	uint64_t layer_step;
+	const int64_t *layers; /* bytes, one a layer; NULL: layer_step apart */
+};
+
+/* The move done once for each entry of a list, in each layer. Entry i names block index[i] of the indexed
+ * side; the other side's is block i. An index of -1 is passed over; one that is not in [0, limit) is passed
+ * over and counted. The submitter has checked that every block in [0, limit) and every one of [0, n) lies in
+ * its region, and an index in host memory as well; one in a region may change at any time: each entry is read
+ * once. */
+struct engine_blocks {
+	uint64_t n;          /* entries; > 0 */
+	uint32_t layers;     /* > 0 */
+	bool scatter;        /* the indexed side is dst; else src */
+	uint8_t index_bytes; /* of an entry, signed and little-endian: 4 or 8 */
+	uint64_t limit;      /* blocks of the indexed side */
+	const void *index;   /* in host memory, not aligned; NULL: in a region */
+	struct engine_memory *index_memory;
+	uint64_t index_offset; /* bytes; a multiple of index_bytes */
+	struct engine_blocks_side dst, src;
+
+	/* By the engine, of entries, not of entries times layers. */
+	uint64_t passed; /* -1 */
+	uint64_t beyond; /* not in [0, limit) */
+};
+
+/* A point of a timeline: a 64-bit word in a region, little-endian, at a multiple of 8 bytes of its memory. It
+ * has come when (int64_t)(word - value) >= 0, as CU_STREAM_WAIT_VALUE_GEQ has it. */
+struct engine_point {
+	struct engine_memory *memory; /* NULL: no point */
+	uint64_t offset;
+	uint64_t value;
+};
+
+/* A job is one move, a move over a list of blocks, or a batch of moves. It starts when the stream's jobs
+ * before it have ended and the point that it waits for has come; everything it wrote is visible to who sees
+ * its signal. A job that does not end with status 0 signals nothing. */
+struct engine_job {
+	/* By the submitter; all must live until on_done. */
+	struct engine_move move;
+	struct engine_blocks *blocks; /* NULL: the move once */
+	struct engine_move
+	    *moves; /* a batch, in no order: none touches what another one writes; NULL: move */
+	uint32_t n_moves;
+	struct engine_point wait;
+	uint64_t wait_until_ns; /* by the monotonic clock: TIMEOUT then; of a job with a wait */
+	struct engine_point signal;
 	void (*on_done)(struct engine_job *job); /* on the owner's thread, from engine_reap */
 
 	/* By the engine. */
-	int status;  /* 0, CANCELED, DEVICE (the memory failed under the copy), DEVICE_LOST */
-	uint64_t ns; /* the engine's own time */
+	int status;  /* 0, CANCELED, TIMEOUT (nothing was moved), DEVICE (the memory failed under the copy),
+	                DEVICE_LOST; of a batch: what failed all of it, or the first move's that failed */
+	uint64_t ns; /* the engine's own time, without the wait */
 	struct engine_job *next;
 };
 
@@ -112,6 +166,7 @@ struct engine_ops {
 	void (*stream_free)(struct engine_stream *stream);
 	void (*submit)(struct engine_stream *stream, struct engine_job *job);
 	void (*stream_cancel)(struct engine_stream *stream);
+	bool (*cancel)(struct engine_stream *stream, struct engine_job *job);
 	void (*reap)(struct engine *engine);
 	void (*cache_stats)(struct engine *engine, struct engine_cache_stats *ret); /* NULL: has no cache */
 };
@@ -227,6 +282,13 @@ static inline void engine_submit(struct engine *engine, struct engine_stream *st
 static inline void engine_stream_cancel(struct engine *engine, struct engine_stream *stream)
 {
 	engine->ops->stream_cancel(stream);
+}
+
+/* One job of the stream's, submitted and not reaped: when it has not started (it waits for a point, or for
+ * jobs before it) it ends as CANCELED and is never started, and this gives true. */
+static inline bool engine_cancel(struct engine *engine, struct engine_stream *stream, struct engine_job *job)
+{
+	return engine->ops->cancel(stream, job);
 }
 
 /* Calls on_done for every job finished since the last call. */

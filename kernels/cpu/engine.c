@@ -250,7 +250,7 @@ static void unlock_and_wake(struct cpu_engine *engine, bool wake)
 static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 {
 	struct cpu_engine *engine = stream->engine;
-	assert(job->dst->writable);
+	assert(job->move.dst->writable);
 	job->status = 0;
 	job->ns = 0;
 	job->next = NULL;
@@ -279,6 +279,18 @@ static void cpu_stream_cancel(struct engine_stream *stream)
 		wake = finish(stream);
 	}
 	unlock_and_wake(stream->engine, wake);
+}
+
+static bool cpu_cancel(struct engine_stream *stream, struct engine_job *wanted)
+{
+	struct engine_job *job;
+	pthread_mutex_lock(&stream->engine->lock);
+	for (job = stream->first; job && job != wanted;)
+		job = job->next;
+	if (job)
+		job->status = STATUS_CANCELED;
+	pthread_mutex_unlock(&stream->engine->lock);
+	return job != NULL;
 }
 
 static void cpu_reap(struct engine *base)
@@ -362,5 +374,6 @@ static const struct engine_ops cpu_ops = {
 	.stream_free = cpu_stream_free,
 	.submit = cpu_submit,
 	.stream_cancel = cpu_stream_cancel,
+	.cancel = cpu_cancel,
 	.reap = cpu_reap,
 };

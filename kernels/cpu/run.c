@@ -42,7 +42,7 @@ static int64_t largest_slab(const struct transform *t)
 
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads)
 {
-	const struct transform *t = job->transform;
+	const struct transform *t = job->move.transform;
 	int64_t bytes = t->count * t->element;
 	int64_t piece = bytes / (4 * (int64_t)threads);
 	if (piece < tuning->piece_least)
@@ -52,8 +52,8 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	run->job = job;
 	run->tuning = tuning;
 	slabs_init(&run->slabs, t);
-	run->place = (struct move_place){ .dst = cpu_memory(job->dst)->data + job->dst_offset,
-		                          .src = cpu_memory(job->src)->data + job->src_offset,
+	run->place = (struct move_place){ .dst = cpu_memory(job->move.dst)->data + job->move.dst_offset,
+		                          .src = cpu_memory(job->move.src)->data + job->move.src_offset,
 		                          .fill = t->fill,
 		                          .piece_bytes = piece,
 		                          .stream = bytes >= tuning->stream_bytes };
@@ -100,7 +100,7 @@ const struct nest *run_slab(const struct engine_job *job, const struct slabs *sl
                             struct nest *room)
 {
 	if (i == 0 && slabs->interior && slabs->transform->mode == PAD_MODE_CONSTANT)
-		return &job->plan->interior;
+		return &job->move.plan->interior;
 	slabs_get(slabs, i, CPU_ALIGN, room);
 	return room;
 }
@@ -141,7 +141,8 @@ struct execution {
 bool claim_execute(struct claim *claim, char *scratch)
 {
 	const struct engine_job *job = claim->run->job;
-	struct fault_range ranges[2] = { cpu_memory(job->dst)->mapped, cpu_memory(job->src)->mapped };
+	struct fault_range ranges[2] = { cpu_memory(job->move.dst)->mapped,
+		                         cpu_memory(job->move.src)->mapped };
 	struct execution execution = { claim, scratch };
 	return fault_guard(ranges, claim_work, &execution);
 }

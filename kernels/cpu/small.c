@@ -33,21 +33,21 @@ static int64_t span(const struct tensor_extent *extent)
 
 bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning)
 {
-	const struct transform *t = job->transform;
-	return t->bytes <= (uint64_t)tuning->inline_bytes && job->plan->n_slabs <= MOST_SLABS &&
+	const struct transform *t = job->move.transform;
+	return t->bytes <= (uint64_t)tuning->inline_bytes && job->move.plan->n_slabs <= MOST_SLABS &&
 	       span(&t->dst_extent) <= MOST_SPAN && span(&t->src_extent) <= MOST_SPAN;
 }
 
 static bool is_near(const struct small *small)
 {
-	const struct transform *t = small->job->transform;
+	const struct transform *t = small->job->move.transform;
 	return span(&t->dst_extent) <= small->tuning->fetch_bytes &&
 	       span(&t->src_extent) <= small->tuning->fetch_bytes;
 }
 
 static void fetch(const struct small *small)
 {
-	const struct transform *t = small->job->transform;
+	const struct transform *t = small->job->move.transform;
 	int64_t n_dst = span(&t->dst_extent), n_src = span(&t->src_extent);
 	/* Where most lines between the first byte and the last are needed. */
 	if ((uint64_t)(n_dst + n_src) <= 2 * t->bytes)
@@ -62,8 +62,8 @@ static bool has_gaps(const struct transform *t)
 
 static bool is_staged(const struct small *small)
 {
-	const struct transform *t = small->job->transform;
-	return !is_near(small) && small->job->plan->family == FAMILY_TILE_TRANSPOSE && !has_gaps(t) &&
+	const struct transform *t = small->job->move.transform;
+	return !is_near(small) && small->job->move.plan->family == FAMILY_TILE_TRANSPOSE && !has_gaps(t) &&
 	       span(&t->dst_extent) <= CPU_SCRATCH;
 }
 
@@ -71,7 +71,7 @@ static bool is_staged(const struct small *small)
  * there are more than a few dozen. */
 static void touch(const struct small *small)
 {
-	const struct transform *t = small->job->transform;
+	const struct transform *t = small->job->move.transform;
 	const volatile char *src = small->src + t->src_extent.low;
 	int64_t n = span(&t->src_extent);
 	if ((uint64_t)(t->count * t->element + n) != t->bytes)
@@ -89,7 +89,7 @@ static bool is_filled_first(const struct transform *t, const struct slabs *slabs
 
 static void fill(const struct small *small, char *dst)
 {
-	const struct transform *t = small->job->transform;
+	const struct transform *t = small->job->move.transform;
 	struct leaf leaf = { .isa = small->tuning->isa,
 		             .unit = t->element,
 		             .dst = dst,
@@ -103,7 +103,7 @@ static void work(void *arg)
 {
 	const struct small *small = arg;
 	const struct engine_job *job = small->job;
-	const struct transform *t = job->transform;
+	const struct transform *t = job->move.transform;
 	bool staged = is_staged(small);
 	char *dst = staged ? small->scratch - t->dst_extent.low : small->dst;
 	struct move_place place = {
@@ -131,10 +131,10 @@ static void work(void *arg)
 
 void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *scratch)
 {
-	const struct cpu_memory *dst = cpu_memory(job->dst), *src = cpu_memory(job->src);
+	const struct cpu_memory *dst = cpu_memory(job->move.dst), *src = cpu_memory(job->move.src);
 	struct fault_range ranges[2] = { dst->mapped, src->mapped };
-	struct small small = { job, tuning, dst->data + job->dst_offset, src->data + job->src_offset,
-		               scratch };
+	struct small small = { job, tuning, dst->data + job->move.dst_offset,
+		               src->data + job->move.src_offset, scratch };
 	if (is_near(&small))
 		fetch(&small);
 	uint64_t start_ns = run_now_ns();

@@ -28,7 +28,7 @@ static bool owner_may_start(const struct scheduler *scheduler, const struct engi
 	if (owner->running == 0)
 		return true;
 	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
-	       job->transform->bytes <= limits->owner_bytes - owner->running_bytes;
+	       job->move.transform->bytes <= limits->owner_bytes - owner->running_bytes;
 }
 
 static enum staging_place place(struct engine_memory *memory)
@@ -42,7 +42,7 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 {
 	const struct engine_job *job = stream->first;
 	const struct scratch *scratch = &scheduler->scratch;
-	enum staging_place dst = place(job->dst), src = place(job->src);
+	enum staging_place dst = place(job->move.dst), src = place(job->move.src);
 	bool host = dst == STAGING_ON_HOST || src == STAGING_ON_HOST;
 	struct staging_limits limits = {
 		.direct_bytes = scheduler->limits.direct_bytes,
@@ -52,13 +52,13 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 
 	if (stream->planned)
 		return true;
-	if (host && job->transform->bytes > limits.direct_bytes && !scratch->address &&
+	if (host && job->move.transform->bytes > limits.direct_bytes && !scratch->address &&
 	    scheduler->limits.scratch_bytes > 0 &&
 	    now_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
 		scheduler->scratch_missing = true;
 		return false;
 	}
-	staging_init(&stream->staging, job->transform, job->plan, dst, src, &limits);
+	staging_init(&stream->staging, job->move.transform, job->move.plan, dst, src, &limits);
 	stream->planned = true;
 	return true;
 }

@@ -172,6 +172,7 @@ static const struct engine_ops cuda_ops = {
 	.stream_free = queue_stream_free,
 	.submit = queue_submit,
 	.stream_cancel = queue_cancel,
+	.cancel = queue_cancel_job,
 	.reap = cuda_reap,
 	.cache_stats = cuda_cache_stats,
 };

@@ -185,7 +185,7 @@ static uint64_t scratch_src(const struct round *round)
 {
 	const struct flight *flight = round->flight;
 	uint64_t low = flight->staging.src == STAGING_WHOLE
-	                   ? (uint64_t)transform_reads(flight->job->transform).low
+	                   ? (uint64_t)transform_reads(flight->job->move.transform).low
 	                   : (uint64_t)round->part.reads.low;
 
 	return staging_src_place(&flight->staging, flight->scratch.start, flight->launched,
@@ -240,8 +240,8 @@ static int launch_round(struct flights *flights, struct flight *flight)
 	struct round round = {
 		.flights = flights,
 		.flight = flight,
-		.dst = cuda_memory(job->dst)->address + job->dst_offset,
-		.src = cuda_memory(job->src)->address + job->src_offset,
+		.dst = cuda_memory(job->move.dst)->address + job->move.dst_offset,
+		.src = cuda_memory(job->move.src)->address + job->move.src_offset,
 	};
 	int r, end;
 
@@ -268,7 +268,7 @@ static int launch_round(struct flights *flights, struct flight *flight)
 static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, struct error *err)
 {
 	const struct engine_job *job = round->flight->job;
-	const char *from = cuda_memory(job->src)->data + job->src_offset + low;
+	const char *from = cuda_memory(job->move.src)->data + job->move.src_offset + low;
 
 	if (low >= high)
 		return 0;
@@ -282,7 +282,7 @@ static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, 
 static int bring_more(struct round *round, CUstream in, struct error *err)
 {
 	struct tensor_extent *brought = &round->flight->brought, reads = round->part.reads;
-	struct tensor_extent whole = transform_reads(round->flight->job->transform);
+	struct tensor_extent whole = transform_reads(round->flight->job->move.transform);
 	int r;
 
 	if (reads.low == reads.high)
@@ -319,17 +319,17 @@ static int copy_run(struct round *round, CUstream own, struct error *err)
 	const struct engine_job *job = round->flight->job;
 	struct tensor_extent reads = round->part.reads, writes = round->part.writes;
 	size_t bytes = (size_t)(reads.high - reads.low);
-	char *dst = cuda_memory(job->dst)->data;
-	const char *src = cuda_memory(job->src)->data;
+	char *dst = cuda_memory(job->move.dst)->data;
+	const char *src = cuda_memory(job->move.src)->data;
 
 	round->last = own;
 	if (src)
 		return driver_call(
 		    err, cuMemcpyHtoDAsync,
-		    (round->dst + (uint64_t)writes.low, src + job->src_offset + reads.low, bytes, own));
+		    (round->dst + (uint64_t)writes.low, src + job->move.src_offset + reads.low, bytes, own));
 	return driver_call(
 	    err, cuMemcpyDtoHAsync,
-	    (dst + job->dst_offset + writes.low, round->src + (uint64_t)reads.low, bytes, own));
+	    (dst + job->move.dst_offset + writes.low, round->src + (uint64_t)reads.low, bytes, own));
 }
 
 /* The largest power of two, up to a tensor map's alignment, that both are a multiple of. */
@@ -376,7 +376,7 @@ static int take_out(struct round *round, CUstream out, struct error *err)
 	if (r < 0)
 		return r;
 	return driver_call(err, cuMemcpyDtoHAsync,
-	                   (cuda_memory(job->dst)->data + job->dst_offset + writes.low,
+	                   (cuda_memory(job->move.dst)->data + job->move.dst_offset + writes.low,
 	                    scratch_dst(round) + (uint64_t)writes.low, (size_t)(writes.high - writes.low),
 	                    out));
 }

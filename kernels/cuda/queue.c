@@ -137,7 +137,7 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	struct queue *queue = stream->queue;
 	bool wake;
 
-	assert(job->dst->writable);
+	assert(job->move.dst->writable);
 	job->ns = 0;
 	job->next = NULL;
 	pthread_mutex_lock(&queue->lock);
@@ -164,6 +164,24 @@ void queue_cancel(struct engine_stream *stream)
 	wake = queue_settle(stream);
 	change(queue);
 	queue_unlock_and_wake(queue, wake);
+}
+
+bool queue_cancel_job(struct engine_stream *stream, struct engine_job *wanted)
+{
+	struct queue *queue = stream->queue;
+	struct engine_job *job;
+	bool wake = false;
+
+	pthread_mutex_lock(&queue->lock);
+	for (job = stream->first; job && job != wanted;)
+		job = job->next;
+	if (job && job->status == 0) {
+		job->status = STATUS_CANCELED;
+		wake = queue_settle(stream);
+		change(queue);
+	}
+	queue_unlock_and_wake(queue, wake);
+	return job != NULL;
 }
 
 struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t size)

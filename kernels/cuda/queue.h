@@ -61,6 +61,7 @@ struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner 
 void queue_stream_free(struct engine_stream *stream);
 void queue_submit(struct engine_stream *stream, struct engine_job *job);
 void queue_cancel(struct engine_stream *stream);
+bool queue_cancel_job(struct engine_stream *stream, struct engine_job *job);
 
 /* The finished jobs, linked by next. When the device is lost *lost is set and why filled. */
 struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t size);

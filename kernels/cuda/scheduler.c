@@ -258,7 +258,7 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 		stream->lane->users++;
 	}
 	owner->running++;
-	owner->running_bytes += job->transform->bytes;
+	owner->running_bytes += job->move.transform->bytes;
 	if (staging_is_needed(&stream->staging)) {
 		scheduler->staged++;
 		owner->staging++;
@@ -318,7 +318,7 @@ static bool land_one(struct scheduler *scheduler, struct flight *flight)
 	bool wake;
 
 	owner->running--;
-	owner->running_bytes -= job->transform->bytes;
+	owner->running_bytes -= job->move.transform->bytes;
 	if (staging_is_needed(&flight->staging)) {
 		scheduler->staged--;
 		owner->staging--;

@@ -190,8 +190,8 @@ static int move(struct measure *m, struct turn *turn)
 {
 	uint64_t at = next_place(turn);
 
-	turn->job.dst_offset = at + turn->dst_offset;
-	turn->job.src_offset = at + turn->src_offset;
+	turn->job.move.dst_offset = at + turn->dst_offset;
+	turn->job.move.src_offset = at + turn->src_offset;
 	turn->done = false;
 	engine_submit(m->engine, m->stream, &turn->job);
 	while (!turn->done) {
@@ -259,19 +259,18 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	r = make_room(m, &m->dst, turn->n_places * turn->pitch, err);
 	if (r == 0)
 		r = make_room(m, &m->src, turn->n_places * turn->pitch, err);
-	turn->job = (struct engine_job){ .transform = t,
-		                         .plan = &turn->plan,
-		                         .dst = m->dst.memory,
-		                         .src = m->src.memory,
-		                         .on_done = on_done };
+	turn->job = (struct engine_job){
+		.move = { .transform = t, .plan = &turn->plan, .dst = m->dst.memory, .src = m->src.memory },
+		.on_done = on_done
+	};
 	return r;
 }
 
 /* What the last call of the engine left. */
 static int check(struct measure *m, const struct turn *turn, struct error *err)
 {
-	return bench_row_check(&turn->row, &turn->spec, data_of(&m->dst) + turn->job.dst_offset,
-	                       data_of(&m->src) + turn->job.src_offset, err);
+	return bench_row_check(&turn->row, &turn->spec, data_of(&m->dst) + turn->job.move.dst_offset,
+	                       data_of(&m->src) + turn->job.move.src_offset, err);
 }
 
 int measure_row(struct measure *m, const struct bench_row *row, int n_runs, struct report_row *ret,

@@ -146,6 +146,21 @@ static void twin_cancel(struct engine_stream *stream)
 	engine_stream_cancel(twin.cpu, stream);
 }
 
+static bool twin_cancel_job(struct engine_stream *stream, struct engine_job *job)
+{
+	struct held *held;
+
+	STAILQ_FOREACH(held, &twin.waiting, entry)
+	if (held->job == job) {
+		STAILQ_REMOVE(&twin.waiting, held, held, entry);
+		job->status = STATUS_CANCELED;
+		STAILQ_INSERT_TAIL(&twin.canceled, held, entry);
+		twin.options.wake(twin.options.wake_arg);
+		return true;
+	}
+	return engine_cancel(twin.cpu, stream, job);
+}
+
 static void twin_reap(struct engine *engine)
 {
 	struct held *held;
@@ -209,6 +224,7 @@ int doubles_engine_open(struct engine **ret, const struct engine_options *option
 		.stream_free = twin_stream_free,
 		.submit = twin_submit,
 		.stream_cancel = twin_cancel,
+		.cancel = twin_cancel_job,
 		.reap = twin_reap,
 	};
 	struct cpu_tuning tuning = cpu_tuning_get();

@@ -271,12 +271,12 @@ static void run(const struct question *q, const struct transform_spec *spec, con
 	struct bench *bench = bench_of(q->way);
 	struct engine_memory *dst = bench->memory[0], *src = bench->memory[q->same_memory ? 0 : 1];
 	struct plan plan;
-	struct engine_job job = { .transform = t,
-		                  .plan = &plan,
-		                  .dst = dst,
-		                  .src = src,
-		                  .dst_offset = ORACLE_GUARD + (uint64_t)q->dst.offset,
-		                  .src_offset = ORACLE_GUARD + (uint64_t)q->src.offset,
+	struct engine_job job = { .move = { .transform = t,
+		                            .plan = &plan,
+		                            .dst = dst,
+		                            .src = src,
+		                            .dst_offset = ORACLE_GUARD + (uint64_t)q->dst.offset,
+		                            .src_offset = ORACLE_GUARD + (uint64_t)q->src.offset },
 		                  .on_done = on_done };
 	uint64_t count;
 
@@ -285,7 +285,7 @@ static void run(const struct question *q, const struct transform_spec *spec, con
 		fill(data_of(src), 2);
 	memcpy(source, data_of(src), ROOM);
 	memcpy(expected, data_of(dst), ROOM);
-	oracle_run(spec, expected + job.dst_offset, source + job.src_offset);
+	oracle_run(spec, expected + job.move.dst_offset, source + job.move.src_offset);
 
 	plan_init(&plan, t, facts);
 	finished = false;

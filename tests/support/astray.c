@@ -14,8 +14,8 @@ static void (*submit)(struct engine_stream *stream, struct engine_job *job);
 /* The driver would look at the addresses of a copy of its own, so it is a transform that takes a kernel. */
 static void astray_submit(struct engine_stream *stream, struct engine_job *job)
 {
-	if (job->transform->bytes == 2 * ASTRAY_BYTES)
-		job->dst_offset += NOWHERE;
+	if (job->move.transform->bytes == 2 * ASTRAY_BYTES)
+		job->move.dst_offset += NOWHERE;
 	submit(stream, job);
 }
 

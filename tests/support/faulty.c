@@ -108,7 +108,7 @@ static void faulty_stream_free(struct engine_stream *stream)
 
 static void faulty_submit(struct engine_stream *stream, struct engine_job *job)
 {
-	if (!faulty.fatal && !faulty.engine.lost && job->transform->bytes != 2 * FATAL_BYTES) {
+	if (!faulty.fatal && !faulty.engine.lost && job->move.transform->bytes != 2 * FATAL_BYTES) {
 		engine_submit(faulty.cpu, stream, job);
 		return;
 	}
@@ -121,6 +121,11 @@ static void faulty_submit(struct engine_stream *stream, struct engine_job *job)
 static void faulty_stream_cancel(struct engine_stream *stream)
 {
 	engine_stream_cancel(faulty.cpu, stream);
+}
+
+static bool faulty_cancel(struct engine_stream *stream, struct engine_job *job)
+{
+	return engine_cancel(faulty.cpu, stream, job);
 }
 
 static void faulty_reap(struct engine *engine)
@@ -150,6 +155,7 @@ static const struct engine_ops faulty_ops = {
 	.stream_free = faulty_stream_free,
 	.submit = faulty_submit,
 	.stream_cancel = faulty_stream_cancel,
+	.cancel = faulty_cancel,
 	.reap = faulty_reap,
 };
 

@@ -155,7 +155,7 @@ Test(engine_end, read_only_source_in_the_same_memory)
 	for (int i = 0; i < 40000; i++)
 		data(dst)[50001 + i] = (char)(i * 7);
 	work_init(&work, 100, false, dst, src);
-	work.job.dst_offset = 3;
+	work.job.move.dst_offset = 3;
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	engine_submit(engine, stream, &work.job);
 	wait_done(1);

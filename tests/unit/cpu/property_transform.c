@@ -116,12 +116,12 @@ static int run(struct bench *bench, const struct transform *transform, uint64_t 
 {
 	struct plan plan;
 	plan_init(&plan, transform, &bench->engine->facts);
-	struct engine_job job = { .transform = transform,
-		                  .plan = &plan,
-		                  .dst = bench->dst,
-		                  .src = bench->src,
-		                  .dst_offset = dst,
-		                  .src_offset = src,
+	struct engine_job job = { .move = { .transform = transform,
+		                            .plan = &plan,
+		                            .dst = bench->dst,
+		                            .src = bench->src,
+		                            .dst_offset = dst,
+		                            .src_offset = src },
 		                  .on_done = on_done };
 	finished = false;
 	engine_submit(bench->engine, bench->stream, &job);

@@ -99,7 +99,8 @@ void work_init(struct work *work, int64_t n, bool transposed, struct engine_memo
 	cr_assert_eq(transform_init(&work->transform, &spec, &err), 0, "%s", err.message);
 	plan_init(&work->plan, &work->transform, &engine->facts);
 	work->job = (struct engine_job){
-		.transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src, .on_done = on_done
+		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
+		.on_done = on_done
 	};
 }
 

@@ -148,7 +148,7 @@ ParameterizedTest(struct claim_row *row, run, claims_touch_few_lines)
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
 	plan_init(&plan, &transform, &facts);
 	struct engine_job job = {
-		.transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base
+		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base }
 	};
 	run_start(&run, &job, &tuning, 2);
 	while (run_claims(&run, 1)) {

@@ -109,12 +109,12 @@ void work_init_spec(struct work *work, const struct transform_spec *spec, struct
 	facts.dst_phase = to % 16;
 	facts.src_phase = from % 16;
 	plan_init(&work->plan, &work->transform, &facts);
-	work->job = (struct engine_job){ .transform = &work->transform,
-		                         .plan = &work->plan,
-		                         .dst = dst,
-		                         .src = src,
-		                         .dst_offset = dst_offset,
-		                         .src_offset = src_offset,
+	work->job = (struct engine_job){ .move = { .transform = &work->transform,
+		                                   .plan = &work->plan,
+		                                   .dst = dst,
+		                                   .src = src,
+		                                   .dst_offset = dst_offset,
+		                                   .src_offset = src_offset },
 		                         .on_done = on_done };
 }
 

@@ -120,7 +120,8 @@ static void work_init(struct work *work, struct engine_memory *dst, struct engin
 		fail(err.message);
 	plan_init(&work->plan, &work->transform, &engine->facts);
 	work->job = (struct engine_job){
-		.transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src, .on_done = on_done
+		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
+		.on_done = on_done
 	};
 }
 
