@@ -18,6 +18,7 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_plan_prepare] = method_plan_prepare,
 	[METHOD_plan_run] = method_plan_run,
 	[METHOD_plan_release] = method_plan_release,
+	[METHOD_submit] = method_submit,
 	[METHOD_cancel] = method_cancel,
 	[METHOD_explain] = method_explain,
 	[METHOD_stats] = method_stats,

@@ -109,6 +109,18 @@ int placed_check(const struct placed *placed, const struct transform *transform,
 	return transform_check_places(transform, &dst, &src, err);
 }
 
+struct engine_move placed_move(const struct plan_entry *plan, const struct placed *placed)
+{
+	return (struct engine_move){
+		.transform = &plan->transform,
+		.plan = &plan->plan,
+		.dst = placed->dst->memory,
+		.src = placed->src->memory,
+		.dst_offset = placed->dst_offset,
+		.src_offset = placed->src_offset,
+	};
+}
+
 int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,
                    struct plan_entry **ret_plan, struct error *err)
 {

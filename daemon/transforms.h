@@ -2,6 +2,7 @@
 #ifndef DAEMON_TRANSFORMS_H
 #define DAEMON_TRANSFORMS_H
 
+#include "kernels/engine.h"
 #include "kernels/plan.h"
 #include "kernels/transform.h"
 #include "plan_cache.h"
@@ -37,6 +38,9 @@ struct plan_facts placed_facts(const struct session *session, const struct place
 
 /* Whether the transform may run there: both tensors within their regions, no byte of both. */
 int placed_check(const struct placed *placed, const struct transform *transform, struct error *err);
+
+/* What the engine is to do. */
+struct engine_move placed_move(const struct plan_entry *plan, const struct placed *placed);
 
 /* All of it: *ret_plan has a reference for the caller. */
 int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,
