@@ -66,9 +66,9 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	atomic_init(&run->stopped, false);
 	run->batch = 0;
 	run->n_slabs = run->slabs.n;
-	run->blocks.transform = NULL;
-	if (run->place.stream && run->slabs.n > 1 && blocks_init(&run->blocks, t)) {
-		run->n_slabs = run->blocks.n;
+	run->bands.transform = NULL;
+	if (run->place.stream && run->slabs.n > 1 && bands_init(&run->bands, t)) {
+		run->n_slabs = run->bands.n;
 		run->batch = 1;
 		return;
 	}
@@ -158,8 +158,8 @@ static void claim_work(void *arg)
 		struct nest room;
 		if (atomic_load_explicit(&run->stopped, memory_order_relaxed))
 			return;
-		if (run->blocks.transform) {
-			blocks_run(&run->blocks, i, run->tuning->isa, &run->place, execution->scratch);
+		if (run->bands.transform) {
+			bands_run(&run->bands, i, run->tuning->isa, &run->place, execution->scratch);
 			continue;
 		}
 		move_init(&claim->move, run->tuning->isa, run_slab(run->job, &run->slabs, i, &room),

@@ -1,7 +1,7 @@
 /* A run: one job under way, handed out to threads in claims.
  *
  * A claim is either one piece of a slab, or a batch of slabs where all of the job's slabs are smaller than a
- * piece, or a block of slabs (block.h). Slabs are computed as they are reached; nothing is stored for those
+ * piece, or a band of slabs (band.h). Slabs are computed as they are reached; nothing is stored for those
  * to come. A run owns nothing. All calls but claim_execute are made under one lock.
  */
 #ifndef KERNELS_CPU_RUN_H
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "block.h"
+#include "band.h"
 #include "kernels/engine.h"
 #include "move.h"
 #include "tuning.h"
@@ -21,7 +21,7 @@ struct run {
 	const struct cpu_tuning *tuning;
 	struct slabs slabs;
 	struct move_place place;
-	struct blocks blocks; /* when transform is set, they are what is called slabs below */
+	struct bands bands; /* when transform is set, they are what is called slabs below */
 	uint64_t n_slabs;
 	uint64_t next_slab;
 	uint64_t batch;     /* slabs of a claim; 0: pieces are claimed */
