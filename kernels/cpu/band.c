@@ -51,7 +51,7 @@ bool bands_init(struct bands *ret, const struct transform *transform)
 }
 
 void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
-                const struct move_place *place, char *scratch)
+               const struct move_place *place, char *scratch)
 {
 	struct transform part = *bands->transform;
 	struct transform_axis *cut = &part.axis[bands->axis];
@@ -88,6 +88,5 @@ void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
 	if (scratch) {
 		struct leaf leaf = { .isa = isa, .scratch = scratch };
 		leaf_copy_run(&leaf, dst, made, cut->extent * bands->bytes);
-		isa->fence();
 	}
 }

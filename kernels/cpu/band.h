@@ -26,6 +26,6 @@ bool bands_init(struct bands *ret, const struct transform *transform);
 
 /* Makes band i and writes it. place: of the whole destination and source. scratch as for move_run. */
 void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
-                const struct move_place *place, char *scratch);
+               const struct move_place *place, char *scratch);
 
 #endif

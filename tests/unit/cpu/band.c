@@ -147,8 +147,8 @@ static void spec_init(const struct band_row *row, struct transform_spec *spec)
 }
 
 static void try_level(const struct band_row *row, const struct transform_spec *spec,
-                      const struct transform *transform, const struct bands *bands,
-                      const struct cpu_isa *isa, int64_t skew, char *scratch)
+                      const struct transform *transform, const struct bands *bands, const struct cpu_isa *isa,
+                      int64_t skew, char *scratch)
 {
 	size_t dst_size = (size_t)transform->dst_extent.high + (size_t)skew + 2 * GUARD;
 	size_t src_size = (size_t)transform->src_extent.high;
