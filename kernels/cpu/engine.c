@@ -201,6 +201,20 @@ static bool done_add(struct cpu_engine *engine, struct engine_job *job)
 	return wake;
 }
 
+/* The stream stands in the ring while its job has claims. */
+static void offer(struct engine_stream *stream, unsigned claims)
+{
+	struct cpu_engine *engine = stream->engine;
+	if (claims == 0)
+		ring_remove(&engine->ring, &stream->turn);
+	if (claims == 0 || stream->turn.in_ring)
+		return;
+	ring_add(&engine->ring, &stream->turn);
+	atomic_fetch_add_explicit(&engine->offered, 1, memory_order_relaxed);
+	for (; claims > 0; claims--)
+		pthread_cond_signal(&engine->work);
+}
+
 /* Starts the first waiting job that has anything to do; gives back what done_add did. */
 static bool start_next(struct engine_stream *stream)
 {
@@ -220,10 +234,7 @@ static bool start_next(struct engine_stream *stream)
 			wake |= done_add(engine, job);
 			continue;
 		}
-		ring_add(&engine->ring, &stream->turn);
-		atomic_fetch_add_explicit(&engine->offered, 1, memory_order_relaxed);
-		for (; claims > 0; claims--)
-			pthread_cond_signal(&engine->work);
+		offer(stream, claims);
 	}
 	return wake;
 }
@@ -232,8 +243,7 @@ static bool start_next(struct engine_stream *stream)
 static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
-	if (!run_claims(&stream->run, 1))
-		ring_remove(&stream->engine->ring, &stream->turn);
+	offer(stream, run_claims(&stream->run, stream->engine->idle + 1));
 	if (!run_end(&stream->run, &job))
 		return false;
 	bool wake = done_add(stream->engine, job);
@@ -250,7 +260,7 @@ static void unlock_and_wake(struct cpu_engine *engine, bool wake)
 static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
 {
 	struct cpu_engine *engine = stream->engine;
-	assert(job->move.dst->writable);
+	assert(job->moves || job->move.dst->writable);
 	job->status = 0;
 	job->ns = 0;
 	job->next = NULL;
@@ -349,11 +359,11 @@ static void *worker_main(void *arg)
 		pthread_mutex_unlock(&engine->lock);
 
 		uint64_t start_ns = run_now_ns();
-		bool whole = claim_execute(&worker->claim, worker->scratch);
+		int status = claim_execute(&worker->claim, worker->scratch);
 		uint64_t ns = run_now_ns() - start_ns;
 
 		pthread_mutex_lock(&engine->lock);
-		run_end_claim(&stream->run, whole);
+		run_end_claim(&stream->run, &worker->claim, status);
 		ring_charge(&engine->ring, stream->turn.owner, ns);
 		bool wake = finish(stream);
 		if (wake) {
