@@ -82,7 +82,6 @@ static void answer(struct job *job)
 {
 	struct batch *batch = job->own;
 	struct msg_submit_done done = { .ns = job->run.ns };
-
 	uint32_t n_bad = batch_result(batch, &done);
 
 	count(job, batch);
@@ -108,41 +107,42 @@ static void answer_at_once(struct job *job)
 
 /* ---- The method --------------------------------------------------------------------------------------- */
 
-static int make_job(struct session *session, const struct rpc_request *request, struct job **ret,
-                    struct error *err)
+/* With a batch for its items; NULL with err. */
+static struct job *make_job(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_submit *p = &request->params.submit;
 	uint32_t n = p->items.n;
 	struct order order;
 	struct job *job;
-	int r = order_of(session, submit, p, &order, err);
 
-	if (r < 0)
-		return r;
+	if (order_of(session, submit, p, &order, err) < 0)
+		return NULL;
 	job = job_new(session, request, &order, answer, err);
 	if (!job)
-		return err->status;
-	r = n > 1 ? job_charge(job, n - 1, err) : 0;
-	if (r == 0 && !(job->own = batch_new(session->server, n)))
-		r = error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " items", n);
-	if (r < 0) {
-		job_drop(job);
-		return r;
+		return NULL;
+	if (n > 1 && job_charge(job, n - 1, err) < 0)
+		goto err_drop;
+	job->own = batch_new(session->server, n);
+	if (!job->own) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " items", n);
+		goto err_drop;
 	}
 	job->release = release;
-	*ret = job;
-	return 0;
+	return job;
+
+err_drop:
+	job_drop(job);
+	return NULL;
 }
 
 /* Whoever waits for the signal takes it that all has been moved. */
 int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
+	struct job *job = make_job(session, request, err);
 	struct batch *batch;
-	struct job *job;
-	int r = make_job(session, request, &job, err);
 
-	if (r < 0)
-		return r;
+	if (!job)
+		return err->status;
 	batch = job->own;
 	check_items(session, request, batch);
 	if (batch->n_moves < batch->n)

@@ -20,6 +20,7 @@ LIBRARY = os.path.join(BUILD, "service_library")
 SUITES = (
     ("test_transforms.py", ()),
     ("test_plans.py", ()),
+    ("test_submit.py", ()),
     ("test_regions.py", ()),
     ("test_messages.py", ()),
     ("test_pynvim.py", ()),
