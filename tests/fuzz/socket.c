@@ -65,7 +65,8 @@ static void daemon_start(void)
 	daemon_pid = fork();
 	if (daemon_pid == 0) {
 		execl(program ? program : "./tmad", "tmad", "--engine=cpu", "--log-level=error",
-		      "--mapped-bytes-per-uid=16777216", "--socket", path, (char *)NULL);
+		      "--mapped-bytes-per-uid=16777216", "--wait-deadline-ms=100", "--socket", path,
+		      (char *)NULL);
 		_exit(127);
 	}
 	for (int i = 0; fd < 0 && i < 3000; i++) {
