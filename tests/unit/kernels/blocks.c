@@ -5,9 +5,8 @@
 #include "kernels/blocks.h"
 #include "tests/support/oracle.h"
 
-#define SIZE       700 /* bytes of a region */
-#define MOST       4   /* layers */
-#define NAME_BYTES 100
+#define SIZE 700 /* bytes of a region */
+#define MOST 4   /* layers */
 
 /* A list, its transform and its places, small enough to be walked. */
 struct list {
@@ -329,6 +328,93 @@ Test(blocks, long_list)
 	}
 	blocks.n++;
 	cr_assert_eq(blocks_check_list(&blocks, &seen, &err), STATUS_INVALID_ARGUMENT);
+}
+
+/* ---- From the ends of 64 bits ---------------------------------------------------------------------------
+ */
+
+/* Every sum and product of it fits 128 bits. */
+static bool exact_is_inside(uint64_t n, uint64_t step, uint64_t layers, uint64_t layer_step,
+                            const int64_t *listed, uint64_t offset, uint64_t size)
+{
+	unsigned __int128 blocks, of_layers = 0, end;
+
+	if (offset > size)
+		return false;
+	if (n == 0)
+		return true;
+	if (listed && ((listed[0] < 0 && offset < -(uint64_t)listed[0]) ||
+	               (listed[1] < 0 && offset < -(uint64_t)listed[1])))
+		return false;
+	blocks = (unsigned __int128)(n - 1) * step;
+	if (!listed)
+		of_layers = (unsigned __int128)(layers - 1) * layer_step;
+	if (__builtin_add_overflow(blocks, of_layers, &end) || end > UINT64_MAX)
+		return false;
+	end += offset + (unsigned __int128)1;
+	if (listed)
+		end += (unsigned __int128)(__int128)(listed[0] > listed[1] ? listed[0] : listed[1]);
+	return end <= size;
+}
+
+Test(blocks, ranges_from_the_ends, .timeout = 300)
+{
+	static const uint64_t values[] = {
+		0, 1, 2, 255, 4096, UINT32_MAX, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX
+	};
+	static const int64_t offsets[] = { INT64_MIN, INT64_MIN + 1, -4096, -1, 0, 1, 4096, INT64_MAX };
+	const uint64_t n_values = sizeof values / sizeof *values,
+		       n_offsets = sizeof offsets / sizeof *offsets;
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	uint64_t state = 6, inside = 0;
+	struct transform t;
+	struct error err;
+
+	cr_assert_eq(transform_init(&t, &spec, &err), 0); /* one byte */
+	for (int i = 0; i < 1000000; i++) {
+		const uint64_t n = values[oracle_between(&state, 0, (int64_t)n_values - 1)];
+		int64_t listed[2], sorted[2];
+		struct engine_blocks blocks = {
+			.layers = 2,
+			.limit = n,
+			.src.step = values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+			.src.layer_step = values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+		};
+		struct tensor_place dst = { .memory = { 1, 1 }, .size = 1 };
+		struct tensor_place src = { .memory = { 1, 1 },
+			                    .base = values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+			                    .offset =
+			                        values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+			                    .size =
+			                        values[oracle_between(&state, 0, (int64_t)n_values - 1)] };
+		bool want;
+
+		for (int l = 0; l < 2; l++)
+			listed[l] = offsets[oracle_between(&state, 0, (int64_t)n_offsets - 1)];
+		if (oracle_between(&state, 0, 1))
+			blocks.src.layers = listed;
+		else if (oracle_between(&state, 0, 1))
+			blocks.layers = UINT32_MAX;
+		want = exact_is_inside(n, blocks.src.step, blocks.layers, blocks.src.layer_step,
+		                       blocks.src.layers, src.offset, src.size);
+		cr_assert_eq(blocks_check(&blocks, &t, &dst, &src, sorted, &err),
+		             want ? 0 : STATUS_OUT_OF_RANGE, "%d: %s", i, err.message);
+		inside += want;
+		if (blocks.src.step > 0 && n > 0 && n < UINT64_MAX && want) {
+			cr_assert_eq(blocks_default_limit(&blocks, t.src_extent, &src, &err), 0, "%d", i);
+			cr_assert(blocks.limit >= n, "%d", i);
+			cr_assert(exact_is_inside(blocks.limit, blocks.src.step, blocks.layers,
+			                          blocks.src.layer_step, blocks.src.layers, src.offset,
+			                          src.size),
+			          "%d", i);
+			cr_assert(blocks.limit == UINT64_MAX ||
+			              !exact_is_inside(blocks.limit + 1, blocks.src.step, blocks.layers,
+			                               blocks.src.layer_step, blocks.src.layers, src.offset,
+			                               src.size),
+			          "%d", i);
+		}
+	}
+	cr_assert(inside > 10000, "%lu", (unsigned long)inside);
 }
 
 /* ---- What errors say ----------------------------------------------------------------------------------- */
