@@ -59,13 +59,15 @@ struct claims_row {
 	char name[24];
 	uint32_t small, large; /* moves of 32 x 32 and of 1024 x 1024 */
 	uint64_t least, most;  /* claims */
+	unsigned start;        /* claims that it says it has before there is one, of 4 */
 };
 
 ParameterizedTestParameters(batch, claims)
 {
 	static struct claims_row rows[] = {
-		{ "small ones", 48, 0, 2, 16 }, { "large ones", 0, 3, 12, 100 }, { "both", 20, 2, 9, 80 },
-		{ "one", 1, 0, 1, 1 },          { "none", 0, 0, 0, 0 },
+		{ "small ones", 48, 0, 2, 16, 4 }, { "large ones", 0, 3, 12, 100, 4 },
+		{ "both", 20, 2, 9, 80, 4 },       { "one, small", 1, 0, 1, 1, 1 },
+		{ "one, large", 0, 1, 4, 40, 4 },  { "none", 0, 0, 0, 0, 0 },
 	};
 	return cr_make_param_array(struct claims_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
@@ -84,6 +86,7 @@ ParameterizedTest(struct claims_row *row, batch, claims)
 		n[i] = i % 2 ? (i / 2 < row->large ? 1024 : 32) : (i / 2 < row->small ? 32 : 1024);
 	batch_init(&batch, row->small + row->large, n);
 	run_start(&run, &batch.job, &tuning, 2);
+	cr_assert_eq(run_claims(&run, 4), row->start, "%s: %u", row->name, run_claims(&run, 4));
 	for (; run_claims(&run, 1); claims++) {
 		run_claim(&run, &claim);
 		if (claim.kind == CLAIM_MOVES)
@@ -189,7 +192,8 @@ Test(batch, cancel_in_the_middle)
 			cr_assert(status == 0 || status == STATUS_CANCELED, "%d claims, move %u: %d", claims,
 			          i, status);
 			cr_assert(status || is_moved(&batch, i, true), "%d claims, move %u", claims, i);
-			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d claims, move %u", claims, i);
+			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d claims, move %u",
+			          claims, i);
 		}
 		cr_assert_eq(good == N, all, "%d claims: %u moves done", claims, good);
 		cr_assert(claims || !good, "%u moves were done by no claim", good);

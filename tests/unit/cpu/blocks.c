@@ -72,6 +72,7 @@ ParameterizedTest(struct cut_row *row, blocks, claims_are_short)
 	work.blocks.index = row->region ? NULL : index;
 	work.blocks.index_memory = &memory.base;
 	run_start(&run, &work.job, &tuning, 2);
+	cr_assert_eq(run_claims(&run, 4), row->least < 4 ? 2 : 4, "%s: %u", row->name, run_claims(&run, 4));
 	while (run_claims(&run, 1)) {
 		run_claim(&run, &claim);
 		switch (claim.kind) {
