@@ -15,6 +15,7 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_transpose] = method_transform,
 	[METHOD_pad] = method_transform,
 	[METHOD_transform] = method_transform,
+	[METHOD_cancel] = method_cancel,
 	[METHOD_explain] = method_explain,
 	[METHOD_stats] = method_stats,
 };
@@ -22,6 +23,8 @@ static method_handler *const handlers[METHOD_COUNT] = {
 static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_region_register] = true, [METHOD_region_create] = true, [METHOD_copy] = true,
 	[METHOD_transpose] = true,       [METHOD_pad] = true,           [METHOD_transform] = true,
+	[METHOD_plan_run] = true,        [METHOD_submit] = true,        [METHOD_gather] = true,
+	[METHOD_scatter] = true,
 };
 
 /* Not handled: what came with it would be taken for the next request's. */
@@ -45,6 +48,11 @@ static void handle(struct session *session, const struct rpc_request *request)
 	}
 	if (uses_device[request->method->id] &&
 	    penalties_check(&server->penalties, session->account->uid, uv_hrtime() / 1000000, &err) < 0) {
+		refuse(session, request, &err);
+		return;
+	}
+	if (!handlers[request->method->id]) {
+		error_set(&err, STATUS_UNSUPPORTED, "%s", request->method->name);
 		refuse(session, request, &err);
 		return;
 	}
@@ -74,4 +82,5 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 		session_end(session, LOG_LEVEL_NOTICE, err.message);
 		break;
 	}
+	rpc_decoder_rest(server->decoder);
 }

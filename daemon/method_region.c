@@ -306,7 +306,7 @@ int method_region_list(struct session *session, const struct rpc_request *reques
 {
 	struct region_table *table = &session->regions;
 	struct msg_region_entry *entries = calloc(table->used + 1, sizeof *entries);
-	struct message_list list = { entries, 0 };
+	struct message_list list = { .items = entries };
 	struct region *region;
 	uint32_t cursor = 0;
 

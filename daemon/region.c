@@ -92,6 +92,15 @@ int region_table_find(struct region_table *table, uint64_t id, const char *name,
 	return 0;
 }
 
+int region_check_writable(const struct region *region, const char *name, struct error *err)
+{
+	if (region->memory->writable)
+		return 0;
+	return error_set(err, STATUS_PERMISSION,
+	                 "%s: region %" PRIu64 " is read-only (registered with writable=false)", name,
+	                 region->id);
+}
+
 struct region *region_table_next(const struct region_table *table, uint32_t *cursor)
 {
 	while (*cursor < table->n_slots) {

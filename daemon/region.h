@@ -55,6 +55,9 @@ int region_table_add(struct region_table *table, struct engine_memory *memory, s
 int region_table_find(struct region_table *table, uint64_t id, const char *name, struct region **ret,
                       struct error *err);
 
+/* PERMISSION unless transforms may write to it; name as above. */
+int region_check_writable(const struct region *region, const char *name, struct error *err);
+
 /* Region i of the open and draining ones in a table, for listing: NULL past the last. *cursor starts at 0. */
 struct region *region_table_next(const struct region_table *table, uint32_t *cursor);
 

@@ -164,6 +164,8 @@ static bool must_wait(struct session *session)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
+	} else if (session->waiting_jobs > 0 && session->jobs >= session->server->limits.jobs_behind_wait) {
+		session->waiting = WAIT_BEHIND;
 	} else if (turn_is_over(&session->server->turns, session->account)) {
 		turns_add(session->server, session);
 	} else {
@@ -219,6 +221,12 @@ void session_resume(struct session *session)
 	buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
 	session_update_poll(session);
 	session_settle(session);
+}
+
+void session_on_job_ended(struct session *session)
+{
+	if (session->waiting == WAIT_BEHIND)
+		turns_add(session->server, session);
 }
 
 static void on_frame_deadline(uv_timer_t *timer)

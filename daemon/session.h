@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "job.h"
 #include "kernels/engine.h"
 #include "log.h"
 #include "proto/buffer.h"
@@ -33,6 +34,7 @@ enum session_state {
 enum session_wait {
 	WAIT_NONE,
 	WAIT_JOBS,    /* a job of the uid's to end; in account->waiting */
+	WAIT_BEHIND,  /* a job of its own to end, because one of them waits for a timeline */
 	WAIT_REPLIES, /* replies to be read, or a mapping to be answered; session_flush looks */
 	WAIT_READY,   /* nothing more: in account->ready */
 };
@@ -106,8 +108,10 @@ struct session {
 
 	struct engine_stream *stream;
 	struct region_table regions;
-	uint32_t jobs;     /* queued or running */
-	uint32_t mappings; /* and unmappings to answer, not begun or under way off the loop */
+	struct job_queue jobs_under_way; /* in the order submitted */
+	uint32_t jobs;                   /* as many */
+	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */
+	uint32_t mappings;               /* and unmappings to answer, not begun or under way off the loop */
 	LIST_HEAD(, mapping) mappings_under_way;
 };
 
@@ -122,6 +126,13 @@ void session_free(struct session *session);
  * session's; -1 for none. Nothing happens on a session that has ended. */
 void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
                    int fd);
+
+/* Answers one that is under way and will be answered by session_notify_done. */
+void session_reply_queued(struct session *session, uint32_t msgid);
+
+/* The end of such a request; error NULL: it went well, and result is as for session_reply. */
+void session_notify_done(struct session *session, uint32_t msgid, const struct method *method,
+                         const void *result, const struct error *error);
 
 /* Answers a request with an error, counts and logs it. method may be NULL (not known). */
 void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
@@ -172,6 +183,9 @@ void session_finish(struct session *session);
 /* Ends now: jobs are cancelled, regions go when their jobs do, and so does the connection: a peer that sees
  * its end may use its memory again. reason is logged. */
 void session_end(struct session *session, enum log_level level, const char *reason);
+
+/* A request that waited for one of the session's own jobs goes on. */
+void session_on_job_ended(struct session *session);
 
 /* To be called whenever jobs or mappings went down: ends a finishing session, frees an ended one. */
 void session_settle(struct session *session);
