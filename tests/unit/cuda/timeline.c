@@ -40,7 +40,8 @@ struct handoff_row {
 	char name[24];
 	enum region_kind words, memory;
 	int64_t n;
-	long rounds; /* at full length */
+	long rounds;     /* at full length */
+	bool transposed; /* by kernels, which take their time */
 };
 
 struct handoff {
@@ -86,8 +87,8 @@ static void handoff_init(struct handoff *h, const struct handoff_row *row)
 	h->words = new_words(row->words, 4096);
 	for (uint64_t i = 0; i < PATTERNS * h->bytes; i++) /* no byte as in the pattern before */
 		data(h->src)[i] = (unsigned char)(i % h->bytes * 31 + i / h->bytes * 37);
-	work_init(&h->work[PRODUCER], row->n, false, h->buffer, h->src);
-	work_init(&h->work[CONSUMER], row->n, false, h->out, h->buffer);
+	work_init(&h->work[PRODUCER], row->n, row->transposed, h->buffer, h->src);
+	work_init(&h->work[CONSUMER], row->n, row->transposed, h->out, h->buffer);
 	for (int i = 0; i < 2; i++)
 		h->stream[i] = engine_stream_new(engine, &owner);
 }
@@ -136,9 +137,11 @@ static void check_round(const struct handoff_row *row, struct handoff *h, long i
 ParameterizedTestParameters(cuda_timeline, handed_back_and_forth)
 {
 	static struct handoff_row rows[] = {
-		{ "device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 8, 100000 },
-		{ "device, host words", REGION_KIND_MEMFD, REGION_KIND_CUDA_IPC, 8, 10000 },
-		{ "host, in rounds", REGION_KIND_CUDA_IPC, REGION_KIND_MEMFD, 32, 2000 },
+		{ "device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 8, 100000, false },
+		{ "device, host words", REGION_KIND_MEMFD, REGION_KIND_CUDA_IPC, 8, 10000, false },
+		{ "host, in rounds", REGION_KIND_CUDA_IPC, REGION_KIND_MEMFD, 32, 2000, false },
+		{ "kernels", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 8, 2000, true },
+		{ "kernels, in rounds", REGION_KIND_MEMFD, REGION_KIND_MEMFD, 24, 500, true },
 	};
 	return cr_make_param_array(struct handoff_row, rows, sizeof rows / sizeof *rows);
 }
@@ -149,6 +152,7 @@ ParameterizedTest(struct handoff_row *row, cuda_timeline, handed_back_and_forth)
 	static struct handoff h;
 	struct cuda_limits limits = small_limits();
 	long rounds = tap_portion(row->rounds);
+	setenv("SOFTGPU_SLOW_US", "100", 1);
 	open_engine(&limits);
 	handoff_init(&h, row);
 	for (long i = 0; i < rounds + WINDOW; i++) {
