@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include "driver.h"
+#include "job.h"
 #include "kernels/narrow.h"
+#include "many.h"
 #include "timeline.h"
 
 struct round {
@@ -78,6 +80,7 @@ int flight_init(struct flight *flight, struct error *err)
 
 void flight_deinit(struct flight *flight)
 {
+	desk_close(&flight->desk);
 	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
 		if (flight->end[i])
 			driver.cuEventDestroy(flight->end[i]);
@@ -143,7 +146,10 @@ static void end(struct flight *flight)
 
 	if (flight->status == 0 && flight->launched < flight->staging.rounds)
 		flight->status = STATUS_CANCELED;
-	job->status = job_status(flight->status);
+	if (flight->status)
+		job_end_all(job, job_status(flight->status));
+	else
+		job->status = flight->landed > 0 && job_is_many(job) ? job_status(many_land(flight)) : 0;
 	if (job->status == 0 && job->signal.memory)
 		timelines_wake(&job->signal);
 }
@@ -259,10 +265,13 @@ static int launch_round(struct flights *flights, struct flight *flight)
 	struct round round = {
 		.flights = flights,
 		.flight = flight,
-		.dst = cuda_memory(job->move.dst)->address + job->move.dst_offset,
-		.src = cuda_memory(job->move.src)->address + job->move.src_offset,
 	};
 	int r, end;
+
+	if (!job->moves) {
+		round.dst = cuda_memory(job->move.dst)->address + job->move.dst_offset;
+		round.src = cuda_memory(job->move.src)->address + job->move.src_offset;
+	}
 
 	if (s->run || staging_is_needed(s))
 		staging_round(s, flight->launched, &round.part);
@@ -372,6 +381,8 @@ static int move(struct round *round, CUstream own, struct error *err)
 	r = pass(round, own, err);
 	if (r < 0)
 		return r;
+	if (job_is_many(flight->job))
+		return many_launch(round->flights, flight, own, err);
 	if (s->rounds == 1)
 		return launch_transform(&round->flights->launcher, own, s->transform, s->plan, dst, src, err);
 	dst += (uint64_t)round->part.dst_offset;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "job.h"
+
 #define NS_A_SECOND UINT64_C(1000000000)
 
 void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg)
@@ -111,7 +113,7 @@ static bool lose_stream(struct engine_stream *stream)
 {
 	for (struct engine_job *job = stream->first; job; job = job->next)
 		if (job->status == 0)
-			job->status = STATUS_DEVICE_LOST;
+			job_end_all(job, STATUS_DEVICE_LOST);
 	return queue_settle(stream);
 }
 
@@ -159,12 +161,14 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	struct queue *queue = stream->queue;
 	bool wake;
 
-	assert(job->move.dst->writable);
+	assert(job->moves || job->move.dst->writable);
 	assert(!job->signal.memory || job->signal.memory->writable);
 	job->ns = 0;
+	if (job->blocks)
+		job->blocks->passed = job->blocks->beyond = 0;
 	job->next = NULL;
 	pthread_mutex_lock(&queue->lock);
-	job->status = queue->lost ? STATUS_DEVICE_LOST : 0;
+	job_end_all(job, queue->lost ? STATUS_DEVICE_LOST : 0);
 	*stream->end = job;
 	stream->end = &job->next;
 	wake = queue_settle(stream);
@@ -181,7 +185,7 @@ void queue_cancel(struct engine_stream *stream)
 	pthread_mutex_lock(&queue->lock);
 	for (struct engine_job *job = stream->first; job; job = job->next)
 		if (job->status == 0)
-			job->status = STATUS_CANCELED;
+			job_end_all(job, STATUS_CANCELED);
 	TAILQ_FOREACH(flight, &stream->flights, stream_entry)
 	flight_stop(flight);
 	wake = queue_settle(stream);
@@ -199,7 +203,7 @@ bool queue_cancel_job(struct engine_stream *stream, struct engine_job *wanted)
 	for (job = stream->first; job && job != wanted;)
 		job = job->next;
 	if (job && job->status == 0) {
-		job->status = STATUS_CANCELED;
+		job_end_all(job, STATUS_CANCELED);
 		wake = queue_settle(stream);
 		change(queue);
 	}

@@ -11,6 +11,7 @@
 
 #include "admission.h"
 #include "driver.h"
+#include "job.h"
 #include "kernels/thread.h"
 
 #define TIMER_SLACK_NS 1000
@@ -280,7 +281,7 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 		stream->lane->users++;
 	}
 	owner->running++;
-	owner->running_bytes += job->move.transform->bytes;
+	owner->running_bytes += job_bytes(job);
 	if (staging_is_needed(&stream->staging)) {
 		scheduler->staged++;
 		owner->staging++;
@@ -340,7 +341,7 @@ static bool land_one(struct scheduler *scheduler, struct flight *flight)
 	bool wake;
 
 	owner->running--;
-	owner->running_bytes -= job->move.transform->bytes;
+	owner->running_bytes -= job_bytes(job);
 	if (staging_is_needed(&flight->staging)) {
 		scheduler->staged--;
 		owner->staging--;
@@ -364,7 +365,7 @@ static bool land(struct scheduler *scheduler, struct flight_list *ended)
 	while ((flight = TAILQ_FIRST(ended))) {
 		TAILQ_REMOVE(ended, flight, entry);
 		if (scheduler->queue.lost)
-			flight->job->status = STATUS_DEVICE_LOST;
+			job_end_all(flight->job, STATUS_DEVICE_LOST);
 		wake |= land_one(scheduler, flight);
 		scheduler->queue.changed = true;
 	}
