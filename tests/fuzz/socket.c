@@ -148,7 +148,7 @@ static bool client_send(struct client *client, const uint8_t *data, size_t len, 
 	return true;
 }
 
-/* Two regions, so that most requests have what they name. */
+/* Two regions and a plan, so that most requests have what they name. */
 static void client_open(struct client *client)
 {
 	uint8_t message[TRAFFIC_MOST];
@@ -159,6 +159,8 @@ static void client_open(struct client *client)
 	fcntl(client->fd, F_SETFL, O_NONBLOCK);
 	for (uint32_t i = 0; i < 2; i++)
 		client_send(client, message, traffic_register(message, i), &descriptors[DESCRIPTOR_MEMFD], 1);
+	client_send(client, message, traffic_request_of(message, 2, &random_state, METHOD_plan_prepare), NULL,
+	            0);
 }
 
 /* A whole message from the service: it has to be a reply. */

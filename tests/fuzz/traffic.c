@@ -276,7 +276,7 @@ static void fill_run(struct msg_plan_run *p, uint64_t *random)
 {
 	*p =
 	    (struct msg_plan_run){ .has = F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
-		                   .plan = some_region(random),
+		                   .plan = traffic_region((unsigned)below(random, 2)),
 		                   .dst = { some_region(random), TRAFFIC_SIZE / 4 + below(random, 32) },
 		                   .src = { some_region(random), TRAFFIC_SIZE / 4 * 3 + below(random, 32) } };
 }
