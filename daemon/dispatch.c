@@ -57,11 +57,6 @@ static void handle(struct session *session, const struct rpc_request *request)
 		refuse(session, request, &err);
 		return;
 	}
-	if (!handlers[request->method->id]) {
-		error_set(&err, STATUS_UNSUPPORTED, "%s", request->method->name);
-		refuse(session, request, &err);
-		return;
-	}
 	server->metrics.requests_by_method[request->method->id]++;
 	if (handlers[request->method->id](session, request, &err) < 0)
 		session_refuse(session, request->msgid, request->method, &err);
