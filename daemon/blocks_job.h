@@ -1,6 +1,6 @@
 /* From the fields of a gather or a scatter to a list of blocks that an engine may run. */
-#ifndef DAEMON_BLOCK_LIST_H
-#define DAEMON_BLOCK_LIST_H
+#ifndef DAEMON_BLOCKS_JOB_H
+#define DAEMON_BLOCKS_JOB_H
 
 #include <stdint.h>
 
@@ -12,7 +12,7 @@
 struct session;
 
 /* Lives as long as the job that runs it, with copies of what came in the message. */
-struct block_list {
+struct blocks_job {
 	struct engine_blocks blocks;
 	struct placed placed;
 	struct region *index; /* NULL: the entries came in the message */
@@ -24,9 +24,9 @@ struct block_list {
 
 /* All of a request's fields but its order. *ret_plan has a reference for the caller, and *ret is the caller's
  * to free; nothing of either is left when it is refused. */
-int block_list_new(struct session *session, const struct msg_blocks *params, bool scatter,
-                   struct block_list **ret, struct plan_entry **ret_plan, struct error *err);
+int blocks_job_new(struct session *session, const struct msg_blocks *params, bool scatter,
+                   struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err);
 
-void block_list_free(struct block_list *list);
+void blocks_job_free(struct blocks_job *list);
 
 #endif
