@@ -16,7 +16,8 @@ static int check_layers(const struct msg_blocks *p, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct plan_entry **ret_plan, struct error *err);
 
-/* What an empty list is to an engine, so that it keeps its turn and sets its signal. */
+/* What a list without entries, or of blocks without elements, is to an engine: it keeps its turn and sets its
+ * signal. */
 static const int64_t nothing = -1;
 
 static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
@@ -65,7 +66,7 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 	list = malloc(sizeof *list + 2 * p->dst_layers.len + p->src_layers.len + p->index.len);
 	if (!list)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
-	*list = (struct blocks_job){ .blocks = blocks, .n = blocks.n, .layers = blocks.layers };
+	*list = (struct blocks_job){ .blocks = blocks, .n = blocks.n };
 	copy_lists(list, p);
 	r = plan_blocks(session, p, list, ret_plan, err);
 	if (r < 0) {
@@ -234,11 +235,11 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 		plan_entry_unref(*ret_plan);
 		return r;
 	}
-	if (blocks->n == 0) {
+	if (blocks->n == 0 || (*ret_plan)->transform.count == 0) {
 		blocks->n = 1;
-		blocks->index = &nothing;
-	}
-	if ((*ret_plan)->transform.count == 0)
 		blocks->layers = 1;
+		blocks->index = &nothing;
+		list->n = 0;
+	}
 	return 0;
 }

@@ -16,10 +16,9 @@ struct blocks_job {
 	struct engine_blocks blocks;
 	struct placed placed;
 	struct region *index; /* NULL: the entries came in the message */
-	uint64_t n;      /* entries and layers as they were asked for: of an empty list the engine gets */
-	uint32_t layers; /* one entry of -1, and of blocks without bytes one layer */
-	int64_t *sorted; /* room for as many offsets as dst has layers */
-	int64_t words[]; /* offsets of layers, room to sort them, entries */
+	uint64_t n;           /* entries; 0: there is nothing to move, and the engine gets one entry of -1 */
+	int64_t *sorted;      /* room for as many offsets as dst has layers */
+	int64_t words[];      /* offsets of layers, room to sort them, entries */
 };
 
 /* All of a request's fields but its order. *ret_plan has a reference for the caller, and *ret is the caller's

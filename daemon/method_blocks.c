@@ -13,7 +13,7 @@ static void answer(struct job *job)
 	const enum family family = job->plan->plan.family;
 	const struct msg_blocks_done done = {
 		.path = bytes_of(family_names[family]),
-		.bytes = moved * list->layers * job->plan->transform.bytes,
+		.bytes = moved * list->blocks.layers * job->plan->transform.bytes,
 		.ns = job->run.ns,
 		.moved = moved,
 		.passed = passed,

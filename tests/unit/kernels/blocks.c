@@ -258,6 +258,7 @@ Test(blocks, facts_are_of_every_block)
 		cr_assert_eq(facts.dst_phase, dst % 16);
 		cr_assert_eq(facts.src_phase, src % 16);
 		cr_assert_eq(facts.threads, 7);
+		cr_assert(facts.spread);
 		seen[facts.align]++;
 	}
 	for (int align = 1; align <= 16; align *= 2)
