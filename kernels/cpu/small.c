@@ -210,7 +210,6 @@ static int run_blocks(struct engine_job *job, struct small *small)
 	struct fault_range ranges[2] = { list_range(job->blocks) };
 	const struct list_group *group = &reading.group;
 	int status = 0;
-	job->blocks->passed = job->blocks->beyond = 0;
 	reading.blocks = job->blocks;
 	small->move = &job->move;
 	if (!fault_guard(ranges, read_list, &reading))
