@@ -225,8 +225,7 @@ void stream_submit(struct engine_stream *stream, struct engine_job *job)
 	struct streams *streams = stream->streams;
 	assert(job->moves || job->move.dst->writable);
 	assert(!job->signal.memory || job->signal.memory->writable);
-	job->status = 0;
-	job->ns = 0;
+	run_clear(job);
 	job->next = NULL;
 	pthread_mutex_lock(&streams->lock);
 	bool idle = is_idle(stream) && !stream->first;
