@@ -14,6 +14,7 @@
 
 #include <systemd/sd-daemon.h>
 
+#include "batch.h"
 #include "job.h"
 #include "log.h"
 #include "session.h"
@@ -231,6 +232,7 @@ void server_deinit(struct server *server)
 	int r;
 
 	jobs_free_kept(server);
+	batch_free_kept(server);
 	plan_cache_deinit(&server->plans);
 	engine_close(server->engine);
 	rpc_decoder_free(server->decoder);

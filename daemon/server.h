@@ -50,6 +50,7 @@ struct server_setup {
 	struct penalties penalties;
 };
 
+struct batch;
 struct job;
 
 struct server {
@@ -84,6 +85,7 @@ struct server {
 	struct session_queue unsent; /* sessions with replies to send */
 	struct turns turns;
 	struct job *free_jobs;
+	struct batch *kept_batch;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
 	uint64_t last_session;

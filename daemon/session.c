@@ -14,6 +14,7 @@
 #include <linux/sockios.h>
 
 #include "dispatch.h"
+#include "prepared.h"
 #include "server.h"
 #include "watch.h"
 
@@ -317,6 +318,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	engine_stream_cancel(session->server->engine, session->stream);
 	session_give_up_mappings(session);
 	region_table_release_all(&session->regions);
+	prepared_release_all(session);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->frame_timer);
 	uv_timer_stop(&session->reply_timer);

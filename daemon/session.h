@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "id_table.h"
 #include "job.h"
 #include "kernels/engine.h"
 #include "log.h"
@@ -108,6 +109,7 @@ struct session {
 
 	struct engine_stream *stream;
 	struct region_table regions;
+	struct id_table plans;           /* prepared.c */
 	struct job_queue jobs_under_way; /* in the order submitted */
 	uint32_t jobs;                   /* as many */
 	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */

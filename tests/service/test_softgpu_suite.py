@@ -19,6 +19,8 @@ LIBRARY = os.path.join(BUILD, "service_library")
 # The script or program, and words of the names of its cases that run; none: all of them.
 SUITES = (
     ("test_transforms.py", ()),
+    ("test_plans.py", ()),
+    ("test_submit.py", ()),
     ("test_regions.py", ()),
     ("test_messages.py", ()),
     ("test_pynvim.py", ()),

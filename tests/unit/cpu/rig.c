@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/tuning.h"
+#include "kernels/cpu/watcher.h"
 
 struct engine *engine;
 struct engine_owner owner;
@@ -37,10 +38,16 @@ static void on_done(struct engine_job *job)
 
 void open_engine(uint32_t threads, int64_t inline_bytes)
 {
+	open_engine_words(threads, inline_bytes, WATCHER_MOST_WORDS);
+}
+
+void open_engine_words(uint32_t threads, int64_t inline_bytes, uint32_t wait_words)
+{
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct engine_options options = { .threads = threads, .wake = wake, .wake_arg = &wakeups };
 	struct error err;
 	tuning.inline_bytes = inline_bytes;
+	tuning.wait_words = wait_words;
 	tuning.piece_least = tuning.piece_most = 4096;
 	cpu_tuning_force(&tuning);
 	submitter = pthread_self();

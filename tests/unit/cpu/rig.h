@@ -27,6 +27,8 @@ void wake(void *arg);
 
 /* Everything small enough to be looked at goes to the threads, in many pieces. */
 void open_engine(uint32_t threads, int64_t inline_bytes);
+/* The same, and how many words of timelines one sleep watches. */
+void open_engine_words(uint32_t threads, int64_t inline_bytes, uint32_t wait_words);
 void close_engine(void);
 
 /* Until n jobs have come back in all. */
