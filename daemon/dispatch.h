@@ -27,6 +27,8 @@ method_handler method_transform, method_explain;
 method_handler method_plan_prepare, method_plan_run, method_plan_release;
 /* method_submit.c */
 method_handler method_submit;
+/* method_blocks.c */
+method_handler method_gather, method_scatter;
 /* method_cancel.c */
 method_handler method_cancel;
 

@@ -162,6 +162,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
 		goto err_kept;
+	server->seen.seed = seed;
 	r = uv_loop_init(&server->loop);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));

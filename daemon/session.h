@@ -77,6 +77,7 @@ struct session {
 	TAILQ_ENTRY(session) unsent_entry;  /* in server->unsent */
 	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or account->ready */
 	bool unsent;
+	bool sends_no_more; /* its peer closed its sending side, and was seen to while the session waited */
 	enum session_wait waiting;
 
 	uv_poll_t poll;

@@ -76,7 +76,7 @@ int placed_of(struct session *session, const struct msg_transform *params, struc
 	return placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
 }
 
-static struct tensor_place place_of(const struct region *region, uint64_t offset)
+struct tensor_place place_of(const struct region *region, uint64_t offset)
 {
 	const struct engine_memory *memory = region->memory;
 

@@ -24,6 +24,9 @@ struct placed {
 	uint64_t src_offset;
 };
 
+/* A byte of a region, as the checks of kernels/ take it. */
+struct tensor_place place_of(const struct region *region, uint64_t offset);
+
 /* The regions of two places; dst is a writable one. Names are what the places are called in errors:
  * "dst.region". */
 int placed_find(struct session *session, const struct region_place *dst, const char *dst_name,

@@ -51,7 +51,7 @@ struct shifted {
 	struct move_place place;
 };
 
-static void run_shifted(struct shifted *shifted, const struct task *task, char *scratch)
+static void run_shifted(struct shifted *shifted, const struct task *task, int64_t ahead, char *scratch)
 {
 	struct move *move = &shifted->move;
 	if (!shifted->made) {
@@ -67,8 +67,26 @@ static void run_shifted(struct shifted *shifted, const struct task *task, char *
 		           shifted->fill ? 0 : task->place.src - shifted->place.src);
 	}
 	shifted->place = task->place;
+	move->ahead = shifted->fill ? 0 : ahead;
 	for (int64_t piece = 0; piece < move->pieces; piece++)
 		move_run(move, piece, scratch);
+}
+
+/* Bytes in the source from block i of a claim to the one after it; 0 where that goes on where this one ends,
+ * as the machine expects by itself. */
+static int64_t way_to_next(const struct claim *claim, uint32_t i, const struct move_place *place)
+{
+	const struct engine_job *job = claim->run->job;
+	const struct tensor_extent *extent = &job->move.transform->src_extent;
+	struct move_place next;
+	for (i++; i < claim->n && claim->block[i] < 0;)
+		i++;
+	if (i >= claim->n)
+		return 0;
+	list_place(job, claim->entry + i, claim->block[i], claim->layer, &next);
+	if (job->move.plan->family == FAMILY_MEMCPY && next.src - place->src == extent->high - extent->low)
+		return 0;
+	return next.src - place->src;
 }
 
 static void blocks_work(void *arg)
@@ -86,7 +104,7 @@ static void blocks_work(void *arg)
 		if (is_stopped(execution)) {
 			execution->whole = false;
 		} else if (is_one) {
-			run_shifted(&shifted, &task, execution->scratch);
+			run_shifted(&shifted, &task, way_to_next(claim, i, &task.place), execution->scratch);
 		} else {
 			part_whole(&claim->part, &task);
 			execution->whole = part_run(&claim->part, &claim->run->stopped, execution->scratch);

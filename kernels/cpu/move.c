@@ -50,6 +50,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *
 {
 	move->isa = isa;
 	move->stream = place->stream;
+	move->ahead = 0;
 	move->unit = nest->element;
 	move->dst = place->dst + nest->dst_offset;
 	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
@@ -297,7 +298,8 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		               .dst = move->dst,
 		               .src = move->src,
 		               .rows = 1,
-		               .cols = 1 };
+		               .cols = 1,
+		               .ahead = move->ahead };
 	struct leaf_dim more[TENSOR_MAX_RANK];
 	uint32_t in_leaf = 0;
 	for (int i = 0; i < move->n_row; i++)

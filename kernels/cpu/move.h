@@ -35,6 +35,8 @@ struct move {
 	int8_t row_chain[LEAF_DIMS], run_chain[LEAF_DIMS];
 	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
+	int64_t ahead; /* bytes to where the same move goes next in the source; 0, as move_init has it: not
+	                  known */
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 

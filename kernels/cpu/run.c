@@ -122,13 +122,11 @@ static uint64_t claims_to_come(const struct run *run)
 {
 	const struct engine_job *job = run->job;
 	const struct run_blocks *b = &run->blocks;
-	if (!job->blocks) {
-		uint64_t claims = run->left / (uint64_t)run->piece, moves = run->n_moves - run->next_move;
-		return claims >= moves ? moves : claims + 1;
-	}
+	if (!job->blocks)
+		return run->next_move < run->n_moves ? run->left / (uint64_t)run->piece + 1 : 0;
 	if (b->layer == job->blocks->layers && !may_read(run))
 		return 0;
-	return divide_up(b->left, b->most ? b->most : 1) + may_read(run);
+	return b->most ? divide_up(b->left, b->most) + may_read(run) : UINT32_MAX;
 }
 
 unsigned run_claims(const struct run *run, unsigned most)

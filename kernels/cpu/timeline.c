@@ -49,14 +49,19 @@ int timeline_look(const struct engine_point *point, uint32_t *ret_low)
 	return (int64_t)(access.value - point->value) >= 0;
 }
 
-/* Memory that goes away between the store and the wake has had its signal: nobody can sleep on it now. */
 int timeline_signal(const struct engine_point *point)
 {
 	struct access access = { word_of(point), point->value };
 	if (!guarded(point, store, &access))
 		return STATUS_DEVICE;
-	syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	timeline_wake(point);
 	return 0;
+}
+
+/* Memory that has gone away has had its signal, and nobody can sleep on it now. */
+void timeline_wake(const struct engine_point *point)
+{
+	syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 uint32_t *timeline_futex(const struct engine_point *point)

@@ -18,6 +18,9 @@ int timeline_look(const struct engine_point *point, uint32_t *ret_low);
 /* Makes a point come, after all that this thread wrote or has seen; 0, or DEVICE: the memory failed. */
 int timeline_signal(const struct engine_point *point);
 
+/* Wakes everybody who sleeps on the word; it is not touched. */
+void timeline_wake(const struct engine_point *point);
+
 /* The futex of the word. */
 uint32_t *timeline_futex(const struct engine_point *point);
 

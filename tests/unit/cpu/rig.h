@@ -52,4 +52,21 @@ void work_init(struct work *work, int64_t n, bool transposed, struct engine_memo
 void hold_thread(struct work *work, struct engine_stream *stream, struct engine_memory *dst,
                  struct engine_memory *src);
 
+/* A run of one block's transform over n entries of a list in layers: blocks of `bytes` bytes, one after the
+ * other on either side, the layers too. dst is the indexed side when scatter is set. */
+struct list_work {
+	struct engine_job job;
+	struct transform transform;
+	struct plan plan;
+	struct engine_blocks blocks;
+};
+
+/* limit: as many blocks as fit the indexed side's memory. The index is for the caller to set. */
+void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t layers, bool scatter,
+                    struct engine_memory *dst, struct engine_memory *src);
+
+/* Takes the memory from this byte on away, as a hole punched when memory is short would; a multiple of the
+ * page. */
+void break_memory(struct engine_memory *memory, size_t from);
+
 #endif
