@@ -51,21 +51,31 @@ Test(point, what_is_no_word)
 	cr_assert(words[0] == 0 && words[1] == 0);
 }
 
-/* Written by nobody who wakes: a device. */
-static void *write_only(void *arg)
+enum { STORES = 500 };
+
+/* Answers each signal by a store that wakes nobody, as a device's. */
+static void *store_only(void *arg)
 {
-	usleep(5000);
-	__atomic_store_n((uint64_t *)arg, 7, __ATOMIC_RELEASE);
+	uint64_t *words = arg;
+
+	for (uint64_t i = 1; i <= STORES; i++) {
+		if (tma_point_wait(&words[1], i, -1))
+			return NULL;
+		__atomic_store_n(&words[0], i, __ATOMIC_RELEASE);
+	}
 	return NULL;
 }
 
 Test(point, a_word_that_changes_without_a_wake, .timeout = 30)
 {
-	uint64_t word = 0;
+	uint64_t words[2] = { 0 };
 	pthread_t thread;
 
-	cr_assert_eq(pthread_create(&thread, NULL, write_only, &word), 0);
-	cr_assert_eq(tma_point_wait(&word, 7, -1), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, store_only, words), 0);
+	for (uint64_t i = 1; i <= STORES; i++) {
+		cr_assert_eq(tma_point_signal(&words[1], i), 0);
+		cr_assert_eq(tma_point_wait(&words[0], i, -1), 0);
+	}
 	pthread_join(thread, NULL);
 }
 
