@@ -407,11 +407,11 @@ TMA_API int tma_scatter(tma_client *client, const struct tma_blocks *blocks);
 typedef uint64_t tma_ticket;
 
 /* Queues a request and returns at once (or when the socket takes it, if it is full). What is pointed to may
- * go when the call returns, but for items: their statuses are written when the request ends, that is at the
- * latest when its ticket is waited for. Items have to fit into one message.
+ * go when the call returns, but for items: their statuses are written at the request's end, so they have to
+ * stay until the ticket has been waited for, or polled to its end. Items have to fit into one message.
  *
- * One whose order has TMA_COMPLETION_SIGNAL has no ticket: ret is NULL then, and only then, and items that
- * were sent keep the status TMA_BUSY. */
+ * One whose order has TMA_COMPLETION_SIGNAL has no ticket: ret is NULL then, and only then. Its items keep
+ * the status TMA_BUSY and may go too, and one that cannot be sent keeps all of them from it. */
 TMA_API int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret);
 TMA_API int tma_submit_ping(tma_client *client, tma_ticket *ret);
 TMA_API int tma_submit_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
