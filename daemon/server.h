@@ -25,6 +25,7 @@
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "submission.h"
 #include "turn.h"
 
 enum server_state {
@@ -83,6 +84,7 @@ struct server {
 	struct session_queue sessions;
 	struct session_queue unsent; /* sessions with replies to send */
 	struct turns turns;
+	struct submissions submissions;
 	struct job *free_jobs;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
