@@ -85,6 +85,14 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	return job;
 }
 
+int job_charge(struct job *job, uint64_t more, struct error *err)
+{
+	struct session *session = job->session;
+
+	return charge_take(&job->charge, &session->server->accounts, session->account, CHARGE_JOBS, more,
+	                   err);
+}
+
 void job_use(struct job *job, struct region *region)
 {
 	assert(job->n_regions < JOB_MAX_REGIONS);
@@ -95,14 +103,7 @@ void job_use(struct job *job, struct region *region)
 void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
 {
 	job->plan = plan;
-	job->run.move = (struct engine_move){
-		.transform = &plan->transform,
-		.plan = &plan->plan,
-		.dst = placed->dst->memory,
-		.src = placed->src->memory,
-		.dst_offset = placed->dst_offset,
-		.src_offset = placed->src_offset,
-	};
+	job->run.move = placed_move(plan, placed);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
 }
@@ -192,6 +193,16 @@ static void refuse(struct job *job)
 		session_refuse(job->session, job->msgid, job->method, &err);
 }
 
+/* A batch that failed with single moves has an answer, with a status for each. */
+static bool is_refused(const struct engine_job *run)
+{
+	if (run->moves && run->status == STATUS_DEVICE)
+		for (uint32_t i = 0; i < run->n_moves; i++)
+			if (run->moves[i].status == STATUS_DEVICE)
+				return false;
+	return run->status < 0;
+}
+
 static void on_job_done(struct engine_job *run)
 {
 	struct job *job = (struct job *)run; /* its first member */
@@ -201,7 +212,7 @@ static void on_job_done(struct engine_job *run)
 
 	if (run->status == STATUS_DEVICE_LOST && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
-	if (run->status < 0)
+	if (is_refused(run))
 		refuse(job);
 	else
 		job->answer(job);

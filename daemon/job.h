@@ -52,6 +52,9 @@ TAILQ_HEAD(job_queue, job);
 struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
                     void (*answer)(struct job *job), struct error *err);
 
+/* Charges it for more than one transform; QUOTA. */
+int job_charge(struct job *job, uint64_t more, struct error *err);
+
 /* The region is held until the job is gone. */
 void job_use(struct job *job, struct region *region);
 

@@ -4,23 +4,10 @@
 
 #include <string.h>
 
-#include "job.h"
+#include "order.h"
 #include "server.h"
 #include "session.h"
 #include "transforms.h"
-
-static void answer(struct job *job)
-{
-	enum family family = job->plan->plan.family;
-	struct msg_transform_done done = {
-		.path = bytes_of(family_names[family]),
-		.bytes = job->plan->transform.bytes,
-		.ns = job->run.ns,
-	};
-
-	job_count(job, family, done.bytes);
-	job_reply(job, &done);
-}
 
 int method_transform(struct session *session, const struct rpc_request *request, struct error *err)
 {
@@ -28,21 +15,13 @@ int method_transform(struct session *session, const struct rpc_request *request,
 	struct plan_entry *plan;
 	struct placed placed;
 	struct order order;
-	struct job *job;
 	int r = order_of(session, transform, p, &order, err);
 
 	if (r == 0)
 		r = transform_plan(session, p, &placed, &plan, err);
-	if (r < 0)
-		return r;
-	job = job_new(session, request, &order, answer, err);
-	if (!job) {
-		plan_entry_unref(plan);
-		return err->status;
-	}
-	job_set_move(job, plan, &placed);
-	job_submit(job);
-	return 0;
+	if (r == 0)
+		r = transform_start(session, request, &order, plan, &placed, err);
+	return r;
 }
 
 static void explain(struct session *session, const struct rpc_request *request,

@@ -10,6 +10,7 @@
 void session_free(struct session *session)
 {
 	region_table_deinit(&session->regions);
+	id_table_deinit(&session->plans);
 	engine_stream_free(session->server->engine, session->stream);
 	buffer_deinit(&session->in);
 	buffer_deinit(&session->out);

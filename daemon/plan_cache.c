@@ -49,6 +49,11 @@ void plan_cache_deinit(struct plan_cache *cache)
 	free(cache->buckets);
 }
 
+void plan_entry_ref(struct plan_entry *entry)
+{
+	entry->refs++;
+}
+
 void plan_entry_unref(struct plan_entry *entry)
 {
 	if (entry && --entry->refs == 0)

@@ -1,6 +1,6 @@
 /* Regions: memory that a connection has shared with us, or had us make.
  *
- * A region's id belongs to its connection and is never given twice (a slot and a generation). It lives from
+ * A region's id belongs to its connection and is never given twice. It lives from
  * the reply that names it until it is released and no job uses it; then it is unmapped off the loop,
  * because that can take long. Its charges go, and its release is answered "closed", when the memory is really
  * gone.
@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "id_table.h"
 #include "kernels/engine.h"
 #include "proto/schema.h"
 #include "proto/status.h"
@@ -36,10 +37,7 @@ struct region {
 
 struct region_table {
 	struct session *session;
-	struct region **slots; /* NULL: free */
-	uint32_t n_slots;
-	uint32_t used;
-	uint64_t generation;
+	struct id_table ids;
 };
 
 void region_table_init(struct region_table *table, struct session *session);

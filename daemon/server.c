@@ -14,6 +14,7 @@
 
 #include <systemd/sd-daemon.h>
 
+#include "batch.h"
 #include "job.h"
 #include "log.h"
 #include "session.h"
@@ -162,6 +163,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
 		goto err_kept;
+	server->seen.seed = seed;
 	r = uv_loop_init(&server->loop);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));
@@ -232,6 +234,7 @@ void server_deinit(struct server *server)
 	int r;
 
 	jobs_free_kept(server);
+	batch_free_kept(server);
 	plan_cache_deinit(&server->plans);
 	engine_close(server->engine);
 	rpc_decoder_free(server->decoder);

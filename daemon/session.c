@@ -14,6 +14,7 @@
 #include <linux/sockios.h>
 
 #include "dispatch.h"
+#include "prepared.h"
 #include "server.h"
 #include "submission.h"
 #include "watch.h"
@@ -34,12 +35,28 @@ static bool session_reads(const struct session *session)
 	return session->state != SESSION_ENDED && session->received < session->last;
 }
 
+/* Of one that waits and is not read: whether its peer is gone altogether. One that only closed its sending
+ * side still has its answers. */
+static void on_disconnect(struct session *session)
+{
+	struct pollfd peer = { .fd = session->fd, .events = 0 };
+
+	if (poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))
+		session_end(session, LOG_LEVEL_DEBUG, "disconnected");
+	session->sends_no_more = true;
+	session_update_poll(session);
+}
+
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	struct session *session = poll->data;
 
 	if (status < 0) {
 		session_end(session, LOG_LEVEL_NOTICE, uv_strerror(status));
+		return;
+	}
+	if (events & UV_DISCONNECT) {
+		on_disconnect(session);
 		return;
 	}
 	if (events & UV_WRITABLE)
@@ -267,6 +284,8 @@ void session_update_poll(struct session *session)
 		events |= session->poll_events & UV_READABLE;
 	if (session_reads(session) && session->waiting == WAIT_NONE)
 		events |= UV_READABLE;
+	if ((session->waiting == WAIT_JOBS || session->waiting == WAIT_BEHIND) && !session->sends_no_more)
+		events |= UV_DISCONNECT;
 	if (buffer_len(&session->out) > 0 && !session->unsent && !session->resend)
 		events |= UV_WRITABLE;
 	set_poll(session, events);
@@ -321,6 +340,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	engine_stream_cancel(session->server->engine, session->stream);
 	session_give_up_mappings(session);
 	region_table_release_all(&session->regions);
+	prepared_release_all(session);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->frame_timer);
 	uv_timer_stop(&session->reply_timer);

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "id_table.h"
 #include "job.h"
 #include "kernels/engine.h"
 #include "log.h"
@@ -76,6 +77,7 @@ struct session {
 	TAILQ_ENTRY(session) unsent_entry;  /* in server->unsent */
 	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or account->ready */
 	bool unsent;
+	bool sends_no_more; /* its peer closed its sending side, and was seen to while the session waited */
 	enum session_wait waiting;
 
 	uv_poll_t poll;
@@ -108,6 +110,7 @@ struct session {
 
 	struct engine_stream *stream;
 	struct region_table regions;
+	struct id_table plans;           /* prepared.c */
 	struct job_queue jobs_under_way; /* in the order submitted */
 	uint32_t jobs;                   /* as many */
 	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */

@@ -158,24 +158,29 @@ static int check_reserved(const struct submission_entry *entry, struct error *er
 static int start(struct submission *s, const struct submission_entry *entry, struct error *err)
 {
 	static const struct order order = { .completion = COMPLETION_SIGNAL };
-	const struct region_place dst = { entry->dst_region, entry->dst_offset };
-	const struct region_place src = { entry->src_region, entry->src_offset };
+	const struct msg_plan_run run = {
+		.plan = entry->plan,
+		.dst = { entry->dst_region, entry->dst_offset },
+		.src = { entry->src_region, entry->src_offset },
+	};
 	struct rpc_request request;
+	struct plan_entry *plan;
+	struct placed placed;
 	struct job *job;
 	int r = check_reserved(entry, err);
 
+	if (r == 0)
+		r = prepared_plan(s->session, &run, &placed, &plan, err);
 	if (r < 0)
 		return r;
 	request.msgid = 0;
 	request.method = &methods[METHOD_plan_run];
 	job = job_new(s->session, &request, &order, answer, err);
-	if (!job)
+	if (!job) {
+		plan_entry_unref(plan);
 		return err->status;
-	r = prepared_place(s->session, entry->plan, &dst, &src, job, err);
-	if (r < 0) {
-		job_drop(job);
-		return r;
 	}
+	job_set_move(job, plan, &placed);
 	job->refuse = refuse;
 	job->release = release;
 	job->tag = entry->tag;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "job.h"
 #include "server.h"
 #include "session.h"
 
@@ -75,7 +76,7 @@ int placed_of(struct session *session, const struct msg_transform *params, struc
 	return placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
 }
 
-static struct tensor_place place_of(const struct region *region, uint64_t offset)
+struct tensor_place place_of(const struct region *region, uint64_t offset)
 {
 	const struct engine_memory *memory = region->memory;
 
@@ -108,6 +109,18 @@ int placed_check(const struct placed *placed, const struct transform *transform,
 	return transform_check_places(transform, &dst, &src, err);
 }
 
+struct engine_move placed_move(const struct plan_entry *plan, const struct placed *placed)
+{
+	return (struct engine_move){
+		.transform = &plan->transform,
+		.plan = &plan->plan,
+		.dst = placed->dst->memory,
+		.src = placed->src->memory,
+		.dst_offset = placed->dst_offset,
+		.src_offset = placed->src_offset,
+	};
+}
+
 int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,
                    struct plan_entry **ret_plan, struct error *err)
 {
@@ -127,4 +140,31 @@ int transform_plan(struct session *session, const struct msg_transform *params, 
 	if (r < 0)
 		plan_entry_unref(*ret_plan);
 	return r;
+}
+
+static void answer(struct job *job)
+{
+	enum family family = job->plan->plan.family;
+	struct msg_transform_done done = {
+		.path = bytes_of(family_names[family]),
+		.bytes = job->plan->transform.bytes,
+		.ns = job->run.ns,
+	};
+
+	job_count(job, family, done.bytes);
+	job_reply(job, &done);
+}
+
+int transform_start(struct session *session, const struct rpc_request *request, const struct order *order,
+                    struct plan_entry *plan, const struct placed *placed, struct error *err)
+{
+	struct job *job = job_new(session, request, order, answer, err);
+
+	if (!job) {
+		plan_entry_unref(plan);
+		return err->status;
+	}
+	job_set_move(job, plan, placed);
+	job_submit(job);
+	return 0;
 }

@@ -2,12 +2,15 @@
 #ifndef DAEMON_TRANSFORMS_H
 #define DAEMON_TRANSFORMS_H
 
+#include "kernels/engine.h"
 #include "kernels/plan.h"
 #include "kernels/transform.h"
 #include "plan_cache.h"
 #include "proto/schema.h"
 #include "region.h"
 
+struct order;
+struct rpc_request;
 struct session;
 
 /* What is asked, without its places. Refused are strides and shapes that do not agree with each other. */
@@ -20,6 +23,9 @@ struct placed {
 	uint64_t dst_offset; /* bytes */
 	uint64_t src_offset;
 };
+
+/* A byte of a region, as the checks of kernels/ take it. */
+struct tensor_place place_of(const struct region *region, uint64_t offset);
 
 /* The regions of two places; dst is a writable one. Names are what the places are called in errors:
  * "dst.region". */
@@ -36,8 +42,16 @@ struct plan_facts placed_facts(const struct session *session, const struct place
 /* Whether the transform may run there: both tensors within their regions, no byte of both. */
 int placed_check(const struct placed *placed, const struct transform *transform, struct error *err);
 
+/* What the engine is to do. */
+struct engine_move placed_move(const struct plan_entry *plan, const struct placed *placed);
+
 /* All of it: *ret_plan has a reference for the caller. */
 int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,
                    struct plan_entry **ret_plan, struct error *err);
+
+/* Queues it, checked, for the request, which transform_done will answer. Takes over the caller's reference on
+ * plan. QUOTA or NO_MEMORY. */
+int transform_start(struct session *session, const struct rpc_request *request, const struct order *order,
+                    struct plan_entry *plan, const struct placed *placed, struct error *err);
 
 #endif

@@ -31,6 +31,7 @@ struct plan_facts {
 	bool tma;           /* planned for the Tensor Memory Accelerator; the two below are then of use */
 	uint8_t dst_phase;  /* of the base addresses: modulo 16 */
 	uint8_t src_phase;
+	bool spread; /* one of many moves of one launch: no map, and no copy of the driver's */
 };
 
 /* Why a better family was not legal. */

@@ -195,6 +195,19 @@ static void plan_border(struct plan *plan, const struct nest *nest)
 /* ---- The choice
  * -------------------------------------------------------------------------------------------------- */
 
+/* Without a map, and without the driver: a single element is a row of one. */
+static void set_spread(struct plan *plan, const struct nest *nest)
+{
+	struct nest one = *nest;
+
+	if (nest->rank == 0) {
+		one.rank = 1;
+		one.dim[0] =
+		    (struct nest_dim){ .n = 1, .dst = nest->element, .src = nest->element, .source = 1 };
+	}
+	tma_set_strided(plan, &one);
+}
+
 static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
@@ -202,6 +215,10 @@ static void choose_route(struct plan *plan, const struct nest *nest, const struc
 	int64_t element = nest->element;
 	int src_inner = -1;
 
+	if (facts->spread) {
+		set_spread(plan, nest);
+		return;
+	}
 	if (nest->rank == 0 ||
 	    (nest->rank == 1 && inner->dst == element && inner->src == element && tma_is_whole(nest))) {
 		tma->route = TMA_ROUTE_MEMCPY;

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "job.h"
 #include "memory.h"
 
 #define SCRATCH_RETRY_NS UINT64_C(1000000000)
@@ -28,7 +29,7 @@ static bool owner_may_start(const struct scheduler *scheduler, const struct engi
 	if (owner->running == 0)
 		return true;
 	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
-	       job->move.transform->bytes <= limits->owner_bytes - owner->running_bytes;
+	       job_bytes(job) <= limits->owner_bytes - owner->running_bytes;
 }
 
 static enum staging_place place(struct engine_memory *memory)
@@ -42,8 +43,7 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 {
 	const struct engine_job *job = stream->first;
 	const struct scratch *scratch = &scheduler->scratch;
-	enum staging_place dst = place(job->move.dst), src = place(job->move.src);
-	bool host = dst == STAGING_ON_HOST || src == STAGING_ON_HOST;
+	enum staging_place dst, src;
 	struct staging_limits limits = {
 		.direct_bytes = scheduler->limits.direct_bytes,
 		.round_bytes = scheduler->limits.round_bytes,
@@ -52,7 +52,14 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 
 	if (stream->planned)
 		return true;
-	if (host && job->move.transform->bytes > limits.direct_bytes && !scratch->address &&
+	if (job_is_many(job)) {
+		staging_init_direct(&stream->staging, job_bytes(job) > 0);
+		return stream->planned = true;
+	}
+	dst = place(job->move.dst);
+	src = place(job->move.src);
+	if ((dst == STAGING_ON_HOST || src == STAGING_ON_HOST) &&
+	    job->move.transform->bytes > limits.direct_bytes && !scratch->address &&
 	    scheduler->limits.scratch_bytes > 0 &&
 	    now_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
 		scheduler->scratch_missing = true;

@@ -96,10 +96,63 @@ struct strided_args {
 	uint32_t follow; /* short: along dimension 1 the source's rows are no further from each other */
 	/* The fill, repeated to 16 bytes; read by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));
-	struct strided_dim dim[ARGS_MAX_RANK];
-	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
 	struct divisor by_slots; /* rows, gather: slots of one row, of one run; short: chunks of a row */
 	struct divisor by_rest;  /* short: elements of a row that are in no chunk, at most */
+	struct strided_dim dim[ARGS_MAX_RANK];
+	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
+};
+
+/* Blocks by a list of their numbers, layer after layer: as struct engine_blocks. Addresses are the device's.
+ * dst and src of the move are the first block's of the first layer. */
+struct block_list {
+	uint64_t index;      /* n entries */
+	uint64_t dst_layers; /* int64_t, bytes, one a layer; 0: layer_step apart */
+	uint64_t src_layers;
+	uint64_t dst_layer_step;
+	uint64_t src_layer_step;
+	uint64_t dst_step;
+	uint64_t src_step;
+	uint64_t limit;
+	uint64_t
+	    counts;    /* two uint64_t that entries of -1 and those beyond the limit are added to; 0: none */
+	uint32_t wide; /* entries are of 8 bytes, else 4 */
+	uint32_t scatter;        /* the list is the destination's */
+	struct divisor by_slots; /* of one block; n 0: there is no list */
+	struct divisor by_n;
+};
+
+/* One of the moves that one launch does. slots are those of all of its blocks. Packed: the divisors lie after
+ * the last dimension of the rank, and by only where the rank is the most. */
+struct many_move {
+	struct block_list list;
+	struct strided_args move;
+};
+
+/* Shared memory that the move of a block of threads is copied to. */
+#define MANY_SHARED ((uint32_t)(sizeof(struct many_move) + 127) / 128 * 128)
+
+/* So many moves of one kernel. Move i lies which[i] bytes from `moves`, and blocks of threads [first[i],
+ * first[i + 1]) are its own. */
+struct many_args {
+	uint64_t moves; /* addresses; 0: own is the only move */
+	uint64_t which; /* uint32_t, n */
+	uint64_t first; /* uint32_t, n + 1 */
+	uint32_t n;
+	struct many_move own;
+};
+
+/* One run of contiguous bytes on both sides; the parts of ROW_BYTES of all runs are counted through. */
+struct run_entry {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t bytes;
+	uint64_t first; /* its first part */
+};
+
+struct runs_args {
+	uint64_t runs; /* address of n entries, none empty */
+	uint64_t parts;
+	uint32_t n;
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */
@@ -111,6 +164,13 @@ struct fill_args {
 	uint32_t mode;
 	uint32_t pattern[4];
 	struct strided_dim dim[ARGS_MAX_RANK];
+};
+
+/* The same for each block of a list; tiles are those of one. */
+struct blocks_fill_args {
+	struct block_list list;
+	struct fill_args move;
+	uint64_t tiles; /* of all blocks */
 };
 
 #endif

@@ -4,15 +4,18 @@
  */
 #include "pad.cuh"
 #include "rows.cuh"
+#include "strided.cuh"
 
 namespace
 {
 
 /* One chunk of a row that starts at inner index start. */
 template <int E>
-DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t start, uint64_t src)
+DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t start, uint64_t src,
+                         uint32_t turn)
 {
-	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
+	const uint4 pattern = pattern_of(args.pattern, turn);
+	uint32_t words[4] = { pattern.x, pattern.y, pattern.z, pattern.w };
 
 	if (args.mode != PAD_RULE_CONSTANT) {
 #pragma unroll
@@ -29,7 +32,8 @@ DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t star
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-template <int E> DEVICE void fill_box(const fill_args &args, uint32_t box, uint64_t block)
+template <int E>
+DEVICE void fill_box(const fill_args &args, const list_place &place, uint32_t box, uint64_t block)
 {
 	const border_range inner = border_box(args.dim, args.rank, box, 0);
 	const uint64_t row_bytes = (uint64_t)inner.n * E, chunks = row_chunks(row_bytes);
@@ -38,7 +42,7 @@ template <int E> DEVICE void fill_box(const fill_args &args, uint32_t box, uint6
 	for (uint32_t b = 0; b < ROWS_BATCH; b++) {
 		uint64_t number = block * ROWS_BLOCK + b * ROWS_THREADS + threadIdx.x;
 		uint64_t row = divide(number, chunks), k = number - row * chunks;
-		uint64_t dst = args.dst + (uint64_t)(inner.start * E), src = args.src;
+		uint64_t dst = place.dst + (uint64_t)(inner.start * E), src = place.src;
 
 		if (row >= rows)
 			return;
@@ -56,24 +60,39 @@ template <int E> DEVICE void fill_box(const fill_args &args, uint32_t box, uint6
 		row_chunk c = chunk_of<E>(dst, row_bytes, k);
 
 		if (c.first < c.last)
-			chunk_write<E>(c, border_read<E>(args, c, inner.start, src));
+			chunk_write<E>(c, border_read<E>(args, c, inner.start, src, place.turn));
+	}
+}
+
+template <int E> DEVICE void fill_tile(const fill_args &args, const list_place &place, uint64_t left)
+{
+	for (uint32_t box = 0; box < 2 * args.rank; box++) {
+		uint64_t tiles = border_tiles(args.dim, args.rank, box, E);
+
+		if (left < tiles) {
+			fill_box<E>(args, place, box, left);
+			break;
+		}
+		left -= tiles;
 	}
 }
 
 template <int E> DEVICE void fill(const fill_args &args)
 {
+	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x)
+		fill_tile<E>(args, { args.dst, args.src, 0, 0, 0, true }, tile);
+}
+
+/* Of each block of a list. */
+template <int E> DEVICE void fill_blocks(const blocks_fill_args &args)
+{
 	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+		list_place place = { args.move.dst, args.move.src, 0, 0, 0, true };
 		uint64_t left = tile;
 
-		for (uint32_t box = 0; box < 2 * args.rank; box++) {
-			uint64_t tiles = border_tiles(args.dim, args.rank, box, E);
-
-			if (left < tiles) {
-				fill_box<E>(args, box, left);
-				break;
-			}
-			left -= tiles;
-		}
+		find_listed(args.list, left, threadIdx.x == 0, place);
+		if (place.there)
+			fill_tile<E>(args.move, place, left);
 	}
 }
 
@@ -90,3 +109,10 @@ FILL_KERNEL(2)
 FILL_KERNEL(4)
 FILL_KERNEL(8)
 FILL_KERNEL(16)
+
+#define BLOCKS_FILL_KERNEL(e)                                                                     \
+	KERNEL(ROWS_THREADS, 1) blocks_fill_##e(const GRID_CONSTANT struct blocks_fill_args args) \
+	{                                                                                         \
+		fill_blocks<e>(args);                                                             \
+	}
+BY_ELEMENT(BLOCKS_FILL_KERNEL)

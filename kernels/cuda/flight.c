@@ -6,7 +6,10 @@
 #include <time.h>
 
 #include "driver.h"
+#include "job.h"
 #include "kernels/narrow.h"
+#include "many.h"
+#include "timeline.h"
 
 struct round {
 	struct flights *flights;
@@ -77,6 +80,7 @@ int flight_init(struct flight *flight, struct error *err)
 
 void flight_deinit(struct flight *flight)
 {
+	desk_close(&flight->desk);
 	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
 		if (flight->end[i])
 			driver.cuEventDestroy(flight->end[i]);
@@ -91,6 +95,9 @@ void flight_start(struct flight *flight, struct engine_job *job, const struct st
 	flight->job = job;
 	flight->own = own;
 	flight->staging = *staging;
+	flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
+	if (flight->is_signal_alone)
+		flight->staging.rounds = flight->staging.slots = 1;
 	flight->launched = flight->landed = 0;
 	flight->brought = (struct tensor_extent){ 0, 0 };
 	flight->status = 0;
@@ -139,7 +146,12 @@ static void end(struct flight *flight)
 
 	if (flight->status == 0 && flight->launched < flight->staging.rounds)
 		flight->status = STATUS_CANCELED;
-	job->status = job_status(flight->status);
+	if (flight->status)
+		job_end_all(job, job_status(flight->status));
+	else
+		job->status = flight->landed > 0 && job_is_many(job) ? job_status(many_land(flight)) : 0;
+	if (job->status == 0 && job->signal.memory)
+		timelines_wake(&job->signal);
 }
 
 static int measure(struct flight *flight)
@@ -228,7 +240,20 @@ static int begin(struct round *round, CUstream first, struct error *err)
 	return flight->launched > 0 ? 0 : driver_call(err, cuEventRecord, (flight->start, first));
 }
 
-/* Counts the round as soon as anything of it is on the device, and then it has to be known when that is over:
+static int carry(struct round *round, CUstream in, CUstream out, struct error *err)
+{
+	int r = bring_in(round, in, err);
+
+	if (r == 0)
+		r = move(round, round->flight->own, err);
+	if (r == 0)
+		r = take_out(round, out, err);
+	return r;
+}
+
+/* The signal is behind all of the last round, and so behind all rounds: they end on the same stream.
+ *
+ * Counts the round as soon as anything of it is on the device, and then it has to be known when that is over:
  * where not even that can be had, the device is given up. */
 static int launch_round(struct flights *flights, struct flight *flight)
 {
@@ -240,20 +265,22 @@ static int launch_round(struct flights *flights, struct flight *flight)
 	struct round round = {
 		.flights = flights,
 		.flight = flight,
-		.dst = cuda_memory(job->move.dst)->address + job->move.dst_offset,
-		.src = cuda_memory(job->move.src)->address + job->move.src_offset,
 	};
 	int r, end;
+
+	if (!job->moves) {
+		round.dst = cuda_memory(job->move.dst)->address + job->move.dst_offset;
+		round.src = cuda_memory(job->move.src)->address + job->move.src_offset;
+	}
 
 	if (s->run || staging_is_needed(s))
 		staging_round(s, flight->launched, &round.part);
 	r = begin(&round, s->src == STAGING_DIRECT ? flight->own : in, &flight->why);
 	if (r == 0)
-		r = bring_in(&round, in, &flight->why);
-	if (r == 0)
-		r = move(&round, flight->own, &flight->why);
-	if (r == 0)
-		r = take_out(&round, out, &flight->why);
+		r = flight->is_signal_alone ? pass(&round, flight->own, &flight->why)
+		                            : carry(&round, in, out, &flight->why);
+	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds)
+		r = timelines_put(&job->signal, round.last, &flight->why);
 	if (!round.last)
 		return r;
 	end =
@@ -354,6 +381,8 @@ static int move(struct round *round, CUstream own, struct error *err)
 	r = pass(round, own, err);
 	if (r < 0)
 		return r;
+	if (job_is_many(flight->job))
+		return many_launch(round->flights, flight, own, err);
 	if (s->rounds == 1)
 		return launch_transform(&round->flights->launcher, own, s->transform, s->plan, dst, src, err);
 	dst += (uint64_t)round->part.dst_offset;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "desk.h"
 #include "kernels/engine.h"
 #include "launch.h"
 #include "memory.h"
@@ -34,8 +35,10 @@ struct flight {
 	CUstream own;
 	struct staging staging;
 	struct scratch_block scratch;
+	struct desk desk; /* of jobs of more than one move */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS]; /* round i records end[i % slots] */
+	bool is_signal_alone;            /* a round that moves nothing */
 	uint64_t launched;               /* rounds */
 	uint64_t landed;
 	struct tensor_extent brought; /* of a source that is brought as a whole */

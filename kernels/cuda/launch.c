@@ -1,51 +1,20 @@
 /* Launches: each route fills its kernel's arguments, all go out by one call. */
 #include "launch.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "args.h"
 #include "device.h"
-#include "kernels.h"
+#include "shape.h"
+#include "strided_args.h"
 #include "tuning.h"
 
 #define RING_BYTES(stages, tile) ((stages) * ((tile) + 2 * sizeof(uint64_t)))
 
-static_assert(sizeof(struct strided_dim) == sizeof(struct nest_dim), "the same fields");
-
-/* Which of a family's kernels: 1, 2, 4, 8, 16. */
-static uint32_t by_element(enum kernel_id first, uint32_t element)
-{
-	return (uint32_t)first + (uint32_t)__builtin_ctz(element);
-}
-
-struct shape {
-	uint32_t kernel;
-	uint64_t blocks; /* at most as many; persistent kernels take what the device can run at once */
-	uint32_t threads;
-	uint32_t shared;
-	uint32_t a_multiprocessor; /* blocks; 0: as many as there are */
-};
-
 static int launch(struct launcher *launcher, CUstream stream, const struct shape *shape, void *args,
                   struct error *err)
 {
-	const struct device *device = launcher->device;
-	uint64_t most =
-	    shape->a_multiprocessor ? (uint64_t)shape->a_multiprocessor * device->processors : INT32_MAX;
-	CUlaunchConfig config = {
-		.gridDimX = (unsigned)(shape->blocks < most ? shape->blocks : most),
-		.gridDimY = 1,
-		.gridDimZ = 1,
-		.blockDimX = shape->threads,
-		.blockDimY = 1,
-		.blockDimZ = 1,
-		.sharedMemBytes = shape->shared,
-		.hStream = stream,
-	};
-	void *params[] = { args };
-
-	return driver_call(err, cuLaunchKernelEx, (&config, device->function[shape->kernel], params, NULL));
+	return shape_launch(shape, launcher->device, stream, args, err);
 }
 
 /* ---- Routes -------------------------------------------------------------------------------------------- */
@@ -164,95 +133,22 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	              &args, err);
 }
 
-/* Rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
-static void set_short_rows(struct strided_args *args, uint32_t element)
-{
-	const struct strided_dim *inner = &args->dim[0];
-	const uint64_t bytes = (uint64_t)inner->source * element, rest = 16 / element - 1;
-
-	args->pitch = ((uint32_t)bytes + 30 + 15) & ~15u;
-	args->rows = SHORT_TILE_BYTES / args->pitch;
-	if (args->rows > ROWS_THREADS)
-		args->rows = ROWS_THREADS;
-	args->follow =
-	    args->rank > 1 && args->dim[1].src >= (int64_t)bytes && args->dim[1].src <= args->pitch;
-	args->by_rest = divisor_of((uint64_t)(inner->n - inner->source) + 2 * rest);
-}
-
 static int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
                           const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
-	static const struct {
-		enum kernel_id kernel;
-		uint32_t slots; /* that a block takes at a time */
-	} routes[] = {
-		[TMA_ROUTE_ROWS] = { KERNEL_strided_rows_1, ROWS_THREADS / 32 },
-		[TMA_ROUTE_SHORT] = { KERNEL_strided_short_1, 1 },
-		[TMA_ROUTE_TILES] = { KERNEL_strided_tiles_1, 1 },
-		[TMA_ROUTE_CHANNELS] = { KERNEL_strided_few_1, ROWS_THREADS / 32 },
-		[TMA_ROUTE_GATHER] = { KERNEL_strided_gather_1, ROWS_THREADS * GATHER_BATCH },
-	};
-	struct strided_args args = {
-		.dst = dst,
-		.src = src,
-		.low = src,
-		.high = src + tma->element,
-		.slots = tma->tiles,
-		.run_bytes = tma->element,
-		.rank = tma->rank,
-		.run = tma->run,
-		.whole = tma->whole,
-		.mode = transform->mode,
-		.by_slots = divisor_of(tma->slots),
-	};
-	enum kernel_id kernel = routes[tma->route].kernel;
-	uint32_t slots = routes[tma->route].slots;
+	struct strided_args args;
 
-	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
-	memcpy(args.dim, tma->dim, tma->rank * sizeof *args.dim);
-	for (uint32_t d = 0; d < tma->rank; d++) {
-		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
-
-		*(reach < 0 ? &args.low : &args.high) += (uint64_t)reach;
-		args.run_bytes *= d < tma->run ? (uint64_t)tma->dim[d].n : 1;
-		args.by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
-		                                                               : (uint64_t)tma->dim[d].n);
-	}
-	if (tma->route == TMA_ROUTE_ROWS && transform->mode != PAD_MODE_CONSTANT)
-		kernel = KERNEL_strided_modes_1;
-	if (tma->route == TMA_ROUTE_CHANNELS && tma->run > CHANNELS_FEW)
-		kernel = KERNEL_strided_many_1;
-	if (tma->route == TMA_ROUTE_SHORT) {
-		set_short_rows(&args, tma->element);
-		slots = args.rows;
-	}
-	return launch(launcher, stream,
-	              &(struct shape){ .kernel = by_element(kernel, tma->element),
-	                               .blocks = (tma->tiles + slots - 1) / slots,
-	                               .threads = ROWS_THREADS,
-	                               .shared = tma->route == TMA_ROUTE_TILES ? TILES_BYTES(tma->element)
-	                                         : tma->route == TMA_ROUTE_SHORT
-	                                             ? args.rows * (args.pitch + SHORT_NOTE_BYTES) + 16
-	                                         : tma->route == TMA_ROUTE_CHANNELS
-	                                             ? strided_channel_bytes(tma->run)
-	                                             : 0,
-	                               .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 },
-	              &args, err);
+	strided_args_init(&args, transform, tma, dst, src);
+	const struct shape shape = strided_shape_of(transform, tma, &args);
+	return launch(launcher, stream, &shape, &args, err);
 }
 
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
                          const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
-	struct fill_args args = {
-		.dst = dst + (uint64_t)tma->border_dst_offset,
-		.src = src + (uint64_t)tma->border_src_offset,
-		.tiles = tma->border_tiles,
-		.rank = tma->border_rank,
-		.mode = transform->mode,
-	};
+	struct fill_args args;
 
-	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
-	memcpy(args.dim, tma->border, tma->border_rank * sizeof *args.dim);
+	border_args_init(&args, transform, tma, dst, src);
 	return launch(launcher, stream,
 	              &(struct shape){ .kernel = by_element(KERNEL_fill_1, tma->border_element),
 	                               .blocks = tma->border_tiles,

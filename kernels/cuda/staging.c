@@ -59,6 +59,13 @@ static void set_direct(struct staging *s)
 	s->src_bytes = s->dst_bytes = s->scratch_bytes = 0;
 }
 
+void staging_init_direct(struct staging *ret, bool any)
+{
+	*ret = (struct staging){ .src = STAGING_DIRECT };
+	if (any)
+		set_direct(ret);
+}
+
 static bool is_large(struct tensor_extent extent, uint64_t direct)
 {
 	return extent_bytes(extent) > direct;

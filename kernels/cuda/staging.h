@@ -57,6 +57,9 @@ struct staging {
 void staging_init(struct staging *ret, const struct transform *transform, const struct plan *plan,
                   enum staging_place dst, enum staging_place src, const struct staging_limits *limits);
 
+/* Of a job that runs in one go, each side where it is; false: there is nothing to do. */
+void staging_init_direct(struct staging *ret, bool any);
+
 /* Whether it is more than one launch or copy between the places where the tensors are. */
 static inline bool staging_is_needed(const struct staging *staging)
 {

@@ -4,6 +4,7 @@
 #define KERNELS_CUDA_STRIDED_CUH
 
 #include "args.h"
+#include "many.cuh"
 #include "rows.cuh"
 #include "tuning.h"
 
@@ -35,17 +36,12 @@ DEVICE int up_to(int64_t value, int most)
 	return value <= 0 ? 0 : value < most ? (int)value : most;
 }
 
-DEVICE uint4 pattern_of(const strided_args &args)
-{
-	return make_uint4(args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]);
-}
-
 /* Whether the chunk that begins there may be read as the aligned ones around it. */
-DEVICE bool chunk_is_readable(const strided_args &args, uint64_t start)
+DEVICE bool chunk_is_readable(const list_place &block, uint64_t start)
 {
 	const uint64_t around = start & ~UINT64_C(15);
 
-	return start == around || (around >= args.low && around + 32 <= args.high);
+	return start == around || (around >= block.low && around + 32 <= block.high);
 }
 
 /* The 16 bytes that begin `phase` bytes into the 32 of a and b. */
@@ -73,6 +69,15 @@ template <int E> DEVICE uint4 turn_around(const uint4 &v)
 
 	return make_uint4(pick_bytes(v.w, 0, order), pick_bytes(v.z, 0, order), pick_bytes(v.y, 0, order),
 	                  pick_bytes(v.x, 0, order));
+}
+
+/* The fill as it lies in an aligned chunk of the block's destination, which lies `turn` bytes after where the
+ * pattern is that of. */
+DEVICE uint4 pattern_of(const uint32_t (&pattern)[4], uint32_t turn)
+{
+	const uint4 p = make_uint4(pattern[0], pattern[1], pattern[2], pattern[3]);
+
+	return turn ? shift_chunk(p, p, 16 - turn) : p;
 }
 
 /* KERNEL name_1 to name_16, each of which calls body<E>. */

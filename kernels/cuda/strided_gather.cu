@@ -17,18 +17,20 @@ struct gathered {
 	int64_t y;
 	int64_t z;
 	uint64_t from; /* of the first element */
+	uint32_t turn; /* of the block */
 	bool outside;  /* of a window of a dimension around the run */
 	bool inside;   /* of those of all dimensions but the first */
 };
 
-template <int E> DEVICE gathered chunk_at(const strided_args &args, uint64_t number)
+template <int E> DEVICE gathered chunk_at(const strided_args &args, const list_place &block, uint64_t number)
 {
 	const strided_dim &first = args.dim[0];
 	uint64_t left = divide_by(number, &args.by_slots), k = number - left * args.by_slots.n;
-	uint64_t dst = args.dst;
+	uint64_t dst = block.dst;
 	gathered g;
 
-	g.from = args.src;
+	g.from = block.src;
+	g.turn = block.turn;
 	g.outside = false;
 	for (uint32_t d = args.run; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
@@ -74,12 +76,13 @@ template <int E> DEVICE uint64_t wide_start(const strided_args &args, const gath
 }
 
 /* Whether the chunk is one piece of the source, and may be read by what lies around it. */
-template <int E> DEVICE bool is_wide(const strided_args &args, const gathered &g)
+template <int E> DEVICE bool is_wide(const strided_args &args, const list_place &block, const gathered &g)
 {
 	const strided_dim &first = args.dim[0];
 
 	return (first.src == E || first.src == -E) && g.c.whole && g.inside && g.x >= first.before &&
-	       g.x + 16 / E <= first.before + first.source && chunk_is_readable(args, wide_start<E>(args, g));
+	       g.x + 16 / E <= first.before + first.source &&
+	       chunk_is_readable(block, wide_start<E>(args, g));
 }
 
 /* ---- One by one ------------------------------------------------------------------------------------------
@@ -90,7 +93,8 @@ template <int E> DEVICE uint4 take_elements(const strided_args &args, const gath
 {
 	const strided_dim &first = args.dim[0], &second = args.dim[args.run > 1 ? 1 : 0],
 			  &third = args.dim[args.run > 2 ? 2 : 0];
-	uint32_t words[4] = { args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3] };
+	const uint4 fill = pattern_of(args.pattern, g.turn);
+	uint32_t words[4] = { fill.x, fill.y, fill.z, fill.w };
 	int64_t x = g.x, y = g.y, z = g.z;
 	uint64_t from = g.from;
 	bool inside = g.inside;
@@ -150,29 +154,34 @@ template <int E> DEVICE void write_elements(const strided_args &args, const gath
 	if (g.c.whole && args.whole)
 		global_write((uint4 *)g.c.address, take_elements_whole<E>(args, g));
 	else if (g.c.first < g.c.last)
-		chunk_write<E>(g.c, g.outside ? pattern_of(args) : take_elements<E>(args, g));
+		chunk_write<E>(g.c, g.outside ? pattern_of(args.pattern, g.turn) : take_elements<E>(args, g));
 }
 
 /* ---- GATHER_BATCH chunks a thread
  * -------------------------------------------------------------------------- */
 
-template <int E> DEVICE void gather(const strided_args &args)
+template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share &own)
 {
-	const uint64_t start = (uint64_t)blockIdx.x * (ROWS_THREADS * GATHER_BATCH) + threadIdx.x;
+	const strided_args &args = args_of(move);
+	const uint64_t start = (uint64_t)own.number * (ROWS_THREADS * GATHER_BATCH) + threadIdx.x;
 	gathered g[GATHER_BATCH];
 	uint4 a[GATHER_BATCH], b[GATHER_BATCH];
 	bool wide[GATHER_BATCH];
 
 #pragma unroll
 	for (int u = 0; u < GATHER_BATCH; u++) {
-		const uint64_t number = start + (uint64_t)u * ROWS_THREADS;
+		uint64_t number = start + (uint64_t)u * ROWS_THREADS;
 
 		g[u].c.first = g[u].c.last = 0;
 		g[u].c.whole = wide[u] = false;
 		if (number >= args.slots)
 			continue;
-		g[u] = chunk_at<E>(args, number);
-		wide[u] = is_wide<E>(args, g[u]);
+		const list_place block = find_block(move, number, true);
+
+		if (!block.there)
+			continue;
+		g[u] = chunk_at<E>(args, block, number);
+		wide[u] = is_wide<E>(args, block, g[u]);
 		if (!wide[u])
 			continue;
 		const uint64_t at = wide_start<E>(args, g[u]);
@@ -199,6 +208,15 @@ template <int E> DEVICE void gather(const strided_args &args)
 #define STRIDED_GATHER(e)                                                                        \
 	KERNEL(ROWS_THREADS, 4) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                        \
-		gather<e>(args);                                                                 \
+		gather<e>(args, whole_grid());                                                   \
 	}
 BY_ELEMENT(STRIDED_GATHER)
+
+#define MANY_GATHER(e)                                                                     \
+	KERNEL(ROWS_THREADS, 2) many_gather_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                  \
+		DYNAMIC_SHARED(shared);                                                    \
+		const share own = take_move(args, shared);                                 \
+		gather<e>(*(const many_move *)shared, own);                                \
+	}
+BY_ELEMENT(MANY_GATHER)

@@ -71,9 +71,9 @@ struct row_place {
 	bool inside; /* of the outer dimensions' windows; in modes other than constant all are */
 };
 
-template <bool MODES> DEVICE row_place row_of(const strided_args &args, uint64_t row)
+template <bool MODES> DEVICE row_place row_of(const strided_args &args, const list_place &block, uint64_t row)
 {
-	row_place place = { args.dst, args.src, true };
+	row_place place = { block.dst, block.src, true };
 
 	for (uint32_t d = 1; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
@@ -95,9 +95,9 @@ template <bool MODES> DEVICE row_place row_of(const strided_args &args, uint64_t
 /* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements.
  */
 template <int E>
-DEVICE row_part part_of(const strided_args &args, const row_place &place, int64_t first, int64_t last)
+DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const row_place &place,
+                        int64_t first, int64_t last)
 {
-	const strided_dim &inner = args.dim[0];
 	const bool back = inner.src < 0;
 	/* Chunk a of the destination is read from here + a, or here - a. */
 	const uint64_t zero = place.src - (uint64_t)(inner.before * inner.src);
@@ -111,9 +111,9 @@ DEVICE row_part part_of(const strided_args &args, const row_place &place, int64_
 	uint64_t start = (place.dst + (uint64_t)(low * E) + 15) & ~UINT64_C(15);
 	uint64_t end = (place.dst + (uint64_t)(high * E)) & ~UINT64_C(15);
 
-	if (start < end && !chunk_is_readable(args, back ? here - start : here + start))
+	if (start < end && !chunk_is_readable(block, back ? here - start : here + start))
 		start += 16;
-	if (start < end && !chunk_is_readable(args, back ? here - end + 16 : here + end - 16))
+	if (start < end && !chunk_is_readable(block, back ? here - end + 16 : here + end - 16))
 		end -= 16;
 	if (start >= end)
 		return part;
@@ -126,14 +126,15 @@ DEVICE row_part part_of(const strided_args &args, const row_place &place, int64_
 }
 
 template <int E, bool MODES>
-DEVICE void copy_elements(const strided_args &args, const row_place &place, int64_t first, int64_t last)
+DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t turn, int64_t first,
+                          int64_t last)
 {
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
 	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
-		type value = *(const type *)((const char *)args.pattern + to % 16);
+		type value = *(const type *)((const char *)args.pattern + (to - turn) % 16);
 
 		if (place.inside && in_window(inner, i))
 			value = global_read(
@@ -161,26 +162,32 @@ template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 }
 
 /* A warp a row, or a part of ROW_BYTES of a longer one. */
-template <int E, bool MODES> DEVICE void rows(const strided_args &args)
+template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, const share &own)
 {
+	const strided_args &args = args_of(move);
 	constexpr int64_t part_elements = ROW_BYTES / E;
 	constexpr uint32_t warps = ROWS_THREADS / 32;
 	const uint64_t parts = args.by_slots.n;
 
-	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.slots;
-	     number += (uint64_t)gridDim.x * warps) {
+	for (uint64_t slot = (uint64_t)own.number * warps + threadIdx.x / 32; slot < args.slots;
+	     slot += (uint64_t)own.of * warps) {
+		uint64_t number = slot;
+		const list_place block = find_block(move, number, threadIdx.x % 32 == 0);
+
+		if (!block.there)
+			continue;
 		uint64_t row = divide_by(number, &args.by_slots);
 		int64_t first = (int64_t)(number - row * parts) * part_elements;
 		int64_t last = args.dim[0].n - first < part_elements ? args.dim[0].n : first + part_elements;
-		const row_place place = row_of<MODES>(args, row);
-		const row_part part = part_of<E>(args, place, first, last);
+		const row_place place = row_of<MODES>(args, block, row);
+		const row_part part = part_of<E>(args.dim[0], block, place, first, last);
 
 		if (args.dim[0].src < 0)
 			copy_part<E, -1>(part);
 		else
 			copy_part<E, 1>(part);
-		copy_elements<E, MODES>(args, place, part.first, part.chunks_first);
-		copy_elements<E, MODES>(args, place, part.chunks_last, part.last);
+		copy_elements<E, MODES>(args, place, block.turn, part.first, part.chunks_first);
+		copy_elements<E, MODES>(args, place, block.turn, part.chunks_last, part.last);
 	}
 }
 
@@ -190,10 +197,76 @@ template <int E, bool MODES> DEVICE void rows(const strided_args &args)
 #define STRIDED_ROWS(e)                                                                         \
 	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)  \
 	{                                                                                       \
-		rows<e, false>(args);                                                           \
+		rows<e, false>(args, whole_grid());                                             \
 	}                                                                                       \
 	KERNEL(ROWS_THREADS, 1) strided_modes_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                       \
-		rows<e, true>(args);                                                            \
+		rows<e, true>(args, whole_grid());                                              \
 	}
 BY_ELEMENT(STRIDED_ROWS)
+
+#define MANY_ROWS(e)                                                                      \
+	KERNEL(ROWS_THREADS, 1) many_rows_##e(const GRID_CONSTANT struct many_args args)  \
+	{                                                                                 \
+		DYNAMIC_SHARED(shared);                                                   \
+		const share own = take_move(args, shared);                                \
+		rows<e, false>(*(const many_move *)shared, own);                          \
+	}                                                                                 \
+	KERNEL(ROWS_THREADS, 1) many_modes_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                 \
+		DYNAMIC_SHARED(shared);                                                   \
+		const share own = take_move(args, shared);                                \
+		rows<e, true>(*(const many_move *)shared, own);                           \
+	}
+BY_ELEMENT(MANY_ROWS)
+
+/* ---- Runs of a batch ----------------------------------------------------------------------------------- */
+
+namespace
+{
+
+/* The run that a part is in. */
+DEVICE run_entry find_run(const runs_args &args, uint64_t part)
+{
+	const run_entry *runs = (const run_entry *)args.runs;
+	uint32_t low = 0, high = args.n;
+
+	while (high - low > 1) {
+		const uint32_t middle = (low + high) / 2;
+
+		if (global_read(&runs[middle].first) <= part)
+			low = middle;
+		else
+			high = middle;
+	}
+	return { global_read(&runs[low].dst), global_read(&runs[low].src), global_read(&runs[low].bytes),
+		 global_read(&runs[low].first) };
+}
+
+DEVICE void copy_bytes(const row_place &place, int64_t first, int64_t last)
+{
+	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32)
+		global_write((uint8_t *)place.dst + i, global_read((const uint8_t *)place.src + i));
+}
+
+} // namespace
+
+KERNEL(ROWS_THREADS, 1) many_runs(const GRID_CONSTANT struct runs_args args)
+{
+	constexpr uint32_t warps = ROWS_THREADS / 32;
+
+	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.parts;
+	     number += (uint64_t)gridDim.x * warps) {
+		const run_entry run = find_run(args, number);
+		const int64_t first = (int64_t)(number - run.first) * ROW_BYTES, bytes = (int64_t)run.bytes;
+		const int64_t last = bytes - first < ROW_BYTES ? bytes : first + ROW_BYTES;
+		const strided_dim inner = { bytes, 1, 1, 0, bytes };
+		const list_place block = { run.dst, run.src, run.src, run.src + run.bytes, 0, true };
+		const row_place place = { run.dst, run.src, true };
+		const row_part part = part_of<1>(inner, block, place, first, last);
+
+		copy_part<1, 1>(part);
+		copy_bytes(place, part.first, part.chunks_first);
+		copy_bytes(place, part.chunks_last, part.last);
+	}
+}

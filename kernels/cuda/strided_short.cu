@@ -17,10 +17,13 @@ namespace
 
 /* A row, and what it is read from. */
 struct short_row {
-	uint64_t start;  /* address of its window in the destination; of all of it where it is outside */
-	uint32_t at;     /* of the window's lowest byte, in the tile */
-	uint32_t inside; /* of the outer dimensions' windows */
+	uint64_t start; /* address of its window in the destination; of all of it where it is outside */
+	uint32_t at;    /* of the window's lowest byte, in the tile */
+	uint32_t state; /* ROW_INSIDE, ROW_SKIPPED; in bits 8 and up the block's turn */
 };
+
+constexpr uint32_t ROW_INSIDE = 1;  /* of the outer dimensions' windows */
+constexpr uint32_t ROW_SKIPPED = 2; /* of a block that is none */
 
 /* What the row's thread has the unit bring, for it and those after it. */
 struct short_load {
@@ -45,12 +48,12 @@ template <int E> DEVICE void take_chunk(uint64_t chunk, uint64_t low, uint64_t h
 
 /* Row `own` of the tile's `rows`, row `number` of all. */
 template <int E>
-DEVICE short_load find_row(const strided_args &args, uint64_t number, uint32_t own, uint32_t rows,
-                           unsigned char *tile, short_row &row)
+DEVICE short_load find_row(const strided_args &args, const list_place &block, uint64_t number, uint32_t own,
+                           uint32_t rows, unsigned char *tile, short_row &row)
 {
 	const strided_dim &inner = args.dim[0];
 	const uint64_t bytes = (uint64_t)(inner.source * E);
-	uint64_t dst = args.dst, src = args.src, below = 0, above = 0, step = 0;
+	uint64_t dst = block.dst, src = block.src, below = 0, above = 0, step = 0;
 	bool inside = true;
 
 	for (uint32_t d = 1; d < args.rank; d++) {
@@ -74,7 +77,7 @@ DEVICE short_load find_row(const strided_args &args, uint64_t number, uint32_t o
 		}
 	}
 	row.start = dst + (inside ? (uint64_t)(inner.before * E) : 0);
-	row.inside = inside;
+	row.state = inside | block.turn << 8;
 	if (!inside)
 		return { 0, 0, 0 };
 
@@ -88,11 +91,11 @@ DEVICE short_load find_row(const strided_args &args, uint64_t number, uint32_t o
 	const uint64_t high = low + above * step + bytes;
 	uint64_t from = lowest, end = (high + 15) & ~UINT64_C(15);
 
-	if (from < args.low) {
+	if (from < block.low) {
 		take_chunk<E>(from, low, high, slot);
 		from += 16;
 	}
-	if (end > args.high && end > from) {
+	if (end > block.high && end > from) {
 		end -= 16;
 		take_chunk<E>(end, low, high, slot + (end - lowest));
 	}
@@ -112,7 +115,7 @@ template <int E> DEVICE uint4 short_chunk(const unsigned char *tile, uint32_t at
 }
 
 /* The whole chunks of the windows, and of the rows outside. */
-template <int E>
+template <int E, bool MANY>
 DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned char *tile,
                          const short_row *notes)
 {
@@ -122,15 +125,16 @@ DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned
 	for (uint32_t i = threadIdx.x; i < rows * chunks; i += ROWS_THREADS) {
 		const uint32_t r = (uint32_t)divide_by(i, &args.by_slots), k = i - r * chunks;
 		const short_row row = notes[r];
-		const uint32_t bytes = (uint32_t)(row.inside ? args.dim[0].source : args.dim[0].n) * E;
+		const bool inside = row.state & ROW_INSIDE;
+		const uint32_t bytes = (uint32_t)(inside ? args.dim[0].source : args.dim[0].n) * E;
 		const uint32_t at = (-(uint32_t)row.start & 15) + k * 16;
 
-		if (at + 16 > bytes)
+		if (at + 16 > bytes || (MANY && row.state & ROW_SKIPPED))
 			continue;
-		uint4 v = pattern_of(args);
-		if (row.inside && back)
+		uint4 v = pattern_of(args.pattern, MANY ? row.state >> 8 : 0);
+		if (inside && back)
 			v = turn_around<E>(short_chunk<E>(tile, row.at + bytes - 16 - at));
-		else if (row.inside)
+		else if (inside)
 			v = short_chunk<E>(tile, row.at + at);
 		global_write((uint4 *)(row.start + at), v);
 	}
@@ -138,7 +142,7 @@ DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned
 
 /* Before and after those: pads, and parts of chunks. Of each row there are by_rest.n at most, before_rest of
  * them before. */
-template <int E>
+template <int E, bool MANY>
 DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned char *tile,
                        const short_row *notes)
 {
@@ -150,18 +154,20 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 	for (uint32_t i = threadIdx.x; i < rows * rest; i += ROWS_THREADS) {
 		const uint32_t r = (uint32_t)divide_by(i, &args.by_rest), e = i - r * rest;
 		const short_row row = notes[r];
-		const uint32_t before = row.inside ? (uint32_t)inner.before : 0;
-		const uint32_t bytes = (row.inside ? source : n) * E, lead = -(uint32_t)row.start & 15;
+		const bool inside = row.state & ROW_INSIDE;
+		const uint32_t before = inside ? (uint32_t)inner.before : 0;
+		const uint32_t bytes = (inside ? source : n) * E, lead = -(uint32_t)row.start & 15;
 		const uint32_t first = min(before + lead / E, n);
 		const uint32_t last = first + (bytes > lead ? (bytes - lead) / 16 * (16 / E) : 0);
 		const int32_t x = (int32_t)(e < head ? e : n - rest + e);
 
-		if (e < head ? x >= (int32_t)first : x < (int32_t)last)
+		if ((e < head ? x >= (int32_t)first : x < (int32_t)last) || (MANY && row.state & ROW_SKIPPED))
 			continue;
 		const uint64_t to = row.start + (uint64_t)((x - (int32_t)before) * E);
-		type value = *(const type *)((const char *)args.pattern + to % 16);
+		const uint64_t turn = MANY ? row.state >> 8 : 0;
+		type value = *(const type *)((const char *)args.pattern + (to - turn) % 16);
 
-		if (row.inside && (args.mode != PAD_RULE_CONSTANT || in_window(inner, x))) {
+		if (inside && (args.mode != PAD_RULE_CONSTANT || in_window(inner, x))) {
 			const uint32_t from = (uint32_t)source_index(inner, args.mode, x);
 
 			value =
@@ -171,9 +177,12 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 	}
 }
 
-template <int E> DEVICE void short_rows(const strided_args &args, unsigned char *shared)
+template <int E, typename MOVE>
+DEVICE void short_rows(const MOVE &move, const share &own, unsigned char *shared)
 {
-	const uint64_t first = (uint64_t)blockIdx.x * args.rows;
+	constexpr bool many = is_many<MOVE>::value;
+	const strided_args &args = args_of(move);
+	const uint64_t first = (uint64_t)own.number * args.rows;
 	const uint32_t rows = args.slots - first < args.rows ? (uint32_t)(args.slots - first) : args.rows;
 	short_row *notes = (short_row *)(shared + args.rows * args.pitch);
 	barrier *arrived = (barrier *)(notes + args.rows);
@@ -183,15 +192,23 @@ template <int E> DEVICE void short_rows(const strided_args &args, unsigned char 
 		barrier_init(arrived, ROWS_THREADS);
 		barrier_init_fence();
 	}
-	if (threadIdx.x < rows)
-		load = find_row<E>(args, first + threadIdx.x, threadIdx.x, rows, shared, notes[threadIdx.x]);
+	if (threadIdx.x < rows) {
+		uint64_t number = first + threadIdx.x;
+		const list_place block = find_block(move, number, true);
+
+		if (block.there)
+			load =
+			    find_row<E>(args, block, number, threadIdx.x, rows, shared, notes[threadIdx.x]);
+		else
+			notes[threadIdx.x] = { 0, 0, ROW_SKIPPED };
+	}
 	__syncthreads();
 	barrier_arrive_expect(arrived, load.bytes);
 	if (load.bytes > 0)
 		load_bulk(shared + load.at, (const void *)load.from, load.bytes, arrived);
 	barrier_wait(arrived, 0);
-	write_chunks<E>(args, rows, shared, notes);
-	write_rest<E>(args, rows, shared, notes);
+	write_chunks<E, many>(args, rows, shared, notes);
+	write_rest<E, many>(args, rows, shared, notes);
 }
 
 } // namespace
@@ -200,6 +217,15 @@ template <int E> DEVICE void short_rows(const strided_args &args, unsigned char 
 	KERNEL(ROWS_THREADS, SHORT_BLOCKS) strided_short_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                                  \
 		DYNAMIC_SHARED(shared);                                                                    \
-		short_rows<e>(args, shared);                                                               \
+		short_rows<e>(args, whole_grid(), shared);                                                 \
 	}
 BY_ELEMENT(STRIDED_SHORT)
+
+#define MANY_SHORT(e)                                                                     \
+	KERNEL(ROWS_THREADS, 4) many_short_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                 \
+		DYNAMIC_SHARED(shared);                                                   \
+		const share own = take_move(args, shared);                                \
+		short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED);     \
+	}
+BY_ELEMENT(MANY_SHORT)

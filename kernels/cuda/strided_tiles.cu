@@ -43,13 +43,29 @@ struct tile {
 	int high;
 	int ny;
 	bool inside; /* of the outer dimensions' windows */
+	/* What of the source may be read; of one of many, else args says it. */
+	uint64_t bottom;
+	uint64_t top;
 };
 
-template <int E> DEVICE tile tile_of(const strided_args &args, uint64_t number)
+template <bool MANY> DEVICE uint64_t bottom_of(const strided_args &args, const tile &t)
 {
+	return MANY ? t.bottom : args.low;
+}
+
+template <bool MANY> DEVICE uint64_t top_of(const strided_args &args, const tile &t)
+{
+	return MANY ? t.top : args.high;
+}
+
+/* A tile of a block that is none has neither rows nor columns. */
+template <int E, typename MOVE> DEVICE tile tile_of(const MOVE &move, uint64_t number, bool counts)
+{
+	const strided_args &args = args_of(move);
+	const list_place block = find_block(move, number, counts);
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
-	tile t = { args.dst, args.src, 0, 0, 0, 0, 0, true };
+	tile t = { block.dst, block.src, 0, 0, 0, 0, 0, true, block.low, block.high };
 	uint64_t q = divide_by(number, &args.by[0]);
 
 	t.x = (int64_t)(number - q * args.by[0].n) * TILES_X(E);
@@ -74,6 +90,8 @@ template <int E> DEVICE tile tile_of(const strided_args &args, uint64_t number)
 	t.high =
 	    along.n - t.x < shape::rows - shape::margin ? (int)(along.n - t.x) + shape::margin : shape::rows;
 	t.ny = across.n - t.y < shape::most_y ? (int)(across.n - t.y) : shape::most_y;
+	if (!block.there)
+		t.low = t.high = t.ny = 0;
 	return t;
 }
 
@@ -81,7 +99,7 @@ enum tile_kind { TILE_ODD, TILE_PART, TILE_FULL }; /* by elements, by words, by 
 
 /* By words where the rows are of words and are the window's; by all words where those around them may be
  * read. */
-template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &t)
+template <int E, bool MANY> DEVICE tile_kind kind_of(const strided_args &args, const tile &t)
 {
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
@@ -95,8 +113,8 @@ template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &
 	if (E < 4) {
 		const uint64_t a = t.src, b = t.src + (uint64_t)((shape::rows - 1) * along.src);
 
-		full = full && (a < b ? a : b) >= args.low + 3 &&
-		       (a < b ? b : a) + (uint64_t)t.ny * E + 8 <= args.high;
+		full = full && (a < b ? a : b) >= bottom_of<MANY>(args, t) + 3 &&
+		       (a < b ? b : a) + (uint64_t)t.ny * E + 8 <= top_of<MANY>(args, t);
 	}
 	return full ? TILE_FULL : TILE_PART;
 }
@@ -149,14 +167,14 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 }
 
 /* The bytes of a word that may be read. */
-DEVICE uint32_t careful_word(const strided_args &args, uint64_t from)
+DEVICE uint32_t careful_word(uint64_t low, uint64_t high, uint64_t from)
 {
 	uint32_t word = 0;
 
-	if (from >= args.low && from + 4 <= args.high)
+	if (from >= low && from + 4 <= high)
 		return global_read((const uint32_t *)from);
 	for (uint32_t i = 0; i < 4; i++)
-		if (from + i >= args.low && from + i < args.high)
+		if (from + i >= low && from + i < high)
 			word |= (uint32_t)global_read((const uint8_t *)(from + i)) << i * 8;
 	return word;
 }
@@ -190,7 +208,7 @@ template <int E> struct held_words {
 
 	type word[shape::groups][shape::some][shape::across];
 
-	template <bool FULL> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
+	template <bool FULL, bool MANY> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
 	{
 		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 		const uint64_t step = (uint64_t)args.dim[0].src, next = E < 4 ? 4 : (uint64_t)args.dim[1].src;
@@ -212,7 +230,8 @@ template <int E> struct held_words {
 					if (!FULL && (r < t.low || r >= t.high || w * 32 + lane >= used))
 						continue;
 					if constexpr (!FULL && E < 4)
-						word[g][s][w] = careful_word(args, here);
+						word[g][s][w] = careful_word(bottom_of<MANY>(args, t),
+						                             top_of<MANY>(args, t), here);
 					else
 						word[g][s][w] = global_read((const type *)here);
 				}
@@ -329,14 +348,16 @@ DEVICE void tile_out(const strided_args &args, const tile &t, tile_kind kind, co
 /* ---- Tile by tile
  * ------------------------------------------------------------------------------------------ */
 
-template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shared)
+template <int E, typename MOVE> DEVICE void tiles(const MOVE &move, const share &own, unsigned char *shared)
 {
+	constexpr bool many = is_many<MOVE>::value;
+	const strided_args &args = args_of(move);
 	held_words<E> held;
-	tile now, next = tile_of<E>(args, blockIdx.x);
+	tile now, next = tile_of<E>(move, own.number, false);
 	tile_kind kind, next_kind = TILE_ODD;
 
-	for (uint64_t number = blockIdx.x; number < args.slots + gridDim.x; number += gridDim.x) {
-		const bool first = number == blockIdx.x;
+	for (uint64_t number = own.number; number < args.slots + own.of; number += own.of) {
+		const bool first = number == own.number;
 
 		now = next;
 		kind = next_kind;
@@ -348,12 +369,12 @@ template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shar
 			__syncthreads();
 		}
 		if (number < args.slots) {
-			next = tile_of<E>(args, number);
-			next_kind = kind_of<E>(args, next);
+			next = tile_of<E>(move, number, threadIdx.x == 0);
+			next_kind = kind_of<E, many>(args, next);
 			if (next_kind == TILE_FULL)
-				held.template read<true>(args, next);
+				held.template read<true, many>(args, next);
 			else if (next_kind == TILE_PART)
-				held.template read<false>(args, next);
+				held.template read<false, many>(args, next);
 		}
 		if (!first) {
 			tile_out<E>(args, now, kind, shared);
@@ -369,6 +390,15 @@ template <int E> DEVICE void tiles(const strided_args &args, unsigned char *shar
 	strided_tiles_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                               \
 		DYNAMIC_SHARED(shared);                                 \
-		tiles<e>(args, shared);                                 \
+		tiles<e>(args, whole_grid(), shared);                   \
 	}
 BY_ELEMENT(STRIDED_TILES)
+
+#define MANY_TILES(e)                                                                      \
+	KERNEL(tiles_threads, 3) many_tiles_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                  \
+		DYNAMIC_SHARED(shared);                                                    \
+		const share own = take_move(args, shared);                                 \
+		tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);           \
+	}
+BY_ELEMENT(MANY_TILES)

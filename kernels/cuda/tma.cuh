@@ -285,9 +285,21 @@ template <typename T> DEVICE T global_read(const T *p)
 	return *p;
 }
 
+/* Memory that others write meanwhile: one access, whose value is used however often. */
+template <typename T> DEVICE T global_read_once(const T *p)
+{
+	return *(const volatile T *)p;
+}
+
 template <typename T> DEVICE void global_write(T *p, T value)
 {
 	*p = value;
+}
+
+/* By any number of threads at a time. */
+DEVICE void global_add(uint64_t *p, uint64_t n)
+{
+	atomicAdd((unsigned long long *)p, (unsigned long long)n);
 }
 
 /* The value of lane % 32, in a whole warp. */

@@ -4,12 +4,12 @@
 #
 #   run.sh [check|bench|sanitize|all] [LOGS]     all, ./gpu-logs
 #
-#   check     transforms against the oracle, the seeds' examples, the conformance run, the service, its clients
+#   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its clients
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
 #             launch
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
-# By environment: TRANSFORMS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.
+# By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
@@ -64,6 +64,7 @@ plain() {
 
 check() {
 	tap transforms 200 "$here/bin/transforms" "${TRANSFORMS:-2000}"
+	tap lists 200 "$here/bin/lists" "${LISTS:-4000}"
 	tap seeds 120 "$here/bin/test_seeds"
 	tap conformance $((${DRAW_SECONDS:-120} + 60)) \
 		"$here/bin/conformance" 1 "${DRAWS:-8000}" 0 "${DRAW_SECONDS:-120}"
@@ -74,6 +75,7 @@ check() {
 
 bench() {
 	plain bench 500 "$here/bin/bench_gpu" ${BENCH:-}
+	plain bench-blocks 200 "$here/bin/bench_blocks"
 	latency
 }
 

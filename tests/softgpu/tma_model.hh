@@ -208,10 +208,22 @@ template <typename T> DEVICE T global_read(const T *p)
 	return *p;
 }
 
+template <typename T> DEVICE T global_read_once(const T *p)
+{
+	model_global_read(p, sizeof(T));
+	return *(const volatile T *)p;
+}
+
 template <typename T> DEVICE void global_write(T *p, T value)
 {
 	model_global_write(p, sizeof(T));
 	*p = value;
+}
+
+DEVICE void global_add(uint64_t *p, uint64_t n)
+{
+	model_global_write(p, sizeof *p);
+	atomicAdd(p, n);
 }
 
 /* By a place for each thread of the blocks that run side by side. */

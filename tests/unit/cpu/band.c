@@ -1,6 +1,6 @@
-/* Blocks of padded transforms: which transforms are cut into them, and that together they write what the
+/* Bands of padded transforms: which transforms are cut into them, and that together they write what the
  * oracle says and nothing else. */
-#include "kernels/cpu/block.h"
+#include "kernels/cpu/band.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define GUARD 64
 #define GAP   5 /* elements between rows of dst, where a row has gaps */
 
-struct block_row {
+struct band_row {
 	char name[40];
 	enum dtype dtype;
 	enum pad_mode mode;
@@ -24,9 +24,9 @@ struct block_row {
 	bool is_cut;
 };
 
-ParameterizedTestParameters(block, together_the_whole)
+ParameterizedTestParameters(band, together_the_whole)
 {
-	static struct block_row rows[] = {
+	static struct band_row rows[] = {
 		{ .name = "zero, images",
 		  .dtype = DTYPE_FLOAT32,
 		  .mode = PAD_MODE_CONSTANT,
@@ -122,10 +122,10 @@ ParameterizedTestParameters(block, together_the_whole)
 		  .before = { 0, 1, 1 },
 		  .after = { 0, 1, 1 } },
 	};
-	return cr_make_param_array(struct block_row, rows, sizeof(rows) / sizeof(rows[0]));
+	return cr_make_param_array(struct band_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void spec_init(const struct block_row *row, struct transform_spec *spec)
+static void spec_init(const struct band_row *row, struct transform_spec *spec)
 {
 	struct error err;
 	int64_t shape[4], strides[4], step = 1;
@@ -146,9 +146,9 @@ static void spec_init(const struct block_row *row, struct transform_spec *spec)
 	cr_assert_eq(tensor_layout_init(&spec->dst, row->dtype, row->rank, shape, strides, "dst", &err), 0);
 }
 
-static void try_level(const struct block_row *row, const struct transform_spec *spec,
-                      const struct transform *transform, const struct blocks *blocks,
-                      const struct cpu_isa *isa, int64_t skew, char *scratch)
+static void try_level(const struct band_row *row, const struct transform_spec *spec,
+                      const struct transform *transform, const struct bands *bands, const struct cpu_isa *isa,
+                      int64_t skew, char *scratch)
 {
 	size_t dst_size = (size_t)transform->dst_extent.high + (size_t)skew + 2 * GUARD;
 	size_t src_size = (size_t)transform->src_extent.high;
@@ -163,8 +163,8 @@ static void try_level(const struct block_row *row, const struct transform_spec *
 		                    .fill = transform->fill,
 		                    .piece_bytes = 1 << 20,
 		                    .stream = true };
-	for (uint64_t i = blocks->n; i-- > 0;)
-		blocks_run(blocks, i, isa, &place, scratch);
+	for (uint64_t i = bands->n; i-- > 0;)
+		bands_run(bands, i, isa, &place, scratch);
 	oracle_run(spec, expected + GUARD + skew, src);
 	cr_assert_arr_eq(dst, expected, dst_size, "%s, %s, skew %ld, %s scratch", row->name, isa->name,
 	                 (long)skew, scratch ? "with" : "without");
@@ -173,23 +173,23 @@ static void try_level(const struct block_row *row, const struct transform_spec *
 	free(expected);
 }
 
-ParameterizedTest(struct block_row *row, block, together_the_whole)
+ParameterizedTest(struct band_row *row, band, together_the_whole)
 {
 	struct transform_spec spec;
 	struct transform transform;
-	struct blocks blocks;
+	struct bands bands;
 	struct error err;
 	spec_init(row, &spec);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
-	cr_assert_eq(blocks_init(&blocks, &transform), row->is_cut, "%s", row->name);
+	cr_assert_eq(bands_init(&bands, &transform), row->is_cut, "%s", row->name);
 	if (!row->is_cut)
 		return;
-	cr_assert_gt(blocks.n, 1, "%s", row->name);
+	cr_assert_gt(bands.n, 1, "%s", row->name);
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++) {
-			try_level(row, &spec, &transform, &blocks, cpu_isa_get(level), skew * 37, scratch);
-			try_level(row, &spec, &transform, &blocks, cpu_isa_get(level), skew * 37, NULL);
+			try_level(row, &spec, &transform, &bands, cpu_isa_get(level), skew * 37, scratch);
+			try_level(row, &spec, &transform, &bands, cpu_isa_get(level), skew * 37, NULL);
 		}
 	free(scratch);
 }

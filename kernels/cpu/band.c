@@ -1,10 +1,10 @@
-/* Blocks of a padded transform: a transform of their own each, over a part of one axis. */
-#include "block.h"
+/* Bands of a padded transform: a transform of their own each, over a part of one axis. */
+#include "band.h"
 
 #include "leaf.h"
 
-/* Bytes of a block, with room for its place in a line. */
-#define BLOCK_MOST (CPU_SCRATCH - CPU_LINE)
+/* Bytes of a band, with room for its place in a line. */
+#define BAND_MOST (CPU_SCRATCH - CPU_LINE)
 
 /* Rows of at least this many bytes are mostly lines of their own. */
 #define LONG_ROW 1024
@@ -14,7 +14,7 @@ static bool is_padded(const struct transform_axis *axis)
 	return axis->extent != axis->source;
 }
 
-bool blocks_init(struct blocks *ret, const struct transform *transform)
+bool bands_init(struct bands *ret, const struct transform *transform)
 {
 	int64_t bytes = transform->element, inside = 0;
 	int axis = -1;
@@ -38,30 +38,30 @@ bool blocks_init(struct blocks *ret, const struct transform *transform)
 		}
 	}
 	const struct transform_axis *inner = &transform->axis[transform->rank - 1];
-	if (axis < 0 || inside > BLOCK_MOST || transform->axis[axis].dst_stride != inside ||
+	if (axis < 0 || inside > BAND_MOST || transform->axis[axis].dst_stride != inside ||
 	    inner->extent * transform->element >= LONG_ROW)
 		return false;
 	const struct transform_axis *a = &transform->axis[axis];
-	int64_t step = BLOCK_MOST / inside < a->extent ? BLOCK_MOST / inside : a->extent;
-	*ret = (struct blocks){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
+	int64_t step = BAND_MOST / inside < a->extent ? BAND_MOST / inside : a->extent;
+	*ret = (struct bands){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
 	ret->n = (uint64_t)((a->extent - 1) / step + 1);
 	for (int d = 0; d < axis; d++)
 		ret->n *= (uint64_t)transform->axis[d].extent;
 	return true;
 }
 
-void blocks_run(const struct blocks *blocks, uint64_t i, const struct cpu_isa *isa,
-                const struct move_place *place, char *scratch)
+void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
+               const struct move_place *place, char *scratch)
 {
-	struct transform part = *blocks->transform;
-	struct transform_axis *cut = &part.axis[blocks->axis];
-	uint64_t count = (uint64_t)((cut->extent - 1) / blocks->step + 1);
-	int64_t from = (int64_t)(i % count) * blocks->step;
+	struct transform part = *bands->transform;
+	struct transform_axis *cut = &part.axis[bands->axis];
+	uint64_t count = (uint64_t)((cut->extent - 1) / bands->step + 1);
+	int64_t from = (int64_t)(i % count) * bands->step;
 	char *dst = place->dst + from * cut->dst_stride;
 	const char *src = place->src + from * cut->src_stride;
-	cut->extent = cut->source = cut->extent - from < blocks->step ? cut->extent - from : blocks->step;
+	cut->extent = cut->source = cut->extent - from < bands->step ? cut->extent - from : bands->step;
 	i /= count;
-	for (int d = blocks->axis - 1; d >= 0; d--) {
+	for (int d = bands->axis - 1; d >= 0; d--) {
 		struct transform_axis *axis = &part.axis[d];
 		int64_t at = (int64_t)(i % (uint64_t)axis->extent);
 		i /= (uint64_t)axis->extent;
@@ -87,7 +87,6 @@ void blocks_run(const struct blocks *blocks, uint64_t i, const struct cpu_isa *i
 	}
 	if (scratch) {
 		struct leaf leaf = { .isa = isa, .scratch = scratch };
-		leaf_copy_run(&leaf, dst, made, cut->extent * blocks->bytes);
-		isa->fence();
+		leaf_copy_run(&leaf, dst, made, cut->extent * bands->bytes);
 	}
 }

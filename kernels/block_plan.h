@@ -1,0 +1,24 @@
+/* The plan for a move of many blocks: one that is right for each of them, wherever it lies. Pure. */
+#ifndef KERNELS_BLOCK_PLAN_H
+#define KERNELS_BLOCK_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan.h"
+
+struct engine_blocks;
+
+/* What the distances between blocks are all multiples of: a power of two of at most 16, in bytes. */
+uint32_t block_align(const struct engine_blocks *blocks);
+
+/* Whether the plan, made for the first block, is right for the others too: one without a map whose phases
+ * are those of all blocks. */
+bool block_plan_serves(const struct plan *plan, const struct engine_blocks *blocks);
+
+/* dst and src: addresses of elements [0, ..., 0] of block 0 of layer 0. facts: the engine's; the phases and
+ * the alignment are set here. */
+void block_plan_init(struct plan *plan, const struct transform *transform, const struct engine_blocks *blocks,
+                     const struct plan_facts *facts, uint64_t dst, uint64_t src);
+
+#endif

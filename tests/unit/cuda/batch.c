@@ -1,0 +1,239 @@
+/* Batches against the oracle, move by move: random transforms and many copies, each with its status; and how
+ * many launches a batch takes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "counted.h"
+#include "rig.h"
+#include "tests/support/oracle.h"
+
+#define MOST_MOVES   48
+#define MEMORY_BYTES (2u << 20)
+
+static struct engine_memory *dst[2], *src[2];
+static struct engine_stream *stream;
+static unsigned char *expected[2];
+
+static void open_all(enum region_kind first, enum region_kind second)
+{
+	struct cuda_limits limits = small_limits();
+	const enum region_kind kind[] = { first, second };
+	uint64_t state = 9;
+
+	limits.owner_bytes = 1 << 30;
+	open_engine(&limits);
+	count_launches();
+	stream = engine_stream_new(engine, &owner);
+	for (int m = 0; m < 2; m++) {
+		dst[m] = new_memory(kind[m], MEMORY_BYTES);
+		src[m] = new_memory(kind[1 - m], MEMORY_BYTES);
+		expected[m] = malloc(MEMORY_BYTES);
+		cr_assert_not_null(expected[m]);
+		for (size_t i = 0; i < MEMORY_BYTES; i += 8) {
+			const uint64_t word = oracle_random(&state);
+
+			memcpy(data(src[m]) + i, &word, 8);
+			memcpy(data(dst[m]) + i, (uint64_t[]){ ~word }, 8);
+		}
+		memcpy(expected[m], data(dst[m]), MEMORY_BYTES);
+	}
+}
+
+static void close_all(void)
+{
+	engine_stream_free(engine, stream);
+	for (int m = 0; m < 2; m++) {
+		engine_unmap(engine, dst[m]);
+		engine_unmap(engine, src[m]);
+		free(expected[m]);
+	}
+	close_engine();
+}
+
+/* One job of them all. */
+static void run(struct engine_job *job, struct engine_move *moves, uint32_t n, const char *name)
+{
+	*job = (struct engine_job){ .moves = moves, .n_moves = n, .on_done = job->on_done };
+	n_done = 0;
+	n_launches = 0;
+	engine_submit(engine, stream, job);
+	wait_done(1);
+	cr_assert_eq(job->status, 0, "%s: %d", name, job->status);
+	for (uint32_t i = 0; i < n; i++)
+		cr_assert_eq(moves[i].status, 0, "%s: move %u: %d", name, i, moves[i].status);
+	for (int m = 0; m < 2; m++)
+		for (size_t i = 0; i < MEMORY_BYTES; i++)
+			cr_assert_eq(expected[m][i], data(dst[m])[i], "%s: byte %zu of %d", name, i, m);
+}
+
+/* ---- Random ---------------------------------------------------------------------------------------------
+ */
+
+struct kind_row {
+	char name[40];
+	enum region_kind first, second;
+	uint64_t seeds;
+};
+
+ParameterizedTestParameters(batch, random_moves)
+{
+	static struct kind_row rows[] = {
+		{ "device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, 40 },
+		{ "device and host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, 30 },
+	};
+	return cr_make_param_array(struct kind_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct kind_row *row, batch, random_moves)
+{
+	static struct work work[MOST_MOVES];
+	static struct engine_move moves[MOST_MOVES];
+
+	open_all(row->first, row->second);
+	for (uint64_t seed = 1; seed <= row->seeds; seed++) {
+		uint64_t state = seed, end[2] = { 0, 0 };
+		const uint32_t n = 1 + (uint32_t)(oracle_random(&state) % MOST_MOVES);
+
+		for (uint32_t i = 0; i < n; i++) {
+			const int m = (int)(oracle_random(&state) % 2);
+			struct oracle_case c;
+
+			oracle_random_case(seed * 1000 + i, &c);
+			const uint64_t to = end[m] + ORACLE_GUARD + c.dst_offset;
+			const uint64_t from = oracle_random(&state) % 512 + c.src_offset;
+
+			work_init_spec(&work[i], &c.spec, dst[m], to, src[m], from);
+			moves[i] = work[i].job.move;
+			moves[i].status = 99;
+			oracle_run(&c.spec, expected[m] + to, data(src[m]) + from);
+			end[m] += (c.dst_size + 2 * ORACLE_GUARD) / 16 * 16 + oracle_random(&state) % 2 * 8;
+			cr_assert_leq(end[m], MEMORY_BYTES);
+			oracle_case_free(&c);
+		}
+		run(&work[0].job, moves, n, row->name);
+	}
+	close_all();
+}
+
+/* ---- Many copies, one launch -----------------------------------------------------------------------------
+ */
+
+struct copy_row {
+	char name[40];
+	enum region_kind first, second;
+	uint32_t n;
+	uint64_t
+	    bytes; /* of the first; each is some longer than the one before, and after so many as at first */
+	uint64_t longer;
+	uint64_t gap;
+};
+
+ParameterizedTestParameters(batch, copies)
+{
+	static struct copy_row rows[] = {
+		{ "4 KiB", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 400, 4096, 0, 0 },
+		{ "4 KiB and a gap", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, 300, 4096, 0, 16 },
+		{ "odd sizes", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 300, 1, 37, 1 },
+		{ "64 KiB", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, 30, 65536, 0, 5 },
+		{ "one", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 1, 20000, 0, 0 },
+	};
+	return cr_make_param_array(struct copy_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct copy_row *row, batch, copies)
+{
+	struct work *work = calloc(row->n, sizeof *work);
+	struct engine_move *moves = calloc(row->n, sizeof *moves);
+	uint64_t state = 3, at = 0;
+
+	cr_assert(work && moves);
+	open_all(row->first, row->second);
+	for (uint32_t i = 0; i < row->n; i++) {
+		struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+		const int64_t bytes = (int64_t)(row->bytes + i % 100 * row->longer);
+		const uint64_t from =
+		    row->gap % 16 ? oracle_random(&state) % 70000 : oracle_random(&state) % 4000 * 16;
+		struct error err;
+
+		tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &bytes, NULL, "dst", &err);
+		tensor_layout_init(&spec.src, DTYPE_UINT8, 1, &bytes, NULL, "src", &err);
+		work_init_spec(&work[i], &spec, dst[i % 2], at, src[i % 2], from);
+		moves[i] = work[i].job.move;
+		memcpy(expected[i % 2] + at, data(src[i % 2]) + from, (size_t)bytes);
+		at += i % 2 * ((uint64_t)bytes + row->gap + row->longer);
+		cr_assert_leq(at, MEMORY_BYTES - 70000);
+	}
+	run(&work[0].job, moves, row->n, row->name);
+	cr_assert_eq(n_launches, 1, "%s: %u launches", row->name, n_launches);
+	close_all();
+	free(moves);
+	free(work);
+}
+
+/* Transposes of one shape are of one kernel. */
+Test(batch, transposes_are_one_launch)
+{
+	enum { N = 40, EDGE = 48 };
+	static struct work work[N];
+	static struct engine_move moves[N];
+
+	open_all(REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD);
+	for (uint32_t i = 0; i < N; i++) {
+		work_init(&work[i], EDGE, true, dst[0], src[0]);
+		moves[i] = work[i].job.move;
+		moves[i].dst_offset = moves[i].src_offset = i * EDGE * EDGE * 4;
+		for (int r = 0; r < EDGE; r++)
+			for (int c = 0; c < EDGE; c++)
+				memcpy(expected[0] + moves[i].dst_offset + (r * EDGE + c) * 4,
+				       data(src[0]) + moves[i].src_offset + (c * EDGE + r) * 4, 4);
+	}
+	run(&work[0].job, moves, N, "transposes");
+	cr_assert_eq(n_launches, 1, "%u launches", n_launches);
+	close_all();
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------------------
+ */
+
+Test(batch, of_nothing)
+{
+	static struct work work;
+
+	open_all(REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD);
+	work_init(&work, 0, false, dst[0], src[0]);
+	run(&work.job,
+	    &(struct engine_move){
+		.transform = &work.transform, .plan = &work.plan, .dst = dst[0], .src = src[0] },
+	    1, "nothing");
+	cr_assert_eq(n_launches, 0);
+	close_all();
+}
+
+/* Behind a job that takes long, so that it has not started. */
+Test(batch, every_move_is_cancelled)
+{
+	static struct work first[4], work;
+	static struct engine_move moves[3];
+
+	setenv("SOFTGPU_SLOW_US", "100000", 1);
+	open_all(REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD);
+	for (int i = 0; i < 4; i++) { /* as many of a stream as fly at a time */
+		work_init(&first[i], 16, true, dst[0], src[0]);
+		engine_submit(engine, stream, &first[i].job);
+	}
+	work_init(&work, 16, true, dst[1], src[1]);
+	for (int i = 0; i < 3; i++)
+		moves[i] = work.job.move;
+	work.job = (struct engine_job){ .moves = moves, .n_moves = 3, .on_done = work.job.on_done };
+	engine_submit(engine, stream, &work.job);
+	cr_assert(engine_cancel(engine, stream, &work.job));
+	wait_done(5);
+	cr_assert_eq(work.job.status, STATUS_CANCELED);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(moves[i].status, STATUS_CANCELED, "move %d: %d", i, moves[i].status);
+	cr_assert_arr_eq(expected[1], data(dst[1]), MEMORY_BYTES);
+	close_all();
+}
