@@ -176,6 +176,7 @@ static void try_request(const uint8_t *data, size_t len)
 	case RPC_BROKEN:
 		fuzz_check_error(&err);
 		break;
+	case RPC_RING:
 	case RPC_IGNORE:
 		break;
 	}
