@@ -355,6 +355,7 @@ static uint32_t slot_of(uint64_t entry, uint64_t seed, int bits)
 	return (uint32_t)(((uint64_t)mixed ^ (uint64_t)(mixed >> 64)) >> (64 - bits));
 }
 
+/* Names the first two that are the same. */
 static int check_twice(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err)
 {
 	int bits = 1;
@@ -379,6 +380,23 @@ static int check_twice(const struct engine_blocks *blocks, struct blocks_seen *s
 	return 0;
 }
 
+/* By a bit a block: where there are no more of those than the table has room for, much faster. */
+static bool has_twice(const struct engine_blocks *blocks, struct blocks_seen *seen)
+{
+	bool twice = false;
+
+	memset(seen->slot, 0, (blocks->limit + 31) / 32 * sizeof *seen->slot);
+	for (uint64_t i = 0; i < blocks->n; i++) {
+		const int64_t entry = entry_at(blocks, i);
+		const uint64_t block = entry < 0 ? 0 : (uint64_t)entry;
+		const uint32_t bit = (uint32_t)(entry >= 0) << block % 32;
+
+		twice |= (seen->slot[block / 32] & bit) != 0;
+		seen->slot[block / 32] |= bit;
+	}
+	return twice;
+}
+
 int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err)
 {
 	if (blocks->n > BLOCKS_LIST_MOST)
@@ -393,5 +411,7 @@ int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *se
 			                 " blocks (limit)",
 			                 i, entry, blocks->scatter ? "dst" : "src", blocks->limit);
 	}
-	return blocks->scatter ? check_twice(blocks, seen, err) : 0;
+	if (!blocks->scatter || (blocks->limit <= 8 * sizeof seen->slot && !has_twice(blocks, seen)))
+		return 0;
+	return check_twice(blocks, seen, err);
 }

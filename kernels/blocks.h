@@ -26,7 +26,7 @@
 /* Where blocks_check_list notes what it has seen: reused from list to list. */
 struct blocks_seen {
 	uint64_t seed;                       /* random, so that collisions cannot be chosen */
-	uint32_t slot[2 * BLOCKS_LIST_MOST]; /* a position and 1; 0: free */
+	uint32_t slot[2 * BLOCKS_LIST_MOST]; /* a position and 1, 0: free; or a bit a block */
 };
 
 /* One after the other: bytes from a block's first to its last. */

@@ -274,6 +274,7 @@ static void set_entry(char *list, uint8_t bytes, uint64_t i, int64_t value)
 Test(blocks, list_is_brute_force)
 {
 	static struct blocks_seen seen = { .seed = 42 };
+	const uint64_t bits = 8 * sizeof seen.slot, limits[] = { 0, 150, bits, bits + 1 };
 	int refused[2] = { 0 };
 	uint64_t state = 4;
 
@@ -281,7 +282,7 @@ Test(blocks, list_is_brute_force)
 		int64_t entries[12];
 		char list[1 + sizeof entries], *at = list + oracle_between(&state, 0, 1);
 		struct engine_blocks blocks = { .n = (uint64_t)oracle_between(&state, 0, 12),
-			                        .limit = (uint64_t)oracle_between(&state, 0, 200),
+			                        .limit = limits[oracle_between(&state, 0, 3)],
 			                        .scatter = oracle_between(&state, 0, 1),
 			                        .index_bytes = oracle_between(&state, 0, 1) ? 4 : 8,
 			                        .index = at };
@@ -290,6 +291,8 @@ Test(blocks, list_is_brute_force)
 
 		for (uint64_t j = 0; j < blocks.n; j++) {
 			entries[j] = oracle_between(&state, -1, (int64_t)blocks.limit - 1);
+			if (blocks.limit > 200 && entries[j] > 0)
+				entries[j] = (int64_t)blocks.limit - 1 - entries[j] % 100;
 			if (!oracle_between(&state, 0, 60))
 				entries[j] = oracle_between(&state, 0, 1) ? -2 : (int64_t)blocks.limit;
 			set_entry(at, blocks.index_bytes, j, entries[j]);
