@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "driver.h"
+#include "job.h"
 #include "kernels/cpu/fault.h"
 #include "kernels/cpu/timeline.h"
 
@@ -189,9 +190,9 @@ static bool apply_one(struct timelines *timelines, const struct look *look, uint
 	if (job->status == 0 && look->result == 1)
 		stream->has_come = true;
 	else if (job->status == 0 && look->result < 0)
-		job->status = look->result;
+		job_end_all(job, look->result);
 	else if (job->status == 0 && timelines->started_ns >= job->wait_until_ns)
-		job->status = STATUS_TIMEOUT;
+		job_end_all(job, STATUS_TIMEOUT);
 	else if (stream->look_ns < timelines->due_ns)
 		timelines->due_ns = stream->look_ns;
 	return queue_settle(stream);
