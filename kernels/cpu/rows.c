@@ -48,6 +48,11 @@ void leaf_copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t 
 void leaf_copy(const struct leaf *leaf)
 {
 	int64_t n = leaf->cols * leaf->unit;
+	if (!leaf->scratch) {
+		for (int64_t r = 0; r < leaf->rows; r++)
+			memcpy(leaf->dst + r * leaf->dst_row, leaf->src + r * leaf->src_row, (size_t)n);
+		return;
+	}
 	int64_t rows_ahead = AHEAD_BYTES / n + 1;
 	for (int64_t r = 0; r < leaf->rows; r++) {
 		int64_t ahead = leaf->ahead;
