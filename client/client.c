@@ -137,6 +137,7 @@ void tma_free(tma_client *client)
 	if (client->sock >= 0)
 		close(client->sock);
 	client_reset(client);
+	client_free_rings(client);
 	client_free_plans(client);
 	client_free_regions(client);
 	rpc_decoder_free(client->decoder);

@@ -164,6 +164,7 @@ struct tma_client {
 
 	struct tma_region *regions;
 	struct tma_plan *plans;
+	struct tma_ring *rings;
 	struct tma_result last_result;
 };
 
@@ -314,6 +315,11 @@ int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, s
 int plan_prepare(tma_plan *plan, int64_t deadline);
 
 void client_free_plans(tma_client *client);
+
+/* ---- ring.c ---------------------------------------------------------------------------------------- */
+
+/* Frees every ring, without a word to the service; their memory is a region. */
+void client_free_rings(tma_client *client);
 
 /* ---- items.c --------------------------------------------------------------------------------------- */
 

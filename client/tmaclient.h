@@ -453,6 +453,42 @@ TMA_API int tma_fd(const tma_client *client);
 TMA_API short tma_events(const tma_client *client);
 TMA_API int tma_dispatch(tma_client *client);
 
+/* ---- Submission rings ------------------------------------------------------------------------------ */
+
+/* Runs of plans through shared memory, without a message each: for those who run thousands a second, or wait
+ * for each. A ring is of one connection, which has one at most, and goes with it (DISCONNECTED). Runs start in the order pushed, behind what was sent before, and end in
+ * the same limits and accounts as requests. */
+typedef struct tma_ring tma_ring;
+
+struct tma_ring_end {
+	uint64_t tag;   /* of the push */
+	int status;     /* 0 or a TMA_* status, without a sentence */
+	uint64_t bytes; /* read plus written */
+	uint64_t ns;    /* the engine's own time */
+};
+
+/* entries: a power of two from 2 to 4096; as many runs are under way, or ended and not taken, at most.
+ * spin_us: how long the service looks by itself for more after the last before it has to be woken by a
+ * message, at most its limit ring_spin_us; that takes a CPU, and 0 is fine for those who push many at once.
+ */
+TMA_API int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ring **ret);
+
+/* Puts a run into the ring; one that the service does not look for by itself starts with tma_ring_flush or
+ * tma_ring_wait. BUSY: it is full. */
+TMA_API int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+                          uint64_t tag);
+TMA_API int tma_ring_flush(tma_ring *ring);
+
+/* The next end, in the order that runs ended: 1 when there was one, 0 when not. */
+TMA_API int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret);
+
+/* The same, and waits for it: looks for it for spin_us, and then sleeps. 0 when there was one; NOT_FOUND when
+ * none is under way; TIMEOUT of tma_set_timeout, and the ring goes on. */
+TMA_API int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret);
+
+/* BUSY while ends have not been taken. NULL is allowed (and 0). */
+TMA_API int tma_ring_close(tma_ring *ring);
+
 /* ---- Documents: what the service says of itself ------------------------------------------------------ */
 
 /* A read-only tree of maps, lists, texts and numbers. */

@@ -3,6 +3,7 @@
 
 #include "server.h"
 #include "session.h"
+#include "submission.h"
 
 static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_info] = method_info,
@@ -15,6 +16,8 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_transpose] = method_transform,
 	[METHOD_pad] = method_transform,
 	[METHOD_transform] = method_transform,
+	[METHOD_ring_open] = method_ring_open,
+	[METHOD_ring_close] = method_ring_close,
 	[METHOD_plan_prepare] = method_plan_prepare,
 	[METHOD_plan_run] = method_plan_run,
 	[METHOD_plan_release] = method_plan_release,
@@ -57,11 +60,6 @@ static void handle(struct session *session, const struct rpc_request *request)
 		refuse(session, request, &err);
 		return;
 	}
-	if (!handlers[request->method->id]) {
-		error_set(&err, STATUS_UNSUPPORTED, "%s", request->method->name);
-		refuse(session, request, &err);
-		return;
-	}
 	server->metrics.requests_by_method[request->method->id]++;
 	if (handlers[request->method->id](session, request, &err) < 0)
 		session_refuse(session, request->msgid, request->method, &err);
@@ -81,6 +79,9 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 	case RPC_REFUSE:
 		server->metrics.requests++;
 		refuse(session, request, &err);
+		break;
+	case RPC_RING:
+		submission_run(session);
 		break;
 	case RPC_IGNORE:
 		break;

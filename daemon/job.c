@@ -185,7 +185,9 @@ static void refuse(struct job *job)
 	else
 		error_set(&err, job->run.status, "%s: %s", job->method->name,
 		          status_meaning(job->run.status));
-	if (job->completion == COMPLETION_QUEUED)
+	if (job->refuse)
+		job->refuse(job, &err);
+	else if (job->completion == COMPLETION_QUEUED)
 		session_notify_done(job->session, job->msgid, job->method, NULL, &err);
 	else
 		session_refuse(job->session, job->msgid, job->method, &err);

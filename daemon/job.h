@@ -33,9 +33,11 @@ struct job {
 	const struct method *method;
 	enum completion completion;
 	uint64_t wait_ms;
-	void (*answer)(struct job *job);  /* it ended with status 0: job_reply */
+	void (*answer)(struct job *job);                          /* it ended with status 0: job_reply */
+	void (*refuse)(struct job *job, const struct error *err); /* it failed; NULL: a reply says so */
 	void (*release)(struct job *job); /* of what the method put into `own`; NULL: nothing */
 	void *own;
+	uint64_t tag;            /* of a submission ring's entry */
 	struct plan_entry *plan; /* of run.move; NULL: it has none */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];

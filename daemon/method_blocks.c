@@ -1,19 +1,19 @@
 /* gather and scatter: a transform of each block that a list names. */
 #include "dispatch.h"
 
-#include "block_list.h"
+#include "blocks_job.h"
 #include "job.h"
 #include "session.h"
 
 static void answer(struct job *job)
 {
-	const struct block_list *list = job->own;
+	const struct blocks_job *list = job->own;
 	const uint64_t passed = list->n > 0 ? list->blocks.passed : 0;
 	const uint64_t moved = list->n - passed - list->blocks.beyond;
 	const enum family family = job->plan->plan.family;
 	const struct msg_blocks_done done = {
 		.path = bytes_of(family_names[family]),
-		.bytes = moved * list->layers * job->plan->transform.bytes,
+		.bytes = moved * list->blocks.layers * job->plan->transform.bytes,
 		.ns = job->run.ns,
 		.moved = moved,
 		.passed = passed,
@@ -26,26 +26,26 @@ static void answer(struct job *job)
 
 static void release(struct job *job)
 {
-	block_list_free(job->own);
+	blocks_job_free(job->own);
 }
 
 static int move_blocks(struct session *session, const struct rpc_request *request, bool scatter,
                        struct error *err)
 {
 	const struct msg_blocks *p = &request->params.blocks;
-	struct block_list *list;
+	struct blocks_job *list;
 	struct plan_entry *plan;
 	struct order order;
 	struct job *job;
 	int r = order_of(session, blocks, p, &order, err);
 
 	if (r == 0)
-		r = block_list_new(session, p, scatter, &list, &plan, err);
+		r = blocks_job_new(session, p, scatter, &list, &plan, err);
 	if (r < 0)
 		return r;
 	job = job_new(session, request, &order, answer, err);
 	if (!job) {
-		block_list_free(list);
+		blocks_job_free(list);
 		plan_entry_unref(plan);
 		return err->status;
 	}

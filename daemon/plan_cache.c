@@ -90,6 +90,8 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 		(int32_t)spec->value.kind,
 		facts->dst_phase,
 		facts->src_phase,
+		facts->spread,
+		0, /* to whole words */
 	};
 
 	memcpy(key->word, head, sizeof head);

@@ -125,6 +125,7 @@ static void start_handles(struct server *server)
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
 	turns_open(&server->turns, loop);
+	submissions_open(&server->submissions, server, loop);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
 	uv_signal_init(loop, &server->sighup);
@@ -385,6 +386,7 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	turns_close(&server->turns);
+	submissions_close(&server->submissions);
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->sighup, NULL);

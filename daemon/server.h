@@ -26,6 +26,7 @@
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "submission.h"
 #include "turn.h"
 
 enum server_state {
@@ -85,6 +86,7 @@ struct server {
 	struct session_queue sessions;
 	struct session_queue unsent; /* sessions with replies to send */
 	struct turns turns;
+	struct submissions submissions;
 	struct job *free_jobs;
 	struct batch *kept_batch;
 	uint64_t n_regions; /* mapped, and their bytes */

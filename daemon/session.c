@@ -16,6 +16,7 @@
 #include "dispatch.h"
 #include "prepared.h"
 #include "server.h"
+#include "submission.h"
 #include "watch.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -172,7 +173,7 @@ static void frame_clock_run(struct session *session)
 
 /* Whether the next request has to stay unread for now. The time that it waits is not
  * the peer's. */
-static bool must_wait(struct session *session)
+bool session_must_wait(struct session *session)
 {
 	if (session->server->state == SERVER_LOST)
 		return false;
@@ -200,7 +201,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	size_t used = 0, frame_len;
 	bool partial = false;
 
-	while (session->state != SESSION_ENDED && !partial && used < len && !must_wait(session)) {
+	while (session->state != SESSION_ENDED && !partial && used < len && !session_must_wait(session)) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
@@ -228,7 +229,8 @@ void session_resume(struct session *session)
 {
 	size_t used;
 
-	if (session->state == SESSION_ENDED)
+	submission_run(session);
+	if (session->state == SESSION_ENDED || session->waiting != WAIT_NONE)
 		return;
 	if (buffer_len(&session->in) == 0) {
 		session_read(session);
@@ -298,6 +300,7 @@ void session_finish(struct session *session)
 	if (session->state != SESSION_OPEN)
 		return;
 	session->state = SESSION_FINISHING;
+	submission_stop(session->submission);
 	if (session->last == UINT64_MAX)
 		session->last =
 		    session->received + (ioctl(session->fd, SIOCINQ, &unread) < 0 ? 0 : (uint64_t)unread);
@@ -325,6 +328,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 		session->server->metrics.sessions_ended++;
 
 	stop_waiting(session);
+	submission_stop(session->submission);
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
 	session->unsent = false;
@@ -372,8 +376,10 @@ void session_settle(struct session *session)
 {
 	struct server *server = session->server;
 
-	if (session->state == SESSION_ENDED && session->jobs == 0)
+	if (session->state == SESSION_ENDED && session->jobs == 0) {
+		submission_close(session->submission);
 		close_handles(session);
+	}
 	if (session->jobs > 0 || session->mappings > 0)
 		return;
 	if (session->state == SESSION_FINISHING && is_all_answered(session))

@@ -116,6 +116,7 @@ struct session {
 	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */
 	uint32_t mappings;               /* and unmappings to answer, not begun or under way off the loop */
 	LIST_HEAD(, mapping) mappings_under_way;
+	struct submission *submission; /* its ring; NULL: it has none */
 };
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. Whether
@@ -124,6 +125,9 @@ bool session_open(struct server *server, int fd);
 
 /* Nothing is under way or open any more. */
 void session_free(struct session *session);
+
+/* Whether the next request has to stay where it is for now; the session then goes on by itself. */
+bool session_must_wait(struct session *session);
 
 /* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the
  * session's; -1 for none. Nothing happens on a session that has ended. */

@@ -16,7 +16,16 @@ uint32_t block_align(const struct engine_blocks *blocks);
  * are those of all blocks. */
 bool block_plan_serves(const struct plan *plan, const struct engine_blocks *blocks);
 
-/* dst and src: addresses of elements [0, ..., 0] of block 0 of layer 0. facts: the engine's; the phases and
+/* One block's map with the block, and where there are layers these, as further dimensions: of that side.
+ * false: no map can say it. */
+enum block_side { BLOCK_DST, BLOCK_SRC };
+bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blocks *blocks,
+                    enum block_side side, struct tensor_map_layout *ret);
+
+/* The route is MEMCPY where each block is one aligned run, which the unit then copies; COPY where maps can
+ * say where the blocks are, with block_plan_map of the plan's; else one without a map.
+ *
+ * dst and src: addresses of elements [0, ..., 0] of block 0 of layer 0. facts: the engine's; the phases and
  * the alignment are set here. */
 void block_plan_init(struct plan *plan, const struct transform *transform, const struct engine_blocks *blocks,
                      const struct plan_facts *facts, uint64_t dst, uint64_t src);

@@ -112,6 +112,7 @@ struct plan_facts blocks_facts(const struct plan_facts *engine, const struct eng
 	if (facts.tma) {
 		facts.dst_phase = dst % GREATEST_ALIGN;
 		facts.src_phase = src % GREATEST_ALIGN;
+		facts.spread = true;
 	}
 	return facts;
 }
@@ -162,17 +163,21 @@ static int check_range(const char *name, const struct engine_blocks *blocks,
 	return 0;
 }
 
-/* What moved is counted in 63 bits. */
+/* A list in a region may have one entry over and over, so that regions bound nothing. */
 static int check_work(const struct engine_blocks *blocks, const struct transform *t, struct error *err)
 {
-	int64_t moves, bytes;
+	const wide moves = product(blocks->n, blocks->layers);
 
-	if (__builtin_mul_overflow(blocks->n, blocks->layers, &moves) ||
-	    __builtin_mul_overflow(moves, t->bytes, &bytes))
+	if (moves > (wide)BLOCKS_MOVES_MOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "layers: %" PRIu64 " entries in each of %" PRIu32 " are more than %" PRIu64
+		                 " blocks",
+		                 blocks->n, blocks->layers, BLOCKS_MOVES_MOST);
+	if (t->bytes > BLOCKS_BYTES_MOST || moves * t->bytes > (wide)BLOCKS_BYTES_MOST)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "layers: %" PRIu64 " entries in each of %" PRIu32 ", of %" PRIu64
-		                 " bytes each, are past 63 bits",
-		                 blocks->n, blocks->layers, t->bytes);
+		                 " bytes each, are more than %" PRIu64,
+		                 blocks->n, blocks->layers, t->bytes, BLOCKS_BYTES_MOST);
 	return 0;
 }
 

@@ -18,6 +18,11 @@
 /* Entries of a list that blocks_check_list takes. */
 #define BLOCKS_LIST_MOST 16384
 
+/* What one request may be for an engine that cannot stop half-way: entries times layers, and bytes read plus
+ * written. Far more than memory holds. */
+#define BLOCKS_MOVES_MOST (UINT64_C(1) << 32)
+#define BLOCKS_BYTES_MOST (UINT64_C(1) << 44)
+
 /* Where blocks_check_list notes what it has seen: reused from list to list. */
 struct blocks_seen {
 	uint64_t seed;                       /* random, so that collisions cannot be chosen */
@@ -33,13 +38,14 @@ int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent exte
                          const struct tensor_place *place, struct error *err);
 
 /* The engine's facts for a plan that is right for every block: aligned as all of them are. dst and src:
- * addresses of element [0, ..., 0] of block 0, modulo any multiple of 16. The phases are that block's; they
- * are the others' too where align is 16. */
+ * addresses of element [0, ..., 0] of block 0, modulo any multiple of 16. The phases are that block's,
+ * and the others' too where align is 16; such a plan has no use for them but in the pattern of a fill, which
+ * an engine turns by where the other blocks lie. */
 struct plan_facts blocks_facts(const struct plan_facts *engine, const struct engine_blocks *blocks,
                                uint64_t dst, uint64_t src);
 
 /* Whether the list may run between these places, of block 0. Refused are blocks that leave their region
- * (OUT_OF_RANGE), work that no count of bytes can hold (INVALID_ARGUMENT), blocks of the destination that
+ * (OUT_OF_RANGE), more work than the most (INVALID_ARGUMENT), blocks of the destination that
  * share bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers at irregular
  * distances, of which each has to end before the next one begins, or all lie within one step; and for the
  * stretches, within which the sides could lie between each other. sorted: room for blocks->layers offsets

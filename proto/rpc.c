@@ -14,6 +14,7 @@
 #define ZONE_CHUNK_SIZE (8 * 1024)
 
 #define DONE "done" /* the one notification that the service sends */
+#define RING "ring" /* the one that it takes */
 
 enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
 
@@ -98,6 +99,11 @@ static bool is_name(const msgpack_object *object)
 	return object->type == MSGPACK_OBJECT_STR || object->type == MSGPACK_OBJECT_BIN;
 }
 
+static bool has_name(const msgpack_object *object, const char *name)
+{
+	return object->via.str.size == strlen(name) && !memcmp(object->via.str.ptr, name, strlen(name));
+}
+
 /* ---- The server's side ---- */
 
 enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
@@ -141,8 +147,7 @@ static bool names_plan(const msgpack_object *item)
 	for (uint32_t i = 0; i < item->via.map.size; i++) {
 		const msgpack_object *key = &item->via.map.ptr[i].key;
 
-		if (key->type == MSGPACK_OBJECT_STR && key->via.str.size == strlen("plan") &&
-		    !memcmp(key->via.str.ptr, "plan", strlen("plan")))
+		if (key->type == MSGPACK_OBJECT_STR && has_name(key, "plan"))
 			return true;
 	}
 	return false;
@@ -164,7 +169,7 @@ static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_r
 		return decode_call(items, ret, err);
 	if (type == RPC_TYPE_NOTIFICATION && root->via.array.size == 3 && is_name(&items[1]) &&
 	    items[2].type == MSGPACK_OBJECT_ARRAY)
-		return RPC_IGNORE;
+		return has_name(&items[1], RING) ? RPC_RING : RPC_IGNORE;
 	error_set(err, STATUS_PROTOCOL,
 	          "a message of type %llu with %u elements is neither a request, "
 	          "[0, msgid, method, params], nor a notification, [2, method, params]",
@@ -314,6 +319,16 @@ int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *me
 	return finish(b, before, r);
 }
 
+int rpc_encode_ring(struct buffer *b)
+{
+	size_t before = buffer_len(b);
+	int r = pack_array(b, 3);
+
+	r = r ? r : pack_uint(b, RPC_TYPE_NOTIFICATION);
+	r = r ? r : pack_str(b, RING, strlen(RING));
+	return finish(b, before, r ? r : pack_array(b, 0));
+}
+
 int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t len, struct rpc_reply *ret,
                      struct error *err)
 {
@@ -349,9 +364,9 @@ static bool is_done(const msgpack_object_array *message)
 {
 	const msgpack_object *items = message->ptr;
 
-	return message->size == 3 && is_name(&items[1]) && items[1].via.str.size == strlen(DONE) &&
-	       !memcmp(items[1].via.str.ptr, DONE, strlen(DONE)) && items[2].type == MSGPACK_OBJECT_ARRAY &&
-	       items[2].via.array.size == 3 && is_msgid(&items[2].via.array.ptr[0]);
+	return message->size == 3 && is_name(&items[1]) && has_name(&items[1], DONE) &&
+	       items[2].type == MSGPACK_OBJECT_ARRAY && items[2].via.array.size == 3 &&
+	       is_msgid(&items[2].via.array.ptr[0]);
 }
 
 /* Ours is [code, message, details], code negative. Other servers answer a str, or anything. */
@@ -404,8 +419,7 @@ bool rpc_is_queued(const struct rpc_reply *reply)
 	const msgpack_object_kv *pair = map->type == MSGPACK_OBJECT_MAP ? map->via.map.ptr : NULL;
 
 	return !reply->is_done && pair && map->via.map.size > 0 && pair->key.type == MSGPACK_OBJECT_STR &&
-	       pair->key.via.str.size == strlen("queued") &&
-	       !memcmp(pair->key.via.str.ptr, "queued", strlen("queued"));
+	       has_name(&pair->key, "queued");
 }
 
 int rpc_code_at(const struct code_list *codes, uint32_t i)

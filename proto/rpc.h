@@ -23,7 +23,8 @@ void rpc_decoder_free(struct rpc_decoder *decoder);
 enum rpc_outcome {
 	RPC_DISPATCH, /* a request for ret->method, parameters decoded */
 	RPC_REFUSE,   /* a request to answer with err: ret->msgid is set, ret->method where it is known */
-	RPC_IGNORE,   /* a notification: nothing to do */
+	RPC_RING,     /* the notification ring: the connection's submission ring has entries */
+	RPC_IGNORE,   /* another notification: nothing to do */
 	RPC_BROKEN,   /* not MessagePack-RPC: err says how; the connection has to end */
 };
 
@@ -62,6 +63,9 @@ int rpc_encode_done(struct buffer *b, uint32_t msgid, const struct method *metho
 /* The client's side. params is the C struct of method->params (NULL when it has no fields); OPTIONAL fields
  * whose bit in `has` is not set are not sent. On failure nothing was appended. */
 int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *method, const void *params);
+
+/* The notification by which a client says that its submission ring has entries. */
+int rpc_encode_ring(struct buffer *b);
 
 struct rpc_reply {
 	uint32_t msgid;

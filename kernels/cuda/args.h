@@ -153,6 +153,31 @@ struct runs_args {
 	uint64_t runs; /* address of n entries, none empty */
 	uint64_t parts;
 	uint32_t n;
+	/* runs_bulk: all of them at multiples of 16 bytes, and of as many; so many parts are a tile. */
+	uint32_t pieces;
+	uint32_t tiles;
+};
+
+/* Blocks of a list that are each one run of bytes, everything a multiple of 16. A block is `chunks` pieces
+ * (the list's by_slots), and so many pieces are a tile. */
+struct blocks_bulk_args {
+	struct block_list list;
+	uint64_t dst;
+	uint64_t src;
+	uint64_t run;   /* bytes */
+	uint64_t parts; /* pieces in all */
+	uint32_t chunk; /* bytes of a piece, but of the last of a block */
+	uint32_t pieces;
+	uint32_t tiles;
+};
+
+/* As tile_copy, of each block of a list. The maps have the block as dimension block_dim, and where there are
+ * layers these as the next. grid and repeat are of one block; the list's by_slots counts its tiles,
+ * copy.tiles all of them. */
+struct blocks_copy_args {
+	struct tile_copy_args copy;
+	struct block_list list;
+	uint32_t block_dim;
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */

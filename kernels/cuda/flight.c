@@ -140,6 +140,12 @@ static int job_status(int status)
 	}
 }
 
+/* Whether moves of a job of more than one were launched. */
+static bool has_many(const struct flight *flight)
+{
+	return flight->landed > 0 && !flight->is_signal_alone && job_is_many(flight->job);
+}
+
 static void end(struct flight *flight)
 {
 	struct engine_job *job = flight->job;
@@ -149,7 +155,7 @@ static void end(struct flight *flight)
 	if (flight->status)
 		job_end_all(job, job_status(flight->status));
 	else
-		job->status = flight->landed > 0 && job_is_many(job) ? job_status(many_land(flight)) : 0;
+		job->status = has_many(flight) ? job_status(many_land(flight)) : 0;
 	if (job->status == 0 && job->signal.memory)
 		timelines_wake(&job->signal);
 }
@@ -279,7 +285,7 @@ static int launch_round(struct flights *flights, struct flight *flight)
 	if (r == 0)
 		r = flight->is_signal_alone ? pass(&round, flight->own, &flight->why)
 		                            : carry(&round, in, out, &flight->why);
-	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds)
+	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds && !job_first_failure(job))
 		r = timelines_put(&job->signal, round.last, &flight->why);
 	if (!round.last)
 		return r;

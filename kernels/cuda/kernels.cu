@@ -8,3 +8,4 @@
 #include "strided_gather.cu"
 #include "strided_channels.cu"
 #include "fill.cu"
+#include "blocks_copy.cu"

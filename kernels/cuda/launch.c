@@ -19,8 +19,8 @@ static int launch(struct launcher *launcher, CUstream stream, const struct shape
 
 /* ---- Routes -------------------------------------------------------------------------------------------- */
 
-static int copy_args(struct launcher *launcher, const struct tma_plan *tma, uint64_t dst, uint64_t src,
-                     struct tile_copy_args *ret, struct error *err)
+int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, const struct tma_plan *tma,
+                        uint64_t dst, uint64_t src, struct error *err)
 {
 	uint32_t bytes = (uint32_t)tensor_map_tile_bytes(&tma->load);
 	int r = map_cache_get(&launcher->maps, &tma->load, src, &ret->load, err);
@@ -47,7 +47,7 @@ static int launch_copy(struct launcher *launcher, CUstream stream, const struct 
                        const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	struct tile_pad_args args = { .src = src, .mode = transform->mode };
-	int r = copy_args(launcher, tma, dst, src, &args.copy, err);
+	int r = tile_copy_args_init(&args.copy, launcher, tma, dst, src, err);
 
 	if (r < 0)
 		return r;

@@ -29,4 +29,10 @@ void launcher_deinit(struct launcher *launcher);
 int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
                      const struct plan *plan, uint64_t dst, uint64_t src, struct error *err);
 
+struct tile_copy_args;
+
+/* What tile_copy takes, its maps included, for a plan's COPY. */
+int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, const struct tma_plan *tma,
+                        uint64_t dst, uint64_t src, struct error *err);
+
 #endif

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "device.h"
+#include "kernels/block_plan.h"
+#include "kernels/engine.h"
+#include "kernels/tma_route.h"
 #include "strided_args.h"
 #include "tuning.h"
 
@@ -107,13 +110,100 @@ static int launch_borders(struct launcher *launcher, CUstream stream, const stru
 	                    launcher->device, stream, &args, err);
 }
 
-int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                  const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
-                  uint64_t layers, struct error *err)
+/* ---- Blocks by the unit ---------------------------------------------------------------------------------
+ */
+
+/* Blocks of a multiprocessor, where each takes so much shared memory: more of them for small tiles. */
+static uint32_t a_multiprocessor(uint32_t shared)
 {
-	const uint64_t items = list->by_n.n * layers;
+	const uint32_t fit = COPY_SHARED_BYTES / shared;
+
+	return fit < COPY_BLOCKS ? COPY_BLOCKS : fit > COPY_MOST_BLOCKS ? COPY_MOST_BLOCKS : fit;
+}
+
+/* Pieces of a tile: as many as fit, but so few that every multiprocessor has tiles. */
+static uint32_t pieces_of(const struct launcher *launcher, uint64_t parts, uint32_t chunk)
+{
+	const uint64_t wanted = (uint64_t)COPY_BLOCKS * COPY_STAGES * launcher->device->processors;
+	uint32_t pieces = COPY_TILE_BYTES / chunk;
+
+	if (pieces > 32)
+		pieces = 32;
+	while (pieces > 1 && parts / pieces < wanted)
+		pieces /= 2;
+	return pieces;
+}
+
+static struct shape pieces_shape(enum kernel_id kernel, uint32_t tiles, uint32_t pieces, uint32_t chunk)
+{
+	const uint32_t shared = COPY_STAGES * (pieces * chunk + 2 * 8 + 32 * 16);
+
+	return (struct shape){ .kernel = kernel,
+		               .blocks = tiles,
+		               .threads = 32,
+		               .shared = shared,
+		               .a_multiprocessor = a_multiprocessor(shared) };
+}
+
+static int launch_bulk_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                              uint64_t dst, uint64_t src, const struct block_list *list, uint64_t items,
+                              struct error *err)
+{
+	const uint64_t run = (uint64_t)tma->dim[0].n, most = divide_up(run, COPY_TILE_BYTES);
+	struct blocks_bulk_args args = { .list = *list,
+		                         .dst = dst + (uint64_t)tma->dst_offset,
+		                         .src = src + (uint64_t)tma->src_offset,
+		                         .run = run,
+		                         .chunk = (uint32_t)(divide_up(divide_up(run, most), 16) * 16) };
+
+	args.list.by_slots = divisor_of(divide_up(run, args.chunk));
+	args.parts = args.list.by_slots.n * items;
+	args.pieces = pieces_of(launcher, args.parts, args.chunk);
+	args.tiles = (uint32_t)divide_up(args.parts, args.pieces);
+	const struct shape shape = pieces_shape(KERNEL_blocks_bulk, args.tiles, args.pieces, args.chunk);
+
+	return shape_launch(&shape, launcher->device, stream, &args, err);
+}
+
+static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                              uint64_t dst, uint64_t src, const struct engine_blocks *blocks,
+                              const struct block_list *list, struct error *err)
+{
+	struct blocks_copy_args args = { .list = *list, .block_dim = tma->rank };
+	struct tma_plan wide = *tma;
+	uint32_t shared;
+	int r;
+
+	if (!block_plan_map(&tma->load, blocks, BLOCK_SRC, &wide.load) ||
+	    !block_plan_map(&tma->store, blocks, BLOCK_DST, &wide.store))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "the blocks are none that a map can say");
+	wide.rank = wide.load.rank;
+	wide.tiles = tma->tiles * blocks->n * blocks->layers;
+	args.list.by_slots = divisor_of(tma->tiles);
+	r = tile_copy_args_init(&args.copy, launcher, &wide, dst + (uint64_t)tma->dst_offset,
+	                        src + (uint64_t)tma->src_offset, err);
+	if (r < 0)
+		return r;
+	shared = COPY_STAGES * (args.copy.tile_bytes + 2 * 8 + 16);
+	return shape_launch(&(struct shape){ .kernel = KERNEL_blocks_copy,
+	                                     .blocks = wide.tiles,
+	                                     .threads = 32,
+	                                     .shared = shared,
+	                                     .a_multiprocessor = a_multiprocessor(shared) },
+	                    launcher->device, stream, &args, err);
+}
+
+int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                  const struct plan *plan, uint64_t dst, uint64_t src, const struct engine_blocks *blocks,
+                  const struct block_list *list, struct error *err)
+{
+	const uint64_t items = blocks->n * blocks->layers;
 	int r = 0;
 
+	if (plan->tma.route == TMA_ROUTE_MEMCPY)
+		return launch_bulk_blocks(launcher, stream, &plan->tma, dst, src, list, items, err);
+	if (plan->tma.route == TMA_ROUTE_COPY)
+		return launch_copy_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
 	if (plan->tma.route != TMA_ROUTE_NONE)
 		r = launch_window(launcher, stream, transform, plan, dst, src, list, items, err);
 	if (r == 0 && plan->tma.border_rank > 0)
@@ -160,13 +250,19 @@ int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uin
 }
 
 int launch_runs(struct launcher *launcher, CUstream stream, uint64_t runs, uint32_t n, uint64_t parts,
-                struct error *err)
+                bool aligned, struct error *err)
 {
 	struct runs_args args = { .runs = runs, .parts = parts, .n = n };
 
-	return shape_launch(&(struct shape){ .kernel = KERNEL_many_runs,
-	                                     .blocks = (parts + ROWS_THREADS / 32 - 1) / (ROWS_THREADS / 32),
-	                                     .threads = ROWS_THREADS,
-	                                     .a_multiprocessor = MANY_RUNS_BLOCKS },
-	                    launcher->device, stream, &args, err);
+	if (aligned) {
+		args.pieces = pieces_of(launcher, parts, ROW_BYTES);
+		args.tiles = (uint32_t)divide_up(parts, args.pieces);
+	}
+	const struct shape bulk = pieces_shape(KERNEL_runs_bulk, args.tiles, args.pieces, ROW_BYTES);
+	const struct shape rows = { .kernel = KERNEL_many_runs,
+		                    .blocks = divide_up(parts, ROWS_THREADS / 32),
+		                    .threads = ROWS_THREADS,
+		                    .a_multiprocessor = MANY_RUNS_BLOCKS };
+
+	return shape_launch(aligned ? &bulk : &rows, launcher->device, stream, &args, err);
 }

@@ -11,10 +11,10 @@
 
 /* The move once for each entry of the list in each of so many layers: one launch, and one more for a border
  * that the first does not take in. list is filled but for by_slots; dst and src are addresses of elements
- * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's, or one that serves. */
+ * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks, or one that serves. */
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                  const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
-                  uint64_t layers, struct error *err);
+                  const struct plan *plan, uint64_t dst, uint64_t src, const struct engine_blocks *blocks,
+                  const struct block_list *list, struct error *err);
 
 /* ---- By a table -----------------------------------------------------------------------------------------
  */
@@ -35,8 +35,8 @@ uint32_t many_entry_write(void *entry, const struct launcher *launcher, const st
 int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uint32_t n, uint64_t entries,
                 uint64_t which, uint64_t first, uint64_t blocks, struct error *err);
 
-/* n runs of so many parts in all. */
+/* n runs of so many parts in all; aligned: every address and size is a multiple of 16. */
 int launch_runs(struct launcher *launcher, CUstream stream, uint64_t runs, uint32_t n, uint64_t parts,
-                struct error *err);
+                bool aligned, struct error *err);
 
 #endif

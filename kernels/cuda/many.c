@@ -110,8 +110,7 @@ static int launch_list(struct flights *flights, struct flight *flight, CUstream 
 		block_plan_init(&own, move->transform, blocks, &flights->facts, dst, src);
 		plan = &own;
 	}
-	r = launch_blocks(&flights->launcher, stream, move->transform, plan, dst, src, &list, blocks->layers,
-	                  err);
+	r = launch_blocks(&flights->launcher, stream, move->transform, plan, dst, src, blocks, &list, err);
 	if (r == 0 && list.counts)
 		r = desk_fetch_counters(&flight->desk, stream, err);
 	return r;
@@ -129,6 +128,7 @@ struct batch {
 	struct run_entry *runs;
 	uint32_t n_runs;
 	uint64_t parts;
+	uint64_t bits;    /* of all addresses and sizes of runs */
 	uint16_t *kernel; /* of each move */
 	uint32_t *entry;  /* of each move: bytes from the desk's start; of a run, of none */
 	uint32_t *blocks; /* of threads, of each move */
@@ -161,6 +161,7 @@ static void add_run(struct batch *batch, const struct tma_plan *tma, uint64_t ds
 		                                           .src = src + (uint64_t)tma->src_offset,
 		                                           .bytes = bytes,
 		                                           .first = batch->parts };
+	batch->bits |= (dst + (uint64_t)tma->dst_offset) | (src + (uint64_t)tma->src_offset) | bytes;
 	batch->parts += (bytes + ROW_BYTES - 1) / ROW_BYTES;
 }
 
@@ -265,7 +266,7 @@ static int launch_tables(struct batch *batch, const struct group *groups, uint32
 
 	if (r == 0 && batch->n_runs > 0)
 		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs),
-		                batch->n_runs, batch->parts, err);
+		                batch->n_runs, batch->parts, batch->bits % 16 == 0, err);
 	for (uint32_t i = 0; i < n && r == 0; i++)
 		r = launch_many(launcher, batch->stream, groups[i].kernel, groups[i].n, base,
 		                desk_place(batch->desk, base, batch->which + groups[i].start),
@@ -322,8 +323,5 @@ int many_land(struct flight *flight)
 		job->blocks->passed = counted[0];
 		job->blocks->beyond = counted[1];
 	}
-	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
-		if (job->moves[i].status)
-			return job->moves[i].status;
-	return 0;
+	return job_first_failure(job);
 }

@@ -54,9 +54,17 @@ DEVICE uint64_t layer_offset(uint64_t layers, uint64_t step, uint64_t layer)
 	return layers ? (uint64_t)global_read((const int64_t *)layers + layer) : layer * step;
 }
 
+/* Numbers of a block on both sides, and of its layer. */
+struct list_item {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t layer;
+	bool there; /* else the entry names none, and nothing is to be done */
+};
+
 /* The block that a slot is in; number becomes the slot's in it. The entry is read once; counts: by this
  * thread, when it is the block's first slot. */
-DEVICE void find_listed(const block_list &list, uint64_t &number, bool counts, list_place &place)
+DEVICE list_item find_item(const block_list &list, uint64_t &number, bool counts)
 {
 	const uint64_t item = divide_by(number, &list.by_slots), layer = divide_by(item, &list.by_n);
 	const uint64_t i = item - layer * list.by_n.n;
@@ -64,16 +72,24 @@ DEVICE void find_listed(const block_list &list, uint64_t &number, bool counts, l
 	                                : global_read_once((const int32_t *)list.index + i);
 
 	number -= item * list.by_slots.n;
-	place.there = entry >= 0 && (uint64_t)entry < list.limit;
-	if (!place.there) {
-		if (counts && list.counts && number == 0 && layer == 0)
-			global_add((uint64_t *)list.counts + (entry != -1), 1);
+	const bool there = entry >= 0 && (uint64_t)entry < list.limit;
+
+	if (!there && counts && list.counts && number == 0 && layer == 0)
+		global_add((uint64_t *)list.counts + (entry != -1), 1);
+	return { list.scatter ? (uint64_t)entry : i, list.scatter ? i : (uint64_t)entry, layer, there };
+}
+
+DEVICE void find_listed(const block_list &list, uint64_t &number, bool counts, list_place &place)
+{
+	const list_item item = find_item(list, number, counts);
+
+	place.there = item.there;
+	if (!item.there)
 		return;
-	}
-	const uint64_t to = (list.scatter ? (uint64_t)entry : i) * list.dst_step +
-	                    layer_offset(list.dst_layers, list.dst_layer_step, layer);
-	const uint64_t from = (list.scatter ? i : (uint64_t)entry) * list.src_step +
-	                      layer_offset(list.src_layers, list.src_layer_step, layer);
+	const uint64_t to =
+	    item.dst * list.dst_step + layer_offset(list.dst_layers, list.dst_layer_step, item.layer);
+	const uint64_t from =
+	    item.src * list.src_step + layer_offset(list.src_layers, list.src_layer_step, item.layer);
 
 	place.dst += to;
 	place.src += from;
@@ -94,6 +110,24 @@ DEVICE list_place find_block(const many_move &move, uint64_t &number, bool count
 	if (move.list.by_slots.n > 0)
 		find_listed(move.list, number, counts, place);
 	return place;
+}
+
+/* The run that a part is in. */
+DEVICE run_entry find_run(const runs_args &args, uint64_t part)
+{
+	const run_entry *runs = (const run_entry *)args.runs;
+	uint32_t low = 0, high = args.n;
+
+	while (high - low > 1) {
+		const uint32_t middle = (low + high) / 2;
+
+		if (global_read(&runs[middle].first) <= part)
+			low = middle;
+		else
+			high = middle;
+	}
+	return { global_read(&runs[low].dst), global_read(&runs[low].src), global_read(&runs[low].bytes),
+		 global_read(&runs[low].first) };
 }
 
 DEVICE void copy_words(void *to, const void *from, uint32_t bytes)

@@ -225,24 +225,6 @@ BY_ELEMENT(MANY_ROWS)
 namespace
 {
 
-/* The run that a part is in. */
-DEVICE run_entry find_run(const runs_args &args, uint64_t part)
-{
-	const run_entry *runs = (const run_entry *)args.runs;
-	uint32_t low = 0, high = args.n;
-
-	while (high - low > 1) {
-		const uint32_t middle = (low + high) / 2;
-
-		if (global_read(&runs[middle].first) <= part)
-			low = middle;
-		else
-			high = middle;
-	}
-	return { global_read(&runs[low].dst), global_read(&runs[low].src), global_read(&runs[low].bytes),
-		 global_read(&runs[low].first) };
-}
-
 DEVICE void copy_bytes(const row_place &place, int64_t first, int64_t last)
 {
 	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32)

@@ -8,6 +8,10 @@
 #define COPY_BLOCKS     2
 #define COPY_TILE_BYTES 32768
 
+/* Copies of many blocks: shared memory of a multiprocessor that their tiles share, blocks of one at most. */
+#define COPY_SHARED_BYTES 204800
+#define COPY_MOST_BLOCKS  16
+
 /* tile_pad: threads that write borders, elements that one of them reads before it writes; what a tile's note
  * takes. A border of more than one in PAD_SHARE elements is another launch's. */
 #define PAD_THREADS    256

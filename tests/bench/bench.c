@@ -90,6 +90,8 @@ int main(int argc, char **argv)
 		    "A row: what is done, element type, source shape, family; GB/s of both (bytes read plus written),\n"
 		    "the ratio, what the middle half of the runs' ratios lies between, and the bar. All are medians.\n"
 		    "memcpy's threads stand by while they are timed; the engine's job is timed from submit to reap.\n"
+		    "gather and scatter: one job over so many blocks of that shape, picked by chance out of twice as\n"
+		    "many; memcpy has the same bytes in one piece.\n"
 		    "Where memcpy would give a thread less than 64 KiB it takes fewer. Short calls are repeated.\n"
 		    "Each row is checked before and after; a wrong byte ends the program with 1.\n",
 		.is_cpu = true,

@@ -108,7 +108,7 @@ static const struct bench_row bench_rows[] = {
 	ROW("zero pad 1:1,1:1", FLOAT32, 2, DIMS(510, 510), SAME(1, 1), RAGGED),
 	TRANSPOSE(FLOAT32, 1000, 1000),
 
-	/* Blocks of 4, 16, 32 and 64 KiB. */
+	/* Blocks of 4, 16, 32 and 64 KiB: as many as it says, out of or into twice as many. */
 	ROW("gather 8192", FLOAT16, 1, DIMS(2048), .blocks = 8192),
 	ROW("gather 8192", FLOAT16, 1, DIMS(8192), .blocks = 8192),
 	ROW("gather 8192", FLOAT16, 1, DIMS(16384), .blocks = 8192),

@@ -4,9 +4,9 @@
  *   bench_blocks [RUNS [ONE-IN]]    15 runs; for trials a ONE-INth of the blocks
  *
  * Times are from the first call to when all of it has ended, by the host's clock: what is saved on the host
- * counts. For ours the device's own time is there too. Each run takes other blocks and another destination,
- * so that little is found in the L2. Medians. Every row is checked, each block of it; a wrong byte ends the
- * program with 1.
+ * counts. For ours the device's own time is there too. Each row is done twice, also without the unit. Each
+ * run takes other blocks and another destination, so that little is found in the L2. Medians. Every row is
+ * checked, each block of it; a wrong byte ends the program with 1.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +136,7 @@ static void fill(const struct memory *memory, uint64_t seed)
  * * n and those that follow. */
 struct turn {
 	struct row row;
+	bool plain; /* by the kernels without the unit */
 	struct memory dst, src;
 	int32_t *index;
 	struct transform_spec spec;
@@ -178,11 +179,11 @@ static void set_spec(struct turn *turn)
 		rig_die("%s", err.message);
 }
 
-static void prepare(struct turn *turn, const struct row *row)
+static void prepare(struct turn *turn, const struct row *row, bool plain)
 {
 	const uint32_t all = row->n * SETS;
 
-	*turn = (struct turn){ .row = *row };
+	*turn = (struct turn){ .row = *row, .plain = plain };
 	turn->dst = new_memory(row->dst, (size_t)all * row->bytes);
 	turn->src = new_memory(row->src, (size_t)all * row->bytes);
 	fill(&turn->src, 1);
@@ -238,6 +239,18 @@ static void must(int r, const struct error *err)
 		rig_die("%s", err->message);
 }
 
+static void plan_list(struct turn *turn, const struct engine_blocks *blocks, uint64_t dst, uint64_t src)
+{
+	const struct plan_facts facts = {
+		.engine = "cuda", .threads = rig.device.processors, .align = 16, .tma = true, .spread = true
+	};
+
+	if (turn->plain)
+		plan_init(&turn->plan, &turn->transform, &facts);
+	else
+		block_plan_init(&turn->plan, &turn->transform, blocks, &facts, dst, src);
+}
+
 /* As the engine does it: the list on the desk, a launch. */
 static void run_list(struct turn *turn, int set)
 {
@@ -251,7 +264,6 @@ static void run_list(struct turn *turn, int set)
 		                              .limit = (uint64_t)row->n * SETS,
 		                              .dst.step = row->bytes,
 		                              .src.step = row->bytes };
-	const struct plan_facts facts = { .engine = "cuda", .threads = rig.device.processors, .tma = true };
 	const uint64_t dst = turn->dst.address + (scatter ? 0 : other),
 		       src = turn->src.address + (scatter ? other : 0);
 	struct error err;
@@ -262,16 +274,16 @@ static void run_list(struct turn *turn, int set)
 	index = desk_take(&desk, row->n * sizeof *turn->index);
 	memcpy(index, turn->index + (size_t)set * row->n, row->n * sizeof *turn->index);
 	must(desk_send(&desk, rig.stream, &base, &err), &err);
-	block_plan_init(&turn->plan, &turn->transform, &blocks, &facts, dst, src);
+	plan_list(turn, &blocks, dst, src);
 	const struct block_list list = { .index = desk_place(&desk, base, index),
 		                         .dst_step = row->bytes,
 		                         .src_step = row->bytes,
 		                         .limit = blocks.limit,
 		                         .scatter = scatter,
 		                         .by_n = divisor_of(row->n) };
-	must(
-	    launch_blocks(&rig.launcher, rig.stream, &turn->transform, &turn->plan, dst, src, &list, 1, &err),
-	    &err);
+	must(launch_blocks(&rig.launcher, rig.stream, &turn->transform, &turn->plan, dst, src, &blocks, &list,
+	                   &err),
+	     &err);
 }
 
 static void run_batch(struct turn *turn, int set)
@@ -292,7 +304,7 @@ static void run_batch(struct turn *turn, int set)
 		};
 	must(desk_send(&desk, rig.stream, &base, &err), &err);
 	must(launch_runs(&rig.launcher, rig.stream, desk_place(&desk, base, runs), turn->row.n,
-	                 parts * turn->row.n, &err),
+	                 parts * turn->row.n, !turn->plain, &err),
 	     &err);
 }
 
@@ -383,9 +395,9 @@ static void print(const struct turn *turn, double (*times)[MOST], double *device
 
 	for (int way = 0; way < WAYS; way++)
 		ns[way] = median(times[way], runs);
-	printf("%-7s %-6s %-6s %5u x %2u KiB %-9s %8.1f us %8.1f us %7.1f GB/s %6.2f ", whats[row->what],
+	printf("%-7s %-6s %-6s %5u x %2u KiB %-9s %-5s %8.1f us %8.1f us %7.1f GB/s %6.2f ", whats[row->what],
 	       places[row->src], places[row->dst], row->n, row->bytes >> 10, row->permuted ? "permuted" : "",
-	       ns[OURS] / 1e3, own / 1e3, bytes / own, ns[COPY] / ns[OURS]);
+	       turn->plain ? "plain" : "unit", ns[OURS] / 1e3, own / 1e3, bytes / own, ns[COPY] / ns[OURS]);
 	printf("%7.2f ", ns[LOOP] / ns[OURS]);
 	if (base_batch_missing())
 		printf("      -\n");
@@ -394,12 +406,12 @@ static void print(const struct turn *turn, double (*times)[MOST], double *device
 	fflush(stdout);
 }
 
-static void time_row(const struct row *row, int runs)
+static void time_row(const struct row *row, int runs, bool plain)
 {
 	static double times[WAYS][MOST], device[MOST];
 	struct turn turn;
 
-	prepare(&turn, row);
+	prepare(&turn, row, plain);
 	run_ours(&turn, 0);
 	is_right(&turn, 0, "first");
 	for (int run = -WARM_UPS; run < runs; run++) {
@@ -454,7 +466,8 @@ int main(int argc, char **argv)
 		struct row row = rows[i];
 
 		row.n = row.n > one_in ? row.n / one_in : 1;
-		time_row(&row, runs);
+		time_row(&row, runs, false);
+		time_row(&row, runs, true);
 	}
 	desk_close(&desk);
 	for (int i = 0; i < 2; i++)

@@ -164,6 +164,14 @@ class Case:
         self.index = np.array(picks, INDEX_DTYPES[self.dtype]).tobytes()
 
     @property
+    def counts(self):
+        """What the answer has to count: moved, passed, beyond."""
+        if 0 in self.dst_block.shape:
+            return 0, 0, 0
+        passed = self.picks.count(-1)
+        return self.moved, passed, len(self.picks) - self.moved - passed
+
+    @property
     def moved(self):
         return sum(0 <= pick < self.limit for pick in self.picks)
 
@@ -234,9 +242,8 @@ class Random(RawCase):
             wrong = np.flatnonzero(got != expected)
             self.assertEqual(wrong.size, 0, f"{what}: bytes {wrong[:4].tolist()} of {wrong.size}")
             self.assertIn(result["path"], FAMILIES)
-            passed = case.picks.count(-1)
-            self.assertEqual((result["moved"], result["passed"], result["beyond"], result["bytes"]),
-                             (case.moved, passed, len(case.picks) - case.moved - passed, case.bytes()), what)
+            self.assertEqual((result["moved"], result["passed"], result["beyond"]), case.counts, what)
+            self.assertEqual(result["bytes"], case.bytes(), what)
             done += case.moved
         self.assertGreater(done, cases)
         self.assertEqual(self.src[:], source.tobytes())
@@ -328,9 +335,9 @@ class Pages(RawCase):
                 self.assertEqual(int.from_bytes(self.dst[8:16], "little"), value)
                 self.assertEqual(self.dst[16:], bytes(self.pool.nbytes - 16))
         done = self.rpc.call("gather", {"dst": tensor(self.b, [4, 0]), "src": tensor(self.a, [4, 0]), "limit": 2**63,
-                                        "index": bytes(4 * 4), "layers": 2**32 - 1, "dst_layer_step": 2**63,
+                                        "index": bytes(4 * 4), "layers": 2**30, "dst_layer_step": 2**63,
                                         "src_layer_step": 0, "dst_step": 7})
-        self.assertEqual((done["moved"], done["bytes"]), (4, 0))
+        self.assertEqual({key: done[key] for key in nothing}, nothing)
 
     def test_answered_when_queued(self):
         shape = self.pool.shape[1:]
@@ -418,11 +425,11 @@ class BadBlocks(RawCase):
             ("gather", ["index[0]: 0, but src has 0 blocks"], {"limit": 0}),
             ("gather", ["index_at: 8 entries of 4 bytes from byte 4068", "4096"],
              {"index": None, "index_at": [self.i, 4068], "count": 8}),
-            ("scatter", ["index_at"], {"index": None, "index_at": [self.i, 0], "count": 2**50, "src_step": 0}),
+            ("scatter", ["index_at"], {"index": None, "index_at": [self.i, 0], "count": 2**30, "src_step": 0}),
         )
         for method, words, fields in rows:
             self.bad("OUT_OF_RANGE", method, words, **fields)
-        self.bad("INVALID_ARGUMENT", "scatter", ["layers: 4611686018427387904 entries in each of 1"], index=None,
+        self.bad("INVALID_ARGUMENT", "scatter", ["layers: 4611686018427387904 entries in each of 1", "4294967296"], index=None,
                  index_at=[self.i, 0], count=2**62, src_step=0)
 
     def test_overlaps(self):

@@ -9,7 +9,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import RpcError, Tmad, pack_request, share, tensor
+from tmad import RpcError, Tmad, pack_request, share, tensor, wait_until
 
 CODES = {"INVALID_ARGUMENT": -1, "OUT_OF_RANGE": -2, "OVERLAP": -3, "NOT_FOUND": -4, "PERMISSION": -7}
 
@@ -250,6 +250,85 @@ class BadItems(SubmitCase):
             with self.tmad.rpc() as rpc:
                 rpc.send(message[:n])
         self.assertIs(self.rpc.call("ping"), True)
+
+
+class Order(SubmitCase):
+    """Batches that wait and signal."""
+
+    def setUp(self):
+        super().setUp()
+        self.words, self.word = self.region(64)
+        _, self.src = self.region(64, data=b"\x77" * 64)
+        self.dst, self.to = self.region(64)
+
+    def point(self, offset, value, **fields):
+        return {"region": self.word, "offset": offset, "value": value, **fields}
+
+    def value(self, offset):
+        return int.from_bytes(self.words[offset:offset + 8], "little")
+
+    def test_signals_when_all_went_well(self):
+        good = copy(self.to, self.src, [8])
+        self.assertEqual(self.submit([good, copy(self.to, self.src, [8], 8)], signal=self.point(0, 5))["statuses"], [0, 0])
+        self.assertEqual(self.value(0), 5)
+        for items in ([good, {}], [{}]):
+            self.submit(items, signal=self.point(0, 6))
+            self.assertEqual(self.value(0), 5, "whoever waits would take it that all was moved")
+
+    def test_silent_when_all_went_well(self):
+        good = copy(self.to, self.src, [8])
+        silent = {"signal": self.point(8, 1), "reply": "signal"}
+        for items in ([good, {}], [{}]):
+            self.assertEqual(self.submit(items, **silent)["statuses"][-1], CODES["INVALID_ARGUMENT"])
+        self.rpc.request("submit", {"items": [good], **silent})
+        self.submit([good], wait=self.point(8, 1))
+        self.assertEqual(self.value(8), 1)
+
+    def test_of_none_is_a_point_between_two(self):
+        self.words[16:24] = (3).to_bytes(8, "little")
+        done = self.submit([], wait=self.point(16, 3), signal=self.point(24, 9))
+        self.assertEqual((done["statuses"], done["bytes"]), ([], 0))
+        self.assertEqual(self.value(24), 9)
+        self.refused("TIMEOUT", "submit", {"items": [], "wait": self.point(32, 1, deadline_ms=1),
+                                           "signal": self.point(24, 10)}, ["wait"])
+        self.assertEqual(self.value(24), 9)
+
+    def test_a_point_that_does_not_come(self):
+        wait = self.point(40, 1, deadline_ms=1)
+        self.refused("TIMEOUT", "submit", {"items": [copy(self.to, self.src, [8]), {}], "wait": wait}, ["wait"])
+        self.assertEqual(self.dst[:], bytes(64))
+        self.assertEqual(self.submit([{}], wait=self.point(40, 1))["statuses"], [CODES["INVALID_ARGUMENT"]],
+                         "nothing is left to wait for")
+
+    def test_canceled(self):
+        msgid = self.rpc.request("submit", {"items": [copy(self.to, self.src, [8])], "wait": self.point(48, 1)})
+        cancel = self.rpc.request("cancel", {"request": msgid})
+        replies = {reply[1]: reply[2:] for reply in (self.rpc.receive(), self.rpc.receive())}
+        self.assertEqual(replies[cancel][1], {"canceled": True})
+        self.assertEqual(replies[msgid][0][2]["name"], "CANCELED")
+        self.assertEqual(self.dst[:], bytes(64))
+
+    def test_queued(self):
+        msgid = self.rpc.request("submit", {"items": [copy(self.to, self.src, [8]), {}], "reply": "queued"})
+        self.assertEqual(self.rpc.receive(), [1, msgid, None, {"queued": True}])
+        kind, name, (done_id, error, result) = self.rpc.receive()
+        self.assertEqual((kind, name, done_id, error), (2, "done", msgid, None))
+        self.assertEqual(result["statuses"], [0, CODES["INVALID_ARGUMENT"]])
+
+    def test_many_waiting_items_are_charged_until_they_go(self):
+        items = [copy(self.to, self.src, [1], i) for i in range(60)]
+        n = self.rpc.call("stats")["jobs"]
+        msgid = self.rpc.request("submit", {"items": items, "wait": self.point(56, 1)})
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["jobs"] == n + 60, 5, "each item counts")
+        self.rpc.request("cancel", {"request": msgid})
+        self.assertEqual({self.rpc.receive()[1] for _ in range(2)}, {msgid, msgid + 1})
+        self.assertEqual(self.rpc.call("stats")["jobs"], n)
+
+    def test_gone_while_it_waits(self):
+        plan = self.prepare(layout([8]), layout([8]))
+        self.rpc.request("submit", {"items": [{"plan": plan, "dst": [self.to, 0], "src": [self.src, 0]}, {}],
+                                    "wait": self.point(56, 1)})
 
 
 class Limits(unittest.TestCase):

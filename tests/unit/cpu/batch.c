@@ -33,6 +33,14 @@ static void batch_init(struct batch *batch, uint32_t n_moves, const int64_t *n)
 		                          .on_done = batch->work[0].job.on_done };
 }
 
+/* For one that does not go through a stream. */
+static void batch_start(struct batch *batch, struct run *run, const struct cpu_tuning *tuning,
+                        uint32_t threads)
+{
+	run_clear(&batch->job);
+	run_start(run, &batch->job, tuning, threads);
+}
+
 static void batch_deinit(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->job.n_moves; i++) {
@@ -85,7 +93,7 @@ ParameterizedTest(struct claims_row *row, batch, claims)
 	for (uint32_t i = 0; i < row->small + row->large; i++)
 		n[i] = i % 2 ? (i / 2 < row->large ? 1024 : 32) : (i / 2 < row->small ? 32 : 1024);
 	batch_init(&batch, row->small + row->large, n);
-	run_start(&run, &batch.job, &tuning, 2);
+	batch_start(&batch, &run, &tuning, 2);
 	cr_assert_eq(run_claims(&run, 4), row->start, "%s: %u", row->name, run_claims(&run, 4));
 	for (; run_claims(&run, 1); claims++) {
 		run_claim(&run, &claim);
@@ -173,7 +181,7 @@ Test(batch, cancel_in_the_middle)
 		uint32_t good = 0;
 		struct engine_job *ended;
 		batch_init(&batch, N, n);
-		run_start(&run, &batch.job, &tuning, 1);
+		batch_start(&batch, &run, &tuning, 1);
 		for (int i = 0; i < claims && run_claims(&run, 1); i++) {
 			run_claim(&run, &claim);
 			run_end_claim(&run, &claim, claim_execute(&claim, scratch));

@@ -1,7 +1,9 @@
 /* Lists of blocks: how they are cut into claims, and how they end that do not just run. */
-#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -240,19 +242,16 @@ ParameterizedTest(struct fails_row *row, blocks, memory_that_fails)
 
 /* ---- A list that changes ---------------------------------------------------------------------------- */
 
-struct changing {
-	volatile int32_t *index;
-	uint32_t n;
-	atomic_bool stop;
-};
-
-static void *change(void *arg)
+/* What a client's process does to its memory, until it is killed. */
+static pid_t change(volatile int32_t *index, uint32_t n)
 {
 	static const int32_t values[] = { 1, -1, 0x7fffffff, 2, -2, 0 };
-	struct changing *changing = arg;
-	for (uint32_t i = 0; !atomic_load(&changing->stop); i++)
-		changing->index[i % changing->n] = values[i / 7 % 6];
-	return NULL;
+	pid_t pid = fork();
+	cr_assert_geq(pid, 0);
+	if (pid == 0)
+		for (uint32_t i = 0;; i++)
+			index[i % n] = values[i / 7 % 6];
+	return pid;
 }
 
 /* Whatever each entry was when it was looked at: it was that in all layers, and was counted as that. */
@@ -264,11 +263,9 @@ Test(blocks, a_list_that_changes)
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(BYTES * N * LAYERS), *src = new_memory(BYTES * LIMIT * LAYERS);
 	struct engine_memory *list = new_memory(N * 4);
-	struct changing changing = { .index = (volatile int32_t *)(void *)data(list), .n = N };
-	pthread_t thread;
 	for (int i = 0; i < LIMIT * LAYERS; i++)
 		memset(data(src) + i * BYTES, 1 + i % LIMIT, BYTES);
-	cr_assert_eq(pthread_create(&thread, NULL, change, &changing), 0);
+	pid_t pid = change((volatile int32_t *)(void *)data(list), N);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t moved = 0;
 		memset(data(dst), POISON, BYTES * N * LAYERS);
@@ -289,8 +286,8 @@ Test(blocks, a_list_that_changes)
 		}
 		cr_assert_eq(moved + work.blocks.passed + work.blocks.beyond, N);
 	}
-	atomic_store(&changing.stop, true);
-	pthread_join(thread, NULL);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 	engine_stream_free(engine, stream);
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);

@@ -153,6 +153,7 @@ ParameterizedTest(struct claim_row *row, run, claims_touch_few_lines)
 	struct engine_job job = {
 		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base }
 	};
+	run_clear(&job);
 	run_start(&run, &job, &tuning, 2);
 	while (run_claims(&run, 1)) {
 		run_claim(&run, &claim);

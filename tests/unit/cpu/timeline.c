@@ -391,6 +391,55 @@ Test(timeline, cancel_one)
 	tear_down();
 }
 
+struct batch_row {
+	char name[24];
+	int64_t inline_bytes;
+	bool cancel;
+	bool gone;
+	int status;
+};
+
+static void take_page(struct engine_memory *memory, uint64_t offset);
+
+ParameterizedTestParameters(timeline, a_batch_that_never_starts)
+{
+	static struct batch_row rows[] = {
+		{ "late", 0, false, false, STATUS_TIMEOUT },
+		{ "cancelled", 0, true, false, STATUS_CANCELED },
+		{ "gone", 0, false, true, STATUS_DEVICE },
+		{ "gone, inline", 1 << 20, false, true, STATUS_DEVICE },
+	};
+	return cr_make_param_array(struct batch_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+/* Every move of it ends as it does. */
+ParameterizedTest(struct batch_row *row, timeline, a_batch_that_never_starts)
+{
+	static struct work work;
+	struct engine_move moves[3];
+	set_up(1, row->inline_bytes, 127);
+	work_init(&work, 16, true, dst, src);
+	for (int i = 0; i < 3; i++) {
+		moves[i] = work.job.move;
+		moves[i].dst_offset = (uint64_t)i * 1024;
+	}
+	work.job.moves = moves;
+	work.job.n_moves = 3;
+	work.job.wait = (struct engine_point){ words, 4096, 1 };
+	work.job.wait_until_ns = row->cancel ? UINT64_MAX : 1;
+	if (row->gone)
+		take_page(words, 4096);
+	engine_submit(engine, stream, &work.job);
+	if (row->cancel)
+		cr_assert(engine_cancel(engine, stream, &work.job), "%s", row->name);
+	wait_done(1);
+	cr_assert_eq(work.job.status, row->status, "%s: %d", row->name, work.job.status);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(moves[i].status, row->status, "%s: move %d: %d", row->name, i, moves[i].status);
+	cr_assert(is_untouched(), "%s", row->name);
+	tear_down();
+}
+
 Test(timeline, cancel_a_stream)
 {
 	static struct work work[5];

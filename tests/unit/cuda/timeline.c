@@ -432,6 +432,58 @@ ParameterizedTest(struct end_row *row, cuda_timeline, cancel_as_it_comes)
 	tear_down();
 }
 
+/* The second of a batch's moves cannot be launched: the first is right, and nothing is signalled. */
+Test(cuda_timeline, a_batch_of_which_a_part_fails)
+{
+	enum { N = 512, BYTES = N * N * 4 }; /* too large to share a launch */
+	static struct work work[2];
+	struct engine_move moves[2];
+	setenv("SOFTGPU_FAIL_CALL", "cuLaunchKernelEx:2", 1);
+	setenv("SOFTGPU_FAIL_WITH", "400", 1);
+	set_up(REGION_KIND_CUDA_FD);
+	struct engine_memory *large[2] = { new_words(REGION_KIND_CUDA_FD, 2 * BYTES),
+		                           new_memory(REGION_KIND_CUDA_FD, BYTES) };
+	memset(data(large[1]), 1, BYTES);
+	for (int i = 0; i < 2; i++) {
+		work_init(&work[i], N, true, large[0], large[1]);
+		moves[i] = work[i].job.move;
+		moves[i].dst_offset = (uint64_t)i * BYTES;
+	}
+	work[0].job.moves = moves;
+	work[0].job.n_moves = 2;
+	work[0].job.signal = (struct engine_point){ words, 8, 7 };
+	engine_submit(engine, stream, &work[0].job);
+	wait_done(1);
+	cr_assert_eq(work[0].job.status, STATUS_DEVICE, "%d", work[0].job.status);
+	cr_assert_eq(moves[0].status, 0);
+	cr_assert_neq(moves[1].status, 0);
+	cr_assert_eq(data(large[0])[BYTES - 1], 1);
+	cr_assert_eq(data(large[0])[BYTES], 0);
+	cr_assert_eq(word_get(words, 8), 0, "it was signalled");
+	engine_unmap(engine, large[0]);
+	engine_unmap(engine, large[1]);
+	tear_down();
+}
+
+/* A list of blocks without an element, whose index would be read by the device: nothing to do but to signal.
+ */
+Test(cuda_timeline, a_list_of_nothing_signals)
+{
+	static struct work work;
+	set_up(REGION_KIND_CUDA_FD);
+	work_init(&work, 0, true, dst, src);
+	struct engine_blocks blocks = {
+		.n = 4, .layers = 1, .index_bytes = 4, .limit = 4, .index_memory = src
+	};
+	work.job.blocks = &blocks;
+	work.job.signal = (struct engine_point){ words, 8, 7 };
+	engine_submit(engine, stream, &work.job);
+	wait_done(1);
+	cr_assert_eq(work.job.status, 0);
+	cr_assert_eq(word_get(words, 8), 7);
+	tear_down();
+}
+
 struct fail_row {
 	char name[32];
 	char variable[64];

@@ -258,6 +258,7 @@ Test(blocks, facts_are_of_every_block)
 		cr_assert_eq(facts.dst_phase, dst % 16);
 		cr_assert_eq(facts.src_phase, src % 16);
 		cr_assert_eq(facts.threads, 7);
+		cr_assert(facts.spread);
 		seen[facts.align]++;
 	}
 	for (int align = 1; align <= 16; align *= 2)
@@ -487,7 +488,14 @@ Test(blocks, sentences)
 	c.blocks.scatter = true;
 	c.blocks.n = UINT64_C(1) << 60;
 	c.blocks.src.step = 0;
-	assert_refused(&c, STATUS_INVALID_ARGUMENT, "layers: 1152921504606846976 entries in each of 1");
+	assert_refused(&c, STATUS_INVALID_ARGUMENT,
+	               "layers: 1152921504606846976 entries in each of 1 are more than 4294967296 blocks");
+	c.blocks.n = UINT64_C(1) << 31;
+	assert_refused(&c, STATUS_OK, "");
+	c.blocks.n++;
+	assert_refused(
+	    &c, STATUS_INVALID_ARGUMENT,
+	    "layers: 2147483649 entries in each of 1, of 8192 bytes each, are more than 17592186044416");
 }
 
 Test(blocks, index_place)

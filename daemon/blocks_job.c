@@ -1,6 +1,6 @@
 /* Fields are checked in this order: the entries and layers by themselves, the transform and its places, then
  * everything that lies in memory (kernels/blocks.h). */
-#include "block_list.h"
+#include "blocks_job.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -13,10 +13,11 @@
 
 static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
 static int check_layers(const struct msg_blocks *p, struct error *err);
-static int plan_blocks(struct session *session, const struct msg_blocks *p, struct block_list *list,
+static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct plan_entry **ret_plan, struct error *err);
 
-/* What an empty list is to an engine, so that it keeps its turn and sets its signal. */
+/* What a list without entries, or of blocks without elements, is to an engine: it keeps its turn and sets its
+ * signal. */
 static const int64_t nothing = -1;
 
 static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
@@ -30,7 +31,7 @@ static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t
 	return to + n;
 }
 
-static void copy_lists(struct block_list *list, const struct msg_blocks *p)
+static void copy_lists(struct blocks_job *list, const struct msg_blocks *p)
 {
 	struct engine_blocks *blocks = &list->blocks;
 	int64_t *to = list->words;
@@ -48,11 +49,11 @@ static void copy_lists(struct block_list *list, const struct msg_blocks *p)
 	}
 }
 
-int block_list_new(struct session *session, const struct msg_blocks *p, bool scatter, struct block_list **ret,
+int blocks_job_new(struct session *session, const struct msg_blocks *p, bool scatter, struct blocks_job **ret,
                    struct plan_entry **ret_plan, struct error *err)
 {
 	struct engine_blocks blocks = { .scatter = scatter };
-	struct block_list *list;
+	struct blocks_job *list;
 	int r = check_entries(p, &blocks, err);
 
 	if (r == 0)
@@ -65,18 +66,18 @@ int block_list_new(struct session *session, const struct msg_blocks *p, bool sca
 	list = malloc(sizeof *list + 2 * p->dst_layers.len + p->src_layers.len + p->index.len);
 	if (!list)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
-	*list = (struct block_list){ .blocks = blocks, .n = blocks.n, .layers = blocks.layers };
+	*list = (struct blocks_job){ .blocks = blocks, .n = blocks.n };
 	copy_lists(list, p);
 	r = plan_blocks(session, p, list, ret_plan, err);
 	if (r < 0) {
-		block_list_free(list);
+		blocks_job_free(list);
 		return r;
 	}
 	*ret = list;
 	return 0;
 }
 
-void block_list_free(struct block_list *list)
+void blocks_job_free(struct blocks_job *list)
 {
 	free(list);
 }
@@ -165,7 +166,7 @@ static struct msg_transform transform_of(const struct msg_blocks *p)
 	return transform;
 }
 
-static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct block_list *list,
+static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct blocks_job *list,
                      struct error *err)
 {
 	const struct tensor_extent dst_extent = tensor_extent(&spec->dst);
@@ -185,7 +186,7 @@ static int set_sides(const struct msg_blocks *p, const struct transform_spec *sp
 }
 
 static int check_list(struct session *session, const struct msg_blocks *p, const struct transform *t,
-                      struct block_list *list, struct error *err)
+                      struct blocks_job *list, struct error *err)
 {
 	const struct placed *placed = &list->placed;
 	const struct tensor_place dst = place_of(placed->dst, placed->dst_offset);
@@ -207,7 +208,7 @@ static int check_list(struct session *session, const struct msg_blocks *p, const
 	return blocks_check_index(blocks, t, &dst, &place, err);
 }
 
-static int plan_blocks(struct session *session, const struct msg_blocks *p, struct block_list *list,
+static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct plan_entry **ret_plan, struct error *err)
 {
 	const struct msg_transform transform = transform_of(p);
@@ -234,11 +235,11 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 		plan_entry_unref(*ret_plan);
 		return r;
 	}
-	if (blocks->n == 0) {
+	if (blocks->n == 0 || (*ret_plan)->transform.count == 0) {
 		blocks->n = 1;
-		blocks->index = &nothing;
-	}
-	if ((*ret_plan)->transform.count == 0)
 		blocks->layers = 1;
+		blocks->index = &nothing;
+		list->n = 0;
+	}
 	return 0;
 }
