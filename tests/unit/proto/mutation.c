@@ -98,7 +98,7 @@ static void check_request(struct rpc_decoder *decoder, struct rpc_request *reque
 Test(mutation, broken_requests_come_to_a_clean_end)
 {
 	struct rpc_decoder *decoder = rpc_decoder_new();
-	uint32_t outcomes[4] = { 0 }, results[3] = { 0 };
+	uint32_t outcomes[RPC_BROKEN + 1] = { 0 }, results[3] = { 0 };
 
 	state = 2;
 	for (uint32_t round = 0; round < ROUNDS; round++) {
