@@ -456,8 +456,8 @@ TMA_API int tma_dispatch(tma_client *client);
 /* ---- Submission rings ------------------------------------------------------------------------------ */
 
 /* Runs of plans through shared memory, without a message each: for those who run thousands a second, or wait
- * for each. A ring is of one connection, which has one at most, and goes with it (DISCONNECTED). Runs start in the order pushed, behind what was sent before, and end in
- * the same limits and accounts as requests. */
+ * for each. A ring is of one connection, which has one at most, and goes with it (DISCONNECTED). Runs start
+ * in the order pushed, behind what was sent before, and end in the same limits and accounts as requests. */
 typedef struct tma_ring tma_ring;
 
 struct tma_ring_end {
