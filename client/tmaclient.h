@@ -261,8 +261,7 @@ struct tma_transform {
 struct tma_result {
 	int status; /* 0 or a TMA_* status */
 	char
-	    path[24]; /* the family that moved it: "memcpy", "tile_copy", "tile_transpose", "strided", "fill";
-	                 "" of items */
+	    path[24]; /* the family that moved it: "memcpy", "tile_copy", "strided" and others; "" of items */
 	uint64_t bytes;      /* read plus written */
 	uint64_t ns;         /* the engine's own time */
 	uint32_t reconnects; /* tma_reconnects() when it ended */
@@ -375,24 +374,23 @@ TMA_API int tma_run_items(tma_client *client, struct tma_item *items, size_t n,
  *
  *     gather:  dst[i] = transform(src[index[i]])          scatter:  dst[index[i]] = transform(src[i])
  *
- * Zero-initialise and name what you need; what is zero is left out. */
+ * The list is in memory of the caller's and goes with the request, of which it has to leave room in 64 KiB;
+ * or it is in a region, where it may change until it is used. An index of -1 passes an entry over. One that
+ * is out of range has the request refused, or, in a region, is passed over and counted. Zero-initialise and
+ * name what you need; what is zero is left out. */
 struct tma_blocks {
-	const struct tma_transform
-	    *transform;             /* of block 0, layer 0: its tensors say where that is. No order */
-	size_t count;               /* entries of the list */
-	enum tma_dtype index_dtype; /* TMA_INT32 or TMA_INT64 */
-	const void *index; /* the entries, in host order; -1 passes one over; one out of range refuses all.
-	                      Lists of nearly 64 KiB and more do not fit into a request: */
-	struct tma_place index_at; /* where they lie in a region, instead; those out of range are passed over
-	                              and counted. At a multiple of their size */
-	uint64_t limit;            /* blocks of the indexed side; 0: as many as lie in its region */
-	uint64_t dst_step;         /* bytes from a block to the next; 0: as many as a block takes */
+	const struct tma_transform *transform; /* of block 0 of layer 0, which its tensors say; no order */
+	size_t count;                          /* entries of the list */
+	enum tma_dtype index_dtype;            /* TMA_INT32 or TMA_INT64 */
+	const void *index;                     /* the entries; or: */
+	struct tma_place index_at;             /* where they are, at a multiple of their size */
+	uint64_t limit;    /* blocks of the indexed side; 0: as many as lie in its region */
+	uint64_t dst_step; /* bytes from a block to the next; 0: as many as a block takes */
 	uint64_t src_step;
 	uint32_t layers;         /* the list is gone through for each; 0: 1 */
 	uint64_t dst_layer_step; /* bytes from a layer to the next */
 	uint64_t src_layer_step;
-	const int64_t
-	    *dst_layers; /* instead of the step, layers of them: bytes from dst to each layer's block 0 */
+	const int64_t *dst_layers; /* instead, one a layer: bytes from dst to its block 0 */
 	const int64_t *src_layers;
 	const struct tma_order *order; /* NULL: none */
 };
@@ -458,8 +456,8 @@ TMA_API int tma_dispatch(tma_client *client);
 /* ---- Submission rings ------------------------------------------------------------------------------ */
 
 /* Runs of plans through shared memory, without a message each: for those who run thousands a second, or wait
- * for each. A ring is of one connection, which has one at most, and goes with it (DISCONNECTED). Runs start in the order pushed, behind what was sent before, and end in
- * the same limits and accounts as requests. */
+ * for each. A ring is of one connection, which has one at most, and goes with it (DISCONNECTED). Runs start
+ * in the order pushed, behind what was sent before, and end in the same limits and accounts as requests. */
 typedef struct tma_ring tma_ring;
 
 struct tma_ring_end {

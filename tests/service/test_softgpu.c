@@ -222,7 +222,7 @@ Test(softgpu, a_stream_and_the_service_order_each_other)
 	CUstream stream;
 
 	put(memory + WORDS, (uint64_t[2]){ 0 }, 16);
-	cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
 	for (unsigned round = 1; round <= ROUNDS; round++) {
 		for (size_t i = 0; i < BYTES; i++)
 			in[i] = byte_at(i, round << 7);
