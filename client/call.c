@@ -87,6 +87,8 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 		return rc;
 	request = &client->requests[slot];
 	request->start = client->sent + buffer_len(&client->out);
+	request->has_signal = call->order && call->order->signal.region;
+	request->completion = call->order ? (enum completion)call->order->completion : COMPLETION_DONE;
 	rc = request_encode(client, call, slot);
 	if (rc < 0) {
 		request_free(client, slot);
@@ -109,28 +111,63 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	return 0;
 }
 
-/* A transform's regions have their ids on the connection that there is now. */
+/* A message that is too large would end the connection. */
 static int request_encode(tma_client *client, const struct call *call, uint32_t slot)
 {
-	struct msg_transform transform;
-	const void *params = call->params;
-	int rc;
+	struct request *request = &client->requests[slot];
+	const struct method *method = &methods[call->method];
+	uint32_t msgid = request->completion == COMPLETION_SIGNAL
+	                     ? (uint32_t)client->n_silent << 16 | MSGID_SILENT
+	                     : request_msgid(request, slot);
+	size_t before = buffer_len(&client->out), bytes;
+	union params params;
+	int rc = call->fill ? call->fill(client, call, request, &params) : 0;
 
-	if (call->transform) {
-		rc = transform_params(client, call->transform, &transform);
-		if (rc < 0)
-			return rc;
-		params = &transform;
-	}
-	rc = rpc_encode_request(&client->out, request_msgid(&client->requests[slot], slot),
-	                        &methods[call->method], params);
-	return rc < 0 ? client_fail(client, rc, "out of memory for a request") : 0;
+	if (rc < 0)
+		return rc;
+	rc = rpc_encode_request(&client->out, msgid, method, call->fill ? &params : call->params);
+	if (rc < 0)
+		return client_fail(client, rc, "out of memory for a request");
+	bytes = buffer_len(&client->out) - before;
+	if (bytes <= frame_request_limits.bytes)
+		return 0;
+	buffer_truncate(&client->out, before);
+	return client_fail(
+	    client, STATUS_INVALID_ARGUMENT, "%s: the request has %zu bytes, and a message at most %zu%s",
+	    method->name, bytes, frame_request_limits.bytes,
+	    method->params == &blocks_message ? ": put the list into a region (index_at)" : "");
+}
+
+int request_post(tma_client *client, const struct call *call, int64_t deadline)
+{
+	uint32_t slot = 0;
+	int rc = request_start(client, call, deadline, &slot);
+
+	if (rc < 0)
+		return rc;
+	client->n_silent++;
+	if (client->requests[slot].error.status)
+		client_keep_silent(client, &client->requests[slot].error);
+	request_free(client, slot);
+	return 0;
+}
+
+void client_keep_silent(tma_client *client, const struct error *error)
+{
+	if (!client->silent.status)
+		client->silent = *error;
 }
 
 void request_end(tma_client *client, uint32_t slot, const struct error *error)
 {
 	struct request *request = &client->requests[slot];
+	struct error end;
 
+	if (request->items) {
+		end = *error;
+		items_end(request, &end);
+		error = &end;
+	}
 	request->state = REQUEST_DONE;
 	request->error.status = error->status;
 	if (error->status)
@@ -164,6 +201,8 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 			return client_fail(client, STATUS_BUSY,
 			                   "%d requests are under way: wait for some first",
 			                   CLIENT_MAX_SLOTS);
+		if (n > CLIENT_MAX_SLOTS)
+			n = CLIENT_MAX_SLOTS;
 		grown = realloc(client->requests, n * sizeof *grown);
 		if (!grown)
 			return client_fail(client, STATUS_NO_MEMORY, "out of memory for %" PRIu32 " requests",
@@ -178,7 +217,9 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 	request = &client->requests[*ret_slot];
 	client->first_free = request->next_free;
 	request->generation++;
-	request->is_unsent = request->may_repeat = false;
+	request->is_unsent = request->may_repeat = request->is_queued = false;
+	request->items = NULL;
+	request->error.status = 0;
 	memset(&request->result, 0, sizeof request->result);
 	return 0;
 }

@@ -103,6 +103,7 @@ int client_open(tma_client *client, int64_t deadline)
 		return rc;
 	}
 	client_reset(client);
+	client->n_silent = 0;
 	client->sock = sock;
 	client->connection++;
 	client->is_given_up = false;
@@ -136,10 +137,16 @@ void tma_free(tma_client *client)
 	if (client->sock >= 0)
 		close(client->sock);
 	client_reset(client);
+	client_free_rings(client);
+	client_free_plans(client);
 	client_free_regions(client);
 	rpc_decoder_free(client->decoder);
 	buffer_deinit(&client->in);
 	buffer_deinit(&client->out);
+	if (client->driver)
+		device_driver_close(client->driver);
+	free(client->driver);
+	free(client->items);
 	free(client->requests);
 	free(client);
 }

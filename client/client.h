@@ -1,7 +1,9 @@
 /* What the files of libtmaclient share: the connection, its requests under way, its regions.
  *
  * A request lives in a slot that is reused, so that calls allocate nothing once the table has grown. Its
- * msgid holds the slot and part of the slot's generation; a ticket holds the slot and all of it. The
+ * msgid holds the slot and part of the slot's generation; a ticket holds the slot and all of it. One that is
+ * answered only when it fails holds no slot once it is queued: its msgid has MSGID_SILENT where others have a
+ * slot, and a number of its own. The
  * connection ends at one place, client_break, which ends every request too; after that sock is -1 and
  * `ended` says why. on_reply runs while the reply's bytes are in `in` and must not send.
  */
@@ -20,8 +22,9 @@
 #include "proto/status.h"
 
 #define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */
-#define CLIENT_MAX_SLOTS 65536 /* what a msgid's half can name */
-#define CLIENT_RETRY_MS  5000  /* tma_set_reconnect */
+#define CLIENT_MAX_SLOTS 65535 /* what a msgid's half can name, but for the next */
+#define MSGID_SILENT     0xffff
+#define CLIENT_RETRY_MS  5000 /* tma_set_reconnect */
 
 enum region_life {
 	REGION_ASKED, /* the service has not answered yet */
@@ -29,6 +32,7 @@ enum region_life {
 	REGION_GONE,  /* a later connection could not have it: see error */
 };
 
+/* Regions and plans: what a later connection is told again. */
 struct tma_region {
 	tma_client *client;
 	struct tma_region *next;
@@ -48,16 +52,49 @@ struct tma_region {
 	struct error error;
 };
 
+struct tma_plan {
+	tma_client *client;
+	struct tma_plan *next;
+	enum region_life life;
+	uint64_t id;
+	uint32_t connection; /* that id is of */
+	struct msg_transform params;
+	struct error error;
+};
+
+/* Items of a call. A message has as many of them as it holds, from the first on. */
+struct item_run {
+	struct tma_item *items;
+	size_t n;
+	size_t first;   /* of them in the caller's array: those before went with other messages */
+	bool is_whole;  /* one message has to hold all */
+	bool is_later;  /* a message went before: no wait */
+	bool is_failed; /* some before did not go well: no signal */
+	size_t taken;   /* by the last message made, those too that it refused */
+	size_t sent;    /* with it */
+};
+
+struct call;
+struct request;
+
 /* Fills what the caller waits for from a result. On failure sets err; STATUS_PROTOCOL ends the connection. */
 typedef int reply_fn(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                      void *arg, struct error *err);
 
+/* Makes a request's parameters, which name regions and plans by the ids that they have on the connection
+ * there is now: 0, or the last error. */
+typedef int params_fn(tma_client *client, const struct call *call, struct request *request,
+                      union params *ret);
+
 struct call {
 	enum method_id method;
-	const void *params;                    /* the method's struct; NULL when it has no fields */
-	const struct tma_transform *transform; /* its params instead, which name regions by their ids */
-	int fd;                                /* to send along; -1: none */
-	bool may_be_kept;                      /* unsent, for a batch */
+	const void *params;   /* the method's struct; NULL when it has no fields, or: */
+	params_fn *fill;      /* makes it */
+	const void *from;     /* for fill */
+	struct item_run *run; /* the same, of items */
+	const struct tma_order *order;
+	int fd;           /* to send along; -1: none */
+	bool may_be_kept; /* unsent, for a batch */
 	reply_fn *on_reply;
 	void *arg; /* for a blocking call it may be on the caller's stack */
 };
@@ -67,14 +104,23 @@ enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_DONE };
 struct request {
 	enum request_state state;
 	uint32_t generation;
-	uint64_t start;     /* in the bytes that the client has queued, ever */
-	bool is_unsent;     /* it ended with its connection, which took none of its bytes */
-	bool may_repeat;    /* it ended with its connection, and twice is the same as once */
+	uint64_t start;  /* in the bytes that the client has queued, ever */
+	bool is_unsent;  /* it ended with its connection, which took none of its bytes */
+	bool may_repeat; /* it ended with its connection, and twice is the same as once */
+	bool has_signal; /* twice would be another thing than once */
+	bool is_queued;  /* answered as such: its end comes as a notification */
+	enum completion completion;
 	uint32_t next_free; /* slot; while FREE */
 	const struct method *method;
 	reply_fn *on_reply;
 	void *arg;                /* NULL: the request's own result */
-	struct tma_result result; /* of transforms */
+	struct tma_item *items;   /* the caller's; NULL: it is not of items */
+	size_t n_items;           /* that the message is of */
+	uint32_t n_sent;          /* of them: the others were refused here */
+	bool is_stopped;          /* all that were sent have one status, the request's */
+	size_t first;             /* of them in the caller's array */
+	size_t refused;           /* the first of them that was not sent, while error has a status */
+	struct tma_result result; /* of what moves something */
 	struct error error;       /* status 0: it went well */
 };
 
@@ -110,7 +156,15 @@ struct tma_client {
 	uint32_t n_creating; /* region_create under way: replies that take an fd */
 	int n_ended;         /* requests ended since tma_dispatch began */
 
+	uint64_t n_silent;   /* requests of this connection that are answered only when they fail */
+	struct error silent; /* tma_take_error */
+
+	struct submit_item *items;    /* room for those of a message; NULL: none was made yet */
+	struct device_driver *driver; /* NULL: not looked for yet */
+
 	struct tma_region *regions;
+	struct tma_plan *plans;
+	struct tma_ring *rings;
 	struct tma_result last_result;
 };
 
@@ -134,7 +188,7 @@ int client_open(tma_client *client, int64_t deadline);
 /* Before a request: connects again when the connection is lost. 0 when there is one. */
 int client_ready(tma_client *client, int64_t deadline);
 
-/* Registers the regions of connections before this one. */
+/* Registers the regions of connections before this one, and prepares their plans. */
 int client_rejoin(tma_client *client, int64_t deadline);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
@@ -180,6 +234,12 @@ int request_run(tma_client *client, const struct call *call, int64_t deadline, u
  * when it finds the old one lost. One that brings an fd is alone in the queue. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
+/* The same for a request of COMPLETION_SIGNAL: it has no slot afterwards. */
+int request_post(tma_client *client, const struct call *call, int64_t deadline);
+
+/* An error of such a request, the first of them to be kept. */
+void client_keep_silent(tma_client *client, const struct error *error);
+
 /* Gives the slot of a request that has ended back. */
 void request_free(tma_client *client, uint32_t slot);
 
@@ -196,8 +256,80 @@ struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_s
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 
-/* A transform as it travels; INVALID_ARGUMENT when it cannot. */
+/* A transform as it travels, without its order; INVALID_ARGUMENT when it cannot. */
 int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
+
+/* INVALID_ARGUMENT when a transform that is no request of its own, but part of `what`, has an order. */
+int transform_check_part(tma_client *client, const struct tma_transform *t, const char *what);
+
+/* fill of a call whose from is a struct tma_transform, or NULL. It sends the call's order. */
+params_fn transform_fill;
+
+/* Of a reply that is a struct msg_transform_done. */
+reply_fn on_transform_done;
+
+/* A path that is too long is cut. */
+void result_set_path(struct tma_result *result, struct bytes path);
+
+/* ---- ticket.c -------------------------------------------------------------------------------------- */
+
+/* A call that moves something, at once: its result is the last result then. */
+int move_call(tma_client *client, const struct call *call);
+
+/* The same by ticket. */
+int move_submit(tma_client *client, struct call *call, tma_ticket *ret);
+
+/* The slot of a request that a ticket is of; NOT_FOUND when it is of none. */
+int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot);
+
+/* The request's result becomes the last one, its slot free. */
+int ticket_end(tma_client *client, uint32_t slot, struct tma_result *ret);
+
+/* Nothing was made of the request: the last result says so. Returns status. */
+int move_unsent(tma_client *client, int status);
+
+/* ---- order.c --------------------------------------------------------------------------------------- */
+
+/* Of a call that waits for its reply, and of one that does not; order may be NULL. */
+int order_check_waiting(tma_client *client, const struct tma_order *order);
+int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret);
+
+/* Points and completion as they travel. Returns a mask of enum order_part, or a negative status. */
+enum order_part { ORDER_WAIT = 1, ORDER_SIGNAL = 2, ORDER_REPLY = 4 };
+int order_params(tma_client *client, const struct tma_order *order, struct msg_wait *ret_wait,
+                 struct msg_signal *ret_signal, enum completion *ret_reply);
+
+/* The same into the struct of message m at p. */
+#define order_fill(m, client, order, p)                                                               \
+	order_fill_has(order_params(client, order, &(p)->wait, &(p)->signal, &(p)->reply), &(p)->has, \
+	               F(m, wait), F(m, signal), F(m, reply))
+int order_fill_has(int parts, uint32_t *has, uint32_t wait, uint32_t signal, uint32_t reply);
+
+/* ---- plan.c ---------------------------------------------------------------------------------------- */
+
+/* A run of a plan as it travels, without its order. */
+int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+               struct msg_plan_run *ret);
+
+/* Prepares a plan, again or for the first time. */
+int plan_prepare(tma_plan *plan, int64_t deadline);
+
+void client_free_plans(tma_client *client);
+
+/* ---- ring.c ---------------------------------------------------------------------------------------- */
+
+/* Frees every ring, without a word to the service; their memory is a region. */
+void client_free_rings(tma_client *client);
+
+/* ---- items.c --------------------------------------------------------------------------------------- */
+
+/* The request has ended with error, or 0: so have its items that were under way. What the request then ends
+ * with is the first item's. */
+void items_end(struct request *request, struct error *error);
+
+/* The first error in the reply to items that nobody waits for, which comes when some did not go well;
+ * PROTOCOL when it is no such reply. */
+int items_silent_error(const struct rpc_reply *reply, struct error *ret);
 
 /* ---- service.c ------------------------------------------------------------------------------------- */
 
@@ -216,6 +348,12 @@ void client_free_regions(tma_client *client);
 
 /* Tells the service of a region's memory, again or for the first time. */
 int region_register(tma_region *region, int64_t deadline);
+
+/* The id of the region that an argument, name, is: INVALID_ARGUMENT when it is of another client. */
+int region_param(tma_client *client, const tma_region *region, const char *name, uint64_t *ret);
+
+/* The same of a place, which has to have a region. */
+int place_param(tma_client *client, struct tma_place place, const char *name, struct region_place *ret);
 
 /* ---- document.c ------------------------------------------------------------------------------------ */
 

@@ -25,6 +25,7 @@ enum {
 	OPT_PIPELINE,
 	OPT_DURATION,
 	OPT_REQUESTS,
+	OPT_PREPARED,
 	OPT_SIZE,
 	OPT_DTYPE,
 	OPT_SHAPE,
@@ -40,6 +41,7 @@ static const struct option options[] = {
 	{ "pipeline", required_argument, NULL, OPT_PIPELINE },
 	{ "duration", required_argument, NULL, OPT_DURATION },
 	{ "requests", required_argument, NULL, OPT_REQUESTS },
+	{ "prepared", no_argument, NULL, OPT_PREPARED },
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "shape", required_argument, NULL, OPT_SHAPE },
@@ -187,6 +189,9 @@ static int bench_set(struct bench *b, int opt, const char *text)
 		return set_duration(b, text);
 	case OPT_REQUESTS:
 		return set_count(b, &b->load.requests, "--requests", text, UINT64_MAX - 1);
+	case OPT_PREPARED:
+		b->load.is_prepared = true;
+		return 0;
 	case OPT_SIZE:
 		return set_size(b, text);
 	default:
@@ -210,6 +215,9 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	if (b->size && !sized)
 		return fail(f, EXIT_USAGE, "--size is of --kind copy and transpose, not of %s",
 		            kind_names[b->kind]);
+	if (b->load.is_prepared && b->kind == KIND_PING)
+		return fail(f, EXIT_USAGE,
+		            "--prepared is of --kind copy, transpose and transform, not of ping");
 	if (b->layout && !shaped)
 		return fail(f, EXIT_USAGE, "--%s is of --kind transform, not of %s", b->layout,
 		            kind_names[b->kind]);
@@ -295,6 +303,7 @@ const struct cmd_entry cmd_bench = {
 		 "  --pipeline N     requests under way on each; 1 unless given\n"
 		 "  --duration S     seconds, 5 unless given, 3600 at most\n"
 		 "  --requests N     end after as many\n"
+		 "  --prepared       as runs of a plan, checked once for each connection\n"
 		 "  --size BYTES     of what copy and transpose read: 64K unless given\n"
 		 "  --shape 64,100   of what transform reads; --dtype D, float32 unless given\n"
 		 "  --permute, --pad, --mode, --value: of transform, as in copy\n"

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,10 +39,15 @@ static int export_ipc(const struct device_driver *driver, uint64_t base, struct 
 static const struct symbol {
 	const char *name;
 	size_t offset;
+	bool is_optional;
 } symbols[] = {
-#define SYMBOL(name, version)                                       \
-	{                                                           \
-#name version, offsetof(struct device_driver, name) \
+#define SYMBOL(name, version)                                              \
+	{                                                                  \
+#name version, offsetof(struct device_driver, name), false \
+	}
+#define OPTIONAL_SYMBOL(name, version)                                    \
+	{                                                                 \
+#name version, offsetof(struct device_driver, name), true \
 	}
 	SYMBOL(cuInit, ""),
 	SYMBOL(cuGetErrorName, ""),
@@ -56,9 +62,11 @@ static const struct symbol {
 	SYMBOL(cuDeviceGetUuid, "_v2"),
 	SYMBOL(cuCtxPushCurrent, "_v2"),
 	SYMBOL(cuCtxPopCurrent, "_v2"),
+	OPTIONAL_SYMBOL(cuStreamWriteValue64, "_v2"),
+	OPTIONAL_SYMBOL(cuStreamWaitValue64, "_v2"),
 };
 
-static int fail(const struct device_driver *driver, device_result result, const char *what, struct error *err)
+int device_fail(const struct device_driver *driver, device_result result, const char *what, struct error *err)
 {
 	const char *name = NULL;
 
@@ -76,7 +84,7 @@ int device_driver_open(struct device_driver *ret, struct error *err)
 		return error_set(err, STATUS_UNSUPPORTED, "there is no CUDA driver here: %s", dlerror());
 	for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
 		address = dlsym(driver.library, symbols[i].name);
-		if (!address) {
+		if (!address && !symbols[i].is_optional) {
 			device_driver_close(&driver);
 			return error_set(err, STATUS_UNSUPPORTED,
 			                 "the CUDA driver here has no %s: it is too old", symbols[i].name);
@@ -85,7 +93,7 @@ int device_driver_open(struct device_driver *ret, struct error *err)
 	}
 	result = driver.cuInit(0);
 	if (result) {
-		fail(&driver, result, "cuInit", err);
+		device_fail(&driver, result, "cuInit", err);
 		device_driver_close(&driver);
 		return err->status;
 	}
@@ -134,7 +142,7 @@ int device_export(const struct device_driver *driver, const void *pointer, size_
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
 	result = driver->cuPointerGetAttribute(&context, POINTER_CONTEXT, (uintptr_t)pointer);
 	if (result && result != RESULT_INVALID_VALUE)
-		return fail(driver, result, "device_ptr: cuPointerGetAttribute", err);
+		return device_fail(driver, result, "device_ptr: cuPointerGetAttribute", err);
 	if (result)
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
@@ -176,7 +184,7 @@ static int find_range(const struct device_driver *driver, uint64_t pointer, size
 	device_result result = driver->cuMemGetAddressRange(&base, &whole, pointer);
 
 	if (result)
-		return fail(driver, result, "device_ptr: cuMemGetAddressRange", err);
+		return device_fail(driver, result, "device_ptr: cuMemGetAddressRange", err);
 	ret->offset = pointer - base;
 	ret->size = whole;
 	if (ret->offset > whole || size > whole - ret->offset)
@@ -201,7 +209,7 @@ static int name_device(const struct device_driver *driver, uint64_t pointer, str
 	if (!result)
 		result = driver->cuDeviceGetUuid(&uuid, device);
 	if (result)
-		return fail(driver, result, "device_ptr: its device cannot be told", err);
+		return device_fail(driver, result, "device_ptr: its device cannot be told", err);
 	snprintf(ret->device, sizeof ret->device,
 	         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
 	         b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
@@ -215,7 +223,7 @@ static int export_fd(const struct device_driver *driver, uint64_t allocation, st
 	device_result result = driver->cuMemGetAllocationPropertiesFromHandle(&properties, allocation);
 
 	if (result)
-		return fail(driver, result, "device_ptr: cuMemGetAllocationPropertiesFromHandle", err);
+		return device_fail(driver, result, "device_ptr: cuMemGetAllocationPropertiesFromHandle", err);
 	if (properties.location_type != LOCATION_TYPE_DEVICE)
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "device_ptr: the allocation is not on a device (location type %d)",
@@ -228,7 +236,7 @@ static int export_fd(const struct device_driver *driver, uint64_t allocation, st
 	result = driver->cuMemExportToShareableHandle(&ret->fd, allocation, HANDLE_TYPE_FD, 0);
 	if (result) {
 		ret->fd = -1;
-		return fail(driver, result, "device_ptr: cuMemExportToShareableHandle", err);
+		return device_fail(driver, result, "device_ptr: cuMemExportToShareableHandle", err);
 	}
 	ret->kind = REGION_KIND_CUDA_FD;
 	return 0;
@@ -247,7 +255,7 @@ static int export_ipc(const struct device_driver *driver, uint64_t base, struct 
 		                 "processes; use cudaMalloc, or cuMemCreate with POSIX file descriptors");
 	result = driver->cuIpcGetMemHandle(ret->handle, base);
 	if (result)
-		return fail(driver, result, "device_ptr: cuIpcGetMemHandle", err);
+		return device_fail(driver, result, "device_ptr: cuIpcGetMemHandle", err);
 	ret->kind = REGION_KIND_CUDA_IPC;
 	return 0;
 }

@@ -48,6 +48,10 @@ struct device_driver {
 	device_result (*cuDeviceGetUuid)(struct device_uuid *ret, int device);
 	device_result (*cuCtxPushCurrent)(void *context);
 	device_result (*cuCtxPopCurrent)(void **ret);
+
+	/* NULL in a driver that does not have them. */
+	device_result (*cuStreamWriteValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
+	device_result (*cuStreamWaitValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
 };
 
 /* Memory for the service to map. */
@@ -63,6 +67,10 @@ struct device_export {
 /* UNSUPPORTED when there is no driver, or one without these functions. */
 int device_driver_open(struct device_driver *ret, struct error *err);
 void device_driver_close(struct device_driver *driver);
+
+/* STATUS_DEVICE, with what failed and the driver's name of the result. */
+int device_fail(const struct device_driver *driver, device_result result, const char *what,
+                struct error *err);
 
 /* The allocation that holds size bytes from pointer on. INVALID_ARGUMENT when that is no device memory, or is
  * not all in one; UNSUPPORTED when it cannot be exported. */

@@ -22,11 +22,14 @@
 
 static bool client_poll(tma_client *client, int64_t deadline);
 static void client_time_out(tma_client *client, const char *what);
-static bool may_repeat(const struct request *request, uint32_t n_waiting);
+static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting);
 static void client_receive(tma_client *client);
 static void client_queue_fds(tma_client *client, const int *fds, size_t n);
 static void client_parse(tma_client *client);
 static void on_message(tma_client *client, const uint8_t *data, size_t len);
+static bool on_silent(tma_client *client, struct rpc_reply *reply);
+static bool take_error(tma_client *client, struct rpc_reply *reply);
+static void on_answer(tma_client *client, uint32_t slot, struct rpc_reply *reply);
 
 int64_t client_deadline(const tma_client *client)
 {
@@ -229,24 +232,51 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 	}
 	if (rc > 0)
 		return;
+	if (on_silent(client, &reply))
+		return;
 	request = request_find(client, reply.msgid, &slot);
-	if (!request) {
+	if (!request || request->is_queued != reply.is_done) {
 		client_break(client, STATUS_PROTOCOL,
 		             "tmad at %s answered request %u, which is not under way", client->path,
 		             reply.msgid);
 		return;
 	}
-	if (reply.error.status) {
-		if (reply.error.status > 0) /* a code of a later protocol; ours are negative */
-			reply.error.status = STATUS_INTERNAL;
-		if (reply.error.status == STATUS_DEVICE_LOST)
-			client->is_device_lost = true;
+	if (take_error(client, &reply))
 		request_end(client, slot, &reply.error);
-		return;
-	}
-	err.status = 0;
-	rc = request->on_reply(client, &reply, request->method,
-	                       request->arg ? request->arg : &request->result, &err);
+	else if (request->completion == COMPLETION_QUEUED && rpc_is_queued(&reply))
+		request->is_queued = true;
+	else
+		on_answer(client, slot, &reply);
+}
+
+/* Takes what is said of a request that is answered only when it does not go well. */
+static bool on_silent(tma_client *client, struct rpc_reply *reply)
+{
+	if ((reply->msgid & 0xffff) != MSGID_SILENT || reply->msgid >> 16 >= client->n_silent ||
+	    reply->is_done)
+		return false;
+	if (!take_error(client, reply) && items_silent_error(reply, &reply->error) < 0)
+		return false;
+	client_keep_silent(client, &reply->error);
+	return true;
+}
+
+static bool take_error(tma_client *client, struct rpc_reply *reply)
+{
+	if (reply->error.status > 0) /* a code of a later protocol; ours are negative */
+		reply->error.status = STATUS_INTERNAL;
+	if (reply->error.status == STATUS_DEVICE_LOST)
+		client->is_device_lost = true;
+	return reply->error.status != 0;
+}
+
+static void on_answer(tma_client *client, uint32_t slot, struct rpc_reply *reply)
+{
+	struct request *request = &client->requests[slot];
+	struct error err = { 0 };
+	int rc = request->on_reply(client, reply, request->method,
+	                           request->arg ? request->arg : &request->result, &err);
+
 	if (rc == STATUS_PROTOCOL)
 		client_break(client, STATUS_PROTOCOL, "tmad at %s answered %s wrongly: %s", client->path,
 		             request->method->name, err.message);
@@ -269,6 +299,8 @@ void client_break(tma_client *client, int status, const char *format, ...)
 	va_end(args);
 	for (uint32_t slot = 0; slot < client->n_requests; slot++)
 		n_waiting += client->requests[slot].state == REQUEST_WAITING;
+	if (client->n_silent)
+		client_keep_silent(client, &client->ended);
 	for (uint32_t slot = 0; slot < client->n_requests; slot++) {
 		struct request *request = &client->requests[slot];
 
@@ -276,22 +308,27 @@ void client_break(tma_client *client, int status, const char *format, ...)
 			continue;
 		request->is_unsent = status == STATUS_DISCONNECTED && request->start >= client->sent;
 		request->may_repeat = status == STATUS_DISCONNECTED && !client->is_device_lost &&
-		                      may_repeat(request, n_waiting);
+		                      may_repeat(client, request, n_waiting);
 		request_end(client, slot, &client->ended);
 	}
 	client_reset(client);
 }
 
 /* The rule that tmaclient.h states. What a connection had registered or made went with it. A transform may
- * read what one before it was to write, so it has to have been alone. */
-static bool may_repeat(const struct request *request, uint32_t n_waiting)
+ * read what one before it was to write, so it has to have been alone; and whoever saw its signal may have
+ * gone on to use the memory. */
+static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting)
 {
 	switch (request->method->id) {
 	case METHOD_copy:
 	case METHOD_transpose:
 	case METHOD_pad:
 	case METHOD_transform:
-		return n_waiting == 1;
+	case METHOD_plan_run:
+	case METHOD_submit:
+	case METHOD_gather:
+	case METHOD_scatter:
+		return n_waiting == 1 && !client->n_silent && !request->has_signal;
 	default:
 		return true;
 	}

@@ -22,6 +22,7 @@ struct connection {
 	tma_client *client;
 	struct tma_tensor dst, src;
 	struct tma_transform transform;
+	tma_plan *plan; /* NULL: none was asked for */
 	uint32_t first; /* of the ring, the oldest */
 	uint32_t n;
 	short events; /* that epoll looks for */
@@ -124,11 +125,23 @@ static int connection_open(struct run *r, struct connection *c, const struct tma
 		if (connection_map(r, c, &c->dst, &question->dst) < 0 ||
 		    connection_map(r, c, &c->src, &question->src) < 0)
 			return -1;
+		if (r->load->is_prepared && tma_plan_prepare(c->client, &c->transform, &c->plan) < 0)
+			return refused(r, c);
 	}
 	c->events = EPOLLIN;
 	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, tma_fd(c->client), &event) < 0)
 		return fail(r->failure, EXIT_FAILED, "a connection cannot be watched (%s)", strerror(errno));
 	return 0;
+}
+
+static int connection_submit(struct connection *c, bool is_ping, tma_ticket *ret)
+{
+	if (is_ping)
+		return tma_submit_ping(c->client, ret);
+	if (!c->plan)
+		return tma_submit(c->client, &c->transform, ret);
+	return tma_submit_run(c->client, c->plan, (struct tma_place){ c->dst.region, c->dst.offset },
+	                      (struct tma_place){ c->src.region, c->src.offset }, NULL, ret);
 }
 
 /* Asks until as many as wanted are under way, and sends them. */
@@ -141,8 +154,7 @@ static int connection_ask(struct run *r, struct connection *c, uint64_t now)
 	while (c->n < load->depth && r->result->submitted < load->requests && !rc) {
 		asked = &c->asked[(c->first + c->n) % load->depth];
 		asked->start_ns = now;
-		rc = load->question ? tma_submit(c->client, &c->transform, &asked->ticket)
-		                    : tma_submit_ping(c->client, &asked->ticket);
+		rc = connection_submit(c, !load->question, &asked->ticket);
 		if (rc)
 			break;
 		c->n++;

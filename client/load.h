@@ -4,6 +4,7 @@
 #define CLIENT_LOAD_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "histogram.h"
@@ -18,6 +19,7 @@ struct load {
 	uint64_t requests; /* in all; UINT64_MAX: as many as there is time for */
 	uint64_t duration_ns;
 	const struct question *question; /* on regions of the connection's own; NULL: ping */
+	bool is_prepared;                /* as runs of a plan */
 	const volatile sig_atomic_t *stop;
 };
 

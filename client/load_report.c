@@ -35,7 +35,7 @@ void load_report(const struct load *load, const char *kind, const struct load_re
 	const char *comma = "";
 	char text[32];
 
-	printf("%-9s %s", "kind", kind);
+	printf("%-9s %s%s", "kind", kind, load->is_prepared ? ", prepared," : "");
 	if (load->question) {
 		printf(" %s ", tma_dtype_name(load->question->src.dtype));
 		print_shape(&load->question->src);
@@ -70,8 +70,8 @@ void load_report_json(const struct load *load, const char *kind, const struct lo
 {
 	const char *comma = "";
 
-	printf("{\n  \"kind\": \"%s\",\n  \"connections\": %u,\n  \"pipeline\": %u,\n", kind,
-	       load->connections, load->depth);
+	printf("{\n  \"kind\": \"%s\",\n  \"prepared\": %s,\n  \"connections\": %u,\n  \"pipeline\": %u,\n",
+	       kind, load->is_prepared ? "true" : "false", load->connections, load->depth);
 	printf("  \"seconds\": %.6f,\n  \"requests\": %" PRIu64 ",\n  \"requests_per_s\": %.1f,\n",
 	       seconds_of(r), r->latency.count, (double)r->latency.count / seconds_of(r));
 	printf("  \"latency_us\": {");

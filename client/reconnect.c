@@ -1,5 +1,5 @@
 /* A lost connection is made anew by the next request: the service starts again at the same path, or somebody
- * starts it. Regions keep their handles and get new ids. */
+ * starts it. Regions and plans keep their handles and get new ids. */
 #include "client.h"
 
 #include <poll.h>
@@ -9,6 +9,8 @@
 static int join(tma_client *client, int64_t deadline);
 static int connect_again(tma_client *client, int64_t deadline);
 static int rejoin(tma_region *region, int64_t deadline);
+static int prepare_again(tma_plan *plan, int64_t deadline);
+static bool is_refused(const tma_client *client, int rc);
 
 int client_ready(tma_client *client, int64_t deadline)
 {
@@ -58,8 +60,8 @@ static int connect_again(tma_client *client, int64_t deadline)
 	return client_fail(client, rc, "the connection is closed: %s; %s", lost.message, why.message);
 }
 
-/* A region that the service refuses is gone; the others stay. A connection that is lost meanwhile may be made
- * anew by the next request, whatever it was lost by. */
+/* A region or a plan that the service refuses is gone; the others stay. A connection that is lost meanwhile
+ * may be made anew by the next request, whatever it was lost by. */
 int client_rejoin(tma_client *client, int64_t deadline)
 {
 	int rc = 0;
@@ -68,6 +70,9 @@ int client_rejoin(tma_client *client, int64_t deadline)
 	for (tma_region *region = client->regions; region && !rc; region = region->next)
 		if (region->life == REGION_KNOWN && region->connection != client->connection)
 			rc = rejoin(region, deadline);
+	for (tma_plan *plan = client->plans; plan && !rc; plan = plan->next)
+		if (plan->life == REGION_KNOWN && plan->connection != client->connection)
+			rc = prepare_again(plan, deadline);
 	client->is_bound = false;
 	if (client->sock < 0)
 		client->ended.status = STATUS_DISCONNECTED;
@@ -84,9 +89,26 @@ static int rejoin(tma_region *region, int64_t deadline)
 		                 "the service had made its memory, which went with it");
 	else
 		rc = region_register(region, deadline);
-	if (!rc || client->sock < 0 || client->is_device_lost)
+	if (!is_refused(client, rc))
 		return rc;
 	region->life = REGION_GONE;
 	region->error = client->error;
 	return 0;
+}
+
+static int prepare_again(tma_plan *plan, int64_t deadline)
+{
+	int rc = plan_prepare(plan, deadline);
+
+	if (!is_refused(plan->client, rc))
+		return rc;
+	plan->life = REGION_GONE;
+	plan->error = plan->client->error;
+	return 0;
+}
+
+/* By the service, which is still there. */
+static bool is_refused(const tma_client *client, int rc)
+{
+	return rc < 0 && client->sock >= 0 && !client->is_device_lost;
 }

@@ -16,9 +16,12 @@ static int document_call(tma_client *client, enum method_id method, const struct
                          tma_document **ret)
 {
 	tma_document *document = NULL;
-	struct call call = {
-		.method = method, .transform = transform, .fd = -1, .on_reply = on_document, .arg = &document
-	};
+	struct call call = { .method = method,
+		             .fill = transform ? transform_fill : NULL,
+		             .from = transform,
+		             .fd = -1,
+		             .on_reply = on_document,
+		             .arg = &document };
 	int rc = client_check_usable(client);
 
 	if (rc < 0)

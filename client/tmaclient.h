@@ -8,7 +8,9 @@
  *     dst[...] = pad(permute(src, perm), before, after, mode, value)
  *
  * with NumPy's meaning of permute (np.transpose) and pad (np.pad). Moving never changes a bit of an
- * element. Destinations come before sources, as in memcpy.
+ * element. Destinations come before sources, as in memcpy. Many small moves go together: a plan is a
+ * transform that was checked once, items are many transforms in one request, a gather or a scatter moves the
+ * blocks of a list. An order says what a request waits for and signals in shared memory.
  *
  * Functions that can fail return 0 or a negative TMA_* status; tma_last_error() is then the sentence that
  * says what to change. A client is not thread-safe; two clients in two threads are fine. The library
@@ -101,17 +103,18 @@ TMA_API tma_client *tma_new(void);
 
 /* A connection that ends because the service went away (DISCONNECTED), or that its device was lost under
  * (DEVICE_LOST), is made anew by the next call, at the same path: every region that has not been released is
- * registered again, and keeps its handle here. Memory that the service made keeps its bytes, but for that of
- * CUDA IPC, which is gone (its use is NOT_FOUND). tma_reconnects() counts. A region costs a file descriptor
- * for this.
+ * registered again, every plan prepared again, and both keep their handles here. Memory that the service made
+ * keeps its bytes, but for that of CUDA IPC, which is gone (its use is NOT_FOUND). tma_reconnects() counts. A
+ * region costs a file descriptor for this.
  *
  * A blocking call that was under way when the service went away is made again on the new connection, once,
  * where twice is the same as once. That is any call that moves nothing (regions too: what the old connection
- * had made or registered went with it), and a transform that no ticket was under way with: destination and
- * source do not overlap, so it leaves the same bytes, as long as nobody writes to the source before the call
- * returns. tma_result.repeats tells. Tickets are not repeated, nor is what a device was lost under: they end
- * with one of the two statuses, and nobody knows how far they came. A request of which nothing had been sent
- * yet is not lost that way.
+ * had made or registered went with it), and one that moves something, signals nothing and was alone: no
+ * ticket was under way with it, and the connection had taken no request without a ticket. Destination and
+ * source do not overlap, so it leaves the same bytes, as long as nobody writes to the source, or to a list of
+ * indices, before the call returns. tma_result.repeats tells. Tickets are not repeated, nor is what a device
+ * was lost under: they end with one of the two statuses, and nobody knows how far they came. A request of
+ * which nothing had been sent yet is not lost that way.
  *
  * After TIMEOUT and PROTOCOL a client stays closed until tma_connect, and its calls are DISCONNECTED: the
  * service is there, but late or not what it should be, and what to do then is the program's to say. */
@@ -122,8 +125,8 @@ TMA_API tma_client *tma_new(void);
  * connected is ALREADY_EXISTS. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
-/* Ends the connection and frees the client and every region, ticket and result that came from it. Unmaps
- * the memory of tma_region_create. NULL is allowed. */
+/* Ends the connection and frees the client and every region, plan, ticket and result that came from it.
+ * Unmaps the memory of tma_region_create. NULL is allowed. */
 TMA_API void tma_free(tma_client *client);
 
 /* Both before tma_connect. The timeout bounds each blocking call after it, tma_connect too, with all that it
@@ -241,6 +244,8 @@ struct tma_number {
  * INVALID_ARGUMENT when the dtype cannot hold it. */
 TMA_API int tma_number_encode(enum tma_dtype dtype, const struct tma_number *number, uint8_t ret[16]);
 
+struct tma_order;
+
 /* One transform. What is zero or NULL is left out: no permutation, no padding. */
 struct tma_transform {
 	const struct tma_tensor *dst;
@@ -249,17 +254,22 @@ struct tma_transform {
 	const int64_t *before; /* dst->rank of them, added before each dimension of dst; negative crops */
 	const int64_t *after;
 	enum tma_pad_mode mode;
-	struct tma_number value; /* of TMA_PAD_CONSTANT */
+	struct tma_number value;       /* of TMA_PAD_CONSTANT */
+	const struct tma_order *order; /* where it is a request of its own; NULL: none. See Order */
 };
 
 struct tma_result {
-	int status;    /* 0 or a TMA_* status */
-	char path[24]; /* the family that moved it: "memcpy", "tile_copy", "tile_transpose", "strided", "fill"
-	                */
+	int status; /* 0 or a TMA_* status */
+	char
+	    path[24]; /* the family that moved it: "memcpy", "tile_copy", "tile_transpose", "strided", "fill";
+	                 "" of items */
 	uint64_t bytes;      /* read plus written */
 	uint64_t ns;         /* the engine's own time */
 	uint32_t reconnects; /* tma_reconnects() when it ended */
 	uint32_t repeats;    /* 1: it was made twice, because its first connection was lost under it */
+	uint64_t moved;      /* of a gather or scatter: entries whose blocks were moved */
+	uint64_t passed;     /* entries of -1 */
+	uint64_t beyond;     /* entries out of range that were passed over: only of a list in a region */
 };
 
 /* Each waits for its reply. tma_last_result() says how it went. */
@@ -271,8 +281,124 @@ TMA_API int tma_pad(tma_client *client, const struct tma_tensor *dst, const stru
                     struct tma_number value);
 TMA_API int tma_transform(tma_client *client, const struct tma_transform *transform);
 
-/* Of the last transform that was waited for, or could not be sent; valid until the next call. */
+/* Of the last request that was waited for, or of the last that moves something and could not be sent; valid
+ * until the next call. */
 TMA_API const struct tma_result *tma_last_result(const tma_client *client);
+
+/* ---- Order ------------------------------------------------------------------------------------------ */
+
+/* A timeline is a word of 64 bits in a region that may be written to, at a multiple of 8 bytes of its memory.
+ * It goes up: a point of it has come when word - value, as a signed number, is not negative. Threads, CUDA
+ * streams, processes and the service that share the memory order each other by it, without a message. */
+struct tma_point {
+	tma_region *region; /* NULL: no point */
+	uint64_t offset;    /* of the word, bytes */
+	uint64_t value;
+};
+
+enum tma_completion {
+	TMA_COMPLETION_DONE,   /* answered when it has ended */
+	TMA_COMPLETION_QUEUED, /* answered when it was checked and queued too: tma_is_queued */
+	TMA_COMPLETION_SIGNAL, /* answered only when it was refused or failed; its signal says the rest. It
+	                          has no ticket: see tma_take_error */
+};
+
+/* What a request waits for, sets, and how it is answered; zero-initialised: nothing, at its end. It is read
+ * by the call that it is given to, and is of that request alone. Requests of one client that come after one
+ * that waits, wait with it. */
+struct tma_order {
+	struct tma_point wait;   /* it starts when this has come */
+	struct tma_point signal; /* set when it has ended without an error; what it wrote is then visible */
+	uint32_t wait_ms; /* it ends as TIMEOUT, and has moved nothing, when the point has not come by then;
+	                     0: as long as the service allows (its limit wait_deadline_ms) */
+	enum tma_completion completion; /* DONE in calls that wait for their reply */
+};
+
+/* The host's side, on memory that is mapped here; word: the 8 bytes of it. A signal makes what this thread
+ * wrote visible to who waits for it, and wakes whom sleeps. A wait is TIMEOUT after so many milliseconds; -1:
+ * never. Of no client, so without a sentence: INVALID_ARGUMENT is a word that is NULL or not at a multiple
+ * of 8. */
+TMA_API int tma_point_signal(void *word, uint64_t value);
+TMA_API int tma_point_wait(const void *word, uint64_t value, int timeout_ms);
+
+/* The client's side on a CUDA stream (CUstream, cudaStream_t) of the context that is current: enqueued, and
+ * not waited for. word: the address by which the device knows the word, of device memory or, of a memfd that
+ * is mapped here, what cuMemHostRegister and cuMemHostGetDevicePointer make of it. A stream's wait has no
+ * deadline. The client holds the errors' sentences, and need not be connected. UNSUPPORTED without a CUDA
+ * driver, and with one that has no 64-bit stream memory operations. */
+TMA_API int tma_stream_signal(tma_client *client, void *stream, uint64_t word, uint64_t value);
+TMA_API int tma_stream_wait(tma_client *client, void *stream, uint64_t word, uint64_t value);
+
+/* ---- Plans ------------------------------------------------------------------------------------------ */
+
+/* A transform without places, checked once. */
+typedef struct tma_plan tma_plan;
+
+/* Where element [0, ..., 0] of a tensor is. */
+struct tma_place {
+	tma_region *region;
+	uint64_t offset; /* bytes */
+};
+
+/* Regions and offsets of the transform's tensors are ignored; an order is INVALID_ARGUMENT. The transform may
+ * go when the call returns. */
+TMA_API int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, tma_plan **ret);
+
+/* Runs it between two places and waits for the reply, as tma_transform. order may be NULL. */
+TMA_API int tma_plan_run(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+                         const struct tma_order *order);
+
+/* Ends the plan; runs under way finish. The handle is gone whatever is returned. NULL is allowed (and 0). */
+TMA_API int tma_plan_release(tma_plan *plan);
+
+/* ---- Items: many transforms in one request ---------------------------------------------------------- */
+
+/* A transform, or a run of a plan: one of the two pointers is NULL. */
+struct tma_item {
+	const struct tma_transform *transform; /* without an order of its own */
+	const tma_plan *plan;
+	struct tma_place dst, src; /* of the plan's run */
+	int status;                /* out: 0 or a TMA_* status; TMA_BUSY while the request is under way */
+};
+
+/* Items run in no order: none may read or write what another one writes. One that is refused or fails leaves
+ * the others alone, but for the order's signal, which says that all went well. Returns 0, or the status of
+ * the first item that did not go well, whose sentence is the last error; what stops the whole request becomes
+ * the status of every item that it stopped. More items than a message holds (about 350 runs) go in several,
+ * one after the other: the first has the order's wait, the last its signal. order may be NULL. */
+TMA_API int tma_run_items(tma_client *client, struct tma_item *items, size_t n,
+                          const struct tma_order *order);
+
+/* ---- Blocks: gather and scatter --------------------------------------------------------------------- */
+
+/* A transform of each block of a list. Of a gather the source is indexed, of a scatter the destination:
+ *
+ *     gather:  dst[i] = transform(src[index[i]])          scatter:  dst[index[i]] = transform(src[i])
+ *
+ * Zero-initialise and name what you need; what is zero is left out. */
+struct tma_blocks {
+	const struct tma_transform
+	    *transform;             /* of block 0, layer 0: its tensors say where that is. No order */
+	size_t count;               /* entries of the list */
+	enum tma_dtype index_dtype; /* TMA_INT32 or TMA_INT64 */
+	const void *index; /* the entries, in host order; -1 passes one over; one out of range refuses all.
+	                      Lists of nearly 64 KiB and more do not fit into a request: */
+	struct tma_place index_at; /* where they lie in a region, instead; those out of range are passed over
+	                              and counted. At a multiple of their size */
+	uint64_t limit;            /* blocks of the indexed side; 0: as many as lie in its region */
+	uint64_t dst_step;         /* bytes from a block to the next; 0: as many as a block takes */
+	uint64_t src_step;
+	uint32_t layers;         /* the list is gone through for each; 0: 1 */
+	uint64_t dst_layer_step; /* bytes from a layer to the next */
+	uint64_t src_layer_step;
+	const int64_t
+	    *dst_layers; /* instead of the step, layers of them: bytes from dst to each layer's block 0 */
+	const int64_t *src_layers;
+	const struct tma_order *order; /* NULL: none */
+};
+
+TMA_API int tma_gather(tma_client *client, const struct tma_blocks *blocks);
+TMA_API int tma_scatter(tma_client *client, const struct tma_blocks *blocks);
 
 /* ---- Asynchronous requests ------------------------------------------------------------------------- */
 
@@ -280,9 +406,33 @@ TMA_API const struct tma_result *tma_last_result(const tma_client *client);
  * for or polled to its end. */
 typedef uint64_t tma_ticket;
 
-/* Queues a transform, or a ping, and returns at once (or when the socket takes it, if it is full). */
+/* Queues a request and returns at once (or when the socket takes it, if it is full). What is pointed to may
+ * go when the call returns, but for items: their statuses are written at the request's end, so they have to
+ * stay until the ticket has been waited for, or polled to its end. Items have to fit into one message.
+ *
+ * One whose order has TMA_COMPLETION_SIGNAL has no ticket: ret is NULL then, and only then. Its items keep
+ * the status TMA_BUSY and may go too, and one that cannot be sent keeps all of them from it. */
 TMA_API int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret);
 TMA_API int tma_submit_ping(tma_client *client, tma_ticket *ret);
+TMA_API int tma_submit_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
+                           struct tma_place src, const struct tma_order *order, tma_ticket *ret);
+TMA_API int tma_submit_items(tma_client *client, struct tma_item *items, size_t n,
+                             const struct tma_order *order, tma_ticket *ret);
+TMA_API int tma_submit_gather(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret);
+TMA_API int tma_submit_scatter(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret);
+
+/* The first error among requests without a ticket since this was asked last; 0: none has come. Reads what has
+ * arrived, and never blocks. A connection that ends after it took such requests is an error too: nobody knows
+ * whether they had ended. */
+TMA_API int tma_take_error(tma_client *client);
+
+/* Whether the service has checked and queued a request of TMA_COMPLETION_QUEUED, or it has ended: 1, or 0 as
+ * long as neither is known, or NOT_FOUND. Reads nothing. */
+TMA_API int tma_is_queued(tma_client *client, tma_ticket ticket);
+
+/* Asks the service to give a request up: 1 when it had not started, and ends as CANCELED, which its ticket is
+ * still to be waited for; 0 when it goes on, or had ended; or a negative status. */
+TMA_API int tma_cancel(tma_client *client, tma_ticket ticket);
 
 /* Many requests, one send: while on, what is submitted is kept, up to 64 KiB, until tma_flush, tma_dispatch
  * or a call that waits sends it. Off unless set. What was kept when the connection is found lost ends with
@@ -292,7 +442,7 @@ TMA_API void tma_set_batching(tma_client *client, bool on);
 /* Sends what is kept, as far as the socket takes it. Never blocks. */
 TMA_API int tma_flush(tma_client *client);
 
-/* Waits for a ticket; *ret (may be NULL) is its result. Returns the transform's status. */
+/* Waits for a ticket; *ret (may be NULL) is its result. Returns the request's status. */
 TMA_API int tma_wait(tma_client *client, tma_ticket ticket, struct tma_result *ret);
 
 /* TMA_BUSY while the ticket is under way (tma_last_error stays), else as tma_wait. Reads nothing. */
@@ -304,6 +454,42 @@ TMA_API int tma_poll(tma_client *client, tma_ticket ticket, struct tma_result *r
 TMA_API int tma_fd(const tma_client *client);
 TMA_API short tma_events(const tma_client *client);
 TMA_API int tma_dispatch(tma_client *client);
+
+/* ---- Submission rings ------------------------------------------------------------------------------ */
+
+/* Runs of plans through shared memory, without a message each: for those who run thousands a second, or wait
+ * for each. A ring is of one connection, which has one at most, and goes with it (DISCONNECTED). Runs start in the order pushed, behind what was sent before, and end in
+ * the same limits and accounts as requests. */
+typedef struct tma_ring tma_ring;
+
+struct tma_ring_end {
+	uint64_t tag;   /* of the push */
+	int status;     /* 0 or a TMA_* status, without a sentence */
+	uint64_t bytes; /* read plus written */
+	uint64_t ns;    /* the engine's own time */
+};
+
+/* entries: a power of two from 2 to 4096; as many runs are under way, or ended and not taken, at most.
+ * spin_us: how long the service looks by itself for more after the last before it has to be woken by a
+ * message, at most its limit ring_spin_us; that takes a CPU, and 0 is fine for those who push many at once.
+ */
+TMA_API int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ring **ret);
+
+/* Puts a run into the ring; one that the service does not look for by itself starts with tma_ring_flush or
+ * tma_ring_wait. BUSY: it is full. */
+TMA_API int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+                          uint64_t tag);
+TMA_API int tma_ring_flush(tma_ring *ring);
+
+/* The next end, in the order that runs ended: 1 when there was one, 0 when not. */
+TMA_API int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret);
+
+/* The same, and waits for it: looks for it for spin_us, and then sleeps. 0 when there was one; NOT_FOUND when
+ * none is under way; TIMEOUT of tma_set_timeout, and the ring goes on. */
+TMA_API int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret);
+
+/* BUSY while ends have not been taken. NULL is allowed (and 0). */
+TMA_API int tma_ring_close(tma_ring *ring);
 
 /* ---- Documents: what the service says of itself ------------------------------------------------------ */
 
@@ -325,7 +511,8 @@ TMA_API int tma_info(tma_client *client, tma_document **ret);
 TMA_API int tma_stats(tma_client *client, tma_document **ret);
 TMA_API int tma_regions(tma_client *client, tma_document **ret);
 
-/* The plan of a transform, not run. Regions may be NULL: bases are then taken to be well aligned. */
+/* The plan of a transform, not run. Regions may be NULL: bases are then taken to be well aligned. An order is
+ * ignored. */
 TMA_API int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret);
 
 /* Frees the whole tree. NULL is allowed. */

@@ -17,6 +17,7 @@ static const struct {
 	[CHARGE_JOBS] = { "transforms", LIMIT_INDEX_jobs_per_uid, -1 },
 	[CHARGE_QUEUED_BYTES] = { "bytes of unread replies", LIMIT_INDEX_queued_bytes_per_uid, -1 },
 	[CHARGE_PENDING_FDS] = { "pending file descriptors", LIMIT_INDEX_pending_fds_per_uid, -1 },
+	[CHARGE_PLANS] = { "plans", LIMIT_INDEX_plans_per_uid, -1 },
 };
 
 void accounts_init(struct accounts *accounts, const struct limits *limits)

@@ -3,6 +3,7 @@
 
 #include "server.h"
 #include "session.h"
+#include "submission.h"
 
 static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_info] = method_info,
@@ -15,6 +16,15 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_transpose] = method_transform,
 	[METHOD_pad] = method_transform,
 	[METHOD_transform] = method_transform,
+	[METHOD_ring_open] = method_ring_open,
+	[METHOD_ring_close] = method_ring_close,
+	[METHOD_plan_prepare] = method_plan_prepare,
+	[METHOD_plan_run] = method_plan_run,
+	[METHOD_plan_release] = method_plan_release,
+	[METHOD_submit] = method_submit,
+	[METHOD_gather] = method_gather,
+	[METHOD_scatter] = method_scatter,
+	[METHOD_cancel] = method_cancel,
 	[METHOD_explain] = method_explain,
 	[METHOD_stats] = method_stats,
 };
@@ -22,6 +32,8 @@ static method_handler *const handlers[METHOD_COUNT] = {
 static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_region_register] = true, [METHOD_region_create] = true, [METHOD_copy] = true,
 	[METHOD_transpose] = true,       [METHOD_pad] = true,           [METHOD_transform] = true,
+	[METHOD_plan_run] = true,        [METHOD_submit] = true,        [METHOD_gather] = true,
+	[METHOD_scatter] = true,
 };
 
 /* Not handled: what came with it would be taken for the next request's. */
@@ -68,10 +80,14 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 		server->metrics.requests++;
 		refuse(session, request, &err);
 		break;
+	case RPC_RING:
+		submission_run(session);
+		break;
 	case RPC_IGNORE:
 		break;
 	case RPC_BROKEN:
 		session_end(session, LOG_LEVEL_NOTICE, err.message);
 		break;
 	}
+	rpc_decoder_rest(server->decoder);
 }

@@ -23,5 +23,15 @@ method_handler method_info, method_ping, method_stats;
 method_handler method_region_register, method_region_create, method_region_release, method_region_list;
 /* method_transform.c: copy, transpose, pad and transform are one; explain plans only */
 method_handler method_transform, method_explain;
+/* method_ring.c */
+method_handler method_ring_open, method_ring_close;
+/* method_plan.c */
+method_handler method_plan_prepare, method_plan_run, method_plan_release;
+/* method_submit.c */
+method_handler method_submit;
+/* method_blocks.c */
+method_handler method_gather, method_scatter;
+/* method_cancel.c */
+method_handler method_cancel;
 
 #endif

@@ -1,29 +1,23 @@
 /* Submission, completion and reuse of jobs. */
 #include "job.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "region.h"
 #include "server.h"
 #include "session.h"
+#include "transforms.h"
 
-struct job {
-	struct engine_job run;
-	struct session *session;
-	uint32_t msgid;
-	const struct method *method;
-	struct plan_entry *plan;
-	struct region *dst;
-	struct region *src;
-	struct charge charge;
-	uint64_t start_ns;
-	struct job *next_free;
-};
+#define NS_PER_MS UINT64_C(1000000)
 
 static void on_job_done(struct engine_job *run);
 
-static struct job *job_new(struct server *server)
+/* ---- Making and dropping ----------------------------------------------------------------------------- */
+
+static struct job *take_kept(struct server *server)
 {
 	struct job *job = server->free_jobs;
 
@@ -34,7 +28,7 @@ static struct job *job_new(struct server *server)
 	return job;
 }
 
-static void job_free(struct server *server, struct job *job)
+static void keep(struct server *server, struct job *job)
 {
 	job->next_free = server->free_jobs;
 	server->free_jobs = job;
@@ -50,68 +44,163 @@ void jobs_free_kept(struct server *server)
 	}
 }
 
-int job_submit(struct session *session, uint32_t msgid, const struct method *method, struct plan_entry *plan,
-               struct job_tensor dst, struct job_tensor src, struct error *err)
+static void set_order(struct job *job, const struct order *order)
 {
-	struct server *server = session->server;
-	struct job *job = job_new(server);
-	int r;
-
-	if (!job) {
-		plan_entry_unref(plan);
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a job");
+	job->completion = order->completion;
+	if (order->wait) {
+		job->run.wait =
+		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
+		job->run.wait_until_ns = job->start_ns + order->wait_ms * NS_PER_MS;
+		job->wait_ms = order->wait_ms;
+		job_use(job, order->wait);
 	}
-	r = charge_take(&job->charge, &server->accounts, session->account, CHARGE_JOBS, 1, err);
-	if (r < 0) {
-		plan_entry_unref(plan);
-		job_free(server, job);
-		return r;
+	if (order->signal) {
+		job->run.signal =
+		    (struct engine_point){ order->signal->memory, order->signal_offset, order->signal_value };
+		job_use(job, order->signal);
 	}
-
-	job->session = session;
-	job->msgid = msgid;
-	job->method = method;
-	job->plan = plan;
-	job->dst = dst.region;
-	job->src = src.region;
-	job->start_ns = uv_hrtime();
-	job->run = (struct engine_job){
-		.move = { .transform = &plan->transform,
-		          .plan = &plan->plan,
-		          .dst = dst.region->memory,
-		          .src = src.region->memory,
-		          .dst_offset = dst.offset,
-		          .src_offset = src.offset },
-		.on_done = on_job_done,
-	};
-	region_use(job->dst);
-	region_use(job->src);
-	session->jobs++;
-	engine_submit(server->engine, session->stream, &job->run);
-	return 0;
 }
 
-static void answer(struct job *job)
+struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
+                    void (*answer)(struct job *job), struct error *err)
+{
+	struct server *server = session->server;
+	struct job *job = take_kept(server);
+
+	if (!job) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for a job");
+		return NULL;
+	}
+	if (charge_take(&job->charge, &server->accounts, session->account, CHARGE_JOBS, 1, err) < 0) {
+		keep(server, job);
+		return NULL;
+	}
+	job->session = session;
+	job->msgid = request->msgid;
+	job->method = request->method;
+	job->answer = answer;
+	job->start_ns = uv_hrtime();
+	job->run.on_done = on_job_done;
+	set_order(job, order);
+	return job;
+}
+
+int job_charge(struct job *job, uint64_t more, struct error *err)
+{
+	struct session *session = job->session;
+
+	return charge_take(&job->charge, &session->server->accounts, session->account, CHARGE_JOBS, more,
+	                   err);
+}
+
+void job_use(struct job *job, struct region *region)
+{
+	assert(job->n_regions < JOB_MAX_REGIONS);
+	region_use(region);
+	job->regions[job->n_regions++] = region;
+}
+
+void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
+{
+	job->plan = plan;
+	job->run.move = placed_move(plan, placed);
+	job_use(job, placed->dst);
+	job_use(job, placed->src);
+}
+
+void job_drop(struct job *job)
 {
 	struct server *server = job->session->server;
-	enum family family = job->plan->plan.family;
-	struct msg_transform_done done = {
-		.path = bytes_of(family_names[family]),
-		.bytes = job->plan->transform.bytes,
-		.ns = job->run.ns,
-	};
+
+	if (job->release)
+		job->release(job);
+	for (uint32_t i = 0; i < job->n_regions; i++)
+		region_unuse(job->regions[i]);
+	plan_entry_unref(job->plan);
+	charge_release(&job->charge);
+	keep(server, job);
+}
+
+/* ---- Under way --------------------------------------------------------------------------------------- */
+
+void job_submit(struct job *job)
+{
+	struct session *session = job->session;
+
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(session, job->msgid);
+	session->jobs++;
+	session->waiting_jobs += job->run.wait.memory != NULL;
+	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
+	engine_submit(session->server->engine, session->stream, &job->run);
+}
+
+struct job *job_find(const struct session *session, uint32_t msgid)
+{
+	struct job *job;
+
+	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
+	if (job->msgid == msgid)
+		break;
+	return job;
+}
+
+bool job_cancel(struct job *job)
+{
+	return engine_cancel(job->session->server->engine, job->session->stream, &job->run);
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------ */
+
+void job_count(struct job *job, enum family family, uint64_t bytes)
+{
+	metrics_count_transform(&job->session->server->metrics, family, bytes, uv_hrtime() - job->start_ns);
+}
+
+void job_reply(struct job *job, const void *result)
+{
+	switch (job->completion) {
+	case COMPLETION_DONE:
+		session_reply(job->session, job->msgid, job->method, result, -1);
+		break;
+	case COMPLETION_QUEUED:
+		session_notify_done(job->session, job->msgid, job->method, result, NULL);
+		break;
+	case COMPLETION_SIGNAL:
+	case COMPLETION_COUNT:
+		break;
+	}
+}
+
+static void refuse(struct job *job)
+{
+	const struct engine_point *wait = &job->run.wait;
 	struct error err;
 
-	if (job->run.status == STATUS_DEVICE_LOST && server->state == SERVER_RUNNING)
-		penalties_suspect(&server->penalties, job->session->account->uid, uv_hrtime() / 1000000);
-	if (job->run.status < 0) {
+	if (job->run.status == STATUS_TIMEOUT)
+		error_set(&err, STATUS_TIMEOUT,
+		          "wait: the word at byte %" PRIu64 " of the region had not come to %" PRIu64
+		          " after %" PRIu64 " ms",
+		          wait->offset, wait->value, job->wait_ms);
+	else
 		error_set(&err, job->run.status, "%s: %s", job->method->name,
 		          status_meaning(job->run.status));
+	if (job->refuse)
+		job->refuse(job, &err);
+	else if (job->completion == COMPLETION_QUEUED)
+		session_notify_done(job->session, job->msgid, job->method, NULL, &err);
+	else
 		session_refuse(job->session, job->msgid, job->method, &err);
-		return;
-	}
-	metrics_count_transform(&server->metrics, family, done.bytes, uv_hrtime() - job->start_ns);
-	session_reply(job->session, job->msgid, job->method, &done, -1);
+}
+
+/* A batch that failed with single moves has an answer, with a status for each. */
+static bool is_refused(const struct engine_job *run)
+{
+	if (run->moves && run->status == STATUS_DEVICE)
+		for (uint32_t i = 0; i < run->n_moves; i++)
+			if (run->moves[i].status == STATUS_DEVICE)
+				return false;
+	return run->status < 0;
 }
 
 static void on_job_done(struct engine_job *run)
@@ -121,13 +210,17 @@ static void on_job_done(struct engine_job *run)
 	struct server *server = session->server;
 	struct account *account = session->account;
 
-	answer(job);
-	region_unuse(job->dst);
-	region_unuse(job->src);
-	plan_entry_unref(job->plan);
-	charge_release(&job->charge);
-	job_free(server, job);
-	turns_wake_waiting(server, account);
+	if (run->status == STATUS_DEVICE_LOST && server->state == SERVER_RUNNING)
+		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
+	if (is_refused(run))
+		refuse(job);
+	else
+		job->answer(job);
+	TAILQ_REMOVE(&session->jobs_under_way, job, entry);
 	session->jobs--;
+	session->waiting_jobs -= run->wait.memory != NULL;
+	job_drop(job);
+	turns_wake_waiting(server, account);
+	session_on_job_ended(session);
 	session_settle(session);
 }

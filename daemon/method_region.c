@@ -305,13 +305,14 @@ int method_region_release(struct session *session, const struct rpc_request *req
 int method_region_list(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct region_table *table = &session->regions;
-	struct msg_region_entry *entries = calloc(table->used + 1, sizeof *entries);
-	struct message_list list = { entries, 0 };
+	struct msg_region_entry *entries = calloc(table->ids.used + 1, sizeof *entries);
+	struct message_list list = { .items = entries };
 	struct region *region;
 	uint32_t cursor = 0;
 
 	if (!entries)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u regions", table->used);
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u regions",
+		                 table->ids.used);
 	while ((region = region_table_next(table, &cursor)))
 		entries[list.n++] = (struct msg_region_entry){ .region = region->id,
 			                                       .kind = region->memory->kind,

@@ -71,7 +71,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
-		       F(stats, queued_bytes),
+		       F(stats, queued_bytes) | F(stats, plans),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -96,6 +96,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.recoveries = server->recovery.count,
 		.pending_fds = server->accounts.total[CHARGE_PENDING_FDS],
 		.queued_bytes = server->accounts.total[CHARGE_QUEUED_BYTES],
+		.plans = server->accounts.total[CHARGE_PLANS],
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

@@ -10,6 +10,7 @@
 void session_free(struct session *session)
 {
 	region_table_deinit(&session->regions);
+	id_table_deinit(&session->plans);
 	engine_stream_free(session->server->engine, session->stream);
 	buffer_deinit(&session->in);
 	buffer_deinit(&session->out);
@@ -93,6 +94,7 @@ bool session_open(struct server *server, int fd)
 	session->frame_left_ns = server->limits.frame_deadline_ms * 1000000;
 	session->used_ms = uv_now(&server->loop);
 	region_table_init(&session->regions, session);
+	TAILQ_INIT(&session->jobs_under_way);
 	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
 	server->metrics.connections_accepted++;
 	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");

@@ -49,6 +49,11 @@ void plan_cache_deinit(struct plan_cache *cache)
 	free(cache->buckets);
 }
 
+void plan_entry_ref(struct plan_entry *entry)
+{
+	entry->refs++;
+}
+
 void plan_entry_unref(struct plan_entry *entry)
 {
 	if (entry && --entry->refs == 0)
@@ -85,6 +90,8 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 		(int32_t)spec->value.kind,
 		facts->dst_phase,
 		facts->src_phase,
+		facts->spread,
+		0, /* to whole words */
 	};
 
 	memcpy(key->word, head, sizeof head);

@@ -1,7 +1,8 @@
 /* Plans by layout: what a request's tensors, permutation and pads come to, without their addresses.
  *
  * A hit allocates nothing and checks nothing again but what depends on regions. Entries are counted
- * references: the cache holds one, each job that runs the plan another. Least recently used goes first.
+ * references: the cache holds one, each job that runs the plan and each prepared plan another. Least recently
+ * used goes first.
  */
 #ifndef DAEMON_PLAN_CACHE_H
 #define DAEMON_PLAN_CACHE_H
@@ -44,6 +45,8 @@ void plan_cache_deinit(struct plan_cache *cache);
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err);
 
+/* One more reference. */
+void plan_entry_ref(struct plan_entry *entry);
 void plan_entry_unref(struct plan_entry *entry);
 
 #endif

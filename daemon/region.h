@@ -1,6 +1,6 @@
 /* Regions: memory that a connection has shared with us, or had us make.
  *
- * A region's id belongs to its connection and is never given twice (a slot and a generation). It lives from
+ * A region's id belongs to its connection and is never given twice. It lives from
  * the reply that names it until it is released and no job uses it; then it is unmapped off the loop,
  * because that can take long. Its charges go, and its release is answered "closed", when the memory is really
  * gone.
@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "id_table.h"
 #include "kernels/engine.h"
 #include "proto/schema.h"
 #include "proto/status.h"
@@ -36,10 +37,7 @@ struct region {
 
 struct region_table {
 	struct session *session;
-	struct region **slots; /* NULL: free */
-	uint32_t n_slots;
-	uint32_t used;
-	uint64_t generation;
+	struct id_table ids;
 };
 
 void region_table_init(struct region_table *table, struct session *session);
@@ -54,6 +52,9 @@ int region_table_add(struct region_table *table, struct engine_memory *memory, s
 /* An open region by id; NOT_FOUND names the argument ("src.region"). */
 int region_table_find(struct region_table *table, uint64_t id, const char *name, struct region **ret,
                       struct error *err);
+
+/* PERMISSION unless transforms may write to it; name as above. */
+int region_check_writable(const struct region *region, const char *name, struct error *err);
 
 /* Region i of the open and draining ones in a table, for listing: NULL past the last. *cursor starts at 0. */
 struct region *region_table_next(const struct region_table *table, uint32_t *cursor);

@@ -65,6 +65,33 @@ void session_reply(struct session *session, uint32_t msgid, const struct method 
 	queue_reply(session, before);
 }
 
+void session_reply_queued(struct session *session, uint32_t msgid)
+{
+	size_t before = buffer_len(&session->out);
+
+	if (session->state == SESSION_ENDED)
+		return;
+	if (rpc_encode_queued(&session->out, msgid) < 0)
+		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
+	else
+		queue_reply(session, before);
+}
+
+void session_notify_done(struct session *session, uint32_t msgid, const struct method *method,
+                         const void *result, const struct error *error)
+{
+	size_t before = buffer_len(&session->out);
+
+	if (error)
+		metrics_count_error(&session->server->metrics, error->status);
+	if (session->state == SESSION_ENDED)
+		return;
+	if (rpc_encode_done(&session->out, msgid, method, result, error) < 0)
+		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
+	else
+		queue_reply(session, before);
+}
+
 void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
                     const struct error *error)
 {

@@ -14,6 +14,7 @@
 
 #include <systemd/sd-daemon.h>
 
+#include "batch.h"
 #include "job.h"
 #include "log.h"
 #include "session.h"
@@ -124,6 +125,7 @@ static void start_handles(struct server *server)
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
 	turns_open(&server->turns, loop);
+	submissions_open(&server->submissions, server, loop);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
 	uv_signal_init(loop, &server->sighup);
@@ -161,6 +163,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
 		goto err_kept;
+	server->seen.seed = seed;
 	r = uv_loop_init(&server->loop);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));
@@ -231,6 +234,7 @@ void server_deinit(struct server *server)
 	int r;
 
 	jobs_free_kept(server);
+	batch_free_kept(server);
 	plan_cache_deinit(&server->plans);
 	engine_close(server->engine);
 	rpc_decoder_free(server->decoder);
@@ -382,6 +386,7 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	turns_close(&server->turns);
+	submissions_close(&server->submissions);
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);
 	uv_close((uv_handle_t *)&server->sighup, NULL);

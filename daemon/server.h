@@ -16,6 +16,7 @@
 #include "account.h"
 #include "closer.h"
 #include "engines.h"
+#include "kernels/blocks.h"
 #include "kernels/engine.h"
 #include "limits.h"
 #include "listener.h"
@@ -25,6 +26,7 @@
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "submission.h"
 #include "turn.h"
 
 enum server_state {
@@ -50,6 +52,7 @@ struct server_setup {
 	struct penalties penalties;
 };
 
+struct batch;
 struct job;
 
 struct server {
@@ -83,12 +86,15 @@ struct server {
 	struct session_queue sessions;
 	struct session_queue unsent; /* sessions with replies to send */
 	struct turns turns;
+	struct submissions submissions;
 	struct job *free_jobs;
+	struct batch *kept_batch;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
 	uint64_t last_session;
 	char boot_id[33];
-	uint8_t receive[65536]; /* what a session reads before it is known to need keeping */
+	struct blocks_seen seen; /* by one list at a time */
+	uint8_t receive[65536];  /* what a session reads before it is known to need keeping */
 };
 
 /* Opens the engine and the listener, and starts to serve when server_run is called. On failure err says

@@ -14,7 +14,9 @@
 #include <linux/sockios.h>
 
 #include "dispatch.h"
+#include "prepared.h"
 #include "server.h"
+#include "submission.h"
 #include "watch.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -33,12 +35,28 @@ static bool session_reads(const struct session *session)
 	return session->state != SESSION_ENDED && session->received < session->last;
 }
 
+/* Of one that waits and is not read: whether its peer is gone altogether. One that only closed its sending
+ * side still has its answers. */
+static void on_disconnect(struct session *session)
+{
+	struct pollfd peer = { .fd = session->fd, .events = 0 };
+
+	if (poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))
+		session_end(session, LOG_LEVEL_DEBUG, "disconnected");
+	session->sends_no_more = true;
+	session_update_poll(session);
+}
+
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	struct session *session = poll->data;
 
 	if (status < 0) {
 		session_end(session, LOG_LEVEL_NOTICE, uv_strerror(status));
+		return;
+	}
+	if (events & UV_DISCONNECT) {
+		on_disconnect(session);
 		return;
 	}
 	if (events & UV_WRITABLE)
@@ -155,7 +173,7 @@ static void frame_clock_run(struct session *session)
 
 /* Whether the next request has to stay unread for now. The time that it waits is not
  * the peer's. */
-static bool must_wait(struct session *session)
+bool session_must_wait(struct session *session)
 {
 	if (session->server->state == SERVER_LOST)
 		return false;
@@ -164,6 +182,8 @@ static bool must_wait(struct session *session)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
+	} else if (session->waiting_jobs > 0 && session->jobs >= session->server->limits.jobs_behind_wait) {
+		session->waiting = WAIT_BEHIND;
 	} else if (turn_is_over(&session->server->turns, session->account)) {
 		turns_add(session->server, session);
 	} else {
@@ -181,7 +201,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	size_t used = 0, frame_len;
 	bool partial = false;
 
-	while (session->state != SESSION_ENDED && !partial && used < len && !must_wait(session)) {
+	while (session->state != SESSION_ENDED && !partial && used < len && !session_must_wait(session)) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {
 		case FRAME_COMPLETE:
@@ -209,7 +229,8 @@ void session_resume(struct session *session)
 {
 	size_t used;
 
-	if (session->state == SESSION_ENDED)
+	submission_run(session);
+	if (session->state == SESSION_ENDED || session->waiting != WAIT_NONE)
 		return;
 	if (buffer_len(&session->in) == 0) {
 		session_read(session);
@@ -219,6 +240,12 @@ void session_resume(struct session *session)
 	buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
 	session_update_poll(session);
 	session_settle(session);
+}
+
+void session_on_job_ended(struct session *session)
+{
+	if (session->waiting == WAIT_BEHIND)
+		turns_add(session->server, session);
 }
 
 static void on_frame_deadline(uv_timer_t *timer)
@@ -257,6 +284,8 @@ void session_update_poll(struct session *session)
 		events |= session->poll_events & UV_READABLE;
 	if (session_reads(session) && session->waiting == WAIT_NONE)
 		events |= UV_READABLE;
+	if ((session->waiting == WAIT_JOBS || session->waiting == WAIT_BEHIND) && !session->sends_no_more)
+		events |= UV_DISCONNECT;
 	if (buffer_len(&session->out) > 0 && !session->unsent && !session->resend)
 		events |= UV_WRITABLE;
 	set_poll(session, events);
@@ -271,6 +300,7 @@ void session_finish(struct session *session)
 	if (session->state != SESSION_OPEN)
 		return;
 	session->state = SESSION_FINISHING;
+	submission_stop(session->submission);
 	if (session->last == UINT64_MAX)
 		session->last =
 		    session->received + (ioctl(session->fd, SIOCINQ, &unread) < 0 ? 0 : (uint64_t)unread);
@@ -298,6 +328,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 		session->server->metrics.sessions_ended++;
 
 	stop_waiting(session);
+	submission_stop(session->submission);
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
 	session->unsent = false;
@@ -309,6 +340,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	engine_stream_cancel(session->server->engine, session->stream);
 	session_give_up_mappings(session);
 	region_table_release_all(&session->regions);
+	prepared_release_all(session);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->frame_timer);
 	uv_timer_stop(&session->reply_timer);
@@ -344,8 +376,10 @@ void session_settle(struct session *session)
 {
 	struct server *server = session->server;
 
-	if (session->state == SESSION_ENDED && session->jobs == 0)
+	if (session->state == SESSION_ENDED && session->jobs == 0) {
+		submission_close(session->submission);
 		close_handles(session);
+	}
 	if (session->jobs > 0 || session->mappings > 0)
 		return;
 	if (session->state == SESSION_FINISHING && is_all_answered(session))

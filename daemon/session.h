@@ -15,6 +15,8 @@
 #include <uv.h>
 
 #include "account.h"
+#include "id_table.h"
+#include "job.h"
 #include "kernels/engine.h"
 #include "log.h"
 #include "proto/buffer.h"
@@ -33,6 +35,7 @@ enum session_state {
 enum session_wait {
 	WAIT_NONE,
 	WAIT_JOBS,    /* a job of the uid's to end; in account->waiting */
+	WAIT_BEHIND,  /* a job of its own to end, because one of them waits for a timeline */
 	WAIT_REPLIES, /* replies to be read, or a mapping to be answered; session_flush looks */
 	WAIT_READY,   /* nothing more: in account->ready */
 };
@@ -74,6 +77,7 @@ struct session {
 	TAILQ_ENTRY(session) unsent_entry;  /* in server->unsent */
 	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or account->ready */
 	bool unsent;
+	bool sends_no_more; /* its peer closed its sending side, and was seen to while the session waited */
 	enum session_wait waiting;
 
 	uv_poll_t poll;
@@ -106,9 +110,13 @@ struct session {
 
 	struct engine_stream *stream;
 	struct region_table regions;
-	uint32_t jobs;     /* queued or running */
-	uint32_t mappings; /* and unmappings to answer, not begun or under way off the loop */
+	struct id_table plans;           /* prepared.c */
+	struct job_queue jobs_under_way; /* in the order submitted */
+	uint32_t jobs;                   /* as many */
+	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */
+	uint32_t mappings;               /* and unmappings to answer, not begun or under way off the loop */
 	LIST_HEAD(, mapping) mappings_under_way;
+	struct submission *submission; /* its ring; NULL: it has none */
 };
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. Whether
@@ -118,10 +126,20 @@ bool session_open(struct server *server, int fd);
 /* Nothing is under way or open any more. */
 void session_free(struct session *session);
 
+/* Whether the next request has to stay where it is for now; the session then goes on by itself. */
+bool session_must_wait(struct session *session);
+
 /* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the
  * session's; -1 for none. Nothing happens on a session that has ended. */
 void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
                    int fd);
+
+/* Answers one that is under way and will be answered by session_notify_done. */
+void session_reply_queued(struct session *session, uint32_t msgid);
+
+/* The end of such a request; error NULL: it went well, and result is as for session_reply. */
+void session_notify_done(struct session *session, uint32_t msgid, const struct method *method,
+                         const void *result, const struct error *error);
 
 /* Answers a request with an error, counts and logs it. method may be NULL (not known). */
 void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
@@ -172,6 +190,9 @@ void session_finish(struct session *session);
 /* Ends now: jobs are cancelled, regions go when their jobs do, and so does the connection: a peer that sees
  * its end may use its memory again. reason is logged. */
 void session_end(struct session *session, enum log_level level, const char *reason);
+
+/* A request that waited for one of the session's own jobs goes on. */
+void session_on_job_ended(struct session *session);
 
 /* To be called whenever jobs or mappings went down: ends a finishing session, frees an ended one. */
 void session_settle(struct session *session);

@@ -60,6 +60,7 @@ struct engine_memory {
 	bool writable;
 	uint64_t size;
 	uint64_t base;      /* of the region in its memory, bytes */
+	void *host;         /* the region's first byte, where this process can reach it; else NULL */
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
 };
 

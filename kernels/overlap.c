@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#define MAX_TERMS   64
+#define MAX_TERMS   64    /* two layouts, or one with its bytes and OVERLAP_MAX_REPEATS */
 #define MAX_TRIES   16384 /* for one question; a third of a millisecond */
 #define LEVEL_TRIES 64    /* what making a level costs, in tries */
 
@@ -44,7 +44,7 @@ static void equation_add(struct equation *e, wide stride, wide max);
 static bool search_init(struct search *s, struct equation *e, int *tries_left);
 static enum overlap search_run(struct search *s, wide target);
 
-/* ---- The two questions ------------------------------------------------------------------------------ */
+/* ---- The questions -------------------------------------------------------------------------------- */
 
 static wide magnitude(wide x)
 {
@@ -73,11 +73,36 @@ static wide add_layout(struct equation *e, const struct tensor_layout *layout, i
 /* Two elements differ by sum(stride * x) with -max <= x <= max. Take the differences by their largest
  * stride i with x[i] != 0, where x[i] >= 1 without loss: the terms above are gone, those below are shifted
  * by max. */
+static enum overlap equation_self(const struct equation *all)
+{
+	wide below = 0;
+	int tries_left = MAX_TRIES;
+
+	for (int i = 0; i < all->n; i++) {
+		wide stride = all->term[i].stride;
+
+		if (stride <= below) {
+			struct equation e = { 0 };
+			struct search s;
+			enum overlap found;
+
+			for (int j = 0; j < i; j++)
+				equation_add(&e, all->term[j].stride, 2 * all->term[j].max);
+			equation_add(&e, stride, all->term[i].max - 1);
+			if (!search_init(&s, &e, &tries_left))
+				return OVERLAP_UNKNOWN;
+			found = search_run(&s, below - stride);
+			if (found != OVERLAP_NONE)
+				return found;
+		}
+		below += stride * all->term[i].max;
+	}
+	return OVERLAP_NONE;
+}
+
 enum overlap overlap_self(const struct tensor_layout *layout)
 {
 	struct equation all = { 0 };
-	wide below = 0;
-	int tries_left = MAX_TRIES;
 
 	if (!tensor_count(layout))
 		return OVERLAP_NONE;
@@ -87,26 +112,35 @@ enum overlap overlap_self(const struct tensor_layout *layout)
 				return OVERLAP_SOME;
 			equation_add(&all, magnitude(layout->stride[d]), layout->shape[d] - 1);
 		}
-	for (int i = 0; i < all.n; i++) {
-		wide stride = all.term[i].stride;
+	return equation_self(&all);
+}
 
-		if (stride <= below) {
-			struct equation e = { 0 };
-			struct search s;
-			enum overlap found;
+/* In bytes, those of an element as one more dimension: what is repeated need not step by elements. */
+enum overlap overlap_self_repeated(const struct tensor_layout *layout, const struct overlap_repeat *repeat,
+                                   int n)
+{
+	struct equation all = { 0 };
+	int64_t size = dtype_size(layout->dtype);
 
-			for (int j = 0; j < i; j++)
-				equation_add(&e, all.term[j].stride, 2 * all.term[j].max);
-			equation_add(&e, stride, all.term[i].max - 1);
-			if (!search_init(&s, &e, &tries_left))
-				return OVERLAP_UNKNOWN;
-			found = search_run(&s, below - stride);
-			if (found != OVERLAP_NONE)
-				return found;
+	if (!tensor_count(layout))
+		return OVERLAP_NONE;
+	for (int i = 0; i < n; i++)
+		if (repeat[i].n == 0)
+			return OVERLAP_NONE;
+	equation_add(&all, 1, size - 1);
+	for (int d = 0; d < layout->rank; d++)
+		if (layout->shape[d] > 1) {
+			if (!layout->stride[d])
+				return OVERLAP_SOME;
+			equation_add(&all, magnitude(layout->stride[d]) * size, layout->shape[d] - 1);
 		}
-		below += stride * all.term[i].max;
-	}
-	return OVERLAP_NONE;
+	for (int i = 0; i < n; i++)
+		if (repeat[i].n > 1) {
+			if (!repeat[i].step)
+				return OVERLAP_SOME;
+			equation_add(&all, repeat[i].step, (wide)repeat[i].n - 1);
+		}
+	return equation_self(&all);
 }
 
 /* An element of a at p and one of b at q share a byte when p - q lies in (-size_a, size_b), and p - q is the

@@ -16,6 +16,19 @@ enum overlap {
 /* Whether two different elements of the layout share a byte. */
 enum overlap overlap_self(const struct tensor_layout *layout);
 
+#define OVERLAP_MAX_REPEATS 2
+
+/* A layout is there n times, each so many bytes after the one before. */
+struct overlap_repeat {
+	uint64_t n;
+	uint64_t step;
+};
+
+/* Whether two different elements of the layout, repeated n <= OVERLAP_MAX_REPEATS times over, share a byte.
+ * All of it lies within 63 bits. */
+enum overlap overlap_self_repeated(const struct tensor_layout *layout, const struct overlap_repeat *repeat,
+                                   int n);
+
 /* Whether any element of a shares a byte with any of b, which starts distance bytes after a
  * (element [0, ..., 0] to element [0, ..., 0]). */
 enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance);

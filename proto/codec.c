@@ -27,6 +27,7 @@ static int decode_name(const struct place *place, const struct field *field, con
 static int decode_ints(const struct place *place, const msgpack_object *object, struct int_list *at,
                        struct error *err);
 static int decode_value(const msgpack_object *object, struct scalar *at);
+static int decode_region_place(const msgpack_object *object, struct region_place *at);
 static int refuse_kind(const struct place *place, const struct field *field, const msgpack_object *object,
                        struct error *err);
 static int refuse_unknown(const struct place *place, const msgpack_object *key, const struct message *message,
@@ -41,8 +42,12 @@ const char *const codec_kind_names[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_PAD_MODE] = "a pad mode",
 	[FIELD_KIND_REGION_KIND] = "a region kind",
 	[FIELD_KIND_REGION_STATE] = "a region state",
+	[FIELD_KIND_COMPLETION] = "a completion",
 	[FIELD_KIND_INTS] = "an array of integers",
 	[FIELD_KIND_VALUE] = "a number or [re, im]",
+	[FIELD_KIND_PLACE] = "[region, offset]",
+	[FIELD_KIND_ITEMS] = "an array of transforms and runs",
+	[FIELD_KIND_CODES] = "an array of codes",
 	[FIELD_KIND_MESSAGE] = "a map",
 	[FIELD_KIND_LIST] = "an array of maps",
 	[FIELD_KIND_NAMES] = "an array of strs",
@@ -54,12 +59,14 @@ const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_PAD_MODE] = { pad_mode_names, PAD_MODE_COUNT },
 	[FIELD_KIND_REGION_KIND] = { region_kind_names, REGION_KIND_COUNT },
 	[FIELD_KIND_REGION_STATE] = { region_state_names, REGION_STATE_COUNT },
+	[FIELD_KIND_COMPLETION] = { completion_names, COMPLETION_COUNT },
 };
 
 /* The name sets are read and written through one integer type. */
 _Static_assert(sizeof(enum dtype) == sizeof(unsigned) && sizeof(enum pad_mode) == sizeof(unsigned) &&
                    sizeof(enum region_kind) == sizeof(unsigned) &&
-                   sizeof(enum region_state) == sizeof(unsigned),
+                   sizeof(enum region_state) == sizeof(unsigned) &&
+                   sizeof(enum completion) == sizeof(unsigned),
                "enums of the schema are unsigned integers");
 
 /* ---- Sentences ---- */
@@ -156,6 +163,7 @@ static void set_default(const struct field *field, void *at)
 	case FIELD_KIND_PAD_MODE:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
 		*(unsigned *)at = (unsigned)field->dflt;
 		return;
 	case FIELD_KIND_INTS:
@@ -164,10 +172,21 @@ static void set_default(const struct field *field, void *at)
 	case FIELD_KIND_VALUE:
 		*(struct scalar *)at = (struct scalar){ 0 };
 		return;
+	case FIELD_KIND_PLACE:
+		*(struct region_place *)at = (struct region_place){ 0 };
+		return;
 	case FIELD_KIND_MESSAGE:
 		memset(at, 0, field->inner->size);
 		return;
+	case FIELD_KIND_ITEMS:
+		*(struct item_list *)at = (struct item_list){ 0 };
+		return;
+	case FIELD_KIND_CODES:
+		*(struct code_list *)at = (struct code_list){ 0 };
+		return;
 	case FIELD_KIND_LIST:
+		*(struct message_list *)at = (struct message_list){ 0 };
+		return;
 	case FIELD_KIND_NAMES:
 	case FIELD_KIND_COUNTERS:
 	case FIELD_KIND_COUNT:
@@ -249,6 +268,7 @@ static int decode_field(const struct place *place, const struct field *field, co
 	case FIELD_KIND_PAD_MODE:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
 		return decode_name(place, field, object, at, err);
 	case FIELD_KIND_INTS:
 		if (object->type != MSGPACK_OBJECT_ARRAY)
@@ -266,7 +286,28 @@ static int decode_field(const struct place *place, const struct field *field, co
 		                                         .requires = field->inner->needed,
 		                                         .unknown = unknown },
 		                  at, err);
+	case FIELD_KIND_PLACE:
+		if (decode_region_place(object, at) < 0)
+			return refuse_kind(place, field, object, err);
+		return 0;
+	case FIELD_KIND_ITEMS:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		*(struct item_list *)at =
+		    (struct item_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		return 0;
+	case FIELD_KIND_CODES:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		*(struct code_list *)at =
+		    (struct code_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		return 0;
 	case FIELD_KIND_LIST:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		*(struct message_list *)at =
+		    (struct message_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		return 0;
 	case FIELD_KIND_NAMES:
 	case FIELD_KIND_COUNTERS:
 	case FIELD_KIND_COUNT:
@@ -365,6 +406,34 @@ static int decode_value(const msgpack_object *object, struct scalar *at)
 	default:
 		return STATUS_INVALID_ARGUMENT;
 	}
+}
+
+/* Negative when object is no [region, offset]. */
+static int decode_region_place(const msgpack_object *object, struct region_place *at)
+{
+	const msgpack_object *entries = object->via.array.ptr;
+
+	if (object->type != MSGPACK_OBJECT_ARRAY || object->via.array.size != 2 ||
+	    entries[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
+	    entries[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+		return STATUS_INVALID_ARGUMENT;
+	*at = (struct region_place){ .region = entries[0].via.u64, .offset = entries[1].via.u64 };
+	return 0;
+}
+
+int codec_decode_entry(const void *objects, uint32_t i, const char *field, const struct message *message,
+                       const struct codec_rules *rules, void *ret, struct error *err)
+{
+	const msgpack_object *entry = (const msgpack_object *)objects + i;
+	char name[PATH_SIZE];
+	char what[CODEC_WHAT_SIZE];
+	struct place here = { NULL, name };
+
+	snprintf(name, sizeof name, "%s[%" PRIu32 "]", field, i);
+	if (entry->type != MSGPACK_OBJECT_MAP)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a map, got %s", name,
+		                 codec_what(entry, what, sizeof what));
+	return decode_map(&here, entry, message, rules, ret, err);
 }
 
 static int refuse_kind(const struct place *place, const struct field *field, const msgpack_object *object,

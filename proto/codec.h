@@ -41,10 +41,14 @@ static inline uint32_t codec_all_fields(const struct message *message)
 }
 
 /* Fills the message's struct at ret from map (NULL: from an empty one). 0, or STATUS_INVALID_ARGUMENT with
- * the field's path in err; ret is then filled in part. Messages with LIST, NAMES or COUNTERS fields are
+ * the field's path in err; ret is then filled in part. Messages with NAMES or COUNTERS fields are
  * never decoded. */
 int codec_decode(const msgpack_object *map, const struct message *message, const struct codec_rules *rules,
                  void *ret, struct error *err);
+
+/* Entry i of an array of maps, decoded as codec_decode does; field names the array and i in the path. */
+int codec_decode_entry(const void *objects, uint32_t i, const char *field, const struct message *message,
+                       const struct codec_rules *rules, void *ret, struct error *err);
 
 /* Appends the struct at value as a map: REQUIRED fields, and OPTIONAL ones whose bit in `has` is set. 0, or
  * STATUS_NO_MEMORY with part of it appended. */

@@ -9,6 +9,9 @@
 static int encode_field(struct buffer *b, const struct field *field, const void *at);
 static int encode_ints(struct buffer *b, const struct int_list *ints);
 static int encode_value(struct buffer *b, const struct scalar *value);
+static int encode_place(struct buffer *b, const struct region_place *place);
+static int encode_items(struct buffer *b, const struct item_list *list);
+static int encode_codes(struct buffer *b, const struct code_list *list);
 static int encode_names(struct buffer *b, const struct name_list *list);
 static int encode_counters(struct buffer *b, const struct counter_list *list);
 
@@ -45,6 +48,7 @@ static int encode_field(struct buffer *b, const struct field *field, const void 
 	case FIELD_KIND_PAD_MODE:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
 		assert(*(const unsigned *)at < codec_name_sets[field->kind].n);
 		name = codec_name_sets[field->kind].names[*(const unsigned *)at];
 		return pack_str(b, name, strlen(name));
@@ -52,6 +56,12 @@ static int encode_field(struct buffer *b, const struct field *field, const void 
 		return encode_ints(b, at);
 	case FIELD_KIND_VALUE:
 		return encode_value(b, at);
+	case FIELD_KIND_PLACE:
+		return encode_place(b, at);
+	case FIELD_KIND_ITEMS:
+		return encode_items(b, at);
+	case FIELD_KIND_CODES:
+		return encode_codes(b, at);
 	case FIELD_KIND_MESSAGE:
 		return codec_encode(b, field->inner, at);
 	case FIELD_KIND_LIST:
@@ -103,6 +113,36 @@ static int encode_value(struct buffer *b, const struct scalar *value)
 	}
 	assert(!"a scalar without a kind");
 	return STATUS_INTERNAL;
+}
+
+static int encode_place(struct buffer *b, const struct region_place *place)
+{
+	int r = pack_array(b, 2);
+
+	r = r ? r : pack_uint(b, place->region);
+	return r ? r : pack_uint(b, place->offset);
+}
+
+static int encode_items(struct buffer *b, const struct item_list *list)
+{
+	int r = pack_array(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++) {
+		const struct submit_item *item = &list->items[i];
+
+		r = item->is_run ? codec_encode(b, &plan_run_message, &item->run)
+		                 : codec_encode(b, &transform_message, &item->transform);
+	}
+	return r;
+}
+
+static int encode_codes(struct buffer *b, const struct code_list *list)
+{
+	int r = pack_array(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++)
+		r = pack_int(b, list->codes[i]);
+	return r;
 }
 
 static int encode_names(struct buffer *b, const struct name_list *list)

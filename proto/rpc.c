@@ -2,6 +2,7 @@
  * and keeps one chunk; that holds the objects of every request that the schema allows. */
 #include "rpc.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #include "text.h"
 
 #define ZONE_CHUNK_SIZE (8 * 1024)
+
+#define DONE "done" /* the one notification that the service sends */
+#define RING "ring" /* the one that it takes */
 
 enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
 
@@ -24,11 +28,13 @@ static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *
 static bool envelope_type(const msgpack_object *root, uint64_t *ret);
 static bool is_msgid(const msgpack_object *object);
 static bool is_name(const msgpack_object *object);
+static bool names_plan(const msgpack_object *item);
 static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
                                         struct error *err);
 static enum rpc_outcome decode_call(const msgpack_object *items, struct rpc_request *ret, struct error *err);
 static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
                          struct error *err);
+static bool is_done(const msgpack_object_array *message);
 static void decode_error(const msgpack_object *object, struct error *ret);
 static int finish(struct buffer *b, size_t before, int r);
 static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid);
@@ -93,17 +99,58 @@ static bool is_name(const msgpack_object *object)
 	return object->type == MSGPACK_OBJECT_STR || object->type == MSGPACK_OBJECT_BIN;
 }
 
+static bool has_name(const msgpack_object *object, const char *name)
+{
+	return object->via.str.size == strlen(name) && !memcmp(object->via.str.ptr, name, strlen(name));
+}
+
 /* ---- The server's side ---- */
 
 enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
                                     struct rpc_request *ret, struct error *err)
 {
 	const msgpack_object *root = unpack(decoder, data, len, err);
-	enum rpc_outcome outcome = root ? decode_envelope(root, ret, err) : RPC_BROKEN;
 
-	/* What was decoded holds no object: memory that a large message took goes back at once. */
+	return root ? decode_envelope(root, ret, err) : RPC_BROKEN;
+}
+
+void rpc_decoder_rest(struct rpc_decoder *decoder)
+{
 	msgpack_zone_clear(&decoder->zone);
-	return outcome;
+}
+
+#define FIELDS_OF_ORDER(m) (F(m, wait) | F(m, signal) | F(m, reply))
+
+int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_item *ret, struct error *err)
+{
+	static const struct codec_rules transform = {
+		"an item", ~FIELDS_OF_ORDER(transform) & ((1u << FIELD_COUNT_transform) - 1),
+		F(transform, dst) | F(transform, src), CODEC_REFUSE_UNKNOWN
+	};
+	static const struct codec_rules run = { "an item",
+		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
+		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
+		                                CODEC_REFUSE_UNKNOWN };
+
+	ret->is_run = names_plan((const msgpack_object *)items->objects + i);
+	if (ret->is_run)
+		return codec_decode_entry(items->objects, i, "items", &plan_run_message, &run, &ret->run,
+		                          err);
+	return codec_decode_entry(items->objects, i, "items", &transform_message, &transform, &ret->transform,
+	                          err);
+}
+
+static bool names_plan(const msgpack_object *item)
+{
+	if (item->type != MSGPACK_OBJECT_MAP)
+		return false;
+	for (uint32_t i = 0; i < item->via.map.size; i++) {
+		const msgpack_object *key = &item->via.map.ptr[i].key;
+
+		if (key->type == MSGPACK_OBJECT_STR && has_name(key, "plan"))
+			return true;
+	}
+	return false;
 }
 
 static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
@@ -122,7 +169,7 @@ static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_r
 		return decode_call(items, ret, err);
 	if (type == RPC_TYPE_NOTIFICATION && root->via.array.size == 3 && is_name(&items[1]) &&
 	    items[2].type == MSGPACK_OBJECT_ARRAY)
-		return RPC_IGNORE;
+		return has_name(&items[1], RING) ? RPC_RING : RPC_IGNORE;
 	error_set(err, STATUS_PROTOCOL,
 	          "a message of type %llu with %u elements is neither a request, "
 	          "[0, msgid, method, params], nor a notification, [2, method, params]",
@@ -181,44 +228,79 @@ static int finish(struct buffer *b, size_t before, int r)
 	return STATUS_NO_MEMORY;
 }
 
-int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result)
+/* What follows an envelope's msgid, of a reply and of the notification done alike. */
+static int pack_result(struct buffer *b, const struct method *method, const void *result)
 {
-	size_t before = buffer_len(b);
-	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+	int r = pack_nil(b);
 
-	r = r ? r : pack_nil(b);
 	if (r)
-		return finish(b, before, r);
+		return r;
 	switch (method->result_kind) {
 	case RESULT_MESSAGE:
-		r = codec_encode(b, method->result, result);
-		break;
+		return codec_encode(b, method->result, result);
 	case RESULT_LIST:
-		r = codec_encode_list(b, method->result, result);
-		break;
+		return codec_encode_list(b, method->result, result);
 	case RESULT_TRUE:
-		r = pack_bool(b, true);
-		break;
+		return pack_bool(b, true);
 	}
-	return finish(b, before, r);
+	assert(!"a method without a result");
+	return STATUS_INTERNAL;
 }
 
-int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error)
+static int pack_error(struct buffer *b, const struct error *error)
 {
-	size_t before = buffer_len(b);
 	const char *name = status_name(error->status);
 	char message[sizeof error->message];
 	size_t len = text_clean(error->message, strnlen(error->message, sizeof error->message), message,
 	                        sizeof message);
-	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+	int r = pack_array(b, 3);
 
-	r = r ? r : pack_array(b, 3);
 	r = r ? r : pack_int(b, error->status);
 	r = r ? r : pack_str(b, message, len);
 	r = r ? r : pack_map(b, 1);
 	r = r ? r : pack_str(b, "name", strlen("name"));
 	r = r ? r : pack_str(b, name, strlen(name));
+	return r ? r : pack_nil(b);
+}
+
+int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result)
+{
+	size_t before = buffer_len(b);
+	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+
+	return finish(b, before, r ? r : pack_result(b, method, result));
+}
+
+int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error)
+{
+	size_t before = buffer_len(b);
+	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+
+	return finish(b, before, r ? r : pack_error(b, error));
+}
+
+int rpc_encode_queued(struct buffer *b, uint32_t msgid)
+{
+	static const struct msg_queued queued = { .queued = true };
+	size_t before = buffer_len(b);
+	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+
 	r = r ? r : pack_nil(b);
+	return finish(b, before, r ? r : codec_encode(b, &queued_message, &queued));
+}
+
+int rpc_encode_done(struct buffer *b, uint32_t msgid, const struct method *method, const void *result,
+                    const struct error *error)
+{
+	size_t before = buffer_len(b);
+	int r = pack_array(b, 3);
+
+	r = r ? r : pack_uint(b, RPC_TYPE_NOTIFICATION);
+	r = r ? r : pack_str(b, DONE, strlen(DONE));
+	r = r ? r : pack_array(b, 3);
+	r = r ? r : pack_uint(b, msgid);
+	if (!r)
+		r = error ? pack_error(b, error) : pack_result(b, method, result);
 	return finish(b, before, r);
 }
 
@@ -237,11 +319,21 @@ int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *me
 	return finish(b, before, r);
 }
 
+int rpc_encode_ring(struct buffer *b)
+{
+	size_t before = buffer_len(b);
+	int r = pack_array(b, 3);
+
+	r = r ? r : pack_uint(b, RPC_TYPE_NOTIFICATION);
+	r = r ? r : pack_str(b, RING, strlen(RING));
+	return finish(b, before, r ? r : pack_array(b, 0));
+}
+
 int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t len, struct rpc_reply *ret,
                      struct error *err)
 {
 	const msgpack_object *root = unpack(decoder, data, len, err);
-	const msgpack_object *items;
+	const msgpack_object *outcome; /* msgid, error, result */
 	uint64_t type;
 
 	if (!root)
@@ -249,20 +341,32 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 	if (!envelope_type(root, &type))
 		return error_set(err, STATUS_PROTOCOL,
 		                 "what the service sent is no message of MessagePack-RPC");
-	if (type == RPC_TYPE_NOTIFICATION)
+	outcome = root->via.array.ptr + 1;
+	ret->is_done = type == RPC_TYPE_NOTIFICATION && is_done(&root->via.array);
+	if (ret->is_done)
+		outcome = outcome[1].via.array.ptr;
+	else if (type == RPC_TYPE_NOTIFICATION)
 		return 1;
-	items = root->via.array.ptr;
-	if (type != RPC_TYPE_REPLY || root->via.array.size != 4 || !is_msgid(&items[1]))
+	else if (type != RPC_TYPE_REPLY || root->via.array.size != 4 || !is_msgid(&outcome[0]))
 		return error_set(err, STATUS_PROTOCOL,
 		                 "a message of type %llu with %u elements from the service is no reply, "
 		                 "[1, msgid, error, result]",
 		                 (unsigned long long)type, root->via.array.size);
-	ret->msgid = (uint32_t)items[1].via.u64;
-	ret->document = &items[3];
+	ret->msgid = (uint32_t)outcome[0].via.u64;
+	ret->document = &outcome[2];
 	ret->error.status = STATUS_OK;
-	if (items[2].type != MSGPACK_OBJECT_NIL)
-		decode_error(&items[2], &ret->error);
+	if (outcome[1].type != MSGPACK_OBJECT_NIL)
+		decode_error(&outcome[1], &ret->error);
 	return 0;
+}
+
+static bool is_done(const msgpack_object_array *message)
+{
+	const msgpack_object *items = message->ptr;
+
+	return message->size == 3 && is_name(&items[1]) && has_name(&items[1], DONE) &&
+	       items[2].type == MSGPACK_OBJECT_ARRAY && items[2].via.array.size == 3 &&
+	       is_msgid(&items[2].via.array.ptr[0]);
 }
 
 /* Ours is [code, message, details], code negative. Other servers answer a str, or anything. */
@@ -306,5 +410,36 @@ int rpc_decode_result(const struct rpc_reply *reply, const struct method *method
 		                 codec_what(map, what, sizeof what));
 	if (codec_decode(map, message, &rules, ret, &cause) < 0)
 		return error_set(err, STATUS_PROTOCOL, "the reply to %s: %s", method->name, cause.message);
+	return 0;
+}
+
+bool rpc_is_queued(const struct rpc_reply *reply)
+{
+	const msgpack_object *map = reply->document;
+	const msgpack_object_kv *pair = map->type == MSGPACK_OBJECT_MAP ? map->via.map.ptr : NULL;
+
+	return !reply->is_done && pair && map->via.map.size > 0 && pair->key.type == MSGPACK_OBJECT_STR &&
+	       has_name(&pair->key, "queued");
+}
+
+int rpc_code_at(const struct code_list *codes, uint32_t i)
+{
+	const msgpack_object *code = (const msgpack_object *)codes->objects + i;
+
+	if (code->type == MSGPACK_OBJECT_NEGATIVE_INTEGER && code->via.i64 >= -STATUS_COUNT)
+		return (int)code->via.i64;
+	return code->type == MSGPACK_OBJECT_POSITIVE_INTEGER && code->via.u64 == 0 ? 0 : STATUS_INTERNAL;
+}
+
+int rpc_decode_item_error(const struct message_list *errors, uint32_t i, struct msg_item_error *ret,
+                          struct error *err)
+{
+	static const struct codec_rules rules = { .owner = "an error of a submit",
+		                                  .accepts = ~0u,
+		                                  .unknown = CODEC_SKIP_UNKNOWN };
+	struct error cause;
+
+	if (codec_decode_entry(errors->objects, i, "errors", &item_error_message, &rules, ret, &cause) < 0)
+		return error_set(err, STATUS_PROTOCOL, "the reply to submit: %s", cause.message);
 	return 0;
 }

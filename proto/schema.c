@@ -15,6 +15,12 @@ const char *const region_state_names[REGION_STATE_COUNT] = {
 	[REGION_STATE_CLOSED] = "closed",
 };
 
+const char *const completion_names[COMPLETION_COUNT] = {
+	[COMPLETION_DONE] = "done",
+	[COMPLETION_QUEUED] = "queued",
+	[COMPLETION_SIGNAL] = "signal",
+};
+
 #define PRESENCE_REQUIRED true
 #define PRESENCE_OPTIONAL false
 
@@ -64,6 +70,7 @@ const char *const region_state_names[REGION_STATE_COUNT] = {
 
 #define ALL(m)    ((1u << FIELD_COUNT_##m) - 1)
 #define NEEDED(m) ((uint32_t)NEEDED_##m)
+#define ORDER(m)  (F(m, wait) | F(m, signal) | F(m, reply))
 
 const struct method methods[METHOD_COUNT] = {
 #define METHOD(name, params, accepts, requires, kind, result, fds, doc)            \

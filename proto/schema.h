@@ -26,6 +26,16 @@ enum region_kind {
 
 enum region_state { REGION_STATE_OPEN, REGION_STATE_DRAINING, REGION_STATE_CLOSED, REGION_STATE_COUNT };
 
+/* When a request that moves something is answered. */
+enum completion {
+	COMPLETION_DONE,   /* when it has ended */
+	COMPLETION_QUEUED, /* when it has been checked and queued; a notification `done` follows when it has
+	                      ended */
+	COMPLETION_SIGNAL, /* only when it was refused or failed: its signal says the rest */
+	COMPLETION_COUNT
+};
+
+extern const char *const completion_names[COMPLETION_COUNT];
 extern const char *const region_kind_names[REGION_KIND_COUNT];
 extern const char *const region_state_names[REGION_STATE_COUNT];
 
@@ -45,12 +55,18 @@ struct int_list {
 	int64_t v[TENSOR_MAX_RANK];
 };
 
+/* A byte of a region. */
+struct region_place {
+	uint64_t region; /* its id */
+	uint64_t offset; /* bytes */
+};
+
 struct counter {
 	const char *name;
 	uint64_t value;
 };
 
-/* Borrowed arrays of results: encoded, never decoded. */
+/* Borrowed arrays. Counters and names are encoded, never decoded; the others are decoded one by one. */
 struct counter_list {
 	const struct counter *items;
 	uint32_t n;
@@ -60,8 +76,22 @@ struct name_list {
 	uint32_t n;
 };
 struct message_list {
-	const void *items; /* structs of the field's inner message */
+	const void *items; /* to encode: structs of the field's inner message */
 	uint32_t n;
+	const void *objects; /* decoded: msgpack_objects of the decoder's; codec_decode_entry */
+};
+
+/* Items of a submit, each a transform or a run of a plan: it is of a plan when it names one. */
+struct item_list {
+	const struct submit_item *items; /* to encode */
+	uint32_t n;
+	const void *objects; /* decoded: msgpack_objects of the decoder's; rpc_decode_item */
+};
+
+struct code_list {
+	const int32_t *codes; /* to encode */
+	uint32_t n;
+	const void *objects; /* decoded: msgpack_objects of the decoder's; rpc_code_at */
 };
 
 /* How a field is held in C and travels in MessagePack. */
@@ -74,8 +104,12 @@ enum field_kind {
 	FIELD_KIND_PAD_MODE,     /* enum pad_mode; str, a name */
 	FIELD_KIND_REGION_KIND,  /* enum region_kind; str, a name */
 	FIELD_KIND_REGION_STATE, /* enum region_state; str, a name */
+	FIELD_KIND_COMPLETION,   /* enum completion; str, a name */
 	FIELD_KIND_INTS,         /* struct int_list; array of at most TENSOR_MAX_RANK integers */
 	FIELD_KIND_VALUE,        /* struct scalar; number, or [re, im] */
+	FIELD_KIND_PLACE,        /* struct region_place; [region, offset], non-negative integers */
+	FIELD_KIND_ITEMS,        /* struct item_list; array of maps */
+	FIELD_KIND_CODES,        /* struct code_list; array of integers */
 	FIELD_KIND_MESSAGE,      /* the inner struct; map */
 	FIELD_KIND_LIST,         /* struct message_list; array of maps */
 	FIELD_KIND_NAMES,        /* struct name_list; array of str */
@@ -91,8 +125,12 @@ typedef enum dtype FIELD_TYPE_DTYPE;
 typedef enum pad_mode FIELD_TYPE_PAD_MODE;
 typedef enum region_kind FIELD_TYPE_REGION_KIND;
 typedef enum region_state FIELD_TYPE_REGION_STATE;
+typedef enum completion FIELD_TYPE_COMPLETION;
 typedef struct int_list FIELD_TYPE_INTS;
 typedef struct scalar FIELD_TYPE_VALUE;
+typedef struct region_place FIELD_TYPE_PLACE;
+typedef struct item_list FIELD_TYPE_ITEMS;
+typedef struct code_list FIELD_TYPE_CODES;
 typedef struct name_list FIELD_TYPE_NAMES;
 typedef struct counter_list FIELD_TYPE_COUNTERS;
 #define NESTED_TYPE_MESSAGE(inner) struct msg_##inner
@@ -133,6 +171,21 @@ union params {
 	struct msg_region_register region_register;
 	struct msg_region_create region_create;
 	struct msg_region_release region_release;
+	struct msg_plan_run plan_run;
+	struct msg_plan_release plan_release;
+	struct msg_submit submit;
+	struct msg_blocks blocks;
+	struct msg_cancel cancel;
+	struct msg_ring_open ring_open;
+};
+
+/* One item of a submit. */
+struct submit_item {
+	bool is_run;
+	union {
+		struct msg_transform transform; /* without wait, signal and reply */
+		struct msg_plan_run run;
+	};
 };
 
 struct field {

@@ -1,9 +1,8 @@
-/* The CPU engine: threads, streams, and the one door back to the owner.
+/* The CPU engine: threads that take claims, and the one door back to the owner.
  *
- * One lock guards everything but the copying itself. A stream whose job has claims left stands in the ring,
- * which says whose turn it is; a thread takes one claim at a time, so owners and their streams share the
- * threads whatever the size of their jobs. Threads sleep when the ring has been empty for a moment. A
- * stream's next job starts when its last has ended, on whichever thread ended it.
+ * A stream whose job has claims left stands in the ring, which says whose turn it is; a thread takes one
+ * claim at a time, so owners and their streams share the threads whatever the size of their jobs. Threads
+ * sleep when the ring has been empty for a moment.
  */
 #include "kernels/engine.h"
 
@@ -16,19 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/ring.h"
 #include "kernels/thread.h"
 #include "memory.h"
 #include "run.h"
-#include "small.h"
-
-struct engine_stream {
-	struct ring_stream turn; /* first: ring_next gives it back */
-	struct cpu_engine *engine;
-	struct run run;
-	struct engine_job *first; /* waiting */
-	struct engine_job **end;
-};
+#include "stream.h"
 
 struct worker {
 	struct cpu_engine *engine;
@@ -39,17 +29,8 @@ struct worker {
 
 struct cpu_engine {
 	struct engine engine;
-	struct cpu_tuning tuning;
-	struct engine_options options;
-	pthread_mutex_t lock;
-	pthread_cond_t work;
-	struct ring ring;
-	unsigned idle;       /* threads that wait for work */
-	atomic_uint offered; /* times that work came; changed under the lock, looked at without it */
-	bool closing;
-	struct engine_job *done;
-	struct engine_job **done_end;
-	char *scratch; /* of the owner's thread */
+	struct streams streams;
+	bool closing; /* under the streams' lock */
 	uint32_t n_workers;
 	struct worker worker[];
 };
@@ -57,7 +38,6 @@ struct cpu_engine {
 static const struct engine_ops cpu_ops;
 
 static void *worker_main(void *arg);
-static bool finish(struct engine_stream *stream);
 
 static struct cpu_engine *cpu_engine(struct engine *engine)
 {
@@ -86,23 +66,36 @@ static int worker_start(struct worker *worker, struct cpu_engine *engine)
 	return r;
 }
 
-static void cpu_close(struct engine *base)
+/* The threads that were started, and what they share. */
+static void stop(struct cpu_engine *engine)
 {
-	struct cpu_engine *engine = cpu_engine(base);
-	assert(TAILQ_EMPTY(&engine->ring.owners) && !engine->done);
-	pthread_mutex_lock(&engine->lock);
+	pthread_mutex_lock(&engine->streams.lock);
 	engine->closing = true;
-	pthread_cond_broadcast(&engine->work);
-	pthread_mutex_unlock(&engine->lock);
+	pthread_cond_broadcast(&engine->streams.work);
+	pthread_mutex_unlock(&engine->streams.lock);
 	for (uint32_t i = 0; i < engine->n_workers; i++) {
 		pthread_join(engine->worker[i].thread, NULL);
 		free(engine->worker[i].scratch);
 	}
-	free(engine->scratch);
+	streams_deinit(&engine->streams);
+}
+
+static void cpu_close(struct engine *base)
+{
+	stop(cpu_engine(base));
 	fault_deinit();
-	pthread_cond_destroy(&engine->work);
-	pthread_mutex_destroy(&engine->lock);
-	free(engine);
+	free(base);
+}
+
+static int start_workers(struct cpu_engine *engine, uint32_t threads, struct error *err)
+{
+	for (; engine->n_workers < threads; engine->n_workers++) {
+		int r = worker_start(&engine->worker[engine->n_workers], engine);
+		if (r)
+			return error_set(err, STATUS_NO_MEMORY, "threads: %u cannot be started: %s", threads,
+			                 strerror(r));
+	}
+	return 0;
 }
 
 int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err)
@@ -111,21 +104,17 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 	struct cpu_engine *engine = calloc(1, sizeof(*engine) + threads * sizeof(engine->worker[0]));
 	if (!engine)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	engine->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
-	if (!engine->scratch) {
-		free(engine);
-		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	}
 	int r = fault_init();
 	if (r < 0) {
-		free(engine->scratch);
 		free(engine);
 		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
 	}
-	engine->options = *options;
-	engine->tuning = cpu_tuning_get();
-	engine->done_end = &engine->done;
-	ring_init(&engine->ring);
+	r = streams_init(&engine->streams, options, threads, err);
+	if (r < 0) {
+		fault_deinit();
+		free(engine);
+		return r;
+	}
 	engine->engine = (struct engine){
 		.ops = &cpu_ops,
 		.name = "cpu",
@@ -133,16 +122,11 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 		.kind = REGION_KIND_MEMFD,
 	};
 	snprintf(engine->engine.device, sizeof(engine->engine.device), "%s, %u thread%s",
-	         engine->tuning.isa->name, threads, threads == 1 ? "" : "s");
-	pthread_mutex_init(&engine->lock, NULL);
-	pthread_cond_init(&engine->work, NULL);
-	for (; engine->n_workers < threads; engine->n_workers++) {
-		r = worker_start(&engine->worker[engine->n_workers], engine);
-		if (r) {
-			cpu_close(&engine->engine);
-			return error_set(err, STATUS_NO_MEMORY, "threads: %u cannot be started: %s", threads,
-			                 strerror(r));
-		}
+	         engine->streams.tuning.isa->name, threads, threads == 1 ? "" : "s");
+	r = start_workers(engine, threads, err);
+	if (r < 0) {
+		cpu_close(&engine->engine);
+		return r;
 	}
 	*ret = &engine->engine;
 	return 0;
@@ -174,133 +158,12 @@ static void cpu_unmap(struct engine *engine, struct engine_memory *memory)
 
 static struct engine_stream *cpu_stream_new(struct engine *engine, struct engine_owner *owner)
 {
-	struct engine_stream *stream = calloc(1, sizeof(*stream));
-	if (!stream)
-		return NULL;
-	stream->engine = cpu_engine(engine);
-	stream->turn.owner = owner;
-	stream->end = &stream->first;
-	owner->streams++;
-	return stream;
+	return stream_new(&cpu_engine(engine)->streams, owner);
 }
 
-static void cpu_stream_free(struct engine_stream *stream)
+static void cpu_reap(struct engine *engine)
 {
-	assert(!stream->run.job && !stream->first && stream->turn.owner->streams > 0);
-	stream->turn.owner->streams--;
-	free(stream);
-}
-
-/* Whether the owner has to be woken: it drains the whole queue, so only for the first. */
-static bool done_add(struct cpu_engine *engine, struct engine_job *job)
-{
-	bool wake = !engine->done;
-	job->next = NULL;
-	*engine->done_end = job;
-	engine->done_end = &job->next;
-	return wake;
-}
-
-/* Starts the first waiting job that has anything to do; gives back what done_add did. */
-static bool start_next(struct engine_stream *stream)
-{
-	struct cpu_engine *engine = stream->engine;
-	bool wake = false;
-	while (!stream->run.job && stream->first) {
-		struct engine_job *job = stream->first;
-		stream->first = job->next;
-		if (!stream->first)
-			stream->end = &stream->first;
-		run_start(&stream->run, job, &engine->tuning, engine->n_workers);
-		if (job->status)
-			run_stop(&stream->run, job->status);
-		unsigned claims = run_claims(&stream->run, engine->idle + 1);
-		if (claims == 0) {
-			run_end(&stream->run, &job);
-			wake |= done_add(engine, job);
-			continue;
-		}
-		ring_add(&engine->ring, &stream->turn);
-		atomic_fetch_add_explicit(&engine->offered, 1, memory_order_relaxed);
-		for (; claims > 0; claims--)
-			pthread_cond_signal(&engine->work);
-	}
-	return wake;
-}
-
-/* After a claim has ended, or the run was stopped: ends the job when that was its last. */
-static bool finish(struct engine_stream *stream)
-{
-	struct engine_job *job;
-	if (!run_claims(&stream->run, 1))
-		ring_remove(&stream->engine->ring, &stream->turn);
-	if (!run_end(&stream->run, &job))
-		return false;
-	bool wake = done_add(stream->engine, job);
-	return start_next(stream) || wake;
-}
-
-static void unlock_and_wake(struct cpu_engine *engine, bool wake)
-{
-	pthread_mutex_unlock(&engine->lock);
-	if (wake)
-		engine->options.wake(engine->options.wake_arg);
-}
-
-static void cpu_submit(struct engine_stream *stream, struct engine_job *job)
-{
-	struct cpu_engine *engine = stream->engine;
-	assert(job->move.dst->writable);
-	job->status = 0;
-	job->ns = 0;
-	job->next = NULL;
-	pthread_mutex_lock(&engine->lock);
-	bool idle = !stream->run.job;
-	if (idle && small_is(job, &engine->tuning)) {
-		pthread_mutex_unlock(&engine->lock);
-		small_run(job, &engine->tuning, engine->scratch);
-		pthread_mutex_lock(&engine->lock);
-		unlock_and_wake(engine, done_add(engine, job));
-		return;
-	}
-	*stream->end = job;
-	stream->end = &job->next;
-	unlock_and_wake(engine, idle && start_next(stream));
-}
-
-static void cpu_stream_cancel(struct engine_stream *stream)
-{
-	bool wake = false;
-	pthread_mutex_lock(&stream->engine->lock);
-	for (struct engine_job *job = stream->first; job; job = job->next)
-		job->status = STATUS_CANCELED;
-	if (stream->run.job) {
-		run_stop(&stream->run, STATUS_CANCELED);
-		wake = finish(stream);
-	}
-	unlock_and_wake(stream->engine, wake);
-}
-
-static bool cpu_cancel(struct engine_stream *stream, struct engine_job *wanted)
-{
-	struct engine_job *job;
-	pthread_mutex_lock(&stream->engine->lock);
-	for (job = stream->first; job && job != wanted;)
-		job = job->next;
-	if (job)
-		job->status = STATUS_CANCELED;
-	pthread_mutex_unlock(&stream->engine->lock);
-	return job != NULL;
-}
-
-static void cpu_reap(struct engine *base)
-{
-	struct cpu_engine *engine = cpu_engine(base);
-	pthread_mutex_lock(&engine->lock);
-	struct engine_job *job = engine->done;
-	engine->done = NULL;
-	engine->done_end = &engine->done;
-	pthread_mutex_unlock(&engine->lock);
+	struct engine_job *job = streams_reap(&cpu_engine(engine)->streams);
 	while (job) {
 		struct engine_job *next = job->next;
 		job->on_done(job);
@@ -312,56 +175,53 @@ static void cpu_reap(struct engine *base)
 
 /* After work, before sleep: a client that asks one thing after the other is back sooner than a thread wakes
  * up. Whoever else wants the CPU has it meanwhile. The lock is held before and after. */
-static void stay_awake(struct cpu_engine *engine)
+static void stay_awake(struct streams *streams)
 {
-	unsigned seen = atomic_load_explicit(&engine->offered, memory_order_relaxed);
-	uint64_t end = run_now_ns() + engine->tuning.awake_ns;
-	pthread_mutex_unlock(&engine->lock);
-	while (atomic_load_explicit(&engine->offered, memory_order_relaxed) == seen && run_now_ns() < end)
+	unsigned seen = atomic_load_explicit(&streams->offered, memory_order_relaxed);
+	uint64_t end = run_now_ns() + streams->tuning.awake_ns;
+	pthread_mutex_unlock(&streams->lock);
+	while (atomic_load_explicit(&streams->offered, memory_order_relaxed) == seen && run_now_ns() < end)
 		sched_yield();
-	pthread_mutex_lock(&engine->lock);
+	pthread_mutex_lock(&streams->lock);
 }
 
 static void *worker_main(void *arg)
 {
 	struct worker *worker = arg;
 	struct cpu_engine *engine = worker->engine;
+	struct streams *streams = &engine->streams;
 	pthread_setname_np(pthread_self(), "engine-cpu");
 	bool awake = false;
-	pthread_mutex_lock(&engine->lock);
+	pthread_mutex_lock(&streams->lock);
 	while (!engine->closing) {
-		struct engine_stream *stream = (struct engine_stream *)ring_next(&engine->ring);
+		struct engine_stream *stream = (struct engine_stream *)ring_next(&streams->ring);
 		if (!stream && awake) {
 			awake = false;
-			stay_awake(engine);
+			stay_awake(streams);
 			continue;
 		}
 		if (!stream) {
-			engine->idle++;
-			pthread_cond_wait(&engine->work, &engine->lock);
-			engine->idle--;
+			streams->idle++;
+			pthread_cond_wait(&streams->work, &streams->lock);
+			streams->idle--;
 			continue;
 		}
 		awake = true;
 		run_claim(&stream->run, &worker->claim);
 		if (!run_claims(&stream->run, 1))
-			ring_remove(&engine->ring, &stream->turn);
-		pthread_mutex_unlock(&engine->lock);
+			ring_remove(&streams->ring, &stream->turn);
+		pthread_mutex_unlock(&streams->lock);
 
 		uint64_t start_ns = run_now_ns();
-		bool whole = claim_execute(&worker->claim, worker->scratch);
+		int status = claim_execute(&worker->claim, worker->scratch);
 		uint64_t ns = run_now_ns() - start_ns;
 
-		pthread_mutex_lock(&engine->lock);
-		run_end_claim(&stream->run, whole);
-		ring_charge(&engine->ring, stream->turn.owner, ns);
-		bool wake = finish(stream);
-		if (wake) {
-			unlock_and_wake(engine, true);
-			pthread_mutex_lock(&engine->lock);
-		}
+		pthread_mutex_lock(&streams->lock);
+		run_end_claim(&stream->run, &worker->claim, status);
+		ring_charge(&streams->ring, stream->turn.owner, ns);
+		stream_finish(stream);
 	}
-	pthread_mutex_unlock(&engine->lock);
+	pthread_mutex_unlock(&streams->lock);
 	return NULL;
 }
 
@@ -371,9 +231,9 @@ static const struct engine_ops cpu_ops = {
 	.create = cpu_create,
 	.unmap = cpu_unmap,
 	.stream_new = cpu_stream_new,
-	.stream_free = cpu_stream_free,
-	.submit = cpu_submit,
-	.stream_cancel = cpu_stream_cancel,
-	.cancel = cpu_cancel,
+	.stream_free = stream_free,
+	.submit = stream_submit,
+	.stream_cancel = stream_cancel,
+	.cancel = stream_cancel_job,
 	.reap = cpu_reap,
 };

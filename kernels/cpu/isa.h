@@ -54,8 +54,9 @@ struct cpu_isa {
 	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, int64_t src_pitch, int64_t channels,
 	                              int64_t n);
 
-	/* Whole lines past the cache; dst is a multiple of 64. fill_lines repeats the line. */
-	void (*copy_lines)(char *dst, const char *src, int64_t lines);
+	/* Whole lines past the cache; dst is a multiple of 64. fill_lines repeats the line. The lines that
+	 * lie ahead bytes after those of src will be copied next, and are asked for meanwhile; 0: none. */
+	void (*copy_lines)(char *dst, const char *src, int64_t lines, int64_t ahead);
 	void (*fill_lines)(char *dst, const char *line, int64_t lines);
 
 	cpu_flush_fn *flush;

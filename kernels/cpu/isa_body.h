@@ -196,9 +196,16 @@ static inline TARGET void put_lines(char *dst, const char *src, int64_t lines)
 		    STREAM(dst + part * WIDTH, load_vector(src + part * WIDTH));
 }
 
-static TARGET void copy_lines(char *dst, const char *src, int64_t lines)
+static TARGET void copy_lines(char *dst, const char *src, int64_t lines, int64_t ahead)
 {
-	put_lines(dst, src, lines);
+	if (!ahead) {
+		put_lines(dst, src, lines);
+		return;
+	}
+	for (; lines > 0; lines--, dst += CPU_LINE, src += CPU_LINE) {
+		__builtin_prefetch(src + ahead, 0, 2);
+		put_lines(dst, src, 1);
+	}
 }
 
 static TARGET void fill_lines(char *dst, const char *line, int64_t lines)

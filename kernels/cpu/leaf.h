@@ -33,6 +33,8 @@ struct leaf {
 	int64_t rows, cols;
 	int64_t dst_row, dst_col;
 	int64_t src_row, src_col;
+	int64_t
+	    ahead; /* of leaf_copy alone: bytes from src to where the same is copied from next; 0: unknown */
 
 	/* Of leaf_transpose alone. `rows` counts through row_dim too: rows of all of them lie src_row apart,
 	 * and in dst each block of row_block rows lies where row_dim says. run says how rows of dst go on:

@@ -167,6 +167,7 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, s
 		          .writable = handle->writable,
 		          .size = handle->size,
 		          .base = handle->offset,
+		          .host = (char *)map + (handle->offset - span.start),
 		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
 		.data = (char *)map + (handle->offset - span.start),
 		.mapped = { map, size },

@@ -23,6 +23,7 @@ static void turn_rows(struct move *move);
 static void choose_strided(struct move *move);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
+static void count_pieces(struct move *move);
 
 static int64_t min(int64_t a, int64_t b)
 {
@@ -49,6 +50,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *
 {
 	move->isa = isa;
 	move->stream = place->stream;
+	move->ahead = 0;
 	move->unit = nest->element;
 	move->dst = place->dst + nest->dst_offset;
 	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
@@ -59,6 +61,14 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *
 			                          .src = nest->fill ? 0 : nest->dim[d].src };
 	choose_leaf(move, nest);
 	choose_chunks(move, place->piece_bytes);
+	count_pieces(move);
+}
+
+void move_shift(struct move *move, int64_t dst, int64_t src)
+{
+	move->dst += dst;
+	move->src += src;
+	count_pieces(move);
 }
 
 /* ---- The leaf --------------------------------------------------------------------------------------- */
@@ -232,9 +242,7 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 	int64_t room = max(piece_bytes / cost, 1); /* units */
 	int row = move->row_dim, col = move->col_dim;
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
-	move->lead = 0;
 	move->n_row = move->n_run = 0;
-	move->pieces = 1;
 	if (col < 0)
 		return;
 
@@ -246,15 +254,29 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 		c->chunk = even_chunk(c->n, max(room, line), line);
 		room /= c->chunk;
 	}
-	if (c->chunk < c->n && c->dst == move->unit)
-		move->lead = (c->chunk - leaf_to_line(move->dst) / move->unit % c->chunk) % c->chunk;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		struct move_dim *dim = &move->dim[d];
 		if (!dim->chunk) {
 			dim->chunk = even_chunk(dim->n, room, 1);
 			room /= dim->chunk;
 		}
-		move->pieces *= divide_up(dim->n + (d == col ? move->lead : 0), dim->chunk);
+	}
+}
+
+/* By where the destination begins in a line. */
+static void count_pieces(struct move *move)
+{
+	int col = move->col_dim;
+	move->lead = 0;
+	move->pieces = 1;
+	if (col >= 0 && move->dim[col].chunk < move->dim[col].n && move->dim[col].dst == move->unit) {
+		int64_t chunk = move->dim[col].chunk;
+		move->lead = (chunk - leaf_to_line(move->dst) / move->unit % chunk) % chunk;
+	}
+	for (int d = 0; d < move->rank; d++) {
+		const struct move_dim *dim = &move->dim[d];
+		if (dim->chunk < dim->n)
+			move->pieces *= divide_up(dim->n + (d == col ? move->lead : 0), dim->chunk);
 	}
 }
 
@@ -276,7 +298,8 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		               .dst = move->dst,
 		               .src = move->src,
 		               .rows = 1,
-		               .cols = 1 };
+		               .cols = 1,
+		               .ahead = move->ahead };
 	struct leaf_dim more[TENSOR_MAX_RANK];
 	uint32_t in_leaf = 0;
 	for (int i = 0; i < move->n_row; i++)
@@ -341,8 +364,6 @@ void move_run(const struct move *move, int64_t piece, char *scratch)
 			box.leaf.src -= dim->n * dim->src;
 		}
 		if (d == box.rank)
-			break;
+			return;
 	}
-	if (move->stream)
-		move->isa->fence();
 }

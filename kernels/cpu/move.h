@@ -35,6 +35,8 @@ struct move {
 	int8_t row_chain[LEAF_DIMS], run_chain[LEAF_DIMS];
 	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
+	int64_t ahead; /* bytes to where the same move goes next in the source; 0, as move_init has it: not
+	                  known */
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
@@ -50,7 +52,11 @@ struct move_place {
 void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *nest,
                const struct move_place *place);
 
-/* Runs piece 0 .. pieces - 1. scratch: CPU_SCRATCH bytes, aligned to CPU_LINE, of this thread's. */
+/* The same move, so many bytes further on either side. src: 0 for a fill. */
+void move_shift(struct move *move, int64_t dst, int64_t src);
+
+/* Runs piece 0 .. pieces - 1. scratch: CPU_SCRATCH bytes, aligned to CPU_LINE, of this thread's. What went
+ * past the cache is in order once the caller has called isa->fence. */
 void move_run(const struct move *move, int64_t piece, char *scratch);
 
 #endif

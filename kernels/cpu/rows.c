@@ -3,8 +3,15 @@
 
 #include <string.h>
 
-/* Shorter runs are mostly their first and last lines, which go through the cache anyway. */
-#define STREAM_MIN 512
+/* Shorter runs are mostly their first and last lines, which go through the cache anyway; unless they are
+ * whole lines, a few of them. */
+#define STREAM_MIN   512
+#define STREAM_LINES 2
+
+/* Rows of up to AHEAD_MOST bytes are asked for so many bytes before they are copied, as they would be by the
+ * machine if they followed each other in the source. */
+#define AHEAD_BYTES 2048
+#define AHEAD_MOST  4096
 
 /* Reversed rows are made in pieces of this many bytes when they go past the cache. */
 #define STAGE_BYTES 4096
@@ -14,9 +21,14 @@ static int64_t min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-void leaf_copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t n)
+static bool is_lines(const char *dst, int64_t n)
 {
-	if (!leaf->scratch || n < STREAM_MIN) {
+	return n >= STREAM_LINES * CPU_LINE && n % CPU_LINE == 0 && (uintptr_t)dst % CPU_LINE == 0;
+}
+
+static void copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t n, int64_t ahead)
+{
+	if (!leaf->scratch || (n < STREAM_MIN && !is_lines(dst, n))) {
 		memcpy(dst, src, (size_t)n);
 		return;
 	}
@@ -24,15 +36,25 @@ void leaf_copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t 
 	int64_t lines = (n - head) / CPU_LINE;
 	int64_t done = head + lines * CPU_LINE;
 	memcpy(dst, src, (size_t)head);
-	leaf->isa->copy_lines(dst + head, src + head, lines);
+	leaf->isa->copy_lines(dst + head, src + head, lines, ahead);
 	memcpy(dst + done, src + done, (size_t)(n - done));
+}
+
+void leaf_copy_run(const struct leaf *leaf, char *dst, const char *src, int64_t n)
+{
+	copy_run(leaf, dst, src, n, 0);
 }
 
 void leaf_copy(const struct leaf *leaf)
 {
-	for (int64_t r = 0; r < leaf->rows; r++)
-		leaf_copy_run(leaf, leaf->dst + r * leaf->dst_row, leaf->src + r * leaf->src_row,
-		              leaf->cols * leaf->unit);
+	int64_t n = leaf->cols * leaf->unit;
+	int64_t rows_ahead = AHEAD_BYTES / n + 1;
+	for (int64_t r = 0; r < leaf->rows; r++) {
+		int64_t ahead = leaf->ahead;
+		if (!ahead && n <= AHEAD_MOST && r + rows_ahead < leaf->rows)
+			ahead = rows_ahead * leaf->src_row;
+		copy_run(leaf, leaf->dst + r * leaf->dst_row, leaf->src + r * leaf->src_row, n, ahead);
+	}
 }
 
 /* n bytes of a pattern that repeats every 16 bytes; pattern holds a line and 16 bytes of it. */

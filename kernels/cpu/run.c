@@ -1,16 +1,17 @@
-/* How a job is cut into claims, and how one is executed: its slabs are made as they are reached, under the
- * guard against memory that fails. */
+/* How a job becomes claims. claim.c executes them. */
 #include "run.h"
 
 #include <assert.h>
+#include <string.h>
 #include <time.h>
 
 #include "memory.h"
 
-#define BATCH_MOST 256 /* slabs */
-
-static void claim_work(void *arg);
-static void next_move(struct run *run);
+static void start_moves(struct run *run, struct engine_job *job);
+static void start_blocks(struct run *run, const struct engine_job *job);
+static void claim_moves(struct run *run, struct claim *ret);
+static void claim_blocks(struct run *run, struct claim *ret);
+static void settle(struct run *run);
 
 uint64_t run_now_ns(void)
 {
@@ -19,169 +20,304 @@ uint64_t run_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int64_t max(int64_t a, int64_t b)
+static uint64_t add(uint64_t a, uint64_t b)
 {
-	return a > b ? a : b;
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Bytes of the lines that one side of the largest slab is on, or more. */
-static int64_t largest_slab(const struct transform *t)
+static uint64_t multiply(uint64_t a, uint64_t b)
 {
-	int64_t bytes = max(t->element, CPU_LINE);
-	for (int d = 0; d < t->rank; d++) {
-		const struct transform_axis *axis = &t->axis[d];
-		int64_t most = axis->source;
-		if (t->mode == PAD_MODE_CONSTANT || axis->source <= 1)
-			most = axis->extent;
-		else if (t->mode == PAD_MODE_EDGE)
-			most = max(most, max(axis->before, axis->extent - axis->before - axis->source));
-		bytes *= most;
-	}
-	return bytes;
+	uint64_t product;
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* ---- Start ------------------------------------------------------------------------------------------ */
+
+/* bytes: of all destinations. */
+static void choose_piece(struct run *run, uint64_t bytes)
+{
+	uint64_t piece = bytes / (4 * (uint64_t)run->threads);
+	if (piece < (uint64_t)run->tuning->piece_least)
+		piece = (uint64_t)run->tuning->piece_least;
+	if (piece > (uint64_t)run->tuning->piece_most)
+		piece = (uint64_t)run->tuning->piece_most;
+	run->piece = (int64_t)piece;
+	run->stream = bytes >= (uint64_t)run->tuning->stream_bytes;
 }
 
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads)
 {
-	const struct transform *t = job->move.transform;
-	int64_t bytes = t->count * t->element;
-	int64_t piece = bytes / (4 * (int64_t)threads);
-	if (piece < tuning->piece_least)
-		piece = tuning->piece_least;
-	if (piece > tuning->piece_most)
-		piece = tuning->piece_most;
 	run->job = job;
 	run->tuning = tuning;
-	slabs_init(&run->slabs, t);
-	run->place = (struct move_place){ .dst = cpu_memory(job->move.dst)->data + job->move.dst_offset,
-		                          .src = cpu_memory(job->move.src)->data + job->move.src_offset,
-		                          .fill = t->fill,
-		                          .piece_bytes = piece,
-		                          .stream = bytes >= tuning->stream_bytes };
-	run->next_slab = 0;
-	run->next_piece = 0;
-	run->move.pieces = 0;
+	run->threads = threads;
+	run->cut_of = NULL;
+	run->cut.n = run->cut.next = 0;
+	run->cut.move.pieces = run->cut.next_piece = 0;
 	run->active = 0;
 	run->status = 0;
 	run->start_ns = run_now_ns();
 	atomic_init(&run->stopped, false);
-	run->batch = 0;
-	run->n_slabs = run->slabs.n;
-	run->blocks.transform = NULL;
-	if (run->place.stream && run->slabs.n > 1 && blocks_init(&run->blocks, t)) {
-		run->n_slabs = run->blocks.n;
-		run->batch = 1;
-		return;
+	if (job->blocks)
+		start_blocks(run, job);
+	else
+		start_moves(run, job);
+}
+
+static struct engine_move *moves_of(struct engine_job *job, uint32_t *ret_n)
+{
+	*ret_n = job->moves ? job->n_moves : 1;
+	return job->moves ? job->moves : &job->move;
+}
+
+void run_clear(struct engine_job *job)
+{
+	uint32_t n;
+	struct engine_move *moves = moves_of(job, &n);
+	job->status = 0;
+	job->ns = 0;
+	for (uint32_t i = 0; i < n; i++)
+		moves[i].status = STATUS_CANCELED;
+	if (job->blocks)
+		job->blocks->passed = job->blocks->beyond = 0;
+}
+
+static void start_moves(struct run *run, struct engine_job *job)
+{
+	uint64_t bytes = 0;
+	run->moves = moves_of(job, &run->n_moves);
+	run->next_move = 0;
+	run->left = 0;
+	for (uint32_t i = 0; i < run->n_moves; i++) {
+		const struct engine_move *move = &run->moves[i];
+		run->left = add(run->left, (uint64_t)task_cost(move->transform, move->plan));
+		bytes = add(bytes, (uint64_t)(move->transform->count * move->transform->element));
 	}
-	int64_t largest = largest_slab(t);
-	if (run->slabs.n && largest <= piece) {
-		uint64_t share = run->slabs.n / (4 * (uint64_t)threads) + 1;
-		run->batch = (uint64_t)(piece / largest);
-		if (run->batch > share)
-			run->batch = share;
-		if (run->batch > BATCH_MOST)
-			run->batch = BATCH_MOST;
-	}
+	choose_piece(run, bytes);
+}
+
+static void start_blocks(struct run *run, const struct engine_job *job)
+{
+	const struct transform *t = job->move.transform;
+	struct run_blocks *b = &run->blocks;
+	uint64_t cost = (uint64_t)task_cost(t, job->move.plan);
+	run->n_moves = 0;
+	b->left = multiply(job->blocks->n, job->blocks->layers);
+	choose_piece(run, multiply((uint64_t)(t->count * t->element), b->left));
+	b->most = CLAIM_BLOCKS_MOST;
+	if (cost > (uint64_t)run->piece)
+		b->most = 0;
+	else if (cost && (uint64_t)run->piece / cost < b->most)
+		b->most = (uint32_t)((uint64_t)run->piece / cost);
+	b->layer = job->blocks->layers;
+	b->at = 0;
+	b->next = 0;
+	b->reading = b->ahead = false;
+	b->current = 0;
+	settle(run);
+}
+
+/* ---- Claims ----------------------------------------------------------------------------------------- */
+
+/* A list in a region is read by a claim. */
+static bool may_read(const struct run *run)
+{
+	const struct run_blocks *b = &run->blocks;
+	const struct engine_blocks *blocks = run->job->blocks;
+	return !blocks->index && !b->reading && !b->ahead && b->next < blocks->n;
+}
+
+/* At least one where there is one now. */
+static uint64_t claims_to_come(const struct run *run)
+{
+	const struct engine_job *job = run->job;
+	const struct run_blocks *b = &run->blocks;
+	if (!job->blocks)
+		return run->next_move < run->n_moves ? run->left / (uint64_t)run->piece + 1 : 0;
+	if (b->layer == job->blocks->layers && !may_read(run))
+		return 0;
+	return b->most ? divide_up(b->left, b->most) + may_read(run) : UINT32_MAX;
 }
 
 unsigned run_claims(const struct run *run, unsigned most)
 {
-	uint64_t claims = (uint64_t)(run->move.pieces - run->next_piece);
-	if (claims >= most)
-		return most;
-	uint64_t slabs = run->n_slabs - run->next_slab;
-	if (run->batch)
-		slabs = slabs / run->batch + (slabs % run->batch != 0);
-	else if (slabs) /* each may have many pieces */
-		slabs = most;
-	return slabs < most - claims ? (unsigned)(claims + slabs) : most;
+	if (!run->job || run->status)
+		return 0;
+	unsigned parts = cut_parts(&run->cut, most);
+	uint64_t claims = claims_to_come(run);
+	return claims < most - parts ? parts + (unsigned)claims : most;
 }
 
-const struct nest *run_slab(const struct engine_job *job, const struct slabs *slabs, uint64_t i,
-                            struct nest *room)
+struct task run_task(const struct run *run, const struct engine_move *move)
 {
-	if (i == 0 && slabs->interior && slabs->transform->mode == PAD_MODE_CONSTANT)
-		return &job->move.plan->interior;
-	slabs_get(slabs, i, CPU_ALIGN, room);
-	return room;
+	return (struct task){ .isa = run->tuning->isa,
+		              .transform = move->transform,
+		              .plan = move->plan,
+		              .place = { .dst = cpu_memory(move->dst)->data + move->dst_offset,
+		                         .src = cpu_memory(move->src)->data + move->src_offset,
+		                         .fill = move->transform->fill,
+		                         .piece_bytes = run->piece,
+		                         .stream = run->stream } };
 }
 
-static void next_move(struct run *run)
+static void claim_part(struct run *run, struct claim *ret)
 {
-	struct nest room;
-	move_init(&run->move, run->tuning->isa, run_slab(run->job, &run->slabs, run->next_slab++, &room),
-	          &run->place);
-	run->next_piece = 0;
+	ret->kind = CLAIM_PART;
+	ret->move = run->cut_of;
+	cut_next(&run->cut, &ret->part);
+	if (!cut_parts(&run->cut, 1))
+		run->cut_of->status = 0; /* unless one of the parts ends otherwise */
 }
 
 void run_claim(struct run *run, struct claim *ret)
 {
 	ret->run = run;
+	ret->n = 0;
 	run->active++;
-	if (run->batch) {
-		uint64_t left = run->n_slabs - run->next_slab;
-		ret->first = run->next_slab;
-		run->next_slab += left < run->batch ? left : run->batch;
-		ret->end = run->next_slab;
+	if (cut_parts(&run->cut, 1))
+		claim_part(run, ret);
+	else if (run->job->blocks)
+		claim_blocks(run, ret);
+	else
+		claim_moves(run, ret);
+}
+
+/* ---- Moves ------------------------------------------------------------------------------------------ */
+
+static void claim_moves(struct run *run, struct claim *ret)
+{
+	uint64_t sum = 0;
+	ret->kind = CLAIM_MOVES;
+	ret->move = &run->moves[run->next_move];
+	for (; run->next_move < run->n_moves && sum < (uint64_t)run->piece; ret->n++) {
+		struct engine_move *move = &run->moves[run->next_move];
+		uint64_t cost = (uint64_t)task_cost(move->transform, move->plan);
+		if (cost > (uint64_t)run->piece && ret->n)
+			break;
+		run->next_move++;
+		run->left -= run->left == UINT64_MAX ? 0 : cost;
+		if (cost > (uint64_t)run->piece) {
+			struct task task = run_task(run, move);
+			cut_init(&run->cut, &task, run->threads);
+			run->cut_of = move;
+			claim_part(run, ret);
+			return;
+		}
+		sum += cost;
+	}
+}
+
+/* ---- Blocks ----------------------------------------------------------------------------------------- */
+
+/* Goes on to the next group when this one is done and that one has been read. */
+static void settle(struct run *run)
+{
+	struct engine_blocks *blocks = run->job->blocks;
+	struct run_blocks *b = &run->blocks;
+	for (;;) {
+		if (blocks->index && !b->ahead && b->next < blocks->n) {
+			list_read(blocks, b->next, &b->group[!b->current]);
+			b->next += b->group[!b->current].n;
+			b->ahead = true;
+		}
+		if (b->layer < blocks->layers || !b->ahead)
+			return;
+		b->current = !b->current;
+		b->ahead = false;
+		b->layer = b->at = 0;
+	}
+}
+
+/* The next n entries of the group's layer have been handed out. */
+static void go_on(struct run *run, uint32_t n)
+{
+	struct run_blocks *b = &run->blocks;
+	b->left -= n;
+	b->at += n;
+	if (b->at == b->group[b->current].n) {
+		b->at = 0;
+		b->layer++;
+	}
+	settle(run);
+}
+
+/* One block, in parts; a claim without any when it is passed over. */
+static void claim_block(struct run *run, struct claim *ret)
+{
+	const struct run_blocks *b = &run->blocks;
+	const struct list_group *group = &b->group[b->current];
+	int64_t block = group->block[b->at];
+	ret->kind = CLAIM_BLOCKS;
+	if (block >= 0) {
+		struct task task = run_task(run, &run->job->move);
+		list_place(run->job, group->first + b->at, block, b->layer, &task.place);
+		cut_init(&run->cut, &task, run->threads);
+		run->cut_of = &run->job->move;
+		claim_part(run, ret);
+	}
+	go_on(run, 1);
+}
+
+static void claim_blocks(struct run *run, struct claim *ret)
+{
+	struct run_blocks *b = &run->blocks;
+	const struct list_group *group = &b->group[b->current];
+	ret->move = &run->job->move;
+	if (may_read(run)) {
+		ret->kind = CLAIM_READ;
+		b->reading = true;
 		return;
 	}
-	if (run->next_piece == run->move.pieces)
-		next_move(run);
-	ret->first = ret->end = run->next_slab;
-	ret->move = run->move;
-	ret->piece = run->next_piece++;
-}
-
-/* ---- Executing -------------------------------------------------------------------------------------- */
-
-struct execution {
-	struct claim *claim;
-	char *scratch;
-};
-
-bool claim_execute(struct claim *claim, char *scratch)
-{
-	const struct engine_job *job = claim->run->job;
-	struct fault_range ranges[2] = { cpu_memory(job->move.dst)->mapped,
-		                         cpu_memory(job->move.src)->mapped };
-	struct execution execution = { claim, scratch };
-	return fault_guard(ranges, claim_work, &execution);
-}
-
-static void claim_work(void *arg)
-{
-	struct execution *execution = arg;
-	struct claim *claim = execution->claim;
-	struct run *run = claim->run;
-	if (claim->first == claim->end)
-		move_run(&claim->move, claim->piece, execution->scratch);
-	for (uint64_t i = claim->first; i < claim->end; i++) {
-		struct nest room;
-		if (atomic_load_explicit(&run->stopped, memory_order_relaxed))
-			return;
-		if (run->blocks.transform) {
-			blocks_run(&run->blocks, i, run->tuning->isa, &run->place, execution->scratch);
-			continue;
-		}
-		move_init(&claim->move, run->tuning->isa, run_slab(run->job, &run->slabs, i, &room),
-		          &run->place);
-		for (int64_t piece = 0; piece < claim->move.pieces; piece++)
-			move_run(&claim->move, piece, execution->scratch);
+	if (!b->most) {
+		claim_block(run, ret);
+		return;
 	}
+	ret->kind = CLAIM_BLOCKS;
+	ret->n = group->n - b->at < b->most ? group->n - b->at : b->most;
+	ret->layer = b->layer;
+	ret->entry = group->first + b->at;
+	memcpy(ret->block, &group->block[b->at], ret->n * sizeof(ret->block[0]));
+	go_on(run, ret->n);
 }
 
-void run_end_claim(struct run *run, bool whole)
+/* ---- The end ---------------------------------------------------------------------------------------- */
+
+static void end_reading(struct run *run, int status)
+{
+	struct run_blocks *b = &run->blocks;
+	b->reading = false;
+	if (status)
+		return;
+	b->next += b->group[!b->current].n;
+	b->ahead = true;
+	settle(run);
+}
+
+void run_end_claim(struct run *run, const struct claim *claim, int status)
 {
 	run->active--;
-	if (!whole)
-		run_stop(run, STATUS_DEVICE);
+	if (claim->kind == CLAIM_READ)
+		end_reading(run, status);
+	if (!status)
+		return;
+	if (run->job->blocks) {
+		run_stop(run, status);
+		return;
+	}
+	if (claim->move->status != STATUS_DEVICE)
+		claim->move->status = status;
+	if (run->cut_of == claim->move)
+		cut_stop(&run->cut);
 }
 
 void run_stop(struct run *run, int status)
 {
 	if (!run->status)
 		run->status = status;
-	run->next_slab = run->n_slabs;
-	run->next_piece = run->move.pieces;
 	atomic_store_explicit(&run->stopped, true, memory_order_relaxed);
 }
 
@@ -190,9 +326,12 @@ bool run_end(struct run *run, struct engine_job **ret)
 	if (run->active || run_claims(run, 1))
 		return false;
 	assert(run->job);
-	run->job->status = run->status;
-	run->job->ns = run_now_ns() - run->start_ns;
-	*ret = run->job;
+	struct engine_job *job = run->job;
+	job->status = run->status;
+	for (uint32_t i = 0; i < run->n_moves && !job->status; i++)
+		job->status = run->moves[i].status;
+	job->ns = run_now_ns() - run->start_ns;
+	*ret = job;
 	run->job = NULL;
 	return true;
 }

@@ -1,8 +1,9 @@
 /* A run: one job under way, handed out to threads in claims.
  *
- * A claim is either one piece of a slab, or a batch of slabs where all of the job's slabs are smaller than a
- * piece, or a block of slabs (block.h). Slabs are computed as they are reached; nothing is stored for those
- * to come. A run owns nothing. All calls but claim_execute are made under one lock.
+ * A job is one move, a batch of them, or a move over a list of blocks. A claim is a part of a large move or
+ * block (cut.h), or some small ones whole, or a look at what an index list in a region says next (list.h). A
+ * run goes through its moves or blocks one after the other, so that claims that are executed at once are of
+ * places that lie together. It owns nothing. All calls but claim_execute are made under one lock.
  */
 #ifndef KERNELS_CPU_RUN_H
 #define KERNELS_CPU_RUN_H
@@ -11,55 +12,85 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "block.h"
+#include "cut.h"
 #include "kernels/engine.h"
-#include "move.h"
+#include "list.h"
 #include "tuning.h"
+
+#define CLAIM_BLOCKS_MOST 128
+
+/* How far a list of blocks has been handed out: group by group, in each layer by layer. */
+struct run_blocks {
+	uint32_t most;  /* blocks of a claim; 0: a block is handed out in parts */
+	uint32_t layer; /* of the group that is handed out; all of them: it is done */
+	uint32_t at;    /* entry of it */
+	uint64_t left;  /* blocks to come, in all layers, or UINT64_MAX and less */
+	uint64_t next;  /* entry to be read */
+	bool reading;   /* by a claim, into the group that comes after */
+	bool ahead;     /* that one has been read */
+	int current;
+	struct list_group group[2];
+};
 
 struct run {
 	struct engine_job *job; /* NULL: idle */
 	const struct cpu_tuning *tuning;
-	struct slabs slabs;
-	struct move_place place;
-	struct blocks blocks; /* when transform is set, they are what is called slabs below */
-	uint64_t n_slabs;
-	uint64_t next_slab;
-	uint64_t batch;     /* slabs of a claim; 0: pieces are claimed */
-	struct move move;   /* of slab next_slab - 1, when pieces are claimed */
-	int64_t next_piece; /* of it */
-	unsigned active;    /* claims being executed */
+	uint32_t threads;
+	int64_t piece; /* a claim's cost, about */
+	bool stream;
+	struct cut cut;             /* what is handed out in parts */
+	struct engine_move *cut_of; /* the move that it is of */
+	struct engine_move *moves;  /* of a batch, or the job's one */
+	uint32_t n_moves, next_move;
+	uint64_t left; /* cost of the moves to come */
+	struct run_blocks blocks;
+	unsigned active; /* claims being executed */
 	uint64_t start_ns;
-	int status; /* the first failure */
+	int status; /* why it was stopped */
 	atomic_bool stopped;
 };
 
+enum claim_kind { CLAIM_PART, CLAIM_MOVES, CLAIM_BLOCKS, CLAIM_READ };
+
 struct claim {
 	struct run *run;
-	uint64_t first, end; /* slabs; equal when it is a piece */
-	int64_t piece;
-	struct move move;
+	enum claim_kind kind;
+	struct engine_move *move; /* the first; of the part; where blocks are relative to */
+	uint32_t n;               /* moves, blocks */
+	struct part part;
+
+	/* Blocks of one layer. */
+	uint32_t layer;
+	uint64_t entry; /* the first */
+	int64_t block[CLAIM_BLOCKS_MOST];
 };
 
 /* The clock of a job's ns. */
 uint64_t run_now_ns(void);
 
-/* Slab i of a job's; room is where it is made when the plan does not hold it. */
-const struct nest *run_slab(const struct engine_job *job, const struct slabs *slabs, uint64_t i,
-                            struct nest *room);
+/* Of a job that comes in: it has no result yet, and none of its moves is done until something says so. */
+void run_clear(struct engine_job *job);
 
-/* Takes a job up; threads: how many may claim from it. *tuning must live as long as the run. */
+/* Takes a cleared job up; threads: how many may claim from it. *tuning must live as long as the run. */
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
 
-/* About how many claims are left, capped at most. */
+/* About how many claims are left, capped at most. 0: there is none now; one that is being executed may bring
+ * more. */
 unsigned run_claims(const struct run *run, unsigned most);
+
+/* What a move of the run's job is to whoever runs it. */
+struct task run_task(const struct run *run, const struct engine_move *move);
 
 /* One claim, for claim_execute and then run_end_claim. There must be one. */
 void run_claim(struct run *run, struct claim *ret);
 
-/* Runs a claim in this thread; false when the memory failed under it. scratch as for move_run. */
-bool claim_execute(struct claim *claim, char *scratch);
+/* Runs a claim in this thread: 0, CANCELED when the run was stopped meanwhile, DEVICE when the memory failed
+ * under it. Of the moves of a batch that were small each has its own status, and the claim's is 0. scratch as
+ * for move_run. */
+int claim_execute(struct claim *claim, char *scratch);
 
-void run_end_claim(struct run *run, bool whole);
+/* status: what claim_execute gave. */
+void run_end_claim(struct run *run, const struct claim *claim, int status);
 
 /* No more claims; the job ends with status when those being executed have. */
 void run_stop(struct run *run, int status);

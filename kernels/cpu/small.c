@@ -9,17 +9,21 @@
 #include <string.h>
 
 #include "leaf.h"
+#include "list.h"
 #include "memory.h"
 #include "move.h"
 #include "run.h"
 
-/* Jobs of more slabs, or that reach over more bytes on either side, do not run where they are submitted,
- * however small: the owner's thread may not meet more than a few pages that have to be found first. */
+/* Jobs of more slabs, moves or blocks, or that reach over more bytes on either side, do not run where they
+ * are submitted, however small: the owner's thread may not meet more than a few pages that have to be found
+ * first. */
 #define MOST_SLABS 64
+#define MOST_MOVES 64
 #define MOST_SPAN  (256 * 1024)
 
+/* A move, or a block of one. */
 struct small {
-	const struct engine_job *job;
+	const struct engine_move *move;
 	const struct cpu_tuning *tuning;
 	char *dst; /* element [0, ..., 0] */
 	const char *src;
@@ -31,23 +35,58 @@ static int64_t span(const struct tensor_extent *extent)
 	return extent->high - extent->low;
 }
 
+/* ---- What is small ---------------------------------------------------------------------------------- */
+
+struct sum {
+	uint64_t bytes, slabs;
+	int64_t dst, src; /* spans */
+};
+
+/* n times a move; false when it is too much. */
+static bool add(struct sum *sum, const struct engine_move *move, int64_t n, const struct cpu_tuning *tuning)
+{
+	const struct transform *t = move->transform;
+	int64_t dst = span(&t->dst_extent), src = span(&t->src_extent);
+	if (t->bytes > (uint64_t)tuning->inline_bytes || move->plan->n_slabs > MOST_SLABS ||
+	    dst > MOST_SPAN || src > MOST_SPAN)
+		return false;
+	sum->bytes += (uint64_t)n * t->bytes;
+	sum->slabs += (uint64_t)n * move->plan->n_slabs;
+	sum->dst += n * dst;
+	sum->src += n * src;
+	return sum->bytes <= (uint64_t)tuning->inline_bytes && sum->slabs <= MOST_SLABS &&
+	       sum->dst <= MOST_SPAN && sum->src <= MOST_SPAN;
+}
+
 bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning)
 {
-	const struct transform *t = job->move.transform;
-	return t->bytes <= (uint64_t)tuning->inline_bytes && job->move.plan->n_slabs <= MOST_SLABS &&
-	       span(&t->dst_extent) <= MOST_SPAN && span(&t->src_extent) <= MOST_SPAN;
+	const struct engine_blocks *blocks = job->blocks;
+	struct sum sum = { 0 };
+	if (blocks)
+		return blocks->layers <= MOST_MOVES && blocks->n <= MOST_MOVES / blocks->layers &&
+		       add(&sum, &job->move, (int64_t)blocks->n * blocks->layers, tuning);
+	if (!job->moves)
+		return add(&sum, &job->move, 1, tuning);
+	if (job->n_moves > MOST_MOVES)
+		return false;
+	for (uint32_t i = 0; i < job->n_moves; i++)
+		if (!add(&sum, &job->moves[i], 1, tuning))
+			return false;
+	return true;
 }
+
+/* ---- One move --------------------------------------------------------------------------------------- */
 
 static bool is_near(const struct small *small)
 {
-	const struct transform *t = small->job->move.transform;
+	const struct transform *t = small->move->transform;
 	return span(&t->dst_extent) <= small->tuning->fetch_bytes &&
 	       span(&t->src_extent) <= small->tuning->fetch_bytes;
 }
 
 static void fetch(const struct small *small)
 {
-	const struct transform *t = small->job->move.transform;
+	const struct transform *t = small->move->transform;
 	int64_t n_dst = span(&t->dst_extent), n_src = span(&t->src_extent);
 	/* Where most lines between the first byte and the last are needed. */
 	if ((uint64_t)(n_dst + n_src) <= 2 * t->bytes)
@@ -62,8 +101,8 @@ static bool has_gaps(const struct transform *t)
 
 static bool is_staged(const struct small *small)
 {
-	const struct transform *t = small->job->move.transform;
-	return !is_near(small) && small->job->move.plan->family == FAMILY_TILE_TRANSPOSE && !has_gaps(t) &&
+	const struct transform *t = small->move->transform;
+	return !is_near(small) && small->move->plan->family == FAMILY_TILE_TRANSPOSE && !has_gaps(t) &&
 	       span(&t->dst_extent) <= CPU_SCRATCH;
 }
 
@@ -71,7 +110,7 @@ static bool is_staged(const struct small *small)
  * there are more than a few dozen. */
 static void touch(const struct small *small)
 {
-	const struct transform *t = small->job->move.transform;
+	const struct transform *t = small->move->transform;
 	const volatile char *src = small->src + t->src_extent.low;
 	int64_t n = span(&t->src_extent);
 	if ((uint64_t)(t->count * t->element + n) != t->bytes)
@@ -89,7 +128,7 @@ static bool is_filled_first(const struct transform *t, const struct slabs *slabs
 
 static void fill(const struct small *small, char *dst)
 {
-	const struct transform *t = small->job->move.transform;
+	const struct transform *t = small->move->transform;
 	struct leaf leaf = { .isa = small->tuning->isa,
 		             .unit = t->element,
 		             .dst = dst,
@@ -102,8 +141,8 @@ static void fill(const struct small *small, char *dst)
 static void work(void *arg)
 {
 	const struct small *small = arg;
-	const struct engine_job *job = small->job;
-	const struct transform *t = job->move.transform;
+	const struct transform *t = small->move->transform;
+	const struct task task = { .transform = t, .plan = small->move->plan };
 	bool staged = is_staged(small);
 	char *dst = staged ? small->scratch - t->dst_extent.low : small->dst;
 	struct move_place place = {
@@ -121,7 +160,7 @@ static void work(void *arg)
 	for (uint64_t i = 0; i < n; i++) {
 		struct nest room;
 		struct move move;
-		move_init(&move, small->tuning->isa, run_slab(job, &slabs, i, &room), &place);
+		move_init(&move, small->tuning->isa, task_slab(&task, &slabs, i, &room), &place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, NULL);
 	}
@@ -129,15 +168,88 @@ static void work(void *arg)
 		memcpy(small->dst + t->dst_extent.low, small->scratch, (size_t)span(&t->dst_extent));
 }
 
+/* What comes next, between these places; its lines are asked for. */
+static void aim(struct small *small, const struct engine_move *move, char *dst, const char *src)
+{
+	small->move = move;
+	small->dst = dst;
+	small->src = src;
+	if (is_near(small))
+		fetch(small);
+}
+
+static void aim_at_move(struct small *small, const struct engine_move *move)
+{
+	aim(small, move, cpu_memory(move->dst)->data + move->dst_offset,
+	    cpu_memory(move->src)->data + move->src_offset);
+}
+
+static int run_one(struct small *small)
+{
+	struct fault_range ranges[2] = { cpu_memory(small->move->dst)->mapped,
+		                         cpu_memory(small->move->src)->mapped };
+	return fault_guard(ranges, work, small) ? 0 : STATUS_DEVICE;
+}
+
+/* ---- A job ------------------------------------------------------------------------------------------ */
+
+static int run_moves(struct engine_move *moves, uint32_t n, struct small *small)
+{
+	int first = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		aim_at_move(small, &moves[i]);
+		moves[i].status = run_one(small);
+		if (!first)
+			first = moves[i].status;
+	}
+	return first;
+}
+
+struct reading {
+	struct engine_blocks *blocks;
+	struct list_group group;
+};
+
+static void read_list(void *arg)
+{
+	struct reading *reading = arg;
+	list_read(reading->blocks, 0, &reading->group);
+}
+
+static int run_blocks(struct engine_job *job, struct small *small)
+{
+	struct reading reading;
+	struct fault_range ranges[2] = { list_range(job->blocks) };
+	const struct list_group *group = &reading.group;
+	int status = 0;
+	reading.blocks = job->blocks;
+	if (!fault_guard(ranges, read_list, &reading))
+		return STATUS_DEVICE;
+	for (uint32_t layer = 0; layer < job->blocks->layers; layer++)
+		for (uint32_t i = 0; i < group->n && !status; i++) {
+			struct move_place place;
+			if (group->block[i] < 0)
+				continue;
+			list_place(job, i, group->block[i], layer, &place);
+			aim(small, &job->move, place.dst, place.src);
+			status = run_one(small);
+		}
+	return status;
+}
+
 void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *scratch)
 {
-	const struct cpu_memory *dst = cpu_memory(job->move.dst), *src = cpu_memory(job->move.src);
-	struct fault_range ranges[2] = { dst->mapped, src->mapped };
-	struct small small = { job, tuning, dst->data + job->move.dst_offset,
-		               src->data + job->move.src_offset, scratch };
-	if (is_near(&small))
-		fetch(&small);
+	struct small small = { .tuning = tuning, .scratch = scratch };
+	bool is_one = !job->blocks && !job->moves;
+	/* The clock takes as long as the memory takes to answer. */
+	if (is_one)
+		aim_at_move(&small, &job->move);
 	uint64_t start_ns = run_now_ns();
-	job->status = fault_guard(ranges, work, &small) ? 0 : STATUS_DEVICE;
+	if (is_one)
+		job->status = job->move.status = run_one(&small);
+	else if (job->moves)
+		job->status = run_moves(job->moves, job->n_moves, &small);
+	else
+		job->status = run_blocks(job, &small);
 	job->ns = run_now_ns() - start_ns;
 }

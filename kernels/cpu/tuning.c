@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "kernels/plan.h"
+#include "watcher.h"
 
 static struct cpu_tuning forced;
 static bool is_forced;
@@ -26,6 +27,8 @@ struct cpu_tuning cpu_tuning_get(void)
 		/* Little of a larger destination is still in a cache when its owner looks at it, and a line
 		 * that is written past the cache is not read first. */
 		.stream_bytes = 8 << 20,
+		/* As many as the kernel takes. */
+		.wait_words = WATCHER_MOST_WORDS,
 	};
 }
 

@@ -15,6 +15,7 @@ struct cpu_tuning {
 	int64_t piece_most;
 	uint64_t awake_ns;    /* that a thread looks for more work before it sleeps */
 	int64_t stream_bytes; /* of the destination: from here on it is written past the cache */
+	uint32_t wait_words;  /* of timelines: slept on together, up to WATCHER_MOST_WORDS; 0: only naps */
 };
 
 /* The machine's own, or the one forced. */

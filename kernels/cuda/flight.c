@@ -9,6 +9,7 @@
 #include "job.h"
 #include "kernels/narrow.h"
 #include "many.h"
+#include "timeline.h"
 
 struct round {
 	struct flights *flights;
@@ -94,6 +95,9 @@ void flight_start(struct flight *flight, struct engine_job *job, const struct st
 	flight->job = job;
 	flight->own = own;
 	flight->staging = *staging;
+	flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
+	if (flight->is_signal_alone)
+		flight->staging.rounds = flight->staging.slots = 1;
 	flight->launched = flight->landed = 0;
 	flight->brought = (struct tensor_extent){ 0, 0 };
 	flight->status = 0;
@@ -136,6 +140,12 @@ static int job_status(int status)
 	}
 }
 
+/* Whether moves of a job of more than one were launched. */
+static bool has_many(const struct flight *flight)
+{
+	return flight->landed > 0 && !flight->is_signal_alone && job_is_many(flight->job);
+}
+
 static void end(struct flight *flight)
 {
 	struct engine_job *job = flight->job;
@@ -145,7 +155,9 @@ static void end(struct flight *flight)
 	if (flight->status)
 		job_end_all(job, job_status(flight->status));
 	else
-		job->status = flight->landed > 0 && job_is_many(job) ? job_status(many_land(flight)) : 0;
+		job->status = has_many(flight) ? job_status(many_land(flight)) : 0;
+	if (job->status == 0 && job->signal.memory)
+		timelines_wake(&job->signal);
 }
 
 static int measure(struct flight *flight)
@@ -234,7 +246,20 @@ static int begin(struct round *round, CUstream first, struct error *err)
 	return flight->launched > 0 ? 0 : driver_call(err, cuEventRecord, (flight->start, first));
 }
 
-/* Counts the round as soon as anything of it is on the device, and then it has to be known when that is over:
+static int carry(struct round *round, CUstream in, CUstream out, struct error *err)
+{
+	int r = bring_in(round, in, err);
+
+	if (r == 0)
+		r = move(round, round->flight->own, err);
+	if (r == 0)
+		r = take_out(round, out, err);
+	return r;
+}
+
+/* The signal is behind all of the last round, and so behind all rounds: they end on the same stream.
+ *
+ * Counts the round as soon as anything of it is on the device, and then it has to be known when that is over:
  * where not even that can be had, the device is given up. */
 static int launch_round(struct flights *flights, struct flight *flight)
 {
@@ -258,11 +283,10 @@ static int launch_round(struct flights *flights, struct flight *flight)
 		staging_round(s, flight->launched, &round.part);
 	r = begin(&round, s->src == STAGING_DIRECT ? flight->own : in, &flight->why);
 	if (r == 0)
-		r = bring_in(&round, in, &flight->why);
-	if (r == 0)
-		r = move(&round, flight->own, &flight->why);
-	if (r == 0)
-		r = take_out(&round, out, &flight->why);
+		r = flight->is_signal_alone ? pass(&round, flight->own, &flight->why)
+		                            : carry(&round, in, out, &flight->why);
+	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds && !job_first_failure(job))
+		r = timelines_put(&job->signal, round.last, &flight->why);
 	if (!round.last)
 		return r;
 	end =

@@ -38,6 +38,7 @@ struct flight {
 	struct desk desk; /* of jobs of more than one move */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS]; /* round i records end[i % slots] */
+	bool is_signal_alone;            /* a round that moves nothing */
 	uint64_t launched;               /* rounds */
 	uint64_t landed;
 	struct tensor_extent brought; /* of a source that is brought as a whole */

@@ -31,3 +31,11 @@ void job_end_all(struct engine_job *job, int status)
 	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
 		job->moves[i].status = status;
 }
+
+int job_first_failure(const struct engine_job *job)
+{
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
+		if (job->moves[i].status)
+			return job->moves[i].status;
+	return 0;
+}

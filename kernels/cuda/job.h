@@ -19,4 +19,7 @@ static inline bool job_is_many(const struct engine_job *job)
 /* Every move ends so, and the job. */
 void job_end_all(struct engine_job *job, int status);
 
+/* The first of a batch's moves that has failed by now, its status; else 0. */
+int job_first_failure(const struct engine_job *job);
+
 #endif

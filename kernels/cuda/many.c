@@ -323,8 +323,5 @@ int many_land(struct flight *flight)
 		job->blocks->passed = counted[0];
 		job->blocks->beyond = counted[1];
 	}
-	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
-		if (job->moves[i].status)
-			return job->moves[i].status;
-	return 0;
+	return job_first_failure(job);
 }

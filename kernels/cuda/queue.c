@@ -19,6 +19,7 @@ void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg)
 	*queue = (struct queue){ .wake = wake, .wake_arg = wake_arg };
 	queue->done_end = &queue->done;
 	ring_init(&queue->ring);
+	TAILQ_INIT(&queue->waiting);
 	pthread_mutex_init(&queue->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -28,7 +29,7 @@ void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg)
 
 void queue_deinit(struct queue *queue)
 {
-	assert(TAILQ_EMPTY(&queue->ring.owners) && !queue->done);
+	assert(TAILQ_EMPTY(&queue->ring.owners) && TAILQ_EMPTY(&queue->waiting) && !queue->done);
 	pthread_cond_destroy(&queue->work);
 	pthread_mutex_destroy(&queue->lock);
 }
@@ -64,6 +65,8 @@ struct engine_job *queue_take(struct engine_stream *stream)
 	if (!stream->first)
 		stream->end = &stream->first;
 	stream->planned = false;
+	stream->has_come = false;
+	stream->since_ns = stream->look_ns = 0;
 	return job;
 }
 
@@ -78,19 +81,40 @@ bool queue_done(struct queue *queue, struct engine_job *job)
 	return wake;
 }
 
+/* Among those that wait for a point, or not. */
+static void set_waiting(struct engine_stream *stream, bool waits)
+{
+	if (waits && !stream->is_waiting)
+		TAILQ_INSERT_TAIL(&stream->queue->waiting, stream, waiting_entry);
+	else if (!waits && stream->is_waiting)
+		TAILQ_REMOVE(&stream->queue->waiting, stream, waiting_entry);
+	stream->is_waiting = waits;
+}
+
 bool queue_settle(struct engine_stream *stream)
 {
 	struct queue *queue = stream->queue;
 	bool wake = false;
 
-	if (stream->n_flights == 0)
+	if (stream->n_flights == 0 && !stream->is_looked_at)
 		while (stream->first && stream->first->status)
 			wake |= queue_done(queue, queue_take(stream));
-	if (!stream->first || stream->first->status)
+	bool lives = stream->first && !stream->first->status;
+	bool waits = lives && stream->first->wait.memory && !stream->has_come;
+	set_waiting(stream, waits);
+	if (!lives || waits)
 		ring_remove(&queue->ring, &stream->turn);
 	else if (!stream->turn.in_ring)
 		ring_add(&queue->ring, &stream->turn);
 	return wake;
+}
+
+static bool lose_stream(struct engine_stream *stream)
+{
+	for (struct engine_job *job = stream->first; job; job = job->next)
+		if (job->status == 0)
+			job_end_all(job, STATUS_DEVICE_LOST);
+	return queue_settle(stream);
 }
 
 bool queue_lose_waiting(struct queue *queue)
@@ -98,12 +122,10 @@ bool queue_lose_waiting(struct queue *queue)
 	struct engine_stream *stream;
 	bool wake = false;
 
-	while ((stream = (struct engine_stream *)ring_next(&queue->ring))) {
-		for (struct engine_job *job = stream->first; job; job = job->next)
-			if (job->status == 0)
-				job_end_all(job, STATUS_DEVICE_LOST);
-		wake |= queue_settle(stream);
-	}
+	while ((stream = (struct engine_stream *)ring_next(&queue->ring)))
+		wake |= lose_stream(stream);
+	while ((stream = TAILQ_FIRST(&queue->waiting)))
+		wake |= lose_stream(stream);
 	return wake;
 }
 
@@ -140,6 +162,7 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	bool wake;
 
 	assert(job->moves || job->move.dst->writable);
+	assert(!job->signal.memory || job->signal.memory->writable);
 	job->ns = 0;
 	if (job->blocks)
 		job->blocks->passed = job->blocks->beyond = 0;

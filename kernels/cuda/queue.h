@@ -1,9 +1,9 @@
 /* Jobs that wait, by stream, and jobs that have ended: what the owner's thread and the engine's share.
  *
  * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and holds
- * the lock for no call of the driver's. A stream stands in the ring while a job of it waits that is not
- * cancelled. A sticky error ends everything: every job, waiting, under way or submitted later, ends as
- * DEVICE_LOST.
+ * the lock for no call of the driver's. A stream stands in the ring while its first job waits that is not
+ * cancelled, or among those that wait while that job's point has not come. A sticky error ends everything:
+ * every job, waiting, under way or submitted later, ends as DEVICE_LOST.
  */
 #ifndef KERNELS_CUDA_QUEUE_H
 #define KERNELS_CUDA_QUEUE_H
@@ -28,6 +28,7 @@ struct queue {
 	void (*wake)(void *arg);
 	void *wake_arg;
 	struct ring ring;
+	TAILQ_HEAD(, engine_stream) waiting; /* for a point */
 	struct engine_job *done;
 	struct engine_job **done_end;
 	bool changed; /* since the engine's thread last looked */
@@ -44,6 +45,14 @@ struct engine_stream {
 	struct flight_list flights; /* under way */
 	uint32_t n_flights;
 	bool planned; /* staging is the first job's */
+
+	/* Of the first job's point; see timeline.h. */
+	TAILQ_ENTRY(engine_stream) waiting_entry;
+	bool is_waiting;   /* in the queue's list */
+	bool is_looked_at; /* without the lock: the job may not end */
+	bool has_come;
+	uint64_t since_ns; /* it is waited for; 0: it has not been looked at */
+	uint64_t look_ns;  /* the next time */
 
 	/* The engine's thread's own. */
 	struct staging staging;

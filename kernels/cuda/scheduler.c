@@ -70,7 +70,9 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	TAILQ_INIT(&scheduler->flying);
 	TAILQ_INIT(&scheduler->free);
 	scratch_init(&scheduler->scratch);
-	r = flights_init(&scheduler->flights, device, facts, options->tensor_maps, err);
+	r = timelines_init(&scheduler->timelines, scheduler->limits.most_sleep_ns, err);
+	if (r == 0)
+		r = flights_init(&scheduler->flights, device, facts, options->tensor_maps, err);
 	if (r == 0)
 		r = make_lanes(scheduler, err);
 	if (r == 0)
@@ -120,6 +122,7 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 	if (health == CUDA_HEALTHY)
 		destroy_all(scheduler);
 	free(scheduler->all_flights);
+	timelines_deinit(&scheduler->timelines, health);
 	flights_deinit(&scheduler->flights, health);
 	queue_deinit(&scheduler->queue);
 }
@@ -150,14 +153,16 @@ static void rest(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
 	uint64_t now = now_ns(), quiet = now - scheduler->moved_ns;
+	uint64_t due = timelines_due_ns(&scheduler->timelines);
 
-	if (quiet < scheduler->limits.spin_ns) {
+	if (quiet < scheduler->limits.spin_ns || due <= now) {
 		pthread_mutex_unlock(&queue->lock);
 		sched_yield();
 		pthread_mutex_lock(&queue->lock);
 	} else {
 		uint64_t sleep = quiet / 8, most = scheduler->limits.most_sleep_ns;
-		queue_wait(queue, now + (sleep < most ? sleep : most));
+		uint64_t until = now + (sleep < most ? sleep : most);
+		queue_wait(queue, due < until ? due : until);
 	}
 }
 
@@ -198,6 +203,21 @@ static void work(struct scheduler *scheduler)
 		rest(scheduler);
 }
 
+/* Under the lock. */
+static void look_at_points(struct scheduler *scheduler)
+{
+	if (!timelines_turn(&scheduler->timelines, &scheduler->queue))
+		return;
+	queue_unlock_and_wake(&scheduler->queue, true);
+	pthread_mutex_lock(&scheduler->queue.lock);
+}
+
+static bool is_idle(const struct scheduler *scheduler)
+{
+	return TAILQ_EMPTY(&scheduler->flying) && TAILQ_EMPTY(&scheduler->queue.waiting) &&
+	       scheduler->timelines.n == 0;
+}
+
 static void *thread_main(void *arg)
 {
 	struct scheduler *scheduler = arg;
@@ -211,13 +231,15 @@ static void *thread_main(void *arg)
 	pthread_mutex_lock(&queue->lock);
 	while (!queue->closing) {
 		queue->changed = false;
+		if (!queue->lost)
+			look_at_points(scheduler);
 		if (queue->lost)
 			lose_all(scheduler);
 		else
 			start_all(scheduler);
 		if (scheduler->scratch_missing)
 			open_scratch(scheduler);
-		else if (TAILQ_EMPTY(&scheduler->flying))
+		else if (is_idle(scheduler))
 			wait_for_work(scheduler);
 		else
 			work(scheduler);
@@ -355,6 +377,7 @@ static void lose_all(struct scheduler *scheduler)
 	struct queue *queue = &scheduler->queue;
 	bool wake = land(scheduler, &scheduler->flying);
 
+	wake |= timelines_lose(&scheduler->timelines);
 	wake |= queue_lose_waiting(queue);
 	scheduler->scratch_missing = false;
 	queue->changed = false;

@@ -18,6 +18,7 @@
 #include "memory.h"
 #include "queue.h"
 #include "scratch.h"
+#include "timeline.h"
 
 #define SCHEDULER_LANES 32
 
@@ -43,6 +44,7 @@ struct scheduler {
 	uint32_t staged;   /* of those flying: more than one launch */
 	uint64_t moved_ns; /* when a job was last started, or a round landed */
 	uint64_t pass;     /* number of the present look at all flights */
+	struct timelines timelines;
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */

@@ -14,6 +14,7 @@
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
+#include "lists.h"
 #include "tests/support/oracle.h"
 
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
@@ -44,6 +45,9 @@ struct turn {
 	struct transform transform;
 	struct plan plan;
 	struct engine_job job;
+	struct engine_blocks blocks; /* of a row that has them */
+	int32_t *index;
+	uint64_t bytes;      /* read and written by a call */
 	uint64_t dst_offset; /* of the first place's element [0, ..., 0] */
 	uint64_t src_offset;
 	uint64_t pitch; /* of places, in both memories */
@@ -216,7 +220,7 @@ static int time_engine(struct measure *m, struct turn *turn, int calls, double *
 
 static double time_memcpy(struct measure *m, struct turn *turn, int calls)
 {
-	size_t n = turn->transform.bytes / 2;
+	size_t n = turn->bytes / 2;
 	uint8_t *dst = data_of(&m->dst), *src = data_of(&m->src);
 
 	baseline_start(m->baseline, n);
@@ -248,12 +252,17 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 		r = transform_init(t, &turn->spec, err);
 	if (r < 0)
 		return r;
+	if (row->blocks)
+		r = bench_list_init(row, t, &turn->blocks, &turn->index, err);
+	if (r < 0)
+		return r;
 	plan_init(&turn->plan, t, &m->engine->facts);
+	turn->bytes = t->bytes * (row->blocks ? turn->blocks.n : 1);
 	turn->dst_offset = (uint64_t)row->offset * t->element;
 	turn->src_offset = (uint64_t)first * t->element;
 	uint64_t bytes = most_of(most_of(turn->dst_offset + (uint64_t)t->dst_extent.high,
 	                                 turn->src_offset + (uint64_t)t->src_extent.high),
-	                         t->bytes / 2);
+	                         row->blocks ? bench_list_bytes(&turn->blocks) : t->bytes / 2);
 	turn->pitch = (bytes + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
 	turn->n_places = most_of(m->round_bytes / turn->pitch, 1);
 	r = make_room(m, &m->dst, turn->n_places * turn->pitch, err);
@@ -261,6 +270,7 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 		r = make_room(m, &m->src, turn->n_places * turn->pitch, err);
 	turn->job = (struct engine_job){
 		.move = { .transform = t, .plan = &turn->plan, .dst = m->dst.memory, .src = m->src.memory },
+		.blocks = row->blocks ? &turn->blocks : NULL,
 		.on_done = on_done
 	};
 	return r;
@@ -269,29 +279,27 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 /* What the last call of the engine left. */
 static int check(struct measure *m, const struct turn *turn, struct error *err)
 {
-	return bench_row_check(&turn->row, &turn->spec, data_of(&m->dst) + turn->job.move.dst_offset,
-	                       data_of(&m->src) + turn->job.move.src_offset, err);
+	const uint8_t *dst = data_of(&m->dst) + turn->job.move.dst_offset;
+	const uint8_t *src = data_of(&m->src) + turn->job.move.src_offset;
+
+	if (turn->row.blocks)
+		return bench_list_check(&turn->blocks, &turn->spec, dst, src, err);
+	return bench_row_check(&turn->row, &turn->spec, dst, src, err);
 }
 
-int measure_row(struct measure *m, const struct bench_row *row, int n_runs, struct report_row *ret,
-                struct error *err)
+static int time_runs(struct measure *m, struct turn *turn, int n_runs, struct report_row *ret,
+                     struct error *err)
 {
-	struct turn turn;
 	double base, ours, calls = 1;
-	int r = prepare(m, row, &turn, err);
+	int r;
 
-	if (r < 0)
-		return r;
-	memset(data_of(&m->dst), POISON, turn.n_places * turn.pitch);
-	r = time_engine(m, &turn, 1, &ours, err);
+	memset(data_of(&m->dst), POISON, turn->n_places * turn->pitch);
+	r = time_engine(m, turn, 1, &ours, err);
 	if (r == 0)
-		r = check(m, &turn, err);
-	ret->n_runs = n_runs;
-	ret->bytes = (double)turn.transform.bytes;
-	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
+		r = check(m, turn, err);
 	for (int run = -WARM_UPS; run < n_runs && r == 0; run++) {
-		base = time_memcpy(m, &turn, (int)calls);
-		r = time_engine(m, &turn, (int)calls, &ours, err);
+		base = time_memcpy(m, turn, (int)calls);
+		r = time_engine(m, turn, (int)calls, &ours, err);
 		if (run < 0) {
 			calls = m->sample_ns / (base < ours ? base : ours);
 			calls = calls < 1 ? 1 : calls;
@@ -300,5 +308,20 @@ int measure_row(struct measure *m, const struct bench_row *row, int n_runs, stru
 		ret->base_ns[run] = base;
 		ret->ours_ns[run] = ours;
 	}
-	return r < 0 ? r : check(m, &turn, err);
+	return r < 0 ? r : check(m, turn, err);
+}
+
+int measure_row(struct measure *m, const struct bench_row *row, int n_runs, struct report_row *ret,
+                struct error *err)
+{
+	struct turn turn;
+	int r = prepare(m, row, &turn, err);
+
+	ret->n_runs = n_runs;
+	ret->bytes = (double)turn.bytes;
+	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
+	if (r == 0)
+		r = time_runs(m, &turn, n_runs, ret, err);
+	free(turn.index);
+	return r;
 }

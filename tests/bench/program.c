@@ -232,6 +232,8 @@ static const struct bench_row *next_wanted(const struct program *program, const 
 	while (*at < n) {
 		const struct bench_row *row = &rows[(*at)++];
 
+		if (row->blocks && !program->is_cpu)
+			continue;
 		fill_names(program, row, ret);
 		if (is_wanted(command, ret))
 			return row;

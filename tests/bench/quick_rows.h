@@ -13,6 +13,8 @@ static const struct bench_row bench_quick_rows[] = {
 	ROW("broadcast of a row", FLOAT32, 2, DIMS(32, 32), .repeated = true),
 	ROW("reversed rows", UINT8, 2, DIMS(32, 32), .reversed = true),
 	TRANSPOSE(FLOAT32, 512, 512),
+	ROW("gather 40", FLOAT16, 3, DIMS(4, 8, 32), .blocks = 40, .perm = { 1, 0, 2 }),
+	ROW("scatter 40", FLOAT32, 1, DIMS(200), .blocks = 40, .scatter = true),
 };
 
 #endif

@@ -26,6 +26,8 @@ struct bench_row {
 	int64_t offset; /* of both tensors' first elements, elements */
 	bool repeated;  /* the outermost stride of the source is 0 */
 	bool reversed;  /* the innermost stride of the source is -1 */
+	int64_t blocks; /* of that shape and C order, that a list names; 0: the tensor once */
+	bool scatter;   /* to where the list says; else from there */
 	bool ragged; /* rows, or the data in them, do not start at multiples of 16 bytes: the bar is lower */
 };
 

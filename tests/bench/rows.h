@@ -107,6 +107,19 @@ static const struct bench_row bench_rows[] = {
 	TRANSPOSE(FLOAT32, 512, 512),
 	ROW("zero pad 1:1,1:1", FLOAT32, 2, DIMS(510, 510), SAME(1, 1), RAGGED),
 	TRANSPOSE(FLOAT32, 1000, 1000),
+
+	/* Blocks of 4, 16, 32 and 64 KiB: as many as it says, out of or into twice as many. */
+	ROW("gather 8192", FLOAT16, 1, DIMS(2048), .blocks = 8192),
+	ROW("gather 8192", FLOAT16, 1, DIMS(8192), .blocks = 8192),
+	ROW("gather 8192", FLOAT16, 1, DIMS(16384), .blocks = 8192),
+	ROW("gather 4096", FLOAT16, 1, DIMS(32768), .blocks = 4096),
+	ROW("gather 8192, permute 1,0,2", FLOAT16, 3, DIMS(16, 8, 128), .blocks = 8192, .perm = { 1, 0, 2 }),
+	ROW("scatter 8192", FLOAT16, 1, DIMS(2048), .blocks = 8192, .scatter = true),
+	ROW("scatter 8192", FLOAT16, 1, DIMS(8192), .blocks = 8192, .scatter = true),
+	ROW("scatter 8192", FLOAT16, 1, DIMS(16384), .blocks = 8192, .scatter = true),
+	ROW("scatter 4096", FLOAT16, 1, DIMS(32768), .blocks = 4096, .scatter = true),
+	ROW("scatter 8192, permute 1,0,2", FLOAT16, 3, DIMS(16, 8, 128), .blocks = 8192, .scatter = true,
+	    .perm = { 1, 0, 2 }),
 };
 
 #endif

@@ -44,6 +44,7 @@ refused() {
 
 ok "it measures" rc 0 --quick
 ok "... every row" out_has "rows that reach their bar: "
+rows=$(sed -n 's/^rows that reach their bar: [0-9]* of \([0-9]*\);.*/\1/p' "$work/out")
 ok "one row" rc 0 --quick --runs 1 --rows 'edge pad' --markdown
 ok "... in Markdown" out_lines '^| edge pad .*|$' 1
 ok "--help" rc 0 --help
@@ -58,12 +59,12 @@ if rc 0 --quick --json; then
 	cp "$work/out" "$work/report.json"
 	ok "--json is JSON" is_json "$work/report.json"
 	ok "--load prints its table" rc 0 --load "$work/report.json"
-	ok "... of all rows" out_lines 'tile_\|strided' 8
+	ok "... of all rows" out_has " of $rows; "
 	ok "--load, --json gives the same" rc 0 --load "$work/report.json" --json
 	ok "... bytes" cmp -s "$work/out" "$work/report.json"
 	ok "compared with itself" rc 0 --load "$work/report.json" --compare "$work/report.json"
-	ok "... nothing changes" out_has 'rows in both: 8; better: 0; worse: 0;'
-	ok "... in any row" out_lines ' +0\.0 % $' 8
+	ok "... nothing changes" out_has "rows in both: $rows; better: 0; worse: 0;"
+	ok "... in any row" out_lines ' +0\.0 % $' "$rows"
 	refused "JSON of a comparison" --compare --json --compare "$work/report.json"
 	refused "a file that is not there" "$work/none" --load "$work/none"
 	echo '{}' >"$work/other.json"

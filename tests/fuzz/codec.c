@@ -49,6 +49,20 @@ static bool same_scalars(const struct scalar *a, const struct scalar *b)
 	       (a->kind != SCALAR_COMPLEX || !memcmp(&a->im, &b->im, sizeof a->im));
 }
 
+static bool same_items(const struct item_list *a, const struct item_list *b)
+{
+	bool same = a->n == b->n;
+
+	for (uint32_t i = 0; i < a->n && same; i++) {
+		const struct submit_item *one = &a->items[i], *two = &b->items[i];
+
+		same = one->is_run == two->is_run &&
+		       (one->is_run ? same_values(&plan_run_message, &one->run, &two->run)
+		                    : same_values(&transform_message, &one->transform, &two->transform));
+	}
+	return same;
+}
+
 static bool same_field(const struct field *field, const void *a, const void *b)
 {
 	const struct bytes *text = a, *other = b;
@@ -66,6 +80,10 @@ static bool same_field(const struct field *field, const void *a, const void *b)
 		return ints->n == others->n && !memcmp(ints->v, others->v, ints->n * sizeof *ints->v);
 	case FIELD_KIND_VALUE:
 		return same_scalars(a, b);
+	case FIELD_KIND_PLACE:
+		return !memcmp(a, b, sizeof(struct region_place));
+	case FIELD_KIND_ITEMS:
+		return same_items(a, b);
 	case FIELD_KIND_MESSAGE:
 		return same_values(field->inner, a, b);
 	default:
@@ -84,10 +102,13 @@ static bool same_values(const struct message *message, const void *a, const void
 	return same;
 }
 
+/* Into what can be encoded again: lists are decoded one by one. */
 static bool is_decodable(const struct message *message)
 {
 	for (uint32_t i = 0; i < message->n_fields; i++)
 		if (message->fields[i].kind == FIELD_KIND_LIST ||
+		    message->fields[i].kind == FIELD_KIND_ITEMS ||
+		    message->fields[i].kind == FIELD_KIND_CODES ||
 		    message->fields[i].kind == FIELD_KIND_NAMES ||
 		    message->fields[i].kind == FIELD_KIND_COUNTERS)
 			return false;
@@ -96,22 +117,48 @@ static bool is_decodable(const struct message *message)
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-static void check_dispatch(const struct rpc_request *request)
+/* The items of a submit, as far as they can be decoded, in place of what they are decoded from. To be freed.
+ */
+static struct submit_item *keep_items(struct rpc_request *request)
+{
+	struct item_list *list = &request->params.submit.items;
+	struct submit_item *items;
+	struct error err = { 0 };
+	uint32_t n = 0;
+
+	if (request->method->id != METHOD_submit)
+		return NULL;
+	items = calloc(list->n + 1, sizeof *items);
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (rpc_decode_item(list, i, &items[n], &err) < 0)
+			fuzz_check_error(&err);
+		else
+			n++;
+	}
+	*list = (struct item_list){ .items = items, .n = n };
+	return items;
+}
+
+static void check_dispatch(struct rpc_request *request)
 {
 	const struct method *method = request->method;
 	struct buffer one = { 0 }, two = { 0 };
 	struct rpc_request again;
 	struct error err = { 0 };
 	uint32_t has = request->params.empty.has;
+	struct submit_item *items = keep_items(request), *items_again;
 
 	fuzz_check(!(has & ~method->accepts) && !(method->requires & ~has), "%s has %x", method->name, has);
 	rpc_encode_request(&one, request->msgid, method, &request->params);
 	fuzz_check(rpc_decode_request(decoder, one.data, buffer_len(&one), &again, &err) == RPC_DISPATCH,
 	           "%s", err.message);
 	fuzz_check(again.msgid == request->msgid && again.method == method);
+	items_again = keep_items(&again);
 	fuzz_check(same_values(method->params, &request->params, &again.params), "%s", method->name);
 	rpc_encode_request(&two, again.msgid, again.method, &again.params);
 	check_same(&one, &two, method->name);
+	free(items);
+	free(items_again);
 	buffer_deinit(&one);
 	buffer_deinit(&two);
 }
@@ -168,6 +215,27 @@ static void check_foreign(const struct error *error)
 	buffer_deinit(&b);
 }
 
+/* What is in its lists is one of our statuses, or refused. */
+static void check_submit_done(const struct rpc_reply *reply)
+{
+	struct msg_submit_done done;
+	struct msg_item_error error;
+	struct error err = { 0 };
+
+	if (rpc_decode_result(reply, &methods[METHOD_submit], &done, &err) < 0) {
+		fuzz_check_error(&err);
+		return;
+	}
+	for (uint32_t i = 0; i < done.statuses.n; i++) {
+		int code = rpc_code_at(&done.statuses, i);
+
+		fuzz_check(code <= 0 && code >= -STATUS_COUNT, "code %d", code);
+	}
+	for (uint32_t i = 0; i < done.errors.n; i++)
+		if (rpc_decode_item_error(&done.errors, i, &error, &err) < 0)
+			fuzz_check_error(&err);
+}
+
 static void try_reply(const uint8_t *data, size_t len)
 {
 	struct rpc_reply reply = { 0 };
@@ -180,6 +248,7 @@ static void try_reply(const uint8_t *data, size_t len)
 		return;
 	if (reply.error.status != 0)
 		check_foreign(&reply.error);
+	check_submit_done(&reply);
 	for (int i = 0; i < METHOD_COUNT; i++) {
 		union any_message result;
 

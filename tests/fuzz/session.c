@@ -60,6 +60,9 @@ static void set_limits(struct limits *limits)
 	limits->jobs_per_uid = 3;
 	limits->queued_bytes_per_uid = 24 << 10;
 	limits->pending_fds_per_uid = 6;
+	limits->plans_per_uid = 4;
+	limits->jobs_behind_wait = 2;
+	limits->wait_deadline_ms = 1000;
 	limits->reply_pause_bytes = 2048;
 	limits->reply_limit_bytes = 16 << 10;
 	limits->plan_cache_entries = 4;

@@ -65,7 +65,8 @@ static void daemon_start(void)
 	daemon_pid = fork();
 	if (daemon_pid == 0) {
 		execl(program ? program : "./tmad", "tmad", "--engine=cpu", "--log-level=error",
-		      "--mapped-bytes-per-uid=16777216", "--socket", path, (char *)NULL);
+		      "--mapped-bytes-per-uid=16777216", "--wait-deadline-ms=100", "--socket", path,
+		      (char *)NULL);
 		_exit(127);
 	}
 	for (int i = 0; fd < 0 && i < 3000; i++) {
@@ -147,7 +148,7 @@ static bool client_send(struct client *client, const uint8_t *data, size_t len, 
 	return true;
 }
 
-/* Two regions, so that most requests have what they name. */
+/* Two regions and a plan, so that most requests have what they name. */
 static void client_open(struct client *client)
 {
 	uint8_t message[TRAFFIC_MOST];
@@ -158,6 +159,8 @@ static void client_open(struct client *client)
 	fcntl(client->fd, F_SETFL, O_NONBLOCK);
 	for (uint32_t i = 0; i < 2; i++)
 		client_send(client, message, traffic_register(message, i), &descriptors[DESCRIPTOR_MEMFD], 1);
+	client_send(client, message, traffic_request_of(message, 2, &random_state, METHOD_plan_prepare), NULL,
+	            0);
 }
 
 /* A whole message from the service: it has to be a reply. */

@@ -175,10 +175,10 @@ static size_t put_text(uint8_t *bytes, enum item_type type, const char *text, si
 	return header + len;
 }
 
-/* A word of the protocol: a method, a field, a dtype, a mode, a kind. */
+/* A word of the protocol: a method, a field, a dtype, a mode, a kind, a completion. */
 static const char *word(uint64_t *random)
 {
-	switch (below(random, 5)) {
+	switch (below(random, 6)) {
 	case 0:
 		return method_names[below(random, METHOD_COUNT)];
 	case 1:
@@ -187,6 +187,8 @@ static const char *word(uint64_t *random)
 		return pad_mode_names[below(random, PAD_MODE_COUNT)];
 	case 3:
 		return region_kind_names[below(random, REGION_KIND_COUNT)];
+	case 4:
+		return completion_names[below(random, COMPLETION_COUNT)];
 	default: {
 		const struct message *params = methods[below(random, METHOD_COUNT)].params;
 

@@ -138,6 +138,16 @@ static struct step register_send(uint8_t connection, uint32_t msgid)
 		              .data = keep(message, len) };
 }
 
+static struct step prepare_send(uint8_t connection, uint32_t msgid, uint64_t *random)
+{
+	uint8_t message[TRAFFIC_MOST];
+	size_t len = traffic_request_of(message, msgid, random, METHOD_plan_prepare);
+
+	return (struct step){
+		.kind = STEP_SEND, .connection = connection, .len = (uint16_t)len, .data = keep(message, len)
+	};
+}
+
 static void conversation(struct steps *steps, uint64_t *random)
 {
 	uint8_t connection = (uint8_t)below(random, STEP_CONNECTIONS);
@@ -147,6 +157,8 @@ static void conversation(struct steps *steps, uint64_t *random)
 		steps->step[steps->n++] = register_send(connection, i);
 	for (int i = 0; i < 2; i++)
 		steps->step[steps->n++] = (struct step){ .kind = STEP_WORK };
+	if (below(random, 2))
+		steps->step[steps->n++] = prepare_send(connection, 2, random);
 	for (uint64_t n = below(random, 12); n; n--)
 		steps->step[steps->n++] =
 		    below(random, 3) ? valid_send(random, connection) : other_step(random);

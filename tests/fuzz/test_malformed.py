@@ -19,6 +19,14 @@ from tmad import NATIVE, Rpc, RpcError, Tmad, scaled, share, wait_until
 A = {"region": 1, "offset": 0, "dtype": "uint8", "shape": [2, 3], "strides": [3, 1]}
 TRANSFORM = {"dst": A, "src": {**A, "offset": 8}, "perm": [0, 1], "before": [0, 0], "after": [0, 0],
              "mode": "constant", "value": [1.5, -1]}
+ORDER = {"wait": {"region": 1, "offset": 0, "value": 0, "deadline_ms": 1},
+         "signal": {"region": 1, "offset": 8, "value": 1}, "reply": "done"}
+LAYOUTS = {**TRANSFORM, "dst": {key: A[key] for key in ("dtype", "shape", "strides")},
+           "src": {key: A[key] for key in ("dtype", "shape", "strides")}}
+RUN = {"plan": 1, "dst": [1, 0], "src": [1, 8]}
+BLOCKS = {**TRANSFORM, "index_dtype": "int32", "index": bytes(8), "index_at": [1, 0], "count": 2, "limit": 1,
+          "dst_step": 6, "src_step": 6, "layers": 1, "dst_layer_step": 0, "src_layer_step": 0,
+          "dst_layers": bytes(8), "src_layers": bytes(8), **ORDER}
 REQUESTS = {
     "info": None, "ping": None, "stats": None, "region_list": None,
     "region_register": {"kind": "memfd", "size": 64, "offset": 0, "handle": bytes(64), "device": "GPU-0",
@@ -28,7 +36,9 @@ REQUESTS = {
     "copy": {key: TRANSFORM[key] for key in ("dst", "src")},
     "transpose": {key: TRANSFORM[key] for key in ("dst", "src", "perm")},
     "pad": {key: TRANSFORM[key] for key in TRANSFORM if key != "perm"},
-    "transform": TRANSFORM, "explain": TRANSFORM,
+    "transform": {**TRANSFORM, **ORDER}, "explain": TRANSFORM,
+    "plan_prepare": LAYOUTS, "plan_run": {**RUN, **ORDER}, "plan_release": {"plan": 1},
+    "submit": {"items": [RUN, TRANSFORM], **ORDER}, "gather": BLOCKS, "scatter": BLOCKS, "cancel": {"request": 1},
 }
 STATUSES = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "OVERLAP", "NOT_FOUND", "UNSUPPORTED", "QUOTA", "NO_MEMORY"}
 MUCH = (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x10000)

@@ -66,6 +66,31 @@ static struct bytes any_bytes(uint64_t *random)
 	return (struct bytes){ bytes, sizes[below(random, sizeof sizes)] };
 }
 
+/* Few: they have to fit into a request. */
+static struct item_list any_items(uint64_t *random)
+{
+	static struct submit_item items[3];
+	const uint32_t order = F(transform, wait) | F(transform, signal) | F(transform, reply);
+
+	for (int i = 0; i < 3; i++) {
+		items[i].is_run = below(random, 2);
+		if (items[i].is_run)
+			traffic_fill(&plan_run_message, plan_run_message.needed, &items[i].run, random);
+		else
+			traffic_fill(&transform_message,
+			             transform_message.needed | ((uint32_t)oracle_random(random) & ~order),
+			             &items[i].transform, random);
+	}
+	return (struct item_list){ .items = items, .n = (uint32_t)below(random, 4) };
+}
+
+static struct region_place any_place(uint64_t *random)
+{
+	return (struct region_place){ .region = below(random, 4) ? traffic_region((unsigned)below(random, 2))
+		                                                 : any_number(random),
+		                      .offset = any_number(random) };
+}
+
 static void fill_field(const struct field *field, void *at, uint64_t *random)
 {
 	static const struct counter counters[] = { { "one", 1 }, { "", 0 }, { "most", UINT64_MAX } };
@@ -73,7 +98,9 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	static union {
 		struct msg_rule rules[2];
 		struct msg_latency_bucket bars[2];
+		struct msg_item_error errors[2];
 	} inner;
+	static const int32_t codes[] = { 0, -1, -STATUS_COUNT, INT32_MIN, 1, INT32_MAX };
 	struct int_list *ints;
 
 	switch (field->kind) {
@@ -91,6 +118,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	case FIELD_KIND_PAD_MODE:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
 		*(unsigned *)at = (unsigned)below(random, codec_name_sets[field->kind].n);
 		break;
 	case FIELD_KIND_INTS:
@@ -102,6 +130,16 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	case FIELD_KIND_VALUE:
 		*(struct scalar *)at = any_scalar(random);
 		break;
+	case FIELD_KIND_PLACE:
+		*(struct region_place *)at = any_place(random);
+		break;
+	case FIELD_KIND_ITEMS:
+		*(struct item_list *)at = any_items(random);
+		break;
+	case FIELD_KIND_CODES:
+		*(struct code_list *)at =
+		    (struct code_list){ .codes = codes, .n = (uint32_t)below(random, 7) };
+		break;
 	case FIELD_KIND_MESSAGE:
 		traffic_fill(field->inner, field->inner->needed | (uint32_t)oracle_random(random), at,
 		             random);
@@ -110,7 +148,8 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		assert(2 * field->inner->size <= sizeof inner);
 		for (int i = 0; i < 2; i++)
 			traffic_fill(field->inner, ~0u, (char *)&inner + i * field->inner->size, random);
-		*(struct message_list *)at = (struct message_list){ &inner, (uint32_t)below(random, 3) };
+		*(struct message_list *)at =
+		    (struct message_list){ .items = &inner, .n = (uint32_t)below(random, 3) };
 		break;
 	case FIELD_KIND_NAMES:
 		*(struct name_list *)at = (struct name_list){ names, (uint32_t)below(random, 4) };
@@ -157,6 +196,41 @@ static struct msg_tensor tensor_of(const struct tensor_layout *layout, unsigned 
 	};
 }
 
+/* Points that may come, and completions, for a quarter of the requests. */
+#define SET_ORDER(m, p, random)                                                                          \
+	do {                                                                                             \
+		if (below(random, 4) == 0) {                                                             \
+			(p)->has |=                                                                      \
+			    (uint32_t)oracle_random(random) & (F(m, wait) | F(m, signal) | F(m, reply)); \
+			(p)->wait = wait_of(random);                                                     \
+			(p)->signal = signal_of(random);                                                 \
+			(p)->reply = (enum completion)below(random, COMPLETION_COUNT);                   \
+		}                                                                                        \
+	} while (0)
+
+static uint64_t some_region(uint64_t *random)
+{
+	return traffic_region((unsigned)below(random, TRAFFIC_REGIONS));
+}
+
+static struct msg_wait wait_of(uint64_t *random)
+{
+	return (struct msg_wait){ .has = F(wait, region) | F(wait, offset) | F(wait, value) |
+		                         (below(random, 2) ? F(wait, deadline_ms) : 0),
+		                  .region = some_region(random),
+		                  .offset = 8 * below(random, TRAFFIC_SIZE / 8),
+		                  .value = below(random, 3),
+		                  .deadline_ms = below(random, 20) };
+}
+
+static struct msg_signal signal_of(uint64_t *random)
+{
+	return (struct msg_signal){ .has = F(signal, region) | F(signal, offset) | F(signal, value),
+		                    .region = some_region(random),
+		                    .offset = 8 * below(random, TRAFFIC_SIZE / 8),
+		                    .value = below(random, 3) };
+}
+
 /* Any transform of the oracle's, as far as the method has its arguments. */
 static void fill_transform(struct msg_transform *p, const struct method *method, uint64_t *random)
 {
@@ -190,15 +264,92 @@ static void fill_transform(struct msg_transform *p, const struct method *method,
 	    tensor_of(&spec->src, src, c.src_offset + (dst == src ? TRAFFIC_SIZE / 2 : 0), below(random, 4));
 }
 
+/* Without places. */
+static void fill_prepare(struct msg_transform *p, const struct method *method, uint64_t *random)
+{
+	fill_transform(p, method, random);
+	p->dst.has &= ~(F(tensor, region) | F(tensor, offset));
+	p->src.has &= ~(F(tensor, region) | F(tensor, offset));
+}
+
+static void fill_run(struct msg_plan_run *p, uint64_t *random)
+{
+	*p =
+	    (struct msg_plan_run){ .has = F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
+		                   .plan = traffic_region((unsigned)below(random, 2)),
+		                   .dst = { some_region(random), TRAFFIC_SIZE / 4 + below(random, 32) },
+		                   .src = { some_region(random), TRAFFIC_SIZE / 4 * 3 + below(random, 32) } };
+}
+
+static void fill_items(struct item_list *list, uint64_t *random)
+{
+	static struct submit_item items[3];
+
+	for (int i = 0; i < 3; i++) {
+		items[i].is_run = below(random, 2);
+		if (items[i].is_run)
+			fill_run(&items[i].run, random);
+		else
+			fill_transform(&items[i].transform, &methods[METHOD_explain], random);
+	}
+	*list = (struct item_list){ .items = items, .n = (uint32_t)below(random, 4) };
+}
+
+/* Up to four blocks of a few hundred bytes, by a list in the message. */
+static void fill_blocks(struct msg_blocks *p, uint64_t *random)
+{
+	static int32_t index[4];
+	struct msg_tensor block = { .has = F(tensor, region) | F(tensor, offset) | F(tensor, dtype) |
+		                           F(tensor, shape),
+		                    .dtype = (enum dtype)below(random, DTYPE_COUNT),
+		                    .shape = { .n = 2, .v = { 8, 8 } } };
+
+	for (int i = 0; i < 4; i++)
+		index[i] = (int32_t)below(random, 6) - 1;
+	*p = (struct msg_blocks){ .has = F(blocks, dst) | F(blocks, src) | F(blocks, index),
+		                  .dst = block,
+		                  .src = block,
+		                  .index = { (const char *)index, 4 * below(random, 5) } };
+	p->dst.region = some_region(random);
+	p->dst.offset = 8 * below(random, 64);
+	p->src.region = some_region(random);
+	p->src.offset = TRAFFIC_SIZE / 2 + 8 * below(random, 64);
+	if (below(random, 2)) {
+		p->has |= F(blocks, perm) | F(blocks, limit);
+		p->perm = (struct int_list){ .n = 2, .v = { 1, 0 } };
+		p->limit = 1 + below(random, 6);
+	}
+}
+
 static void fill_params(union params *params, const struct method *method, uint64_t *random)
 {
 	uint32_t fields = method->requires | ((uint32_t)oracle_random(random) & method->accepts);
 
 	traffic_fill(method->params, fields, params, random);
-	if (method->params == &transform_message && below(random, 8))
+	if (method->id == METHOD_plan_prepare && below(random, 8)) {
+		fill_prepare(&params->transform, method, random);
+	} else if (method->params == &transform_message && below(random, 8)) {
 		fill_transform(&params->transform, method, random);
+		if (method->accepts & F(transform, wait))
+			SET_ORDER(transform, &params->transform, random);
+	}
+	if (method->params == &plan_run_message && below(random, 8)) {
+		fill_run(&params->plan_run, random);
+		SET_ORDER(plan_run, &params->plan_run, random);
+	}
+	if (method->params == &plan_release_message && below(random, 8))
+		params->plan_release.plan = some_region(random);
+	if (method->params == &submit_message && below(random, 8)) {
+		params->submit.has = F(submit, items);
+		fill_items(&params->submit.items, random);
+		SET_ORDER(submit, &params->submit, random);
+	}
+	if (method->params == &blocks_message && below(random, 8)) {
+		fill_blocks(&params->blocks, random);
+		SET_ORDER(blocks, &params->blocks, random);
+	}
 	if (method->params == &region_release_message && below(random, 8))
-		params->region_release.region = traffic_region((unsigned)below(random, TRAFFIC_REGIONS));
+		params->region_release.region = some_region(random);
 	if (method->params == &region_create_message && below(random, 4)) {
 		params->region_create.size = 1 + below(random, TRAFFIC_SIZE);
 		params->region_create.kind = REGION_KIND_MEMFD;

@@ -7,11 +7,11 @@
 
 #include "proto/schema.h"
 
-#define TRAFFIC_MOST    4096  /* bytes of a request */
+#define TRAFFIC_MOST    8192  /* bytes of a request */
 #define TRAFFIC_REGIONS 4     /* that requests name: the first ones of a connection */
 #define TRAFFIC_SIZE    65536 /* of the memory that is registered */
 
-/* The id that a connection's nth region gets when none was released before. */
+/* The id that a connection's nth region, or plan, gets when none was released before. */
 uint64_t traffic_region(unsigned n);
 
 /* Writes a request and returns its bytes; *ret_method says which, and so how many descriptors it takes. About
@@ -26,7 +26,7 @@ size_t traffic_request_of(uint8_t ret[TRAFFIC_MOST], uint32_t msgid, uint64_t *r
 size_t traffic_register(uint8_t ret[TRAFFIC_MOST], uint32_t msgid);
 
 /* Any values that the fields named by the mask may have, in the message's struct. What it points to is valid
- * until the next call. Messages with LIST, NAMES or COUNTERS fields too. */
+ * until the next call. Messages with lists of all kinds too. */
 void traffic_fill(const struct message *message, uint32_t fields, void *value, uint64_t *random);
 
 #endif

@@ -1,4 +1,4 @@
-"""No allocation on the path of ping and of a transform whose plan is cached: counted in tmad and in the library."""
+"""No allocation on the path of ping, of a transform whose plan is cached and of a prepared plan: counted in tmad and in the library."""
 import mmap
 import os
 import signal
@@ -97,6 +97,22 @@ class Daemon(Allocations):
                 with self.subTest(method=method, depth=depth):
                     self.warm(method, values, depth)
                     self.assertIn((0, 0), self.tries(method, values, depth))
+
+    def test_none_for_runs_of_prepared_plans(self):
+        layouts = {"dst": {"dtype": "float32", "shape": [SIDE, SIDE]}, "src": {"dtype": "float32", "shape": [SIDE, SIDE]}}
+        plans = {rpc.call("plan_prepare", {**layouts, "perm": [1, 0]})["plan"] for rpc in self.rpcs}
+        self.assertEqual(len(plans), 1, "the first of each connection")
+        for shape in range(1, 6):  # the cache has others by now
+            self.rpcs[0].call("plan_prepare", {part: {"dtype": "uint8", "shape": [shape]} for part in ("dst", "src")})
+        plan = plans.pop()
+        for what, at in (("aligned", 0), ("as elements are", 4)):
+            def params(region, at=at):
+                return {"plan": plan, "dst": [region, (1 << 15) + at], "src": [region, at]}
+
+            for depth in (1, 32):
+                with self.subTest(what=what, depth=depth):
+                    self.warm("plan_run", params, depth)
+                    self.assertIn((0, 0), self.tries("plan_run", params, depth))
 
     def test_a_plan_that_is_not_cached_is_seen(self):
         shapes = iter(range(1, 100))

@@ -36,6 +36,8 @@ class Bench(unittest.TestCase):
             ("copy", "transform", ["--requests", 100, "--size", "1K"], 100, 2048),
             ("transpose", "transform", ["--requests", 50, "--pipeline", 40, "--size", 24], 50, 48),
             ("transpose", "transform", ["--requests", 9, "--connections", 2], 9, 2 * 65536),
+            ("copy", "plan_run", ["--requests", 60, "--size", "4K", "--prepared", "--pipeline", 8], 60, 8192),
+            ("transform", "plan_run", ["--requests", 6, "--connections", 3, "--shape", "4,4", "--permute", "1,0", "--prepared"], 6, 128),
             ("transform", "transform", ["--requests", 20, "--dtype", "uint8", "--shape", "3,5", "--permute", "1,0",
                                         "--pad", "0:0,1:0", "--mode", "edge"], 20, None),
         )
@@ -46,6 +48,7 @@ class Bench(unittest.TestCase):
                 after = self.stats()
                 self.assertEqual(after["requests_by_method"][method] - before["requests_by_method"].get(method, 0), requests)
                 self.assertEqual((result["requests"], result["errors"]), (requests, {}))
+                self.assertEqual(result["prepared"], method == "plan_run")
                 moved = sum(after["bytes"].values()) - sum(before["bytes"].values())
                 self.assertEqual(result["bytes"], moved)
                 if each is not None:
@@ -101,6 +104,7 @@ class Bench(unittest.TestCase):
             (["--duration", "3601"], ["3600"]), (["--requests", "0"], ["--requests 0"]),
             (["--requests", "99999999999999999999999"], ["--requests"]), (["--kind", "copy", "--size", "0"], ["--size 0"]),
             (["--kind", "copy", "--size", "6"], ["--size 6"]), (["--size", "64"], ["--size", "ping"]),
+            (["--prepared"], ["--prepared", "ping"]),
             (["--kind", "copy", "--permute", "0"], ["--permute", "transform", "copy"]), (["--kind", "transform"], ["--shape"]),
             (["--kind", "transform", "--shape", "2,3", "--permute", "0,0"], ["--permute 0,0"]),
             (["--kind", "transform", "--shape", "4611686018427387904,4"], ["--shape"]), (["--pipeline"], ["--pipeline"]),

@@ -17,6 +17,7 @@ import tap
 from tmad import FAULTY, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, tmactl, wait_until
 
 FATAL = 6666  # bytes; a copy of so many loses the device
+FAILING = 5555  # bytes; a copy of so many fails
 UUID = "GPU-00000000-0000-0000-0000-00000000000f"
 
 
@@ -162,6 +163,57 @@ class Memories(DeviceCase):
             self.assertEqual(self.rpc.call("stats")["mapped_bytes"], before + 1000)
             self.rpc.call("region_release", {"region": region})
             self.assertEqual(self.rpc.call("stats")["mapped_bytes"], before)
+
+
+class Failing(DeviceCase):
+    """Copies that fail, and the service goes on."""
+
+    def setUp(self):
+        self.tmad = self.start()
+        self.rpc = self.tmad.rpc()
+        self.addCleanup(self.rpc.close)
+        self.dst, self.src = (self.rpc.call("region_create", {"size": 1 << 16, "kind": "memfd"})["region"]
+                              for _ in range(2))
+
+    def copy(self, n, at=0):
+        return {"dst": tensor(self.dst, [n], offset=at), "src": tensor(self.src, [n], offset=at)}
+
+    def check(self, done):
+        self.assertEqual(done["statuses"], [0, -13, -4, 0])
+        self.assertEqual([(error["item"], error["name"]) for error in done["errors"]], [(1, "DEVICE"), (2, "NOT_FOUND")])
+        self.assertEqual(done["bytes"], 2 * (64 + 32))
+
+    def test_one_transform(self):
+        self.refused(self.rpc, "DEVICE", "copy", self.copy(FAILING))
+        plan = self.rpc.call("plan_prepare", {part: {"dtype": "uint8", "shape": [FAILING]} for part in ("dst", "src")})
+        self.refused(self.rpc, "DEVICE", "plan_run", {**plan, "dst": [self.dst, 0], "src": [self.src, 0]})
+        self.rpc.call("copy", self.copy(64))
+
+    def test_items_of_a_batch(self):
+        bad = {"plan": 99, "dst": [self.dst, 0], "src": [self.src, 0]}
+        items = [self.copy(64), self.copy(FAILING, 64), bad, self.copy(32, 8192)]
+        before = self.rpc.call("stats")["errors"]
+        self.check(self.rpc.call("submit", {"items": items}))
+        after = self.rpc.call("stats")["errors"]
+        for name in ("DEVICE", "NOT_FOUND"):
+            self.assertEqual(after[name] - before.get(name, 0), 1)
+
+    def test_items_of_a_batch_that_would_be_silent(self):
+        bad = {"plan": 99, "dst": [self.dst, 0], "src": [self.src, 0]}
+        items = [self.copy(64), self.copy(FAILING, 64), bad, self.copy(32, 8192)]
+        signal = {"signal": {"region": self.dst, "offset": 32768, "value": 1}, "reply": "signal"}
+        self.check(self.rpc.call("submit", {"items": items, **signal}))
+        self.check(self.rpc.call("submit", {"items": items, **signal}))
+        self.rpc.request("submit", {"items": items[:1], **signal})  # and this one is
+        self.assertIs(self.rpc.call("ping"), True)
+
+    def test_a_batch_with_the_device(self):
+        for items in ([self.copy(64), self.copy(FATAL, 64)], [self.copy(FATAL)]):
+            with self.tmad.rpc() as rpc:
+                self.dst, self.src = (rpc.call("region_create", {"size": 1 << 16, "kind": "memfd"})["region"]
+                                      for _ in range(2))
+                self.refused(rpc, "DEVICE_LOST", "submit", {"items": items})
+                self.assertTrue(rpc.ended())
 
 
 class Lost(DeviceCase):

@@ -204,6 +204,43 @@ Test(softgpu, memory_by_its_pointer)
 	assert_transposed_at(a + 64, 2, "and back");
 }
 
+/* The request comes first. It waits for the stream, which writes its source, and the stream for it. */
+Test(softgpu, a_stream_and_the_service_order_each_other)
+{
+	enum { ROUNDS = 50, WORDS = 2 * BYTES };
+	static uint8_t in[BYTES], out[BYTES];
+	CUdeviceptr memory = allocate(WORDS + 16);
+	tma_region *region = shared(memory, WORDS + 16);
+	struct tma_order order = { .wait = { region, WORDS, 0 },
+		                   .signal = { region, WORDS + 8, 0 },
+		                   .completion = TMA_COMPLETION_SIGNAL };
+	struct tma_tensor s = { .region = region, .dtype = TMA_UINT8, .rank = 2, .shape = { ROWS, COLUMNS } };
+	struct tma_tensor d = {
+		.region = region, .offset = BYTES, .dtype = TMA_UINT8, .rank = 2, .shape = { COLUMNS, ROWS }
+	};
+	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 }, .order = &order };
+	CUstream stream;
+
+	put(memory + WORDS, (uint64_t[2]){ 0 }, 16);
+	cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (unsigned round = 1; round <= ROUNDS; round++) {
+		for (size_t i = 0; i < BYTES; i++)
+			in[i] = byte_at(i, round << 7);
+		order.wait.value = order.signal.value = round;
+		cr_assert_eq(tma_submit(client, &t, NULL), TMA_OK, "%s", tma_last_error(client));
+		cuda(cuMemcpyHtoDAsync(memory, in, BYTES, stream));
+		cr_assert_eq(tma_stream_signal(client, stream, memory + WORDS, round), TMA_OK, "%s",
+		             tma_last_error(client));
+		cr_assert_eq(tma_stream_wait(client, stream, memory + WORDS + 8, round), TMA_OK, "%s",
+		             tma_last_error(client));
+		cuda(cuMemcpyDtoHAsync(out, memory + BYTES, BYTES, stream));
+		cuda(cuStreamSynchronize(stream));
+		assert_transposed(out, round << 7, "round");
+	}
+	cr_assert_eq(tma_take_error(client), TMA_OK, "%s", tma_last_error(client));
+	cuda(cuStreamDestroy(stream));
+}
+
 Test(softgpu, memory_that_cannot_be_shared)
 {
 	static char host[4096];

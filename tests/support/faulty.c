@@ -3,8 +3,9 @@
  *
  * "Device memory" is memfds: cuda_fd brings the memfd itself, a cuda_ipc handle is the text of a path to it
  * (/proc/PID/fd/N). A copy of FATAL_BYTES bytes loses the device: it and every job after it ends as
- * DEVICE_LOST. In the environment, FAULTY_OPEN is why the engine does not open; FAULTY_OPENS, after how many
- * starts of the process it does not open any more.
+ * DEVICE_LOST. A copy of FAILING_BYTES bytes is done and said to have failed as DEVICE. In the environment,
+ * FAULTY_OPEN is why the engine does not open; FAULTY_OPENS, after how many starts of the process it does not
+ * open any more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,8 @@
 
 #include "daemon/tmad.h"
 
-#define FATAL_BYTES 6666
+#define FATAL_BYTES   6666
+#define FAILING_BYTES 5555
 
 struct faulty {
 	struct engine engine;
@@ -23,6 +25,7 @@ struct faulty {
 	struct engine_options options;
 	struct engine_job *fatal; /* not ended yet, oldest first */
 	struct engine_job **fatal_end;
+	void (*on_done)(struct engine_job *job); /* of every job */
 };
 
 /* Streams are the cpu engine's, and say nothing of us. */
@@ -106,9 +109,34 @@ static void faulty_stream_free(struct engine_stream *stream)
 	engine_stream_free(faulty.cpu, stream);
 }
 
+/* Fails the moves of so many bytes; whether there are any. */
+static bool fail_moves(struct engine_job *job, uint64_t bytes, int status)
+{
+	struct engine_move *moves = job->moves ? job->moves : &job->move;
+	uint32_t n = job->moves ? job->n_moves : 1;
+	bool any = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (moves[i].transform->bytes != 2 * bytes)
+			continue;
+		moves[i].status = status;
+		any = true;
+	}
+	return any;
+}
+
+static void on_moved(struct engine_job *job)
+{
+	if (job->status == 0 && fail_moves(job, FAILING_BYTES, STATUS_DEVICE))
+		job->status = STATUS_DEVICE;
+	faulty.on_done(job);
+}
+
 static void faulty_submit(struct engine_stream *stream, struct engine_job *job)
 {
-	if (!faulty.fatal && !faulty.engine.lost && job->move.transform->bytes != 2 * FATAL_BYTES) {
+	if (!faulty.fatal && !faulty.engine.lost && !fail_moves(job, FATAL_BYTES, STATUS_DEVICE_LOST)) {
+		faulty.on_done = job->on_done;
+		job->on_done = on_moved;
 		engine_submit(faulty.cpu, stream, job);
 		return;
 	}

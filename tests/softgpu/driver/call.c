@@ -13,6 +13,8 @@
 static const char *const entry_names[ENTRY_COUNT] = {
 #define DRIVER(name, version) [ENTRY_##name] = #name,
 #include "kernels/cuda/driver.def"
+#define DRIVER(name, version) [ENTRY_##name] = #name,
+#include "client.def"
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -245,6 +247,16 @@ uint32_t call_random(uint32_t n)
 void call_wait(void)
 {
 	pthread_cond_wait(&changed, &lock);
+}
+
+void call_wait_us(uint32_t us)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)us * 1000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&changed, &lock, &until);
 }
 
 void call_wake(void)

@@ -37,6 +37,8 @@
 enum entry {
 #define DRIVER(name, version) ENTRY_##name,
 #include "kernels/cuda/driver.def"
+#define DRIVER(name, version) ENTRY_##name,
+#include "client.def"
 	ENTRY_COUNT
 };
 
@@ -53,6 +55,7 @@ bool call_launch_faults(void);    /* counts a launch */
 uint64_t call_launch_ns(void);    /* what a launch takes at least */
 uint32_t call_random(uint32_t n); /* 0 to n - 1, by the seed */
 void call_wait(void);             /* gives the lock up until call_wake */
+void call_wait_us(uint32_t us);   /* or for so long */
 void call_wake(void);
 
 /* Gives the lock up for as long as it takes to do what must not hold it. */

@@ -17,6 +17,8 @@ struct entry_point {
 static const struct entry_point entry_points[] = {
 #define DRIVER(name, version) { #name, version, (void *)name },
 #include "kernels/cuda/driver.def"
+#define DRIVER(name, version) { #name, version, (void *)name },
+#include "client.def"
 };
 
 /* The version of every entry point is one that CUDA has a type for, and the type is the header's. */

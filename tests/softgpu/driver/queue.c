@@ -12,6 +12,8 @@
 #include "call.h"
 #include "softgpu.h"
 
+#define LOOK_AGAIN_US 20
+
 static TAILQ_HEAD(, stream) streams = TAILQ_HEAD_INITIALIZER(streams);
 static uint64_t last_number;
 static struct stream legacy = {
@@ -79,7 +81,18 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 static bool is_ready(const struct stream *stream)
 {
 	const struct op *op = STAILQ_FIRST(&stream->ops);
-	return op && (!op->after || op->after->reached) && !is_behind(stream, op);
+	return op && (!op->after || op->after->reached) && !is_behind(stream, op) &&
+	       (!op->is_due || op->is_due(op));
+}
+
+/* Whether something may become due that nobody tells of. */
+static bool has_to_look_again(void)
+{
+	const struct stream *stream;
+	TAILQ_FOREACH(stream, &streams, entry)
+	if (!STAILQ_EMPTY(&stream->ops) && STAILQ_FIRST(&stream->ops)->is_due)
+		return true;
+	return false;
 }
 
 static struct stream *choose(void)
@@ -153,7 +166,11 @@ static void *device_main(void *arg)
 		if (stream)
 			run_first(stream);
 		call_wake();
-		if (!stream && !is_stopping)
+		if (stream || is_stopping)
+			continue;
+		if (has_to_look_again())
+			call_wait_us(LOOK_AGAIN_US);
+		else
 			call_wait();
 	}
 	call_unlock();

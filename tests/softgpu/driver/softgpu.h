@@ -131,10 +131,11 @@ void mark_unref(struct mark *mark);
 /* One operation. Whatever embeds it comes first in it. */
 struct op {
 	STAILQ_ENTRY(op) entry;
-	uint64_t number;              /* in the order submitted, over all streams */
-	struct mark *after;           /* owned: not before this one is reached; or NULL */
-	struct mark *reaches;         /* owned; or NULL */
-	CUresult (*run)(struct op *); /* without the lock; what it fails with sticks; or NULL */
+	uint64_t number;                   /* in the order submitted, over all streams */
+	struct mark *after;                /* owned: not before this one is reached; or NULL */
+	struct mark *reaches;              /* owned; or NULL */
+	bool (*is_due)(const struct op *); /* not before it says so; or NULL */
+	CUresult (*run)(struct op *);      /* without the lock; what it fails with sticks; or NULL */
 };
 
 struct stream {

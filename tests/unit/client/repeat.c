@@ -40,7 +40,7 @@ static void answer(struct server *s, const struct rpc_request *request)
 	case METHOD_stats:
 	case METHOD_region_list:
 		rpc_encode_result(&b, request->msgid, &methods[METHOD_region_list],
-		                  &(struct message_list){ NULL, 0 });
+		                  &(struct message_list){ 0 });
 		server_send(s, &b);
 		break;
 	default:

@@ -21,6 +21,7 @@ static void *server_main(void *arg)
 		if (s->sock < 0)
 			break;
 		buffer_truncate(&s->in, 0);
+		s->given = 0;
 		memset(&s->scan, 0, sizeof s->scan);
 		s->script(s);
 		close(s->sock);
@@ -58,6 +59,8 @@ bool server_request(struct server *s, struct rpc_request *ret)
 	size_t len = 0;
 	ssize_t n;
 
+	buffer_consume(&s->in, s->given, 4096);
+	s->given = 0;
 	for (;;) {
 		if (buffer_len(&s->in) && frame_scan(&s->scan, s->in.data + s->in.start, buffer_len(&s->in),
 		                                     &frame_request_limits, &len, &err) == FRAME_COMPLETE)
@@ -69,7 +72,7 @@ bool server_request(struct server *s, struct rpc_request *ret)
 	}
 	if (rpc_decode_request(s->decoder, s->in.data + s->in.start, len, ret, &err) != RPC_DISPATCH)
 		return false;
-	buffer_consume(&s->in, len, 4096);
+	s->given = len;
 	return true;
 }
 
@@ -149,6 +152,31 @@ void server_refuse(struct server *s, uint32_t msgid, int status, const char *mes
 
 	error_set(&error, status, "%s", message);
 	rpc_encode_error(&b, msgid, &error);
+	server_send(s, &b);
+}
+
+void server_answer(struct server *s, const struct rpc_request *request, const void *result)
+{
+	struct buffer b = { 0 };
+
+	rpc_encode_result(&b, request->msgid, request->method, result);
+	server_send(s, &b);
+}
+
+void server_answer_queued(struct server *s, uint32_t msgid)
+{
+	struct buffer b = { 0 };
+
+	rpc_encode_queued(&b, msgid);
+	server_send(s, &b);
+}
+
+void server_notify_done(struct server *s, uint32_t msgid, const struct method *method, const void *result,
+                        const struct error *error)
+{
+	struct buffer b = { 0 };
+
+	rpc_encode_done(&b, msgid, method, result, error);
 	server_send(s, &b);
 }
 

@@ -13,6 +13,7 @@ struct server {
 	int listener;
 	int sock; /* of the connection, during the script */
 	struct buffer in;
+	size_t given; /* bytes of it: the last request, which is borrowed from them */
 	struct frame_scan scan;
 	struct rpc_decoder *decoder;
 	pthread_t thread;
@@ -26,7 +27,7 @@ struct server {
 void server_start(struct server *s, void (*script)(struct server *s));
 void server_stop(struct server *s);
 
-/* The next request, decoded; false when the client is gone. */
+/* The next request, decoded, valid until the one after it; false when the client is gone. */
 bool server_request(struct server *s, struct rpc_request *ret);
 
 /* Sends all; frees what the buffer holds. */
@@ -43,6 +44,14 @@ void server_answer_created_kind(struct server *s, const struct rpc_request *requ
                                 enum region_kind kind, int fd, size_t handle_len);
 void server_answer_registered(struct server *s, const struct rpc_request *request, uint64_t region);
 void server_refuse(struct server *s, uint32_t msgid, int status, const char *message);
+
+/* A result of the request's method; NULL: true. */
+void server_answer(struct server *s, const struct rpc_request *request, const void *result);
+
+/* The end of a request that was answered as queued: its result, or error unless that is NULL. */
+void server_answer_queued(struct server *s, uint32_t msgid);
+void server_notify_done(struct server *s, uint32_t msgid, const struct method *method, const void *result,
+                        const struct error *error);
 
 /* A client connected to the server, which does not connect again by itself. */
 tma_client *server_client(const struct server *s, int timeout_ms);

@@ -1,7 +1,6 @@
 /* How jobs end that do not just run: cancelled, on memory that fails; and the engine with nothing to do. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,18 +84,6 @@ Test(engine_end, cancel_while_it_runs)
 	free(work);
 }
 
-/* Takes the second half of a mapping away, as a hole punched when memory is short would. */
-static void break_half(struct engine_memory *memory)
-{
-	struct fault_range mapped = cpu_memory(memory)->mapped;
-	size_t half = mapped.size / 2;
-	int fd = memfd_create("short", 0);
-	cr_assert_neq(
-	    mmap((char *)mapped.start + half, half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
-	    MAP_FAILED);
-	close(fd);
-}
-
 struct fault_row {
 	char name[24];
 	int64_t inline_bytes;
@@ -122,7 +109,7 @@ ParameterizedTest(struct fault_row *row, engine_end, memory_that_fails)
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
 	struct engine_memory *broken = new_memory(N * N * 4);
-	break_half(broken);
+	break_memory(broken, cpu_memory(broken)->mapped.size / 2);
 	work_init(&bad, N, true, row->source ? dst : broken, row->source ? broken : src);
 	work_init(&good, N, true, dst, src);
 	engine_submit(engine, stream, &bad.job);

@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/tuning.h"
+#include "kernels/cpu/watcher.h"
 
 struct engine *engine;
 struct engine_owner owner;
@@ -37,10 +39,16 @@ static void on_done(struct engine_job *job)
 
 void open_engine(uint32_t threads, int64_t inline_bytes)
 {
+	open_engine_words(threads, inline_bytes, WATCHER_MOST_WORDS);
+}
+
+void open_engine_words(uint32_t threads, int64_t inline_bytes, uint32_t wait_words)
+{
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct engine_options options = { .threads = threads, .wake = wake, .wake_arg = &wakeups };
 	struct error err;
 	tuning.inline_bytes = inline_bytes;
+	tuning.wait_words = wait_words;
 	tuning.piece_least = tuning.piece_most = 4096;
 	cpu_tuning_force(&tuning);
 	submitter = pthread_self();
@@ -112,4 +120,41 @@ void hold_thread(struct work *work, struct engine_stream *stream, struct engine_
 	engine_submit(engine, stream, &work->job);
 	wait_done(1);
 	n_done = 0;
+}
+
+void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t layers, bool scatter,
+                    struct engine_memory *dst, struct engine_memory *src)
+{
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	struct error err;
+	uint64_t limit = (scatter ? dst : src)->size / (uint64_t)bytes / layers;
+	tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &bytes, NULL, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_UINT8, 1, &bytes, NULL, "src", &err);
+	cr_assert_eq(transform_init(&work->transform, &spec, &err), 0, "%s", err.message);
+	plan_init(&work->plan, &work->transform,
+	          &(struct plan_facts){ .engine = "cpu", .threads = 2, .align = 16 });
+	work->blocks = (struct engine_blocks){
+		.n = n,
+		.layers = layers,
+		.scatter = scatter,
+		.index_bytes = 4,
+		.limit = limit,
+		.dst = { .step = (uint64_t)bytes, .layer_step = (scatter ? limit : n) * (uint64_t)bytes },
+		.src = { .step = (uint64_t)bytes, .layer_step = (scatter ? n : limit) * (uint64_t)bytes },
+	};
+	work->job = (struct engine_job){
+		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
+		.blocks = &work->blocks,
+		.on_done = on_done
+	};
+}
+
+void break_memory(struct engine_memory *memory, size_t from)
+{
+	struct fault_range mapped = cpu_memory(memory)->mapped;
+	int fd = memfd_create("short", 0);
+	cr_assert_neq(mmap((char *)mapped.start + from, mapped.size - from, PROT_READ | PROT_WRITE,
+	                   MAP_SHARED | MAP_FIXED, fd, 0),
+	              MAP_FAILED);
+	close(fd);
 }

@@ -27,6 +27,8 @@ void wake(void *arg);
 
 /* Everything small enough to be looked at goes to the threads, in many pieces. */
 void open_engine(uint32_t threads, int64_t inline_bytes);
+/* The same, and how many words of timelines one sleep watches. */
+void open_engine_words(uint32_t threads, int64_t inline_bytes, uint32_t wait_words);
 void close_engine(void);
 
 /* Until n jobs have come back in all. */
@@ -49,5 +51,22 @@ void work_init(struct work *work, int64_t n, bool transposed, struct engine_memo
  * comes back. */
 void hold_thread(struct work *work, struct engine_stream *stream, struct engine_memory *dst,
                  struct engine_memory *src);
+
+/* A run of one block's transform over n entries of a list in layers: blocks of `bytes` bytes, one after the
+ * other on either side, the layers too. dst is the indexed side when scatter is set. */
+struct list_work {
+	struct engine_job job;
+	struct transform transform;
+	struct plan plan;
+	struct engine_blocks blocks;
+};
+
+/* limit: as many blocks as fit the indexed side's memory. The index is for the caller to set. */
+void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t layers, bool scatter,
+                    struct engine_memory *dst, struct engine_memory *src);
+
+/* Takes the memory from this byte on away, as a hole punched when memory is short would; a multiple of the
+ * page. */
+void break_memory(struct engine_memory *memory, size_t from);
 
 #endif

@@ -115,18 +115,21 @@ static void spec_init(struct transform_spec *spec, const struct claim_row *row)
 static int64_t claim_elements(const struct claim *claim)
 {
 	int64_t n = 1;
-	if (claim->first < claim->end) {
+	const struct part *part = &claim->part;
+	if (part->piece < 0) {
+		struct slabs slabs;
 		n = 0;
-		for (uint64_t i = claim->first; i < claim->end; i++) {
+		slabs_init(&slabs, part->task.transform);
+		for (uint64_t i = part->first; i < part->end; i++) {
 			struct nest nest;
-			slabs_get(&claim->run->slabs, i, CPU_ALIGN, &nest);
+			slabs_get(&slabs, i, CPU_ALIGN, &nest);
 			n += nest_count(&nest);
 		}
 		return n;
 	}
-	for (int d = 0; d < claim->move.rank; d++)
-		n *= claim->move.dim[d].chunk < claim->move.dim[d].n ? claim->move.dim[d].chunk
-		                                                     : claim->move.dim[d].n;
+	for (int d = 0; d < part->move.rank; d++)
+		n *= part->move.dim[d].chunk < part->move.dim[d].n ? part->move.dim[d].chunk
+		                                                   : part->move.dim[d].n;
 	return n;
 }
 
@@ -150,13 +153,15 @@ ParameterizedTest(struct claim_row *row, run, claims_touch_few_lines)
 	struct engine_job job = {
 		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base }
 	};
+	run_clear(&job);
 	run_start(&run, &job, &tuning, 2);
 	while (run_claims(&run, 1)) {
 		run_claim(&run, &claim);
+		cr_assert_eq(claim.kind, CLAIM_PART, "%s", row->name);
 		int64_t elements = claim_elements(&claim);
 		cr_assert_leq(elements, MOST_LINES, "%s: claim %ld has %ld elements", row->name, (long)claims,
 		              (long)elements);
-		run_end_claim(&run, true);
+		run_end_claim(&run, &claim, 0);
 		claims++;
 	}
 	struct engine_job *ended;

@@ -133,8 +133,25 @@ static bool is_right(struct engine_memory *dst)
 	return true;
 }
 
+/* Each waits for what the one before has signalled; one that failed has not, and its word is set here. */
+static void add_points(struct engine_job *job, struct engine_memory *timeline, uint64_t i)
+{
+	uint64_t *word = (uint64_t *)cuda_memory(timeline)->address;
+	*word = i;
+	job->wait = (struct engine_point){ timeline, 0, i };
+	job->wait_until_ns = UINT64_MAX;
+	job->signal = (struct engine_point){ timeline, 0, i + 1 };
+}
+
+static bool is_signalled(const struct engine_job *job)
+{
+	return !job->signal.memory ||
+	       *(uint64_t *)cuda_memory(job->signal.memory)->address == job->signal.value;
+}
+
 /* One at a time, or what is looked at would be overwritten. */
-static void run_jobs(struct engine_memory **dst, struct engine_memory **src, int *ret_done, int *ret_wrong)
+static void run_jobs(struct engine_memory **dst, struct engine_memory **src, struct engine_memory *timeline,
+                     int *ret_done, int *ret_wrong)
 {
 	static struct work work[JOBS];
 	struct engine_owner owner;
@@ -150,10 +167,12 @@ static void run_jobs(struct engine_memory **dst, struct engine_memory **src, int
 			words(to)[w] = 0;
 		}
 		work_init(&work[i], to, from);
+		if (timeline)
+			add_points(&work[i].job, timeline, (uint64_t)i);
 		engine_submit(engine, stream, &work[i].job);
 		wait_done(++n);
 		*ret_done += work[i].job.status == 0;
-		*ret_wrong += work[i].job.status == 0 && !is_right(to);
+		*ret_wrong += work[i].job.status == 0 && (!is_right(to) || !is_signalled(&work[i].job));
 	}
 	engine_stream_free(engine, stream);
 	engine_owner_deinit(&owner);
@@ -184,7 +203,7 @@ int main(void)
 		                      .spin_ns = 20000,
 		                      .most_sleep_ns = 1000000 };
 	struct engine_options options = { .tensor_maps = 4, .wake = wake, .wake_arg = &wakeups };
-	struct engine_memory *dst[2], *src[2];
+	struct engine_memory *dst[2], *src[2], *timeline;
 	int done = 0, wrong = 0;
 	bool lost = false;
 	struct error err;
@@ -196,7 +215,9 @@ int main(void)
 		src[0] = new_memory(REGION_KIND_MEMFD);
 		src[1] = new_memory(REGION_KIND_CUDA_IPC);
 		dst[1] = mapped_memory();
-		run_jobs(dst, src, &done, &wrong);
+		timeline = new_memory(REGION_KIND_CUDA_FD);
+		run_jobs(dst, src, timeline, &done, &wrong);
+		engine_unmap(engine, timeline);
 		for (int i = 0; i < 2; i++) {
 			engine_unmap(engine, dst[i]);
 			engine_unmap(engine, src[i]);

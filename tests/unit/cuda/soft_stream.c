@@ -158,6 +158,38 @@ Test(soft_stream, events_tell_time)
 	expect_ok(cuMemFree(memory));
 }
 
+/* A wait lets go when the word has come, whoever wrote it, and holds back its own stream alone; a write comes
+ * after what is before it. */
+Test(soft_stream, words)
+{
+	CUdeviceptr memory = soft_memory(SIZE, 0), words = soft_memory(SIZE, 0);
+	CUstream first = soft_stream(), second = soft_stream(), third = soft_stream();
+	CUevent event = soft_event();
+	cr_assert_eq(cuStreamWaitValue64(first, words, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+	expect_ok(cuMemsetD8Async(memory, 1, SIZE, first));
+	expect_ok(cuStreamWriteValue64(first, words + 8, 3, CU_STREAM_WRITE_VALUE_DEFAULT));
+	cr_assert_eq(cuStreamWaitValue64(second, words + 8, 2, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+	expect_ok(cuMemsetD8Async(memory, 2, SIZE, second));
+	expect_ok(cuEventRecord(event, second));
+	expect_ok(cuMemsetD8Async(memory, 3, SIZE, third));
+	expect_ok(cuStreamSynchronize(third));
+	cr_expect(soft_is(memory, SIZE, 3));
+	expect_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	__atomic_store_n((uint64_t *)words, 1, __ATOMIC_RELEASE);
+	expect_ok(cuStreamSynchronize(second));
+	cr_expect(soft_is(memory, SIZE, 2));
+	expect_result(cuStreamWriteValue64(first, words + 4, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	expect_result(cuStreamWriteValue64(first, 64, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	expect_result(cuStreamWriteValue64(first, words, 1, 64), CUDA_ERROR_INVALID_VALUE);
+	cr_expect_eq(cuStreamWaitValue64(first, words + 4, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	expect_ok(cuEventDestroy(event));
+	expect_ok(cuStreamDestroy(first));
+	expect_ok(cuStreamDestroy(second));
+	expect_ok(cuStreamDestroy(third));
+	expect_ok(cuMemFree(memory));
+	expect_ok(cuMemFree(words));
+}
+
 /* Blocking streams and the default one take turns as submitted. */
 Test(soft_stream, the_default_stream_takes_turns)
 {

@@ -44,6 +44,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define tensor_check_range     eight_tensor_check_range
 #define tensor_shape_text      eight_tensor_shape_text
 #define overlap_self           eight_overlap_self
+#define overlap_self_repeated  eight_overlap_self_repeated
 #define overlap_between        eight_overlap_between
 #define scalar_encode          eight_scalar_encode
 #define transform_init         eight_transform_init

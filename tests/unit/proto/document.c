@@ -71,10 +71,12 @@ static void check_section(const char *name)
 	section_len = 0;
 }
 
-/* "non-negative integer": without its article. */
+/* "non-negative integer": without its article, where it has one. */
 static const char *kind_name(enum field_kind kind)
 {
-	return strchr(codec_kind_names[kind], ' ') + 1;
+	const char *name = codec_kind_names[kind];
+
+	return *name == 'a' ? strchr(name, ' ') + 1 : name;
 }
 
 static void add_presence(const struct field *field)
@@ -189,6 +191,8 @@ Test(document, says_what_the_tables_say)
 	check_section("region kinds");
 	add_names("Region states", &codec_name_sets[FIELD_KIND_REGION_STATE]);
 	check_section("region states");
+	add_names("Completions", &codec_name_sets[FIELD_KIND_COMPLETION]);
+	check_section("completions");
 
 	add("| Message | Bytes | Depth | Elements |\n|---|---|---|---|\n");
 	add_limits("to the service", &frame_request_limits);

@@ -2,6 +2,7 @@
 #include "proto/rpc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -11,6 +12,7 @@
 
 #define KIND(name) (1u << FIELD_KIND_##name)
 #define STRS       KIND(STRING)
+#define ARRAYS     KIND(ITEMS) /* whatever is in them: items are looked at one by one */
 
 struct variant {
 	const char *name;
@@ -45,6 +47,7 @@ static const struct variant variants[] = {
 	    "edge",
 	    STRS | KIND(PAD_MODE)),
 	ROW("a region kind", "\xa5memfd", STRS | KIND(REGION_KIND)),
+	ROW("a completion", "\xa6queued", STRS | KIND(COMPLETION)),
 	ROW("a name of none",
 	    "\xa3"
 	    "any",
@@ -62,15 +65,17 @@ static const struct variant variants[] = {
 	    "\xc4\x04"
 	    "bool",
 	    KIND(BINARY)),
-	ROW("empty array", "\x90", KIND(INTS)),
-	ROW("[1]", "\x91\x01", KIND(INTS)),
-	ROW("[1, -1]", "\x92\x01\xff", KIND(INTS) | KIND(VALUE)),
-	ROW("[1, 2, 3]", "\x93\x01\x02\x03", KIND(INTS)),
-	ROW("[1.5, 2]", "\x92\xca\x3f\xc0\0\0\x02", KIND(VALUE)),
-	ROW("[true, 2]", "\x92\xc3\x02", 0),
-	ROW("[1, nil]", "\x92\x01\xc0", 0),
-	ROW("[[], []]", "\x92\x90\x90", 0),
-	ROW("[2^63]", "\x91\xcf\x80\0\0\0\0\0\0\0", 0),
+	ROW("empty array", "\x90", KIND(INTS) | ARRAYS),
+	ROW("[1]", "\x91\x01", KIND(INTS) | ARRAYS),
+	ROW("[1, -1]", "\x92\x01\xff", KIND(INTS) | KIND(VALUE) | ARRAYS),
+	ROW("[1, 2]", "\x92\x01\x02", KIND(INTS) | KIND(VALUE) | KIND(PLACE) | ARRAYS),
+	ROW("[2^64-1, 0]", "\x92\xcf\xff\xff\xff\xff\xff\xff\xff\xff\0", KIND(VALUE) | KIND(PLACE) | ARRAYS),
+	ROW("[1, 2, 3]", "\x93\x01\x02\x03", KIND(INTS) | ARRAYS),
+	ROW("[1.5, 2]", "\x92\xca\x3f\xc0\0\0\x02", KIND(VALUE) | ARRAYS),
+	ROW("[true, 2]", "\x92\xc3\x02", ARRAYS),
+	ROW("[1, nil]", "\x92\x01\xc0", ARRAYS),
+	ROW("[[], []]", "\x92\x90\x90", ARRAYS),
+	ROW("[2^63]", "\x91\xcf\x80\0\0\0\0\0\0\0", ARRAYS),
 	ROW("empty map", "\x80", 0),
 	ROW("map", "\x81\xa1k\x01", 0),
 	ROW("map of map", "\x81\x80\x80", 0),
@@ -191,6 +196,7 @@ Test(fields, what_is_encoded_decodes_to_the_same)
 
 	for (int n = 0; n < SAMPLE_REQUESTS; n++) {
 		struct buffer b = sample_nth_request(n), again = { 0 };
+		struct submit_item *items;
 		struct rpc_request request;
 		struct error err = { 0 };
 
@@ -200,9 +206,11 @@ Test(fields, what_is_encoded_decodes_to_the_same)
 		cr_assert_eq(request.params.empty.has,
 		             n % 2 ? request.method->accepts : request.method->requires, "%s: has %x",
 		             request.method->name, request.params.empty.has);
+		items = sample_keep_items(&request);
 		cr_assert_eq(rpc_encode_request(&again, request.msgid, request.method, &request.params), 0);
 		cr_assert_eq(buffer_len(&again), buffer_len(&b), "%s", request.method->name);
 		cr_assert_arr_eq(again.data, b.data, buffer_len(&b), "%s", request.method->name);
+		free(items);
 		buffer_deinit(&b);
 		buffer_deinit(&again);
 	}

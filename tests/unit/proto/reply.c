@@ -42,7 +42,7 @@ Test(reply, results_of_every_method_hold_their_fields)
 		const struct method *method = &methods[i];
 		const struct message *message = method->result;
 		uint64_t value[512];
-		struct message_list list = { value, 1 };
+		struct message_list list = { .items = value, .n = 1 };
 		struct buffer b = { 0 };
 		const msgpack_object *document;
 		struct rpc_reply reply;

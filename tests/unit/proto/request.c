@@ -161,12 +161,12 @@ ParameterizedTestParameters(request, requests)
 		            "dst" TENSOR "\xa3"
 		            "foo\x01\xa3src" TENSOR)),
 		  REFUSE,
-		  .message = "unknown field \"foo\" of copy (it has dst, src)" },
+		  .message = "unknown field \"foo\" of copy (it has dst, src, wait, signal, reply)" },
 		{ .name = "a field of another method",
 		  DATA(COPY("\x83\xa3"
 		            "dst" TENSOR "\xa3src" TENSOR "\xa4perm\x90")),
 		  REFUSE,
-		  .message = "unknown field \"perm\" of copy (it has dst, src)" },
+		  .message = "unknown field \"perm\" of copy (it has dst, src, wait, signal, reply)" },
 		{ .name = "unknown field within",
 		  DATA(COPY("\x82\xa3"
 		            "dst\x81\xa1x\x01\xa3src" TENSOR)),
@@ -180,16 +180,16 @@ ParameterizedTestParameters(request, requests)
 		  DATA(COPY("\x82\xa4"
 		            "dst\0" TENSOR "\xa3src" TENSOR)),
 		  REFUSE,
-		  .message = "unknown field \"dst\\x00\" of copy (it has dst, src)" },
+		  .message = "unknown field \"dst\\x00\" of copy (it has dst, src, wait, signal, reply)" },
 		{ .name = "field name cut",
 		  DATA(COPY("\x82\xa2"
 		            "ds" TENSOR "\xa3src" TENSOR)),
 		  REFUSE,
-		  .message = "unknown field \"ds\" of copy (it has dst, src)" },
+		  .message = "unknown field \"ds\" of copy (it has dst, src, wait, signal, reply)" },
 		{ .name = "field name empty",
 		  DATA(COPY("\x81\xa0\x01")),
 		  REFUSE,
-		  .message = "unknown field \"\" of copy (it has dst, src)" },
+		  .message = "unknown field \"\" of copy (it has dst, src, wait, signal, reply)" },
 		{ .name = "field name an integer",
 		  DATA(COPY("\x81\x07" TENSOR)),
 		  REFUSE,

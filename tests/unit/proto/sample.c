@@ -1,16 +1,32 @@
 /* Valid messages, from the tables. */
 #include "sample.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
 #include "proto/rpc.h"
 
+/* One of each sort. */
+static struct item_list sample_items(void)
+{
+	static struct submit_item items[2];
+
+	items[1].is_run = true;
+	sample_message(&transform_message,
+	               F(transform, dst) | F(transform, src) | F(transform, perm) | F(transform, value),
+	               &items[0].transform);
+	sample_message(&plan_run_message, F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
+	               &items[1].run);
+	return (struct item_list){ .items = items, .n = 2 };
+}
+
 static void sample_field(const struct field *field, void *at)
 {
 	static const struct counter counters[] = { { "one", 1 }, { "most", UINT64_MAX } };
 	static const char *const names[] = { "copy", "pad" };
+	static const int32_t codes[] = { 0, STATUS_INVALID_ARGUMENT, STATUS_INTERNAL };
 	static uint64_t items[64]; /* any struct of zeros */
 
 	switch (field->kind) {
@@ -38,18 +54,30 @@ static void sample_field(const struct field *field, void *at)
 	case FIELD_KIND_REGION_STATE:
 		*(enum region_state *)at = REGION_STATE_DRAINING;
 		break;
+	case FIELD_KIND_COMPLETION:
+		*(enum completion *)at = COMPLETION_QUEUED;
+		break;
 	case FIELD_KIND_INTS:
 		*(struct int_list *)at = (struct int_list){ 4, { 0, -1, INT64_MIN, INT64_MAX } };
 		break;
 	case FIELD_KIND_VALUE:
 		*(struct scalar *)at = (struct scalar){ .kind = SCALAR_COMPLEX, .re = -0.0, .im = 1.5 };
 		break;
+	case FIELD_KIND_PLACE:
+		*(struct region_place *)at = (struct region_place){ 0x123456789a, UINT64_MAX };
+		break;
+	case FIELD_KIND_ITEMS:
+		*(struct item_list *)at = sample_items();
+		break;
+	case FIELD_KIND_CODES:
+		*(struct code_list *)at = (struct code_list){ .codes = codes, .n = 3 };
+		break;
 	case FIELD_KIND_MESSAGE:
 		sample_message(field->inner, (1u << field->inner->n_fields) - 1, at);
 		break;
 	case FIELD_KIND_LIST:
 		cr_assert_leq(field->inner->size, sizeof items);
-		*(struct message_list *)at = (struct message_list){ items, 1 };
+		*(struct message_list *)at = (struct message_list){ .items = items, .n = 1 };
 		break;
 	case FIELD_KIND_NAMES:
 		*(struct name_list *)at = (struct name_list){ names, 2 };
@@ -79,6 +107,22 @@ struct buffer sample_request(const struct method *method, uint32_t fields)
 	sample_message(method->params, fields, &params);
 	cr_assert_eq(rpc_encode_request(&b, 7, method, &params), 0, "%s", method->name);
 	return b;
+}
+
+struct submit_item *sample_keep_items(struct rpc_request *request)
+{
+	struct item_list *list = &request->params.submit.items;
+	struct submit_item *items;
+	struct error err = { 0 };
+	uint32_t n = 0;
+
+	if (request->method->id != METHOD_submit)
+		return NULL;
+	items = calloc(list->n + 1, sizeof *items);
+	for (uint32_t i = 0; i < list->n; i++)
+		n += rpc_decode_item(list, i, &items[n], &err) == 0;
+	*list = (struct item_list){ .items = items, .n = n };
+	return items;
 }
 
 struct buffer sample_nth_request(int n)

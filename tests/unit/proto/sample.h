@@ -3,6 +3,7 @@
 #define TEST_SAMPLE_H
 
 #include "proto/buffer.h"
+#include "proto/rpc.h"
 #include "proto/schema.h"
 
 /* Fills the message's struct with a valid value for each of the fields; maps within it hold all of theirs. */
@@ -14,6 +15,10 @@ struct buffer sample_request(const struct method *method, uint32_t fields);
 /* Valid requests, two a method: with what it requires, and with all it accepts. */
 #define SAMPLE_REQUESTS (2 * METHOD_COUNT)
 struct buffer sample_nth_request(int n);
+
+/* Decodes the items of a submit that has been decoded, so that it can be encoded again; bad ones are left
+ * out. What it gives is to be freed, NULL of other requests. */
+struct submit_item *sample_keep_items(struct rpc_request *request);
 
 /* One message with every type of MessagePack that the protocol has, in each of its widths. */
 struct buffer sample_all_types(void);

@@ -1,0 +1,175 @@
+/* Gather and scatter: a transform of each block of a list. */
+#include "client.h"
+
+static params_fn blocks_fill;
+static int index_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
+static void step_params(const struct tma_blocks *blocks, struct msg_blocks *ret);
+static int layer_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
+
+static int on_blocks_done(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                          void *arg, struct error *err)
+{
+	struct tma_result *result = arg;
+	struct msg_blocks_done done;
+	int rc = rpc_decode_result(reply, method, &done, err);
+
+	(void)client;
+	if (rc < 0)
+		return rc;
+	result_set_path(result, done.path);
+	result->bytes = done.bytes;
+	result->ns = done.ns;
+	result->moved = done.moved;
+	result->passed = done.passed;
+	result->beyond = done.beyond;
+	return 0;
+}
+
+static struct call call_of(enum method_id method, const struct tma_blocks *blocks)
+{
+	return (struct call){ .method = method,
+		              .fill = blocks_fill,
+		              .from = blocks,
+		              .order = blocks ? blocks->order : NULL,
+		              .fd = -1,
+		              .on_reply = on_blocks_done };
+}
+
+int tma_gather(tma_client *client, const struct tma_blocks *blocks)
+{
+	struct call call = call_of(METHOD_gather, blocks);
+
+	return move_call(client, &call);
+}
+
+int tma_scatter(tma_client *client, const struct tma_blocks *blocks)
+{
+	struct call call = call_of(METHOD_scatter, blocks);
+
+	return move_call(client, &call);
+}
+
+int tma_submit_gather(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret)
+{
+	struct call call = call_of(METHOD_gather, blocks);
+
+	return move_submit(client, &call, ret);
+}
+
+int tma_submit_scatter(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret)
+{
+	struct call call = call_of(METHOD_scatter, blocks);
+
+	return move_submit(client, &call, ret);
+}
+
+/* ---- Parameters ------------------------------------------------------------------------------------- */
+
+/* The fields that blocks share with a transform. */
+static void transform_fields(const struct msg_transform *t, struct msg_blocks *ret)
+{
+	ret->has = F(blocks, dst) | F(blocks, src);
+	ret->dst = t->dst;
+	ret->src = t->src;
+#define COPY(field)                           \
+	if (t->has & F(transform, field)) {   \
+		ret->has |= F(blocks, field); \
+		ret->field = t->field;        \
+	}
+	COPY(perm)
+	COPY(before)
+	COPY(after)
+	COPY(mode)
+	COPY(value)
+#undef COPY
+}
+
+static int blocks_fill(tma_client *client, const struct call *call, struct request *request,
+                       union params *ret)
+{
+	const struct tma_blocks *blocks = call->from;
+	struct msg_blocks *params = &ret->blocks;
+	struct msg_transform transform;
+	int rc;
+
+	(void)request;
+	if (!blocks)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "blocks is NULL");
+	rc = transform_check_part(client, blocks->transform, "it is of blocks, which have their own");
+	if (rc == 0)
+		rc = transform_params(client, blocks->transform, &transform);
+	if (rc < 0)
+		return rc;
+	transform_fields(&transform, params);
+	step_params(blocks, params);
+	rc = layer_params(client, blocks, params);
+	if (rc == 0)
+		rc = index_params(client, blocks, params);
+	return rc < 0 ? rc : order_fill(blocks, client, call->order, params);
+}
+
+static int index_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret)
+{
+	size_t bytes;
+
+	if ((unsigned)blocks->index_dtype >= DTYPE_COUNT)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "index_dtype: %d is no enum tma_dtype",
+		                   (int)blocks->index_dtype);
+	ret->has |= F(blocks, index_dtype);
+	ret->index_dtype = (enum dtype)blocks->index_dtype;
+	if (!blocks->index == !blocks->index_at.region)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "index and index_at.region are both %s",
+		                   blocks->index ? "given; the list is in one place" : "NULL");
+	if (!blocks->index) {
+		ret->has |= F(blocks, index_at) | F(blocks, count);
+		ret->count = blocks->count;
+		return place_param(client, blocks->index_at, "index_at", &ret->index_at);
+	}
+	if (__builtin_mul_overflow(blocks->count, tma_dtype_size(blocks->index_dtype), &bytes) ||
+	    bytes > frame_request_limits.bytes)
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "count: %zu indices are more than a message holds, %zu bytes; put them into "
+		    "a region (index_at)",
+		    blocks->count, frame_request_limits.bytes);
+	ret->has |= F(blocks, index);
+	ret->index = (struct bytes){ blocks->index, bytes };
+	return 0;
+}
+
+static void step_params(const struct tma_blocks *blocks, struct msg_blocks *ret)
+{
+#define GIVE(field)                           \
+	if (blocks->field) {                  \
+		ret->has |= F(blocks, field); \
+		ret->field = blocks->field;   \
+	}
+	GIVE(limit)
+	GIVE(dst_step)
+	GIVE(src_step)
+	GIVE(layers)
+	GIVE(dst_layer_step)
+	GIVE(src_layer_step)
+#undef GIVE
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lists travel little-endian, as they lie here");
+
+static int layer_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret)
+{
+	size_t bytes = (blocks->layers ? blocks->layers : 1) * sizeof(int64_t);
+
+	if ((blocks->dst_layers || blocks->src_layers) && bytes > frame_request_limits.bytes)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "layers: %u offsets are more than a message holds, %zu bytes",
+		                   (unsigned)blocks->layers, frame_request_limits.bytes);
+	if (blocks->dst_layers) {
+		ret->has |= F(blocks, dst_layers);
+		ret->dst_layers = (struct bytes){ (const char *)blocks->dst_layers, bytes };
+	}
+	if (blocks->src_layers) {
+		ret->has |= F(blocks, src_layers);
+		ret->src_layers = (struct bytes){ (const char *)blocks->src_layers, bytes };
+	}
+	return 0;
+}

@@ -1,0 +1,344 @@
+/* Items: many transforms and runs in one request. As many go into a message as its elements allow; what of
+ * them cannot be sent is refused here, alone.
+ *
+ * The caller's statuses tell what is under way: BUSY are those that were sent, in their order.
+ */
+#include "client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/text.h"
+
+/* Of the envelope, the fields and the order. No element has more than 14 bytes of its own (a dtype's name),
+ * so a message with few enough elements has few enough bytes. */
+#define ENVELOPE_ELEMENTS 32
+#define RUN_ELEMENTS      10 /* three pairs, and the two places: the fewest that an item has */
+
+static params_fn items_fill;
+static reply_fn on_submit_done;
+static int take_items(tma_client *client, struct item_run *run, struct request *request);
+static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret);
+static uint64_t item_elements(const struct submit_item *item);
+static void name_item(struct error *error, size_t i, const char *message);
+
+/* ---- Calls -------------------------------------------------------------------------------------------- */
+
+static struct call call_of(struct item_run *run, const struct tma_order *order)
+{
+	return (struct call){ .method = METHOD_submit,
+		              .fill = items_fill,
+		              .run = run,
+		              .order = order,
+		              .fd = -1,
+		              .on_reply = on_submit_done };
+}
+
+static void set_all(struct tma_item *items, size_t n, int status)
+{
+	for (size_t i = 0; items && i < n; i++)
+		items[i].status = status;
+}
+
+/* Of those that are under way. */
+static void end_all(struct tma_item *items, size_t n, int status)
+{
+	for (size_t i = 0; items && i < n; i++)
+		if (items[i].status == STATUS_BUSY)
+			items[i].status = status;
+}
+
+static int items_check(tma_client *client, const struct tma_item *items, size_t n)
+{
+	int rc = client_check_usable(client);
+
+	if (rc < 0)
+		return rc;
+	if (!items)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "items is NULL");
+	if (n == 0)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "n: 0 items are no request");
+	return 0;
+}
+
+/* One message. Returns the status of what stopped all of it, or 0; the first error of all goes to first. */
+static int run_some(tma_client *client, const struct call *call, int64_t deadline, struct tma_result *sum,
+                    struct error *first)
+{
+	struct item_run *run = call->run;
+	uint32_t slot = 0;
+	bool is_stopped;
+	int rc;
+
+	run->taken = run->sent = 0;
+	rc = request_run(client, call, deadline, &slot);
+	if (rc == 0) {
+		is_stopped = client->requests[slot].is_stopped;
+		rc = ticket_end(client, slot, NULL);
+		run->is_later = true;
+		sum->bytes += client->last_result.bytes;
+		sum->ns += client->last_result.ns;
+		sum->repeats |= client->last_result.repeats;
+	} else {
+		is_stopped = run->taken == 0 || run->sent > 0;
+	}
+	if (rc < 0 && !first->status)
+		*first = client->error;
+	run->is_failed |= rc < 0;
+	return is_stopped ? rc : 0;
+}
+
+int tma_run_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order)
+{
+	struct item_run run = { .items = items, .n = n };
+	struct call call = call_of(&run, order);
+	struct tma_result sum = { 0 };
+	struct error first = { 0 };
+	int rc = items_check(client, items, n);
+	int64_t deadline;
+
+	set_all(items, n, rc < 0 ? rc : STATUS_BUSY);
+	if (!rc)
+		rc = order_check_waiting(client, order);
+	if (rc < 0) {
+		end_all(items, n, rc);
+		return move_unsent(client, rc);
+	}
+	deadline = client_deadline(client);
+	while (run.n > 0 && !rc) {
+		rc = run_some(client, &call, deadline, &sum, &first);
+		if (rc < 0)
+			end_all(run.items, run.n, rc);
+		run.items += run.taken;
+		run.first += run.taken;
+		run.n -= run.taken;
+	}
+	if (first.status)
+		client->error = first;
+	sum.status = first.status;
+	sum.reconnects = client->reconnects;
+	client->last_result = sum;
+	return sum.status;
+}
+
+int tma_submit_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
+                     tma_ticket *ret)
+{
+	struct item_run run = { .items = items, .n = n, .is_whole = true };
+	struct call call = call_of(&run, order);
+	int rc = items_check(client, items, n);
+
+	set_all(items, n, STATUS_BUSY);
+	if (!rc)
+		rc = move_submit(client, &call, ret);
+	if (rc < 0)
+		end_all(items, n, rc);
+	return rc;
+}
+
+/* ---- The message -------------------------------------------------------------------------------------- */
+
+/* A signal says that all was moved: without what is refused here nobody is to see it. */
+static int items_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
+{
+	struct item_run *run = call->run;
+	struct tma_order order = call->order ? *call->order : (struct tma_order){ 0 };
+	int rc = take_items(client, run, request);
+
+	if (rc < 0)
+		return rc;
+	if (run->is_whole && run->taken < run->n)
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "n: %zu items, and a message holds the first %zu; tma_run_items sends several", run->n,
+		    run->taken);
+	if (run->sent == 0 || (request->error.status && order.completion == TMA_COMPLETION_SIGNAL)) {
+		client->error = request->error;
+		return client->error.status;
+	}
+	if (run->is_later)
+		order.wait.region = NULL;
+	if (run->is_failed || request->error.status || run->taken < run->n)
+		order.signal.region = NULL;
+	request->has_signal = order.signal.region;
+	ret->submit.has = F(submit, items);
+	ret->submit.items = (struct item_list){ .items = client->items, .n = (uint32_t)run->sent };
+	return order_fill(submit, client, &order, &ret->submit);
+}
+
+/* Those from the first on that a message holds, into client->items. */
+static int take_items(tma_client *client, struct item_run *run, struct request *request)
+{
+	uint64_t left = frame_request_limits.elements - ENVELOPE_ELEMENTS, elements;
+	size_t most = left / (1 + RUN_ELEMENTS);
+
+	if (!client->items)
+		client->items = malloc(most * sizeof *client->items);
+	if (!client->items)
+		return client_fail(client, STATUS_NO_MEMORY, "out of memory for the items of a message");
+	request->items = run->items;
+	request->first = run->first;
+	request->error.status = 0;
+	run->sent = 0;
+	for (run->taken = 0; run->taken < run->n && run->sent < most; run->taken++) {
+		struct tma_item *item = &run->items[run->taken];
+		struct submit_item *sent = &client->items[run->sent];
+
+		item->status = item_params(client, item, sent);
+		if (item->status < 0) {
+			if (request->error.status)
+				continue;
+			request->refused = run->taken;
+			request->error.status = item->status;
+			name_item(&request->error, run->first + run->taken, client->error.message);
+			continue;
+		}
+		elements = 1 + item_elements(sent);
+		item->status = STATUS_BUSY;
+		if (elements > left)
+			break;
+		left -= elements;
+		run->sent++;
+	}
+	request->n_items = run->taken;
+	request->n_sent = (uint32_t)run->sent;
+	request->is_stopped = false;
+	return 0;
+}
+
+static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret)
+{
+	int rc;
+
+	if (!item->transform == !item->plan)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "transform and plan are both %s",
+		                   item->plan ? "given; an item is one of them"
+		                              : "NULL; an item is one of them");
+	ret->is_run = item->plan;
+	if (item->plan)
+		return run_params(client, item->plan, item->dst, item->src, &ret->run);
+	rc = transform_check_part(client, item->transform, "it is of an item, and all have one");
+	return rc < 0 ? rc : transform_params(client, item->transform, &ret->transform);
+}
+
+static uint64_t tensor_elements(const struct msg_tensor *tensor)
+{
+	return 2 * (uint64_t)__builtin_popcount(tensor->has) + tensor->shape.n +
+	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0);
+}
+
+/* As frame_scan counts them, in the item's own containers. */
+static uint64_t item_elements(const struct submit_item *item)
+{
+	const struct msg_transform *t = &item->transform;
+
+	if (item->is_run)
+		return RUN_ELEMENTS;
+	return 2 * (uint64_t)__builtin_popcount(t->has) + tensor_elements(&t->dst) +
+	       tensor_elements(&t->src) + (t->has & F(transform, perm) ? t->perm.n : 0) +
+	       (t->has & F(transform, before) ? t->before.n : 0) +
+	       (t->has & F(transform, after) ? t->after.n : 0) + (t->value.kind == SCALAR_COMPLEX ? 2 : 0);
+}
+
+/* ---- The answer --------------------------------------------------------------------------------------- */
+
+/* The sentence about item i of those that were sent. The service knows them by that number, which is another
+ * one here. */
+static void find_sentence(const struct msg_submit_done *done, uint32_t i, size_t as, struct error *ret)
+{
+	struct msg_item_error item;
+	char message[sizeof ret->message];
+	struct error err;
+
+	name_item(ret, as, status_meaning(ret->status));
+	for (uint32_t k = 0; k < done->errors.n; k++) {
+		if (rpc_decode_item_error(&done->errors, k, &item, &err) < 0 || item.item != i)
+			continue;
+		text_clean(item.message.data, item.message.len, message, sizeof message);
+		name_item(ret, as, message);
+		return;
+	}
+}
+
+/* "items[7].src.dtype: ..." or "items[7]: src.region: ...". */
+static void name_item(struct error *error, size_t i, const char *message)
+{
+	const char *rest = strncmp(message, "items[", strlen("items[")) ? NULL : strchr(message, ']');
+	char sentence[sizeof error->message];
+
+	snprintf(sentence, sizeof sentence, "items[%zu]%s%.*s", i, rest ? "" : ": ",
+	         (int)sizeof sentence - 32, rest ? rest + 1 : message);
+	memcpy(error->message, sentence, sizeof sentence);
+}
+
+static int on_submit_done(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                          void *arg, struct error *err)
+{
+	struct tma_result *result = arg;
+	struct msg_submit_done done;
+	struct request *request;
+	uint32_t slot = 0, k = 0;
+	int rc = rpc_decode_result(reply, method, &done, err);
+
+	if (rc < 0)
+		return rc;
+	request = request_find(client, reply->msgid, &slot);
+	result->bytes = done.bytes;
+	result->ns = done.ns;
+	for (size_t i = 0; i < request->n_items; i++) {
+		struct tma_item *item = &request->items[i];
+
+		if (item->status != STATUS_BUSY)
+			continue;
+		if (k >= done.statuses.n)
+			break;
+		item->status = rpc_code_at(&done.statuses, k);
+		if (item->status && !err->status) {
+			err->status = item->status;
+			find_sentence(&done, k, request->first + i, err);
+		}
+		if (item->status == STATUS_DEVICE_LOST)
+			client->is_device_lost = true;
+		k++;
+	}
+	if (k != done.statuses.n || k != request->n_sent)
+		return error_set(err, STATUS_PROTOCOL, "it has %u statuses for %u items", done.statuses.n,
+		                 request->n_sent);
+	return 0;
+}
+
+void items_end(struct request *request, struct error *error)
+{
+	bool is_first = request->error.status;
+
+	for (size_t i = 0; i < request->n_items; i++) {
+		struct tma_item *item = &request->items[i];
+
+		if (item->status == STATUS_BUSY) {
+			item->status = error->status;
+			request->is_stopped = true;
+		}
+		if (item->status && i < request->refused)
+			is_first = false;
+	}
+	if (is_first)
+		*error = request->error;
+}
+
+int items_silent_error(const struct rpc_reply *reply, struct error *ret)
+{
+	struct msg_submit_done done;
+	struct error err;
+
+	if (rpc_decode_result(reply, &methods[METHOD_submit], &done, &err) < 0)
+		return STATUS_PROTOCOL;
+	for (uint32_t i = 0; i < done.statuses.n; i++) {
+		ret->status = rpc_code_at(&done.statuses, i);
+		if (!ret->status)
+			continue;
+		find_sentence(&done, i, i, ret);
+		return 0;
+	}
+	return STATUS_PROTOCOL;
+}

@@ -1,0 +1,143 @@
+/* Order: what a request waits for and signals, when it is answered, and giving it up. */
+#include "client.h"
+
+static int check_completion(tma_client *client, const struct tma_order *order);
+
+_Static_assert((int)TMA_COMPLETION_DONE == (int)COMPLETION_DONE, "tmaclient.h: TMA_COMPLETION_DONE");
+_Static_assert((int)TMA_COMPLETION_QUEUED == (int)COMPLETION_QUEUED, "tmaclient.h: TMA_COMPLETION_QUEUED");
+_Static_assert((int)TMA_COMPLETION_SIGNAL == (int)COMPLETION_SIGNAL, "tmaclient.h: TMA_COMPLETION_SIGNAL");
+_Static_assert((int)TMA_COMPLETION_SIGNAL + 1 == (int)COMPLETION_COUNT, "tmaclient.h: the last completion");
+
+/* ---- Checks ----------------------------------------------------------------------------------------- */
+
+static int check_completion(tma_client *client, const struct tma_order *order)
+{
+	if (order && (unsigned)order->completion >= COMPLETION_COUNT)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "order.completion: %d is no enum tma_completion", (int)order->completion);
+	return 0;
+}
+
+int order_check_waiting(tma_client *client, const struct tma_order *order)
+{
+	int rc = check_completion(client, order);
+
+	if (rc < 0 || !order || order->completion == TMA_COMPLETION_DONE)
+		return rc;
+	return client_fail(client, STATUS_INVALID_ARGUMENT,
+	                   "order.completion: %s, but a call that waits for its reply is answered when it is "
+	                   "done; submit it",
+	                   completion_names[order->completion]);
+}
+
+int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret)
+{
+	int rc = check_completion(client, order);
+	bool is_silent = order && order->completion == TMA_COMPLETION_SIGNAL;
+
+	if (rc < 0 || is_silent == !ret)
+		return rc;
+	if (is_silent)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "order.completion: signal, but a request that is answered only when it "
+		                   "fails has no ticket; ret has to be NULL");
+	return client_fail(client, STATUS_INVALID_ARGUMENT,
+	                   "ret is NULL; only a request of TMA_COMPLETION_SIGNAL has no ticket");
+}
+
+/* ---- Parameters ------------------------------------------------------------------------------------- */
+
+int order_params(tma_client *client, const struct tma_order *order, struct msg_wait *ret_wait,
+                 struct msg_signal *ret_signal, enum completion *ret_reply)
+{
+	int parts = 0, rc = 0;
+
+	if (order && order->wait.region) {
+		*ret_wait = (struct msg_wait){ .has = order->wait_ms ? F(wait, deadline_ms) : 0,
+			                       .offset = order->wait.offset,
+			                       .value = order->wait.value,
+			                       .deadline_ms = order->wait_ms };
+		rc = region_param(client, order->wait.region, "order.wait", &ret_wait->region);
+		parts |= ORDER_WAIT;
+	}
+	if (order && order->signal.region && rc == 0) {
+		*ret_signal =
+		    (struct msg_signal){ .offset = order->signal.offset, .value = order->signal.value };
+		rc = region_param(client, order->signal.region, "order.signal", &ret_signal->region);
+		parts |= ORDER_SIGNAL;
+	}
+	if (order && order->completion) {
+		*ret_reply = (enum completion)order->completion;
+		parts |= ORDER_REPLY;
+	}
+	return rc < 0 ? rc : parts;
+}
+
+int order_fill_has(int parts, uint32_t *has, uint32_t wait, uint32_t signal, uint32_t reply)
+{
+	if (parts < 0)
+		return parts;
+	*has |= (parts & ORDER_WAIT ? wait : 0) | (parts & ORDER_SIGNAL ? signal : 0) |
+	        (parts & ORDER_REPLY ? reply : 0);
+	return 0;
+}
+
+/* ---- Afterwards ------------------------------------------------------------------------------------- */
+
+int tma_take_error(tma_client *client)
+{
+	int status;
+
+	if (!client)
+		return STATUS_INVALID_ARGUMENT;
+	client_pump(client);
+	status = client->silent.status;
+	if (status)
+		client->error = client->silent;
+	client->silent.status = 0;
+	return status;
+}
+
+int tma_is_queued(tma_client *client, tma_ticket ticket)
+{
+	uint32_t slot = 0;
+	int rc = ticket_slot(client, ticket, &slot);
+
+	return rc < 0 ? rc : client->requests[slot].state == REQUEST_DONE || client->requests[slot].is_queued;
+}
+
+static int on_canceled(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                       void *arg, struct error *err)
+{
+	struct msg_canceled canceled;
+	int rc = rpc_decode_result(reply, method, &canceled, err);
+	bool *ret = arg;
+
+	(void)client;
+	if (rc == 0)
+		*ret = canceled.canceled;
+	return rc;
+}
+
+/* A later connection knows nothing of the request. */
+int tma_cancel(tma_client *client, tma_ticket ticket)
+{
+	struct msg_cancel params = { .has = F(cancel, request) };
+	bool is_canceled = false;
+	uint32_t slot = 0;
+	int rc = ticket_slot(client, ticket, &slot);
+
+	if (rc < 0)
+		return rc;
+	if (client->requests[slot].state == REQUEST_DONE)
+		return 0;
+	params.request = request_msgid(&client->requests[slot], slot);
+	client->is_bound = true;
+	rc = client_call(client, &(struct call){ .method = METHOD_cancel,
+	                                         .params = &params,
+	                                         .fd = -1,
+	                                         .on_reply = on_canceled,
+	                                         .arg = &is_canceled });
+	client->is_bound = false;
+	return rc < 0 ? rc : is_canceled;
+}

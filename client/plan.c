@@ -1,0 +1,187 @@
+/* Plans: transforms that the service has checked, but for their places. A plan's handle lives until it is
+ * released or its client freed; it holds what a later connection needs to prepare it again. */
+#include "client.h"
+
+#include <stdlib.h>
+
+static void plan_free(tma_plan *plan);
+
+/* ---- Preparing ---------------------------------------------------------------------------------------- */
+
+static int on_prepared(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                       void *arg, struct error *err)
+{
+	tma_plan *plan = arg;
+	struct msg_plan_prepared done;
+	int rc = rpc_decode_result(reply, method, &done, err);
+
+	if (rc < 0)
+		return rc;
+	plan->id = done.plan;
+	plan->connection = client->connection;
+	plan->life = REGION_KNOWN;
+	return 0;
+}
+
+int plan_prepare(tma_plan *plan, int64_t deadline)
+{
+	return client_call_until(plan->client,
+	                         &(struct call){ .method = METHOD_plan_prepare,
+	                                         .params = &plan->params,
+	                                         .fd = -1,
+	                                         .on_reply = on_prepared,
+	                                         .arg = plan },
+	                         deadline);
+}
+
+/* Without the places of the tensors. */
+static int plan_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret)
+{
+	struct tma_tensor dst, src;
+	struct tma_transform plain;
+
+	if (!t || !t->dst || !t->src)
+		return transform_params(client, t, ret);
+	dst = *t->dst;
+	src = *t->src;
+	dst.region = src.region = NULL;
+	dst.offset = src.offset = 0;
+	plain = *t;
+	plain.dst = &dst;
+	plain.src = &src;
+	return transform_params(client, &plain, ret);
+}
+
+int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, tma_plan **ret)
+{
+	int rc = client_check_usable(client);
+	tma_plan *plan;
+
+	if (rc == 0)
+		rc = transform_check_part(client, transform, "it is of a plan, and each run has its own");
+	if (rc < 0)
+		return rc;
+	plan = calloc(1, sizeof *plan);
+	if (!plan)
+		return client_fail(client, STATUS_NO_MEMORY, "out of memory for a plan");
+	plan->client = client;
+	plan->next = client->plans;
+	client->plans = plan;
+	rc = plan_params(client, transform, &plan->params);
+	if (rc == 0)
+		rc = plan_prepare(plan, client_deadline(client));
+	if (rc < 0)
+		plan_free(plan);
+	else
+		*ret = plan;
+	return rc;
+}
+
+/* ---- Running ------------------------------------------------------------------------------------------ */
+
+/* What a call points to until it is sent. */
+struct run {
+	const tma_plan *plan;
+	struct tma_place dst, src;
+};
+
+int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+               struct msg_plan_run *ret)
+{
+	int rc;
+
+	if (!plan)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "plan is NULL; a run is of one that tma_plan_prepare made");
+	if (plan->client != client)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "plan: it is of another client; plans belong to one connection");
+	if (plan->life == REGION_GONE)
+		return client_fail(client, plan->error.status, "plan: it could not be prepared again: %s",
+		                   plan->error.message);
+	rc = place_param(client, dst, "dst", &ret->dst);
+	if (rc == 0)
+		rc = place_param(client, src, "src", &ret->src);
+	ret->has = F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src);
+	ret->plan = plan->id;
+	return rc;
+}
+
+static int run_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
+{
+	const struct run *run = call->from;
+	struct msg_plan_run *params = &ret->plan_run;
+	int rc = run_params(client, run->plan, run->dst, run->src, params);
+
+	(void)request;
+	return rc < 0 ? rc : order_fill(plan_run, client, call->order, params);
+}
+
+static struct call call_of(const struct run *run, const struct tma_order *order)
+{
+	return (struct call){ .method = METHOD_plan_run,
+		              .fill = run_fill,
+		              .from = run,
+		              .order = order,
+		              .fd = -1,
+		              .on_reply = on_transform_done };
+}
+
+int tma_plan_run(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+                 const struct tma_order *order)
+{
+	struct run run = { plan, dst, src };
+	struct call call = call_of(&run, order);
+
+	return move_call(client, &call);
+}
+
+int tma_submit_run(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+                   const struct tma_order *order, tma_ticket *ret)
+{
+	struct run run = { plan, dst, src };
+	struct call call = call_of(&run, order);
+
+	return move_submit(client, &call, ret);
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------ */
+
+/* One whose connection is gone has ended on the service's side already. */
+int tma_plan_release(tma_plan *plan)
+{
+	tma_client *client = plan ? plan->client : NULL;
+	struct msg_plan_release params = { .has = F(plan_release, plan) };
+	bool is_stale;
+	int rc;
+
+	if (!plan)
+		return 0;
+	params.plan = plan->id;
+	is_stale = plan->connection != client->connection || client->sock < 0 || client->is_device_lost;
+	plan_free(plan);
+	if (is_stale)
+		return 0;
+	client->is_bound = true;
+	rc = client_call(
+	    client, &(struct call){
+			.method = METHOD_plan_release, .params = &params, .fd = -1, .on_reply = on_true });
+	client->is_bound = false;
+	return rc == STATUS_DISCONNECTED ? 0 : rc;
+}
+
+static void plan_free(tma_plan *plan)
+{
+	tma_plan **link = &plan->client->plans;
+
+	while (*link != plan)
+		link = &(*link)->next;
+	*link = plan->next;
+	free(plan);
+}
+
+void client_free_plans(tma_client *client)
+{
+	while (client->plans)
+		plan_free(client->plans);
+}

@@ -1,0 +1,295 @@
+/* A submission ring, the client's side: entries in, ends out, and a bell when the service sleeps
+ * (proto/submission.h). The ring is of one connection. Its memory is a region that the service makes. */
+#include "client.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/submission.h"
+
+/* Of a sleep: then it is looked whether the connection is still there. */
+#define NAP_NS 20000000
+
+/* Between two looks at the clock. */
+#define LOOKS 16
+
+struct tma_ring {
+	tma_client *client;
+	struct tma_ring *next;
+	tma_region *region;
+	uint32_t connection;
+	uint32_t entries;
+	uint32_t submitted;
+	uint32_t reaped;
+	struct submission_ring *shared;
+};
+
+/* ---- Opening and closing ------------------------------------------------------------------------------ */
+
+static int on_ring_opened(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                          void *arg, struct error *err)
+{
+	struct msg_ring_opened done;
+
+	(void)client;
+	(void)arg;
+	return rpc_decode_result(reply, method, &done, err);
+}
+
+/* The region's id is of this connection: one that is made anew on the way has no use for the request. */
+static int open_at(tma_ring *ring, uint32_t spin_us)
+{
+	tma_client *client = ring->client;
+	struct msg_ring_open params = { .has = F(ring_open, spin_us),
+		                        .at = { ring->region->id, 0 },
+		                        .entries = ring->entries,
+		                        .spin_us = spin_us };
+	bool was_bound = client->is_bound;
+	int rc;
+
+	client->is_bound = true;
+	rc = client_call(client, &(struct call){ .method = METHOD_ring_open,
+	                                         .params = &params,
+	                                         .fd = -1,
+	                                         .on_reply = on_ring_opened,
+	                                         .arg = ring });
+	client->is_bound = was_bound;
+	if (rc == 0)
+		client->n_silent++; /* what the ring will run is not answered on the connection */
+	return rc;
+}
+
+int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ring **ret)
+{
+	int rc = client_check_usable(client);
+	tma_ring *ring;
+
+	if (rc < 0)
+		return rc;
+	if (entries < SUBMISSION_LEAST_ENTRIES || entries > SUBMISSION_MOST_ENTRIES ||
+	    (entries & (entries - 1)))
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "entries: %" PRIu32 ", but it is a power of two from %d to %d", entries,
+		                   SUBMISSION_LEAST_ENTRIES, SUBMISSION_MOST_ENTRIES);
+	ring = calloc(1, sizeof *ring);
+	if (!ring)
+		return client_fail(client, STATUS_NO_MEMORY, "out of memory for a ring");
+	ring->client = client;
+	ring->entries = entries;
+	rc = tma_region_create_kind(client, TMA_REGION_MEMFD, submission_bytes(entries), &ring->region);
+	if (rc == 0) {
+		ring->shared = tma_region_data(ring->region);
+		ring->connection = client->connection;
+		rc = open_at(ring, spin_us);
+	}
+	if (rc < 0) {
+		struct error why = client->error;
+
+		tma_region_release(ring->region);
+		client->error = why;
+		free(ring);
+		return rc;
+	}
+	ring->next = client->rings;
+	client->rings = ring;
+	*ret = ring;
+	return 0;
+}
+
+static void ring_free(tma_ring *ring)
+{
+	tma_ring **at = &ring->client->rings;
+
+	while (*at != ring)
+		at = &(*at)->next;
+	*at = ring->next;
+	free(ring);
+}
+
+void client_free_rings(tma_client *client)
+{
+	while (client->rings)
+		ring_free(client->rings);
+}
+
+/* 0 while its connection is there. */
+static int check(tma_ring *ring)
+{
+	tma_client *client = ring->client;
+
+	if (client->sock >= 0 && client->connection == ring->connection)
+		return 0;
+	return client_fail(client, STATUS_DISCONNECTED,
+	                   "the ring went with its connection, and nobody knows which of its %" PRIu32
+	                   " runs under way have ended: open another one",
+	                   ring->submitted - ring->reaped);
+}
+
+int tma_ring_close(tma_ring *ring)
+{
+	int rc = 0, released;
+
+	if (!ring)
+		return 0;
+	if (ring->submitted != ring->reaped && check(ring) == 0)
+		return client_fail(ring->client, STATUS_BUSY,
+		                   "%" PRIu32 " ends of the ring have not been taken; the ring stays open",
+		                   ring->submitted - ring->reaped);
+	if (ring->client->sock >= 0 && ring->client->connection == ring->connection) {
+		ring->client->is_bound = true;
+		rc =
+		    client_call(ring->client,
+		                &(struct call){ .method = METHOD_ring_close, .fd = -1, .on_reply = on_true });
+		ring->client->is_bound = false;
+	}
+	released = tma_region_release(ring->region);
+	ring_free(ring);
+	return rc < 0 ? rc : released;
+}
+
+/* ---- In ----------------------------------------------------------------------------------------------- */
+
+int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+                  uint64_t tag)
+{
+	struct msg_plan_run run;
+	struct submission_entry *entry;
+	int rc;
+
+	if (!ring)
+		return STATUS_INVALID_ARGUMENT;
+	rc = check(ring);
+	if (rc == 0)
+		rc = run_params(ring->client, plan, dst, src, &run);
+	if (rc < 0)
+		return rc;
+	if (ring->submitted - ring->reaped >= ring->entries)
+		return client_fail(ring->client, STATUS_BUSY,
+		                   "the ring is full: %" PRIu32 " runs are under way or not yet taken",
+		                   ring->entries);
+	entry = &ring->shared->entry[ring->submitted % ring->entries];
+	*entry = (struct submission_entry){ .plan = run.plan,
+		                            .dst_region = run.dst.region,
+		                            .dst_offset = run.dst.offset,
+		                            .src_region = run.src.region,
+		                            .src_offset = run.src.offset,
+		                            .tag = tag };
+	__atomic_store_n(&ring->shared->submitted, ++ring->submitted, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int tma_ring_flush(tma_ring *ring)
+{
+	tma_client *client;
+	int rc;
+
+	if (!ring)
+		return STATUS_INVALID_ARGUMENT;
+	client = ring->client;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* between `submitted` and `awake` */
+	if (__atomic_load_n(&ring->shared->awake, __ATOMIC_RELAXED))
+		return 0;
+	rc = check(ring);
+	if (rc == 0 && rpc_encode_ring(&client->out) < 0)
+		rc = client_fail(client, STATUS_NO_MEMORY, "out of memory for a request");
+	if (rc < 0)
+		return rc;
+	client_flush(client);
+	return check(ring);
+}
+
+/* ---- Out ---------------------------------------------------------------------------------------------- */
+
+static bool take(tma_ring *ring, struct tma_ring_end *ret)
+{
+	struct submission_ring *shared = ring->shared;
+	const struct submission_end *end;
+
+	if (__atomic_load_n(&shared->done, __ATOMIC_ACQUIRE) == ring->reaped)
+		return false;
+	end = &submission_ends(shared, ring->entries)[ring->reaped % ring->entries];
+	*ret = (struct tma_ring_end){
+		.tag = end->tag, .status = (int)end->status, .bytes = end->bytes, .ns = end->ns
+	};
+	__atomic_store_n(&shared->reaped, ++ring->reaped, __ATOMIC_RELEASE);
+	return true;
+}
+
+int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret)
+{
+	if (!ring || !ret)
+		return STATUS_INVALID_ARGUMENT;
+	if (take(ring, ret))
+		return 1;
+	return check(ring);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool spin(tma_ring *ring, uint64_t ns, struct tma_ring_end *ret)
+{
+	uint64_t end = now_ns() + ns;
+
+	do {
+		for (int i = 0; i < LOOKS; i++) {
+			if (take(ring, ret))
+				return true;
+#if defined(__x86_64__)
+			__builtin_ia32_pause();
+#endif
+		}
+	} while (now_ns() < end);
+	return false;
+}
+
+static void nap(tma_ring *ring)
+{
+	static const struct timespec most = { .tv_nsec = NAP_NS };
+	struct submission_ring *shared = ring->shared;
+
+	__atomic_store_n(&shared->sleeps, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&shared->done, __ATOMIC_SEQ_CST) == ring->reaped)
+		syscall(SYS_futex, &shared->done, FUTEX_WAIT, ring->reaped, &most, NULL, 0);
+	__atomic_store_n(&shared->sleeps, 0, __ATOMIC_RELAXED);
+}
+
+int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret)
+{
+	int64_t deadline;
+	int rc;
+
+	if (!ring || !ret)
+		return STATUS_INVALID_ARGUMENT;
+	if (take(ring, ret))
+		return 0;
+	if (ring->submitted == ring->reaped)
+		return client_fail(ring->client, STATUS_NOT_FOUND, "no run of the ring is under way");
+	rc = tma_ring_flush(ring);
+	if (rc < 0)
+		return rc;
+	if (spin_us && spin(ring, (uint64_t)spin_us * 1000, ret))
+		return 0;
+	deadline = client_deadline(ring->client);
+	while (!take(ring, ret)) {
+		client_pump(ring->client); /* to see its connection end */
+		rc = check(ring);
+		if (rc == 0 && client_left_ms(deadline) == 0)
+			rc = client_fail(ring->client, STATUS_TIMEOUT,
+			                 "no run of the ring ended within %d ms", ring->client->timeout_ms);
+		if (rc < 0)
+			return take(ring, ret) ? 0 : rc;
+		nap(ring);
+	}
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* Points of timelines on a CUDA stream of the program's: what the stream writes or waits for by itself. */
+#include "client.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+	WAIT_UNTIL_REACHED = 0, /* CU_STREAM_WAIT_VALUE_GEQ: word - value is not negative */
+	WRITE_AFTER_ALL = 0,    /* CU_STREAM_WRITE_VALUE_DEFAULT: what the stream wrote before is visible */
+};
+
+static int find_driver(tma_client *client)
+{
+	struct device_driver driver;
+	struct error err;
+	int rc = device_driver_open(&driver, &err);
+
+	if (rc < 0)
+		return client_fail(client, rc, "%s", err.message);
+	client->driver = malloc(sizeof driver);
+	if (!client->driver) {
+		device_driver_close(&driver);
+		return client_fail(client, STATUS_NO_MEMORY, "out of memory for the driver's functions");
+	}
+	*client->driver = driver;
+	return 0;
+}
+
+/* The driver, looked for once, with what the call needs. */
+static int check(tma_client *client, uint64_t word)
+{
+	int rc = 0;
+
+	if (!client)
+		return STATUS_INVALID_ARGUMENT;
+	if (!word || word % sizeof(uint64_t))
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "word: %#" PRIx64 " is no address of a word, which is at a multiple of 8",
+		                   word);
+	if (!client->driver)
+		rc = find_driver(client);
+	if (rc < 0)
+		return rc;
+	if (!client->driver->cuStreamWriteValue64 || !client->driver->cuStreamWaitValue64)
+		return client_fail(
+		    client, STATUS_UNSUPPORTED,
+		    "the CUDA driver here has no 64-bit stream memory operations: it is too old");
+	return 0;
+}
+
+static int finish(tma_client *client, device_result result, const char *what)
+{
+	struct error err;
+
+	return result
+	           ? client_fail(client, device_fail(client->driver, result, what, &err), "%s", err.message)
+	           : 0;
+}
+
+int tma_stream_signal(tma_client *client, void *stream, uint64_t word, uint64_t value)
+{
+	int rc = check(client, word);
+
+	return rc < 0 ? rc
+	              : finish(client,
+	                       client->driver->cuStreamWriteValue64(stream, word, value, WRITE_AFTER_ALL),
+	                       "cuStreamWriteValue64");
+}
+
+int tma_stream_wait(tma_client *client, void *stream, uint64_t word, uint64_t value)
+{
+	int rc = check(client, word);
+
+	return rc < 0 ? rc
+	              : finish(client,
+	                       client->driver->cuStreamWaitValue64(stream, word, value, WAIT_UNTIL_REACHED),
+	                       "cuStreamWaitValue64");
+}

@@ -1,0 +1,158 @@
+/* submit: many transforms and runs of plans as one job. Each item is checked on its own, and a bad one is
+ * left out. */
+#include "dispatch.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "batch.h"
+#include "job.h"
+#include "order.h"
+#include "prepared.h"
+#include "server.h"
+#include "session.h"
+
+/* ---- The items ---------------------------------------------------------------------------------------- */
+
+static int plan_item(struct session *session, const struct item_list *items, uint32_t i, struct placed *ret,
+                     struct plan_entry **ret_plan, struct error *err)
+{
+	struct submit_item item;
+	int r = rpc_decode_item(items, i, &item, err);
+
+	if (r < 0)
+		return r;
+	return item.is_run ? prepared_plan(session, &item.run, ret, ret_plan, err)
+	                   : transform_plan(session, &item.transform, ret, ret_plan, err);
+}
+
+/* What is refused is logged once, by its first. */
+static void log_refused(struct session *session, const struct rpc_request *request, const struct batch *batch,
+                        uint32_t first, const struct error *error)
+{
+	session_log(session, LOG_LEVEL_NOTICE, request->msgid,
+	            "refused %" PRIu32 " of %" PRIu32 " items, the first: items[%" PRIu32 "]: %s: %s",
+	            batch->n - batch->n_moves, batch->n, first, status_name(error->status), error->message);
+}
+
+static void check_items(struct session *session, const struct rpc_request *request, struct batch *batch)
+{
+	const struct item_list *items = &request->params.submit.items;
+	struct error err, first_error;
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < items->n; i++) {
+		struct plan_entry *plan;
+		struct placed placed;
+
+		if (plan_item(session, items, i, &placed, &plan, &err) == 0) {
+			batch_add(batch, plan, &placed);
+			continue;
+		}
+		if (batch->n_moves == i) {
+			first_error = err;
+			first = i;
+		}
+		metrics_count_error(&session->server->metrics, err.status);
+		batch_refuse(batch, &err);
+	}
+	if (batch->n_moves < batch->n)
+		log_refused(session, request, batch, first, &first_error);
+}
+
+/* ---- The answer --------------------------------------------------------------------------------------- */
+
+static void count(struct job *job, const struct batch *batch)
+{
+	const struct batch_item *item = batch->items;
+
+	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
+		if (!item->plan)
+			continue;
+		if (move->status)
+			metrics_count_error(&job->session->server->metrics, move->status);
+		else
+			job_count(job, item->plan->plan.family, item->plan->transform.bytes);
+		move++;
+	}
+}
+
+/* One that would be silent when all has gone well is not when some has not: no signal says which. */
+static void answer(struct job *job)
+{
+	struct batch *batch = job->own;
+	struct msg_submit_done done = { .ns = job->run.ns };
+	uint32_t n_bad = batch_result(batch, &done);
+
+	count(job, batch);
+	if (job->completion == COMPLETION_SIGNAL && n_bad > 0)
+		session_reply(job->session, job->msgid, job->method, &done, -1);
+	else
+		job_reply(job, &done);
+	free((void *)done.errors.items);
+}
+
+static void release(struct job *job)
+{
+	batch_free(job->own);
+}
+
+static void answer_at_once(struct job *job)
+{
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(job->session, job->msgid);
+	answer(job);
+	job_drop(job);
+}
+
+/* ---- The method --------------------------------------------------------------------------------------- */
+
+/* With a batch for its items; NULL with err. */
+static struct job *make_job(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_submit *p = &request->params.submit;
+	uint32_t n = p->items.n;
+	struct order order;
+	struct job *job;
+
+	if (order_of(session, submit, p, &order, err) < 0)
+		return NULL;
+	job = job_new(session, request, &order, answer, err);
+	if (!job)
+		return NULL;
+	if (n > 1 && job_charge(job, n - 1, err) < 0)
+		goto err_drop;
+	job->own = batch_new(session->server, n);
+	if (!job->own) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " items", n);
+		goto err_drop;
+	}
+	job->release = release;
+	return job;
+
+err_drop:
+	job_drop(job);
+	return NULL;
+}
+
+/* Whoever waits for the signal takes it that all has been moved. */
+int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct job *job = make_job(session, request, err);
+	struct batch *batch;
+
+	if (!job)
+		return err->status;
+	batch = job->own;
+	check_items(session, request, batch);
+	if (batch->n_moves < batch->n)
+		job->run.signal.memory = NULL;
+	if (batch->n_moves == 0 && (batch->n > 0 || !(job->run.wait.memory || job->run.signal.memory))) {
+		answer_at_once(job);
+		return 0;
+	}
+	job->run.moves = batch->moves;
+	job->run.n_moves = batch->n_moves;
+	job_submit(job);
+	return 0;
+}

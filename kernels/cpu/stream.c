@@ -1,0 +1,312 @@
+/* One thread at a time takes a stream on, so what its jobs signal comes in their order, also where that
+ * thread lets go of the lock for it. */
+#include "stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "small.h"
+#include "timeline.h"
+
+static bool on_watched(struct watched *watched, int status);
+
+/* ---- All of them ------------------------------------------------------------------------------------ */
+
+int streams_init(struct streams *streams, const struct engine_options *options, uint32_t threads,
+                 struct error *err)
+{
+	*streams = (struct streams){ .tuning = cpu_tuning_get(),
+		                     .threads = threads,
+		                     .wake = options->wake,
+		                     .wake_arg = options->wake_arg };
+	struct watcher_options watcher = {
+		.lock = &streams->lock,
+		.words = streams->tuning.wait_words,
+		.on_end = on_watched,
+		.wake = options->wake,
+		.wake_arg = options->wake_arg,
+	};
+	streams->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	if (!streams->scratch)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	streams->done_end = &streams->done;
+	ring_init(&streams->ring);
+	pthread_mutex_init(&streams->lock, NULL);
+	pthread_cond_init(&streams->work, NULL);
+	int r = watcher_init(&streams->watcher, &watcher);
+	if (r == 0)
+		return 0;
+	pthread_cond_destroy(&streams->work);
+	pthread_mutex_destroy(&streams->lock);
+	free(streams->scratch);
+	return error_set(err, STATUS_NO_MEMORY, "the thread that watches timelines cannot be started: %s",
+	                 strerror(r));
+}
+
+void streams_deinit(struct streams *streams)
+{
+	assert(TAILQ_EMPTY(&streams->ring.owners) && !streams->done);
+	watcher_deinit(&streams->watcher);
+	pthread_cond_destroy(&streams->work);
+	pthread_mutex_destroy(&streams->lock);
+	free(streams->scratch);
+}
+
+/* Whether the owner has to be woken: it drains the whole queue, so only for the first. */
+static bool done_add(struct streams *streams, struct engine_job *job)
+{
+	bool wake = !streams->done;
+	job->next = NULL;
+	*streams->done_end = job;
+	streams->done_end = &job->next;
+	return wake;
+}
+
+/* ---- Taking a stream on: under the lock; bool: what done_add gave back ------------------------------ */
+
+/* Of a job that was never started, and of a batch all of it. */
+static void end_unstarted(struct engine_job *job)
+{
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
+		job->moves[i].status = job->status;
+}
+
+/* Without the lock: the signals of a stream's jobs are in their order all the same, as one thread at a time
+ * takes the stream on. */
+static void give_signal(struct engine_job *job)
+{
+	if (job->status == 0 && job->signal.memory)
+		job->status = timeline_signal(&job->signal);
+}
+
+static bool end_job(struct streams *streams, struct engine_job *job)
+{
+	if (job->status == 0 && job->signal.memory) {
+		pthread_mutex_unlock(&streams->lock);
+		give_signal(job);
+		pthread_mutex_lock(&streams->lock);
+	}
+	return done_add(streams, job);
+}
+
+/* The stream stands in the ring while its job has claims. */
+static void offer(struct engine_stream *stream, unsigned claims)
+{
+	struct streams *streams = stream->streams;
+	if (claims == 0)
+		ring_remove(&streams->ring, &stream->turn);
+	if (claims == 0 || stream->turn.in_ring)
+		return;
+	ring_add(&streams->ring, &stream->turn);
+	atomic_fetch_add_explicit(&streams->offered, 1, memory_order_relaxed);
+	for (; claims > 0; claims--)
+		pthread_cond_signal(&streams->work);
+}
+
+static bool start(struct engine_stream *stream, struct engine_job *job)
+{
+	struct streams *streams = stream->streams;
+	run_start(&stream->run, job, &streams->tuning, streams->threads);
+	unsigned claims = run_claims(&stream->run, streams->idle + 1);
+	if (claims == 0) {
+		run_end(&stream->run, &job);
+		return end_job(streams, job);
+	}
+	offer(stream, claims);
+	return false;
+}
+
+/* Whether the stream's first job can start or end now. If not, it is watched. */
+static bool first_is_free(struct engine_stream *stream)
+{
+	struct streams *streams = stream->streams;
+	struct engine_job *job = stream->first;
+	uint32_t low;
+	if (job->status || !job->wait.memory || stream->has_come)
+		return true;
+	pthread_mutex_unlock(&streams->lock);
+	int r = timeline_look(&job->wait, &low);
+	pthread_mutex_lock(&streams->lock);
+	if (job->status) /* cancelled meanwhile */
+		return true;
+	if (r < 0)
+		job->status = r;
+	if (r == 0) {
+		watcher_add(&streams->watcher, &stream->watched, &job->wait, job->wait_until_ns);
+		stream->is_watched = true;
+	}
+	return r != 0;
+}
+
+static bool is_idle(const struct engine_stream *stream)
+{
+	return !stream->run.job && !stream->is_advancing;
+}
+
+/* Ends and starts what can be; ended: a job whose run is over, or NULL. Lets go of the lock on the way. */
+static bool advance(struct engine_stream *stream, struct engine_job *ended)
+{
+	bool wake = false;
+	assert(is_idle(stream));
+	stream->is_advancing = true;
+	if (ended)
+		wake = end_job(stream->streams, ended);
+	while (!stream->run.job && stream->first && first_is_free(stream)) {
+		struct engine_job *job = stream->first;
+		stream->first = job->next;
+		if (!stream->first)
+			stream->end = &stream->first;
+		stream->has_come = false;
+		if (job->status) {
+			end_unstarted(job);
+			wake |= done_add(stream->streams, job);
+		} else {
+			wake |= start(stream, job);
+		}
+	}
+	stream->is_advancing = false;
+	return wake;
+}
+
+/* After a claim has ended, or the run was stopped: ends the job when that was its last. */
+static bool finish(struct engine_stream *stream)
+{
+	struct engine_job *job;
+	offer(stream, run_claims(&stream->run, stream->streams->idle + 1));
+	return run_end(&stream->run, &job) && advance(stream, job);
+}
+
+static bool on_watched(struct watched *watched, int status)
+{
+	struct engine_stream *stream =
+	    (struct engine_stream *)((char *)watched - offsetof(struct engine_stream, watched));
+	stream->is_watched = false;
+	stream->has_come = status == 0;
+	if (!stream->first->status)
+		stream->first->status = status;
+	return advance(stream, NULL);
+}
+
+static void unlock_and_wake(struct streams *streams, bool wake)
+{
+	pthread_mutex_unlock(&streams->lock);
+	if (wake)
+		streams->wake(streams->wake_arg);
+}
+
+/* ---- The owner's ------------------------------------------------------------------------------------ */
+
+struct engine_stream *stream_new(struct streams *streams, struct engine_owner *owner)
+{
+	struct engine_stream *stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return NULL;
+	stream->streams = streams;
+	stream->turn.owner = owner;
+	stream->end = &stream->first;
+	owner->streams++;
+	return stream;
+}
+
+void stream_free(struct engine_stream *stream)
+{
+	assert(!stream->run.job && !stream->first && stream->turn.owner->streams > 0);
+	stream->turn.owner->streams--;
+	free(stream);
+}
+
+/* Where it was submitted; false: its point has not come. */
+static bool run_small(struct streams *streams, struct engine_job *job)
+{
+	uint32_t low;
+	int r = job->wait.memory ? timeline_look(&job->wait, &low) : 1;
+	if (r == 0)
+		return false;
+	job->status = r < 0 ? r : 0;
+	if (r > 0)
+		small_run(job, &streams->tuning, streams->scratch);
+	else
+		end_unstarted(job);
+	give_signal(job);
+	return true;
+}
+
+void stream_submit(struct engine_stream *stream, struct engine_job *job)
+{
+	struct streams *streams = stream->streams;
+	assert(job->moves || job->move.dst->writable);
+	assert(!job->signal.memory || job->signal.memory->writable);
+	run_clear(job);
+	job->next = NULL;
+	pthread_mutex_lock(&streams->lock);
+	bool idle = is_idle(stream) && !stream->first;
+	if (idle && small_is(job, &streams->tuning)) {
+		pthread_mutex_unlock(&streams->lock);
+		bool has_run = run_small(streams, job);
+		pthread_mutex_lock(&streams->lock);
+		if (has_run) {
+			unlock_and_wake(streams, done_add(streams, job));
+			return;
+		}
+	}
+	*stream->end = job;
+	stream->end = &job->next;
+	unlock_and_wake(streams, idle && advance(stream, NULL));
+}
+
+/* Its end comes from the watcher: only it knows that nobody touches the point's memory any more. */
+static void cancel_watched(struct engine_stream *stream)
+{
+	if (stream->is_watched)
+		watcher_cancel(&stream->streams->watcher, &stream->watched);
+}
+
+void stream_cancel(struct engine_stream *stream)
+{
+	bool wake = false;
+	pthread_mutex_lock(&stream->streams->lock);
+	for (struct engine_job *job = stream->first; job; job = job->next)
+		job->status = STATUS_CANCELED;
+	cancel_watched(stream);
+	if (stream->run.job) {
+		run_stop(&stream->run, STATUS_CANCELED);
+		wake = finish(stream);
+	}
+	unlock_and_wake(stream->streams, wake);
+}
+
+bool stream_cancel_job(struct engine_stream *stream, struct engine_job *wanted)
+{
+	struct engine_job *job;
+	pthread_mutex_lock(&stream->streams->lock);
+	for (job = stream->first; job && job != wanted;)
+		job = job->next;
+	if (job)
+		job->status = STATUS_CANCELED;
+	if (job && job == stream->first)
+		cancel_watched(stream);
+	pthread_mutex_unlock(&stream->streams->lock);
+	return job != NULL;
+}
+
+struct engine_job *streams_reap(struct streams *streams)
+{
+	pthread_mutex_lock(&streams->lock);
+	struct engine_job *job = streams->done;
+	streams->done = NULL;
+	streams->done_end = &streams->done;
+	pthread_mutex_unlock(&streams->lock);
+	return job;
+}
+
+void stream_finish(struct engine_stream *stream)
+{
+	struct streams *streams = stream->streams;
+	if (!finish(stream))
+		return;
+	unlock_and_wake(streams, true);
+	pthread_mutex_lock(&streams->lock);
+}

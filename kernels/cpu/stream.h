@@ -1,0 +1,74 @@
+/* Streams of the CPU engine, and jobs that wait in them and have ended: what the owner's thread, the engine's
+ * and the watcher share, under one lock that guards everything but the copying itself.
+ *
+ * A stream whose job has claims left stands in the ring. Its next job starts when its last has ended, on
+ * whichever thread ended it; one whose point has not come is left to the watcher, and starts there. Words of
+ * timelines are a client's memory: no thread holds the lock while it touches them.
+ */
+#ifndef KERNELS_CPU_STREAM_H
+#define KERNELS_CPU_STREAM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/engine.h"
+#include "kernels/ring.h"
+#include "run.h"
+#include "tuning.h"
+#include "watcher.h"
+
+/* What an engine's streams share. */
+struct streams {
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct ring ring;
+	unsigned idle;       /* threads that wait for work */
+	atomic_uint offered; /* times that work came; changed under the lock, looked at without it */
+	struct engine_job *done;
+	struct engine_job **done_end;
+	struct watcher watcher;
+	char *scratch; /* of the owner's thread */
+	struct cpu_tuning tuning;
+	uint32_t threads;
+	void (*wake)(void *arg);
+	void *wake_arg;
+};
+
+struct engine_stream {
+	struct ring_stream turn; /* first: ring_next gives it back */
+	struct streams *streams;
+	struct run run;
+	struct engine_job *first; /* waiting */
+	struct engine_job **end;
+	struct watched watched; /* the first job's point, while is_watched */
+	bool is_watched;
+	bool has_come;     /* the first job's point */
+	bool is_advancing; /* a thread takes it on, and may have let go of the lock */
+};
+
+/* threads: that take claims; the caller starts them. The watcher starts. */
+int streams_init(struct streams *streams, const struct engine_options *options, uint32_t threads,
+                 struct error *err);
+/* Every stream must have been freed, and nothing have been left to reap. */
+void streams_deinit(struct streams *streams);
+
+/* ---- The owner's thread's: as engine_stream_new and its kin ------------------------------------------- */
+
+struct engine_stream *stream_new(struct streams *streams, struct engine_owner *owner);
+void stream_free(struct engine_stream *stream);
+void stream_submit(struct engine_stream *stream, struct engine_job *job);
+void stream_cancel(struct engine_stream *stream);
+bool stream_cancel_job(struct engine_stream *stream, struct engine_job *job);
+
+/* The finished jobs, linked by next. */
+struct engine_job *streams_reap(struct streams *streams);
+
+/* ---- Of a thread that takes claims, under the lock ----------------------------------------------------- */
+
+/* After a claim has ended: ends the job when that was its last, and goes on with the next. Lets go of the
+ * lock on the way; afterwards the stream may be gone. */
+void stream_finish(struct engine_stream *stream);
+
+#endif

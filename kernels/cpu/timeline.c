@@ -1,0 +1,70 @@
+/* One atomic access a call, under the guard against memory that fails. */
+#include "timeline.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "memory.h"
+
+/* Else the low half is not where the word is. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of timelines are little-endian");
+
+struct access {
+	uint64_t *word;
+	uint64_t value;
+};
+
+static uint64_t *word_of(const struct engine_point *point)
+{
+	return (uint64_t *)(void *)(cpu_memory(point->memory)->data + point->offset);
+}
+
+static bool guarded(const struct engine_point *point, void (*work)(void *arg), struct access *access)
+{
+	struct fault_range ranges[2] = { cpu_memory(point->memory)->mapped, { NULL, 0 } };
+	return fault_guard(ranges, work, access);
+}
+
+static void load(void *arg)
+{
+	struct access *access = arg;
+	access->value = __atomic_load_n(access->word, __ATOMIC_ACQUIRE);
+}
+
+static void store(void *arg)
+{
+	struct access *access = arg;
+	__atomic_store_n(access->word, access->value, __ATOMIC_RELEASE);
+}
+
+int timeline_look(const struct engine_point *point, uint32_t *ret_low)
+{
+	struct access access = { word_of(point), 0 };
+	if (!guarded(point, load, &access))
+		return STATUS_DEVICE;
+	*ret_low = (uint32_t)access.value;
+	return (int64_t)(access.value - point->value) >= 0;
+}
+
+int timeline_signal(const struct engine_point *point)
+{
+	struct access access = { word_of(point), point->value };
+	if (!guarded(point, store, &access))
+		return STATUS_DEVICE;
+	timeline_wake(point);
+	return 0;
+}
+
+/* Memory that has gone away has had its signal, and nobody can sleep on it now. */
+void timeline_wake(const struct engine_point *point)
+{
+	syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint32_t *timeline_futex(const struct engine_point *point)
+{
+	return (uint32_t *)(void *)word_of(point);
+}

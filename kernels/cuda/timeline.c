@@ -1,0 +1,274 @@
+/* One look: gathered under the lock, asked for and answered without it, and applied under it. */
+#include "timeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "driver.h"
+#include "job.h"
+#include "kernels/cpu/fault.h"
+#include "kernels/cpu/timeline.h"
+
+#define PAGE_BYTES 4096
+
+/* A look takes at most a fifth of the thread's time: what many wait for does not slow down who does not. */
+#define REST_PER_LOOK 4
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *err)
+{
+	int r = fault_init();
+
+	*timelines = (struct timelines){ .is_guarded = r == 0, .most_ns = most_ns, .due_ns = UINT64_MAX };
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
+	return 0;
+}
+
+/* What the device writes to is only freed when it is known that it does not. */
+void timelines_deinit(struct timelines *timelines, enum cuda_health health)
+{
+	if (timelines->is_guarded)
+		fault_deinit();
+	if (health == CUDA_LOST)
+		return;
+	if (timelines->words && driver.cuMemHostUnregister(timelines->words) == CUDA_SUCCESS)
+		free(timelines->words);
+	if (timelines->read)
+		driver.cuEventDestroy(timelines->read);
+	if (timelines->stream)
+		driver.cuStreamDestroy(timelines->stream);
+}
+
+/* What is there stays when something is missing, and the next look asks for the rest. */
+static int open_device(struct timelines *timelines, struct error *err)
+{
+	int least, greatest, r = 0;
+
+	if (!timelines->stream) {
+		r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
+		if (r == 0)
+			r = driver_call(err, cuStreamCreateWithPriority,
+			                (&timelines->stream, CU_STREAM_NON_BLOCKING, greatest));
+	}
+	if (r == 0 && !timelines->read)
+		r = driver_call(err, cuEventCreate, (&timelines->read, CU_EVENT_DISABLE_TIMING));
+	if (r == 0 && !timelines->words) {
+		uint64_t *words = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
+
+		if (!words)
+			return error_set(err, STATUS_NO_MEMORY, "out of memory");
+		r = driver_call(err, cuMemHostRegister, (words, PAGE_BYTES, CU_MEMHOSTREGISTER_PORTABLE));
+		if (r == 0)
+			timelines->words = words;
+		else
+			free(words);
+	}
+	return r;
+}
+
+/* ---- Gathering: under the lock ------------------------------------------------------------------------ */
+
+/* Those that are due, the longest not looked at first; they go last. */
+static void gather(struct timelines *timelines, struct queue *queue, uint64_t now)
+{
+	struct engine_stream *stream, *next;
+	uint64_t due = UINT64_MAX;
+
+	if (now < timelines->earliest_ns)
+		return;
+	for (stream = TAILQ_FIRST(&queue->waiting); stream && timelines->n < TIMELINE_WORDS; stream = next) {
+		next = TAILQ_NEXT(stream, waiting_entry);
+		if (stream->since_ns == 0)
+			stream->since_ns = now;
+		if (stream->look_ns > now) {
+			due = stream->look_ns < due ? stream->look_ns : due;
+			continue;
+		}
+		stream->is_looked_at = true;
+		timelines->looks[timelines->n++] = (struct look){ .stream = stream };
+	}
+	for (uint32_t i = 0; i < timelines->n; i++) {
+		TAILQ_REMOVE(&queue->waiting, timelines->looks[i].stream, waiting_entry);
+		TAILQ_INSERT_TAIL(&queue->waiting, timelines->looks[i].stream, waiting_entry);
+	}
+	timelines->due_ns = stream ? now : due;
+}
+
+/* ---- Looking: without the lock ------------------------------------------------------------------------ */
+
+static int job_status(int r)
+{
+	return r == STATUS_NO_MEMORY || r == STATUS_DEVICE_LOST ? r : STATUS_DEVICE;
+}
+
+static int look_at_host(const struct engine_point *point, struct engine_memory *host)
+{
+	struct engine_point on_host = { .memory = host, .offset = point->offset, .value = point->value };
+	uint32_t low;
+
+	return timeline_look(&on_host, &low);
+}
+
+static int ask_device(struct timelines *timelines, uint32_t i, const struct engine_point *point,
+                      struct error *err)
+{
+	int r = open_device(timelines, err);
+
+	if (r == 0)
+		r = driver_call(err, cuMemcpyDtoHAsync,
+		                (&timelines->words[i], cuda_memory(point->memory)->address + point->offset,
+		                 sizeof *timelines->words, timelines->stream));
+	return r;
+}
+
+/* A copy that cannot be known to be over is the device's end: its word may go away at any time. */
+static int ask(struct timelines *timelines, struct error *err)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < timelines->n; i++) {
+		struct look *look = &timelines->looks[i];
+		const struct engine_point *point = &look->stream->first->wait;
+		struct engine_memory *host = cuda_memory(point->memory)->host;
+
+		if (host) {
+			look->result = look_at_host(point, host);
+			continue;
+		}
+		int r = ask_device(timelines, i, point, err);
+		if (r == STATUS_DEVICE_LOST)
+			return r;
+		look->is_read_by_device = r == 0;
+		look->result = r < 0 ? job_status(r) : 0;
+		any |= look->is_read_by_device;
+	}
+	timelines->is_on_device = any;
+	if (any && driver_call(err, cuEventRecord, (timelines->read, timelines->stream)) < 0)
+		return STATUS_DEVICE_LOST;
+	return 0;
+}
+
+/* 1: the look is over; 0: it is not; or DEVICE_LOST. */
+static int answer(struct timelines *timelines, struct error *err)
+{
+	CUresult result = timelines->is_on_device ? driver.cuEventQuery(timelines->read) : CUDA_SUCCESS;
+
+	if (result == CUDA_ERROR_NOT_READY)
+		return 0;
+	if (result != CUDA_SUCCESS) {
+		driver_fail(err, result, "cuEventQuery(event)");
+		return STATUS_DEVICE_LOST;
+	}
+	for (uint32_t i = 0; i < timelines->n; i++) {
+		struct look *look = &timelines->looks[i];
+
+		if (look->is_read_by_device)
+			look->result = (int64_t)(timelines->words[i] - look->stream->first->wait.value) >= 0;
+	}
+	return 1;
+}
+
+/* ---- Applying: under the lock ------------------------------------------------------------------------- */
+
+static bool apply_one(struct timelines *timelines, const struct look *look, uint64_t now)
+{
+	struct engine_stream *stream = look->stream;
+	struct engine_job *job = stream->first;
+	uint64_t pause = (now - stream->since_ns) / 8;
+
+	stream->is_looked_at = false;
+	stream->look_ns = now + (pause < timelines->most_ns ? pause : timelines->most_ns);
+	if (job->status == 0 && look->result == 1)
+		stream->has_come = true;
+	else if (job->status == 0 && look->result < 0)
+		job_end_all(job, look->result);
+	else if (job->status == 0 && timelines->started_ns >= job->wait_until_ns)
+		job_end_all(job, STATUS_TIMEOUT);
+	else if (stream->look_ns < timelines->due_ns)
+		timelines->due_ns = stream->look_ns;
+	return queue_settle(stream);
+}
+
+static bool apply(struct timelines *timelines)
+{
+	uint64_t now = now_ns();
+	bool wake = false;
+
+	for (uint32_t i = 0; i < timelines->n; i++)
+		wake |= apply_one(timelines, &timelines->looks[i], now);
+	timelines->n = 0;
+	return wake;
+}
+
+bool timelines_turn(struct timelines *timelines, struct queue *queue)
+{
+	uint64_t now = now_ns();
+	bool is_new = timelines->n == 0;
+	struct error err;
+	int r = 0;
+
+	if (is_new)
+		gather(timelines, queue, now);
+	if (timelines->n == 0)
+		return false;
+	pthread_mutex_unlock(&queue->lock);
+	if (is_new) {
+		timelines->started_ns = now;
+		r = ask(timelines, &err);
+		now = now_ns();
+		timelines->earliest_ns = now + REST_PER_LOOK * (now - timelines->started_ns);
+	}
+	if (r == 0)
+		r = answer(timelines, &err);
+	if (r < 0)
+		queue_lose(queue, err.message);
+	pthread_mutex_lock(&queue->lock);
+	return r > 0 && apply(timelines);
+}
+
+uint64_t timelines_due_ns(const struct timelines *timelines)
+{
+	if (timelines->n > 0)
+		return 0;
+	return timelines->due_ns > timelines->earliest_ns ? timelines->due_ns : timelines->earliest_ns;
+}
+
+bool timelines_lose(struct timelines *timelines)
+{
+	bool wake = false;
+
+	for (uint32_t i = 0; i < timelines->n; i++) {
+		timelines->looks[i].stream->is_looked_at = false;
+		wake |= queue_settle(timelines->looks[i].stream);
+	}
+	timelines->n = 0;
+	return wake;
+}
+
+/* ---- Signals ------------------------------------------------------------------------------------------ */
+
+int timelines_put(const struct engine_point *signal, CUstream stream, struct error *err)
+{
+	uint64_t address = cuda_memory(signal->memory)->address + signal->offset;
+
+	return driver_call(err, cuStreamWriteValue64,
+	                   (stream, address, signal->value, CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+void timelines_wake(const struct engine_point *signal)
+{
+	struct engine_point on_host = { .memory = cuda_memory(signal->memory)->host,
+		                        .offset = signal->offset };
+
+	if (on_host.memory)
+		timeline_wake(&on_host);
+}

@@ -1,0 +1,68 @@
+/* Timelines on the device: words that jobs wait for are looked at, and signals are written, by the device.
+ *
+ * A wait is never put on a stream (cuStreamWaitValue64): it cannot be taken back, and while one is parked, so
+ * is everybody: cuMemFree and cuMemHostUnregister block until it has come, and with them every other call
+ * that puts work on the device; a few of them fill the device's work queues, and streams that have nothing to
+ * do with them stand still (seen on an H200, driver 13.0: 8 parked hold nobody back, 16 hold back every other
+ * stream). So the engine's thread reads the words, again and again, less and less often: those in host memory
+ * as they are, those on the device by small copies, many at once. A signal is an operation of the job's own
+ * stream (cuStreamWriteValue64): a stream of a client's that waits for it goes on without any host.
+ */
+#ifndef KERNELS_CUDA_TIMELINE_H
+#define KERNELS_CUDA_TIMELINE_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory.h"
+#include "queue.h"
+
+#define TIMELINE_WORDS 64 /* of one look */
+
+struct look {
+	struct engine_stream *stream; /* its first job's point */
+	bool is_read_by_device;
+	int result; /* 1: it has come; 0; or negative: the job's status */
+};
+
+/* All of it the engine's thread's own. */
+struct timelines {
+	bool is_guarded;
+	uint64_t most_ns; /* between two looks */
+
+	/* From the first look at a word on the device on. */
+	CUstream stream;
+	CUevent read;
+	uint64_t *words; /* pinned */
+
+	struct look looks[TIMELINE_WORDS];
+	uint32_t n;          /* of the look under way; 0: none is */
+	bool is_on_device;   /* the look under way */
+	uint64_t started_ns; /* the last look, by the monotonic clock */
+	uint64_t earliest_ns;
+	uint64_t due_ns; /* the next one; UINT64_MAX: when something changes */
+};
+
+int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *err);
+
+/* A zeroed one is allowed. On a device that is lost the driver is not asked. */
+void timelines_deinit(struct timelines *timelines, enum cuda_health health);
+
+/* Under the queue's lock, which it lets go: looks at the points that are due, or whether the look under way
+ * is over. Gives back whether the owner has to be woken. */
+bool timelines_turn(struct timelines *timelines, struct queue *queue);
+
+/* When the next turn has something to do, as far as is known now; 0: at once. */
+uint64_t timelines_due_ns(const struct timelines *timelines);
+
+/* Under the lock: the device is lost, and the look under way, if any, is over. */
+bool timelines_lose(struct timelines *timelines);
+
+/* Puts the signal on the stream, behind all that is on it. */
+int timelines_put(const struct engine_point *signal, CUstream stream, struct error *err);
+
+/* The signal has come: wakes who sleeps on its futex, where it has one (host memory). */
+void timelines_wake(const struct engine_point *signal);
+
+#endif

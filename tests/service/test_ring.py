@@ -1,0 +1,262 @@
+"""Submission rings: runs of plans through shared memory, and what a client can do to it."""
+import ctypes
+import os
+import random
+import struct
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import msgpack
+import tap
+from raw import RawCase
+from tmad import scaled, share, tensor, wait_until
+
+ENTRIES = 64
+SUBMITTED, REAPED, SLEEPS, DONE, AWAKE, FIRST = 0, 4, 8, 64, 68, 128
+ENTRY, END = struct.Struct("<8Q"), struct.Struct("<QqQQ")
+RING = msgpack.packb([2, "ring", []])
+U32 = (1 << 32) - 1
+
+
+class Ring:
+    """A client's side, by the layout that protocol.md gives."""
+
+    def __init__(self, case, entries=ENTRIES, spin_us=0, offset=0):
+        self.case, self.rpc, self.entries = case, case.rpc, entries
+        self.memory = case.memory(FIRST + entries * 96 + offset)
+        self.region = self.memory.register(self.rpc)
+        self.bytes = memoryview(self.memory.map)[offset:]
+        self.words = self.bytes[:128].cast("I")
+        self.submitted = self.reaped = 0
+        self.granted = self.rpc.call("ring_open", {"at": [self.region, offset], "entries": entries, "spin_us": spin_us})
+
+    def close(self):
+        self.words.release()
+        self.bytes.release()
+
+    def push(self, *fields):
+        at = FIRST + self.submitted % self.entries * 64
+        ENTRY.pack_into(self.bytes, at, *fields, *[0] * (8 - len(fields)))
+        self.submitted = self.submitted + 1 & U32
+        self.words[SUBMITTED // 4] = self.submitted
+
+    def ring(self):
+        """When the service sleeps; what Python runs between a store and a load is fence enough."""
+        if not self.words[AWAKE // 4]:
+            self.rpc.send(RING)
+
+    def pop(self):
+        deadline = time.monotonic() + scaled(20)
+        while self.words[DONE // 4] == self.reaped:
+            assert time.monotonic() < deadline, "no end comes"
+            os.sched_yield()
+        end = END.unpack_from(self.bytes, FIRST + self.entries * 64 + self.reaped % self.entries * 32)
+        self.reaped = self.reaped + 1 & U32
+        self.words[REAPED // 4] = self.reaped
+        return end
+
+
+class Rings(RawCase):
+    def setUp(self):
+        super().setUp()
+        self.rings = []
+        self.src, self.src_region = self.region(65536, data=bytes(random.Random(1).randbytes(65536)))
+        self.dst, self.dst_region = self.region(65536)
+        self.plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},
+                                                   "src": {"dtype": "uint8", "shape": [64]}})["plan"]
+
+    def tearDown(self):
+        for ring in self.rings:
+            ring.close()
+        super().tearDown()
+
+    def ring(self, **kwargs):
+        self.rings.append(Ring(self, **kwargs))
+        return self.rings[-1]
+
+    def push(self, ring, tag, dst=0, src=0):
+        ring.push(self.plan, self.dst_region, dst, self.src_region, src, tag)
+
+    def test_runs(self):
+        """Round and round, with and without a service that looks by itself."""
+        for spin_us in (0, 100):
+            with self.subTest(spin_us=spin_us):
+                if self.rings:
+                    self.assertIs(self.rpc.call("ring_close"), True)
+                ring = self.ring(spin_us=spin_us)
+                self.assertEqual(ring.granted, {"spin_us": spin_us})
+                draw = random.Random(spin_us)
+                for _ in range(share(2000)):
+                    batch = [(draw.randrange(1 << 64), 64 * k, 64 * draw.randrange(1024))
+                             for k in range(draw.randrange(1, ENTRIES + 1))]
+                    for tag, dst, src in batch:
+                        self.push(ring, tag, dst, src)
+                    ring.ring()
+                    ends = [ring.pop() for _ in batch]
+                    self.assertEqual([(end[0], end[1], end[2]) for end in ends], [(tag, 0, 128) for tag, _, _ in batch])
+                    for _, dst, src in batch:
+                        self.assertEqual(self.dst[dst:dst + 64], self.src[src:src + 64])
+        stats = self.rpc.call("stats")
+        self.assertGreater(stats["requests_by_method"]["plan_run"], share(2000))
+
+    def test_counts_go_round(self):
+        ring = self.ring(entries=2)
+        for i in range(300):
+            self.push(ring, i)
+            ring.ring()
+            self.assertEqual(ring.pop()[:2], (i, 0))
+
+    def test_bad_entries(self):
+        """Each ends with the code of its error; the others run."""
+        ring = self.ring()
+        read_only = self.memory(64).register(self.rpc, writable=False)
+        d, s, p = self.dst_region, self.src_region, self.plan
+        cases = [((p, d, 0, s, 0), 0), ((p + 1, d, 0, s, 0), -4), ((0, d, 0, s, 0), -4), ((p, 99, 0, s, 0), -4),
+                 ((p, d, 0, 1 << 63, 0), -4), ((p, d, 65473, s, 0), -2), ((p, d, 0, s, (1 << 64) - 1), -2),
+                 ((p, d, 0, d, 32), -3), ((p, read_only, 0, s, 0), -7), ((p, d, 0, s, 0, 7, 1), -1),
+                 ((p, d, 0, s, 0, 7, 0, 1 << 63), -1), ((p, d, 64, s, 64), 0)]
+        for i, (fields, _) in enumerate(cases):
+            fields = list(fields) + [0] * (8 - len(fields))
+            fields[5] = i
+            ring.push(*fields)
+        ring.ring()
+        ends = dict(ring.pop()[:2] for _ in cases)
+        self.assertEqual(ends, {i: status for i, (_, status) in enumerate(cases)})
+        self.assertEqual(self.dst[:128], self.src[:128])
+
+    def test_open_and_close(self):
+        other = self.memory(4096).register(self.rpc)
+        read_only = self.memory(4096).register(self.rpc, writable=False)
+        for name, params, words in (
+                ("INVALID_ARGUMENT", {"at": [other, 0], "entries": 3}, ["entries", "3", "power of two"]),
+                ("INVALID_ARGUMENT", {"at": [other, 0], "entries": 1}, ["entries"]),
+                ("INVALID_ARGUMENT", {"at": [other, 0], "entries": 8192}, ["entries", "8192"]),
+                ("INVALID_ARGUMENT", {"at": [other, 8], "entries": 2}, ["at", "8", "multiple of 64"]),
+                ("INVALID_ARGUMENT", {"at": [other], "entries": 2}, ["at", "[region, offset]"]),
+                ("OUT_OF_RANGE", {"at": [other, 0], "entries": 64}, ["at", "6272", "4096"]),
+                ("OUT_OF_RANGE", {"at": [other, (1 << 64) - 64], "entries": 2}, ["at"]),
+                ("NOT_FOUND", {"at": [99, 0], "entries": 2}, ["at", "99"]),
+                ("PERMISSION", {"at": [read_only, 0], "entries": 2}, ["at", "read-only"])):
+            with self.subTest(params):
+                self.refused(name, "ring_open", params, words)
+        self.refused("NOT_FOUND", "ring_close", None, ["no ring"])
+        self.rpc.send(RING)  # of a connection without one: nothing to do
+        ring = self.ring(spin_us=10 ** 9)
+        self.assertEqual(ring.granted, {"spin_us": self.rpc.call("info")["limits"]["ring_spin_us"]})
+        self.refused("ALREADY_EXISTS", "ring_open", {"at": [other, 0], "entries": 2}, ["has a ring"])
+        self.assertEqual(self.rpc.call("region_release", {"region": ring.region}), {"state": "draining"})
+        self.assertIs(self.rpc.call("ring_close"), True)
+        self.ring(offset=64)
+
+    def test_close_waits_for_nothing(self):
+        """A ring with runs under way stays; a connection that ends takes both with it."""
+        word = self.memory(64)
+        timeline = word.register(self.rpc)
+        self.rpc.request("copy", {"dst": tensor(self.dst_region, [8]), "src": tensor(self.src_region, [8]),
+                                  "wait": {"region": timeline, "offset": 0, "value": 1}})
+        ring = self.ring()
+        for i in range(10):
+            self.push(ring, i)
+        ring.ring()
+        self.refused("BUSY", "ring_close", None, ["10"])
+
+    def test_a_ring_that_lies(self):
+        """Counts past what there is room for end the connection, and that connection alone."""
+        for what, value in (("submitted", ENTRIES + 1), ("submitted", 1 << 31), ("submitted", U32), ("reaped", 1)):
+            with self.subTest(what=what, value=value), self.tmad.rpc() as rpc:
+                self.rpc, kept = rpc, self.rpc
+                try:
+                    ring = self.ring()
+                    self.rpc = kept
+                    if what == "submitted":
+                        ring.words[SUBMITTED // 4] = value
+                    else:
+                        ring.words[REAPED // 4] = value
+                        ring.words[SUBMITTED // 4] = 1
+                    rpc.send(RING)
+                    if what == "reaped":
+                        continue  # an end over one that was not read: its own
+                    self.assertTrue(rpc.ended())
+                finally:
+                    self.rpc = kept
+        self.assertIs(self.rpc.call("ping"), True)
+
+    def test_entries_that_change_under_its_eyes(self):
+        """Every entry is what it was when it was copied, or is refused; nothing outside is touched."""
+        ring = self.ring(spin_us=100)
+        dst = self.memory(65536, data=b"\xa5" * 65536)
+        region = dst.register(self.rpc, size=61440)
+        self.src_region = self.memory(64, data=b"\x5a" * 64).register(self.rpc, writable=False)
+        stop = threading.Event()
+
+        def scribble():
+            draw = random.Random(7)
+            while not stop.is_set():
+                at = FIRST + 64 * draw.randrange(ENTRIES) + 8 * draw.randrange(5)
+                struct.pack_into("<Q", ring.bytes, at, draw.choice((self.plan, region, self.src_region, 0, 64, 61376, 61408,
+                                                                    65536, 1 << 40, (1 << 64) - 8)))
+
+        thread = threading.Thread(target=scribble)
+        thread.start()
+        try:
+            for i in range(share(20000)):
+                ring.push(self.plan, region, 64 * (i % 512), self.src_region, 0, i)
+                ring.ring()
+                self.assertIn(ring.pop()[1], (0, -1, -2, -3, -4, -7))
+        finally:
+            stop.set()
+            thread.join()
+        self.assertEqual(dst[61440:], b"\xa5" * 4096)
+        self.assertEqual(set(dst[:61440]), {0xA5, 0x5A})
+        self.assertIs(self.rpc.call("ping"), True)
+
+    def test_a_hole_in_it(self):
+        """Pages that go are zeros when they come back: nothing that can be run, nobody else's matter."""
+        ring = self.ring()
+        libc = ctypes.CDLL(None, use_errno=True)
+        for i in range(50):
+            self.push(ring, i)
+            self.assertEqual(libc.fallocate(ring.memory.fd, 3, ctypes.c_long(0), ctypes.c_long(4096)), 0)
+            self.rpc.send(RING)
+            with self.tmad.rpc() as other:
+                self.assertIs(other.call("ping"), True)
+
+    def test_who_sleeps_is_woken(self):
+        """By a futex on `done`, as protocol.md says."""
+        ring = self.ring()
+        libc = ctypes.CDLL(None, use_errno=True)
+        futex = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
+        done = ctypes.c_uint32.from_buffer(ring.memory.map, DONE)
+        woken = []
+
+        def sleep():
+            ring.words[SLEEPS // 4] = 1
+            while ring.words[DONE // 4] == 0:
+                libc.syscall(futex, ctypes.byref(done), 0, 0, None, None, 0)
+            woken.append(True)
+
+        thread = threading.Thread(target=sleep)
+        thread.start()
+        wait_until(lambda: ring.words[SLEEPS // 4] == 1, 5, "it goes to sleep")
+        self.push(ring, 1)
+        ring.ring()
+        thread.join(scaled(20))
+        self.assertEqual(woken, [True])
+        del done
+
+    def test_it_sleeps_and_is_rung_awake(self):
+        """After spin_us without an entry `awake` is 0, and the loop takes no time any more."""
+        ring = self.ring(spin_us=200)
+        self.push(ring, 1)
+        ring.ring()
+        ring.pop()
+        wait_until(lambda: ring.words[AWAKE // 4] == 0, scaled(5), "it falls asleep")
+        self.push(ring, 2)
+        ring.ring()
+        self.assertEqual(ring.pop()[:2], (2, 0))
+
+
+if __name__ == "__main__":
+    tap.main()

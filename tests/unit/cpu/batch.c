@@ -1,0 +1,241 @@
+/* Batches: how moves become claims, and that each ends as it does, alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/run.h"
+#include "rig.h"
+
+#define MOST_MOVES 64
+
+/* Moves of float32 [n[i], n[i]], transposed; each in memory of its own. */
+struct batch {
+	struct engine_job job;
+	struct engine_move moves[MOST_MOVES];
+	struct work work[MOST_MOVES];
+};
+
+static void batch_init(struct batch *batch, uint32_t n_moves, const int64_t *n)
+{
+	for (uint32_t i = 0; i < n_moves; i++) {
+		uint64_t size = (uint64_t)(n[i] * n[i]) * 4 + 4;
+		struct engine_memory *dst = new_memory(size), *src = new_memory(size);
+		memset(data(src), 1 + (int)i, size);
+		work_init(&batch->work[i], n[i], true, dst, src);
+		batch->moves[i] = batch->work[i].job.move;
+		batch->moves[i].status = 1;
+	}
+	batch->job = (struct engine_job){ .moves = batch->moves,
+		                          .n_moves = n_moves,
+		                          .on_done = batch->work[0].job.on_done };
+}
+
+/* For one that does not go through a stream. */
+static void batch_start(struct batch *batch, struct run *run, const struct cpu_tuning *tuning,
+                        uint32_t threads)
+{
+	run_clear(&batch->job);
+	run_start(run, &batch->job, tuning, threads);
+}
+
+static void batch_deinit(struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->job.n_moves; i++) {
+		engine_unmap(engine, batch->moves[i].dst);
+		engine_unmap(engine, batch->moves[i].src);
+	}
+}
+
+/* Whether all of a move's bytes are there; else whether none is. */
+static bool is_moved(const struct batch *batch, uint32_t i, bool all)
+{
+	const struct transform *t = batch->moves[i].transform;
+	const char *dst = data(batch->moves[i].dst);
+	int64_t n = t->count * t->element;
+	for (int64_t at = 0; at < n; at++)
+		if (dst[at] != (all ? 1 + (int)i : 0))
+			return false;
+	return dst[n] == 0;
+}
+
+/* ---- Claims ----------------------------------------------------------------------------------------- */
+
+struct claims_row {
+	char name[24];
+	uint32_t small, large; /* moves of 32 x 32 and of 1024 x 1024 */
+	uint64_t least, most;  /* claims */
+	unsigned start;        /* claims that it says it has before there is one, of 4 */
+};
+
+ParameterizedTestParameters(batch, claims)
+{
+	static struct claims_row rows[] = {
+		{ "small ones", 48, 0, 2, 16, 4 }, { "large ones", 0, 3, 12, 100, 4 },
+		{ "both", 20, 2, 9, 80, 4 },       { "one, small", 1, 0, 1, 1, 1 },
+		{ "one, large", 0, 1, 4, 40, 4 },  { "none", 0, 0, 0, 0, 0 },
+	};
+	return cr_make_param_array(struct claims_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+/* Small moves share claims, large ones have many; none is executed. */
+ParameterizedTest(struct claims_row *row, batch, claims)
+{
+	static struct run run;
+	static struct claim claim;
+	static struct batch batch;
+	int64_t n[MOST_MOVES];
+	uint64_t claims = 0, small = 0;
+	struct cpu_tuning tuning = cpu_tuning_get();
+	open_engine(2, 0);
+	for (uint32_t i = 0; i < row->small + row->large; i++)
+		n[i] = i % 2 ? (i / 2 < row->large ? 1024 : 32) : (i / 2 < row->small ? 32 : 1024);
+	batch_init(&batch, row->small + row->large, n);
+	batch_start(&batch, &run, &tuning, 2);
+	cr_assert_eq(run_claims(&run, 4), row->start, "%s: %u", row->name, run_claims(&run, 4));
+	for (; run_claims(&run, 1); claims++) {
+		run_claim(&run, &claim);
+		if (claim.kind == CLAIM_MOVES)
+			small += claim.n;
+		for (uint32_t i = 0; claim.kind == CLAIM_MOVES && i < claim.n; i++) {
+			cr_assert_leq(claim.move[i].transform->count, 1024, "%s", row->name);
+			claim.move[i].status = 0;
+		}
+		run_end_claim(&run, &claim, 0);
+	}
+	struct engine_job *ended;
+	cr_assert(run_end(&run, &ended));
+	cr_assert_eq(ended->status, 0, "%s", row->name);
+	for (uint32_t i = 0; i < batch.job.n_moves; i++)
+		cr_assert_eq(batch.moves[i].status, 0, "%s: move %u", row->name, i);
+	uint64_t expected = 0;
+	for (uint32_t i = 0; i < batch.job.n_moves; i++)
+		expected += n[i] == 32;
+	cr_assert_eq(small, expected, "%s", row->name);
+	cr_assert(claims >= row->least && claims <= row->most, "%s: %lu claims", row->name,
+	          (unsigned long)claims);
+	batch_deinit(&batch);
+	close_engine();
+}
+
+/* ---- The end ---------------------------------------------------------------------------------------- */
+
+struct batch_row {
+	char name[24];
+	int64_t inline_bytes;
+	int64_t n; /* of the move that fails */
+};
+
+ParameterizedTestParameters(batch, memory_that_fails)
+{
+	static struct batch_row rows[] = {
+		{ "inline", 1 << 20, 64 },
+		{ "threads, small", 0, 64 },
+		{ "threads, large", 0, 512 },
+	};
+	return cr_make_param_array(struct batch_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+/* A hole under one move's source and under another one's destination. */
+ParameterizedTest(struct batch_row *row, batch, memory_that_fails)
+{
+	static struct batch batch;
+	const int64_t n[] = { 20, row->n, 0, 1, row->n, 30, 300, 7 };
+	enum { N = sizeof(n) / sizeof(n[0]) };
+	open_engine(2, row->inline_bytes);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	batch_init(&batch, row->inline_bytes ? N - 2 : N, n);
+	break_memory(batch.moves[1].src, 4096);
+	break_memory(batch.moves[4].dst, 4096);
+	engine_submit(engine, stream, &batch.job);
+	wait_done(1);
+	cr_assert_eq(batch.job.status, STATUS_DEVICE, "%s: %d", row->name, batch.job.status);
+	for (uint32_t i = 0; i < batch.job.n_moves; i++) {
+		bool bad = i == 1 || i == 4;
+		cr_assert_eq(batch.moves[i].status, bad ? STATUS_DEVICE : 0, "%s: move %u: %d", row->name, i,
+		             batch.moves[i].status);
+		cr_assert(bad || is_moved(&batch, i, true), "%s: move %u", row->name, i);
+	}
+	batch_deinit(&batch);
+	engine_stream_free(engine, stream);
+	close_engine();
+}
+
+/* After every number of claims in turn; one is stopped before it is executed, the rest before they are made.
+ */
+Test(batch, cancel_in_the_middle)
+{
+	static struct run run;
+	static struct claim claim;
+	static struct batch batch;
+	static const int64_t n[] = { 20, 64, 0, 100, 1, 30, 7, 33, 16 };
+	enum { N = sizeof(n) / sizeof(n[0]) };
+	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	bool all = false;
+	open_engine(1, 0);
+	struct cpu_tuning tuning = cpu_tuning_get();
+	tuning.piece_least = tuning.piece_most = 8192;
+	for (int claims = 0; !all; claims++) {
+		uint32_t good = 0;
+		struct engine_job *ended;
+		batch_init(&batch, N, n);
+		batch_start(&batch, &run, &tuning, 1);
+		for (int i = 0; i < claims && run_claims(&run, 1); i++) {
+			run_claim(&run, &claim);
+			run_end_claim(&run, &claim, claim_execute(&claim, scratch));
+		}
+		all = !run_claims(&run, 1);
+		if (!all) {
+			run_claim(&run, &claim);
+			run_stop(&run, STATUS_CANCELED);
+			run_end_claim(&run, &claim, claim_execute(&claim, scratch));
+		}
+		cr_assert(run_end(&run, &ended));
+		cr_assert_eq(ended->status, all ? 0 : STATUS_CANCELED, "%d claims", claims);
+		for (uint32_t i = 0; i < N; i++) {
+			int status = batch.moves[i].status;
+			good += status == 0;
+			cr_assert(status == 0 || status == STATUS_CANCELED, "%d claims, move %u: %d", claims,
+			          i, status);
+			cr_assert(status || is_moved(&batch, i, true), "%d claims, move %u", claims, i);
+			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d claims, move %u",
+			          claims, i);
+		}
+		cr_assert_eq(good == N, all, "%d claims: %u moves done", claims, good);
+		cr_assert(claims || !good, "%u moves were done by no claim", good);
+		batch_deinit(&batch);
+	}
+	close_engine();
+	free(scratch);
+}
+
+/* The only thread is held, so that it cannot begin before it is cancelled. */
+Test(batch, cancel_before_it_runs)
+{
+	static struct batch batch;
+	static struct work held;
+	static const int64_t n[] = { 20, 500, 3 };
+	open_engine(1, 0);
+	struct engine_stream *stream = engine_stream_new(engine, &owner),
+			     *other = engine_stream_new(engine, &owner);
+	struct engine_memory *aside = new_memory(4096), *src = new_memory(4096);
+	hold_thread(&held, other, aside, src);
+	batch_init(&batch, 3, n);
+	engine_submit(engine, stream, &batch.job);
+	engine_stream_cancel(engine, stream);
+	atomic_store(&hold, false);
+	wait_done(1);
+	cr_assert_eq(batch.job.status, STATUS_CANCELED);
+	for (uint32_t i = 0; i < 3; i++) {
+		cr_assert_eq(batch.moves[i].status, STATUS_CANCELED, "move %u: %d", i, batch.moves[i].status);
+		cr_assert(is_moved(&batch, i, false), "move %u", i);
+	}
+	batch_deinit(&batch);
+	engine_stream_free(engine, stream);
+	engine_stream_free(engine, other);
+	engine_unmap(engine, aside);
+	engine_unmap(engine, src);
+	close_engine();
+}

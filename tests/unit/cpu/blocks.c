@@ -1,0 +1,338 @@
+/* Lists of blocks: how they are cut into claims, and how they end that do not just run. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/run.h"
+#include "rig.h"
+
+#define POISON 0x5a
+
+/* Of memory that is only looked at. */
+static struct cpu_memory nowhere(uint64_t size)
+{
+	static char byte;
+	return (struct cpu_memory){ .base = { .size = size }, .data = &byte };
+}
+
+/* ---- Claims ----------------------------------------------------------------------------------------- */
+
+struct cut_row {
+	char name[32];
+	int64_t bytes; /* of a block */
+	uint64_t n;
+	uint32_t layers;
+	bool region;
+	uint64_t least; /* claims */
+};
+
+ParameterizedTestParameters(blocks, claims_are_short)
+{
+	static struct cut_row rows[] = {
+		{ "32 KiB", 32 << 10, 8192, 1, false, 256 },
+		{ "32 KiB, region", 32 << 10, 8192, 1, true, 256 },
+		{ "4 KiB", 4 << 10, 8192, 1, false, 64 },
+		{ "4 KiB, few", 4 << 10, 100, 1, false, 4 },
+		{ "layers", 16 << 10, 3000, 7, false, 2 * 3000 * 7 / 128 },
+		{ "layers, region", 16 << 10, 3000, 7, true, 2 * 3000 * 7 / 128 },
+		{ "one byte", 1, 5000, 1, false, 5000 / 128 },
+		{ "one entry", 64, 1, 1, true, 1 },
+		{ "large", 8 << 20, 5, 3, false, 8 * 15 },
+		{ "large, region", 8 << 20, 5, 3, true, 8 * 15 },
+	};
+	return cr_make_param_array(struct cut_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+/* What a list in a region would say is put where a claim would have read it. */
+static void pretend_to_read(struct run *run)
+{
+	struct run_blocks *b = &run->blocks;
+	struct engine_blocks list = *run->job->blocks;
+	static int32_t zeros[8192];
+	list.index = zeros;
+	list_read(&list, b->next, &b->group[!b->current]);
+}
+
+/* Blocks are handed out once in each layer, and no claim holds more than a piece. */
+ParameterizedTest(struct cut_row *row, blocks, claims_are_short)
+{
+	static struct run run;
+	static struct claim claim;
+	static struct list_work work;
+	static int32_t index[8192];
+	struct cpu_memory memory = nowhere((uint64_t)row->bytes * row->n * row->layers);
+	struct cpu_tuning tuning = cpu_tuning_get();
+	uint64_t blocks = 0, claims = 0, part_bytes = 0;
+	uint8_t *seen = calloc(row->n, row->layers);
+	list_work_init(&work, row->bytes, row->n, row->layers, false, &memory.base, &memory.base);
+	work.blocks.index = row->region ? NULL : index;
+	work.blocks.index_memory = &memory.base;
+	run_start(&run, &work.job, &tuning, 2);
+	cr_assert_eq(run_claims(&run, 4), row->least < 4 ? 2 : 4, "%s: %u", row->name, run_claims(&run, 4));
+	while (run_claims(&run, 1)) {
+		run_claim(&run, &claim);
+		switch (claim.kind) {
+		case CLAIM_READ:
+			cr_assert(row->region, "%s", row->name);
+			pretend_to_read(&run);
+			break;
+		case CLAIM_BLOCKS:
+			cr_assert_leq((int64_t)claim.n * row->bytes, tuning.piece_most,
+			              "%s: claim %lu holds %u", row->name, (unsigned long)claims, claim.n);
+			for (uint32_t i = 0; i < claim.n; i++)
+				cr_assert_eq(seen[claim.layer * row->n + claim.entry + i]++, 0, "%s",
+				             row->name);
+			blocks += claim.n;
+			break;
+		default:
+			cr_assert_eq(claim.kind, CLAIM_PART, "%s", row->name);
+			part_bytes += (uint64_t)claim.part.move.dim[0].chunk * claim.part.move.unit;
+			cr_assert_leq(claim.part.move.dim[0].chunk * claim.part.move.unit, tuning.piece_most);
+		}
+		run_end_claim(&run, &claim, 0);
+		claims++;
+	}
+	struct engine_job *ended;
+	cr_assert(run_end(&run, &ended));
+	cr_assert_eq(ended->status, 0);
+	cr_assert_geq(claims, row->least, "%s: %lu claims", row->name, (unsigned long)claims);
+	if (part_bytes)
+		cr_assert_geq(part_bytes, (uint64_t)row->bytes * row->n * row->layers, "%s", row->name);
+	else
+		cr_assert_eq(blocks, row->n * row->layers, "%s", row->name);
+	free(seen);
+}
+
+/* While a claim looks at what the list says there is nothing else to do; the next look is taken before the
+ * group that is there has been handed out. */
+Test(blocks, reads_ahead)
+{
+	static struct run run;
+	static struct claim read, claim;
+	static struct list_work work;
+	struct cpu_memory memory = nowhere(64 << 20);
+	struct cpu_tuning tuning = cpu_tuning_get();
+	list_work_init(&work, 4096, 3 * LIST_GROUP, 1, false, &memory.base, &memory.base);
+	work.blocks.index_memory = &memory.base;
+	run_start(&run, &work.job, &tuning, 2);
+	cr_assert_eq(run_claims(&run, 8), 8, "there is more to come than a look");
+	run_claim(&run, &read);
+	cr_assert_eq(read.kind, CLAIM_READ);
+	cr_assert_eq(run_claims(&run, 8), 0);
+	pretend_to_read(&run);
+	run_end_claim(&run, &read, 0);
+	run_claim(&run, &read);
+	cr_assert_eq(read.kind, CLAIM_READ);
+	run_claim(&run, &claim);
+	cr_assert_eq(claim.kind, CLAIM_BLOCKS);
+	run_end_claim(&run, &claim, 0);
+
+	/* The list's memory fails: what is under way may end, and that is all. */
+	run_claim(&run, &claim);
+	run_end_claim(&run, &read, STATUS_DEVICE);
+	cr_assert_eq(run_claims(&run, 8), 0);
+	struct engine_job *ended;
+	cr_assert_not(run_end(&run, &ended));
+	run_end_claim(&run, &claim, 0);
+	cr_assert(run_end(&run, &ended));
+	cr_assert_eq(ended->status, STATUS_DEVICE);
+}
+
+/* ---- The end ---------------------------------------------------------------------------------------- */
+
+/* Stopped after two claims, one of them not yet executed. */
+Test(blocks, cancel_in_the_middle)
+{
+	enum { BYTES = 1024, N = 512 };
+	static struct run run;
+	static struct claim first, second;
+	static struct list_work work;
+	static int32_t index[N];
+	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	open_engine(1, 0);
+	struct cpu_tuning tuning = cpu_tuning_get();
+	struct engine_memory *dst = new_memory(BYTES * N), *src = new_memory(BYTES * N);
+	memset(data(dst), POISON, BYTES * N);
+	memset(data(src), 1, BYTES * N);
+	for (int i = 0; i < N; i++)
+		index[i] = N - 1 - i;
+	list_work_init(&work, BYTES, N, 1, false, dst, src);
+	work.blocks.index = index;
+	run_start(&run, &work.job, &tuning, 1);
+	run_claim(&run, &first);
+	run_claim(&run, &second);
+	cr_assert_eq(claim_execute(&first, scratch), 0);
+	run_end_claim(&run, &first, 0);
+	run_stop(&run, STATUS_CANCELED);
+	cr_assert_eq(run_claims(&run, 1), 0);
+	int status = claim_execute(&second, scratch);
+	cr_assert_eq(status, STATUS_CANCELED);
+	run_end_claim(&run, &second, status);
+	struct engine_job *ended;
+	cr_assert(run_end(&run, &ended));
+	cr_assert_eq(ended->status, STATUS_CANCELED);
+	for (uint32_t i = 0; i < BYTES * N; i++)
+		cr_assert_eq(data(dst)[i], i < first.n * BYTES ? 1 : POISON, "byte %u", i);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	close_engine();
+	free(scratch);
+}
+
+enum which { INDEX, SOURCE, DESTINATION };
+
+struct fails_row {
+	char name[32];
+	int64_t inline_bytes;
+	uint64_t n;
+	enum which which;
+};
+
+ParameterizedTestParameters(blocks, memory_that_fails)
+{
+	static struct fails_row rows[] = {
+		{ "index, threads", 0, 8192, INDEX },
+		{ "index, inline", 1 << 20, 8, INDEX },
+		{ "source, threads", 0, 8192, SOURCE },
+		{ "source, inline", 1 << 20, 8, SOURCE },
+		{ "destination, threads", 0, 8192, DESTINATION },
+		{ "destination, inline", 1 << 20, 8, DESTINATION },
+	};
+	return cr_make_param_array(struct fails_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+/* The job alone ends as DEVICE. The list begins before the first page that is not there and ends after it. */
+ParameterizedTest(struct fails_row *row, blocks, memory_that_fails)
+{
+	enum { BYTES = 1024, PAGE = 4096 };
+	static struct list_work bad, good;
+	open_engine(2, row->inline_bytes);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *memory[3];
+	for (int i = 0; i < 3; i++)
+		memory[i] = new_memory(8192 * BYTES);
+	struct engine_memory *other = new_memory(8192 * BYTES), *list = new_memory(8192 * BYTES);
+	for (int i = 0; i < 8192; i++)
+		((int32_t *)data(memory[INDEX]))[PAGE / 4 - 4 + i] = i;
+	break_memory(memory[row->which], PAGE);
+	list_work_init(&bad, BYTES, row->n, 1, row->which == DESTINATION, memory[DESTINATION],
+	               memory[SOURCE]);
+	bad.blocks.index_memory = memory[INDEX];
+	bad.blocks.index_offset = PAGE - 16;
+	list_work_init(&good, BYTES, row->n, 1, false, other, list);
+	good.blocks.index_memory = list;
+	engine_submit(engine, stream, &bad.job);
+	engine_submit(engine, stream, &good.job);
+	wait_done(2);
+	cr_assert_eq(bad.job.status, STATUS_DEVICE, "%s: %d", row->name, bad.job.status);
+	cr_assert_eq(good.job.status, 0, "%s: %d", row->name, good.job.status);
+	engine_stream_free(engine, stream);
+	for (int i = 0; i < 3; i++)
+		engine_unmap(engine, memory[i]);
+	engine_unmap(engine, other);
+	engine_unmap(engine, list);
+	close_engine();
+}
+
+/* ---- A list that changes ---------------------------------------------------------------------------- */
+
+/* What a client's process does to its memory, until it is killed. */
+static pid_t change(volatile int32_t *index, uint32_t n)
+{
+	static const int32_t values[] = { 1, -1, 0x7fffffff, 2, -2, 0 };
+	pid_t pid = fork();
+	cr_assert_geq(pid, 0);
+	if (pid == 0)
+		for (uint32_t i = 0;; i++)
+			index[i % n] = values[i / 7 % 6];
+	return pid;
+}
+
+/* Whatever each entry was when it was looked at: it was that in all layers, and was counted as that. */
+Test(blocks, a_list_that_changes)
+{
+	enum { BYTES = 64, N = 1500, LAYERS = 3, LIMIT = 3, ROUNDS = 60 };
+	static struct list_work work;
+	open_engine(2, 0);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(BYTES * N * LAYERS), *src = new_memory(BYTES * LIMIT * LAYERS);
+	struct engine_memory *list = new_memory(N * 4);
+	for (int i = 0; i < LIMIT * LAYERS; i++)
+		memset(data(src) + i * BYTES, 1 + i % LIMIT, BYTES);
+	pid_t pid = change((volatile int32_t *)(void *)data(list), N);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t moved = 0;
+		memset(data(dst), POISON, BYTES * N * LAYERS);
+		list_work_init(&work, BYTES, N, LAYERS, false, dst, src);
+		work.blocks.index_memory = list;
+		cr_assert_eq(work.blocks.limit, LIMIT);
+		n_done = 0;
+		engine_submit(engine, stream, &work.job);
+		wait_done(1);
+		cr_assert_eq(work.job.status, 0);
+		for (int i = 0; i < N; i++) {
+			char first = data(dst)[i * BYTES];
+			moved += first != POISON;
+			for (int layer = 0; layer < LAYERS; layer++)
+				for (int byte = 0; byte < BYTES; byte++)
+					cr_assert_eq(data(dst)[(layer * N + i) * BYTES + byte], first,
+					             "round %d, entry %d, layer %d", round, i, layer);
+		}
+		cr_assert_eq(moved + work.blocks.passed + work.blocks.beyond, N);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	engine_stream_free(engine, stream);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_unmap(engine, list);
+	close_engine();
+}
+
+/* ---- Fairness --------------------------------------------------------------------------------------- */
+
+/* With one thread, a small job submitted after a long list on another stream comes back first, wherever the
+ * list is. */
+static void share(bool region)
+{
+	enum { BYTES = 4096, N = 20000 };
+	static struct work held, small;
+	static struct list_work large;
+	static int32_t index[N];
+	n_done = 0;
+	open_engine(1, 0);
+	struct engine_stream *a = engine_stream_new(engine, &owner), *b = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(N * BYTES), *src = new_memory(BYTES),
+			     *list = new_memory(N * 4);
+	struct engine_memory *other = new_memory(64 * 64 * 4);
+	work_init(&small, 64, false, other, dst);
+	hold_thread(&held, a, other, dst);
+	list_work_init(&large, BYTES, N, 1, false, dst, src);
+	large.blocks.index = region ? NULL : index;
+	large.blocks.index_memory = list;
+	engine_submit(engine, a, &large.job);
+	engine_submit(engine, b, &small.job);
+	atomic_store(&hold, false);
+	wait_done(2);
+	cr_assert_eq(done[0], &small.job);
+	cr_assert_eq(large.job.status, 0);
+	engine_stream_free(engine, a);
+	engine_stream_free(engine, b);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_unmap(engine, list);
+	engine_unmap(engine, other);
+	close_engine();
+}
+
+Test(blocks, streams_share)
+{
+	share(false);
+	share(true);
+}

@@ -1,0 +1,320 @@
+/* Random lists of blocks and random batches through the engine against the oracle: all of both memories,
+ * gaps, guards and the source included.
+ *
+ *   PROPERTY_CASES  how many random lists, instead of a share of FULL_CASES
+ *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
+ *
+ * Case after case goes another way (ways.h).
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/memory.h"
+#include "tests/support/oracle.h"
+#include "tests/support/tap.h"
+#include "ways.h"
+
+#define FULL_CASES   60000
+#define DEFAULT_SEED 1
+/* A batch for so many lists. */
+#define BATCH_SHARE 4
+
+#define MOST_ENTRIES 3000
+#define MOST_LAYERS  5
+#define MOST_MOVES   40
+
+static uint8_t expected[BENCH_BYTES], source[BENCH_BYTES];
+
+static void *allocate(size_t size)
+{
+	void *p = malloc(size);
+	if (!p)
+		bench_die("out of memory");
+	return p;
+}
+
+static bool one_in(uint64_t *state, int n)
+{
+	return oracle_between(state, 1, n) == 1;
+}
+
+static uint8_t *data_of(struct engine_memory *memory)
+{
+	return (uint8_t *)cpu_memory(memory)->data;
+}
+
+/* Random bytes in the source and poison in the destination, size bytes of each; both are known here too. */
+static void fill_memory(struct bench *bench, uint64_t *state, size_t dst_size, size_t src_size)
+{
+	for (size_t i = 0; i < src_size; i += 8) {
+		uint64_t word = oracle_random(state);
+		memcpy(source + i, &word, src_size - i < 8 ? src_size - i : 8);
+	}
+	memset(expected, 0xa5, dst_size);
+	memcpy(data_of(bench->src), source, src_size);
+	memcpy(data_of(bench->dst), expected, dst_size);
+}
+
+static bool complain(const struct bench *bench, uint64_t seed, const char *kind, const char *what)
+{
+	fprintf(stderr, "# %s, seed %" PRIu64 ", %s, %s: %s\n", kind, seed, bench->isa, way_names[bench->way],
+	        what);
+	return false;
+}
+
+static bool check_memory(const struct bench *bench, uint64_t seed, const char *kind, size_t dst_size,
+                         size_t src_size)
+{
+	char text[64];
+	const uint8_t *dst = data_of(bench->dst);
+	size_t i = 0;
+	if (memcmp(data_of(bench->src), source, src_size) != 0)
+		return complain(bench, seed, kind, "the source was written");
+	if (memcmp(dst, expected, dst_size) == 0)
+		return true;
+	while (dst[i] == expected[i])
+		i++;
+	snprintf(text, sizeof(text), "byte %zu of %zu is 0x%02x, not 0x%02x", i, dst_size, dst[i],
+	         expected[i]);
+	return complain(bench, seed, kind, text);
+}
+
+/* ---- Lists ------------------------------------------------------------------------------------------ */
+
+struct list {
+	struct oracle_case c; /* one block's */
+	struct engine_blocks blocks;
+	int64_t layers[2][MOST_LAYERS];
+	int64_t index[MOST_ENTRIES];
+	uint64_t passed, beyond;
+	size_t dst_size, src_size;
+};
+
+/* n blocks of size bytes in each layer, with gaps; gives where the last one ends. */
+static size_t place_side(uint64_t *state, struct engine_blocks_side *side, int64_t *layers, uint64_t n,
+                         uint32_t n_layers, size_t size)
+{
+	side->step = size + (one_in(state, 2) ? 0 : (uint64_t)oracle_between(state, 1, 80));
+	side->layer_step = n * side->step + (one_in(state, 2) ? 0 : (uint64_t)oracle_between(state, 1, 200));
+	if (one_in(state, 2)) {
+		for (uint32_t l = 0; l < n_layers; l++) {
+			uint32_t other = (uint32_t)oracle_between(state, 0, l);
+			layers[l] = layers[other];
+			layers[other] = (int64_t)(l * side->layer_step);
+		}
+		side->layers = layers;
+	}
+	return n_layers * side->layer_step;
+}
+
+/* What no list should have. */
+static int64_t beyond(uint64_t *state, uint8_t bytes, uint64_t limit)
+{
+	switch (oracle_between(state, 0, bytes == 8 ? 5 : 3)) {
+	case 0:
+		return (int64_t)limit;
+	case 1:
+		return -2;
+	case 2:
+		return bytes == 8 ? INT64_MIN : INT32_MIN;
+	case 3:
+		return bytes == 8 ? INT64_MAX : INT32_MAX;
+	case 4:
+		return INT64_C(1) << 32; /* 0 to who takes its half */
+	default:
+		return INT64_C(0xffffffff);
+	}
+}
+
+/* What a scatter writes is written once. */
+static void make_index(uint64_t *state, struct list *list)
+{
+	struct engine_blocks *blocks = &list->blocks;
+	bool odd = one_in(state, 2);
+	uint64_t next = 0;
+	for (uint64_t i = 0; i < blocks->n; i++) {
+		bool out = blocks->scatter && next == blocks->limit;
+		if (out || (odd && one_in(state, 5))) {
+			list->index[i] = -1;
+			list->passed++;
+		} else if (odd && one_in(state, 9)) {
+			list->index[i] = beyond(state, blocks->index_bytes, blocks->limit);
+			list->beyond++;
+		} else {
+			list->index[i] = blocks->scatter
+			                     ? (int64_t)next++
+			                     : oracle_between(state, 0, (int64_t)blocks->limit - 1);
+		}
+	}
+	for (uint64_t i = blocks->n; blocks->scatter && i-- > 1;) {
+		uint64_t other = (uint64_t)oracle_between(state, 0, (int64_t)i);
+		int64_t kept = list->index[i];
+		list->index[i] = list->index[other];
+		list->index[other] = kept;
+	}
+}
+
+static void write_index(const struct list *list, uint8_t *at)
+{
+	for (uint64_t i = 0; i < list->blocks.n; i++)
+		for (int byte = 0; byte < list->blocks.index_bytes; byte++)
+			*at++ = (uint8_t)((uint64_t)list->index[i] >> 8 * byte);
+}
+
+static void make_list(uint64_t seed, struct list *list)
+{
+	uint64_t state = ~seed;
+	struct engine_blocks *blocks = &list->blocks;
+	*list = (struct list){ 0 };
+	oracle_random_case(seed, &list->c);
+	size_t size = list->c.dst_size > list->c.src_size ? list->c.dst_size : list->c.src_size;
+	uint32_t layers = one_in(&state, 2) ? 1 : (uint32_t)oracle_between(&state, 1, MOST_LAYERS);
+	int64_t room = (BENCH_BYTES - 2 * ORACLE_GUARD) / (int64_t)(size + 80 + 200) / layers;
+	int64_t most = one_in(&state, 8) ? MOST_ENTRIES : 20;
+	most = most < room ? most : room;
+	*blocks = (struct engine_blocks){ .n = (uint64_t)oracle_between(&state, 1, most),
+		                          .layers = layers,
+		                          .scatter = one_in(&state, 2),
+		                          .index_bytes = one_in(&state, 2) ? 4 : 8,
+		                          .limit = (uint64_t)oracle_between(&state, 1, most) };
+	make_index(&state, list);
+	list->dst_size = 2 * ORACLE_GUARD + place_side(&state, &blocks->dst, list->layers[0],
+	                                               blocks->scatter ? blocks->limit : blocks->n, layers,
+	                                               list->c.dst_size);
+	list->src_size = 2 * ORACLE_GUARD + place_side(&state, &blocks->src, list->layers[1],
+	                                               blocks->scatter ? blocks->n : blocks->limit, layers,
+	                                               list->c.src_size);
+}
+
+static int64_t place_of(const struct engine_blocks_side *side, uint64_t block, uint32_t layer)
+{
+	return (int64_t)(block * side->step) +
+	       (side->layers ? side->layers[layer] : (int64_t)(layer * side->layer_step));
+}
+
+static void expect_list(const struct list *list)
+{
+	const struct engine_blocks *blocks = &list->blocks;
+	for (uint32_t layer = 0; layer < blocks->layers; layer++)
+		for (uint64_t i = 0; i < blocks->n; i++) {
+			int64_t block = list->index[i];
+			if (block < 0 || (uint64_t)block >= blocks->limit)
+				continue;
+			uint64_t to = blocks->scatter ? (uint64_t)block : i;
+			uint64_t from = blocks->scatter ? i : (uint64_t)block;
+			oracle_run(
+			    &list->c.spec,
+			    expected + ORACLE_GUARD + list->c.dst_offset + place_of(&blocks->dst, to, layer),
+			    source + ORACLE_GUARD + list->c.src_offset + place_of(&blocks->src, from, layer));
+		}
+}
+
+static bool try_list(struct bench *bench, uint64_t seed)
+{
+	static struct list list;
+	uint64_t state = seed ^ UINT64_C(0x5555);
+	struct transform transform;
+	struct plan plan;
+	struct error err;
+	char text[1024];
+	make_list(seed, &list);
+	if (transform_init(&transform, &list.c.spec, &err) < 0)
+		return complain(bench, seed, "list", err.message);
+	plan_init(&plan, &transform, &bench->engine->facts);
+	fill_memory(bench, &state, list.dst_size, list.src_size);
+	expect_list(&list);
+
+	size_t skew = (size_t)oracle_between(&state, 0, 9);
+	uint8_t *host = allocate(skew + list.blocks.n * list.blocks.index_bytes);
+	write_index(&list, host + skew);
+	if (one_in(&state, 2)) {
+		list.blocks.index = host + skew;
+	} else {
+		list.blocks.index_memory = bench->index;
+		list.blocks.index_offset = skew * list.blocks.index_bytes;
+		write_index(&list, data_of(bench->index) + list.blocks.index_offset);
+	}
+	struct engine_job job = { .move = { .transform = &transform,
+		                            .plan = &plan,
+		                            .dst = bench->dst,
+		                            .src = bench->src,
+		                            .dst_offset = ORACLE_GUARD + list.c.dst_offset,
+		                            .src_offset = ORACLE_GUARD + list.c.src_offset },
+		                  .blocks = &list.blocks };
+	int status = bench_run(bench, &job);
+	free(host);
+	if (status < 0)
+		return complain(bench, seed, "list", status_name(status));
+	if (list.blocks.passed != list.passed || list.blocks.beyond != list.beyond) {
+		snprintf(text, sizeof(text),
+		         "%" PRIu64 " passed over and %" PRIu64 " beyond, not %" PRIu64 " and %" PRIu64,
+		         list.blocks.passed, list.blocks.beyond, list.passed, list.beyond);
+		return complain(bench, seed, "list", text);
+	}
+	if (check_memory(bench, seed, "list", list.dst_size, list.src_size))
+		return true;
+	oracle_case_text(&list.c, text, sizeof(text));
+	return complain(bench, seed, "list", text);
+}
+
+/* ---- Batches ---------------------------------------------------------------------------------------- */
+
+static bool try_batch(struct bench *bench, uint64_t seed)
+{
+	static struct oracle_case c[MOST_MOVES];
+	static struct transform transform[MOST_MOVES];
+	static struct plan plan[MOST_MOVES];
+	struct engine_move moves[MOST_MOVES];
+	uint64_t state = ~seed;
+	uint32_t n = (uint32_t)oracle_between(&state, 1, one_in(&state, 4) ? MOST_MOVES : 6);
+	size_t dst_size = ORACLE_GUARD, src_size = ORACLE_GUARD;
+	struct error err;
+	for (uint32_t i = 0; i < n; i++) {
+		oracle_random_case(seed * MOST_MOVES + i, &c[i]);
+		if (transform_init(&transform[i], &c[i].spec, &err) < 0)
+			return complain(bench, seed, "batch", err.message);
+		plan_init(&plan[i], &transform[i], &bench->engine->facts);
+		moves[i] = (struct engine_move){ .transform = &transform[i],
+			                         .plan = &plan[i],
+			                         .dst = bench->dst,
+			                         .src = bench->src,
+			                         .dst_offset = dst_size + c[i].dst_offset,
+			                         .src_offset = src_size + c[i].src_offset,
+			                         .status = 1 };
+		dst_size += c[i].dst_size + (size_t)oracle_between(&state, 0, 20);
+		src_size += c[i].src_size;
+	}
+	dst_size += ORACLE_GUARD;
+	src_size += ORACLE_GUARD;
+	if (dst_size > BENCH_BYTES || src_size > BENCH_BYTES)
+		return complain(bench, seed, "batch", "it is larger than a memory");
+	fill_memory(bench, &state, dst_size, src_size);
+	for (uint32_t i = 0; i < n; i++)
+		oracle_run(&c[i].spec, expected + moves[i].dst_offset, source + moves[i].src_offset);
+	struct engine_job job = { .moves = moves, .n_moves = n };
+	int status = bench_run(bench, &job);
+	for (uint32_t i = 0; i < n; i++)
+		status = status ? status : moves[i].status;
+	if (status)
+		return complain(bench, seed, "batch", status_name(status));
+	return check_memory(bench, seed, "batch", dst_size, src_size);
+}
+
+/* ---- Main ------------------------------------------------------------------------------------------- */
+
+int main(void)
+{
+	struct bench bench[MOST_BENCHES];
+	uint64_t cases = bench_number("PROPERTY_CASES", (uint64_t)tap_portion(FULL_CASES));
+	uint64_t seed = bench_number("PROPERTY_SEED", DEFAULT_SEED);
+	size_t n = benches_open(bench);
+	bench_try_all(
+	    try_list, bench, n, cases, seed,
+	    "a random list of blocks is the oracle's, guards, gaps and source intact, its entries counted");
+	bench_try_all(try_batch, bench, n, cases / BATCH_SHARE, seed,
+	              "a random batch is the oracle's, guards, gaps and source intact");
+	benches_close(bench, n);
+	return tap_end();
+}

@@ -1,0 +1,525 @@
+/* Lists of blocks against brute force: small regions, every byte of every block marked. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "kernels/blocks.h"
+#include "tests/support/oracle.h"
+
+#define SIZE 700 /* bytes of a region */
+#define MOST 4   /* layers */
+
+/* A list, its transform and its places, small enough to be walked. */
+struct list {
+	struct engine_blocks blocks;
+	struct transform t;
+	struct tensor_place dst, src;
+	int64_t dst_layers[MOST], src_layers[MOST];
+};
+
+static uint64_t count_of(const struct list *c, bool dst)
+{
+	return dst == c->blocks.scatter ? c->blocks.limit : c->blocks.n;
+}
+
+static int64_t block_at(const struct engine_blocks_side *side, int64_t i, int64_t layer)
+{
+	return i * (int64_t)side->step +
+	       (side->layers ? side->layers[layer] : layer * (int64_t)side->layer_step);
+}
+
+static int next_index(const struct tensor_layout *layout, int64_t *o)
+{
+	int d = layout->rank - 1;
+
+	for (; d >= 0 && ++o[d] == layout->shape[d]; d--)
+		o[d] = 0;
+	return d;
+}
+
+struct marks {
+	bool leaves; /* the region */
+	bool meets;  /* a byte of another block */
+	uint8_t byte[SIZE];
+};
+
+/* One block's bytes. */
+static void mark_block(const struct tensor_layout *layout, int64_t at, struct marks *ret)
+{
+	int64_t size = dtype_size(layout->dtype), o[TENSOR_MAX_RANK] = { 0 };
+
+	if (!tensor_count(layout))
+		return;
+	do {
+		int64_t from = at;
+
+		for (int d = 0; d < layout->rank; d++)
+			from += o[d] * layout->stride[d] * size;
+		for (int64_t i = from; i < from + size; i++)
+			if (i < 0 || i >= SIZE)
+				ret->leaves = true;
+			else
+				ret->meets |= ret->byte[i]++ != 0;
+	} while (next_index(layout, o) >= 0);
+}
+
+static void mark_side(const struct list *c, bool dst, struct marks *ret)
+{
+	const struct engine_blocks_side *side = dst ? &c->blocks.dst : &c->blocks.src;
+	const struct tensor_place *place = dst ? &c->dst : &c->src;
+
+	*ret = (struct marks){ 0 };
+	for (int64_t l = 0; l < c->blocks.layers; l++)
+		for (int64_t i = 0; i < (int64_t)count_of(c, dst); i++)
+			mark_block(dst ? &c->t.dst_layout : &c->t.src_layout,
+			           (int64_t)place->offset + block_at(side, i, l), ret);
+}
+
+static void random_side(uint64_t *state, struct engine_blocks_side *side, struct tensor_extent extent,
+                        uint64_t n, uint32_t layers, int64_t *room)
+{
+	uint64_t block = blocks_default_step(extent), spread = oracle_between(state, 0, 1) ? 3 * block : 40;
+
+	*side = (struct engine_blocks_side){ 0 };
+	side->step =
+	    oracle_between(state, 0, 2) ? block : (uint64_t)oracle_between(state, 0, (int64_t)spread);
+	side->layer_step = oracle_between(state, 0, 2) ? n * side->step
+	                                               : (uint64_t)oracle_between(state, 0, (int64_t)spread);
+	if (oracle_between(state, 0, 2))
+		return;
+	side->layer_step = 0;
+	side->layers = room;
+	for (uint32_t l = 0; l < layers; l++)
+		room[l] = oracle_between(state, -20, 20) +
+		          (oracle_between(state, 0, 1) ? (int64_t)(n * side->step) * l : 5 * l);
+}
+
+/* false: the transform itself is refused. */
+static bool random_list(uint64_t *state, struct list *c)
+{
+	static const enum dtype dtypes[] = { DTYPE_UINT8, DTYPE_INT16, DTYPE_FLOAT32, DTYPE_COMPLEX128 };
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	struct error err;
+
+	*c = (struct list){ .blocks = { .layers = (uint32_t)oracle_between(state, 1, MOST),
+		                        .n = (uint64_t)oracle_between(state, 0, 5),
+		                        .limit = (uint64_t)oracle_between(state, 0, 5),
+		                        .scatter = oracle_between(state, 0, 1),
+		                        .index_bytes = oracle_between(state, 0, 1) ? 4 : 8 } };
+	spec.dst.dtype = spec.src.dtype = dtypes[oracle_between(state, 0, 3)];
+	spec.dst.rank = spec.src.rank = (int)oracle_between(state, 0, 2);
+	for (int d = 0; d < spec.dst.rank; d++) {
+		spec.dst.shape[d] = spec.src.shape[d] =
+		    oracle_between(state, oracle_between(state, 0, 30) > 0, 3);
+		spec.dst.stride[d] = oracle_between(state, -7, 7);
+		spec.src.stride[d] = oracle_between(state, -2, 3);
+	}
+	if (transform_init(&c->t, &spec, &err) < 0)
+		return false;
+	random_side(state, &c->blocks.dst, c->t.dst_extent, count_of(c, true), c->blocks.layers,
+	            c->dst_layers);
+	random_side(state, &c->blocks.src, c->t.src_extent, count_of(c, false), c->blocks.layers,
+	            c->src_layers);
+	c->dst = (struct tensor_place){ .memory = { 1, 2 },
+		                        .base = (uint64_t)oracle_between(state, 0, 40),
+		                        .offset = (uint64_t)oracle_between(state, 0, SIZE / 2),
+		                        .size = SIZE };
+	c->src = (struct tensor_place){ .memory = { 1, oracle_between(state, 2, 3) },
+		                        .base = (uint64_t)oracle_between(state, 0, 40),
+		                        .offset = (uint64_t)oracle_between(state, 0, SIZE - 1),
+		                        .size = SIZE };
+	return true;
+}
+
+/* The stretches in the one memory. */
+static bool are_apart(const struct list *c, const struct marks *dst, const struct marks *src)
+{
+	int64_t first[2] = { -1, -1 }, last[2] = { 0 };
+
+	for (int64_t i = 0; i < SIZE; i++)
+		for (int side = 0; side < 2; side++)
+			if ((side ? src : dst)->byte[i]) {
+				first[side] = first[side] < 0 ? i : first[side];
+				last[side] = i;
+			}
+	if (first[0] < 0 || first[1] < 0 || c->dst.memory[1] != c->src.memory[1])
+		return true;
+	return last[0] + (int64_t)c->dst.base < first[1] + (int64_t)c->src.base ||
+	       last[1] + (int64_t)c->src.base < first[0] + (int64_t)c->dst.base;
+}
+
+Test(blocks, check_is_brute_force, .timeout = 300)
+{
+	static struct marks dst, src;
+	int accepted = 0, refused = 0, out = 0, irregular = 0;
+	uint64_t state = 1;
+
+	for (int i = 0; i < 300000; i++) {
+		int64_t sorted[MOST];
+		struct error err = { 0 };
+		struct list c;
+		int r;
+
+		if (!random_list(&state, &c))
+			continue;
+		mark_side(&c, true, &dst);
+		mark_side(&c, false, &src);
+		r = blocks_check(&c.blocks, &c.t, &c.dst, &c.src, sorted, &err);
+		if (dst.leaves || src.leaves) {
+			cr_assert_eq(r, STATUS_OUT_OF_RANGE, "%d: %d %s", i, r, err.message);
+			out++;
+		} else if (dst.meets || !are_apart(&c, &dst, &src)) {
+			cr_assert_eq(r, STATUS_OVERLAP, "%d: %d %s", i, r, err.message);
+			refused++;
+		} else if (r) {
+			cr_assert_eq(r, STATUS_OVERLAP, "%d: %d %s", i, r, err.message);
+			cr_assert(strstr(err.message, "irregular") && c.blocks.dst.layers, "%d: %s", i,
+			          err.message);
+			irregular++;
+		} else {
+			accepted++;
+		}
+	}
+	cr_assert(accepted > 5000 && refused > 5000 && out > 5000 && irregular > 100,
+	          "%d accepted, %d refused, %d out of range, %d irregular", accepted, refused, out,
+	          irregular);
+}
+
+Test(blocks, default_limit_is_the_most)
+{
+	static struct marks marks;
+	uint64_t state = 2;
+	int seen[2] = { 0 };
+
+	for (int i = 0; i < 100000; i++) {
+		struct error err;
+		struct list c;
+		bool scatter;
+		int r;
+
+		if (!random_list(&state, &c) || c.t.count == 0)
+			continue;
+		scatter = c.blocks.scatter;
+		r = blocks_default_limit(&c.blocks, scatter ? c.t.dst_extent : c.t.src_extent,
+		                         scatter ? &c.dst : &c.src, &err);
+		seen[r == 0]++;
+		if ((scatter ? c.blocks.dst : c.blocks.src).step == 0) {
+			cr_assert_eq(r, STATUS_INVALID_ARGUMENT);
+			continue;
+		}
+		c.blocks.limit = r ? 1 : c.blocks.limit;
+		mark_side(&c, scatter, &marks);
+		cr_assert_eq(marks.leaves, r != 0, "%d: %d", i, r);
+		cr_assert(r == 0 || r == STATUS_OUT_OF_RANGE);
+		c.blocks.limit++;
+		mark_side(&c, scatter, &marks);
+		cr_assert(marks.leaves, "%d: one more would fit", i);
+	}
+	cr_assert(seen[0] > 5000 && seen[1] > 5000);
+}
+
+/* Every block is as aligned as the facts say, no more is left unsaid, and phases are those of all where that
+ * is 16. */
+Test(blocks, facts_are_of_every_block)
+{
+	const struct plan_facts engine = { .engine = "cuda", .threads = 7, .align = 16, .tma = true };
+	uint64_t state = 3;
+	int seen[17] = { 0 };
+
+	for (int i = 0; i < 100000; i++) {
+		uint64_t scale = UINT64_C(1) << oracle_between(&state, 0, 5), bits = 16, phases = 0;
+		uint64_t dst, src;
+		struct plan_facts facts;
+		struct list c;
+
+		if (!random_list(&state, &c) || !c.blocks.n || !c.blocks.limit)
+			continue;
+		c.blocks.dst.step *= scale;
+		c.blocks.src.step *= scale;
+		c.blocks.dst.layer_step *= scale;
+		c.blocks.src.layer_step *= scale;
+		for (int l = 0; l < MOST; l++) {
+			c.dst_layers[l] *= (int64_t)scale;
+			c.src_layers[l] *= (int64_t)scale;
+		}
+		dst = (c.dst.base + c.dst.offset) * scale;
+		src = (c.src.base + c.src.offset) * scale;
+		facts = blocks_facts(&engine, &c.blocks, dst, src);
+		for (int side = 0; side < 2; side++)
+			for (int64_t l = 0; l < c.blocks.layers; l++)
+				for (int64_t b = 0; b < (int64_t)count_of(&c, side); b++) {
+					uint64_t at =
+					    (uint64_t)block_at(side ? &c.blocks.dst : &c.blocks.src, b, l);
+
+					bits |= (side ? dst : src) + at;
+					phases |= at % 16;
+				}
+		cr_assert_eq(bits % facts.align, 0, "%d: align %u", i, facts.align);
+		cr_assert(facts.align < 16 || phases == 0, "%d", i);
+		cr_assert_eq(facts.dst_phase, dst % 16);
+		cr_assert_eq(facts.src_phase, src % 16);
+		cr_assert_eq(facts.threads, 7);
+		cr_assert(facts.spread);
+		seen[facts.align]++;
+	}
+	for (int align = 1; align <= 16; align *= 2)
+		cr_assert(seen[align] > 1000, "%d: %d", align, seen[align]);
+}
+
+static void set_entry(char *list, uint8_t bytes, uint64_t i, int64_t value)
+{
+	for (uint8_t b = 0; b < bytes; b++)
+		list[i * bytes + b] = (char)((uint64_t)value >> 8 * b);
+}
+
+Test(blocks, list_is_brute_force)
+{
+	static struct blocks_seen seen = { .seed = 42 };
+	int refused[2] = { 0 };
+	uint64_t state = 4;
+
+	for (int i = 0; i < 100000; i++) {
+		int64_t entries[12];
+		char list[1 + sizeof entries], *at = list + oracle_between(&state, 0, 1);
+		struct engine_blocks blocks = { .n = (uint64_t)oracle_between(&state, 0, 12),
+			                        .limit = (uint64_t)oracle_between(&state, 0, 200),
+			                        .scatter = oracle_between(&state, 0, 1),
+			                        .index_bytes = oracle_between(&state, 0, 1) ? 4 : 8,
+			                        .index = at };
+		int want = 0;
+		struct error err;
+
+		for (uint64_t j = 0; j < blocks.n; j++) {
+			entries[j] = oracle_between(&state, -1, (int64_t)blocks.limit - 1);
+			if (!oracle_between(&state, 0, 60))
+				entries[j] = oracle_between(&state, 0, 1) ? -2 : (int64_t)blocks.limit;
+			set_entry(at, blocks.index_bytes, j, entries[j]);
+		}
+		for (uint64_t j = 0; j < blocks.n && blocks.scatter; j++)
+			for (uint64_t k = 0; k < j; k++)
+				if (entries[j] == entries[k] && entries[j] != -1)
+					want = STATUS_OVERLAP;
+		for (uint64_t j = 0; j < blocks.n; j++)
+			if (entries[j] < -1 || entries[j] >= (int64_t)blocks.limit)
+				want = STATUS_OUT_OF_RANGE;
+		cr_assert_eq(blocks_check_list(&blocks, &seen, &err), want, "%d", i);
+		if (want)
+			refused[want == STATUS_OVERLAP]++;
+	}
+	cr_assert(refused[0] > 5000 && refused[1] > 5000);
+}
+
+/* As many as a message holds, and one of them twice at the far ends. */
+Test(blocks, long_list)
+{
+	static char list[BLOCKS_LIST_MOST * 4 + 4];
+	static struct blocks_seen seen = { .seed = 7 };
+	struct engine_blocks blocks = {
+		.n = BLOCKS_LIST_MOST, .limit = INT32_MAX, .scatter = true, .index_bytes = 4, .index = list
+	};
+	struct error err;
+
+	for (int shift = 0; shift < 17; shift++) {
+		for (int64_t i = 0; i < BLOCKS_LIST_MOST; i++)
+			set_entry(list, 4, (uint64_t)i, i << shift);
+		cr_assert_eq(blocks_check_list(&blocks, &seen, &err), 0, "%d: %s", shift, err.message);
+		set_entry(list, 4, BLOCKS_LIST_MOST - 1, 1 << shift);
+		cr_assert_eq(blocks_check_list(&blocks, &seen, &err), STATUS_OVERLAP);
+		cr_assert(strstr(err.message, "index[16383]") && strstr(err.message, "index[1]"), "%s",
+		          err.message);
+	}
+	blocks.n++;
+	cr_assert_eq(blocks_check_list(&blocks, &seen, &err), STATUS_INVALID_ARGUMENT);
+}
+
+/* ---- From the ends of 64 bits ---------------------------------------------------------------------------
+ */
+
+/* Every sum and product of it fits 128 bits. */
+static bool exact_is_inside(uint64_t n, uint64_t step, uint64_t layers, uint64_t layer_step,
+                            const int64_t *listed, uint64_t offset, uint64_t size)
+{
+	unsigned __int128 blocks, of_layers = 0, end;
+
+	if (offset > size)
+		return false;
+	if (n == 0)
+		return true;
+	if (listed && ((listed[0] < 0 && offset < -(uint64_t)listed[0]) ||
+	               (listed[1] < 0 && offset < -(uint64_t)listed[1])))
+		return false;
+	blocks = (unsigned __int128)(n - 1) * step;
+	if (!listed)
+		of_layers = (unsigned __int128)(layers - 1) * layer_step;
+	if (__builtin_add_overflow(blocks, of_layers, &end) || end > UINT64_MAX)
+		return false;
+	end += offset + (unsigned __int128)1;
+	if (listed)
+		end += (unsigned __int128)(__int128)(listed[0] > listed[1] ? listed[0] : listed[1]);
+	return end <= size;
+}
+
+Test(blocks, ranges_from_the_ends, .timeout = 300)
+{
+	static const uint64_t values[] = {
+		0, 1, 2, 255, 4096, UINT32_MAX, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1, UINT64_MAX
+	};
+	static const int64_t offsets[] = { INT64_MIN, INT64_MIN + 1, -4096, -1, 0, 1, 4096, INT64_MAX };
+	const uint64_t n_values = sizeof values / sizeof *values,
+		       n_offsets = sizeof offsets / sizeof *offsets;
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	uint64_t state = 6, inside = 0;
+	struct transform t;
+	struct error err;
+
+	cr_assert_eq(transform_init(&t, &spec, &err), 0); /* one byte */
+	for (int i = 0; i < 1000000; i++) {
+		const uint64_t n = values[oracle_between(&state, 0, (int64_t)n_values - 1)];
+		int64_t listed[2], sorted[2];
+		struct engine_blocks blocks = {
+			.layers = 2,
+			.limit = n,
+			.src.step = values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+			.src.layer_step = values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+		};
+		struct tensor_place dst = { .memory = { 1, 1 }, .size = 1 };
+		struct tensor_place src = { .memory = { 1, 1 },
+			                    .base = values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+			                    .offset =
+			                        values[oracle_between(&state, 0, (int64_t)n_values - 1)],
+			                    .size =
+			                        values[oracle_between(&state, 0, (int64_t)n_values - 1)] };
+		bool want;
+
+		for (int l = 0; l < 2; l++)
+			listed[l] = offsets[oracle_between(&state, 0, (int64_t)n_offsets - 1)];
+		if (oracle_between(&state, 0, 1))
+			blocks.src.layers = listed;
+		else if (oracle_between(&state, 0, 1))
+			blocks.layers = UINT32_MAX;
+		want = exact_is_inside(n, blocks.src.step, blocks.layers, blocks.src.layer_step,
+		                       blocks.src.layers, src.offset, src.size);
+		cr_assert_eq(blocks_check(&blocks, &t, &dst, &src, sorted, &err),
+		             want ? 0 : STATUS_OUT_OF_RANGE, "%d: %s", i, err.message);
+		inside += want;
+		if (blocks.src.step > 0 && n > 0 && n < UINT64_MAX && want) {
+			cr_assert_eq(blocks_default_limit(&blocks, t.src_extent, &src, &err), 0, "%d", i);
+			cr_assert(blocks.limit >= n, "%d", i);
+			cr_assert(exact_is_inside(blocks.limit, blocks.src.step, blocks.layers,
+			                          blocks.src.layer_step, blocks.src.layers, src.offset,
+			                          src.size),
+			          "%d", i);
+			cr_assert(blocks.limit == UINT64_MAX ||
+			              !exact_is_inside(blocks.limit + 1, blocks.src.step, blocks.layers,
+			                               blocks.src.layer_step, blocks.src.layers, src.offset,
+			                               src.size),
+			          "%d", i);
+		}
+	}
+	cr_assert(inside > 10000, "%lu", (unsigned long)inside);
+}
+
+/* ---- What errors say ----------------------------------------------------------------------------------- */
+
+/* 64 blocks of 4 KiB on either side, in different memories, and what is changed of that. */
+static struct list plain(void)
+{
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	int64_t shape[] = { 32, 32 };
+	struct error err;
+	struct list c = { .blocks = { .n = 64,
+		                      .layers = 1,
+		                      .limit = 64,
+		                      .index_bytes = 4,
+		                      .dst.step = 4096,
+		                      .src.step = 4096 },
+		          .dst = { .memory = { 1, 1 }, .size = 1 << 20 },
+		          .src = { .memory = { 2, 2 }, .size = 1 << 20 } };
+
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, NULL, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
+	cr_assert_eq(transform_init(&c.t, &spec, &err), 0);
+	return c;
+}
+
+static void assert_refused(const struct list *c, int status, const char *part)
+{
+	int64_t sorted[MOST];
+	struct error err;
+
+	cr_assert_eq(blocks_check(&c->blocks, &c->t, &c->dst, &c->src, sorted, &err), status, "%s: %s", part,
+	             err.message);
+	cr_assert(strstr(err.message, part), "%s: %s", part, err.message);
+}
+
+Test(blocks, sentences)
+{
+	int64_t layers[3] = { 0, 1 << 18, (1 << 18) + 8192 };
+	struct list c = plain();
+
+	c.blocks.limit = 257;
+	assert_refused(&c, STATUS_OUT_OF_RANGE,
+	               "src: the last byte of 257 blocks in 1 layers is byte 1052671, but the region has "
+	               "1048576 bytes");
+	c = plain();
+	c.blocks.n = UINT64_MAX;
+	assert_refused(&c, STATUS_OUT_OF_RANGE, "dst: the last byte of 18446744073709551615 blocks");
+	c = plain();
+	c.blocks.layers = 3;
+	c.blocks.dst.layers = layers;
+	assert_refused(&c, STATUS_OVERLAP, "dst_layers: two are 8192 bytes apart");
+	layers[0] = -1;
+	assert_refused(&c, STATUS_OUT_OF_RANGE, "dst: its first byte would be 1 bytes before");
+	layers[0] = INT64_MAX;
+	assert_refused(&c, STATUS_OUT_OF_RANGE, "dst: the last byte of 64 blocks in 3 layers is byte");
+	c = plain();
+	c.blocks.dst.step = 4095;
+	assert_refused(&c, STATUS_OVERLAP,
+	               "dst_step: two blocks of the destination share bytes: there are 64");
+	c = plain();
+	c.blocks.layers = 2;
+	c.blocks.dst.layer_step = 64 * 4096 - 1;
+	assert_refused(&c, STATUS_OVERLAP, "dst_layer_step: two blocks");
+	c = plain();
+	c.src.memory[0] = c.src.memory[1] = 1;
+	c.dst.offset = 64 * 4096 - 1;
+	assert_refused(&c, STATUS_OVERLAP,
+	               "dst: bytes [262143, 524287) of its region and [0, 262144) of src's");
+	c = plain();
+	c.blocks.scatter = true;
+	c.blocks.n = UINT64_C(1) << 60;
+	c.blocks.src.step = 0;
+	assert_refused(&c, STATUS_INVALID_ARGUMENT,
+	               "layers: 1152921504606846976 entries in each of 1 are more than 4294967296 blocks");
+	c.blocks.n = UINT64_C(1) << 31;
+	assert_refused(&c, STATUS_OK, "");
+	c.blocks.n++;
+	assert_refused(
+	    &c, STATUS_INVALID_ARGUMENT,
+	    "layers: 2147483649 entries in each of 1, of 8192 bytes each, are more than 17592186044416");
+}
+
+Test(blocks, index_place)
+{
+	struct list c = plain();
+	struct tensor_place place = { .memory = { 3, 3 }, .base = 4, .offset = 16, .size = 16 + 64 * 4 };
+	struct error err;
+
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), 0);
+	place.size--;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), STATUS_OUT_OF_RANGE);
+	place.size = UINT64_MAX;
+	c.blocks.n = UINT64_MAX;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), STATUS_OUT_OF_RANGE);
+	c.blocks.n = 32;
+	place.offset = 17;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), STATUS_INVALID_ARGUMENT);
+	place.offset = 16;
+	c.blocks.index_bytes = 8;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), STATUS_INVALID_ARGUMENT);
+	place.offset = 4;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), 0);
+	place.memory[0] = place.memory[1] = 1;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), STATUS_OVERLAP);
+	place.offset = 32 * 4096 - 4;
+	cr_assert_eq(blocks_check_index(&c.blocks, &c.t, &c.dst, &place, &err), 0);
+}
