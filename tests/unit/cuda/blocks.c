@@ -7,6 +7,7 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
+#include "kernels/block_plan.h"
 #include "rig.h"
 #include "tests/support/blocks.h"
 
@@ -136,5 +137,187 @@ ParameterizedTest(struct place_row *row, blocks, random_lists)
 	bench_open(&bench, row);
 	for (uint64_t seed = 1; seed <= row->seeds; seed++)
 		run_case(&bench, row, seed);
+	bench_close(&bench);
+}
+
+/* ---- By the unit -----------------------------------------------------------------------------------------
+ */
+
+/* Blocks of a shape that the unit takes, so many of them in so many layers. */
+struct unit_row {
+	char name[40];
+	enum tma_route route;
+	uint64_t n, limit;
+	uint32_t layers;
+	bool scatter;
+	int rank;
+	int64_t shape[3];
+	int64_t perm[3];
+	int64_t pad[3]; /* before and after */
+	uint64_t step;  /* bytes more than a block */
+	bool listed;    /* layers by a list */
+};
+
+#define BULK      .route = TMA_ROUTE_MEMCPY
+#define MAPS      .route = TMA_ROUTE_COPY
+#define VECTOR(n) .rank = 1, .shape = { n }
+#define HEADS     .rank = 3, .shape = { 16, 8, 64 }, .perm = { 1, 0, 2 }
+
+ParameterizedTestParameters(blocks, by_the_unit)
+{
+	static struct unit_row rows[] = {
+		{ .name = "4 KiB", BULK, .n = 40, .limit = 60, .layers = 1, VECTOR(1024) },
+		{ .name = "scattered",
+		  BULK,
+		  .n = 40,
+		  .limit = 60,
+		  .layers = 1,
+		  VECTOR(1024),
+		  .scatter = true },
+		{ .name = "many small", BULK, .n = 500, .limit = 300, .layers = 2, VECTOR(256) },
+		{ .name = "a chunk and a bit",
+		  BULK,
+		  .n = 9,
+		  .limit = 12,
+		  .layers = 3,
+		  VECTOR(8196),
+		  .step = 48 },
+		{ .name = "layers by a list",
+		  BULK,
+		  .n = 9,
+		  .limit = 12,
+		  .layers = 3,
+		  VECTOR(516),
+		  .step = 16,
+		  .scatter = true,
+		  .listed = true },
+		{ .name = "not of 16 bytes",
+		  .route = TMA_ROUTE_ROWS,
+		  .n = 9,
+		  .limit = 12,
+		  .layers = 2,
+		  VECTOR(1025) },
+		{ .name = "permuted", MAPS, .n = 20, .limit = 30, .layers = 1, HEADS },
+		{ .name = "permuted, scattered",
+		  MAPS,
+		  .n = 20,
+		  .limit = 30,
+		  .layers = 1,
+		  HEADS,
+		  .scatter = true },
+		{ .name = "permuted, layers", MAPS, .n = 11, .limit = 7, .layers = 3, HEADS, .step = 64 },
+		{ .name = "padded",
+		  MAPS,
+		  .n = 11,
+		  .limit = 7,
+		  .layers = 2,
+		  .rank = 2,
+		  .shape = { 30, 64 },
+		  .perm = { 0, 1 },
+		  .pad = { 2, 4 } },
+		{ .name = "permuted, layers by a list",
+		  .route = TMA_ROUTE_SHORT,
+		  .n = 11,
+		  .limit = 7,
+		  .layers = 3,
+		  HEADS,
+		  .listed = true },
+		{ .name = "transposed",
+		  .route = TMA_ROUTE_TILES,
+		  .n = 11,
+		  .limit = 7,
+		  .layers = 2,
+		  .rank = 2,
+		  .shape = { 40, 36 },
+		  .perm = { 1, 0 } },
+	};
+	return cr_make_param_array(struct unit_row, rows, sizeof rows / sizeof *rows);
+}
+
+static void unit_spec(const struct unit_row *row, struct transform_spec *spec)
+{
+	int64_t made[3];
+	struct error err;
+
+	*spec = (struct transform_spec){ .n_perm = row->rank, .n_before = row->rank, .n_after = row->rank };
+	for (int d = 0; d < row->rank; d++) {
+		spec->perm[d] = row->perm[d];
+		spec->before[d] = spec->after[d] = row->pad[d];
+		made[d] = row->shape[row->perm[d]] + 2 * row->pad[d];
+	}
+	tensor_layout_init(&spec->src, DTYPE_FLOAT32, row->rank, row->shape, NULL, "src", &err);
+	tensor_layout_init(&spec->dst, DTYPE_FLOAT32, row->rank, made, NULL, "dst", &err);
+}
+
+static void unit_side(struct engine_blocks_side *side, const struct unit_row *row, int64_t *layers,
+                      uint64_t bytes, uint64_t blocks)
+{
+	side->step = (bytes + row->step + 15) / 16 * 16;
+	if (row->route == TMA_ROUTE_ROWS)
+		side->step = bytes;
+	side->layer_step = side->step * blocks + 32;
+	for (uint32_t l = 0; l < row->layers; l++)
+		layers[l] = (int64_t)((row->layers - 1 - l) * side->layer_step);
+	if (row->listed)
+		side->layers = layers;
+}
+
+/* Entry i names block i * 7 modulo the limit, in a scatter each once; each fifth none. */
+static void unit_index(const struct unit_row *row, int32_t *index)
+{
+	for (uint64_t i = 0; i < row->n; i++)
+		index[i] = i % 5 == 3 ? -1 : (int32_t)(i * 7 % row->limit);
+}
+
+ParameterizedTest(struct unit_row *row, blocks, by_the_unit)
+{
+	static struct work work;
+	static int64_t dst_layers[4], src_layers[4];
+	static int32_t index[512];
+	const struct place_row places = { "the unit", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, INDEX_INLINE,
+		                          0 };
+	struct engine_blocks b = { .n = row->n,
+		                   .layers = row->layers,
+		                   .scatter = row->scatter,
+		                   .index_bytes = 4,
+		                   .limit = row->limit,
+		                   .index = index };
+	struct transform_spec spec;
+	struct bench bench;
+	struct plan plan;
+
+	bench_open(&bench, &places);
+	unit_spec(row, &spec);
+	work_init_spec(&work, &spec, bench.dst, 64, bench.src, 64);
+	unit_side(&b.dst, row, dst_layers, (uint64_t)work.transform.dst_extent.high,
+	          row->scatter ? row->limit : row->n);
+	unit_side(&b.src, row, src_layers, (uint64_t)work.transform.src_extent.high,
+	          row->scatter ? row->n : row->limit);
+	unit_index(row, index);
+	block_plan_init(&plan, &work.transform, &b, &engine->facts, 0, 0);
+	cr_assert_eq(plan.tma.route, row->route, "%s: by route %d", row->name, plan.tma.route);
+	memcpy(bench.expected, data(bench.dst), MEMORY_BYTES);
+	for (uint32_t l = 0; l < row->layers; l++)
+		for (uint64_t i = 0; i < row->n; i++) {
+			const uint64_t to = row->scatter ? (uint64_t)index[i] : i,
+				       from = row->scatter ? i : (uint64_t)index[i];
+
+			if (index[i] < 0)
+				continue;
+			oracle_run(&spec,
+			           bench.expected + 64 + to * b.dst.step +
+			               (row->listed ? (uint64_t)dst_layers[l] : l * b.dst.layer_step),
+			           data(bench.src) + 64 + from * b.src.step +
+			               (row->listed ? (uint64_t)src_layers[l] : l * b.src.layer_step));
+		}
+	work.job.blocks = &b;
+	n_launches = 0;
+	engine_submit(engine, bench.stream, &work.job);
+	wait_done(1);
+	cr_assert_eq(work.job.status, 0, "%s: %d", row->name, work.job.status);
+	for (size_t i = 0; i < MEMORY_BYTES; i++)
+		cr_assert_eq(bench.expected[i], data(bench.dst)[i], "%s: byte %zu", row->name, i);
+	cr_assert_eq(n_launches, 1, "%s: %u launches", row->name, n_launches);
+	cr_assert_eq(b.passed, (row->n + 1) / 5, "%s: %lu", row->name, (unsigned long)b.passed);
 	bench_close(&bench);
 }
