@@ -202,7 +202,7 @@ static void take(struct submission *s, const struct submission_entry *entry)
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
 	else
-		r = penalties_check(&server->penalties, session->account->uid, uv_hrtime() / 1000000, &err);
+		r = penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err);
 	if (r == 0)
 		r = start(s, entry, &err);
 	if (r == 0)
@@ -219,7 +219,7 @@ static void wake_up(struct submission *s)
 {
 	struct submissions *all = &s->session->server->submissions;
 
-	s->active_ns = uv_hrtime();
+	s->active_ns = s->session->server->taken_ns = uv_hrtime();
 	if (s->awake || s->spin_ns == 0)
 		return;
 	s->awake = true;
