@@ -52,7 +52,8 @@ static bool touch(struct touch *touch, void (*work)(void *touch))
 
 static enum look look(const struct submission *s)
 {
-	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_ACQUIRE);
+	/* Not before a store to `awake`, or neither side would see the other. */
+	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
 	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
 
 	if (submitted == s->taken)
