@@ -50,7 +50,7 @@ static void set_order(struct job *job, const struct order *order)
 	if (order->wait) {
 		job->run.wait =
 		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
-		job->run.wait_until_ns = job->start_ns + order->wait_ms * NS_PER_MS;
+		job->run.wait_until_ns = uv_hrtime() + order->wait_ms * NS_PER_MS;
 		job->wait_ms = order->wait_ms;
 		job_use(job, order->wait);
 	}
@@ -79,7 +79,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	job->msgid = request->msgid;
 	job->method = request->method;
 	job->answer = answer;
-	job->start_ns = uv_hrtime();
+	job->start_ns = server->taken_ns;
 	job->run.on_done = on_job_done;
 	set_order(job, order);
 	return job;
@@ -154,7 +154,8 @@ bool job_cancel(struct job *job)
 
 void job_count(struct job *job, enum family family, uint64_t bytes)
 {
-	metrics_count_transform(&job->session->server->metrics, family, bytes, uv_hrtime() - job->start_ns);
+	metrics_count_transform(&job->session->server->metrics, family, bytes,
+	                        job->session->server->reaped_ns - job->start_ns);
 }
 
 void job_reply(struct job *job, const void *result)

@@ -201,6 +201,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	size_t used = 0, frame_len;
 	bool partial = false;
 
+	session->server->taken_ns = uv_hrtime();
 	while (session->state != SESSION_ENDED && !partial && used < len && !session_must_wait(session)) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {

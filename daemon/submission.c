@@ -52,7 +52,8 @@ static bool touch(struct touch *touch, void (*work)(void *touch))
 
 static enum look look(const struct submission *s)
 {
-	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_ACQUIRE);
+	/* Not before a store to `awake`, or neither side would see the other. */
+	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
 	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
 
 	if (submitted == s->taken)
@@ -202,7 +203,7 @@ static void take(struct submission *s, const struct submission_entry *entry)
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
 	else
-		r = penalties_check(&server->penalties, session->account->uid, uv_hrtime() / 1000000, &err);
+		r = penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err);
 	if (r == 0)
 		r = start(s, entry, &err);
 	if (r == 0)
@@ -219,7 +220,7 @@ static void wake_up(struct submission *s)
 {
 	struct submissions *all = &s->session->server->submissions;
 
-	s->active_ns = uv_hrtime();
+	s->active_ns = s->session->server->taken_ns = uv_hrtime();
 	if (s->awake || s->spin_ns == 0)
 		return;
 	s->awake = true;
