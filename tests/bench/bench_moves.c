@@ -1,7 +1,7 @@
-/* Lists of blocks, batches, runs of plans and the submission ring, as a client of the service sees them. A
- * line of JSON for each row; moves.py starts the service and makes the table.
+/* Lists of blocks, batches, runs of plans and the submission ring, as a client of the service sees them: a
+ * part of these, a line of JSON for each row. moves.py starts the service and makes the table.
  *
- *   bench_moves SOCKET THREADS [quick]    THREADS: as many as the service's engine has
+ *   bench_moves SOCKET THREADS PART [quick]    THREADS: as many as the service's engine has
  *
  * Every row's bytes are checked; a wrong one ends the program with 1.
  */
@@ -74,20 +74,29 @@ void moves_print(const struct moves_row *row)
 	fflush(stdout);
 }
 
+static const struct {
+	const char *name;
+	void (*measure)(const struct moves *moves);
+} parts[] = { { "blocks", moves_blocks }, { "rates", moves_rates }, { "ring", moves_ring } };
+
+#define PARTS (sizeof(parts) / sizeof(parts[0]))
+
 int main(int argc, char **argv)
 {
-	struct moves moves = { .quick = argc == 4 && strcmp(argv[3], "quick") == 0 };
-	int threads = argc > 2 ? atoi(argv[2]) : 0;
+	struct moves moves = { .quick = argc == 5 && strcmp(argv[4], "quick") == 0 };
+	int threads = argc > 3 ? atoi(argv[2]) : 0;
+	size_t part = 0;
 
-	if (threads < 1 || argc > 4 || (argc == 4 && !moves.quick))
-		moves_fatal("bench_moves SOCKET THREADS [quick]");
+	while (threads > 0 && part < PARTS && strcmp(argv[3], parts[part].name) != 0)
+		part++;
+	if (threads < 1 || part == PARTS || argc > 5 || (argc == 5 && !moves.quick))
+		moves_fatal("bench_moves SOCKET THREADS blocks|rates|ring [quick]");
 	moves.threads = (unsigned)threads;
 	moves.client = tma_new();
 	if (!moves.client)
 		moves_fatal("no memory");
 	moves_must(moves.client, tma_connect(moves.client, argv[1]));
-	moves_blocks(&moves);
-	moves_runs(&moves);
+	parts[part].measure(&moves);
 	tma_free(moves.client);
 	return 0;
 }

@@ -45,7 +45,8 @@ tma_region *moves_region(const struct moves *moves, size_t size, bool random);
 /* Rows of lists of blocks against memcpy and against requests of a block each. */
 void moves_blocks(const struct moves *moves);
 
-/* Rows of runs of a plan of 4 KiB: by the socket and by a submission ring. */
-void moves_runs(const struct moves *moves);
+/* Rows of runs of a plan of 4 KiB: pipelined against pings, and by a submission ring against the socket. */
+void moves_rates(const struct moves *moves);
+void moves_ring(const struct moves *moves);
 
 #endif
