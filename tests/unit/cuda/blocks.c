@@ -26,12 +26,12 @@ struct place_row {
 ParameterizedTestParameters(blocks, random_lists)
 {
 	static struct place_row rows[] = {
-		{ "device to device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, INDEX_INLINE, 3000 },
-		{ "host to device", REGION_KIND_CUDA_IPC, REGION_KIND_MEMFD, INDEX_INLINE, 1500 },
-		{ "device to host", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, INDEX_INLINE, 1500 },
-		{ "host to host", REGION_KIND_MEMFD, REGION_KIND_MEMFD, INDEX_INLINE, 1000 },
-		{ "index on the device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, INDEX_DEVICE, 3000 },
-		{ "index on the host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, INDEX_HOST, 1500 },
+		{ "device to device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, INDEX_INLINE, 1000 },
+		{ "host to device", REGION_KIND_CUDA_IPC, REGION_KIND_MEMFD, INDEX_INLINE, 500 },
+		{ "device to host", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, INDEX_INLINE, 500 },
+		{ "host to host", REGION_KIND_MEMFD, REGION_KIND_MEMFD, INDEX_INLINE, 300 },
+		{ "index on the device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, INDEX_DEVICE, 1000 },
+		{ "index on the host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, INDEX_HOST, 500 },
 	};
 	return cr_make_param_array(struct place_row, rows, sizeof rows / sizeof *rows);
 }
