@@ -185,7 +185,8 @@ bool session_must_wait(struct session *session)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (session->waiting_jobs > 0 && session->jobs >= session->server->limits.jobs_behind_wait) {
+	} else if (session->waiting_jobs > 0 &&
+	           session->transforms >= session->server->limits.jobs_behind_wait) {
 		session->waiting = WAIT_BEHIND;
 	} else if (turn_is_over(&session->server->turns, session->account)) {
 		turns_add(session->server, session);
