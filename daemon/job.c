@@ -127,12 +127,13 @@ void job_submit(struct job *job)
 {
 	struct session *session = job->session;
 
-	if (job->completion == COMPLETION_QUEUED)
-		session_reply_queued(session, job->msgid);
 	session->jobs++;
 	session->waiting_jobs += job->run.wait.memory != NULL;
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
 	engine_submit(session->server->engine, session->stream, &job->run);
+	/* The session may end by it, and then cancels what it has. */
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(session, job->msgid);
 }
 
 struct job *job_find(const struct session *session, uint32_t msgid)

@@ -172,9 +172,12 @@ static void frame_clock_run(struct session *session)
 }
 
 /* Whether the next request has to stay unread for now. The time that it waits is not
- * the peer's. */
+ * the peer's. One that waits already is in a queue: entries of its ring may have put it there, with messages
+ * behind the one that rang. */
 bool session_must_wait(struct session *session)
 {
+	if (session->waiting != WAIT_NONE)
+		return true;
 	if (session->server->state == SERVER_LOST)
 		return false;
 	if (!session_has_room(session)) {
