@@ -303,24 +303,22 @@ static void run_list(struct turn *turn, int set, bool plain)
 
 static void run_batch(struct turn *turn, int set, bool plain)
 {
-	const uint64_t parts = (turn->row.bytes + ROW_BYTES - 1) / ROW_BYTES;
-	struct run_entry *runs;
+	struct run_entry *entries;
+	struct runs runs;
 	struct error err;
 	uint64_t base;
 
 	must(desk_begin(&desk, &err), &err);
-	runs = desk_take(&desk, turn->row.n * sizeof *runs);
+	entries = desk_take(&desk, turn->row.n * sizeof *entries);
 	for (uint32_t i = 0; i < turn->row.n; i++)
-		runs[i] = (struct run_entry){
+		entries[i] = (struct run_entry){
 			.dst = turn->dst + (size_t)dst_block(turn, set, i) * turn->row.bytes,
 			.src = turn->src + (size_t)src_block(turn, set, i) * turn->row.bytes,
 			.bytes = turn->row.bytes,
-			.first = i * parts,
 		};
+	runs_lay(&runs, &rig.launcher, entries, turn->row.n, !plain);
 	must(desk_send(&desk, rig.stream, &base, &err), &err);
-	must(launch_runs(&rig.launcher, rig.stream, desk_place(&desk, base, runs), turn->row.n,
-	                 parts * turn->row.n, !plain, &err),
-	     &err);
+	must(launch_runs(&rig.launcher, rig.stream, desk_place(&desk, base, entries), &runs, &err), &err);
 }
 
 static void run_ours(struct turn *turn, int set, bool plain)
