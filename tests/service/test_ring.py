@@ -189,6 +189,7 @@ class Rings(RawCase):
         dst = self.memory(65536, data=b"\xa5" * 65536)
         region = dst.register(self.rpc, size=61440)
         self.src_region = self.memory(64, data=b"\x5a" * 64).register(self.rpc, writable=False)
+        self.src[:] = b"\x5a" * 65536  # the plan's id may be its region's too
         stop = threading.Event()
 
         def scribble():
