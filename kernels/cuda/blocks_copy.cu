@@ -2,8 +2,7 @@
  * others by maps that count blocks, and layers, as further dimensions.
  *
  * What a tile is, and where it goes, is looked up once, COPY_AHEAD tiles before it is stored, and noted in
- * shared memory: the list may be others' to write. It is asked for a tile before that, so that no load waits
- * for a trip to memory.
+ * shared memory: the list may be others' to write.
  */
 #include "many.cuh"
 #include "pipeline.cuh"
@@ -25,30 +24,20 @@ struct piece_note {
 	uint64_t bytes;
 };
 
-DEVICE list_entry ask_for(const blocks_bulk_args &args, uint64_t number)
-{
-	return read_entry(args.list, number);
-}
-
-DEVICE run_entry ask_for(const runs_args &args, uint64_t number)
-{
-	return guess_run(args, number);
-}
-
-DEVICE piece piece_of(const blocks_bulk_args &args, const list_entry &entry, uint64_t number)
+DEVICE piece piece_of(const blocks_bulk_args &args, uint64_t number)
 {
 	list_place place = { args.dst, args.src, 0, 0, 0, true };
 
-	find_listed(args.list, entry, number, true, place);
+	find_listed(args.list, number, true, place);
 	const uint64_t start = number * args.chunk;
 	const uint32_t bytes = (uint32_t)(args.run - start < args.chunk ? args.run - start : args.chunk);
 
 	return { place.dst + start, place.src + start, place.there ? bytes : 0 };
 }
 
-DEVICE piece piece_of(const runs_args &args, const run_entry &guess, uint64_t number)
+DEVICE piece piece_of(const runs_args &args, uint64_t number)
 {
-	const run_entry run = find_run(args, number, guess);
+	const run_entry run = find_run(args, number);
 	const uint64_t start = (number - run.first) * args.chunk, left = run.bytes - start;
 
 	return { run.dst + start, run.src + start, (uint32_t)(left < args.chunk ? left : args.chunk) };
@@ -58,26 +47,7 @@ DEVICE piece piece_of(const runs_args &args, const run_entry &guess, uint64_t nu
 template <typename ARGS> struct piece_walk {
 	const ARGS &args;
 	tile_ring<COPY_STAGES> &ring;
-	piece_note *notes;                            /* of this lane; the next tile's 32 further */
-	decltype(ask_for(*(const ARGS *)0, 0)) asked; /* of the next tile to load */
-
-	DEVICE_MEMBER uint64_t number_of(uint32_t i)
-	{
-		return (blockIdx.x + (uint64_t)i * gridDim.x) * args.pieces + threadIdx.x;
-	}
-
-	DEVICE_MEMBER bool is_piece(uint64_t number)
-	{
-		return threadIdx.x < args.pieces && number < args.parts;
-	}
-
-	DEVICE_MEMBER void ask(uint32_t i)
-	{
-		const uint64_t number = number_of(i);
-
-		if (is_piece(number))
-			asked = ask_for(args, number);
-	}
+	piece_note *notes; /* of this lane; the next tile's 32 further */
 
 	DEVICE_MEMBER unsigned char *place(uint32_t i)
 	{
@@ -86,16 +56,16 @@ template <typename ARGS> struct piece_walk {
 
 	DEVICE_MEMBER void load(uint32_t i)
 	{
-		const uint64_t number = number_of(i);
+		const uint64_t tile = blockIdx.x + (uint64_t)i * gridDim.x;
+		const uint64_t number = tile * args.pieces + threadIdx.x;
 		piece p = { 0, 0, 0 };
 
-		if (is_piece(number))
-			p = piece_of(args, asked, number);
+		if (threadIdx.x < args.pieces && number < args.parts)
+			p = piece_of(args, number);
 		notes[i % COPY_STAGES * 32] = { p.dst, p.bytes };
 		barrier_arrive_expect(ring.arrival(i), p.bytes);
 		if (p.bytes > 0)
 			load_bulk(place(i), (const void *)p.src, p.bytes, ring.arrival(i));
-		ask(i + 1);
 	}
 
 	DEVICE_MEMBER void store(uint32_t i)
@@ -112,9 +82,8 @@ template <typename ARGS> DEVICE void copy_pieces(const ARGS &args, unsigned char
 {
 	tile_ring<COPY_STAGES> ring(shared, args.pieces * args.chunk);
 	piece_note *notes = (piece_note *)(ring.empty + COPY_STAGES);
-	piece_walk<ARGS> walk = { args, ring, notes + threadIdx.x, {} };
+	piece_walk<ARGS> walk = { args, ring, notes + threadIdx.x };
 
-	walk.ask(0);
 	if (threadIdx.x == 0) {
 		for (int s = 0; s < COPY_STAGES; s++)
 			barrier_init(&ring.full[s], 32);
@@ -154,15 +123,6 @@ struct block_walk {
 	const blocks_copy_args &args;
 	tile_ring<COPY_STAGES> &ring;
 	block_note *notes;
-	list_entry asked; /* of the next tile to load */
-
-	DEVICE_MEMBER void ask(uint32_t i)
-	{
-		const uint64_t number = blockIdx.x + (uint64_t)i * gridDim.x;
-
-		if (number < args.copy.tiles)
-			asked = read_entry(args.list, number);
-	}
 
 	/* at[d] of the tile, and of the block and the layer after it. */
 	DEVICE_MEMBER int32_t coordinate(int d, int32_t at, uint32_t block, uint32_t layer)
@@ -176,13 +136,12 @@ struct block_walk {
 	{
 		const tile_copy_args &copy = args.copy;
 		uint64_t number = blockIdx.x + (uint64_t)i * gridDim.x;
-		const list_item item = find_item(args.list, asked, number, true);
+		const list_item item = find_item(args.list, number, true);
 		uint32_t index[ARGS_MAP_RANK];
 		int32_t at[ARGS_MAP_RANK];
 
 		notes[i % COPY_STAGES] = { (uint32_t)number, (uint32_t)item.dst, (uint32_t)item.layer,
 			                   item.there };
-		ask(i + 1);
 		barrier_arrive_expect(ring.arrival(i), item.there ? copy.load_bytes : 0);
 		if (!item.there)
 			return;
@@ -222,11 +181,10 @@ KERNEL(32, 1) blocks_copy(const GRID_CONSTANT struct blocks_copy_args args)
 {
 	DYNAMIC_SHARED(shared);
 	tile_ring<COPY_STAGES> ring(shared, args.copy.tile_bytes);
-	block_walk walk = { args, ring, (block_note *)(ring.empty + COPY_STAGES), {} };
+	block_walk walk = { args, ring, (block_note *)(ring.empty + COPY_STAGES) };
 
 	if (threadIdx.x != 0)
 		return;
-	walk.ask(0);
 	tensor_map_prefetch(&args.copy.load);
 	tensor_map_prefetch(&args.copy.store);
 	ring.init(1);

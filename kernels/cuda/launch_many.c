@@ -286,7 +286,7 @@ void runs_lay(struct runs *runs, const struct launcher *launcher, struct run_ent
 		runs->chunk = chunk_of(launcher, n, most);
 	for (uint32_t i = 0; i < n; i++) {
 		entries[i].first = runs->parts;
-		runs->parts += divide_up(entries[i].bytes, runs->chunk);
+		runs->parts += entries[i].bytes <= runs->chunk ? 1 : divide_up(entries[i].bytes, runs->chunk);
 	}
 }
 

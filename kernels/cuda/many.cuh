@@ -62,41 +62,14 @@ struct list_item {
 	bool there; /* else the entry names none, and nothing is to be done */
 };
 
-/* An entry as it was read, once: what has been asked for and may not have come yet. */
-struct list_entry {
-	uint32_t low;
-	uint32_t high; /* of a wide one */
-};
-
-DEVICE list_entry read_entry(const block_list &list, uint64_t number)
-{
-	const uint64_t item = divide_by(number, &list.by_slots);
-	const uint64_t i = item - divide_by(item, &list.by_n) * list.by_n.n;
-	list_entry entry = { 0, 0 };
-
-	if (list.wide) {
-		const uint64_t both = global_read_once((const uint64_t *)list.index + i);
-
-		entry.low = (uint32_t)both;
-		entry.high = (uint32_t)(both >> 32);
-	} else {
-		entry.low = global_read_once((const uint32_t *)list.index + i);
-	}
-	return entry;
-}
-
-DEVICE int64_t entry_value(const block_list &list, const list_entry &entry)
-{
-	return list.wide ? (int64_t)((uint64_t)entry.high << 32 | entry.low) : (int32_t)entry.low;
-}
-
-/* The block that a slot is in, whose entry this is; number becomes the slot's in it. counts: by this thread,
- * when it is the block's first slot. */
-DEVICE list_item find_item(const block_list &list, const list_entry &read, uint64_t &number, bool counts)
+/* The block that a slot is in; number becomes the slot's in it. The entry is read once; counts: by this
+ * thread, when it is the block's first slot. */
+DEVICE list_item find_item(const block_list &list, uint64_t &number, bool counts)
 {
 	const uint64_t item = divide_by(number, &list.by_slots), layer = divide_by(item, &list.by_n);
 	const uint64_t i = item - layer * list.by_n.n;
-	const int64_t entry = entry_value(list, read);
+	const int64_t entry = list.wide ? global_read_once((const int64_t *)list.index + i)
+	                                : global_read_once((const int32_t *)list.index + i);
 
 	number -= item * list.by_slots.n;
 	const bool there = entry >= 0 && (uint64_t)entry < list.limit;
@@ -106,10 +79,9 @@ DEVICE list_item find_item(const block_list &list, const list_entry &read, uint6
 	return { list.scatter ? (uint64_t)entry : i, list.scatter ? i : (uint64_t)entry, layer, there };
 }
 
-DEVICE void find_listed(const block_list &list, const list_entry &entry, uint64_t &number, bool counts,
-                        list_place &place)
+DEVICE void find_listed(const block_list &list, uint64_t &number, bool counts, list_place &place)
 {
-	const list_item item = find_item(list, entry, number, counts);
+	const list_item item = find_item(list, number, counts);
 
 	place.there = item.there;
 	if (!item.there)
@@ -136,11 +108,11 @@ DEVICE list_place find_block(const many_move &move, uint64_t &number, bool count
 	list_place place = { move.move.dst, move.move.src, move.move.low, move.move.high, 0, true };
 
 	if (move.list.by_slots.n > 0)
-		find_listed(move.list, read_entry(move.list, number), number, counts, place);
+		find_listed(move.list, number, counts, place);
 	return place;
 }
 
-DEVICE run_entry read_run(const runs_args &args, uint32_t i)
+DEVICE run_entry read_run(const runs_args &args, uint64_t i)
 {
 	const run_entry *run = (const run_entry *)args.runs + i;
 
@@ -148,21 +120,19 @@ DEVICE run_entry read_run(const runs_args &args, uint32_t i)
 		 global_read(&run->first) };
 }
 
-/* The one that a part is in where all have as many parts, to be asked for before it is known. */
-DEVICE run_entry guess_run(const runs_args &args, uint64_t part)
-{
-	const uint64_t i = (part * args.scale) >> 32;
-
-	return read_run(args, i < args.n ? (uint32_t)i : args.n - 1);
-}
-
-DEVICE run_entry find_run(const runs_args &args, uint64_t part, const run_entry &guess)
+/* The run that a part is in: the one that it would be if all had as many parts, or searched for. */
+DEVICE run_entry find_run(const runs_args &args, uint64_t part)
 {
 	const run_entry *runs = (const run_entry *)args.runs;
+	const uint64_t guess = (part * args.scale) >> 32;
 	uint32_t low = 0, high = args.n;
 
-	if (part >= guess.first && (part - guess.first) * args.chunk < guess.bytes)
-		return guess;
+	if (guess < args.n) {
+		const run_entry run = read_run(args, guess);
+
+		if (part >= run.first && (part - run.first) * args.chunk < run.bytes)
+			return run;
+	}
 	while (high - low > 1) {
 		const uint32_t middle = (low + high) / 2;
 

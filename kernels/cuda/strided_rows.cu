@@ -239,7 +239,7 @@ KERNEL(ROWS_THREADS, 1) many_runs(const GRID_CONSTANT struct runs_args args)
 
 	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.parts;
 	     number += (uint64_t)gridDim.x * warps) {
-		const run_entry run = find_run(args, number, guess_run(args, number));
+		const run_entry run = find_run(args, number);
 		const int64_t first = (int64_t)(number - run.first) * ROW_BYTES, bytes = (int64_t)run.bytes;
 		const int64_t last = bytes - first < ROW_BYTES ? bytes : first + ROW_BYTES;
 		const strided_dim inner = { bytes, 1, 1, 0, bytes };
