@@ -188,6 +188,7 @@ class Rings(RawCase):
         ring = self.ring(spin_us=100)
         dst = self.memory(65536, data=b"\xa5" * 65536)
         region = dst.register(self.rpc, size=61440)
+        self.src[:] = b"\x5a" * 65536  # a plan's id may name it too
         self.src_region = self.memory(64, data=b"\x5a" * 64).register(self.rpc, writable=False)
         self.src[:] = b"\x5a" * 65536  # the plan's id may be its region's too
         stop = threading.Event()
