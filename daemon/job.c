@@ -127,12 +127,14 @@ void job_submit(struct job *job)
 {
 	struct session *session = job->session;
 
-	if (job->completion == COMPLETION_QUEUED)
-		session_reply_queued(session, job->msgid);
 	session->jobs++;
+	session->transforms += job->charge.amount;
 	session->waiting_jobs += job->run.wait.memory != NULL;
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
 	engine_submit(session->server->engine, session->stream, &job->run);
+	/* The session may end by it, and then cancels what it has. */
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(session, job->msgid);
 }
 
 struct job *job_find(const struct session *session, uint32_t msgid)
@@ -140,7 +142,7 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 	struct job *job;
 
 	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
-	if (job->msgid == msgid)
+	if (job->msgid == msgid && !job->refuse) /* an entry of a ring answers no request */
 		break;
 	return job;
 }
@@ -219,6 +221,7 @@ static void on_job_done(struct engine_job *run)
 		job->answer(job);
 	TAILQ_REMOVE(&session->jobs_under_way, job, entry);
 	session->jobs--;
+	session->transforms -= job->charge.amount;
 	session->waiting_jobs -= run->wait.memory != NULL;
 	job_drop(job);
 	turns_wake_waiting(server, account);

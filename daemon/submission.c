@@ -115,6 +115,7 @@ static void finish(struct submission *s, const struct submission_end *end)
 	}
 	s->done++;
 	s->active_ns = uv_hrtime();
+	s->session->used_ms = uv_now(&s->session->server->loop);
 	if (put.is_asleep)
 		syscall(SYS_futex, &s->shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -233,11 +234,14 @@ void submission_run(struct session *session)
 {
 	struct submission *s = session->submission;
 	struct touch one = { .submission = s };
+	uint32_t most;
 
-	if (!s)
+	if (!s || session->state != SESSION_OPEN)
 		return;
 	wake_up(s);
-	while (session->state == SESSION_OPEN && session->waiting == WAIT_NONE) {
+	/* No more than there can have been: where nothing makes it wait, the client could go on for ever. */
+	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
+	     most--) {
 		if (!touch(&one, just_look)) {
 			session_end(session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
 			return;
@@ -299,6 +303,7 @@ static bool look_at_all(struct submissions *all)
 			continue;
 		found = true;
 		submission_run(session);
+		session_update_poll(session);
 		session_settle(session);
 	}
 	return found;

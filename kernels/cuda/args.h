@@ -141,7 +141,7 @@ struct many_args {
 	struct many_move own;
 };
 
-/* One run of contiguous bytes on both sides; the parts of ROW_BYTES of all runs are counted through. */
+/* One run of contiguous bytes on both sides; the parts of all runs are counted through. */
 struct run_entry {
 	uint64_t dst;
 	uint64_t src;
@@ -152,7 +152,10 @@ struct run_entry {
 struct runs_args {
 	uint64_t runs; /* address of n entries, none empty */
 	uint64_t parts;
+	uint64_t
+	    scale; /* of a part's number to its run's, where all have as many: n * 2^32 / parts, rounded up */
 	uint32_t n;
+	uint32_t chunk; /* bytes of a part, but of the last of a run; many_runs: ROW_BYTES */
 	/* runs_bulk: all of them at multiples of 16 bytes, and of as many; so many parts are a tile. */
 	uint32_t pieces;
 	uint32_t tiles;

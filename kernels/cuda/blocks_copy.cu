@@ -38,19 +38,9 @@ DEVICE piece piece_of(const blocks_bulk_args &args, uint64_t number)
 DEVICE piece piece_of(const runs_args &args, uint64_t number)
 {
 	const run_entry run = find_run(args, number);
-	const uint64_t start = (number - run.first) * ROW_BYTES, left = run.bytes - start;
+	const uint64_t start = (number - run.first) * args.chunk, left = run.bytes - start;
 
-	return { run.dst + start, run.src + start, (uint32_t)(left < ROW_BYTES ? left : ROW_BYTES) };
-}
-
-DEVICE uint32_t piece_bytes(const blocks_bulk_args &args)
-{
-	return args.chunk;
-}
-
-DEVICE uint32_t piece_bytes(const runs_args &)
-{
-	return ROW_BYTES;
+	return { run.dst + start, run.src + start, (uint32_t)(left < args.chunk ? left : args.chunk) };
 }
 
 /* Every lane has its own place in each tile, and waits for its own stores only. */
@@ -61,7 +51,7 @@ template <typename ARGS> struct piece_walk {
 
 	DEVICE_MEMBER unsigned char *place(uint32_t i)
 	{
-		return ring.tile(i) + threadIdx.x * piece_bytes(args);
+		return ring.tile(i) + threadIdx.x * args.chunk;
 	}
 
 	DEVICE_MEMBER void load(uint32_t i)
@@ -90,7 +80,7 @@ template <typename ARGS> struct piece_walk {
 
 template <typename ARGS> DEVICE void copy_pieces(const ARGS &args, unsigned char *shared)
 {
-	tile_ring<COPY_STAGES> ring(shared, args.pieces * piece_bytes(args));
+	tile_ring<COPY_STAGES> ring(shared, args.pieces * args.chunk);
 	piece_note *notes = (piece_note *)(ring.empty + COPY_STAGES);
 	piece_walk<ARGS> walk = { args, ring, notes + threadIdx.x };
 

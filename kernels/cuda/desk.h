@@ -15,8 +15,7 @@
 #define DESK_BYTES (256u << 10)
 
 struct desk {
-	char *host;      /* pinned, writable; NULL: not open */
-	uint64_t mapped; /* its address for the device */
+	char *host;      /* pinned; NULL: not open */
 	uint64_t device; /* memory on the device, of the same layout */
 	size_t used;
 	uint64_t counted[2]; /* what the counters were when last looked at */

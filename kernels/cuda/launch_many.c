@@ -15,6 +15,9 @@
 #define MANY_TILES_BLOCKS 3
 #define MANY_RUNS_BLOCKS  8
 
+/* Where there are few runs, the unit moves pieces of no fewer bytes. */
+#define PIECE_LEAST 4096
+
 static_assert(sizeof(struct many_args) <= 4096, "the most that every driver takes");
 
 uint32_t many_kernel(const struct transform *transform, const struct plan *plan)
@@ -121,10 +124,29 @@ static uint32_t a_multiprocessor(uint32_t shared)
 	return fit < COPY_BLOCKS ? COPY_BLOCKS : fit > COPY_MOST_BLOCKS ? COPY_MOST_BLOCKS : fit;
 }
 
+/* So many tiles are work for all. */
+static uint64_t enough_tiles(const struct launcher *launcher)
+{
+	return (uint64_t)COPY_BLOCKS * COPY_STAGES * launcher->device->processors;
+}
+
+/* Bytes of a piece of runs, of which there are so many and none is longer: but for short ones so few that all
+ * have some. */
+static uint32_t chunk_of(const struct launcher *launcher, uint64_t n, uint64_t run)
+{
+	uint64_t each = divide_up(run, COPY_TILE_BYTES), fair = enough_tiles(launcher) / n;
+
+	if (fair > run / PIECE_LEAST)
+		fair = run / PIECE_LEAST;
+	if (each < fair)
+		each = fair;
+	return (uint32_t)(divide_up(divide_up(run, each), 16) * 16);
+}
+
 /* Pieces of a tile: as many as fit, but so few that every multiprocessor has tiles. */
 static uint32_t pieces_of(const struct launcher *launcher, uint64_t parts, uint32_t chunk)
 {
-	const uint64_t wanted = (uint64_t)COPY_BLOCKS * COPY_STAGES * launcher->device->processors;
+	const uint64_t wanted = enough_tiles(launcher);
 	uint32_t pieces = COPY_TILE_BYTES / chunk;
 
 	if (pieces > 32)
@@ -149,12 +171,12 @@ static int launch_bulk_blocks(struct launcher *launcher, CUstream stream, const 
                               uint64_t dst, uint64_t src, const struct block_list *list, uint64_t items,
                               struct error *err)
 {
-	const uint64_t run = (uint64_t)tma->dim[0].n, most = divide_up(run, COPY_TILE_BYTES);
+	const uint64_t run = (uint64_t)tma->dim[0].n;
 	struct blocks_bulk_args args = { .list = *list,
 		                         .dst = dst + (uint64_t)tma->dst_offset,
 		                         .src = src + (uint64_t)tma->src_offset,
 		                         .run = run,
-		                         .chunk = (uint32_t)(divide_up(divide_up(run, most), 16) * 16) };
+		                         .chunk = chunk_of(launcher, items, run) };
 
 	args.list.by_slots = divisor_of(divide_up(run, args.chunk));
 	args.parts = args.list.by_slots.n * items;
@@ -249,20 +271,40 @@ int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uin
 	    launcher->device, stream, &args, err);
 }
 
-int launch_runs(struct launcher *launcher, CUstream stream, uint64_t runs, uint32_t n, uint64_t parts,
-                bool aligned, struct error *err)
+void runs_lay(struct runs *runs, const struct launcher *launcher, struct run_entry *entries, uint32_t n,
+              bool unit)
 {
-	struct runs_args args = { .runs = runs, .parts = parts, .n = n };
+	uint64_t bits = 0, most = 0;
 
-	if (aligned) {
-		args.pieces = pieces_of(launcher, parts, ROW_BYTES);
-		args.tiles = (uint32_t)divide_up(parts, args.pieces);
+	*runs = (struct runs){ .n = n, .chunk = ROW_BYTES };
+	for (uint32_t i = 0; i < n; i++) {
+		bits |= entries[i].dst | entries[i].src | entries[i].bytes;
+		most = entries[i].bytes > most ? entries[i].bytes : most;
 	}
-	const struct shape bulk = pieces_shape(KERNEL_runs_bulk, args.tiles, args.pieces, ROW_BYTES);
+	runs->unit = unit && bits % 16 == 0;
+	if (runs->unit)
+		runs->chunk = chunk_of(launcher, n, most);
+	for (uint32_t i = 0; i < n; i++) {
+		entries[i].first = runs->parts;
+		runs->parts += entries[i].bytes <= runs->chunk ? 1 : divide_up(entries[i].bytes, runs->chunk);
+	}
+}
+
+int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, const struct runs *runs,
+                struct error *err)
+{
+	struct runs_args args = { .runs = entries, .parts = runs->parts, .n = runs->n, .chunk = runs->chunk };
+
+	args.scale = divide_up((uint64_t)runs->n << 32, runs->parts);
+	if (runs->unit) {
+		args.pieces = pieces_of(launcher, runs->parts, runs->chunk);
+		args.tiles = (uint32_t)divide_up(runs->parts, args.pieces);
+	}
+	const struct shape bulk = pieces_shape(KERNEL_runs_bulk, args.tiles, args.pieces, runs->chunk);
 	const struct shape rows = { .kernel = KERNEL_many_runs,
-		                    .blocks = divide_up(parts, ROWS_THREADS / 32),
+		                    .blocks = divide_up(runs->parts, ROWS_THREADS / 32),
 		                    .threads = ROWS_THREADS,
 		                    .a_multiprocessor = MANY_RUNS_BLOCKS };
 
-	return shape_launch(aligned ? &bulk : &rows, launcher->device, stream, &args, err);
+	return shape_launch(runs->unit ? &bulk : &rows, launcher->device, stream, &args, err);
 }

@@ -35,8 +35,20 @@ uint32_t many_entry_write(void *entry, const struct launcher *launcher, const st
 int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uint32_t n, uint64_t entries,
                 uint64_t which, uint64_t first, uint64_t blocks, struct error *err);
 
-/* n runs of so many parts in all; aligned: every address and size is a multiple of 16. */
-int launch_runs(struct launcher *launcher, CUstream stream, uint64_t runs, uint32_t n, uint64_t parts,
-                bool aligned, struct error *err);
+/* How runs are cut into parts. */
+struct runs {
+	uint64_t parts;
+	uint32_t n;
+	uint32_t chunk;
+	bool unit; /* by the unit: every address and size is a multiple of 16 */
+};
+
+/* Fills in the rest of n > 0 entries that have dst, src and bytes, none of 0. unit: where it may. */
+void runs_lay(struct runs *runs, const struct launcher *launcher, struct run_entry *entries, uint32_t n,
+              bool unit);
+
+/* entries: the address by which the device reads those that were laid. */
+int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, const struct runs *runs,
+                struct error *err);
 
 #endif

@@ -127,8 +127,6 @@ struct batch {
 	struct engine_job *job;
 	struct run_entry *runs;
 	uint32_t n_runs;
-	uint64_t parts;
-	uint64_t bits;    /* of all addresses and sizes of runs */
 	uint16_t *kernel; /* of each move */
 	uint32_t *entry;  /* of each move: bytes from the desk's start; of a run, of none */
 	uint32_t *blocks; /* of threads, of each move */
@@ -155,14 +153,9 @@ static bool lay_tables(struct batch *batch)
 
 static void add_run(struct batch *batch, const struct tma_plan *tma, uint64_t dst, uint64_t src)
 {
-	const uint64_t bytes = (uint64_t)tma->dim[0].n;
-
 	batch->runs[batch->n_runs++] = (struct run_entry){ .dst = dst + (uint64_t)tma->dst_offset,
 		                                           .src = src + (uint64_t)tma->src_offset,
-		                                           .bytes = bytes,
-		                                           .first = batch->parts };
-	batch->bits |= (dst + (uint64_t)tma->dst_offset) | (src + (uint64_t)tma->src_offset) | bytes;
-	batch->parts += (bytes + ROW_BYTES - 1) / ROW_BYTES;
+		                                           .bytes = (uint64_t)tma->dim[0].n };
 }
 
 /* A plan without a map, as all those of one launch need. */
@@ -261,12 +254,16 @@ static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t m
 static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, struct error *err)
 {
 	struct launcher *launcher = &batch->flights->launcher;
+	struct runs runs;
 	uint64_t base;
-	int r = desk_send(batch->desk, batch->stream, &base, err);
+	int r;
 
+	if (batch->n_runs > 0)
+		runs_lay(&runs, launcher, batch->runs, batch->n_runs, true);
+	r = desk_send(batch->desk, batch->stream, &base, err);
 	if (r == 0 && batch->n_runs > 0)
-		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs),
-		                batch->n_runs, batch->parts, batch->bits % 16 == 0, err);
+		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs), &runs,
+		                err);
 	for (uint32_t i = 0; i < n && r == 0; i++)
 		r = launch_many(launcher, batch->stream, groups[i].kernel, groups[i].n, base,
 		                desk_place(batch->desk, base, batch->which + groups[i].start),

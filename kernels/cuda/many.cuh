@@ -112,12 +112,27 @@ DEVICE list_place find_block(const many_move &move, uint64_t &number, bool count
 	return place;
 }
 
-/* The run that a part is in. */
+DEVICE run_entry read_run(const runs_args &args, uint64_t i)
+{
+	const run_entry *run = (const run_entry *)args.runs + i;
+
+	return { global_read(&run->dst), global_read(&run->src), global_read(&run->bytes),
+		 global_read(&run->first) };
+}
+
+/* The run that a part is in: the one that it would be if all had as many parts, or searched for. */
 DEVICE run_entry find_run(const runs_args &args, uint64_t part)
 {
 	const run_entry *runs = (const run_entry *)args.runs;
+	const uint64_t guess = (part * args.scale) >> 32;
 	uint32_t low = 0, high = args.n;
 
+	if (guess < args.n) {
+		const run_entry run = read_run(args, guess);
+
+		if (part >= run.first && (part - run.first) * args.chunk < run.bytes)
+			return run;
+	}
 	while (high - low > 1) {
 		const uint32_t middle = (low + high) / 2;
 
@@ -126,8 +141,7 @@ DEVICE run_entry find_run(const runs_args &args, uint64_t part)
 		else
 			high = middle;
 	}
-	return { global_read(&runs[low].dst), global_read(&runs[low].src), global_read(&runs[low].bytes),
-		 global_read(&runs[low].first) };
+	return read_run(args, low);
 }
 
 DEVICE void copy_words(void *to, const void *from, uint32_t bytes)

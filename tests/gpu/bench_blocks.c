@@ -1,12 +1,13 @@
 /* Lists of blocks and batches, one request each, against the driver's ways to do as much: one copy of as many
  * bytes, a loop of cuMemcpyAsync, and cuMemcpyBatchAsync.
  *
- *   bench_blocks [RUNS [ONE-IN]]    15 runs; for trials a ONE-INth of the blocks
+ *   bench_blocks [RUNS [ONE-IN]]    31 runs, fewer where a row takes long; for trials a ONE-INth of the
+ * blocks
  *
  * Times are from the first call to when all of it has ended, by the host's clock: what is saved on the host
- * counts. For ours the device's own time is there too. Each row is done twice, also without the unit. Each
- * run takes other blocks and another destination, so that little is found in the L2. Medians. Every row is
- * checked, each block of it; a wrong byte ends the program with 1.
+ * counts. For ours the device's own time is there too. Each row is done twice, as it is planned and without
+ * the unit. Each run takes other blocks and another destination, so that little is found in the L2. Medians.
+ * Every row is checked, each block of it; a wrong byte ends the program with 1.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,13 @@
 #include "rig.h"
 #include "tests/support/oracle.h"
 
-#define WARM_UPS 3
+#define WARM_UPS 2
+#define LEAST    3 /* runs of a row, then as many as fit */
 #define MOST     101
+#define ROW_NS   2e9
 #define SETS     4
+
+#define BUSY_BYTES ((size_t)128 << 20)
 
 enum what { GATHER, SCATTER, BATCH };
 enum place { DEVICE, HOST };
@@ -61,6 +66,13 @@ static const struct row rows[] = {
 	{ GATHER, HOST, DEVICE, 2048, 32 << 10, true },
 };
 
+static const size_t n_rows = sizeof rows / sizeof *rows;
+
+static uint32_t blocks_of(const struct row *row, uint32_t one_in)
+{
+	return row->n > one_in ? row->n / one_in : 1;
+}
+
 static struct rig rig;
 static struct desk desk;
 static CUevent events[2];
@@ -76,68 +88,77 @@ static double now_ns(void)
 /* ---- Memory ---------------------------------------------------------------------------------------------
  */
 
-struct memory {
-	enum place place;
-	size_t size;
-	CUdeviceptr address;
-	void *host;
-};
+/* Room for the largest row, and the two hold the same; host memory is pinned. What is read never changes. */
+static struct side {
+	CUdeviceptr address[2]; /* by place */
+	char *host;
+} from, to;
+static CUdeviceptr busy[2]; /* a copy of what keeps the device at work */
+static size_t room, busy_bytes;
 
-static struct memory new_memory(enum place place, size_t size)
+static void fill(char *data, size_t size)
 {
-	struct memory memory = { .place = place, .size = size };
+	uint64_t seed = 1;
 
-	if (place == DEVICE) {
-		memory.address = rig_new(size);
-		return memory;
+	for (size_t at = 0; at < size; at += 8) {
+		/* Most is made of its place: the time goes into the rows. */
+		const uint64_t word = at % 512 ? at * 0x9e3779b97f4a7c15 : oracle_random(&seed);
+
+		memcpy(data + at, &word, 8);
 	}
-	memory.host =
-	    mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (memory.host == MAP_FAILED)
+}
+
+static void open_side(struct side *side)
+{
+	side->address[DEVICE] = rig_new(room);
+	side->host =
+	    mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (side->host == MAP_FAILED)
 		rig_die("out of memory");
-	rig_call(cuMemHostRegister, (memory.host, size, CU_MEMHOSTREGISTER_DEVICEMAP));
-	rig_call(cuMemHostGetDevicePointer, (&memory.address, memory.host, 0));
-	return memory;
+	rig_call(cuMemHostRegister, (side->host, room, CU_MEMHOSTREGISTER_DEVICEMAP));
+	rig_call(cuMemHostGetDevicePointer, (&side->address[HOST], side->host, 0));
 }
 
-static void free_memory(const struct memory *memory)
+static void open_memory(uint32_t one_in)
 {
-	if (memory->place == DEVICE) {
-		rig_free(memory->address);
-		return;
+	for (size_t i = 0; i < n_rows; i++) {
+		const size_t own = (size_t)blocks_of(&rows[i], one_in) * SETS * rows[i].bytes;
+
+		room = own > room ? own : room;
 	}
-	rig_call(cuMemHostUnregister, (memory->host));
-	munmap(memory->host, memory->size);
+	open_side(&from);
+	open_side(&to);
+	fill(from.host, room);
+	rig_call(cuMemcpyAsync, (from.address[DEVICE], (CUdeviceptr)from.host, room, rig.stream));
+	busy_bytes = BUSY_BYTES / one_in;
+	for (int i = 0; i < 2; i++)
+		busy[i] = rig_new(busy_bytes);
+	rig_wait(&rig);
 }
 
-static void fill(const struct memory *memory, uint64_t seed)
+static void close_side(const struct side *side)
 {
-	enum { STRETCH = 1 << 20 };
-	static uint64_t words[STRETCH / 8];
+	rig_free(side->address[DEVICE]);
+	rig_call(cuMemHostUnregister, (side->host));
+	munmap(side->host, room);
+}
 
-	for (size_t i = 0; i < STRETCH / 8; i++)
-		words[i] = oracle_random(&seed);
-	for (size_t at = 0; at < memory->size; at += STRETCH) {
-		const size_t n = memory->size - at < STRETCH ? memory->size - at : STRETCH;
-
-		words[0] = at + seed;
-		for (size_t i = 0; i < n / 8; i += 512)
-			words[i] = oracle_random(&seed);
-		rig_call(cuMemcpyAsync, (memory->address + at, (CUdeviceptr)words, n, rig.stream));
-		rig_wait(&rig);
-	}
+static void close_memory(void)
+{
+	close_side(&from);
+	close_side(&to);
+	for (int i = 0; i < 2; i++)
+		rig_free(busy[i]);
 }
 
 /* ---- A row ----------------------------------------------------------------------------------------------
  */
 
 /* A row's blocks: set s of the indexed side are index[s * n] and those that follow; the other side's are
- * block s
- * * n and those that follow. */
+ * block s * n and those that follow. */
 struct turn {
 	struct row row;
-	bool plain; /* by the kernels without the unit */
-	struct memory dst, src;
+	uint64_t dst, src;
 	int32_t *index;
 	struct transform_spec spec;
 	struct transform transform;
@@ -179,15 +200,11 @@ static void set_spec(struct turn *turn)
 		rig_die("%s", err.message);
 }
 
-static void prepare(struct turn *turn, const struct row *row, bool plain)
+static void prepare(struct turn *turn, const struct row *row)
 {
 	const uint32_t all = row->n * SETS;
 
-	*turn = (struct turn){ .row = *row, .plain = plain };
-	turn->dst = new_memory(row->dst, (size_t)all * row->bytes);
-	turn->src = new_memory(row->src, (size_t)all * row->bytes);
-	fill(&turn->src, 1);
-	fill(&turn->dst, 2);
+	*turn = (struct turn){ .row = *row, .dst = to.address[row->dst], .src = from.address[row->src] };
 	turn->index = malloc(all * sizeof *turn->index);
 	turn->copies.dst = malloc(row->n * sizeof *turn->copies.dst);
 	turn->copies.src = malloc(row->n * sizeof *turn->copies.src);
@@ -200,8 +217,6 @@ static void prepare(struct turn *turn, const struct row *row, bool plain)
 
 static void dismiss(struct turn *turn)
 {
-	free_memory(&turn->dst);
-	free_memory(&turn->src);
 	free(turn->index);
 	free(turn->copies.dst);
 	free(turn->copies.src);
@@ -227,8 +242,8 @@ static void set_copies(struct turn *turn, int set)
 {
 	turn->copies.n = turn->row.n;
 	for (uint32_t i = 0; i < turn->row.n; i++) {
-		turn->copies.dst[i] = turn->dst.address + (size_t)dst_block(turn, set, i) * turn->row.bytes;
-		turn->copies.src[i] = turn->src.address + (size_t)src_block(turn, set, i) * turn->row.bytes;
+		turn->copies.dst[i] = turn->dst + (size_t)dst_block(turn, set, i) * turn->row.bytes;
+		turn->copies.src[i] = turn->src + (size_t)src_block(turn, set, i) * turn->row.bytes;
 		turn->copies.size[i] = turn->row.bytes;
 	}
 }
@@ -239,20 +254,21 @@ static void must(int r, const struct error *err)
 		rig_die("%s", err->message);
 }
 
-static void plan_list(struct turn *turn, const struct engine_blocks *blocks, uint64_t dst, uint64_t src)
+static void plan_list(struct turn *turn, const struct engine_blocks *blocks, uint64_t dst, uint64_t src,
+                      bool plain)
 {
 	const struct plan_facts facts = {
 		.engine = "cuda", .threads = rig.device.processors, .align = 16, .tma = true, .spread = true
 	};
 
-	if (turn->plain)
+	if (plain)
 		plan_init(&turn->plan, &turn->transform, &facts);
 	else
 		block_plan_init(&turn->plan, &turn->transform, blocks, &facts, dst, src);
 }
 
 /* As the engine does it: the list on the desk, a launch. */
-static void run_list(struct turn *turn, int set)
+static void run_list(struct turn *turn, int set, bool plain)
 {
 	const struct row *row = &turn->row;
 	const uint64_t other = (uint64_t)set * row->n * row->bytes;
@@ -264,8 +280,7 @@ static void run_list(struct turn *turn, int set)
 		                              .limit = (uint64_t)row->n * SETS,
 		                              .dst.step = row->bytes,
 		                              .src.step = row->bytes };
-	const uint64_t dst = turn->dst.address + (scatter ? 0 : other),
-		       src = turn->src.address + (scatter ? other : 0);
+	const uint64_t dst = turn->dst + (scatter ? 0 : other), src = turn->src + (scatter ? other : 0);
 	struct error err;
 	uint64_t base;
 	void *index;
@@ -274,7 +289,7 @@ static void run_list(struct turn *turn, int set)
 	index = desk_take(&desk, row->n * sizeof *turn->index);
 	memcpy(index, turn->index + (size_t)set * row->n, row->n * sizeof *turn->index);
 	must(desk_send(&desk, rig.stream, &base, &err), &err);
-	plan_list(turn, &blocks, dst, src);
+	plan_list(turn, &blocks, dst, src, plain);
 	const struct block_list list = { .index = desk_place(&desk, base, index),
 		                         .dst_step = row->bytes,
 		                         .src_step = row->bytes,
@@ -286,81 +301,91 @@ static void run_list(struct turn *turn, int set)
 	     &err);
 }
 
-static void run_batch(struct turn *turn, int set)
+static void run_batch(struct turn *turn, int set, bool plain)
 {
-	const uint64_t parts = (turn->row.bytes + ROW_BYTES - 1) / ROW_BYTES;
-	struct run_entry *runs;
+	struct run_entry *entries;
+	struct runs runs;
 	struct error err;
 	uint64_t base;
 
 	must(desk_begin(&desk, &err), &err);
-	runs = desk_take(&desk, turn->row.n * sizeof *runs);
+	entries = desk_take(&desk, turn->row.n * sizeof *entries);
 	for (uint32_t i = 0; i < turn->row.n; i++)
-		runs[i] = (struct run_entry){
-			.dst = turn->dst.address + (size_t)dst_block(turn, set, i) * turn->row.bytes,
-			.src = turn->src.address + (size_t)src_block(turn, set, i) * turn->row.bytes,
+		entries[i] = (struct run_entry){
+			.dst = turn->dst + (size_t)dst_block(turn, set, i) * turn->row.bytes,
+			.src = turn->src + (size_t)src_block(turn, set, i) * turn->row.bytes,
 			.bytes = turn->row.bytes,
-			.first = i * parts,
 		};
+	runs_lay(&runs, &rig.launcher, entries, turn->row.n, !plain);
 	must(desk_send(&desk, rig.stream, &base, &err), &err);
-	must(launch_runs(&rig.launcher, rig.stream, desk_place(&desk, base, runs), turn->row.n,
-	                 parts * turn->row.n, !turn->plain, &err),
-	     &err);
+	must(launch_runs(&rig.launcher, rig.stream, desk_place(&desk, base, entries), &runs, &err), &err);
 }
 
-static void run_ours(struct turn *turn, int set)
+static void run_ours(struct turn *turn, int set, bool plain)
 {
 	if (turn->row.what == BATCH)
-		run_batch(turn, set);
+		run_batch(turn, set, plain);
 	else
-		run_list(turn, set);
+		run_list(turn, set, plain);
 }
 
 /* ---- Checks ---------------------------------------------------------------------------------------------
  */
 
-static void is_right(struct turn *turn, int set, const char *what)
+static void is_right_block(const struct turn *turn, int set, uint32_t i, bool plain)
 {
-	const size_t bytes = turn->row.bytes;
-	char *dst = malloc(turn->dst.size), *src = malloc(turn->src.size), *wanted = malloc(bytes);
+	static char wanted[64 << 10];
+	const size_t bytes = turn->row.bytes, tokens = bytes / 2048;
+	const char *source = from.host + src_block(turn, set, i) * bytes;
 
-	if (!dst || !src || !wanted)
-		rig_die("out of memory");
-	rig_call(cuMemcpyAsync, ((CUdeviceptr)dst, turn->dst.address, turn->dst.size, rig.stream));
-	rig_call(cuMemcpyAsync, ((CUdeviceptr)src, turn->src.address, turn->src.size, rig.stream));
+	memcpy(wanted, source, bytes);
+	for (size_t t = 0; turn->row.permuted && t < tokens; t++)
+		for (size_t h = 0; h < 8; h++)
+			memcpy(wanted + (h * tokens + t) * 256, source + (t * 8 + h) * 256, 256);
+	if (memcmp(to.host + dst_block(turn, set, i) * bytes, wanted, bytes) != 0)
+		rig_die("block %u of %u of %zu bytes is wrong, %s", i, turn->row.n, bytes,
+		        plain ? "plain" : "planned");
+}
+
+/* What it makes of a destination that held something else. */
+static void check(struct turn *turn, int set, bool plain)
+{
+	const size_t all = (size_t)turn->row.n * SETS * turn->row.bytes;
+
+	if (turn->row.dst == DEVICE)
+		rig_call(cuMemsetD8Async, (turn->dst, 0xa5, all, rig.stream));
+	else
+		memset(to.host, 0xa5, all);
+	run_ours(turn, set, plain);
+	if (turn->row.dst == DEVICE)
+		rig_call(cuMemcpyAsync, ((CUdeviceptr)to.host, turn->dst, all, rig.stream));
 	rig_wait(&rig);
-	for (uint32_t i = 0; i < turn->row.n; i++) {
-		const char *from = src + src_block(turn, set, i) * bytes;
-		const size_t tokens = bytes / 2048;
-
-		memcpy(wanted, from, bytes);
-		for (size_t t = 0; turn->row.permuted && t < tokens; t++)
-			for (size_t h = 0; h < 8; h++)
-				memcpy(wanted + (h * tokens + t) * 256, from + (t * 8 + h) * 256, 256);
-		if (memcmp(dst + dst_block(turn, set, i) * bytes, wanted, bytes) != 0)
-			rig_die("%s: block %u of %zu bytes is wrong", what, i, bytes);
-	}
-	free(dst);
-	free(src);
-	free(wanted);
+	for (uint32_t i = 0; i < turn->row.n; i++)
+		is_right_block(turn, set, i, plain);
 }
 
 /* ---- Times ----------------------------------------------------------------------------------------------
  */
 
-enum way { OURS, COPY, LOOP, OWN_BATCH, WAYS };
+enum way { PLANNED, PLAIN, COPY, LOOP, OWN_BATCH, WAYS };
+
+/* By the host's clock; and of ours by the device's. */
+struct times {
+	double ns[WAYS][MOST];
+	double device[PLAIN + 1][MOST];
+};
 
 static void run_way(struct turn *turn, enum way way, int set)
 {
 	const size_t half = (size_t)turn->row.n * turn->row.bytes;
 
 	switch (way) {
-	case OURS:
-		run_ours(turn, set);
+	case PLANNED:
+	case PLAIN:
+		run_ours(turn, set, way == PLAIN);
 		break;
 	case COPY:
-		rig_call(cuMemcpyAsync,
-		         (turn->dst.address + set * half, turn->src.address + set * half, half, rig.stream));
+		rig_call(cuMemcpyAsync, (turn->dst + set * half, turn->src + set * half, half, rig.stream));
 		break;
 	case LOOP:
 		base_loop(&turn->copies, rig.stream);
@@ -369,6 +394,31 @@ static void run_way(struct turn *turn, enum way way, int set)
 		base_batch(&turn->copies, rig.stream);
 		break;
 	}
+}
+
+/* Behind a copy that keeps the device at work while this is put on the stream. */
+static double device_ns(struct turn *turn, enum way way, int set)
+{
+	float ms;
+
+	rig_call(cuMemcpyAsync, (busy[0], busy[1], busy_bytes, rig.stream));
+	rig_call(cuEventRecord, (events[0], rig.stream));
+	run_way(turn, way, set);
+	rig_call(cuEventRecord, (events[1], rig.stream));
+	rig_wait(&rig);
+	rig_call(cuEventElapsedTime, (&ms, events[0], events[1]));
+	return (double)ms * 1e6;
+}
+
+static double host_ns(struct turn *turn, enum way way, int set)
+{
+	double start;
+
+	set_copies(turn, set);
+	start = now_ns();
+	run_way(turn, way, set);
+	rig_wait(&rig);
+	return now_ns() - start;
 }
 
 static int by_value(const void *a, const void *b)
@@ -387,65 +437,64 @@ static double median(double *values, int n)
 static const char *const places[] = { "device", "host" };
 static const char *const whats[] = { "gather", "scatter", "batch" };
 
-static void print(const struct turn *turn, double (*times)[MOST], double *device, int runs)
+static void print(const struct row *row, struct times *times, int runs)
 {
-	const struct row *row = &turn->row;
 	const double bytes = 2.0 * row->n * row->bytes;
-	double ns[WAYS], own = median(device, runs);
+	double ns[WAYS], own;
 
 	for (int way = 0; way < WAYS; way++)
-		ns[way] = median(times[way], runs);
-	printf("%-7s %-6s %-6s %5u x %2u KiB %-9s %-5s %8.1f us %8.1f us %7.1f GB/s %6.2f ", whats[row->what],
-	       places[row->src], places[row->dst], row->n, row->bytes >> 10, row->permuted ? "permuted" : "",
-	       turn->plain ? "plain" : "unit", ns[OURS] / 1e3, own / 1e3, bytes / own, ns[COPY] / ns[OURS]);
-	printf("%7.2f ", ns[LOOP] / ns[OURS]);
-	if (base_batch_missing())
-		printf("      -\n");
-	else
-		printf("%7.2f\n", ns[OWN_BATCH] / ns[OURS]);
+		ns[way] = median(times->ns[way], runs);
+	for (int way = PLANNED; way <= PLAIN; way++) {
+		own = median(times->device[way], runs);
+		printf("%-7s %-6s %-6s %5u x %2u KiB %-9s %-7s %8.1f us %8.1f us %7.1f GB/s %6.2f ",
+		       whats[row->what], places[row->src], places[row->dst], row->n, row->bytes >> 10,
+		       row->permuted ? "permuted" : "", way == PLAIN ? "plain" : "planned", ns[way] / 1e3,
+		       own / 1e3, bytes / own, ns[COPY] / ns[way]);
+		printf("%7.2f ", ns[LOOP] / ns[way]);
+		if (base_batch_missing())
+			printf("      -\n");
+		else
+			printf("%7.2f\n", ns[OWN_BATCH] / ns[way]);
+	}
 	fflush(stdout);
 }
 
-static void time_row(const struct row *row, int runs, bool plain)
+static void time_run(struct turn *turn, int run, struct times *times)
 {
-	static double times[WAYS][MOST], device[MOST];
-	struct turn turn;
+	for (int way = WAYS - 1; way >= 0; way--) {
+		const int set = (run + way) % SETS; /* none is the one before's */
 
-	prepare(&turn, row, plain);
-	run_ours(&turn, 0);
-	is_right(&turn, 0, "first");
-	for (int run = -WARM_UPS; run < runs; run++) {
-		for (int way = WAYS - 1; way >= 0; way--) {
-			const int set = (run + WARM_UPS + way) % SETS; /* none is the one before's */
-
-			if (way == OWN_BATCH && base_batch_missing())
-				continue;
-			set_copies(&turn, set);
-			const double start = now_ns();
-
-			if (way == OURS)
-				rig_call(cuEventRecord, (events[0], rig.stream));
-			run_way(&turn, (enum way)way, set);
-			if (way == OURS)
-				rig_call(cuEventRecord, (events[1], rig.stream));
-			rig_wait(&rig);
-			if (run >= 0)
-				times[way][run] = now_ns() - start;
-		}
-		float ms;
-
-		rig_call(cuEventElapsedTime, (&ms, events[0], events[1]));
-		if (run >= 0)
-			device[run] = (double)ms * 1e6;
+		if (way != OWN_BATCH || !base_batch_missing())
+			times->ns[way][run] = host_ns(turn, (enum way)way, set);
+		if (way <= PLAIN)
+			times->device[way][run] = device_ns(turn, (enum way)way, (set + 2) % SETS);
 	}
-	is_right(&turn, (runs - 1 + WARM_UPS + OURS) % SETS, "last");
-	print(&turn, times, device, runs);
+}
+
+static void time_row(const struct row *row, int runs)
+{
+	static struct times times;
+	struct turn turn;
+	double start;
+	int run = 0;
+
+	prepare(&turn, row);
+	for (int plain = 0; plain < 2; plain++)
+		check(&turn, 0, plain);
+	for (int i = 0; i < WARM_UPS; i++)
+		time_run(&turn, 0, &times);
+	start = now_ns();
+	while (run < runs && (run < LEAST || now_ns() - start < ROW_NS))
+		time_run(&turn, run++, &times);
+	for (int plain = 0; plain < 2; plain++)
+		check(&turn, SETS - 1, plain);
+	print(row, &times, run);
 	dismiss(&turn);
 }
 
 int main(int argc, char **argv)
 {
-	const int runs = argc > 1 ? atoi(argv[1]) : 15;
+	const int runs = argc > 1 ? atoi(argv[1]) : 31;
 	const uint32_t one_in = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
 	struct error err;
 
@@ -462,13 +511,14 @@ int main(int argc, char **argv)
 	    "# take one copy of as many bytes, a loop of cuMemcpyAsync, cuMemcpyBatchAsync%s%s\n",
 	    rig.device.name, rig.device.driver_version / 1000, rig.device.driver_version % 1000 / 10,
 	    base_batch_missing() ? ": " : "", base_batch_missing() ? base_batch_missing() : "");
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+	open_memory(one_in);
+	for (size_t i = 0; i < n_rows; i++) {
 		struct row row = rows[i];
 
-		row.n = row.n > one_in ? row.n / one_in : 1;
-		time_row(&row, runs, false);
-		time_row(&row, runs, true);
+		row.n = blocks_of(&row, one_in);
+		time_row(&row, runs);
 	}
+	close_memory();
 	desk_close(&desk);
 	for (int i = 0; i < 2; i++)
 		rig_call(cuEventDestroy, (events[i]));

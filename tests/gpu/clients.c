@@ -1,12 +1,15 @@
 /* Client processes with device memory, through libtmaclient, of a tmad on the device: what they share and
- * move, what they get wrong, how they die, and how the device does.
+ * move, how their streams and it wait for each other, what they get wrong, how they die, and how the device
+ * does.
  *
- *   clients TMAD ASTRAY     TAP. TMAD: the service; ASTRAY: that of tests/support/astray.c
+ *   clients TMAD ASTRAY [order]     TAP. TMAD: the service; ASTRAY: that of tests/support/astray.c; order:
+ *                                   only how streams and the service wait for each other
  */
 #include "clients.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/support/tap.h"
@@ -15,18 +18,23 @@ int main(int argc, char **argv)
 {
 	struct service service;
 	char why[512];
+	const bool only_order = argc == 4 && strcmp(argv[3], "order") == 0;
 
-	if (argc != 3 || access(argv[1], X_OK) < 0 || access(argv[2], X_OK) < 0) {
-		fprintf(stderr, "usage: clients TMAD ASTRAY, which are programs\n");
+	if ((argc != 3 && !only_order) || access(argv[1], X_OK) < 0 || access(argv[2], X_OK) < 0) {
+		fprintf(stderr, "usage: clients TMAD ASTRAY [order], the two are programs\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
 	if (!service_start(&service, argv[1], why, sizeof why))
 		return tap_skip_all("%s", why);
-	memory_cases(&service);
-	refusal_cases(&service);
-	kill_cases(&service);
+	order_cases(&service);
+	if (!only_order) {
+		memory_cases(&service);
+		refusal_cases(&service);
+		kill_cases(&service);
+	}
 	tap_case(service_stop(&service), "the service ends as it is asked to");
-	loss_cases(argv[2]);
+	if (!only_order)
+		loss_cases(argv[2]);
 	return tap_end();
 }

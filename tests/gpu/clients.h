@@ -70,6 +70,7 @@ void client_sleep_ms(unsigned ms);
  */
 
 void memory_cases(const struct service *service);  /* clients_memory.c */
+void order_cases(const struct service *service);   /* clients_order.c */
 void refusal_cases(const struct service *service); /* clients_refusals.c */
 void kill_cases(const struct service *service);    /* clients_killed.c */
 void loss_cases(const char *program);              /* clients_lost.c */
