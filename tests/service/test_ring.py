@@ -190,7 +190,6 @@ class Rings(RawCase):
         region = dst.register(self.rpc, size=61440)
         self.src[:] = b"\x5a" * 65536  # a plan's id may name it too
         self.src_region = self.memory(64, data=b"\x5a" * 64).register(self.rpc, writable=False)
-        self.src[:] = b"\x5a" * 65536  # the plan's id may be its region's too
         stop = threading.Event()
 
         def scribble():
