@@ -56,7 +56,7 @@ static void handle(struct session *session, const struct rpc_request *request)
 		return;
 	}
 	if (uses_device[request->method->id] &&
-	    penalties_check(&server->penalties, session->account->uid, uv_hrtime() / 1000000, &err) < 0) {
+	    penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err) < 0) {
 		refuse(session, request, &err);
 		return;
 	}

@@ -50,7 +50,7 @@ static void set_order(struct job *job, const struct order *order)
 	if (order->wait) {
 		job->run.wait =
 		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
-		job->run.wait_until_ns = job->start_ns + order->wait_ms * NS_PER_MS;
+		job->run.wait_until_ns = uv_hrtime() + order->wait_ms * NS_PER_MS;
 		job->wait_ms = order->wait_ms;
 		job_use(job, order->wait);
 	}
@@ -79,7 +79,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	job->msgid = request->msgid;
 	job->method = request->method;
 	job->answer = answer;
-	job->start_ns = uv_hrtime();
+	job->start_ns = server->taken_ns;
 	job->run.on_done = on_job_done;
 	set_order(job, order);
 	return job;
@@ -127,12 +127,14 @@ void job_submit(struct job *job)
 {
 	struct session *session = job->session;
 
-	if (job->completion == COMPLETION_QUEUED)
-		session_reply_queued(session, job->msgid);
 	session->jobs++;
+	session->transforms += job->charge.amount;
 	session->waiting_jobs += job->run.wait.memory != NULL;
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
 	engine_submit(session->server->engine, session->stream, &job->run);
+	/* The session may end by it, and then cancels what it has. */
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(session, job->msgid);
 }
 
 struct job *job_find(const struct session *session, uint32_t msgid)
@@ -140,7 +142,7 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 	struct job *job;
 
 	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
-	if (job->msgid == msgid)
+	if (job->msgid == msgid && !job->refuse) /* an entry of a ring answers no request */
 		break;
 	return job;
 }
@@ -154,7 +156,8 @@ bool job_cancel(struct job *job)
 
 void job_count(struct job *job, enum family family, uint64_t bytes)
 {
-	metrics_count_transform(&job->session->server->metrics, family, bytes, uv_hrtime() - job->start_ns);
+	metrics_count_transform(&job->session->server->metrics, family, bytes,
+	                        job->session->server->reaped_ns - job->start_ns);
 }
 
 void job_reply(struct job *job, const void *result)
@@ -218,6 +221,7 @@ static void on_job_done(struct engine_job *run)
 		job->answer(job);
 	TAILQ_REMOVE(&session->jobs_under_way, job, entry);
 	session->jobs--;
+	session->transforms -= job->charge.amount;
 	session->waiting_jobs -= run->wait.memory != NULL;
 	job_drop(job);
 	turns_wake_waiting(server, account);

@@ -88,7 +88,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.jobs = server->accounts.total[CHARGE_JOBS],
 		.connections = server->accounts.total[CHARGE_CONNECTIONS],
 		.uptime_ms = (uv_hrtime() - m->start_ns) / 1000000,
-		.latency = { latency, n_latency },
+		.latency = { .items = latency, .n = n_latency },
 		.tensor_maps = { .hits = maps.hits,
 		                 .misses = maps.misses,
 		                 .evictions = maps.evictions,

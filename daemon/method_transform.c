@@ -38,7 +38,7 @@ static void explain(struct session *session, const struct rpc_request *request,
 		.bytes = entry->transform.bytes,
 		.element = nest->element,
 		.slabs = plan->n_slabs,
-		.rules = { rules, (uint32_t)plan->n_rules },
+		.rules = { .items = rules, .n = (uint32_t)plan->n_rules },
 	};
 
 	e.tile.n = (uint32_t)plan->tile_rank;

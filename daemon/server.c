@@ -252,6 +252,7 @@ void server_deinit(struct server *server)
 static void reap(struct server *server)
 {
 	server->is_job_done = false;
+	server->reaped_ns = uv_hrtime();
 	engine_reap(server->engine);
 	if (server->engine->lost && server->state == SERVER_RUNNING)
 		server_lose(server);

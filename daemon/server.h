@@ -76,6 +76,8 @@ struct server {
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;
+	uint64_t taken_ns;     /* when the requests that are being handled were taken up (uv_hrtime) */
+	uint64_t reaped_ns;    /* when the jobs that are being answered were found to have ended */
 	bool is_job_done;      /* on the loop's thread, and not yet reaped */
 	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
 	struct recovery recovery;

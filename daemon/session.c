@@ -172,9 +172,12 @@ static void frame_clock_run(struct session *session)
 }
 
 /* Whether the next request has to stay unread for now. The time that it waits is not
- * the peer's. */
+ * the peer's. One that waits already is in a queue: entries of its ring may have put it there, with messages
+ * behind the one that rang. */
 bool session_must_wait(struct session *session)
 {
+	if (session->waiting != WAIT_NONE)
+		return true;
 	if (session->server->state == SERVER_LOST)
 		return false;
 	if (!session_has_room(session)) {
@@ -182,7 +185,8 @@ bool session_must_wait(struct session *session)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (session->waiting_jobs > 0 && session->jobs >= session->server->limits.jobs_behind_wait) {
+	} else if (session->waiting_jobs > 0 &&
+	           session->transforms >= session->server->limits.jobs_behind_wait) {
 		session->waiting = WAIT_BEHIND;
 	} else if (turn_is_over(&session->server->turns, session->account)) {
 		turns_add(session->server, session);
@@ -201,6 +205,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	size_t used = 0, frame_len;
 	bool partial = false;
 
+	session->server->taken_ns = uv_hrtime();
 	while (session->state != SESSION_ENDED && !partial && used < len && !session_must_wait(session)) {
 		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
 		                   &err)) {

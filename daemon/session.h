@@ -113,6 +113,7 @@ struct session {
 	struct id_table plans;           /* prepared.c */
 	struct job_queue jobs_under_way; /* in the order submitted */
 	uint32_t jobs;                   /* as many */
+	uint64_t transforms;             /* in them: items of batches count each */
 	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */
 	uint32_t mappings;               /* and unmappings to answer, not begun or under way off the loop */
 	LIST_HEAD(, mapping) mappings_under_way;

@@ -52,7 +52,8 @@ static bool touch(struct touch *touch, void (*work)(void *touch))
 
 static enum look look(const struct submission *s)
 {
-	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_ACQUIRE);
+	/* Not before a store to `awake`, or neither side would see the other. */
+	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
 	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
 
 	if (submitted == s->taken)
@@ -114,6 +115,7 @@ static void finish(struct submission *s, const struct submission_end *end)
 	}
 	s->done++;
 	s->active_ns = uv_hrtime();
+	s->session->used_ms = uv_now(&s->session->server->loop);
 	if (put.is_asleep)
 		syscall(SYS_futex, &s->shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -202,7 +204,7 @@ static void take(struct submission *s, const struct submission_entry *entry)
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
 	else
-		r = penalties_check(&server->penalties, session->account->uid, uv_hrtime() / 1000000, &err);
+		r = penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err);
 	if (r == 0)
 		r = start(s, entry, &err);
 	if (r == 0)
@@ -219,7 +221,7 @@ static void wake_up(struct submission *s)
 {
 	struct submissions *all = &s->session->server->submissions;
 
-	s->active_ns = uv_hrtime();
+	s->active_ns = s->session->server->taken_ns = uv_hrtime();
 	if (s->awake || s->spin_ns == 0)
 		return;
 	s->awake = true;
@@ -232,11 +234,14 @@ void submission_run(struct session *session)
 {
 	struct submission *s = session->submission;
 	struct touch one = { .submission = s };
+	uint32_t most;
 
-	if (!s)
+	if (!s || session->state != SESSION_OPEN)
 		return;
 	wake_up(s);
-	while (session->state == SESSION_OPEN && session->waiting == WAIT_NONE) {
+	/* No more than there can have been: where nothing makes it wait, the client could go on for ever. */
+	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
+	     most--) {
 		if (!touch(&one, just_look)) {
 			session_end(session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
 			return;
@@ -298,6 +303,7 @@ static bool look_at_all(struct submissions *all)
 			continue;
 		found = true;
 		submission_run(session);
+		session_update_poll(session);
 		session_settle(session);
 	}
 	return found;

@@ -29,6 +29,34 @@ static int check_item(const struct frame_scan *scan, const struct item *item, ui
 static void enter_item(struct frame_scan *scan, const struct item *item);
 static int refuse_bytes(const struct frame_limits *limits, uint64_t bytes, struct error *err);
 
+/* Passes over integers and short strings, of which messages mostly consist, up to the end of the container
+ * that they are in; false when there was none. One whose payload leaves the end is left to check_item. */
+static bool skip_small(struct frame_scan *scan, const uint8_t *data, size_t end)
+{
+	size_t pos = scan->pos;
+	uint64_t left = scan->depth ? scan->left[scan->depth - 1] : 0;
+
+	for (; left > 0 && pos < end; left--) {
+		uint8_t type = data[pos];
+		size_t size = 1;
+
+		if (type >= 0xa0 && type < 0xc0)
+			size += type & 0x1f;
+		else if (type >= 0xcc && type < 0xd4)
+			size += (size_t)1 << (type & 3);
+		else if (type >= 0x80 && type < 0xe0)
+			break;
+		if (size > end - pos)
+			break;
+		pos += size;
+	}
+	if (pos == scan->pos)
+		return false;
+	scan->pos = pos;
+	scan->left[scan->depth - 1] = left;
+	return true;
+}
+
 enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_t len,
                              const struct frame_limits *limits, size_t *ret_len, struct error *err)
 {
@@ -50,6 +78,8 @@ enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_
 		}
 		if (scan->pos == len)
 			return FRAME_PARTIAL;
+		if (skip_small(scan, data, len < limits->bytes ? len : limits->bytes))
+			continue;
 		whole = read_item(data + scan->pos, len - scan->pos, &item);
 		if (check_item(scan, &item, data[scan->pos], limits, err))
 			return FRAME_BROKEN;

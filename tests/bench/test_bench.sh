@@ -72,4 +72,22 @@ if rc 0 --quick --json; then
 else
 	ok "no --json without its library" grep -q 'libjansson-dev was missing' "$work/err"
 fi
+
+# Many small moves, by programs of their own. What an emulator runs is not started by a script.
+moves() { "$TEST_PYTHON" "$TEST_SRCDIR/tests/bench/moves.py" "$@" >"$work/out" 2>"$work/err"; }
+no_bench_moves() { ! "$TEST_BUILDDIR/tests/bench/bench_moves" "$@" >"$work/out" 2>"$work/err"; }
+if [ $# = 0 ] && [ "${TEST_PYTHON:-no}" != no ] && [ -z "${EMULATOR:-}" ]; then
+	ok "many small moves" moves --quick
+	ok "... lists of blocks, by the service" out_lines '^| [0-9]* KiB blocks .*| memcpy |' 6
+	ok "... one request against many" out_lines '^| 4 KiB blocks gathered by one request |' 3
+	ok "... plans against pings" out_has '| ping, 64 deep |'
+	ok "... the rows of a GPU, without figures" out_lines '^| GPU: .* not measured here |$' 6
+	ok "... and how many hold their bar" out_has 'rows that hold their bar: '
+	ok "refused: no threads" no_bench_moves "$work/none" 0 blocks
+	ok "... with what it takes" one_line_error 'SOCKET THREADS'
+	ok "refused: a part that is none" no_bench_moves "$work/none" 1 moves
+	ok "... with what it takes" one_line_error 'SOCKET THREADS'
+	ok "refused: no service there" no_bench_moves "$work/none" 1 blocks
+	ok "... which it names" one_line_error "$work/none"
+fi
 echo "1..$cases"

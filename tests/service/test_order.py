@@ -267,6 +267,38 @@ class Order(RawCase):
         for msgid in waiting:
             self.rpc.reply(msgid)
 
+    def test_items_behind_a_wait_are_bounded(self):
+        """A batch counts as its items do: one connection's cannot take all that its uid may have."""
+        limits = self.rpc.call("info")["limits"]
+        items = [self.copy()] * limits["jobs_behind_wait"]
+        waiting = [self.rpc.request("submit", {"items": items, "wait": self.point(0, 1)})
+                   for _ in range(limits["jobs_per_uid"] // len(items))]
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["jobs"] == len(items), scaled(10), "one batch is under way")
+            for _ in range(20):
+                time.sleep(0.001)
+                self.assertEqual(other.call("stats")["jobs"], len(items))
+        self.word(0).set(1)
+        for msgid in waiting:
+            self.rpc.reply(msgid)
+
+    def test_cancel_means_no_entry_of_a_ring(self):
+        """Those have no msgid, and 0 is one as any other."""
+        plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},
+                                              "src": {"dtype": "uint8", "shape": [64]}})["plan"]
+        ring, region = self.region(128 + 2 * 96)
+        self.rpc.call("ring_open", {"at": [region, 0], "entries": 2, "spin_us": 0})
+        waiting = self.rpc.request("copy", self.copy(wait=self.point(0, 1)))
+        struct.pack_into("<6Q", ring.map, 128, plan, self.dst_region, 0, self.src_region, 0, 7)
+        struct.pack_into("<I", ring.map, 0, 1)
+        self.rpc.send(b"\x93\x02\xa4ring\x90")
+        canceling = self.rpc.request("cancel", {"request": 0})
+        self.assertEqual(self.rpc.reply(canceling), {"canceled": False})
+        self.word(0).set(1)
+        self.rpc.reply(waiting)
+        wait_until(lambda: struct.unpack_from("<I", ring.map, 64)[0] == 1, scaled(10), "the entry ends")
+        self.assertEqual(struct.unpack_from("<Qq", ring.map, 128 + 2 * 64), (7, 0))
+
 
 if __name__ == "__main__":
     tap.main()

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import msgpack
 import tap
 from raw import RawCase
-from tmad import scaled, share, tensor, wait_until
+from tmad import Tmad, scaled, share, tensor, wait_until
 
 ENTRIES = 64
 SUBMITTED, REAPED, SLEEPS, DONE, AWAKE, FIRST = 0, 4, 8, 64, 68, 128
@@ -188,7 +188,9 @@ class Rings(RawCase):
         ring = self.ring(spin_us=100)
         dst = self.memory(65536, data=b"\xa5" * 65536)
         region = dst.register(self.rpc, size=61440)
+        self.src[:] = b"\x5a" * 65536  # a plan's id may name it too
         self.src_region = self.memory(64, data=b"\x5a" * 64).register(self.rpc, writable=False)
+        self.src[:] = b"\x5a" * 65536  # the plan's id may be its region's too
         stop = threading.Event()
 
         def scribble():
@@ -256,6 +258,36 @@ class Rings(RawCase):
         self.push(ring, 2)
         ring.ring()
         self.assertEqual(ring.pop()[:2], (2, 0))
+
+
+class FullUid(RawCase):
+    """With room for four jobs in all."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad("--jobs-per-uid", "4")
+        cls.addClassCleanup(cls.tmad.stop)
+        cls.idle_fds = wait_until(cls.tmad.fds, 1, "a number")
+
+    def test_messages_behind_entries_that_wait(self):
+        """Entries past the limit wait, and so do the messages behind the one that rang, once each."""
+        _, src = self.region(4096)
+        _, dst = self.region(4096)
+        word = self.memory(64)
+        timeline = word.register(self.rpc)
+        plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},
+                                              "src": {"dtype": "uint8", "shape": [64]}})["plan"]
+        ring = Ring(self)
+        self.rpc.request("copy", {"dst": tensor(dst, [8]), "src": tensor(src, [8]),
+                                  "wait": {"region": timeline, "offset": 0, "value": 1}})
+        for tag in range(8):
+            ring.push(plan, dst, 0, src, 0, tag)
+        ping = msgpack.packb([0, 4711, "ping", []])
+        self.rpc.send(ping + RING + ping + ping)
+        self.assertIs(self.rpc.reply(4711), True)  # with it, all of that was looked at
+        struct.pack_into("<Q", word.map, 0, 1)
+        self.assertEqual([ring.pop()[:2] for _ in range(8)], [(tag, 0) for tag in range(8)])
+        ring.close()
 
 
 if __name__ == "__main__":
