@@ -461,8 +461,9 @@ static void print(const struct row *row, struct times *times, int runs)
 
 static void time_run(struct turn *turn, int run, struct times *times)
 {
-	for (int way = WAYS - 1; way >= 0; way--) {
-		const int set = (run + way) % SETS; /* none is the one before's */
+	for (int k = 0; k < WAYS; k++) {
+		const int way = (run + k) % WAYS; /* each is first, and behind each, as often */
+		const int set = (run + way) % SETS;
 
 		if (way != OWN_BATCH || !base_batch_missing())
 			times->ns[way][run] = host_ns(turn, (enum way)way, set);
