@@ -479,8 +479,8 @@ TMA_API int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place
                           uint64_t tag);
 TMA_API int tma_ring_flush(tma_ring *ring);
 
-/* The next end, in the order that runs ended: 1 when there was one, 0 when not. Who does nothing else while it
- * is 0 takes the CPU that the service may need: tma_ring_wait gives it up. */
+/* The next end, in the order that runs ended: 1 when there was one, 0 when not. Who does nothing else while
+ * it is 0 takes the CPU that the service may need: tma_ring_wait gives it up. */
 TMA_API int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret);
 
 /* The same, and waits for it: looks for it for spin_us, and then sleeps. 0 when there was one; NOT_FOUND when
