@@ -1,0 +1,151 @@
+/* The library's submission rings against a real tmad. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <string.h>
+
+#include "client/tmaclient.h"
+#include "tests/support/process.h"
+
+#define BLOCK   64 /* bytes */
+#define ENTRIES 8
+
+static struct process service;
+static tma_client *client;
+static tma_plan *plan;
+static tma_region *src, *dst;
+
+static tma_region *region_of(size_t size)
+{
+	tma_region *region = NULL;
+
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
+	             tma_last_error(client));
+	return region;
+}
+
+static void setup(void)
+{
+	struct tma_tensor block = { .dtype = TMA_UINT8, .rank = 1, .shape = { BLOCK } };
+
+	process_start(&service, NULL);
+	client = tma_new();
+	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(tma_plan_prepare(client, &(struct tma_transform){ .dst = &block, .src = &block }, &plan),
+	             TMA_OK, "%s", tma_last_error(client));
+	src = region_of(BLOCK * 256);
+	dst = region_of(BLOCK * ENTRIES);
+	for (size_t i = 0; i < BLOCK * 256; i++)
+		((uint8_t *)tma_region_data(src))[i] = (uint8_t)(i * 2654435761u >> 7);
+}
+
+static void teardown(void)
+{
+	tma_free(client);
+	process_stop(&service, SIGTERM);
+}
+
+TestSuite(library_ring, .init = setup, .fini = teardown, .timeout = 120);
+
+static tma_ring *open_ring(uint32_t spin_us)
+{
+	tma_ring *ring = NULL;
+
+	cr_assert_eq(tma_ring_open(client, ENTRIES, spin_us, &ring), TMA_OK, "%s", tma_last_error(client));
+	return ring;
+}
+
+static int push(tma_ring *ring, uint64_t to, uint64_t from, uint64_t tag)
+{
+	return tma_ring_push(ring, plan, (struct tma_place){ dst, to * BLOCK },
+	                     (struct tma_place){ src, from * BLOCK }, tag);
+}
+
+Test(library_ring, runs_one_by_one_and_many)
+{
+	static const uint32_t spins[] = { 0, 100 };
+
+	for (int s = 0; s < 2; s++) {
+		tma_ring *ring = open_ring(spins[s]);
+		struct tma_ring_end end;
+
+		for (uint64_t i = 0; i < 600; i++) {
+			uint64_t n = i % ENTRIES + 1;
+
+			for (uint64_t k = 0; k < n; k++)
+				cr_assert_eq(push(ring, k, (i + k) % 256, i << 8 | k), TMA_OK, "%s",
+				             tma_last_error(client));
+			for (uint64_t k = 0; k < n; k++) {
+				cr_assert_eq(tma_ring_wait(ring, spins[s], &end), TMA_OK, "%s",
+				             tma_last_error(client));
+				cr_assert_eq(end.status, TMA_OK);
+				cr_assert_eq(end.tag, i << 8 | k);
+				cr_assert_eq(end.bytes, 2 * BLOCK);
+				cr_assert_arr_eq((char *)tma_region_data(dst) + k * BLOCK,
+				                 (char *)tma_region_data(src) + (i + k) % 256 * BLOCK, BLOCK,
+				                 "run %u", (unsigned)i);
+			}
+		}
+		cr_assert_eq(tma_ring_poll(ring, &end), 0);
+		cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_NOT_FOUND);
+		cr_assert_eq(tma_ring_close(ring), TMA_OK, "%s", tma_last_error(client));
+	}
+}
+
+Test(library_ring, a_full_one_is_busy)
+{
+	tma_ring *ring = open_ring(0), *other = NULL;
+	struct tma_ring_end end;
+
+	for (uint64_t i = 0; i < ENTRIES; i++)
+		cr_assert_eq(push(ring, i, i, i), TMA_OK);
+	cr_assert_eq(push(ring, 0, 0, 0), TMA_BUSY);
+	cr_assert_eq(tma_ring_close(ring), TMA_BUSY);
+	cr_assert_eq(tma_ring_open(client, ENTRIES, 0, &other), TMA_ALREADY_EXISTS);
+	cr_assert_eq(tma_ring_flush(ring), TMA_OK);
+	for (uint64_t i = 0; i < ENTRIES; i++)
+		cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_OK);
+	cr_assert_eq(tma_ring_close(ring), TMA_OK);
+}
+
+Test(library_ring, what_is_wrong)
+{
+	tma_ring *ring = NULL;
+	struct tma_ring_end end;
+
+	cr_assert_eq(tma_ring_open(client, 3, 0, &ring), TMA_INVALID_ARGUMENT);
+	cr_assert_not_null(strstr(tma_last_error(client), "entries: 3"), "%s", tma_last_error(client));
+	cr_assert_eq(tma_ring_push(NULL, plan, (struct tma_place){ 0 }, (struct tma_place){ 0 }, 0),
+	             TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_ring_wait(NULL, 0, &end), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_ring_close(NULL), TMA_OK);
+
+	ring = open_ring(0);
+	cr_assert_eq(tma_ring_push(ring, NULL, (struct tma_place){ dst, 0 }, (struct tma_place){ src, 0 }, 0),
+	             TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_ring_push(ring, plan, (struct tma_place){ 0 }, (struct tma_place){ src, 0 }, 0),
+	             TMA_INVALID_ARGUMENT);
+	cr_assert_eq(push(ring, ENTRIES, 0, 5), TMA_OK, "the service says the rest");
+	cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_OK);
+	cr_assert_eq(end.status, TMA_OUT_OF_RANGE);
+	cr_assert_eq(end.tag, 5);
+}
+
+/* The ring of a connection that is lost says so; regions and plans are there again for the next one. */
+Test(library_ring, goes_with_its_connection)
+{
+	tma_ring *ring = open_ring(0);
+	struct tma_ring_end end;
+
+	process_kill(&service);
+	cr_assert_eq(push(ring, 0, 1, 1), TMA_OK, "nothing has been sent yet");
+	cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_DISCONNECTED);
+	process_start_again(&service, NULL);
+	cr_assert_eq(tma_ping(client), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(push(ring, 0, 1, 1), TMA_DISCONNECTED);
+	cr_assert_eq(tma_ring_close(ring), TMA_OK, "%s", tma_last_error(client));
+	ring = open_ring(0);
+	cr_assert_eq(push(ring, 0, 9, 2), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(end.status, TMA_OK);
+	cr_assert_arr_eq(tma_region_data(dst), (char *)tma_region_data(src) + 9 * BLOCK, BLOCK);
+}
