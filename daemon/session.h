@@ -2,6 +2,7 @@
  *
  * A request's life reads downward in session.c and dispatch.c: on_readable -> session_feed -> dispatch ->
  * (job_submit -> on_job_done, or a mapping off the loop) -> session_reply -> session_flush (reply.c).
+ * Runs of plans come by the session's ring too (submission.c), and end there.
  *
  * A session ends once (session_end, idempotent). What is under way holds it: it is freed when no job, no
  * mapping and no handle is left.
