@@ -270,7 +270,8 @@ class Order(RawCase):
     def test_items_behind_a_wait_are_bounded(self):
         """A batch counts as its items do: one connection's cannot take all that its uid may have."""
         limits = self.rpc.call("info")["limits"]
-        items = [self.copy()] * limits["jobs_behind_wait"]
+        items = [{"dst": tensor(self.dst_region, [64], offset=64 * i), "src": tensor(self.src_region, [64], offset=64 * i)}
+                 for i in range(limits["jobs_behind_wait"])]
         waiting = [self.rpc.request("submit", {"items": items, "wait": self.point(0, 1)})
                    for _ in range(4)]  # more than are taken, fewer than fill the socket
         with self.tmad.rpc() as other:
