@@ -66,6 +66,6 @@ package=$now/debian
 mkdir -p "$package"
 cp "$source/systemd/debian/control" "$source/systemd/debian/changelog" "$source/systemd/debian/libtmaclient0.symbols" \
 	"$package"
-(cd "$now" && dpkg-gensymbols -c4 -q -plibtmaclient0 -elibtmaclient.so -Pdebian -O/dev/null) ||
+(cd "$now" && dpkg-gensymbols -c4 -q -plibtmaclient0 -elibtmaclient.so -Idebian/libtmaclient0.symbols -O/dev/null) ||
 	die "systemd/debian/libtmaclient0.symbols is not what the library exports"
 say "compatible with $name, version-info $before then, $after now"
