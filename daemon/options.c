@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "endpoint.h"
+
 #define MAX_THREADS 1024
 
 /* What getopt_long gives for an option; a limit's is OPTION_COUNT + its index. Zero is getopt's own. */
@@ -63,6 +65,7 @@ static int apply(struct options *o, int setting, const char *value, struct error
 {
 	static const char *const engines[] = { "auto", "cpu", "cuda" };
 	static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
+	struct endpoint endpoint;
 	uint64_t number;
 	int r;
 
@@ -93,7 +96,7 @@ static int apply(struct options *o, int setting, const char *value, struct error
 		return r;
 	case OPTION_METRICS:
 		o->metrics = value;
-		return 0;
+		return *value ? endpoint_parse(&endpoint, value, err) : 0;
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(value, levels, 5, "log-level", err);
 		if (r >= 0)
