@@ -213,7 +213,7 @@ static void on_job_done(struct engine_job *run)
 	struct server *server = session->server;
 	struct account *account = session->account;
 
-	if (run->status == STATUS_DEVICE_LOST && server->state == SERVER_RUNNING)
+	if (run->status == STATUS_DEVICE_LOST && run->begun && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
 	if (is_refused(run))
 		refuse(job);
