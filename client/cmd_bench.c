@@ -19,39 +19,6 @@
 #define SECONDS         5
 #define CALL_MS         10000 /* a service that stands still ends the run */
 
-enum {
-	OPT_KIND = 256,
-	OPT_CONNECTIONS,
-	OPT_PIPELINE,
-	OPT_DURATION,
-	OPT_REQUESTS,
-	OPT_PREPARED,
-	OPT_SIZE,
-	OPT_DTYPE,
-	OPT_SHAPE,
-	OPT_PERMUTE,
-	OPT_PAD,
-	OPT_VALUE,
-	OPT_MODE
-};
-
-static const struct option options[] = {
-	{ "kind", required_argument, NULL, OPT_KIND },
-	{ "connections", required_argument, NULL, OPT_CONNECTIONS },
-	{ "pipeline", required_argument, NULL, OPT_PIPELINE },
-	{ "duration", required_argument, NULL, OPT_DURATION },
-	{ "requests", required_argument, NULL, OPT_REQUESTS },
-	{ "prepared", no_argument, NULL, OPT_PREPARED },
-	{ "size", required_argument, NULL, OPT_SIZE },
-	{ "dtype", required_argument, NULL, OPT_DTYPE },
-	{ "shape", required_argument, NULL, OPT_SHAPE },
-	{ "permute", required_argument, NULL, OPT_PERMUTE },
-	{ "pad", required_argument, NULL, OPT_PAD },
-	{ "value", required_argument, NULL, OPT_VALUE },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ 0 },
-};
-
 enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM, KIND_COUNT };
 
 static const char *const kind_names[KIND_COUNT] = { "ping", "copy", "transpose", "transform" };
@@ -83,7 +50,7 @@ static void on_signal(int sig)
 	caught = sig;
 }
 
-static int cmd_bench_exec(struct tmactl *t, int argc, char **argv)
+int cmd_bench(struct tmactl *t, int argc, char **argv)
 {
 	struct bench *b = calloc(1, sizeof *b);
 
@@ -154,9 +121,7 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 {
 	struct failure *f = &b->t->error;
 
-	for (const struct option *o = options; o->name; o++)
-		if (o->val == opt)
-			b->layout = o->name;
+	b->layout = cmd_option_name(b->t->cmd->rows, opt);
 	switch (opt) {
 	case OPT_DTYPE:
 		return args_dtype(&b->dtype, text, f);
@@ -205,7 +170,7 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	bool sized, shaped;
 	int opt;
 
-	while ((opt = tmactl_option(b->t, argc, argv, options)) != -1)
+	while ((opt = tmactl_option(b->t, argc, argv)) != -1)
 		if (bench_set(b, opt, optarg) < 0)
 			return -1;
 	if (optind < argc)
@@ -291,23 +256,3 @@ static int bench_run(struct bench *b)
 		            failed, b->result.latency.count);
 	return rc;
 }
-
-const struct cmd_entry cmd_bench = {
-	.name = "bench",
-	.args = "[--kind K] [--connections N] [--pipeline N] [--duration S] [--requests N] ...",
-	.usage = "Load the service and measure requests a second and their latency.\n"
-		 "\n"
-		 "  --kind K         ping (the default), copy, transpose or transform, between\n"
-		 "                   regions of the connection's own\n"
-		 "  --connections N  open at once; 1 unless given\n"
-		 "  --pipeline N     requests under way on each; 1 unless given\n"
-		 "  --duration S     seconds, 5 unless given, 3600 at most\n"
-		 "  --requests N     end after as many\n"
-		 "  --prepared       as runs of a plan, checked once for each connection\n"
-		 "  --size BYTES     of what copy and transpose read: 64K unless given\n"
-		 "  --shape 64,100   of what transform reads; --dtype D, float32 unless given\n"
-		 "  --permute, --pad, --mode, --value: of transform, as in copy\n"
-		 "\n"
-		 "Ctrl-C ends it with what was measured until then.\n",
-	.exec = cmd_bench_exec,
-};

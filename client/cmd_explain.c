@@ -14,18 +14,6 @@
 #include "print.h"
 #include "question.h"
 
-enum { OPT_DTYPE = 256, OPT_SHAPE, OPT_PERMUTE, OPT_PAD, OPT_VALUE, OPT_MODE };
-
-static const struct option options[] = {
-	{ "dtype", required_argument, NULL, OPT_DTYPE },
-	{ "shape", required_argument, NULL, OPT_SHAPE },
-	{ "permute", required_argument, NULL, OPT_PERMUTE },
-	{ "pad", required_argument, NULL, OPT_PAD },
-	{ "value", required_argument, NULL, OPT_VALUE },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ 0 },
-};
-
 struct explain {
 	struct tmactl *t;
 	struct view_args args;
@@ -41,7 +29,7 @@ static int explain_read(struct explain *e, const char *path);
 static int explain_ask(struct explain *e);
 static void explain_print(const tma_document *plan);
 
-static int cmd_explain_exec(struct tmactl *t, int argc, char **argv)
+int cmd_explain(struct tmactl *t, int argc, char **argv)
 {
 	struct explain e = { .t = t };
 
@@ -82,7 +70,7 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	struct failure *f = &e->t->error;
 	int opt;
 
-	while ((opt = tmactl_option(e->t, argc, argv, options)) != -1)
+	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
 		if (explain_set(e, opt, optarg) < 0)
 			return -1;
 	if (argc - optind > 1)
@@ -185,15 +173,3 @@ static void explain_print(const tma_document *plan)
 	print_line(plan, "slabs", "slabs");
 	print_line(plan, "grid", "grid");
 }
-
-const struct cmd_entry cmd_explain = {
-	.name = "explain",
-	.args = "(FILE | --dtype D --shape A,B) [--permute P] [--pad B:A,...] [--mode M] [--value V]",
-	.usage = "Show how the service would move a tensor, and what ruled out a better way.\n"
-		 "\n"
-		 "  FILE             an .npy file to take dtype, shape and order from\n"
-		 "  --dtype D        element type: float32, uint8, ...\n"
-		 "  --shape 64,100   extents, outermost first\n"
-		 "  --permute, --pad, --mode, --value: as in copy\n",
-	.exec = cmd_explain_exec,
-};
