@@ -12,14 +12,41 @@ import pages
 from tables import Fault
 
 
+def read_template(path, more):
+    """Its lines with their numbers; those between @more NAME@ and @end@ go to more instead."""
+    lines, open_name = [], None
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file.read().splitlines(), 1):
+            start = re.fullmatch(r"@more ([a-z_-]+)@", line)
+            if start:
+                open_name = start.group(1)
+                more[open_name] = []
+            elif line == "@end@":
+                open_name = None
+            elif open_name:
+                more[open_name].append(line)
+            else:
+                lines.append((number, line))
+    return lines
+
+
+def tidy(lines):
+    """The same without paragraph breaks where there is one anyway."""
+    out = []
+    for i, line in enumerate(lines):
+        after = lines[i + 1] if i + 1 < len(lines) else ".Sh"
+        if line == ".Pp" and (out[-1][:3] in (".Sh", ".Ss", ".Pp") or after[:3] in (".Bl", ".Bd", ".Sh", ".Ss", ".Pp")):
+            continue
+        out.append(line)
+    return out
+
+
 def expand(source, version, name):
     """The text of one page."""
     manual = pages.Manual(source, version)
     template, arguments = manual.template(name)
-    with open(os.path.join(source, template), encoding="utf-8") as file:
-        lines = file.read().splitlines()
     out = []
-    for number, line in enumerate(lines, 1):
+    for number, line in read_template(os.path.join(source, template), manual.more):
         directive = re.fullmatch(r"@([a-z_]+)((?: [^@]+)?)@", line)
         if not directive:
             out.append(line)
@@ -28,9 +55,11 @@ def expand(source, version, name):
         if not make:
             raise Fault(f"{template}:{number}: @{directive.group(1)}@ is nothing that pages.py makes")
         out += make(*arguments, *directive.group(2).split())
+    if manual.more:
+        raise Fault(f"{template}: there is no {', '.join(manual.more)} to say more of")
     if name.endswith(".aliases"):
         return "\n".join(out) + "\n"
-    return f'.\\" Made from {template} and what it names; change that.\n' + "\n".join(out) + "\n"
+    return f'.\\" Made from {template} and what it names; change that.\n' + "\n".join(tidy(out)) + "\n"
 
 
 def main():

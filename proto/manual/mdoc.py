@@ -15,7 +15,7 @@ def _fonts(text):
     def bold(match):
         code = match.group(1) or match.group(2) or match.group(3) or match.group(4)
         call = "()" if match.group().endswith("()") else ""
-        return f"\\fB{escape(code).replace('-', '\\-')}\\fP{call}"
+        return "\\fB" + escape(code).replace("-", "\\-") + "\\fP" + call
     parts, at = [], 0
     for match in _CODE.finditer(text):
         parts += [escape(text[at:match.start()]), bold(match)]
@@ -26,7 +26,7 @@ def _fonts(text):
 def words(text):
     """A paragraph as text lines: a sentence starts a line, none is long, and none looks like a macro."""
     lines = []
-    for sentence in re.split(r"(?<=[a-z0-9)\"'`][.!?])\s+(?=[A-Z`\"*-])", " ".join(text.split())):
+    for sentence in re.split(r"(?<=[A-Za-z0-9)\"'`][.!?])\s+(?=[A-Z`\"*-])", " ".join(text.split())):
         lines += textwrap.wrap(_fonts(sentence), 78, break_long_words=False, break_on_hyphens=False)
     return ["\\&" + line if line[0] in ".'" else line for line in lines]
 
@@ -51,7 +51,7 @@ def prose(text):
             if kind:
                 out += literal(textwrap.dedent("\n".join(lines)).split("\n"))
             else:
-                if not first and out[-1] != ".Ed":
+                if not first:
                     out.append(".Pp")
                 out += words("\n".join(lines))
             first = False

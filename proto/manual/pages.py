@@ -16,6 +16,7 @@ GROUPS = "client/tmaclient.groups"  # the library's pages: the header's title of
 class Manual(commands.Commands, errors.Errors, options.Options):
     def __init__(self, source, version):
         self.source, self.version = source, version
+        self.more = {}  # of an option or limit: what a template says beside its table
 
     def path(self, name):
         return os.path.join(self.source, name)
@@ -46,8 +47,8 @@ class Manual(commands.Commands, errors.Errors, options.Options):
         return intro, {rows[group.title].arguments[1]: (group, rows[group.title].arguments[2]) for group in groups}
 
     def make_header(self, *_):
-        intro = self.groups()[0]
-        return mdoc.prose(intro.split("\n", 2)[2])
+        """What the header says of itself, after its title and the line that compiles a program."""
+        return mdoc.prose(self.groups()[0].split("\n\n", 2)[2])
 
     def make_pages(self, *_):
         """Every page of the library with its functions."""
@@ -94,18 +95,19 @@ class Manual(commands.Commands, errors.Errors, options.Options):
         return [".Pp", *words, *types] if words or types else []
 
     def _functions(self, entry):
-        out = [".Bl -tag -width Ds"]
-        shared = entry.text
-        for i, function in enumerate(entry.functions):
+        noted = any(function.note for function in entry.functions)
+        shared = mdoc.prose(entry.text) if entry.text else []
+        out = ([".Pp", *shared] if noted else []) + [".Bl -tag -width Ds"]
+        for function in entry.functions:
             out.append(f".It Fn {function.name}")
             if function.note:
                 out += mdoc.words(mdoc.sentence(function.note))
-            if i == len(entry.functions) - 1 and shared:
-                out += ([".Pp"] if function.note else []) + mdoc.prose(shared)
-        return out + [".El"]
+        return out + ([] if noted else shared) + [".El"]
 
     def make_other_pages(self, page):
-        others = [f"{name} 3" for name in sorted(self.groups()[1]) if name != page] + ["tmactl 1", "tmad-errors 7", "tmad 8"]
-        names = ["tmaclient 3"] + sorted(others, key=lambda name: (name[-1], name))
-        order = sorted(names, key=lambda name: (name[-1], name))
-        return [f".Xr {name} ," for name in order[:-1]] + [f".Xr {order[-1]}"]
+        names = ["tmactl 1", "tmaclient 3"] + [f"{name} 3" for name in self.groups()[1] if name != page]
+        names = sorted(names, key=lambda name: (name[-1], name)) + ["tmad-errors 7", "tmad 8"]
+        return [f".Xr {name} ," for name in names[:-1]] + [f".Xr {names[-1]}"]
+
+    def make_see_pages(self, *_):
+        return [f".Xr {name} 3 ," for name in sorted(self.groups()[1])]

@@ -68,7 +68,7 @@ def _arguments(text, start):
 
 
 def read(path, **columns):
-    """The rows of a table, in order. columns: for each macro that may be there, how many arguments it takes."""
+    """The rows of a table, in order. columns: for each macro that may be there, how many arguments it takes (None: any)."""
     with open(path, encoding="utf-8") as file:
         text = _blank(file.read())
     rows, at = [], 0
@@ -86,6 +86,6 @@ def read(path, **columns):
             arguments = [_argument(part) for part in parts]
         except ValueError as why:
             raise Fault(f"{path}:{line}: {why}") from None
-        if len(arguments) != columns[name.group(1)]:
+        if columns[name.group(1)] not in (None, len(arguments)):
             raise Fault(f"{path}:{line}: {name.group(1)} has {len(arguments)} columns, not {columns[name.group(1)]}")
         rows.append(Row(path, line, name.group(1), arguments))
