@@ -30,9 +30,10 @@ class Errors:
         for of, remedy, sentences in self.situations():
             if of != section:
                 continue
-            out += [f".It Dq {mdoc.argument(text.replace('*', '...'))}" for text in sentences]
+            out += [".Pp"] if out else []
+            out += [f".It Dq {mdoc.argument(text.replace('**', '*'))}" for text in sentences]
             out += mdoc.words(remedy or general)
-        return [".Bl -tag -width Ds", *out, ".El"] if out else []
+        return [".Bl -tag -width Ds -compact", *out, ".El"] if out else []
 
     def make_statuses(self, *_):
         out = []

@@ -18,7 +18,7 @@ def dashed(name):
 
 def _split(doc):
     """("what moves the bytes", "auto: cuda where it opens, else cpu") of a doc with a default in brackets."""
-    match = re.fullmatch(r"(.*?)(?: \[(.*)\])?", doc)
+    match = re.fullmatch(r"(.*?)(?: \[([^\[]*)\])?", doc)
     return match.group(1), match.group(2)
 
 
@@ -44,7 +44,7 @@ class Options:
             out.append(head + (f" Ns = Ns Ar {mdoc.argument(argument)}" if argument else ""))
             out += mdoc.words(mdoc.sentence(doc))
             if default:
-                out += mdoc.words(f"Unless given: {default}.")
+                out += mdoc.words(f"Default: {default}.")
             out += self._more(name)
         return out + [".El"]
 
@@ -56,7 +56,7 @@ class Options:
             out.append(f".It Ic {name} Ns = Ns Ar {mdoc.argument(argument)}")
             out += mdoc.words(mdoc.sentence(doc))
             if default:
-                out += mdoc.words(f"Unless given: {default}.")
+                out += mdoc.words(f"Default: {default}.")
             out += mdoc.words("A reload applies it." if by_reload else "It takes effect at a restart.")
         return out + [".El"]
 
@@ -71,6 +71,6 @@ class Options:
         for name, least, default, doc in self.limits():
             out += [head(name), *mdoc.words(mdoc.sentence(doc))]
             machine = default == 0 and least > 0
-            out += mdoc.words(f"{least} or more." if machine else f"Unless given: {default}; {least} or more.")
+            out += mdoc.words(f"{least} or more." if machine else f"Default: {default}; {least} or more.")
             out += self._more(name)
         return out + [".El"]
