@@ -510,6 +510,15 @@ TMA_API int tma_info(tma_client *client, tma_document **ret);
 TMA_API int tma_stats(tma_client *client, tma_document **ret);
 TMA_API int tma_regions(tma_client *client, tma_document **ret);
 
+/* Connections to the service with an id greater than after: a list by ascending id of at most 256, each a map
+ * (see session_list in the protocol). All of them: from after 0 on, again with the last one's "session" until
+ * the list is empty. Root and the service's own user see every connection, others those of their own uid. */
+TMA_API int tma_sessions(tma_client *client, uint64_t after, tma_document **ret);
+
+/* As tma_regions, of the connection with that id in tma_sessions; 0: this one's. NOT_FOUND: there is none, or
+ * none that this user sees. */
+TMA_API int tma_session_regions(tma_client *client, uint64_t session, tma_document **ret);
+
 /* The plan of a transform, not run. Regions may be NULL: bases are then taken to be well aligned. An order is
  * ignored. */
 TMA_API int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret);

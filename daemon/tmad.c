@@ -96,6 +96,8 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	case OPTIONS_VERSION:
 		printf("tmad %s\n", PACKAGE_VERSION);
 		return EXIT_STOPPED;
+	case OPTIONS_CHECK_CONFIG:
+		return EXIT_STOPPED;
 	case OPTIONS_RUN:
 		break;
 	}
