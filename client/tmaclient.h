@@ -526,6 +526,11 @@ TMA_API int tma_session_regions(tma_client *client, uint64_t session, tma_docume
  * ignored. */
 TMA_API int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret);
 
+/* The same as the engine "cpu" or "cuda" would move it, which need not be the service's; regions have no say
+ * then. NULL: the service's own. */
+TMA_API int tma_explain_for(tma_client *client, const struct tma_transform *transform, const char *engine,
+                            tma_document **ret);
+
 /* Frees the whole tree. NULL is allowed. */
 TMA_API void tma_document_free(tma_document *document);
 
