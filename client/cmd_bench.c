@@ -19,42 +19,8 @@
 #define SECONDS         5
 #define CALL_MS         10000 /* a service that stands still ends the run */
 
-enum {
-	OPT_KIND = 256,
-	OPT_CONNECTIONS,
-	OPT_PIPELINE,
-	OPT_DURATION,
-	OPT_REQUESTS,
-	OPT_PREPARED,
-	OPT_SIZE,
-	OPT_DTYPE,
-	OPT_SHAPE,
-	OPT_PERMUTE,
-	OPT_PAD,
-	OPT_VALUE,
-	OPT_MODE
-};
-
-static const struct option options[] = {
-	{ "kind", required_argument, NULL, OPT_KIND },
-	{ "connections", required_argument, NULL, OPT_CONNECTIONS },
-	{ "pipeline", required_argument, NULL, OPT_PIPELINE },
-	{ "duration", required_argument, NULL, OPT_DURATION },
-	{ "requests", required_argument, NULL, OPT_REQUESTS },
-	{ "prepared", no_argument, NULL, OPT_PREPARED },
-	{ "size", required_argument, NULL, OPT_SIZE },
-	{ "dtype", required_argument, NULL, OPT_DTYPE },
-	{ "shape", required_argument, NULL, OPT_SHAPE },
-	{ "permute", required_argument, NULL, OPT_PERMUTE },
-	{ "pad", required_argument, NULL, OPT_PAD },
-	{ "value", required_argument, NULL, OPT_VALUE },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ 0 },
-};
-
-enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM, KIND_COUNT };
-
-static const char *const kind_names[KIND_COUNT] = { "ping", "copy", "transpose", "transform" };
+/* In the order of commands.def's words. */
+enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM };
 
 struct bench {
 	struct tmactl *t;
@@ -83,7 +49,7 @@ static void on_signal(int sig)
 	caught = sig;
 }
 
-static int cmd_bench_exec(struct tmactl *t, int argc, char **argv)
+int cmd_bench(struct tmactl *t, int argc, char **argv)
 {
 	struct bench *b = calloc(1, sizeof *b);
 
@@ -123,11 +89,11 @@ static int set_number(struct bench *b, uint32_t *ret, const char *flag, const ch
 
 static int set_kind(struct bench *b, const char *text)
 {
-	for (b->kind = 0; b->kind < KIND_COUNT; b->kind++)
-		if (!strcmp(kind_names[b->kind], text))
-			return 0;
-	return fail(&b->t->error, EXIT_USAGE, "--kind %s: it is one of ping, copy, transpose, transform",
-	            text);
+	int kind = tmactl_word(WORDS_LOAD, "--kind", text, &b->t->error);
+
+	if (kind >= 0)
+		b->kind = (enum kind)kind;
+	return kind < 0 ? -1 : 0;
 }
 
 static int set_duration(struct bench *b, const char *text)
@@ -154,9 +120,7 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 {
 	struct failure *f = &b->t->error;
 
-	for (const struct option *o = options; o->name; o++)
-		if (o->val == opt)
-			b->layout = o->name;
+	b->layout = cmd_option_name(b->t->cmd->rows, opt);
 	switch (opt) {
 	case OPT_DTYPE:
 		return args_dtype(&b->dtype, text, f);
@@ -205,7 +169,7 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	bool sized, shaped;
 	int opt;
 
-	while ((opt = tmactl_option(b->t, argc, argv, options)) != -1)
+	while ((opt = tmactl_option(b->t, argc, argv)) != -1)
 		if (bench_set(b, opt, optarg) < 0)
 			return -1;
 	if (optind < argc)
@@ -214,13 +178,13 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	shaped = b->kind == KIND_TRANSFORM;
 	if (b->size && !sized)
 		return fail(f, EXIT_USAGE, "--size is of --kind copy and transpose, not of %s",
-		            kind_names[b->kind]);
+		            cmd_word(WORDS_LOAD, b->kind));
 	if (b->load.is_prepared && b->kind == KIND_PING)
 		return fail(f, EXIT_USAGE,
 		            "--prepared is of --kind copy, transpose and transform, not of ping");
 	if (b->layout && !shaped)
 		return fail(f, EXIT_USAGE, "--%s is of --kind transform, not of %s", b->layout,
-		            kind_names[b->kind]);
+		            cmd_word(WORDS_LOAD, b->kind));
 	if (shaped && !b->has_shape)
 		return fail(f, EXIT_USAGE, "--kind transform needs --shape");
 	/* A number of requests is an end of its own. */
@@ -283,31 +247,11 @@ static int bench_run(struct bench *b)
 	for (int i = 0; i < LOAD_STATUSES; i++)
 		failed += b->result.failed[i];
 	if (b->t->json)
-		load_report_json(&b->load, kind_names[b->kind], &b->result);
+		load_report_json(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
 	else if (!b->t->quiet)
-		load_report(&b->load, kind_names[b->kind], &b->result);
+		load_report(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
 	if (!rc && failed)
 		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " requests were refused",
 		            failed, b->result.latency.count);
 	return rc;
 }
-
-const struct cmd_entry cmd_bench = {
-	.name = "bench",
-	.args = "[--kind K] [--connections N] [--pipeline N] [--duration S] [--requests N] ...",
-	.usage = "Load the service and measure requests a second and their latency.\n"
-		 "\n"
-		 "  --kind K         ping (the default), copy, transpose or transform, between\n"
-		 "                   regions of the connection's own\n"
-		 "  --connections N  open at once; 1 unless given\n"
-		 "  --pipeline N     requests under way on each; 1 unless given\n"
-		 "  --duration S     seconds, 5 unless given, 3600 at most\n"
-		 "  --requests N     end after as many\n"
-		 "  --prepared       as runs of a plan, checked once for each connection\n"
-		 "  --size BYTES     of what copy and transpose read: 64K unless given\n"
-		 "  --shape 64,100   of what transform reads; --dtype D, float32 unless given\n"
-		 "  --permute, --pad, --mode, --value: of transform, as in copy\n"
-		 "\n"
-		 "Ctrl-C ends it with what was measured until then.\n",
-	.exec = cmd_bench_exec,
-};

@@ -58,7 +58,7 @@ static void on_signal(int sig)
 	caught = sig;
 }
 
-static int cmd_copy_exec(struct tmactl *t, int argc, char **argv)
+int cmd_copy(struct tmactl *t, int argc, char **argv)
 {
 	static const int stops[] = { SIGINT, SIGTERM, SIGHUP };
 	struct copy c = { .t = t, .src_fd = -1, .output = { .fd = -1 }, .memory = 256 * 1024 * 1024 };
@@ -99,14 +99,6 @@ static double now_s(void)
 
 /* ---- Flags ------------------------------------------------------------------------------------------ */
 
-enum { OPT_PERMUTE = 256, OPT_PAD, OPT_VALUE, OPT_MODE, OPT_MEMORY };
-
-static const struct option options[] = {
-	{ "permute", required_argument, NULL, OPT_PERMUTE }, { "pad", required_argument, NULL, OPT_PAD },
-	{ "value", required_argument, NULL, OPT_VALUE },     { "mode", required_argument, NULL, OPT_MODE },
-	{ "memory", required_argument, NULL, OPT_MEMORY },   { 0 },
-};
-
 static int copy_set(struct copy *c, int opt, const char *text)
 {
 	struct failure *f = &c->t->error;
@@ -137,7 +129,7 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 {
 	int opt;
 
-	while ((opt = tmactl_option(c->t, argc, argv, options)) != -1)
+	while ((opt = tmactl_option(c->t, argc, argv)) != -1)
 		if (copy_set(c, opt, optarg) < 0)
 			return -1;
 	if (argc - optind != 2)
@@ -274,20 +266,3 @@ static void copy_print(struct copy *c)
 		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);
 	printf("  %.2f s\n", seconds);
 }
-
-const struct cmd_entry cmd_copy = {
-	.name = "copy",
-	.args = "SRC DST [--permute 1,0] [--pad 1:2,0:0] [--mode M] [--value V] [--memory SIZE]",
-	.usage =
-	    "Copy an .npy file, permuted and padded, as numpy.transpose and numpy.pad would.\n"
-	    "\n"
-	    "  --permute 1,0    dimension d of the output is dimension P[d] of the file\n"
-	    "  --pad 1:2,-1:0   elements added before:after each dimension of the output; negative crops\n"
-	    "  --mode M         what is added: constant (the default), edge, reflect, symmetric, wrap\n"
-	    "  --value V        of mode constant: 0 (the default), 1, -0.5, nan, inf, true, 1,2 or 1+2j\n"
-	    "  --memory SIZE    for what is under way, files may be larger; 256M unless given\n"
-	    "  -q, --quiet      no progress, nothing on success\n"
-	    "\n"
-	    "DST is replaced when the copy is whole, and untouched when it fails; it may be SRC.\n",
-	.exec = cmd_copy_exec,
-};

@@ -3,7 +3,7 @@
 
 #include "print.h"
 
-static int cmd_info_exec(struct tmactl *t, int argc, char **argv)
+int cmd_info(struct tmactl *t, int argc, char **argv)
 {
 	tma_document *info = NULL;
 	tma_client *client = NULL;
@@ -20,10 +20,3 @@ static int cmd_info_exec(struct tmactl *t, int argc, char **argv)
 	tma_free(client);
 	return tmactl_report(t);
 }
-
-const struct cmd_entry cmd_info = {
-	.name = "info",
-	.args = "[--json]",
-	.usage = "Show what the service is and allows: engine, device, limits, methods, dtypes.\n",
-	.exec = cmd_info_exec,
-};

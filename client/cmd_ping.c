@@ -28,7 +28,7 @@ static int ping(struct tmactl *t, tma_client *client)
 	return 0;
 }
 
-static int cmd_ping_exec(struct tmactl *t, int argc, char **argv)
+int cmd_ping(struct tmactl *t, int argc, char **argv)
 {
 	tma_client *client;
 
@@ -40,10 +40,3 @@ static int cmd_ping_exec(struct tmactl *t, int argc, char **argv)
 	}
 	return tmactl_report(t);
 }
-
-const struct cmd_entry cmd_ping = {
-	.name = "ping",
-	.args = "",
-	.usage = "Ask whether the service answers.\n",
-	.exec = cmd_ping_exec,
-};

@@ -19,7 +19,7 @@ static void print_regions(const tma_document *regions)
 		     "(tmactl stats counts all)");
 }
 
-static int cmd_regions_exec(struct tmactl *t, int argc, char **argv)
+int cmd_regions(struct tmactl *t, int argc, char **argv)
 {
 	tma_document *regions = NULL;
 	tma_client *client = NULL;
@@ -36,10 +36,3 @@ static int cmd_regions_exec(struct tmactl *t, int argc, char **argv)
 	tma_free(client);
 	return tmactl_report(t);
 }
-
-const struct cmd_entry cmd_regions = {
-	.name = "regions",
-	.args = "[--json]",
-	.usage = "List the connection's own regions.\n",
-	.exec = cmd_regions_exec,
-};

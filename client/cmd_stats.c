@@ -11,7 +11,7 @@ static void print_stats(const tma_document *stats);
 static void print_amounts(const tma_document *map);
 static void print_latency(const tma_document *buckets);
 
-static int cmd_stats_exec(struct tmactl *t, int argc, char **argv)
+int cmd_stats(struct tmactl *t, int argc, char **argv)
 {
 	tma_document *stats = NULL;
 	tma_client *client = NULL;
@@ -89,10 +89,3 @@ static void print_latency(const tma_document *buckets)
 	if (!*comma)
 		fputs("none", stdout);
 }
-
-const struct cmd_entry cmd_stats = {
-	.name = "stats",
-	.args = "[--json]",
-	.usage = "Show the service's counters: requests, errors, bytes by path, latency, caches.\n",
-	.exec = cmd_stats_exec,
-};

@@ -1,108 +1,39 @@
-/* tmactl: the table of commands, what they share, and main. */
+/* tmactl: main, and what the commands share. */
 #include "tmactl.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <pwd.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int tmactl_help(struct tmactl *t, const char *name);
-static const struct cmd_entry *cmd_find(const char *name);
+#include "colour.h"
 
-static const struct cmd_entry *const commands[] = {
-	&cmd_bench, &cmd_copy, &cmd_explain, &cmd_info, &cmd_ping, &cmd_regions, &cmd_stats,
-};
-
-#define N_COMMANDS (sizeof commands / sizeof commands[0])
-
-enum { OPT_HELP = 1, OPT_VERSION, OPT_SOCKET, OPT_SERVER_USER, OPT_JSON, OPT_TIMEOUT };
-
-static const struct option common_options[] = {
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ "socket", required_argument, NULL, OPT_SOCKET },
-	{ "server-user", required_argument, NULL, OPT_SERVER_USER },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, 'q' },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-};
-
-#define N_COMMON    (sizeof common_options / sizeof common_options[0])
-#define MAX_OPTIONS 32
-
-static const char help_text[] =
-    "usage: tmactl [--socket PATH] [--server-user USER] [--json] [--timeout MS] COMMAND ...\n"
-    "\n"
-    "Tensor copy, transpose and pad by the tmad service.\n"
-    "\n"
-    "  --socket PATH  where tmad listens; else $TMAD_SOCKET, /run/tmad/tmad.sock,\n"
-    "                 $XDG_RUNTIME_DIR/tmad/tmad.sock\n"
-    "  --server-user USER\n"
-    "                 whom tmad may run as, by name or uid, besides root and this user\n"
-    "  --json         machine-readable output\n"
-    "  -q, --quiet    no progress, nothing on success\n"
-    "  --timeout MS   give up when a call takes longer\n"
-    "  --version, --help\n"
-    "\n"
-    "commands (tmactl help COMMAND says more):\n";
+#define MAX_OPTIONS 40 /* of one command and the common ones */
 
 int main(int argc, char **argv)
 {
 	struct tmactl t = { .timeout_ms = -1 };
-	const struct cmd_entry *cmd;
 	int first;
 	int code;
 
-	if (tmactl_option(&t, argc, argv, NULL) != -1)
-		return tmactl_report(&t);
+	if (tmactl_option(&t, argc, argv) != -1)
+		return tmactl_finish(&t);
 	first = optind;
 	if (first == argc) {
 		fail(&t.error, EXIT_USAGE, "no command; tmactl help lists them");
 		return tmactl_report(&t);
 	}
-	if (!strcmp(argv[first], "help"))
-		return tmactl_help(&t, argv[first + 1]);
-	cmd = cmd_find(argv[first]);
-	if (!cmd) {
+	t.cmd = cmd_find(argv[first]);
+	if (!t.cmd) {
 		fail(&t.error, EXIT_USAGE, "%s is no command; tmactl help lists them", argv[first]);
 		return tmactl_report(&t);
 	}
 	optind = 0; /* getopt starts anew */
-	code = cmd->exec(&t, argc - first, argv + first);
-	if (!code && (fflush(stdout) || ferror(stdout))) {
-		fail(&t.error, EXIT_FAILED, "standard output cannot be written (%s)", strerror(errno));
-		return tmactl_report(&t);
-	}
-	return code;
-}
-
-static const struct cmd_entry *cmd_find(const char *name)
-{
-	for (size_t i = 0; i < N_COMMANDS; i++)
-		if (!strcmp(commands[i]->name, name))
-			return commands[i];
-	return NULL;
-}
-
-static int tmactl_help(struct tmactl *t, const char *name)
-{
-	const struct cmd_entry *cmd = name ? cmd_find(name) : NULL;
-
-	if (name && !cmd) {
-		fail(&t->error, EXIT_USAGE, "%s is no command; tmactl help lists them", name);
-		return tmactl_report(t);
-	}
-	if (cmd) {
-		printf("usage: tmactl %s%s%s\n\n%s", cmd->name, *cmd->args ? " " : "", cmd->args, cmd->usage);
-		return EXIT_DONE;
-	}
-	fputs(help_text, stdout);
-	for (size_t i = 0; i < N_COMMANDS; i++)
-		printf("  %-8s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->usage, "\n"),
-		       commands[i]->usage);
-	return EXIT_DONE;
+	code = t.cmd->exec(&t, argc - first, argv + first);
+	return code ? code : tmactl_finish(&t);
 }
 
 /* ---- Options --------------------------------------------------------------------------------------- */
@@ -136,63 +67,136 @@ static int set_server_user(struct tmactl *t, const char *text)
 	return 0;
 }
 
-int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *own)
+int tmactl_word(enum words words, const char *flag, const char *text, struct failure *f)
+{
+	char list[256] = "";
+	const char *word;
+
+	for (size_t i = 0; (word = cmd_word(words, i)); i++) {
+		size_t len = strlen(list);
+
+		if (!strcmp(word, text))
+			return (int)i;
+		snprintf(list + len, sizeof list - len, "%s%s", i ? ", " : "", word);
+	}
+	return fail(f, EXIT_USAGE, "%s %s: it is one of %s", flag, text, list);
+}
+
+static int set_colour(struct tmactl *t, const char *text)
+{
+	int when = tmactl_word(WORDS_WHEN, "--color", text, &t->error);
+
+	if (when >= 0)
+		colour_set((enum colour_when)when);
+	return when < 0 ? -1 : 0;
+}
+
+/* What getopt wants of the tables: long options, letters. Returns how many of the first. */
+static size_t add_options(const struct cmd_row *rows, struct option *options, size_t n, char *letters)
+{
+	const struct cmd_row *row;
+	char *letter = letters + strlen(letters);
+
+	for (size_t i = 0; n < MAX_OPTIONS && (row = cmd_next_option(rows, &i)); n++) {
+		int argument = row->argument ? required_argument : no_argument;
+
+		options[n] = (struct option){ row->name, argument, NULL, row->value };
+		if (row->letter)
+			*letter++ = row->letter;
+		if (row->letter && row->argument)
+			*letter++ = ':';
+	}
+	*letter = '\0';
+	return n;
+}
+
+static int option_of_letter(const struct cmd_row *rows, int letter)
+{
+	const struct cmd_row *row;
+
+	for (size_t i = 0; (row = cmd_next_option(rows, &i));)
+		if (row->letter == letter)
+			return row->value;
+	return OPT_NONE;
+}
+
+static int next_option(struct tmactl *t, int argc, char **argv)
 {
 	/* "+": the first word of the top level that is no option is the command. */
-	const char *letters = own ? ":q" : "+:q";
+	char letters[2 * MAX_OPTIONS + 3] = "+:";
 	struct option options[MAX_OPTIONS + 1] = { 0 };
-	size_t n = N_COMMON;
+	size_t n = add_options(cmd_common, options, 0, letters);
 	int opt;
 
-	memcpy(options, common_options, sizeof common_options);
-	for (; own && own->name && n < MAX_OPTIONS; own++)
-		options[n++] = *own;
+	if (t->cmd)
+		add_options(t->cmd->rows, options, n, letters);
 	opterr = 0;
+	opt = getopt_long(argc, argv, t->cmd ? letters + 1 : letters, options, NULL);
+	if (opt == -1 || opt == '?' || opt == ':' || opt > OPT_NONE)
+		return opt;
+	n = (size_t)option_of_letter(cmd_common, opt);
+	return n == OPT_NONE ? option_of_letter(t->cmd->rows, opt) : (int)n;
+}
+
+/* Of every command: 1 when it was one of those, -1 when tmactl is to end. */
+static int common_option(struct tmactl *t, int opt)
+{
+	switch (opt) {
+	case OPT_HELP:
+		tmactl_help(t, t->cmd ? t->cmd->name : NULL);
+		return -1;
+	case OPT_VERSION:
+		printf("tmactl %s\n", tma_version());
+		return -1;
+	case OPT_SOCKET:
+		t->socket = optarg;
+		return 1;
+	case OPT_SERVER_USER:
+		return set_server_user(t, optarg) < 0 ? -1 : 1;
+	case OPT_JSON:
+		t->json = true;
+		return 1;
+	case OPT_QUIET:
+		t->quiet = true;
+		return 1;
+	case OPT_TIMEOUT:
+		return set_timeout(t, optarg) < 0 ? -1 : 1;
+	case OPT_COLOR:
+		return set_colour(t, optarg) < 0 ? -1 : 1;
+	default:
+		return 0;
+	}
+}
+
+int tmactl_option(struct tmactl *t, int argc, char **argv)
+{
+	int opt, rc;
+
 	for (;;) {
-		opt = getopt_long(argc, argv, letters, options, NULL);
-		switch (opt) {
-		case OPT_HELP:
-			tmactl_help(t, cmd_find(argv[0]) ? argv[0] : NULL);
-			return '?';
-		case OPT_VERSION:
-			printf("tmactl %s\n", tma_version());
-			return '?';
-		case OPT_SOCKET:
-			t->socket = optarg;
-			break;
-		case OPT_SERVER_USER:
-			if (set_server_user(t, optarg) < 0)
-				return '?';
-			break;
-		case OPT_JSON:
-			t->json = true;
-			break;
-		case 'q':
-			t->quiet = true;
-			break;
-		case OPT_TIMEOUT:
-			if (set_timeout(t, optarg) < 0)
-				return '?';
-			break;
-		case ':':
+		opt = next_option(t, argc, argv);
+		if (opt == -1)
+			return -1;
+		if (opt == ':') {
 			fail(&t->error, EXIT_USAGE, "%s needs a value", argv[optind - 1]);
 			return '?';
-		case '?':
+		}
+		if (opt == '?') {
 			fail(&t->error, EXIT_USAGE,
 			     "%s is no option here; tmactl help COMMAND lists those there are",
 			     argv[optind - 1]);
 			return '?';
-		default:
-			return opt;
 		}
+		rc = common_option(t, opt);
+		if (rc)
+			opt = '?';
+		if (rc <= 0)
+			return opt;
 	}
 }
 
 int tmactl_no_arguments(struct tmactl *t, int argc, char **argv)
 {
-	static const struct option none[] = { { 0 } };
-
-	if (tmactl_option(t, argc, argv, none) != -1)
+	if (tmactl_option(t, argc, argv) != -1)
 		return -1;
 	if (optind < argc)
 		return fail(&t->error, EXIT_USAGE, "%s takes no argument, but was given %s", argv[0],
@@ -240,6 +244,13 @@ int tmactl_report(const struct tmactl *t)
 	if (t->error.code)
 		fprintf(stderr, "tmactl: %s\n", t->error.text);
 	return t->error.code;
+}
+
+int tmactl_finish(struct tmactl *t)
+{
+	if (fflush(stdout) || ferror(stdout))
+		fail(&t->error, EXIT_FAILED, "standard output cannot be written (%s)", strerror(errno));
+	return tmactl_report(t);
 }
 
 int tmactl_print_json(struct tmactl *t, const tma_document *document)

@@ -1,5 +1,5 @@
-/* tmactl: one command, one file. A command is an entry in tmactl.c's table; it speaks to the service only
- * through tmaclient.h.
+/* tmactl: one command, one file. A command is a row of commands.def; it speaks to the service only through
+ * tmaclient.h.
  *
  * What can fail returns 0 or -1 and leaves one line for the user in t->error; the exit code is 1 (the
  * service or a file failed) or 2 (bad usage), as said where the line was made.
@@ -10,6 +10,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 
+#include "commands.h"
 #include "tmaclient.h"
 
 enum exit_code {
@@ -29,8 +30,9 @@ int fail(struct failure *f, enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 struct tmactl {
-	const char *socket;  /* --socket; NULL: the library's search */
-	bool has_server_uid; /* --server-user */
+	const struct cmd_entry *cmd; /* NULL: not known yet */
+	const char *socket;          /* --socket; NULL: the library's search */
+	bool has_server_uid;         /* --server-user */
 	unsigned server_uid;
 	bool json;
 	bool quiet;     /* -q: no progress, nothing on success */
@@ -38,28 +40,18 @@ struct tmactl {
 	struct failure error;
 };
 
-struct cmd_entry {
-	const char *name;
-	const char *args;                                     /* its synopsis, after the name */
-	const char *usage;                                    /* what it does and its options, for help */
-	int (*exec)(struct tmactl *t, int argc, char **argv); /* argv[0] is the name; an exit code */
-};
-
-extern const struct cmd_entry cmd_bench;
-extern const struct cmd_entry cmd_copy;
-extern const struct cmd_entry cmd_explain;
-extern const struct cmd_entry cmd_info;
-extern const struct cmd_entry cmd_ping;
-extern const struct cmd_entry cmd_regions;
-extern const struct cmd_entry cmd_stats;
-
-/* getopt_long over a command's own options (ended by a zero row; values from 256 up) and the common ones,
- * which it handles itself. The option's value, -1 after the last, '?' when tmactl_report is to end it: bad
- * usage, or help has been given. */
-int tmactl_option(struct tmactl *t, int argc, char **argv, const struct option *own);
+/* getopt_long over the command's own options and the common ones, which it handles itself. OPT_*, -1 after
+ * the last, '?' when tmactl_report is to end it: bad usage, or help has been given. */
+int tmactl_option(struct tmactl *t, int argc, char **argv);
 
 /* Parses a command line of no options of its own and no operands. */
 int tmactl_no_arguments(struct tmactl *t, int argc, char **argv);
+
+/* A command's help, or with NULL what commands there are. */
+int tmactl_help(struct tmactl *t, const char *name);
+
+/* Which of the words text is; -1 with f set, which lists them, when it is none. */
+int tmactl_word(enum words words, const char *flag, const char *text, struct failure *f);
 
 /* A connected client; NULL when that failed. Any thread may ask. */
 tma_client *tmactl_connect(const struct tmactl *t, struct failure *f);
@@ -69,6 +61,9 @@ int tmactl_refused(const tma_client *client, struct failure *f);
 
 /* Prints t->error as tmactl says things, and returns its exit code. */
 int tmactl_report(const struct tmactl *t);
+
+/* The exit code of a command that went well: one that could not be heard has failed. */
+int tmactl_finish(struct tmactl *t);
 
 /* Prints the document as --json wants it. */
 int tmactl_print_json(struct tmactl *t, const tma_document *document);

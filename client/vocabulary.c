@@ -7,7 +7,8 @@
 #include "proto/scalar.h"
 #include "proto/tensor.h"
 
-#define STATUS(name, code, meaning) _Static_assert((int)TMA_##name == (code), "tmaclient.h: TMA_" #name);
+#define STATUS(name, code, meaning, remedy) \
+	_Static_assert((int)TMA_##name == (code), "tmaclient.h: TMA_" #name);
 #include "proto/status.def"
 _Static_assert(-(int)TMA_INTERNAL == STATUS_COUNT, "tmaclient.h: a status that status.def does not have");
 

@@ -34,6 +34,7 @@ void accounts_deinit(struct accounts *accounts)
 	assert(LIST_EMPTY(&accounts->list));
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
 		assert(accounts->total[i] == 0);
+	usages_deinit(&accounts->usages);
 }
 
 struct account *account_ref(struct accounts *accounts, uid_t uid)
@@ -49,6 +50,11 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	account = calloc(1, sizeof *account);
 	if (!account)
 		return NULL;
+	account->usage = usages_of(&accounts->usages, uid);
+	if (!account->usage) {
+		free(account);
+		return NULL;
+	}
 	account->uid = uid;
 	account->refs = 1;
 	engine_owner_init(&account->owner);

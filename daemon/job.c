@@ -160,10 +160,15 @@ bool job_cancel(struct job *job)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-void job_count(struct job *job, enum family family, uint64_t bytes)
+void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
 {
-	metrics_count_transform(&job->session->server->metrics, family, bytes,
-	                        job->session->server->reaped_ns - job->start_ns);
+	uint64_t latency_ns = job->session->server->reaped_ns - job->start_ns;
+
+	session_count_transform(job->session, &(struct transform_count){ .family = family,
+	                                                                 .bytes = bytes,
+	                                                                 .ns = ns,
+	                                                                 .latency_ns = latency_ns,
+	                                                                 .bar = latency_bar(latency_ns) });
 }
 
 void job_reply(struct job *job, const void *result)

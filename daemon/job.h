@@ -72,8 +72,8 @@ void job_drop(struct job *job);
 /* For answer: as session_reply, when and how the request asked for it. */
 void job_reply(struct job *job, const void *result);
 
-/* For answer: counts what a transform has moved. */
-void job_count(struct job *job, enum family family, uint64_t bytes);
+/* For answer: counts what a transform has moved, and what of the engine's time it had. */
+void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns);
 
 /* The job of the session's that answers msgid, the last submitted; NULL: none is under way. */
 struct job *job_find(const struct session *session, uint32_t msgid);

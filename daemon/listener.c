@@ -13,6 +13,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "log.h"
+#include "passed.h"
 #include "proto/socket.h"
 #include "server.h"
 #include "session.h"
@@ -32,21 +33,15 @@ static void wait_for_fds(struct listener *listener, int error);
 /* 1 when a socket was passed, 0 when none was. */
 static int take_passed(struct listener *listener, struct error *err)
 {
-	int n = sd_listen_fds(1);
+	int fd = passed_socket(NULL);
 
-	if (n < 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "LISTEN_FDS: %s", strerror(-n));
-	if (n == 0)
+	if (fd < 0)
 		return 0;
-	if (n > 1)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "LISTEN_FDS=%d: tmad takes one socket", n);
-	if (sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, NULL, 0) <= 0)
+	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) <= 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket",
-		                 SD_LISTEN_FDS_START);
-	listener->fd = SD_LISTEN_FDS_START;
+		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket", fd);
+	listener->fd = fd;
 	listener->passed = true;
-	fcntl(listener->fd, F_SETFL, fcntl(listener->fd, F_GETFL) | O_NONBLOCK);
 	snprintf(listener->path, sizeof listener->path, "the socket passed by the service manager");
 	return 1;
 }

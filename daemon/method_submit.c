@@ -78,7 +78,7 @@ static void check_items(struct session *session, const struct rpc_request *reque
 			first_error = err;
 			first = i;
 		}
-		metrics_count_error(&session->server->metrics, err.status);
+		session_count_error(session, err.status);
 		batch_refuse(batch, &err);
 	}
 	if (batch->n_moves < batch->n)
@@ -87,17 +87,26 @@ static void check_items(struct session *session, const struct rpc_request *reque
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-static void count(struct job *job, const struct batch *batch)
+/* The engine's time is of the batch: each item that went well has its share, by its bytes of all. */
+static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 {
 	const struct batch_item *item = batch->items;
+	double share = bytes ? (double)job->run.ns / (double)bytes : 0;
+	uint64_t counted = 0, counted_ns = 0;
 
 	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
 		if (!item->plan)
 			continue;
-		if (move->status)
-			metrics_count_error(&job->session->server->metrics, move->status);
-		else
-			job_count(job, item->plan->plan.family, item->plan->transform.bytes);
+		if (move->status) {
+			session_count_error(job->session, move->status);
+		} else {
+			uint64_t ns;
+
+			counted += item->plan->transform.bytes;
+			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
+			counted_ns += ns;
+			job_count(job, item->plan->plan.family, item->plan->transform.bytes, ns);
+		}
 		move++;
 	}
 }
@@ -109,7 +118,7 @@ static void answer(struct job *job)
 	struct msg_submit_done done = { .ns = job->run.ns };
 	uint32_t n_bad = batch_result(batch, &done);
 
-	count(job, batch);
+	count(job, batch, done.bytes);
 	if (job->completion == COMPLETION_SIGNAL && n_bad > 0)
 		session_reply(job->session, job->msgid, job->method, &done, -1);
 	else

@@ -1,4 +1,4 @@
-/* One table of options; the limits' rows come from limits.def. */
+/* The options of options.def, and the limits of limits.def as options. */
 #include "options.h"
 
 #include <errno.h>
@@ -8,36 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum option_id {
-	OPTION_SOCKET = 1,
-	OPTION_ENGINE,
-	OPTION_DEVICE,
-	OPTION_THREADS,
-	OPTION_LOG_LEVEL,
-	OPTION_HELP,
-	OPTION_VERSION,
-	OPTION_LIMIT, /* + index */
-};
-
 #define MAX_THREADS 1024
 
-static const struct {
-	enum option_id id;
-	const char *name;
-	const char *argument; /* NULL: takes none */
-	const char *doc;
-} infos[] = {
-	{ OPTION_SOCKET, "socket", "PATH", "listen there [$TMAD_SOCKET, /run/tmad/tmad.sock, ...]" },
-	{ OPTION_ENGINE, "engine", "auto|cpu|cuda",
-	  "what moves the bytes [auto: cuda where it opens, else cpu]" },
-	{ OPTION_DEVICE, "device", "N|UUID", "the GPU, for --engine=cuda [the first]" },
-	{ OPTION_THREADS, "threads", "N", "threads of the cpu engine [one a CPU]" },
-	{ OPTION_LOG_LEVEL, "log-level", "LEVEL", "error, warning, notice, info or debug [info]" },
-	{ OPTION_HELP, "help", NULL, "print this" },
-	{ OPTION_VERSION, "version", NULL, "print the version" },
-};
+/* What getopt_long gives for an option; a limit's is OPTION_COUNT + its index. Zero is getopt's own. */
+#define ID_OF(setting) ((setting) + 1)
+#define SETTING_OF(id) ((id)-1)
 
-#define N_INFOS (sizeof infos / sizeof infos[0])
+const struct option_info option_infos[OPTION_COUNT] = {
+#define OPTION(id, name, argument, doc, place, applies) \
+	{ name, argument, doc, OPTION_PLACE_##place, OPTION_APPLIES_##applies },
+#include "options.def"
+};
 
 /* "regions_per_uid" is --regions-per-uid. */
 static void limit_option_name(int index, char *name, size_t size)
@@ -78,14 +59,22 @@ static int parse_choice(const char *text, const char *const *names, int n, const
 	return error_set(err, STATUS_INVALID_ARGUMENT, "--%s=%s: it takes one of %s", option, text, list);
 }
 
-static int apply(struct options *o, int id, const char *value, struct error *err)
+static int apply(struct options *o, int setting, const char *value, struct error *err)
 {
 	static const char *const engines[] = { "auto", "cpu", "cuda" };
 	static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
 	uint64_t number;
 	int r;
 
-	switch (id) {
+	if (setting >= OPTION_COUNT) {
+		int limit = setting - OPTION_COUNT;
+		char name[64];
+
+		limit_option_name(limit, name, sizeof name);
+		return parse_number(value, limit_infos[limit].least, INT64_MAX, name,
+		                    limits_at(&o->limits, limit), err);
+	}
+	switch ((enum option_id)setting) {
 	case OPTION_SOCKET:
 		o->socket = value;
 		return 0;
@@ -102,42 +91,50 @@ static int apply(struct options *o, int id, const char *value, struct error *err
 		if (r == 0)
 			o->threads = (uint32_t)number;
 		return r;
+	case OPTION_METRICS:
+		o->metrics = value;
+		return 0;
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(value, levels, 5, "log-level", err);
 		if (r >= 0)
 			o->log_level = (enum log_level)(LOG_LEVEL_ERROR + r);
 		return r < 0 ? r : 0;
+	case OPTION_CONFIG:
+		o->config = value;
+		return 0;
+	case OPTION_INSTANCE:
+		o->instance = value;
+		return 0;
+	case OPTION_CHECK_CONFIG:
+		o->action = OPTIONS_CHECK_CONFIG;
+		return 0;
 	case OPTION_HELP:
 		o->action = OPTIONS_HELP;
 		return 0;
 	case OPTION_VERSION:
 		o->action = OPTIONS_VERSION;
 		return 0;
-	default: {
-		char name[64];
-
-		limit_option_name(id - OPTION_LIMIT, name, sizeof name);
-		return parse_number(value, limit_infos[id - OPTION_LIMIT].least, INT64_MAX, name,
-		                    limits_at(&o->limits, id - OPTION_LIMIT), err);
+	case OPTION_COUNT:
+		break;
 	}
-	}
+	return 0;
 }
 
 int options_parse(struct options *ret, int argc, char **argv, struct error *err)
 {
-	struct option table[N_INFOS + LIMIT_COUNT + 1] = { 0 };
+	struct option table[OPTION_COUNT + LIMIT_COUNT + 1] = { 0 };
 	char limit_names[LIMIT_COUNT][64];
 	struct options o = { .log_level = LOG_LEVEL_INFO };
 	int id, r;
 
-	for (size_t i = 0; i < N_INFOS; i++)
-		table[i] =
-		    (struct option){ infos[i].name, infos[i].argument ? required_argument : no_argument, NULL,
-			             (int)infos[i].id };
+	for (int i = 0; i < OPTION_COUNT; i++)
+		table[i] = (struct option){ option_infos[i].name,
+			                    option_infos[i].argument ? required_argument : no_argument, NULL,
+			                    ID_OF(i) };
 	for (int i = 0; i < LIMIT_COUNT; i++) {
 		limit_option_name(i, limit_names[i], sizeof limit_names[i]);
-		table[N_INFOS + (size_t)i] =
-		    (struct option){ limit_names[i], required_argument, NULL, OPTION_LIMIT + i };
+		table[OPTION_COUNT + i] =
+		    (struct option){ limit_names[i], required_argument, NULL, ID_OF(OPTION_COUNT + i) };
 	}
 
 	limits_init(&o.limits);
@@ -151,7 +148,7 @@ int options_parse(struct options *ret, int argc, char **argv, struct error *err)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
 			                 "%s: no such option, or one that takes no argument",
 			                 argv[optind - 1]);
-		r = apply(&o, id, optarg, err);
+		r = apply(&o, SETTING_OF(id), optarg, err);
 		if (r < 0)
 			return r;
 	}
@@ -170,10 +167,12 @@ void options_print_help(void)
 
 	printf(
 	    "tmad [OPTION]... serves tensor copy, transpose and pad on a Unix socket, in the foreground.\n\n");
-	for (size_t i = 0; i < N_INFOS; i++) {
-		snprintf(line, sizeof line, "--%s%s%s", infos[i].name, infos[i].argument ? "=" : "",
-		         infos[i].argument ? infos[i].argument : "");
-		printf("  %-32s %s\n", line, infos[i].doc);
+	for (int i = 0; i < OPTION_COUNT; i++) {
+		const struct option_info *info = &option_infos[i];
+
+		snprintf(line, sizeof line, "--%s%s%s", info->name, info->argument ? "=" : "",
+		         info->argument ? info->argument : "");
+		printf("  %-32s %s\n", line, info->doc);
 	}
 	printf("\nLimits\n\n");
 	for (int i = 0; i < LIMIT_COUNT; i++) {

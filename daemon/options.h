@@ -8,6 +8,32 @@
 #include "log.h"
 #include "proto/status.h"
 
+enum option_id {
+#define OPTION(id, name, argument, doc, place, applies) OPTION_##id,
+#include "options.def"
+	OPTION_COUNT
+};
+
+enum option_place {
+	OPTION_PLACE_FILE, /* and on the command line */
+	OPTION_PLACE_LINE, /* on the command line alone */
+};
+
+enum option_applies {
+	OPTION_APPLIES_RELOAD,
+	OPTION_APPLIES_RESTART,
+};
+
+struct option_info {
+	const char *name;
+	const char *argument; /* NULL: takes none */
+	const char *doc;
+	enum option_place place;
+	enum option_applies applies;
+};
+
+extern const struct option_info option_infos[OPTION_COUNT];
+
 enum engine_choice {
 	ENGINE_CHOICE_AUTO,
 	ENGINE_CHOICE_CPU,
@@ -16,6 +42,7 @@ enum engine_choice {
 
 enum options_action {
 	OPTIONS_RUN,
+	OPTIONS_CHECK_CONFIG,
 	OPTIONS_HELP,
 	OPTIONS_VERSION,
 };
@@ -24,8 +51,11 @@ struct options {
 	enum options_action action;
 	const char *socket; /* NULL: the default path */
 	enum engine_choice engine;
-	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
-	uint32_t threads;   /* 0: one a CPU */
+	const char *device;   /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
+	uint32_t threads;     /* 0: one a CPU */
+	const char *metrics;  /* where they are served; NULL: nowhere */
+	const char *config;   /* NULL: the system's file, where it is there */
+	const char *instance; /* NULL: none */
 	enum log_level log_level;
 	struct limits limits;
 };

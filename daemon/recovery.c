@@ -11,6 +11,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "passed.h"
+
 /* ---- From the last life ------------------------------------------------------------------------------- */
 
 bool recovery_read(struct recovery *ret, pid_t pid, const char *text)
@@ -72,7 +74,7 @@ void recovery_write(const struct recovery *recovery, pid_t pid, char text[RECOVE
 }
 
 /* Libraries open descriptors too, and not all of them think of this. */
-static int close_others_on_exec(int listener)
+static int close_all_on_exec(void)
 {
 	DIR *directory = opendir("/proc/self/fd");
 	struct dirent *entry;
@@ -86,30 +88,27 @@ static int close_others_on_exec(int listener)
 			fcntl(fd, F_SETFD, FD_CLOEXEC);
 	}
 	closedir(directory);
-	return fcntl(listener, F_SETFD, 0) < 0 ? -errno : 0;
-}
-
-static int pass_on(const struct recovery *recovery, int listener, bool passed)
-{
-	struct recovery next = *recovery;
-	char text[RECOVERY_TEXT], pid[16];
-
-	next.listener = passed ? -1 : listener;
-	recovery_write(&next, getpid(), text);
-	snprintf(pid, sizeof pid, "%d", (int)getpid());
-	if (setenv(RECOVERY_VARIABLE, text, 1) < 0)
-		return -errno;
-	if (passed && (setenv("LISTEN_FDS", "1", 1) < 0 || setenv("LISTEN_PID", pid, 1) < 0))
-		return -errno;
 	return 0;
 }
 
-int recovery_exec(const struct recovery *recovery, int listener, bool passed, char **argv, struct error *err)
+static int pass_on(const struct recovery *recovery, int listener)
 {
-	int r = pass_on(recovery, listener, passed);
+	struct recovery next = *recovery;
+	char text[RECOVERY_TEXT];
+
+	next.listener = listener;
+	recovery_write(&next, getpid(), text);
+	if (setenv(RECOVERY_VARIABLE, text, 1) < 0 || (listener >= 0 && fcntl(listener, F_SETFD, 0) < 0))
+		return -errno;
+	return passed_pass_on();
+}
+
+int recovery_exec(const struct recovery *recovery, int listener, char **argv, struct error *err)
+{
+	int r = close_all_on_exec();
 
 	if (r == 0)
-		r = close_others_on_exec(listener);
+		r = pass_on(recovery, listener);
 	if (r == 0) {
 		execv("/proc/self/exe", argv);
 		r = -errno;

@@ -3,7 +3,7 @@
  * A sticky error of a GPU cannot be cleared in a process, so the service replaces its own program by execv,
  * with the listening socket kept open: same pid, same path, and clients that connect meanwhile wait in its
  * queue. One environment variable carries the rest; it is taken out of the environment when it is read. A
- * socket that a service manager passed goes on as LISTEN_FDS.
+ * socket that a service manager passed goes on as LISTEN_FDS (passed.h).
  */
 #ifndef DAEMON_RECOVERY_H
 #define DAEMON_RECOVERY_H
@@ -33,9 +33,10 @@ void recovery_take(struct recovery *ret);
 /* Counts one more at now_ms. False: that is one too many. */
 bool recovery_count(struct recovery *recovery, uint64_t now_ms);
 
-/* Starts again with the same command line; the socket stays ours, or the service manager's when passed is
- * true. Every other descriptor but the standard three is closed on the way. Returns only when that failed. */
-int recovery_exec(const struct recovery *recovery, int listener, bool passed, char **argv, struct error *err);
+/* Starts again with the same command line, and the socket that is our own (-1: none) and those that a service
+ * manager passed. Every other descriptor but the standard three is closed on the way. Returns only when that
+ * failed. */
+int recovery_exec(const struct recovery *recovery, int listener, char **argv, struct error *err);
 
 /* As it stands in the variable; for recovery.c and its tests. Reading gives false, and *ret untouched, when
  * the text is not one of this pid's. */

@@ -144,7 +144,7 @@ static void answer(struct job *job)
 {
 	const struct plan_entry *plan = job->plan;
 
-	job_count(job, plan->plan.family, plan->transform.bytes);
+	job_count(job, plan->plan.family, plan->transform.bytes, job->run.ns);
 	finish(
 	    job->session->submission,
 	    &(struct submission_end){ .tag = job->tag, .bytes = plan->transform.bytes, .ns = job->run.ns });
@@ -154,7 +154,7 @@ static void refuse(struct job *job, const struct error *err)
 {
 	struct session *session = job->session;
 
-	metrics_count_error(&session->server->metrics, err->status);
+	session_count_error(session, err->status);
 	if (session->state != SESSION_ENDED)
 		finish(session->submission,
 		       &(struct submission_end){ .tag = job->tag, .status = err->status });
@@ -219,7 +219,7 @@ static void take(struct submission *s, const struct submission_entry *entry)
 	int r = 0;
 
 	s->taken++;
-	server->metrics.requests++;
+	session_count_request(session);
 	server->metrics.requests_by_method[METHOD_plan_run]++;
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
@@ -229,7 +229,7 @@ static void take(struct submission *s, const struct submission_entry *entry)
 		r = start(s, entry, &err);
 	if (r == 0)
 		return;
-	metrics_count_error(&server->metrics, r);
+	session_count_error(session, r);
 	if (r != STATUS_DEVICE_LOST)
 		session_log(session, LOG_LEVEL_NOTICE, -1,
 		            "refused an entry of its ring, tag %" PRIu64 ": %s: %s", entry->tag,

@@ -8,6 +8,7 @@
 
 #include "log.h"
 #include "options.h"
+#include "passed.h"
 #include "server.h"
 
 enum exit_code {
@@ -29,7 +30,7 @@ static void start_again(struct server *server, char **argv)
 	}
 	penalties_pass_on(&server->penalties);
 	if (recovery_count(recovery, uv_hrtime() / 1000000))
-		recovery_exec(recovery, server->listener.fd, server->listener.passed, argv, &err);
+		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd, argv, &err);
 	else
 		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
 		          RECOVERY_MOST, RECOVERY_WITHIN_MS / 1000);
@@ -95,11 +96,17 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	case OPTIONS_VERSION:
 		printf("tmad %s\n", PACKAGE_VERSION);
 		return EXIT_STOPPED;
+	case OPTIONS_CHECK_CONFIG:
+		return EXIT_STOPPED;
 	case OPTIONS_RUN:
 		break;
 	}
 	log_init(options.log_level);
 	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
+	if (passed_init(&err) < 0) {
+		log_line(LOG_LEVEL_ERROR, "%s", err.message);
+		return EXIT_FAILED;
+	}
 	recovery_take(&setup.recovery);
 	penalties_take(&setup.penalties);
 	return serve(&setup, argv);

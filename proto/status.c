@@ -9,8 +9,8 @@ const char *status_name(int status)
 	switch (status) {
 	case STATUS_OK:
 		return "OK";
-#define STATUS(name, code, meaning) \
-	case code:                  \
+#define STATUS(name, code, meaning, remedy) \
+	case code:                          \
 		return #name;
 #include "status.def"
 	default:
@@ -23,8 +23,8 @@ const char *status_meaning(int status)
 	switch (status) {
 	case STATUS_OK:
 		return "done";
-#define STATUS(name, code, meaning) \
-	case code:                  \
+#define STATUS(name, code, meaning, remedy) \
+	case code:                          \
 		return meaning;
 #include "status.def"
 	default:

@@ -8,12 +8,12 @@
 
 enum status {
 	STATUS_OK = 0,
-#define STATUS(name, code, meaning) STATUS_##name = (code),
+#define STATUS(name, code, meaning, remedy) STATUS_##name = (code),
 #include "status.def"
 };
 
 enum {
-#define STATUS(name, code, meaning) +1
+#define STATUS(name, code, meaning, remedy) +1
 	STATUS_COUNT = 0
 #include "status.def"
 };

@@ -29,7 +29,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-echo 1..9
+echo 1..13
 dest=$scratch/dest
 log=$scratch/log
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -39,7 +39,8 @@ result $? "make install DESTDIR=" "$log"
 # Where things went, by what was asked of configure.
 at() { find "$dest" -name "$1" \( -type f -o -type l \) | head -n 1; }
 missing=
-for file in tmad tmactl tmaclient.h libtmaclient.so tmaclient.pc tmad.socket tmad.service tmad.8 tmactl.1; do
+for file in tmad tmactl tmaclient.h libtmaclient.so tmaclient.pc tmad.socket tmad.service tmad-metrics.socket \
+	tmad@.socket tmad@.service tmad-metrics@.socket tmad.8 tmactl.1; do
 	[ -n "$(at $file)" ] || missing="$missing $file"
 done
 [ "$(find "$dest" -name tmad.conf | wc -l)" = 2 ] || missing="$missing tmad.conf(sysusers.d,tmpfiles.d)"
@@ -48,34 +49,59 @@ echo "missing:$missing" >"$log"
 result $? "everything is there" "$log"
 
 # ---- Units --------------------------------------------------------------------------------------------
-service=$(at tmad.service)
-prefixed=$(sed -n 's|^ExecStart=\([^ ]*\).*|\1|p' "$service")
-[ "$dest$prefixed" = "$(at tmad)" ]
-result $? "ExecStart names the installed program"
-missing=
-for line in DevicePolicy=closed PrivateDevices=no "DeviceAllow=char-nvidia rw" "DeviceAllow=char-nvidiactl rw" \
-	"DeviceAllow=char-nvidia-uvm rw" "DeviceAllow=char-nvidia-caps rw"; do
-	grep -qxF "$line" "$service" || missing="$missing '$line'"
+units=$(dirname "$(at tmad.service)")
+for name in tmad tmad@; do
+	service=$units/$name.service
+	prefixed=$(sed -n 's|^ExecStart=\([^ ]*\).*|\1|p' "$service")
+	reload=$(sed -n 's|^ExecReload=\([^ ]*\) .*--check-config$|\1|p' "$service")
+	echo "ExecStart: $prefixed, ExecReload: $reload" >"$log"
+	[ "$dest$prefixed" = "$(at tmad)" ] && [ "$reload" = "$prefixed" ]
+	result $? "$name.service names the installed program" "$log"
+	missing=
+	for line in DevicePolicy=closed PrivateDevices=no "DeviceAllow=char-nvidia rw" "DeviceAllow=char-nvidiactl rw" \
+		"DeviceAllow=char-nvidia-uvm rw" "DeviceAllow=char-nvidia-caps rw"; do
+		grep -qxF "$line" "$service" || missing="$missing '$line'"
+	done
+	echo "missing:$missing; $(grep -c ^DeviceAllow= "$service") lines of DeviceAllow" >"$log"
+	[ -z "$missing" ] && [ "$(grep -c ^DeviceAllow= "$service")" = 4 ]
+	result $? "$name.service: the GPU's device files and no others" "$log"
 done
-echo "missing:$missing; $(grep -c ^DeviceAllow= "$service") lines of DeviceAllow" >"$log"
-[ -z "$missing" ] && [ "$(grep -c ^DeviceAllow= "$service")" = 4 ]
-result $? "the GPU's device files and no others" "$log"
+# A unit is its template but for the instance.
+for unit in "$units"/tmad*@.*; do
+	single=$(echo "$unit" | sed 's|@\.|.|')
+	sed -e 's|@%i||g' -e 's| on GPU %i||' -e 's| --instance=%i --engine=cuda --device=%i||' -e 's|/%i\.sock|/tmad.sock|' \
+		-e 's|127\.0\.1\.%i|127.0.0.1|' -e '/GPU 0 has/d' -e '/^DefaultInstance=/d' "$unit" | diff "$single" -
+done >"$log" 2>&1
+[ ! -s "$log" ]
+result $? "each template is its unit for an instance" "$log"
 if command -v systemd-analyze >/dev/null; then
-	# The program is looked for on this machine, so the copy to verify names it where it is.
+	# The program is looked for on this machine, so the copies to verify name it where it is. Templates are
+	# verified as the instance 0.
 	mkdir "$scratch/units"
-	cp "$(at tmad.socket)" "$scratch/units"
-	sed "s|^ExecStart=|ExecStart=$dest|" "$service" >"$scratch/units/tmad.service"
-	SYSTEMD_UNIT_PATH=$scratch/units: systemd-analyze verify --man=no "$scratch/units/tmad.service" \
-		"$scratch/units/tmad.socket" >"$log" 2>&1
+	for unit in "$units"/tmad*; do
+		sed "s|^\(Exec[A-Za-z]*=\)$prefixed|\1$dest$prefixed|" "$unit" >"$scratch/units/$(basename "$unit")"
+	done
+	for unit in "$scratch"/units/*@.*; do
+		cp "$unit" "$(echo "$unit" | sed 's|@|@0|')"
+	done
+	set --
+	for unit in "$scratch"/units/*; do
+		case $unit in *@.*) ;; *) set -- "$@" "$unit" ;; esac
+	done
+	SYSTEMD_UNIT_PATH=$scratch/units: systemd-analyze verify --man=no "$@" >"$log" 2>&1
 	rc=$?
 	# Other people's units are none of this test's business.
-	! grep -q 'tmad\.' "$log" && [ "$rc" = 0 ]
-	result $? "systemd-analyze verify" "$log"
-	systemd-analyze security --offline=true --threshold=20 "$scratch/units/tmad.service" >"$log" 2>&1
-	result $? "systemd-analyze security: exposure of at most 2.0" "$log"
+	! grep -q 'tmad' "$log" && [ "$rc" = 0 ] && [ $# = 6 ]
+	result $? "systemd-analyze verify, of $# units" "$log"
+	for name in tmad tmad@0; do
+		systemd-analyze security --offline=true --threshold=20 --no-pager "$scratch/units/$name.service" >"$log" 2>&1
+		rc=$?
+		result $rc "systemd-analyze security $name.service, at most 2.0: $(sed -n 's|.*Overall exposure level.*: \([0-9.]*\).*|\1|p' "$log")" "$log"
+	done
 else
 	skip "systemd-analyze verify" "systemd-analyze is not installed"
-	skip "systemd-analyze security: exposure of at most 2.0" "systemd-analyze is not installed"
+	skip "systemd-analyze security tmad.service, at most 2.0" "systemd-analyze is not installed"
+	skip "systemd-analyze security tmad@0.service, at most 2.0" "systemd-analyze is not installed"
 fi
 
 # ---- The README's example -----------------------------------------------------------------------------
