@@ -310,6 +310,16 @@ void server_each_session(struct server *server, void (*act)(struct session *sess
 	}
 }
 
+uint64_t server_count_waiting(const struct server *server)
+{
+	const struct session *session;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH(session, &server->sessions, entry)
+	n += session->waiting != WAIT_NONE;
+	return n;
+}
+
 static void end_for_stop(struct session *session)
 {
 	session_end(session, LOG_LEVEL_NOTICE, "the service stops");

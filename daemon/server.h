@@ -131,6 +131,9 @@ void server_tell_ready(struct server *server, const char *note);
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));
 
+/* Sessions whose next request waits: for jobs, for replies to be read, for a turn. */
+uint64_t server_count_waiting(const struct server *server);
+
 /* Starts to look for sessions that do nothing, when there is a deadline for that. idle.c. */
 void server_watch_idle(struct server *server);
 
