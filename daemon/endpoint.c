@@ -16,13 +16,11 @@
 #define UNIX        "unix:"
 #define SOCKET_MODE 0660
 
-static int refuse(const char *text, struct error *err)
+static int refuse(struct error *err)
 {
-	return error_set(
-	    err, STATUS_INVALID_ARGUMENT,
-	    "--metrics=%s: it takes unix:PATH, 127.0.0.1:PORT, [::1]:PORT or localhost:PORT, which "
-	    "only this machine reaches",
-	    text);
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "it takes unix:PATH, 127.0.0.1:PORT, [::1]:PORT or localhost:PORT, which only this "
+	                 "machine reaches");
 }
 
 static int parse_path(struct endpoint *ret, const char *path, struct error *err)
@@ -32,7 +30,7 @@ static int parse_path(struct endpoint *ret, const char *path, struct error *err)
 
 	if (len == 0 || len >= sizeof address->sun_path)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "--metrics=unix:%s: a socket's path has 1 to %zu bytes", path,
+		                 "it takes unix:PATH with a path of 1 to %zu bytes",
 		                 sizeof address->sun_path - 1);
 	address->sun_family = AF_UNIX;
 	memcpy(address->sun_path, path, len + 1);
@@ -72,14 +70,14 @@ int endpoint_parse(struct endpoint *ret, const char *text, struct error *err)
 	if (!strncmp(text, UNIX, strlen(UNIX))) {
 		r = parse_path(&endpoint, text + strlen(UNIX), err);
 	} else if (!colon || colon == text || (size_t)(colon - text) >= sizeof host) {
-		r = refuse(text, err);
+		r = refuse(err);
 	} else {
 		snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
 		errno = 0;
 		port = strtoul(colon + 1, &end, 10);
 		if (colon[1] < '0' || colon[1] > '9' || *end || errno || port > UINT16_MAX ||
 		    !parse_host(&endpoint, host, htons((in_port_t)port)))
-			r = refuse(text, err);
+			r = refuse(err);
 	}
 	if (r == 0)
 		*ret = endpoint;

@@ -16,7 +16,7 @@ struct endpoint {
 };
 
 /* "unix:PATH", "127.0.0.1:PORT" (or another address in 127.0.0.0/8), "[::1]:PORT" or "localhost:PORT", which
- * is 127.0.0.1; port 0: any that is free. Else INVALID_ARGUMENT with the rule, as of an option --metrics. */
+ * is 127.0.0.1; port 0: any that is free. Else INVALID_ARGUMENT with the rule. */
 int endpoint_parse(struct endpoint *ret, const char *text, struct error *err);
 
 /* A listening socket there, non-blocking, close-on-exec, the caller's: its file, of mode 0660, takes the

@@ -209,7 +209,7 @@ static int open_socket(struct exporter *exporter, int kept, const char *address,
 	int r;
 
 	if (passed < 0 && kept < 0) {
-		if (!address || !*address)
+		if (!address)
 			return 0;
 		r = endpoint_parse(&exporter->endpoint, address, err);
 		if (r == 0)

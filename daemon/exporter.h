@@ -47,7 +47,7 @@ struct exporter {
 };
 
 /* Listens on the socket that a service manager passed for metrics, else on the one that was ours already
- * (kept; -1: none), else at address (NULL or "": nowhere, and nothing is opened). Needs server->loop. On
+ * (kept; -1: none), else at address (NULL: nowhere, and nothing is opened). Needs server->loop. On
  * failure kept is closed and its file removed. */
 int exporter_open(struct exporter *exporter, struct server *server, int kept, const char *address,
                   struct error *err);

@@ -55,8 +55,11 @@ void recovery_take(struct recovery *ret)
 		prctl(PR_SET_NAME, "tmad"); /* it is "exe" else */
 		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
 		fcntl(ret->metrics, F_SETFD, FD_CLOEXEC);
+		ret->settings =
+		    getenv(RECOVERY_SETTINGS); /* it stays where it is: nothing sets it in this life */
 	}
 	unsetenv(RECOVERY_VARIABLE);
+	unsetenv(RECOVERY_SETTINGS);
 }
 
 /* ---- To the next -------------------------------------------------------------------------------------- */
@@ -105,7 +108,7 @@ static int keep_open(int fd)
 	return fd < 0 ? 0 : fcntl(fd, F_SETFD, 0);
 }
 
-static int pass_on(const struct recovery *recovery, int listener, int metrics)
+static int pass_on(const struct recovery *recovery, int listener, int metrics, const char *settings)
 {
 	struct recovery next = *recovery;
 	char text[RECOVERY_TEXT];
@@ -115,15 +118,18 @@ static int pass_on(const struct recovery *recovery, int listener, int metrics)
 	recovery_write(&next, getpid(), text);
 	if (setenv(RECOVERY_VARIABLE, text, 1) < 0 || keep_open(listener) < 0 || keep_open(metrics) < 0)
 		return -errno;
+	if (settings && setenv(RECOVERY_SETTINGS, settings, 1) < 0)
+		return -errno;
 	return passed_pass_on();
 }
 
-int recovery_exec(const struct recovery *recovery, int listener, int metrics, char **argv, struct error *err)
+int recovery_exec(const struct recovery *recovery, int listener, int metrics, const char *settings,
+                  char **argv, struct error *err)
 {
 	int r = close_all_on_exec();
 
 	if (r == 0)
-		r = pass_on(recovery, listener, metrics);
+		r = pass_on(recovery, listener, metrics, settings);
 	if (r == 0) {
 		execv("/proc/self/exe", argv);
 		r = -errno;
