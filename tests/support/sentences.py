@@ -4,13 +4,14 @@ import re
 import sys
 
 FOLDERS = ("client", "daemon", "kernels", "kernels/cpu", "kernels/cuda", "proto")
-# What takes a format: its name, and which argument says of what status or exit code the sentence is.
-CALLS = {"error_set": 1, "client_fail": 1, "client_break": 1, "fail": 1}
+# What takes a format: its name, which argument that is, and the argument that says of what section it is, or the section.
+CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fail": (2, 1), "log_line": (1, 0),
+         "config_error": (1, "START"), "say_error": (0, "LOG")}
 START = ("daemon/options.c", "daemon/config", "daemon/listener.c", "daemon/passed.c", "daemon/server.c", "daemon/tmad.c",
          "daemon/recovery.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
          "daemon/exporter", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
          "kernels/cuda/map_cache.c")  # of what runs at the start too
-CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED"}
+CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
 
 
 class Sentence:
@@ -58,7 +59,8 @@ def _texts(argument):
                       lambda m: m.group() if m.group()[0] == '"' else '"llu"' if m.group().startswith("PRI") else '"%s"', argument)
     if re.sub(literal, "", argument).strip():
         raise ValueError(argument)
-    whole = "".join(part[1:-1] for part in re.findall(literal, argument)).replace('\\"', '"').replace("\\n", " ")
+    whole = "".join(part[1:-1] for part in re.findall(literal, argument)).replace("\\n", " ")
+    whole = re.sub(r"\\(.)", r"\1", whole)
     whole = re.sub(r"%[-+#0 ]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|z|j)?[diouxXfgeGcsp]", "*", whole).replace("%%", "%")
     return [re.sub(r"\s+", " ", whole)]
 
@@ -93,13 +95,17 @@ def in_sources(source):
             with open(os.path.join(source, path), encoding="utf-8") as file:
                 text = file.read()
             for call, offset, arguments in _calls(text):
-                if len(arguments) <= CALLS[call] + 1:
+                format_at, section = CALLS[call]
+                if len(arguments) <= format_at:
                     continue
-                code = arguments[CALLS[call]]
-                status = re.fullmatch(r"STATUS_([A-Z_]+)", code)
-                section = status.group(1) if status else CODES.get(code)
+                if isinstance(section, int):
+                    code = arguments[section]
+                    if call == "log_line" and code not in CODES:
+                        continue
+                    status = re.fullmatch(r"STATUS_([A-Z_]+)", code)
+                    section = status.group(1) if status else CODES.get(code)
                 at = f"{path}:{text.count(chr(10), 0, offset) + 1}"
-                for words in _texts(arguments[CALLS[call] + 1]):
-                    if re.search(r"[a-z]{2}", words) or words not in ("*",):
-                        said.append(Sentence(at, section, words))
+                # Of placeholders alone is what another function has said.
+                said += [Sentence(at, section, words) for words in _texts(arguments[format_at])
+                         if re.search(r"[a-z]{2}", words) or call == "error_set" and words != "*"]
     return said
