@@ -15,6 +15,9 @@ static const struct {
 	[CHARGE_REGIONS] = { "regions", LIMIT_INDEX_regions_per_uid, -1 },
 	[CHARGE_MAPPED_BYTES] = { "mapped bytes", LIMIT_INDEX_mapped_bytes_per_uid, -1 },
 	[CHARGE_JOBS] = { "transforms", LIMIT_INDEX_jobs_per_uid, -1 },
+	[CHARGE_BEHIND_WAITS] = { "transforms that wait for timelines", LIMIT_INDEX_behind_waits_per_uid,
+	                          -1 },
+	[CHARGE_LIST_BYTES] = { "bytes of lists", LIMIT_INDEX_list_bytes_per_uid, -1 },
 	[CHARGE_QUEUED_BYTES] = { "bytes of unread replies", LIMIT_INDEX_queued_bytes_per_uid, -1 },
 	[CHARGE_PENDING_FDS] = { "pending file descriptors", LIMIT_INDEX_pending_fds_per_uid, -1 },
 	[CHARGE_PLANS] = { "plans", LIMIT_INDEX_plans_per_uid, -1 },
@@ -31,6 +34,7 @@ void accounts_deinit(struct accounts *accounts)
 	assert(LIST_EMPTY(&accounts->list));
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
 		assert(accounts->total[i] == 0);
+	usages_deinit(&accounts->usages);
 }
 
 struct account *account_ref(struct accounts *accounts, uid_t uid)
@@ -46,6 +50,11 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	account = calloc(1, sizeof *account);
 	if (!account)
 		return NULL;
+	account->usage = usages_of(&accounts->usages, uid);
+	if (!account->usage) {
+		free(account);
+		return NULL;
+	}
 	account->uid = uid;
 	account->refs = 1;
 	engine_owner_init(&account->owner);

@@ -15,12 +15,15 @@
 #include "kernels/engine.h"
 #include "limits.h"
 #include "proto/status.h"
+#include "usage.h"
 
 enum charge_kind {
 	CHARGE_CONNECTIONS,
 	CHARGE_REGIONS,
 	CHARGE_MAPPED_BYTES,
 	CHARGE_JOBS,
+	CHARGE_BEHIND_WAITS,
+	CHARGE_LIST_BYTES,
 	CHARGE_QUEUED_BYTES,
 	CHARGE_PENDING_FDS,
 	CHARGE_PLANS,
@@ -49,12 +52,14 @@ struct account {
 	uint32_t n_mapping;            /* under way */
 	struct closer *closer;         /* NULL: nothing of it is being closed */
 	struct session_queue waiting;  /* sessions whose next request waits for CHARGE_JOBS, oldest first */
+	struct usage *usage;           /* of the uid; stays when the account goes */
 };
 
 struct accounts {
 	LIST_HEAD(, account) list;
 	const struct limits *limits;
 	uint64_t total[CHARGE_KIND_COUNT];
+	struct usages usages;
 };
 
 /* Zero-initialised: nothing is charged. */

@@ -27,6 +27,7 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_cancel] = method_cancel,
 	[METHOD_explain] = method_explain,
 	[METHOD_stats] = method_stats,
+	[METHOD_session_list] = method_session_list,
 };
 
 static const bool uses_device[METHOD_COUNT] = {
@@ -73,11 +74,11 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 
 	switch (rpc_decode_request(server->decoder, data, len, request, &err)) {
 	case RPC_DISPATCH:
-		server->metrics.requests++;
+		session_count_request(session);
 		handle(session, request);
 		break;
 	case RPC_REFUSE:
-		server->metrics.requests++;
+		session_count_request(session);
 		refuse(session, request, &err);
 		break;
 	case RPC_RING:

@@ -21,6 +21,8 @@ typedef int method_handler(struct session *session, const struct rpc_request *re
 method_handler method_info, method_ping, method_stats;
 /* method_region.c */
 method_handler method_region_register, method_region_create, method_region_release, method_region_list;
+/* method_session.c */
+method_handler method_session_list;
 /* method_transform.c: copy, transpose, pad and transform are one; explain plans only */
 method_handler method_transform, method_explain;
 /* method_ring.c */

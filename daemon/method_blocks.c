@@ -20,7 +20,7 @@ static void answer(struct job *job)
 		.beyond = list->blocks.beyond,
 	};
 
-	job_count(job, family, done.bytes);
+	job_count(job, family, done.bytes, done.ns);
 	job_reply(job, &done);
 }
 

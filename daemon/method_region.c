@@ -304,12 +304,18 @@ int method_region_release(struct session *session, const struct rpc_request *req
 
 int method_region_list(struct session *session, const struct rpc_request *request, struct error *err)
 {
-	struct region_table *table = &session->regions;
-	struct msg_region_entry *entries = calloc(table->ids.used + 1, sizeof *entries);
-	struct message_list list = { .items = entries };
+	struct session *owner;
+	struct region_table *table;
+	struct msg_region_entry *entries;
+	struct message_list list = { 0 };
 	struct region *region;
 	uint32_t cursor = 0;
+	int r = session_find(session, request->params.region_list.session, &owner, err);
 
+	if (r < 0)
+		return r;
+	table = &owner->regions;
+	list.items = entries = calloc(table->ids.used + 1, sizeof *entries);
 	if (!entries)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u regions",
 		                 table->ids.used);

@@ -51,8 +51,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 {
 	struct server *server = session->server;
 	const struct metrics *m = &server->metrics;
-	struct msg_latency_bucket latency[METRICS_BUCKETS];
-	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT];
+	struct msg_latency_bucket latency[LATENCY_BARS];
+	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
 	struct engine_cache_stats maps;
 	const char *status_names[STATUS_COUNT];
 	uint32_t n_latency = 0;
@@ -61,17 +61,21 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	(void)err;
 	for (int i = 0; i < STATUS_COUNT; i++)
 		status_names[i] = status_name(-i - 1);
-	for (int i = 0; i < METRICS_BUCKETS; i++)
-		if (m->latency[i])
+	for (int i = 0; i < LATENCY_BARS; i++) {
+		uint64_t count = 0;
+
+		for (int f = 0; f < FAMILY_COUNT; f++)
+			count += m->latency[f][i];
+		if (count)
 			latency[n_latency++] =
-			    (struct msg_latency_bucket){ .below_ns = metrics_bucket_bound(i),
-				                         .count = m->latency[i] };
+			    (struct msg_latency_bucket){ .below_ns = latency_bound(i), .count = count };
+	}
 
 	engine_cache_stats(server->engine, &maps);
 
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
-		       F(stats, queued_bytes) | F(stats, plans),
+		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, waiting),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -97,6 +101,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.pending_fds = server->accounts.total[CHARGE_PENDING_FDS],
 		.queued_bytes = server->accounts.total[CHARGE_QUEUED_BYTES],
 		.plans = server->accounts.total[CHARGE_PLANS],
+		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
+		.waiting = server_count_waiting(server),
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

@@ -1,7 +1,10 @@
-/* Counting and the latency histogram's bounds. */
+/* Counting for the service, and for each of those whom it counts for. */
 #include "metrics.h"
 
 #include <assert.h>
+
+#include "server.h"
+#include "session.h"
 
 void metrics_count_error(struct metrics *metrics, int status)
 {
@@ -9,17 +12,31 @@ void metrics_count_error(struct metrics *metrics, int status)
 	metrics->errors[-status - 1]++;
 }
 
-uint64_t metrics_bucket_bound(int bucket)
+void metrics_count_transform(struct metrics *metrics, const struct transform_count *done)
 {
-	return bucket == METRICS_BUCKETS - 1 ? 0 : UINT64_C(1000) << bucket;
+	metrics->bytes[done->family] += done->bytes;
+	metrics->ns[done->family] += done->ns;
+	metrics->latency[done->family][done->bar]++;
+	metrics->latency_ns[done->family] += done->latency_ns;
 }
 
-void metrics_count_transform(struct metrics *metrics, enum family family, uint64_t bytes, uint64_t ns)
+void session_count_request(struct session *session)
 {
-	int bucket = 0;
+	session->server->metrics.requests++;
+	session->account->usage->requests++;
+	session->usage.requests++;
+}
 
-	while (bucket < METRICS_BUCKETS - 1 && ns >= metrics_bucket_bound(bucket))
-		bucket++;
-	metrics->latency[bucket]++;
-	metrics->bytes[family] += bytes;
+void session_count_error(struct session *session, int status)
+{
+	metrics_count_error(&session->server->metrics, status);
+	usage_count_error(session->account->usage, status);
+	usage_count_error(&session->usage, status);
+}
+
+void session_count_transform(struct session *session, const struct transform_count *done)
+{
+	metrics_count_transform(&session->server->metrics, done);
+	usage_count_transform(session->account->usage, done);
+	usage_count_transform(&session->usage, done);
 }

@@ -6,9 +6,7 @@
 
 #include "kernels/plan.h"
 #include "proto/schema.h"
-
-/* Bucket i counts what took less than 1 us << i; the last one everything else. */
-#define METRICS_BUCKETS 26
+#include "usage.h"
 
 struct metrics {
 	uint64_t start_ns;
@@ -16,18 +14,15 @@ struct metrics {
 	uint64_t requests_by_method[METHOD_COUNT];
 	uint64_t errors[STATUS_COUNT]; /* by -status - 1 */
 	uint64_t bytes[FAMILY_COUNT];
+	uint64_t ns[FAMILY_COUNT]; /* the engine's own time */
 	uint64_t connections_accepted;
 	uint64_t connections_refused;
 	uint64_t sessions_ended;
-	uint64_t latency[METRICS_BUCKETS];
+	uint64_t latency[FAMILY_COUNT][LATENCY_BARS];
+	uint64_t latency_ns[FAMILY_COUNT];
 };
 
 void metrics_count_error(struct metrics *metrics, int status);
-
-/* A transform that was answered: its family, the bytes it moved, and request read to reply queued. */
-void metrics_count_transform(struct metrics *metrics, enum family family, uint64_t bytes, uint64_t ns);
-
-/* Upper bound of a bucket in nanoseconds, exclusive; 0 for the last. */
-uint64_t metrics_bucket_bound(int bucket);
+void metrics_count_transform(struct metrics *metrics, const struct transform_count *done);
 
 #endif

@@ -15,12 +15,19 @@ struct key {
 	uint64_t word[KEY_WORDS];
 };
 
-int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
+static uint64_t buckets_for(uint64_t capacity)
 {
 	uint64_t n = 16;
 
 	while (n < capacity && n < (1u << 20))
 		n *= 2;
+	return n;
+}
+
+int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
+{
+	uint64_t n = buckets_for(capacity);
+
 	*cache = (struct plan_cache){ .n_buckets = n, .capacity = capacity, .seed = seed };
 	TAILQ_INIT(&cache->used);
 	cache->buckets = calloc(n, sizeof *cache->buckets);
@@ -33,6 +40,25 @@ static void evict(struct plan_cache *cache, struct plan_entry *entry)
 	LIST_REMOVE(entry, bucket);
 	cache->entries--;
 	plan_entry_unref(entry);
+}
+
+void plan_cache_resize(struct plan_cache *cache, uint64_t capacity)
+{
+	uint64_t n = buckets_for(capacity);
+	struct plan_bucket *buckets;
+	struct plan_entry *entry;
+
+	while (cache->entries > capacity)
+		evict(cache, TAILQ_LAST(&cache->used, plan_list));
+	cache->capacity = capacity;
+	buckets = n == cache->n_buckets ? NULL : calloc(n, sizeof *buckets);
+	if (!buckets)
+		return;
+	TAILQ_FOREACH(entry, &cache->used, used)
+	LIST_INSERT_HEAD(&buckets[entry->hash & (n - 1)], entry, bucket);
+	free(cache->buckets);
+	cache->buckets = buckets;
+	cache->n_buckets = n;
 }
 
 void plan_cache_deinit(struct plan_cache *cache)
@@ -151,6 +177,15 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 	entry->key_words = key->n;
 	memcpy(entry->key, key->word, key->n * sizeof key->word[0]);
 	return entry;
+}
+
+int plan_entry_new(const struct transform_spec *spec, const struct plan_facts *facts, struct plan_entry **ret,
+                   struct error *err)
+{
+	static const struct key none;
+
+	*ret = entry_new(spec, facts, &none, err);
+	return *ret ? 0 : err->status;
 }
 
 static bool entry_has(const struct plan_entry *entry, const struct key *key)

@@ -46,8 +46,11 @@ void recovery_take(struct recovery *ret)
 	if (recovery_read(ret, getpid(), text)) {
 		prctl(PR_SET_NAME, "tmad"); /* it is "exe" else */
 		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
+		ret->settings =
+		    getenv(RECOVERY_SETTINGS); /* it stays where it is: nothing sets it in this life */
 	}
 	unsetenv(RECOVERY_VARIABLE);
+	unsetenv(RECOVERY_SETTINGS);
 }
 
 /* ---- To the next -------------------------------------------------------------------------------------- */
@@ -91,7 +94,7 @@ static int close_all_on_exec(void)
 	return 0;
 }
 
-static int pass_on(const struct recovery *recovery, int listener)
+static int pass_on(const struct recovery *recovery, int listener, const char *settings)
 {
 	struct recovery next = *recovery;
 	char text[RECOVERY_TEXT];
@@ -100,15 +103,18 @@ static int pass_on(const struct recovery *recovery, int listener)
 	recovery_write(&next, getpid(), text);
 	if (setenv(RECOVERY_VARIABLE, text, 1) < 0 || (listener >= 0 && fcntl(listener, F_SETFD, 0) < 0))
 		return -errno;
+	if (settings && setenv(RECOVERY_SETTINGS, settings, 1) < 0)
+		return -errno;
 	return passed_pass_on();
 }
 
-int recovery_exec(const struct recovery *recovery, int listener, char **argv, struct error *err)
+int recovery_exec(const struct recovery *recovery, int listener, const char *settings, char **argv,
+                  struct error *err)
 {
 	int r = close_all_on_exec();
 
 	if (r == 0)
-		r = pass_on(recovery, listener);
+		r = pass_on(recovery, listener, settings);
 	if (r == 0) {
 		execv("/proc/self/exe", argv);
 		r = -errno;

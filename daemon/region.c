@@ -17,6 +17,7 @@ void region_table_init(struct region_table *table, struct session *session)
 
 void region_table_deinit(struct region_table *table)
 {
+	assert(table->mapped_bytes == 0);
 	id_table_deinit(&table->ids);
 }
 
@@ -44,6 +45,7 @@ int region_table_add(struct region_table *table, struct engine_memory *memory, s
 	*count = *bytes = (struct charge){ 0 };
 	server->n_regions++;
 	server->mapped_bytes += memory->size;
+	table->mapped_bytes += memory->size;
 	*ret = region;
 	return 0;
 }
@@ -88,6 +90,7 @@ static void unmap(uv_work_t *work)
 static void region_close(struct region *region)
 {
 	id_table_remove(&region->session->regions.ids, region->id);
+	region->session->regions.mapped_bytes -= region->memory->size;
 	region->session = NULL;
 	region->state = REGION_STATE_CLOSED;
 	region->server->mapped_bytes -= region->memory->size;

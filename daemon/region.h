@@ -38,6 +38,7 @@ struct region {
 struct region_table {
 	struct session *session;
 	struct id_table ids;
+	uint64_t mapped_bytes; /* in its regions */
 };
 
 void region_table_init(struct region_table *table, struct session *session);

@@ -83,7 +83,7 @@ void session_notify_done(struct session *session, uint32_t msgid, const struct m
 	size_t before = buffer_len(&session->out);
 
 	if (error)
-		metrics_count_error(&session->server->metrics, error->status);
+		session_count_error(session, error->status);
 	if (session->state == SESSION_ENDED)
 		return;
 	if (rpc_encode_done(&session->out, msgid, method, result, error) < 0)
@@ -97,7 +97,7 @@ void session_refuse(struct session *session, uint32_t msgid, const struct method
 {
 	size_t before = buffer_len(&session->out);
 
-	metrics_count_error(&session->server->metrics, error->status);
+	session_count_error(session, error->status);
 	if (session->state == SESSION_ENDED)
 		return;
 	session_log(session, LOG_LEVEL_NOTICE, msgid, "refused %s: %s: %s",

@@ -29,6 +29,7 @@
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
 static void on_stop_signal(uv_signal_t *signal, int number);
+static void on_reload_signal(uv_signal_t *signal, int number);
 static void on_drain_deadline(uv_timer_t *timer);
 static void on_last_deadline(uv_timer_t *timer);
 static void stop_when_drained(void *arg);
@@ -139,7 +140,7 @@ static void start_handles(struct server *server)
 	uv_prepare_start(&server->settle, on_settle);
 	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
 	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
-	uv_signal_start(&server->sighup, on_stop_signal, SIGHUP); /* there is nothing to read again */
+	uv_signal_start(&server->sighup, on_reload_signal, SIGHUP);
 }
 
 int server_init(struct server *server, const struct server_setup *setup, struct error *err)
@@ -154,6 +155,9 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
 	server->recovery.listener = -1;
+	server->reload.started = setup->config;
+	server->reload.argc = setup->argc;
+	server->reload.argv = setup->argv;
 	server->penalties = setup->penalties;
 	server->metrics.start_ns = uv_hrtime();
 	accounts_init(&server->accounts, &server->limits);
@@ -175,7 +179,8 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		r = error_set(err, STATUS_NO_MEMORY, "no memory to start");
 		goto err_memory;
 	}
-	r = watch_reserve(&server->loop, raise_fd_limit(server->limits.connections));
+	server->descriptors = raise_fd_limit(server->limits.connections);
+	r = watch_reserve(&server->loop, server->descriptors);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
 		goto err_memory;
@@ -212,12 +217,17 @@ static void keep_stop_signals(struct server *server)
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 
+void server_tell_ready(struct server *server, const char *note)
+{
+	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)%s", server->listener.path,
+	           server->engine->name, server->engine->device, note);
+}
+
 enum server_end server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
-	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
-	           server->engine->name, server->engine->device);
+	server_tell_ready(server, "");
 	server_watch_idle(server);
 	turns_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -238,6 +248,7 @@ void server_deinit(struct server *server)
 	plan_cache_deinit(&server->plans);
 	engine_close(server->engine);
 	rpc_decoder_free(server->decoder);
+	reload_deinit(&server->reload);
 	r = uv_loop_close(&server->loop);
 	assert(r == 0);
 	(void)r;
@@ -299,6 +310,16 @@ void server_each_session(struct server *server, void (*act)(struct session *sess
 	}
 }
 
+uint64_t server_count_waiting(const struct server *server)
+{
+	const struct session *session;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH(session, &server->sessions, entry)
+	n += session->waiting != WAIT_NONE;
+	return n;
+}
+
 static void end_for_stop(struct session *session)
 {
 	session_end(session, LOG_LEVEL_NOTICE, "the service stops");
@@ -335,6 +356,12 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 		end_now(server); /* asked twice */
 	else
 		server_drain(server);
+}
+
+static void on_reload_signal(uv_signal_t *signal, int number)
+{
+	(void)number;
+	reload_start(signal->data);
 }
 
 static void on_drain_deadline(uv_timer_t *timer)

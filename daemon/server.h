@@ -26,6 +26,7 @@
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "reload.h"
 #include "submission.h"
 #include "turn.h"
 
@@ -48,6 +49,10 @@ enum server_end {
 struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
+	const struct config
+	    *config; /* options are its own, and it came of this command line; NULL: no reload */
+	int argc;
+	char **argv;
 	struct recovery recovery;
 	struct penalties penalties;
 };
@@ -82,6 +87,8 @@ struct server {
 	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
 	struct recovery recovery;
 	struct penalties penalties;
+	struct reload reload;
+	uint64_t descriptors;        /* that the process may have, and the loop has room for */
 	bool stop_asked;             /* while the device was lost */
 	struct rpc_decoder *decoder; /* requests are decoded and handled one at a time */
 	struct rpc_request request;
@@ -118,8 +125,14 @@ void server_drain(struct server *server);
 /* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
 void server_lose(struct server *server);
 
+/* READY=1, with where it serves and the note behind that, to the service manager. */
+void server_tell_ready(struct server *server, const char *note);
+
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));
+
+/* Sessions whose next request waits: for jobs, for replies to be read, for a turn. */
+uint64_t server_count_waiting(const struct server *server);
 
 /* Starts to look for sessions that do nothing, when there is a deadline for that. idle.c. */
 void server_watch_idle(struct server *server);

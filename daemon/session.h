@@ -25,6 +25,7 @@
 #include "proto/rpc.h"
 #include "proto/socket.h"
 #include "region.h"
+#include "usage.h"
 
 enum session_state {
 	SESSION_OPEN,
@@ -87,8 +88,9 @@ struct session {
 	uint64_t frame_left_ns; /* at frame_start_ns, or of the next message */
 	uv_timer_t reply_timer; /* runs while replies wait for the peer */
 	int poll_events;
-	int handles;      /* not yet closed */
-	uint64_t used_ms; /* when it last sent something or was answered (uv_now) */
+	int handles;       /* not yet closed */
+	uint64_t start_ms; /* uv_now */
+	uint64_t used_ms;  /* when it last sent something or was answered (uv_now) */
 
 	/* In. */
 	struct buffer in; /* what could not be handled at once */
@@ -119,6 +121,7 @@ struct session {
 	uint32_t mappings;               /* and unmappings to answer, not begun or under way off the loop */
 	LIST_HEAD(, mapping) mappings_under_way;
 	struct submission *submission; /* its ring; NULL: it has none */
+	struct usage usage;
 };
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. Whether
@@ -127,6 +130,11 @@ bool session_open(struct server *server, int fd);
 
 /* Nothing is under way or open any more. */
 void session_free(struct session *session);
+
+/* For the service, the uid and the session itself. metrics.c. */
+void session_count_request(struct session *session);
+void session_count_error(struct session *session, int status);
+void session_count_transform(struct session *session, const struct transform_count *done);
 
 /* Whether the next request has to stay where it is for now; the session then goes on by itself. */
 bool session_must_wait(struct session *session);
@@ -172,6 +180,10 @@ void session_flush(struct session *session);
 
 /* Of the server's: tries again to send to sessions whose descriptors the kernel did not take. */
 void on_resend(uv_timer_t *timer);
+
+/* A session by its id, 0: the asking one itself, as long as the asking one may see it. NOT_FOUND does not
+ * tell one that it may not see from none. method_session.c. */
+int session_find(struct session *asking, uint64_t id, struct session **ret, struct error *err);
 
 /* Whether another reply may be queued, with a descriptor. */
 bool session_has_room(const struct session *session);

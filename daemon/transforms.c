@@ -151,7 +151,7 @@ static void answer(struct job *job)
 		.ns = job->run.ns,
 	};
 
-	job_count(job, family, done.bytes);
+	job_count(job, family, done.bytes, done.ns);
 	job_reply(job, &done);
 }
 

@@ -171,6 +171,8 @@ union params {
 	struct msg_region_register region_register;
 	struct msg_region_create region_create;
 	struct msg_region_release region_release;
+	struct msg_region_list region_list;
+	struct msg_session_list session_list;
 	struct msg_plan_run plan_run;
 	struct msg_plan_release plan_release;
 	struct msg_submit submit;

@@ -164,6 +164,7 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	assert(job->moves || job->move.dst->writable);
 	assert(!job->signal.memory || job->signal.memory->writable);
 	job->ns = 0;
+	job->begun = false;
 	if (job->blocks)
 		job->blocks->passed = job->blocks->beyond = 0;
 	job->next = NULL;

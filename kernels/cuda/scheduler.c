@@ -280,6 +280,7 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	struct engine_owner *owner = stream->turn.owner;
 	struct engine_job *job = queue_take(stream);
 
+	job->begun = true;
 	if (stream->n_flights++ == 0) {
 		stream->lane = least_used(scheduler);
 		stream->lane->users++;

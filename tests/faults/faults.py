@@ -139,7 +139,7 @@ class Script:
 
     def documents(self, rpc):
         layout = {"dtype": "int8", "shape": [64, 64]}
-        for method, params in (("info", None), ("ping", None), ("stats", None), ("region_list", None),
+        for method, params in (("info", None), ("ping", None), ("stats", None), ("region_list", None), ("session_list", None),
                                ("explain", {"dst": layout, "src": layout, "perm": [1, 0]})):
             self.ask(rpc, method, params)
 

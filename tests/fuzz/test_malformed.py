@@ -28,7 +28,7 @@ BLOCKS = {**TRANSFORM, "index_dtype": "int32", "index": bytes(8), "index_at": [1
           "dst_step": 6, "src_step": 6, "layers": 1, "dst_layer_step": 0, "src_layer_step": 0,
           "dst_layers": bytes(8), "src_layers": bytes(8), **ORDER}
 REQUESTS = {
-    "info": None, "ping": None, "stats": None, "region_list": None,
+    "info": None, "ping": None, "stats": None, "region_list": {"session": 1}, "session_list": {"after": 1},
     "region_register": {"kind": "memfd", "size": 64, "offset": 0, "handle": bytes(64), "device": "GPU-0",
                         "writable": True, "allocation": 64},
     "region_create": {"size": 64, "kind": "memfd"},

@@ -294,7 +294,8 @@ Test(library, documents)
 	struct tma_tensor s = { .dtype = TMA_FLOAT32, .rank = 2, .shape = { 100, 200 } };
 	struct tma_tensor d = { .dtype = TMA_FLOAT32, .rank = 2, .shape = { 200, 100 } };
 	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
-	tma_document *info, *stats, *regions, *explanation;
+	tma_document *info, *stats, *regions, *sessions, *shown, *explanation;
+	const tma_document *session;
 	char *json;
 
 	cr_assert_eq(tma_info(client, &info), TMA_OK);
@@ -306,6 +307,16 @@ Test(library, documents)
 	cr_assert_eq(tma_document_int(tma_document_find(stats, "mapped_bytes")), 4096);
 	cr_assert_eq(tma_regions(client, &regions), TMA_OK);
 	cr_assert_eq(tma_document_count(regions), 1);
+	cr_assert_eq(tma_sessions(client, 0, &sessions), TMA_OK);
+	cr_assert_eq(tma_document_count(sessions), 1);
+	session = tma_document_find(tma_document_at(sessions, 0, NULL), "session");
+	cr_assert_eq(tma_session_regions(client, (uint64_t)tma_document_int(session), &shown), TMA_OK);
+	cr_assert_eq(tma_document_count(shown), 1);
+	tma_document_free(shown);
+	cr_assert_eq(tma_session_regions(client, UINT64_MAX, &shown), TMA_NOT_FOUND);
+	cr_assert_eq(tma_sessions(client, (uint64_t)tma_document_int(session), &shown), TMA_OK);
+	cr_assert_eq(tma_document_count(shown), 0);
+	tma_document_free(shown);
 	cr_assert_eq(tma_explain(client, &t, &explanation), TMA_OK, "%s", tma_last_error(client));
 	cr_assert_str_eq(tma_document_text(tma_document_find(explanation, "family")), "tile_transpose");
 	json = tma_document_json(explanation, 0);
@@ -315,6 +326,7 @@ Test(library, documents)
 	tma_document_free(info);
 	tma_document_free(stats);
 	tma_document_free(regions);
+	tma_document_free(sessions);
 	tma_document_free(explanation);
 	tma_region_release(r);
 }

@@ -140,6 +140,7 @@ static void faulty_submit(struct engine_stream *stream, struct engine_job *job)
 		engine_submit(faulty.cpu, stream, job);
 		return;
 	}
+	job->begun = !faulty.fatal && !faulty.engine.lost;
 	job->next = NULL;
 	*faulty.fatal_end = job;
 	faulty.fatal_end = &job->next;

@@ -1,0 +1,61 @@
+/* Rows of users, and adding to a row. */
+#include "usage.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void usages_deinit(struct usages *usages)
+{
+	for (uint32_t i = 0; i < usages->n; i++)
+		free(usages->of[i]);
+	usages->n = 0;
+}
+
+struct usage *usages_of(struct usages *usages, uid_t uid)
+{
+	for (uint32_t i = 0; i < usages->n; i++)
+		if (usages->uid[i] == uid)
+			return usages->of[i];
+	if (usages->n == USAGE_UIDS)
+		return &usages->others;
+	usages->uid[usages->n] = uid;
+	usages->of[usages->n] = calloc(1, sizeof *usages->of[0]);
+	return usages->of[usages->n] ? usages->of[usages->n++] : NULL;
+}
+
+void usage_count_error(struct usage *usage, int status)
+{
+	assert(status < 0 && status >= -STATUS_COUNT);
+	usage->errors[-status - 1]++;
+}
+
+void usage_count_transform(struct usage *usage, const struct transform_count *done)
+{
+	usage->bytes[done->family] += done->bytes;
+	usage->ns[done->family] += done->ns;
+	usage->latency[done->bar]++;
+	usage->latency_ns += done->latency_ns;
+}
+
+uint64_t usage_sum(const uint64_t *counters, int n)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += counters[i];
+	return sum;
+}
+
+/* As many as the bits of its whole microseconds. */
+int latency_bar(uint64_t ns)
+{
+	uint64_t us = ns / 1000;
+	int bar = us ? 64 - __builtin_clzll(us) : 0;
+
+	return bar < LATENCY_BARS ? bar : LATENCY_BARS - 1;
+}
+
+uint64_t latency_bound(int bar)
+{
+	return bar == LATENCY_BARS - 1 ? 0 : UINT64_C(1000) << bar;
+}
