@@ -43,4 +43,6 @@ void server_abandon(struct server *server)
 {
 	if (server->listener.owns_path)
 		unlink(server->listener.path);
+	if (server->exporter.owns && endpoint_path(&server->exporter.endpoint))
+		unlink(endpoint_path(&server->exporter.endpoint));
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "batch.h"
 #include "job.h"
@@ -145,7 +146,8 @@ static void start_handles(struct server *server)
 int server_init(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
-	int kept = setup->recovery.listener;
+	int kept = setup->recovery.listener, kept_metrics = setup->recovery.metrics;
+	struct timespec now;
 	uint64_t seed;
 	int r;
 
@@ -153,12 +155,15 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->thread = pthread_self();
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
-	server->recovery.listener = -1;
+	server->recovery.listener = server->recovery.metrics = -1;
+	server->exporter.fd = -1;
 	server->reload.started = setup->config;
 	server->reload.argc = setup->argc;
 	server->reload.argv = setup->argv;
 	server->penalties = setup->penalties;
 	server->metrics.start_ns = uv_hrtime();
+	clock_gettime(CLOCK_REALTIME, &now);
+	server->start_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	accounts_init(&server->accounts, &server->limits);
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
@@ -194,8 +199,14 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	kept = -1;
 	if (r < 0)
 		goto err_handles;
+	r = exporter_open(&server->exporter, server, kept_metrics, options->metrics, err);
+	kept_metrics = -1;
+	if (r < 0)
+		goto err_listener;
 	return 0;
 
+err_listener:
+	listener_close(&server->listener);
 err_handles:
 	server_stop(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -206,6 +217,7 @@ err_memory:
 	uv_loop_close(&server->loop);
 err_kept:
 	listener_drop(kept);
+	exporter_drop(kept_metrics);
 	return err->status;
 }
 
@@ -328,6 +340,7 @@ void server_drain(struct server *server)
 	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
 	notify_stopping(server);
 	listener_close(&server->listener);
+	exporter_close(&server->exporter);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
 	server_each_session(server, session_finish);
 	stop_when_drained(server);
@@ -404,6 +417,7 @@ static void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
 	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
+	exporter_close(&server->exporter);
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);

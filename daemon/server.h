@@ -16,6 +16,7 @@
 #include "account.h"
 #include "closer.h"
 #include "engines.h"
+#include "exporter.h"
 #include "kernels/blocks.h"
 #include "kernels/engine.h"
 #include "limits.h"
@@ -77,6 +78,7 @@ struct server {
 	struct listener listener;
 	struct watchdog watchdog;
 	struct notify notify;
+	struct exporter exporter;
 	enum server_state state;
 
 	struct limits limits;
@@ -106,6 +108,7 @@ struct server {
 	uint64_t mapped_bytes;
 	uint64_t last_session;
 	char boot_id[33];
+	uint64_t start_ns;       /* since the epoch */
 	struct blocks_seen seen; /* by one list at a time */
 	uint8_t receive[65536];  /* what a session reads before it is known to need keeping */
 };
