@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "endpoint.h"
+
 #define MAX_THREADS   1024
 #define INSTANCE_MOST 64
 
@@ -135,6 +137,7 @@ static int parse_instance(const char *text, const char **ret, struct error *err)
 
 static int parse_option(struct options *o, enum option_id id, const char *text, struct error *err)
 {
+	struct endpoint endpoint;
 	uint64_t number;
 	int r;
 
@@ -154,7 +157,10 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 			o->threads = (uint32_t)number;
 		return r;
 	case OPTION_METRICS:
-		return parse_text(text, &o->metrics, err);
+		r = endpoint_parse(&endpoint, text, err);
+		if (r == 0)
+			o->metrics = text;
+		return r;
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(text, levels, 5, err);
 		if (r >= 0)

@@ -25,6 +25,7 @@
 
 struct recovery {
 	int listener;                  /* our own, still open; -1: none */
+	int metrics;                   /* as listener, of the exporter */
 	uint64_t count;                /* in this process, ever */
 	uint64_t at_ms[RECOVERY_MOST]; /* of the last ones, newest first; monotonic; 0: none */
 	const char *settings; /* of the last life's files (config_kept); NULL: none; of the environment */
@@ -36,11 +37,11 @@ void recovery_take(struct recovery *ret);
 /* Counts one more at now_ms. False: that is one too many. */
 bool recovery_count(struct recovery *recovery, uint64_t now_ms);
 
-/* Starts again with the same command line, these settings (NULL: none), and the socket that is our own (-1:
+/* Starts again with the same command line, these settings (NULL: none), and the sockets that are our own (-1:
  * none) and those that a service manager passed. Every other descriptor but the standard three is closed on
  * the way. Returns only when that failed. */
-int recovery_exec(const struct recovery *recovery, int listener, const char *settings, char **argv,
-                  struct error *err);
+int recovery_exec(const struct recovery *recovery, int listener, int metrics, const char *settings,
+                  char **argv, struct error *err);
 
 /* As it stands in the variable; for recovery.c and its tests. Reading gives false, and *ret untouched, when
  * the text is not one of this pid's. */

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-
-#include <systemd/sd-daemon.h>
+#include <time.h>
 
 #include "batch.h"
 #include "job.h"
@@ -133,6 +132,7 @@ static void start_handles(struct server *server)
 	uv_timer_init(loop, &server->drain_timer);
 	uv_timer_init(loop, &server->resend);
 	uv_timer_init(loop, &server->idle);
+	watchdog_open(&server->watchdog, server);
 	server->resend.data = server->idle.data = server;
 	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
@@ -146,7 +146,8 @@ static void start_handles(struct server *server)
 int server_init(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
-	int kept = setup->recovery.listener;
+	int kept = setup->recovery.listener, kept_metrics = setup->recovery.metrics;
+	struct timespec now;
 	uint64_t seed;
 	int r;
 
@@ -154,12 +155,15 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->thread = pthread_self();
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
-	server->recovery.listener = -1;
+	server->recovery.listener = server->recovery.metrics = -1;
+	server->exporter.fd = -1;
 	server->reload.started = setup->config;
 	server->reload.argc = setup->argc;
 	server->reload.argv = setup->argv;
 	server->penalties = setup->penalties;
 	server->metrics.start_ns = uv_hrtime();
+	clock_gettime(CLOCK_REALTIME, &now);
+	server->start_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	accounts_init(&server->accounts, &server->limits);
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
@@ -195,8 +199,14 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	kept = -1;
 	if (r < 0)
 		goto err_handles;
+	r = exporter_open(&server->exporter, server, kept_metrics, options->metrics, err);
+	kept_metrics = -1;
+	if (r < 0)
+		goto err_listener;
 	return 0;
 
+err_listener:
+	listener_close(&server->listener);
 err_handles:
 	server_stop(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -207,6 +217,7 @@ err_memory:
 	uv_loop_close(&server->loop);
 err_kept:
 	listener_drop(kept);
+	exporter_drop(kept_metrics);
 	return err->status;
 }
 
@@ -217,18 +228,13 @@ static void keep_stop_signals(struct server *server)
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 
-void server_tell_ready(struct server *server, const char *note)
-{
-	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)%s", server->listener.path,
-	           server->engine->name, server->engine->device, note);
-}
-
 enum server_end server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
-	server_tell_ready(server, "");
+	notify_ready(server, "");
 	server_watch_idle(server);
+	watchdog_start(&server->watchdog);
 	turns_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	if (server->state == SERVER_STUCK)
@@ -332,8 +338,9 @@ void server_drain(struct server *server)
 	server->state = SERVER_DRAINING;
 	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
 	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
-	sd_notify(0, "STOPPING=1");
+	notify_stopping(server);
 	listener_close(&server->listener);
+	exporter_close(&server->exporter);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
 	server_each_session(server, session_finish);
 	stop_when_drained(server);
@@ -410,6 +417,7 @@ static void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
 	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
+	exporter_close(&server->exporter);
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
@@ -421,4 +429,5 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
 	uv_close((uv_handle_t *)&server->resend, NULL);
 	uv_close((uv_handle_t *)&server->idle, NULL);
+	watchdog_close(&server->watchdog);
 }

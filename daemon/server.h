@@ -16,11 +16,13 @@
 #include "account.h"
 #include "closer.h"
 #include "engines.h"
+#include "exporter.h"
 #include "kernels/blocks.h"
 #include "kernels/engine.h"
 #include "limits.h"
 #include "listener.h"
 #include "metrics.h"
+#include "notify.h"
 #include "options.h"
 #include "penalty.h"
 #include "plan_cache.h"
@@ -29,6 +31,7 @@
 #include "reload.h"
 #include "submission.h"
 #include "turn.h"
+#include "watchdog.h"
 
 enum server_state {
 	SERVER_RUNNING,
@@ -73,6 +76,9 @@ struct server {
 	uv_timer_t idle;   /* looks for sessions that do nothing (idle.c) */
 	uv_work_t first_work;
 	struct listener listener;
+	struct watchdog watchdog;
+	struct notify notify;
+	struct exporter exporter;
 	enum server_state state;
 
 	struct limits limits;
@@ -102,6 +108,7 @@ struct server {
 	uint64_t mapped_bytes;
 	uint64_t last_session;
 	char boot_id[33];
+	uint64_t start_ns;       /* since the epoch */
 	struct blocks_seen seen; /* by one list at a time */
 	uint8_t receive[65536];  /* what a session reads before it is known to need keeping */
 };
@@ -124,9 +131,6 @@ void server_drain(struct server *server);
 
 /* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
 void server_lose(struct server *server);
-
-/* READY=1, with where it serves and the note behind that, to the service manager. */
-void server_tell_ready(struct server *server, const char *note);
 
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));

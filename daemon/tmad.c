@@ -31,9 +31,10 @@ static void start_again(struct server *server, char **argv)
 		_exit(EXIT_STOPPED);
 	}
 	penalties_pass_on(&server->penalties);
+	watchdog_feed(); /* until the engine is open again the loop stands still */
 	if (recovery_count(recovery, uv_hrtime() / 1000000))
-		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd, settings, argv,
-		              &err);
+		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd,
+		              server->exporter.owns ? server->exporter.fd : -1, settings, argv, &err);
 	else
 		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
 		          RECOVERY_MOST, RECOVERY_WITHIN_MS / 1000);
