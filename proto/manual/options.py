@@ -1,4 +1,5 @@
-"""Pages of tmad: its options (daemon/options.def) and limits (daemon/limits.def), on the command line and in tmad.conf.
+"""Pages of tmad: its options (daemon/options.def) and limits (daemon/limits.def), on the command line and in tmad.conf,
+and its methods (proto/schema.def).
 
 A line "@more NAME@" in a template starts what else there is to say of an option or limit; it ends at the next of
 these lines, or at "@end@". It has to stand before the list that it is for.
@@ -11,6 +12,7 @@ import tables
 
 OPTIONS = "daemon/options.def"
 LIMITS = "daemon/limits.def"
+SCHEMA = "proto/schema.def"
 
 
 def dashed(name):
@@ -94,4 +96,12 @@ class Options:
             machine = default == 0 and least > 0
             out += mdoc.words(f"{least} or more." if machine else f"Default: {default}; {least} or more.")
             out += self._more(name)
+        return out + [".El"]
+
+    def make_methods(self, *_):
+        rows = tables.read(self.path(SCHEMA), MESSAGE=2, FIELD=6, NESTED=6, END=1, METHOD=8)
+        out = [".Bl -tag -width region_register -compact"]
+        for row in rows:
+            if row.name == "METHOD":
+                out += [f".It Ic {row.arguments[0]}", *mdoc.words(row.arguments[-1])]
         return out + [".El"]
