@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#include <systemd/sd-daemon.h>
-
 #include "log.h"
 #include "server.h"
 #include "session.h"
@@ -32,8 +30,7 @@ void reload_start(struct server *server)
 	if (reload->is_under_way)
 		return;
 	reload->is_under_way = true;
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=Reading the settings again",
-	           uv_hrtime() / 1000);
+	notify_reloading(server);
 	reload->work.data = server;
 	uv_queue_work(&server->loop, &reload->work, on_read, on_have_read);
 }
@@ -84,7 +81,7 @@ static void tell_failed(struct server *server, const struct config *read)
 	clock_text(when, sizeof when);
 	snprintf(note, sizeof note, "; at %s the settings were broken and those of before go on: %s", when,
 	         read ? read->error[0] : "no memory");
-	server_tell_ready(server, note);
+	notify_ready(server, note);
 }
 
 static void tell_applied(struct server *server, struct outcome outcome)
@@ -96,7 +93,7 @@ static void tell_applied(struct server *server, struct outcome outcome)
 	clock_text(when, sizeof when);
 	snprintf(note, sizeof note, "; settings read again at %s: %d changed, %d wait for a restart", when,
 	         outcome.changed, outcome.waiting);
-	server_tell_ready(server, note);
+	notify_ready(server, note);
 }
 
 static void finish(struct server *server, struct config *read)

@@ -13,8 +13,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <systemd/sd-daemon.h>
-
 #include "batch.h"
 #include "job.h"
 #include "log.h"
@@ -134,6 +132,7 @@ static void start_handles(struct server *server)
 	uv_timer_init(loop, &server->drain_timer);
 	uv_timer_init(loop, &server->resend);
 	uv_timer_init(loop, &server->idle);
+	watchdog_open(&server->watchdog, server);
 	server->resend.data = server->idle.data = server;
 	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
@@ -229,18 +228,13 @@ static void keep_stop_signals(struct server *server)
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 }
 
-void server_tell_ready(struct server *server, const char *note)
-{
-	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)%s", server->listener.path,
-	           server->engine->name, server->engine->device, note);
-}
-
 enum server_end server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
-	server_tell_ready(server, "");
+	notify_ready(server, "");
 	server_watch_idle(server);
+	watchdog_start(&server->watchdog);
 	turns_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	if (server->state == SERVER_STUCK)
@@ -344,7 +338,7 @@ void server_drain(struct server *server)
 	server->state = SERVER_DRAINING;
 	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
 	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
-	sd_notify(0, "STOPPING=1");
+	notify_stopping(server);
 	listener_close(&server->listener);
 	exporter_close(&server->exporter);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
@@ -435,4 +429,5 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
 	uv_close((uv_handle_t *)&server->resend, NULL);
 	uv_close((uv_handle_t *)&server->idle, NULL);
+	watchdog_close(&server->watchdog);
 }

@@ -22,6 +22,7 @@
 #include "limits.h"
 #include "listener.h"
 #include "metrics.h"
+#include "notify.h"
 #include "options.h"
 #include "penalty.h"
 #include "plan_cache.h"
@@ -30,6 +31,7 @@
 #include "reload.h"
 #include "submission.h"
 #include "turn.h"
+#include "watchdog.h"
 
 enum server_state {
 	SERVER_RUNNING,
@@ -74,6 +76,8 @@ struct server {
 	uv_timer_t idle;   /* looks for sessions that do nothing (idle.c) */
 	uv_work_t first_work;
 	struct listener listener;
+	struct watchdog watchdog;
+	struct notify notify;
 	struct exporter exporter;
 	enum server_state state;
 
@@ -127,9 +131,6 @@ void server_drain(struct server *server);
 
 /* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
 void server_lose(struct server *server);
-
-/* READY=1, with where it serves and the note behind that, to the service manager. */
-void server_tell_ready(struct server *server, const char *note);
 
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));

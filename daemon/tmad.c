@@ -31,6 +31,7 @@ static void start_again(struct server *server, char **argv)
 		_exit(EXIT_STOPPED);
 	}
 	penalties_pass_on(&server->penalties);
+	watchdog_feed(); /* until the engine is open again the loop stands still */
 	if (recovery_count(recovery, uv_hrtime() / 1000000))
 		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd,
 		              server->exporter.owns ? server->exporter.fd : -1, settings, argv, &err);
