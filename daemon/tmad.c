@@ -106,9 +106,11 @@ static enum exit_code settle(struct config **ret, int argc, char **argv, const s
 		return EXIT_FAILED;
 	}
 	if (config->n_errors > 0) {
+		enum exit_code code = config->no_memory ? EXIT_FAILED : EXIT_USAGE;
+
 		config_say_errors(config, say_error);
 		config_free(config);
-		return EXIT_USAGE;
+		return code;
 	}
 	*ret = config;
 	return EXIT_STOPPED;
