@@ -5,6 +5,7 @@ A line "@more NAME@" in a template starts what else there is to say of an option
 these lines, or at "@end@". It has to stand before the list that it is for.
 """
 import re
+import textwrap
 
 import mdoc
 import tables
@@ -22,6 +23,11 @@ def _split(doc):
     """("what moves the bytes", "auto: cuda where it opens, else cpu") of a doc with a default in brackets."""
     match = re.fullmatch(r"(.*?)(?: \[([^\[]*)\])?", doc)
     return match.group(1), match.group(2)
+
+
+def _setting(name, value, text):
+    """A setting that is commented out, and what it is."""
+    return textwrap.wrap(text, 117, initial_indent="# ", subsequent_indent="# ") + [f"#{name} = {value}", ""]
 
 
 class Options:
@@ -61,6 +67,21 @@ class Options:
                 out += mdoc.words(f"Default: {default}.")
             out += mdoc.words("A reload applies it." if by_reload else "It takes effect at a restart.")
         return out + [".El"]
+
+    def make_file_options(self, *examples):
+        """Comments of tmad.conf as it is installed."""
+        examples = dict(example.split("=", 1) for example in examples)
+        out = []
+        for name, _, doc, default, in_file, by_reload in self.options():
+            if in_file:
+                value = examples.get(name) or re.match(r"[a-z]+", default).group()
+                out += _setting(name, value, f"{doc} [{default}]" + ("" if by_reload else "; a restart applies it"))
+        return out
+
+    def make_file_limits(self, *examples):
+        examples = dict(example.split("=", 1) for example in examples)
+        return [line for name, _, default, doc in self.limits()
+                for line in _setting(name, examples.get(name, default), doc)]
 
     def make_limit_options(self, *_):
         return self._limits(lambda name: f".It Fl -{dashed(name)} Ns = Ns Ar N")
