@@ -19,9 +19,8 @@
 #define SECONDS         5
 #define CALL_MS         10000 /* a service that stands still ends the run */
 
-enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM, KIND_COUNT };
-
-static const char *const kind_names[KIND_COUNT] = { "ping", "copy", "transpose", "transform" };
+/* In the order of commands.def's words. */
+enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM };
 
 struct bench {
 	struct tmactl *t;
@@ -90,11 +89,11 @@ static int set_number(struct bench *b, uint32_t *ret, const char *flag, const ch
 
 static int set_kind(struct bench *b, const char *text)
 {
-	for (b->kind = 0; b->kind < KIND_COUNT; b->kind++)
-		if (!strcmp(kind_names[b->kind], text))
-			return 0;
-	return fail(&b->t->error, EXIT_USAGE, "--kind %s: it is one of ping, copy, transpose, transform",
-	            text);
+	int kind = tmactl_word(WORDS_LOAD, "--kind", text, &b->t->error);
+
+	if (kind >= 0)
+		b->kind = (enum kind)kind;
+	return kind < 0 ? -1 : 0;
 }
 
 static int set_duration(struct bench *b, const char *text)
@@ -179,13 +178,13 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	shaped = b->kind == KIND_TRANSFORM;
 	if (b->size && !sized)
 		return fail(f, EXIT_USAGE, "--size is of --kind copy and transpose, not of %s",
-		            kind_names[b->kind]);
+		            cmd_word(WORDS_LOAD, b->kind));
 	if (b->load.is_prepared && b->kind == KIND_PING)
 		return fail(f, EXIT_USAGE,
 		            "--prepared is of --kind copy, transpose and transform, not of ping");
 	if (b->layout && !shaped)
 		return fail(f, EXIT_USAGE, "--%s is of --kind transform, not of %s", b->layout,
-		            kind_names[b->kind]);
+		            cmd_word(WORDS_LOAD, b->kind));
 	if (shaped && !b->has_shape)
 		return fail(f, EXIT_USAGE, "--kind transform needs --shape");
 	/* A number of requests is an end of its own. */
@@ -248,9 +247,9 @@ static int bench_run(struct bench *b)
 	for (int i = 0; i < LOAD_STATUSES; i++)
 		failed += b->result.failed[i];
 	if (b->t->json)
-		load_report_json(&b->load, kind_names[b->kind], &b->result);
+		load_report_json(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
 	else if (!b->t->quiet)
-		load_report(&b->load, kind_names[b->kind], &b->result);
+		load_report(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
 	if (!rc && failed)
 		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " requests were refused",
 		            failed, b->result.latency.count);

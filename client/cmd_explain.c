@@ -10,9 +10,15 @@
 #include <unistd.h>
 
 #include "args.h"
+#include "colour.h"
+#include "hint.h"
 #include "npy.h"
+#include "picture.h"
 #include "print.h"
 #include "question.h"
+#include "words.h"
+
+#define WORDS_COLUMN 9 /* of the answer */
 
 struct explain {
 	struct tmactl *t;
@@ -20,14 +26,16 @@ struct explain {
 	struct tma_number value;
 	bool has_dtype;
 	bool has_shape;
+	const char *engine; /* NULL: the service's */
+	const char *svg;    /* the file to draw into; NULL: none */
 	enum tma_dtype dtype;
 	struct npy npy; /* of the file, or made up of --dtype and --shape */
 };
 
 static int explain_parse(struct explain *e, int argc, char **argv);
 static int explain_read(struct explain *e, const char *path);
-static int explain_ask(struct explain *e);
-static void explain_print(const tma_document *plan);
+static void explain_ask(struct explain *e);
+static void explain_print(const tma_document *plan, const struct hint *hint);
 
 int cmd_explain(struct tmactl *t, int argc, char **argv)
 {
@@ -60,6 +68,12 @@ static int explain_set(struct explain *e, int opt, const char *text)
 		return args_value(&e->value, text, f);
 	case OPT_MODE:
 		return args_mode(&e->args, text, f);
+	case OPT_ENGINE:
+		e->engine = text;
+		return tmactl_word(WORDS_ENGINE, "--engine", text, f) < 0 ? -1 : 0;
+	case OPT_SVG:
+		e->svg = text;
+		return 0;
 	default:
 		return -1;
 	}
@@ -107,7 +121,47 @@ static int explain_read(struct explain *e, const char *path)
 
 /* ---- The question ----------------------------------------------------------------------------------- */
 
-static int explain_ask(struct explain *e)
+static int explain_draw(const struct explain *e, const struct question *q, const tma_document *plan)
+{
+	FILE *file = fopen(e->svg, "we");
+	bool failed;
+
+	if (file) {
+		picture_draw(file, q, plan);
+		failed = ferror(file);
+		failed |= fclose(file) != 0;
+		if (!failed)
+			return 0;
+	}
+	return fail(&e->t->error, EXIT_FAILED, "--svg %s: cannot be written (%s)", e->svg, strerror(errno));
+}
+
+/* Items that are several elements cannot be made longer. */
+static int explain_hint(struct explain *e, tma_client *client, const struct question *q,
+                        const tma_document *plan, struct hint *ret)
+{
+	bool is_file = !e->has_dtype;
+
+	*ret = (struct hint){ 0 };
+	if (is_file && e->npy.descr.dtype < 0)
+		return 0;
+	return hint_find(ret, client, q, e->engine, plan, !is_file, &e->t->error);
+}
+
+static void explain_answer(struct explain *e, tma_client *client, const struct question *q,
+                           const tma_document *plan)
+{
+	struct hint hint;
+
+	if (e->svg && explain_draw(e, q, plan) < 0)
+		return;
+	if (e->t->json)
+		tmactl_print_json(e->t, plan);
+	else if (explain_hint(e, client, q, plan, &hint) == 0 && !e->t->quiet)
+		explain_print(plan, &hint);
+}
+
+static void explain_ask(struct explain *e)
 {
 	tma_document *plan = NULL;
 	tma_client *client;
@@ -115,27 +169,17 @@ static int explain_ask(struct explain *e)
 
 	if (question_init(&q, &e->npy, e->has_dtype ? &e->dtype : NULL, &e->args, &e->value, &e->t->error) <
 	    0)
-		return -1;
+		return;
 	client = tmactl_connect(e->t, &e->t->error);
-	if (client && tma_explain(client, &q.transform, &plan) < 0)
+	if (client && tma_explain_for(client, &q.transform, e->engine, &plan) < 0)
 		tmactl_refused(client, &e->t->error);
-	else if (plan && e->t->json)
-		tmactl_print_json(e->t, plan);
 	else if (plan)
-		explain_print(plan);
+		explain_answer(e, client, &q, plan);
 	tma_document_free(plan);
 	tma_free(client);
-	return 0;
 }
 
 /* ---- The answer ------------------------------------------------------------------------------------- */
-
-static const char *text_of(const tma_document *map, const char *key)
-{
-	const char *text = tma_document_text(tma_document_find(map, key));
-
-	return text ? text : "?";
-}
 
 static void print_line(const tma_document *plan, const char *key, const char *label)
 {
@@ -148,20 +192,41 @@ static void print_line(const tma_document *plan, const char *key, const char *la
 	putchar('\n');
 }
 
-static void explain_print(const tma_document *plan)
+static void print_family(const tma_document *plan)
 {
 	const tma_document *tile = tma_document_find(plan, "tile");
+	const char *swizzle = words_text(plan, "swizzle");
+	bool fast = words_is_fast(plan);
+
+	printf("%-8s %s%s%s (engine %s", "family", colour(fast ? COLOUR_GOOD : COLOUR_BAD),
+	       words_text(plan, "family"), colour(COLOUR_NONE), words_text(plan, "engine"));
+	for (size_t i = 0; i < tma_document_count(tile); i++)
+		printf("%s%" PRId64, i ? "x" : ", tile ", tma_document_int(tma_document_at(tile, i, NULL)));
+	if (strcmp(swizzle, "none") != 0)
+		printf(", swizzle %s", swizzle);
+	puts(")");
+	print_wrapped(words_of_family(plan), WORDS_COLUMN, printf("%-8s ", "means"));
+	print_wrapped(fast ? "yes: it moves as fast as memory does"
+	                   : "no: the rules below rule the faster families out",
+	              WORDS_COLUMN, printf("%-8s ", "fast"));
+}
+
+static void explain_print(const tma_document *plan, const struct hint *hint)
+{
 	const tma_document *rules = tma_document_find(plan, "rules");
 	char bytes[32];
 
-	printf("%-8s %s (engine %s", "family", text_of(plan, "family"), text_of(plan, "engine"));
-	for (size_t i = 0; i < tma_document_count(tile); i++)
-		printf("%s%" PRId64, i ? "x" : ", tile ", tma_document_int(tma_document_at(tile, i, NULL)));
-	puts(")");
+	print_family(plan);
 	for (size_t i = 0; i < tma_document_count(rules); i++) {
 		const tma_document *rule = tma_document_at(rules, i, NULL);
 
-		printf("%-8s %s: %s\n", "not", text_of(rule, "family"), text_of(rule, "rule"));
+		printf("%s%-8s%s %s: %s\n", colour(COLOUR_DIM), "not", colour(COLOUR_NONE),
+		       words_text(rule, "family"), words_text(rule, "rule"));
+	}
+	if (*hint->text) {
+		printf("%s", colour(COLOUR_HINT));
+		print_wrapped(hint->text, WORDS_COLUMN, printf("%-8s ", "hint"));
+		printf("%s", colour(COLOUR_NONE));
 	}
 	printf(
 	    "%-8s %s read + written\n", "moves",

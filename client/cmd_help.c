@@ -4,29 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WIDTH  79
+#include "print.h"
+
 #define COLUMN 20 /* where an option's doc begins */
-
-/* Words from column on, broken before the width; at says where the line stands. */
-static void print_wrapped(const char *text, int column, int at)
-{
-	size_t len;
-
-	for (; *text; text += strspn(text, " ")) {
-		len = strcspn(text, " ");
-		if (at > column && at + 1 + (int)len > WIDTH) {
-			putchar('\n');
-			at = 0;
-		}
-		if (at < column)
-			at += printf("%*s", column - at, "");
-		else if (at > column)
-			at += printf(" ");
-		at += printf("%.*s", (int)len, text);
-		text += len;
-	}
-	putchar('\n');
-}
 
 static void print_option(const struct cmd_row *row)
 {

@@ -5,18 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum { AUTO, ALWAYS, NEVER } when;
+static enum colour_when when;
 
-int colour_set(const char *word)
+void colour_set(enum colour_when wanted)
 {
-	static const char *const words[] = { [AUTO] = "auto", [ALWAYS] = "always", [NEVER] = "never" };
-
-	for (int i = AUTO; i <= NEVER; i++)
-		if (!strcmp(words[i], word)) {
-			when = i;
-			return 0;
-		}
-	return -1;
+	when = wanted;
 }
 
 static int is_wanted(void)
@@ -34,7 +27,7 @@ const char *colour(enum colour which)
 		[COLOUR_REVERSE] = "\033[7m",
 	};
 
-	if (when == AUTO)
-		when = is_wanted() ? ALWAYS : NEVER;
-	return when == ALWAYS ? codes[which] : "";
+	if (when == COLOURS_AUTO)
+		when = is_wanted() ? COLOURS_ALWAYS : COLOURS_NEVER;
+	return when == COLOURS_ALWAYS ? codes[which] : "";
 }

@@ -13,8 +13,10 @@ enum colour {
 	COLOUR_COUNT
 };
 
-/* "auto", "always", "never"; -1 for another word. */
-int colour_set(const char *when);
+/* In the order of commands.def's words. */
+enum colour_when { COLOURS_AUTO, COLOURS_ALWAYS, COLOURS_NEVER };
+
+void colour_set(enum colour_when when);
 
 /* What standard output is to be sent: "" without colours. auto: it is a terminal other than "dumb", and
  * $NO_COLOR is not set, or empty. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define WIDTH 79 /* columns of a line of words */
+
 char *print_bytes(uint64_t bytes, char *text, size_t text_size)
 {
 	static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
@@ -94,4 +96,24 @@ void print_json_string(const char *text, size_t len, int utf8)
 			putchar(c);
 	}
 	putchar('"');
+}
+
+void print_wrapped(const char *text, int column, int at)
+{
+	size_t len;
+
+	for (; *text; text += strspn(text, " ")) {
+		len = strcspn(text, " ");
+		if (at > column && at + 1 + (int)len > WIDTH) {
+			putchar('\n');
+			at = 0;
+		}
+		if (at < column)
+			at += printf("%*s", column - at, "");
+		else if (at > column)
+			at += printf(" ");
+		at += printf("%.*s", (int)len, text);
+		text += len;
+	}
+	putchar('\n');
 }

@@ -16,6 +16,9 @@ void print_map(const tma_document *map);
 /* A scalar, "a, b" or "key value, key value". */
 void print_value(const tma_document *node);
 
+/* Words from column on, in lines of less than 80, and a newline. at: where the line stands already. */
+void print_wrapped(const char *text, int column, int at);
+
 /* text as a JSON string, quotes included. Bytes that are no ASCII are taken for Latin-1 unless utf8. */
 void print_json_string(const char *text, size_t len, int utf8);
 

@@ -59,8 +59,29 @@ int tma_sessions(tma_client *client, uint64_t after, tma_document **ret)
 	return document_call(client, (struct call){ .method = METHOD_session_list, .params = &params }, ret);
 }
 
-int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret)
+struct explained {
+	const struct tma_transform *transform;
+	const char *engine; /* NULL: the service's */
+};
+
+static int explain_fill(tma_client *client, const struct call *call, struct request *request,
+                        union params *ret)
 {
+	const struct explained *explained = call->from;
+	const struct call transform = { .from = explained->transform };
+	int rc = transform_fill(client, &transform, request, ret);
+
+	if (rc < 0 || !explained->engine)
+		return rc;
+	ret->transform.engine = bytes_of(explained->engine);
+	ret->transform.has |= F(transform, engine);
+	return 0;
+}
+
+int tma_explain_for(tma_client *client, const struct tma_transform *transform, const char *engine,
+                    tma_document **ret)
+{
+	const struct explained explained = { transform, engine };
 	int rc = client_check_usable(client);
 
 	if (rc < 0)
@@ -68,8 +89,12 @@ int tma_explain(tma_client *client, const struct tma_transform *transform, tma_d
 	if (!transform)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "the transform is NULL");
 	return document_call(
-	    client, (struct call){ .method = METHOD_explain, .fill = transform_fill, .from = transform },
-	    ret);
+	    client, (struct call){ .method = METHOD_explain, .fill = explain_fill, .from = &explained }, ret);
+}
+
+int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret)
+{
+	return tma_explain_for(client, transform, NULL, ret);
 }
 
 int on_true(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,

@@ -149,6 +149,7 @@ TMA_API const char *tma_last_error(const tma_client *client);
 /* The socket's path that tma_connect chose; "" before. */
 TMA_API const char *tma_socket_path(const tma_client *client);
 
+/* Asks the service whether it answers. */
 TMA_API int tma_ping(tma_client *client);
 
 /* ---- Regions --------------------------------------------------------------------------------------- */
@@ -200,7 +201,8 @@ TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_pt
 
 /* Where memory of tma_region_create is mapped here; NULL for a registered one and for device memory. */
 TMA_API void *tma_region_data(const tma_region *region);
-TMA_API size_t tma_region_size(const tma_region *region);
+
+TMA_API size_t tma_region_size(const tma_region *region);               /* bytes */
 TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* never ANY, but of NULL */
 
 /* What the memory is shared by, the region's own: the memfd or the allocation's descriptor, -1 for CUDA IPC;
@@ -395,6 +397,7 @@ struct tma_blocks {
 	const struct tma_order *order; /* NULL: none */
 };
 
+/* Each waits for its reply. tma_last_result() says how it went, and counts the entries. */
 TMA_API int tma_gather(tma_client *client, const struct tma_blocks *blocks);
 TMA_API int tma_scatter(tma_client *client, const struct tma_blocks *blocks);
 
@@ -505,10 +508,10 @@ enum tma_document_kind {
 	TMA_DOCUMENT_MAP,
 };
 
-/* *ret is the caller's to free. */
-TMA_API int tma_info(tma_client *client, tma_document **ret);
-TMA_API int tma_stats(tma_client *client, tma_document **ret);
-TMA_API int tma_regions(tma_client *client, tma_document **ret);
+/* *ret is the caller's to free: tma_document_free(). */
+TMA_API int tma_info(tma_client *client, tma_document **ret);    /* engine, device, limits, methods, dtypes */
+TMA_API int tma_stats(tma_client *client, tma_document **ret);   /* counters of the whole service */
+TMA_API int tma_regions(tma_client *client, tma_document **ret); /* the connection's own */
 
 /* Connections to the service with an id greater than after: a list by ascending id of at most 256, each a map
  * (see session_list in the protocol). All of them: from after 0 on, again with the last one's "session" until
@@ -523,13 +526,21 @@ TMA_API int tma_session_regions(tma_client *client, uint64_t session, tma_docume
  * ignored. */
 TMA_API int tma_explain(tma_client *client, const struct tma_transform *transform, tma_document **ret);
 
+/* The same as the engine "cpu" or "cuda" would move it, which need not be the service's; regions have no say
+ * then. NULL: the service's own. */
+TMA_API int tma_explain_for(tma_client *client, const struct tma_transform *transform, const char *engine,
+                            tma_document **ret);
+
 /* Frees the whole tree. NULL is allowed. */
 TMA_API void tma_document_free(tma_document *document);
 
 /* Nodes are borrowed from their tree. */
 TMA_API enum tma_document_kind tma_document_kind(const tma_document *node);
 TMA_API size_t tma_document_count(const tma_document *node); /* of a list or map; 0 else */
+
+/* Entry i of a list or map; NULL past the last. *ret_key (may be NULL) is its key, NULL in a list. */
 TMA_API const tma_document *tma_document_at(const tma_document *node, size_t i, const char **ret_key);
+
 TMA_API const tma_document *tma_document_find(const tma_document *node,
                                               const char *key);  /* NULL: not there */
 TMA_API const char *tma_document_text(const tma_document *node); /* of a text; NULL else */

@@ -67,11 +67,28 @@ static int set_server_user(struct tmactl *t, const char *text)
 	return 0;
 }
 
+int tmactl_word(enum words words, const char *flag, const char *text, struct failure *f)
+{
+	char list[256] = "";
+	const char *word;
+
+	for (size_t i = 0; (word = cmd_word(words, i)); i++) {
+		size_t len = strlen(list);
+
+		if (!strcmp(word, text))
+			return (int)i;
+		snprintf(list + len, sizeof list - len, "%s%s", i ? ", " : "", word);
+	}
+	return fail(f, EXIT_USAGE, "%s %s: it is one of %s", flag, text, list);
+}
+
 static int set_colour(struct tmactl *t, const char *text)
 {
-	if (colour_set(text) < 0)
-		return fail(&t->error, EXIT_USAGE, "--color %s: it is one of auto, always, never", text);
-	return 0;
+	int when = tmactl_word(WORDS_WHEN, "--color", text, &t->error);
+
+	if (when >= 0)
+		colour_set((enum colour_when)when);
+	return when < 0 ? -1 : 0;
 }
 
 /* What getopt wants of the tables: long options, letters. Returns how many of the first. */

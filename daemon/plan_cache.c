@@ -153,6 +153,15 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 	return entry;
 }
 
+int plan_entry_new(const struct transform_spec *spec, const struct plan_facts *facts, struct plan_entry **ret,
+                   struct error *err)
+{
+	static const struct key none;
+
+	*ret = entry_new(spec, facts, &none, err);
+	return *ret ? 0 : err->status;
+}
+
 static bool entry_has(const struct plan_entry *entry, const struct key *key)
 {
 	return entry->key_words == key->n && !memcmp(entry->key, key->word, key->n * sizeof key->word[0]);

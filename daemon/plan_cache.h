@@ -45,6 +45,10 @@ void plan_cache_deinit(struct plan_cache *cache);
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err);
 
+/* One that is in no cache, with a reference for the caller. Errors as above. */
+int plan_entry_new(const struct transform_spec *spec, const struct plan_facts *facts, struct plan_entry **ret,
+                   struct error *err);
+
 /* One more reference. */
 void plan_entry_ref(struct plan_entry *entry);
 void plan_entry_unref(struct plan_entry *entry);

@@ -123,10 +123,11 @@ void rpc_decoder_rest(struct rpc_decoder *decoder)
 
 int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_item *ret, struct error *err)
 {
-	static const struct codec_rules transform = {
-		"an item", ~FIELDS_OF_ORDER(transform) & ((1u << FIELD_COUNT_transform) - 1),
-		F(transform, dst) | F(transform, src), CODEC_REFUSE_UNKNOWN
-	};
+	static const struct codec_rules transform = { "an item",
+		                                      ~FIELDS_OF_ORDER(transform) & ~F(transform, engine) &
+		                                          ((1u << FIELD_COUNT_transform) - 1),
+		                                      F(transform, dst) | F(transform, src),
+		                                      CODEC_REFUSE_UNKNOWN };
 	static const struct codec_rules run = { "an item",
 		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
 		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),

@@ -1,0 +1,119 @@
+/* Elements in the order of memory: those of a tile, or the first ones of the two inner dimensions, on the
+ * left as the source has them and on the right as the destination has. An element has one number and one
+ * colour, its row's of the source, on both sides. */
+#include "picture.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "svg.h"
+#include "words.h"
+
+enum { MOST = 8, CELL_WIDTH = 52, CELL_HEIGHT = 30, SRC_X = 104, DST_X = 640, TOP = 88, BOTTOM = 96 };
+
+struct side {
+	int64_t stride[2]; /* bytes, of the two dimensions */
+	int across;        /* which of them: the one of the smaller stride */
+};
+
+struct order {
+	bool has_tile;
+	int64_t whole[2]; /* extents */
+	int64_t n[2];     /* of them shown */
+	struct side src, dst;
+};
+
+static void side_init(struct side *side, const tma_document *plan, const char *key, size_t rank)
+{
+	for (int i = 0; i < 2; i++)
+		side->stride[i] = rank >= (size_t)(2 - i) ? picture_int(plan, key, rank - 2 + (size_t)i) : 0;
+	/* Of a dimension that is not there the stride is 0, and it is not across. */
+	side->across = rank > 1 && llabs(side->stride[0]) < llabs(side->stride[1]) ? 0 : 1;
+}
+
+static void order_init(struct order *o, const tma_document *plan)
+{
+	size_t rank = tma_document_count(tma_document_find(plan, "tile_src_strides"));
+	const char *shape = "tile";
+
+	*o = (struct order){ .has_tile = rank > 0 };
+	if (o->has_tile) {
+		side_init(&o->src, plan, "tile_src_strides", rank);
+		side_init(&o->dst, plan, "tile_dst_strides", rank);
+	} else {
+		shape = "shape";
+		rank = tma_document_count(tma_document_find(plan, shape));
+		side_init(&o->src, plan, "src_strides", rank);
+		side_init(&o->dst, plan, "dst_strides", rank);
+	}
+	for (int i = 0; i < 2; i++) {
+		o->whole[i] = rank >= (size_t)(2 - i) ? picture_int(plan, shape, rank - 2 + (size_t)i) : 1;
+		o->n[i] = o->whole[i] < MOST ? o->whole[i] : MOST;
+	}
+}
+
+static void draw_side(FILE *file, const struct order *o, const struct side *side, int left, int y,
+                      const char *title)
+{
+	int across = side->across, down = !across;
+
+	svg_text(file, left, y + 34, SVG_START, "head", "%s %s", o->has_tile ? "The tile in" : "Elements in",
+	         title);
+	svg_text(file, left, y + 54, SVG_START, "axis",
+	         "across: %" PRId64 " elements, %" PRId64 " bytes apart", o->whole[across],
+	         side->stride[across]);
+	svg_text(file, left, y + 72, SVG_START, "axis", "down: %" PRId64 ", %" PRId64 " bytes apart",
+	         o->whole[down], side->stride[down]);
+	for (int64_t i = 0; i < o->n[down]; i++)
+		for (int64_t k = 0; k < o->n[across]; k++) {
+			int64_t at[2] = { down == 0 ? i : k, down == 0 ? k : i };
+			int64_t number = at[!o->src.across] * o->n[o->src.across] + at[o->src.across];
+			int x = left + (int)k * CELL_WIDTH, top = y + TOP + (int)i * CELL_HEIGHT;
+
+			fprintf(file,
+			        "<g class=\"element\" data-number=\"%" PRId64 "\" data-offset=\"%" PRId64
+			        "\">\n",
+			        number, at[0] * side->stride[0] + at[1] * side->stride[1]);
+			svg_rect(file, x, top, CELL_WIDTH, CELL_HEIGHT,
+			         picture_colours[at[!o->src.across] % 8], "cell");
+			svg_text(file, x + CELL_WIDTH / 2, top + 20, SVG_MIDDLE, "mono", "%" PRId64, number);
+			svg_group_end(file);
+		}
+	if (o->whole[across] > o->n[across])
+		svg_text(file, left + (int)o->n[across] * CELL_WIDTH + 6, y + TOP + 20, SVG_START, "mono dim",
+		         "...");
+}
+
+int picture_order_height(const tma_document *plan)
+{
+	struct order o;
+	int64_t rows;
+
+	order_init(&o, plan);
+	rows = o.n[!o.src.across] > o.n[!o.dst.across] ? o.n[!o.src.across] : o.n[!o.dst.across];
+	return TOP + (int)rows * CELL_HEIGHT + BOTTOM;
+}
+
+void picture_order(FILE *file, const tma_document *plan, int y)
+{
+	int bottom = y + picture_order_height(plan) - BOTTOM;
+	struct order o;
+
+	order_init(&o, plan);
+	svg_group(file, "source");
+	draw_side(file, &o, &o.src, SRC_X, y, "the source");
+	svg_group_end(file);
+	svg_group(file, "destination");
+	draw_side(file, &o, &o.dst, DST_X, y, "the destination");
+	svg_group_end(file);
+	svg_group(file, "legend");
+	svg_text(
+	    file, SRC_X, bottom + 34, SVG_START, "axis",
+	    "A colour is a row of the source; a number is an element, counted along the source's rows as far as "
+	    "they are drawn.");
+	svg_text(file, SRC_X, bottom + 56, SVG_START, "axis", "%s",
+	         o.has_tile
+	             ? "Tiles of this plan are in no rows of shared memory that a swizzle could permute."
+	             : "This plan has no tile: it moves whole runs or single elements.");
+	svg_group_end(file);
+}

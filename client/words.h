@@ -1,0 +1,16 @@
+/* A plan in words. */
+#ifndef CLIENT_WORDS_H
+#define CLIENT_WORDS_H
+
+#include "tmaclient.h"
+
+/* How the plan's family moves bytes on its engine: one sentence. */
+const char *words_of_family(const tma_document *plan);
+
+/* Whether it is one that moves at memory speed. */
+int words_is_fast(const tma_document *plan);
+
+/* A text of the plan's by its key; "?" when it has none. */
+const char *words_text(const tma_document *map, const char *key);
+
+#endif

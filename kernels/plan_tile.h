@@ -1,0 +1,26 @@
+/* What a plan's tile is in memory, for who explains or draws it; and the facts to plan with for an engine
+ * that is not here. Pure. */
+#ifndef KERNELS_PLAN_TILE_H
+#define KERNELS_PLAN_TILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan.h"
+
+/* Of plan->tile, outermost first. */
+struct plan_tile {
+	uint32_t element;                 /* bytes of one of the tile's elements */
+	uint32_t row_bytes;               /* in shared memory; 0: it is in none, or not in rows */
+	int64_t dst[TENSOR_MAP_MAX_RANK]; /* bytes from an element to the next in the destination */
+	int64_t src[TENSOR_MAP_MAX_RANK]; /* and in the source */
+};
+
+/* Zeros for a plan without tiles. */
+void plan_tile_of(const struct plan *plan, struct plan_tile *ret);
+
+/* "cpu": one thread; "cuda": an H200. false: there is no engine of that name, which need not end with a NUL.
+ * Both are for well aligned bases. */
+bool plan_facts_of(const char *engine, size_t len, struct plan_facts *ret);
+
+#endif

@@ -1,0 +1,46 @@
+"""The page of errors: the statuses (proto/status.def), and what the sentences say (proto/errors.def)."""
+import mdoc
+import tables
+from tables import Fault
+
+STATUSES = "proto/status.def"
+ERRORS = "proto/errors.def"
+OTHERS = ("START", "USAGE", "FAILED")  # sections of errors that are of no status
+
+
+class Errors:
+    def statuses(self):
+        """[(name, code, meaning, remedy)]"""
+        return [(row.arguments[0], int(row.arguments[1]), *row.arguments[2:])
+                for row in tables.read(self.path(STATUSES), STATUS=4)]
+
+    def situations(self):
+        """[(section, remedy, [sentence])]"""
+        sections = [status[0] for status in self.statuses()] + list(OTHERS)
+        rows = tables.read(self.path(ERRORS), SAYS=None)
+        for row in rows:
+            if row.arguments[0] not in sections:
+                raise Fault(f"{row.path}:{row.line}: {row.arguments[0]} is no section: {', '.join(sections)}")
+            if len(row.arguments) < 3:
+                raise Fault(f"{row.path}:{row.line}: a section, a remedy and at least one sentence")
+        return [(row.arguments[0], row.arguments[1], row.arguments[2:]) for row in rows]
+
+    def _said(self, section, general):
+        out = []
+        for of, remedy, sentences in self.situations():
+            if of != section:
+                continue
+            out += [".Pp"] if out else []
+            out += [f".It Dq {mdoc.argument(text.replace('**', '*'))}" for text in sentences]
+            out += mdoc.words(remedy or general)
+        return [".Bl -tag -width Ds -compact", *out, ".El"] if out else []
+
+    def make_statuses(self, *_):
+        out = []
+        for name, code, meaning, remedy in self.statuses():
+            out += [f".Ss {name} ({code})", *mdoc.words(mdoc.sentence(meaning)), ".Pp", *mdoc.words(remedy)]
+            out += self._said(name, "See above.")
+        return out
+
+    def make_said(self, section):
+        return self._said(section, "The sentence says what to change.")

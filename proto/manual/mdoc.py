@@ -1,0 +1,75 @@
+"""Writes mdoc(7): plain words as text lines, paragraphs and literal displays, and arguments of macros."""
+import re
+import textwrap
+
+_CODE = re.compile(r"`([^`]+)`|\b(tma_[a-z0-9_]+)\b(?:\(\))?|(?<![\w/.$-])(--?[a-z][a-z-]*)(?=[\s,.;:=)]|$)|(\$[A-Z_]{3,})")
+
+
+def escape(text):
+    """Characters of a text that are roff's own."""
+    return text.replace("\\", "\\e")
+
+
+def _fonts(text):
+    """Names of functions, options and variables, and what stands between backquotes, in bold."""
+    def bold(match):
+        code = match.group(1) or match.group(2) or match.group(3) or match.group(4)
+        call = "()" if match.group().endswith("()") else ""
+        return "\\fB" + escape(code).replace("-", "\\-") + "\\fP" + call
+    parts, at = [], 0
+    for match in _CODE.finditer(text):
+        parts += [escape(text[at:match.start()]), bold(match)]
+        at = match.end()
+    return "".join(parts) + escape(text[at:])
+
+
+def words(text):
+    """A paragraph as text lines: a sentence starts a line, none is long, and none looks like a macro."""
+    lines = []
+    for sentence in re.split(r"(?<=[A-Za-z0-9)\"'`][.!?])\s+(?=[A-Z`\"*-])", " ".join(text.split())):
+        lines += textwrap.wrap(_fonts(sentence), 78, break_long_words=False, break_on_hyphens=False)
+    return ["\\&" + line if line[0] in ".'" else line for line in lines]
+
+
+def literal(lines):
+    """Lines as they are."""
+    body = [re.sub(r"^(?=[.'])", r"\\&", escape(line.expandtabs(8)).replace("-", "\\-")) for line in lines]
+    return [".Bd -literal -offset indent", *body, ".Ed"]
+
+
+def prose(text):
+    """Paragraphs that blank lines part; what is indented by four is literal."""
+    out, first = [], True
+    for block in re.split(r"\n[ \t]*\n", text.strip("\n")):
+        runs = []
+        for line in block.split("\n"):
+            kind = line.startswith(("    ", "\t"))
+            if not runs or runs[-1][0] != kind:
+                runs.append((kind, []))
+            runs[-1][1].append(line)
+        for kind, lines in runs:
+            if kind:
+                out += literal(textwrap.dedent("\n".join(lines)).split("\n"))
+            else:
+                if not first:
+                    out.append(".Pp")
+                out += words("\n".join(lines))
+            first = False
+    return out
+
+
+def sentence(text):
+    """A table's few words as a sentence: a capital, and a full stop."""
+    text = text.strip()
+    # What starts with a name as it is written in a program stays so.
+    if re.match(r"[a-z]+[ ,;:.-]|[a-z]+$", text):
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", ":", "?", "!")) else text + "."
+
+
+def argument(text):
+    """One argument of a macro."""
+    text = escape(text).replace('"', "\\(dq")
+    if re.fullmatch(r"[.,:;()\[\]?!|]", text) or re.fullmatch(r"[A-Z][a-z]|\.", text):
+        text = "\\&" + text
+    return f'"{text}"' if not text or re.search(r"\s", text) else text

@@ -1,0 +1,76 @@
+"""Pages of tmad: its options (daemon/options.def) and limits (daemon/limits.def), on the command line and in tmad.conf.
+
+A line "@more NAME@" in a template starts what else there is to say of an option or limit; it ends at the next of
+these lines, or at "@end@". It has to stand before the list that it is for.
+"""
+import re
+
+import mdoc
+import tables
+
+OPTIONS = "daemon/options.def"
+LIMITS = "daemon/limits.def"
+
+
+def dashed(name):
+    return name.replace("_", "-")
+
+
+def _split(doc):
+    """("what moves the bytes", "auto: cuda where it opens, else cpu") of a doc with a default in brackets."""
+    match = re.fullmatch(r"(.*?)(?: \[([^\[]*)\])?", doc)
+    return match.group(1), match.group(2)
+
+
+class Options:
+    def options(self):
+        """[(name, argument, what it does, default, in the file, by a reload)]"""
+        rows = tables.read(self.path(OPTIONS), OPTION=6)
+        return [(row.arguments[1], row.arguments[2], *_split(row.arguments[3]), row.arguments[4] == "FILE",
+                 row.arguments[5] == "RELOAD") for row in rows]
+
+    def limits(self):
+        """[(name, least, default, what is limited)]"""
+        return [(row.arguments[0], int(row.arguments[1]), int(row.arguments[2]), row.arguments[3])
+                for row in tables.read(self.path(LIMITS), LIMIT=4)]
+
+    def _more(self, name):
+        return self.more.pop(name, [])
+
+    def make_options(self, *_):
+        out = [".Bl -tag -width Ds"]
+        for name, argument, doc, default, _, _ in self.options():
+            head = f".It Fl -{name}"
+            out.append(head + (f" Ns = Ns Ar {mdoc.argument(argument)}" if argument else ""))
+            out += mdoc.words(mdoc.sentence(doc))
+            if default:
+                out += mdoc.words(f"Default: {default}.")
+            out += self._more(name)
+        return out + [".El"]
+
+    def make_keys(self, *_):
+        out = [".Bl -tag -width Ds"]
+        for name, argument, doc, default, in_file, by_reload in self.options():
+            if not in_file:
+                continue
+            out.append(f".It Ic {name} Ns = Ns Ar {mdoc.argument(argument)}")
+            out += mdoc.words(mdoc.sentence(doc))
+            if default:
+                out += mdoc.words(f"Default: {default}.")
+            out += mdoc.words("A reload applies it." if by_reload else "It takes effect at a restart.")
+        return out + [".El"]
+
+    def make_limit_options(self, *_):
+        return self._limits(lambda name: f".It Fl -{dashed(name)} Ns = Ns Ar N")
+
+    def make_limit_keys(self, *_):
+        return self._limits(lambda name: f".It Ic {name} Ns = Ns Ar N")
+
+    def _limits(self, head):
+        out = [".Bl -tag -width Ds"]
+        for name, least, default, doc in self.limits():
+            out += [head(name), *mdoc.words(mdoc.sentence(doc))]
+            machine = default == 0 and least > 0
+            out += mdoc.words(f"{least} or more." if machine else f"Default: {default}; {least} or more.")
+            out += self._more(name)
+        return out + [".El"]
