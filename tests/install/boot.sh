@@ -100,7 +100,7 @@ boot() {
 }
 
 # booted COMMAND...: in there.
-booted() { nsenter --target "$init_pid" --mount --uts --ipc --net --pid --cgroup --root --wd=/ -- "$@"; }
+booted() { nsenter --target "$init_pid" --mount --uts --ipc --net --pid --cgroup --root --wd -- "$@"; }
 
 halt_it() {
 	[ -n "$boot_pid" ] || return 0

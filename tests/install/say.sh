@@ -27,10 +27,11 @@ shown() { [ -z "$1" ] || printf '%s\n' "$1" | sed 's/^/     /'; }
 
 # expect STATUS COMMAND...: shows it; its exit status has to be this one.
 expect() {
-	local wanted=$1 rc=0
+	local wanted=$1 rc=0 limited=
 	shift
 	printf '   $ %s\n' "$*"
-	out=$("$@" 2>&1) || rc=$?
+	[ "$(type -t "$1")" = function ] || limited="timeout 120"
+	out=$($limited "$@" 2>&1) || rc=$?
 	shown "$out"
 	[ "$rc" = "$wanted" ] || fail "exit status $rc, not $wanted"
 }
@@ -41,7 +42,7 @@ run() { expect 0 "$@"; }
 line() {
 	local rc=0
 	printf '   $ %s\n' "$1"
-	out=$(bash -c "set -o pipefail; $1" 2>&1) || rc=$?
+	out=$(timeout 60 bash -c "set -o pipefail; $1" 2>&1) || rc=$?
 	shown "$out"
 	[ $rc = 0 ] || fail "exit status $rc, not 0"
 }
@@ -50,7 +51,7 @@ line() {
 as() {
 	local user=$1
 	shift
-	(cd "/home/$user" && exec setpriv --reuid "$user" --regid "$user" --init-groups -- "$@")
+	(cd "/home/$user" && exec timeout --foreground 60 setpriv --reuid "$user" --regid "$user" --init-groups -- "$@")
 }
 alice() { as alice "$@"; }
 bob() { as bob "$@"; }
@@ -88,7 +89,7 @@ start_callers() {
 	rm -rf /tmp/callers
 	mkdir /tmp/callers
 	for i in 1 2 3; do
-		alice caller >/tmp/callers/$i 2>&1 &
+		setpriv --reuid alice --regid alice --init-groups -- caller >/tmp/callers/$i 2>&1 &
 		callers="$callers $!"
 	done
 	until_true 5 "three clients are connected" three_connected

@@ -9,7 +9,7 @@ conf=/etc/tmad/tmad.conf
 drop_in() {
 	line "mkdir -p /run/systemd/system/$1.d && printf '$2' >/run/systemd/system/$1.d/test.conf && systemctl daemon-reload"
 }
-apt_install() { run apt-get -q -y --no-install-recommends "$@" /packages/tmad_*.deb /packages/tmactl_*.deb /packages/libtmaclient0_*.deb; }
+apt_install() { run apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends "$@" /packages/tmad_*.deb /packages/tmactl_*.deb /packages/libtmaclient0_*.deb; }
 # The files that packages and administrators own.
 files() { find /etc /usr /var /run/tmad -xdev 2>/dev/null | LC_ALL=C sort; }
 
@@ -24,8 +24,8 @@ installation() {
 	expect 3 systemctl is-active tmad.service
 	expect 1 systemctl is-enabled tmad.service
 	expect 1 systemctl is-enabled tmad-metrics.socket
-	line "systemctl list-units --all --no-legend --plain 'tmad*'"
-	says "tmad.socket loaded active listening"
+	run systemctl show --property=ActiveState,SubState,Listen tmad.socket
+	says ActiveState=active SubState=listening "/run/tmad/tmad.sock (Stream)"
 	run dpkg --audit
 	is ""
 	run dpkg --verify tmad tmactl libtmaclient0
@@ -75,7 +75,7 @@ activation() {
 refusal() {
 	run bob id -nG
 	expect 1 bob tmactl ping
-	says /run/tmad/tmad.sock "Permission denied" "group tmad"
+	says /run/tmad/tmad.sock "Permission denied"
 	expect 1 bob tmactl copy /usr/share/doc/tmad/none.npy none.npy
 	line "! test -e /home/bob/none.npy"
 }
@@ -162,8 +162,7 @@ deaths() {
 	stop_callers
 	run of_unit tmad.service NRestarts
 	[ "$out" -ge $((restarts + KILLS)) ] || fail "not $KILLS restarts more than $restarts"
-	line "systemctl list-units --all --no-legend --plain tmad.socket tmad.service"
-	says "tmad.socket loaded active running" "tmad.service loaded active running"
+	run systemctl is-active tmad.socket tmad.service
 	[ "$(sed 's/.* wrong, \([0-9]*\) reconnects.*/\1/' /tmp/callers/1)" -ge $((KILLS / 2)) ] || fail "the clients noticed too little"
 }
 
@@ -221,11 +220,11 @@ upgrade() {
 # ---- The end ------------------------------------------------------------------------------------------
 removal() {
 	line "rm -r /run/systemd/system/tmad@.service.d && systemctl daemon-reload"
-	run apt-get -q -y remove tmad
+	run apt-get -q -y -o Dpkg::Use-Pty=0 remove tmad
 	expect 3 systemctl is-active tmad.socket
 	line "! pgrep_tmad=\$(cat /proc/[0-9]*/comm 2>/dev/null | grep -x tmad)"
 	line "test -e $conf"
-	run apt-get -q -y autoremove --purge tmad tmactl libtmaclient0
+	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient0
 	line "getent passwd tmad; getent group tmad"
 	# dpkg's and apt's own records, and what systemd and the logs keep of anything.
 	files | LC_ALL=C comm -13 /root/before - |
