@@ -11,6 +11,8 @@
 #include "args.h"
 #include "load.h"
 #include "load_report.h"
+#include "print.h"
+#include "progress.h"
 #include "question.h"
 
 #define MAX_CONNECTIONS 4096
@@ -36,6 +38,7 @@ struct bench {
 	struct npy npy;
 	struct question question;
 	struct load_result result;
+	struct progress progress;
 };
 
 static volatile sig_atomic_t caught;
@@ -231,6 +234,20 @@ static int bench_question(struct bench *b)
 
 /* ---- The run ---------------------------------------------------------------------------------------- */
 
+static void bench_progress(void *arg, const struct load_result *result, double done)
+{
+	struct bench *b = arg;
+	char what[64], rate[40];
+
+	if (!progress_is_due(&b->progress))
+		return;
+	snprintf(what, sizeof what, "bench %s", cmd_word(WORDS_LOAD, b->kind));
+	print_count((uint64_t)((double)result->latency.count / progress_seconds(&b->progress)), rate,
+	            sizeof rate - 6);
+	strcat(rate, " req/s");
+	progress_show(&b->progress, what, done, rate);
+}
+
 /* One that was stopped has measured what it has. Refused requests are a failure, and are counted all the
  * same. */
 static int bench_run(struct bench *b)
@@ -241,7 +258,11 @@ static int bench_run(struct bench *b)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	progress_init(&b->progress, b->t->quiet || b->t->json);
+	b->load.progress = bench_progress;
+	b->load.progress_arg = b;
 	rc = load_run(&b->load, b->t, &b->result, &b->t->error);
+	progress_clear(&b->progress);
 	if (!b->result.latency.count)
 		return rc;
 	for (int i = 0; i < LOAD_STATUSES; i++)

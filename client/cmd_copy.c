@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "args.h"
@@ -17,9 +16,8 @@
 #include "npy.h"
 #include "output.h"
 #include "print.h"
+#include "progress.h"
 #include "view.h"
-
-#define PROGRESS_AFTER_S 0.5
 
 struct copy {
 	struct tmactl *t;
@@ -37,8 +35,7 @@ struct copy {
 	char *header;
 	size_t header_bytes;
 	struct output output;
-	double start;
-	bool drawn; /* a line of progress stands on the terminal */
+	struct progress progress;
 	struct mover_result result;
 };
 
@@ -48,10 +45,8 @@ static int copy_parse(struct copy *c, int argc, char **argv);
 static int copy_open(struct copy *c);
 static int copy_run(struct copy *c);
 static int copy_progress(void *arg, double done, struct failure *f);
-static void copy_clear(struct copy *c);
 static void copy_print(struct copy *c);
 static void copy_deinit(struct copy *c);
-static double now_s(void);
 
 static void on_signal(int sig)
 {
@@ -73,8 +68,8 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 			sigaction(stops[i], &action, NULL);
 	}
 	signal(SIGXFSZ, SIG_IGN); /* a file too large for its limit is an error to report */
-	c.start = now_s();
 	rc = copy_parse(&c, argc, argv);
+	progress_init(&c.progress, t->quiet || t->json);
 	if (!rc)
 		rc = copy_open(&c);
 	if (!rc)
@@ -87,14 +82,6 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 		raise(caught);
 	}
 	return tmactl_report(t);
-}
-
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* ---- Flags ------------------------------------------------------------------------------------------ */
@@ -193,7 +180,7 @@ static int copy_run(struct copy *c)
 
 static void copy_deinit(struct copy *c)
 {
-	copy_clear(c);
+	progress_clear(&c->progress);
 	output_deinit(&c->output);
 	npy_deinit(&c->npy);
 	free(c->header);
@@ -206,15 +193,17 @@ static void copy_deinit(struct copy *c)
 static int copy_progress(void *arg, double done, struct failure *f)
 {
 	struct copy *c = arg;
-	double seconds = now_s() - c->start;
+	char rate[40] = "";
 
 	if (caught)
 		return fail(f, EXIT_FAILED, "%s: stopped by signal %d; nothing was written", c->dst_path,
 		            (int)caught);
-	if (c->t->quiet || c->t->json || seconds < PROGRESS_AFTER_S || !isatty(STDERR_FILENO))
+	if (!progress_is_due(&c->progress))
 		return 0;
-	fprintf(stderr, "\r%s  %3.0f %%  %.1f s\033[K", c->dst_path, 100 * done, seconds);
-	c->drawn = true;
+	print_bytes((uint64_t)((double)c->view.dst_bytes * done / progress_seconds(&c->progress)), rate,
+	            sizeof rate - 2);
+	strcat(rate, "/s");
+	progress_show(&c->progress, c->dst_path, done, rate);
 	return 0;
 }
 
@@ -241,17 +230,9 @@ static void copy_print_json(const struct copy *c, double seconds)
 	printf("}\n");
 }
 
-/* Takes the line of progress away. */
-static void copy_clear(struct copy *c)
-{
-	if (c->drawn)
-		fputs("\r\033[K", stderr);
-	c->drawn = false;
-}
-
 static void copy_print(struct copy *c)
 {
-	double seconds = now_s() - c->start;
+	double seconds = progress_seconds(&c->progress);
 	char bytes[32];
 
 	if (c->t->json) {
@@ -260,7 +241,7 @@ static void copy_print(struct copy *c)
 	}
 	if (c->t->quiet)
 		return;
-	copy_clear(c);
+	progress_clear(&c->progress);
 	printf("%s -> %s  %s", c->src_path, c->dst_path, print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
 	if (c->result.ns)
 		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);

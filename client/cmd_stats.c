@@ -1,15 +1,17 @@
-/* tmactl stats: the service's counters. */
+/* tmactl stats: the service's counters, in groups. */
 #include "tmactl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "colour.h"
 #include "print.h"
+#include "sessions.h"
+
+#define BAR_WIDTH 32
 
 static void print_stats(const tma_document *stats);
-static void print_amounts(const tma_document *map);
-static void print_latency(const tma_document *buckets);
 
 int cmd_stats(struct tmactl *t, int argc, char **argv)
 {
@@ -29,63 +31,217 @@ int cmd_stats(struct tmactl *t, int argc, char **argv)
 	return tmactl_report(t);
 }
 
-static void print_stats(const tma_document *stats)
+/* ---- Numbers ---------------------------------------------------------------------------------------- */
+
+static uint64_t uint_of(const tma_document *map, const char *key)
 {
-	size_t count = tma_document_count(stats);
-	const tma_document *value;
-	const char *key;
+	int64_t value = tma_document_int(tma_document_find(map, key));
+
+	return value < 0 ? 0 : (uint64_t)value;
+}
+
+static uint64_t sum_of(const tma_document *counters)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < tma_document_count(counters); i++)
+		sum += (uint64_t)tma_document_int(tma_document_at(counters, i, NULL));
+	return sum;
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100 * (double)part / (double)whole : 0;
+}
+
+static double seconds_up(const tma_document *stats)
+{
+	double seconds = (double)uint_of(stats, "uptime_ms") / 1e3;
+
+	return seconds > 0.001 ? seconds : 0.001;
+}
+
+/* "12 plans" */
+static void print_held(const tma_document *stats, const char *key, const char *what)
+{
 	char text[32];
 
-	for (size_t i = 0; i < count; i++) {
-		value = tma_document_at(stats, i, &key);
-		printf("%-20s  ", key);
-		if (!strcmp(key, "bytes") && tma_document_count(value))
-			print_amounts(value);
-		else if (!strcmp(key, "mapped_bytes"))
-			fputs(print_bytes((uint64_t)tma_document_int(value), text, sizeof text), stdout);
-		else if (!strcmp(key, "latency") && tma_document_kind(value) == TMA_DOCUMENT_LIST)
-			print_latency(value);
-		else
-			print_value(value);
+	if (tma_document_find(stats, key))
+		printf(", %s %s", print_count(uint_of(stats, key), text, sizeof text), what);
+}
+
+static void begin(const char *group)
+{
+	printf("%s%-12s%s ", colour(COLOUR_BOLD), group, colour(COLOUR_NONE));
+}
+
+/* ---- Groups ----------------------------------------------------------------------------------------- */
+
+static void print_service(const tma_document *stats)
+{
+	char text[32];
+
+	begin("service");
+	printf("up %s, %s open connections", print_age(uint_of(stats, "uptime_ms"), text, sizeof text),
+	       print_count(uint_of(stats, "connections"), (char[32]){ 0 }, 32));
+	printf(" (%s accepted", print_count(uint_of(stats, "connections_accepted"), text, sizeof text));
+	print_held(stats, "connections_refused", "refused");
+	print_held(stats, "sessions_ended", "ended by a limit");
+	fputs(")", stdout);
+	print_held(stats, "recoveries", "recoveries of the device");
+	putchar('\n');
+}
+
+static void print_requests(const tma_document *stats)
+{
+	const tma_document *methods = tma_document_find(stats, "requests_by_method");
+	uint64_t all = uint_of(stats, "requests");
+	char text[32];
+
+	begin("requests");
+	printf("%s, %.3g a second since the start\n", print_count(all, text, sizeof text),
+	       (double)all / seconds_up(stats));
+	for (size_t i = 0; i < tma_document_count(methods); i++) {
+		const char *key;
+		uint64_t n = (uint64_t)tma_document_int(tma_document_at(methods, i, &key));
+
+		printf("  %-16s %14s  %5.1f %%\n", key, print_count(n, text, sizeof text), percent(n, all));
+	}
+}
+
+static void print_errors(const tma_document *stats)
+{
+	const tma_document *errors = tma_document_find(stats, "errors");
+	uint64_t all = sum_of(errors);
+	char text[32];
+
+	begin("errors");
+	if (!all) {
+		puts("none");
+		return;
+	}
+	printf("%s%s%s\n", colour(COLOUR_BAD), print_count(all, text, sizeof text), colour(COLOUR_NONE));
+	for (size_t i = 0; i < tma_document_count(errors); i++) {
+		const char *key;
+		uint64_t n = (uint64_t)tma_document_int(tma_document_at(errors, i, &key));
+
+		printf("  %-16s %14s  %5.1f %%\n", key, print_count(n, text, sizeof text), percent(n, all));
+	}
+}
+
+/* By path, and how fast that was while the engine was at it. */
+static void print_moved(const tma_document *stats)
+{
+	const tma_document *bytes = tma_document_find(stats, "bytes"), *ns = tma_document_find(stats, "ns");
+	uint64_t all = sum_of(bytes);
+	char text[32];
+
+	begin("moved");
+	printf("%s read + written", print_bytes(all, text, sizeof text));
+	printf(", %s a second since the start\n",
+	       print_bytes((uint64_t)((double)all / seconds_up(stats)), text, sizeof text));
+	for (size_t i = 0; i < tma_document_count(bytes); i++) {
+		const char *key;
+		uint64_t n = (uint64_t)tma_document_int(tma_document_at(bytes, i, &key));
+		uint64_t time = uint_of(ns, key);
+
+		printf("  %-16s %14s  %5.1f %%", key, print_bytes(n, text, sizeof text), percent(n, all));
+		if (time)
+			printf("  %.3g GB/s in the engine", (double)n / (double)time);
 		putchar('\n');
 	}
 }
 
-static void print_amounts(const tma_document *map)
+static void print_bar(const tma_document *bucket, const char *below, uint64_t most, uint64_t all)
 {
-	size_t count = tma_document_count(map);
-	const tma_document *value;
-	const char *key;
+	uint64_t n = uint_of(bucket, "count");
+	int width = most ? (int)((double)n / (double)most * BAR_WIDTH + 0.5) : 0;
 	char text[32];
 
+	printf("  %-16s %14s  %5.1f %%  %s%.*s%s\n", below, print_count(n, text, sizeof text),
+	       percent(n, all), colour(COLOUR_HINT), n && width < 1 ? 1 : width,
+	       "################################", colour(COLOUR_NONE));
+}
+
+static void print_latency(const tma_document *stats)
+{
+	const tma_document *buckets = tma_document_find(stats, "latency");
+	uint64_t bars[LATENCY_BARS] = { 0 }, all = 0, most = 0;
+	size_t count = tma_document_count(buckets), first = count, last = 0;
+	char text[32], p50[32];
+
 	for (size_t i = 0; i < count; i++) {
-		value = tma_document_at(map, i, &key);
-		printf("%s%s %s", i ? ", " : "", key,
-		       print_bytes((uint64_t)tma_document_int(value), text, sizeof text));
+		uint64_t n = uint_of(tma_document_at(buckets, i, NULL), "count");
+
+		if (i < LATENCY_BARS)
+			bars[i] = n;
+		if (n && first == count)
+			first = i;
+		last = n ? i : last;
+		most = n > most ? n : most;
+		all += n;
+	}
+	begin("latency");
+	if (!all) {
+		puts("nothing was moved");
+		return;
+	}
+	print_us((double)latency_percentile(bars, 50), p50, sizeof p50);
+	print_us((double)latency_percentile(bars, 99), text, sizeof text);
+	printf("p50 < %s, p99 < %s: of transforms, from the request read to the reply queued\n", p50, text);
+	for (size_t i = first; i <= last; i++) {
+		const tma_document *bucket = tma_document_at(buckets, i, NULL);
+		uint64_t below = uint_of(bucket, "below_ns");
+		char label[40] = "longer";
+
+		if (below)
+			snprintf(label, sizeof label, "< %s",
+			         print_us((double)below / 1e3, text, sizeof text));
+		print_bar(bucket, label, most, all);
 	}
 }
 
-/* "< 64 us 1203, < 128 us 4", the bars that are not empty. */
-static void print_latency(const tma_document *buckets)
+static void print_cache(const tma_document *stats, const char *key, const char *title)
 {
-	size_t count = tma_document_count(buckets);
-	const char *comma = "";
+	const tma_document *cache = tma_document_find(stats, key);
+	uint64_t hits = uint_of(cache, "hits"), all = hits + uint_of(cache, "misses");
+	char text[32];
 
-	for (size_t i = 0; i < count; i++) {
-		const tma_document *bucket = tma_document_at(buckets, i, NULL);
-		int64_t below = tma_document_int(tma_document_find(bucket, "below_ns"));
-		int64_t n = tma_document_int(tma_document_find(bucket, "count"));
+	if (!cache)
+		return;
+	begin(title);
+	if (all)
+		printf("%.1f %% of %s found", percent(hits, all), print_count(all, text, sizeof text));
+	else
+		printf("not used");
+	printf(", %s held", print_count(uint_of(cache, "entries"), text, sizeof text));
+	printf(", %s dropped for room\n", print_count(uint_of(cache, "evictions"), text, sizeof text));
+}
 
-		if (!n)
-			continue;
-		if (!below)
-			printf("%slonger %" PRId64, comma, n);
-		else if (below < 1000000)
-			printf("%s< %.3g us %" PRId64, comma, (double)below / 1e3, n);
-		else
-			printf("%s< %.3g ms %" PRId64, comma, (double)below / 1e6, n);
-		comma = ", ";
-	}
-	if (!*comma)
-		fputs("none", stdout);
+static void print_now(const tma_document *stats)
+{
+	char text[32];
+
+	begin("memory");
+	printf("%s regions", print_count(uint_of(stats, "regions"), text, sizeof text));
+	printf(" of %s", print_bytes(uint_of(stats, "mapped_bytes"), text, sizeof text));
+	print_held(stats, "plans", "plans prepared");
+	putchar('\n');
+	begin("queue");
+	printf("%s transforms", print_count(uint_of(stats, "jobs"), text, sizeof text));
+	print_held(stats, "waiting", "connections waiting");
+	print_held(stats, "pending_fds", "descriptors received");
+	printf(", %s of replies unsent\n", print_bytes(uint_of(stats, "queued_bytes"), text, sizeof text));
+}
+
+static void print_stats(const tma_document *stats)
+{
+	print_service(stats);
+	print_now(stats);
+	print_requests(stats);
+	print_errors(stats);
+	print_moved(stats);
+	print_latency(stats);
+	print_cache(stats, "plan_cache", "plan cache");
+	print_cache(stats, "tensor_maps", "tensor maps");
 }

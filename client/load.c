@@ -228,10 +228,21 @@ static bool is_over(const struct run *r, uint64_t now)
 	return *r->load->stop || now - r->start_ns >= r->load->duration_ns;
 }
 
+/* By time, or by requests where they end it first. */
+static void tell(const struct run *r, uint64_t now)
+{
+	const struct load *load = r->load;
+	double by_time = (double)(now - r->start_ns) / (double)load->duration_ns;
+	double by_count = (double)r->result->latency.count / (double)load->requests;
+
+	if (load->progress)
+		load->progress(load->progress_arg, r->result, by_time > by_count ? by_time : by_count);
+}
+
 static int run_loop(struct run *r)
 {
 	struct epoll_event events[EVENTS];
-	uint64_t end = 0, now;
+	uint64_t end = 0, told = 0, now;
 	int n = 0, rc = 0;
 
 	r->start_ns = now_ns();
@@ -244,6 +255,10 @@ static int run_loop(struct run *r)
 		now = now_ns();
 		if (!end && is_over(r, now))
 			end = now;
+		if (now - told >= LOOK_MS * UINT64_C(1000000)) {
+			told = now;
+			tell(r, now);
+		}
 		if (end && now - end >= DRAIN_NS)
 			return fail(r->failure, EXIT_FAILED, "requests went unanswered for %d s",
 			            (int)(DRAIN_NS / 1000000000));

@@ -13,6 +13,8 @@
 
 #define LOAD_STATUSES 32 /* -status of every TMA_* is below */
 
+struct load_result;
+
 struct load {
 	uint32_t connections;
 	uint32_t depth;    /* requests under way on each */
@@ -21,6 +23,10 @@ struct load {
 	const struct question *question; /* on regions of the connection's own; NULL: ping */
 	bool is_prepared;                /* as runs of a plan */
 	const volatile sig_atomic_t *stop;
+	/* Now and then, with what has been measured until then and how much of the run that is, 0 to 1; NULL:
+	 * nobody looks. */
+	void (*progress)(void *arg, const struct load_result *result, double done);
+	void *progress_arg;
 };
 
 struct load_result {

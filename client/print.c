@@ -23,6 +23,71 @@ char *print_bytes(uint64_t bytes, char *text, size_t text_size)
 	return text;
 }
 
+char *print_count(uint64_t count, char *text, size_t text_size)
+{
+	char digits[24];
+	int n = snprintf(digits, sizeof digits, "%" PRIu64, count);
+	size_t len = 0;
+
+	for (int i = 0; i < n && len + 2 < text_size; i++) {
+		if (i && (n - i) % 3 == 0)
+			text[len++] = ' ';
+		text[len++] = digits[i];
+	}
+	text[len] = '\0';
+	return text;
+}
+
+char *print_us(double us, char *text, size_t text_size)
+{
+	static const char *const units[] = { "us", "ms", "s" };
+	size_t unit = 0;
+
+	while (us >= 999.5 && unit < 2) {
+		us /= 1000;
+		unit++;
+	}
+	snprintf(text, text_size, "%.*f %s",
+	         unit == 0 || us >= 99.95 ? 0
+	         : us >= 9.995            ? 1
+	                                  : 2,
+	         us, units[unit]);
+	return text;
+}
+
+char *print_age(uint64_t ms, char *text, size_t text_size)
+{
+	uint64_t s = ms / 1000, min = s / 60, h = min / 60;
+
+	if (h >= 24)
+		snprintf(text, text_size, "%" PRIu64 " d %" PRIu64 " h", h / 24, h % 24);
+	else if (h)
+		snprintf(text, text_size, "%" PRIu64 " h %" PRIu64 " min", h, min % 60);
+	else if (min)
+		snprintf(text, text_size, "%" PRIu64 " min %" PRIu64 " s", min, s % 60);
+	else
+		snprintf(text, text_size, "%" PRIu64 " s", s);
+	return text;
+}
+
+char *print_escaped(const char *data, size_t len, char *text, size_t text_size)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < len && at + 5 <= text_size; i++) {
+		unsigned char c = (unsigned char)data[i];
+
+		if (c < 0x20 || c > 0x7e)
+			at += (size_t)snprintf(text + at, text_size - at, "\\x%02x", c);
+		else if (c == '\\')
+			at += (size_t)snprintf(text + at, text_size - at, "\\\\");
+		else
+			text[at++] = (char)c;
+	}
+	text[at] = '\0';
+	return text;
+}
+
 void print_map(const tma_document *map)
 {
 	size_t count = tma_document_count(map);

@@ -10,6 +10,15 @@
 /* "205 MB"; writes to text and returns it. */
 char *print_bytes(uint64_t bytes, char *text, size_t text_size);
 
+/* "8 211"; "31 us", "1.24 ms", "3.5 s"; "3 d 4 h", "12 min", "43 s". Each writes to text and returns it. */
+char *print_count(uint64_t count, char *text, size_t text_size);
+char *print_us(double us, char *text, size_t text_size);
+char *print_age(uint64_t ms, char *text, size_t text_size);
+
+/* A text that somebody else chose, safe for a terminal: what is not printable ASCII becomes \xNN, a backslash
+ * two. What does not fit is left out. */
+char *print_escaped(const char *data, size_t len, char *text, size_t text_size);
+
 /* A map, a line an entry, keys in one column: scalars as they are, lists and inner maps on one line. */
 void print_map(const tma_document *map);
 

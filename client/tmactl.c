@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "colour.h"
 
@@ -19,6 +22,7 @@ int main(int argc, char **argv)
 	int first;
 	int code;
 
+	signal(SIGPIPE, SIG_IGN); /* standard output that nobody reads is found by who writes to it */
 	if (tmactl_option(&t, argc, argv) != -1)
 		return tmactl_finish(&t);
 	first = optind;
@@ -246,10 +250,23 @@ int tmactl_report(const struct tmactl *t)
 	return t->error.code;
 }
 
+static bool is_pipe_broken(void)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+
+	return poll(&out, 1, 0) > 0 && out.revents & POLLERR;
+}
+
 int tmactl_finish(struct tmactl *t)
 {
-	if (fflush(stdout) || ferror(stdout))
-		fail(&t->error, EXIT_FAILED, "standard output cannot be written (%s)", strerror(errno));
+	bool failed = fflush(stdout) != 0;
+
+	if (!failed && !ferror(stdout))
+		return tmactl_report(t);
+	if (!t->error.code && is_pipe_broken())
+		return EXIT_FAILED; /* who reads has what they wanted */
+	fail(&t->error, EXIT_FAILED, "standard output cannot be written%s%s%s", failed ? " (" : "",
+	     failed ? strerror(errno) : "", failed ? ")" : "");
 	return tmactl_report(t);
 }
 

@@ -54,6 +54,7 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 {
 	struct engine_blocks blocks = { .scatter = scatter };
 	struct blocks_job *list;
+	size_t bytes;
 	int r = check_entries(p, &blocks, err);
 
 	if (r == 0)
@@ -63,12 +64,16 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 	blocks.layers = (uint32_t)p->layers;
 	blocks.dst.layer_step = p->dst_layer_step;
 	blocks.src.layer_step = p->src_layer_step;
-	list = malloc(sizeof *list + 2 * p->dst_layers.len + p->src_layers.len + p->index.len);
+	bytes = 2 * p->dst_layers.len + p->src_layers.len + p->index.len;
+	list = malloc(sizeof *list + bytes);
 	if (!list)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
 	*list = (struct blocks_job){ .blocks = blocks, .n = blocks.n };
 	copy_lists(list, p);
-	r = plan_blocks(session, p, list, ret_plan, err);
+	r = charge_take(&list->charge, &session->server->accounts, session->account, CHARGE_LIST_BYTES, bytes,
+	                err);
+	if (r == 0)
+		r = plan_blocks(session, p, list, ret_plan, err);
 	if (r < 0) {
 		blocks_job_free(list);
 		return r;
@@ -79,6 +84,7 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 
 void blocks_job_free(struct blocks_job *list)
 {
+	charge_release(&list->charge);
 	free(list);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "account.h"
 #include "kernels/engine.h"
 #include "proto/schema.h"
 #include "proto/status.h"
@@ -15,6 +16,7 @@ struct session;
 struct blocks_job {
 	struct engine_blocks blocks;
 	struct placed placed;
+	struct charge charge; /* for what came in the message */
 	struct region *index; /* NULL: the entries came in the message */
 	uint64_t n;           /* entries; 0: there is nothing to move, and the engine gets one entry of -1 */
 	int64_t *sorted;      /* room for as many offsets as dst has layers */

@@ -24,6 +24,8 @@ void server_watch_idle(struct server *server)
 {
 	uint64_t deadline = server->limits.idle_deadline_ms;
 
-	if (deadline > 0)
+	if (deadline == 0)
+		uv_timer_stop(&server->idle);
+	else
 		uv_timer_start(&server->idle, on_idle, deadline / LOOKS + 1, deadline / LOOKS + 1);
 }

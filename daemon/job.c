@@ -71,11 +71,13 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 		error_set(err, STATUS_NO_MEMORY, "no memory for a job");
 		return NULL;
 	}
-	if (charge_take(&job->charge, &server->accounts, session->account, CHARGE_JOBS, 1, err) < 0) {
+	job->session = session;
+	job->is_behind = order->wait || session->waiting_jobs > 0;
+	if (job_charge(job, 1, err) < 0) {
+		charge_release(&job->charge);
 		keep(server, job);
 		return NULL;
 	}
-	job->session = session;
 	job->msgid = request->msgid;
 	job->method = request->method;
 	job->answer = answer;
@@ -88,9 +90,12 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 int job_charge(struct job *job, uint64_t more, struct error *err)
 {
 	struct session *session = job->session;
+	struct accounts *accounts = &session->server->accounts;
+	int r = charge_take(&job->charge, accounts, session->account, CHARGE_JOBS, more, err);
 
-	return charge_take(&job->charge, &session->server->accounts, session->account, CHARGE_JOBS, more,
-	                   err);
+	if (r == 0 && job->is_behind)
+		r = charge_take(&job->behind, accounts, session->account, CHARGE_BEHIND_WAITS, more, err);
+	return r;
 }
 
 void job_use(struct job *job, struct region *region)
@@ -118,6 +123,7 @@ void job_drop(struct job *job)
 		region_unuse(job->regions[i]);
 	plan_entry_unref(job->plan);
 	charge_release(&job->charge);
+	charge_release(&job->behind);
 	keep(server, job);
 }
 
@@ -218,7 +224,7 @@ static void on_job_done(struct engine_job *run)
 	struct server *server = session->server;
 	struct account *account = session->account;
 
-	if (run->status == STATUS_DEVICE_LOST && server->state == SERVER_RUNNING)
+	if (run->status == STATUS_DEVICE_LOST && run->begun && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
 	if (is_refused(run))
 		refuse(job);

@@ -42,6 +42,8 @@ struct job {
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct charge charge;
+	bool is_behind;       /* it waits for a timeline, or is behind one that does */
+	struct charge behind; /* as charge, when it is */
 	uint64_t start_ns;
 	struct job *next_free;
 };
@@ -52,7 +54,7 @@ TAILQ_HEAD(job_queue, job);
 struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
                     void (*answer)(struct job *job), struct error *err);
 
-/* Charges it for more than one transform; QUOTA. */
+/* Charges it for so many more transforms; QUOTA, and then it is dropped. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
 
 /* The region is held until the job is gone. */

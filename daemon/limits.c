@@ -28,6 +28,11 @@ void limits_init(struct limits *limits)
 	limits->mapped_bytes_per_uid = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+bool limit_applies_at_once(int index)
+{
+	return index != LIMIT_INDEX_tensor_map_entries;
+}
+
 uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n)
 {
 	const struct counter fixed[] = {

@@ -2,6 +2,7 @@
 #ifndef DAEMON_LIMITS_H
 #define DAEMON_LIMITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/schema.h"
@@ -27,6 +28,9 @@ struct limit_info {
 extern const struct limit_info limit_infos[LIMIT_COUNT];
 
 void limits_init(struct limits *limits);
+
+/* Whether a reload applies a change of it, as limits.def says; else a restart does. */
+bool limit_applies_at_once(int index);
 
 /* The limit with that index (LIMIT_INDEX_*). */
 uint64_t *limits_at(struct limits *limits, int index);

@@ -30,6 +30,18 @@ static void on_retry(uv_timer_t *timer);
 static void accept_some(struct listener *listener);
 static void wait_for_fds(struct listener *listener, int error);
 
+/* The path that a Unix socket is bound to; "" when it is none. */
+static void bound_path(int fd, char *path, size_t size)
+{
+	struct sockaddr_un address = { 0 };
+	socklen_t len = sizeof address;
+
+	*path = '\0';
+	if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
+	    address.sun_family == AF_UNIX)
+		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
+}
+
 /* 1 when a socket was passed, 0 when none was. */
 static int take_passed(struct listener *listener, struct error *err)
 {
@@ -42,20 +54,8 @@ static int take_passed(struct listener *listener, struct error *err)
 		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket", fd);
 	listener->fd = fd;
 	listener->passed = true;
-	snprintf(listener->path, sizeof listener->path, "the socket passed by the service manager");
+	bound_path(fd, listener->path, sizeof listener->path);
 	return 1;
-}
-
-/* The path that a socket of ours is bound to; "" when it is none. */
-static void bound_path(int fd, char *path, size_t size)
-{
-	struct sockaddr_un address = { 0 };
-	socklen_t len = sizeof address;
-
-	*path = '\0';
-	if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
-	    address.sun_family == AF_UNIX)
-		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
 }
 
 /* 1 when it is a socket that was ours already, 0 when there is none. */

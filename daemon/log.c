@@ -30,6 +30,11 @@ void log_init(enum log_level level)
 	journal = getenv("JOURNAL_STREAM") != NULL;
 }
 
+void log_set_level(enum log_level level)
+{
+	max_level = level;
+}
+
 int log_wants(enum log_level level)
 {
 	return level <= max_level;

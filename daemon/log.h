@@ -13,6 +13,9 @@ enum log_level {
 /* Lines above the level are dropped. Looks at $JOURNAL_STREAM once. */
 void log_init(enum log_level level);
 
+/* Another level from now on. */
+void log_set_level(enum log_level level);
+
 /* Whether a line of this level would be written. */
 int log_wants(enum log_level level);
 

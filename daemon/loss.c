@@ -4,8 +4,6 @@
 
 #include <unistd.h>
 
-#include <systemd/sd-daemon.h>
-
 #include "log.h"
 #include "session.h"
 
@@ -33,8 +31,7 @@ void server_lose(struct server *server)
 	server->state = SERVER_LOST;
 	log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", server->engine->name,
 	         server->engine->lost_why);
-	sd_notifyf(0, "STATUS=Starting again, engine %s was lost: %s", server->engine->name,
-	           server->engine->lost_why);
+	notify_status(server);
 	penalties_count(&server->penalties, uv_hrtime() / 1000000);
 	listener_pause(&server->listener);
 	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
@@ -46,4 +43,6 @@ void server_abandon(struct server *server)
 {
 	if (server->listener.owns_path)
 		unlink(server->listener.path);
+	if (server->exporter.owns && endpoint_path(&server->exporter.endpoint))
+		unlink(endpoint_path(&server->exporter.endpoint));
 }

@@ -7,6 +7,7 @@
 
 #include "batch.h"
 #include "job.h"
+#include "kernels/overlap.h"
 #include "order.h"
 #include "prepared.h"
 #include "server.h"
@@ -35,17 +36,41 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 	            batch->n - batch->n_moves, batch->n, first, status_name(error->status), error->message);
 }
 
+/* Steps of searches for overlaps: of all items of a message, and of each one besides, which decide what
+ * layouts in use ask. */
+#define MOST_STEPS 65536
+#define ITEM_STEPS 256
+
+/* The loop is everybody's: items that would hold it up by intricate layouts are left out. */
+static int check_item(struct session *session, const struct item_list *items, uint32_t i, uint64_t *steps,
+                      struct placed *ret, struct plan_entry **ret_plan, struct error *err)
+{
+	uint64_t start = overlap_steps(), taken;
+	int r;
+
+	if (*steps >= MOST_STEPS)
+		return error_set(err, STATUS_QUOTA,
+		                 "whether the items before it overlap took %" PRIu64
+		                 " steps to find out, and a message has %d; send it in another one",
+		                 *steps, MOST_STEPS);
+	r = plan_item(session, items, i, ret, ret_plan, err);
+	taken = overlap_steps() - start;
+	*steps += taken > ITEM_STEPS ? taken - ITEM_STEPS : 0;
+	return r;
+}
+
 static void check_items(struct session *session, const struct rpc_request *request, struct batch *batch)
 {
 	const struct item_list *items = &request->params.submit.items;
 	struct error err, first_error;
 	uint32_t first = 0;
+	uint64_t steps = 0;
 
 	for (uint32_t i = 0; i < items->n; i++) {
 		struct plan_entry *plan;
 		struct placed placed;
 
-		if (plan_item(session, items, i, &placed, &plan, &err) == 0) {
+		if (check_item(session, items, i, &steps, &placed, &plan, &err) == 0) {
 			batch_add(batch, plan, &placed);
 			continue;
 		}

@@ -1,4 +1,4 @@
-/* The options of options.def, and the limits of limits.def as options. */
+/* The settings' names, values and places. The command line is getopt_long's; files are config.c's. */
 #include "options.h"
 
 #include <errno.h>
@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_THREADS 1024
+#include "endpoint.h"
 
-/* What getopt_long gives for an option; a limit's is OPTION_COUNT + its index. Zero is getopt's own. */
+#define MAX_THREADS   1024
+#define INSTANCE_MOST 64
+
+/* What getopt_long gives for a setting; 0 is its own. */
 #define ID_OF(setting) ((setting) + 1)
 #define SETTING_OF(id) ((id)-1)
 
@@ -20,17 +23,69 @@ const struct option_info option_infos[OPTION_COUNT] = {
 #include "options.def"
 };
 
+static const char *const engines[] = { "auto", "cpu", "cuda" };
+static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
+
+/* ---- Names -------------------------------------------------------------------------------------------- */
+
 /* "regions_per_uid" is --regions-per-uid. */
-static void limit_option_name(int index, char *name, size_t size)
+void setting_name(int setting, char name[SETTING_NAME_BYTES])
 {
-	snprintf(name, size, "%s", limit_infos[index].name);
+	snprintf(name, SETTING_NAME_BYTES, "%s",
+	         setting < OPTION_COUNT ? option_infos[setting].name
+	                                : limit_infos[setting - OPTION_COUNT].name);
 	for (char *c = name; *c; c++)
 		if (*c == '_')
 			*c = '-';
 }
 
-static int parse_number(const char *text, uint64_t min, uint64_t max, const char *option, uint64_t *ret,
-                        struct error *err)
+static char dash(char c)
+{
+	return c == '_' ? '-' : c;
+}
+
+int setting_find(const char *name)
+{
+	char known[SETTING_NAME_BYTES];
+
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		size_t n = 0;
+
+		setting_name(i, known);
+		while (known[n] && known[n] == dash(name[n]))
+			n++;
+		if (!known[n] && !name[n])
+			return i;
+	}
+	return -1;
+}
+
+enum option_place setting_stands_in(int setting)
+{
+	return setting < OPTION_COUNT ? option_infos[setting].place : OPTION_PLACE_FILE;
+}
+
+enum option_applies setting_applies(int setting)
+{
+	if (setting < OPTION_COUNT)
+		return option_infos[setting].applies;
+	return limit_applies_at_once(setting - OPTION_COUNT) ? OPTION_APPLIES_RELOAD : OPTION_APPLIES_RESTART;
+}
+
+void setting_place(int setting, const struct setting_origin *from, char *text, size_t size)
+{
+	char name[SETTING_NAME_BYTES];
+
+	setting_name(setting, name);
+	if (from->file)
+		snprintf(text, size, "%s:%u: %s = %s", from->file, from->line, name, from->text);
+	else
+		snprintf(text, size, "--%s=%s", name, from->text);
+}
+
+/* ---- Values ------------------------------------------------------------------------------------------- */
+
+static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret, struct error *err)
 {
 	char *end;
 	unsigned long long value;
@@ -39,15 +94,13 @@ static int parse_number(const char *text, uint64_t min, uint64_t max, const char
 	value = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || value < min || value > max)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "--%s=%s: it takes a whole number from %" PRIu64 " to %" PRIu64, option,
-		                 text, min, max);
+		                 "it takes a whole number from %" PRIu64 " to %" PRIu64, min, max);
 	*ret = value;
 	return 0;
 }
 
 /* The index of text in names, or INVALID_ARGUMENT. */
-static int parse_choice(const char *text, const char *const *names, int n, const char *option,
-                        struct error *err)
+static int parse_choice(const char *text, const char *const *names, int n, struct error *err)
 {
 	char list[128] = "";
 
@@ -56,55 +109,68 @@ static int parse_choice(const char *text, const char *const *names, int n, const
 			return i;
 		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
 	}
-	return error_set(err, STATUS_INVALID_ARGUMENT, "--%s=%s: it takes one of %s", option, text, list);
+	return error_set(err, STATUS_INVALID_ARGUMENT, "it takes one of %s", list);
 }
 
-static int apply(struct options *o, int setting, const char *value, struct error *err)
+static int parse_text(const char *text, const char **ret, struct error *err)
 {
-	static const char *const engines[] = { "auto", "cpu", "cuda" };
-	static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
+	if (!*text)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "it takes something; leave it out for the default");
+	*ret = text;
+	return 0;
+}
+
+/* It becomes a part of a file's name. */
+static int parse_instance(const char *text, const char **ret, struct error *err)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:\\";
+	size_t len = strlen(text);
+
+	if (len == 0 || len > INSTANCE_MOST || *text == '.' || strspn(text, allowed) < len)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "it takes 1 to %d letters, digits and any of -_.:\\, not first a dot",
+		                 INSTANCE_MOST);
+	*ret = text;
+	return 0;
+}
+
+static int parse_option(struct options *o, enum option_id id, const char *text, struct error *err)
+{
+	struct endpoint endpoint;
 	uint64_t number;
 	int r;
 
-	if (setting >= OPTION_COUNT) {
-		int limit = setting - OPTION_COUNT;
-		char name[64];
-
-		limit_option_name(limit, name, sizeof name);
-		return parse_number(value, limit_infos[limit].least, INT64_MAX, name,
-		                    limits_at(&o->limits, limit), err);
-	}
-	switch ((enum option_id)setting) {
+	switch (id) {
 	case OPTION_SOCKET:
-		o->socket = value;
-		return 0;
+		return parse_text(text, &o->socket, err);
 	case OPTION_ENGINE:
-		r = parse_choice(value, engines, 3, "engine", err);
+		r = parse_choice(text, engines, 3, err);
 		if (r >= 0)
 			o->engine = (enum engine_choice)r;
 		return r < 0 ? r : 0;
 	case OPTION_DEVICE:
-		o->device = value;
-		return 0;
+		return parse_text(text, &o->device, err);
 	case OPTION_THREADS:
-		r = parse_number(value, 0, MAX_THREADS, "threads", &number, err);
+		r = parse_number(text, 0, MAX_THREADS, &number, err);
 		if (r == 0)
 			o->threads = (uint32_t)number;
 		return r;
 	case OPTION_METRICS:
-		o->metrics = value;
-		return 0;
+		r = endpoint_parse(&endpoint, text, err);
+		if (r == 0)
+			o->metrics = text;
+		return r;
 	case OPTION_LOG_LEVEL:
-		r = parse_choice(value, levels, 5, "log-level", err);
+		r = parse_choice(text, levels, 5, err);
 		if (r >= 0)
 			o->log_level = (enum log_level)(LOG_LEVEL_ERROR + r);
 		return r < 0 ? r : 0;
 	case OPTION_CONFIG:
-		o->config = value;
+		o->config = text;
 		return 0;
 	case OPTION_INSTANCE:
-		o->instance = value;
-		return 0;
+		return parse_instance(text, &o->instance, err);
 	case OPTION_CHECK_CONFIG:
 		o->action = OPTIONS_CHECK_CONFIG;
 		return 0;
@@ -120,26 +186,90 @@ static int apply(struct options *o, int setting, const char *value, struct error
 	return 0;
 }
 
-int options_parse(struct options *ret, int argc, char **argv, struct error *err)
+int setting_parse(struct options *options, int setting, const struct setting_origin *from, struct error *err)
 {
-	struct option table[OPTION_COUNT + LIMIT_COUNT + 1] = { 0 };
-	char limit_names[LIMIT_COUNT][64];
-	struct options o = { .log_level = LOG_LEVEL_INFO };
+	int limit = setting - OPTION_COUNT;
+	int r = limit < 0 ? parse_option(options, (enum option_id)setting, from->text, err)
+	                  : parse_number(from->text, limit_infos[limit].least, INT64_MAX,
+	                                 limits_at(&options->limits, limit), err);
+
+	if (r == 0)
+		options->origin[setting] = *from;
+	return r;
+}
+
+static const char *or_default(const char *text, const char *otherwise)
+{
+	return text ? text : otherwise;
+}
+
+void setting_value(const struct options *o, int setting, char *text, size_t size)
+{
+	switch (setting) {
+	case OPTION_ENGINE:
+		snprintf(text, size, "%s", engines[o->engine]);
+		return;
+	case OPTION_THREADS:
+		snprintf(text, size, "%" PRIu32, o->threads);
+		return;
+	case OPTION_LOG_LEVEL:
+		snprintf(text, size, "%s", levels[o->log_level - LOG_LEVEL_ERROR]);
+		return;
+	default:
+		if (setting < OPTION_COUNT)
+			snprintf(text, size, "%s", or_default(o->origin[setting].text, "the default"));
+		else
+			snprintf(text, size, "%" PRIu64,
+			         *limits_at((struct limits *)&o->limits, setting - OPTION_COUNT));
+	}
+}
+
+/* ---- All of them -------------------------------------------------------------------------------------- */
+
+void options_init(struct options *options)
+{
+	*options = (struct options){ .log_level = LOG_LEVEL_INFO };
+	limits_init(&options->limits);
+}
+
+/* With dashes, as they are listed, and with underscores. */
+static void fill_table(struct option *table, char (*names)[SETTING_NAME_BYTES])
+{
+	for (int i = 0; i < 2 * SETTING_COUNT; i++) {
+		int setting = i / 2;
+		bool alone = setting < OPTION_COUNT && !option_infos[setting].argument;
+
+		setting_name(setting, names[i]);
+		for (char *c = names[i]; i % 2 && *c; c++)
+			if (*c == '-')
+				*c = '_';
+		table[i] = (struct option){ names[i], alone ? no_argument : required_argument, NULL,
+			                    ID_OF(setting) };
+	}
+}
+
+static int parse_given(struct options *o, int setting, const char *text, struct error *err)
+{
+	struct setting_origin from = { .text = text };
+	char place[160];
+	struct error rule;
+
+	if (setting_parse(o, setting, &from, &rule) == 0)
+		return 0;
+	setting_place(setting, &from, place, sizeof place);
+	return error_set(err, rule.status, "%s: %s", place, rule.message);
+}
+
+int options_parse(struct options *options, int argc, char **argv, struct error *err)
+{
+	struct option table[2 * SETTING_COUNT + 1] = { 0 };
+	char names[2 * SETTING_COUNT][SETTING_NAME_BYTES];
+	struct options o = *options;
 	int id, r;
 
-	for (int i = 0; i < OPTION_COUNT; i++)
-		table[i] = (struct option){ option_infos[i].name,
-			                    option_infos[i].argument ? required_argument : no_argument, NULL,
-			                    ID_OF(i) };
-	for (int i = 0; i < LIMIT_COUNT; i++) {
-		limit_option_name(i, limit_names[i], sizeof limit_names[i]);
-		table[OPTION_COUNT + i] =
-		    (struct option){ limit_names[i], required_argument, NULL, ID_OF(OPTION_COUNT + i) };
-	}
-
-	limits_init(&o.limits);
+	fill_table(table, names);
 	opterr = 0;
-	optind = 1;
+	optind = 0; /* glibc's own start is made again */
 	while ((id = getopt_long(argc, argv, ":", table, NULL)) != -1) {
 		if (id == ':')
 			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: it takes an argument",
@@ -148,22 +278,38 @@ int options_parse(struct options *ret, int argc, char **argv, struct error *err)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
 			                 "%s: no such option, or one that takes no argument",
 			                 argv[optind - 1]);
-		r = apply(&o, SETTING_OF(id), optarg, err);
+		r = parse_given(&o, SETTING_OF(id), optarg, err);
 		if (r < 0)
 			return r;
 	}
 	if (optind < argc)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: tmad takes options only", argv[optind]);
-	if (o.device && o.engine != ENGINE_CHOICE_CUDA)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "--device=%s: it is of --engine=cuda alone",
-		                 o.device);
-	*ret = o;
+	*options = o;
 	return 0;
 }
 
+int options_check(const struct options *o, char *text, size_t size)
+{
+	const struct setting_origin *device = &o->origin[OPTION_DEVICE], *engine = &o->origin[OPTION_ENGINE];
+	size_t len;
+
+	if (!o->device || o->engine == ENGINE_CHOICE_CUDA)
+		return 0;
+	setting_place(OPTION_DEVICE, device, text, size);
+	len = strlen(text);
+	len += (size_t)snprintf(text + len, size - len, ": it is of engine cuda alone, and ");
+	if (len < size && engine->text)
+		setting_place(OPTION_ENGINE, engine, text + len, size - len);
+	else if (len < size)
+		snprintf(text + len, size - len, "the engine is %s by default", engines[o->engine]);
+	return STATUS_INVALID_ARGUMENT;
+}
+
+/* ---- Help --------------------------------------------------------------------------------------------- */
+
 void options_print_help(void)
 {
-	char name[64], line[80];
+	char name[SETTING_NAME_BYTES], line[80];
 
 	printf(
 	    "tmad [OPTION]... serves tensor copy, transpose and pad on a Unix socket, in the foreground.\n\n");
@@ -176,7 +322,7 @@ void options_print_help(void)
 	}
 	printf("\nLimits\n\n");
 	for (int i = 0; i < LIMIT_COUNT; i++) {
-		limit_option_name(i, name, sizeof name);
+		setting_name(OPTION_COUNT + i, name);
 		snprintf(line, sizeof line, "--%s=N", name);
 		if (limit_infos[i].dflt)
 			printf("  %-32s %s [%" PRIu64 "]\n", line, limit_infos[i].doc, limit_infos[i].dflt);
@@ -184,6 +330,8 @@ void options_print_help(void)
 			printf("  %-32s %s\n", line, limit_infos[i].doc);
 	}
 	printf(
-	    "\nIt takes the socket of a service manager (LISTEN_FDS) when given one, and stops in order on SIGTERM.\n"
-	    "Exit: 0 stopped as asked, 1 could not run, 2 bad usage.\n");
+	    "\nThe system's tmad.conf is " SYSCONFDIR "/tmad/tmad.conf; the command line is above it.\n"
+	    "It takes the socket of a service manager (LISTEN_FDS) when given one, reads its files again on\n"
+	    "SIGHUP, and stops in order on SIGTERM.\n"
+	    "Exit: 0 stopped as asked, 1 could not run, 2 bad usage or a broken file.\n");
 }

@@ -1,8 +1,10 @@
-/* The command line of tmad. */
+/* What tmad can be told, by its command line and by its files: the options of options.def and the limits of
+ * limits.def, which together are its settings. One parser reads their values, wherever they stand. */
 #ifndef DAEMON_OPTIONS_H
 #define DAEMON_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "limits.h"
 #include "log.h"
@@ -34,6 +36,10 @@ struct option_info {
 
 extern const struct option_info option_infos[OPTION_COUNT];
 
+/* A setting is a number: an enum option_id, or OPTION_COUNT + a LIMIT_INDEX_*. */
+#define SETTING_COUNT      (OPTION_COUNT + LIMIT_COUNT)
+#define SETTING_NAME_BYTES 64
+
 enum engine_choice {
 	ENGINE_CHOICE_AUTO,
 	ENGINE_CHOICE_CPU,
@@ -47,6 +53,13 @@ enum options_action {
 	OPTIONS_VERSION,
 };
 
+/* Where a setting was given. */
+struct setting_origin {
+	const char *text; /* as it stands there; NULL: it was not given, or takes no argument */
+	const char *file; /* NULL: the command line */
+	unsigned line;
+};
+
 struct options {
 	enum options_action action;
 	const char *socket; /* NULL: the default path */
@@ -54,14 +67,41 @@ struct options {
 	const char *device;   /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
 	uint32_t threads;     /* 0: one a CPU */
 	const char *metrics;  /* where they are served; NULL: nowhere */
-	const char *config;   /* NULL: the system's file, where it is there */
+	const char *config;   /* NULL: the system's file, where it is there; "": none */
 	const char *instance; /* NULL: none */
 	enum log_level log_level;
 	struct limits limits;
+	struct setting_origin origin[SETTING_COUNT];
 };
 
-/* 0, or INVALID_ARGUMENT with the option, the rule and the value in err. Strings point into argv. */
-int options_parse(struct options *ret, int argc, char **argv, struct error *err);
+/* The defaults. */
+void options_init(struct options *options);
+
+/* The command line over what *options has. 0, or INVALID_ARGUMENT with the option, the rule and the value in
+ * err, and *options as it was. Strings point into argv. Not for two threads at a time. */
+int options_parse(struct options *options, int argc, char **argv, struct error *err);
+
+/* One setting from there; what it keeps points to what from does. 0, or INVALID_ARGUMENT and the rule alone
+ * in err, and *options as it was: setting_place says the rest. */
+int setting_parse(struct options *options, int setting, const struct setting_origin *from, struct error *err);
+
+/* Rules about several settings. 0, or INVALID_ARGUMENT with all of it in text. */
+int options_check(const struct options *options, char *text, size_t size);
+
+/* "--threads=two" or "/etc/tmad/tmad.conf:7: threads = two". */
+void setting_place(int setting, const struct setting_origin *from, char *text, size_t size);
+
+/* The setting of that name, in which '-' and '_' are the same; -1: there is none. */
+int setting_find(const char *name);
+
+/* As it is written, with dashes. */
+void setting_name(int setting, char name[SETTING_NAME_BYTES]);
+
+enum option_place setting_stands_in(int setting);
+enum option_applies setting_applies(int setting);
+
+/* The value as it could be written. */
+void setting_value(const struct options *options, int setting, char *text, size_t size);
 
 /* The help text, to stdout. */
 void options_print_help(void);

@@ -1,10 +1,10 @@
 /* Users whose requests bring the device down are refused for a while.
  *
- * When the device is lost, every uid that had a transform under way is under suspicion. One that was alone in
- * that three times, or among others four times, gets nothing more of the device for a while: its requests for
- * it are refused as BUSY, the rest of the service is open to it. What a uid is suspected of is forgotten when
- * nothing happened for long. All of it goes from one life of the process to the next in an environment
- * variable, which is taken out of the environment when it is read.
+ * When the device is lost, every uid that had a transform under way on it is under suspicion; one that still
+ * waited did nothing. Who was alone in that three times, or among others four times, gets nothing more of the
+ * device for a while: its requests for it are refused as BUSY, the rest of the service is open to it. What a
+ * uid is suspected of is forgotten when nothing happened for long. All of it goes from one life of the
+ * process to the next in an environment variable, which is taken out of the environment when it is read.
  */
 #ifndef DAEMON_PENALTY_H
 #define DAEMON_PENALTY_H

@@ -15,12 +15,19 @@ struct key {
 	uint64_t word[KEY_WORDS];
 };
 
-int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
+static uint64_t buckets_for(uint64_t capacity)
 {
 	uint64_t n = 16;
 
 	while (n < capacity && n < (1u << 20))
 		n *= 2;
+	return n;
+}
+
+int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
+{
+	uint64_t n = buckets_for(capacity);
+
 	*cache = (struct plan_cache){ .n_buckets = n, .capacity = capacity, .seed = seed };
 	TAILQ_INIT(&cache->used);
 	cache->buckets = calloc(n, sizeof *cache->buckets);
@@ -33,6 +40,25 @@ static void evict(struct plan_cache *cache, struct plan_entry *entry)
 	LIST_REMOVE(entry, bucket);
 	cache->entries--;
 	plan_entry_unref(entry);
+}
+
+void plan_cache_resize(struct plan_cache *cache, uint64_t capacity)
+{
+	uint64_t n = buckets_for(capacity);
+	struct plan_bucket *buckets;
+	struct plan_entry *entry;
+
+	while (cache->entries > capacity)
+		evict(cache, TAILQ_LAST(&cache->used, plan_list));
+	cache->capacity = capacity;
+	buckets = n == cache->n_buckets ? NULL : calloc(n, sizeof *buckets);
+	if (!buckets)
+		return;
+	TAILQ_FOREACH(entry, &cache->used, used)
+	LIST_INSERT_HEAD(&buckets[entry->hash & (n - 1)], entry, bucket);
+	free(cache->buckets);
+	cache->buckets = buckets;
+	cache->n_buckets = n;
 }
 
 void plan_cache_deinit(struct plan_cache *cache)

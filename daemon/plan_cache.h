@@ -41,6 +41,10 @@ struct plan_cache {
 int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed);
 void plan_cache_deinit(struct plan_cache *cache);
 
+/* Those used least recently go, as far as they are too many. Without memory for more lists, they are longer.
+ */
+void plan_cache_resize(struct plan_cache *cache, uint64_t capacity);
+
 /* *ret has a reference for the caller. Else the error of transform_init, or NO_MEMORY. */
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err);

@@ -1,4 +1,5 @@
-/* The variable is "PID LISTENER COUNT AT...": the pid, so that it means nothing to any other process. */
+/* The variable is "PID LISTENER METRICS COUNT AT...": the pid, so that it means nothing to any other process.
+ */
 #include "recovery.h"
 
 #include <dirent.h>
@@ -15,16 +16,23 @@
 
 /* ---- From the last life ------------------------------------------------------------------------------- */
 
+static bool is_fd(int64_t number)
+{
+	return number >= -1 && number <= INT32_MAX;
+}
+
 bool recovery_read(struct recovery *ret, pid_t pid, const char *text)
 {
 	struct recovery r = { 0 };
-	int64_t of, listener;
+	int64_t of, listener, metrics;
 	int n = 0;
 
-	if (sscanf(text, "%" SCNd64 " %" SCNd64 " %" SCNu64 "%n", &of, &listener, &r.count, &n) != 3 ||
-	    of != pid || listener < -1 || listener > INT32_MAX)
+	if (sscanf(text, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64 "%n", &of, &listener, &metrics,
+	           &r.count, &n) != 4 ||
+	    of != pid || !is_fd(listener) || !is_fd(metrics))
 		return false;
 	r.listener = (int)listener;
+	r.metrics = (int)metrics;
 	for (int i = 0; i < RECOVERY_MOST; i++) {
 		text += n;
 		if (sscanf(text, " %" SCNu64 "%n", &r.at_ms[i], &n) != 1)
@@ -40,14 +48,18 @@ void recovery_take(struct recovery *ret)
 {
 	const char *text = getenv(RECOVERY_VARIABLE);
 
-	*ret = (struct recovery){ .listener = -1 };
+	*ret = (struct recovery){ .listener = -1, .metrics = -1 };
 	if (!text)
 		return;
 	if (recovery_read(ret, getpid(), text)) {
 		prctl(PR_SET_NAME, "tmad"); /* it is "exe" else */
 		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
+		fcntl(ret->metrics, F_SETFD, FD_CLOEXEC);
+		ret->settings =
+		    getenv(RECOVERY_SETTINGS); /* it stays where it is: nothing sets it in this life */
 	}
 	unsetenv(RECOVERY_VARIABLE);
+	unsetenv(RECOVERY_SETTINGS);
 }
 
 /* ---- To the next -------------------------------------------------------------------------------------- */
@@ -66,8 +78,8 @@ bool recovery_count(struct recovery *recovery, uint64_t now_ms)
 
 void recovery_write(const struct recovery *recovery, pid_t pid, char text[RECOVERY_TEXT])
 {
-	int n =
-	    snprintf(text, RECOVERY_TEXT, "%d %d %" PRIu64, (int)pid, recovery->listener, recovery->count);
+	int n = snprintf(text, RECOVERY_TEXT, "%d %d %d %" PRIu64, (int)pid, recovery->listener,
+	                 recovery->metrics, recovery->count);
 
 	for (int i = 0; i < RECOVERY_MOST; i++)
 		n += snprintf(text + n, (size_t)(RECOVERY_TEXT - n), " %" PRIu64, recovery->at_ms[i]);
@@ -91,24 +103,33 @@ static int close_all_on_exec(void)
 	return 0;
 }
 
-static int pass_on(const struct recovery *recovery, int listener)
+static int keep_open(int fd)
+{
+	return fd < 0 ? 0 : fcntl(fd, F_SETFD, 0);
+}
+
+static int pass_on(const struct recovery *recovery, int listener, int metrics, const char *settings)
 {
 	struct recovery next = *recovery;
 	char text[RECOVERY_TEXT];
 
 	next.listener = listener;
+	next.metrics = metrics;
 	recovery_write(&next, getpid(), text);
-	if (setenv(RECOVERY_VARIABLE, text, 1) < 0 || (listener >= 0 && fcntl(listener, F_SETFD, 0) < 0))
+	if (setenv(RECOVERY_VARIABLE, text, 1) < 0 || keep_open(listener) < 0 || keep_open(metrics) < 0)
+		return -errno;
+	if (settings && setenv(RECOVERY_SETTINGS, settings, 1) < 0)
 		return -errno;
 	return passed_pass_on();
 }
 
-int recovery_exec(const struct recovery *recovery, int listener, char **argv, struct error *err)
+int recovery_exec(const struct recovery *recovery, int listener, int metrics, const char *settings,
+                  char **argv, struct error *err)
 {
 	int r = close_all_on_exec();
 
 	if (r == 0)
-		r = pass_on(recovery, listener);
+		r = pass_on(recovery, listener, metrics, settings);
 	if (r == 0) {
 		execv("/proc/self/exe", argv);
 		r = -errno;

@@ -2,8 +2,9 @@
  *
  * A sticky error of a GPU cannot be cleared in a process, so the service replaces its own program by execv,
  * with the listening socket kept open: same pid, same path, and clients that connect meanwhile wait in its
- * queue. One environment variable carries the rest; it is taken out of the environment when it is read. A
- * socket that a service manager passed goes on as LISTEN_FDS (passed.h).
+ * queue. One environment variable carries the rest, and another what the files of settings came to, for the
+ * case that they are broken meanwhile; both are taken out of the environment when they are read. A socket
+ * that a service manager passed goes on as LISTEN_FDS (passed.h).
  */
 #ifndef DAEMON_RECOVERY_H
 #define DAEMON_RECOVERY_H
@@ -16,6 +17,7 @@
 #include "proto/status.h"
 
 #define RECOVERY_VARIABLE "TMAD_RECOVERY"
+#define RECOVERY_SETTINGS "TMAD_RECOVERY_SETTINGS"
 
 /* More than so many within so long, and something is broken that starting again does not mend. */
 #define RECOVERY_MOST      5
@@ -23,8 +25,10 @@
 
 struct recovery {
 	int listener;                  /* our own, still open; -1: none */
+	int metrics;                   /* as listener, of the exporter */
 	uint64_t count;                /* in this process, ever */
 	uint64_t at_ms[RECOVERY_MOST]; /* of the last ones, newest first; monotonic; 0: none */
+	const char *settings; /* of the last life's files (config_kept); NULL: none; of the environment */
 };
 
 /* What the last life left, or nothing: count is 0 then. */
@@ -33,10 +37,11 @@ void recovery_take(struct recovery *ret);
 /* Counts one more at now_ms. False: that is one too many. */
 bool recovery_count(struct recovery *recovery, uint64_t now_ms);
 
-/* Starts again with the same command line, and the socket that is our own (-1: none) and those that a service
- * manager passed. Every other descriptor but the standard three is closed on the way. Returns only when that
- * failed. */
-int recovery_exec(const struct recovery *recovery, int listener, char **argv, struct error *err);
+/* Starts again with the same command line, these settings (NULL: none), and the sockets that are our own (-1:
+ * none) and those that a service manager passed. Every other descriptor but the standard three is closed on
+ * the way. Returns only when that failed. */
+int recovery_exec(const struct recovery *recovery, int listener, int metrics, const char *settings,
+                  char **argv, struct error *err);
 
 /* As it stands in the variable; for recovery.c and its tests. Reading gives false, and *ret untouched, when
  * the text is not one of this pid's. */

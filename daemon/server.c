@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-
-#include <systemd/sd-daemon.h>
+#include <time.h>
 
 #include "batch.h"
 #include "job.h"
@@ -29,6 +28,7 @@
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
 static void on_stop_signal(uv_signal_t *signal, int number);
+static void on_reload_signal(uv_signal_t *signal, int number);
 static void on_drain_deadline(uv_timer_t *timer);
 static void on_last_deadline(uv_timer_t *timer);
 static void stop_when_drained(void *arg);
@@ -132,6 +132,7 @@ static void start_handles(struct server *server)
 	uv_timer_init(loop, &server->drain_timer);
 	uv_timer_init(loop, &server->resend);
 	uv_timer_init(loop, &server->idle);
+	watchdog_open(&server->watchdog, server);
 	server->resend.data = server->idle.data = server;
 	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
@@ -139,13 +140,14 @@ static void start_handles(struct server *server)
 	uv_prepare_start(&server->settle, on_settle);
 	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
 	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
-	uv_signal_start(&server->sighup, on_stop_signal, SIGHUP); /* there is nothing to read again */
+	uv_signal_start(&server->sighup, on_reload_signal, SIGHUP);
 }
 
 int server_init(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
-	int kept = setup->recovery.listener;
+	int kept = setup->recovery.listener, kept_metrics = setup->recovery.metrics;
+	struct timespec now;
 	uint64_t seed;
 	int r;
 
@@ -153,9 +155,15 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->thread = pthread_self();
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
-	server->recovery.listener = -1;
+	server->recovery.listener = server->recovery.metrics = -1;
+	server->exporter.fd = -1;
+	server->reload.started = setup->config;
+	server->reload.argc = setup->argc;
+	server->reload.argv = setup->argv;
 	server->penalties = setup->penalties;
 	server->metrics.start_ns = uv_hrtime();
+	clock_gettime(CLOCK_REALTIME, &now);
+	server->start_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	accounts_init(&server->accounts, &server->limits);
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
@@ -175,7 +183,8 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		r = error_set(err, STATUS_NO_MEMORY, "no memory to start");
 		goto err_memory;
 	}
-	r = watch_reserve(&server->loop, raise_fd_limit(server->limits.connections));
+	server->descriptors = raise_fd_limit(server->limits.connections);
+	r = watch_reserve(&server->loop, server->descriptors);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
 		goto err_memory;
@@ -190,8 +199,14 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	kept = -1;
 	if (r < 0)
 		goto err_handles;
+	r = exporter_open(&server->exporter, server, kept_metrics, options->metrics, err);
+	kept_metrics = -1;
+	if (r < 0)
+		goto err_listener;
 	return 0;
 
+err_listener:
+	listener_close(&server->listener);
 err_handles:
 	server_stop(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -202,6 +217,7 @@ err_memory:
 	uv_loop_close(&server->loop);
 err_kept:
 	listener_drop(kept);
+	exporter_drop(kept_metrics);
 	return err->status;
 }
 
@@ -216,9 +232,9 @@ enum server_end server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
-	sd_notifyf(0, "READY=1\nSTATUS=Serving on %s, engine %s (%s)", server->listener.path,
-	           server->engine->name, server->engine->device);
+	notify_ready(server, "");
 	server_watch_idle(server);
+	watchdog_start(&server->watchdog);
 	turns_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	if (server->state == SERVER_STUCK)
@@ -238,6 +254,7 @@ void server_deinit(struct server *server)
 	plan_cache_deinit(&server->plans);
 	engine_close(server->engine);
 	rpc_decoder_free(server->decoder);
+	reload_deinit(&server->reload);
 	r = uv_loop_close(&server->loop);
 	assert(r == 0);
 	(void)r;
@@ -321,8 +338,9 @@ void server_drain(struct server *server)
 	server->state = SERVER_DRAINING;
 	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
 	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
-	sd_notify(0, "STOPPING=1");
+	notify_stopping(server);
 	listener_close(&server->listener);
+	exporter_close(&server->exporter);
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
 	server_each_session(server, session_finish);
 	stop_when_drained(server);
@@ -345,6 +363,12 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 		end_now(server); /* asked twice */
 	else
 		server_drain(server);
+}
+
+static void on_reload_signal(uv_signal_t *signal, int number)
+{
+	(void)number;
+	reload_start(signal->data);
 }
 
 static void on_drain_deadline(uv_timer_t *timer)
@@ -393,6 +417,7 @@ static void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
 	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
+	exporter_close(&server->exporter);
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
@@ -404,4 +429,5 @@ static void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->drain_timer, NULL);
 	uv_close((uv_handle_t *)&server->resend, NULL);
 	uv_close((uv_handle_t *)&server->idle, NULL);
+	watchdog_close(&server->watchdog);
 }

@@ -16,18 +16,22 @@
 #include "account.h"
 #include "closer.h"
 #include "engines.h"
+#include "exporter.h"
 #include "kernels/blocks.h"
 #include "kernels/engine.h"
 #include "limits.h"
 #include "listener.h"
 #include "metrics.h"
+#include "notify.h"
 #include "options.h"
 #include "penalty.h"
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "reload.h"
 #include "submission.h"
 #include "turn.h"
+#include "watchdog.h"
 
 enum server_state {
 	SERVER_RUNNING,
@@ -48,6 +52,10 @@ enum server_end {
 struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
+	const struct config
+	    *config; /* options are its own, and it came of this command line; NULL: no reload */
+	int argc;
+	char **argv;
 	struct recovery recovery;
 	struct penalties penalties;
 };
@@ -68,6 +76,9 @@ struct server {
 	uv_timer_t idle;   /* looks for sessions that do nothing (idle.c) */
 	uv_work_t first_work;
 	struct listener listener;
+	struct watchdog watchdog;
+	struct notify notify;
+	struct exporter exporter;
 	enum server_state state;
 
 	struct limits limits;
@@ -82,6 +93,8 @@ struct server {
 	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
 	struct recovery recovery;
 	struct penalties penalties;
+	struct reload reload;
+	uint64_t descriptors;        /* that the process may have, and the loop has room for */
 	bool stop_asked;             /* while the device was lost */
 	struct rpc_decoder *decoder; /* requests are decoded and handled one at a time */
 	struct rpc_request request;
@@ -95,6 +108,7 @@ struct server {
 	uint64_t mapped_bytes;
 	uint64_t last_session;
 	char boot_id[33];
+	uint64_t start_ns;       /* since the epoch */
 	struct blocks_seen seen; /* by one list at a time */
 	uint8_t receive[65536];  /* what a session reads before it is known to need keeping */
 };

@@ -171,6 +171,13 @@ static void frame_clock_run(struct session *session)
 	}
 }
 
+/* Of a session with a wait under way: whether one more transform may stand behind it. */
+static bool fits_behind(const struct session *session)
+{
+	return session->transforms < session->server->limits.jobs_behind_wait &&
+	       charge_fits(&session->server->accounts, session->account, CHARGE_BEHIND_WAITS, 1);
+}
+
 /* Whether the next request has to stay unread for now. The time that it waits is not
  * the peer's. One that waits already is in a queue: entries of its ring may have put it there, with messages
  * behind the one that rang. */
@@ -185,8 +192,7 @@ bool session_must_wait(struct session *session)
 	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
 		session->waiting = WAIT_JOBS;
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (session->waiting_jobs > 0 &&
-	           session->transforms >= session->server->limits.jobs_behind_wait) {
+	} else if (session->waiting_jobs > 0 && !fits_behind(session)) {
 		session->waiting = WAIT_BEHIND;
 	} else if (turn_is_over(&session->server->turns, session->account)) {
 		turns_add(session->server, session);

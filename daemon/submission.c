@@ -22,6 +22,12 @@
 /* Between two turns of the loop that find nothing else to do. */
 #define LOOK_NS 3000
 
+/* To stay awake has to pay. Whenever something comes, a ring has earned what it costs to be rung for it;
+ * while it sleeps, a share of that time; and what it has, up to its spin_ns, it can stay awake for. So one
+ * that has an entry now and then costs little, however its client falls in with the end of each wait. */
+#define RUNG_NS     20000
+#define SLEEP_SHARE 8
+
 static void on_spin(uv_idle_t *spin);
 static void answer(struct job *job);
 static void refuse(struct job *job, const struct error *err);
@@ -105,6 +111,20 @@ static void say_awake(void *arg)
 
 /* ---- Ends --------------------------------------------------------------------------------------------- */
 
+/* Takes from what it has, or adds to it, up to now. */
+static void account_time(struct submission *s, uint64_t now)
+{
+	uint64_t ns = now - s->active_ns;
+
+	if (s->awake)
+		s->left_ns -= ns < s->left_ns ? ns : s->left_ns;
+	else
+		s->left_ns += ns / SLEEP_SHARE;
+	if (s->left_ns > s->spin_ns)
+		s->left_ns = s->spin_ns;
+	s->active_ns = now;
+}
+
 static void finish(struct submission *s, const struct submission_end *end)
 {
 	struct touch put = { .submission = s, .end = *end };
@@ -114,7 +134,7 @@ static void finish(struct submission *s, const struct submission_end *end)
 		return;
 	}
 	s->done++;
-	s->active_ns = uv_hrtime();
+	account_time(s, uv_hrtime());
 	s->session->used_ms = uv_now(&s->session->server->loop);
 	if (put.is_asleep)
 		syscall(SYS_futex, &s->shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -221,7 +241,9 @@ static void wake_up(struct submission *s)
 {
 	struct submissions *all = &s->session->server->submissions;
 
-	s->active_ns = s->session->server->taken_ns = uv_hrtime();
+	s->session->server->taken_ns = uv_hrtime();
+	account_time(s, s->session->server->taken_ns);
+	s->left_ns = s->left_ns + RUNG_NS < s->spin_ns ? s->left_ns + RUNG_NS : s->spin_ns;
 	if (s->awake || s->spin_ns == 0)
 		return;
 	s->awake = true;
@@ -274,14 +296,15 @@ void submission_stop(struct submission *s)
 		uv_idle_stop(&all->spin);
 }
 
-/* Whether the ring has something that can be taken. Who has had nothing for long sleeps, unless something
- * comes just then; so does one whose session has to wait, which goes on by itself. */
+/* Whether the ring has something that can be taken. Who has nothing left to stay awake for sleeps, unless
+ * something comes just then; so does one whose session has to wait, which goes on by itself. */
 static bool look_or_sleep(struct submission *s, uint64_t now)
 {
 	struct touch one = { .submission = s };
 	bool must_wait = s->session->waiting != WAIT_NONE;
 
-	if (must_wait || now - s->active_ns >= s->spin_ns) {
+	if (must_wait || now - s->active_ns >= s->left_ns) {
+		account_time(s, now);
 		submission_stop(s);
 		return touch(&one, say_awake) && one.found != LOOK_NONE && !must_wait;
 	}
@@ -347,7 +370,8 @@ int submission_open(struct session *session, struct region *region, uint64_t off
 	s->region = region;
 	s->shared = (struct submission_ring *)((char *)region->memory->host + offset);
 	s->entries = entries;
-	s->spin_ns = spin_us * NS_PER_US;
+	s->spin_ns = s->left_ns = spin_us * NS_PER_US;
+	s->active_ns = uv_hrtime();
 	session->submission = s;
 	region_use(region);
 	return 0;

@@ -3,8 +3,8 @@
  *
  * An entry is copied before anything of it is looked at, and then is a request like any other: the same
  * checks, limits, accounts and turns. While the service is awake, nobody rings: after the last entry it looks
- * for more by itself, for as long as the ring was opened with, and then says that it sleeps. The client can
- * write to all of the ring at any time; whatever it does there is its own connection's matter.
+ * for more by itself, for as long as the ring was opened with at most, and then says that it sleeps. The
+ * client can write to all of the ring at any time; whatever it does there is its own connection's matter.
  */
 #ifndef DAEMON_SUBMISSION_H
 #define DAEMON_SUBMISSION_H
@@ -31,7 +31,8 @@ struct submission {
 	uint32_t done;      /* as the shared one, which is not believed */
 	uint32_t under_way; /* jobs */
 	uint64_t spin_ns;
-	uint64_t active_ns; /* when it last had an entry, or the end of one */
+	uint64_t left_ns;   /* that it can stay awake for, at active_ns */
+	uint64_t active_ns; /* when something last came or ended */
 	bool awake;         /* in submissions->awake */
 	LIST_ENTRY(submission) entry;
 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "log.h"
 #include "options.h"
 #include "passed.h"
@@ -21,6 +22,7 @@ enum exit_code {
 static void start_again(struct server *server, char **argv)
 {
 	struct recovery *recovery = &server->recovery;
+	char *settings = config_kept(reload_latest(&server->reload));
 	struct error err;
 
 	if (server->stop_asked) {
@@ -29,8 +31,10 @@ static void start_again(struct server *server, char **argv)
 		_exit(EXIT_STOPPED);
 	}
 	penalties_pass_on(&server->penalties);
+	watchdog_feed(); /* until the engine is open again the loop stands still */
 	if (recovery_count(recovery, uv_hrtime() / 1000000))
-		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd, argv, &err);
+		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd,
+		              server->exporter.owns ? server->exporter.fd : -1, settings, argv, &err);
 	else
 		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
 		          RECOVERY_MOST, RECOVERY_WITHIN_MS / 1000);
@@ -79,12 +83,69 @@ static int serve(const struct server_setup *setup, char **argv)
 	return EXIT_STOPPED;
 }
 
+static void say_error(const char *line)
+{
+	log_line(LOG_LEVEL_ERROR, "%s", line);
+}
+
+/* What the files say; when they are broken in a life after the first, what they said in the last one. NULL:
+ * that is no use, and has been said. */
+static struct config *settle(int argc, char **argv, const struct recovery *recovery)
+{
+	struct config *config = config_read(argc, argv);
+
+	if (config && config->n_errors > 0) {
+		config_say_errors(config, say_error);
+		config_free(config);
+		if (!recovery->settings)
+			return NULL;
+		log_line(LOG_LEVEL_ERROR, "the settings of before the restart go on");
+		config = config_read_kept(argc, argv, recovery->settings);
+	}
+	if (!config) {
+		log_line(LOG_LEVEL_ERROR, "no memory to read the settings");
+		return NULL;
+	}
+	if (config->n_errors == 0)
+		return config;
+	config_say_errors(config, say_error);
+	config_free(config);
+	return NULL;
+}
+
+static int run(int argc, char **argv, const struct engine_openers *openers)
+{
+	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };
+	struct config *config;
+	struct error err;
+	int r;
+
+	recovery_take(&setup.recovery);
+	log_init(LOG_LEVEL_INFO);
+	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
+	config = settle(argc, argv, &setup.recovery);
+	if (!config)
+		return EXIT_USAGE;
+	log_set_level(config->options.log_level);
+	if (passed_init(&err) < 0) {
+		log_line(LOG_LEVEL_ERROR, "%s", err.message);
+		config_free(config);
+		return EXIT_FAILED;
+	}
+	penalties_take(&setup.penalties);
+	setup.options = &config->options;
+	setup.config = config;
+	r = serve(&setup, argv);
+	config_free(config);
+	return r;
+}
+
 int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 {
 	struct options options;
-	struct server_setup setup = { .options = &options, .openers = openers };
 	struct error err;
 
+	options_init(&options);
 	if (options_parse(&options, argc, argv, &err) < 0) {
 		fprintf(stderr, "tmad: %s (tmad --help lists the options)\n", err.message);
 		return EXIT_USAGE;
@@ -97,17 +158,9 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 		printf("tmad %s\n", PACKAGE_VERSION);
 		return EXIT_STOPPED;
 	case OPTIONS_CHECK_CONFIG:
-		return EXIT_STOPPED;
+		return config_check(argc, argv) ? EXIT_STOPPED : EXIT_USAGE;
 	case OPTIONS_RUN:
 		break;
 	}
-	log_init(options.log_level);
-	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
-	if (passed_init(&err) < 0) {
-		log_line(LOG_LEVEL_ERROR, "%s", err.message);
-		return EXIT_FAILED;
-	}
-	recovery_take(&setup.recovery);
-	penalties_take(&setup.penalties);
-	return serve(&setup, argv);
+	return run(argc, argv, openers);
 }

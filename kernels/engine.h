@@ -145,6 +145,7 @@ struct engine_job {
 	int status;  /* 0, CANCELED, TIMEOUT (nothing was moved), DEVICE (the memory failed under the copy),
 	                DEVICE_LOST; of a batch: what failed all of it, or the first move's that failed */
 	uint64_t ns; /* the engine's own time, without the wait */
+	bool begun;  /* it had its turn: something of it may have been moved */
 	struct engine_job *next;
 };
 
@@ -169,6 +170,7 @@ struct engine_ops {
 	void (*stream_cancel)(struct engine_stream *stream);
 	bool (*cancel)(struct engine_stream *stream, struct engine_job *job);
 	void (*reap)(struct engine *engine);
+	int (*probe)(struct engine *engine, struct error *err);
 	void (*cache_stats)(struct engine *engine, struct engine_cache_stats *ret); /* NULL: has no cache */
 };
 
@@ -296,6 +298,16 @@ static inline bool engine_cancel(struct engine *engine, struct engine_stream *st
 static inline void engine_reap(struct engine *engine)
 {
 	engine->ops->reap(engine);
+}
+
+/* Asks for a sign of life each thread of the engine's own, and the device that it drives, and says whether
+ * all of what the last call asked has given one; the first call finds nothing wrong. Work under way, however
+ * much, is no silence: a thread answers between two pieces of it. TIMEOUT, with a sentence that names who is
+ * silent: then nothing new is asked of that one until it has answered. To be called every few seconds, which
+ * is the time that they have; it does not wait. */
+static inline int engine_probe(struct engine *engine, struct error *err)
+{
+	return engine->ops->probe(engine, err);
 }
 
 /* Zeros for an engine without tensor maps. */

@@ -8,9 +8,8 @@
 
 #include <stdbool.h>
 
-#define MAX_TERMS   64    /* two layouts, or one with its bytes and OVERLAP_MAX_REPEATS */
-#define MAX_TRIES   16384 /* for one question; a third of a millisecond */
-#define LEVEL_TRIES 64    /* what making a level costs, in tries */
+#define MAX_TERMS   64 /* two layouts, or one with its bytes and OVERLAP_MAX_REPEATS */
+#define LEVEL_TRIES 64 /* what making a level costs, in tries */
 
 typedef __int128 wide;
 
@@ -44,6 +43,19 @@ static void equation_add(struct equation *e, wide stride, wide max);
 static bool search_init(struct search *s, struct equation *e, int *tries_left);
 static enum overlap search_run(struct search *s, wide target);
 
+static _Thread_local uint64_t steps;
+
+uint64_t overlap_steps(void)
+{
+	return steps;
+}
+
+/* Of one question: what it has left may be below 0. */
+static void count_steps(int tries_left)
+{
+	steps += (uint64_t)(OVERLAP_MOST_STEPS - (tries_left < 0 ? 0 : tries_left));
+}
+
 /* ---- The questions -------------------------------------------------------------------------------- */
 
 static wide magnitude(wide x)
@@ -76,28 +88,26 @@ static wide add_layout(struct equation *e, const struct tensor_layout *layout, i
 static enum overlap equation_self(const struct equation *all)
 {
 	wide below = 0;
-	int tries_left = MAX_TRIES;
+	int tries_left = OVERLAP_MOST_STEPS;
+	enum overlap found = OVERLAP_NONE;
 
-	for (int i = 0; i < all->n; i++) {
+	for (int i = 0; i < all->n && found == OVERLAP_NONE; i++) {
 		wide stride = all->term[i].stride;
 
 		if (stride <= below) {
 			struct equation e = { 0 };
 			struct search s;
-			enum overlap found;
 
 			for (int j = 0; j < i; j++)
 				equation_add(&e, all->term[j].stride, 2 * all->term[j].max);
 			equation_add(&e, stride, all->term[i].max - 1);
-			if (!search_init(&s, &e, &tries_left))
-				return OVERLAP_UNKNOWN;
-			found = search_run(&s, below - stride);
-			if (found != OVERLAP_NONE)
-				return found;
+			found = search_init(&s, &e, &tries_left) ? search_run(&s, below - stride)
+			                                         : OVERLAP_UNKNOWN;
 		}
 		below += stride * all->term[i].max;
 	}
-	return OVERLAP_NONE;
+	count_steps(tries_left);
+	return found;
 }
 
 enum overlap overlap_self(const struct tensor_layout *layout)
@@ -152,22 +162,23 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
 	struct equation e = { 0 };
 	struct search s;
 	enum overlap worst = OVERLAP_NONE;
-	int tries_left = MAX_TRIES;
+	int tries_left = OVERLAP_MOST_STEPS;
+	bool is_ready;
 	wide origin;
 
 	if (!ea.high || !eb.high || (wide)distance + eb.low >= ea.high || (wide)distance + eb.high <= ea.low)
 		return OVERLAP_NONE;
 	origin = add_layout(&e, a, 1) + add_layout(&e, b, -1);
-	if (!search_init(&s, &e, &tries_left))
-		return OVERLAP_UNKNOWN;
-	for (int shift = 1 - size_a; shift < size_b; shift++) {
+	is_ready = search_init(&s, &e, &tries_left);
+	if (!is_ready)
+		worst = OVERLAP_UNKNOWN;
+	for (int shift = 1 - size_a; is_ready && worst != OVERLAP_SOME && shift < size_b; shift++) {
 		enum overlap found = search_run(&s, distance + shift - origin);
 
-		if (found == OVERLAP_SOME)
-			return found;
-		if (found == OVERLAP_UNKNOWN)
+		if (found != OVERLAP_NONE)
 			worst = found;
 	}
+	count_steps(tries_left);
 	return worst;
 }
 

@@ -33,4 +33,9 @@ enum overlap overlap_self_repeated(const struct tensor_layout *layout, const str
  * (element [0, ..., 0] to element [0, ..., 0]). */
 enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance);
 
+/* The steps that this thread's searches have taken so far, for who bounds what several questions cost
+ * together: one takes OVERLAP_MOST_STEPS at most, about a third of a millisecond. */
+uint64_t overlap_steps(void);
+#define OVERLAP_MOST_STEPS 16384
+
 #endif

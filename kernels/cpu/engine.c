@@ -25,12 +25,14 @@ struct worker {
 	pthread_t thread;
 	char *scratch;
 	struct claim claim;
+	uint32_t answered; /* under the lock: the last probe that it saw */
 };
 
 struct cpu_engine {
 	struct engine engine;
 	struct streams streams;
-	bool closing; /* under the streams' lock */
+	bool closing;   /* under the streams' lock, as the next */
+	uint32_t asked; /* probes of the threads */
 	uint32_t n_workers;
 	struct worker worker[];
 };
@@ -171,6 +173,38 @@ static void cpu_reap(struct engine *engine)
 	}
 }
 
+/* ---- Signs of life ----------------------------------------------------------------------------------- */
+
+/* Under the lock. */
+static uint32_t count_silent(const struct cpu_engine *engine)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < engine->n_workers; i++)
+		n += engine->worker[i].answered != engine->asked;
+	return n;
+}
+
+/* A thread answers when it next looks for work: one that sleeps is woken for it. */
+static int cpu_probe(struct engine *base, struct error *err)
+{
+	struct cpu_engine *engine = cpu_engine(base);
+	struct streams *streams = &engine->streams;
+	pthread_mutex_lock(&streams->lock);
+	uint32_t silent = count_silent(engine);
+	if (silent == 0) {
+		engine->asked++;
+		pthread_cond_broadcast(&streams->work);
+	}
+	bool watcher_answers = watcher_probe(&streams->watcher);
+	pthread_mutex_unlock(&streams->lock);
+	if (silent > 0)
+		return error_set(err, STATUS_TIMEOUT, "%u of the %u threads that move bytes: no sign of life",
+		                 silent, engine->n_workers);
+	if (!watcher_answers)
+		return error_set(err, STATUS_TIMEOUT, "the thread that watches timelines: no sign of life");
+	return 0;
+}
+
 /* ---- Threads ---------------------------------------------------------------------------------------- */
 
 /* After work, before sleep: a client that asks one thing after the other is back sooner than a thread wakes
@@ -194,6 +228,7 @@ static void *worker_main(void *arg)
 	bool awake = false;
 	pthread_mutex_lock(&streams->lock);
 	while (!engine->closing) {
+		worker->answered = engine->asked;
 		struct engine_stream *stream = (struct engine_stream *)ring_next(&streams->ring);
 		if (!stream && awake) {
 			awake = false;
@@ -236,4 +271,5 @@ static const struct engine_ops cpu_ops = {
 	.stream_cancel = stream_cancel,
 	.cancel = stream_cancel_job,
 	.reap = cpu_reap,
+	.probe = cpu_probe,
 };

@@ -80,6 +80,7 @@ void run_clear(struct engine_job *job)
 	struct engine_move *moves = moves_of(job, &n);
 	job->status = 0;
 	job->ns = 0;
+	job->begun = false;
 	for (uint32_t i = 0; i < n; i++)
 		moves[i].status = STATUS_CANCELED;
 	if (job->blocks)

@@ -109,6 +109,7 @@ static void offer(struct engine_stream *stream, unsigned claims)
 static bool start(struct engine_stream *stream, struct engine_job *job)
 {
 	struct streams *streams = stream->streams;
+	job->begun = true;
 	run_start(&stream->run, job, &streams->tuning, streams->threads);
 	unsigned claims = run_claims(&stream->run, streams->idle + 1);
 	if (claims == 0) {
@@ -226,6 +227,7 @@ static bool run_small(struct streams *streams, struct engine_job *job)
 	if (r == 0)
 		return false;
 	job->status = r < 0 ? r : 0;
+	job->begun = r > 0;
 	if (r > 0)
 		small_run(job, &streams->tuning, streams->scratch);
 	else

@@ -45,6 +45,7 @@ int watcher_init(struct watcher *watcher, const struct watcher_options *options)
 {
 	watcher->options = *options;
 	watcher->closing = false;
+	watcher->asked = watcher->answered = 0;
 	TAILQ_INIT(&watcher->added);
 	TAILQ_INIT(&watcher->watched);
 	atomic_init(&watcher->poked, 0);
@@ -92,6 +93,15 @@ void watcher_cancel(struct watcher *watcher, struct watched *watched)
 	poke(watcher);
 }
 
+bool watcher_probe(struct watcher *watcher)
+{
+	if (watcher->answered != watcher->asked)
+		return false;
+	watcher->asked++;
+	poke(watcher);
+	return true;
+}
+
 /* ---- The thread -------------------------------------------------------------------------------------- */
 
 static void *watcher_main(void *arg)
@@ -103,6 +113,7 @@ static void *watcher_main(void *arg)
 	while (!watcher->closing) {
 		struct watched_list ended = TAILQ_HEAD_INITIALIZER(ended);
 		uint32_t poked = atomic_load(&watcher->poked);
+		watcher->answered = watcher->asked;
 		if (!TAILQ_EMPTY(&watcher->added)) {
 			TAILQ_CONCAT(&watcher->added, &watcher->watched, entry);
 			TAILQ_CONCAT(&watcher->watched, &watcher->added, entry);

@@ -47,6 +47,7 @@ struct watcher {
 	pthread_t thread;
 	bool closing;
 	struct watched_list added; /* under the lock, newest first */
+	uint32_t asked, answered;  /* under the lock: probes */
 	atomic_uint poked;         /* a futex: times that there was news for the thread */
 	atomic_bool asleep;
 
@@ -66,5 +67,8 @@ void watcher_add(struct watcher *watcher, struct watched *watched, const struct 
 
 /* Under the lock, of one that is watched: it ends soon, as CANCELED if not otherwise. */
 void watcher_cancel(struct watcher *watcher, struct watched *watched);
+
+/* Under the lock. Whether the thread has taken a turn since the last call; asks it for another one if so. */
+bool watcher_probe(struct watcher *watcher);
 
 #endif

@@ -11,11 +11,17 @@
 
 #define CUDA_ALIGN 16 /* what tensor maps need of an address */
 
+/* Probes in a row that may find silence while memory is being mapped or unmapped: to pin hundreds of
+ * gigabytes takes minutes, and the driver may keep everybody else waiting meanwhile. */
+#define MOST_EXCUSED 30
+
 struct cuda_engine {
 	struct engine engine;
 	struct device device;
 	struct cuda_memories memories;
 	struct scheduler scheduler;
+	atomic_uint mapping; /* calls under way that map or unmap */
+	uint32_t excused;    /* silences in a row */
 };
 
 static const struct engine_ops cuda_ops;
@@ -92,12 +98,14 @@ static int enter(struct cuda_engine *engine, struct error *err)
 {
 	int r = queue_check(&engine->scheduler.queue, err);
 
+	atomic_fetch_add(&engine->mapping, 1);
 	return r < 0 ? r : device_enter(&engine->device, err);
 }
 
 /* Whatever found it out: a lost device is lost for all. */
 static int leave(struct cuda_engine *engine, int r, const struct error *err)
 {
+	atomic_fetch_sub(&engine->mapping, 1);
 	if (r == STATUS_DEVICE_LOST)
 		queue_lose(&engine->scheduler.queue, err->message);
 	return r;
@@ -158,6 +166,18 @@ static void cuda_reap(struct engine *engine)
 	}
 }
 
+static int cuda_probe(struct engine *base, struct error *err)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	int r = pulse_probe(&engine->scheduler.pulse, &engine->scheduler.queue, err);
+
+	if (r == 0 || atomic_load(&engine->mapping) == 0)
+		engine->excused = 0;
+	else if (engine->excused++ < MOST_EXCUSED)
+		return 0;
+	return r;
+}
+
 static void cuda_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
 {
 	map_cache_stats(&cuda_engine(engine)->scheduler.flights.launcher.maps, ret);
@@ -174,5 +194,6 @@ static const struct engine_ops cuda_ops = {
 	.stream_cancel = queue_cancel,
 	.cancel = queue_cancel_job,
 	.reap = cuda_reap,
+	.probe = cuda_probe,
 	.cache_stats = cuda_cache_stats,
 };

@@ -129,7 +129,7 @@ bool queue_lose_waiting(struct queue *queue)
 	return wake;
 }
 
-static void change(struct queue *queue)
+void queue_stir(struct queue *queue)
 {
 	queue->changed = true;
 	pthread_cond_signal(&queue->work);
@@ -164,6 +164,7 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	assert(job->moves || job->move.dst->writable);
 	assert(!job->signal.memory || job->signal.memory->writable);
 	job->ns = 0;
+	job->begun = false;
 	if (job->blocks)
 		job->blocks->passed = job->blocks->beyond = 0;
 	job->next = NULL;
@@ -172,7 +173,7 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	*stream->end = job;
 	stream->end = &job->next;
 	wake = queue_settle(stream);
-	change(queue);
+	queue_stir(queue);
 	queue_unlock_and_wake(queue, wake);
 }
 
@@ -189,7 +190,7 @@ void queue_cancel(struct engine_stream *stream)
 	TAILQ_FOREACH(flight, &stream->flights, stream_entry)
 	flight_stop(flight);
 	wake = queue_settle(stream);
-	change(queue);
+	queue_stir(queue);
 	queue_unlock_and_wake(queue, wake);
 }
 
@@ -205,7 +206,7 @@ bool queue_cancel_job(struct engine_stream *stream, struct engine_job *wanted)
 	if (job && job->status == 0) {
 		job_end_all(job, STATUS_CANCELED);
 		wake = queue_settle(stream);
-		change(queue);
+		queue_stir(queue);
 	}
 	queue_unlock_and_wake(queue, wake);
 	return job != NULL;
@@ -239,7 +240,7 @@ void queue_lose(struct queue *queue, const char *why)
 	if (first)
 		snprintf(queue->lost_why, sizeof queue->lost_why, "%s", why);
 	queue->lost = true;
-	change(queue);
+	queue_stir(queue);
 	queue_unlock_and_wake(queue, first);
 }
 

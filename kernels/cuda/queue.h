@@ -81,6 +81,9 @@ struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t
 /* The device is lost. */
 void queue_lose(struct queue *queue, const char *why);
 
+/* Under the lock: the engine's thread takes another turn. */
+void queue_stir(struct queue *queue);
+
 /* 0, or DEVICE_LOST. */
 int queue_check(struct queue *queue, struct error *err);
 

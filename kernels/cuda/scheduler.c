@@ -123,6 +123,7 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 		destroy_all(scheduler);
 	free(scheduler->all_flights);
 	timelines_deinit(&scheduler->timelines, health);
+	pulse_deinit(&scheduler->pulse, health);
 	flights_deinit(&scheduler->flights, health);
 	queue_deinit(&scheduler->queue);
 }
@@ -135,7 +136,8 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 static void wait_for_work(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
-	uint64_t until = scheduler->scratch.address ? now_ns() + scheduler->limits.scratch_idle_ns : 0;
+	uint64_t until =
+	    scheduler->scratch.address ? scheduler->moved_ns + scheduler->limits.scratch_idle_ns : 0;
 	struct error err;
 
 	assert(TAILQ_EMPTY(&queue->ring.owners));
@@ -198,7 +200,7 @@ static void work(struct scheduler *scheduler)
 		pthread_mutex_lock(&queue->lock);
 	}
 	if (moved)
-		scheduler->moved_ns = now_ns();
+		scheduler->moved_ns = scheduler->landed_ns = now_ns();
 	else if (!queue->changed)
 		rest(scheduler);
 }
@@ -215,7 +217,7 @@ static void look_at_points(struct scheduler *scheduler)
 static bool is_idle(const struct scheduler *scheduler)
 {
 	return TAILQ_EMPTY(&scheduler->flying) && TAILQ_EMPTY(&scheduler->queue.waiting) &&
-	       scheduler->timelines.n == 0;
+	       scheduler->timelines.n == 0 && !pulse_is_asked(&scheduler->pulse);
 }
 
 static void *thread_main(void *arg)
@@ -233,6 +235,8 @@ static void *thread_main(void *arg)
 		queue->changed = false;
 		if (!queue->lost)
 			look_at_points(scheduler);
+		if (pulse_is_asked(&scheduler->pulse))
+			pulse_turn(&scheduler->pulse, queue, scheduler->landed_ns);
 		if (queue->lost)
 			lose_all(scheduler);
 		else
@@ -276,6 +280,7 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	struct engine_owner *owner = stream->turn.owner;
 	struct engine_job *job = queue_take(stream);
 
+	job->begun = true;
 	if (stream->n_flights++ == 0) {
 		stream->lane = least_used(scheduler);
 		stream->lane->users++;

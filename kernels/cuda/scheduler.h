@@ -16,6 +16,7 @@
 #include "flight.h"
 #include "limits.h"
 #include "memory.h"
+#include "pulse.h"
 #include "queue.h"
 #include "scratch.h"
 #include "timeline.h"
@@ -33,6 +34,7 @@ struct scheduler {
 	struct cuda_limits limits;
 	struct queue queue;
 	struct flights flights;
+	struct pulse pulse;
 	pthread_t thread;
 	bool started;
 
@@ -41,9 +43,10 @@ struct scheduler {
 	struct flight *all_flights;
 	struct flight_list flying; /* in the order started */
 	struct flight_list free;
-	uint32_t staged;   /* of those flying: more than one launch */
-	uint64_t moved_ns; /* when a job was last started, or a round landed */
-	uint64_t pass;     /* number of the present look at all flights */
+	uint32_t staged;    /* of those flying: more than one launch */
+	uint64_t moved_ns;  /* when a job was last started, or a round landed */
+	uint64_t landed_ns; /* when a round was last seen to have landed */
+	uint64_t pass;      /* number of the present look at all flights */
 	struct timelines timelines;
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */

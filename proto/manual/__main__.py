@@ -57,7 +57,7 @@ def expand(source, version, name):
         out += make(*arguments, *directive.group(2).split())
     if manual.more:
         raise Fault(f"{template}: there is no {', '.join(manual.more)} to say more of")
-    if name.endswith(".aliases"):
+    if name.endswith((".aliases", ".conf")):
         return "\n".join(out) + "\n"
     return f'.\\" Made from {template} and what it names; change that.\n' + "\n".join(tidy(out)) + "\n"
 

@@ -5,7 +5,7 @@ from tables import Fault
 
 STATUSES = "proto/status.def"
 ERRORS = "proto/errors.def"
-OTHERS = ("START", "USAGE", "FAILED")  # sections of errors that are of no status
+OTHERS = ("START", "LOG", "USAGE", "FAILED")  # sections of errors that are of no status
 
 
 class Errors:

@@ -1,15 +1,18 @@
-"""Pages of tmad: its options (daemon/options.def) and limits (daemon/limits.def), on the command line and in tmad.conf.
+"""Pages of tmad: its options (daemon/options.def) and limits (daemon/limits.def), on the command line and in tmad.conf,
+and its methods (proto/schema.def).
 
 A line "@more NAME@" in a template starts what else there is to say of an option or limit; it ends at the next of
 these lines, or at "@end@". It has to stand before the list that it is for.
 """
 import re
+import textwrap
 
 import mdoc
 import tables
 
 OPTIONS = "daemon/options.def"
 LIMITS = "daemon/limits.def"
+SCHEMA = "proto/schema.def"
 
 
 def dashed(name):
@@ -20,6 +23,11 @@ def _split(doc):
     """("what moves the bytes", "auto: cuda where it opens, else cpu") of a doc with a default in brackets."""
     match = re.fullmatch(r"(.*?)(?: \[([^\[]*)\])?", doc)
     return match.group(1), match.group(2)
+
+
+def _setting(name, value, text):
+    """A setting that is commented out, and what it is."""
+    return textwrap.wrap(text, 117, initial_indent="# ", subsequent_indent="# ") + [f"#{name} = {value}", ""]
 
 
 class Options:
@@ -60,6 +68,21 @@ class Options:
             out += mdoc.words("A reload applies it." if by_reload else "It takes effect at a restart.")
         return out + [".El"]
 
+    def make_file_options(self, *examples):
+        """Comments of tmad.conf as it is installed."""
+        examples = dict(example.split("=", 1) for example in examples)
+        out = []
+        for name, _, doc, default, in_file, by_reload in self.options():
+            if in_file:
+                value = examples.get(name) or re.match(r"[a-z]+", default).group()
+                out += _setting(name, value, f"{doc} [{default}]" + ("" if by_reload else "; a restart applies it"))
+        return out
+
+    def make_file_limits(self, *examples):
+        examples = dict(example.split("=", 1) for example in examples)
+        return [line for name, _, default, doc in self.limits()
+                for line in _setting(name, examples.get(name, default), doc)]
+
     def make_limit_options(self, *_):
         return self._limits(lambda name: f".It Fl -{dashed(name)} Ns = Ns Ar N")
 
@@ -73,4 +96,12 @@ class Options:
             machine = default == 0 and least > 0
             out += mdoc.words(f"{least} or more." if machine else f"Default: {default}; {least} or more.")
             out += self._more(name)
+        return out + [".El"]
+
+    def make_methods(self, *_):
+        rows = tables.read(self.path(SCHEMA), MESSAGE=2, FIELD=6, NESTED=6, END=1, METHOD=8)
+        out = [".Bl -tag -width region_register -compact"]
+        for row in rows:
+            if row.name == "METHOD":
+                out += [f".It Ic {row.arguments[0]}", *mdoc.words(row.arguments[-1])]
         return out + [".El"]

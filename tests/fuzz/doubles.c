@@ -213,6 +213,12 @@ static void twin_stream_free(struct engine_stream *stream)
 	engine_stream_free(twin.cpu, stream);
 }
 
+static int twin_probe(struct engine *engine, struct error *err)
+{
+	(void)engine;
+	return engine_probe(twin.cpu, err);
+}
+
 int doubles_engine_open(struct engine **ret, const struct engine_options *options, struct error *err)
 {
 	static const struct engine_ops ops = {
@@ -226,6 +232,7 @@ int doubles_engine_open(struct engine **ret, const struct engine_options *option
 		.stream_cancel = twin_cancel,
 		.cancel = twin_cancel_job,
 		.reap = twin_reap,
+		.probe = twin_probe,
 	};
 	struct cpu_tuning tuning = cpu_tuning_get();
 	int r;

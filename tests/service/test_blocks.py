@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import TSAN, Memory, by_engine, share, tensor
+from tmad import TSAN, Memory, Tmad, by_engine, scaled, share, tensor, wait_until
 
 SIZE = 1 << 15  # of a region of a random case
 FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}
@@ -459,6 +459,35 @@ class BadBlocks(RawCase):
             self.bad("PERMISSION", method, ["dst.region"], dst=tensor(read_only, [16, 16], "uint32"))
         self.rpc.call("region_release", {"region": self.i})
         self.bad("NOT_FOUND", "gather", ["index_at"], index=None, index_at=[self.i, 0], count=8)
+
+
+class Bounded(RawCase):
+    """Lists that came in messages are their user's, as long as they are kept."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad("--list-bytes-per-uid", "100000")
+        cls.addClassCleanup(cls.tmad.stop)
+        cls.idle_fds = wait_until(cls.tmad.fds, 1, "a number")
+
+    def test_lists_are_charged(self):
+        words, timeline = self.region(64)
+        _, region = self.region(8192)
+        params = {"dst": tensor(region, [1], offset=4096), "src": tensor(region, [1]), "limit": 4096,
+                  "index": b"\xff" * 16000, "index_dtype": "int32"}
+        waiting = [self.rpc.request("gather", {**params, "wait": {"region": timeline, "offset": 0, "value": 1}})
+                   for _ in range(6)]
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["jobs"] == 6, scaled(10), "they wait")
+        refused = self.rpc.request("gather", params)
+        words[0] = 1
+        replies = {reply[1]: reply for reply in (self.rpc.receive() for _ in range(7))}
+        self.assertEqual(replies[refused][2][2]["name"], "QUOTA")
+        for word in ("16000", "96000", "100000", "list_bytes_per_uid"):
+            self.assertIn(word, replies[refused][2][1])
+        for msgid in waiting:
+            self.assertIsNone(replies[msgid][2])
+        self.rpc.call("gather", params)
 
 
 class Hostile(RawCase):

@@ -43,7 +43,7 @@ for file in tmad tmactl tmaclient.h libtmaclient.so tmaclient.pc tmad.socket tma
 	tmad@.socket tmad@.service tmad-metrics@.socket tmad.8 tmactl.1; do
 	[ -n "$(at $file)" ] || missing="$missing $file"
 done
-[ "$(find "$dest" -name tmad.conf | wc -l)" = 2 ] || missing="$missing tmad.conf(sysusers.d,tmpfiles.d)"
+[ "$(find "$dest" -name tmad.conf | wc -l)" = 3 ] || missing="$missing tmad.conf(sysusers.d,tmpfiles.d,etc)"
 echo "missing:$missing" >"$log"
 [ -z "$missing" ]
 result $? "everything is there" "$log"

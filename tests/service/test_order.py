@@ -1,4 +1,5 @@
 """When requests start, what they set and when they are answered: wait, signal, reply, cancel."""
+import contextlib
 import ctypes
 import os
 import struct
@@ -8,7 +9,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import ENGINE, scaled, share, tensor, wait_until
+from tmad import Memory, RpcError, Tmad, pack_request, scaled, share, tensor, wait_until
 
 MASK = (1 << 64) - 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -282,6 +283,54 @@ class Order(RawCase):
         self.word(0).set(1)
         for msgid in waiting:
             self.rpc.reply(msgid)
+
+    def test_waits_of_a_uid_are_bounded(self):
+        """Many connections that wait leave room for the others of their user."""
+        with Tmad("--jobs-per-uid", "16", "--behind-waits-per-uid", "8") as tmad, contextlib.ExitStack() as close:
+            memory = close.enter_context(Memory(4096))
+            clients = [close.enter_context(tmad.rpc()) for _ in range(6)]
+            regions = [memory.register(rpc) for rpc in clients]
+            sent = []
+            for rpc, region in zip(clients[:4], regions):
+                params = {"dst": tensor(region, [8], offset=64), "src": tensor(region, [8], offset=128)}
+                sent.append([rpc.request("copy", {**params, "wait": {"region": region, "offset": 0, "value": 1}})])
+                sent[-1] += [rpc.request("copy", params) for _ in range(9)]
+            last, region = clients[5], regions[5]
+            wait_until(lambda: last.call("stats")["jobs"] == 8, scaled(10), "as many as are allowed")
+            params = {"dst": tensor(region, [8], offset=256), "src": tensor(region, [8], offset=512)}
+            for _ in range(20):
+                last.call("copy", params)  # it waits for nothing
+                self.assertEqual(last.call("stats")["jobs"], 8)
+            with self.assertRaises(RpcError) as caught:
+                last.call("copy", {**params, "wait": {"region": region, "offset": 0, "value": 1}})
+            self.assertEqual(caught.exception.name, "QUOTA")
+            for word in ("timelines", "8", "behind_waits_per_uid"):
+                self.assertIn(word, caught.exception.message)
+            word = Word(memory, 0)
+            word.set(1)
+            word.close()
+            n_done = 0
+            for rpc, msgids in zip(clients, sent):
+                for msgid in msgids:
+                    reply = rpc.receive()
+                    self.assertEqual(reply[1], msgid)
+                    self.assertIn(reply[2] and reply[2][2]["name"], (None, "QUOTA") if msgid == msgids[0] else (None,))
+                    n_done += reply[2] is None
+            self.assertGreaterEqual(n_done, 36)
+            last.call("copy", {**params, "wait": {"region": region, "offset": 0, "value": 1}})
+
+    def test_queued_to_one_who_is_ended_by_it(self):
+        """The answer that passes what may be unread ends the connection, and with it what was just queued."""
+        with Tmad("--reply-pause-bytes", "64", "--reply-limit-bytes", "64") as tmad, Memory(64) as memory:
+            with tmad.rpc() as rpc:
+                region = memory.register(rpc)
+                ping = pack_request(1, "ping")
+                copy = pack_request(2, "copy", {"dst": tensor(region, [8], offset=16), "src": tensor(region, [8], offset=32),
+                                                "wait": {"region": region, "offset": 0, "value": 1}, "reply": "queued"})
+                rpc.send(ping * 12 + copy)  # 60 bytes of replies, and then 14
+                while rpc.receive():
+                    pass
+                wait_until(lambda: tmad.mappings_of_memfds() == 0, scaled(5), "what waits has gone with its connection")
 
     def test_cancel_means_no_entry_of_a_ring(self):
         """Those have no msgid, and 0 is one as any other."""

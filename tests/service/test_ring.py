@@ -2,16 +2,18 @@
 import ctypes
 import os
 import random
+import signal
 import struct
 import sys
 import threading
 import time
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import msgpack
 import tap
 from raw import RawCase
-from tmad import Tmad, scaled, share, tensor, wait_until
+from tmad import FAULTY, NATIVE, Tmad, scaled, share, tensor, wait_until
 
 ENTRIES = 64
 SUBMITTED, REAPED, SLEEPS, DONE, AWAKE, FIRST = 0, 4, 8, 64, 68, 128
@@ -257,6 +259,90 @@ class Rings(RawCase):
         self.push(ring, 2)
         ring.ring()
         self.assertEqual(ring.pop()[:2], (2, 0))
+
+
+    @unittest.skipUnless(NATIVE, "the time of a process is its own only natively")
+    def test_an_entry_now_and_then_keeps_nobody_awake(self):
+        """To look for more has to pay: a client cannot have a CPU of the service's by an entry for each 190 us."""
+        ring = self.ring(spin_us=200)
+        start, before = time.monotonic(), self.cpu_s()
+        i = 0
+        while (now := time.monotonic()) < start + 1:
+            self.push(ring, i)
+            ring.ring()
+            ring.pop()
+            i += 1
+            while time.monotonic() < now + 190e-6:
+                continue
+        used, took = self.cpu_s() - before, time.monotonic() - start
+        self.assertGreater(i, 50)
+        self.assertLess(used, took * 0.6)
+
+    def cpu_s(self):
+        """Of the daemon so far."""
+        with open(f"/proc/{self.tmad.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Ends(RawCase):
+    """What becomes of a ring when its service does not go on."""
+
+    @classmethod
+    def setUpClass(cls):
+        """A daemon for each test."""
+
+    def setUp(self):
+        self.memories = []
+
+    def tearDown(self):
+        for memory in self.memories:
+            memory.close()
+
+    def test_a_service_that_stops(self):
+        """It looks at no ring any more, though the ring's connection still has something to be answered."""
+        with Tmad("--jobs-behind-wait", "1", "--ring-spin-us", "1000000") as tmad, tmad.rpc() as self.rpc:
+            word, region = self.region(64)
+            ring = Ring(self, spin_us=1000000)
+            with tmad.rpc() as other:
+                waiting = self.rpc.request("copy", {"dst": tensor(region, [8], offset=16), "src": tensor(region, [8], offset=32),
+                                                    "wait": {"region": region, "offset": 0, "value": 1}})
+                self.rpc.send(RING)  # it stays unread, behind the wait
+                wait_until(lambda: other.call("stats")["jobs"] == 1, scaled(5), "it waits")
+                tmad.process.send_signal(signal.SIGTERM)
+                self.assertTrue(other.ended(), "the service is about to stop")
+            struct.pack_into("<Q", word.map, 0, 1)
+            self.rpc.reply(waiting)
+            self.assertTrue(self.rpc.ended())
+            self.assertEqual(ring.words[AWAKE // 4], 0)
+            ring.close()
+
+    def test_a_service_that_has_lost_its_device(self):
+        """Nothing makes an entry wait then: who goes on putting them in does not keep it from starting again."""
+        with Tmad(engine="cuda", program=FAULTY) as tmad, tmad.rpc() as self.rpc, tmad.rpc() as other:
+            ring = Ring(self, entries=4096)
+            ahead, stop = 4000, threading.Event()
+
+            def feed():
+                while not stop.is_set():
+                    done = ring.words[DONE // 4]
+                    ring.words[REAPED // 4] = done
+                    ring.words[SUBMITTED // 4] = done + ahead & U32
+
+            regions = [other.call("region_create", {"size": 8192, "kind": "memfd"})["region"] for _ in range(2)]
+            thread = threading.Thread(target=feed)
+            thread.start()
+            try:
+                wait_until(lambda: ring.words[SUBMITTED // 4] == ahead, scaled(5), "there are entries, unrung")
+                copy = other.request("copy", {"dst": tensor(regions[0], [6666]), "src": tensor(regions[1], [6666])})
+                self.assertEqual(other.receive()[1:3][0], copy)
+                with tmad.rpc() as again:
+                    self.assertEqual(again.call("stats")["recoveries"], 1)
+                self.assertLessEqual(ring.words[DONE // 4], ring.entries, "no more than there was room for")
+            finally:
+                stop.set()
+                thread.join()
+                ring.close()
 
 
 class FullUid(RawCase):

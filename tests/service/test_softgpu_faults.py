@@ -82,6 +82,33 @@ class Lost(unittest.TestCase):
         self.assertEqual(tmad.log().count("engine cuda is lost"), 1, tmad.log())
         self.assertIn("CUDA_ERROR_ILLEGAL_ADDRESS", tmad.log())
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+    def test_who_only_waited_is_no_suspect(self):
+        tmad = self.start(1)
+        os.chmod(tmad.directory, 0o755)
+        os.chmod(tmad.path, 0o666)
+        os.seteuid(1)
+        try:
+            waiting = self.client(tmad, 2)
+            rpc, _, params = waiting.__enter__()
+        finally:
+            os.seteuid(0)
+        with contextlib.ExitStack() as close, Memory(64) as word:
+            close.push(waiting)
+            params[0]["wait"] = {"region": word.register(rpc), "offset": 0, "value": 1}
+            behind = [rpc.request("transpose", each) for each in params]
+            with self.client(tmad, 1) as (culprit, dst, its):
+                self.assertEqual(self.outcomes(culprit, dst, [culprit.request("transpose", its[0])]), 0)
+            for msgid in behind:
+                reply = rpc.receive()
+                self.assertEqual((reply[1], reply[2][2]["name"]), (msgid, "DEVICE_LOST"))
+        with tmad.rpc() as rpc:
+            self.assertEqual(rpc.call("stats")["recoveries"], 1)
+        with open(f"/proc/{tmad.pid}/environ", "rb") as environ:
+            penalties = dict(entry.split(b"=", 1) for entry in environ.read().split(b"\0") if entry)[b"TMAD_PENALTIES"]
+        suspects = penalties.split()[2::4]
+        self.assertEqual(suspects, [b"0"], penalties)
+
     def test_a_file_in_the_midst(self):
         """That tmactl fails, in a line, and harms nothing; the next one works."""
         tmad = self.start(3)

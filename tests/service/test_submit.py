@@ -1,5 +1,6 @@
 """Batches: what a submit moves, and what becomes of each of its items."""
 import os
+import random
 import sys
 import unittest
 
@@ -11,7 +12,7 @@ import tap
 from raw import RawCase
 from tmad import RpcError, Tmad, pack_request, share, tensor, wait_until
 
-CODES = {"INVALID_ARGUMENT": -1, "OUT_OF_RANGE": -2, "OVERLAP": -3, "NOT_FOUND": -4, "PERMISSION": -7}
+CODES = {"INVALID_ARGUMENT": -1, "OUT_OF_RANGE": -2, "OVERLAP": -3, "NOT_FOUND": -4, "PERMISSION": -7, "QUOTA": -8}
 
 
 def layout(shape, dtype="uint8", **fields):
@@ -30,6 +31,39 @@ class SubmitCase(RawCase):
 
     def prepare(self, dst, src, **fields):
         return self.rpc.call("plan_prepare", {"dst": dst, "src": src, **fields})["plan"]
+
+
+class Intricate(SubmitCase):
+    """Items whose overlaps take long to look for."""
+
+    def setUp(self):
+        super().setUp()
+        _, self.src = self.region(64, data=b"\x11" * 64)
+        self.dst, self.region_id = self.region(64)
+
+    def test_a_message_has_so_many_steps(self):
+        """What would hold up the service is refused, and the sentence says why; what came before it is moved."""
+        draw = random.Random(7)
+        hard = {"dst": tensor(self.region_id, [2] * 20, strides=[draw.randrange(1 << 56, 5 << 54) for _ in range(20)]),
+                "src": tensor(self.src, [2] * 20)}
+        done = self.submit([copy(self.region_id, self.src, [64])] + [hard] * 40 + [copy(self.region_id, self.src, [64])])
+        statuses, last = done["statuses"], done["errors"][-1]
+        looked_at = statuses.count(CODES["OVERLAP"])
+        self.assertEqual(statuses, [0] + [CODES["OVERLAP"]] * looked_at + [CODES["QUOTA"]] * (41 - looked_at))
+        self.assertTrue(4 <= looked_at <= 6, looked_at)
+        self.assertEqual((last["item"], last["name"]), (41, "QUOTA"))
+        for word in ("overlap", "steps", "65536"):
+            self.assertIn(word, last["message"])
+        self.assertEqual(self.dst[:], b"\x11" * 64)
+        self.assertEqual(self.submit([copy(self.region_id, self.src, [64])])["statuses"], [0], "another message has its own")
+
+    def test_what_is_in_use_has_enough(self):
+        """Columns of one matrix to others of it, in as many items as a message holds."""
+        matrix, region = self.region(300 * 512, data=bytes(range(64)) * 8 * 300)
+        plan = self.prepare(*(layout([8, 4, 2], strides=[64, 8, 2]) for _ in range(2)))
+        items = [{"plan": plan, "dst": [region, 512 * i + 1], "src": [region, 512 * i]} for i in range(300)]
+        self.assertEqual(self.submit(items)["statuses"], [0] * 300)
+        self.assertEqual(matrix[:8], bytes((0, 0, 2, 2, 4, 5, 6, 7)))
 
 
 class Batches(SubmitCase):

@@ -320,7 +320,7 @@ class Commands(TmactlCase):
         self.output("copy", self.src, "--permute", "2,1,0", self.dst)
 
     def test_plain_outputs(self):
-        for command, words in ((["ping"], []), (["info"], [ENGINE, "regions_per_uid"]), (["stats"], ["requests", "tensor_maps"]),
+        for command, words in ((["ping"], []), (["info"], [ENGINE, "regions_per_uid"]), (["stats"], ["requests", "tensor maps"]),
                                (["explain", "--dtype", "float32", "--shape", "640,480", "--permute", "1,0"],
                                 ["tile_transpose"])):
             with self.subTest(command=command[0]):

@@ -94,7 +94,7 @@ class Restart(unittest.TestCase):
         for _ in range(n):
             wait_ready(service.path)
             time.sleep(chance.uniform(*LIFE_SECONDS))
-            number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+            number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
             numbers[number.name] += 1
             seconds = service.end(number)
             if number != signal.SIGKILL:
@@ -225,10 +225,6 @@ class Drain(unittest.TestCase):
             self.assertEqual(tmad.process.wait(scaled(STOP_SECONDS)), 0)
         self.assertIn("not drained", tmad.log())
         self.assertNotIn("did not end", tmad.log())
-
-    def test_row_10_hang_up(self):
-        """There is nothing to read again: it means to stop."""
-        self.drain(signal.SIGHUP)
 
 
 class End(unittest.TestCase):

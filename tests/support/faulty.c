@@ -5,7 +5,7 @@
  * (/proc/PID/fd/N). A copy of FATAL_BYTES bytes loses the device: it and every job after it ends as
  * DEVICE_LOST. A copy of FAILING_BYTES bytes is done and said to have failed as DEVICE. In the environment,
  * FAULTY_OPEN is why the engine does not open; FAULTY_OPENS, after how many starts of the process it does not
- * open any more.
+ * open any more; FAULTY_SILENT, a file that, while it is there, has a probe find the engine silent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -140,6 +140,7 @@ static void faulty_submit(struct engine_stream *stream, struct engine_job *job)
 		engine_submit(faulty.cpu, stream, job);
 		return;
 	}
+	job->begun = !faulty.fatal && !faulty.engine.lost;
 	job->next = NULL;
 	*faulty.fatal_end = job;
 	faulty.fatal_end = &job->next;
@@ -174,6 +175,16 @@ static void faulty_reap(struct engine *engine)
 	}
 }
 
+static int faulty_probe(struct engine *engine, struct error *err)
+{
+	const char *silent = getenv("FAULTY_SILENT");
+
+	(void)engine;
+	if (silent && access(silent, F_OK) == 0)
+		return error_set(err, STATUS_TIMEOUT, "%s is there: no sign of life", silent);
+	return engine_probe(faulty.cpu, err);
+}
+
 static const struct engine_ops faulty_ops = {
 	.close = faulty_close,
 	.map = faulty_map,
@@ -185,6 +196,7 @@ static const struct engine_ops faulty_ops = {
 	.stream_cancel = faulty_stream_cancel,
 	.cancel = faulty_cancel,
 	.reap = faulty_reap,
+	.probe = faulty_probe,
 };
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */

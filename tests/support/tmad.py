@@ -85,7 +85,7 @@ class Tmad:
         self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
-        self.command = [program, "--engine", engine, "--socket", self.path, *args]
+        self.command = [program, "--config=", "--engine", engine, "--socket", self.path, *args]
         self.env = dict(os.environ, **(env or {}))
         self.live_path = None  # where the stand-in driver tells what it still held at the end
         if engine == "cuda" and program == TMAD:

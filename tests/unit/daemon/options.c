@@ -24,7 +24,11 @@ ParameterizedTestParameters(options, refuses)
 		{ "--no-such-thing", "--no-such-thing" },
 		{ "--socket", "--socket: it takes an argument" },
 		{ "stray", "stray: tmad takes options only" },
-		{ "--device=0", "--device=0: it is of --engine=cuda alone" },
+		{ "--socket=", "--socket=: it takes something" },
+		{ "--instance=a/b", "--instance=a/b: it takes 1 to 64 letters" },
+		{ "--instance=.", "--instance=.: it takes" },
+		{ "--instance=", "--instance=: it takes" },
+		{ "--log_level=loud", "--log-level=loud" },
 	};
 
 	return cr_make_param_array(struct bad_row, rows, sizeof rows / sizeof rows[0]);
@@ -47,6 +51,7 @@ Test(options, defaults)
 	struct options options;
 	struct error err;
 
+	options_init(&options);
 	cr_assert_eq(options_parse(&options, 1, argv, &err), 0);
 	cr_assert_eq(options.action, OPTIONS_RUN);
 	cr_assert_eq(options.engine, ENGINE_CHOICE_AUTO);
@@ -66,12 +71,13 @@ Test(options, all_given)
 		         (char[]){ "--threads=3" },
 		         (char[]){ "--log-level=debug" },
 		         (char[]){ "--connections-per-uid=5" },
-		         (char[]){ "--plan-cache-entries=0" },
+		         (char[]){ "--plan_cache_entries=0" },
 		         (char[]){ "--tensor-map-entries=0" },
 		         NULL };
 	struct options options;
 	struct error err;
 
+	options_init(&options);
 	cr_assert_eq(options_parse(&options, 10, argv, &err), 0, "%s", err.message);
 	cr_assert_str_eq(options.socket, "/a/b");
 	cr_assert_eq(options.engine, ENGINE_CHOICE_CUDA);
@@ -98,6 +104,7 @@ Test(options, every_limit_is_an_option_and_is_listed)
 		struct options options;
 		struct error err;
 
+		options_init(&options);
 		strcat(strcat(argument, limit_infos[i].name), "=123");
 		for (char *c = argument; *c; c++)
 			if (*c == '_')

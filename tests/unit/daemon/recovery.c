@@ -9,6 +9,7 @@
 Test(recovery, is_read_as_it_was_written)
 {
 	struct recovery written = { .listener = 3,
+		                    .metrics = 5,
 		                    .count = UINT64_MAX,
 		                    .at_ms = { UINT64_MAX, UINT64_MAX, 7, 1, UINT64_MAX } };
 	struct recovery read = { 0 };
@@ -17,12 +18,13 @@ Test(recovery, is_read_as_it_was_written)
 	recovery_write(&written, INT32_MAX, text);
 	cr_assert(recovery_read(&read, INT32_MAX, text), "%s", text);
 	cr_assert_eq(read.listener, 3, "%s", text);
+	cr_assert_eq(read.metrics, 5, "%s", text);
 	cr_assert_eq(read.count, written.count, "%s", text);
 	cr_assert_arr_eq(read.at_ms, written.at_ms, sizeof read.at_ms, "%s", text);
 
-	written = (struct recovery){ .listener = -1 };
+	written = (struct recovery){ .listener = -1, .metrics = -1 };
 	recovery_write(&written, 1, text);
-	cr_assert_str_eq(text, "1 -1 0 0 0 0 0 0");
+	cr_assert_str_eq(text, "1 -1 -1 0 0 0 0 0 0");
 	cr_assert(recovery_read(&read, 1, text));
 	cr_assert_eq(read.listener, -1);
 }
@@ -36,14 +38,15 @@ ParameterizedTestParameters(recovery, of_nobody)
 	static struct text_row rows[] = {
 		{ "" },
 		{ "12" },
-		{ "another 4 1 0 0 0 0 0" },
-		{ "13 4 1 0 0 0 0 0" }, /* another process's */
-		{ "12 4 1 0 0 0 0" },
-		{ "12 4 1 0 0 0 0 0 0" },
-		{ "12 4 1 0 0 0 0 0x" },
-		{ "12 -2 1 0 0 0 0 0" },
-		{ "12 99999999999 1 0 0 0 0 0" },
-		{ "12 4 many 0 0 0 0 0" },
+		{ "another 4 -1 1 0 0 0 0 0" },
+		{ "13 4 -1 1 0 0 0 0 0" }, /* another process's */
+		{ "12 4 -1 1 0 0 0 0" },
+		{ "12 4 -1 1 0 0 0 0 0 0" },
+		{ "12 4 -1 1 0 0 0 0 0x" },
+		{ "12 -2 -1 1 0 0 0 0 0" },
+		{ "12 4 -2 1 0 0 0 0 0" },
+		{ "12 99999999999 -1 1 0 0 0 0 0" },
+		{ "12 4 -1 many 0 0 0 0 0" },
 	};
 
 	return cr_make_param_array(struct text_row, rows, sizeof rows / sizeof rows[0]);
@@ -59,7 +62,7 @@ ParameterizedTest(struct text_row *row, recovery, of_nobody)
 
 Test(recovery, is_taken_once)
 {
-	struct recovery recovery = { .listener = dup(0), .count = 4 };
+	struct recovery recovery = { .listener = dup(0), .metrics = -1, .count = 4 };
 	int fd = recovery.listener;
 	char text[RECOVERY_TEXT];
 
@@ -72,7 +75,7 @@ Test(recovery, is_taken_once)
 	recovery_take(&recovery);
 	cr_assert_eq(recovery.listener, -1);
 	cr_assert_eq(recovery.count, 0);
-	setenv(RECOVERY_VARIABLE, "1 3 1 0 0 0 0 0", 1);
+	setenv(RECOVERY_VARIABLE, "1 3 -1 1 0 0 0 0 0", 1);
 	recovery_take(&recovery);
 	cr_assert_eq(recovery.listener, -1);
 	cr_assert_null(getenv(RECOVERY_VARIABLE));

@@ -43,6 +43,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define tensor_extent          eight_tensor_extent
 #define tensor_check_range     eight_tensor_check_range
 #define tensor_shape_text      eight_tensor_shape_text
+#define overlap_steps          eight_overlap_steps
 #define overlap_self           eight_overlap_self
 #define overlap_self_repeated  eight_overlap_self_repeated
 #define overlap_between        eight_overlap_between

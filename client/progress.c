@@ -1,0 +1,112 @@
+/* What fits on one line: the percentage always, then the speed and the time left, then the name, then a bar.
+ */
+#include "progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "print.h"
+
+#define AFTER_S    1.0 /* what takes less needs none */
+#define EVERY_S    0.1
+#define BAR_MOST   30
+#define BAR_LEAST  8
+#define NAME_LEAST 8
+#define SPARE      3 /* columns at the end of the line */
+
+static double now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void progress_init(struct progress *progress, bool is_quiet)
+{
+	const char *term = getenv("TERM");
+
+	*progress = (struct progress){ .start = now_s() };
+	progress->is_wanted = !is_quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+	progress->due = progress->start + AFTER_S;
+}
+
+double progress_seconds(const struct progress *progress)
+{
+	return now_s() - progress->start;
+}
+
+bool progress_is_due(const struct progress *progress)
+{
+	return progress->is_wanted && now_s() >= progress->due;
+}
+
+static int columns(void)
+{
+	struct winsize size = { 0 };
+
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+/* The end of a name that is too long says more than its start. */
+static void draw_name(const char *name, int room)
+{
+	int len = (int)strlen(name);
+
+	if (len <= room)
+		fprintf(stderr, "%s  ", name);
+	else if (room >= NAME_LEAST)
+		fprintf(stderr, "...%s  ", name + len - room + 3);
+}
+
+static void draw_bar(int room, double done)
+{
+	int cells = (room < BAR_MOST + 4 ? room : BAR_MOST + 4) - 4, full;
+
+	if (cells < BAR_LEAST)
+		return;
+	full = (int)(done * cells);
+	fprintf(stderr, "[%.*s%.*s]  ", full, "##############################", cells - full,
+	        "..............................");
+}
+
+void progress_show(struct progress *progress, const char *what, double done, const char *rate)
+{
+	char name[512], left[40], tail[128];
+	double seconds;
+	int room;
+
+	if (!progress_is_due(progress))
+		return;
+	seconds = progress_seconds(progress);
+	done = done < 0 ? 0 : done > 1 ? 1 : done;
+	print_age(done > 0 ? (uint64_t)(seconds * (1 - done) / done * 1000) : 0, left, sizeof left);
+	snprintf(tail, sizeof tail, "%3.0f %%  %s  %s%s", 100 * done, rate, done > 0 ? left : "",
+	         done > 0 ? " left" : "");
+	print_escaped(what, strlen(what), name, sizeof name);
+	/* Room for the ^C of who stops it, which would begin another line. */
+	room = columns() - SPARE - (int)strlen(tail);
+	fputs("\r\033[K", stderr);
+	if (room < 0)
+		fprintf(stderr, "%.*s", columns() > SPARE ? columns() - SPARE : 1, tail);
+	else {
+		draw_name(name, room - 2);
+		if ((int)strlen(name) <= room - 2)
+			draw_bar(room - 2 - (int)strlen(name), done);
+		fputs(tail, stderr);
+	}
+	fflush(stderr);
+	progress->is_drawn = true;
+	progress->due = now_s() + EVERY_S;
+}
+
+void progress_clear(struct progress *progress)
+{
+	if (progress->is_drawn)
+		fputs("\r\033[K", stderr);
+	progress->is_drawn = false;
+}

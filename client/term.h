@@ -1,0 +1,34 @@
+/* The terminal as a page: alternate screen, no cursor, keys as they are pressed. It is put back when the page
+ * ends, whichever way: close, a signal that stops the program or one that suspends it. One at a time. */
+#ifndef CLIENT_TERM_H
+#define CLIENT_TERM_H
+
+#include <stddef.h>
+
+enum term_key {
+	TERM_TIMEOUT,
+	TERM_CHAR,
+	TERM_LEFT,
+	TERM_RIGHT,
+	TERM_REDRAW, /* the size has changed, or the program goes on after it was suspended */
+	TERM_STOP,   /* a signal, which term_stopped names; or the terminal is gone */
+};
+
+/* 0, or -1 with errno when standard output is no terminal that can do this. Keys come from standard input, if
+ * that is a terminal too. */
+int term_open(void);
+void term_close(void);
+
+/* Columns and lines. */
+void term_size(int *ret_columns, int *ret_lines);
+
+/* Replaces what is shown. Lines end with "\n", and none is longer than the terminal is wide. */
+void term_show(const char *frame);
+
+/* Waits for a key until so many milliseconds have gone; *ret_char is that of TERM_CHAR. */
+enum term_key term_wait(int timeout_ms, char *ret_char);
+
+/* The signal that asked to stop; 0: none. */
+int term_stopped(void);
+
+#endif

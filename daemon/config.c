@@ -1,0 +1,204 @@
+/* Which files there are, and what they come to with the command line. */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SYSTEM_FILE SYSCONFDIR "/tmad/tmad.conf"
+#define KEPT_NAME   "the settings of before"
+
+/* ---- Errors ------------------------------------------------------------------------------------------- */
+
+void config_error(struct config *config, const char *format, ...)
+{
+	va_list args;
+
+	if (config->n_errors < CONFIG_ERRORS) {
+		va_start(args, format);
+		vsnprintf(config->error[config->n_errors], CONFIG_ERROR_BYTES, format, args);
+		va_end(args);
+	}
+	config->n_errors++;
+}
+
+void config_say_errors(const struct config *config, void (*say)(const char *line))
+{
+	char more[64];
+
+	for (unsigned i = 0; i < config->n_errors && i < CONFIG_ERRORS; i++)
+		say(config->error[i]);
+	if (config->n_errors > CONFIG_ERRORS) {
+		snprintf(more, sizeof more, "and %u more", config->n_errors - CONFIG_ERRORS);
+		say(more);
+	}
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------------ */
+
+/* tmad@NAME.conf, beside tmad.conf. */
+static char *instance_path(const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/');
+	int directory = slash ? (int)(slash - path) + 1 : 0;
+	char *ret;
+
+	return asprintf(&ret, "%.*stmad@%s.conf", directory, path, name) < 0 ? NULL : ret;
+}
+
+/* "" for none of them. */
+static bool find_files(struct config *config)
+{
+	const char *given = config->options.config, *instance = config->options.instance;
+	const char *path = given ? given : SYSTEM_FILE;
+
+	if (!*path)
+		return true;
+	config->file[0].path = strdup(path);
+	if (instance)
+		config->file[1].path = instance_path(path, instance);
+	return config->file[0].path && (!instance || config->file[1].path);
+}
+
+/* The command line a second time: over everything. */
+static void merge(struct config *config, int argc, char **argv)
+{
+	struct options *options = &config->options;
+	char text[CONFIG_ERROR_BYTES];
+	struct error err;
+
+	options_init(options);
+	for (int f = 0; f < CONFIG_FILES; f++)
+		for (int i = 0; i < SETTING_COUNT; i++) {
+			struct config_file *file = &config->file[f];
+			struct setting_origin from = { file->text[i], file->path, file->line[i] };
+
+			if (from.text && setting_parse(options, i, &from, &err) < 0)
+				config_error(config, "%s:%u: %s", from.file, from.line, err.message);
+		}
+	if (options_parse(options, argc, argv, &err) < 0)
+		config_error(config, "%s", err.message);
+	else if (options_check(options, text, sizeof text) < 0)
+		config_error(config, "%s", text);
+}
+
+/* With what the command line says. */
+static struct config *config_new(int argc, char **argv)
+{
+	struct config *config = calloc(1, sizeof *config);
+	struct error err;
+
+	if (!config)
+		return NULL;
+	options_init(&config->options);
+	if (options_parse(&config->options, argc, argv, &err) < 0)
+		config_error(config, "%s", err.message);
+	return config;
+}
+
+struct config *config_read(int argc, char **argv)
+{
+	struct config *config = config_new(argc, argv);
+
+	if (!config || config->n_errors > 0)
+		return config;
+	if (!find_files(config)) {
+		config_error(config, "no memory to read a file");
+		return config;
+	}
+	for (int i = 0; i < CONFIG_FILES; i++)
+		if (config->file[i].path)
+			config_parse_file(config, &config->file[i], i == 0 && config->options.config);
+	if (config->n_errors == 0)
+		merge(config, argc, argv);
+	return config;
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (int f = 0; f < CONFIG_FILES; f++) {
+		for (int i = 0; i < SETTING_COUNT; i++)
+			free(config->file[f].text[i]);
+		free(config->file[f].path);
+	}
+	free(config);
+}
+
+/* ---- What is kept ------------------------------------------------------------------------------------- */
+
+/* No line is longer than it was. */
+static void write_kept(FILE *out, const struct config *config, int first, int n)
+{
+	for (int i = first; i < first + n; i++) {
+		const struct config_file *file = &config->file[config->file[1].text[i] ? 1 : 0];
+		char name[SETTING_NAME_BYTES];
+
+		setting_name(i, name);
+		if (file->text[i])
+			fprintf(out, "%s=%s\n", name, file->text[i]);
+	}
+}
+
+char *config_kept(const struct config *config)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return NULL;
+	fputs("[tmad]\n", out);
+	write_kept(out, config, 0, OPTION_COUNT);
+	fputs("[limits]\n", out);
+	write_kept(out, config, OPTION_COUNT, LIMIT_COUNT);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+struct config *config_read_kept(int argc, char **argv, const char *text)
+{
+	struct config *config = config_new(argc, argv);
+
+	if (!config || config->n_errors > 0)
+		return config;
+	config->file[0].path = strdup(KEPT_NAME);
+	if (!config->file[0].path) {
+		config_error(config, "no memory to read " KEPT_NAME);
+		return config;
+	}
+	config_parse(config, &config->file[0], text, strlen(text));
+	if (config->n_errors == 0)
+		merge(config, argc, argv);
+	return config;
+}
+
+/* ---- --check-config ----------------------------------------------------------------------------------- */
+
+static void say_to_stderr(const char *line)
+{
+	fprintf(stderr, "tmad: %s\n", line);
+}
+
+bool config_check(int argc, char **argv)
+{
+	struct config *config = config_read(argc, argv);
+	bool ok = config && config->n_errors == 0;
+
+	if (!config)
+		say_to_stderr("no memory to read a file");
+	else
+		config_say_errors(config, say_to_stderr);
+	for (int i = 0; ok && i < CONFIG_FILES; i++)
+		if (config->file[i].path)
+			printf("%s: %s\n", config->file[i].path,
+			       config->file[i].is_read ? "read" : "not there");
+	if (ok)
+		puts("ok");
+	config_free(config);
+	return ok;
+}

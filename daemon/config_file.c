@@ -1,0 +1,305 @@
+/* One file of settings. libinih splits its lines; what it would pass over is looked for before it sees them:
+ * a line that its buffer does not hold, bytes that are no text, sections that nobody reads. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ini.h>
+
+#define BOM        "\xef\xbb\xbf"
+#define LINE_BYTES 198 /* that libinih's buffer holds in every build; config_kept counts on it */
+
+enum section {
+	SECTION_NONE, /* before the first */
+	SECTION_TMAD,
+	SECTION_LIMITS,
+	SECTION_UNKNOWN, /* said already: what is in it is not looked at */
+};
+
+static const char *const sections[] = { [SECTION_TMAD] = "tmad", [SECTION_LIMITS] = "limits" };
+
+struct reading {
+	struct config *config;
+	struct config_file *file;
+	const char *next, *end;
+	unsigned line;
+	enum section section;
+	bool is_due; /* the line has to be name = value, and has not been met as one */
+};
+
+static char *give_line(char *buffer, int room, void *stream);
+static int on_value(void *user, const char *section, const char *name, const char *value);
+static void settle_line(struct reading *r);
+
+void config_parse(struct config *config, struct config_file *file, const char *text, size_t size)
+{
+	struct reading r = { .config = config, .file = file, .next = text, .end = text + size };
+
+	if (size >= strlen(BOM) && !memcmp(text, BOM, strlen(BOM)))
+		r.next += strlen(BOM);
+	ini_parse_stream(give_line, &r, on_value, &r);
+	settle_line(&r);
+}
+
+/* ---- The file ----------------------------------------------------------------------------------------- */
+
+static ssize_t read_all(int fd, char *text, size_t room)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	do {
+		n = read(fd, text + used, room - used);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		used += n > 0 ? (size_t)n : 0;
+	} while (n != 0 && used < room);
+	return (ssize_t)used;
+}
+
+static void parse_open(struct config *config, struct config_file *file, int fd, char *text)
+{
+	struct stat about;
+	ssize_t size;
+
+	if (fstat(fd, &about) < 0 || !S_ISREG(about.st_mode)) {
+		config_error(config, "%s: it is not a regular file", file->path);
+		return;
+	}
+	size = read_all(fd, text, CONFIG_FILE_BYTES + 1);
+	if (size < 0)
+		config_error(config, "%s: %s", file->path, strerror((int)-size));
+	else if (size > CONFIG_FILE_BYTES)
+		config_error(config, "%s: a file of settings has at most %d bytes", file->path,
+		             CONFIG_FILE_BYTES);
+	else
+		config_parse(config, file, text, (size_t)size);
+}
+
+void config_parse_file(struct config *config, struct config_file *file, bool needed)
+{
+	/* Not to wait for whoever has the other end of a pipe. */
+	int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	char *text;
+
+	if (fd < 0 && !needed && (errno == ENOENT || errno == ENOTDIR))
+		return;
+	file->is_read = true;
+	if (fd < 0) {
+		config_error(config, "%s: %s", file->path, strerror(errno));
+		return;
+	}
+	text = malloc(CONFIG_FILE_BYTES + 1);
+	if (text)
+		parse_open(config, file, fd, text);
+	else
+		config_error(config, "%s: no memory to read it", file->path);
+	free(text);
+	close(fd);
+}
+
+/* ---- A line, on its way to libinih -------------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static bool is_comment(char c)
+{
+	return c == '#' || c == ';';
+}
+
+/* What is read of [section], and whether it is one. */
+static void enter_section(struct reading *r, const char *text, const char *end)
+{
+	const char *close = memchr(text, ']', (size_t)(end - text)), *rest;
+	size_t len;
+
+	r->section = SECTION_UNKNOWN;
+	if (!close) {
+		config_error(r->config, "%s:%u: %.*s: a section's name ends with ]", r->file->path, r->line,
+		             (int)(end - text), text);
+		return;
+	}
+	for (rest = close + 1; rest < end && is_blank(*rest); rest++)
+		;
+	if (rest < end && !is_comment(*rest)) {
+		config_error(r->config, "%s:%u: %.*s: nothing stands behind a section's name", r->file->path,
+		             r->line, (int)(end - text), text);
+		return;
+	}
+	len = (size_t)(close - text - 1);
+	for (enum section s = SECTION_TMAD; s <= SECTION_LIMITS; s++)
+		if (strlen(sections[s]) == len && !memcmp(sections[s], text + 1, len))
+			r->section = s;
+	if (r->section == SECTION_UNKNOWN)
+		config_error(r->config, "%s:%u: [%.*s]: there are sections [tmad] and [limits] alone",
+		             r->file->path, r->line, (int)len, text + 1);
+}
+
+/* Whether libinih is to see the line. */
+static bool is_passed_on(struct reading *r, const char *text, const char *end, size_t most)
+{
+	for (const char *c = text; c < end; c++)
+		if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f) {
+			config_error(r->config, "%s:%u: byte 0x%02x: a file of settings is text alone",
+			             r->file->path, r->line, (unsigned char)*c);
+			return false;
+		}
+	if (text == end || is_comment(*text))
+		return false;
+	if ((size_t)(end - text) > most) {
+		config_error(r->config, "%s:%u: a line of %zu bytes; it may have %zu", r->file->path, r->line,
+		             (size_t)(end - text), most);
+		return false;
+	}
+	if (*text == '[') {
+		enter_section(r, text, end);
+		return r->section != SECTION_UNKNOWN;
+	}
+	r->is_due = r->section != SECTION_UNKNOWN;
+	return r->is_due;
+}
+
+/* As fgets: room is for a line break and an end too. */
+static char *give_line(char *buffer, int room, void *stream)
+{
+	struct reading *r = stream;
+	size_t most = room - 2 < LINE_BYTES ? (size_t)room - 2 : LINE_BYTES;
+	const char *text = r->next, *end;
+	size_t len = 0;
+
+	settle_line(r);
+	if (text == r->end)
+		return NULL;
+	end = memchr(text, '\n', (size_t)(r->end - text));
+	r->next = end ? end + 1 : r->end;
+	if (!end)
+		end = r->end;
+	r->line++;
+	if (end > text && end[-1] == '\r')
+		end--;
+	while (end > text && is_blank(end[-1]))
+		end--;
+	while (text < end && is_blank(*text)) /* libinih would take it for more of the value before */
+		text++;
+	if (is_passed_on(r, text, end, most)) {
+		len = (size_t)(end - text);
+		memcpy(buffer, text, len);
+	}
+	buffer[len] = '\n';
+	buffer[len + 1] = '\0';
+	return buffer;
+}
+
+static void settle_line(struct reading *r)
+{
+	if (r->is_due)
+		config_error(r->config, "%s:%u: a line is name = value, [section] or # comment",
+		             r->file->path, r->line);
+	r->is_due = false;
+}
+
+/* ---- A value ------------------------------------------------------------------------------------------ */
+
+/* How many bytes would have to change. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[SETTING_NAME_BYTES];
+	size_t n = strnlen(b, SETTING_NAME_BYTES - 1);
+
+	for (unsigned j = 0; j <= n; j++)
+		row[j] = j;
+	for (unsigned i = 1; *a; i++, a++) {
+		unsigned corner = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= n; j++) {
+			unsigned change = corner + ((*a == '_' ? '-' : *a) != b[j - 1]);
+
+			corner = row[j];
+			row[j] = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+			if (change < row[j])
+				row[j] = change;
+		}
+	}
+	return row[n];
+}
+
+static void refuse_name(struct reading *r, const char *name)
+{
+	char known[SETTING_NAME_BYTES], nearest[SETTING_NAME_BYTES];
+	unsigned least = 4; /* further than that, it means something else */
+
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		unsigned far;
+
+		setting_name(i, known);
+		far = setting_stands_in(i) == OPTION_PLACE_FILE ? distance(name, known) : least;
+		if (far < least) {
+			least = far;
+			memcpy(nearest, known, sizeof nearest);
+		}
+	}
+	if (least < 4)
+		config_error(r->config, "%s:%u: %s: there is no such setting; the nearest is %s",
+		             r->file->path, r->line, name, nearest);
+	else
+		config_error(r->config, "%s:%u: %s: there is no such setting", r->file->path, r->line, name);
+}
+
+/* Whether it may stand here. */
+static bool check_name(struct reading *r, int setting, const char *name)
+{
+	enum section belongs = setting < OPTION_COUNT ? SECTION_TMAD : SECTION_LIMITS;
+
+	if (setting < 0)
+		refuse_name(r, name);
+	else if (setting_stands_in(setting) == OPTION_PLACE_LINE)
+		config_error(r->config, "%s:%u: %s: it is of the command line alone", r->file->path, r->line,
+		             name);
+	else if (r->section != belongs)
+		config_error(r->config, "%s:%u: %s: it belongs into section [%s]", r->file->path, r->line,
+		             name, sections[belongs]);
+	else if (r->file->line[setting])
+		config_error(r->config, "%s:%u: %s: it is in line %u already", r->file->path, r->line, name,
+		             r->file->line[setting]);
+	else
+		return true;
+	return false;
+}
+
+/* The value is tried on a set of its own: the whole file has to be right before anything of it counts. */
+static int on_value(void *user, const char *section, const char *name, const char *value)
+{
+	struct reading *r = user;
+	struct setting_origin from = { .text = value, .file = r->file->path, .line = r->line };
+	int setting = setting_find(name);
+	struct options scratch;
+	char place[CONFIG_ERROR_BYTES / 2];
+	struct error rule;
+
+	(void)section; /* known already */
+	if (!*name)
+		return 1;
+	r->is_due = false;
+	if (!check_name(r, setting, name))
+		return 1;
+	r->file->line[setting] = r->line;
+	options_init(&scratch);
+	if (setting_parse(&scratch, setting, &from, &rule) < 0) {
+		setting_place(setting, &from, place, sizeof place);
+		config_error(r->config, "%s: %s", place, rule.message);
+		return 1;
+	}
+	r->file->text[setting] = strdup(value);
+	if (!r->file->text[setting])
+		config_error(r->config, "%s:%u: no memory to keep it", r->file->path, r->line);
+	return 1;
+}

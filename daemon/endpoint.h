@@ -1,0 +1,35 @@
+/* Where metrics are served: a path, or a port that only this machine reaches. */
+#ifndef DAEMON_ENDPOINT_H
+#define DAEMON_ENDPOINT_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "proto/status.h"
+
+#define ENDPOINT_NAME 160
+
+struct endpoint {
+	bool is_unix;
+	struct sockaddr_storage address;
+	socklen_t len;
+};
+
+/* "unix:PATH", "127.0.0.1:PORT" (or another address in 127.0.0.0/8), "[::1]:PORT" or "localhost:PORT", which
+ * is 127.0.0.1; port 0: any that is free. Else INVALID_ARGUMENT with the rule. */
+int endpoint_parse(struct endpoint *ret, const char *text, struct error *err);
+
+/* A listening socket there, non-blocking, close-on-exec, the caller's: its file, of mode 0660, takes the
+ * place of one that nobody listens on. ALREADY_EXISTS or PERMISSION. */
+int endpoint_listen(const struct endpoint *endpoint, int backlog, struct error *err);
+
+/* What a listening socket is bound to; len 0 when that cannot be said. */
+void endpoint_of(struct endpoint *ret, int fd);
+
+/* "unix:/run/x", "http://127.0.0.1:9464". */
+void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME]);
+
+/* The path of its file; NULL: it has none. */
+const char *endpoint_path(const struct endpoint *endpoint);
+
+#endif

@@ -1,0 +1,61 @@
+/* Metrics over HTTP: GET /metrics, for Prometheus and its kin, on a socket of their own.
+ *
+ * libmicrohttpd speaks HTTP, on the loop's thread and without one of its own; nothing runs while nobody asks.
+ * Whoever can connect may be hostile: connections are few, the oldest makes room for a new one, each has an
+ * absolute time for its request and its answer, and after each turn of HTTP the loop is others' for a
+ * multiple of what it took.
+ */
+#ifndef DAEMON_EXPORTER_H
+#define DAEMON_EXPORTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+#include "endpoint.h"
+#include "proto/status.h"
+
+struct MHD_Daemon;
+struct MHD_Response;
+struct server;
+
+#define EXPORTER_PEERS 16
+
+struct exporter_peer {
+	int fd;            /* -1: nobody */
+	uint64_t since_ms; /* its connection, or the end of its last request */
+	uint64_t until_ms; /* it may stay; UINT64_MAX: it has been shut down */
+};
+
+struct exporter {
+	struct server *server;
+	int fd;    /* listens; -1: nothing is open */
+	bool owns; /* made by this process, this life or an earlier one */
+	struct endpoint endpoint;
+	char name[ENDPOINT_NAME];
+	struct MHD_Daemon *http;
+	struct MHD_Response *about;
+	struct MHD_Response *no_page;
+	struct MHD_Response *no_method;
+	uv_poll_t listening;
+	uv_poll_t polling;     /* what libmicrohttpd waits for */
+	uv_timer_t tick;       /* ends a rest, or a peer's time */
+	uint64_t accept_at_ms; /* again, after there were no descriptors */
+	int n_peers;
+	struct exporter_peer peers[EXPORTER_PEERS];
+};
+
+/* Listens on the socket that a service manager passed for metrics, else on the one that was ours already
+ * (kept; -1: none), else at address (NULL: nowhere, and nothing is opened). Needs server->loop. On
+ * failure kept is closed and its file removed. */
+int exporter_open(struct exporter *exporter, struct server *server, int kept, const char *address,
+                  struct error *err);
+
+/* Ends everything at once, also what is half sent. The loop's last turn frees nothing of it. Idempotent. */
+void exporter_close(struct exporter *exporter);
+
+/* Closes a socket that was ours already, and removes its file. -1 is allowed. */
+void exporter_drop(int kept);
+
+#endif

@@ -1,0 +1,305 @@
+/* One table of families; a shape says how many samples a family has, and how sample i reads. */
+#include "exposition.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "snapshot.h"
+
+#define LINE_MOST    1024
+#define NS_PER_S     UINT64_C(1000000000)
+#define BARS_SAMPLES (LATENCY_BARS + 2) /* and the sum, and the count */
+
+enum shape {
+	SHAPE_ONE,
+	SHAPE_BUILD,
+	SHAPE_ENGINE,
+	SHAPE_METHODS,
+	SHAPE_STATUSES,
+	SHAPE_PATHS,
+	SHAPE_PATH_BARS,
+	SHAPE_LIMITS,
+	SHAPE_UID_ONE,
+	SHAPE_UID_STATUSES,
+	SHAPE_UID_PATHS,
+	SHAPE_UID_BARS,
+};
+
+enum type { TYPE_COUNTER, TYPE_GAUGE, TYPE_HISTOGRAM, TYPE_INFO };
+
+struct metric {
+	enum shape shape;
+	enum type type;
+	const char *name;
+	const char *unit;
+	size_t source;
+	const char *help;
+};
+
+#define SOURCE_ONE(field)          offsetof(struct snapshot, field)
+#define SOURCE_BUILD(field)        offsetof(struct snapshot, field)
+#define SOURCE_ENGINE(field)       offsetof(struct snapshot, field)
+#define SOURCE_METHODS(field)      offsetof(struct snapshot, field)
+#define SOURCE_STATUSES(field)     offsetof(struct snapshot, field)
+#define SOURCE_PATHS(field)        offsetof(struct snapshot, field)
+#define SOURCE_PATH_BARS(field)    offsetof(struct snapshot, field)
+#define SOURCE_LIMITS(field)       offsetof(struct snapshot, field)
+#define SOURCE_UID_ONE(field)      offsetof(struct snapshot_uid, field)
+#define SOURCE_UID_STATUSES(field) offsetof(struct snapshot_uid, field)
+#define SOURCE_UID_PATHS(field)    offsetof(struct snapshot_uid, field)
+#define SOURCE_UID_BARS(field)     offsetof(struct snapshot_uid, field)
+
+static const struct metric metrics[] = {
+#define METRIC(shape, type, name, unit, source, help) \
+	{ SHAPE_##shape, TYPE_##type, name, unit, SOURCE_##shape(source), help },
+#include "exposition.def"
+};
+
+#define METRIC_COUNT ((uint32_t)(sizeof metrics / sizeof metrics[0]))
+
+/* ---- Text --------------------------------------------------------------------------------------------- */
+
+struct text {
+	char *at;
+	size_t len;
+	size_t size;
+};
+
+/* What it is asked for has room: LINE_MOST. */
+__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
+{
+	size_t room = text->size - text->len;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(text->at + text->len, room, format, args);
+	va_end(args);
+	text->len += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void put_value(struct text *text, const struct metric *metric, uint64_t value)
+{
+	if (!strcmp(metric->unit, "seconds"))
+		put(text, " %" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_S, value % NS_PER_S);
+	else
+		put(text, " %" PRIu64 "\n", value);
+}
+
+/* Texts of a driver's may hold anything. */
+static void put_label(struct text *text, const char *name, const char *value)
+{
+	put(text, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '\n')
+			put(text, "\\n");
+		else if (*value == '"' || *value == '\\')
+			put(text, "\\%c", *value);
+		else
+			put(text, "%c", *value);
+	}
+	put(text, "\"");
+}
+
+static const char *suffix(const struct metric *metric)
+{
+	return metric->type == TYPE_COUNTER ? "_total" : metric->type == TYPE_INFO ? "_info" : "";
+}
+
+/* ---- Samples ------------------------------------------------------------------------------------------ */
+
+static uint32_t samples_of(const struct metric *metric, const struct snapshot *s)
+{
+	switch (metric->shape) {
+	case SHAPE_ONE:
+	case SHAPE_BUILD:
+	case SHAPE_ENGINE:
+		break;
+	case SHAPE_METHODS:
+		return METHOD_COUNT + 1;
+	case SHAPE_STATUSES:
+		return STATUS_COUNT;
+	case SHAPE_PATHS:
+		return FAMILY_COUNT;
+	case SHAPE_PATH_BARS:
+		return FAMILY_COUNT * BARS_SAMPLES;
+	case SHAPE_LIMITS:
+		return LIMIT_COUNT;
+	case SHAPE_UID_ONE:
+		return s->n_uids;
+	case SHAPE_UID_STATUSES:
+		return s->n_uids * STATUS_COUNT;
+	case SHAPE_UID_PATHS:
+		return s->n_uids * FAMILY_COUNT;
+	case SHAPE_UID_BARS:
+		return s->n_uids * BARS_SAMPLES;
+	}
+	return 1;
+}
+
+static const uint64_t *numbers_at(const void *of, const struct metric *metric)
+{
+	return (const uint64_t *)((const char *)of + metric->source);
+}
+
+static void put_labelled(struct text *text, const struct metric *metric, const char *label, const char *value,
+                         uint64_t number)
+{
+	put(text, "%s%s{%s=\"%s\"}", metric->name, suffix(metric), label, value);
+	put_value(text, metric, number);
+}
+
+/* Of a uid, only what has happened: most would be zeros. */
+static void put_uid_labelled(struct text *text, const struct metric *metric, const struct snapshot_uid *uid,
+                             const char *label, const char *value, uint64_t number)
+{
+	if (number == 0)
+		return;
+	put(text, "%s%s{uid=\"%s\",%s=\"%s\"}", metric->name, suffix(metric), uid->name, label, value);
+	put_value(text, metric, number);
+}
+
+static void put_bars(struct text *text, const struct metric *metric, const char *label, const char *value,
+                     const uint64_t *bars, uint64_t sum_ns, uint32_t k)
+{
+	uint64_t count = usage_sum(bars, k < LATENCY_BARS ? (int)k + 1 : LATENCY_BARS);
+
+	if (k < LATENCY_BARS - 1)
+		put(text, "%s_bucket{%s=\"%s\",le=\"%.9g\"} %" PRIu64 "\n", metric->name, label, value,
+		    (double)latency_bound((int)k) / (double)NS_PER_S, count);
+	else if (k == LATENCY_BARS - 1)
+		put(text, "%s_bucket{%s=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", metric->name, label, value,
+		    count);
+	else if (k == LATENCY_BARS)
+		put(text, "%s_sum{%s=\"%s\"} %" PRIu64 ".%09" PRIu64 "\n", metric->name, label, value,
+		    sum_ns / NS_PER_S, sum_ns % NS_PER_S);
+	else
+		put(text, "%s_count{%s=\"%s\"} %" PRIu64 "\n", metric->name, label, value, count);
+}
+
+static void put_engine(struct text *text, const struct metric *metric, const struct snapshot *s)
+{
+	put(text, "%s%s{", metric->name, suffix(metric));
+	if (metric->shape == SHAPE_BUILD) {
+		put_label(text, "version", s->version);
+		put(text, ",");
+	}
+	put_label(text, "engine", s->engine);
+	put(text, ",");
+	put_label(text, "device", s->device);
+	put(text, "} %" PRIu64 "\n", metric->shape == SHAPE_BUILD ? 1 : *numbers_at(s, metric));
+}
+
+/* Of METHOD_COUNT: what was counted for no method. */
+static void put_method(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
+{
+	const uint64_t *by_method = numbers_at(s, metric);
+
+	if (i < METHOD_COUNT)
+		put_labelled(text, metric, "method", method_names[i], by_method[i]);
+	else
+		put_labelled(text, metric, "method", "refused",
+		             s->metrics.requests - usage_sum(by_method, METHOD_COUNT));
+}
+
+static void put_sample(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
+{
+	const struct snapshot_uid *uid = s->uid;
+	uint32_t k;
+
+	switch (metric->shape) {
+	case SHAPE_ONE:
+		put(text, "%s%s", metric->name, suffix(metric));
+		put_value(text, metric, *numbers_at(s, metric));
+		break;
+	case SHAPE_BUILD:
+	case SHAPE_ENGINE:
+		put_engine(text, metric, s);
+		break;
+	case SHAPE_METHODS:
+		put_method(text, metric, s, i);
+		break;
+	case SHAPE_STATUSES:
+		put_labelled(text, metric, "status", status_name(-(int)i - 1), numbers_at(s, metric)[i]);
+		break;
+	case SHAPE_PATHS:
+		put_labelled(text, metric, "path", family_names[i], numbers_at(s, metric)[i]);
+		break;
+	case SHAPE_PATH_BARS:
+		k = i / BARS_SAMPLES;
+		put_bars(text, metric, "path", family_names[k], numbers_at(s, metric) + k * LATENCY_BARS,
+		         s->metrics.latency_ns[k], i % BARS_SAMPLES);
+		break;
+	case SHAPE_LIMITS:
+		put_labelled(text, metric, "name", limit_infos[i].name, numbers_at(s, metric)[i]);
+		break;
+	case SHAPE_UID_ONE:
+		put_labelled(text, metric, "uid", uid[i].name, *numbers_at(&uid[i], metric));
+		break;
+	case SHAPE_UID_STATUSES:
+		uid += i / STATUS_COUNT;
+		k = i % STATUS_COUNT;
+		put_uid_labelled(text, metric, uid, "status", status_name(-(int)k - 1),
+		                 numbers_at(uid, metric)[k]);
+		break;
+	case SHAPE_UID_PATHS:
+		uid += i / FAMILY_COUNT;
+		k = i % FAMILY_COUNT;
+		put_uid_labelled(text, metric, uid, "path", family_names[k], numbers_at(uid, metric)[k]);
+		break;
+	case SHAPE_UID_BARS:
+		uid += i / BARS_SAMPLES;
+		put_bars(text, metric, "uid", uid->name, numbers_at(uid, metric), uid->usage.latency_ns,
+		         i % BARS_SAMPLES);
+		break;
+	}
+}
+
+/* ---- Families ----------------------------------------------------------------------------------------- */
+
+/* OpenMetrics names a family without what its type puts behind it. */
+static void put_header(struct text *text, const struct metric *metric, bool openmetrics)
+{
+	static const char *const types[] = { "counter", "gauge", "histogram", "info" };
+	const char *end = openmetrics ? "" : suffix(metric);
+	bool is_gauge = !openmetrics && metric->type == TYPE_INFO;
+
+	put(text, "# HELP %s%s %s\n", metric->name, end, metric->help);
+	put(text, "# TYPE %s%s %s\n", metric->name, end, is_gauge ? "gauge" : types[metric->type]);
+	if (openmetrics && *metric->unit)
+		put(text, "# UNIT %s %s\n", metric->name, metric->unit);
+}
+
+size_t exposition_write(struct exposition *e, char *at, size_t size)
+{
+	struct text text = { .at = at, .size = size };
+
+	for (; e->family < METRIC_COUNT; e->family++) {
+		const struct metric *metric = &metrics[e->family];
+		uint32_t n = samples_of(metric, e->snapshot);
+
+		for (; e->sample <= n; e->sample++) {
+			if (size - text.len < LINE_MOST)
+				return text.len;
+			if (e->sample == 0)
+				put_header(&text, metric, e->openmetrics);
+			else
+				put_sample(&text, metric, e->snapshot, e->sample - 1);
+		}
+		e->sample = 0;
+	}
+	if (e->family == METRIC_COUNT && size - text.len >= LINE_MOST) {
+		if (e->openmetrics)
+			put(&text, "# EOF\n");
+		e->family++;
+	}
+	return text.len;
+}
+
+const char *exposition_type(bool openmetrics)
+{
+	return openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+	                   : "text/plain; version=0.0.4; charset=utf-8";
+}

@@ -1,0 +1,254 @@
+"""The manual is whole and true: what the programs take, say and export is in the page it belongs to, and nothing else is."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import sentences
+import tap
+from tmad import BUILD, SOURCE, TMACTL, TMAD, Tmad, tmactl
+
+CC = os.environ.get("TEST_CC") or "cc"
+OTHERS = {("journalctl", "1"), ("systemd.socket", "5")}  # pages that are not ours
+GENERATOR = os.path.join(SOURCE, "proto", "manual")
+
+
+def find(name):
+    """A page is in the build, or came with the sources."""
+    built = os.path.join(BUILD, name)
+    return built if os.path.exists(built) else os.path.join(SOURCE, name)
+
+
+def page_names():
+    with open(os.path.join(GENERATOR, "Makemodule.am"), encoding="utf-8") as file:
+        return re.findall(r"^\t(\S+\.[1-8])(?: \\)?$", file.read(), re.M)
+
+
+PAGES = page_names()
+
+
+def text(name):
+    with open(find(name), encoding="utf-8") as file:
+        return file.read()
+
+
+def section(name, title):
+    """The lines of a section or subsection, up to the next of its kind."""
+    match = re.search(rf"^\.(S[hs]) {re.escape(title)}$\n(.*?)(?=^\.(?:\1|Sh) |\Z)", text(name), re.M | re.S)
+    assert match, f"{name} has no {title}"
+    return match.group(2)
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **options)
+
+
+def options_of(words):
+    """The long options that stand at the start of a line of help."""
+    return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", words, re.M))
+
+
+def aliases():
+    return dict(line.split() for line in text("client/tmaclient.aliases").splitlines())
+
+
+class Form(unittest.TestCase):
+    def test_there_are_pages(self):
+        self.assertGreater(len(PAGES), 10)
+        pages = {name.split("/")[1] for name in PAGES}
+        self.assertLessEqual({"tmad.8", "tmactl.1", "tmad.conf.5", "tmaclient.3", "tmad-errors.7"}, pages)
+        self.assertEqual({page + ".3" for page in aliases().values()} | {"tmaclient.3"},
+                         {page for page in pages if page.endswith(".3")}, "a page for each group, each in the makefile")
+
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
+    def test_mandoc(self):
+        for name in PAGES:
+            with self.subTest(page=name):
+                done = run("mandoc", "-Tlint", "-W", "warning", find(name))
+                self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    @unittest.skipUnless(shutil.which("man"), "man is not installed")
+    def test_man(self):
+        for name in PAGES:
+            with self.subTest(page=name):
+                done = run("man", "--warnings", "-E", "UTF-8", "-l", find(name), env=dict(os.environ, MANWIDTH="80"))
+                if "unminimize" in done.stdout:
+                    self.skipTest("this system's man shows no pages")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn("NAME", done.stdout)
+
+    def test_cross_references(self):
+        ours = {tuple(os.path.basename(name).rsplit(".", 1)) for name in PAGES}
+        for name in PAGES:
+            for reference in re.findall(r"^\.(?:It )?Xr (\S+) (\d)", text(name), re.M):
+                self.assertIn(reference, ours | OTHERS, name)
+
+    def test_same_bytes(self):
+        """No day, place, language or order of the machine's is in a page."""
+        with tempfile.TemporaryDirectory() as directory:
+            version = re.search(r'\.Os "tmad (\S+)"', text("daemon/tmad.8")).group(1)
+            done = run(sys.executable, GENERATOR, SOURCE, version, *PAGES, "client/tmaclient.aliases", cwd=directory,
+                       env={"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1"})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for name in [*PAGES, "client/tmaclient.aliases"]:
+                with open(os.path.join(directory, name), encoding="utf-8") as file:
+                    self.assertEqual(file.read(), text(name), name)
+
+
+class Strict(unittest.TestCase):
+    """What would be missing from the manual stops it."""
+
+    def refuses(self, name, old, new, words):
+        with tempfile.TemporaryDirectory() as directory:
+            for folder in ("client", "daemon", "proto"):
+                os.mkdir(os.path.join(directory, folder))
+                for file in os.listdir(os.path.join(SOURCE, folder)):
+                    if re.search(r"\.(def|in|h|groups)$", file):
+                        shutil.copyfile(os.path.join(SOURCE, folder, file), os.path.join(directory, folder, file))
+            path = os.path.join(directory, name)
+            with open(path, encoding="utf-8") as file:
+                before = file.read()
+            self.assertIn(old, before)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(before.replace(old, new, 1))
+            done = run(sys.executable, GENERATOR, directory, "1", *PAGES, cwd=directory,
+                       env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_function_without_comment(self):
+        self.refuses("client/tmaclient.h", "/* Asks the service whether it answers. */\n", "", "tma_ping has no comment")
+
+    def test_group_without_page(self):
+        self.refuses("client/tmaclient.h", "/* ---- Plans ---", "/* ---- Recipes ---", "'Recipes' has no page")
+
+    def test_declaration_that_is_none(self):
+        self.refuses("client/tmaclient.h", "TMA_API int tma_ping(", "int tma_ping(", "is no comment, type or function")
+
+    def test_row_with_a_column_too_few(self):
+        self.refuses("proto/status.def", 'STATUS(BUSY, -9, "in use",', "STATUS(BUSY, -9,", "has 3 columns, not 4")
+
+    def test_section_of_errors_that_is_none(self):
+        self.refuses("proto/errors.def", "SAYS(OVERLAP,", "SAYS(OVERLAPS,", "OVERLAPS is no section")
+
+    def test_words_on_an_option_that_is_gone(self):
+        self.refuses("daemon/tmad.8.in", "@more threads@", "@more fibres@", "no fibres")
+
+
+class Facts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+        cls.info = json.loads(tmactl("info", "--json", socket_path=cls.tmad.path).stdout)
+
+    def test_options_of_tmad(self):
+        done = run(TMAD, "--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(set(re.findall(r"^\.It Fl -(\S+)", text("daemon/tmad.8"), re.M)), options_of(done.stdout))
+
+    def test_options_of_tmactl(self):
+        common = set(re.findall(r"^\.It (?:Fl \w , )?Fl -(\S+)", section("client/tmactl.1", "OPTIONS"), re.M))
+        commands = re.findall(r"^\.Ss (\S+)$", section("client/tmactl.1", "COMMANDS"), re.M)
+        top = run(TMACTL, "help").stdout
+        self.assertEqual(common, options_of(top))
+        self.assertEqual(set(commands), set(re.findall(r"^  ([a-z]+) ", top, re.M)))
+        for command in commands:
+            shown = run(TMACTL, "help", command)
+            self.assertEqual(shown.returncode, 0, command)
+            page = set(re.findall(r"^\.It (?:Fl \w , )?Fl -(\S+)", section("client/tmactl.1", command), re.M))
+            self.assertEqual(page, options_of(shown.stdout) - common, command)
+
+    def test_limits(self):
+        fixed = {"message_bytes", "message_depth", "message_elements", "rank"}
+        limits = {name for name in self.info["limits"]} - fixed
+        self.assertEqual(set(re.findall(r"^\.It Ic (\S+) Ns", section("daemon/tmad.conf.5", "SECTION [limits]"), re.M)), limits)
+        for name, value in self.info["limits"].items():
+            if name in limits and name != "mapped_bytes_per_uid":
+                self.assertRegex(section("daemon/tmad.conf.5", "SECTION [limits]"),
+                                 rf"(?s)\.It Ic {name} Ns[^\n]*\n(?:(?!\.It).)*Default: {value};")
+
+    def test_methods(self):
+        page = re.findall(r"^\.It Ic (\S+)$", section("daemon/tmad.8", "METHODS"), re.M)
+        self.assertEqual(sorted(page), sorted(self.info["methods"]))
+
+    def test_functions(self):
+        library = next((path for path in (os.path.join(BUILD, folder, "libtmaclient.so") for folder in (".libs", "."))
+                        if os.path.exists(path)), None)
+        self.assertIsNotNone(library)
+        symbols = run("nm", "-D", "--defined-only", library)
+        self.assertEqual(symbols.returncode, 0, symbols.stderr)
+        exported = set(re.findall(r" T (tma_\w+)", symbols.stdout))
+        self.assertEqual(set(aliases()), exported)
+        for function, page in aliases().items():
+            words = text(f"client/{page}.3")
+            self.assertRegex(words, rf"(?m)^\.Nm {function}(?: ,)?$")
+            self.assertRegex(words, rf"(?m)^\.Fo {function}$")
+            self.assertRegex(words, rf"(?m)^\.It Fn {function}$")
+            self.assertIn(f".Fn {function} ", text("client/tmaclient.3"))
+        with open(os.path.join(SOURCE, "client", "tmaclient.h"), encoding="utf-8") as file:
+            types = set(re.findall(r"^(?:typedef )?(?:struct|enum|uint64_t) (tma_\w+)", file.read(), re.M))
+        for name in PAGES:  # what running text names is there
+            for function in re.findall(r"\\fB(tma_\w+)\\fP|\.Fn (tma_\w+)", text(name)):
+                self.assertIn(function[0] or function[1], exported | types, name)
+
+    def test_statuses(self):
+        with open(os.path.join(SOURCE, "client", "tmaclient.h"), encoding="utf-8") as file:
+            header = dict(re.findall(r"TMA_([A-Z_]+) = (-\d+),", file.read()))
+        page = re.findall(r"^\.Ss ([A-Z_]+) \((-\d+)\)$", text("daemon/tmad-errors.7"), re.M)
+        self.assertEqual(dict(page), header)
+
+    def test_examples_compile(self):
+        found = 0
+        for name in PAGES:
+            for body in re.findall(r'^\.\\" example\n\.Bd -literal -offset indent\n(.*?)^\.Ed', text(name), re.M | re.S):
+                found += 1
+                code = body.replace("\\e", "\\").replace("\\&", "")
+                done = subprocess.run([*CC.split(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+                                       "-I" + os.path.join(SOURCE, "client"), "-x", "c", "-"],
+                                      input=code, capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+        self.assertGreaterEqual(found, 3)
+
+    def test_example_of_a_file(self):
+        body = re.search(r'^\.\\" config\n\.Bd -literal -offset indent\n(.*?)^\.Ed', text("daemon/tmad.conf.5"), re.M | re.S).group(1)
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write(body.replace("\\-", "-"))
+            file.flush()
+            done = run(TMAD, "--check-config", "--config=" + file.name)
+            self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+
+
+class Sentences(unittest.TestCase):
+    """Every error is in the manual with its remedy."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.said = sentences.in_sources(SOURCE)
+        cls.listed = sentences.in_table(SOURCE)
+
+    def test_what_is_said_is_listed(self):
+        self.assertGreater(len(self.said), 200)
+        for sentence in self.said:
+            with self.subTest(at=sentence.at, says=sentence.text):
+                self.assertTrue(any(entry.is_of(sentence) for entry in self.listed), "it is not in proto/errors.def")
+
+    def test_what_is_listed_is_said(self):
+        for entry in self.listed:
+            with self.subTest(section=entry.section, says=entry.text):
+                self.assertTrue(any(entry.is_of(sentence) for sentence in self.said), "nobody says it")
+
+    def test_it_is_on_the_page(self):
+        page = text("daemon/tmad-errors.7").replace("\\(dq", '"').replace("\\e", "\\")
+        for entry in self.listed:
+            self.assertIn(re.sub(r"\*\*", "*", entry.text), page)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,111 @@
+"""The sentences of errors: those that the sources can say, and those of proto/errors.def. A * is what is filled in."""
+import os
+import re
+import sys
+
+FOLDERS = ("client", "daemon", "kernels", "kernels/cpu", "kernels/cuda", "proto")
+# What takes a format: its name, which argument that is, and the argument that says of what section it is, or the section.
+CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fail": (2, 1), "log_line": (1, 0),
+         "config_error": (1, "START"), "say_error": (0, "LOG")}
+START = ("daemon/options.c", "daemon/config", "daemon/listener.c", "daemon/passed.c", "daemon/server.c", "daemon/tmad.c",
+         "daemon/recovery.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
+         "daemon/exporter", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
+         "kernels/cuda/map_cache.c")  # of what runs at the start too
+CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
+
+
+class Sentence:
+    def __init__(self, at, section, text):
+        self.at, self.section, self.text = at, section, text
+
+
+class Entry:
+    def __init__(self, section, text):
+        self.section, self.text = section, text
+        parts = [re.escape(part) for part in re.split(r"\*+", text)]
+        self._pattern = re.compile(".*".join(parts) + r"\Z", re.S)
+
+    def is_of(self, sentence):
+        if sentence.section and self.section != sentence.section and not (
+                self.section == "START" and sentence.at.startswith(START)):
+            return False
+        # One of placeholders alone is for those alone.
+        if not re.search(r"[a-z]{2}", self.text):
+            return sentence.text == self.text
+        return bool(self._pattern.match(sentence.text))
+
+
+def in_table(source):
+    sys.path.insert(0, os.path.join(source, "proto", "manual"))
+    sys.dont_write_bytecode = True
+    import errors
+
+    class Table(errors.Errors):
+        def path(self, name):
+            return os.path.join(source, name)
+
+    return [Entry(section, text) for section, _, texts in Table().situations() for text in texts]
+
+
+def _texts(argument):
+    """What a format's expression can be: each text of it, with its conversions as *. [] for one that is no literal."""
+    if re.search(r'"\s*:\s*"', argument):  # a choice of two
+        return [text for part in re.split(r'(?<=")\s*:\s*(?=")', re.sub(r'^[^"]*\?\s*', "", argument)) for text in _texts(part)]
+    if '"' not in argument:
+        return []
+    literal = r'"(?:[^"\\]|\\.)*"'
+    # Of inttypes.h, and other names of texts.
+    argument = re.sub(literal + r"|\bPRI\w+|\b[A-Z_]{3,}\b",
+                      lambda m: m.group() if m.group()[0] == '"' else '"llu"' if m.group().startswith("PRI") else '"%s"', argument)
+    if re.sub(literal, "", argument).strip():
+        raise ValueError(argument)
+    whole = "".join(part[1:-1] for part in re.findall(literal, argument)).replace("\\n", " ")
+    whole = re.sub(r"\\(.)", r"\1", whole)
+    whole = re.sub(r"%[-+#0 ]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|h|ll|l|z|j)?[diouxXfgeGcsp]", "*", whole).replace("%%", "%")
+    return [re.sub(r"\s+", " ", whole)]
+
+
+def _calls(text):
+    """(name, offset, arguments) of each call of CALLS."""
+    for call in re.finditer(r"\b(" + "|".join(CALLS) + r")\(", text):
+        arguments, current, depth, at = [], "", 1, call.end()
+        while depth:
+            literal = re.compile(r'"(?:[^"\\]|\\.)*"').match(text, at)
+            if literal:
+                current, at = current + literal.group(), literal.end()
+                continue
+            char = text[at]
+            depth += (char in "([{") - (char in ")]}")
+            if not depth or char == "," and depth == 1:
+                arguments.append(current.strip())
+                current = ""
+            else:
+                current += char
+            at += 1
+        yield call.group(1), call.start(), arguments
+
+
+def in_sources(source):
+    said = []
+    for folder in FOLDERS:
+        for name in sorted(os.listdir(os.path.join(source, folder))):
+            if not name.endswith((".c", ".h")):
+                continue
+            path = os.path.join(folder, name)
+            with open(os.path.join(source, path), encoding="utf-8") as file:
+                text = file.read()
+            for call, offset, arguments in _calls(text):
+                format_at, section = CALLS[call]
+                if len(arguments) <= format_at:
+                    continue
+                if isinstance(section, int):
+                    code = arguments[section]
+                    if call == "log_line" and code not in CODES:
+                        continue
+                    status = re.fullmatch(r"STATUS_([A-Z_]+)", code)
+                    section = status.group(1) if status else CODES.get(code)
+                at = f"{path}:{text.count(chr(10), 0, offset) + 1}"
+                # Of placeholders alone is what another function has said.
+                said += [Sentence(at, section, words) for words in _texts(arguments[format_at])
+                         if re.search(r"[a-z]{2}", words) or call == "error_set" and words != "*"]
+    return said
