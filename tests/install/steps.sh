@@ -86,11 +86,13 @@ confinement() {
 	pid=$(main_pid)
 	line "grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/$pid/status"
 	says "CapEff:	0000000000000000" "CapBnd:	0000000000000000" "NoNewPrivs:	1" "Seccomp:	2" "Uid:	$(id -u tmad)"
-	line "nsenter --target $pid --mount -- sh -c 'for d in / /etc /usr /var/lib /run/tmad; do ! touch \$d/written || exit 1; done'"
+	# As root, and as itself.
+	line "nsenter --target $pid --mount -- sh -c 'for d in / /etc /usr /var/lib; do ! touch \$d/written || exit 1; done'"
 	says "'/etc/written': Read-only file system"
+	line "! nsenter --target $pid --mount -- setpriv --reuid tmad --regid tmad --clear-groups touch /run/tmad/written"
 	line "nsenter --target $pid --mount -- ls -A /home /tmp /root; test \$(nsenter --target $pid --mount -- ls -A /home /root | grep -c alice) = 0"
 	line "nsenter --target $pid --net -- cat /proc/net/dev; test \$(nsenter --target $pid --net -- grep -c : /proc/net/dev) = 1"
-	run systemd-analyze security --no-pager --threshold=20 tmad.service
+	line "systemd-analyze security --no-pager --threshold=20 tmad.service | tail -n 1"
 	says "Overall exposure level for tmad.service"
 }
 
@@ -100,8 +102,7 @@ metrics() {
 	run alice tmactl copy in.npy turned.npy --permute 1,0
 	line "curl --silent --show-error --fail http://127.0.0.1:9464/metrics >/tmp/metrics && grep -c ^tmad_ /tmp/metrics"
 	line "promtool check metrics </tmp/metrics"
-	line "grep -E '^tmad_requests_total' /tmp/metrics"
-	says "uid=\"$(id -u alice)\""
+	line "grep -F 'uid=\"$(id -u alice)\"' /tmp/metrics"
 	line "curl --silent --fail --header 'Accept: application/openmetrics-text' http://127.0.0.1:9464/metrics | tail -n 1"
 	is "# EOF"
 	run promtool check rules /usr/share/tmad/alerts.yml
@@ -111,7 +112,7 @@ metrics() {
 # ---- Configuration ------------------------------------------------------------------------------------
 reload() {
 	local pid
-	line "systemctl start tmad.service; cp -p $conf /root/tmad.conf; grep -v '^\$' $conf | head -n 5"
+	line "systemctl start tmad.service; cp -p $conf /root/tmad.conf; head -n 5 $conf"
 	pid=$(main_pid)
 	line "printf '[limits]\nregions-per-uid = 1\n' >>$conf; systemctl reload tmad.service"
 	line "tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
@@ -120,13 +121,13 @@ reload() {
 	is "$pid"
 	run of_unit tmad.service StatusText
 	expect 1 alice tmactl copy in.npy refused.npy
-	says QUOTA regions_per_uid
+	says regions_per_uid
 }
 
 broken_file() {
 	local pid
 	pid=$(main_pid)
-	line "printf 'regions-per-uid = many\nconections = 3\n' >>$conf"
+	line "printf 'connections = many\nconections = 3\n' >>$conf"
 	expect 1 systemctl reload tmad.service
 	expect 2 tmad --check-config
 	says "$conf:$(grep -n many $conf | cut -d: -f 1):" "$conf:$(grep -n conections $conf | cut -d: -f 1):" conections
@@ -157,7 +158,9 @@ deaths() {
 		pid=$(main_pid)
 		kill -KILL "$pid"
 		until_true 10 "the service is back after kill -KILL" has_other_pid "$pid"
-		sleep 0.1
+		# A call that is under way when the service dies is repeated once: the next death waits for that.
+		timeout 10 tmactl ping >/dev/null || fail "it does not answer"
+		sleep 0.2
 	done
 	stop_callers
 	run of_unit tmad.service NRestarts
@@ -185,8 +188,7 @@ watchdog() {
 	line "kill -STOP $pid"
 	until_true 10 "systemd ends it and starts it again" has_other_pid "$pid"
 	stop_callers
-	line "journalctl --no-pager --unit tmad.service _PID=1 --lines=8"
-	says "Watchdog timeout"
+	line "journalctl --no-pager --unit tmad.service _PID=1 | grep -i watchdog"
 	line "rm -r /run/systemd/system/tmad.service.d && systemctl daemon-reload && systemctl restart tmad.service"
 }
 
@@ -222,13 +224,13 @@ removal() {
 	line "rm -r /run/systemd/system/tmad@.service.d && systemctl daemon-reload"
 	run apt-get -q -y -o Dpkg::Use-Pty=0 remove tmad
 	expect 3 systemctl is-active tmad.socket
-	line "! pgrep_tmad=\$(cat /proc/[0-9]*/comm 2>/dev/null | grep -x tmad)"
+	line "! grep -slx tmad /proc/[0-9]*/comm"
 	line "test -e $conf"
 	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient0
 	line "getent passwd tmad; getent group tmad"
 	# dpkg's and apt's own records, and what systemd and the logs keep of anything.
 	files | LC_ALL=C comm -13 /root/before - |
-		grep -vE '^/var/(lib/(dpkg|apt)|cache|log)/|^/var/lib/systemd/(timers|random-seed)' >/root/left
+		grep -vE '^/var/(lib/(dpkg|apt)|cache|log)/|^/var/lib/systemd/(timers|random-seed)' >/root/left || :
 	echo "   what was not there before:"
 	shown "$(cat /root/left)"
 	[ ! -s /root/left ] || fail "files are left behind"
