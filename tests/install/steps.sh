@@ -101,12 +101,12 @@ metrics() {
 	line "systemctl enable tmad-metrics.socket && systemctl stop tmad.service && systemctl start tmad-metrics.socket"
 	run alice tmactl copy in.npy turned.npy --permute 1,0
 	line "curl --silent --show-error --fail http://127.0.0.1:9464/metrics >/tmp/metrics && grep -c ^tmad_ /tmp/metrics"
-	line "promtool check metrics </tmp/metrics"
-	line "grep -F 'uid=\"$(id -u alice)\"' /tmp/metrics"
+	line "promtool check metrics </tmp/metrics && echo promtool finds nothing wrong"
+	line "grep -F 'uid=\"$(id -u alice)\"' /tmp/metrics | grep -v _bucket"
 	line "curl --silent --fail --header 'Accept: application/openmetrics-text' http://127.0.0.1:9464/metrics | tail -n 1"
 	is "# EOF"
 	run promtool check rules /usr/share/tmad/alerts.yml
-	line "perl -MJSON::PP -e 'local \$/; print JSON::PP::decode_json(<>)->{title}, \"\\n\"' /usr/share/tmad/grafana-dashboard.json"
+	run test -s /usr/share/tmad/grafana-dashboard.json
 }
 
 # ---- Configuration ------------------------------------------------------------------------------------
