@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW_ALIGN 16 /* bytes: of a tensor map's address and strides, and of where a store may end */
+#define MOST_GROWTH 4  /* of a row: one part in so many */
+#define ROW_ALIGN   16 /* bytes: of a tensor map's address and strides, and of where a store may end */
 
 enum change {
 	CHANGE_SRC_PITCH = 1,
@@ -108,13 +109,22 @@ static bool set_pitch(struct tma_tensor *tensor, int64_t *strides, int inner, in
 	return set_strides(strides, tensor, inner, round_up(tensor->shape[inner], unit));
 }
 
-/* False when the change changes nothing, or cannot be. */
+/* A row that grows by more is no cure. */
+static bool is_worth_it(const struct tma_tensor *tensor, int inner, int64_t unit)
+{
+	return round_up(tensor->shape[inner], unit) - tensor->shape[inner] <=
+	       tensor->shape[inner] / MOST_GROWTH;
+}
+
+/* False when the change changes nothing, costs too much, or cannot be. */
 static bool trial_change(struct trial *t, unsigned change, int64_t unit)
 {
 	struct question *q = &t->q;
 	bool src_is_ragged = q->src.shape[t->src_inner] % unit != 0;
 	bool dst_is_ragged = q->dst.shape[t->dst_inner] % unit != 0;
 
+	if (!is_worth_it(&q->src, t->src_inner, unit) || !is_worth_it(&q->dst, t->dst_inner, unit))
+		return false;
 	if (change & CHANGE_EXTENTS)
 		return (src_is_ragged || dst_is_ragged || q->before[t->dst_inner] % unit) && grow(t, unit);
 	if ((change & CHANGE_SRC_PITCH && (!src_is_ragged || q->src.rank < 2)) ||
@@ -158,10 +168,13 @@ static void say_extents(struct hint *h, const struct trial *t, const struct ques
 		    q->src.shape[d], was->src.shape[d]);
 		comma = " and ";
 	}
-	if (q->after[t->dst_inner] != was->after[t->dst_inner])
+	if (q->before[t->dst_inner] != was->before[t->dst_inner] ||
+	    q->after[t->dst_inner] != was->after[t->dst_inner])
 		add(h,
-		    "%s%" PRId64 " more after the destination's rows, which makes them %" PRId64 " elements",
-		    comma, q->after[t->dst_inner] - was->after[t->dst_inner], q->dst.shape[t->dst_inner]);
+		    "%srows of the destination by %" PRId64 ":%" PRId64 " elements (instead of %" PRId64
+		    ":%" PRId64 ")",
+		    comma, q->before[t->dst_inner], q->after[t->dst_inner], was->before[t->dst_inner],
+		    was->after[t->dst_inner]);
 }
 
 static void hint_say(struct hint *h, unsigned change, const struct trial *t, const struct question *was,

@@ -117,17 +117,19 @@ void term_size(int *ret_columns, int *ret_lines)
 void term_show(const char *frame)
 {
 	size_t size = strlen(frame) + 1, lines = 0;
+	int columns, left;
 	char *text, *at;
 
 	for (const char *c = frame; *c; c++)
 		lines += *c == '\n';
+	term_size(&columns, &left);
 	text = at = malloc(size + 4 * lines + 16);
 	if (!text)
 		return;
 	at = stpcpy(at, "\033[H");
-	for (const char *c = frame; *c; c++) {
+	for (const char *c = frame; *c && left > 0; c++) {
 		if (*c == '\n')
-			at = stpcpy(at, c[1] ? "\033[K\r\n" : "\033[K");
+			at = stpcpy(at, --left && c[1] ? "\033[K\r\n" : "\033[K");
 		else
 			*at++ = *c;
 	}

@@ -22,7 +22,8 @@ void term_close(void);
 /* Columns and lines. */
 void term_size(int *ret_columns, int *ret_lines);
 
-/* Replaces what is shown. Lines end with "\n", and none is longer than the terminal is wide. */
+/* Replaces what is shown. Lines end with "\n", and none is longer than the terminal is wide; those below its
+ * end are left out. */
 void term_show(const char *frame);
 
 /* Waits for a key until so many milliseconds have gone; *ret_char is that of TERM_CHAR. */

@@ -2,6 +2,7 @@
 #include "tmactl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <poll.h>
 #include <pwd.h>
@@ -16,12 +17,26 @@
 
 #define MAX_OPTIONS 40 /* of one command and the common ones */
 
+/* A descriptor that the caller closed would become a socket's, which what is said would go to: instead it is
+ * one that cannot be written. */
+static void hold_standard_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct tmactl t = { .timeout_ms = -1 };
 	int first;
 	int code;
 
+	hold_standard_descriptors();
 	signal(SIGPIPE, SIG_IGN); /* standard output that nobody reads is found by who writes to it */
 	if (tmactl_option(&t, argc, argv) != -1)
 		return tmactl_finish(&t);

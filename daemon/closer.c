@@ -267,6 +267,7 @@ void closers_log(const struct closers *closers)
 
 	LIST_FOREACH(closer, &closers->list, entry)
 	if (closer->n > 0)
-		log_line(LOG_LEVEL_WARNING, "uid %d: %" PRIu64 " descriptors that it sent do not close",
-		         (int)closer->account->uid, closer->n);
+		log_about(LOG_LEVEL_WARNING,
+		          &(struct log_about){ .has_uid = true, .uid = closer->account->uid },
+		          "%" PRIu64 " descriptors that it sent do not close", closer->n);
 }

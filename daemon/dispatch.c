@@ -42,7 +42,7 @@ static void refuse(struct session *session, const struct rpc_request *request, c
 {
 	if (request->method && request->method->fds > 0)
 		session_drop_fd(session);
-	session_refuse(session, request->msgid, request->method, err);
+	session_refuse(session, request->msgid, request->method, session->server->taken_ns, err);
 }
 
 static void handle(struct session *session, const struct rpc_request *request)
@@ -63,7 +63,7 @@ static void handle(struct session *session, const struct rpc_request *request)
 	}
 	server->metrics.requests_by_method[request->method->id]++;
 	if (handlers[request->method->id](session, request, &err) < 0)
-		session_refuse(session, request->msgid, request->method, &err);
+		session_refuse(session, request->msgid, request->method, server->taken_ns, &err);
 }
 
 void dispatch(struct session *session, const uint8_t *data, size_t len)

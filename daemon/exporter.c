@@ -15,7 +15,7 @@
 #include "server.h"
 #include "watch.h"
 
-#define BACKLOG        64
+#define BACKLOG        1024
 #define ACCEPTS_A_TURN 8
 #define RETRY_MS       100
 

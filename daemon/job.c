@@ -186,6 +186,13 @@ void job_reply(struct job *job, const void *result)
 	}
 }
 
+static void refuse_queued(struct job *job, const struct error *err)
+{
+	if (job->session->state != SESSION_ENDED)
+		session_log_refusal(job->session, job->msgid, job->method, job->start_ns, err);
+	session_notify_done(job->session, job->msgid, job->method, NULL, err);
+}
+
 static void refuse(struct job *job)
 {
 	const struct engine_point *wait = &job->run.wait;
@@ -202,9 +209,9 @@ static void refuse(struct job *job)
 	if (job->refuse)
 		job->refuse(job, &err);
 	else if (job->completion == COMPLETION_QUEUED)
-		session_notify_done(job->session, job->msgid, job->method, NULL, &err);
+		refuse_queued(job, &err);
 	else
-		session_refuse(job->session, job->msgid, job->method, &err);
+		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
 }
 
 /* A batch that failed with single moves has an answer, with a status for each. */

@@ -222,7 +222,8 @@ static void accept_some(struct listener *listener)
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
 			wait_for_fds(listener, errno);
-		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
+		         log_allows(LOG_NOBODY, uv_now(&listener->server->loop)))
 			log_line(LOG_LEVEL_WARNING, "accept on %s: %s", listener->path, strerror(errno));
 		return;
 	}
@@ -233,8 +234,9 @@ static void wait_for_fds(struct listener *listener, int error)
 {
 	int fd;
 
-	log_line(LOG_LEVEL_WARNING, "accept on %s: %s; trying again in %d ms", listener->path,
-	         strerror(error), RETRY_MS);
+	if (log_allows(LOG_NOBODY, uv_now(&listener->server->loop)))
+		log_line(LOG_LEVEL_WARNING, "accept on %s: %s; trying again in %d ms", listener->path,
+		         strerror(error), RETRY_MS);
 	if (listener->spare_fd >= 0) {
 		close(listener->spare_fd);
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

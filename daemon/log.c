@@ -1,17 +1,22 @@
 /* Each line is one write, so that lines of several processes do not mix. */
 #include "log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static enum log_level max_level = LOG_LEVEL_INFO;
-static int journal;
+#include "journal.h"
+#include "proto/text.h"
 
+#define LINE_BYTES     1024
 #define LINES_A_SECOND 20 /* of one uid */
 #define UIDS           16 /* counted at a time; further ones share the last row */
+
+static enum log_level max_level = LOG_LEVEL_INFO;
+static bool is_journal;
+static uint64_t dropped;
 
 /* Lines of the second that runs. */
 static struct {
@@ -27,7 +32,7 @@ static struct {
 void log_init(enum log_level level)
 {
 	max_level = level;
-	journal = getenv("JOURNAL_STREAM") != NULL;
+	is_journal = journal_is(STDERR_FILENO);
 }
 
 void log_set_level(enum log_level level)
@@ -40,28 +45,81 @@ int log_wants(enum log_level level)
 	return level <= max_level;
 }
 
-void log_line(enum log_level level, const char *format, ...)
+/* ---- A line ------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static void add(char *line, size_t size, const char *format, ...)
 {
-	char line[1024];
-	size_t used;
+	size_t used = strlen(line);
 	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line + used, size - used, format, args);
+	va_end(args);
+}
+
+static void add_about(char *line, size_t size, const struct log_about *about)
+{
+	if (about->has_uid)
+		add(line, size, "uid %u", about->uid);
+	if (about->pid)
+		add(line, size, " pid %d", about->pid);
+	if (about->session)
+		add(line, size, " session %" PRIu64, about->session);
+	if (about->has_request)
+		add(line, size, " request %" PRIu32, about->request);
+	if (*line)
+		add(line, size, ": ");
+}
+
+/* What the journal does not take by its own way it takes as stderr, with the priority in front. */
+static void write_line(enum log_level level, const char *text, const struct log_about *about)
+{
+	char line[LINE_BYTES + 16];
 	int n;
+
+	if (is_journal && journal_send(level, text, about) == 0)
+		return;
+	n = is_journal ? snprintf(line, sizeof line, "<%d>%s\n", level, text)
+	               : snprintf(line, sizeof line, "tmad: %s\n", text);
+	if (write(STDERR_FILENO, line, (size_t)n) < 0)
+		return; /* nobody to tell */
+}
+
+__attribute__((format(printf, 3, 0))) static void
+log_args(enum log_level level, const struct log_about *about, const char *format, va_list args)
+{
+	char text[LINE_BYTES] = "";
+	size_t used;
 
 	if (!log_wants(level))
 		return;
-
-	used = (size_t)(journal ? snprintf(line, sizeof line, "<%d>", level)
-	                        : snprintf(line, sizeof line, "tmad: "));
-	va_start(args, format);
-	n = vsnprintf(line + used, sizeof line - used - 1, format, args);
-	va_end(args);
-	if (n < 0)
-		return;
-	used = strlen(line);
-	line[used++] = '\n';
-	if (write(STDERR_FILENO, line, used) < 0)
-		return; /* nobody to tell */
+	add_about(text, sizeof text, about);
+	used = strlen(text);
+	vsnprintf(text + used, sizeof text - used, format, args);
+	text_clean(text, strlen(text), text, sizeof text);
+	write_line(level, text, about);
 }
+
+void log_line(enum log_level level, const char *format, ...)
+{
+	static const struct log_about nothing;
+	va_list args;
+
+	va_start(args, format);
+	log_args(level, &nothing, format, args);
+	va_end(args);
+}
+
+void log_about(enum log_level level, const struct log_about *about, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	log_args(level, about, format, args);
+	va_end(args);
+}
+
+/* ---- How many ------------------------------------------------------------------------------------------ */
 
 int log_allows(unsigned uid, unsigned long long now_ms)
 {
@@ -88,5 +146,11 @@ int log_allows(unsigned uid, unsigned long long now_ms)
 		return 1;
 	}
 	counted.dropped++;
+	dropped++;
 	return 0;
+}
+
+uint64_t log_dropped(void)
+{
+	return dropped;
 }

@@ -1,6 +1,11 @@
-/* One line a decision, to stderr: plain for a person, with journal priorities under systemd. */
+/* One line a decision. Under systemd it goes to the journal, with fields that say whom and what it is about
+ * (journal.c); else to stderr, the same words behind the program's name. Of the loop's thread alone.
+ */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 enum log_level {
 	LOG_LEVEL_ERROR = 3, /* numbers are syslog's */
@@ -10,7 +15,20 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7,
 };
 
-/* Lines above the level are dropped. Looks at $JOURNAL_STREAM once. */
+/* Whom and what a line is about; zeroed: nothing in particular. */
+struct log_about {
+	bool has_uid;
+	unsigned uid;
+	int pid;          /* 0: not known */
+	uint64_t session; /* 0: none */
+	bool has_request;
+	uint32_t request; /* msgid */
+	const char *method;
+	const char *status;   /* its name */
+	uint64_t duration_us; /* since the request was taken up; 0: not known */
+};
+
+/* Lines above the level are dropped. Looks once whether stderr is the journal's. */
 void log_init(enum log_level level);
 
 /* Another level from now on. */
@@ -19,10 +37,21 @@ void log_set_level(enum log_level level);
 /* Whether a line of this level would be written. */
 int log_wants(enum log_level level);
 
+/* One line: what a peer may have put into it that is no character, or would begin another line, is '?'. */
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same, and before it whom it is about: "uid 1000 pid 17 session 3 request 12: ...". */
+void log_about(enum log_level level, const struct log_about *about, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* What clients can cause is bounded: of each uid a few lines a second, of all a few times as many. Whether
  * one more of uid's may be written at now_ms; what was dropped is said with the first that may again. */
 int log_allows(unsigned uid, unsigned long long now_ms);
+
+/* For log_allows, of what no one uid has caused. */
+#define LOG_NOBODY ((unsigned)-1)
+
+/* What log_allows has refused, ever. */
+uint64_t log_dropped(void);
 
 #endif

@@ -25,6 +25,7 @@ struct mapping {
 	struct session *session;
 	uint32_t msgid;
 	const struct method *method;
+	uint64_t start_ns; /* when the request was taken up */
 	bool create;
 	struct engine_handle handle; /* create: kind and size alone. register: fd is ours to close */
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
@@ -69,6 +70,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a region");
 	*mapping = (struct mapping){ .session = session,
 		                     .msgid = request->msgid,
+		                     .start_ns = session->server->taken_ns,
 		                     .method = request->method,
 		                     .create = create,
 		                     .handle = *handle,
@@ -174,7 +176,7 @@ static void on_mapped(uv_work_t *work, int status)
 			engine_unmap(session->server->engine, m->memory);
 	}
 	if (m->status < 0)
-		session_refuse(session, m->msgid, m->method, &m->err);
+		session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
 	else if (session->state == SESSION_ENDED)
 		region_release(region);
 	else

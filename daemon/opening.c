@@ -71,19 +71,24 @@ bool session_open(struct server *server, int fd)
 	int r;
 
 	if (!session) {
-		log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
+		if (log_allows(LOG_NOBODY, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
 		goto err_refuse;
 	}
 	if (session_init(session, server, fd, &err) < 0) {
 		if (log_allows(session->peer.uid, uv_now(&server->loop)))
-			log_line(LOG_LEVEL_NOTICE, "uid %d pid %d: refused a connection: %s: %s",
-			         (int)session->peer.uid, (int)session->peer.pid, status_name(err.status),
-			         err.message);
+			log_about(LOG_LEVEL_NOTICE,
+			          &(struct log_about){ .has_uid = true,
+			                               .uid = session->peer.uid,
+			                               .pid = session->peer.pid,
+			                               .status = status_name(err.status) },
+			          "refused a connection: %s: %s", status_name(err.status), err.message);
 		goto err_free;
 	}
 	r = uv_poll_init(&server->loop, &session->poll, fd);
 	if (r < 0) {
-		log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
 		goto err_free;
 	}
 	uv_timer_init(&server->loop, &session->frame_timer);

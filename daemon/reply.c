@@ -92,7 +92,7 @@ void session_notify_done(struct session *session, uint32_t msgid, const struct m
 		queue_reply(session, before);
 }
 
-void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
+void session_refuse(struct session *session, uint32_t msgid, const struct method *method, uint64_t start_ns,
                     const struct error *error)
 {
 	size_t before = buffer_len(&session->out);
@@ -100,8 +100,7 @@ void session_refuse(struct session *session, uint32_t msgid, const struct method
 	session_count_error(session, error->status);
 	if (session->state == SESSION_ENDED)
 		return;
-	session_log(session, LOG_LEVEL_NOTICE, msgid, "refused %s: %s: %s",
-	            method ? method->name : "a request", status_name(error->status), error->message);
+	session_log_refusal(session, msgid, method, start_ns, error);
 	if (rpc_encode_error(&session->out, msgid, error) < 0)
 		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
 	else
@@ -220,20 +219,51 @@ static void on_reply_deadline(uv_timer_t *timer)
 	session_end(session, LOG_LEVEL_NOTICE, "it did not read its replies in time (reply_deadline_ms)");
 }
 
+/* ---- The log ------------------------------------------------------------------------------------------ */
+
+static bool may_log(const struct session *session, enum log_level level)
+{
+	return log_wants(level) &&
+	       (level == LOG_LEVEL_DEBUG || log_allows(session->peer.uid, uv_now(&session->server->loop)));
+}
+
+static struct log_about about(const struct session *session)
+{
+	return (struct log_about){
+		.has_uid = true, .uid = session->peer.uid, .pid = session->peer.pid, .session = session->id
+	};
+}
+
 void session_log(struct session *session, enum log_level level, int64_t msgid, const char *format, ...)
 {
-	char text[512], request[32] = "";
+	struct log_about of;
+	char text[512];
 	va_list args;
 
-	if (!log_wants(level) ||
-	    (level < LOG_LEVEL_DEBUG && !log_allows(session->peer.uid, uv_now(&session->server->loop))))
+	if (!may_log(session, level))
 		return;
-
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	if (msgid >= 0)
-		snprintf(request, sizeof request, " request %" PRId64, msgid);
-	log_line(level, "uid %d pid %d session %" PRIu64 "%s: %s", (int)session->peer.uid,
-	         (int)session->peer.pid, session->id, request, text);
+	of = about(session);
+	of.has_request = msgid >= 0;
+	of.request = (uint32_t)msgid;
+	log_about(level, &of, "%s", text);
+}
+
+void session_log_refusal(struct session *session, uint32_t msgid, const struct method *method,
+                         uint64_t start_ns, const struct error *error)
+{
+	struct log_about of;
+
+	if (!may_log(session, LOG_LEVEL_NOTICE))
+		return;
+	of = about(session);
+	of.has_request = true;
+	of.request = msgid;
+	of.method = method ? method->name : NULL;
+	of.status = status_name(error->status);
+	of.duration_us = (uv_hrtime() - start_ns + 999) / 1000;
+	log_about(LOG_LEVEL_NOTICE, &of, "refused %s: %s: %s", method ? method->name : "a request", of.status,
+	          error->message);
 }

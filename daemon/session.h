@@ -151,9 +151,14 @@ void session_reply_queued(struct session *session, uint32_t msgid);
 void session_notify_done(struct session *session, uint32_t msgid, const struct method *method,
                          const void *result, const struct error *error);
 
-/* Answers a request with an error, counts and logs it. method may be NULL (not known). */
-void session_refuse(struct session *session, uint32_t msgid, const struct method *method,
+/* Answers a request with an error, counts and logs it. method may be NULL (not known). start_ns: when it was
+ * taken up (uv_hrtime). */
+void session_refuse(struct session *session, uint32_t msgid, const struct method *method, uint64_t start_ns,
                     const struct error *error);
+
+/* Logs that a request was refused, which is answered otherwise. */
+void session_log_refusal(struct session *session, uint32_t msgid, const struct method *method,
+                         uint64_t start_ns, const struct error *error);
 
 /* Closes an accepted socket that gets no session, and counts it. */
 void session_refuse_socket(struct server *server, int fd);

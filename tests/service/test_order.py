@@ -291,8 +291,8 @@ class Order(RawCase):
             clients = [close.enter_context(tmad.rpc()) for _ in range(6)]
             regions = [memory.register(rpc) for rpc in clients]
             sent = []
-            for rpc, region in zip(clients[:4], regions):
-                params = {"dst": tensor(region, [8], offset=64), "src": tensor(region, [8], offset=128)}
+            for i, (rpc, region) in enumerate(zip(clients[:4], regions)):
+                params = {"dst": tensor(region, [8], offset=64 + 8 * i), "src": tensor(region, [8], offset=128)}
                 sent.append([rpc.request("copy", {**params, "wait": {"region": region, "offset": 0, "value": 1}})])
                 sent[-1] += [rpc.request("copy", params) for _ in range(9)]
             last, region = clients[5], regions[5]

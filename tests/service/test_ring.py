@@ -317,6 +317,7 @@ class Ends(RawCase):
             self.assertEqual(ring.words[AWAKE // 4], 0)
             ring.close()
 
+    @unittest.skipIf(os.environ.get("EMULATOR"), "no emulator starts this tmad")
     def test_a_service_that_has_lost_its_device(self):
         """Nothing makes an entry wait then: who goes on putting them in does not keep it from starting again."""
         with Tmad(engine="cuda", program=FAULTY) as tmad, tmad.rpc() as self.rpc, tmad.rpc() as other:

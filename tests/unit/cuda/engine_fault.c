@@ -1,5 +1,6 @@
 /* A session over and over, with the Nth call of the driver failing, for every N: nothing crashes, hangs or
- * leaks, and what is reported as done is right. */
+ * leaks, and what is reported as done is right. At less than the usual share a sample of the calls fails,
+ * which starts at random. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,8 @@
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+
+#include "tests/support/tap.h"
 
 #define JOBS 6
 
@@ -82,8 +85,9 @@ ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 	cr_assert(outcome.opened && !outcome.lost && outcome.live == 0, "%s", row->name);
 	cr_assert_eq(outcome.done, JOBS, "%s: %d", row->name, outcome.done);
 	unsigned calls = calls_of(count);
+	unsigned tried = (unsigned)tap_portion(10 * calls), step = tried < calls ? calls / tried : 1;
 	cr_assert_gt(calls, 200, "%s: %u", row->name, calls);
-	for (unsigned n = 1; n <= calls; n++) {
+	for (unsigned n = 1 + (unsigned)getpid() % step; n <= calls; n += step) {
 		run_session(n, row->result, count, &outcome, row->name);
 		lost += outcome.lost;
 		less += outcome.done < JOBS;
@@ -92,7 +96,7 @@ ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 		          row->name, n, outcome.live);
 	}
 	unlink(count);
-	cr_assert_gt(less, 100, "%s: %d", row->name, less);
+	cr_assert_gt(less, 100 / step, "%s: %d", row->name, less);
 	if (row->sticky)
-		cr_assert_gt(lost, 50, "%s: %d", row->name, lost);
+		cr_assert_gt(lost, 50 / step, "%s: %d", row->name, lost);
 }

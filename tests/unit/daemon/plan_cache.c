@@ -143,3 +143,37 @@ Test(plan_cache, a_bad_request_is_not_kept)
 	cr_assert_eq(cache.entries, 0);
 	plan_cache_deinit(&cache);
 }
+
+/* What is in use outlives its place in the cache; what is left is found in the new lists. */
+Test(plan_cache, resize)
+{
+	struct plan_cache cache;
+	struct transform_spec spec[100];
+	struct plan_entry *held;
+	int64_t extent;
+
+	cr_assert_eq(plan_cache_init(&cache, 100, 1), 0);
+	for (int i = 0; i < 100; i++) {
+		spec[i] = spec_of(i + 2, 5);
+		plan_entry_unref(get(&cache, &spec[i]));
+	}
+	held = get(&cache, &spec[0]);
+	extent = held->transform.axis[0].extent;
+	plan_cache_resize(&cache, 10);
+	cr_assert_eq(cache.entries, 10);
+	for (int i = 91; i < 100; i++)
+		plan_entry_unref(get(&cache, &spec[i]));
+	cr_assert_eq(cache.hits, 10, "the last used are there");
+	plan_cache_resize(&cache, 0);
+	cr_assert_eq(cache.entries, 0);
+	cr_assert_eq(held->transform.axis[0].extent, extent);
+	plan_entry_unref(get(&cache, &spec[0]));
+	cr_assert_eq(cache.entries, 0);
+	plan_cache_resize(&cache, 1000);
+	for (int i = 0; i < 200; i++)
+		plan_entry_unref(get(&cache, &spec[i % 100]));
+	cr_assert_eq(cache.entries, 100);
+	cr_assert_eq(cache.hits, 110);
+	plan_entry_unref(held);
+	plan_cache_deinit(&cache);
+}

@@ -68,15 +68,20 @@ Test(recovery, is_taken_once)
 
 	recovery_write(&recovery, getpid(), text);
 	setenv(RECOVERY_VARIABLE, text, 1);
+	setenv(RECOVERY_SETTINGS, "[tmad]\n", 1);
 	recovery_take(&recovery);
 	cr_assert_eq(recovery.listener, fd);
+	cr_assert_str_eq(recovery.settings, "[tmad]\n");
+	cr_assert_null(getenv(RECOVERY_SETTINGS));
 	cr_assert_eq(recovery.count, 4);
 	cr_assert_null(getenv(RECOVERY_VARIABLE));
 	recovery_take(&recovery);
 	cr_assert_eq(recovery.listener, -1);
 	cr_assert_eq(recovery.count, 0);
 	setenv(RECOVERY_VARIABLE, "1 3 -1 1 0 0 0 0 0", 1);
+	setenv(RECOVERY_SETTINGS, "[tmad]\n", 1);
 	recovery_take(&recovery);
+	cr_assert_null(recovery.settings, "of another process");
 	cr_assert_eq(recovery.listener, -1);
 	cr_assert_null(getenv(RECOVERY_VARIABLE));
 	close(fd);

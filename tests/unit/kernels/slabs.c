@@ -4,6 +4,7 @@
 
 #include "kernels/nest.h"
 #include "tests/support/oracle.h"
+#include "tests/support/tap.h"
 #include "tests/support/walk.h"
 
 /* What nest.h promises of a canonical nest. */
@@ -39,7 +40,9 @@ Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
 {
 	static char text[2000];
 
-	for (uint64_t seed = 1; seed <= 20000; seed++) {
+	const uint64_t seeds = (uint64_t)tap_portion(200000);
+
+	for (uint64_t seed = 1; seed <= seeds; seed++) {
 		struct oracle_case c;
 		struct transform t;
 		struct slabs slabs;

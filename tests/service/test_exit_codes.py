@@ -1,0 +1,210 @@
+"""What every command of tmactl ends with: 0 done, 1 refused or failed, 2 bad usage; and what people see meanwhile:
+progress and colours, on a terminal and nowhere else."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from terminal import Terminal, plain
+from tmad import TMACTL, Tmad, scaled, tmactl, wait_until
+
+ARRAY = ["--dtype", "float32", "--shape", "64,64"]
+
+# Of each command: a good command line, a bad one, and whether it speaks to the service.
+COMMANDS = {
+    "bench": (["--requests", "3"], ["--kind", "nothing"], True),
+    "completion": (["bash"], ["tcsh"], False),
+    "copy": (["IN", "OUT"], ["IN"], True),
+    "explain": (ARRAY, ["--dtype", "float32"], True),
+    "help": (["copy"], ["nothing"], False),
+    "info": ([], ["extra"], True),
+    "ping": ([], ["extra"], True),
+    "regions": ([], ["--nothing"], True),
+    "stats": ([], ["--json=1"], True),
+    "top": (["--once"], ["--sort", "nothing"], True),
+}
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad("--connections-per-uid", "8")
+        cls.addClassCleanup(cls.tmad.stop)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmactl-codes-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.names = {"IN": os.path.join(self.directory, "in.npy"), "OUT": os.path.join(self.directory, "out.npy")}
+        np.save(self.names["IN"], np.zeros((8, 8), "f4"))
+
+    def line(self, command, args):
+        return [command, *(self.names.get(arg, arg) for arg in args)]
+
+
+class Codes(Case):
+    def test_the_table_has_every_command(self):
+        self.assertEqual(tmactl("bench", "--help").returncode, 0)
+        text = tmactl("--help").stdout
+        listed = [line.split()[0] for line in text[text.index("commands"):text.index("options")].splitlines()[1:]
+                  if line[:3].strip()]
+        self.assertEqual(listed, sorted(COMMANDS))
+
+    def test_done(self):
+        for command, (good, _, _) in COMMANDS.items():
+            with self.subTest(command=command):
+                done = tmactl(*self.line(command, good), socket_path=self.tmad.path)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertNotEqual(done.stdout, "")
+                self.assertNotIn("\x1b", done.stdout, "no colours where there is no terminal")
+
+    def test_bad_usage(self):
+        for command, (_, bad, _) in COMMANDS.items():
+            for args in (bad, ["--nothing"], ["--timeout", "0"], ["--color", "red"], ["--socket"]):
+                with self.subTest(command=command, args=args):
+                    done = tmactl(*self.line(command, args), socket_path=self.tmad.path)
+                    self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+                    self.assertTrue(done.stderr.startswith("tmactl: "))
+
+    def test_no_service(self):
+        nobody = os.path.join(self.directory, "nobody")
+        for command, (good, _, asks) in COMMANDS.items():
+            with self.subTest(command=command):
+                done = tmactl(*self.line(command, good), socket_path=nobody)
+                self.assertEqual((done.returncode, nobody in done.stderr), (1, True) if asks else (0, False), done.stderr)
+
+    def test_refused(self):
+        """A service that lets nobody in."""
+        def only_one():
+            rpc = tmad.rpc()
+            try:
+                rpc.call("ping")
+            except ConnectionResetError:  # the one that found it ready is not gone yet
+                rpc.close()
+                return None
+            return rpc
+        with Tmad("--connections-per-uid", "1") as tmad, wait_until(only_one, scaled(10), "it has room for one"):
+            for command, (good, _, asks) in COMMANDS.items():
+                with self.subTest(command=command):
+                    done = tmactl(*self.line(command, good), socket_path=tmad.path)
+                    self.assertEqual(done.returncode, 1 if asks else 0, done.stderr)
+                    self.assertEqual(f"{tmad.path} closed the connection" in done.stderr, asks, done.stderr)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full here")
+    def test_output_that_cannot_be_written(self):
+        for command, (good, _, _) in [*COMMANDS.items(), ("--help", ([], [], False)), ("--version", ([], [], False))]:
+            with self.subTest(command=command), open("/dev/full", "wb") as full:
+                done = subprocess.run([TMACTL, "--socket", self.tmad.path, *self.line(command, good)], stdout=full,
+                                      stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=scaled(30), check=False)
+                self.assertEqual((done.returncode, b"standard output cannot be written" in done.stderr), (1, True))
+
+    def test_output_that_is_closed(self):
+        for command, (good, _, _) in COMMANDS.items():
+            with self.subTest(command=command):
+                done = subprocess.run(["sh", "-c", "exec \"$@\" >&-", "sh", TMACTL, "--socket", self.tmad.path,
+                                       *self.line(command, good)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                      timeout=scaled(30), check=False)
+                self.assertEqual((done.returncode, b"standard output cannot be written" in done.stderr), (1, True))
+
+    def test_output_that_nobody_reads(self):
+        """As of `tmactl stats | true`: it fails, and has nothing to say about it."""
+        for command, (good, _, _) in COMMANDS.items():
+            with self.subTest(command=command):
+                reader, writer = os.pipe()
+                os.close(reader)
+                with os.fdopen(writer, "wb") as pipe:
+                    done = subprocess.run([TMACTL, "--socket", self.tmad.path, *self.line(command, good)], stdout=pipe,
+                                          stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=scaled(30), check=False)
+                self.assertEqual((done.returncode, done.stderr), (1, b""))
+
+
+class Terminals(Case):
+    def on_terminal(self, *args, columns=100, **env):
+        terminal = Terminal([TMACTL, "--socket", self.tmad.path, *args], columns=columns, **env)
+        self.addCleanup(terminal.__exit__, None, None, None)
+        return terminal
+
+    def test_colours(self):
+        explain = ["explain", *ARRAY, "--permute", "1,0"]
+        rows = (([], {}, True), ([], {"NO_COLOR": "1"}, False), ([], {"NO_COLOR": ""}, True), ([], {"TERM": "dumb"}, False),
+                (["--color=never"], {}, False), (["--color=always"], {"NO_COLOR": "1"}, True))
+        for args, env, want in rows:
+            with self.subTest(args=args, env=env):
+                terminal = self.on_terminal(*explain, *args, **env)
+                self.assertEqual(terminal.end(), 0)
+                self.assertEqual("\x1b[" in terminal.output, want)
+                self.assertIn("family   tile_transpose", plain(terminal.output))
+        done = tmactl(*explain, "--color=always", socket_path=self.tmad.path)
+        self.assertIn("\x1b[", done.stdout)
+
+    def big(self):
+        path = os.path.join(self.directory, "big.npy")
+        np.lib.format.open_memmap(path, mode="w+", dtype="f4", shape=(16384, 8192)).flush()
+        return path
+
+    def last_line(self, text):
+        return plain(text.split("\r")[-1])
+
+    def copy_held(self, columns, *args):
+        """A copy whose service stands still, so that its progress can be looked at for as long as it takes."""
+        copy = self.on_terminal("copy", self.big(), self.names["OUT"], "--permute", "1,0", "--memory", "2M", *args,
+                                columns=columns)
+        self.addCleanup(os.kill, self.tmad.pid, signal.SIGCONT)
+        return copy
+
+    def test_progress_of_a_copy(self):
+        copy = self.copy_held(120)
+        with self.tmad.rpc() as rpc:
+            while not sum(rpc.call("stats")["bytes"].values()) > 8 << 20:
+                self.assertIsNone(copy.process.poll())
+        os.kill(self.tmad.pid, signal.SIGSTOP)
+        copy.wait_for(" left")
+        shown = self.last_line(copy.output[:copy.output.index(" left") + 5])
+        self.assertRegex(shown, r"out\.npy  \[#*\.+\]  +\d+ %  [\d.]+ [kMG]B/s  .* left$")
+        os.kill(self.tmad.pid, signal.SIGCONT)
+        copy.type("\x03")
+        self.assertEqual(copy.end(30), -signal.SIGINT)
+        self.assertTrue(copy.output.endswith("\r\x1b[K"), "the line is taken away")
+
+    def test_progress_on_a_narrow_terminal(self):
+        for columns in (60, 30, 10):
+            with self.subTest(columns=columns):
+                copy = self.copy_held(columns)
+                with self.tmad.rpc() as rpc:
+                    before = sum(rpc.call("stats")["bytes"].values())
+                    while not sum(rpc.call("stats")["bytes"].values()) > before + (4 << 20):
+                        self.assertIsNone(copy.process.poll())
+                os.kill(self.tmad.pid, signal.SIGSTOP)
+                copy.wait_for("\x1b[K")
+                copy.wait_for("%")
+                os.kill(self.tmad.pid, signal.SIGCONT)
+                copy.process.terminate()
+                copy.end(30)
+                for line in copy.output.replace("\r", "\n").split("\n"):
+                    self.assertLess(len(plain(line)), columns)
+
+    def test_no_progress(self):
+        """When it is over soon, when it is not wanted, and in documents."""
+        rows = (["copy", self.names["IN"], self.names["OUT"]], ["bench", "--requests", "10"],
+                ["bench", "--duration", "1.3", "--quiet"])
+        for args in rows:
+            with self.subTest(args=args):
+                terminal = self.on_terminal(*args)
+                self.assertEqual(terminal.end(), 0)
+                self.assertNotIn("\x1b[K", terminal.output)
+
+    def test_progress_of_bench(self):
+        bench = self.on_terminal("bench", "--duration", "1.6")
+        self.assertEqual(bench.end(), 0)
+        self.assertRegex(plain(bench.output), r"bench ping  \[#+\.+\]  +\d+ %  [\d ]+ req/s  \d+ s left")
+        self.assertIn("\r\x1b[Kkind", bench.output, "taken away before the report")
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,241 @@
+"""tmactl explain: the words, the hint that is true, the drawing whose addresses are the hardware's."""
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import ENGINE, RpcError, Tmad, tmactl
+
+SVG = "{http://www.w3.org/2000/svg}"
+CHUNK, LINE = 16, 128
+
+
+def swizzled(address, swizzle):
+    """Where a byte comes to lie, by the table of the documentation: address bits 4 up ^= address bits 7 up."""
+    bits = {"none": 0, "32B": 1, "64B": 2, "128B": 3}[swizzle]
+    return address ^ ((address >> 7) % (1 << bits) << 4)
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmactl-explain-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.svg = os.path.join(self.directory, "plan.svg")
+
+    def explain(self, *args, code=0):
+        done = tmactl("explain", *args, socket_path=self.tmad.path)
+        self.assertEqual((done.returncode, done.stderr if code == 0 else ""), (code, ""), done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def plan(self, *args):
+        return json.loads(self.explain("--json", *args))
+
+    def hint(self, *args):
+        """On one line; None when there is none."""
+        lines = self.explain(*args).split("\n")
+        start = [i for i, line in enumerate(lines) if line.startswith("hint")]
+        if not start:
+            return None
+        end = start[0] + 1
+        while lines[end].startswith(" "):
+            end += 1
+        return " ".join(line.removeprefix("hint").strip() for line in lines[start[0]:end])
+
+
+class Engines(Case):
+    def test_a_plan_for_another_engine(self):
+        shape = ["--dtype", "float16", "--shape", "8192,8192", "--permute", "1,0"]
+        cuda, cpu = self.plan(*shape, "--engine", "cuda"), self.plan(*shape, "--engine", "cpu")
+        self.assertEqual((cuda["engine"], cuda["family"], cuda["swizzle"]), ("cuda", "tile_transpose", "128B"))
+        self.assertEqual((cuda["tile"], cuda["tile_element"], cuda["tile_row"]), ([128, 128], 2, 128))
+        self.assertEqual((cuda["tile_src_strides"], cuda["tile_dst_strides"]), ([16384, 2], [2, 16384]))
+        self.assertEqual((cpu["engine"], cpu["family"], cpu["swizzle"]), ("cpu", "tile_transpose", "none"))
+        self.assertEqual((cpu["tile_src_strides"], cpu["tile_row"]), ([2, 16384], 0))
+        own = self.plan(*shape)
+        self.assertEqual(own["engine"], ENGINE)
+        if ENGINE == "cpu":
+            self.assertEqual(own, cpu)
+
+    def test_plans_of_another_engine_are_not_kept(self):
+        tensor = {"dtype": "int8", "shape": [7, 11, 13]}
+        params = {"dst": tensor, "src": tensor}
+        with self.tmad.rpc() as rpc:
+            before = rpc.call("stats")["plan_cache"]
+            other = "cpu" if ENGINE == "cuda" else "cuda"
+            self.assertEqual(rpc.call("explain", {**params, "engine": other})["engine"], other)
+            self.assertEqual(rpc.call("stats")["plan_cache"], before)
+            self.assertEqual(rpc.call("explain", {**params, "engine": ENGINE})["engine"], ENGINE)
+            self.assertEqual(rpc.call("stats")["plan_cache"]["entries"], before["entries"] + 1)
+
+    def test_refused(self):
+        tensor = {"region": 1, "dtype": "int8", "shape": [4]}
+        with self.tmad.rpc() as rpc:
+            for engine in ("", "gpu", "cud", "cudaa", 7):
+                with self.assertRaises(RpcError) as caught:
+                    rpc.call("explain", {"dst": tensor, "src": tensor, "engine": engine})
+                self.assertEqual(caught.exception.name, "INVALID_ARGUMENT")
+                self.assertIn("engine", caught.exception.message)
+            for method in ("copy", "transform", "plan_prepare"):
+                with self.assertRaises(RpcError) as caught:
+                    rpc.call(method, {"dst": tensor, "src": tensor, "engine": "cpu"})
+                self.assertIn("engine", caught.exception.message)
+        self.assertIn("cpu, cuda", self.explain("--dtype", "int8", "--shape", "4", "--engine", "gpu", code=2))
+
+
+class Words(Case):
+    def test_fast_or_not_and_why(self):
+        text = self.explain("--dtype", "float16", "--shape", "8191,8193", "--permute", "1,0", "--engine", "cuda")
+        for words in ("family   strided (engine cuda", "fast     no", "not      tile_transpose: ", "16382 bytes"):
+            self.assertIn(words, text)
+        text = self.explain("--dtype", "float16", "--shape", "8192,8192", "--permute", "1,0", "--engine", "cuda")
+        for words in ("Tensor Memory\n         Accelerator", "fast     yes", "swizzle 128B"):
+            self.assertIn(words, text)
+        self.assertNotIn("hint", text)
+
+    def test_a_hint_is_true(self):
+        """What it says to change does make the family that it names."""
+        cuda = ["--dtype", "float16", "--permute", "1,0", "--engine", "cuda", "--shape"]
+        self.assertEqual(self.hint(*cuda, "8191,8193"),
+                         "pad columns of the source, which become rows of the destination, to 8192 elements (from 8191) and "
+                         "rows of the source to 8200 elements (from 8193): tile_transpose becomes legal")
+        self.assertEqual(self.plan(*cuda, "8192,8200")["family"], "tile_transpose")
+        self.assertEqual(self.plan(*cuda, "8192,8193")["family"], "strided", "no smaller change does")
+        self.assertEqual(self.plan(*cuda, "8191,8200")["family"], "strided", "no smaller change does")
+
+    def test_a_hint_of_rows_further_apart(self):
+        """The destination's rows are whole 16 bytes: it is enough that the source's are, in memory."""
+        args = ["--dtype", "float32", "--shape", "512,510", "--permute", "1,0", "--engine", "cuda"]
+        self.assertEqual(self.hint(*args), "put the source's rows 512 elements (2048 bytes) apart instead of 510: "
+                                           "tile_transpose becomes legal")
+        tensor = {"dtype": "float32", "shape": [510, 512]}
+        with self.tmad.rpc() as rpc:
+            plan = rpc.call("explain", {"dst": tensor, "src": {"dtype": "float32", "shape": [512, 510], "strides": [512, 1]},
+                                        "perm": [1, 0], "engine": "cuda"})
+        self.assertEqual(plan["family"], "tile_transpose")
+
+    def test_a_hint_for_pads(self):
+        args = ["--dtype", "float32", "--shape", "100,104", "--engine", "cuda", "--pad"]
+        hint = self.hint(*args, "1:1,2:2")
+        self.assertEqual(hint, "pad rows of the destination by 4:4 elements (instead of 2:2): tile_copy becomes legal")
+        self.assertEqual(self.plan(*args, "1:1,4:4")["family"], "tile_copy")
+
+    def test_no_hint_where_none_helps(self):
+        for args in (["--dtype", "uint8", "--shape", "640,480,3", "--permute", "2,0,1", "--engine", "cuda"],
+                     ["--dtype", "float32", "--shape", "8191,8193", "--permute", "1,0", "--engine", "cpu"]):
+            with self.subTest(args=args):
+                self.assertIsNone(self.hint(*args))
+
+    def test_a_file_has_no_rows_apart(self):
+        path = os.path.join(self.directory, "a.npy")
+        np.save(path, np.zeros((512, 510), "f4"))
+        self.assertIn("pad rows of the source to 512 elements", self.hint(path, "--permute", "1,0", "--engine", "cuda"))
+        np.save(path, np.asfortranarray(np.zeros((510, 512), "f4")))
+        self.assertIn("pad rows of the source to 512 elements", self.hint(path, "--engine", "cuda"))
+
+
+class Pictures(Case):
+    def draw(self, *args):
+        self.explain("--svg", self.svg, *args)
+        plan = self.plan(*args)
+        tree = xml.etree.ElementTree.parse(self.svg).getroot()
+        self.assertEqual(tree.tag, SVG + "svg")
+        width, height = int(tree.get("width")), int(tree.get("height"))
+        for rect in tree.iter(SVG + "rect"):
+            self.assertLessEqual(int(rect.get("x")) + int(rect.get("width")), width)
+            self.assertLessEqual(int(rect.get("y")) + int(rect.get("height")), height)
+        self.assertIn(plan["family"], "".join(tree.itertext()))
+        return plan, tree
+
+    def part(self, tree, name):
+        found = [group for group in tree.iter(SVG + "g") if group.get("id") == name]
+        self.assertEqual(len(found), 1, name)
+        return found[0]
+
+    def chunks(self, part):
+        """(row, chunk) to the address, the fill and the place on the page."""
+        got = {}
+        for group in part.iter(SVG + "g"):
+            if group.get("class") == "chunk":
+                rect = group.find(SVG + "rect")
+                key = int(group.get("data-row")), int(group.get("data-chunk"))
+                self.assertNotIn(key, got)
+                got[key] = int(group.get("data-address")), rect.get("fill"), int(rect.get("x")), int(rect.get("y"))
+        return got
+
+    def test_chunks_lie_where_the_unit_puts_them(self):
+        rows = (["float16", "8192,8192", "1,0"], ["float32", "4096,4096", "1,0"], ["uint8", "4096,4096", "1,0"],
+                ["float64", "512,1024", "1,0"], ["complex128", "256,256", "1,0"], ["float32", "64,100,104", "1,0,2"],
+                ["float32", "64,100,8", "1,0,2"], ["float32", "64,100,4096", "1,0,2"])
+        for dtype, shape, permute in rows:
+            with self.subTest(dtype=dtype, shape=shape):
+                plan, tree = self.draw("--dtype", dtype, "--shape", shape, "--permute", permute, "--engine", "cuda")
+                row_bytes = plan["tile_row"]
+                self.assertGreater(row_bytes, 0)
+                source, shared = self.chunks(self.part(tree, "source")), self.chunks(self.part(tree, "shared"))
+                self.assertTrue(source and shared)
+                for got in (source, shared):
+                    for (row, chunk), (address, *_) in got.items():
+                        self.assertEqual(address, swizzled(row * row_bytes + chunk * CHUNK, plan["swizzle"]))
+                # On the right each stands in its line, and under its banks; a colour is a group of banks.
+                left, top = min(cell[2] for cell in shared.values()), min(cell[3] for cell in shared.values())
+                across = sorted({cell[2] for cell in shared.values()})
+                down = sorted({cell[3] for cell in shared.values()})
+                self.assertEqual((across[0], down[0], len(across)), (left, top, 8))
+                colours = {}
+                for address, fill, x, y in shared.values():
+                    self.assertEqual(across.index(x), address % LINE // CHUNK)
+                    self.assertEqual(down.index(y), address // LINE)
+                    self.assertEqual(colours.setdefault(x, fill), fill)
+                self.assertEqual(len(set(colours.values())), 8)
+                for address, fill, *_ in source.values():
+                    self.assertEqual(fill, colours[across[address % LINE // CHUNK]])
+
+    def test_a_column_is_in_all_banks(self):
+        _, tree = self.draw("--dtype", "float16", "--shape", "8192,8192", "--permute", "1,0", "--engine", "cuda")
+        source = self.chunks(self.part(tree, "source"))
+        self.assertEqual(len({source[row, 0][1] for row in range(8)}), 8)
+        self.assertIn("8 rows lie in 8 groups of banks", "".join(self.part(tree, "legend").itertext()))
+
+    def test_elements_where_there_is_no_shared_memory(self):
+        rows = (["--dtype", "float32", "--shape", "1000,1000", "--permute", "1,0", "--engine", "cpu"],
+                ["--dtype", "float32", "--shape", "1000", "--engine", "cpu"],
+                ["--dtype", "float32", "--shape", "", "--engine", "cuda"],
+                ["--dtype", "float32", "--shape", "6,5", "--pad", "1:1,1:1", "--engine", "cpu"],
+                ["--dtype", "float32", "--shape", "0,5", "--engine", "cpu"],
+                ["--dtype", "float16", "--shape", "8191,8193", "--permute", "1,0", "--engine", "cuda"],
+                ["--dtype", "uint8", "--shape", "640,480,4", "--permute", "2,0,1", "--engine", "cuda"])
+        for args in rows:
+            with self.subTest(args=args):
+                plan, tree = self.draw(*args)
+                numbers = []
+                for side, key in (("source", "src_strides"), ("destination", "dst_strides")):
+                    cells = {int(group.get("data-number")): int(group.get("data-offset"))
+                             for group in self.part(tree, side).iter(SVG + "g") if group.get("class") == "element"}
+                    numbers.append(set(cells))
+                    strides = plan["tile_" + key] or plan[key]
+                    for number, offset in cells.items():
+                        if number == 1 and strides:
+                            self.assertIn(offset, strides)
+                self.assertEqual(numbers[0], numbers[1], "the same elements on both sides")
+
+    def test_a_file_that_cannot_be_written(self):
+        args = ["--dtype", "int8", "--shape", "4", "--svg"]
+        self.assertIn("nowhere/x.svg", self.explain(*args, os.path.join(self.directory, "nowhere/x.svg"), code=1))
+        if os.path.exists("/dev/full"):
+            self.assertIn("No space left", self.explain(*args, "/dev/full", code=1))
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,211 @@
+"""What tmad logs: to stderr, and to a journal of the test's own, which stands where systemd's would for a tmad in
+a mount namespace."""
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from manager import Manager, listening
+from tmad import Rpc, RpcError, scaled, wait_until
+
+# Another /run for what follows.
+UNDER = ["unshare", "-m", "sh", "-c", 'mount --make-rprivate / && mount --bind "$0" /run && exec "$@"']
+
+
+def entry(data):
+    """Fields of a datagram as journald takes them: NAME=VALUE lines, or NAME, a length and as many bytes."""
+    fields = {}
+    while data:
+        name, newline, rest = data.partition(b"\n")
+        key, equals, value = name.partition(b"=")
+        if not equals:
+            (length,) = struct.unpack("<Q", rest[:8])
+            value, rest = rest[8:8 + length], rest[9 + length:]
+        fields[key.decode("ascii")] = value.decode("utf-8")
+        data = rest
+    return fields
+
+
+class LogCase(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="tmad-log-")
+        self.addCleanup(scratch.cleanup)
+        self.directory = scratch.name
+        self.path = os.path.join(self.directory, "s")
+        self.stderr_path = os.path.join(self.directory, "stderr")
+        self.stderr = open(self.stderr_path, "ab")
+        self.addCleanup(self.stderr.close)
+
+    def stream(self):
+        """What systemd says of the stderr that it connects."""
+        status = os.fstat(self.stderr.fileno())
+        return f"{status.st_dev}:{status.st_ino}"
+
+    def lines(self):
+        with open(self.stderr_path, encoding="utf-8", errors="surrogateescape") as log:
+            return log.read().splitlines()
+
+    def started(self, *args, **options):
+        manager = Manager(*args, sockets=[("clients", listening(self.path))], stderr=self.stderr, **options)
+        self.addCleanup(manager.close)
+        manager.start()
+        manager.wait_told("READY")
+        return manager
+
+    def refused(self, rpc, method="region_release", params=None):
+        with self.assertRaises(RpcError) as caught:
+            rpc.call(method, params if params is not None else {"region": 7})
+        return caught.exception
+
+
+class Stderr(LogCase):
+    def test_plain_where_it_is_nobody_s(self):
+        for stream in ("", "1:1", "nonsense", "18446744073709551615:18446744073709551615"):
+            with self.subTest(stream=stream):
+                manager = self.started(**({"JOURNAL_STREAM": stream} if stream else {}))
+                with Rpc(self.path) as rpc:
+                    error = self.refused(rpc)
+                self.assertEqual(manager.stop(), 0)
+                lines = self.lines()
+                for line in lines:
+                    self.assertTrue(line.startswith("tmad: "), line)
+                self.assertRegex("\n".join(lines), rf"tmad: uid {os.getuid()} pid {os.getpid()} session \d+ request 1: "
+                                                   f"refused region_release: NOT_FOUND: {re.escape(error.message)}")
+                os.unlink(self.path)
+
+    def test_one_line_each_whatever_a_client_says(self):
+        manager = self.started()
+        hostile = "\ntmad: uid 0: all is well\x1b[2J\r\x7f\u0085\u009b31m"
+        with Rpc(self.path) as rpc:
+            for method, params in ((hostile, {}), ("region_release", {hostile: 1}),
+                                   ("copy", {"dst": {"region": 1, "dtype": hostile, "shape": [1]}, "src": hostile}),
+                                   ("region_register", {"kind": hostile, "size": 1})):
+                before = len(self.lines())
+                self.refused(rpc, method, params)
+                new = wait_until(lambda: self.lines()[before:], scaled(10), "a line")
+                self.assertEqual(len(new), 1, new)
+                self.assertRegex(new[0], r"^tmad: uid \d+ pid \d+ session \d+ request \d+: refused ")
+                self.assertNotRegex(new[0], "[\x00-\x1f\x7f-\x9f\udc80-\udcff]")
+        with Rpc(self.path) as rpc:  # what ends a session
+            before = len(self.lines())
+            rpc.send(b"\xc1" + hostile.encode())
+            self.assertTrue(rpc.ended())
+            new = wait_until(lambda: self.lines()[before:], scaled(10), "a line")
+            self.assertEqual(len(new), 1, new)
+            self.assertIn("ended: ", new[0])
+        self.assertEqual(manager.stop(), 0)
+
+    def test_a_few_a_second_and_the_others_are_counted(self):
+        refusals = 500
+        manager = self.started()
+        with Rpc(self.path) as rpc:
+            start = time.monotonic()
+            for _ in range(refusals):
+                self.refused(rpc)
+            seconds = time.monotonic() - start
+            time.sleep(1.1)
+            self.refused(rpc)
+        lines = self.lines()
+        written = sum("refused region_release" in line for line in lines)
+        counted = [int(match[1]) for line in lines if (match := re.search(r": (\d+) lines about clients dropped", line))]
+        self.assertGreaterEqual(written, 20)
+        self.assertLessEqual(written, 20 * (int(seconds) + 3))
+        self.assertEqual(written + sum(counted), refusals + 1, lines[-3:])
+        self.assertEqual(manager.stop(), 0)
+
+
+class Journal(LogCase):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0 or not shutil.which("unshare"):
+            self.skipTest("only root may put a journal in systemd's place, with unshare")
+        self.run_directory = os.path.join(self.directory, "run")
+        os.makedirs(os.path.join(self.run_directory, "systemd/journal"))
+        probe = subprocess.run([*UNDER, self.run_directory, "true"], stdin=subprocess.DEVNULL, capture_output=True,
+                               encoding="utf-8", check=False, timeout=scaled(20))
+        if probe.returncode:
+            self.skipTest("no mount namespaces here: " + probe.stderr.strip())
+        self.journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.journal.close)
+        self.journal.bind(os.path.join(self.run_directory, "systemd/journal/socket"))
+        self.journal.settimeout(scaled(10))
+
+    def start(self, *args, stream=None):
+        return self.started(*args, under=[*UNDER, self.run_directory], JOURNAL_STREAM=stream or self.stream())
+
+    def wait_entry(self, text):
+        while True:
+            fields = entry(self.journal.recv(65536))
+            if text in fields["MESSAGE"]:
+                return fields
+
+    def test_lines_have_fields(self):
+        manager = self.start()
+        ready = self.wait_entry("ready on")
+        self.assertEqual((ready["PRIORITY"], ready["SYSLOG_IDENTIFIER"]), ("6", "tmad"))
+        self.assertEqual([name for name in ready if name.startswith("TMAD_")], [])
+        with Rpc(self.path) as rpc:
+            rpc.call("ping")
+            error = self.refused(rpc)
+        fields = self.wait_entry("refused region_release")
+        duration = int(fields.pop("TMAD_DURATION_US"))
+        self.assertLess(duration, scaled(10) * 1000000)
+        self.assertEqual({name: value for name, value in fields.items() if not name.startswith("_")}, {
+            "MESSAGE": f"uid {os.getuid()} pid {os.getpid()} session 1 request 2: refused region_release: "
+                       f"NOT_FOUND: {error.message}",
+            "PRIORITY": "5", "SYSLOG_IDENTIFIER": "tmad", "TMAD_UID": str(os.getuid()), "TMAD_PID": str(os.getpid()),
+            "TMAD_SESSION": "1", "TMAD_REQUEST": "2", "TMAD_METHOD": "region_release", "TMAD_STATUS": "NOT_FOUND"})
+        self.assertEqual(manager.stop(), 0)
+        self.assertEqual(self.wait_entry("stopped")["PRIORITY"], "6")
+        self.assertEqual([line for line in self.lines() if "ready" in line or "refused" in line], [], "twice")
+
+    def test_how_long_a_request_took(self):
+        """It waits for a word until it is too late."""
+        manager = self.start()
+        with Rpc(self.path) as rpc:
+            region = rpc.call("region_create", {"size": 4096})["region"]
+            side = {"region": region, "dtype": "uint8", "shape": [8]}
+            self.refused(rpc, "copy", {"dst": side, "src": {**side, "offset": 64},
+                                       "wait": {"region": region, "offset": 128, "value": 1, "deadline_ms": 150}})
+        fields = self.wait_entry("refused copy")
+        self.assertGreaterEqual(int(fields["TMAD_DURATION_US"]), 150000)
+        self.assertEqual(fields["TMAD_STATUS"], "TIMEOUT")
+        self.assertEqual(manager.stop(), 0)
+
+    def test_a_refused_connection(self):
+        manager = self.start("--connections-per-uid=1")
+        with Rpc(self.path) as rpc, Rpc(self.path) as other:
+            rpc.call("ping")
+            self.assertTrue(other.ended())
+        fields = self.wait_entry("refused a connection")
+        self.assertEqual((fields["TMAD_UID"], fields["TMAD_PID"], fields["TMAD_STATUS"]),
+                         (str(os.getuid()), str(os.getpid()), "QUOTA"))
+        self.assertNotIn("TMAD_SESSION", fields)
+        self.assertEqual(manager.stop(), 0)
+
+    def test_stderr_that_went_elsewhere(self):
+        manager = self.start(stream="1:1")
+        self.assertEqual(manager.stop(), 0)
+        self.assertTrue(any(line.startswith("tmad: ready on") for line in self.lines()))
+        self.journal.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.journal.recv(1)
+
+    def test_a_journal_that_does_not_take_it(self):
+        """It goes by stderr then, with the priority in front."""
+        self.journal.close()
+        manager = self.start()
+        self.assertEqual(manager.stop(), 0)
+        self.assertTrue(any(line.startswith("<6>ready on") for line in self.lines()), self.lines())
+
+
+if __name__ == "__main__":
+    tap.main()
