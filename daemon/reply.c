@@ -263,7 +263,7 @@ void session_log_refusal(struct session *session, uint32_t msgid, const struct m
 	of.request = msgid;
 	of.method = method ? method->name : NULL;
 	of.status = status_name(error->status);
-	of.duration_us = (uv_hrtime() - start_ns) / 1000;
+	of.duration_us = (uv_hrtime() - start_ns + 999) / 1000;
 	log_about(LOG_LEVEL_NOTICE, &of, "refused %s: %s: %s", method ? method->name : "a request", of.status,
 	          error->message);
 }
