@@ -75,7 +75,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
-		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, waiting),
+		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
+		       F(stats, waiting),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -102,6 +103,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.queued_bytes = server->accounts.total[CHARGE_QUEUED_BYTES],
 		.plans = server->accounts.total[CHARGE_PLANS],
 		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
+		.engine_up = !server->engine->lost && !server->watchdog.is_silent,
 		.waiting = server_count_waiting(server),
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);

@@ -65,7 +65,8 @@ struct snapshot *snapshot_new(struct server *server)
 	snapshot->engine = server->engine->name;
 	snapshot->device = server->engine->device;
 	snapshot->start_ns = server->start_ns;
-	snapshot->engine_up = !server->engine->lost;
+	watchdog_look(&server->watchdog);
+	snapshot->engine_up = !server->engine->lost && !server->watchdog.is_silent;
 	snapshot->recoveries = server->recovery.count;
 	snapshot->regions = server->n_regions;
 	snapshot->mapped_bytes = server->mapped_bytes;

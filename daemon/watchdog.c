@@ -6,7 +6,8 @@
 #include "log.h"
 #include "server.h"
 
-#define TICKS 3 /* within the watchdog's time */
+#define TICKS   3    /* within the watchdog's time */
+#define LOOK_MS 2000 /* that the engine has at least, between two looks without a watchdog */
 
 void watchdog_open(struct watchdog *watchdog, struct server *server)
 {
@@ -21,20 +22,36 @@ void watchdog_feed(void)
 		sd_notify(0, "WATCHDOG=1");
 }
 
-static void on_tick(uv_timer_t *timer)
+static void look(struct server *server)
 {
-	struct server *server = timer->data;
 	struct watchdog *watchdog = &server->watchdog;
 	struct error err;
 	bool is_silent = engine_probe(server->engine, &err) < 0;
 
 	if (is_silent && !watchdog->is_silent)
-		log_line(LOG_LEVEL_WARNING, "engine %s: %s; until there is one the watchdog is not fed",
+		log_line(LOG_LEVEL_WARNING, "engine %s: %s; until there is one no watchdog is fed",
 		         server->engine->name, err.message);
 	else if (watchdog->is_silent && !is_silent)
 		log_line(LOG_LEVEL_NOTICE, "engine %s: it gives a sign of life again", server->engine->name);
 	watchdog->is_silent = is_silent;
-	if (!is_silent)
+}
+
+void watchdog_look(struct watchdog *watchdog)
+{
+	uint64_t now = uv_now(watchdog->timer.loop);
+
+	if (uv_is_active((uv_handle_t *)&watchdog->timer) || now - watchdog->looked_ms < LOOK_MS)
+		return;
+	watchdog->looked_ms = now;
+	look(watchdog->timer.data);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	look(server);
+	if (!server->watchdog.is_silent)
 		watchdog_feed();
 	notify_status(server);
 }

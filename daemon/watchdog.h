@@ -5,6 +5,7 @@
 #define DAEMON_WATCHDOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <uv.h>
 
@@ -12,13 +13,18 @@ struct server;
 
 struct watchdog {
 	uv_timer_t timer; /* runs while there is a watchdog */
-	bool is_silent;   /* the engine, as of the last tick */
+	bool is_silent;   /* the engine, as of the last look at it; not where nobody looks */
+	uint64_t looked_ms;
 };
 
 void watchdog_open(struct watchdog *watchdog, struct server *server);
 
 /* When the server's engine is open and the loop is about to run. */
 void watchdog_start(struct watchdog *watchdog);
+
+/* Where no watchdog looks at the engine, who wants to know has to: asks for a sign of life by the next call.
+ */
+void watchdog_look(struct watchdog *watchdog);
 
 /* Before what keeps the loop from turning for a while. */
 void watchdog_feed(void);

@@ -35,7 +35,8 @@ def tidy(lines):
     out = []
     for i, line in enumerate(lines):
         after = lines[i + 1] if i + 1 < len(lines) else ".Sh"
-        if line == ".Pp" and (out[-1][:3] in (".Sh", ".Ss", ".Pp") or after[:3] in (".Bl", ".Bd", ".Sh", ".Ss", ".Pp")):
+        breaks = after[:3] in (".Bl", ".Bd", ".Sh", ".Ss", ".Pp") and not after.endswith(" -compact")
+        if line == ".Pp" and (breaks or out[-1][:3] in (".Sh", ".Ss", ".Pp")):
             continue
         out.append(line)
     return out

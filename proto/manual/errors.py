@@ -33,13 +33,13 @@ class Errors:
             out += [".Pp"] if out else []
             out += [f".It Dq {mdoc.argument(text.replace('**', '*'))}" for text in sentences]
             out += mdoc.words(remedy or general)
-        return [".Bl -tag -width Ds -compact", *out, ".El"] if out else []
+        return [".Pp", ".Bl -tag -width Ds -compact", *out, ".El"] if out else []
 
     def make_statuses(self, *_):
         out = []
         for name, code, meaning, remedy in self.statuses():
             out += [f".Ss {name} ({code})", *mdoc.words(mdoc.sentence(meaning)), ".Pp", *mdoc.words(remedy)]
-            out += self._said(name, "See above.")
+            out += self._said(name, "As said first.")
         return out
 
     def make_said(self, section):

@@ -52,7 +52,7 @@ class Options:
             out.append(head + (f" Ns = Ns Ar {mdoc.argument(argument)}" if argument else ""))
             out += mdoc.words(mdoc.sentence(doc))
             if default:
-                out += mdoc.words(f"Default: {default}.")
+                out += mdoc.words(mdoc.sentence(f"Default: {default}"))
             out += self._more(name)
         return out + [".El"]
 
@@ -64,7 +64,7 @@ class Options:
             out.append(f".It Ic {name} Ns = Ns Ar {mdoc.argument(argument)}")
             out += mdoc.words(mdoc.sentence(doc))
             if default:
-                out += mdoc.words(f"Default: {default}.")
+                out += mdoc.words(mdoc.sentence(f"Default: {default}"))
             out += mdoc.words("A reload applies it." if by_reload else "It takes effect at a restart.")
         return out + [".El"]
 

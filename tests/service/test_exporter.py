@@ -229,6 +229,24 @@ class Life(unittest.TestCase):
                 wait_until(lambda: tmad.fds() <= fds, 5, "no more descriptors than in the first life")
 
 
+    def test_a_silent_engine_is_seen(self):
+        with tempfile.TemporaryDirectory() as directory:
+            silent = os.path.join(directory, "silent")
+            with Tmad(f"--metrics=unix:{directory}/m", engine="cuda", program=FAULTY,
+                      env={"FAULTY_SILENT": silent}) as tmad, tmad.rpc() as rpc:
+                def is_up(expected):
+                    up, = scrape(f"unix:{directory}/m").of("tmad_engine_up").values()
+                    return (up, rpc.call("stats")["engine_up"]) == (int(expected), expected)
+
+                self.assertTrue(is_up(True))
+                with open(silent, "w", encoding="ascii"):
+                    pass
+                wait_until(lambda: is_up(False), scaled(10), "it is seen to be silent")
+                self.assertIn("no sign of life", tmad.log())
+                os.unlink(silent)
+                wait_until(lambda: is_up(True), scaled(10), "it is seen to be back")
+
+
 def lose(path):
     """The device, and waits for the next life."""
     with Rpc(path) as rpc, Memory(65536) as memory:

@@ -225,6 +225,54 @@ class Facts(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
 
 
+class Guide(unittest.TestCase):
+    """The operators' guide names nothing that is not there."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+        cls.info = json.loads(tmactl("info", "--json", socket_path=cls.tmad.path).stdout)
+        with open(os.path.join(SOURCE, "systemd", "GUIDE.md"), encoding="utf-8") as file:
+            cls.guide = file.read()
+
+    def source(self, name):
+        with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_names(self):
+        known = set(self.info["limits"]) | set(self.info["methods"]) | {"cuda_fd", "cuda_ipc", "tma_set_server_uid"}
+        names = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", self.guide))
+        self.assertGreater(len(names), 10)
+        self.assertEqual(names - known, set())
+
+    def test_units(self):
+        units = set(re.findall(r"systemd/(tmad\S*\.(?:service|socket))", self.source("systemd/Makemodule.am")))
+        named = {re.sub(r"@[^.]+", "@", unit) for unit in re.findall(r"\btmad[\w@-]*\.(?:service|socket)\b", self.guide)}
+        self.assertGreater(len(named), 4)
+        self.assertEqual(named - units, set())
+
+    def test_fields_of_the_log(self):
+        self.assertEqual(set(re.findall(r"TMAD_[A-Z_]+", self.guide)) - {"TMAD_SOCKET"},
+                         set(re.findall(r'"(TMAD_[A-Z_]+)=', self.source("daemon/journal.c"))))
+
+    def test_statuses(self):
+        named = set(re.findall(r"^\| `([A-Z_]+)`", self.guide, re.M))
+        self.assertGreater(len(named), 8)
+        self.assertEqual(named - set(re.findall(r"^STATUS\(([A-Z_]+),", self.source("proto/status.def"), re.M)), set())
+
+    def test_commands(self):
+        commands = set(re.findall(r"^\.Ss (\S+)$", section("client/tmactl.1", "COMMANDS"), re.M))
+        self.assertEqual(set(re.findall(r"`tmactl ([a-z]+)", self.guide)) - commands, set())
+        for program, page in (("tmad", "daemon/tmad.8"), ("tmactl", "client/tmactl.1")):
+            options = set(re.findall(r"`" + program + r"(?: [a-z]+)? --([a-z-]+)", self.guide))
+            self.assertEqual(options - set(re.findall(r"Fl -(\S+)", text(page))), set(), program)
+
+    def test_settings(self):
+        keys = set(re.findall(r"^\.It Ic (\S+) Ns", text("daemon/tmad.conf.5"), re.M))
+        self.assertEqual(set(re.findall(r"`([a-z][a-z-]+) ?=", self.guide)) - keys, set())
+
+
 class Sentences(unittest.TestCase):
     """Every error is in the manual with its remedy."""
 

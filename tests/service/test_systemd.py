@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from manager import Manager, Stopped, listening
-from tmad import FAULTY, Memory, Rpc, pack_request, scaled, tensor, wait_until
+from tmad import FAULTY, SOFTGPU, Memory, Rpc, pack_request, scaled, tensor, wait_until
 
 WATCHDOG_USEC = 600000  # it is fed every 0.2 s
 SILENCE_S = 1.5         # that is more than a few times
@@ -250,6 +250,12 @@ class Watchdog(ManagerCase):
     def test_the_thread_that_watches_timelines_is_stuck(self):
         self.silent(self.started(watchdog_usec=WATCHDOG_USEC), "engine-wait",
                     "the thread that watches timelines: no sign of life")
+
+    def test_the_thread_that_drives_a_device_is_stuck(self):
+        if not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
+            self.skipTest("this build has no CUDA engine")
+        manager = self.started(engine="cuda", watchdog_usec=WATCHDOG_USEC, LD_LIBRARY_PATH=SOFTGPU)
+        self.silent(manager, "engine-cuda", "the thread that drives the device: no sign of life")
 
     def test_the_loop_is_stuck(self):
         self.silent(self.started(watchdog_usec=WATCHDOG_USEC), "", None)

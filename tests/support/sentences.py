@@ -6,10 +6,11 @@ import sys
 FOLDERS = ("client", "daemon", "kernels", "kernels/cpu", "kernels/cuda", "proto")
 # What takes a format: its name, which argument that is, and the argument that says of what section it is, or the section.
 CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fail": (2, 1), "log_line": (1, 0),
+         "log_about": (2, 0), "session_log": (3, 1), "session_end": (2, 1),
          "config_error": (1, "START"), "say_error": (0, "LOG")}
 START = ("daemon/options.c", "daemon/config", "daemon/listener.c", "daemon/passed.c", "daemon/server.c", "daemon/tmad.c",
          "daemon/recovery.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
-         "daemon/exporter", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
+         "daemon/exporter.c", "daemon/endpoint.c", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
          "kernels/cuda/map_cache.c")  # of what runs at the start too
 CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
 
@@ -100,10 +101,12 @@ def in_sources(source):
                     continue
                 if isinstance(section, int):
                     code = arguments[section]
-                    if call == "log_line" and code not in CODES:
-                        continue
+                    if code.startswith("LOG_") or call in ("log_line", "log_about", "session_log"):
+                        # Why a session has ended is for its client too, and said at other levels.
+                        if code == "LOG_LEVEL_DEBUG" or call != "session_end" and code not in CODES:
+                            continue
                     status = re.fullmatch(r"STATUS_([A-Z_]+)", code)
-                    section = status.group(1) if status else CODES.get(code)
+                    section = status.group(1) if status else "LOG" if call == "session_end" else CODES.get(code)
                 at = f"{path}:{text.count(chr(10), 0, offset) + 1}"
                 # Of placeholders alone is what another function has said.
                 said += [Sentence(at, section, words) for words in _texts(arguments[format_at])
