@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "field.h"
+
 static const struct {
 	const char *engine;
 	const char *family;
@@ -32,16 +34,9 @@ static const struct {
 	{ NULL, "fill", 0, 1, "nothing of the source is read: the value, over and over" },
 };
 
-const char *words_text(const tma_document *map, const char *key)
-{
-	const char *text = tma_document_text(tma_document_find(map, key));
-
-	return text ? text : "?";
-}
-
 static int row_of(const tma_document *plan)
 {
-	const char *engine = words_text(plan, "engine"), *family = words_text(plan, "family");
+	const char *engine = field_text(plan, "engine"), *family = field_text(plan, "family");
 	int tiles = (int)tma_document_count(tma_document_find(plan, "tile"));
 
 	for (int i = 0; i < (int)(sizeof table / sizeof *table); i++)
