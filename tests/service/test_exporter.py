@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from scrape import Connection, Metrics, connect, get, scrape
-from tmad import FAULTY, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_until
+from tmad import FAULTY, TMACTL, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_until
 
 FATAL_BYTES = 6666  # of faulty_tmad
 PEERS = 16
