@@ -17,7 +17,8 @@
 
 #define DEFAULT_CASES 1500
 #define MOST_MOVES    48
-#define SIDES         2 /* device, host */
+#define PROBES        5000 /* a millisecond apart */
+#define SIDES         2    /* device, host */
 
 static struct engine *engine;
 static struct engine_owner owner;
@@ -234,12 +235,26 @@ static bool try_batch(uint64_t seed)
 	return good || complain(seed, "a batch went wrong", NULL);
 }
 
+/* Whether the engine gives a sign of life, between jobs and beside them. */
+static bool answers(void)
+{
+	struct error err;
+
+	for (int i = 0; i < PROBES; i++) {
+		if (engine_probe(engine, &err) == 0)
+			return true;
+		usleep(1000);
+	}
+	printf("# %s\n", err.message);
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	const uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : DEFAULT_CASES;
 	const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	const struct engine_options options = { .tensor_maps = 16, .wake = wake };
-	uint64_t failed = 0;
+	uint64_t failed = 0, silent = 0;
 	struct error err;
 
 	wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -248,10 +263,15 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	open_all();
-	for (uint64_t i = seed; i < seed + cases && failed < 20; i++)
+	for (uint64_t i = seed; i < seed + cases && failed < 20; i++) {
+		silent += !answers();
 		failed += i % 16 == 0 ? !try_batch(i) : !try_list(i);
+	}
+	silent += !answers();
 	close_all();
-	printf("1..1\n%s - %" PRIu64 " lists and batches from seed %" PRIu64 ", %" PRIu64 " wrong\n",
+	printf("1..2\n%s - %" PRIu64 " lists and batches from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
-	return failed != 0;
+	printf("%s - the engine gives signs of life between them, %" PRIu64 " missing\n",
+	       silent ? "not ok" : "ok", silent);
+	return failed || silent;
 }
