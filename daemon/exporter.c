@@ -21,7 +21,7 @@
 
 /* From its connection on for the first request to come and its answer to go, and from then on for the next.
  */
-#define FIRST_MS 10000
+#define FIRST_MS 5000
 #define NEXT_MS  60000
 
 /* Of a connection, for a request's head and a piece of the answer. */
