@@ -374,7 +374,12 @@ class Reload(ReloadCase):
             os.set_inheritable(directory, True)
             fcntl.fcntl(directory, fcntl.F_SETSIG, signal.SIGHUP)
             fcntl.fcntl(directory, fcntl.F_NOTIFY, fcntl.DN_ACCESS)
+            return directory
 
+        try:
+            os.close(notify())
+        except OSError:
+            self.skipTest("a kernel without F_NOTIFY")
         tmad = Tmad(f"--config={self.file}", start=False)
         self.addCleanup(tmad.stop)
         tmad.start(close_fds=False, preexec_fn=notify)
