@@ -23,6 +23,12 @@ void config_error(struct config *config, const char *format, ...)
 	config->n_errors++;
 }
 
+void config_no_memory(struct config *config)
+{
+	config->no_memory = true;
+	config_error(config, "no memory to read the settings");
+}
+
 void config_say_errors(const struct config *config, void (*say)(const char *line))
 {
 	char more[64];
@@ -104,7 +110,7 @@ struct config *config_read(int argc, char **argv)
 	if (!config || config->n_errors > 0)
 		return config;
 	if (!find_files(config)) {
-		config_error(config, "no memory to read a file");
+		config_no_memory(config);
 		return config;
 	}
 	for (int i = 0; i < CONFIG_FILES; i++)
@@ -168,7 +174,7 @@ struct config *config_read_kept(int argc, char **argv, const char *text)
 		return config;
 	config->file[0].path = strdup(KEPT_NAME);
 	if (!config->file[0].path) {
-		config_error(config, "no memory to read " KEPT_NAME);
+		config_no_memory(config);
 		return config;
 	}
 	config_parse(config, &config->file[0], text, strlen(text));
@@ -190,7 +196,7 @@ bool config_check(int argc, char **argv)
 	bool ok = config && config->n_errors == 0;
 
 	if (!config)
-		say_to_stderr("no memory to read a file");
+		say_to_stderr("no memory to read the settings");
 	else
 		config_say_errors(config, say_to_stderr);
 	for (int i = 0; ok && i < CONFIG_FILES; i++)

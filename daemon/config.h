@@ -26,6 +26,7 @@ struct config_file {
 struct config {
 	struct options options; /* what it came to, when there are no errors; points into file and argv */
 	struct config_file file[CONFIG_FILES];
+	bool no_memory;    /* one of the errors is that */
 	unsigned n_errors; /* all of them; those past CONFIG_ERRORS are not told of */
 	char error[CONFIG_ERRORS][CONFIG_ERROR_BYTES];
 };
@@ -54,6 +55,7 @@ void config_parse(struct config *config, struct config_file *file, const char *t
 /* Opens file->path, and parses it when it is there; it must be when needed. */
 void config_parse_file(struct config *config, struct config_file *file, bool needed);
 
+void config_no_memory(struct config *config);
 void config_error(struct config *config, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

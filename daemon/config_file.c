@@ -98,7 +98,7 @@ void config_parse_file(struct config *config, struct config_file *file, bool nee
 	if (text)
 		parse_open(config, file, fd, text);
 	else
-		config_error(config, "%s: no memory to read it", file->path);
+		config_no_memory(config);
 	free(text);
 	close(fd);
 }
@@ -300,6 +300,6 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	}
 	r->file->text[setting] = strdup(value);
 	if (!r->file->text[setting])
-		config_error(r->config, "%s:%u: no memory to keep it", r->file->path, r->line);
+		config_no_memory(r->config);
 	return 1;
 }

@@ -21,7 +21,7 @@
 
 /* From its connection on for the first request to come and its answer to go, and from then on for the next.
  */
-#define FIRST_MS 10000
+#define FIRST_MS 5000
 #define NEXT_MS  60000
 
 /* Of a connection, for a request's head and a piece of the answer. */
@@ -236,17 +236,18 @@ static struct MHD_Daemon *start_http(struct exporter *exporter)
 	    exporter, MHD_OPTION_NOTIFY_COMPLETED, on_request_done, exporter, MHD_OPTION_END);
 }
 
+/* Who sees its connection end finds that nobody listens any more. */
 static void stop_http(struct exporter *exporter)
 {
-	if (exporter->http)
-		MHD_stop_daemon(exporter->http);
-	exporter->http = NULL;
-	pages_close(exporter);
 	if (exporter->owns && endpoint_path(&exporter->endpoint))
 		unlink(endpoint_path(&exporter->endpoint));
 	if (exporter->owns)
 		close(exporter->fd);
 	exporter->fd = -1;
+	if (exporter->http)
+		MHD_stop_daemon(exporter->http);
+	exporter->http = NULL;
+	pages_close(exporter);
 }
 
 static int open_handles(struct exporter *exporter)

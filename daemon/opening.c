@@ -77,7 +77,7 @@ bool session_open(struct server *server, int fd)
 	}
 	if (session_init(session, server, fd, &err) < 0) {
 		if (log_allows(session->peer.uid, uv_now(&server->loop)))
-			log_about(LOG_LEVEL_NOTICE,
+			log_about(LOG_LEVEL_WARNING,
 			          &(struct log_about){ .has_uid = true,
 			                               .uid = session->peer.uid,
 			                               .pid = session->peer.pid,

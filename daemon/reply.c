@@ -251,12 +251,29 @@ void session_log(struct session *session, enum log_level level, int64_t msgid, c
 	log_about(level, &of, "%s", text);
 }
 
+/* What a client asked wrongly is its own matter; the rest is also of whoever runs the service: a limit,
+ * memory, the device, a defect. */
+static enum log_level refusal_level(int status)
+{
+	switch (status) {
+	case STATUS_QUOTA:
+	case STATUS_BUSY:
+	case STATUS_NO_MEMORY:
+	case STATUS_DEVICE:
+	case STATUS_INTERNAL:
+		return LOG_LEVEL_WARNING;
+	default:
+		return LOG_LEVEL_NOTICE;
+	}
+}
+
 void session_log_refusal(struct session *session, uint32_t msgid, const struct method *method,
                          uint64_t start_ns, const struct error *error)
 {
+	enum log_level level = refusal_level(error->status);
 	struct log_about of;
 
-	if (!may_log(session, LOG_LEVEL_NOTICE))
+	if (!may_log(session, level))
 		return;
 	of = about(session);
 	of.has_request = true;
@@ -264,6 +281,6 @@ void session_log_refusal(struct session *session, uint32_t msgid, const struct m
 	of.method = method ? method->name : NULL;
 	of.status = status_name(error->status);
 	of.duration_us = (uv_hrtime() - start_ns + 999) / 1000;
-	log_about(LOG_LEVEL_NOTICE, &of, "refused %s: %s: %s", method ? method->name : "a request", of.status,
+	log_about(level, &of, "refused %s: %s: %s", method ? method->name : "a request", of.status,
 	          error->message);
 }

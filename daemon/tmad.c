@@ -88,29 +88,32 @@ static void say_error(const char *line)
 	log_line(LOG_LEVEL_ERROR, "%s", line);
 }
 
-/* What the files say; when they are broken in a life after the first, what they said in the last one. NULL:
- * that is no use, and has been said. */
-static struct config *settle(int argc, char **argv, const struct recovery *recovery)
+/* What the files say; when they are broken in a life after the first, what they said in the last one. Where
+ * neither is of use that has been said, *ret is NULL, and what is returned is not EXIT_STOPPED. */
+static enum exit_code settle(struct config **ret, int argc, char **argv, const struct recovery *recovery)
 {
 	struct config *config = config_read(argc, argv);
 
-	if (config && config->n_errors > 0) {
+	*ret = NULL;
+	if (config && config->n_errors > 0 && recovery->settings) {
 		config_say_errors(config, say_error);
 		config_free(config);
-		if (!recovery->settings)
-			return NULL;
 		log_line(LOG_LEVEL_ERROR, "the settings of before the restart go on");
 		config = config_read_kept(argc, argv, recovery->settings);
 	}
 	if (!config) {
 		log_line(LOG_LEVEL_ERROR, "no memory to read the settings");
-		return NULL;
+		return EXIT_FAILED;
 	}
-	if (config->n_errors == 0)
-		return config;
-	config_say_errors(config, say_error);
-	config_free(config);
-	return NULL;
+	if (config->n_errors > 0) {
+		enum exit_code code = config->no_memory ? EXIT_FAILED : EXIT_USAGE;
+
+		config_say_errors(config, say_error);
+		config_free(config);
+		return code;
+	}
+	*ret = config;
+	return EXIT_STOPPED;
 }
 
 /* One that comes before the loop can take it waits for that, and ends nobody. */
@@ -134,9 +137,9 @@ static int run(int argc, char **argv, const struct engine_openers *openers)
 	recovery_take(&setup.recovery);
 	log_init(LOG_LEVEL_INFO);
 	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
-	config = settle(argc, argv, &setup.recovery);
+	r = settle(&config, argc, argv, &setup.recovery);
 	if (!config)
-		return EXIT_USAGE;
+		return r;
 	log_set_level(config->options.log_level);
 	if (passed_init(&err) < 0) {
 		log_line(LOG_LEVEL_ERROR, "%s", err.message);

@@ -9,10 +9,12 @@ import struct
 import sys
 import tempfile
 import time
+from http.client import HTTPException
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from scrape import scrape
 from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, share, tensor, wait_until
 
 FAULT_TMAD, FAULT_TMACTL, FAULT_SESSION = (os.path.join(BUILD, name)
@@ -68,12 +70,17 @@ def each_failure(one, total, *failure):
     assert not wrong, f"{len(wrong)} went wrong"
 
 
+def metrics_of(path):
+    return path + ".metrics"
+
+
 class FaultTmad(Tmad):
     """A tmad with a plan. Its first client may be the one that meets the failure."""
 
     def __init__(self, plan, *args, **options):
         env = dict(plan.env, **options.pop("env", {}))
         super().__init__("--threads", "2", *args, program=FAULT_TMAD, env=env, start=False, **options)
+        self.command.append(f"--metrics=unix:{metrics_of(self.path)}")
 
     def _answers(self):
         try:
@@ -106,6 +113,7 @@ class Script:
     def run(self):
         for part in (self.documents, self.moves, self.created, self.refusals, self.crowd, self.large, self.rude):
             self.guard(part)
+        self.scraped()
 
     def guard(self, part):
         try:
@@ -113,6 +121,14 @@ class Script:
                 part(rpc)
         except ConnectionError:
             self.troubles.append((part.__name__, "the connection ended"))
+
+    def scraped(self):
+        """Whole, or its connection ends."""
+        try:
+            assert scrape("unix:" + metrics_of(self.path))["tmad_start_time_seconds"] > 0
+            self.done += 1
+        except (ConnectionError, HTTPException) as error:
+            self.troubles.append(("metrics", repr(error)))
 
     def failed(self, method, error):
         assert error.name in self.MAY_FAIL.get(method, {"NO_MEMORY"}), (method, error)

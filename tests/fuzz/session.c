@@ -62,6 +62,8 @@ static void set_limits(struct limits *limits)
 	limits->pending_fds_per_uid = 6;
 	limits->plans_per_uid = 4;
 	limits->jobs_behind_wait = 2;
+	limits->behind_waits_per_uid = 2;
+	limits->list_bytes_per_uid = 256;
 	limits->wait_deadline_ms = 1000;
 	limits->reply_pause_bytes = 2048;
 	limits->reply_limit_bytes = 16 << 10;
@@ -281,7 +283,7 @@ static void start(void)
 	static const struct engine_openers openers = { .cpu = doubles_engine_open };
 	struct server_setup setup = { .options = &options,
 		                      .openers = &openers,
-		                      .recovery = { .listener = -1 } };
+		                      .recovery = { .listener = -1, .metrics = -1 } };
 	struct error err;
 
 	server = malloc(sizeof *server);

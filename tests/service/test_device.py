@@ -63,7 +63,7 @@ class Choice(DeviceCase):
         self.assertEqual((info["engine"], info["note"]), ("cpu", why))
         self.assertIn(f"tmad: engine cpu: {why}\n", tmad.log())
         done = tmactl("info", socket_path=tmad.path)
-        self.assertRegex(done.stdout, f"(?m)^note +{re.escape(why)}$")
+        self.assertRegex(done.stdout, f"(?m)^why +{re.escape(why)}$")
 
     def test_the_cpu_when_it_is_asked_for(self):
         tmad = self.start(engine="cpu", env={"FAULTY_OPEN": "never asked"})

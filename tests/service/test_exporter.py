@@ -340,7 +340,7 @@ class Hostile(unittest.TestCase):
                             ended.add(sock)
                     except ConnectionResetError:
                         ended.add(sock)
-        self.assertGreater(time.monotonic() - begun, 5)
+        self.assertGreater(time.monotonic() - begun, 3)
 
     def test_answers_that_nobody_reads(self):
         for _ in range(PEERS):

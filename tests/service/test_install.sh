@@ -29,7 +29,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-echo 1..13
+echo 1..14
 dest=$scratch/dest
 log=$scratch/log
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -134,6 +134,14 @@ else
 	wait "$tmad_pid"
 	tmad_pid=
 fi
+
+# What make does with the file of settings: an operator's stays through an installation and its end.
+settings=$(find "$dest" -path '*/tmad/tmad.conf')
+"$(at tmad)" --config="$settings" --check-config >"$log" 2>&1 && echo "# ours" >>"$settings" &&
+	make -s -C "$TEST_BUILDDIR" install-tmad-conf uninstall-tmad-conf DESTDIR="$dest" >>"$log" 2>&1 &&
+	tail -n 1 "$settings" | grep -q '^# ours$' && grep -q 'is kept as it is' "$log" &&
+	sed -i '$d' "$settings"
+result $? "tmad.conf is right, and stays as it was made" "$log"
 
 make -s -C "$TEST_BUILDDIR" uninstall DESTDIR="$dest" >"$log" 2>&1
 find "$dest" ! -type d >>"$log"

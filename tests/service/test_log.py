@@ -180,6 +180,15 @@ class Journal(LogCase):
         self.assertEqual(fields["TMAD_STATUS"], "TIMEOUT")
         self.assertEqual(manager.stop(), 0)
 
+    def test_a_limit_is_a_warning(self):
+        manager = self.start("--regions-per-uid=1")
+        with Rpc(self.path) as rpc:
+            rpc.call("region_create", {"size": 4096})
+            self.refused(rpc, "region_create", {"size": 4096})
+        fields = self.wait_entry("refused region_create: QUOTA")
+        self.assertEqual((fields["PRIORITY"], fields["TMAD_STATUS"]), ("4", "QUOTA"))
+        self.assertEqual(manager.stop(), 0)
+
     def test_a_refused_connection(self):
         manager = self.start("--connections-per-uid=1")
         with Rpc(self.path) as rpc, Rpc(self.path) as other:
@@ -189,6 +198,7 @@ class Journal(LogCase):
         self.assertEqual((fields["TMAD_UID"], fields["TMAD_PID"], fields["TMAD_STATUS"]),
                          (str(os.getuid()), str(os.getpid()), "QUOTA"))
         self.assertNotIn("TMAD_SESSION", fields)
+        self.assertEqual(fields["PRIORITY"], "4", "the limit is the operator's")
         self.assertEqual(manager.stop(), 0)
 
     def test_stderr_that_went_elsewhere(self):

@@ -9,7 +9,7 @@ import msgpack
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import ENGINE, SOURCE, Rpc, RpcError, pack_request, scaled, tensor, wait_until
+from tmad import BUILD, ENGINE, SOURCE, Rpc, RpcError, pack_request, scaled, tensor, wait_until
 
 
 class Messages(RawCase):
@@ -165,16 +165,21 @@ class Documents(RawCase):
 
     def test_manual_tells_the_same(self):
         """Every limit is an option in tmad(8), with its default."""
-        with open(os.path.join(SOURCE, "daemon", "tmad.8"), encoding="utf-8") as file:
-            manual = file.read().replace("\\-", "-")
+        made = [path for path in (os.path.join(top, "daemon", "tmad.8") for top in (BUILD, SOURCE)) if os.path.exists(path)]
+        with open(made[0], encoding="utf-8") as file:
+            manual = file.read()
+        n_told = 0
         for name, value in self.rpc.call("info")["limits"].items():
             if name.startswith(("message_bytes", "message_depth", "message_elements", "rank")):
                 continue  # of the protocol, no options
-            entry = re.search(r"^\.BI --" + name.replace("_", "-") + r"= N\n(.*)$", manual, re.MULTILINE)
+            entry = re.search(r"^\.It Fl -" + name.replace("_", "-") + r" Ns = Ns Ar N\n((?:(?!\.It|\.El|\.S[hs]).*\n)*)", manual,
+                              re.MULTILINE)
             self.assertIsNotNone(entry, name)
-            told = re.search(r"\(default (\d+)\)", entry[1])
+            told = re.search(r"^Default: (\d+);", entry[1], re.MULTILINE)
+            n_told += told is not None
             if told:
                 self.assertEqual(int(told[1]), value, name)
+        self.assertGreater(n_told, 15)
 
     def test_stats(self):
         before = self.rpc.call("stats")

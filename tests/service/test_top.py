@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,8 +10,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from terminal import ENTER, HIDE, LEAVE, SHOW, Terminal, plain
-from tmad import NATIVE, TMACTL, Memory, Tmad, tmactl, wait_until
+from terminal import ENTER, HIDE, LEAVE, SHOW, Terminal
+from tmad import NATIVE, TMACTL, Memory, Tmad, scaled, tmactl, wait_until
 
 PR_SET_NAME = 15
 COPY = 65536
@@ -74,7 +75,7 @@ class Lists(Case):
     def test_rates_are_of_the_time_between(self):
         """What was done before the first look is not in the second one's rates; what is done in between is."""
         rpc = self.client()
-        self.copy(rpc, 30)
+        self.copy(rpc, 300)
         with subprocess.Popen([TMACTL, "--socket", self.tmad.path, "--json", "top", "-d", "1", "-n", "3"],
                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, encoding="utf-8") as top:
             first = json.loads(top.stdout.readline())
@@ -85,8 +86,9 @@ class Lists(Case):
         self.assertGreater(first["sessions"][0]["bytes_per_s"], 0)
         self.assertEqual((second["sessions"][0]["bytes_per_s"], second["sessions"][0]["p50_us"]), (0, None))
         seconds = third["time"] - second["time"]
-        self.assertAlmostEqual(third["sessions"][0]["bytes_per_s"] * seconds / (10 * 2 * COPY), 1, delta=0.2)
-        self.assertAlmostEqual(third["bytes_per_s"] * seconds / (10 * 2 * COPY), 1, delta=0.2)
+        # As near as the clocks of a busy machine: of all copies it would be fifteen times as much.
+        for rate in (third["sessions"][0]["bytes_per_s"], third["bytes_per_s"]):
+            self.assertTrue(1 / 3 < rate * seconds / (10 * 2 * COPY) < 3, rate)
 
     def test_tables_follow_each_other(self):
         self.client()
@@ -169,7 +171,7 @@ class Pages(Case):
         page = self.page("-d", "1000")
         page.wait_for("REQ/S")
         page.process.send_signal(signal.SIGTSTP)
-        wait_until(lambda: os.waitpid(page.process.pid, os.WUNTRACED | os.WNOHANG)[0], 10, "it is stopped")
+        wait_until(lambda: os.waitpid(page.process.pid, os.WUNTRACED | os.WNOHANG)[0], scaled(10), "it is stopped")
         page.wait_for(LEAVE)
         self.assertTrue(page.is_as_before())
         page.process.send_signal(signal.SIGCONT)
@@ -197,23 +199,22 @@ class Pages(Case):
             self.client(regions)
         page = self.page("-d", "1000", columns=100)
         page.wait_for("JOBS")
-        page.wait_for("\x1b[J")
-        page.resize(50, 24)
-        page.process.send_signal(signal.SIGWINCH)
-        page.wait_for("\x1b[J")
-        self.assertNotIn("JOBS", page.frames()[-1], "no room")
-        page.resize(100, 24)
-        page.process.send_signal(signal.SIGWINCH)
-        page.wait_for("JOBS")
-        page.wait_for("\x1b[J")
-        for _ in range(5):  # rate, bytes, p50, p99, errors, mapped
+
+        def last():
+            """The last screenful that is whole."""
+            page.read()
+            end = page.output.rindex("\x1b[J") if "\x1b[J" in page.output else 0
+            return page.output[page.output.rindex("\x1b[H", 0, end):end] if end else ""
+        for columns, has_room in ((50, False), (100, True)):
+            page.resize(columns, 24)
+            page.process.send_signal(signal.SIGWINCH)
+            wait_until(lambda: ("JOBS" in last()) == has_room and "USER" in last(), scaled(10), f"{columns} columns")
+        for title in ("GB/S", "P50", "P99", "ERRORS", "MAPPED"):
             page.type("s")
-            page.wait_for("\x1b[J")
-        self.assertIn("\x1b[7m MAPPED", page.output[page.output.rindex("\x1b[H"):])
-        frame = page.frames()[-1]
-        self.assertLess(frame.index("131 kB"), frame.index("65.5 kB"))
+            wait_until(lambda: re.search(r"\x1b\[7m *" + title, last()), scaled(10), title)
+        self.assertLess(last().index("131 kB"), last().rindex("65.5 kB"))
         page.type("\x1b[D")
-        page.wait_for("\x1b[7mERRORS")
+        wait_until(lambda: re.search(r"\x1b\[7m *ERRORS", last()), scaled(10), "back")
         page.type("q")
         self.assertEqual(page.end(), 0)
 
