@@ -9,6 +9,7 @@
 #include "print.h"
 #include "sessions.h"
 #include "table.h"
+#include "words.h"
 
 static const struct table_column columns[] = {
 	{ "USER", 0 }, { "PID", 1 },  { "NAME", 0 },     { "SESSION", 1 }, { "REGION", 1 },
@@ -28,13 +29,6 @@ static int64_t int_of(const tma_document *region, const char *key)
 	return tma_document_int(tma_document_find(region, key));
 }
 
-static const char *text_of(const tma_document *region, const char *key)
-{
-	const char *text = tma_document_text(tma_document_find(region, key));
-
-	return text ? text : "?";
-}
-
 static void add_row(struct listing *l, const struct session_row *owner, const tma_document *region)
 {
 	char size[32];
@@ -47,11 +41,11 @@ static void add_row(struct listing *l, const struct session_row *owner, const tm
 	table_add(&l->table, "%s", owner->name);
 	table_add(&l->table, "%" PRIu64, owner->session);
 	table_add(&l->table, "%" PRId64, int_of(region, "region"));
-	table_add(&l->table, "%s", text_of(region, "kind"));
+	table_add(&l->table, "%s", words_text(region, "kind"));
 	table_add(&l->table, "%s", print_bytes((uint64_t)int_of(region, "size"), size, sizeof size));
 	table_add(&l->table, "%s", int_of(region, "writable") ? "yes" : "no");
 	table_add(&l->table, "%" PRId64, int_of(region, "jobs"));
-	table_add(&l->table, "%s", text_of(region, "state"));
+	table_add(&l->table, "%s", words_text(region, "state"));
 }
 
 /* The region's own fields come as the service names them. */

@@ -105,7 +105,8 @@ static void print_requests(const tma_document *stats)
 		const char *key;
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(methods, i, &key));
 
-		printf("  %-16s %14s  %5.1f %%\n", key, print_count(n, text, sizeof text), percent(n, all));
+		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
+		       percent(n, all));
 	}
 }
 
@@ -125,7 +126,8 @@ static void print_errors(const tma_document *stats)
 		const char *key;
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(errors, i, &key));
 
-		printf("  %-16s %14s  %5.1f %%\n", key, print_count(n, text, sizeof text), percent(n, all));
+		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
+		       percent(n, all));
 	}
 }
 
@@ -145,7 +147,8 @@ static void print_moved(const tma_document *stats)
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(bytes, i, &key));
 		uint64_t time = uint_of(ns, key);
 
-		printf("  %-16s %14s  %5.1f %%", key, print_bytes(n, text, sizeof text), percent(n, all));
+		printf("  %-16s %14s  %5.1f %%", print_safe(key), print_bytes(n, text, sizeof text),
+		       percent(n, all));
 		if (time)
 			printf("  %.3g GB/s in the engine", (double)n / (double)time);
 		putchar('\n');

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "print.h"
+
 static const struct {
 	const char *engine;
 	const char *family;
@@ -34,9 +36,7 @@ static const struct {
 
 const char *words_text(const tma_document *map, const char *key)
 {
-	const char *text = tma_document_text(tma_document_find(map, key));
-
-	return text ? text : "?";
+	return print_safe(tma_document_text(tma_document_find(map, key)));
 }
 
 static int row_of(const tma_document *plan)
