@@ -70,7 +70,7 @@ static void print_names(const char *title, const tma_document *names)
 		const char *name = tma_document_text(tma_document_at(names, i, NULL));
 
 		len += (size_t)snprintf(text + len, sizeof text - len, "%s%.60s", i ? ", " : "",
-		                        name ? name : "?");
+		                        print_safe(name));
 	}
 	print_wrapped(text, COLUMN, begin(title));
 }
@@ -93,7 +93,7 @@ static void print_info(const tma_document *info)
 	for (size_t i = 0; i < tma_document_count(limits); i++) {
 		const tma_document *value = tma_document_at(limits, i, &key);
 
-		print_limit(key, tma_document_int(value));
+		print_limit(print_safe(key), tma_document_int(value));
 	}
 	print_names("methods", tma_document_find(info, "methods"));
 	print_names("dtypes", tma_document_find(info, "dtypes"));

@@ -92,7 +92,8 @@ static void print_requests(const tma_document *stats)
 		const char *key;
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(methods, i, &key));
 
-		printf("  %-16s %14s  %5.1f %%\n", key, print_count(n, text, sizeof text), percent(n, all));
+		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
+		       percent(n, all));
 	}
 }
 
@@ -112,7 +113,8 @@ static void print_errors(const tma_document *stats)
 		const char *key;
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(errors, i, &key));
 
-		printf("  %-16s %14s  %5.1f %%\n", key, print_count(n, text, sizeof text), percent(n, all));
+		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
+		       percent(n, all));
 	}
 }
 
@@ -132,7 +134,8 @@ static void print_moved(const tma_document *stats)
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(bytes, i, &key));
 		uint64_t time = field_uint(ns, key);
 
-		printf("  %-16s %14s  %5.1f %%", key, print_bytes(n, text, sizeof text), percent(n, all));
+		printf("  %-16s %14s  %5.1f %%", print_safe(key), print_bytes(n, text, sizeof text),
+		       percent(n, all));
 		if (time)
 			printf("  %.3g GB/s in the engine", (double)n / (double)time);
 		putchar('\n');

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "print.h"
+
 int fail(struct failure *f, enum exit_code code, const char *format, ...)
 {
 	va_list args;
@@ -14,5 +16,6 @@ int fail(struct failure *f, enum exit_code code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(f->text, sizeof f->text, format, args);
 	va_end(args);
+	print_clean(f->text); /* paths, and what a service says */
 	return -1;
 }

@@ -1,11 +1,11 @@
 /* Fields of what the service said. */
 #include "field.h"
 
+#include "print.h"
+
 const char *field_text(const tma_document *map, const char *key)
 {
-	const char *text = tma_document_text(tma_document_find(map, key));
-
-	return text ? text : "?";
+	return print_safe(tma_document_text(tma_document_find(map, key)));
 }
 
 uint64_t field_uint(const tma_document *map, const char *key)

@@ -6,7 +6,7 @@
 
 #include "tmaclient.h"
 
-/* "?" when there is none. */
+/* As print_safe has it: good for a terminal, and for a while; "?" when there is none. */
 const char *field_text(const tma_document *map, const char *key);
 
 /* 0 when there is none, or a negative one. */

@@ -88,6 +88,25 @@ char *print_escaped(const char *data, size_t len, char *text, size_t text_size)
 	return text;
 }
 
+const char *print_safe(const char *text)
+{
+	static char rooms[8][1024];
+	static unsigned last;
+
+	last = (last + 1) % 8;
+	return text ? print_escaped(text, strlen(text), rooms[last], sizeof rooms[0]) : "?";
+}
+
+void print_clean(char *text)
+{
+	for (unsigned char *c = (unsigned char *)text; *c; c++) {
+		if ((*c < 0x20 && *c != '\n') || *c == 0x7f)
+			*c = '?';
+		else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+			c[0] = c[1] = '?';
+	}
+}
+
 void print_map(const tma_document *map)
 {
 	size_t count = tma_document_count(map);
@@ -102,7 +121,7 @@ void print_map(const tma_document *map)
 	for (size_t i = 0; i < count; i++) {
 		const tma_document *value = tma_document_at(map, i, &key);
 
-		printf("%-*s  ", width, key);
+		printf("%-*s  ", width, print_safe(key));
 		print_value(value);
 		putchar('\n');
 	}
@@ -128,7 +147,7 @@ void print_value(const tma_document *node)
 		printf("%g", tma_document_real(node));
 		break;
 	case TMA_DOCUMENT_TEXT:
-		fputs(tma_document_text(node), stdout);
+		fputs(print_safe(tma_document_text(node)), stdout);
 		break;
 	case TMA_DOCUMENT_LIST:
 	case TMA_DOCUMENT_MAP:
@@ -140,7 +159,7 @@ void print_value(const tma_document *node)
 			if (i)
 				fputs(tma_document_kind(item) == TMA_DOCUMENT_MAP ? "; " : ", ", stdout);
 			if (kind == TMA_DOCUMENT_MAP)
-				printf("%s ", key);
+				printf("%s ", print_safe(key));
 			print_value(item);
 		}
 		break;

@@ -19,6 +19,13 @@ char *print_age(uint64_t ms, char *text, size_t text_size);
  * two. What does not fit is left out. */
 char *print_escaped(const char *data, size_t len, char *text, size_t text_size);
 
+/* A text of the service's, which may be anybody's program, escaped; "?" for NULL. What is longer than 1023
+ * bytes is cut; the eighth call after takes the room again. Of one thread. */
+const char *print_safe(const char *text);
+
+/* Control characters, also those of two bytes, become '?' where they stand; line ends stay. */
+void print_clean(char *text);
+
 /* A map, a line an entry, keys in one column: scalars as they are, lists and inner maps on one line. */
 void print_map(const tma_document *map);
 

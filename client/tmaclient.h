@@ -472,7 +472,8 @@ struct tma_ring_end {
 
 /* entries: a power of two from 2 to 4096; as many runs are under way, or ended and not taken, at most.
  * spin_us: how long the service looks by itself for more after the last before it has to be woken by a
- * message, at most its limit ring_spin_us; that takes a CPU, and 0 is fine for those who push many at once.
+ * message, at most its limit ring_spin_us, and less where little comes; that takes a CPU, and 0 is fine for
+ * those who push many at once.
  */
 TMA_API int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ring **ret);
 

@@ -11,8 +11,6 @@
 #include "session.h"
 #include "transforms.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-
 static void on_job_done(struct engine_job *run);
 
 /* ---- Making and dropping ----------------------------------------------------------------------------- */
@@ -50,7 +48,7 @@ static void set_order(struct job *job, const struct order *order)
 	if (order->wait) {
 		job->run.wait =
 		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
-		job->run.wait_until_ns = uv_hrtime() + order->wait_ms * NS_PER_MS;
+		job->run.wait_until_ns = uv_hrtime() + limit_ns(order->wait_ms);
 		job->wait_ms = order->wait_ms;
 		job_use(job, order->wait);
 	}

@@ -35,6 +35,13 @@ bool limit_applies_at_once(int index);
 /* The limit with that index (LIMIT_INDEX_*). */
 uint64_t *limits_at(struct limits *limits, int index);
 
+/* A limit in milliseconds as nanoseconds: centuries are as long as they can be, so that a moment can be
+ * added. */
+static inline uint64_t limit_ns(uint64_t ms)
+{
+	return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
+}
+
 /* All of them with the fixed ones of a message, for `info`: writes at most n, returns how many. */
 uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n);
 

@@ -96,7 +96,7 @@ bool session_open(struct server *server, int fd)
 	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
 	session->handles = 3;
 	session->id = ++server->last_session;
-	session->frame_left_ns = server->limits.frame_deadline_ms * 1000000;
+	session->frame_left_ns = limit_ns(server->limits.frame_deadline_ms);
 	session->start_ms = session->used_ms = uv_now(&server->loop);
 	region_table_init(&session->regions, session);
 	TAILQ_INIT(&session->jobs_under_way);

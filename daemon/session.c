@@ -146,7 +146,7 @@ static void session_read(struct session *session)
 static void frame_clock_reset(struct session *session)
 {
 	uv_timer_stop(&session->frame_timer);
-	session->frame_left_ns = session->server->limits.frame_deadline_ms * NS_PER_MS;
+	session->frame_left_ns = limit_ns(session->server->limits.frame_deadline_ms);
 }
 
 static void frame_clock_pause(struct session *session)

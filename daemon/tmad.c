@@ -116,6 +116,16 @@ static enum exit_code settle(struct config **ret, int argc, char **argv, const s
 	return EXIT_STOPPED;
 }
 
+/* One that comes before the loop can take it waits for that, and ends nobody. */
+static void hold_reload_signal(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 static int run(int argc, char **argv, const struct engine_openers *openers)
 {
 	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };
@@ -123,6 +133,7 @@ static int run(int argc, char **argv, const struct engine_openers *openers)
 	struct error err;
 	int r;
 
+	hold_reload_signal();
 	recovery_take(&setup.recovery);
 	log_init(LOG_LEVEL_INFO);
 	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */

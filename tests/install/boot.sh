@@ -107,7 +107,11 @@ halt_it() {
 	kill -KILL "$boot_pid" 2>/dev/null
 	wait "$boot_pid" 2>/dev/null
 	boot_pid=
-	unshare --mount sh -c 'mount --make-rprivate / && mount -t cgroup2 none /mnt &&
-		find /mnt/tmad-install-'$$' -depth -type d -exec rmdir {} +' 2>/dev/null
+	# A cgroup is removed when the last process that was killed in it has gone.
+	unshare --mount sh -c 'mount --make-rprivate / && mount -t cgroup2 none /mnt && cd /mnt || exit
+		for try in 1 2 3 4 5 6 7 8 9 10; do
+			find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null && [ ! -e "$1" ] && exit
+			sleep 0.1
+		done' halt "tmad-install-$$"
 	return 0
 }

@@ -1,4 +1,5 @@
 """Settings in files: what goes before what, what is refused and how, --check-config, and a reload of a live service."""
+import fcntl
 import os
 import re
 import select
@@ -13,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import FAULTY, NATIVE, SOURCE, TMAD, RpcError, Tmad, scaled, tensor, wait_until
+from tmad import FAULTY, NATIVE, SOURCE, TMAD, Memory, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 # Made by make, beside the programs; a tarball has it among the sources.
 SHIPPED = next((path for path in (os.path.join(os.environ.get("TEST_BUILDDIR") or "build", "daemon/tmad.conf"),
@@ -118,6 +119,22 @@ class Files(ConfigCase):
         done = self.check()
         self.assertEqual(done.returncode, 2)
         self.assertIn("Permission denied", done.stderr)
+
+    def test_deadlines_of_centuries(self):
+        """In nanoseconds they leave 64 bits: of the first nothing would be left, the second would be over."""
+        self.write("[limits]\nframe_deadline_ms = 288230376151711744\nwait_deadline_ms = 9223372036854775807\n")
+        with self.start().rpc() as rpc, Memory(8192) as memory:
+            region = memory.register(rpc)
+            msgid = rpc.request("copy", {"dst": tensor(region, [8]), "src": tensor(region, [8], offset=64),
+                                         "wait": {"region": region, "offset": 4096, "value": 1}})
+            self.assertEqual(select.select([rpc.socket], [], [], 0.5)[0], [], "it waits")
+            ping = pack_request(7, "ping")
+            rpc.send(ping[:3])
+            self.assertEqual(select.select([rpc.socket], [], [], 0.5)[0], [], "the rest may come")
+            rpc.send(ping[3:])
+            memory.map[4096] = 1
+            replies = {message[1]: message[2] for message in (rpc.receive(), rpc.receive())}
+            self.assertEqual(replies, {msgid: None, 7: None})
 
     def test_names_of_instances(self):
         self.write("")
@@ -347,6 +364,26 @@ class Reload(ReloadCase):
             os.replace(os.path.join(self.directory, "next"), self.file)
             tmad.process.send_signal(signal.SIGHUP)
         wait_until(lambda: self.limits(tmad)["connections"] == 299, scaled(10), "the last file counts")
+
+    def test_while_it_starts(self):
+        """The kernel sends it as the file is read for the first time (F_NOTIFY): it is served when the loop runs."""
+        self.write("[limits]\nconnections = 10\n")
+
+        def notify():
+            directory = os.open(self.directory, os.O_RDONLY)
+            os.set_inheritable(directory, True)
+            fcntl.fcntl(directory, fcntl.F_SETSIG, signal.SIGHUP)
+            fcntl.fcntl(directory, fcntl.F_NOTIFY, fcntl.DN_ACCESS)
+            return directory
+
+        try:
+            os.close(notify())
+        except OSError:
+            self.skipTest("a kernel without F_NOTIFY")
+        tmad = Tmad(f"--config={self.file}", start=False)
+        self.addCleanup(tmad.stop)
+        tmad.start(close_fds=False, preexec_fn=notify)
+        wait_until(lambda: "tmad: reload: 0 settings changed" in tmad.log(), scaled(10), "it has been served")
 
     def test_while_it_stops(self):
         self.write("")

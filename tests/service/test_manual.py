@@ -178,6 +178,17 @@ class Facts(unittest.TestCase):
         page = re.findall(r"^\.It Ic (\S+)$", section("daemon/tmad.8", "METHODS"), re.M)
         self.assertEqual(sorted(page), sorted(self.info["methods"]))
 
+    def test_readme(self):
+        """Its table of limits has all of them, with their defaults."""
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \|", file.read(), re.M))
+        limits = {name: value for name, value in self.info["limits"].items()
+                  if name not in ("message_bytes", "message_depth", "message_elements", "rank")}
+        self.assertEqual(rows.pop("mapped_bytes_per_uid", None), "all memory")
+        limits.pop("mapped_bytes_per_uid")
+        self.assertEqual({name: rows.get(name) for name in limits}, {name: str(value) for name, value in limits.items()})
+
+    @unittest.skipIf(os.environ.get("EMULATOR"), "this machine's nm may not read the library")
     def test_functions(self):
         library = next((path for path in (os.path.join(BUILD, folder, "libtmaclient.so") for folder in (".libs", "."))
                         if os.path.exists(path)), None)

@@ -165,6 +165,7 @@ class Values(unittest.TestCase):
         self.work()
         layout = {"dtype": "uint8", "shape": [16]}
         self.works[0].call("plan_prepare", {"dst": layout, "src": layout})
+        wait_until(lambda: scrape(self.address)["tmad_connections"] == len(self.works), 5, "the first client has gone")
         metrics, info = scrape(self.address), self.works[0].rpc.call("info")
         stats = self.works[0].rpc.call("stats")
         for name, value in metrics.of("tmad_limit").items():
@@ -217,8 +218,8 @@ class Values(unittest.TestCase):
         before = scrape(self.address)
         for work in self.works:
             work.rpc.close()
-        gone = wait_until(lambda: (metrics := scrape(self.address))["tmad_connections"] == 0 and metrics, 5,
-                          "nobody is connected")
+        gone = wait_until(lambda: (metrics := scrape(self.address))["tmad_connections"] == metrics["tmad_regions"] == 0
+                          and metrics, 5, "nobody is connected, and nothing mapped")
         for key, value in before.items():
             if key[0].startswith("tmad_uid") and key[0].endswith(("_total", "_bucket", "_sum", "_count")):
                 self.assertEqual(gone[key], value, key)

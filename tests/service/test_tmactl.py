@@ -4,13 +4,16 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
+import msgpack
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -302,6 +305,65 @@ class Trust(TmactlCase):
                     self.was_refused(done.returncode, done.stdout, done.stderr, 2, ["--server-user"], 1)
             finally:
                 tmad.terminate()
+
+
+EVIL = "\x1b[2J\x9b\x07\r\x7f"
+
+
+def lie(method, params):
+    """What a service answers that wants the terminal of whoever asks."""
+    if method == "session_list":
+        last = params and params[0].get("after")
+        return [] if last else [{"session": 1, "uid": 0, "pid": 1, "regions": 1, "latency": []}]
+    if method == "region_list":
+        return [{"region": 1, "size": 1, "kind": EVIL, "state": EVIL}]
+    return {"version": EVIL, "protocol": 1, "boot_id": EVIL, "note": EVIL, "device": EVIL, "engine": EVIL,
+            "limits": {EVIL: 1}, "methods": [EVIL], "dtypes": [EVIL], "requests_by_method": {EVIL: 1},
+            "errors": {EVIL: 1}, "bytes": {EVIL: 1}, "family": EVIL, "swizzle": EVIL, "shape": EVIL,
+            "dst_strides": [EVIL], "src_strides": {EVIL: EVIL}, "rules": [{"family": EVIL, "rule": EVIL}]}
+
+
+def answer_with_lies(server):
+    while True:
+        try:
+            peer = server.accept()[0]
+        except OSError:
+            return
+        unpacker = msgpack.Unpacker()
+        with peer:
+            while data := peer.recv(65536):
+                unpacker.feed(data)
+                for _, msgid, method, params in unpacker:
+                    peer.sendall(msgpack.packb([1, msgid, None, lie(method, params)]))
+
+
+class Terminal(TmactlCase):
+    """Nothing that others chose moves a cursor."""
+
+    def is_harmless(self, text):
+        for character in set(EVIL) - set("[2J"):
+            self.assertNotIn(character, text)
+
+    def test_a_hostile_service(self):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(self.file("lies"))
+            server.listen()
+            thread = threading.Thread(target=answer_with_lies, args=(server,))
+            thread.start()
+            try:
+                for args in (["info"], ["stats"], ["regions"], ["top", "--once"], ["explain", "--shape=4", "--dtype=uint8"]):
+                    done = self.run_tmactl(*args, socket_path=self.file("lies"))
+                    self.assertEqual((done.returncode, done.stderr), (0, ""), args)
+                    self.assertIn("x1b", done.stdout, args)
+                    self.is_harmless(done.stdout)
+            finally:
+                server.shutdown(socket.SHUT_RDWR)
+                thread.join()
+
+    def test_a_hostile_name_of_a_file(self):
+        done = self.run_tmactl("copy", self.file(EVIL), self.dst)
+        self.was_refused(done.returncode, done.stdout, done.stderr, 1, ["?[2J?"])
+        self.is_harmless(done.stderr)
 
 
 class Commands(TmactlCase):
