@@ -64,11 +64,13 @@ static void begin(const char *group)
 
 static void print_service(const tma_document *stats)
 {
+	uint64_t connections = field_uint(stats, "connections");
 	char text[32];
 
 	begin("service");
-	printf("up %s, %s open connections", print_age(field_uint(stats, "uptime_ms"), text, sizeof text),
-	       print_count(field_uint(stats, "connections"), (char[32]){ 0 }, 32));
+	printf("up %s", print_age(field_uint(stats, "uptime_ms"), text, sizeof text));
+	printf(", %s open connection%s", print_count(connections, text, sizeof text),
+	       connections == 1 ? "" : "s");
 	printf(" (%s accepted", print_count(field_uint(stats, "connections_accepted"), text, sizeof text));
 	print_held(stats, "connections_refused", "refused");
 	print_held(stats, "sessions_ended", "ended by a limit");
@@ -83,11 +85,11 @@ static void print_requests(const tma_document *stats)
 {
 	const tma_document *methods = tma_document_find(stats, "requests_by_method");
 	uint64_t all = field_uint(stats, "requests");
-	char text[32];
+	char text[32], rate[32];
 
 	begin("requests");
-	printf("%s, %.3g a second since the start\n", print_count(all, text, sizeof text),
-	       (double)all / seconds_up(stats));
+	printf("%s, %s a second since the start\n", print_count(all, text, sizeof text),
+	       print_rate((double)all / seconds_up(stats), rate, sizeof rate));
 	for (size_t i = 0; i < tma_document_count(methods); i++) {
 		const char *key;
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(methods, i, &key));
