@@ -11,6 +11,7 @@
 
 #include "args.h"
 #include "colour.h"
+#include "field.h"
 #include "hint.h"
 #include "npy.h"
 #include "picture.h"
@@ -195,11 +196,11 @@ static void print_line(const tma_document *plan, const char *key, const char *la
 static void print_family(const tma_document *plan)
 {
 	const tma_document *tile = tma_document_find(plan, "tile");
-	const char *swizzle = words_text(plan, "swizzle");
+	const char *swizzle = field_text(plan, "swizzle");
 	bool fast = words_is_fast(plan);
 
 	printf("%-8s %s%s%s (engine %s", "family", colour(fast ? COLOUR_GOOD : COLOUR_BAD),
-	       words_text(plan, "family"), colour(COLOUR_NONE), words_text(plan, "engine"));
+	       field_text(plan, "family"), colour(COLOUR_NONE), field_text(plan, "engine"));
 	for (size_t i = 0; i < tma_document_count(tile); i++)
 		printf("%s%" PRId64, i ? "x" : ", tile ", tma_document_int(tma_document_at(tile, i, NULL)));
 	if (strcmp(swizzle, "none") != 0)
@@ -221,7 +222,7 @@ static void explain_print(const tma_document *plan, const struct hint *hint)
 		const tma_document *rule = tma_document_at(rules, i, NULL);
 
 		printf("%s%-8s%s %s: %s\n", colour(COLOUR_DIM), "not", colour(COLOUR_NONE),
-		       words_text(rule, "family"), words_text(rule, "rule"));
+		       field_text(rule, "family"), field_text(rule, "rule"));
 	}
 	if (*hint->text) {
 		printf("%s", colour(COLOUR_HINT));

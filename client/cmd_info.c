@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "colour.h"
+#include "field.h"
 #include "print.h"
-#include "words.h"
 
 #define COLUMN 10
 
@@ -82,12 +82,12 @@ static void print_info(const tma_document *info)
 	const char *key;
 
 	begin("tmad");
-	printf("%s, protocol %" PRId64 ", boot id %s\n", words_text(info, "version"),
-	       tma_document_int(tma_document_find(info, "protocol")), words_text(info, "boot_id"));
+	printf("%s, protocol %" PRId64 ", boot id %s\n", field_text(info, "version"),
+	       tma_document_int(tma_document_find(info, "protocol")), field_text(info, "boot_id"));
 	begin("engine");
-	printf("%s: %s\n", words_text(info, "engine"), words_text(info, "device"));
+	printf("%s: %s\n", field_text(info, "engine"), field_text(info, "device"));
 	if (note)
-		print_wrapped(words_text(info, "note"), COLUMN, begin("why"));
+		print_wrapped(field_text(info, "note"), COLUMN, begin("why"));
 	begin("limits");
 	putchar('\n');
 	for (size_t i = 0; i < tma_document_count(limits); i++) {

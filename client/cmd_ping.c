@@ -1,26 +1,18 @@
 /* tmactl ping: whether the service answers, and how fast. */
 #include "tmactl.h"
 
-#include <stdint.h>
 #include <stdio.h>
-#include <time.h>
 
-static double now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
+#include "clock.h"
 
 static int ping(struct tmactl *t, tma_client *client)
 {
-	double start = now_us();
+	uint64_t start = clock_ns();
 	double us;
 
 	if (tma_ping(client) < 0)
 		return tmactl_refused(client, &t->error);
-	us = now_us() - start;
+	us = (double)(clock_ns() - start) / 1e3;
 	if (t->json)
 		printf("{\"answered\": true, \"us\": %.1f}\n", us);
 	else if (!t->quiet)

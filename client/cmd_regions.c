@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "field.h"
 #include "print.h"
 #include "sessions.h"
 #include "table.h"
-#include "words.h"
 
 static const struct table_column columns[] = {
 	{ "USER", 0 }, { "PID", 1 },  { "NAME", 0 },     { "SESSION", 1 }, { "REGION", 1 },
@@ -24,11 +24,6 @@ struct listing {
 	uint64_t bytes;
 };
 
-static int64_t int_of(const tma_document *region, const char *key)
-{
-	return tma_document_int(tma_document_find(region, key));
-}
-
 static void add_row(struct listing *l, const struct session_row *owner, const tma_document *region)
 {
 	char size[32];
@@ -40,12 +35,12 @@ static void add_row(struct listing *l, const struct session_row *owner, const tm
 		table_add(&l->table, "-");
 	table_add(&l->table, "%s", owner->name);
 	table_add(&l->table, "%" PRIu64, owner->session);
-	table_add(&l->table, "%" PRId64, int_of(region, "region"));
-	table_add(&l->table, "%s", words_text(region, "kind"));
-	table_add(&l->table, "%s", print_bytes((uint64_t)int_of(region, "size"), size, sizeof size));
-	table_add(&l->table, "%s", int_of(region, "writable") ? "yes" : "no");
-	table_add(&l->table, "%" PRId64, int_of(region, "jobs"));
-	table_add(&l->table, "%s", words_text(region, "state"));
+	table_add(&l->table, "%" PRIu64, field_uint(region, "region"));
+	table_add(&l->table, "%s", field_text(region, "kind"));
+	table_add(&l->table, "%s", print_bytes(field_uint(region, "size"), size, sizeof size));
+	table_add(&l->table, "%s", field_uint(region, "writable") ? "yes" : "no");
+	table_add(&l->table, "%" PRIu64, field_uint(region, "jobs"));
+	table_add(&l->table, "%s", field_text(region, "state"));
 }
 
 /* The region's own fields come as the service names them. */
@@ -79,7 +74,7 @@ static int add_session(struct listing *l, tma_client *client, const struct sessi
 		else
 			add_row(l, owner, region);
 		l->regions++;
-		l->bytes += (uint64_t)int_of(region, "size");
+		l->bytes += field_uint(region, "size");
 	}
 	l->clients += n > 0;
 	tma_document_free(regions);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "colour.h"
+#include "field.h"
 #include "print.h"
 #include "sessions.h"
 
@@ -33,22 +34,6 @@ int cmd_stats(struct tmactl *t, int argc, char **argv)
 
 /* ---- Numbers ---------------------------------------------------------------------------------------- */
 
-static uint64_t uint_of(const tma_document *map, const char *key)
-{
-	int64_t value = tma_document_int(tma_document_find(map, key));
-
-	return value < 0 ? 0 : (uint64_t)value;
-}
-
-static uint64_t sum_of(const tma_document *counters)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < tma_document_count(counters); i++)
-		sum += (uint64_t)tma_document_int(tma_document_at(counters, i, NULL));
-	return sum;
-}
-
 static double percent(uint64_t part, uint64_t whole)
 {
 	return whole ? 100 * (double)part / (double)whole : 0;
@@ -56,7 +41,7 @@ static double percent(uint64_t part, uint64_t whole)
 
 static double seconds_up(const tma_document *stats)
 {
-	double seconds = (double)uint_of(stats, "uptime_ms") / 1e3;
+	double seconds = (double)field_uint(stats, "uptime_ms") / 1e3;
 
 	return seconds > 0.001 ? seconds : 0.001;
 }
@@ -67,7 +52,7 @@ static void print_held(const tma_document *stats, const char *key, const char *w
 	char text[32];
 
 	if (tma_document_find(stats, key))
-		printf(", %s %s", print_count(uint_of(stats, key), text, sizeof text), what);
+		printf(", %s %s", print_count(field_uint(stats, key), text, sizeof text), what);
 }
 
 static void begin(const char *group)
@@ -82,20 +67,22 @@ static void print_service(const tma_document *stats)
 	char text[32];
 
 	begin("service");
-	printf("up %s, %s open connections", print_age(uint_of(stats, "uptime_ms"), text, sizeof text),
-	       print_count(uint_of(stats, "connections"), (char[32]){ 0 }, 32));
-	printf(" (%s accepted", print_count(uint_of(stats, "connections_accepted"), text, sizeof text));
+	printf("up %s, %s open connections", print_age(field_uint(stats, "uptime_ms"), text, sizeof text),
+	       print_count(field_uint(stats, "connections"), (char[32]){ 0 }, 32));
+	printf(" (%s accepted", print_count(field_uint(stats, "connections_accepted"), text, sizeof text));
 	print_held(stats, "connections_refused", "refused");
 	print_held(stats, "sessions_ended", "ended by a limit");
 	fputs(")", stdout);
 	print_held(stats, "recoveries", "recoveries of the device");
+	if (tma_document_find(stats, "engine_up") && !field_uint(stats, "engine_up"))
+		printf(", %sthe engine gives no sign of life%s", colour(COLOUR_BAD), colour(COLOUR_NONE));
 	putchar('\n');
 }
 
 static void print_requests(const tma_document *stats)
 {
 	const tma_document *methods = tma_document_find(stats, "requests_by_method");
-	uint64_t all = uint_of(stats, "requests");
+	uint64_t all = field_uint(stats, "requests");
 	char text[32];
 
 	begin("requests");
@@ -113,7 +100,7 @@ static void print_requests(const tma_document *stats)
 static void print_errors(const tma_document *stats)
 {
 	const tma_document *errors = tma_document_find(stats, "errors");
-	uint64_t all = sum_of(errors);
+	uint64_t all = field_sum(errors);
 	char text[32];
 
 	begin("errors");
@@ -135,7 +122,7 @@ static void print_errors(const tma_document *stats)
 static void print_moved(const tma_document *stats)
 {
 	const tma_document *bytes = tma_document_find(stats, "bytes"), *ns = tma_document_find(stats, "ns");
-	uint64_t all = sum_of(bytes);
+	uint64_t all = field_sum(bytes);
 	char text[32];
 
 	begin("moved");
@@ -145,7 +132,7 @@ static void print_moved(const tma_document *stats)
 	for (size_t i = 0; i < tma_document_count(bytes); i++) {
 		const char *key;
 		uint64_t n = (uint64_t)tma_document_int(tma_document_at(bytes, i, &key));
-		uint64_t time = uint_of(ns, key);
+		uint64_t time = field_uint(ns, key);
 
 		printf("  %-16s %14s  %5.1f %%", print_safe(key), print_bytes(n, text, sizeof text),
 		       percent(n, all));
@@ -157,7 +144,7 @@ static void print_moved(const tma_document *stats)
 
 static void print_bar(const tma_document *bucket, const char *below, uint64_t most, uint64_t all)
 {
-	uint64_t n = uint_of(bucket, "count");
+	uint64_t n = field_uint(bucket, "count");
 	int width = most ? (int)((double)n / (double)most * BAR_WIDTH + 0.5) : 0;
 	char text[32];
 
@@ -174,7 +161,7 @@ static void print_latency(const tma_document *stats)
 	char text[32], p50[32];
 
 	for (size_t i = 0; i < count; i++) {
-		uint64_t n = uint_of(tma_document_at(buckets, i, NULL), "count");
+		uint64_t n = field_uint(tma_document_at(buckets, i, NULL), "count");
 
 		if (i < LATENCY_BARS)
 			bars[i] = n;
@@ -194,7 +181,7 @@ static void print_latency(const tma_document *stats)
 	printf("p50 < %s, p99 < %s: of transforms, from the request read to the reply queued\n", p50, text);
 	for (size_t i = first; i <= last; i++) {
 		const tma_document *bucket = tma_document_at(buckets, i, NULL);
-		uint64_t below = uint_of(bucket, "below_ns");
+		uint64_t below = field_uint(bucket, "below_ns");
 		char label[40] = "longer";
 
 		if (below)
@@ -207,7 +194,7 @@ static void print_latency(const tma_document *stats)
 static void print_cache(const tma_document *stats, const char *key, const char *title)
 {
 	const tma_document *cache = tma_document_find(stats, key);
-	uint64_t hits = uint_of(cache, "hits"), all = hits + uint_of(cache, "misses");
+	uint64_t hits = field_uint(cache, "hits"), all = hits + field_uint(cache, "misses");
 	char text[32];
 
 	if (!cache)
@@ -217,8 +204,8 @@ static void print_cache(const tma_document *stats, const char *key, const char *
 		printf("%.1f %% of %s found", percent(hits, all), print_count(all, text, sizeof text));
 	else
 		printf("not used");
-	printf(", %s held", print_count(uint_of(cache, "entries"), text, sizeof text));
-	printf(", %s dropped for room\n", print_count(uint_of(cache, "evictions"), text, sizeof text));
+	printf(", %s held", print_count(field_uint(cache, "entries"), text, sizeof text));
+	printf(", %s dropped for room\n", print_count(field_uint(cache, "evictions"), text, sizeof text));
 }
 
 static void print_now(const tma_document *stats)
@@ -226,15 +213,15 @@ static void print_now(const tma_document *stats)
 	char text[32];
 
 	begin("memory");
-	printf("%s regions", print_count(uint_of(stats, "regions"), text, sizeof text));
-	printf(" of %s", print_bytes(uint_of(stats, "mapped_bytes"), text, sizeof text));
+	printf("%s regions", print_count(field_uint(stats, "regions"), text, sizeof text));
+	printf(" of %s", print_bytes(field_uint(stats, "mapped_bytes"), text, sizeof text));
 	print_held(stats, "plans", "plans prepared");
 	putchar('\n');
 	begin("queue");
-	printf("%s transforms", print_count(uint_of(stats, "jobs"), text, sizeof text));
+	printf("%s transforms", print_count(field_uint(stats, "jobs"), text, sizeof text));
 	print_held(stats, "waiting", "connections waiting");
 	print_held(stats, "pending_fds", "descriptors received");
-	printf(", %s of replies unsent\n", print_bytes(uint_of(stats, "queued_bytes"), text, sizeof text));
+	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
 }
 
 static void print_stats(const tma_document *stats)

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "look.h"
 #include "term.h"
 #include "top_print.h"
@@ -182,14 +183,6 @@ static void show_list(struct top *top, bool answered, bool is_first)
 
 /* ---- The loop --------------------------------------------------------------------------------------- */
 
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* False: it is to end. True, with *ret_look: it is time to look. */
 static bool on_key(struct top *top, enum term_key what, char key, bool *ret_look)
 {
@@ -212,7 +205,7 @@ static bool wait_on_page(struct top *top, double until)
 	char key = 0;
 
 	while (!look) {
-		double left = until - now_s();
+		double left = until - clock_s();
 		enum term_key what;
 
 		if (left <= 0)
@@ -228,7 +221,7 @@ static bool wait_on_page(struct top *top, double until)
 
 static bool wait_in_list(double until)
 {
-	double left = until - now_s();
+	double left = until - clock_s();
 	struct timespec time;
 
 	if (left <= 0)
@@ -249,7 +242,7 @@ static void top_run(struct top *top)
 	/* One look needs no page, which would be gone at once. */
 	top->on_terminal = !top->t->json && top->count != 1 && term_open() == 0;
 	for (long n = 1;; n++) {
-		double until = now_s() + top->interval;
+		double until = clock_s() + top->interval;
 
 		if (top->on_terminal)
 			show_page(top);

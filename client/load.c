@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define EVENTS   64
 #define DRAIN_NS UINT64_C(5000000000) /* for what is under way when the time is over */
@@ -43,14 +44,6 @@ static int connection_open(struct run *r, struct connection *c, const struct tma
 static int connection_ask(struct run *r, struct connection *c, uint64_t now);
 static int connection_watch(struct run *r, struct connection *c);
 static int run_loop(struct run *r);
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 int load_run(const struct load *load, const struct tmactl *t, struct load_result *ret, struct failure *f)
 {
@@ -216,7 +209,7 @@ static int on_ready(struct run *r, struct connection *c, bool over)
 
 	if (tma_dispatch(c->client) < 0)
 		return refused(r, c);
-	now = now_ns();
+	now = clock_ns();
 	r->result->ns = now - r->start_ns;
 	if (connection_count(r, c, now) < 0)
 		return -1;
@@ -245,14 +238,14 @@ static int run_loop(struct run *r)
 	uint64_t end = 0, told = 0, now;
 	int n = 0, rc = 0;
 
-	r->start_ns = now_ns();
+	r->start_ns = clock_ns();
 	for (uint32_t i = 0; i < r->load->connections && !rc; i++)
-		rc = connection_ask(r, &r->connections[i], now_ns());
+		rc = connection_ask(r, &r->connections[i], clock_ns());
 	while (!rc && r->under_way) {
 		n = epoll_wait(r->epoll, events, EVENTS, LOOK_MS);
 		if (n < 0 && errno != EINTR)
 			return fail(r->failure, EXIT_FAILED, "epoll_wait failed (%s)", strerror(errno));
-		now = now_ns();
+		now = clock_ns();
 		if (!end && is_over(r, now))
 			end = now;
 		if (now - told >= LOOK_MS * UINT64_C(1000000)) {

@@ -3,27 +3,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "clock.h"
+#include "field.h"
 
 static const tma_document *find(const tma_document *map, const char *key)
 {
 	return tma_document_find(map, key);
-}
-
-static uint64_t uint_of(const tma_document *map, const char *key)
-{
-	int64_t value = tma_document_int(find(map, key));
-
-	return value < 0 ? 0 : (uint64_t)value;
-}
-
-static uint64_t sum_of(const tma_document *counters)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < tma_document_count(counters); i++)
-		sum += (uint64_t)tma_document_int(tma_document_at(counters, i, NULL));
-	return sum;
 }
 
 /* A counter that went back is of another run, and has counted since. */
@@ -65,7 +51,7 @@ static void read_latency(const tma_document *stats, uint64_t ret[LATENCY_BARS])
 
 	memset(ret, 0, LATENCY_BARS * sizeof *ret);
 	for (size_t i = 0; i < LATENCY_BARS && i < tma_document_count(bars); i++)
-		ret[i] = uint_of(tma_document_at(bars, i, NULL), "count");
+		ret[i] = field_uint(tma_document_at(bars, i, NULL), "count");
 }
 
 static void of_service(struct look *look, const struct look *was, double seconds)
@@ -77,22 +63,14 @@ static void of_service(struct look *look, const struct look *was, double seconds
 	read_latency(old, before);
 	for (int i = 0; i < LATENCY_BARS; i++)
 		latency[i] = grown(latency[i], before[i]);
-	usage_set(&look->all, was ? seconds : (double)uint_of(look->stats, "uptime_ms") / 1e3,
-	          grown(uint_of(look->stats, "requests"), uint_of(old, "requests")),
-	          grown(sum_of(find(look->stats, "bytes")), sum_of(find(old, "bytes"))), latency);
-}
-
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	usage_set(&look->all, was ? seconds : (double)field_uint(look->stats, "uptime_ms") / 1e3,
+	          grown(field_uint(look->stats, "requests"), field_uint(old, "requests")),
+	          grown(field_sum(find(look->stats, "bytes")), field_sum(find(old, "bytes"))), latency);
 }
 
 int look_init(struct look *ret, tma_client *client, const struct look *was, struct failure *f)
 {
-	struct look look = { .at = now_s() };
+	struct look look = { .at = clock_s() };
 	double seconds;
 
 	if (tma_info(client, &look.info) < 0 || tma_stats(client, &look.stats) < 0 ||

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define MAX_WORKERS   3
 #define POLL_MS       50
 #define MAX_BOX_BYTES (64 * 1024 * 1024) /* source and output; more does not pay */
@@ -365,14 +367,6 @@ static int worker_transform(struct worker *w, const struct box *box)
 	return rc;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* A box goes to the service, or comes back: times when several are there count once. */
 static void worker_moves(struct worker *w, int change)
 {
@@ -380,10 +374,10 @@ static void worker_moves(struct worker *w, int change)
 
 	pthread_mutex_lock(&m->lock);
 	if (m->n_moving == 0)
-		m->moving_ns = now_ns();
+		m->moving_ns = clock_ns();
 	m->n_moving += change;
 	if (m->n_moving == 0)
-		m->result.ns += now_ns() - m->moving_ns;
+		m->result.ns += clock_ns() - m->moving_ns;
 	pthread_mutex_unlock(&m->lock);
 }
 

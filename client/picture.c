@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "field.h"
 #include "print.h"
 #include "svg.h"
 #include "words.h"
@@ -36,8 +37,8 @@ static void draw_head(FILE *file, const struct question *q, const tma_document *
 
 	print_shape(src, sizeof src, q->src.rank, q->src.shape);
 	print_shape(dst, sizeof dst, q->dst.rank, q->dst.shape);
-	svg_text(file, MARGIN, 46, SVG_START, "title", "%s on %s", words_text(plan, "family"),
-	         words_text(plan, "engine"));
+	svg_text(file, MARGIN, 46, SVG_START, "title", "%s on %s", field_text(plan, "family"),
+	         field_text(plan, "engine"));
 	svg_text(
 	    file, MARGIN, 72, SVG_START, "sub", "%s %.90s -> %.90s, %s read + written",
 	    tma_dtype_name(q->src.dtype), src, dst,

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "svg.h"
-#include "words.h"
 
 enum { MOST = 8, CELL_WIDTH = 52, CELL_HEIGHT = 30, SRC_X = 104, DST_X = 640, TOP = 88, BOTTOM = 96 };
 

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "field.h"
 #include "svg.h"
 #include "swizzle.h"
-#include "words.h"
 
 enum {
 	CELL_WIDTH = 54,
@@ -40,7 +40,7 @@ static void tile_init(struct tile *t, const tma_document *plan)
 	*t = (struct tile){ .row_bytes = (uint64_t)tma_document_int(tma_document_find(plan, "tile_row")),
 		            .element = (uint64_t)tma_document_int(tma_document_find(plan, "tile_element")),
 		            .rows = 1,
-		            .swizzle = words_text(plan, "swizzle") };
+		            .swizzle = field_text(plan, "swizzle") };
 	t->bits = swizzle_bits(t->swizzle);
 	if (t->element < 1)
 		t->element = 1;

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "print.h"
 
 #define AFTER_S    1.0 /* what takes less needs none */
@@ -18,31 +18,23 @@
 #define NAME_LEAST 8
 #define SPARE      3 /* columns at the end of the line */
 
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 void progress_init(struct progress *progress, bool is_quiet)
 {
 	const char *term = getenv("TERM");
 
-	*progress = (struct progress){ .start = now_s() };
+	*progress = (struct progress){ .start = clock_s() };
 	progress->is_wanted = !is_quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
 	progress->due = progress->start + AFTER_S;
 }
 
 double progress_seconds(const struct progress *progress)
 {
-	return now_s() - progress->start;
+	return clock_s() - progress->start;
 }
 
 bool progress_is_due(const struct progress *progress)
 {
-	return progress->is_wanted && now_s() >= progress->due;
+	return progress->is_wanted && clock_s() >= progress->due;
 }
 
 static int columns(void)
@@ -101,7 +93,7 @@ void progress_show(struct progress *progress, const char *what, double done, con
 	}
 	fflush(stderr);
 	progress->is_drawn = true;
-	progress->due = now_s() + EVERY_S;
+	progress->due = clock_s() + EVERY_S;
 }
 
 void progress_clear(struct progress *progress)

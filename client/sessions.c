@@ -9,14 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "field.h"
 #include "print.h"
-
-static uint64_t uint_of(const tma_document *map, const char *key)
-{
-	int64_t value = tma_document_int(tma_document_find(map, key));
-
-	return value < 0 ? 0 : (uint64_t)value;
-}
 
 static void read_name(uint64_t pid, char *ret, size_t size)
 {
@@ -59,16 +53,16 @@ static void row_init(struct session_row *row, const struct session_row *before, 
 	const tma_document *latency = tma_document_find(entry, "latency");
 
 	*row = (struct session_row){
-		.session = uint_of(entry, "session"),
-		.uid = uint_of(entry, "uid"),
-		.pid = uint_of(entry, "pid"),
-		.age_ms = uint_of(entry, "age_ms"),
-		.requests = uint_of(entry, "requests"),
-		.errors = uint_of(entry, "errors"),
-		.bytes = uint_of(entry, "bytes"),
-		.regions = uint_of(entry, "regions"),
-		.mapped_bytes = uint_of(entry, "mapped_bytes"),
-		.jobs = uint_of(entry, "jobs"),
+		.session = field_uint(entry, "session"),
+		.uid = field_uint(entry, "uid"),
+		.pid = field_uint(entry, "pid"),
+		.age_ms = field_uint(entry, "age_ms"),
+		.requests = field_uint(entry, "requests"),
+		.errors = field_uint(entry, "errors"),
+		.bytes = field_uint(entry, "bytes"),
+		.regions = field_uint(entry, "regions"),
+		.mapped_bytes = field_uint(entry, "mapped_bytes"),
+		.jobs = field_uint(entry, "jobs"),
 	};
 	for (size_t i = 0; i < LATENCY_BARS && i < tma_document_count(latency); i++)
 		row->latency[i] = (uint64_t)tma_document_int(tma_document_at(latency, i, NULL));

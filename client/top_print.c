@@ -8,9 +8,9 @@
 #include <time.h>
 
 #include "colour.h"
+#include "field.h"
 #include "print.h"
 #include "table.h"
-#include "words.h"
 
 #define HEAD_LINES 5 /* with the note, the empty line and the table's title */
 
@@ -21,13 +21,6 @@ static const struct table_column columns[] = {
 
 /* The column of each sort_key. */
 static const int column_of[SORT_COUNT] = { 3, 4, 5, 6, 7, 8, 0, 1 };
-
-static uint64_t stat(const struct look *look, const char *key)
-{
-	int64_t value = tma_document_int(tma_document_find(look->stats, key));
-
-	return value < 0 ? 0 : (uint64_t)value;
-}
 
 static char *us_or_none(uint64_t us, char *text, size_t size)
 {
@@ -98,22 +91,24 @@ __attribute__((format(printf, 4, 5))) static void line(FILE *file, int width, en
 
 static void print_head(FILE *file, const struct look *look, int width)
 {
-	uint64_t clients = stat(look, "connections");
-	uint64_t regions = stat(look, "regions");
+	uint64_t clients = field_uint(look->stats, "connections");
+	uint64_t regions = field_uint(look->stats, "regions");
 	char age[32], bytes[32], requests[32], moved[32], p50[32], p99[32];
 
 	clients -= clients > 0; /* this one */
 	line(file, width, COLOUR_BOLD,
 	     "tmad %s %s %s  up %s  %" PRIu64 " client%s  %" PRIu64 " region%s %s  queue %" PRIu64,
-	     words_text(look->info, "version"), words_text(look->info, "engine"),
-	     words_text(look->info, "device"), print_age(stat(look, "uptime_ms"), age, sizeof age), clients,
+	     field_text(look->info, "version"), field_text(look->info, "engine"),
+	     field_text(look->info, "device"),
+	     print_age(field_uint(look->stats, "uptime_ms"), age, sizeof age), clients,
 	     clients == 1 ? "" : "s", regions, regions == 1 ? "" : "s",
-	     print_bytes(stat(look, "mapped_bytes"), bytes, sizeof bytes), stat(look, "jobs"));
+	     print_bytes(field_uint(look->stats, "mapped_bytes"), bytes, sizeof bytes),
+	     field_uint(look->stats, "jobs"));
 	line(file, width, COLOUR_NONE, "all together: %s req/s  %s GB/s  p50 %s  p99 %s  waiting %" PRIu64,
 	     rate(look->all.requests_per_s, requests, sizeof requests),
 	     gigabytes(look->all.bytes_per_s, moved, sizeof moved),
 	     us_or_none(look->all.p50_us, p50, sizeof p50), us_or_none(look->all.p99_us, p99, sizeof p99),
-	     stat(look, "waiting"));
+	     field_uint(look->stats, "waiting"));
 }
 
 void top_print(FILE *file, const struct look *look, enum sort_key key, const char *note, int width, int lines)
@@ -159,14 +154,15 @@ void top_print_json(const struct look *look, const char *error)
 		puts("}");
 		return;
 	}
-	print_text_json("version", words_text(look->info, "version"));
-	print_text_json("boot_id", words_text(look->info, "boot_id"));
-	print_text_json("engine", words_text(look->info, "engine"));
-	print_text_json("device", words_text(look->info, "device"));
+	print_text_json("version", field_text(look->info, "version"));
+	print_text_json("boot_id", field_text(look->info, "boot_id"));
+	print_text_json("engine", field_text(look->info, "engine"));
+	print_text_json("device", field_text(look->info, "device"));
 	printf(", \"uptime_ms\": %" PRIu64 ", \"connections\": %" PRIu64 ", \"regions\": %" PRIu64
 	       ", \"mapped_bytes\": %" PRIu64 ", \"jobs\": %" PRIu64 ", \"waiting\": %" PRIu64 ", ",
-	       stat(look, "uptime_ms"), stat(look, "connections"), stat(look, "regions"),
-	       stat(look, "mapped_bytes"), stat(look, "jobs"), stat(look, "waiting"));
+	       field_uint(look->stats, "uptime_ms"), field_uint(look->stats, "connections"),
+	       field_uint(look->stats, "regions"), field_uint(look->stats, "mapped_bytes"),
+	       field_uint(look->stats, "jobs"), field_uint(look->stats, "waiting"));
 	print_usage_json(&look->all);
 	fputs(", \"sessions\": [", stdout);
 	for (size_t i = 0; i < look->sessions.n; i++) {

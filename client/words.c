@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "print.h"
+#include "field.h"
 
 static const struct {
 	const char *engine;
@@ -34,14 +34,9 @@ static const struct {
 	{ NULL, "fill", 0, 1, "nothing of the source is read: the value, over and over" },
 };
 
-const char *words_text(const tma_document *map, const char *key)
-{
-	return print_safe(tma_document_text(tma_document_find(map, key)));
-}
-
 static int row_of(const tma_document *plan)
 {
-	const char *engine = words_text(plan, "engine"), *family = words_text(plan, "family");
+	const char *engine = field_text(plan, "engine"), *family = field_text(plan, "family");
 	int tiles = (int)tma_document_count(tma_document_find(plan, "tile"));
 
 	for (int i = 0; i < (int)(sizeof table / sizeof *table); i++)

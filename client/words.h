@@ -10,7 +10,4 @@ const char *words_of_family(const tma_document *plan);
 /* Whether it is one that moves at memory speed. */
 int words_is_fast(const tma_document *plan);
 
-/* A text of the plan's by its key; "?" when it has none. */
-const char *words_text(const tma_document *map, const char *key);
-
 #endif

@@ -103,7 +103,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.queued_bytes = server->accounts.total[CHARGE_QUEUED_BYTES],
 		.plans = server->accounts.total[CHARGE_PLANS],
 		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
-		.engine_up = !server->engine->lost && !server->watchdog.is_silent,
+		.engine_up = watchdog_engine_up(&server->watchdog),
 		.waiting = server_count_waiting(server),
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);

@@ -43,15 +43,14 @@ static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts
 	}
 }
 
-static void count_sessions(struct snapshot *snapshot, const struct server *server)
+static uint64_t count_rings(const struct server *server)
 {
 	const struct session *session;
+	uint64_t n = 0;
 
 	TAILQ_FOREACH(session, &server->sessions, entry)
-	{
-		snapshot->waiting += session->waiting != WAIT_NONE;
-		snapshot->rings += session->submission != NULL;
-	}
+	n += session->submission != NULL;
+	return n;
 }
 
 struct snapshot *snapshot_new(struct server *server)
@@ -65,9 +64,10 @@ struct snapshot *snapshot_new(struct server *server)
 	snapshot->engine = server->engine->name;
 	snapshot->device = server->engine->device;
 	snapshot->start_ns = server->start_ns;
-	watchdog_look(&server->watchdog);
-	snapshot->engine_up = !server->engine->lost && !server->watchdog.is_silent;
+	snapshot->engine_up = watchdog_engine_up(&server->watchdog);
 	snapshot->recoveries = server->recovery.count;
+	snapshot->waiting = server_count_waiting(server);
+	snapshot->rings = count_rings(server);
 	snapshot->regions = server->n_regions;
 	snapshot->mapped_bytes = server->mapped_bytes;
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
@@ -79,7 +79,6 @@ struct snapshot *snapshot_new(struct server *server)
 		                                       .entries = server->plans.entries };
 	engine_cache_stats(server->engine, &snapshot->maps);
 	snapshot->limits = server->limits;
-	count_sessions(snapshot, server);
 	copy_uids(snapshot, &server->accounts);
 	return snapshot;
 }

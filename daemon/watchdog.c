@@ -36,14 +36,16 @@ static void look(struct server *server)
 	watchdog->is_silent = is_silent;
 }
 
-void watchdog_look(struct watchdog *watchdog)
+bool watchdog_engine_up(struct watchdog *watchdog)
 {
 	uint64_t now = uv_now(watchdog->timer.loop);
+	struct server *server = watchdog->timer.data;
 
-	if (uv_is_active((uv_handle_t *)&watchdog->timer) || now - watchdog->looked_ms < LOOK_MS)
-		return;
-	watchdog->looked_ms = now;
-	look(watchdog->timer.data);
+	if (!uv_is_active((uv_handle_t *)&watchdog->timer) && now - watchdog->looked_ms >= LOOK_MS) {
+		watchdog->looked_ms = now;
+		look(server);
+	}
+	return !server->engine->lost && !watchdog->is_silent;
 }
 
 static void on_tick(uv_timer_t *timer)

@@ -22,9 +22,9 @@ void watchdog_open(struct watchdog *watchdog, struct server *server);
 /* When the server's engine is open and the loop is about to run. */
 void watchdog_start(struct watchdog *watchdog);
 
-/* Where no watchdog looks at the engine, who wants to know has to: asks for a sign of life by the next call.
- */
-void watchdog_look(struct watchdog *watchdog);
+/* Whether the engine is there, and gave a sign of life since the last look at it. Where no watchdog looks,
+ * this does: it asks for a sign by the next call. */
+bool watchdog_engine_up(struct watchdog *watchdog);
 
 /* Before what keeps the loop from turning for a while. */
 void watchdog_feed(void);

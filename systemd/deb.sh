@@ -3,6 +3,7 @@
 # that is made for them; what was there before goes. What dpkg-buildpackage takes from the environment counts:
 # DEB_BUILD_OPTIONS=nocheck leaves the tests out, DEB_BUILD_PROFILES=pkg.tmad.nocuda the CUDA engine.
 set -eu
+umask 022 # the modes in the source package are those of this copy
 tarball=$1
 out=$2
 

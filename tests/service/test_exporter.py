@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from scrape import Connection, Metrics, connect, get, scrape
-from tmad import FAULTY, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_until
+from tmad import FAULTY, TMACTL, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_until
 
 FATAL_BYTES = 6666  # of faulty_tmad
 PEERS = 16
@@ -228,7 +228,6 @@ class Life(unittest.TestCase):
                     self.assertEqual(list(metrics.of("tmad_engine_up").values()), [1])
                 wait_until(lambda: tmad.fds() <= fds, 5, "no more descriptors than in the first life")
 
-
     def test_a_silent_engine_is_seen(self):
         with tempfile.TemporaryDirectory() as directory:
             silent = os.path.join(directory, "silent")
@@ -245,6 +244,18 @@ class Life(unittest.TestCase):
                 self.assertIn("no sign of life", tmad.log())
                 os.unlink(silent)
                 wait_until(lambda: is_up(True), scaled(10), "it is seen to be back")
+
+    def test_a_silent_engine_is_seen_without_metrics(self):
+        with tempfile.TemporaryDirectory() as directory:
+            silent = os.path.join(directory, "silent")
+            with Tmad(engine="cuda", program=FAULTY, env={"FAULTY_SILENT": silent}) as tmad, tmad.rpc() as rpc:
+                self.assertIs(rpc.call("stats")["engine_up"], True)
+                with open(silent, "w", encoding="ascii"):
+                    pass
+                wait_until(lambda: not rpc.call("stats")["engine_up"], scaled(10), "it is seen to be silent")
+                printed = subprocess.run([TMACTL, "--socket", tmad.path, "stats"], stdin=subprocess.DEVNULL,
+                                         capture_output=True, encoding="utf-8", check=True, timeout=scaled(10)).stdout
+                self.assertIn("the engine gives no sign of life", printed)
 
 
 def lose(path):
