@@ -29,7 +29,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-echo 1..14
+echo 1..16
 dest=$scratch/dest
 log=$scratch/log
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -65,6 +65,10 @@ for name in tmad tmad@; do
 	echo "missing:$missing; $(grep -c ^DeviceAllow= "$service") lines of DeviceAllow" >"$log"
 	[ -z "$missing" ] && [ "$(grep -c ^DeviceAllow= "$service")" = 4 ]
 	result $? "$name.service: the GPU's device files and no others" "$log"
+	# Clients may run with the service's group, and RemoveIPC= goes by that as well.
+	grep RemoveIPC "$service" >"$log"
+	grep -qxF RemoveIPC=no "$service"
+	result $? "$name.service: to stop it removes no client's shared memory" "$log"
 done
 # A unit is its template but for the instance.
 for unit in "$units"/tmad*@.*; do
