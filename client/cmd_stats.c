@@ -81,6 +81,20 @@ static void print_service(const tma_document *stats)
 	putchar('\n');
 }
 
+/* A line each. */
+static void print_shares(const tma_document *counters, uint64_t all)
+{
+	char text[32];
+
+	for (size_t i = 0; i < tma_document_count(counters); i++) {
+		const char *key;
+		uint64_t n = (uint64_t)tma_document_int(tma_document_at(counters, i, &key));
+
+		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
+		       percent(n, all));
+	}
+}
+
 static void print_requests(const tma_document *stats)
 {
 	const tma_document *methods = tma_document_find(stats, "requests_by_method");
@@ -90,13 +104,7 @@ static void print_requests(const tma_document *stats)
 	begin("requests");
 	printf("%s, %s a second since the start\n", print_count(all, text, sizeof text),
 	       print_rate((double)all / seconds_up(stats), rate, sizeof rate));
-	for (size_t i = 0; i < tma_document_count(methods); i++) {
-		const char *key;
-		uint64_t n = (uint64_t)tma_document_int(tma_document_at(methods, i, &key));
-
-		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
-		       percent(n, all));
-	}
+	print_shares(methods, all);
 }
 
 static void print_errors(const tma_document *stats)
@@ -111,13 +119,7 @@ static void print_errors(const tma_document *stats)
 		return;
 	}
 	printf("%s%s%s\n", colour(COLOUR_BAD), print_count(all, text, sizeof text), colour(COLOUR_NONE));
-	for (size_t i = 0; i < tma_document_count(errors); i++) {
-		const char *key;
-		uint64_t n = (uint64_t)tma_document_int(tma_document_at(errors, i, &key));
-
-		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
-		       percent(n, all));
-	}
+	print_shares(errors, all);
 }
 
 /* By path, and how fast that was while the engine was at it. */
