@@ -64,11 +64,13 @@ static void begin(const char *group)
 
 static void print_service(const tma_document *stats)
 {
+	uint64_t connections = field_uint(stats, "connections");
 	char text[32];
 
 	begin("service");
-	printf("up %s, %s open connections", print_age(field_uint(stats, "uptime_ms"), text, sizeof text),
-	       print_count(field_uint(stats, "connections"), (char[32]){ 0 }, 32));
+	printf("up %s", print_age(field_uint(stats, "uptime_ms"), text, sizeof text));
+	printf(", %s open connection%s", print_count(connections, text, sizeof text),
+	       connections == 1 ? "" : "s");
 	printf(" (%s accepted", print_count(field_uint(stats, "connections_accepted"), text, sizeof text));
 	print_held(stats, "connections_refused", "refused");
 	print_held(stats, "sessions_ended", "ended by a limit");
@@ -79,22 +81,30 @@ static void print_service(const tma_document *stats)
 	putchar('\n');
 }
 
-static void print_requests(const tma_document *stats)
+/* A line each. */
+static void print_shares(const tma_document *counters, uint64_t all)
 {
-	const tma_document *methods = tma_document_find(stats, "requests_by_method");
-	uint64_t all = field_uint(stats, "requests");
 	char text[32];
 
-	begin("requests");
-	printf("%s, %.3g a second since the start\n", print_count(all, text, sizeof text),
-	       (double)all / seconds_up(stats));
-	for (size_t i = 0; i < tma_document_count(methods); i++) {
+	for (size_t i = 0; i < tma_document_count(counters); i++) {
 		const char *key;
-		uint64_t n = (uint64_t)tma_document_int(tma_document_at(methods, i, &key));
+		uint64_t n = (uint64_t)tma_document_int(tma_document_at(counters, i, &key));
 
 		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
 		       percent(n, all));
 	}
+}
+
+static void print_requests(const tma_document *stats)
+{
+	const tma_document *methods = tma_document_find(stats, "requests_by_method");
+	uint64_t all = field_uint(stats, "requests");
+	char text[32], rate[32];
+
+	begin("requests");
+	printf("%s, %s a second since the start\n", print_count(all, text, sizeof text),
+	       print_rate((double)all / seconds_up(stats), rate, sizeof rate));
+	print_shares(methods, all);
 }
 
 static void print_errors(const tma_document *stats)
@@ -109,13 +119,7 @@ static void print_errors(const tma_document *stats)
 		return;
 	}
 	printf("%s%s%s\n", colour(COLOUR_BAD), print_count(all, text, sizeof text), colour(COLOUR_NONE));
-	for (size_t i = 0; i < tma_document_count(errors); i++) {
-		const char *key;
-		uint64_t n = (uint64_t)tma_document_int(tma_document_at(errors, i, &key));
-
-		printf("  %-16s %14s  %5.1f %%\n", print_safe(key), print_count(n, text, sizeof text),
-		       percent(n, all));
-	}
+	print_shares(errors, all);
 }
 
 /* By path, and how fast that was while the engine was at it. */

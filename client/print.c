@@ -38,6 +38,15 @@ char *print_count(uint64_t count, char *text, size_t text_size)
 	return text;
 }
 
+char *print_rate(double per_s, char *text, size_t text_size)
+{
+	if (per_s > 0 && per_s < 9.95)
+		snprintf(text, text_size, "%.1f", per_s);
+	else
+		print_count((uint64_t)(per_s + 0.5), text, text_size);
+	return text;
+}
+
 char *print_us(double us, char *text, size_t text_size)
 {
 	static const char *const units[] = { "us", "ms", "s" };

@@ -10,8 +10,10 @@
 /* "205 MB"; writes to text and returns it. */
 char *print_bytes(uint64_t bytes, char *text, size_t text_size);
 
-/* "8 211"; "31 us", "1.24 ms", "3.5 s"; "3 d 4 h", "12 min", "43 s". Each writes to text and returns it. */
+/* "8 211"; that or "0.4"; "31 us", "1.24 ms", "3.5 s"; "3 d 4 h", "12 min", "43 s". Each writes to text and
+ * returns it. */
 char *print_count(uint64_t count, char *text, size_t text_size);
+char *print_rate(double per_s, char *text, size_t text_size);
 char *print_us(double us, char *text, size_t text_size);
 char *print_age(uint64_t ms, char *text, size_t text_size);
 

@@ -31,15 +31,6 @@ static char *us_or_none(uint64_t us, char *text, size_t size)
 	return text;
 }
 
-static char *rate(double per_s, char *text, size_t size)
-{
-	if (per_s > 0 && per_s < 9.95)
-		snprintf(text, size, "%.1f", per_s);
-	else
-		print_count((uint64_t)(per_s + 0.5), text, size);
-	return text;
-}
-
 static char *gigabytes(double bytes_per_s, char *text, size_t size)
 {
 	double gb = bytes_per_s / 1e9;
@@ -65,7 +56,7 @@ static void add_row(struct table *table, const struct usage *u)
 	else
 		table_add(table, "-");
 	table_add(table, "%s", s->name);
-	table_add(table, "%s", rate(u->requests_per_s, text, sizeof text));
+	table_add(table, "%s", print_rate(u->requests_per_s, text, sizeof text));
 	table_add(table, "%s", gigabytes(u->bytes_per_s, text, sizeof text));
 	table_add(table, "%s", us_or_none(u->p50_us, text, sizeof text));
 	table_add(table, "%s", us_or_none(u->p99_us, text, sizeof text));
@@ -105,7 +96,7 @@ static void print_head(FILE *file, const struct look *look, int width)
 	     print_bytes(field_uint(look->stats, "mapped_bytes"), bytes, sizeof bytes),
 	     field_uint(look->stats, "jobs"));
 	line(file, width, COLOUR_NONE, "all together: %s req/s  %s GB/s  p50 %s  p99 %s  waiting %" PRIu64,
-	     rate(look->all.requests_per_s, requests, sizeof requests),
+	     print_rate(look->all.requests_per_s, requests, sizeof requests),
 	     gigabytes(look->all.bytes_per_s, moved, sizeof moved),
 	     us_or_none(look->all.p50_us, p50, sizeof p50), us_or_none(look->all.p99_us, p99, sizeof p99),
 	     field_uint(look->stats, "waiting"));

@@ -1,4 +1,4 @@
-/* Start, settle, drain, stop. */
+/* Start, turn, stop; between the last two, drain.c. */
 #include "server.h"
 
 #include <assert.h>
@@ -14,25 +14,18 @@
 #include <time.h>
 
 #include "batch.h"
+#include "drain.h"
 #include "job.h"
 #include "log.h"
 #include "session.h"
 #include "watch.h"
-
-/* After the drain deadline, for what was then ended to go. What has not is left to the end of the process. */
-#define LAST_MS 1000
 
 /* Descriptors of the process beyond its connections, at most. */
 #define DESCRIPTORS 65536
 
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
-static void on_stop_signal(uv_signal_t *signal, int number);
 static void on_reload_signal(uv_signal_t *signal, int number);
-static void on_drain_deadline(uv_timer_t *timer);
-static void on_last_deadline(uv_timer_t *timer);
-static void stop_when_drained(void *arg);
-static void server_stop(struct server *server);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
@@ -134,12 +127,12 @@ static void start_handles(struct server *server)
 	uv_timer_init(loop, &server->idle);
 	watchdog_open(&server->watchdog, server);
 	server->resend.data = server->idle.data = server;
-	closers_open(&server->closers, loop, &server->accounts, stop_when_drained, server);
+	closers_open(&server->closers, loop, &server->accounts, drain_check, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
-	uv_signal_start(&server->sigterm, on_stop_signal, SIGTERM);
-	uv_signal_start(&server->sigint, on_stop_signal, SIGINT);
+	uv_signal_start(&server->sigterm, drain_on_signal, SIGTERM);
+	uv_signal_start(&server->sigint, drain_on_signal, SIGINT);
 	uv_signal_start(&server->sighup, on_reload_signal, SIGHUP);
 }
 
@@ -304,7 +297,7 @@ static void on_settle(uv_prepare_t *prepare)
 		uv_async_send(&server->engine_done);
 }
 
-/* ---- Stop -------------------------------------------------------------------------------------------- */
+/* ---- Sessions ---------------------------------------------------------------------------------------- */
 
 void server_each_session(struct server *server, void (*act)(struct session *session))
 {
@@ -326,44 +319,7 @@ uint64_t server_count_waiting(const struct server *server)
 	return n;
 }
 
-static void end_for_stop(struct session *session)
-{
-	session_end(session, LOG_LEVEL_NOTICE, "the service stops");
-}
-
-void server_drain(struct server *server)
-{
-	if (server->state != SERVER_RUNNING)
-		return;
-	server->state = SERVER_DRAINING;
-	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
-	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
-	notify_stopping(server);
-	listener_close(&server->listener);
-	exporter_close(&server->exporter);
-	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
-	server_each_session(server, session_finish);
-	stop_when_drained(server);
-}
-
-static void end_now(struct server *server)
-{
-	server_each_session(server, end_for_stop);
-	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, 0);
-}
-
-static void on_stop_signal(uv_signal_t *signal, int number)
-{
-	struct server *server = signal->data;
-
-	(void)number;
-	if (server->state == SERVER_LOST)
-		server->stop_asked = true;
-	else if (server->state == SERVER_DRAINING)
-		end_now(server); /* asked twice */
-	else
-		server_drain(server);
-}
+/* ---- Signals and the end ----------------------------------------------------------------------------- */
 
 static void on_reload_signal(uv_signal_t *signal, int number)
 {
@@ -371,49 +327,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 	reload_start(signal->data);
 }
 
-static void on_drain_deadline(uv_timer_t *timer)
-{
-	struct server *server = timer->data;
-
-	log_line(LOG_LEVEL_WARNING, "not drained in %" PRIu64 " ms (drain_deadline_ms)",
-	         server->limits.drain_deadline_ms);
-	end_now(server);
-}
-
-static void log_stuck(struct session *session)
-{
-	session_log(session, LOG_LEVEL_WARNING, -1,
-	            "it does not end: %" PRIu32 " transforms, %" PRIu32 " mappings under way", session->jobs,
-	            session->mappings);
-}
-
-static void on_last_deadline(uv_timer_t *timer)
-{
-	struct server *server = timer->data;
-
-	server_each_session(server, log_stuck);
-	closers_log(&server->closers);
-	server->state = SERVER_STUCK;
-	uv_stop(&server->loop);
-}
-
-static void stop_when_drained(void *arg)
-{
-	struct server *server = arg;
-
-	if (server->state == SERVER_LOST && TAILQ_EMPTY(&server->sessions))
-		uv_stop(&server->loop);
-
-	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->closers.n == 0)
-		server_stop(server);
-}
-
-void server_on_session_freed(struct server *server)
-{
-	stop_when_drained(server);
-}
-
-static void server_stop(struct server *server)
+void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
 	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */

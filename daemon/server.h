@@ -141,6 +141,9 @@ uint64_t server_count_waiting(const struct server *server);
 /* Starts to look for sessions that do nothing, when there is a deadline for that. idle.c. */
 void server_watch_idle(struct server *server);
 
+/* Closes the loop's handles, which ends server_run. */
+void server_stop(struct server *server);
+
 /* Called when a session is gone. */
 void server_on_session_freed(struct server *server);
 

@@ -392,6 +392,11 @@ class Commands(TmactlCase):
                     self.assertIn(word, text)
         self.output("regions")
 
+    def test_stats_in_words(self):
+        text = self.output("stats")
+        self.assertRegex(text, r"(?m)^service +up .*, 1 open connection \(")
+        self.assertRegex(text, r"(?m)^requests +[\d ]+, [\d ]+(\.\d)? a second since the start$")
+
     def test_json(self):
         info = json.loads(self.output("info", "--json"))
         self.assertEqual(info["engine"], ENGINE)

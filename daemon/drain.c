@@ -1,0 +1,96 @@
+/* From the wish to stop to the end: sessions finish what they have read, then what is left is ended, then
+ * what does not end is left to the end of the process. */
+#include "drain.h"
+
+#include <inttypes.h>
+
+#include "log.h"
+#include "server.h"
+#include "session.h"
+
+/* After the drain deadline, for what was then ended to go. */
+#define LAST_MS 1000
+
+static void on_drain_deadline(uv_timer_t *timer);
+static void on_last_deadline(uv_timer_t *timer);
+
+static void end_for_stop(struct session *session)
+{
+	session_end(session, LOG_LEVEL_NOTICE, "the service stops");
+}
+
+void server_drain(struct server *server)
+{
+	if (server->state != SERVER_RUNNING)
+		return;
+	server->state = SERVER_DRAINING;
+	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
+	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
+	notify_stopping(server);
+	listener_close(&server->listener);
+	exporter_close(&server->exporter);
+	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
+	server_each_session(server, session_finish);
+	drain_check(server);
+}
+
+static void end_now(struct server *server)
+{
+	server_each_session(server, end_for_stop);
+	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, 0);
+}
+
+void drain_on_signal(uv_signal_t *signal, int number)
+{
+	struct server *server = signal->data;
+
+	(void)number;
+	if (server->state == SERVER_LOST)
+		server->stop_asked = true;
+	else if (server->state == SERVER_DRAINING)
+		end_now(server); /* asked twice */
+	else
+		server_drain(server);
+}
+
+static void on_drain_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	log_line(LOG_LEVEL_WARNING, "not drained in %" PRIu64 " ms (drain_deadline_ms)",
+	         server->limits.drain_deadline_ms);
+	end_now(server);
+}
+
+static void log_stuck(struct session *session)
+{
+	session_log(session, LOG_LEVEL_WARNING, -1,
+	            "it does not end: %" PRIu32 " transforms, %" PRIu32 " mappings under way", session->jobs,
+	            session->mappings);
+}
+
+static void on_last_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	server_each_session(server, log_stuck);
+	closers_log(&server->closers);
+	server->state = SERVER_STUCK;
+	uv_stop(&server->loop);
+}
+
+void drain_check(void *arg)
+{
+	struct server *server = arg;
+
+	if (server->state == SERVER_LOST && TAILQ_EMPTY(&server->sessions))
+		uv_stop(&server->loop);
+
+	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->closers.n == 0)
+		server_stop(server);
+}
+
+void server_on_session_freed(struct server *server)
+{
+	drain_check(server);
+}
