@@ -11,8 +11,8 @@
 bool journal_is(int fd);
 
 /* A line, its priority, and for what is known of whom it is about TMAD_UID, TMAD_PID, TMAD_SESSION,
- * TMAD_REQUEST, TMAD_METHOD, TMAD_STATUS and TMAD_DURATION_US. Negative errno: the journal did not take it.
- */
+ * TMAD_REQUEST, TMAD_METHOD, TMAD_STATUS and TMAD_DURATION_US. Never waits. Negative errno: the journal did
+ * not take it, with -EAGAIN because it has no room. */
 int journal_send(enum log_level level, const char *text, const struct log_about *about);
 
 #endif

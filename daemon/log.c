@@ -1,6 +1,7 @@
 /* Each line is one write, so that lines of several processes do not mix. */
 #include "log.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,9 +76,13 @@ static void add_about(char *line, size_t size, const struct log_about *about)
 static void write_line(enum log_level level, const char *text, const struct log_about *about)
 {
 	char line[LINE_BYTES + 16];
-	int n;
+	int r = is_journal ? journal_send(level, text, about) : 0, n;
 
-	if (is_journal && journal_send(level, text, about) == 0)
+	if (r == -EAGAIN) { /* its stderr would be full next */
+		counted.dropped++;
+		dropped++;
+	}
+	if (is_journal && (r == 0 || r == -EAGAIN))
 		return;
 	n = is_journal ? snprintf(line, sizeof line, "<%d>%s\n", level, text)
 	               : snprintf(line, sizeof line, "tmad: %s\n", text);

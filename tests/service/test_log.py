@@ -209,6 +209,14 @@ class Journal(LogCase):
         with self.assertRaises(BlockingIOError):
             self.journal.recv(1)
 
+    def test_a_journal_that_does_not_read(self):
+        """Its queue is full after some lines: what does not fit is dropped, and nobody waits for it."""
+        manager = self.start("--log-level=debug")
+        for _ in range(2000):
+            with Rpc(self.path) as rpc:
+                self.assertIs(rpc.call("ping"), True)
+        self.assertEqual(manager.stop(), 0)
+
     def test_a_journal_that_does_not_take_it(self):
         """It goes by stderr then, with the priority in front."""
         self.journal.close()
