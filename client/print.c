@@ -116,26 +116,6 @@ void print_clean(char *text)
 	}
 }
 
-void print_map(const tma_document *map)
-{
-	size_t count = tma_document_count(map);
-	int width = 0;
-	const char *key;
-
-	for (size_t i = 0; i < count; i++) {
-		tma_document_at(map, i, &key);
-		if ((int)strlen(key) > width)
-			width = (int)strlen(key);
-	}
-	for (size_t i = 0; i < count; i++) {
-		const tma_document *value = tma_document_at(map, i, &key);
-
-		printf("%-*s  ", width, print_safe(key));
-		print_value(value);
-		putchar('\n');
-	}
-}
-
 void print_value(const tma_document *node)
 {
 	enum tma_document_kind kind = tma_document_kind(node);

@@ -28,9 +28,6 @@ const char *print_safe(const char *text);
 /* Control characters, also those of two bytes, become '?' where they stand; line ends stay. */
 void print_clean(char *text);
 
-/* A map, a line an entry, keys in one column: scalars as they are, lists and inner maps on one line. */
-void print_map(const tma_document *map);
-
 /* A scalar, "a, b" or "key value, key value". */
 void print_value(const tma_document *node);
 

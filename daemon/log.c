@@ -17,7 +17,6 @@
 
 static enum log_level max_level = LOG_LEVEL_INFO;
 static bool is_journal;
-static uint64_t dropped;
 
 /* Lines of the second that runs. */
 static struct {
@@ -78,10 +77,8 @@ static void write_line(enum log_level level, const char *text, const struct log_
 	char line[LINE_BYTES + 16];
 	int r = is_journal ? journal_send(level, text, about) : 0, n;
 
-	if (r == -EAGAIN) { /* its stderr would be full next */
+	if (r == -EAGAIN) /* its stderr would be full next */
 		counted.dropped++;
-		dropped++;
-	}
 	if (is_journal && (r == 0 || r == -EAGAIN))
 		return;
 	n = is_journal ? snprintf(line, sizeof line, "<%d>%s\n", level, text)
@@ -151,11 +148,5 @@ int log_allows(unsigned uid, unsigned long long now_ms)
 		return 1;
 	}
 	counted.dropped++;
-	dropped++;
 	return 0;
-}
-
-uint64_t log_dropped(void)
-{
-	return dropped;
 }

@@ -51,7 +51,4 @@ int log_allows(unsigned uid, unsigned long long now_ms);
 /* For log_allows, of what no one uid has caused. */
 #define LOG_NOBODY ((unsigned)-1)
 
-/* What log_allows has refused, ever. */
-uint64_t log_dropped(void);
-
 #endif
