@@ -84,15 +84,15 @@ ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 	run_session(0, row->result, count, &outcome, row->name);
 	cr_assert(outcome.opened && !outcome.lost && outcome.live == 0, "%s", row->name);
 	cr_assert_eq(outcome.done, JOBS, "%s: %d", row->name, outcome.done);
-	unsigned calls = calls_of(count);
-	unsigned tried = (unsigned)tap_portion(10 * calls), step = tried < calls ? calls / tried : 1;
-	cr_assert_gt(calls, 200, "%s: %u", row->name, calls);
-	for (unsigned n = 1 + (unsigned)getpid() % step; n <= calls; n += step) {
+	int calls = (int)calls_of(count);
+	int tried = (int)tap_portion(10 * (unsigned)calls), step = tried < calls ? calls / tried : 1;
+	cr_assert_gt(calls, 200, "%s: %d", row->name, calls);
+	for (int n = 1 + getpid() % step; n <= calls; n += step) {
 		run_session(n, row->result, count, &outcome, row->name);
 		lost += outcome.lost;
 		less += outcome.done < JOBS;
 		/* An allocation that cannot be unmapped is three things. */
-		cr_assert(row->sticky || outcome.lost || outcome.live <= 3, "%s: call %u: %d things left",
+		cr_assert(row->sticky || outcome.lost || outcome.live <= 3, "%s: call %d: %d things left",
 		          row->name, n, outcome.live);
 	}
 	unlink(count);
