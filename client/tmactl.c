@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <grp.h>
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "colour.h"
@@ -225,9 +227,22 @@ int tmactl_no_arguments(struct tmactl *t, int argc, char **argv)
 
 /* ---- The service ----------------------------------------------------------------------------------- */
 
+/* Of a socket that is there and that this user may not connect to; NULL: the group is not what is missing. */
+static const char *group_that_may(const char *path)
+{
+	struct stat st;
+	const struct group *group;
+
+	if (stat(path, &st) < 0 || !(st.st_mode & S_IWGRP) || !access(path, W_OK))
+		return NULL;
+	group = getgrgid(st.st_gid);
+	return group ? group->gr_name : NULL;
+}
+
 tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 {
 	tma_client *client = tma_new();
+	const char *group;
 	int rc;
 
 	if (!client) {
@@ -245,6 +260,10 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 		fail(f, EXIT_FAILED,
 		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
 		     tma_last_error(client), tma_socket_path(client));
+	else if (rc == TMA_PERMISSION && (group = group_that_may(tma_socket_path(client))))
+		fail(f, EXIT_FAILED,
+		     "%s\n        members of group %s may: usermod -aG %s USER, and log in again",
+		     tma_last_error(client), group, group);
 	else
 		tmactl_refused(client, f);
 	tma_free(client);

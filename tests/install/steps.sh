@@ -75,9 +75,11 @@ activation() {
 refusal() {
 	run bob id -nG
 	expect 1 bob tmactl ping
-	says /run/tmad/tmad.sock "Permission denied"
-	expect 1 bob tmactl copy /usr/share/doc/tmad/none.npy none.npy
-	line "! test -e /home/bob/none.npy"
+	says /run/tmad/tmad.sock "Permission denied" "members of group tmad may"
+	line "cp /home/alice/in.npy /home/bob && chown bob: /home/bob/in.npy"
+	expect 1 bob tmactl copy in.npy out.npy
+	says "Permission denied"
+	line "! test -e /home/bob/out.npy"
 }
 
 # ---- Confinement --------------------------------------------------------------------------------------

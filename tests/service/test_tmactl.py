@@ -1,4 +1,5 @@
 """tmactl on bad input and bad days: the exit code, one line that names the thing, and nothing harmed."""
+import grp
 import json
 import os
 import resource
@@ -305,6 +306,17 @@ class Trust(TmactlCase):
                     self.was_refused(done.returncode, done.stdout, done.stderr, 2, ["--server-user"], 1)
             finally:
                 tmad.terminate()
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can run tmactl as another user")
+    def test_who_is_not_of_the_group(self):
+        os.chmod(os.path.dirname(self.tmad.path), 0o755)
+        os.chmod(self.tmad.path, 0o660)
+        os.chown(self.tmad.path, 0, grp.getgrnam("daemon").gr_gid)
+        done = self.run_tmactl("ping", user=65534, group=65534, extra_groups=[])
+        self.was_refused(done.returncode, done.stdout, done.stderr, 1,
+                         [self.tmad.path, "Permission denied", "members of group daemon may: usermod -aG daemon"], 2)
+        done = self.run_tmactl("ping", user=65534, group=65534, extra_groups=[grp.getgrnam("daemon").gr_gid])
+        self.assertNotIn("members of group", done.stderr)
 
 
 EVIL = "\x1b[2J\x9b\x07\r\x7f"
