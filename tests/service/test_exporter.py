@@ -18,6 +18,7 @@ from tmad import FAULTY, TMACTL, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_u
 
 FATAL_BYTES = 6666  # of faulty_tmad
 PEERS = 16
+STARTS_FAULTY = unittest.skipIf(os.environ.get("EMULATOR"), "no emulator starts this tmad")
 
 
 def address_of(tmad):
@@ -201,6 +202,7 @@ class Life(unittest.TestCase):
         metrics.close()
         return daemon, address
 
+    @STARTS_FAULTY
     def test_a_socket_of_a_service_manager(self):
         with tempfile.TemporaryDirectory() as directory:
             daemon, address = self.passed(directory, FAULTY, "cuda")
@@ -214,6 +216,7 @@ class Life(unittest.TestCase):
                 daemon.send_signal(signal.SIGTERM)
                 self.assertEqual(daemon.wait(scaled(20)), 0)
 
+    @STARTS_FAULTY
     def test_it_outlives_the_device(self):
         for where in ("127.0.0.1:0", "unix:{}/m"):
             with tempfile.TemporaryDirectory() as directory, \
@@ -228,6 +231,7 @@ class Life(unittest.TestCase):
                     self.assertEqual(list(metrics.of("tmad_engine_up").values()), [1])
                 wait_until(lambda: tmad.fds() <= fds, 5, "no more descriptors than in the first life")
 
+    @STARTS_FAULTY
     def test_a_silent_engine_is_seen(self):
         with tempfile.TemporaryDirectory() as directory:
             silent = os.path.join(directory, "silent")
@@ -245,6 +249,7 @@ class Life(unittest.TestCase):
                 os.unlink(silent)
                 wait_until(lambda: is_up(True), scaled(10), "it is seen to be back")
 
+    @STARTS_FAULTY
     def test_a_silent_engine_is_seen_without_metrics(self):
         with tempfile.TemporaryDirectory() as directory:
             silent = os.path.join(directory, "silent")
