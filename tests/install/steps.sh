@@ -6,6 +6,7 @@ cd /
 . /tests/say.sh
 KILLS=${KILLS:-20}
 conf=/etc/tmad/tmad.conf
+kept=/tests # what one step keeps for another
 drop_in() {
 	line "mkdir -p /run/systemd/system/$1.d && printf '$2' >/run/systemd/system/$1.d/test.conf && systemctl daemon-reload"
 }
@@ -17,7 +18,7 @@ files() { find /etc /usr /var /run/tmad -xdev 2>/dev/null | LC_ALL=C sort; }
 installation() {
 	useradd --create-home alice
 	useradd --create-home bob
-	files >/root/before
+	files >$kept/before
 	expect 0 apt_install install
 	run systemctl is-active tmad.socket
 	run systemctl is-enabled tmad.socket
@@ -114,7 +115,7 @@ metrics() {
 # ---- Configuration ------------------------------------------------------------------------------------
 reload() {
 	local pid
-	line "systemctl start tmad.service; cp -p $conf /root/tmad.conf; head -n 5 $conf"
+	line "systemctl start tmad.service; cp -p $conf $kept/tmad.conf; head -n 5 $conf"
 	pid=$(main_pid)
 	line "printf '[limits]\nregions-per-uid = 1\n' >>$conf; systemctl reload tmad.service"
 	line "tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
@@ -137,7 +138,7 @@ broken_file() {
 	says ": 1"
 	run main_pid
 	is "$pid"
-	line "cp -p /root/tmad.conf $conf && systemctl reload tmad.service && tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
+	line "cp -p $kept/tmad.conf $conf && systemctl reload tmad.service && tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
 	says ": 4096"
 }
 
@@ -231,11 +232,11 @@ removal() {
 	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient0
 	line "getent passwd tmad; getent group tmad"
 	# dpkg's and apt's own records, and what systemd and the logs keep of anything.
-	files | LC_ALL=C comm -13 /root/before - |
-		grep -vE '^/var/(lib/(dpkg|apt)|cache|log)/|^/var/lib/systemd/(timers|random-seed)' >/root/left || :
+	files | LC_ALL=C comm -13 $kept/before - |
+		grep -vE '^/var/(lib/(dpkg|apt)|cache|log)/|^/var/lib/systemd/(timers|random-seed)' >$kept/left || :
 	echo "   what was not there before:"
-	shown "$(cat /root/left)"
-	[ ! -s /root/left ] || fail "files are left behind"
+	shown "$(cat $kept/left)"
+	[ ! -s $kept/left ] || fail "files are left behind"
 	run systemctl --failed --no-legend --plain
 	is ""
 }
