@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from scrape import scrape
-from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, share, tensor, wait_until
+from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, share, tensor, wait_until
 
 FAULT_TMAD, FAULT_TMACTL, FAULT_SESSION = (os.path.join(BUILD, name)
                                            for name in ("fault_tmad", "fault_tmactl", "fault_session"))
@@ -300,5 +300,5 @@ def levels(tmad):
 
 def settled(tmad, idle_fds):
     """Nothing is left of clients that are gone."""
-    wait_until(lambda: levels(tmad) == (1, 0, 0, 0), scaled(5), "what clients had is gone")
-    wait_until(lambda: tmad.fds() <= idle_fds, scaled(5), "the descriptors are back")
+    wait_until(lambda: levels(tmad) == (1, 0, 0, 0), "what clients had is gone")
+    wait_until(lambda: tmad.fds() <= idle_fds, "the descriptors are back")

@@ -53,7 +53,7 @@ class Row11(unittest.TestCase):
         np.save(cls.source, ARRAY)
 
     def tearDown(self):
-        wait_until(lambda: levels(self.tmad) == (1, 0, 0, 0), scaled(5), "what clients had is gone")
+        wait_until(lambda: levels(self.tmad) == (1, 0, 0, 0), "what clients had is gone")
 
     def each(self, one):
         """With the errors of each kind. one takes a plan."""

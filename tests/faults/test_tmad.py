@@ -40,7 +40,7 @@ def session(tmad, plan, idle_fds, failures):
     script.run()
     served(tmad, failures)
     if idle_fds is None:
-        idle_fds = wait_until(tmad.fds, 1, "a number")
+        idle_fds = wait_until(tmad.fds, "a number")
     settled(tmad, idle_fds)
     assert len(script.troubles) <= failures, script.troubles
     tmad.stop()

@@ -14,7 +14,7 @@ import msgpack
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import NATIVE, Rpc, RpcError, Tmad, scaled, share, wait_until
+from tmad import NATIVE, Rpc, RpcError, Tmad, share, wait_until
 
 A = {"region": 1, "offset": 0, "dtype": "uint8", "shape": [2, 3], "strides": [3, 1]}
 TRANSFORM = {"dst": A, "src": {**A, "offset": 8}, "perm": [0, 1], "before": [0, 0], "after": [0, 0],
@@ -205,7 +205,7 @@ class Malformed(unittest.TestCase):
                 with self.subTest(method=method, length=length), self.tmad.rpc() as rpc:
                     rpc.send(whole[:length] + message(method, params, 2) * 2)
         with self.tmad.rpc() as rpc:
-            wait_until(lambda: rpc.call("stats")["connections"] == 2, scaled(10), "the connections are gone")
+            wait_until(lambda: rpc.call("stats")["connections"] == 2, "the connections are gone")
 
     @unittest.skipUnless(NATIVE, "a process's memory is its own only natively")
     def test_row_3_memory(self):

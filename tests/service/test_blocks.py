@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import TSAN, Memory, Tmad, by_engine, scaled, share, tensor, wait_until
+from tmad import TSAN, Memory, Tmad, by_engine, share, tensor, wait_until
 
 SIZE = 1 << 15  # of a region of a random case
 FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}
@@ -468,7 +468,7 @@ class Bounded(RawCase):
     def setUpClass(cls):
         cls.tmad = Tmad("--list-bytes-per-uid", "100000")
         cls.addClassCleanup(cls.tmad.stop)
-        cls.idle_fds = wait_until(cls.tmad.fds, 1, "a number")
+        cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
     def test_lists_are_charged(self):
         words, timeline = self.region(64)
@@ -478,7 +478,7 @@ class Bounded(RawCase):
         waiting = [self.rpc.request("gather", {**params, "wait": {"region": timeline, "offset": 0, "value": 1}})
                    for _ in range(6)]
         with self.tmad.rpc() as other:
-            wait_until(lambda: other.call("stats")["jobs"] == 6, scaled(10), "they wait")
+            wait_until(lambda: other.call("stats")["jobs"] == 6, "they wait")
         refused = self.rpc.request("gather", params)
         words[0] = 1
         replies = {reply[1]: reply for reply in (self.rpc.receive() for _ in range(7))}

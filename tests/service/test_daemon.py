@@ -142,7 +142,7 @@ class Stopping(DaemonCase):
             msgids = [rpc.request("copy", params) for _ in range(20)]
             first = rpc.receive()
             with tmad.rpc() as other:  # what it has not read yet is not under way
-                wait_until(lambda: other.call("stats")["requests_by_method"].get("copy") == 20, scaled(10),
+                wait_until(lambda: other.call("stats")["requests_by_method"].get("copy") == 20,
                            "all requests are read")
             os.kill(tmad.pid, signal.SIGTERM)
             replies = [first] + [rpc.receive() for _ in range(19)]
@@ -201,7 +201,7 @@ class Clients(DaemonCase):
 
     def kill_clients(self, tmad, n_requests):
         with tmad.rpc() as watcher:
-            wait_until(lambda: self.levels(watcher) == (1, 0, 0), scaled(5), "only this connection is left")
+            wait_until(lambda: self.levels(watcher) == (1, 0, 0), "only this connection is left")
             fds = tmad.fds()
             for _ in range(3):
                 child = os.fork()
@@ -210,12 +210,12 @@ class Clients(DaemonCase):
                         self.ask_for_much(tmad, n_requests)
                     finally:
                         os._exit(1)
-                wait_until(lambda: watcher.call("stats")["jobs"] > 3, scaled(10), "the client's copies run")
+                wait_until(lambda: watcher.call("stats")["jobs"] > 3, "the client's copies run")
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                wait_until(lambda: self.levels(watcher) == (1, 0, 0), scaled(1), "all that was its own is gone")
+                wait_until(lambda: self.levels(watcher) == (1, 0, 0), "all that was its own is gone", seconds=1)
             self.assertEqual(tmad.mappings_of_memfds(), 0)
-            wait_until(lambda: tmad.fds() == fds, 1, "its fds are closed")
+            wait_until(lambda: tmad.fds() == fds, "its fds are closed")
 
     @staticmethod
     def ask_for_much(tmad, n_requests):
@@ -232,7 +232,7 @@ class Clients(DaemonCase):
             with tmad.rpc() as rpc, Memory(1 << 20) as memory:
                 rpc.request("region_register", {"kind": "memfd", "size": 1 << 20}, [memory.fd])
         with tmad.rpc() as rpc:
-            wait_until(lambda: rpc.call("stats")["regions"] == 0, 5, "no region is left")
+            wait_until(lambda: rpc.call("stats")["regions"] == 0, "no region is left")
 
     def test_half_closed_clients_get_their_replies(self):
         tmad = self.start()
@@ -290,7 +290,7 @@ class Clients(DaemonCase):
         for _ in range(3):
             self.one_round(tmad, 1000, 64)
             with tmad.rpc() as rpc:
-                wait_until(lambda: self.levels(rpc) == (1, 0, 0), scaled(10), "connections and regions are gone")
+                wait_until(lambda: self.levels(rpc) == (1, 0, 0), "connections and regions are gone")
             rss.append(tmad.status("VmRSS"))
         print(f"# VmRSS after each round: {rss} KiB", flush=True)
         if NATIVE:  # else freed memory is kept aside
@@ -339,7 +339,7 @@ class Limits(DaemonCase):
         for limit in ("connections", "connections_per_uid"):
             with self.subTest(limit=limit):
                 tmad = self.start("--" + limit.replace("_", "-"), "3")
-                clients = [wait_until(lambda: self.next_client(tmad), 5, "three are served") for _ in range(3)]
+                clients = [wait_until(lambda: self.next_client(tmad), "three are served") for _ in range(3)]
                 with tmad.rpc() as refused:
                     self.assertFalse(self.answers(refused))
                 stats = clients[0].call("stats")
@@ -347,7 +347,7 @@ class Limits(DaemonCase):
                 self.assertIn(limit, tmad.log())
                 for client in clients:
                     client.close()
-                with wait_until(lambda: self.next_client(tmad), 5, "there is room again") as client:
+                with wait_until(lambda: self.next_client(tmad), "there is room again") as client:
                     self.assertIs(client.call("ping"), True)
 
     @staticmethod
@@ -385,7 +385,7 @@ class Limits(DaemonCase):
             self.refused(rpc, ["regions_per_uid", "2"], "region_create", {"size": 4096})
             self.assertEqual(len(rpc.call("region_list")), 1)
             rpc.call("region_release", {"region": first})
-            wait_until(lambda: not rpc.call("region_list"), 5, "the region is gone")
+            wait_until(lambda: not rpc.call("region_list"), "the region is gone")
             memory.register(rpc)
 
     def test_mapped_bytes(self):

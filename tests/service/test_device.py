@@ -340,14 +340,14 @@ class Lost(DeviceCase):
         tmad = self.start()
         with tmad.rpc() as rpc:
             rpc.call("ping")
-        fds = wait_until(tmad.fds, 1, "a number")
+        fds = wait_until(tmad.fds, "a number")
         for _ in range(3):
             with tmad.rpc() as rpc:
                 with Memory(64) as memory:
                     memory.register(rpc)
                 self.lose(rpc)
             self.answers_again(tmad)
-        wait_until(lambda: tmad.fds() <= fds, 5, "fds are back where they were")
+        wait_until(lambda: tmad.fds() <= fds, "fds are back where they were")
 
     def test_signals_are_as_they_were(self):
         tmad = self.start()

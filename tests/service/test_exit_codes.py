@@ -89,7 +89,7 @@ class Codes(Case):
                 rpc.close()
                 return None
             return rpc
-        with Tmad("--connections-per-uid", "1") as tmad, wait_until(only_one, scaled(10), "it has room for one"):
+        with Tmad("--connections-per-uid", "1") as tmad, wait_until(only_one, "it has room for one"):
             for command, (good, _, asks) in COMMANDS.items():
                 with self.subTest(command=command):
                     done = tmactl(*self.line(command, good), socket_path=tmad.path)

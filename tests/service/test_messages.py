@@ -9,7 +9,7 @@ import msgpack
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import BUILD, ENGINE, SOURCE, Rpc, RpcError, pack_request, scaled, tensor, wait_until
+from tmad import BUILD, ENGINE, SOURCE, Rpc, RpcError, pack_request, tensor, wait_until
 
 
 class Messages(RawCase):
@@ -137,7 +137,7 @@ class Messages(RawCase):
                 self.rpc.call("region_register", {"kind": "memfd", "size": 4096}, [bad.fd])
             with self.assertRaises(RpcError):
                 self.rpc.call("region_register", {"kind": "memfd", "size": 4096, "what": 1}, [bad.fd])
-        wait_until(lambda: self.tmad.fds() <= before, scaled(5), "every descriptor is closed")
+        wait_until(lambda: self.tmad.fds() <= before, "every descriptor is closed")
 
 
 class Documents(RawCase):

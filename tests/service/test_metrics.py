@@ -165,7 +165,7 @@ class Values(unittest.TestCase):
         self.work()
         layout = {"dtype": "uint8", "shape": [16]}
         self.works[0].call("plan_prepare", {"dst": layout, "src": layout})
-        wait_until(lambda: scrape(self.address)["tmad_connections"] == len(self.works), 5, "the first client has gone")
+        wait_until(lambda: scrape(self.address)["tmad_connections"] == len(self.works), "the first client has gone")
         metrics, info = scrape(self.address), self.works[0].rpc.call("info")
         stats = self.works[0].rpc.call("stats")
         for name, value in metrics.of("tmad_limit").items():
@@ -198,11 +198,11 @@ class Values(unittest.TestCase):
                   "wait": {"region": region, "offset": 0, "value": 1}}
         first = work.rpc.request("copy", params)
         work.rpc.request("copy", params)
-        wait_until(lambda: scrape(self.address)["tmad_jobs"] == 2, 5, "two are queued")
+        wait_until(lambda: scrape(self.address)["tmad_jobs"] == 2, "two are queued")
         self.assertEqual(scrape(self.address)["tmad_uid_jobs", f"uid={self.uids[0]}"], 2)
         for request in (first + 1, first):
             work.rpc.request("cancel", {"request": request})
-        wait_until(lambda: scrape(self.address)["tmad_jobs"] == 0, 5, "they are given up")
+        wait_until(lambda: scrape(self.address)["tmad_jobs"] == 0, "they are given up")
 
     def test_a_ring(self):
         work = self.works[0]
@@ -219,7 +219,7 @@ class Values(unittest.TestCase):
         for work in self.works:
             work.rpc.close()
         gone = wait_until(lambda: (metrics := scrape(self.address))["tmad_connections"] == metrics["tmad_regions"] == 0
-                          and metrics, 5, "nobody is connected, and nothing mapped")
+                          and metrics, "nobody is connected, and nothing mapped")
         for key, value in before.items():
             if key[0].startswith("tmad_uid") and key[0].endswith(("_total", "_bucket", "_sum", "_count")):
                 self.assertEqual(gone[key], value, key)

@@ -260,7 +260,7 @@ class Order(RawCase):
         limit = self.rpc.call("info")["limits"]["jobs_behind_wait"]
         waiting = [self.rpc.request("copy", self.copy(wait=self.point(0, 1))) for _ in range(limit + 30)]
         with self.tmad.rpc() as other:
-            wait_until(lambda: other.call("stats")["jobs"] == limit, scaled(10), "as many as are allowed")
+            wait_until(lambda: other.call("stats")["jobs"] == limit, "as many as are allowed")
             for _ in range(20):
                 time.sleep(0.001)
                 self.assertEqual(other.call("stats")["jobs"], limit)
@@ -276,7 +276,7 @@ class Order(RawCase):
         waiting = [self.rpc.request("submit", {"items": items, "wait": self.point(0, 1)})
                    for _ in range(4)]  # more than are taken, fewer than fill the socket
         with self.tmad.rpc() as other:
-            wait_until(lambda: other.call("stats")["jobs"] == len(items), scaled(10), "one batch is under way")
+            wait_until(lambda: other.call("stats")["jobs"] == len(items), "one batch is under way")
             for _ in range(20):
                 time.sleep(0.001)
                 self.assertEqual(other.call("stats")["jobs"], len(items))
@@ -296,7 +296,7 @@ class Order(RawCase):
                 sent.append([rpc.request("copy", {**params, "wait": {"region": region, "offset": 0, "value": 1}})])
                 sent[-1] += [rpc.request("copy", params) for _ in range(9)]
             last, region = clients[5], regions[5]
-            wait_until(lambda: last.call("stats")["jobs"] == 8, scaled(10), "as many as are allowed")
+            wait_until(lambda: last.call("stats")["jobs"] == 8, "as many as are allowed")
             params = {"dst": tensor(region, [8], offset=256), "src": tensor(region, [8], offset=512)}
             for _ in range(20):
                 last.call("copy", params)  # it waits for nothing
@@ -330,7 +330,7 @@ class Order(RawCase):
                 rpc.send(ping * 12 + copy)  # 60 bytes of replies, and then 14
                 while rpc.receive():
                     pass
-                wait_until(lambda: tmad.mappings_of_memfds() == 0, scaled(5), "what waits has gone with its connection")
+                wait_until(lambda: tmad.mappings_of_memfds() == 0, "what waits has gone with its connection")
 
     def test_cancel_means_no_entry_of_a_ring(self):
         """Those have no msgid, and 0 is one as any other."""
@@ -346,7 +346,7 @@ class Order(RawCase):
         self.assertEqual(self.rpc.reply(canceling), {"canceled": False})
         self.word(0).set(1)
         self.rpc.reply(waiting)
-        wait_until(lambda: struct.unpack_from("<I", ring.map, 64)[0] == 1, scaled(10), "the entry ends")
+        wait_until(lambda: struct.unpack_from("<I", ring.map, 64)[0] == 1, "the entry ends")
         self.assertEqual(struct.unpack_from("<Qq", ring.map, 128 + 2 * 64), (7, 0))
 
 

@@ -30,7 +30,7 @@ class PlanCase(RawCase):
     def tearDown(self):
         self.rpc.close()
         with self.tmad.rpc() as rpc:
-            wait_until(lambda: rpc.call("stats")["plans"] == 0, 5, "plans end with their connection")
+            wait_until(lambda: rpc.call("stats")["plans"] == 0, "plans end with their connection")
         super().tearDown()
 
 
@@ -235,7 +235,7 @@ class Limits(unittest.TestCase):
                     self.assertIn("plans_per_uid", caught.exception.message)
                 first.call("plan_release", {"plan": plans[0]})
                 second.call("plan_prepare", params)
-            wait_until(lambda: first.call("stats")["plans"] == 1, 5, "the other connection's go with it")
+            wait_until(lambda: first.call("stats")["plans"] == 1, "the other connection's go with it")
             for _ in range(2):
                 first.call("plan_prepare", params)
             self.assertEqual(first.call("stats")["plans"], 3)

@@ -73,7 +73,7 @@ class Regions(RawCase):
         for msgid in copies:
             self.assertIsNone(replies[msgid][2], "a request sent before the release is answered")
         self.assertIn(replies[release][3]["state"], ("closed", "draining"))
-        wait_until(lambda: len(self.rpc.call("region_list")) == 1, 5, "the released region is gone")
+        wait_until(lambda: len(self.rpc.call("region_list")) == 1, "the released region is gone")
 
     def test_offset_and_read_only(self):
         data = bytes(range(256)) * 32

@@ -242,7 +242,7 @@ class Rings(RawCase):
 
         thread = threading.Thread(target=sleep)
         thread.start()
-        wait_until(lambda: ring.words[SLEEPS // 4] == 1, 5, "it goes to sleep")
+        wait_until(lambda: ring.words[SLEEPS // 4] == 1, "it goes to sleep")
         self.push(ring, 1)
         ring.ring()
         thread.join(scaled(20))
@@ -255,7 +255,7 @@ class Rings(RawCase):
         self.push(ring, 1)
         ring.ring()
         ring.pop()
-        wait_until(lambda: ring.words[AWAKE // 4] == 0, scaled(5), "it falls asleep")
+        wait_until(lambda: ring.words[AWAKE // 4] == 0, "it falls asleep")
         self.push(ring, 2)
         ring.ring()
         self.assertEqual(ring.pop()[:2], (2, 0))
@@ -308,7 +308,7 @@ class Ends(RawCase):
                 waiting = self.rpc.request("copy", {"dst": tensor(region, [8], offset=16), "src": tensor(region, [8], offset=32),
                                                     "wait": {"region": region, "offset": 0, "value": 1}})
                 self.rpc.send(RING)  # it stays unread, behind the wait
-                wait_until(lambda: other.call("stats")["jobs"] == 1, scaled(5), "it waits")
+                wait_until(lambda: other.call("stats")["jobs"] == 1, "it waits")
                 tmad.process.send_signal(signal.SIGTERM)
                 self.assertTrue(other.ended(), "the service is about to stop")
             struct.pack_into("<Q", word.map, 0, 1)
@@ -334,7 +334,7 @@ class Ends(RawCase):
             thread = threading.Thread(target=feed)
             thread.start()
             try:
-                wait_until(lambda: ring.words[SUBMITTED // 4] == ahead, scaled(5), "there are entries, unrung")
+                wait_until(lambda: ring.words[SUBMITTED // 4] == ahead, "there are entries, unrung")
                 copy = other.request("copy", {"dst": tensor(regions[0], [6666]), "src": tensor(regions[1], [6666])})
                 self.assertEqual(other.receive()[1:3][0], copy)
                 with tmad.rpc() as again:
@@ -353,7 +353,7 @@ class FullUid(RawCase):
     def setUpClass(cls):
         cls.tmad = Tmad("--jobs-per-uid", "4")
         cls.addClassCleanup(cls.tmad.stop)
-        cls.idle_fds = wait_until(cls.tmad.fds, 1, "a number")
+        cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
     def test_messages_behind_entries_that_wait(self):
         """Entries past the limit wait, and so do the messages behind the one that rang, once each."""

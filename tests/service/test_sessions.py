@@ -55,7 +55,7 @@ class Entries(unittest.TestCase):
         self.addCleanup(self.busy.close)
         self.addCleanup(self.looking.close)
         self.busy.call("ping")
-        both = wait_until(lambda: len(found := sessions(self.looking)) == 2 and found, 5, "two connections are listed")
+        both = wait_until(lambda: len(found := sessions(self.looking)) == 2 and found, "two connections are listed")
         self.theirs, self.own = [entry["session"] for entry in both]
 
     def entry(self):
@@ -101,7 +101,7 @@ class Entries(unittest.TestCase):
 
     def test_a_connection_that_ended_is_gone(self):
         self.busy.close()
-        wait_until(lambda: [entry["session"] for entry in sessions(self.looking)] == [self.own], 5,
+        wait_until(lambda: [entry["session"] for entry in sessions(self.looking)] == [self.own],
                    "only one is left")
 
     def test_what_waits_is_a_job(self):
@@ -109,9 +109,9 @@ class Entries(unittest.TestCase):
             region = memory.register(self.busy)
             first = self.busy.request("copy", {"dst": tensor(region, [8], offset=64), "src": tensor(region, [8], offset=128),
                                                "wait": {"region": region, "offset": 0, "value": 1}})
-            wait_until(lambda: self.entry()["jobs"] == 1, 5, "it is queued")
+            wait_until(lambda: self.entry()["jobs"] == 1, "it is queued")
             self.busy.request("cancel", {"request": first})
-            wait_until(lambda: self.entry()["jobs"] == 0, 5, "it is given up")
+            wait_until(lambda: self.entry()["jobs"] == 0, "it is given up")
 
     def test_regions_of_another(self):
         with Memory(4096) as memory:
@@ -140,7 +140,7 @@ class Pages(unittest.TestCase):
                 rpc.call("ping")
             page = rpcs[0].call("session_list")
             self.assertEqual(len(page), PAGE)
-            found = wait_until(lambda: len(found := sessions(rpcs[0])) == len(rpcs) and found, 10,
+            found = wait_until(lambda: len(found := sessions(rpcs[0])) == len(rpcs) and found,
                                "the first connection of all has gone")
             ids = [entry["session"] for entry in found]
             self.assertEqual(ids, sorted(set(ids)))
@@ -155,7 +155,7 @@ class Pages(unittest.TestCase):
             for rpc in rpcs:
                 rpc.call("ping")
             self.assertLess(len(rpcs[0].call("session_list")), 40)
-            wait_until(lambda: len(sessions(rpcs[0])) == 40, 5, "all are found, page by page")
+            wait_until(lambda: len(sessions(rpcs[0])) == 40, "all are found, page by page")
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to be several users")
@@ -171,7 +171,7 @@ class Users(unittest.TestCase):
             memory = stack.enter_context(Memory(4096))
             for rpc in rpcs:
                 memory.register(rpc)
-            everybody = wait_until(lambda: len(found := sessions(rpcs[0])) == len(uids) and found, 5,
+            everybody = wait_until(lambda: len(found := sessions(rpcs[0])) == len(uids) and found,
                                    "root sees everybody")
             self.assertEqual([entry["uid"] for entry in everybody], list(uids))
             for rpc, uid in zip(rpcs, uids):

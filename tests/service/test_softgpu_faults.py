@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, Memory, RpcError, Tmad, scaled, tensor, tmactl, wait_until
+from tmad import SANITIZED, Memory, RpcError, Tmad, tensor, tmactl, wait_until
 
 SAMPLE = 20 if SANITIZED else 60  # calls of a row that fail, about
 CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ILLEGAL_ADDRESS = 2, 700
@@ -168,7 +168,7 @@ class Session:
 
     def connect(self):
         try:
-            return wait_until(self.reach, scaled(20), "it serves again, or has ended")
+            return wait_until(self.reach, "it serves again, or has ended")
         except ConnectionError:
             raise Gone from None
 

@@ -354,7 +354,7 @@ class Order(SubmitCase):
         n = self.rpc.call("stats")["jobs"]
         msgid = self.rpc.request("submit", {"items": items, "wait": self.point(56, 1)})
         with self.tmad.rpc() as other:
-            wait_until(lambda: other.call("stats")["jobs"] == n + 60, 5, "each item counts")
+            wait_until(lambda: other.call("stats")["jobs"] == n + 60, "each item counts")
         self.rpc.request("cancel", {"request": msgid})
         self.assertEqual({self.rpc.receive()[1] for _ in range(2)}, {msgid, msgid + 1})
         self.assertEqual(self.rpc.call("stats")["jobs"], n)

@@ -198,7 +198,7 @@ class Watchdog(ManagerCase):
             self.skipTest(str(error))
         try:
             if sentence:
-                wait_until(lambda: sentence in manager.log(), scaled(20), sentence)
+                wait_until(lambda: sentence in manager.log(), sentence)
                 manager.wait_told("STATUS", "no sign of life")
             manager.forget()
             self.assertFalse(manager.is_fed(SILENCE_S), "it is fed, and a thread stands still")
@@ -266,7 +266,7 @@ class Watchdog(ManagerCase):
         manager = self.started(program=FAULTY, engine="cuda", watchdog_usec=WATCHDOG_USEC, FAULTY_SILENT=silent)
         self.assertTrue(manager.is_fed(scaled(10)))
         with open(silent, "w", encoding="ascii"):
-            wait_until(lambda: "no watchdog is fed" in manager.log(), scaled(20), "a warning")
+            wait_until(lambda: "no watchdog is fed" in manager.log(), "a warning")
         manager.forget()
         self.assertFalse(manager.is_fed(SILENCE_S))
         os.unlink(silent)

@@ -238,7 +238,7 @@ class BadDays(TmactlCase):
                                 stderr=subprocess.PIPE, encoding="utf-8")
         self.addCleanup(copy.kill)
         with tmad.rpc() as rpc:
-            wait_until(lambda: sum(rpc.call("stats")["bytes"].values()) > 4 << 20, scaled(20), "some of it is moved")
+            wait_until(lambda: sum(rpc.call("stats")["bytes"].values()) > 4 << 20, "some of it is moved")
         if hold:
             os.kill(tmad.pid, signal.SIGSTOP)
             time.sleep(0.1)

@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from terminal import ENTER, HIDE, LEAVE, SHOW, Terminal
-from tmad import NATIVE, TMACTL, Memory, Tmad, scaled, tmactl, wait_until
+from tmad import NATIVE, TMACTL, Memory, Tmad, tmactl, wait_until
 
 PR_SET_NAME = 15
 COPY = 65536
@@ -171,7 +171,7 @@ class Pages(Case):
         page = self.page("-d", "1000")
         page.wait_for("REQ/S")
         page.process.send_signal(signal.SIGTSTP)
-        wait_until(lambda: os.waitpid(page.process.pid, os.WUNTRACED | os.WNOHANG)[0], scaled(10), "it is stopped")
+        wait_until(lambda: os.waitpid(page.process.pid, os.WUNTRACED | os.WNOHANG)[0], "it is stopped")
         page.wait_for(LEAVE)
         self.assertTrue(page.is_as_before())
         page.process.send_signal(signal.SIGCONT)
@@ -208,13 +208,13 @@ class Pages(Case):
         for columns, has_room in ((50, False), (100, True)):
             page.resize(columns, 24)
             page.process.send_signal(signal.SIGWINCH)
-            wait_until(lambda: ("JOBS" in last()) == has_room and "USER" in last(), scaled(10), f"{columns} columns")
+            wait_until(lambda: ("JOBS" in last()) == has_room and "USER" in last(), f"{columns} columns")
         for title in ("GB/S", "P50", "P99", "ERRORS", "MAPPED"):
             page.type("s")
-            wait_until(lambda: re.search(r"\x1b\[7m *" + title, last()), scaled(10), title)
+            wait_until(lambda: re.search(r"\x1b\[7m *" + title, last()), title)
         self.assertLess(last().index("131 kB"), last().rindex("65.5 kB"))
         page.type("\x1b[D")
-        wait_until(lambda: re.search(r"\x1b\[7m *ERRORS", last()), scaled(10), "back")
+        wait_until(lambda: re.search(r"\x1b\[7m *ERRORS", last()), "back")
         page.type("q")
         self.assertEqual(page.end(), 0)
 

@@ -35,7 +35,7 @@ class Connections(unittest.TestCase):
             client.close()
 
     def gone(self, asks):
-        wait_until(lambda: asks.call("stats")["connections"] == 1, scaled(20), "they are gone")
+        wait_until(lambda: asks.call("stats")["connections"] == 1, "they are gone")
 
     def test_row_4_connects_and_closes(self):
         n = share(10**6)
@@ -50,7 +50,7 @@ class Connections(unittest.TestCase):
             self.come_and_go(tmad.path, n)
             seconds = time.monotonic() - start
             self.gone(asks)
-            wait_until(lambda: tmad.fds() <= fds, scaled(5), "no descriptor more")
+            wait_until(lambda: tmad.fds() <= fds, "no descriptor more")
             more = tmad.status("VmRSS") - before
             print(f"# row 4: {n} connects in {seconds:.1f} s, no descriptor more, VmRSS {more:+} KiB", flush=True)
             if NATIVE:
@@ -67,7 +67,7 @@ class Connections(unittest.TestCase):
                 client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 client.connect(tmad.path)
                 clients.append(client)
-            wait_until(lambda: tmad.fds() >= limit - 1, scaled(5), "it is full")
+            wait_until(lambda: tmad.fds() >= limit - 1, "it is full")
             before, start = cpu_seconds(tmad.pid), time.monotonic()
             for _ in range(10):
                 self.assertIs(inside.call("ping"), True)
@@ -86,13 +86,13 @@ class Connections(unittest.TestCase):
                         return rpc.call("ping")
                 except ConnectionError:  # refused: those before it are still being closed
                     return False
-            wait_until(served, scaled(10), "a client that comes later is served")
+            wait_until(served, "a client that comes later is served")
 
     def test_limit_of_a_user(self):
         """Beyond it a connection is closed at once; nothing is charged for it."""
         with Tmad("--connections-per-uid=8") as tmad:
             for _ in range(3):
-                wait_until(lambda: self.alone(tmad), scaled(5), "nobody else")
+                wait_until(lambda: self.alone(tmad), "nobody else")
                 time.sleep(scaled(0.05))
                 clients = [tmad.rpc() for _ in range(8)]
                 for client in clients:
@@ -106,7 +106,7 @@ class Connections(unittest.TestCase):
                     with tmad.rpc() as rpc:
                         rpc.request("ping")
                         return rpc.receive() is not None
-                wait_until(let_in, scaled(5), "the charges come back")
+                wait_until(let_in, "the charges come back")
 
     @staticmethod
     def alone(tmad):

@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import Memory, Rpc, Tmad, pack_request, scaled, share, wait_until
+from tmad import Memory, Tmad, pack_request, scaled, share, wait_until
 
 LIMIT = 4  # message_fds
 COUNTS = [0] * 8 + [1] * 8 + [LIMIT] * 4 + [LIMIT + 1] * 2 + [253]
@@ -68,8 +68,8 @@ class Descriptors(unittest.TestCase):
             seconds = time.monotonic() - start
             rpc.close()
             with tmad.rpc() as other:
-                wait_until(lambda: other.call("stats")["regions"] == 0, scaled(10), "regions are gone")
-                wait_until(lambda: tmad.fds() <= fds, scaled(10), "no descriptor more")
+                wait_until(lambda: other.call("stats")["regions"] == 0, "regions are gone")
+                wait_until(lambda: tmad.fds() <= fds, "no descriptor more")
             print(f"# row 5: {n} messages with {sent} descriptors in {seconds:.1f} s, {answered} answered, {ended} sessions "
                   "ended, no descriptor more", flush=True)
         self.assertGreater(answered, ended)
@@ -112,7 +112,7 @@ class Descriptors(unittest.TestCase):
             self.assertEqual(other.receive()[2][2]["name"], "INVALID_ARGUMENT")
             self.assertIs(rpc.call("ping"), True)
             self.assertEqual(other.call("region_list"), [])
-            wait_until(lambda: tmad.fds() <= fds, scaled(5), "no descriptor more")
+            wait_until(lambda: tmad.fds() <= fds, "no descriptor more")
 
     # ---- On the way out -------------------------------------------------------------------------------
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be a user for whom descriptors on their way are limited")
@@ -152,7 +152,7 @@ class Descriptors(unittest.TestCase):
         n = 200
         with Tmad() as tmad, tmad.rpc() as rpc, tmad.rpc() as other:
             rpc.send(b"".join(pack_request(i, "region_create", {"size": 1}) for i in range(n)))
-            wait_until(lambda: other.call("stats")["regions"] > 64, scaled(10), "they are made")
+            wait_until(lambda: other.call("stats")["regions"] > 64, "they are made")
             time.sleep(0.2)
             self.assertLess(other.call("stats")["regions"], n, "it waits")
             for _ in range(n):

@@ -49,7 +49,7 @@ class Kills(unittest.TestCase):
             deeds = [a + b for a, b in zip(deeds, done)]
             killed = time.monotonic()
             try:
-                wait_until(lambda: self.levels() == before, scaled(1), "")
+                wait_until(lambda: self.levels() == before, "", seconds=1)
             except AssertionError:
                 self.fail(f"after {first + BATCH} kills, {scaled(1)} s later: {self.levels()}, not {before}")
             slowest = max(slowest, time.monotonic() - killed)
@@ -71,7 +71,7 @@ class Kills(unittest.TestCase):
             with self.tmad.rpc() as client:
                 client.request("region_create", {"size": MUCH})
                 time.sleep(0.01 * i)
-            wait_until(lambda: self.levels() == before, scaled(5), f"what there was before, {before}")
+            wait_until(lambda: self.levels() == before, f"what there was before, {before}")
         self.assertGreater(self.rpc.call("stats")["errors"].get("CANCELED", 0), 0)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")

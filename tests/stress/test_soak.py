@@ -55,7 +55,7 @@ class Soak(unittest.TestCase):
 
     def settled(self, before):
         try:
-            wait_until(lambda: self.levels() == before, scaled(1), "")
+            wait_until(lambda: self.levels() == before, "", seconds=1)
         except AssertionError:
             self.fail(f"{self.levels()}, not {before}")
         return self.tmad.status("VmRSS")
@@ -73,7 +73,7 @@ class Soak(unittest.TestCase):
         self.assertEqual(stats["errors"], dict(self.asked_for), "errors that nobody had asked for")
         self.assertEqual((stats["sessions_ended"], stats["connections_refused"]), (0, 0))
         self.assertEqual(self.tmad.log(), "")
-        wait_until(lambda: self.tmad.status("Threads") == threads, scaled(5), "no thread more")
+        wait_until(lambda: self.tmad.status("Threads") == threads, "no thread more")
         self.assertGreaterEqual(len(stats["bytes"]), 4, "families")
         if NATIVE:
             self.assertLess(max(resident[WARM:]) - resident[WARM - 1], GROWTH_KIB, resident)

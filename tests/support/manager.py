@@ -122,7 +122,7 @@ class Manager:
                     if not name or comm.read().strip() == name:
                         return int(task)
             return None
-        return wait_until(find, scaled(10), f"a thread {name}")
+        return wait_until(find, f"a thread {name}")
 
     # ---- The end --------------------------------------------------------------------------------------------
     def wait(self):

@@ -13,7 +13,7 @@ class RawCase(unittest.TestCase):
         cls.addClassCleanup(cls.tmad.stop)
         with cls.tmad.rpc() as rpc:  # what is opened once stays open
             rpc.call("ping")
-        cls.idle_fds = wait_until(cls.tmad.fds, 1, "a number")
+        cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
     def setUp(self):
         self.rpc = self.tmad.rpc()
@@ -24,8 +24,8 @@ class RawCase(unittest.TestCase):
             memory.close()
         self.rpc.close()
         with self.tmad.rpc() as rpc:
-            wait_until(lambda: self.levels(rpc) == (1, 0, 0, 0), 5, "only this connection is left, and no region")
-        wait_until(lambda: self.tmad.fds() <= self.idle_fds, 5, "the daemon's fds are back where they were")
+            wait_until(lambda: self.levels(rpc) == (1, 0, 0, 0), "only this connection is left, and no region")
+        wait_until(lambda: self.tmad.fds() <= self.idle_fds, "the daemon's fds are back where they were")
         self.assertEqual(self.tmad.mappings_of_memfds(), 0)
 
     @staticmethod

@@ -48,7 +48,7 @@ class Terminal:
         while select.select([self.master], [], [], 0)[0]:
             self.output += os.read(self.master, 65536).decode("utf-8", "replace")
 
-    def wait_for(self, words, seconds=10):
+    def wait_for(self, words):
         """Until what comes after the words of the last call holds these; returns it up to them."""
         start = self._seen
 
@@ -56,7 +56,7 @@ class Terminal:
             self.read()
             return words in self.output[start:]
         try:
-            wait_until(found, scaled(seconds), f"{words!r} on the terminal")
+            wait_until(found, f"{words!r} on the terminal")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.output[start:]!r}") from None
         self._seen = self.output.index(words, start) + len(words)

@@ -66,14 +66,15 @@ def _link(path):
         return ""
 
 
-def wait_until(condition, seconds, what):
-    """Returns condition()'s first true value, or fails after the given time."""
-    deadline = time.monotonic() + seconds
+def wait_until(condition, what, seconds=20):
+    """Returns condition()'s first true value, or fails after the given time, scaled. What has no limit of its own has
+    the default: a deadline that is met costs nothing."""
+    deadline = time.monotonic() + scaled(seconds)
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"not within {scaled(seconds)} s: {what}"
         time.sleep(0.005)
 
 
@@ -101,7 +102,7 @@ class Tmad:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=self.env, **options)
         try:
-            wait_until(self._answers, scaled(10), "tmad answers on its socket")
+            wait_until(self._answers, "tmad answers on its socket")
         except AssertionError:
             self.process.kill()
             self.process.wait()
