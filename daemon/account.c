@@ -103,14 +103,14 @@ int charge_take(struct charge *charge, struct accounts *accounts, struct account
 
 	if (!fits(account->used[kind], amount, limit))
 		return error_set(err, STATUS_QUOTA,
-		                 "%" PRIu64 " more %s than the %" PRIu64
-		                 " held now would pass the limit of %" PRIu64 " for a uid (%s)",
-		                 amount, kinds[kind].noun, account->used[kind], limit,
-		                 limit_infos[kinds[kind].limit].name);
+		                 "%s: at most %" PRIu64 " %s for a uid; %" PRIu64 " in use, %" PRIu64
+		                 " more asked for",
+		                 limit_infos[kinds[kind].limit].name, limit, kinds[kind].noun,
+		                 account->used[kind], amount);
 	limit = limit_of(accounts, kinds[kind].total);
 	if (!fits(accounts->total[kind], amount, limit))
-		return error_set(err, STATUS_QUOTA, "%" PRIu64 " %s are the limit of the service (%s)", limit,
-		                 kinds[kind].noun, limit_infos[kinds[kind].total].name);
+		return error_set(err, STATUS_QUOTA, "%s: at most %" PRIu64 " %s for all uids together",
+		                 limit_infos[kinds[kind].total].name, limit, kinds[kind].noun);
 
 	if (!charge->account) {
 		*charge = (struct charge){ accounts, account, kind, 0 };

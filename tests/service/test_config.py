@@ -284,7 +284,7 @@ class Reload(ReloadCase):
             for held in (3, 2):
                 with self.assertRaises(RpcError) as caught:
                     rpc.call("region_create", {"size": 4096})
-                self.assertIn(f"{held} held now would pass the limit of 2 ", caught.exception.message)
+                self.assertIn(f"at most 2 regions for a uid; {held} in use, ", caught.exception.message)
                 rpc.call("region_release", {"region": regions.pop()})
             rpc.call("region_create", {"size": 4096})
 
