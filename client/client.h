@@ -202,7 +202,6 @@ void client_reset(tma_client *client);
 
 /* When the blocking call that starts now has to end, milliseconds of the monotonic clock; -1: never. */
 int64_t client_deadline(const tma_client *client);
-int64_t client_now_ms(void);
 
 /* Milliseconds until then; -1: no end. */
 int client_left_ms(int64_t deadline);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "clock.h"
+#include "proto/clock.h"
 
 static int ping(struct tmactl *t, tma_client *client)
 {

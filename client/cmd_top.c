@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "look.h"
+#include "proto/clock.h"
 #include "term.h"
 #include "top_print.h"
 

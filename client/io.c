@@ -11,9 +11,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "proto/clock.h"
 #include "proto/socket.h"
 
 #define READ_BYTES 65536
@@ -33,24 +33,16 @@ static void on_answer(tma_client *client, uint32_t slot, struct rpc_reply *reply
 
 int64_t client_deadline(const tma_client *client)
 {
-	return client->timeout_ms < 0 ? -1 : client_now_ms() + client->timeout_ms;
+	return client->timeout_ms < 0 ? -1 : clock_ms() + client->timeout_ms;
 }
 
 int client_left_ms(int64_t deadline)
 {
-	int64_t left = deadline < 0 ? -1 : deadline - client_now_ms();
+	int64_t left = deadline < 0 ? -1 : deadline - clock_ms();
 
 	if (deadline >= 0 && left < 0)
 		left = 0;
 	return left > INT32_MAX ? INT32_MAX : (int)left;
-}
-
-int64_t client_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline)

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "proto/clock.h"
 
 #define EVENTS   64
 #define DRAIN_NS UINT64_C(5000000000) /* for what is under way when the time is over */

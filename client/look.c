@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "field.h"
+#include "proto/clock.h"
 
 static const tma_document *find(const tma_document *map, const char *key)
 {

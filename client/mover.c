@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "proto/clock.h"
 
 #define MAX_WORKERS   3
 #define POLL_MS       50

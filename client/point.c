@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/clock.h"
+
 #define LOOKS        200 /* before the first sleep: the other side may be as quick */
 #define NAP_LEAST_NS 20000
 #define NAP_MOST_NS  1000000
@@ -40,7 +42,7 @@ static bool has_come(const void *word, uint64_t value, uint32_t *ret_low)
 
 int tma_point_wait(const void *word, uint64_t value, int timeout_ms)
 {
-	int64_t deadline = timeout_ms < 0 ? -1 : client_now_ms() + timeout_ms;
+	int64_t deadline = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	struct timespec nap = { .tv_nsec = NAP_LEAST_NS };
 	uint32_t low;
 
@@ -50,7 +52,7 @@ int tma_point_wait(const void *word, uint64_t value, int timeout_ms)
 		if (has_come(word, value, &low))
 			return 0;
 	while (!has_come(word, value, &low)) {
-		if (deadline >= 0 && client_now_ms() >= deadline)
+		if (deadline >= 0 && clock_ms() >= deadline)
 			return STATUS_TIMEOUT;
 		syscall(SYS_futex, word, FUTEX_WAIT, low, &nap, NULL, 0);
 		if (nap.tv_nsec < NAP_MOST_NS)

@@ -8,8 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "print.h"
+#include "proto/clock.h"
 
 #define AFTER_S    1.0 /* what takes less needs none */
 #define EVERY_S    0.1

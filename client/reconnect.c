@@ -4,6 +4,8 @@
 
 #include <poll.h>
 
+#include "proto/clock.h"
+
 #define PAUSE_MS 20 /* between two tries */
 
 static int join(tma_client *client, int64_t deadline);
@@ -46,12 +48,12 @@ static int connect_again(tma_client *client, int64_t deadline)
 {
 	struct error lost = client->ended;
 	struct error why;
-	int64_t until = client_now_ms() + (client->is_given_up ? 0 : client->retry_ms);
+	int64_t until = clock_ms() + (client->is_given_up ? 0 : client->retry_ms);
 	int rc;
 
 	if (deadline >= 0 && deadline < until)
 		until = deadline;
-	while ((rc = client_open(client, until)) == STATUS_DISCONNECTED && client_now_ms() < until)
+	while ((rc = client_open(client, until)) == STATUS_DISCONNECTED && clock_ms() < until)
 		poll(NULL, 0, PAUSE_MS);
 	if (!rc)
 		return 0;

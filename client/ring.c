@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/clock.h"
 #include "proto/submission.h"
 
 /* Of a sleep: then it is looked whether the connection is still there. */
@@ -230,17 +231,9 @@ int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret)
 	return check(ring);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static bool spin(tma_ring *ring, uint64_t ns, struct tma_ring_end *ret)
 {
-	uint64_t end = now_ns() + ns;
+	uint64_t end = clock_ns() + ns;
 
 	do {
 		for (int i = 0; i < LOOKS; i++) {
@@ -250,7 +243,7 @@ static bool spin(tma_ring *ring, uint64_t ns, struct tma_ring_end *ret)
 			__builtin_ia32_pause();
 #endif
 		}
-	} while (now_ns() < end);
+	} while (clock_ns() < end);
 	return false;
 }
 

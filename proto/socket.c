@@ -14,8 +14,9 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 #define SYSTEM_SOCKET "/run/tmad/tmad.sock"
 #define USER_SOCKET   "tmad/tmad.sock" /* in $XDG_RUNTIME_DIR */
@@ -177,14 +178,6 @@ static int probe(const char *path)
 	return r == -EAGAIN || r == -EPROTOTYPE ? 0 : r;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void limit_connect(int sock, int64_t left_ms)
 {
 	struct timeval limit = { .tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000 };
@@ -197,7 +190,7 @@ static void limit_connect(int sock, int64_t left_ms)
 /* A signal does not make it longer. */
 int socket_connect(const char *path, int timeout_ms)
 {
-	int64_t end = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+	int64_t end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	struct sockaddr_un address;
 	int r = fill_address(path, &address);
 	int sock;
@@ -209,9 +202,9 @@ int socket_connect(const char *path, int timeout_ms)
 		return -errno;
 	do {
 		if (end >= 0)
-			limit_connect(sock, end - now_ms());
+			limit_connect(sock, end - clock_ms());
 		r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
-	} while (r == -EINTR && (end < 0 || now_ms() < end));
+	} while (r == -EINTR && (end < 0 || clock_ms() < end));
 	if (r == -EINTR)
 		r = -EAGAIN;
 	if (r < 0) {

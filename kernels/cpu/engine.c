@@ -17,6 +17,7 @@
 
 #include "kernels/thread.h"
 #include "memory.h"
+#include "proto/clock.h"
 #include "run.h"
 #include "stream.h"
 
@@ -212,9 +213,9 @@ static int cpu_probe(struct engine *base, struct error *err)
 static void stay_awake(struct streams *streams)
 {
 	unsigned seen = atomic_load_explicit(&streams->offered, memory_order_relaxed);
-	uint64_t end = run_now_ns() + streams->tuning.awake_ns;
+	uint64_t end = clock_ns() + streams->tuning.awake_ns;
 	pthread_mutex_unlock(&streams->lock);
-	while (atomic_load_explicit(&streams->offered, memory_order_relaxed) == seen && run_now_ns() < end)
+	while (atomic_load_explicit(&streams->offered, memory_order_relaxed) == seen && clock_ns() < end)
 		sched_yield();
 	pthread_mutex_lock(&streams->lock);
 }
@@ -247,9 +248,9 @@ static void *worker_main(void *arg)
 			ring_remove(&streams->ring, &stream->turn);
 		pthread_mutex_unlock(&streams->lock);
 
-		uint64_t start_ns = run_now_ns();
+		uint64_t start_ns = clock_ns();
 		int status = claim_execute(&worker->claim, worker->scratch);
-		uint64_t ns = run_now_ns() - start_ns;
+		uint64_t ns = clock_ns() - start_ns;
 
 		pthread_mutex_lock(&streams->lock);
 		run_end_claim(&stream->run, &worker->claim, status);

@@ -3,22 +3,15 @@
 
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 #include "memory.h"
+#include "proto/clock.h"
 
 static void start_moves(struct run *run, struct engine_job *job);
 static void start_blocks(struct run *run, const struct engine_job *job);
 static void claim_moves(struct run *run, struct claim *ret);
 static void claim_blocks(struct run *run, struct claim *ret);
 static void settle(struct run *run);
-
-uint64_t run_now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t add(uint64_t a, uint64_t b)
 {
@@ -60,7 +53,7 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	run->cut.move.pieces = run->cut.next_piece = 0;
 	run->active = 0;
 	run->status = 0;
-	run->start_ns = run_now_ns();
+	run->start_ns = clock_ns();
 	atomic_init(&run->stopped, false);
 	if (job->blocks)
 		start_blocks(run, job);
@@ -331,7 +324,7 @@ bool run_end(struct run *run, struct engine_job **ret)
 	job->status = run->status;
 	for (uint32_t i = 0; i < run->n_moves && !job->status; i++)
 		job->status = run->moves[i].status;
-	job->ns = run_now_ns() - run->start_ns;
+	job->ns = clock_ns() - run->start_ns;
 	*ret = job;
 	run->job = NULL;
 	return true;

@@ -65,9 +65,6 @@ struct claim {
 	int64_t block[CLAIM_BLOCKS_MOST];
 };
 
-/* The clock of a job's ns. */
-uint64_t run_now_ns(void);
-
 /* Of a job that comes in: it has no result yet, and none of its moves is done until something says so. */
 void run_clear(struct engine_job *job);
 

@@ -12,6 +12,7 @@
 #include "list.h"
 #include "memory.h"
 #include "move.h"
+#include "proto/clock.h"
 #include "run.h"
 
 /* Jobs of more slabs, moves or blocks, or that reach over more bytes on either side, do not run where they
@@ -244,12 +245,12 @@ void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *sc
 	/* The clock takes as long as the memory takes to answer. */
 	if (is_one)
 		aim_at_move(&small, &job->move);
-	uint64_t start_ns = run_now_ns();
+	uint64_t start_ns = clock_ns();
 	if (is_one)
 		job->status = job->move.status = run_one(&small);
 	else if (job->moves)
 		job->status = run_moves(job->moves, job->n_moves, &small);
 	else
 		job->status = run_blocks(job, &small);
-	job->ns = run_now_ns() - start_ns;
+	job->ns = clock_ns() - start_ns;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/thread.h"
+#include "proto/clock.h"
 #include "run.h"
 #include "timeline.h"
 
@@ -146,7 +147,7 @@ static int look_at(struct watched *watched, uint64_t now)
 static void look(struct watcher *watcher, struct watched_list *ret_ended)
 {
 	struct watched *watched, *next;
-	uint64_t now = run_now_ns();
+	uint64_t now = clock_ns();
 	for (watched = TAILQ_FIRST(&watcher->watched); watched; watched = next) {
 		int r = look_at(watched, now);
 		next = TAILQ_NEXT(watched, entry);
@@ -230,7 +231,7 @@ static void rest(struct watcher *watcher, uint32_t poked)
 {
 	struct waitv words[1 + WATCHER_MOST_WORDS];
 	struct watched *slept_on[1 + WATCHER_MOST_WORDS], *watched;
-	uint64_t now = run_now_ns(), nap_end = now + watcher->nap_ns, sleep_end = now + LOOK_AGAIN_NS;
+	uint64_t now = clock_ns(), nap_end = now + watcher->nap_ns, sleep_end = now + LOOK_AGAIN_NS;
 	uint32_t n = 1;
 	words[0] = (struct waitv){ poked, (uintptr_t)&watcher->poked, WAITV_U32 | FUTEX_PRIVATE_FLAG, 0 };
 	TAILQ_FOREACH(watched, &watcher->watched, entry)

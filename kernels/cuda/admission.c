@@ -1,19 +1,11 @@
 /* The limits, one after the other, from the cheapest to look at. */
 #include "admission.h"
 
-#include <time.h>
-
 #include "job.h"
 #include "memory.h"
+#include "proto/clock.h"
 
 #define SCRATCH_RETRY_NS UINT64_C(1000000000)
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint32_t half(uint32_t n)
 {
@@ -61,7 +53,7 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 	if ((dst == STAGING_ON_HOST || src == STAGING_ON_HOST) &&
 	    job->move.transform->bytes > limits.direct_bytes && !scratch->address &&
 	    scheduler->limits.scratch_bytes > 0 &&
-	    now_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
+	    clock_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
 		scheduler->scratch_missing = true;
 		return false;
 	}

@@ -3,12 +3,12 @@
 #include "flight.h"
 
 #include <sys/random.h>
-#include <time.h>
 
 #include "driver.h"
 #include "job.h"
 #include "kernels/narrow.h"
 #include "many.h"
+#include "proto/clock.h"
 #include "timeline.h"
 
 struct round {
@@ -25,13 +25,6 @@ static int bring_in(struct round *round, CUstream in, struct error *err);
 static int move(struct round *round, CUstream own, struct error *err);
 static int take_out(struct round *round, CUstream out, struct error *err);
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* ---- What flights share ------------------------------------------------------------------------------- */
 
 int flights_init(struct flights *flights, const struct device *device, const struct plan_facts *facts,
@@ -43,7 +36,7 @@ int flights_init(struct flights *flights, const struct device *device, const str
 
 	*flights = (struct flights){ .facts = *facts };
 	if (getrandom(&seed, sizeof seed, 0) < 0)
-		seed = now_ns();
+		seed = clock_ns();
 	if (r == 0)
 		r = driver_call(err, cuStreamCreateWithPriority,
 		                (&flights->copy_in, CU_STREAM_NON_BLOCKING, greatest));
@@ -101,7 +94,7 @@ void flight_start(struct flight *flight, struct engine_job *job, const struct st
 	flight->launched = flight->landed = 0;
 	flight->brought = (struct tensor_extent){ 0, 0 };
 	flight->status = 0;
-	flight->started_ns = now_ns();
+	flight->started_ns = clock_ns();
 	atomic_store_explicit(&flight->stopped, false, memory_order_relaxed);
 }
 

@@ -2,16 +2,8 @@
  */
 #include "pulse.h"
 
-#include <time.h>
-
 #include "driver.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+#include "proto/clock.h"
 
 void pulse_deinit(struct pulse *pulse, enum cuda_health health)
 {
@@ -99,7 +91,7 @@ static bool is_alive(struct pulse *pulse, struct queue *queue, uint64_t landed_n
 void pulse_turn(struct pulse *pulse, struct queue *queue, uint64_t landed_ns)
 {
 	if (pulse->taken != pulse->asked)
-		pulse->taken_ns = now_ns();
+		pulse->taken_ns = clock_ns();
 	pulse->taken = pulse->asked;
 	if (queue->lost) {
 		pulse->answered = pulse->taken;

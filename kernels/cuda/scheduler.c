@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "admission.h"
 #include "driver.h"
 #include "job.h"
 #include "kernels/thread.h"
+#include "proto/clock.h"
 
 #define TIMER_SLACK_NS 1000
 
@@ -22,13 +22,6 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream);
 static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended);
 static bool land(struct scheduler *scheduler, struct flight_list *ended);
 static void lose_all(struct scheduler *scheduler);
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- The beginning and the end ------------------------------------------------------------------------ */
 
@@ -154,7 +147,7 @@ static void wait_for_work(struct scheduler *scheduler)
 static void rest(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
-	uint64_t now = now_ns(), quiet = now - scheduler->moved_ns;
+	uint64_t now = clock_ns(), quiet = now - scheduler->moved_ns;
 	uint64_t due = timelines_due_ns(&scheduler->timelines);
 
 	if (quiet < scheduler->limits.spin_ns || due <= now) {
@@ -177,7 +170,7 @@ static void open_scratch(struct scheduler *scheduler)
 
 	pthread_mutex_unlock(&queue->lock);
 	r = scratch_open(&scheduler->scratch, scheduler->limits.scratch_bytes, &err);
-	scheduler->scratch_failed_ns = r < 0 ? now_ns() : 0;
+	scheduler->scratch_failed_ns = r < 0 ? clock_ns() : 0;
 	if (r == STATUS_DEVICE_LOST)
 		queue_lose(queue, err.message);
 	pthread_mutex_lock(&queue->lock);
@@ -200,7 +193,7 @@ static void work(struct scheduler *scheduler)
 		pthread_mutex_lock(&queue->lock);
 	}
 	if (moved)
-		scheduler->moved_ns = scheduler->landed_ns = now_ns();
+		scheduler->moved_ns = scheduler->landed_ns = clock_ns();
 	else if (!queue->changed)
 		rest(scheduler);
 }

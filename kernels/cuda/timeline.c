@@ -4,24 +4,17 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "driver.h"
 #include "job.h"
 #include "kernels/cpu/fault.h"
 #include "kernels/cpu/timeline.h"
+#include "proto/clock.h"
 
 #define PAGE_BYTES 4096
 
 /* A look takes at most a fifth of the thread's time: what many wait for does not slow down who does not. */
 #define REST_PER_LOOK 4
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *err)
 {
@@ -200,7 +193,7 @@ static bool apply_one(struct timelines *timelines, const struct look *look, uint
 
 static bool apply(struct timelines *timelines)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	bool wake = false;
 
 	for (uint32_t i = 0; i < timelines->n; i++)
@@ -211,7 +204,7 @@ static bool apply(struct timelines *timelines)
 
 bool timelines_turn(struct timelines *timelines, struct queue *queue)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	bool is_new = timelines->n == 0;
 	struct error err;
 	int r = 0;
@@ -224,7 +217,7 @@ bool timelines_turn(struct timelines *timelines, struct queue *queue)
 	if (is_new) {
 		timelines->started_ns = now;
 		r = ask(timelines, &err);
-		now = now_ns();
+		now = clock_ns();
 		timelines->earliest_ns = now + REST_PER_LOOK * (now - timelines->started_ns);
 	}
 	if (r == 0)

@@ -10,25 +10,17 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include "proto/clock.h"
 #include "proto/pack.h"
 #include "proto/socket.h"
 #include "server.h"
 
 #define TIMEOUT_MS 300
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int count_fds(void)
 {
@@ -228,7 +220,7 @@ ParameterizedTest(size_t *row, liar, tells, .timeout = 30)
 	client = server_client(&s, TIMEOUT_MS);
 	tma_set_reconnect(client, 1000);
 	before = count_fds(); /* the service's side of the connection may come later */
-	start = now_ms();
+	start = clock_ms();
 	status = tma_ping(client);
 	cr_assert_eq(status, lie->status, "%s: %s: %s", lie->name, tma_status_name(status),
 	             tma_last_error(client));
@@ -241,7 +233,7 @@ ParameterizedTest(size_t *row, liar, tells, .timeout = 30)
 	if (!lie->status && status)
 		cr_assert(strstr(tma_last_error(client), lie->words), "%s: %s", lie->name,
 		          tma_last_error(client));
-	cr_assert_lt(now_ms() - start, 5000, "%s: it took %d ms", lie->name, (int)(now_ms() - start));
+	cr_assert_lt(clock_ms() - start, 5000, "%s: it took %d ms", lie->name, (int)(clock_ms() - start));
 	cr_assert_eq(tma_reconnects(client), 0, "%s: it is not asked again", lie->name);
 	if (status == TMA_OK)
 		cr_assert_leq(count_fds(), before + 1, "%s: descriptors stay", lie->name);
@@ -334,10 +326,10 @@ Test(liar, a_full_queue_is_waited_for_no_longer_than_the_timeout, .timeout = 30)
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 	tma_set_timeout(client, TIMEOUT_MS);
-	start = now_ms();
+	start = clock_ms();
 	cr_assert_eq(tma_connect(client, path), TMA_TIMEOUT, "%s", tma_last_error(client));
-	cr_assert_geq(now_ms() - start, TIMEOUT_MS - 50);
-	cr_assert_lt(now_ms() - start, 5000);
+	cr_assert_geq(clock_ms() - start, TIMEOUT_MS - 50);
+	cr_assert_lt(clock_ms() - start, 5000);
 	tma_set_timeout(client, 0);
 	cr_assert_eq(tma_connect(client, path), TMA_TIMEOUT);
 	tma_free(client);

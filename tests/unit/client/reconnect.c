@@ -3,11 +3,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
+#include "proto/clock.h"
 #include "server.h"
 
 static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
@@ -19,14 +19,6 @@ static tma_client *mending_client(const struct server *s, int ms)
 
 	tma_set_reconnect(client, ms);
 	return client;
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* Until the service has closed it. */
@@ -143,15 +135,15 @@ Test(reconnect, nobody_is_there)
 	client = mending_client(&s, 200);
 	end_by_ticket(client);
 	server_stop(&s);
-	start = now_ms();
+	start = clock_ms();
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
-	cr_assert_geq(now_ms() - start, 200, "it tries for a while");
+	cr_assert_geq(clock_ms() - start, 200, "it tries for a while");
 	cr_assert_not_null(strstr(tma_last_error(client), "the connection is closed: tmad at"), "%s",
 	                   tma_last_error(client));
 	cr_assert_not_null(strstr(tma_last_error(client), "; no tmad at"), "%s", tma_last_error(client));
-	start = now_ms();
+	start = clock_ms();
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
-	cr_assert_lt(now_ms() - start, 200, "but not again and again");
+	cr_assert_lt(clock_ms() - start, 200, "but not again and again");
 	tma_free(client);
 }
 
@@ -166,9 +158,9 @@ Test(reconnect, within_the_timeout)
 	end_by_ticket(client);
 	server_stop(&s);
 	tma_set_timeout(client, 100);
-	start = now_ms();
+	start = clock_ms();
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
-	cr_assert_lt(now_ms() - start, 10000);
+	cr_assert_lt(clock_ms() - start, 10000);
 	tma_free(client);
 }
 

@@ -1,11 +1,11 @@
 /* Signs of life: threads that sleep, that work without a break, and that do not come back. */
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
 #include "kernels/cpu/run.h"
+#include "proto/clock.h"
 #include "rig.h"
 
 TestSuite(probe, .timeout = 60);
@@ -13,10 +13,10 @@ TestSuite(probe, .timeout = 60);
 /* Until the last question has been answered and a new one is asked. */
 static void wait_answer(void)
 {
-	uint64_t until = run_now_ns() + 20000000000u;
+	uint64_t until = clock_ns() + 20000000000u;
 	struct error err;
 	while (engine_probe(engine, &err) < 0) {
-		cr_assert_lt(run_now_ns(), until, "%s", err.message);
+		cr_assert_lt(clock_ns(), until, "%s", err.message);
 		usleep(1000);
 	}
 }
@@ -24,10 +24,10 @@ static void wait_answer(void)
 /* Others that have been asked may need a moment. */
 static void expect_silence(const char *of)
 {
-	uint64_t until = run_now_ns() + 20000000000u;
+	uint64_t until = clock_ns() + 20000000000u;
 	struct error err;
 	while (engine_probe(engine, &err) == 0 || !strstr(err.message, of)) {
-		cr_assert_lt(run_now_ns(), until, "%s: has answered", of);
+		cr_assert_lt(clock_ns(), until, "%s: has answered", of);
 		usleep(1000);
 	}
 	for (int i = 0; i < 3; i++, usleep(10000))
@@ -99,7 +99,7 @@ Test(probe, of_a_watcher_that_is_stuck)
 	atomic_store(&hold, true);
 	work_init(&work, 32, true, dst, src);
 	work.job.wait = (struct engine_point){ .memory = word, .value = 1 };
-	work.job.wait_until_ns = run_now_ns() + 1000000;
+	work.job.wait_until_ns = clock_ns() + 1000000;
 	engine_submit(engine, stream, &work.job);
 	wait_done(1);
 	cr_assert_eq(work.job.status, STATUS_TIMEOUT);

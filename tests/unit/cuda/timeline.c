@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -12,6 +11,7 @@
 
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/memory.h"
+#include "proto/clock.h"
 #include "rig.h"
 #include "tests/support/tap.h"
 
@@ -258,25 +258,18 @@ ParameterizedTest(struct point_row *row, cuda_timeline, a_point)
 	tear_down();
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Its deadline comes while it is waited for; neither before it does the job end, nor does it move anything.
  */
 Test(cuda_timeline, deadline)
 {
 	static struct work late, next;
 	set_up(REGION_KIND_CUDA_FD);
-	uint64_t until_ns = now_ns() + 30000000;
+	uint64_t until_ns = clock_ns() + 30000000;
 	submit_waiting(&late, stream, 1, until_ns);
 	work_init(&next, 32, false, dst, src);
 	engine_submit(engine, stream, &next.job);
 	wait_done(1);
-	cr_assert_geq(now_ns(), until_ns);
+	cr_assert_geq(clock_ns(), until_ns);
 	wait_done(2);
 	cr_assert_eq(done[0], &late.job);
 	cr_assert_eq(late.job.status, STATUS_TIMEOUT);

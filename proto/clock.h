@@ -1,6 +1,6 @@
-/* The time that tmactl measures by; it goes on from an unknown start. */
-#ifndef CLIENT_CLOCK_H
-#define CLIENT_CLOCK_H
+/* The time that everything measures by: it goes on from an unknown start, and nobody sets it. */
+#ifndef PROTO_CLOCK_H
+#define PROTO_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
@@ -11,6 +11,11 @@ static inline uint64_t clock_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static inline int64_t clock_ms(void)
+{
+	return (int64_t)(clock_ns() / 1000000);
 }
 
 static inline double clock_s(void)
