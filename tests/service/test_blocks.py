@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import TSAN, Memory, Tmad, by_engine, share, tensor, wait_until
+from tmad import TSAN, Memory, RpcError, Tmad, by_engine, share, tensor, wait_until
 
 SIZE = 1 << 15  # of a region of a random case
 FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}
@@ -479,12 +479,13 @@ class Bounded(RawCase):
                    for _ in range(6)]
         with self.tmad.rpc() as other:
             wait_until(lambda: other.call("stats")["jobs"] == 6, "they wait")
-        refused = self.rpc.request("gather", params)
-        words[0] = 1
-        replies = {reply[1]: reply for reply in (self.rpc.receive() for _ in range(7))}
-        self.assertEqual(replies[refused][2][2]["name"], "QUOTA")
+        with self.assertRaises(RpcError) as refused:
+            self.rpc.call("gather", params)
+        self.assertEqual(refused.exception.name, "QUOTA")
         for word in ("16000", "96000", "100000", "list_bytes_per_uid"):
-            self.assertIn(word, replies[refused][2][1])
+            self.assertIn(word, refused.exception.message)
+        words[0] = 1
+        replies = {reply[1]: reply for reply in (self.rpc.receive() for _ in waiting)}
         for msgid in waiting:
             self.assertIsNone(replies[msgid][2])
         self.rpc.call("gather", params)
