@@ -85,7 +85,7 @@ class Codes(Case):
             rpc = tmad.rpc()
             try:
                 rpc.call("ping")
-            except ConnectionResetError:  # the one that found it ready is not gone yet
+            except ConnectionError:  # the one that found it ready is not gone yet
                 rpc.close()
                 return None
             return rpc

@@ -132,18 +132,18 @@ Test(reconnect, nobody_is_there)
 	int64_t start;
 
 	server_start(&s, script_swallow);
-	client = mending_client(&s, 200);
+	client = mending_client(&s, 1000);
 	end_by_ticket(client);
 	server_stop(&s);
 	start = clock_ms();
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
-	cr_assert_geq(clock_ms() - start, 200, "it tries for a while");
+	cr_assert_geq(clock_ms() - start, 1000, "it tries for a while");
 	cr_assert_not_null(strstr(tma_last_error(client), "the connection is closed: tmad at"), "%s",
 	                   tma_last_error(client));
 	cr_assert_not_null(strstr(tma_last_error(client), "; no tmad at"), "%s", tma_last_error(client));
 	start = clock_ms();
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
-	cr_assert_lt(clock_ms() - start, 200, "but not again and again");
+	cr_assert_lt(clock_ms() - start, 1000, "but not again and again");
 	tma_free(client);
 }
 
