@@ -215,7 +215,7 @@ class Clients(DaemonCase):
                 os.waitpid(child, 0)
                 wait_until(lambda: self.levels(watcher) == (1, 0, 0), "all that was its own is gone", seconds=1)
             self.assertEqual(tmad.mappings_of_memfds(), 0)
-            wait_until(lambda: tmad.fds() == fds, "its fds are closed")
+            wait_until(lambda: tmad.fds() == fds, "its fds are closed", seconds=1)
 
     @staticmethod
     def ask_for_much(tmad, n_requests):
