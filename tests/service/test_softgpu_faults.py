@@ -307,8 +307,9 @@ class Calls(unittest.TestCase):
         tmad.live_path = None  # a call that gives something back may be the one that fails
         try:
             tmad.start()
-        except AssertionError:
-            assert tmad.process.returncode == 1 and tmad.log().count("\n") == 1, (env, tmad.process, tmad.log())
+        except AssertionError:  # in a line; or it lost its device before anybody asked, in each life
+            assert tmad.process.returncode == 1, (env, tmad.process, tmad.log())
+            assert tmad.log().count("\n") == 1 or "engine cuda is lost" in tmad.log(), (env, tmad.log())
             tmad._clean()
             return None
         with contextlib.ExitStack() as close:
