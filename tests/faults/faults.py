@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from scrape import scrape
-from tmad import BUILD, Memory, Rpc, RpcError, Tmad, pack_request, share, tensor, wait_until
+from tmad import BUILD, FailingTmad, Memory, Rpc, RpcError, pack_request, share, tensor, wait_until
 
 FAULT_TMAD, FAULT_TMACTL, FAULT_SESSION = (os.path.join(BUILD, name)
                                            for name in ("fault_tmad", "fault_tmactl", "fault_session"))
@@ -74,19 +74,13 @@ def metrics_of(path):
     return path + ".metrics"
 
 
-class FaultTmad(Tmad):
-    """A tmad with a plan. Its first client may be the one that meets the failure."""
+class FaultTmad(FailingTmad):
+    """A tmad with a plan."""
 
     def __init__(self, plan, *args, **options):
         env = dict(plan.env, **options.pop("env", {}))
         super().__init__("--threads", "2", *args, program=FAULT_TMAD, env=env, start=False, **options)
         self.command.append(f"--metrics=unix:{metrics_of(self.path)}")
-
-    def _answers(self):
-        try:
-            return super()._answers()
-        except (ConnectionError, RpcError):
-            return False
 
 
 # ---- The session --------------------------------------------------------------------------------------

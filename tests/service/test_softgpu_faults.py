@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, Memory, RpcError, Tmad, tensor, tmactl, wait_until
+from tmad import SANITIZED, FailingTmad, Memory, RpcError, Tmad, tensor, tmactl, wait_until
 
 SAMPLE = 20 if SANITIZED else 60  # calls of a row that fail, about
 CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ILLEGAL_ADDRESS = 2, 700
@@ -303,7 +303,7 @@ class Calls(unittest.TestCase):
 
     def one(self, **env):
         """A session with a call failing; the errors that the client has seen, or None: it did not start."""
-        tmad = Tmad(engine="cuda", start=False, env=env)
+        tmad = FailingTmad(engine="cuda", start=False, env=env)
         tmad.live_path = None  # a call that gives something back may be the one that fails
         try:
             tmad.start()
