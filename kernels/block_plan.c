@@ -4,9 +4,8 @@
 #include "engine.h"
 #include "tma_route.h"
 
-#define MOST_BLOCKS (1 << 30)       /* that a map counts: tensor_map.h says why */
-#define RUN_LEAST   1024            /* bytes of a run, below which several are better moved as rows */
-#define RUN_MOST    COPY_TILE_BYTES /* beyond which rows are 2% faster: 8192 x 64 KiB in 281 us, not 287 */
+#define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
+#define RUN_LEAST   1024      /* bytes of a run, below which several are better moved as rows */
 
 static uint64_t side_bits(const struct engine_blocks_side *side, uint32_t layers)
 {
@@ -60,8 +59,8 @@ bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blo
 	return rules.n == 0;
 }
 
-/* Whether the unit can do it, by a plan for one block. */
-static bool is_of_the_unit(const struct plan *plan, const struct engine_blocks *blocks)
+/* Whether there is a kernel for such blocks alone, by a plan for one of them. */
+static bool has_own_kernel(const struct plan *plan, const struct engine_blocks *blocks)
 {
 	const struct tma_plan *tma = &plan->tma;
 	const uint64_t items = blocks->n * blocks->layers, run = (uint64_t)tma->dim[0].n;
@@ -70,8 +69,8 @@ static bool is_of_the_unit(const struct plan *plan, const struct engine_blocks *
 	if (tma->border_rank > 0 || tma->patched)
 		return false;
 	if (tma->route == TMA_ROUTE_MEMCPY)
-		return run >= RUN_LEAST && run <= RUN_MOST && run % 16 == 0 && tma->dst_offset % 16 == 0 &&
-		       tma->src_offset % 16 == 0 && divide_up(run, COPY_TILE_BYTES) < UINT32_MAX / items;
+		return run >= RUN_LEAST && run % 16 == 0 && tma->dst_offset % 16 == 0 &&
+		       tma->src_offset % 16 == 0;
 	return tma->route == TMA_ROUTE_COPY && tma->tiles < UINT32_MAX / items &&
 	       block_plan_map(&tma->load, blocks, BLOCK_SRC, &map) &&
 	       block_plan_map(&tma->store, blocks, BLOCK_DST, &map);
@@ -91,7 +90,7 @@ void block_plan_init(struct plan *plan, const struct transform *transform, const
 		/* Tiles are as large as can be where there are many blocks. */
 		own.threads = (uint32_t)(facts->threads / (blocks->n * blocks->layers));
 		plan_init(plan, transform, &own);
-		if (is_of_the_unit(plan, blocks))
+		if (has_own_kernel(plan, blocks))
 			return;
 		own.threads = facts->threads;
 	}

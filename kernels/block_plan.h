@@ -22,8 +22,8 @@ enum block_side { BLOCK_DST, BLOCK_SRC };
 bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blocks *blocks,
                     enum block_side side, struct tensor_map_layout *ret);
 
-/* The route is MEMCPY where each block is one aligned run, which the unit then copies; COPY where maps can
- * say where the blocks are, with block_plan_map of the plan's; else one without a map.
+/* The route is MEMCPY where each block is one aligned run; COPY where maps can say where the blocks are, with
+ * block_plan_map of the plan's; else one without a map.
  *
  * dst and src: addresses of elements [0, ..., 0] of block 0 of layer 0. facts: the engine's; the phases and
  * the alignment are set here. */

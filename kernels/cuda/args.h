@@ -105,7 +105,7 @@ struct strided_args {
 /* Blocks by a list of their numbers, layer after layer: as struct engine_blocks. Addresses are the device's.
  * dst and src of the move are the first block's of the first layer. */
 struct block_list {
-	uint64_t index;      /* n entries */
+	uint64_t index;      /* n entries; 0: enclosed */
 	uint64_t dst_layers; /* int64_t, bytes, one a layer; 0: layer_step apart */
 	uint64_t src_layers;
 	uint64_t dst_layer_step;
@@ -114,8 +114,9 @@ struct block_list {
 	uint64_t src_step;
 	uint64_t limit;
 	uint64_t
-	    counts;    /* two uint64_t that entries of -1 and those beyond the limit are added to; 0: none */
-	uint32_t wide; /* entries are of 8 bytes, else 4 */
+	    counts; /* two uint64_t that entries of -1 and those beyond the limit are added to; 0: none */
+	uint32_t entry_bytes;    /* in memory 4 or 8, signed; enclosed 2 or 4, unsigned, none of them being
+	                            beyond the limit */
 	uint32_t scatter;        /* the list is the destination's */
 	struct divisor by_slots; /* of one block; n 0: there is no list */
 	struct divisor by_n;
@@ -141,7 +142,8 @@ struct many_args {
 	struct many_move own;
 };
 
-/* One run of contiguous bytes on both sides; the parts of all runs are counted through. */
+/* One run of contiguous bytes on both sides; the parts of all runs, of ROW_BYTES each but the last of a run,
+ * are counted through. */
 struct run_entry {
 	uint64_t dst;
 	uint64_t src;
@@ -155,23 +157,33 @@ struct runs_args {
 	uint64_t
 	    scale; /* of a part's number to its run's, where all have as many: n * 2^32 / parts, rounded up */
 	uint32_t n;
-	uint32_t chunk; /* bytes of a part, but of the last of a run; many_runs: ROW_BYTES */
-	/* runs_bulk: all of them at multiples of 16 bytes, and of as many; so many parts are a tile. */
-	uint32_t pieces;
-	uint32_t tiles;
 };
 
-/* Blocks of a list that are each one run of bytes, everything a multiple of 16. A block is `chunks` pieces
- * (the list's by_slots), and so many pieces are a tile. */
-struct blocks_bulk_args {
+/* Blocks of a list that are each one run of bytes, everything a multiple of 16. The list's by_slots counts a
+ * block's parts of ROW_BYTES, slots those of all. */
+struct blocks_rows_args {
 	struct block_list list;
 	uint64_t dst;
 	uint64_t src;
-	uint64_t run;   /* bytes */
-	uint64_t parts; /* pieces in all */
-	uint32_t chunk; /* bytes of a piece, but of the last of a block */
-	uint32_t pieces;
-	uint32_t tiles;
+	uint64_t run; /* bytes */
+	uint64_t slots;
+};
+
+/* Lists that are enclosed: short ones, which are with the kernel as soon as its launch is, while bytes sent
+ * to memory before it are some 8 us on their way behind a device that is at work. Two sizes, since all of the
+ * arguments travel, and the first within the 4096 bytes that cost nothing more. The entries lie where the
+ * other size's do. */
+#define ENCLOSED_SHORT 2048u /* bytes */
+#define ENCLOSED_LONG  16384u
+
+struct blocks_rows_short_args {
+	struct blocks_rows_args blocks;
+	unsigned char entries[ENCLOSED_SHORT] __attribute__((aligned(16)));
+};
+
+struct blocks_rows_long_args {
+	struct blocks_rows_args blocks;
+	unsigned char entries[ENCLOSED_LONG] __attribute__((aligned(16)));
 };
 
 /* As tile_copy, of each block of a list. The maps have the block as dimension block_dim, and where there are
@@ -181,6 +193,16 @@ struct blocks_copy_args {
 	struct tile_copy_args copy;
 	struct block_list list;
 	uint32_t block_dim;
+};
+
+struct blocks_copy_short_args {
+	struct blocks_copy_args blocks;
+	unsigned char entries[ENCLOSED_SHORT] __attribute__((aligned(16)));
+};
+
+struct blocks_copy_long_args {
+	struct blocks_copy_args blocks;
+	unsigned char entries[ENCLOSED_LONG] __attribute__((aligned(16)));
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */

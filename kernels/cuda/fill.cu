@@ -90,7 +90,7 @@ template <int E> DEVICE void fill_blocks(const blocks_fill_args &args)
 		list_place place = { args.move.dst, args.move.src, 0, 0, 0, true };
 		uint64_t left = tile;
 
-		find_listed(args.list, left, threadIdx.x == 0, place);
+		find_listed(args.list, entries_in_memory(), left, threadIdx.x == 0, place);
 		if (place.there)
 			fill_tile<E>(args.move, place, left);
 	}

@@ -9,3 +9,4 @@
 #include "strided_channels.cu"
 #include "fill.cu"
 #include "blocks_copy.cu"
+#include "blocks_rows.cu"

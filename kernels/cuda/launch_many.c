@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "enclosed.h"
 #include "kernels/block_plan.h"
 #include "kernels/engine.h"
 #include "kernels/tma_route.h"
@@ -15,10 +16,7 @@
 #define MANY_TILES_BLOCKS 3
 #define MANY_RUNS_BLOCKS  8
 
-/* Where there are few runs, the unit moves pieces of no fewer bytes. */
-#define PIECE_LEAST 4096
-
-static_assert(sizeof(struct many_args) <= 4096, "the most that every driver takes");
+static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
 
 uint32_t many_kernel(const struct transform *transform, const struct plan *plan)
 {
@@ -113,7 +111,7 @@ static int launch_borders(struct launcher *launcher, CUstream stream, const stru
 	                    launcher->device, stream, &args, err);
 }
 
-/* ---- Blocks by the unit ---------------------------------------------------------------------------------
+/* ---- Blocks that have kernels of their own --------------------------------------------------------------
  */
 
 /* Blocks of a multiprocessor, where each takes so much shared memory: more of them for small tiles. */
@@ -124,74 +122,43 @@ static uint32_t a_multiprocessor(uint32_t shared)
 	return fit < COPY_BLOCKS ? COPY_BLOCKS : fit > COPY_MOST_BLOCKS ? COPY_MOST_BLOCKS : fit;
 }
 
-/* So many tiles are work for all. */
-static uint64_t enough_tiles(const struct launcher *launcher)
+/* Lays the list where the arguments have it, if it is to be enclosed. Returns which of a kernel's three it is
+ * for: the one whose list is in memory, or those with room for a short one and for a long one. */
+static uint32_t enclose(uint32_t kernel, struct engine_blocks *blocks, const struct block_list *list,
+                        void *entries)
 {
-	return (uint64_t)COPY_BLOCKS * COPY_STAGES * launcher->device->processors;
+	if (list->index)
+		return kernel;
+	enclosed_write(blocks, list->entry_bytes, entries);
+	return kernel + (enclosed_is_short(blocks, list->entry_bytes) ? 1 : 2);
 }
 
-/* Bytes of a piece of runs, of which there are so many and none is longer: but for short ones so few that all
- * have some. */
-static uint32_t chunk_of(const struct launcher *launcher, uint64_t n, uint64_t run)
+static int launch_row_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                             uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                             const struct block_list *list, struct error *err)
 {
-	uint64_t each = divide_up(run, COPY_TILE_BYTES), fair = enough_tiles(launcher) / n;
+	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up(run, ROW_BYTES);
+	struct blocks_rows_long_args all; /* the entries are written only where there are any */
+	struct blocks_rows_args *args = &all.blocks;
 
-	if (fair > run / PIECE_LEAST)
-		fair = run / PIECE_LEAST;
-	if (each < fair)
-		each = fair;
-	return (uint32_t)(divide_up(divide_up(run, each), 16) * 16);
-}
-
-/* Pieces of a tile: as many as fit, but so few that every multiprocessor has tiles. */
-static uint32_t pieces_of(const struct launcher *launcher, uint64_t parts, uint32_t chunk)
-{
-	const uint64_t wanted = enough_tiles(launcher);
-	uint32_t pieces = COPY_TILE_BYTES / chunk;
-
-	if (pieces > 32)
-		pieces = 32;
-	while (pieces > 1 && parts / pieces < wanted)
-		pieces /= 2;
-	return pieces;
-}
-
-static struct shape pieces_shape(enum kernel_id kernel, uint32_t tiles, uint32_t pieces, uint32_t chunk)
-{
-	const uint32_t shared = COPY_STAGES * (pieces * chunk + 2 * 8 + 32 * 16);
-
-	return (struct shape){ .kernel = kernel,
-		               .blocks = tiles,
-		               .threads = 32,
-		               .shared = shared,
-		               .a_multiprocessor = a_multiprocessor(shared) };
-}
-
-static int launch_bulk_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
-                              uint64_t dst, uint64_t src, const struct block_list *list, uint64_t items,
-                              struct error *err)
-{
-	const uint64_t run = (uint64_t)tma->dim[0].n;
-	struct blocks_bulk_args args = { .list = *list,
-		                         .dst = dst + (uint64_t)tma->dst_offset,
-		                         .src = src + (uint64_t)tma->src_offset,
-		                         .run = run,
-		                         .chunk = chunk_of(launcher, items, run) };
-
-	args.list.by_slots = divisor_of(divide_up(run, args.chunk));
-	args.parts = args.list.by_slots.n * items;
-	args.pieces = pieces_of(launcher, args.parts, args.chunk);
-	args.tiles = (uint32_t)divide_up(args.parts, args.pieces);
-	const struct shape shape = pieces_shape(KERNEL_blocks_bulk, args.tiles, args.pieces, args.chunk);
-
-	return shape_launch(&shape, launcher->device, stream, &args, err);
+	*args = (struct blocks_rows_args){ .list = *list,
+		                           .dst = dst + (uint64_t)tma->dst_offset,
+		                           .src = src + (uint64_t)tma->src_offset,
+		                           .run = run,
+		                           .slots = slots * blocks->n * blocks->layers };
+	args->list.by_slots = divisor_of(slots);
+	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_rows, blocks, list, all.entries),
+	                                     .blocks = divide_up(args->slots, ROWS_THREADS / 32),
+	                                     .threads = ROWS_THREADS },
+	                    launcher->device, stream, args, err);
 }
 
 static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
-                              uint64_t dst, uint64_t src, const struct engine_blocks *blocks,
+                              uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                               const struct block_list *list, struct error *err)
 {
-	struct blocks_copy_args args = { .list = *list, .block_dim = tma->rank };
+	struct blocks_copy_long_args all;
+	struct blocks_copy_args *args = &all.blocks;
 	struct tma_plan wide = *tma;
 	uint32_t shared;
 	int r;
@@ -201,29 +168,30 @@ static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const 
 		return error_set(err, STATUS_INVALID_ARGUMENT, "the blocks are none that a map can say");
 	wide.rank = wide.load.rank;
 	wide.tiles = tma->tiles * blocks->n * blocks->layers;
-	args.list.by_slots = divisor_of(tma->tiles);
-	r = tile_copy_args_init(&args.copy, launcher, &wide, dst + (uint64_t)tma->dst_offset,
+	*args = (struct blocks_copy_args){ .list = *list, .block_dim = tma->rank };
+	args->list.by_slots = divisor_of(tma->tiles);
+	r = tile_copy_args_init(&args->copy, launcher, &wide, dst + (uint64_t)tma->dst_offset,
 	                        src + (uint64_t)tma->src_offset, err);
 	if (r < 0)
 		return r;
-	shared = COPY_STAGES * (args.copy.tile_bytes + 2 * 8 + 16);
-	return shape_launch(&(struct shape){ .kernel = KERNEL_blocks_copy,
+	shared = COPY_STAGES * (args->copy.tile_bytes + 2 * 8 + 16);
+	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_copy, blocks, list, all.entries),
 	                                     .blocks = wide.tiles,
 	                                     .threads = 32,
 	                                     .shared = shared,
 	                                     .a_multiprocessor = a_multiprocessor(shared) },
-	                    launcher->device, stream, &args, err);
+	                    launcher->device, stream, args, err);
 }
 
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                  const struct plan *plan, uint64_t dst, uint64_t src, const struct engine_blocks *blocks,
+                  const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                   const struct block_list *list, struct error *err)
 {
 	const uint64_t items = blocks->n * blocks->layers;
 	int r = 0;
 
 	if (plan->tma.route == TMA_ROUTE_MEMCPY)
-		return launch_bulk_blocks(launcher, stream, &plan->tma, dst, src, list, items, err);
+		return launch_row_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
 	if (plan->tma.route == TMA_ROUTE_COPY)
 		return launch_copy_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
 	if (plan->tma.route != TMA_ROUTE_NONE)
@@ -271,40 +239,27 @@ int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uin
 	    launcher->device, stream, &args, err);
 }
 
-void runs_lay(struct runs *runs, const struct launcher *launcher, struct run_entry *entries, uint32_t n,
-              bool unit)
+uint64_t runs_lay(struct run_entry *entries, uint32_t n)
 {
-	uint64_t bits = 0, most = 0;
+	uint64_t parts = 0;
 
-	*runs = (struct runs){ .n = n, .chunk = ROW_BYTES };
 	for (uint32_t i = 0; i < n; i++) {
-		bits |= entries[i].dst | entries[i].src | entries[i].bytes;
-		most = entries[i].bytes > most ? entries[i].bytes : most;
+		entries[i].first = parts;
+		parts += divide_up(entries[i].bytes, ROW_BYTES);
 	}
-	runs->unit = unit && bits % 16 == 0;
-	if (runs->unit)
-		runs->chunk = chunk_of(launcher, n, most);
-	for (uint32_t i = 0; i < n; i++) {
-		entries[i].first = runs->parts;
-		runs->parts += entries[i].bytes <= runs->chunk ? 1 : divide_up(entries[i].bytes, runs->chunk);
-	}
+	return parts;
 }
 
-int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, const struct runs *runs,
+int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, uint32_t n, uint64_t parts,
                 struct error *err)
 {
-	struct runs_args args = { .runs = entries, .parts = runs->parts, .n = runs->n, .chunk = runs->chunk };
+	struct runs_args args = {
+		.runs = entries, .parts = parts, .scale = divide_up((uint64_t)n << 32, parts), .n = n
+	};
 
-	args.scale = divide_up((uint64_t)runs->n << 32, runs->parts);
-	if (runs->unit) {
-		args.pieces = pieces_of(launcher, runs->parts, runs->chunk);
-		args.tiles = (uint32_t)divide_up(runs->parts, args.pieces);
-	}
-	const struct shape bulk = pieces_shape(KERNEL_runs_bulk, args.tiles, args.pieces, runs->chunk);
-	const struct shape rows = { .kernel = KERNEL_many_runs,
-		                    .blocks = divide_up(runs->parts, ROWS_THREADS / 32),
-		                    .threads = ROWS_THREADS,
-		                    .a_multiprocessor = MANY_RUNS_BLOCKS };
-
-	return shape_launch(runs->unit ? &bulk : &rows, launcher->device, stream, &args, err);
+	return shape_launch(&(struct shape){ .kernel = KERNEL_many_runs,
+	                                     .blocks = divide_up(parts, ROWS_THREADS / 32),
+	                                     .threads = ROWS_THREADS,
+	                                     .a_multiprocessor = MANY_RUNS_BLOCKS },
+	                    launcher->device, stream, &args, err);
 }

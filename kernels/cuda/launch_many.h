@@ -11,9 +11,10 @@
 
 /* The move once for each entry of the list in each of so many layers: one launch, and one more for a border
  * that the first does not take in. list is filled but for by_slots; dst and src are addresses of elements
- * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks, or one that serves. */
+ * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks, or one that serves.
+ * Where enclosed_entry_bytes says so, the list's index is 0: it goes with the launch, and is counted. */
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                  const struct plan *plan, uint64_t dst, uint64_t src, const struct engine_blocks *blocks,
+                  const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                   const struct block_list *list, struct error *err);
 
 /* ---- By a table -----------------------------------------------------------------------------------------
@@ -35,20 +36,11 @@ uint32_t many_entry_write(void *entry, const struct launcher *launcher, const st
 int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uint32_t n, uint64_t entries,
                 uint64_t which, uint64_t first, uint64_t blocks, struct error *err);
 
-/* How runs are cut into parts. */
-struct runs {
-	uint64_t parts;
-	uint32_t n;
-	uint32_t chunk;
-	bool unit; /* by the unit: every address and size is a multiple of 16 */
-};
-
-/* Fills in the rest of n > 0 entries that have dst, src and bytes, none of 0. unit: where it may. */
-void runs_lay(struct runs *runs, const struct launcher *launcher, struct run_entry *entries, uint32_t n,
-              bool unit);
+/* Fills in the rest of n entries that have dst, src and bytes, none of 0. Returns how many parts they are. */
+uint64_t runs_lay(struct run_entry *entries, uint32_t n);
 
 /* entries: the address by which the device reads those that were laid. */
-int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, const struct runs *runs,
+int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, uint32_t n, uint64_t parts,
                 struct error *err);
 
 #endif

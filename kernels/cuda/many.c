@@ -1,10 +1,12 @@
-/* Lists of blocks: the entries and the layers' offsets on the desk, one launch. Batches: runs of bytes by one
- * launch, what is left by one for each kernel, and what is large or does not fit by itself. */
+/* Lists of blocks: the entries in the launch or on the desk, the layers' offsets there too, one launch.
+ * Batches: runs of bytes by one launch, what is left by one for each kernel, and what is large or does not
+ * fit by itself. */
 #include "many.h"
 
 #include <string.h>
 
 #include "driver.h"
+#include "enclosed.h"
 #include "job.h"
 #include "kernels/block_plan.h"
 #include "launch_many.h"
@@ -57,6 +59,20 @@ static int lay_layers(struct desk *desk, const struct engine_blocks *blocks,
 	return 0;
 }
 
+static struct block_list list_of(const struct engine_blocks *blocks)
+{
+	return (struct block_list){
+		.dst_layer_step = blocks->dst.layer_step,
+		.src_layer_step = blocks->src.layer_step,
+		.dst_step = blocks->dst.step,
+		.src_step = blocks->src.step,
+		.limit = blocks->limit,
+		.entry_bytes = blocks->index_bytes,
+		.scatter = blocks->scatter,
+		.by_n = divisor_of(blocks->n),
+	};
+}
+
 static int lay_list(struct flight *flight, struct engine_blocks *blocks, CUstream stream,
                     struct block_list *ret, struct error *err)
 {
@@ -73,21 +89,11 @@ static int lay_list(struct flight *flight, struct engine_blocks *blocks, CUstrea
 	    lay_layers(desk, blocks, &blocks->src, &src_layers) < 0)
 		return error_set(err, STATUS_NO_MEMORY, "the list is larger than %u bytes", DESK_BYTES);
 	r = desk_send(desk, stream, &base, err);
-	*ret = (struct block_list){
-		.index = index ? desk_place(desk, base, index)
-		               : address_of(blocks->index_memory, blocks->index_offset),
-		.dst_layers = dst_layers ? desk_place(desk, base, dst_layers) : 0,
-		.src_layers = src_layers ? desk_place(desk, base, src_layers) : 0,
-		.dst_layer_step = blocks->dst.layer_step,
-		.src_layer_step = blocks->src.layer_step,
-		.dst_step = blocks->dst.step,
-		.src_step = blocks->src.step,
-		.limit = blocks->limit,
-		.counts = index ? 0 : desk_counters(desk),
-		.wide = blocks->index_bytes == 8,
-		.scatter = blocks->scatter,
-		.by_n = divisor_of(blocks->n),
-	};
+	ret->index =
+	    index ? desk_place(desk, base, index) : address_of(blocks->index_memory, blocks->index_offset);
+	ret->dst_layers = dst_layers ? desk_place(desk, base, dst_layers) : 0;
+	ret->src_layers = src_layers ? desk_place(desk, base, src_layers) : 0;
+	ret->counts = index ? 0 : desk_counters(desk);
 	return r;
 }
 
@@ -99,17 +105,22 @@ static int launch_list(struct flights *flights, struct flight *flight, CUstream 
 	const uint64_t dst = address_of(move->dst, move->dst_offset),
 		       src = address_of(move->src, move->src_offset);
 	const struct plan *plan = move->plan;
-	struct block_list list;
+	struct block_list list = list_of(blocks);
+	uint32_t enclosed;
 	struct plan own;
-	int r;
+	int r = 0;
 
-	r = lay_list(flight, blocks, stream, &list, err);
-	if (r < 0)
-		return r;
 	if (!block_plan_serves(plan, blocks)) {
 		block_plan_init(&own, move->transform, blocks, &flights->facts, dst, src);
 		plan = &own;
 	}
+	enclosed = enclosed_entry_bytes(plan, blocks);
+	if (enclosed)
+		list.entry_bytes = enclosed;
+	else
+		r = lay_list(flight, blocks, stream, &list, err);
+	if (r < 0)
+		return r;
 	r = launch_blocks(&flights->launcher, stream, move->transform, plan, dst, src, blocks, &list, err);
 	if (r == 0 && list.counts)
 		r = desk_fetch_counters(&flight->desk, stream, err);
@@ -254,16 +265,14 @@ static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t m
 static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, struct error *err)
 {
 	struct launcher *launcher = &batch->flights->launcher;
-	struct runs runs;
+	const uint64_t parts = runs_lay(batch->runs, batch->n_runs);
 	uint64_t base;
 	int r;
 
-	if (batch->n_runs > 0)
-		runs_lay(&runs, launcher, batch->runs, batch->n_runs, true);
 	r = desk_send(batch->desk, batch->stream, &base, err);
 	if (r == 0 && batch->n_runs > 0)
-		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs), &runs,
-		                err);
+		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs),
+		                batch->n_runs, parts, err);
 	for (uint32_t i = 0; i < n && r == 0; i++)
 		r = launch_many(launcher, batch->stream, groups[i].kernel, groups[i].n, base,
 		                desk_place(batch->desk, base, batch->which + groups[i].start),

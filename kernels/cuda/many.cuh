@@ -62,14 +62,33 @@ struct list_item {
 	bool there; /* else the entry names none, and nothing is to be done */
 };
 
+/* Entry i of a list in memory, read once. */
+struct entries_in_memory {
+	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
+	{
+		return list.entry_bytes == 8 ? global_read_once((const int64_t *)list.index + i)
+		                             : global_read_once((const int32_t *)list.index + i);
+	}
+};
+
+/* Of one that the kernel's arguments enclose. */
+struct entries_enclosed {
+	const unsigned char *bytes;
+
+	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
+	{
+		return list.entry_bytes == 2 ? ((const uint16_t *)bytes)[i] : ((const uint32_t *)bytes)[i];
+	}
+};
+
 /* The block that a slot is in; number becomes the slot's in it. The entry is read once; counts: by this
  * thread, when it is the block's first slot. */
-DEVICE list_item find_item(const block_list &list, uint64_t &number, bool counts)
+template <typename ENTRIES>
+DEVICE list_item find_item(const block_list &list, const ENTRIES &entries, uint64_t &number, bool counts)
 {
 	const uint64_t item = divide_by(number, &list.by_slots), layer = divide_by(item, &list.by_n);
 	const uint64_t i = item - layer * list.by_n.n;
-	const int64_t entry = list.wide ? global_read_once((const int64_t *)list.index + i)
-	                                : global_read_once((const int32_t *)list.index + i);
+	const int64_t entry = entries.at(list, i);
 
 	number -= item * list.by_slots.n;
 	const bool there = entry >= 0 && (uint64_t)entry < list.limit;
@@ -79,9 +98,11 @@ DEVICE list_item find_item(const block_list &list, uint64_t &number, bool counts
 	return { list.scatter ? (uint64_t)entry : i, list.scatter ? i : (uint64_t)entry, layer, there };
 }
 
-DEVICE void find_listed(const block_list &list, uint64_t &number, bool counts, list_place &place)
+template <typename ENTRIES>
+DEVICE void find_listed(const block_list &list, const ENTRIES &entries, uint64_t &number, bool counts,
+                        list_place &place)
 {
-	const list_item item = find_item(list, number, counts);
+	const list_item item = find_item(list, entries, number, counts);
 
 	place.there = item.there;
 	if (!item.there)
@@ -108,7 +129,7 @@ DEVICE list_place find_block(const many_move &move, uint64_t &number, bool count
 	list_place place = { move.move.dst, move.move.src, move.move.low, move.move.high, 0, true };
 
 	if (move.list.by_slots.n > 0)
-		find_listed(move.list, number, counts, place);
+		find_listed(move.list, entries_in_memory(), number, counts, place);
 	return place;
 }
 
@@ -130,7 +151,7 @@ DEVICE run_entry find_run(const runs_args &args, uint64_t part)
 	if (guess < args.n) {
 		const run_entry run = read_run(args, guess);
 
-		if (part >= run.first && (part - run.first) * args.chunk < run.bytes)
+		if (part >= run.first && (part - run.first) * ROW_BYTES < run.bytes)
 			return run;
 	}
 	while (high - low > 1) {

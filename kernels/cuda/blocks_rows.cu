@@ -1,0 +1,46 @@
+/* Blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a piece a warp,
+ * which with as many bytes under way as registers hold is faster than the unit's plain copies
+ * (tests/bench/README.md).
+ */
+#include "many.cuh"
+#include "strided.cuh"
+
+namespace
+{
+
+/* A block's slots are its pieces of ROW_BYTES. The entry is read by all lanes at once. */
+template <typename ENTRIES> DEVICE void copy_rows(const blocks_rows_args &args, const ENTRIES &entries)
+{
+	constexpr uint32_t warps = ROWS_THREADS / 32;
+
+	for (uint64_t slot = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; slot < args.slots;
+	     slot += (uint64_t)gridDim.x * warps) {
+		uint64_t number = slot;
+		list_place block = { args.dst, args.src, 0, 0, 0, true };
+
+		find_listed(args.list, entries, number, threadIdx.x % 32 == 0, block);
+		if (!block.there)
+			continue;
+		const uint64_t start = number * ROW_BYTES, left = args.run - start;
+		const uint32_t bytes = (uint32_t)(left < ROW_BYTES ? left : ROW_BYTES);
+
+		copy_chunks<1, -1, 1>({ block.dst + start, block.src + start, 0, bytes / 16, 0, 0, 0, 0 });
+	}
+}
+
+} // namespace
+
+KERNEL(ROWS_THREADS, 1) blocks_rows(const GRID_CONSTANT struct blocks_rows_args args)
+{
+	copy_rows(args, entries_in_memory());
+}
+
+KERNEL(ROWS_THREADS, 1) blocks_rows_short(const GRID_CONSTANT struct blocks_rows_short_args args)
+{
+	copy_rows(args.blocks, entries_enclosed{ args.entries });
+}
+
+KERNEL(ROWS_THREADS, 1) blocks_rows_long(const GRID_CONSTANT struct blocks_rows_long_args args)
+{
+	copy_rows(args.blocks, entries_enclosed{ args.entries });
+}
