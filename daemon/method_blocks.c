@@ -10,9 +10,8 @@ static void answer(struct job *job)
 	const struct blocks_job *list = job->own;
 	const uint64_t passed = list->n > 0 ? list->blocks.passed : 0;
 	const uint64_t moved = list->n - passed - list->blocks.beyond;
-	const enum family family = job->plan->plan.family;
 	const struct msg_blocks_done done = {
-		.path = bytes_of(family_names[family]),
+		.path = bytes_of(family_names[list->blocks.family]),
 		.bytes = moved * list->blocks.layers * job->plan->transform.bytes,
 		.ns = job->run.ns,
 		.moved = moved,
@@ -20,7 +19,7 @@ static void answer(struct job *job)
 		.beyond = list->blocks.beyond,
 	};
 
-	job_count(job, family, done.bytes, done.ns);
+	job_count(job, list->blocks.family, done.bytes, done.ns);
 	job_reply(job, &done);
 }
 

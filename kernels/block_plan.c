@@ -5,7 +5,7 @@
 #include "tma_route.h"
 
 #define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
-#define RUN_LEAST   1024      /* bytes of a run, below which several are better moved as rows */
+#define RUN_LEAST   1024      /* bytes of a run, below which a warp does several */
 
 static uint64_t side_bits(const struct engine_blocks_side *side, uint32_t layers)
 {
@@ -27,12 +27,6 @@ static uint32_t align_of(uint64_t bits)
 uint32_t block_align(const struct engine_blocks *blocks)
 {
 	return align_of(side_bits(&blocks->dst, blocks->layers) | side_bits(&blocks->src, blocks->layers));
-}
-
-bool block_plan_serves(const struct plan *plan, const struct engine_blocks *blocks)
-{
-	return plan->tma.route >= TMA_ROUTE_ROWS && plan->tma.route != TMA_ROUTE_CHANNELS &&
-	       block_align(blocks) == 16;
 }
 
 bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blocks *blocks,

@@ -12,10 +12,6 @@ struct engine_blocks;
 /* What the distances between blocks are all multiples of: a power of two of at most 16, in bytes. */
 uint32_t block_align(const struct engine_blocks *blocks);
 
-/* Whether the plan, made for the first block, is right for the others too: one without a map whose phases
- * are those of all blocks. */
-bool block_plan_serves(const struct plan *plan, const struct engine_blocks *blocks);
-
 /* One block's map with the block, and where there are layers these, as further dimensions: of that side.
  * false: no map can say it. */
 enum block_side { BLOCK_DST, BLOCK_SRC };

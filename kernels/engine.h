@@ -113,9 +113,10 @@ struct engine_blocks {
 	uint64_t index_offset; /* bytes; a multiple of index_bytes */
 	struct engine_blocks_side dst, src;
 
-	/* By the engine, of entries, not of entries times layers. */
-	uint64_t passed; /* -1 */
-	uint64_t beyond; /* not in [0, limit) */
+	/* By the engine; the counts are of entries, not of entries times layers. */
+	enum family family; /* of what moved each block */
+	uint64_t passed;    /* -1 */
+	uint64_t beyond;    /* not in [0, limit) */
 };
 
 /* A point of a timeline: a 64-bit word in a region, little-endian, at a multiple of 8 bytes of its memory. It

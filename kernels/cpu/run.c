@@ -76,8 +76,10 @@ void run_clear(struct engine_job *job)
 	job->begun = false;
 	for (uint32_t i = 0; i < n; i++)
 		moves[i].status = STATUS_CANCELED;
-	if (job->blocks)
+	if (job->blocks) {
+		job->blocks->family = job->move.plan->family;
 		job->blocks->passed = job->blocks->beyond = 0;
+	}
 }
 
 static void start_moves(struct run *run, struct engine_job *job)

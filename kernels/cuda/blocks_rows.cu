@@ -1,4 +1,4 @@
-/* Blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a piece a warp,
+/* Blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a part a warp,
  * which with as many bytes under way as registers hold is faster than the unit's plain copies
  * (tests/bench/README.md).
  */
@@ -8,7 +8,8 @@
 namespace
 {
 
-/* A block's slots are its pieces of ROW_BYTES. The entry is read by all lanes at once. */
+/* A block's slots are its parts of ROW_BYTES, which strided_rows.cu's copy_chunks copies. The entry is read
+ * by all lanes at once. */
 template <typename ENTRIES> DEVICE void copy_rows(const blocks_rows_args &args, const ENTRIES &entries)
 {
 	constexpr uint32_t warps = ROWS_THREADS / 32;

@@ -1,4 +1,4 @@
-/* The kernels that take many_move, runs, and borders of many blocks. */
+/* The kernels that take many_move, runs, blocks and borders of many blocks. */
 #include "launch_many.h"
 
 #include <assert.h>
@@ -121,6 +121,18 @@ static uint32_t a_multiprocessor(uint32_t shared)
 
 	return fit < COPY_BLOCKS ? COPY_BLOCKS : fit > COPY_MOST_BLOCKS ? COPY_MOST_BLOCKS : fit;
 }
+
+#define CHECK_ENCLOSED(kernel)                                           \
+	static_assert(KERNEL_##kernel##_short == KERNEL_##kernel + 1 &&  \
+	                  KERNEL_##kernel##_long == KERNEL_##kernel + 2, \
+	              "one after the other");                            \
+	static_assert(offsetof(struct kernel##_short_args, entries) ==   \
+	                  offsetof(struct kernel##_long_args, entries),  \
+	              "the same place");                                 \
+	static_assert(sizeof(struct kernel##_short_args) <= 4096, "more takes longer to launch")
+
+CHECK_ENCLOSED(blocks_rows);
+CHECK_ENCLOSED(blocks_copy);
 
 /* Lays the list where the arguments have it, if it is to be enclosed. Returns which of a kernel's three it is
  * for: the one whose list is in memory, or those with room for a short one and for a long one. */

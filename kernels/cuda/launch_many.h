@@ -11,7 +11,7 @@
 
 /* The move once for each entry of the list in each of so many layers: one launch, and one more for a border
  * that the first does not take in. list is filled but for by_slots; dst and src are addresses of elements
- * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks, or one that serves.
+ * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks.
  * Where enclosed_entry_bytes says so, the list's index is 0: it goes with the launch, and is counted. */
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
                   const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,

@@ -104,24 +104,21 @@ static int launch_list(struct flights *flights, struct flight *flight, CUstream 
 	const struct engine_move *move = &job->move;
 	const uint64_t dst = address_of(move->dst, move->dst_offset),
 		       src = address_of(move->src, move->src_offset);
-	const struct plan *plan = move->plan;
 	struct block_list list = list_of(blocks);
 	uint32_t enclosed;
-	struct plan own;
+	struct plan plan;
 	int r = 0;
 
-	if (!block_plan_serves(plan, blocks)) {
-		block_plan_init(&own, move->transform, blocks, &flights->facts, dst, src);
-		plan = &own;
-	}
-	enclosed = enclosed_entry_bytes(plan, blocks);
+	block_plan_init(&plan, move->transform, blocks, &flights->facts, dst, src);
+	blocks->family = plan.family;
+	enclosed = enclosed_entry_bytes(&plan, blocks);
 	if (enclosed)
 		list.entry_bytes = enclosed;
 	else
 		r = lay_list(flight, blocks, stream, &list, err);
 	if (r < 0)
 		return r;
-	r = launch_blocks(&flights->launcher, stream, move->transform, plan, dst, src, blocks, &list, err);
+	r = launch_blocks(&flights->launcher, stream, move->transform, &plan, dst, src, blocks, &list, err);
 	if (r == 0 && list.counts)
 		r = desk_fetch_counters(&flight->desk, stream, err);
 	return r;

@@ -165,8 +165,10 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	assert(!job->signal.memory || job->signal.memory->writable);
 	job->ns = 0;
 	job->begun = false;
-	if (job->blocks)
+	if (job->blocks) {
+		job->blocks->family = job->move.plan->family;
 		job->blocks->passed = job->blocks->beyond = 0;
+	}
 	job->next = NULL;
 	pthread_mutex_lock(&queue->lock);
 	job_end_all(job, queue->lost ? STATUS_DEVICE_LOST : 0);

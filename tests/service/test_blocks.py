@@ -268,7 +268,7 @@ class Pages(RawCase):
     def test_take(self):
         done = self.blocks("gather", index=self.picks[:40].tobytes())
         self.assertEqual(self.dst[:], self.pool.take(self.picks[:40], 0).tobytes().ljust(self.pool.nbytes, b"\0"))
-        self.assertEqual((done["moved"], done["bytes"]), (40, 40 * 2 * 4096))
+        self.assertEqual((done["path"], done["moved"], done["bytes"]), ("memcpy", 40, 40 * 2 * 4096))
         self.assertEqual(set(done), {"path", "bytes", "ns", "moved", "passed", "beyond"})
         self.assertGreater(done["ns"], 0)
 
@@ -280,13 +280,22 @@ class Pages(RawCase):
 
     def test_there_and_back_with_a_permutation(self):
         heads = [8, 16, 16]
-        self.rpc.call("gather", {"dst": tensor(self.b, heads, "uint16"), "perm": [1, 0, 2],
-                                 "src": tensor(self.a, [16, 8, 16], "uint16"), "index": self.picks.tobytes()})
+        done = self.rpc.call("gather", {"dst": tensor(self.b, heads, "uint16"), "perm": [1, 0, 2],
+                                        "src": tensor(self.a, [16, 8, 16], "uint16"), "index": self.picks.tobytes()})
+        self.assertEqual(done["path"], "tile_copy")
         self.assertEqual(self.dst[:], self.pool.take(self.picks, 0).transpose(0, 2, 1, 3).tobytes())
         self.src[:] = bytes(self.pool.nbytes)
         self.rpc.call("scatter", {"dst": tensor(self.a, [16, 8, 16], "uint16"), "perm": [1, 0, 2],
                                   "src": tensor(self.b, heads, "uint16"), "index": self.picks.tobytes()})
         self.assertEqual(self.src[:], self.pool.tobytes())
+
+    def test_pages_that_are_not_aligned(self):
+        """The family is that of all pages, not of the first."""
+        done = self.rpc.call("gather", {"dst": tensor(self.b, [4094]), "src": tensor(self.a, [4094]),
+                                        "index": self.picks[:20].tobytes(), "src_step": 4096, "dst_step": 4094})
+        self.assertEqual(self.dst[:20 * 4094], self.pool.take(self.picks[:20], 0).reshape(20, 2048).view(np.uint8)
+                         [:, :4094].tobytes())
+        self.assertEqual(done["path"], by_engine(cpu="memcpy", cuda="strided"))
 
     def test_layers(self):
         """Pages of a layer together in the pool; of a page all layers together in the destination."""
