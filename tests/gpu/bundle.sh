@@ -6,7 +6,7 @@
 set -eu
 src=$1 build=$2 to=$3
 programs='tmad tmactl tests/gpu/transforms tests/gpu/bench_gpu tests/gpu/bench_latency tests/gpu/conformance tests/seeds/test_seeds'
-programs="$programs tests/gpu/clients tests/gpu/astray_tmad tests/gpu/lists tests/gpu/bench_blocks"
+programs="$programs tests/gpu/clients tests/gpu/astray_tmad tests/gpu/lists tests/gpu/bench_blocks tests/gpu/bench_lists"
 most=$((60 << 20))
 
 # A program that links a library of ours is a script, with the program behind it.

@@ -76,13 +76,13 @@ check() {
 bench() {
 	plain bench 500 "$here/bin/bench_gpu" ${BENCH:-}
 	plain bench-blocks 200 "$here/bin/bench_blocks"
-	latency
+	by_service
 }
 
-# A small transform by the service of a tmad of its own, and by a launch.
-latency() {
+# A small transform by the service of a tmad of its own, and by a launch; lists by the service.
+by_service() {
 	room=$(mktemp -d) || exit 1
-	"$here/bin/tmad" --engine=cuda --socket="$room/socket" 2>"$logs/latency-tmad.log" &
+	"$here/bin/tmad" --engine=cuda --socket="$room/socket" 2>"$logs/bench-tmad.log" &
 	tmad=$!
 	for _ in $(seq 200); do
 		[ -S "$room/socket" ] && break
@@ -90,6 +90,7 @@ latency() {
 		sleep 0.1
 	done
 	plain latency 120 "$here/bin/bench_latency" "$room/socket"
+	plain bench-lists 120 "$here/bin/bench_lists" "$room/socket"
 	kill $tmad 2>/dev/null
 	wait $tmad
 	rm -rf "$room"

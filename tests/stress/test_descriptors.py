@@ -131,10 +131,13 @@ class Descriptors(unittest.TestCase):
             tmad.start(preexec_fn=become_nobody)
             stack.enter_context(tmad)
             greedy = [stack.enter_context(tmad.rpc()) for _ in range(8)]
+            patient = stack.enter_context(tmad.rpc())
+            made = 0
             for rpc in greedy:
                 rpc.send(b"".join(pack_request(i, "region_create", {"size": 1}) for i in range(30)))
-            time.sleep(scaled(0.3))
-            patient = stack.enter_context(tmad.rpc())
+                made += 30
+                wait_until(lambda: patient.call("stats")["regions"] == made, "they are made")
+                wait_until(lambda: tmad.fds() < limit // 2, "those on their way are no longer the service's own")
             msgid = patient.request("region_create", {"size": 4096})
             patient.socket.settimeout(0.3)
             with self.assertRaises(TimeoutError, msg="the kernel limits nothing here"):
