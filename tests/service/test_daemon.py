@@ -243,17 +243,17 @@ class Clients(DaemonCase):
             self.assertTrue(rpc.ended())
 
     def test_slow_frame_is_ended(self):
-        tmad = self.start("--frame-deadline-ms", "300")
+        tmad = self.start("--frame-deadline-ms", "1000")
         with tmad.rpc() as good, tmad.rpc() as slow:
             message = pack_request(1, "ping")
             start = time.monotonic()
             slow.send(message[:3])
-            while time.monotonic() - start < 0.2:
+            while time.monotonic() - start < 0.5:
                 self.assertIs(good.call("ping"), True)
             slow.send(message[3:4])  # a byte more does not buy more time
             self.assertTrue(slow.ended())
-            self.assertTrue(0.25 < time.monotonic() - start < scaled(2))
-            time.sleep(0.5)
+            self.assertTrue(0.9 < time.monotonic() - start < scaled(4))
+            time.sleep(1.2)
             self.assertIs(good.call("ping"), True, "a connection without a started message may idle")
 
     def test_frame_deadline_by_default(self):

@@ -41,6 +41,7 @@ class Kills(unittest.TestCase):
 
     def batches(self, n, seed, *uid):
         self.kill(20, seed, *uid)  # what is opened once stays open
+        wait_until(lambda: self.rpc.call("stats")["connections"] == 1, "all are gone")
         time.sleep(0.2)
         before, deeds, slowest = self.levels(), [0] * 4, 0.0
         start = time.monotonic()
