@@ -1,4 +1,5 @@
-/* The plan for a move of many blocks: one that is right for each of them, wherever it lies. Pure. */
+/* The CUDA engine's plan for a move of many blocks, whatever plan came with it: one that is right for each of
+ * them, wherever it lies. Pure. */
 #ifndef KERNELS_BLOCK_PLAN_H
 #define KERNELS_BLOCK_PLAN_H
 

@@ -6,7 +6,7 @@
 #
 #   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its clients
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
-#             launch
+#             launch; lists by it, against its own copy
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
 # By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.

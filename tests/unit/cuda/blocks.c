@@ -8,6 +8,7 @@
 
 #include "counted.h"
 #include "kernels/block_plan.h"
+#include "kernels/blocks.h"
 #include "rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/tap.h"
@@ -163,6 +164,7 @@ struct kernel_row {
 	uint64_t step;     /* bytes more than a block */
 	uint64_t src_step; /* 0: as dst's */
 	bool listed;       /* layers by a list */
+	bool is_sent;      /* the list, or its layers, to memory */
 };
 
 #define ROWS      .route = TMA_ROUTE_MEMCPY
@@ -252,13 +254,15 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  VECTOR(516),
 		  .step = 16,
 		  .scatter = true,
-		  .listed = true },
+		  .listed = true,
+		  .is_sent = true },
 		{ .name = "not of 16 bytes",
 		  .route = TMA_ROUTE_ROWS,
 		  .n = 9,
 		  .limit = 12,
 		  .layers = 2,
-		  VECTOR(1025) },
+		  VECTOR(1025),
+		  .is_sent = true },
 		{ .name = "permuted", MAPS, .n = 20, .limit = 30, .layers = 1, HEADS },
 		{ .name = "permuted, scattered",
 		  MAPS,
@@ -273,7 +277,13 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .limit = 4000,
 		  .layers = 1,
 		  SMALL },
-		{ .name = "permuted, one more", MAPS, .n = 8193, .limit = 4000, .layers = 1, SMALL },
+		{ .name = "permuted, one more",
+		  MAPS,
+		  .n = 8193,
+		  .limit = 4000,
+		  .layers = 1,
+		  SMALL,
+		  .is_sent = true },
 		{ .name = "permuted, index on the device",
 		  MAPS,
 		  .index = INDEX_DEVICE,
@@ -297,7 +307,8 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .limit = 7,
 		  .layers = 3,
 		  HEADS,
-		  .listed = true },
+		  .listed = true,
+		  .is_sent = true },
 		{ .name = "transposed",
 		  .route = TMA_ROUTE_TILES,
 		  .n = 11,
@@ -305,7 +316,8 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .layers = 2,
 		  .rank = 2,
 		  .shape = { 40, 36 },
-		  .perm = { 1, 0 } },
+		  .perm = { 1, 0 },
+		  .is_sent = true },
 	};
 	return cr_make_param_array(struct kernel_row, rows, sizeof rows / sizeof *rows);
 }
@@ -381,6 +393,7 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 		                   .index_bytes = row->index_bytes ? row->index_bytes : 4,
 		                   .limit = row->limit };
 	struct transform_spec spec;
+	struct plan_facts facts;
 	struct bench bench;
 	struct plan plan;
 
@@ -411,11 +424,16 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 			           data(bench.src) + 64 + from * b.src.step +
 			               (row->listed ? (uint64_t)src_layers[l] : l * b.src.layer_step));
 		}
+	/* As it comes from the daemon: for rows, whatever the engine has. */
+	facts = blocks_facts(&engine->facts, &b, 64, 64);
+	plan_init(&work.plan, &work.transform, &facts);
 	work.job.blocks = &b;
-	n_launches = 0;
+	n_launches = n_sends = 0;
 	engine_submit(engine, bench.stream, &work.job);
 	wait_done(1);
 	cr_assert_eq(work.job.status, 0, "%s: %d", row->name, work.job.status);
+	cr_assert_eq(b.family, plan.family, "%s: by family %d", row->name, b.family);
+	cr_assert_eq(n_sends, row->is_sent, "%s: %u", row->name, n_sends);
 	for (size_t i = 0; i < MEMORY_BYTES; i++)
 		cr_assert_eq(bench.expected[i], data(bench.dst)[i], "%s: byte %zu", row->name, i);
 	cr_assert_eq(n_launches, 1, "%s: %u launches", row->name, n_launches);
