@@ -146,9 +146,8 @@ static void print_moved(const tma_document *stats)
 	}
 }
 
-static void print_bar(const tma_document *bucket, const char *below, uint64_t most, uint64_t all)
+static void print_bar(const char *below, uint64_t n, uint64_t most, uint64_t all)
 {
-	uint64_t n = field_uint(bucket, "count");
 	int width = most ? (int)((double)n / (double)most * BAR_WIDTH + 0.5) : 0;
 	char text[32];
 
@@ -159,21 +158,17 @@ static void print_bar(const tma_document *bucket, const char *below, uint64_t mo
 
 static void print_latency(const tma_document *stats)
 {
-	const tma_document *buckets = tma_document_find(stats, "latency");
-	uint64_t bars[LATENCY_BARS] = { 0 }, all = 0, most = 0;
-	size_t count = tma_document_count(buckets), first = count, last = 0;
+	uint64_t bars[LATENCY_BARS], all = 0, most = 0;
+	int first = LATENCY_BARS, last = 0;
 	char text[32], p50[32];
 
-	for (size_t i = 0; i < count; i++) {
-		uint64_t n = field_uint(tma_document_at(buckets, i, NULL), "count");
-
-		if (i < LATENCY_BARS)
-			bars[i] = n;
-		if (n && first == count)
+	latency_read(tma_document_find(stats, "latency"), bars);
+	for (int i = 0; i < LATENCY_BARS; i++) {
+		if (bars[i] && first == LATENCY_BARS)
 			first = i;
-		last = n ? i : last;
-		most = n > most ? n : most;
-		all += n;
+		last = bars[i] ? i : last;
+		most = bars[i] > most ? bars[i] : most;
+		all += bars[i];
 	}
 	begin("latency");
 	if (!all) {
@@ -183,15 +178,13 @@ static void print_latency(const tma_document *stats)
 	print_us((double)latency_percentile(bars, 50), p50, sizeof p50);
 	print_us((double)latency_percentile(bars, 99), text, sizeof text);
 	printf("p50 < %s, p99 < %s: of transforms, from the request read to the reply queued\n", p50, text);
-	for (size_t i = first; i <= last; i++) {
-		const tma_document *bucket = tma_document_at(buckets, i, NULL);
-		uint64_t below = field_uint(bucket, "below_ns");
+	for (int i = first; i <= last; i++) {
 		char label[40] = "longer";
 
-		if (below)
+		if (i < LATENCY_BARS - 1)
 			snprintf(label, sizeof label, "< %s",
-			         print_us((double)below / 1e3, text, sizeof text));
-		print_bar(bucket, label, most, all);
+			         print_us((double)(UINT64_C(1) << i), text, sizeof text));
+		print_bar(label, bars[i], most, all);
 	}
 }
 

@@ -45,22 +45,13 @@ static void of_session(struct usage *u, const struct session_row *now, const str
 	u->session = now;
 }
 
-static void read_latency(const tma_document *stats, uint64_t ret[LATENCY_BARS])
-{
-	const tma_document *bars = find(stats, "latency");
-
-	memset(ret, 0, LATENCY_BARS * sizeof *ret);
-	for (size_t i = 0; i < LATENCY_BARS && i < tma_document_count(bars); i++)
-		ret[i] = field_uint(tma_document_at(bars, i, NULL), "count");
-}
-
 static void of_service(struct look *look, const struct look *was, double seconds)
 {
 	const tma_document *old = was ? was->stats : NULL;
 	uint64_t latency[LATENCY_BARS], before[LATENCY_BARS];
 
-	read_latency(look->stats, latency);
-	read_latency(old, before);
+	latency_read(find(look->stats, "latency"), latency);
+	latency_read(find(old, "latency"), before);
 	for (int i = 0; i < LATENCY_BARS; i++)
 		latency[i] = grown(latency[i], before[i]);
 	usage_set(&look->all, was ? seconds : (double)field_uint(look->stats, "uptime_ms") / 1e3,

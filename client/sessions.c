@@ -128,6 +128,20 @@ const struct session_row *session_list_find(const struct session_list *list, uin
 	return list->n ? bsearch(&session, list->rows, list->n, sizeof *list->rows, compare_sessions) : NULL;
 }
 
+void latency_read(const tma_document *buckets, uint64_t ret[LATENCY_BARS])
+{
+	memset(ret, 0, LATENCY_BARS * sizeof *ret);
+	for (size_t i = 0; i < tma_document_count(buckets); i++) {
+		const tma_document *bucket = tma_document_at(buckets, i, NULL);
+		uint64_t below_ns = field_uint(bucket, "below_ns");
+		int bar = 0;
+
+		while (bar < LATENCY_BARS - 1 && (!below_ns || UINT64_C(1000) << bar < below_ns))
+			bar++;
+		ret[bar] += field_uint(bucket, "count");
+	}
+}
+
 uint64_t latency_percentile(const uint64_t bars[LATENCY_BARS], double percent)
 {
 	uint64_t all = 0, seen = 0;

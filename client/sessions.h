@@ -40,6 +40,10 @@ void session_list_deinit(struct session_list *list);
 /* The row of a session; NULL when it is not there. */
 const struct session_row *session_list_find(const struct session_list *list, uint64_t session);
 
+/* The service's own bars (`latency` of stats, NULL: none), which leaves out those that are empty: each says
+ * by its bound which it is. */
+void latency_read(const tma_document *buckets, uint64_t ret[LATENCY_BARS]);
+
 /* The value below which at least percent of all are, in microseconds: the end of its bar, or the start of the
  * last one; 0 when there are none. */
 uint64_t latency_percentile(const uint64_t bars[LATENCY_BARS], double percent);

@@ -5,20 +5,18 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
-import msgpack
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from liar import Liar
 from tmad import ENGINE, TMACTL, TMAD, Tmad, scaled, tmactl, wait_until
 
 KEEP = b"what was there before"
@@ -335,20 +333,6 @@ def lie(method, params):
             "dst_strides": [EVIL], "src_strides": {EVIL: EVIL}, "rules": [{"family": EVIL, "rule": EVIL}]}
 
 
-def answer_with_lies(server):
-    while True:
-        try:
-            peer = server.accept()[0]
-        except OSError:
-            return
-        unpacker = msgpack.Unpacker()
-        with peer:
-            while data := peer.recv(65536):
-                unpacker.feed(data)
-                for _, msgid, method, params in unpacker:
-                    peer.sendall(msgpack.packb([1, msgid, None, lie(method, params)]))
-
-
 class Terminal(TmactlCase):
     """Nothing that others chose moves a cursor."""
 
@@ -357,20 +341,12 @@ class Terminal(TmactlCase):
             self.assertNotIn(character, text)
 
     def test_a_hostile_service(self):
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(self.file("lies"))
-            server.listen()
-            thread = threading.Thread(target=answer_with_lies, args=(server,))
-            thread.start()
-            try:
-                for args in (["info"], ["stats"], ["regions"], ["top", "--once"], ["explain", "--shape=4", "--dtype=uint8"]):
-                    done = self.run_tmactl(*args, socket_path=self.file("lies"))
-                    self.assertEqual((done.returncode, done.stderr), (0, ""), args)
-                    self.assertIn("x1b", done.stdout, args)
-                    self.is_harmless(done.stdout)
-            finally:
-                server.shutdown(socket.SHUT_RDWR)
-                thread.join()
+        with Liar(self.file("lies"), lie) as liar:
+            for args in (["info"], ["stats"], ["regions"], ["top", "--once"], ["explain", "--shape=4", "--dtype=uint8"]):
+                done = self.run_tmactl(*args, socket_path=liar.path)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), args)
+                self.assertIn("x1b", done.stdout, args)
+                self.is_harmless(done.stdout)
 
     def test_a_hostile_name_of_a_file(self):
         done = self.run_tmactl("copy", self.file(EVIL), self.dst)

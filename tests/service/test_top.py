@@ -10,11 +10,17 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from liar import Liar
 from terminal import ENTER, HIDE, LEAVE, SHOW, Terminal
 from tmad import NATIVE, TMACTL, Memory, Tmad, tmactl, wait_until
 
 PR_SET_NAME = 15
 COPY = 65536
+
+
+def micro(us):
+    """As tmactl says it."""
+    return f"{us} us" if us < 1000 else f"{us / 1000:.{2 if us < 9995 else 1 if us < 99950 else 0}f} ms"
 
 
 class Case(unittest.TestCase):
@@ -69,8 +75,25 @@ class Lists(Case):
         self.assertEqual(len(moved), 1)
         # The bars of 40 copies have both percentiles, and one bounds the other.
         self.assertGreaterEqual(moved[0]["p99_us"], moved[0]["p50_us"])
+        # Nobody else moved anything: all together is that one.
+        self.assertEqual([look[key] for key in ("p50_us", "p99_us")], [moved[0][key] for key in ("p50_us", "p99_us")])
+        text = tmactl("stats", socket_path=self.tmad.path).stdout
+        self.assertIn(f"p50 < {micro(look['p50_us'])}, p99 < {micro(look['p99_us'])}", text)
         self.assertEqual(look["connections"], 3)
         self.assertEqual(look["regions"], 3)
+
+    def test_empty_bars_are_left_out(self):
+        """What a service says that has moved nothing in less than 2 ms, and something in more than 16 s."""
+        bars = [{"below_ns": 4096000, "count": 99}, {"below_ns": 0, "count": 1}]
+        stats = {"latency": bars, "requests": 100, "connections": 1}
+        lies = {"stats": stats, "session_list": [], "info": {"boot_id": "b", "version": "v"}}
+        with Liar(os.path.join(self.tmad.directory, "lies"), lambda method, _: lies[method]) as liar:
+            look = json.loads(tmactl("top", "--once", "--json", socket_path=liar.path).stdout)
+            self.assertEqual((look["p50_us"], look["p99_us"]), (4096, 4096))
+            text = tmactl("stats", socket_path=liar.path).stdout
+        self.assertIn("p50 < 4.10 ms, p99 < 4.10 ms", text)
+        self.assertRegex(text, r"(?m)^  < 4\.10 ms +99 +99\.0 %")
+        self.assertRegex(text, r"(?m)^  longer +1 +1\.0 %")
 
     def test_rates_are_of_the_time_between(self):
         """What was done before the first look is not in the second one's rates; what is done in between is."""
