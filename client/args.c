@@ -7,20 +7,27 @@
 #include <string.h>
 #include <strings.h>
 
-/* An integer that ends before the byte stop, a comma or the end; *text moves there. */
+static void skip_blanks(const char **text)
+{
+	while (**text == ' ' || **text == '\t')
+		++*text;
+}
+
+/* An integer, blanks around it, that ends before the byte stop, a comma or the end; *text moves there. */
 static bool next_int(const char **text, char stop, int64_t *ret)
 {
-	const char *digit = **text == '-' || **text == '+' ? *text + 1 : *text;
+	const char *digit;
 	char *end;
 
+	skip_blanks(text);
+	digit = **text == '-' || **text == '+' ? *text + 1 : *text;
 	if (!isdigit((unsigned char)*digit))
 		return false;
 	errno = 0;
 	*ret = strtoll(*text, &end, 10);
-	if (errno || (*end && *end != stop))
-		return false;
 	*text = end;
-	return true;
+	skip_blanks(text);
+	return !errno && (!**text || **text == stop);
 }
 
 /* A list of integers, or with second of pairs a:b; how many, or -1 when it is none, -2 when it is too
@@ -29,6 +36,7 @@ static int parse_list(const char *text, int64_t first[TMA_MAX_RANK], int64_t sec
 {
 	int n = 0;
 
+	skip_blanks(&text);
 	if (!*text)
 		return 0;
 	for (;; text++) {
@@ -63,7 +71,8 @@ int args_permute(struct view_args *args, const char *text, struct failure *f)
 			args->perm[d] = (int)perm[d];
 	}
 	if (n < 0)
-		return list_failed(n, "--permute", text, "dimensions by number, as 1,0", f);
+		return list_failed(n, "--permute", text,
+		                   "dimensions by number, as 1,0; negative ones count from the last", f);
 	args->permute = text;
 	args->n_perm = n;
 	return 0;
@@ -89,13 +98,41 @@ int args_mode(struct view_args *args, const char *text, struct failure *f)
 		return fail(f, EXIT_USAGE, "--mode %s: it is one of constant, edge, reflect, symmetric, wrap",
 		            text);
 	args->mode = (enum tma_pad_mode)mode;
+	args->has_mode = true;
 	return 0;
+}
+
+/* NumPy's code of a type that it has too, with or without its byte order: f4, <f4, |u1. */
+static int dtype_of_code(const char *text)
+{
+	static const struct {
+		char code[4];
+		enum tma_dtype dtype;
+	} codes[] = {
+		{ "b1", TMA_BOOL },      { "u1", TMA_UINT8 },       { "i1", TMA_INT8 },
+		{ "u2", TMA_UINT16 },    { "i2", TMA_INT16 },       { "u4", TMA_UINT32 },
+		{ "i4", TMA_INT32 },     { "u8", TMA_UINT64 },      { "i8", TMA_INT64 },
+		{ "f2", TMA_FLOAT16 },   { "f4", TMA_FLOAT32 },     { "f8", TMA_FLOAT64 },
+		{ "c8", TMA_COMPLEX64 }, { "c16", TMA_COMPLEX128 },
+	};
+
+	text += *text == '<' || *text == '=' || *text == '|';
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		if (!strcmp(text, codes[i].code))
+			return (int)codes[i].dtype;
+	return -1;
 }
 
 int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f)
 {
 	int dtype = tma_dtype_parse(text);
 
+	if (dtype < 0)
+		dtype = dtype_of_code(text);
+	if (dtype < 0 && *text == '>')
+		return fail(f, EXIT_USAGE,
+		            "--dtype %s: big-endian elements are not moved as numbers; leave the > out",
+		            text);
 	if (dtype < 0)
 		return fail(f, EXIT_USAGE, "--dtype %s: no element type; tmactl info lists them", text);
 	*ret = (enum tma_dtype)dtype;
@@ -186,24 +223,56 @@ int args_value(struct tma_number *ret, const char *text, struct failure *f)
 	            text);
 }
 
+/* Digits, and some after a point, as so many times 2^shift, rounded down; *text moves past them. */
+static bool parse_scaled(const char **text, int shift, uint64_t *ret)
+{
+	const char *digits = *text;
+	long double value;
+	char *end;
+
+	while (isdigit((unsigned char)**text))
+		++*text;
+	errno = 0;
+	*ret = strtoull(digits, &end, 10);
+	if (*text == digits || errno || *ret > UINT64_MAX >> shift)
+		return false;
+	*ret <<= shift;
+	if (**text != '.')
+		return true;
+	value = 0;
+	for (long double place = 0.1L; isdigit((unsigned char)*++*text); place /= 10)
+		value += place * (**text - '0');
+	value = value * (long double)(UINT64_C(1) << shift) + 1e-6L;
+	return (*text)[-1] != '.' && !__builtin_add_overflow(*ret, (uint64_t)value, ret);
+}
+
 int args_bytes(uint64_t *ret, const char *flag, const char *text, struct failure *f)
 {
 	static const char units[] = "KMGT";
-	const char *unit;
-	char *end;
-	int shift = 0;
+	const char *number = text;
+	const char *end = text + strspn(text, "0123456789.");
+	const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
 
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-	if (unit) {
-		shift = 10 * (int)(unit - units + 1);
-		end++;
-		if (!strcasecmp(end, "B") || !strcasecmp(end, "iB"))
-			end += strlen(end);
-	}
-	if (errno || !isdigit((unsigned char)*text) || *end || *ret > UINT64_MAX >> shift)
-		return fail(f, EXIT_USAGE, "%s %s: it takes bytes, as 64M or 1G", flag, text);
-	*ret <<= shift;
+	if (!parse_scaled(&number, shift, ret) || number != end || (!shift && strchr(text, '.')))
+		return fail(f, EXIT_USAGE, "%s %s: it takes bytes, as 64M or 1.5G", flag, text);
+	end += unit != NULL;
+	if (unit && (!strcasecmp(end, "B") || !strcasecmp(end, "iB")))
+		end += strlen(end);
+	if (*end)
+		return fail(f, EXIT_USAGE, "%s %s: it takes bytes, as 64M or 1.5G", flag, text);
+	return 0;
+}
+
+int args_check(const struct view_args *args, const char *value, struct failure *f)
+{
+	if (value && args->mode != TMA_PAD_CONSTANT)
+		return fail(f, EXIT_USAGE, "--value %s: --mode %s takes its values from the source", value,
+		            tma_pad_mode_name(args->mode));
+	if (value && !args->pad)
+		return fail(f, EXIT_USAGE, "--value %s: nothing is padded; --pad says by how much", value);
+	if (args->has_mode && !args->pad)
+		return fail(f, EXIT_USAGE, "--mode %s: nothing is padded; --pad says by how much",
+		            tma_pad_mode_name(args->mode));
 	return 0;
 }

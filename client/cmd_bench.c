@@ -35,6 +35,7 @@ struct bench {
 	enum tma_dtype dtype;
 	struct view_args args;
 	struct tma_number value;
+	const char *value_text; /* NULL: 0 */
 	struct npy npy;
 	struct question question;
 	struct load_result result;
@@ -135,6 +136,7 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 	case OPT_PAD:
 		return args_pad(&b->args, text, f);
 	case OPT_VALUE:
+		b->value_text = text;
 		return args_value(&b->value, text, f);
 	case OPT_MODE:
 		return args_mode(&b->args, text, f);
@@ -190,6 +192,8 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 		            cmd_word(WORDS_LOAD, b->kind));
 	if (shaped && !b->has_shape)
 		return fail(f, EXIT_USAGE, "--kind transform needs --shape");
+	if (args_check(&b->args, b->value_text, f) < 0)
+		return -1;
 	/* A number of requests is an end of its own. */
 	if (!(b->seconds > 0))
 		b->seconds = b->load.requests == UINT64_MAX ? SECONDS : MAX_SECONDS;

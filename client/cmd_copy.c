@@ -125,11 +125,7 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 		                              : "copy takes two files: SRC and DST");
 	c->src_path = argv[optind];
 	c->dst_path = argv[optind + 1];
-	if (c->value_text && c->args.mode != TMA_PAD_CONSTANT)
-		return fail(&c->t->error, EXIT_USAGE,
-		            "--value %s: --mode %s takes its values from the source", c->value_text,
-		            tma_pad_mode_name(c->args.mode));
-	return 0;
+	return args_check(&c->args, c->value_text, &c->t->error);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------ */

@@ -25,6 +25,7 @@ struct explain {
 	struct tmactl *t;
 	struct view_args args;
 	struct tma_number value;
+	const char *value_text; /* NULL: 0 */
 	bool has_dtype;
 	bool has_shape;
 	const char *engine; /* NULL: the service's */
@@ -66,6 +67,7 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	case OPT_PAD:
 		return args_pad(&e->args, text, f);
 	case OPT_VALUE:
+		e->value_text = text;
 		return args_value(&e->value, text, f);
 	case OPT_MODE:
 		return args_mode(&e->args, text, f);
@@ -88,6 +90,8 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
 		if (explain_set(e, opt, optarg) < 0)
 			return -1;
+	if (args_check(&e->args, e->value_text, f) < 0)
+		return -1;
 	if (argc - optind > 1)
 		return fail(f, EXIT_USAGE, "explain takes one file at most, but was given %s too",
 		            argv[optind + 1]);

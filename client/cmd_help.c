@@ -76,7 +76,7 @@ int tmactl_help(struct tmactl *t, const char *name)
 	if (cmd)
 		print_command(cmd);
 	else if (name)
-		return fail(&t->error, EXIT_USAGE, "%s is no command; tmactl help lists them", name);
+		return tmactl_no_command(t, name);
 	else
 		print_all();
 	return 0;

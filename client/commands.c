@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/nearest.h"
 #include "tmaclient.h"
 
 #define GROUP(group, title)                        static const struct cmd_row group##_rows[] = {
@@ -44,6 +45,30 @@ const struct cmd_entry *cmd_find(const char *name)
 	return NULL;
 }
 
+/* Of a short name fewer letters may be wrong than of a long one. */
+static unsigned nearest_limit(const char *name)
+{
+	size_t limit = 1 + (strlen(name) + 1) / 2;
+
+	return limit < NEAREST_LIMIT ? (unsigned)limit : NEAREST_LIMIT;
+}
+
+const char *cmd_find_nearest(const char *name)
+{
+	unsigned least = nearest_limit(name);
+	const char *nearest = NULL;
+
+	for (size_t i = 0; i < cmd_count; i++) {
+		unsigned far = nearest_distance(name, cmd_entries[i].name);
+
+		if (far < least) {
+			least = far;
+			nearest = cmd_entries[i].name;
+		}
+	}
+	return nearest;
+}
+
 /* Option `left` of the table; what is left of the count when it has fewer. */
 static const struct cmd_row *nth_option(const struct cmd_row *rows, size_t *left)
 {
@@ -73,6 +98,26 @@ const char *cmd_option_name(const struct cmd_row *rows, int value)
 		if (row->value == value)
 			return row->name;
 	return NULL;
+}
+
+const char *cmd_option_nearest(const struct cmd_row *rows, const char *name)
+{
+	const struct cmd_row *const tables[] = { cmd_common, rows };
+	unsigned least = nearest_limit(name);
+	const char *nearest = NULL;
+	const struct cmd_row *row;
+
+	for (int t = 0; t < (rows ? 2 : 1); t++) {
+		for (size_t i = 0; (row = cmd_next_option(tables[t], &i));) {
+			unsigned far = nearest_distance(name, row->name);
+
+			if (far < least) {
+				least = far;
+				nearest = row->name;
+			}
+		}
+	}
+	return nearest;
 }
 
 /* The word of a list, copied. */

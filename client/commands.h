@@ -58,9 +58,16 @@ extern const struct cmd_row *const cmd_common;
 /* NULL: none has the name. */
 const struct cmd_entry *cmd_find(const char *name);
 
+/* The nearest to a name that is no command's; NULL: none is near. */
+const char *cmd_find_nearest(const char *name);
+
 /* The options of a table and of those that it uses, in their order: start with *i = 0; NULL after the last.
  */
 const struct cmd_row *cmd_next_option(const struct cmd_row *rows, size_t *i);
+
+/* The nearest to the name of no option, in the table and in that of every command; NULL: none is near. rows:
+ * NULL for those of every command. */
+const char *cmd_option_nearest(const struct cmd_row *rows, const char *name);
 
 /* The option's name by its OPT_*, NULL when the table has none. */
 const char *cmd_option_name(const struct cmd_row *rows, int value);

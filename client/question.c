@@ -58,7 +58,7 @@ int question_init(struct question *ret, const struct npy *npy, const enum tma_dt
 
 		q->src.shape[i] = npy->shape[i];
 		q->dst.shape[i] = view.out_shape[i];
-		q->perm[i] = args->permute ? args->perm[i] : i;
+		q->perm[i] = view_dimension(args, rank, i);
 		q->before[i] = args->before[i];
 		q->after[i] = args->after[i];
 		q->strides[i] = run;

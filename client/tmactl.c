@@ -44,12 +44,12 @@ int main(int argc, char **argv)
 		return tmactl_finish(&t);
 	first = optind;
 	if (first == argc) {
-		fail(&t.error, EXIT_USAGE, "no command; tmactl help lists them");
+		fail(&t.error, EXIT_USAGE, "no command; tmactl help lists the commands");
 		return tmactl_report(&t);
 	}
 	t.cmd = cmd_find(argv[first]);
 	if (!t.cmd) {
-		fail(&t.error, EXIT_USAGE, "%s is no command; tmactl help lists them", argv[first]);
+		tmactl_no_command(&t, argv[first]);
 		return tmactl_report(&t);
 	}
 	optind = 0; /* getopt starts anew */
@@ -189,6 +189,36 @@ static int common_option(struct tmactl *t, int opt)
 	}
 }
 
+/* What getopt refuses: a name or letter that it does not know, the beginning of several, one with a value too
+ * many. */
+static int refuse_option(struct tmactl *t, const char *text)
+{
+	const char *nearest = NULL;
+	char name[64];
+
+	if (optopt && optopt < OPT_NONE)
+		snprintf(name, sizeof name, "-%c", optopt);
+	else
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+	if (optopt > OPT_NONE)
+		return fail(&t->error, EXIT_USAGE, "%s takes no value", name);
+	if (!optopt)
+		nearest = cmd_option_nearest(t->cmd ? t->cmd->rows : NULL, name + 2);
+	if (nearest)
+		return fail(&t->error, EXIT_USAGE, "unknown option %s; did you mean --%s?", name, nearest);
+	return fail(&t->error, EXIT_USAGE, "unknown option %s; tmactl help%s%s lists the options", name,
+	            t->cmd ? " " : "", t->cmd ? t->cmd->name : "");
+}
+
+int tmactl_no_command(struct tmactl *t, const char *name)
+{
+	const char *nearest = cmd_find_nearest(name);
+
+	if (nearest)
+		return fail(&t->error, EXIT_USAGE, "unknown command %s; did you mean %s?", name, nearest);
+	return fail(&t->error, EXIT_USAGE, "unknown command %s; tmactl help lists the commands", name);
+}
+
 int tmactl_option(struct tmactl *t, int argc, char **argv)
 {
 	int opt, rc;
@@ -202,9 +232,7 @@ int tmactl_option(struct tmactl *t, int argc, char **argv)
 			return '?';
 		}
 		if (opt == '?') {
-			fail(&t->error, EXIT_USAGE,
-			     "%s is no option here; tmactl help COMMAND lists those there are",
-			     argv[optind - 1]);
+			refuse_option(t, argv[optind - 1]);
 			return '?';
 		}
 		rc = common_option(t, opt);
@@ -227,22 +255,58 @@ int tmactl_no_arguments(struct tmactl *t, int argc, char **argv)
 
 /* ---- The service ----------------------------------------------------------------------------------- */
 
+/* Whose members may do far more than talk to a service: nobody is told to join. */
+static bool is_privileged(const struct group *group)
+{
+	static const char *const names[] = {
+		"adm",   "admin", "disk", "docker",          "kmem", "kvm",  "libvirt", "lxd", "shadow",
+		"staff", "sudo",  "sys",  "systemd-journal", "tty",  "wheel"
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(group->gr_name, names[i]))
+			return true;
+	return group->gr_gid == 0;
+}
+
 /* Of a socket that is there and that this user may not connect to; NULL: the group is not what is missing. */
-static const char *group_that_may(const char *path)
+static const struct group *group_that_may(const char *path)
 {
 	struct stat st;
-	const struct group *group;
 
 	if (stat(path, &st) < 0 || !(st.st_mode & S_IWGRP) || !access(path, W_OK))
 		return NULL;
-	group = getgrgid(st.st_gid);
-	return group ? group->gr_name : NULL;
+	return getgrgid(st.st_gid);
+}
+
+static void refuse_connection(const tma_client *client, int rc, struct failure *f)
+{
+	const char *why = tma_last_error(client);
+	const struct group *group;
+
+	if (rc == TMA_DISCONNECTED) {
+		fail(f, EXIT_FAILED,
+		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
+		     why, tma_socket_path(client));
+		return;
+	}
+	group = rc == TMA_PERMISSION ? group_that_may(tma_socket_path(client)) : NULL;
+	if (!group)
+		tmactl_refused(client, f);
+	else if (is_privileged(group))
+		fail(f, EXIT_FAILED,
+		     "%s\n        its group, %s, is for administrators: give the socket a group of its own "
+		     "(SocketGroup= in tmad.socket, or tmad --socket-group)",
+		     why, group->gr_name);
+	else
+		fail(f, EXIT_FAILED,
+		     "%s\n        members of group %s may: usermod -aG %s USER, and log in again", why,
+		     group->gr_name, group->gr_name);
 }
 
 tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 {
 	tma_client *client = tma_new();
-	const char *group;
 	int rc;
 
 	if (!client) {
@@ -256,16 +320,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 	rc = tma_connect(client, t->socket);
 	if (!rc)
 		return client;
-	if (rc == TMA_DISCONNECTED)
-		fail(f, EXIT_FAILED,
-		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
-		     tma_last_error(client), tma_socket_path(client));
-	else if (rc == TMA_PERMISSION && (group = group_that_may(tma_socket_path(client))))
-		fail(f, EXIT_FAILED,
-		     "%s\n        members of group %s may: usermod -aG %s USER, and log in again",
-		     tma_last_error(client), group, group);
-	else
-		tmactl_refused(client, f);
+	refuse_connection(client, rc, f);
 	tma_free(client);
 	return NULL;
 }

@@ -50,6 +50,9 @@ int tmactl_no_arguments(struct tmactl *t, int argc, char **argv);
 /* A command's help, or with NULL what commands there are. */
 int tmactl_help(struct tmactl *t, const char *name);
 
+/* The failure that the name is no command's. */
+int tmactl_no_command(struct tmactl *t, const char *name);
+
 /* Which of the words text is; -1 with f set, which lists them, when it is none. */
 int tmactl_word(enum words words, const char *flag, const char *text, struct failure *f);
 

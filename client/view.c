@@ -39,6 +39,7 @@ static int check_perm(const struct view_args *args, int rank, struct failure *f)
 {
 	uint64_t seen = 0;
 	char names[32];
+	int i;
 
 	if (!args->permute)
 		return 0;
@@ -47,17 +48,18 @@ static int check_perm(const struct view_args *args, int rank, struct failure *f)
 		return fail(f, EXIT_USAGE, "--permute %s: it names %d dimensions, the file has %d",
 		            args->permute, args->n_perm, rank);
 	for (int d = 0; d < rank; d++) {
-		if (args->perm[d] < 0 || args->perm[d] >= rank)
+		i = view_dimension(args, rank, d);
+		if (i < 0 || i >= rank)
 			return fail(
 			    f, EXIT_USAGE,
 			    "--permute %s: there is no dimension %d; a permutation of %d dimensions names "
 			    "%s",
 			    args->permute, args->perm[d], rank, names);
-		if (seen >> args->perm[d] & 1)
+		if (seen >> i & 1)
 			return fail(f, EXIT_USAGE,
 			            "--permute %s: %d appears twice; a permutation of %d dimensions names %s",
-			            args->permute, args->perm[d], rank, names);
-		seen |= UINT64_C(1) << args->perm[d];
+			            args->permute, i, rank, names);
+		seen |= UINT64_C(1) << i;
 	}
 	return 0;
 }
@@ -76,7 +78,7 @@ static int view_axes(struct view *v, const struct npy *npy, const struct view_ar
 	}
 	v->rank = v->out_rank = npy->rank;
 	for (int d = 0; d < npy->rank; d++) {
-		i = args->permute ? args->perm[d] : d;
+		i = view_dimension(args, npy->rank, d);
 		v->axis[d] = (struct view_axis){ .source = npy->shape[i], .extent = npy->shape[i] };
 		v->axis[d].src_stride = npy->count ? stride[i] : 0;
 		if (args->pad && axis_pad(v, &v->axis[d], d, args, f) < 0)

@@ -18,7 +18,17 @@ struct view_args {
 	int64_t before[TMA_MAX_RANK];
 	int64_t after[TMA_MAX_RANK];
 	enum tma_pad_mode mode;
+	bool has_mode; /* it was given */
 };
+
+/* The input's dimension that becomes dimension d of the output, of rank: a negative one counts from the last.
+ */
+static inline int view_dimension(const struct view_args *args, int rank, int d)
+{
+	int named = args->permute ? args->perm[d] : d;
+
+	return named < 0 ? named + rank : named;
+}
 
 /* Output index o in [0, extent) reads source index o - before when that is in [0, source), else the border
  * rule of the mode. */

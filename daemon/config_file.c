@@ -11,6 +11,8 @@
 
 #include <ini.h>
 
+#include "proto/nearest.h"
+
 #define BOM        "\xef\xbb\xbf"
 #define LINE_BYTES 198 /* that libinih's buffer holds in every build; config_kept counts on it */
 
@@ -208,46 +210,22 @@ static void settle_line(struct reading *r)
 
 /* ---- A value ------------------------------------------------------------------------------------------ */
 
-/* How many bytes would have to change. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[SETTING_NAME_BYTES];
-	size_t n = strnlen(b, SETTING_NAME_BYTES - 1);
-
-	for (unsigned j = 0; j <= n; j++)
-		row[j] = j;
-	for (unsigned i = 1; *a; i++, a++) {
-		unsigned corner = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= n; j++) {
-			unsigned change = corner + ((*a == '_' ? '-' : *a) != b[j - 1]);
-
-			corner = row[j];
-			row[j] = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-			if (change < row[j])
-				row[j] = change;
-		}
-	}
-	return row[n];
-}
-
 static void refuse_name(struct reading *r, const char *name)
 {
 	char known[SETTING_NAME_BYTES], nearest[SETTING_NAME_BYTES];
-	unsigned least = 4; /* further than that, it means something else */
+	unsigned least = NEAREST_LIMIT;
 
 	for (int i = 0; i < SETTING_COUNT; i++) {
 		unsigned far;
 
 		setting_name(i, known);
-		far = setting_stands_in(i) == OPTION_PLACE_FILE ? distance(name, known) : least;
+		far = setting_stands_in(i) == OPTION_PLACE_FILE ? nearest_distance(name, known) : least;
 		if (far < least) {
 			least = far;
 			memcpy(nearest, known, sizeof nearest);
 		}
 	}
-	if (least < 4)
+	if (least < NEAREST_LIMIT)
 		config_error(r->config, "%s:%u: %s: there is no such setting; the nearest is %s",
 		             r->file->path, r->line, name, nearest);
 	else

@@ -82,12 +82,18 @@ class Usage(TmactlCase):
             (["copy", s, d, "--permute", ""], ["--permute"]),
             (["copy", s, d, "--permute", "0,1,99999999999999999999"], ["--permute"]),
             (["copy", s, d, "--permute", "0,2,2"], ["--permute", "0,2,2", "2"]),
-            (["copy", s, d, "--permute", "0,-1,1"], ["--permute", "-1"]),
+            (["copy", s, d, "--permute", "0,-1,2"], ["--permute", "2 appears twice"]),
+            (["copy", s, d, "--permute", "0,-4,1"], ["--permute", "no dimension -4"]),
             (["copy", s, d, "--pad", "1"], ["--pad", "1"]), (["copy", s, d, "--pad", "1:2:3"], ["--pad"]),
             (["copy", s, d, "--pad", "1:x"], ["--pad", "1:x"]),
             (["copy", s, d, "--mode", "mirror"], ["--mode", "mirror", "reflect"]),
             (["copy", s, d, "--value", "seven"], ["--value", "seven"]),
             (["copy", s, d, "--memory", "lots"], ["--memory", "lots"]),
+            (["copy", s, d, "--value", "3"], ["--value 3: nothing is padded"]),
+            (["copy", s, d, "--mode", "reflect"], ["--mode reflect: nothing is padded"]),
+            (["copy", s, d, "--mode", "reflect", "--value", "3", "--pad", "1:1,1:1,1:1"], ["--value 3", "reflect"]),
+            (["explain", s, "--mode", "reflect"], ["--mode reflect: nothing is padded"]),
+            (["bench", "--kind", "transform", "--shape", "4", "--value", "3"], ["--value 3: nothing is padded"]),
             (["explain", "--dtype", "float7", "--shape", "1,2"], ["float7"]),
             (["explain", "--dtype", "float32", "--shape", "1,y"], ["--shape", "1,y"]),
             (["explain", "--dtype", "float32"], ["--shape"]), (["ping", "extra"], ["extra"]),
@@ -95,6 +101,41 @@ class Usage(TmactlCase):
         for args, words in rows:
             with self.subTest(args=args[:1] + args[3:]):
                 self.fails(2, words, *args)
+
+    def test_the_nearest_is_suggested(self):
+        rows = (
+            (["copy", "--permtue", "1,0"], "unknown option --permtue; did you mean --permute?"),
+            (["copy", "--permtue=1,0"], "unknown option --permtue; did you mean --permute?"),
+            (["bench", "--connection_s", "2"], "unknown option --connection_s; did you mean --connections?"),
+            (["--sokcet", "s", "ping"], "unknown option --sokcet; did you mean --socket?"),
+            (["stats", "--jsno"], "unknown option --jsno; did you mean --json?"),
+            (["copy", "--nothing-like-it"], "unknown option --nothing-like-it; tmactl help copy lists the options"),
+            (["copy", "-x"], "unknown option -x; tmactl help copy lists the options"),
+            (["top", "-xn", "1"], "unknown option -x; tmactl help top lists the options"),
+            (["--nothing-like-it"], "unknown option --nothing-like-it; tmactl help lists the options"),
+            (["stats", "--json=1"], "--json takes no value"),
+            (["cpoy"], "unknown command cpoy; did you mean copy?"), (["stat"], "unknown command stat; did you mean stats?"),
+            (["help", "tensor"], "unknown command tensor; tmactl help lists the commands"),
+            (["frobnicate"], "unknown command frobnicate; tmactl help lists the commands"),
+        )
+        for args, line in rows:
+            with self.subTest(args=args):
+                done = self.run_tmactl(*args, socket_path=None)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", f"tmactl: {line}\n"))
+
+    def test_short_forms(self):
+        array = np.load(self.src)
+        rows = ((["--permute", "-1,0,1"], array.transpose(2, 0, 1)), (["--permute", "0, -1, 1"], array.transpose(0, 2, 1)),
+                (["--pad", "1 : 0, 0:0 ,-1:0", "--value", "3", "--memory", "1.5M"],
+                 np.pad(array[:, :, 1:], ((1, 0), (0, 0), (0, 0)), constant_values=3)))
+        for args, expected in rows:
+            with self.subTest(args=args):
+                done = self.run_tmactl("copy", self.src, self.dst, *args)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertTrue(np.array_equal(np.load(self.dst), expected))
+        plans = [json.loads(self.run_tmactl("explain", "--json", "--dtype", dtype, "--shape", shape, "--permute", permute).stdout)
+                 for dtype, shape, permute in (("float32", "64,32", "1,0"), ("<f4", "64, 32", "-1,-2"))]
+        self.assertEqual(plans[0], plans[1])
 
     def test_does_not_fit_the_file(self):
         s, d = self.src, self.dst
@@ -315,6 +356,18 @@ class Trust(TmactlCase):
                          [self.tmad.path, "Permission denied", "members of group daemon may: usermod -aG daemon"], 2)
         done = self.run_tmactl("ping", user=65534, group=65534, extra_groups=[grp.getgrnam("daemon").gr_gid])
         self.assertNotIn("members of group", done.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can run tmactl as another user")
+    def test_nobody_is_told_to_join_a_group_of_administrators(self):
+        os.chmod(os.path.dirname(self.tmad.path), 0o755)
+        os.chmod(self.tmad.path, 0o660)
+        for group in ("root", "disk", "sudo", "shadow"):
+            with self.subTest(group=group):
+                os.chown(self.tmad.path, 0, grp.getgrnam(group).gr_gid)
+                done = self.run_tmactl("ping", user=65534, group=65534, extra_groups=[])
+                self.was_refused(done.returncode, done.stdout, done.stderr, 1,
+                                 [self.tmad.path, f"its group, {group}, is for administrators", "SocketGroup="], 2)
+                self.assertNotIn("usermod", done.stderr)
 
 
 EVIL = "\x1b[2J\x9b\x07\r\x7f"

@@ -28,7 +28,11 @@ ParameterizedTestParameters(args, permute)
 		{ .text = "1,", .n = -1, .error = "--permute 1,: " },
 		{ .text = "1,,0", .n = -1, .error = "--permute 1,,0: " },
 		{ .text = "1 0", .n = -1, .error = "as 1,0" },
-		{ .text = " 1,0", .n = -1, .error = "as 1,0" },
+		{ .text = " 1,0", .n = 2, .perm = { 1, 0 } },
+		{ .text = "0, 3, 1 ,\t2 ", .n = 4, .perm = { 0, 3, 1, 2 } },
+		{ .text = " ", .n = 0 },
+		{ .text = "1, ", .n = -1, .error = "--permute 1, : " },
+		{ .text = "- 1,0", .n = -1, .error = "as 1,0" },
 		{ .text = "a", .n = -1, .error = "--permute a: " },
 		{ .text = "1x", .n = -1, .error = "--permute 1x: " },
 		{ .text = "1:0", .n = -1, .error = "--permute 1:0: " },
@@ -75,7 +79,9 @@ ParameterizedTestParameters(args, pad)
 		{ .text = "1:2", .n = 1, .before = { 1 }, .after = { 2 } },
 		{ .text = "1:2,0:0", .n = 2, .before = { 1, 0 }, .after = { 2, 0 } },
 		{ .text = "-1:-2,+3:4,0:-0", .n = 3, .before = { -1, 3, 0 }, .after = { -2, 4, 0 } },
+		{ .text = " 1 : 2, -3:4", .n = 2, .before = { 1, -3 }, .after = { 2, 4 } },
 		{ .text = "1", .n = -1 },
+		{ .text = "1 2", .n = -1 },
 		{ .text = "1,2", .n = -1 },
 		{ .text = "1:", .n = -1 },
 		{ .text = ":1", .n = -1 },
@@ -120,6 +126,96 @@ Test(args, shapes_have_no_negative_extent)
 	cr_assert_eq(shape[2], 3);
 	cr_assert_eq(args_shape(shape, &rank, "64,-1", &f), -1);
 	cr_assert_not_null(strstr(f.text, "--shape 64,-1"), "%s", f.text);
+}
+
+struct dtype_row {
+	char text[16];
+	int dtype; /* -1: refused */
+};
+
+ParameterizedTestParameters(args, dtype)
+{
+	static struct dtype_row rows[] = {
+		{ "float32", TMA_FLOAT32 },
+		{ "bfloat16", TMA_BFLOAT16 },
+		{ "b1", TMA_BOOL },
+		{ "|b1", TMA_BOOL },
+		{ "u1", TMA_UINT8 },
+		{ "i1", TMA_INT8 },
+		{ "<u2", TMA_UINT16 },
+		{ "=i2", TMA_INT16 },
+		{ "u4", TMA_UINT32 },
+		{ "<i4", TMA_INT32 },
+		{ "u8", TMA_UINT64 },
+		{ "i8", TMA_INT64 },
+		{ "f2", TMA_FLOAT16 },
+		{ "<f4", TMA_FLOAT32 },
+		{ "f8", TMA_FLOAT64 },
+		{ "c8", TMA_COMPLEX64 },
+		{ "<c16", TMA_COMPLEX128 },
+		{ ">f4", -1 },
+		{ "f3", -1 },
+		{ "f", -1 },
+		{ "<", -1 },
+		{ "", -1 },
+		{ "<<f4", -1 },
+		{ "f4 ", -1 },
+		{ "<float32", -1 },
+		{ "F4", -1 },
+	};
+
+	return cr_make_param_array(struct dtype_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+ParameterizedTest(struct dtype_row *row, args, dtype)
+{
+	enum tma_dtype dtype = TMA_BOOL;
+	struct failure f = { 0 };
+	int rc = args_dtype(&dtype, row->text, &f);
+
+	cr_assert_eq(rc, row->dtype < 0 ? -1 : 0, "%s", row->text);
+	if (!rc)
+		cr_assert_eq((int)dtype, row->dtype, "%s: %d", row->text, dtype);
+	else
+		cr_assert(f.code == EXIT_USAGE && strstr(f.text, "--dtype "), "%s: %s", row->text, f.text);
+}
+
+struct check_row {
+	char mode[12]; /* "": not given */
+	char value[4];
+	char pad[8];
+	char error[48]; /* "": they go together */
+};
+
+ParameterizedTestParameters(args, check)
+{
+	static struct check_row rows[] = {
+		{ .error = "" },
+		{ .pad = "1:1" },
+		{ .pad = "0:0", .value = "3" },
+		{ .pad = "1:1", .mode = "constant", .value = "3" },
+		{ .pad = "1:1", .mode = "reflect" },
+		{ .value = "3", .error = "--value 3: nothing is padded" },
+		{ .mode = "reflect", .error = "--mode reflect: nothing is padded" },
+		{ .mode = "constant", .error = "--mode constant: nothing is padded" },
+		{ .pad = "1:1", .mode = "edge", .value = "3", .error = "--value 3: --mode edge takes" },
+	};
+
+	return cr_make_param_array(struct check_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+ParameterizedTest(struct check_row *row, args, check)
+{
+	struct view_args args = { 0 };
+	struct failure f = { 0 };
+
+	if (*row->mode)
+		cr_assert_eq(args_mode(&args, row->mode, &f), 0);
+	if (*row->pad)
+		cr_assert_eq(args_pad(&args, row->pad, &f), 0);
+	cr_assert_eq(args_check(&args, *row->value ? row->value : NULL, &f), *row->error ? -1 : 0);
+	cr_assert_eq(f.code, *row->error ? EXIT_USAGE : EXIT_DONE);
+	cr_assert_not_null(strstr(f.text, row->error), "%s: %s", row->error, f.text);
 }
 
 Test(args, modes_by_name)
@@ -216,6 +312,19 @@ ParameterizedTestParameters(args, bytes)
 		{ .text = "2m", .bytes = 2 << 20 },
 		{ .text = "1GiB", .bytes = 1 << 30 },
 		{ .text = "1TB", .bytes = UINT64_C(1) << 40 },
+		{ .text = "1.5G", .bytes = 3 << 29 },
+		{ .text = "0.25kb", .bytes = 256 },
+		{ .text = "1.1K", .bytes = 1126 },
+		{ .text = "2.0M", .bytes = 2 << 20 },
+		{ .text = "0.1G", .bytes = 107374182 },
+		{ .text = "16777215.5T", .bytes = UINT64_MAX - (UINT64_C(1) << 39) + 1 },
+		{ .text = "16777216T", .refused = true },
+		{ .text = "1.5", .refused = true },
+		{ .text = "1.", .refused = true },
+		{ .text = "1.K", .refused = true },
+		{ .text = ".5G", .refused = true },
+		{ .text = "1.2.3G", .refused = true },
+		{ .text = "1e3K", .refused = true },
 		{ .text = "", .refused = true },
 		{ .text = "M", .refused = true },
 		{ .text = "-1", .refused = true },
