@@ -217,6 +217,7 @@ static void copy_print_json(const struct copy *c, double seconds)
 	print_json_string(c->result.path, strlen(c->result.path), true);
 	printf(", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 ", \"seconds\": %.6f", c->result.bytes,
 	       c->result.ns, seconds);
+	printf(", \"reconnects\": %u", c->result.reconnects);
 	print_shape("src_shape", c->npy.rank, c->npy.shape);
 	print_shape("dst_shape", c->view.out_rank, c->view.out_shape);
 	printf(", \"dtype\": ");
@@ -241,5 +242,8 @@ static void copy_print(struct copy *c)
 	printf("%s -> %s  %s", c->src_path, c->dst_path, print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
 	if (c->result.ns)
 		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);
-	printf("  %.2f s\n", seconds);
+	printf("  %.2f s", seconds);
+	if (c->result.reconnects)
+		printf("  reconnected %u time%s", c->result.reconnects, c->result.reconnects == 1 ? "" : "s");
+	putchar('\n');
 }

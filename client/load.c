@@ -13,6 +13,7 @@
 #define EVENTS   64
 #define DRAIN_NS UINT64_C(5000000000) /* for what is under way when the time is over */
 #define LOOK_MS  100                  /* at the clock and for a signal, when nothing is answered */
+#define RETRY_MS 20                   /* between two tries to connect again */
 
 struct asked {
 	tma_ticket ticket;
@@ -21,6 +22,9 @@ struct asked {
 
 struct connection {
 	tma_client *client;
+	bool is_lost;     /* the service has gone from it */
+	bool is_served;   /* something was answered, once */
+	uint64_t gone_ns; /* since when nothing has been, because it is lost again and again; 0: it is not */
 	struct tma_tensor dst, src;
 	struct tma_transform transform;
 	tma_plan *plan; /* NULL: none was asked for */
@@ -32,22 +36,26 @@ struct connection {
 
 struct run {
 	const struct load *load;
+	const struct tmactl *t;
 	struct load_result *result;
 	struct failure *failure;
 	int epoll;
 	uint64_t start_ns;
 	uint64_t under_way;
+	uint32_t n_lost;    /* connections that the service has gone from */
+	struct failure why; /* the last one went */
 	struct connection *connections;
 };
 
-static int connection_open(struct run *r, struct connection *c, const struct tmactl *t);
+static int connection_open(struct run *r, struct connection *c);
+static int connection_lose(struct run *r, struct connection *c);
 static int connection_ask(struct run *r, struct connection *c, uint64_t now);
 static int connection_watch(struct run *r, struct connection *c);
 static int run_loop(struct run *r);
 
 int load_run(const struct load *load, const struct tmactl *t, struct load_result *ret, struct failure *f)
 {
-	struct run r = { .load = load, .result = ret, .failure = f };
+	struct run r = { .load = load, .t = t, .result = ret, .failure = f };
 	int rc = 0;
 
 	*ret = (struct load_result){ 0 };
@@ -57,7 +65,7 @@ int load_run(const struct load *load, const struct tmactl *t, struct load_result
 		rc = fail(f, EXIT_FAILED, "no %s for %u connections (%s)",
 		          r.epoll < 0 ? "descriptor" : "memory", load->connections, strerror(errno));
 	for (uint32_t i = 0; i < load->connections && !rc; i++)
-		rc = connection_open(&r, &r.connections[i], t);
+		rc = connection_open(&r, &r.connections[i]);
 	if (!rc)
 		rc = run_loop(&r);
 	for (uint32_t i = 0; i < load->connections && r.connections; i++) {
@@ -71,6 +79,11 @@ int load_run(const struct load *load, const struct tmactl *t, struct load_result
 }
 
 /* ---- Connections ------------------------------------------------------------------------------------ */
+
+static bool is_gone(int rc)
+{
+	return rc == TMA_DISCONNECTED || rc == TMA_DEVICE_LOST;
+}
 
 static int refused(const struct run *r, const struct connection *c)
 {
@@ -99,15 +112,24 @@ static int connection_map(struct run *r, struct connection *c, struct tma_tensor
 	return 0;
 }
 
-static int connection_open(struct run *r, struct connection *c, const struct tmactl *t)
+static int connection_add(struct run *r, struct connection *c)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
+
+	c->events = EPOLLIN;
+	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, tma_fd(c->client), &event) < 0)
+		return fail(r->failure, EXIT_FAILED, "a connection cannot be watched (%s)", strerror(errno));
+	return 0;
+}
+
+static int connection_open(struct run *r, struct connection *c)
 {
 	const struct question *question = r->load->question;
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
 
 	c->asked = calloc(r->load->depth, sizeof *c->asked);
 	if (!c->asked)
 		return fail(r->failure, EXIT_FAILED, "no memory for %u requests", r->load->depth);
-	c->client = tmactl_connect(t, r->failure);
+	c->client = tmactl_connect(r->t, r->failure);
 	if (!c->client)
 		return -1;
 	tma_set_batching(c->client, true);
@@ -121,10 +143,7 @@ static int connection_open(struct run *r, struct connection *c, const struct tma
 		if (r->load->is_prepared && tma_plan_prepare(c->client, &c->transform, &c->plan) < 0)
 			return refused(r, c);
 	}
-	c->events = EPOLLIN;
-	if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, tma_fd(c->client), &event) < 0)
-		return fail(r->failure, EXIT_FAILED, "a connection cannot be watched (%s)", strerror(errno));
-	return 0;
+	return connection_add(r, c);
 }
 
 static int connection_submit(struct connection *c, bool is_ping, tma_ticket *ret)
@@ -156,6 +175,8 @@ static int connection_ask(struct run *r, struct connection *c, uint64_t now)
 	}
 	if (!rc)
 		rc = tma_flush(c->client);
+	if (is_gone(rc))
+		return connection_lose(r, c);
 	return rc < 0 ? refused(r, c) : connection_watch(r, c);
 }
 
@@ -179,26 +200,106 @@ static void count_moved(struct load_result *result, const struct tma_result *ans
 	memcpy(result->path, answer->path, sizeof answer->path);
 }
 
-/* Counts what has been answered. The connection's end comes to every request under way, and to this call. */
-static int connection_count(struct run *r, struct connection *c, uint64_t now)
+static void count(struct run *r, struct connection *c, int rc, const struct tma_result *answer, uint64_t now)
 {
 	struct load_result *result = r->result;
-	struct tma_result answer;
-	int rc;
 
-	while (c->n && (rc = tma_poll(c->client, c->asked[c->first].ticket, &answer)) != TMA_BUSY) {
-		if (tma_fd(c->client) < 0)
-			return refused(r, c);
+	if (is_gone(rc)) {
+		result->unanswered++;
+		result->submitted--;
+	} else {
+		c->is_served = true;
+		c->gone_ns = 0;
 		histogram_add(&result->latency, now - c->asked[c->first].start_ns);
 		if (rc < 0 && rc > -LOAD_STATUSES)
 			result->failed[-rc]++;
 		else if (r->load->question)
-			count_moved(result, &answer);
-		c->first = (c->first + 1) % r->load->depth;
-		c->n--;
-		r->under_way--;
+			count_moved(result, answer);
 	}
-	return 0;
+	c->first = (c->first + 1) % r->load->depth;
+	c->n--;
+	r->under_way--;
+}
+
+/* Counts what has been answered; whether the service has gone. */
+static bool connection_count(struct run *r, struct connection *c, uint64_t now)
+{
+	struct tma_result answer;
+	bool gone = false;
+	int rc;
+
+	while (c->n && (rc = tma_poll(c->client, c->asked[c->first].ticket, &answer)) != TMA_BUSY) {
+		gone |= is_gone(rc);
+		count(r, c, rc, &answer, now);
+	}
+	return gone || tma_fd(c->client) < 0;
+}
+
+/* ---- A service that goes away ----------------------------------------------------------------------- */
+
+static int gave_up(struct run *r)
+{
+	return fail(r->failure, EXIT_FAILED, "%s, and it did not come back within %d s", r->why.text,
+	            (tmactl_patience_ms(r->t) + 999) / 1000);
+}
+
+static bool has_patience(const struct run *r, const struct connection *c)
+{
+	return clock_ns() - c->gone_ns < (uint64_t)tmactl_patience_ms(r->t) * 1000000;
+}
+
+/* What was under way has not been answered, and will be asked anew. A service that ends a connection before
+ * it answers anything does not want it. */
+static int connection_lose(struct run *r, struct connection *c)
+{
+	if (c->is_lost)
+		return 0;
+	if (!c->is_served)
+		return refused(r, c);
+	r->why = (struct failure){ 0 };
+	tmactl_refused(c->client, &r->why);
+	if (tma_fd(c->client) >= 0)
+		epoll_ctl(r->epoll, EPOLL_CTL_DEL, tma_fd(c->client), NULL);
+	connection_count(r, c, clock_ns());
+	if (!c->gone_ns)
+		c->gone_ns = clock_ns();
+	c->is_lost = true;
+	r->n_lost++;
+	return has_patience(r, c) ? 0 : gave_up(r);
+}
+
+/* The library registers the regions and prepares the plan anew. */
+static int connection_retry(struct run *r, struct connection *c, bool over)
+{
+	uint64_t now;
+
+	if (tma_connect(c->client, r->t->socket) < 0)
+		return has_patience(r, c) ? 0 : gave_up(r);
+	now = clock_ns();
+	connection_count(r, c, now); /* what has ended only by the new connection */
+	c->is_lost = false;
+	r->n_lost--;
+	r->result->reconnects++;
+	if (connection_add(r, c) < 0)
+		return -1;
+	return over ? 0 : connection_ask(r, c, now);
+}
+
+/* One that cannot connect shows that the others cannot. */
+static int retry_all(struct run *r, bool over)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < r->load->connections && !rc; i++) {
+		struct connection *c = &r->connections[i];
+
+		if (!c->is_lost)
+			continue;
+		rc = connection_retry(r, c, over);
+		if (c->is_lost)
+			break;
+	}
+	return rc;
 }
 
 /* ---- The loop --------------------------------------------------------------------------------------- */
@@ -206,13 +307,17 @@ static int connection_count(struct run *r, struct connection *c, uint64_t now)
 static int on_ready(struct run *r, struct connection *c, bool over)
 {
 	uint64_t now;
+	int rc;
 
-	if (tma_dispatch(c->client) < 0)
+	if (c->is_lost)
+		return 0;
+	rc = tma_dispatch(c->client);
+	if (rc < 0 && !is_gone(rc))
 		return refused(r, c);
 	now = clock_ns();
 	r->result->ns = now - r->start_ns;
-	if (connection_count(r, c, now) < 0)
-		return -1;
+	if (connection_count(r, c, now) || rc < 0)
+		return connection_lose(r, c);
 	return over ? connection_watch(r, c) : connection_ask(r, c, now);
 }
 
@@ -235,14 +340,14 @@ static void tell(const struct run *r, uint64_t now)
 static int run_loop(struct run *r)
 {
 	struct epoll_event events[EVENTS];
-	uint64_t end = 0, told = 0, now;
+	uint64_t end = 0, told = 0, tried = 0, now;
 	int n = 0, rc = 0;
 
 	r->start_ns = clock_ns();
 	for (uint32_t i = 0; i < r->load->connections && !rc; i++)
 		rc = connection_ask(r, &r->connections[i], clock_ns());
-	while (!rc && r->under_way) {
-		n = epoll_wait(r->epoll, events, EVENTS, LOOK_MS);
+	while (!rc && (r->under_way || (r->n_lost && !end))) {
+		n = epoll_wait(r->epoll, events, EVENTS, r->n_lost ? RETRY_MS : LOOK_MS);
 		if (n < 0 && errno != EINTR)
 			return fail(r->failure, EXIT_FAILED, "epoll_wait failed (%s)", strerror(errno));
 		now = clock_ns();
@@ -257,6 +362,10 @@ static int run_loop(struct run *r)
 			            (int)(DRAIN_NS / 1000000000));
 		for (int i = 0; i < n && !rc; i++)
 			rc = on_ready(r, events[i].data.ptr, end);
+		if (!rc && r->n_lost && now - tried >= RETRY_MS * UINT64_C(1000000)) {
+			tried = now;
+			rc = retry_all(r, end);
+		}
 	}
 	return rc;
 }

@@ -32,15 +32,18 @@ struct load {
 struct load_result {
 	uint64_t submitted;
 	uint64_t failed[LOAD_STATUSES]; /* answered with an error, by -status */
-	uint64_t bytes;                 /* read plus written by transforms that went well */
-	uint64_t engine_ns;             /* the engine's own time for them */
-	uint64_t ns;                    /* from the first request to the last answer */
+	uint64_t reconnects;            /* of all connections together */
+	uint64_t
+	    unanswered;     /* that were under way when the service went away; asked anew, and counted once */
+	uint64_t bytes;     /* read plus written by transforms that went well */
+	uint64_t engine_ns; /* the engine's own time for them */
+	uint64_t ns;        /* from the first request to the last answer */
 	struct histogram latency; /* of the answered, ns: from before a request is made to its answer read */
 	char path[24];            /* the family that moved the last one; "": none */
 };
 
-/* t says where to connect. Once requests are sent a failure leaves what was measured until then
- * in ret, whose connections are closed in any case. */
+/* t says where to connect, and how long a service that goes away is waited for. Once requests are sent a
+ * failure leaves what was measured until then in ret, whose connections are closed in any case. */
 int load_run(const struct load *load, const struct tmactl *t, struct load_result *ret, struct failure *f);
 
 #endif

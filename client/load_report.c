@@ -64,6 +64,10 @@ void load_report(const struct load *load, const char *kind, const struct load_re
 		comma = ", ";
 	}
 	puts(*comma ? "" : "none");
+	if (r->reconnects)
+		printf("%-9s %" PRIu64 " time%s; %" PRIu64 " request%s had no answer\n", "reconnected",
+		       r->reconnects, r->reconnects == 1 ? "" : "s", r->unanswered,
+		       r->unanswered == 1 ? "" : "s");
 }
 
 void load_report_json(const struct load *load, const char *kind, const struct load_result *r)
@@ -79,8 +83,9 @@ void load_report_json(const struct load *load, const char *kind, const struct lo
 		printf("%s\"%s\": %.3f", i ? ", " : "", percentiles[i].name,
 		       (double)histogram_percentile(&r->latency, percentiles[i].percent) / 1e3);
 	printf("},\n  \"bytes\": %" PRIu64
-	       ",\n  \"bytes_per_s\": %.0f,\n  \"engine_us\": %.3f,\n  \"errors\": {",
-	       r->bytes, (double)r->bytes / seconds_of(r), engine_us(r));
+	       ",\n  \"bytes_per_s\": %.0f,\n  \"engine_us\": %.3f,\n  \"reconnects\": %" PRIu64
+	       ",\n  \"unanswered\": %" PRIu64 ",\n  \"errors\": {",
+	       r->bytes, (double)r->bytes / seconds_of(r), engine_us(r), r->reconnects, r->unanswered);
 	for (int i = 0; i < LOAD_STATUSES; i++) {
 		if (!r->failed[i])
 			continue;

@@ -1,8 +1,9 @@
 /* Moves a view from file to file through the service, a box at a time, in bounded memory.
  *
  * Workers share the boxes. Each has a connection and two regions of its own and reads a box's source, has it
- * transformed, writes its output; while one waits for the service or the disk, the others go on. The first
- * failure stops all.
+ * transformed, writes its output; while one waits for the service or the disk, the others go on. A
+ * service that starts again is waited for, and what it had not answered is asked anew. The first failure
+ * stops all.
  */
 #ifndef CLIENT_MOVER_H
 #define CLIENT_MOVER_H
@@ -27,9 +28,10 @@ struct mover_job {
 };
 
 struct mover_result {
-	char path[24];  /* the family of the largest box */
-	uint64_t bytes; /* read plus written by the engine */
-	uint64_t ns;    /* while boxes were with the service */
+	char path[24];       /* the family of the largest box */
+	uint64_t bytes;      /* read plus written by the engine */
+	uint64_t ns;         /* while boxes were with the service */
+	uint32_t reconnects; /* all workers together */
 };
 
 /* Called now and then on the caller's thread; -1 with f set stops the job. */

@@ -304,6 +304,11 @@ static void refuse_connection(const tma_client *client, int rc, struct failure *
 		     group->gr_name, group->gr_name);
 }
 
+int tmactl_patience_ms(const struct tmactl *t)
+{
+	return t->timeout_ms >= 0 ? t->timeout_ms : PATIENCE_MS;
+}
+
 tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 {
 	tma_client *client = tma_new();
@@ -314,7 +319,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 		return NULL;
 	}
 	tma_set_timeout(client, t->timeout_ms);
-	tma_set_reconnect(client, -1); /* a command is short, and mover.c holds its connections */
+	tma_set_reconnect(client, -1); /* a command is short; copy and bench do it themselves */
 	if (t->has_server_uid)
 		tma_set_server_uid(client, t->server_uid);
 	rc = tma_connect(client, t->socket);

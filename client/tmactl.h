@@ -56,6 +56,10 @@ int tmactl_no_command(struct tmactl *t, const char *name);
 /* Which of the words text is; -1 with f set, which lists them, when it is none. */
 int tmactl_word(enum words words, const char *flag, const char *text, struct failure *f);
 
+/* How long a service that was there and has gone is waited for: --timeout, else PATIENCE_MS. */
+#define PATIENCE_MS 10000
+int tmactl_patience_ms(const struct tmactl *t);
+
 /* A connected client; NULL when that failed. Any thread may ask. */
 tma_client *tmactl_connect(const struct tmactl *t, struct failure *f);
 

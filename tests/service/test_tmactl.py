@@ -273,7 +273,7 @@ class BadDays(TmactlCase):
         src = self.big()
         self.names = sorted(os.listdir(self.directory))
         copy = subprocess.Popen([TMACTL, "--socket", tmad.path, "copy", src, self.dst, "--permute", "1,0",
-                                 "--memory", "2000000"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 "--memory", "2000000", "--timeout", "2000"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, encoding="utf-8")
         self.addCleanup(copy.kill)
         with tmad.rpc() as rpc:
@@ -303,7 +303,7 @@ class BadDays(TmactlCase):
         copy = self.start_copy(tmad, hold=True)
         tmad.kill()
         out, err = copy.communicate(timeout=scaled(20))
-        self.was_refused(copy.returncode, out, err, 1, ["tmad"])
+        self.was_refused(copy.returncode, out, err, 1, [tmad.path, "it did not come back within 2 s"])
         self.is_as_before()
 
     def test_interrupted(self):

@@ -1,0 +1,341 @@
+/* A worker: touches its own struct and, under the lock, the mover's tally. */
+#include "mover_worker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/clock.h"
+
+#define PAUSE_MS       20 /* between two tries to connect */
+#define TRIES_AT_LEAST 3
+#define MAX_TRIES      5 /* of one box: one that brings the service down each time is given up */
+
+static int stopped(struct worker *w);
+static int worker_open(struct worker *w);
+static bool worker_next(struct worker *w, uint64_t *ret_box);
+static int worker_read(struct worker *w, const struct box *box);
+static int worker_transform(struct worker *w, const struct box *box);
+static int worker_write(struct worker *w, const struct box *box);
+static void worker_moves(struct worker *w, int change);
+static void worker_tally(struct worker *w, const struct box *box);
+
+/* ---- A worker's thread ------------------------------------------------------------------------------ */
+
+void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct mover *m = w->mover;
+	struct box box;
+	uint64_t i;
+	int rc = worker_open(w);
+
+	while (!rc && worker_next(w, &i)) {
+		box_get(&m->plan, i, &box);
+		rc = worker_read(w, &box);
+		if (!rc)
+			rc = worker_transform(w, &box);
+		if (!rc)
+			rc = worker_write(w, &box);
+		if (!rc)
+			worker_tally(w, &box);
+	}
+	pthread_mutex_lock(&m->lock);
+	if (rc && !atomic_exchange(&m->stop, true))
+		m->error = w->error;
+	m->running--;
+	pthread_cond_signal(&m->ended);
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+static int stopped(struct worker *w)
+{
+	return atomic_load(&w->mover->stop) ? fail(&w->error, EXIT_FAILED, "stopped") : 0;
+}
+
+/* ---- The connection --------------------------------------------------------------------------------- */
+
+static bool is_gone(int rc)
+{
+	return rc == TMA_DISCONNECTED || rc == TMA_DEVICE_LOST;
+}
+
+/* The connection is made: from here on, who stops the workers can end its calls. */
+static int worker_joined(struct worker *w)
+{
+	struct mover *m = w->mover;
+
+	pthread_mutex_lock(&m->lock);
+	if (w->hang_up >= 0)
+		close(w->hang_up);
+	w->hang_up = atomic_load(&m->stop) ? -1 : fcntl(tma_fd(w->client), F_DUPFD_CLOEXEC, 0);
+	pthread_mutex_unlock(&m->lock);
+	if (w->hang_up >= 0) {
+		atomic_store(&m->was_served, true);
+		return 0;
+	}
+	return stopped(w) < 0 ? -1
+	                      : fail(&w->error, EXIT_FAILED, "out of file descriptors (%s)", strerror(errno));
+}
+
+/* A service that goes away may be one that starts again: it is waited for, and the regions are registered
+ * anew. What the box under way has become is not known, so it is moved once more. */
+static int worker_rejoin(struct worker *w)
+{
+	const struct tmactl *t = w->mover->t;
+	int64_t patience_ms = tmactl_patience_ms(t);
+	int64_t until = clock_ms() + patience_ms;
+	struct failure lost = { 0 };
+	int rc;
+
+	tmactl_refused(w->client, &lost);
+	/* One that stands still while it starts does not keep this thread from being stopped. */
+	tma_set_timeout(w->client, (int)(patience_ms / TRIES_AT_LEAST));
+	while ((rc = tma_connect(w->client, t->socket)) < 0 && rc != TMA_PERMISSION) {
+		if (stopped(w) < 0)
+			return -1;
+		if (clock_ms() >= until)
+			return fail(&w->error, EXIT_FAILED, "%s, and it did not come back within %d s",
+			            lost.text, (int)(patience_ms + 999) / 1000);
+		poll(NULL, 0, PAUSE_MS);
+	}
+	tma_set_timeout(w->client, t->timeout_ms);
+	if (rc < 0)
+		return tmactl_refused(w->client, &w->error);
+	pthread_mutex_lock(&w->mover->lock);
+	w->mover->result.reconnects++;
+	pthread_mutex_unlock(&w->mover->lock);
+	return worker_joined(w);
+}
+
+/* The service is to be there; once it has been, it may be gone for a while. */
+static int worker_connect(struct worker *w)
+{
+	const struct tmactl *t = w->mover->t;
+	int64_t until = clock_ms() + tmactl_patience_ms(t);
+
+	for (;;) {
+		struct failure f = { 0 };
+
+		w->client = tmactl_connect(t, &f);
+		if (w->client)
+			return worker_joined(w);
+		if (stopped(w) < 0)
+			return -1;
+		if (!atomic_load(&w->mover->was_served) || clock_ms() >= until)
+			return fail(&w->error, f.code, "%s", f.text);
+		poll(NULL, 0, PAUSE_MS);
+	}
+}
+
+static int worker_create(struct worker *w, uint64_t bytes, tma_region **ret)
+{
+	int rc;
+
+	for (int i = 0; i < MAX_TRIES; i++) {
+		rc = tma_region_create_kind(w->client, TMA_REGION_MEMFD, bytes ? bytes : 1, ret);
+		if (rc >= 0)
+			return 0;
+		if (!is_gone(rc))
+			break;
+		if (worker_rejoin(w) < 0)
+			return -1;
+	}
+	return tmactl_refused(w->client, &w->error);
+}
+
+static int worker_open(struct worker *w)
+{
+	const struct box_plan *plan = &w->mover->plan;
+
+	if (worker_connect(w) < 0 || worker_create(w, plan->src_bytes, &w->src) < 0)
+		return -1;
+	return worker_create(w, plan->dst_bytes, &w->dst);
+}
+
+/* ---- Boxes ------------------------------------------------------------------------------------------ */
+
+static bool worker_next(struct worker *w, uint64_t *ret_box)
+{
+	struct mover *m = w->mover;
+	bool more;
+
+	pthread_mutex_lock(&m->lock);
+	more = m->next_box < m->plan.n_boxes && !atomic_load(&m->stop);
+	*ret_box = m->next_box;
+	m->next_box += more;
+	pthread_mutex_unlock(&m->lock);
+	return more;
+}
+
+/* One run of the source file. */
+static int read_run(struct worker *w, void *data, size_t len, uint64_t offset)
+{
+	const struct mover_job *job = w->mover->job;
+	ssize_t n;
+
+	for (size_t at = 0; at < len; at += (size_t)n) {
+		n = pread(job->src_fd, (char *)data + at, len - at, (off_t)(offset + at));
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		else if (n < 0)
+			return fail(&w->error, EXIT_FAILED, "%s: cannot be read (%s)", job->src_path,
+			            strerror(errno));
+		else if (n == 0)
+			return fail(&w->error, EXIT_FAILED,
+			            "%s: cut short while it was read: it ends at byte %" PRIu64,
+			            job->src_path, offset + at);
+	}
+	return 0;
+}
+
+static int worker_read(struct worker *w, const struct box *box)
+{
+	int64_t position[BOX_MAX_RANK] = { 0 };
+	uint64_t offset = box->src.offset;
+	uint8_t *data = tma_region_data(w->src);
+	int rc = 0;
+
+	if (!box->src.count)
+		return 0;
+	assert(box->src.bytes * box->src.count <= tma_region_size(w->src));
+	do {
+		rc = read_run(w, data, box->src.bytes, offset);
+		data += box->src.bytes;
+		if (!rc)
+			rc = stopped(w);
+	} while (!rc && box_runs_next(&box->src, position, &offset));
+	return rc;
+}
+
+static int worker_write(struct worker *w, const struct box *box)
+{
+	const struct mover_job *job = w->mover->job;
+	int64_t position[BOX_MAX_RANK] = { 0 };
+	uint64_t offset = box->dst.offset;
+	const uint8_t *data = tma_region_data(w->dst);
+	int rc;
+
+	pthread_mutex_lock(&w->mover->writing);
+	do {
+		rc = output_write(job->output, data, box->dst.bytes, job->header_bytes + offset, &w->error);
+		data += box->dst.bytes;
+		if (!rc)
+			rc = stopped(w);
+	} while (!rc && box_runs_next(&box->dst, position, &offset));
+	pthread_mutex_unlock(&w->mover->writing);
+	return rc;
+}
+
+/* The dtype that carries elements of so many bytes. */
+static enum tma_dtype carrier(uint32_t element)
+{
+	return element == 1   ? TMA_UINT8
+	       : element == 2 ? TMA_UINT16
+	       : element == 4 ? TMA_UINT32
+	       : element == 8 ? TMA_UINT64
+	                      : TMA_COMPLEX128;
+}
+
+/* An element's bits as a number of its carrier. */
+static struct tma_number carried(uint32_t element, const uint8_t *bits)
+{
+	struct tma_number n = { .kind = element == 16 ? TMA_NUMBER_COMPLEX : TMA_NUMBER_UINT };
+
+	if (element == 16) {
+		memcpy(&n.re, bits, 8);
+		memcpy(&n.im, bits + 8, 8);
+	} else {
+		for (uint32_t i = 0; i < element; i++)
+			n.u |= (uint64_t)bits[i] << (8 * i);
+	}
+	return n;
+}
+
+/* The source and the room for the output stay as they are when the service goes away: it is asked again. */
+static int worker_ask(struct worker *w, const struct tma_transform *transform)
+{
+	int rc;
+
+	for (int i = 0; i < MAX_TRIES; i++) {
+		worker_moves(w, 1);
+		rc = tma_transform(w->client, transform);
+		worker_moves(w, -1);
+		if (rc >= 0)
+			return 0;
+		if (stopped(w) < 0)
+			return -1;
+		if (!is_gone(rc))
+			break;
+		if (worker_rejoin(w) < 0)
+			return -1;
+	}
+	return tmactl_refused(w->client, &w->error);
+}
+
+static int worker_transform(struct worker *w, const struct box *box)
+{
+	const struct mover_job *job = w->mover->job;
+	const struct view *view = job->view;
+	int64_t strides[TMA_MAX_RANK];
+	int64_t before[TMA_MAX_RANK];
+	int64_t after[TMA_MAX_RANK];
+	struct tma_tensor dst = { .region = w->dst, .dtype = carrier(view->element), .rank = view->rank };
+	struct tma_tensor src = {
+		.region = w->src, .dtype = dst.dtype, .rank = view->rank, .strides = strides
+	};
+	struct tma_transform transform = { .dst = &dst, .src = &src };
+
+	src.offset = box->src_start;
+	for (int d = 0; d < view->rank; d++) {
+		const struct box_piece *p = &box->piece[d];
+
+		dst.shape[d] = p->len;
+		src.shape[d] = p->step ? p->src_len : p->len;
+		strides[d] = box->src_stride[d] / (int64_t)view->element;
+		before[d] = p->before;
+		after[d] = p->after;
+		if (!p->before && !p->after)
+			continue;
+		transform.before = before;
+		transform.after = after;
+		transform.mode = view->mode;
+	}
+	if (transform.before && view->mode == TMA_PAD_CONSTANT)
+		transform.value = carried(view->element, job->fill);
+	return worker_ask(w, &transform);
+}
+
+/* A box goes to the service, or comes back: times when several are there count once. */
+static void worker_moves(struct worker *w, int change)
+{
+	struct mover *m = w->mover;
+
+	pthread_mutex_lock(&m->lock);
+	if (m->n_moving == 0)
+		m->moving_ns = clock_ns();
+	m->n_moving += change;
+	if (m->n_moving == 0)
+		m->result.ns += clock_ns() - m->moving_ns;
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void worker_tally(struct worker *w, const struct box *box)
+{
+	const struct tma_result *result = tma_last_result(w->client);
+	struct mover *m = w->mover;
+
+	pthread_mutex_lock(&m->lock);
+	m->done_bytes += box->dst.bytes * box->dst.count;
+	m->result.bytes += result->bytes;
+	if (result->bytes > m->largest_bytes) {
+		m->largest_bytes = result->bytes;
+		memcpy(m->result.path, result->path, sizeof m->result.path);
+	}
+	pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,48 @@
+/* What the mover and its workers share; of mover.c and mover_worker.c alone. */
+#ifndef CLIENT_MOVER_WORKER_H
+#define CLIENT_MOVER_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "mover.h"
+
+#define MAX_WORKERS 3
+
+struct worker {
+	struct mover *mover;
+	pthread_t thread;
+	tma_client *client;
+	int hang_up; /* a second fd of the client's connection, to end the calls of its thread from another;
+	                -1 until there is one; under the mover's lock */
+	tma_region *src;
+	tma_region *dst;
+	struct failure error;
+};
+
+struct mover {
+	const struct tmactl *t;
+	const struct mover_job *job;
+	struct box_plan plan;
+	struct worker workers[MAX_WORKERS];
+	int n_workers;
+	atomic_bool stop;
+	atomic_bool was_served;  /* by a tmad that may come back */
+	pthread_mutex_t writing; /* a file takes one writer at a time, and the others would spin for it */
+
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t ended;
+	uint64_t next_box;
+	uint64_t done_bytes;    /* of the output */
+	uint64_t largest_bytes; /* of the box that result.path is from */
+	int n_moving;           /* boxes that are with the service, since moving_ns */
+	uint64_t moving_ns;
+	int running;
+	struct failure error;
+	struct mover_result result;
+};
+
+/* A worker's thread; arg is its struct. */
+void *worker_main(void *arg);
+
+#endif
