@@ -5,18 +5,24 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "journal.h"
 #include "proto/text.h"
+#include "sink.h"
 
+#define LOST_VARIABLE  "TMAD_LOG_LOST" /* "PID LINES", from one life to the next */
 #define LINE_BYTES     1024
 #define LINES_A_SECOND 20 /* of one uid */
 #define UIDS           16 /* counted at a time; further ones share the last row */
 
 static enum log_level max_level = LOG_LEVEL_INFO;
-static bool is_journal;
+static bool is_journal, is_terminal;
+static uint64_t lost;         /* since the start */
+static uint64_t journal_lost; /* of them, what the journal did not take and was not told */
 
 /* Lines of the second that runs. */
 static struct {
@@ -29,10 +35,49 @@ static struct {
 	} row[UIDS];
 } counted;
 
+static size_t tell_missing(uint64_t n, char *line);
+
+static uint64_t take_lost(void)
+{
+	const char *text = getenv(LOST_VARIABLE);
+	uint64_t n = 0;
+	int64_t pid;
+
+	if (text && (sscanf(text, "%" SCNd64 " %" SCNu64, &pid, &n) != 2 || pid != getpid()))
+		n = 0;
+	unsetenv(LOST_VARIABLE);
+	return n;
+}
+
 void log_init(enum log_level level)
 {
 	max_level = level;
 	is_journal = journal_is(STDERR_FILENO);
+	is_terminal = isatty(STDERR_FILENO);
+	lost = take_lost();
+	tzset(); /* reads a file */
+	sink_open(STDERR_FILENO, tell_missing, lost);
+}
+
+void log_close(void)
+{
+	sink_close(LOG_CLOSE_MS);
+}
+
+int log_pass_on(void)
+{
+	uint64_t n = sink_close(LOG_CLOSE_MS) + journal_lost;
+	char text[48];
+
+	if (n == 0)
+		return 0;
+	snprintf(text, sizeof text, "%d %" PRIu64, (int)getpid(), n);
+	return setenv(LOST_VARIABLE, text, 1) < 0 ? -errno : 0;
+}
+
+uint64_t log_lost(void)
+{
+	return lost;
 }
 
 void log_set_level(enum log_level level)
@@ -71,21 +116,85 @@ static void add_about(char *line, size_t size, const struct log_about *about)
 		add(line, size, ": ");
 }
 
-/* What the journal does not take by its own way it takes as stderr, with the priority in front. */
+static const char *level_name(enum log_level level)
+{
+	static const char *const names[] = { "error", "warning", "notice", "info", "debug" };
+
+	return names[level - LOG_LEVEL_ERROR];
+}
+
+/* As stderr has it: for the journal with the priority in front, for people at a terminal with time and
+ * severity. */
+static size_t format_line(enum log_level level, const char *text, char *line)
+{
+	char clock[32];
+	struct timespec now;
+	struct tm tm;
+	int n;
+
+	if (is_journal) {
+		n = snprintf(line, SINK_LINE_BYTES, "<%d>%s\n", level, text);
+	} else if (is_terminal) {
+		clock_gettime(CLOCK_REALTIME, &now);
+		localtime_r(&now.tv_sec, &tm);
+		strftime(clock, sizeof clock, "%F %T", &tm);
+		n = snprintf(line, SINK_LINE_BYTES, "%s.%03ld %-7s tmad: %s\n", clock, now.tv_nsec / 1000000,
+		             level_name(level), text);
+	} else {
+		n = snprintf(line, SINK_LINE_BYTES, "tmad: %s\n", text);
+	}
+	return (size_t)n;
+}
+
+static void missing_text(uint64_t n, char *text, size_t size)
+{
+	snprintf(text, size, "%" PRIu64 " %s lost here: nobody read the log", n,
+	         n == 1 ? "line was" : "lines were");
+}
+
+static size_t tell_missing(uint64_t n, char *line)
+{
+	char text[96];
+
+	missing_text(n, text, sizeof text);
+	return format_line(LOG_LEVEL_WARNING, text, line);
+}
+
+/* 0, or negative errno as of journal_send. Behind the number of lines that are missing before it. */
+static int send_to_journal(enum log_level level, const char *text, const struct log_about *about)
+{
+	static const struct log_about nothing;
+	char missing[96];
+	int r = 0;
+
+	if (journal_lost > 0) {
+		missing_text(journal_lost, missing, sizeof missing);
+		r = journal_send(LOG_LEVEL_WARNING, missing, &nothing);
+		if (r == 0)
+			journal_lost = 0;
+	}
+	if (r != -EAGAIN)
+		r = journal_send(level, text, about);
+	if (r == -EAGAIN) { /* its stderr would be full next */
+		journal_lost++;
+		lost++;
+	}
+	return r;
+}
+
+/* What the journal does not take by its own way it takes as stderr. */
 static void write_line(enum log_level level, const char *text, const struct log_about *about)
 {
-	char line[LINE_BYTES + 16];
-	int r = is_journal ? journal_send(level, text, about) : 0, n;
+	char line[SINK_LINE_BYTES];
+	int r = is_journal ? send_to_journal(level, text, about) : -ENOENT;
 
-	if (r == -EAGAIN) /* its stderr would be full next */
-		counted.dropped++;
-	if (is_journal && (r == 0 || r == -EAGAIN))
+	if (r == 0 || r == -EAGAIN)
 		return;
-	n = is_journal ? snprintf(line, sizeof line, "<%d>%s\n", level, text)
-	               : snprintf(line, sizeof line, "tmad: %s\n", text);
-	if (write(STDERR_FILENO, line, (size_t)n) < 0)
-		return; /* nobody to tell */
+	if (!sink_write(line, format_line(level, text, line)))
+		lost++;
 }
+
+_Static_assert(LINE_BYTES + 64 <= SINK_LINE_BYTES, "a line has room for what goes before it");
 
 __attribute__((format(printf, 3, 0))) static void
 log_args(enum log_level level, const struct log_about *about, const char *format, va_list args)
@@ -129,7 +238,8 @@ int log_allows(unsigned uid, unsigned long long now_ms)
 
 	if (counted.second != now_ms / 1000) {
 		if (counted.dropped > 0)
-			log_line(LOG_LEVEL_NOTICE, "%u lines about clients dropped", counted.dropped);
+			log_line(LOG_LEVEL_NOTICE, "%u %s about clients dropped", counted.dropped,
+			         counted.dropped == 1 ? "line" : "lines");
 		counted.second = now_ms / 1000;
 		counted.dropped = 0;
 		counted.n = 0;

@@ -1,5 +1,6 @@
 /* One line a decision. Under systemd it goes to the journal, with fields that say whom and what it is about
- * (journal.c); else to stderr, the same words behind the program's name. Of the loop's thread alone.
+ * (journal.c); else to stderr, the same words behind the program's name, on a terminal with time and severity
+ * before them. Of the loop's thread alone, which never waits for a reader (sink.h).
  */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
@@ -28,8 +29,19 @@ struct log_about {
 	uint64_t duration_us; /* since the request was taken up; 0: not known */
 };
 
-/* Lines above the level are dropped. Looks once whether stderr is the journal's. */
+/* Lines above the level are dropped. Looks once what stderr is: the journal's, a terminal, something else. */
 void log_init(enum log_level level);
+
+/* Before the process ends: what nobody has read yet has LOG_CLOSE_MS more. */
+void log_close(void);
+
+/* The same before execv; what was lost by then is said in the next life. Negative errno. */
+int log_pass_on(void);
+
+#define LOG_CLOSE_MS 500
+
+/* Lines lost since the start, because the journal or the reader of stderr took no more. */
+uint64_t log_lost(void);
 
 /* Another level from now on. */
 void log_set_level(enum log_level level);

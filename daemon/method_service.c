@@ -1,6 +1,7 @@
 /* info, ping, stats: what the service says of itself. */
 #include "dispatch.h"
 
+#include "log.h"
 #include "server.h"
 #include "session.h"
 
@@ -76,7 +77,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
-		       F(stats, waiting),
+		       F(stats, waiting) | F(stats, log_lines_lost),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -105,6 +106,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
 		.engine_up = watchdog_engine_up(&server->watchdog),
 		.waiting = server_count_waiting(server),
+		.log_lines_lost = log_lost(),
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

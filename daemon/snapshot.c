@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "log.h"
 #include "server.h"
 #include "session.h"
 
@@ -68,6 +69,7 @@ struct snapshot *snapshot_new(struct server *server)
 	snapshot->recoveries = server->recovery.count;
 	snapshot->waiting = server_count_waiting(server);
 	snapshot->rings = count_rings(server);
+	snapshot->log_lost = log_lost();
 	snapshot->regions = server->n_regions;
 	snapshot->mapped_bytes = server->mapped_bytes;
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)

@@ -26,6 +26,7 @@ struct snapshot {
 	uint64_t recoveries;
 	uint64_t waiting;
 	uint64_t rings;
+	uint64_t log_lost;
 	uint64_t regions;
 	uint64_t mapped_bytes;
 	uint64_t levels[CHARGE_KIND_COUNT];

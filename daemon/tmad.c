@@ -18,6 +18,13 @@ enum exit_code {
 	EXIT_USAGE = 2,
 };
 
+/* Threads may still use the server, or the loop be in the middle of something: nothing is freed here. */
+static _Noreturn void end_here(enum exit_code code)
+{
+	log_close();
+	_exit(code);
+}
+
 /* Threads of the lost engine and of libuv still use the server, so nothing is freed here. */
 static void start_again(struct server *server, char **argv)
 {
@@ -28,19 +35,21 @@ static void start_again(struct server *server, char **argv)
 	if (server->stop_asked) {
 		server_abandon(server);
 		log_line(LOG_LEVEL_INFO, "stopped");
-		_exit(EXIT_STOPPED);
+		end_here(EXIT_STOPPED);
 	}
 	penalties_pass_on(&server->penalties);
 	watchdog_feed(); /* until the engine is open again the loop stands still */
-	if (recovery_count(recovery, uv_hrtime() / 1000000))
+	if (recovery_count(recovery, uv_hrtime() / 1000000)) {
+		log_pass_on();
 		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd,
 		              server->exporter.owns ? server->exporter.fd : -1, settings, argv, &err);
-	else
+	} else {
 		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
 		          RECOVERY_MOST, RECOVERY_WITHIN_MS / 1000);
+	}
 	log_line(LOG_LEVEL_ERROR, "it does not start again: %s", err.message);
 	server_abandon(server);
-	_exit(EXIT_FAILED);
+	end_here(EXIT_FAILED);
 }
 
 /* libuv aborts where it gets no descriptor, thread or memory that it needs for itself, all of it at the
@@ -49,7 +58,7 @@ static void on_abort(int number)
 {
 	(void)number;
 	log_line(LOG_LEVEL_ERROR, "no descriptors, threads or memory to start an event loop");
-	_exit(EXIT_FAILED);
+	end_here(EXIT_FAILED);
 }
 
 static int serve(const struct server_setup *setup, char **argv)
@@ -73,7 +82,7 @@ static int serve(const struct server_setup *setup, char **argv)
 		break;
 	case SERVER_END_STUCK:
 		log_line(LOG_LEVEL_WARNING, "stopped, with work that did not end");
-		_exit(EXIT_STOPPED); /* threads still use the server */
+		end_here(EXIT_STOPPED); /* threads still use the server */
 	case SERVER_END_LOST:
 		start_again(server, argv);
 	}
@@ -158,6 +167,7 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 {
 	struct options options;
 	struct error err;
+	int r;
 
 	options_init(&options);
 	if (options_parse(&options, argc, argv, &err) < 0) {
@@ -176,5 +186,7 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	case OPTIONS_RUN:
 		break;
 	}
-	return run(argc, argv, openers);
+	r = run(argc, argv, openers);
+	log_close();
+	return r;
 }

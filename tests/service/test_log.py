@@ -1,20 +1,26 @@
 """What tmad logs: to stderr, and to a journal of the test's own, which stands where systemd's would for a tmad in
 a mount namespace."""
+import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from manager import Manager, listening
-from tmad import Rpc, RpcError, scaled, wait_until
+from scrape import scrape
+from terminal import Terminal, plain
+from tmad import FAULTY, TMAD, Memory, Rpc, RpcError, pack_request, scaled, tensor, wait_until
 
 # Another /run for what follows.
 UNDER = ["unshare", "-m", "sh", "-c", 'mount --make-rprivate / && mount --bind "$0" /run && exec "$@"']
@@ -122,6 +128,189 @@ class Stderr(LogCase):
         self.assertEqual(manager.stop(), 0)
 
 
+# A client without anything of ours, so that any user can be one: what is sent gets a refusal, which is logged, again and again.
+COMPLAINS = """
+import socket, sys, time
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+end = time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    sock.sendall(bytes.fromhex(sys.argv[2]))
+    sock.recv(65536)
+    time.sleep(0.02)
+"""
+LOST = re.compile(r"(\d+) lines? (?:was|were) lost here: nobody read the log")
+
+
+class NobodyReads(LogCase):
+    """Standard error takes no more: clients are served all the same, and what could not be written is counted."""
+
+    def setUp(self):
+        super().setUp()
+        self.reader, self.writer = os.pipe()
+        self.addCleanup(lambda: [os.close(fd) for fd in (self.reader, self.writer)])
+        self.text = ""
+
+    def fill(self):
+        os.set_blocking(self.writer, False)  # of the pipe's end, which is the daemon's too
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(self.writer, b"." * 4096)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(self.writer, b".")
+        os.set_blocking(self.writer, True)
+
+    def read(self, until):
+        """From now on; returns all that came when it holds what matches."""
+        def reads():
+            with contextlib.suppress(OSError):
+                while piece := os.read(self.reader, 65536):
+                    self.text += piece.decode()
+        if not hasattr(self, "thread"):
+            self.thread = threading.Thread(target=reads, daemon=True)
+            self.thread.start()
+        return wait_until(lambda: re.search(until, self.text), f"{until} in the log").string
+
+    def start(self, *args):
+        os.chmod(self.directory, 0o755)
+        self.stderr.close()
+        self.stderr = os.fdopen(os.dup(self.writer), "ab", buffering=0)
+        manager = self.started(*args)
+        os.chmod(self.path, 0o666)
+        return manager
+
+    def complain(self, uids, seconds):
+        """Clients of these users cause a line each as often as they can; how long another's pings took meanwhile."""
+        message = pack_request(1, "region_release", {"region": 7}).hex()
+        clients = [subprocess.Popen([sys.executable, "-I", "-c", COMPLAINS, self.path, message, str(seconds)], user=uid, cwd="/",
+                                    stdin=subprocess.DEVNULL) for uid in uids]
+        took = []
+        with Rpc(self.path) as rpc:
+            while any(client.poll() is None for client in clients):
+                start = time.monotonic()
+                self.assertIs(rpc.call("ping"), True)
+                took.append(time.monotonic() - start)
+                time.sleep(0.002)
+        self.assertEqual([client.wait() for client in clients], [0] * len(clients))
+        took.sort()
+        print(f"# {len(took)} pings: p50 {took[len(took) // 2] * 1e3:.2f} ms, p99 {took[len(took) * 99 // 100] * 1e3:.2f} ms, "
+              f"the longest {took[-1] * 1e3:.1f} ms", flush=True)
+        return took
+
+    def uids(self):
+        return [None] if os.geteuid() else list(range(70000, 70016))
+
+    def test_clients_are_served(self):
+        manager = self.start("--metrics=unix:" + self.directory + "/m")
+        self.fill()
+        took = self.complain(self.uids(), 4 if len(self.uids()) > 1 else 1)
+        self.assertLess(took[len(took) * 99 // 100], scaled(1))
+        with Rpc(self.path) as rpc:  # until there is no more room in its queue either
+            def is_full():
+                for _ in range(200):
+                    self.refused(rpc)
+                return rpc.call("stats")["log_lines_lost"] > 0
+            wait_until(is_full, "lines are lost", 60)
+        lost = int(scrape(f"unix:{self.directory}/m")["tmad_log_lines_lost_total"])
+        self.assertGreater(lost, 0)
+        self.read(LOST.pattern)
+        with Rpc(self.path) as rpc:
+            lost = rpc.call("stats")["log_lines_lost"]
+        self.assertEqual(manager.stop(), 0)
+        self.read("tmad: stopped\n")
+        self.assertEqual(sum(int(n) for n in LOST.findall(self.text)), lost)
+        for line in self.text.lstrip(".").splitlines():
+            self.assertRegex(line, r"^\.*tmad: ")
+
+    def test_what_it_has_to_say_comes_out_later(self):
+        manager = self.start()
+        self.fill()
+        with Rpc(self.path) as rpc:
+            self.refused(rpc)
+            self.refused(rpc, "region_release", {"region": 8})
+        text = self.read("no region 8")
+        self.assertIn("no region 7", text)
+        self.assertNotRegex(text, LOST)
+        self.assertEqual(manager.stop(), 0)
+        self.read("tmad: stopped\n")
+
+    def test_it_ends(self):
+        manager = self.start()
+        self.fill()
+        begun = time.monotonic()
+        self.assertEqual(manager.stop(), 0)
+        self.assertLess(time.monotonic() - begun, scaled(5))
+
+    def test_it_ends_at_once_where_it_is_read(self):
+        manager = self.start()
+        self.read("ready")
+        self.assertEqual(manager.stop(), 0)
+        self.read("tmad: stopped\n")
+
+    def test_it_says_why_it_does_not_start(self):
+        done = subprocess.run([TMAD, "--config=/nowhere"], stdin=subprocess.DEVNULL, stderr=self.writer, check=False,
+                              timeout=scaled(20))
+        self.assertEqual(done.returncode, 2)
+        self.read("tmad: /nowhere: No such file")
+
+    def test_from_life_to_life(self):
+        """The device is lost, and the program starts again, while nobody reads."""
+        process = subprocess.Popen([FAULTY, "--config=", "--engine=cuda", "--socket=" + self.path], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=self.writer)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        wait_until(lambda: os.path.exists(self.path), "it listens")
+        with Rpc(self.path) as rpc, Memory(65536) as memory:
+            region = memory.register(rpc)
+            self.fill()
+            rpc.request("copy", {"dst": tensor(region, [6666]), "src": tensor(region, [6666], offset=32768)})
+            while rpc.receive() is not None:
+                continue
+        with Rpc(self.path) as rpc:
+            self.assertEqual(rpc.call("stats")["recoveries"], 1)
+            lost = rpc.call("stats")["log_lines_lost"]
+            self.assertGreater(lost, 0)
+        text = self.read("ready on .*\n(.*\n)*.*ready on")
+        self.assertEqual(int(LOST.search(text)[1]), lost, text)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(scaled(20)), 0)
+
+
+class OnATerminal(LogCase):
+    def setUp(self):
+        super().setUp()
+        self.terminal = Terminal([TMAD, "--config=", "--engine=cpu", "--socket=" + self.path], TZ="UTC")
+        self.addCleanup(self.terminal.__exit__, None, None, None)
+        self.terminal.wait_for("ready on")
+
+    def test_time_and_severity(self):
+        self.terminal.wait_for("\n")
+        before = time.time()
+        with Rpc(self.path) as rpc:
+            self.refused(rpc)
+        self.terminal.wait_for("no region 7\r\n")
+        self.terminal.process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.terminal.end(), 0)
+        lines = plain(self.terminal.output).split("\r\n")
+        stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+        self.assertRegex(lines[0], rf"^{stamp} info    tmad: ready on {self.path}, engine cpu")
+        self.assertRegex(lines[1], rf"^{stamp} notice  tmad: uid \d+ pid \d+ session 1 request 1: refused region_release: NOT_FOUND")
+        self.assertRegex(lines[-2], rf"^{stamp} info    tmad: stopped$")
+        told = time.mktime(time.strptime(lines[1][:19], "%Y-%m-%d %H:%M:%S")) - time.timezone
+        self.assertLess(abs(told - before), scaled(30), lines[1])
+
+    def test_one_that_is_stopped(self):
+        """As by Ctrl-S."""
+        termios.tcflow(self.terminal._slave, termios.TCOOFF)
+        with Rpc(self.path) as rpc:
+            for _ in range(5):
+                self.refused(rpc)
+                self.assertIs(rpc.call("ping"), True)
+        termios.tcflow(self.terminal._slave, termios.TCOON)
+        self.terminal.wait_for("request 9: refused")
+
+
 class Journal(LogCase):
     def setUp(self):
         super().setUp()
@@ -215,6 +404,16 @@ class Journal(LogCase):
         for _ in range(2000):
             with Rpc(self.path) as rpc:
                 self.assertIs(rpc.call("ping"), True)
+        with Rpc(self.path) as rpc:
+            self.assertGreater(rpc.call("stats")["log_lines_lost"], 0)
+            self.journal.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self.journal.recv(65536)
+            self.journal.settimeout(scaled(10))
+            self.refused(rpc)
+            self.assertRegex(self.wait_entry("lost here")["MESSAGE"], LOST)
+            self.wait_entry("refused region_release")
         self.assertEqual(manager.stop(), 0)
 
     def test_a_journal_that_does_not_take_it(self):
