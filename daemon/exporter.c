@@ -2,8 +2,10 @@
 #include "exporter.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <microhttpd.h>
@@ -19,10 +21,16 @@
 #define ACCEPTS_A_TURN 8
 #define RETRY_MS       100
 
-/* From its connection on for the first request to come and its answer to go, and from then on for the next.
- */
-#define FIRST_MS 5000
-#define NEXT_MS  60000
+/* For the first request to come whole, for its answer to go, and from then on for the next to come. */
+#define FIRST_MS  5000
+#define ANSWER_MS 10000
+#define NEXT_MS   60000
+
+/* A peer that has been waited for so long makes room when all places are taken. */
+#define PATIENCE_MS 200
+
+/* A peer that does not read is found out after so much of its page, which nobody would write else. */
+#define SEND_BYTES 65536
 
 /* Of a connection, for a request's head and a piece of the answer. */
 #define CONNECTION_BYTES 16384
@@ -37,6 +45,19 @@ static void turn(struct exporter *exporter);
 
 /* ---- Peers -------------------------------------------------------------------------------------------- */
 
+static uint64_t now_of(const struct exporter *exporter)
+{
+	return uv_now(&exporter->server->loop);
+}
+
+static void wait_for_request(const struct exporter *exporter, struct exporter_peer *peer, uint64_t most_ms)
+{
+	peer->is_answered = false;
+	peer->waited_ms = 0;
+	peer->waiting_since_ms = now_of(exporter);
+	peer->until_ms = peer->waiting_since_ms + most_ms;
+}
+
 static void on_peer(void *cls, struct MHD_Connection *connection, void **context,
                     enum MHD_ConnectionNotificationCode what)
 {
@@ -49,31 +70,94 @@ static void on_peer(void *cls, struct MHD_Connection *connection, void **context
 		if (peer) {
 			peer->fd = -1;
 			exporter->n_peers--;
+			exporter->accept_at_ms = 0;
 		}
 		return;
 	}
 	for (peer = exporter->peers; peer->fd >= 0; peer++)
 		continue;
 	peer->fd = info->connect_fd;
-	peer->since_ms = uv_now(&exporter->server->loop);
-	peer->until_ms = peer->since_ms + FIRST_MS;
+	wait_for_request(exporter, peer, FIRST_MS);
 	exporter->n_peers++;
 	*context = peer;
+}
+
+static struct exporter_peer *peer_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection)
+{
+	struct exporter_peer *peer = peer_of(connection);
+
+	if (!peer || peer->until_ms == UINT64_MAX)
+		return;
+	peer->is_answered = true;
+	peer->waited_ms = 0;
+	peer->waiting_since_ms = UINT64_MAX;
+	peer->until_ms = now_of(exporter) + ANSWER_MS;
 }
 
 static void on_request_done(void *cls, struct MHD_Connection *connection, void **context,
                             enum MHD_RequestTerminationCode how)
 {
-	const union MHD_ConnectionInfo *info =
-	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct exporter_peer *peer = info ? info->socket_context : NULL;
+	struct exporter_peer *peer = peer_of(connection);
 	struct exporter *exporter = cls;
 
 	*context = NULL;
-	if (!peer || how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+	if (peer && peer->until_ms < UINT64_MAX && how == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		wait_for_request(exporter, peer, NEXT_MS);
+}
+
+/* Of a peer that is answered: whether it has room for more. One that has not is waited for. */
+static void look_at_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
+{
+	if (has_room == (peer->waiting_since_ms == UINT64_MAX))
 		return;
-	peer->since_ms = uv_now(&exporter->server->loop);
-	peer->until_ms = peer->since_ms + NEXT_MS;
+	if (has_room)
+		peer->waited_ms += now - peer->waiting_since_ms;
+	peer->waiting_since_ms = has_room ? UINT64_MAX : now;
+}
+
+/* libmicrohttpd does not always see that one is gone whose request has begun. What it has read it may still
+ * answer. */
+static void look_at_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
+{
+	int unread;
+
+	if (sends_no_more && peer->until_ms > now + PATIENCE_MS && ioctl(peer->fd, FIONREAD, &unread) == 0 &&
+	    unread == 0)
+		peer->until_ms = now + PATIENCE_MS;
+}
+
+static void look_at_peers(struct exporter *exporter)
+{
+	struct pollfd polled[EXPORTER_PEERS];
+	uint64_t now = now_of(exporter);
+
+	for (int i = 0; i < EXPORTER_PEERS; i++) {
+		const struct exporter_peer *peer = &exporter->peers[i];
+
+		polled[i] = (struct pollfd){ .fd = peer->until_ms == UINT64_MAX ? -1 : peer->fd,
+			                     .events = peer->is_answered ? POLLOUT : POLLRDHUP };
+	}
+	if (poll(polled, EXPORTER_PEERS, 0) < 0)
+		return;
+	for (int i = 0; i < EXPORTER_PEERS; i++) {
+		if (polled[i].fd >= 0 && exporter->peers[i].is_answered)
+			look_at_reader(&exporter->peers[i], polled[i].revents != 0, now);
+		else if (polled[i].fd >= 0)
+			look_at_writer(&exporter->peers[i], polled[i].revents != 0, now);
+	}
+}
+
+static uint64_t waited_for(const struct exporter_peer *peer, uint64_t now)
+{
+	return peer->waited_ms + (peer->waiting_since_ms <= now ? now - peer->waiting_since_ms : 0);
 }
 
 /* libmicrohttpd sees its end, and closes it. */
@@ -90,15 +174,27 @@ static void shut_down_late(struct exporter *exporter, uint64_t now)
 			shut_down(&exporter->peers[i]);
 }
 
-static void make_room(struct exporter *exporter)
+/* All places are taken, and somebody waits for one: who was waited for longest goes, unless somebody does
+ * already. */
+static void make_room(struct exporter *exporter, uint64_t now)
 {
-	struct exporter_peer *oldest = exporter->peers;
+	struct exporter_peer *slowest = exporter->peers;
+	uint64_t waited = 0;
 
-	for (int i = 1; i < EXPORTER_PEERS; i++)
-		if (exporter->peers[i].since_ms < oldest->since_ms)
-			oldest = &exporter->peers[i];
-	shut_down(oldest);
-	MHD_run(exporter->http);
+	for (int i = 0; i < EXPORTER_PEERS; i++) {
+		struct exporter_peer *peer = &exporter->peers[i];
+
+		if (peer->until_ms == UINT64_MAX)
+			return;
+		if (waited_for(peer, now) > waited) {
+			slowest = peer;
+			waited = waited_for(peer, now);
+		}
+	}
+	if (waited >= PATIENCE_MS)
+		shut_down(slowest);
+	else
+		exporter->accept_at_ms = now + PATIENCE_MS - waited;
 }
 
 static uint64_t next_end(const struct exporter *exporter)
@@ -115,7 +211,9 @@ static uint64_t next_end(const struct exporter *exporter)
 
 static void accept_some(struct exporter *exporter, uint64_t now)
 {
-	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+	struct pollfd pending = { .fd = exporter->fd, .events = POLLIN };
+
+	for (int i = 0; i < ACCEPTS_A_TURN && exporter->n_peers < EXPORTER_PEERS; i++) {
 		struct sockaddr_storage address;
 		socklen_t len = sizeof address;
 		int fd =
@@ -126,14 +224,12 @@ static void accept_some(struct exporter *exporter, uint64_t now)
 				exporter->accept_at_ms = now + RETRY_MS;
 			return;
 		}
-		if (exporter->n_peers == EXPORTER_PEERS)
-			make_room(exporter);
-		if (exporter->n_peers == EXPORTER_PEERS)
-			close(fd);
-		else
-			MHD_add_connection(exporter->http, fd, (struct sockaddr *)&address,
-			                   len); /* or it closes it */
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SEND_BYTES }, sizeof(int));
+		MHD_add_connection(exporter->http, fd, (struct sockaddr *)&address,
+		                   len); /* or it closes it */
 	}
+	if (exporter->n_peers == EXPORTER_PEERS && poll(&pending, 1, 0) > 0)
+		make_room(exporter, now);
 }
 
 static bool is_busy(const struct exporter *exporter)
@@ -160,6 +256,7 @@ static void turn(struct exporter *exporter)
 	}
 	shut_down_late(exporter, now);
 	MHD_run(exporter->http);
+	look_at_peers(exporter);
 	rest(exporter, 1 + (uv_hrtime() - start) * REST_TIMES / 1000000);
 }
 

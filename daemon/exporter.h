@@ -1,9 +1,12 @@
 /* Metrics over HTTP: GET /metrics, for Prometheus and its kin, on a socket of their own.
  *
  * libmicrohttpd speaks HTTP, on the loop's thread and without one of its own; nothing runs while nobody asks.
- * Whoever can connect may be hostile: connections are few, the oldest makes room for a new one, each has an
- * absolute time for its request and its answer, and after each turn of HTTP the loop is others' for a
- * multiple of what it took.
+ * Whoever can connect may be hostile: connections are few, each has an absolute time for its request and its
+ * answer, and after each turn of HTTP the loop is others' for a multiple of what it took. When all places are
+ * taken, a new connection gets the place of the peer that the exporter has waited for longest: for a request
+ * that does not come, or to read what there is for it. A scraper that sends its request at once and reads its
+ * answer keeps its place, however many others are slow; where nobody is slow, new connections wait in the
+ * socket's queue.
  */
 #ifndef DAEMON_EXPORTER_H
 #define DAEMON_EXPORTER_H
@@ -16,16 +19,19 @@
 #include "endpoint.h"
 #include "proto/status.h"
 
+struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
 struct server;
 
-#define EXPORTER_PEERS 16
+#define EXPORTER_PEERS 32
 
 struct exporter_peer {
-	int fd;            /* -1: nobody */
-	uint64_t since_ms; /* its connection, or the end of its last request */
-	uint64_t until_ms; /* it may stay; UINT64_MAX: it has been shut down */
+	int fd;             /* -1: nobody */
+	bool is_answered;   /* its request has come */
+	uint64_t until_ms;  /* it may stay; UINT64_MAX: it has been shut down */
+	uint64_t waited_ms; /* for it, since its last request or its answer began; before waiting_since_ms */
+	uint64_t waiting_since_ms; /* for it to send or to read; UINT64_MAX: it is not waited for */
 };
 
 struct exporter {
@@ -41,7 +47,7 @@ struct exporter {
 	uv_poll_t listening;
 	uv_poll_t polling;     /* what libmicrohttpd waits for */
 	uv_timer_t tick;       /* ends a rest, or a peer's time */
-	uint64_t accept_at_ms; /* again, after there were no descriptors */
+	uint64_t accept_at_ms; /* again, after there were no descriptors or places */
 	int n_peers;
 	struct exporter_peer peers[EXPORTER_PEERS];
 };
@@ -54,6 +60,9 @@ int exporter_open(struct exporter *exporter, struct server *server, int kept, co
 
 /* Ends everything at once, also what is half sent. The loop's last turn frees nothing of it. Idempotent. */
 void exporter_close(struct exporter *exporter);
+
+/* The head of a request has come whole: its answer begins. */
+void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection);
 
 /* Closes a socket that was ours already, and removes its file. -1 is allowed. */
 void exporter_drop(int kept);

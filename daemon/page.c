@@ -144,6 +144,7 @@ enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection, const 
 		           : MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, exporter->no_method);
 	if (!*context) {
 		*context = exporter; /* its head has been seen */
+		exporter_on_request(exporter, connection);
 		return MHD_YES;
 	}
 	if (*upload_size > 0)

@@ -1,5 +1,6 @@
 """The socket of metrics: where it may be, how long it lives, and that nobody who can reach it hurts the service."""
 import contextlib
+import http.client
 import os
 import re
 import signal
@@ -14,10 +15,10 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from scrape import Connection, Metrics, connect, get, scrape
-from tmad import FAULTY, TMACTL, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_until
+from tmad import FAULTY, NATIVE, TMACTL, TMAD, Memory, Rpc, Tmad, scaled, tensor, wait_until
 
 FATAL_BYTES = 6666  # of faulty_tmad
-PEERS = 16
+PEERS = 32
 STARTS_FAULTY = unittest.skipIf(os.environ.get("EMULATOR"), "no emulator starts this tmad")
 
 
@@ -333,7 +334,7 @@ class Hostile(unittest.TestCase):
         self.serves()
         self.assertLessEqual(self.tmad.fds(), self.fds + PEERS)
 
-    def test_the_oldest_makes_room(self):
+    def test_the_slowest_makes_room(self):
         first = self.open(b"GET /metrics HTTP/1.1\r\n")
         self.serves()
         for _ in range(PEERS):
@@ -416,6 +417,118 @@ class Hostile(unittest.TestCase):
             flood.wait()
         self.assertGreater(pings, 100)
 
+
+class Slow(unittest.TestCase):
+    """Many who send a request, or read an answer, as slowly as can be, and come again as soon as they are gone: who asks
+    and reads gets its page."""
+
+    SLOW = 200 if NATIVE else 40
+    SCRAPES = 20
+
+    def a_page_for_256_users(self, tmad):
+        if os.geteuid() != 0 or not NATIVE:
+            return
+        os.chmod(tmad.directory, 0o755)
+        os.chmod(tmad.path, 0o666)
+        for uid in range(80000, 80256):
+            child = os.fork()
+            if not child:
+                with contextlib.suppress(BaseException):
+                    os.setuid(uid)
+                    with socket.socket(socket.AF_UNIX) as sock:
+                        sock.connect(tmad.path)
+                        sock.sendall(b"\x94\x00\x01\xa4ping\x90")
+                        sock.recv(100)
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    def check(self, address, tmad):
+        self.a_page_for_256_users(tmad)
+        address = address or address_of(tmad)
+        size = len(get(address).text)
+        slow = subprocess.Popen([sys.executable, "-c", SLOWLY, address, str(self.SLOW)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE)
+        took, done, pings = [], 0, []
+        try:
+            self.assertEqual(slow.stdout.readline(), b"all are there\n")
+            with tmad.rpc() as rpc:
+                for _ in range(self.SCRAPES):
+                    start = time.monotonic()
+                    with contextlib.suppress(OSError, http.client.HTTPException):
+                        done += len(get(address).text) >= size * 0.9
+                    took.append(time.monotonic() - start)
+                    start = time.monotonic()
+                    self.assertIs(rpc.call("ping"), True)
+                    pings.append(time.monotonic() - start)
+        finally:
+            slow.kill()
+            slow.communicate()
+        took.sort()
+        print(f"# {done} of {self.SCRAPES} scrapes of {size >> 10} KiB beside {self.SLOW} slow peers: {took[len(took) // 2]:.2f} s, "
+              f"at most {took[-1]:.2f} s; pings at most {max(pings) * 1e3:.1f} ms", flush=True)
+        self.assertGreaterEqual(done, self.SCRAPES - 1)
+        wait_until(lambda: get(address).status == 200, "it goes on")
+
+    def test_on_a_port(self):
+        with Tmad("--metrics=127.0.0.1:0") as tmad:
+            self.check(None, tmad)
+
+    def test_on_a_unix_socket(self):
+        with tempfile.TemporaryDirectory() as directory, Tmad(f"--metrics=unix:{directory}/m") as tmad:
+            self.check(f"unix:{directory}/m", tmad)
+
+
+# Every other one is slow to ask, the rest are slow to read.
+SLOWLY = r"""
+import asyncio, socket, sys
+
+async def open_one():
+    if sys.argv[1].startswith("unix:"):
+        return await asyncio.open_unix_connection(sys.argv[1][5:], limit=1024)
+    host, port = sys.argv[1].rsplit(":", 1)
+    return await asyncio.open_connection(host, int(port), limit=1024)
+
+async def ask(reader, writer):
+    writer.write(b"GET /metrics HTTP/1.1\r\n")
+    while not reader.at_eof():
+        writer.write(b"X")
+        await writer.drain()
+        with_end = asyncio.wait_for(reader.read(1), 0.1)
+        try:
+            if not await with_end:
+                return
+        except asyncio.TimeoutError:
+            pass
+
+async def read(reader, writer):
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    while await reader.read(1024):
+        await asyncio.sleep(0.1)
+
+async def again(kind):
+    global there
+    counted = False
+    while True:
+        try:
+            reader, writer = await open_one()
+            there += not counted
+            counted = True
+            await kind(reader, writer)
+        except OSError:
+            await asyncio.sleep(0.01)
+        finally:
+            writer.close()
+
+async def run():
+    tasks = [asyncio.create_task(again((ask, read)[i % 2])) for i in range(int(sys.argv[2]))]
+    while there < len(tasks):
+        await asyncio.sleep(0.01)
+    print("all are there", flush=True)
+    await asyncio.gather(*tasks)
+
+there = 0
+asyncio.run(run())
+"""
 
 FLOOD = r"""
 import socket, sys, threading
