@@ -218,6 +218,7 @@ static void print_now(const tma_document *stats)
 	printf("%s transforms", print_count(field_uint(stats, "jobs"), text, sizeof text));
 	print_held(stats, "waiting", "connections waiting");
 	print_held(stats, "pending_fds", "descriptors received");
+	print_held(stats, "outgoing_fds", "descriptors sent and not received");
 	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
 }
 

@@ -20,6 +20,8 @@ static const struct {
 	[CHARGE_LIST_BYTES] = { "bytes of lists", LIMIT_INDEX_list_bytes_per_uid, -1 },
 	[CHARGE_QUEUED_BYTES] = { "bytes of unread replies", LIMIT_INDEX_queued_bytes_per_uid, -1 },
 	[CHARGE_PENDING_FDS] = { "pending file descriptors", LIMIT_INDEX_pending_fds_per_uid, -1 },
+	[CHARGE_OUTGOING_FDS] = { "descriptors made and not yet received", LIMIT_INDEX_outgoing_fds_per_uid,
+	                          -1 },
 	[CHARGE_PLANS] = { "plans", LIMIT_INDEX_plans_per_uid, -1 },
 };
 
@@ -61,6 +63,8 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	TAILQ_INIT(&account->ready);
 	TAILQ_INIT(&account->waiting);
 	TAILQ_INIT(&account->mappings);
+	LIST_INIT(&account->unread);
+	LIST_INIT(&account->lingering);
 	LIST_INSERT_HEAD(&accounts->list, account, entry);
 	return account;
 }

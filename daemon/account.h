@@ -26,11 +26,13 @@ enum charge_kind {
 	CHARGE_LIST_BYTES,
 	CHARGE_QUEUED_BYTES,
 	CHARGE_PENDING_FDS,
+	CHARGE_OUTGOING_FDS,
 	CHARGE_PLANS,
 	CHARGE_KIND_COUNT
 };
 
 struct closer;
+struct lingering;
 struct session;
 TAILQ_HEAD(session_queue, session);
 struct mapping;
@@ -52,7 +54,10 @@ struct account {
 	uint32_t n_mapping;            /* under way */
 	struct closer *closer;         /* NULL: nothing of it is being closed */
 	struct session_queue waiting;  /* sessions whose next request waits for CHARGE_JOBS, oldest first */
-	struct usage *usage;           /* of the uid; stays when the account goes */
+	LIST_HEAD(, session) unread; /* sessions whose peers have not received all descriptors; outgoing.c */
+	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */
+	uint64_t looked_ms;               /* when nothing more had been received (uv_now) */
+	struct usage *usage;              /* of the uid; stays when the account goes */
 };
 
 struct accounts {

@@ -32,6 +32,7 @@ struct mapping {
 	atomic_bool unwanted;                   /* handle.unwanted */
 	struct charge count;
 	struct charge bytes;
+	struct charge outgoing; /* create: of made.fd, where there will be one */
 	/* What the work came to. */
 	int status;
 	struct error err;
@@ -49,12 +50,14 @@ static void mapping_free(struct mapping *mapping)
 	struct session *session = mapping->session;
 
 	if (mapping->made.fd >= 0)
-		session_close_fds(session, &mapping->made.fd, 1);
+		closer_close(&session->server->closers, session->account, mapping->made.fd,
+		             &mapping->outgoing);
 	if (mapping->handle.fd >= 0)
 		closer_close(&session->server->closers, session->account, mapping->handle.fd,
 		             &mapping->count);
 	charge_release(&mapping->count);
 	charge_release(&mapping->bytes);
+	charge_release(&mapping->outgoing);
 	free(mapping);
 }
 
@@ -95,6 +98,21 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 	return 0;
 }
 
+/* Whether it may begin: what is made is charged as on its way from now on, not while it waits for its turn.
+ */
+static bool may_begin(struct mapping *m)
+{
+	struct session *session = m->session;
+
+	if (session->state == SESSION_ENDED)
+		return false;
+	if (!m->create || m->handle.kind == REGION_KIND_CUDA_IPC ||
+	    outgoing_charge(session->server, session->account, &m->outgoing, &m->err) == 0)
+		return true;
+	session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
+	return false;
+}
+
 /* Begins what may be under way now. What nobody waits for any more is not begun. */
 static void begin_mappings(struct account *account)
 {
@@ -104,7 +122,7 @@ static void begin_mappings(struct account *account)
 		struct session *session = mapping->session;
 
 		TAILQ_REMOVE(&account->mappings, mapping, entry);
-		if (session->state != SESSION_ENDED) {
+		if (may_begin(mapping)) {
 			account->n_mapping++;
 			LIST_INSERT_HEAD(&session->mappings_under_way, mapping, under_way);
 			uv_queue_work(&session->server->loop, &mapping->work, on_map, on_mapped);
@@ -148,6 +166,8 @@ static void answer(struct mapping *m, struct region *region)
 
 		if (m->made.handle_len > 0)
 			created.has |= F(region_created, handle);
+		if (m->made.fd >= 0)
+			charge_move(&m->outgoing, &m->session->out_fds_charge, 1);
 		session_reply(m->session, m->msgid, m->method, &created, m->made.fd);
 		m->made.fd = -1;
 	} else {

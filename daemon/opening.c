@@ -16,6 +16,7 @@ void session_free(struct session *session)
 	buffer_deinit(&session->out);
 	charge_release(&session->fds_charge);
 	charge_release(&session->out_charge);
+	charge_release(&session->out_fds_charge);
 	charge_release(&session->connection);
 	account_unref(session->account);
 	free(session);

@@ -6,9 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-
-#include <linux/sockios.h>
 
 #include "server.h"
 
@@ -46,6 +43,14 @@ static void queue_reply(struct session *session, size_t before)
 	}
 }
 
+static void close_unsent(struct session *session, int fd)
+{
+	struct charge charge = { 0 };
+
+	charge_move(&session->out_fds_charge, &charge, 1);
+	closer_close(&session->server->closers, session->account, fd, &charge);
+}
+
 void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
                    int fd)
 {
@@ -54,7 +59,7 @@ void session_reply(struct session *session, uint32_t msgid, const struct method 
 	if (session->state == SESSION_ENDED || (fd >= 0 && session->n_out_fds == SESSION_MAX_OUTGOING_FDS) ||
 	    rpc_encode_result(&session->out, msgid, method, result) < 0) {
 		if (fd >= 0)
-			session_close_fds(session, &fd, 1);
+			close_unsent(session, fd);
 		if (session->state != SESSION_ENDED)
 			session_end(session, LOG_LEVEL_WARNING, "no room for its replies");
 		return;
@@ -107,21 +112,8 @@ void session_refuse(struct session *session, uint32_t msgid, const struct method
 		queue_reply(session, before);
 }
 
-/* Whether the peer may be sent one more descriptor. Bytes of ours are left in its socket as long as it has
- * not received those that it was sent. */
-static bool may_send_fd(struct session *session)
-{
-	int unread;
-
-	if (session->n_unread_fds < SESSION_MAX_UNREAD_FDS)
-		return true;
-	if (ioctl(session->fd, SIOCOUTQ, &unread) < 0 || unread > 0)
-		return false;
-	session->n_unread_fds = 0;
-	return true;
-}
-
-/* Sends once; returns bytes, or negative errno. A descriptor goes with the first byte of its reply. */
+/* Sends once; returns bytes, or negative errno: EBUSY while the peer has too many descriptors to receive,
+ * ETOOMANYREFS while all peers together have. A descriptor goes with the first byte of its reply. */
 static ssize_t send_some(struct session *session)
 {
 	size_t len = buffer_len(&session->out), n_fds = 0;
@@ -138,17 +130,12 @@ static ssize_t send_some(struct session *session)
 		if (ahead > 0 && ahead < len)
 			len = ahead;
 	}
-	if (n_fds > 0 && !may_send_fd(session))
-		return -ETOOMANYREFS;
+	if (n_fds > 0 && !outgoing_may_send(session))
+		return -EBUSY;
 	n = socket_send(session->fd, session->out.data + session->out.start, len, &session->out_fds[0].fd,
 	                n_fds);
-	if (n > 0 && n_fds > 0) {
-		session_close_fds(session, &session->out_fds[0].fd, 1);
-		session->n_out_fds--;
-		session->n_unread_fds++;
-		memmove(session->out_fds, session->out_fds + 1,
-		        session->n_out_fds * sizeof *session->out_fds);
-	}
+	if (n > 0 && n_fds > 0)
+		outgoing_sent(session);
 	return n;
 }
 
@@ -172,8 +159,18 @@ void on_resend(uv_timer_t *timer)
 	server_each_session(timer->data, resend);
 }
 
+static void log_crowded(struct server *server)
+{
+	if (log_allows(LOG_NOBODY, uv_now(&server->loop)))
+		log_line(
+		    LOG_LEVEL_WARNING,
+		    "descriptors wait to be sent: as many as LimitNOFILE= allows are on their way to clients");
+}
+
 void session_flush(struct session *session)
 {
+	bool is_peers = true; /* what is not sent waits for the peer */
+
 	session->resend = false;
 	if (session->unsent) {
 		session->unsent = false;
@@ -186,7 +183,8 @@ void session_flush(struct session *session)
 			continue;
 		if (n == -EAGAIN)
 			break;
-		if (n == -ETOOMANYREFS) {
+		if (n == -EBUSY || n == -ETOOMANYREFS) {
+			is_peers = n == -EBUSY;
 			resend_later(session);
 			break;
 		}
@@ -203,9 +201,13 @@ void session_flush(struct session *session)
 	if (session->state == SESSION_ENDED)
 		return;
 
-	if (buffer_len(&session->out) > 0 && !uv_is_active((uv_handle_t *)&session->reply_timer))
+	if (!is_peers) {
+		log_crowded(session->server);
+		uv_timer_stop(&session->reply_timer);
+	} else if (buffer_len(&session->out) > 0 && !uv_is_active((uv_handle_t *)&session->reply_timer)) {
 		uv_timer_start(&session->reply_timer, on_reply_deadline,
 		               session->server->limits.reply_deadline_ms, 0);
+	}
 	if (session->waiting == WAIT_REPLIES && session_has_room(session))
 		turns_add(session->server, session);
 	session_update_poll(session);

@@ -44,6 +44,25 @@ static uint64_t raise_fd_limit(uint64_t connections)
 	return most;
 }
 
+/* What one user may hold has to leave others some. */
+static void check_fd_limit(const struct server *server)
+{
+	const struct limits *limits = &server->limits;
+	uint64_t connections = limits->connections < limits->connections_per_uid
+	                           ? limits->connections
+	                           : limits->connections_per_uid;
+
+	if (connections < server->descriptors && limits->pending_fds_per_uid < server->descriptors &&
+	    limits->outgoing_fds_per_uid < server->descriptors &&
+	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid < server->descriptors)
+		return;
+	log_line(LOG_LEVEL_WARNING,
+	         "of %" PRIu64
+	         " descriptors (LimitNOFILE=) one user may take all: lower connections_per_uid, "
+	         "pending_fds_per_uid and outgoing_fds_per_uid, or allow more",
+	         server->descriptors);
+}
+
 /* From any thread. The loop's own is awake, and looks before it sleeps. */
 static void wake(void *arg)
 {
@@ -127,6 +146,7 @@ static void start_handles(struct server *server)
 	uv_timer_init(loop, &server->idle);
 	watchdog_open(&server->watchdog, server);
 	server->resend.data = server->idle.data = server;
+	outgoing_open(&server->outgoing, server, loop);
 	closers_open(&server->closers, loop, &server->accounts, drain_check, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
@@ -177,6 +197,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		goto err_memory;
 	}
 	server->descriptors = raise_fd_limit(server->limits.connections);
+	check_fd_limit(server);
 	r = watch_reserve(&server->loop, server->descriptors);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
@@ -332,6 +353,7 @@ void server_stop(struct server *server)
 	server->state = SERVER_STOPPED;
 	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
 	exporter_close(&server->exporter);
+	outgoing_close(&server->outgoing);
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);

@@ -24,6 +24,7 @@
 #include "metrics.h"
 #include "notify.h"
 #include "options.h"
+#include "outgoing.h"
 #include "penalty.h"
 #include "plan_cache.h"
 #include "proto/rpc.h"
@@ -84,6 +85,7 @@ struct server {
 	struct limits limits;
 	struct accounts accounts;
 	struct closers closers;
+	struct outgoing outgoing;
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;

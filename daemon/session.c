@@ -344,9 +344,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
 	session->unsent = false;
 	session_drop_fds(session, UINT64_MAX);
-	for (uint32_t i = 0; i < session->n_out_fds; i++)
-		session_close_fds(session, &session->out_fds[i].fd, 1);
-	session->n_out_fds = 0;
+	outgoing_drop(session);
 
 	engine_stream_cancel(session->server->engine, session->stream);
 	session_give_up_mappings(session);
@@ -372,8 +370,7 @@ static void on_closed(uv_handle_t *handle)
 	struct session *session = handle->data;
 
 	if (handle->type == UV_POLL)
-		closer_close_socket(&session->server->closers, session->account, session->fd,
-		                    &session->connection);
+		outgoing_close_socket(session);
 	session->handles--;
 	session_settle(session);
 }

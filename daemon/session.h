@@ -63,8 +63,12 @@ struct outgoing_fd {
 
 #define SESSION_MAX_OUTGOING_FDS 64
 
-/* Descriptors that a peer has been sent and has not received: the kernel counts them all against one limit.
- */
+/* One that was sent with the byte at pos, at uv_now, and is not known to be received. */
+struct unread_fd {
+	uint64_t pos;
+	uint64_t sent_ms;
+};
+
 #define SESSION_MAX_UNREAD_FDS 64
 
 struct session {
@@ -78,6 +82,7 @@ struct session {
 	TAILQ_ENTRY(session) entry;         /* in server->sessions */
 	TAILQ_ENTRY(session) unsent_entry;  /* in server->unsent */
 	TAILQ_ENTRY(session) waiting_entry; /* in account->waiting or account->ready */
+	LIST_ENTRY(session) unread_entry;   /* in account->unread */
 	bool unsent;
 	bool sends_no_more; /* its peer closed its sending side, and was seen to while the session waited */
 	enum session_wait waiting;
@@ -108,8 +113,10 @@ struct session {
 	uint32_t n_out_fds;
 	struct outgoing_fd out_fds[SESSION_MAX_OUTGOING_FDS];
 	struct charge out_charge;
-	uint32_t n_unread_fds; /* sent since the peer had read everything */
-	bool resend;           /* its descriptors cannot be sent now; reply.c tries again */
+	uint32_t n_unread_fds; /* outgoing.c */
+	struct unread_fd unread_fds[SESSION_MAX_UNREAD_FDS];
+	struct charge out_fds_charge; /* of out_fds and unread_fds */
+	bool resend;                  /* its descriptors cannot be sent now; reply.c tries again */
 
 	struct engine_stream *stream;
 	struct region_table regions;
@@ -139,8 +146,9 @@ void session_count_transform(struct session *session, const struct transform_cou
 /* Whether the next request has to stay where it is for now; the session then goes on by itself. */
 bool session_must_wait(struct session *session);
 
-/* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the
- * session's; -1 for none. Nothing happens on a session that has ended. */
+/* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the session's,
+ * which is charged for it already (out_fds_charge); -1 for none. Nothing happens on a session that has ended.
+ */
 void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
                    int fd);
 

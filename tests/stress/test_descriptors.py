@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import Memory, Tmad, pack_request, scaled, share, wait_until
+from tmad import Memory, RpcError, Tmad, pack_request, scaled, share, wait_until
 
 LIMIT = 4  # message_fds
 COUNTS = [0] * 8 + [1] * 8 + [LIMIT] * 4 + [LIMIT + 1] * 2 + [253]
@@ -161,6 +161,81 @@ class Descriptors(unittest.TestCase):
             for _ in range(n):
                 self.assertIsNone(rpc.receive()[2])
             self.assertEqual(len(rpc.fds), n)
+
+    def fill(self, tmad, rpc, n):
+        """Descriptors of n regions that are no more, sent and not received."""
+        with tmad.rpc() as asks:
+            for i in range(n):
+                rpc.send(pack_request(i, "region_create", {"size": 1}))
+                wait_until(lambda: asks.call("stats")["regions"] == 1, "it is made")
+                rpc.send(pack_request(i, "region_release", {"region": i << 20 | 1}))
+                wait_until(lambda: asks.call("stats")["regions"] == 0, "it is released")
+            self.assertEqual(asks.call("stats")["outgoing_fds"], n)
+
+    def refused(self, rpc):
+        with self.assertRaises(RpcError) as caught:
+            rpc.call("region_create", {"size": 1})
+        self.assertEqual(caught.exception.name, "QUOTA")
+        self.assertIn("outgoing_fds_per_uid: at most 4", caught.exception.message)
+
+    @staticmethod
+    def makes(rpc):
+        with contextlib.suppress(RpcError):
+            return rpc.call("region_create", {"size": 1})
+
+    def test_they_are_charged_until_they_are_received(self):
+        with Tmad("--outgoing-fds-per-uid=4") as tmad, tmad.rpc() as rpc, tmad.rpc() as other:
+            self.fill(tmad, rpc, 4)
+            self.refused(other)
+            for _ in range(8):
+                self.assertIsNone(rpc.receive()[2])
+            self.assertEqual(len(rpc.fds), 4)
+            wait_until(lambda: self.makes(other), "the charges come back")
+            wait_until(lambda: rpc.call("stats")["outgoing_fds"] == 0, "all of them")
+
+    def test_they_are_charged_when_the_connection_has_ended(self):
+        """It has ended for the service, which keeps its socket while something in it is unreceived; then not."""
+        with Tmad("--outgoing-fds-per-uid=4") as tmad, tmad.rpc() as other:
+            rpc = tmad.rpc()
+            self.fill(tmad, rpc, 4)
+            rpc.socket.shutdown(socket.SHUT_WR)
+            wait_until(lambda: len(other.call("session_list")) == 1, "it has ended")
+            self.refused(other)
+            self.assertEqual(other.call("stats")["connections"], 2)
+            if random.random() < 0.5:
+                while rpc.receive() is not None:
+                    pass
+            else:
+                rpc.close()
+            wait_until(lambda: self.makes(other), "the charges come back")
+            wait_until(lambda: other.call("stats")["connections"] == 1, "and the connection's")
+            rpc.close()
+
+    def test_a_stop_does_not_wait_for_them(self):
+        with Tmad("--drain-deadline-ms=20000") as tmad, tmad.rpc() as rpc:
+            self.fill(tmad, rpc, 4)
+            rpc.socket.shutdown(socket.SHUT_WR)
+            start = time.monotonic()
+            tmad.stop()
+            self.assertLess(time.monotonic() - start, scaled(10))
+
+    def test_they_have_a_deadline(self):
+        with Tmad("--reply-deadline-ms=300") as tmad, tmad.rpc() as rpc:
+            self.fill(tmad, rpc, 1)
+            wait_until(lambda: "region's descriptor in time (reply_deadline_ms)" in tmad.log(), "it ends")
+
+    def test_who_is_never_done_reading_receives_all_the_same(self):
+        """There is always something unread of one that asks for much; what was before that has been received."""
+        with Tmad("--reply-deadline-ms=300") as tmad, tmad.rpc() as rpc:
+            rpc.call("region_create", {"size": 1})
+            rpc.send(pack_request(0, "info") * 20)
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                rpc.send(pack_request(0, "info"))
+                self.assertEqual(rpc.receive()[1], 0)
+            for _ in range(20):
+                self.assertEqual(rpc.receive()[1], 0)
+            self.assertIs(rpc.call("ping"), True)
 
 
 if __name__ == "__main__":
