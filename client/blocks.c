@@ -95,7 +95,11 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 	(void)request;
 	if (!blocks)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "blocks is NULL");
-	rc = transform_check_part(client, blocks->transform, "it is of blocks, which have their own");
+	rc = reserved_check(client, blocks->reserved, COUNT(blocks->reserved), "blocks.reserved");
+	if (rc == 0)
+		rc = place_check(client, &blocks->index_at, "index_at");
+	if (rc == 0)
+		rc = transform_check_part(client, blocks->transform, "it is of blocks, which have their own");
 	if (rc == 0)
 		rc = transform_params(client, blocks->transform, &transform);
 	if (rc < 0)
@@ -112,8 +116,9 @@ static int index_params(tma_client *client, const struct tma_blocks *blocks, str
 {
 	size_t bytes;
 
-	if ((unsigned)blocks->index_dtype >= DTYPE_COUNT)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "index_dtype: %d is no enum tma_dtype",
+	if (blocks->index_dtype != TMA_INT32 && blocks->index_dtype != TMA_INT64)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "index_dtype: %d is neither TMA_INT32 nor TMA_INT64",
 		                   (int)blocks->index_dtype);
 	ret->has |= F(blocks, index_dtype);
 	ret->index_dtype = (enum dtype)blocks->index_dtype;

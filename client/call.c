@@ -11,6 +11,8 @@ static int run_once(tma_client *client, const struct call *call, int64_t deadlin
 static int request_try(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int request_encode(tma_client *client, const struct call *call, uint32_t slot);
 static int slot_take(tma_client *client, uint32_t *ret_slot);
+static void done_append(tma_client *client, uint32_t slot);
+static void done_remove(tma_client *client, uint32_t slot);
 
 int client_call(tma_client *client, const struct call *call)
 {
@@ -73,7 +75,7 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	const struct method *method = &methods[call->method];
 	struct request *request;
 	uint32_t slot = 0;
-	int rc = client_ready(client, deadline);
+	int rc = client_ready(client, deadline, call->is_submit ? PATIENCE_NONE : PATIENCE_FULL);
 
 	if (rc < 0)
 		return rc;
@@ -89,6 +91,8 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	request->start = client->sent + buffer_len(&client->out);
 	request->has_signal = call->order && call->order->signal.region;
 	request->completion = call->order ? (enum completion)call->order->completion : COMPLETION_DONE;
+	request->has_ticket = call->has_ticket;
+	request->user = call->order ? call->order->user : NULL;
 	rc = request_encode(client, call, slot);
 	if (rc < 0) {
 		request_free(client, slot);
@@ -99,9 +103,10 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	request->on_reply = call->on_reply;
 	request->arg = call->arg;
 	request->state = REQUEST_WAITING;
+	client->n_tickets += request->has_ticket;
 	if (method->id == METHOD_region_create)
 		client->n_creating++;
-	if (!client->is_batching || !call->may_be_kept)
+	if (!client->is_batching || !call->is_submit)
 		client_flush(client);
 	if (client->requests[slot].is_unsent) {
 		request_free(client, slot);
@@ -169,6 +174,8 @@ void request_end(tma_client *client, uint32_t slot, const struct error *error)
 		error = &end;
 	}
 	request->state = REQUEST_DONE;
+	if (request->has_ticket)
+		done_append(client, slot);
 	request->error.status = error->status;
 	if (error->status)
 		request->error = *error;
@@ -209,15 +216,15 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 			                   n);
 		memset(grown + client->n_requests, 0, (n - client->n_requests) * sizeof *grown);
 		for (uint32_t i = client->n_requests; i < n; i++)
-			grown[i].next_free = i + 1;
+			grown[i].next = i + 1;
 		client->requests = grown;
 		client->n_requests = n;
 	}
 	*ret_slot = client->first_free;
 	request = &client->requests[*ret_slot];
-	client->first_free = request->next_free;
+	client->first_free = request->next;
 	request->generation++;
-	request->is_unsent = request->may_repeat = request->is_queued = false;
+	request->is_unsent = request->may_repeat = request->is_queued = request->has_ticket = false;
 	request->items = NULL;
 	request->error.status = 0;
 	memset(&request->result, 0, sizeof request->result);
@@ -226,7 +233,42 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 
 void request_free(tma_client *client, uint32_t slot)
 {
-	client->requests[slot].state = REQUEST_FREE;
-	client->requests[slot].next_free = client->first_free;
+	struct request *request = &client->requests[slot];
+
+	if (request->has_ticket && request->state != REQUEST_FREE) {
+		client->n_tickets--;
+		done_remove(client, slot);
+	}
+	request->state = REQUEST_FREE;
+	request->next = client->first_free;
 	client->first_free = slot;
+}
+
+/* ---- Tickets whose request has ended ----------------------------------------------------------------- */
+
+static void done_append(tma_client *client, uint32_t slot)
+{
+	struct request *request = &client->requests[slot];
+
+	request->next = NO_SLOT;
+	request->before = client->last_done;
+	if (client->last_done == NO_SLOT)
+		client->first_done = slot;
+	else
+		client->requests[client->last_done].next = slot;
+	client->last_done = slot;
+}
+
+static void done_remove(tma_client *client, uint32_t slot)
+{
+	const struct request *request = &client->requests[slot];
+
+	if (request->before == NO_SLOT)
+		client->first_done = request->next;
+	else
+		client->requests[request->before].next = request->next;
+	if (request->next == NO_SLOT)
+		client->last_done = request->before;
+	else
+		client->requests[request->next].before = request->before;
 }

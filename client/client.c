@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ tma_client *tma_new(void)
 	client->sock = -1;
 	client->timeout_ms = -1;
 	client->retry_ms = CLIENT_RETRY_MS;
+	client->first_done = client->last_done = NO_SLOT;
 	client->decoder = rpc_decoder_new();
 	if (!client->decoder) {
 		free(client);
@@ -74,7 +76,7 @@ int tma_connect(tma_client *client, const char *path)
 	if (rc < 0)
 		return rc;
 	client->reconnects = 0;
-	return client_rejoin(client, deadline);
+	return client_rejoin(client, deadline, PATIENCE_FULL);
 }
 
 int client_open(tma_client *client, int64_t deadline)
@@ -86,7 +88,7 @@ int client_open(tma_client *client, int64_t deadline)
 		return client_fail(client, STATUS_PERMISSION, "may not connect to tmad at %s (%s)",
 		                   client->path, strerror(-sock));
 	if (sock == -EAGAIN)
-		return client_fail(client, STATUS_TIMEOUT, "tmad at %s did not take the connection in time",
+		return client_fail(client, STATUS_NO_REPLY, "tmad at %s did not take the connection in time",
 		                   client->path);
 	if (sock < 0)
 		return client_fail(client, STATUS_DISCONNECTED, "no tmad at %s (%s)", client->path,
@@ -107,6 +109,8 @@ int client_open(tma_client *client, int64_t deadline)
 	client->sock = sock;
 	client->connection++;
 	client->is_given_up = false;
+	client->is_incomplete = true;
+	client_seek_lost(client);
 	client->is_device_lost = false;
 	return 0;
 }
@@ -175,6 +179,17 @@ int client_fail(tma_client *client, int status, const char *format, ...)
 	vsnprintf(client->error.message, sizeof client->error.message, format, args);
 	va_end(args);
 	return status;
+}
+
+int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (reserved[i])
+			return client_fail(client, STATUS_INVALID_ARGUMENT,
+			                   "%s[%zu]: %#" PRIx64 ", which libtmaclient %s does not know; "
+			                   "zero-initialize the struct, or use the library of your header",
+			                   name, i, reserved[i], tma_version());
+	return 0;
 }
 
 int client_check(tma_client *client)

@@ -3,9 +3,10 @@
  * A request lives in a slot that is reused, so that calls allocate nothing once the table has grown. Its
  * msgid holds the slot and part of the slot's generation; a ticket holds the slot and all of it. One that is
  * answered only when it fails holds no slot once it is queued: its msgid has MSGID_SILENT where others have a
- * slot, and a number of its own. The
- * connection ends at one place, client_break, which ends every request too; after that sock is -1 and
- * `ended` says why. on_reply runs while the reply's bytes are in `in` and must not send.
+ * slot, and a number of its own. Tickets whose request has ended are a list through their slots, in the order
+ * in which they ended, until somebody takes them. The connection ends at one place, client_break, which ends
+ * every request too; after that sock is -1 and `ended` says why. on_reply runs while the reply's bytes are in
+ * `in` and must not send.
  */
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
@@ -24,12 +25,13 @@
 #define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */
 #define CLIENT_MAX_SLOTS 65535 /* what a msgid's half can name, but for the next */
 #define MSGID_SILENT     0xffff
+#define NO_SLOT          UINT32_MAX
 #define CLIENT_RETRY_MS  5000 /* tma_set_reconnect */
 
 enum region_life {
 	REGION_ASKED, /* the service has not answered yet */
 	REGION_KNOWN, /* to the service, by id, while region->connection is the client's */
-	REGION_GONE,  /* a later connection could not have it: see error */
+	REGION_GONE,  /* the connection could not have it: see error */
 };
 
 /* Regions and plans: what a later connection is told again. */
@@ -93,8 +95,10 @@ struct call {
 	const void *from;     /* for fill */
 	struct item_run *run; /* the same, of items */
 	const struct tma_order *order;
-	int fd;           /* to send along; -1: none */
-	bool may_be_kept; /* unsent, for a batch */
+	int fd;         /* to send along; -1: none */
+	bool is_submit; /* does not wait: it may be kept unsent for a batch, and tries a lost connection once
+	                 */
+	bool has_ticket;
 	reply_fn *on_reply;
 	void *arg; /* for a blocking call it may be on the caller's stack */
 };
@@ -110,7 +114,11 @@ struct request {
 	bool has_signal; /* twice would be another thing than once */
 	bool is_queued;  /* answered as such: its end comes as a notification */
 	enum completion completion;
-	uint32_t next_free; /* slot; while FREE */
+	bool has_ticket;
+	uint32_t next;   /* slot; while FREE: the next free one; of a ticket that is DONE: the one that ended
+	                    after it, or NO_SLOT */
+	uint32_t before; /* slot; of a ticket that is DONE: the one that ended before it, or NO_SLOT */
+	void *user;      /* of its order */
 	const struct method *method;
 	reply_fn *on_reply;
 	void *arg;                /* NULL: the request's own result */
@@ -130,6 +138,7 @@ struct tma_client {
 	uint32_t reconnects; /* since tma_connect */
 	int retry_ms;        /* tma_set_reconnect */
 	bool is_given_up;    /* the last try to connect again failed */
+	bool is_incomplete;  /* the connection has not been told of every region and plan */
 	bool is_bound;       /* what is asked now is of this connection alone: none is made anew for it */
 	bool is_device_lost; /* the service has said so, and ends the connection */
 	bool is_batching;    /* tma_set_batching */
@@ -153,6 +162,9 @@ struct tma_client {
 	struct request *requests;
 	uint32_t n_requests;
 	uint32_t first_free; /* slot; n_requests: none */
+	uint32_t n_tickets;  /* not taken */
+	uint32_t first_done; /* slot: of the tickets whose request has ended; NO_SLOT: none */
+	uint32_t last_done;
 	uint32_t n_creating; /* region_create under way: replies that take an fd */
 	int n_ended;         /* requests ended since tma_dispatch began */
 
@@ -170,6 +182,11 @@ struct tma_client {
 
 /* ---- client.c -------------------------------------------------------------------------------------- */
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Members of later versions of a struct: INVALID_ARGUMENT unless all of them are zero. */
+int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name);
+
 /* Sets the client's last error and returns status. */
 int client_fail(tma_client *client, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -180,16 +197,25 @@ int client_check(tma_client *client);
 /* 0 when connected, or to be connected again by the next request; else as client_check. */
 int client_check_usable(tma_client *client);
 
-/* Connects to client->path; waits while the service's queue is full. */
+/* Connects to client->path; waits until the deadline while the service's queue is full (NO_REPLY). */
 int client_open(tma_client *client, int64_t deadline);
 
 /* ---- reconnect.c ----------------------------------------------------------------------------------- */
 
-/* Before a request: connects again when the connection is lost. 0 when there is one. */
-int client_ready(tma_client *client, int64_t deadline);
+enum patience {
+	PATIENCE_NONE, /* of a submit: what is not possible now is the next call's to do */
+	PATIENCE_FULL, /* as long as tma_set_reconnect says */
+};
 
-/* Registers the regions of connections before this one, and prepares their plans. */
-int client_rejoin(tma_client *client, int64_t deadline);
+/* Before a request: connects again when the connection is lost. 0 when there is one that has every region and
+ * plan; else the error, which may be that of a region or plan that was lost: then there is one, too. */
+int client_ready(tma_client *client, int64_t deadline, enum patience patience);
+
+/* Regions and plans that are GONE, but may be had again, are to be asked for. */
+void client_seek_lost(tma_client *client);
+
+/* After client_open: registers the regions of connections before this one, and prepares their plans. */
+int client_rejoin(tma_client *client, int64_t deadline, enum patience patience);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 
@@ -211,6 +237,10 @@ void client_flush(tma_client *client);
 
 /* Sends what the socket takes and reads what has arrived. Never blocks. */
 void client_pump(tma_client *client);
+
+/* Waits until something can be sent or read, then does it. False when there is no time left: then, too, what
+ * had come is read. */
+bool client_poll(tma_client *client, int64_t deadline);
 
 /* Sends and reads until the request in this slot is no longer under way, or at most keep bytes wait to be
  * sent. what names the call in the error of a timeout. */
@@ -350,6 +380,9 @@ int region_register(tma_region *region, int64_t deadline);
 
 /* The id of the region that an argument, name, is: INVALID_ARGUMENT when it is of another client. */
 int region_param(tma_client *client, const tma_region *region, const char *name, uint64_t *ret);
+
+/* The reserved members of a place, which is an argument of that name. */
+int place_check(tma_client *client, const struct tma_place *place, const char *name);
 
 /* The same of a place, which has to have a region. */
 int place_param(tma_client *client, struct tma_place place, const char *name, struct region_place *ret);

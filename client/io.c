@@ -20,7 +20,6 @@
 #define READS      16 /* at once: a service that never stops talking is looked at again */
 #define KEEP_BYTES (256 * 1024)
 
-static bool client_poll(tma_client *client, int64_t deadline);
 static void client_time_out(tma_client *client, const char *what);
 static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting);
 static void client_receive(tma_client *client);
@@ -93,9 +92,7 @@ void client_flush(tma_client *client)
 	}
 }
 
-/* Waits until something can be sent or read, then does it. False when there is no time left: then, too, what
- * had come is read. */
-static bool client_poll(tma_client *client, int64_t deadline)
+bool client_poll(tma_client *client, int64_t deadline)
 {
 	struct pollfd wait = { .fd = client->sock, .events = tma_events(client) };
 	int left_ms = client_left_ms(deadline);
@@ -110,7 +107,7 @@ static bool client_poll(tma_client *client, int64_t deadline)
 
 static void client_time_out(tma_client *client, const char *what)
 {
-	client_break(client, STATUS_TIMEOUT,
+	client_break(client, STATUS_NO_REPLY,
 	             "%s was not answered within %d ms; the connection is closed and the outcome unknown",
 	             what, client->timeout_ms);
 }
@@ -255,7 +252,8 @@ static bool on_silent(tma_client *client, struct rpc_reply *reply)
 
 static bool take_error(tma_client *client, struct rpc_reply *reply)
 {
-	if (reply->error.status > 0) /* a code of a later protocol; ours are negative */
+	/* What no protocol has: positive codes, and the library's own. */
+	if (reply->error.status > 0 || reply->error.status == STATUS_NO_REPLY)
 		reply->error.status = STATUS_INTERNAL;
 	if (reply->error.status == STATUS_DEVICE_LOST)
 		client->is_device_lost = true;

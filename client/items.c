@@ -1,7 +1,7 @@
 /* Items: many transforms and runs in one request. As many go into a message as its elements allow; what of
  * them cannot be sent is refused here, alone.
  *
- * The caller's statuses tell what is under way: BUSY are those that were sent, in their order.
+ * The caller's statuses tell what is under way: PENDING are those that were sent, in their order.
  */
 #include "client.h"
 
@@ -45,7 +45,7 @@ static void set_all(struct tma_item *items, size_t n, int status)
 static void end_all(struct tma_item *items, size_t n, int status)
 {
 	for (size_t i = 0; items && i < n; i++)
-		if (items[i].status == STATUS_BUSY)
+		if (items[i].status == STATUS_PENDING)
 			items[i].status = status;
 }
 
@@ -98,7 +98,7 @@ int tma_run_items(tma_client *client, struct tma_item *items, size_t n, const st
 	int rc = items_check(client, items, n);
 	int64_t deadline;
 
-	set_all(items, n, rc < 0 ? rc : STATUS_BUSY);
+	set_all(items, n, rc < 0 ? rc : STATUS_PENDING);
 	if (!rc)
 		rc = order_check_waiting(client, order);
 	if (rc < 0) {
@@ -129,7 +129,7 @@ int tma_submit_items(tma_client *client, struct tma_item *items, size_t n, const
 	struct call call = call_of(&run, order);
 	int rc = items_check(client, items, n);
 
-	set_all(items, n, STATUS_BUSY);
+	set_all(items, n, STATUS_PENDING);
 	if (!rc)
 		rc = move_submit(client, &call, ret);
 	if (rc < 0)
@@ -195,7 +195,7 @@ static int take_items(tma_client *client, struct item_run *run, struct request *
 			continue;
 		}
 		elements = 1 + item_elements(sent);
-		item->status = STATUS_BUSY;
+		item->status = STATUS_PENDING;
 		if (elements > left)
 			break;
 		left -= elements;
@@ -211,6 +211,13 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 {
 	int rc;
 
+	rc = reserved_check(client, item->reserved, COUNT(item->reserved), "reserved");
+	if (rc == 0)
+		rc = place_check(client, &item->dst, "dst");
+	if (rc == 0)
+		rc = place_check(client, &item->src, "src");
+	if (rc < 0)
+		return rc;
 	if (!item->transform == !item->plan)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "transform and plan are both %s",
 		                   item->plan ? "given; an item is one of them"
@@ -289,7 +296,7 @@ static int on_submit_done(tma_client *client, const struct rpc_reply *reply, con
 	for (size_t i = 0; i < request->n_items; i++) {
 		struct tma_item *item = &request->items[i];
 
-		if (item->status != STATUS_BUSY)
+		if (item->status != STATUS_PENDING)
 			continue;
 		if (k >= done.statuses.n)
 			break;
@@ -315,7 +322,7 @@ void items_end(struct request *request, struct error *error)
 	for (size_t i = 0; i < request->n_items; i++) {
 		struct tma_item *item = &request->items[i];
 
-		if (item->status == STATUS_BUSY) {
+		if (item->status == STATUS_PENDING) {
 			item->status = error->status;
 			request->is_stopped = true;
 		}

@@ -152,8 +152,9 @@ static int connection_submit(struct connection *c, bool is_ping, tma_ticket *ret
 		return tma_submit_ping(c->client, ret);
 	if (!c->plan)
 		return tma_submit(c->client, &c->transform, ret);
-	return tma_submit_run(c->client, c->plan, (struct tma_place){ c->dst.region, c->dst.offset },
-	                      (struct tma_place){ c->src.region, c->src.offset }, NULL, ret);
+	return tma_submit_run(
+	    c->client, c->plan, (struct tma_place){ .region = c->dst.region, .offset = c->dst.offset },
+	    (struct tma_place){ .region = c->src.region, .offset = c->src.offset }, NULL, ret);
 }
 
 /* Asks until as many as wanted are under way, and sends them. */
@@ -228,7 +229,7 @@ static bool connection_count(struct run *r, struct connection *c, uint64_t now)
 	bool gone = false;
 	int rc;
 
-	while (c->n && (rc = tma_poll(c->client, c->asked[c->first].ticket, &answer)) != TMA_BUSY) {
+	while (c->n && (rc = tma_poll(c->client, c->asked[c->first].ticket, &answer)) != TMA_PENDING) {
 		gone |= is_gone(rc);
 		count(r, c, rc, &answer, now);
 	}
@@ -273,7 +274,7 @@ static int connection_retry(struct run *r, struct connection *c, bool over)
 {
 	uint64_t now;
 
-	if (tma_connect(c->client, r->t->socket) < 0)
+	if ((tma_fd(c->client) < 0 ? tma_connect(c->client, r->t->socket) : tma_restore(c->client)) < 0)
 		return has_patience(r, c) ? 0 : gave_up(r);
 	now = clock_ns();
 	connection_count(r, c, now); /* what has ended only by the new connection */

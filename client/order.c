@@ -1,7 +1,7 @@
 /* Order: what a request waits for and signals, when it is answered, and giving it up. */
 #include "client.h"
 
-static int check_completion(tma_client *client, const struct tma_order *order);
+static int check_order(tma_client *client, const struct tma_order *order);
 
 _Static_assert((int)TMA_COMPLETION_DONE == (int)COMPLETION_DONE, "tmaclient.h: TMA_COMPLETION_DONE");
 _Static_assert((int)TMA_COMPLETION_QUEUED == (int)COMPLETION_QUEUED, "tmaclient.h: TMA_COMPLETION_QUEUED");
@@ -10,9 +10,22 @@ _Static_assert((int)TMA_COMPLETION_SIGNAL + 1 == (int)COMPLETION_COUNT, "tmaclie
 
 /* ---- Checks ----------------------------------------------------------------------------------------- */
 
-static int check_completion(tma_client *client, const struct tma_order *order)
+static int check_order(tma_client *client, const struct tma_order *order)
 {
-	if (order && (unsigned)order->completion >= COMPLETION_COUNT)
+	int rc;
+
+	if (!order)
+		return 0;
+	rc = reserved_check(client, order->reserved, COUNT(order->reserved), "order.reserved");
+	if (rc == 0)
+		rc = reserved_check(client, order->wait.reserved, COUNT(order->wait.reserved),
+		                    "order.wait.reserved");
+	if (rc == 0)
+		rc = reserved_check(client, order->signal.reserved, COUNT(order->signal.reserved),
+		                    "order.signal.reserved");
+	if (rc < 0)
+		return rc;
+	if ((unsigned)order->completion >= COMPLETION_COUNT)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "order.completion: %d is no enum tma_completion", (int)order->completion);
 	return 0;
@@ -20,7 +33,7 @@ static int check_completion(tma_client *client, const struct tma_order *order)
 
 int order_check_waiting(tma_client *client, const struct tma_order *order)
 {
-	int rc = check_completion(client, order);
+	int rc = check_order(client, order);
 
 	if (rc < 0 || !order || order->completion == TMA_COMPLETION_DONE)
 		return rc;
@@ -32,7 +45,7 @@ int order_check_waiting(tma_client *client, const struct tma_order *order)
 
 int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret)
 {
-	int rc = check_completion(client, order);
+	int rc = check_order(client, order);
 	bool is_silent = order && order->completion == TMA_COMPLETION_SIGNAL;
 
 	if (rc < 0 || is_silent == !ret)

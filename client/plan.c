@@ -92,10 +92,9 @@ int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, s
 
 	if (!plan)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "plan is NULL; a run is of one that tma_plan_prepare made");
+		                   "plan is NULL; tma_plan_prepare makes one");
 	if (plan->client != client)
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "plan: it is of another client; plans belong to one connection");
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "plan: it belongs to another client");
 	if (plan->life == REGION_GONE)
 		return client_fail(client, plan->error.status, "plan: it could not be prepared again: %s",
 		                   plan->error.message);

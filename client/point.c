@@ -25,10 +25,14 @@ static bool is_word(const void *word)
 
 int tma_point_signal(void *word, uint64_t value)
 {
+	int saved_errno;
+
 	if (!is_word(word))
 		return STATUS_INVALID_ARGUMENT;
+	saved_errno = errno; /* a signal handler may call this */
 	__atomic_store_n((uint64_t *)word, value, __ATOMIC_RELEASE);
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	errno = saved_errno;
 	return 0;
 }
 
@@ -53,7 +57,7 @@ int tma_point_wait(const void *word, uint64_t value, int timeout_ms)
 			return 0;
 	while (!has_come(word, value, &low)) {
 		if (deadline >= 0 && clock_ms() >= deadline)
-			return STATUS_TIMEOUT;
+			return STATUS_PENDING;
 		syscall(SYS_futex, word, FUTEX_WAIT, low, &nap, NULL, 0);
 		if (nap.tv_nsec < NAP_MOST_NS)
 			nap.tv_nsec *= 2;

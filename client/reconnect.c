@@ -1,20 +1,33 @@
 /* A lost connection is made anew by the next request: the service starts again at the same path, or somebody
- * starts it. Regions and plans keep their handles and get new ids. */
+ * starts it. Regions and plans keep their handles and get new ids.
+ *
+ * A connection that was opened is incomplete until it was told of all of them. What the service refuses for
+ * now, since it may still hold what an earlier connection had, is asked for again; what it refuses for good,
+ * or for too long, is GONE, and the call that noticed reports it. The next connection and tma_restore ask for
+ * it once more.
+ */
 #include "client.h"
 
 #include <poll.h>
 
 #include "proto/clock.h"
 
-#define PAUSE_MS 20 /* between two tries */
+#define PAUSE_MS       20 /* between two tries to connect */
+#define PAUSE_LEAST_MS 1  /* between two tries to register; it doubles */
+#define PAUSE_MOST_MS  50
 
-static int join(tma_client *client, int64_t deadline);
-static int connect_again(tma_client *client, int64_t deadline);
-static int rejoin(tma_region *region, int64_t deadline);
-static int prepare_again(tma_plan *plan, int64_t deadline);
+static int join(tma_client *client, int64_t deadline, enum patience patience);
+static int connect_again(tma_client *client, int64_t deadline, enum patience patience);
+static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, struct error *first);
+static int rejoin_plans(tma_client *client, int64_t deadline, int64_t until, struct error *first);
+static int report_region(const tma_region *region, struct error why);
+static bool is_permanent(const tma_region *region);
 static bool is_refused(const tma_client *client, int rc);
+static bool is_for_now(int status);
 
-int client_ready(tma_client *client, int64_t deadline)
+/* ---- Connecting --------------------------------------------------------------------------------------- */
+
+int client_ready(tma_client *client, int64_t deadline, enum patience patience)
 {
 	int rc;
 
@@ -24,27 +37,31 @@ int client_ready(tma_client *client, int64_t deadline)
 		client_pump(client); /* what has been answered is an answer */
 		client_break(client, STATUS_DEVICE_LOST, "the device of tmad at %s was lost", client->path);
 	}
-	if (client->sock >= 0)
-		return 0;
+	if (client->sock >= 0) {
+		rc = client->is_incomplete ? client_rejoin(client, deadline, patience) : 0;
+		if (client->sock >= 0 || rc != STATUS_DISCONNECTED)
+			return rc;
+	}
 	rc = client_check_usable(client);
 	if (rc < 0)
 		return rc;
-	rc = join(client, deadline);
-	if (rc == STATUS_DISCONNECTED && !client->is_given_up)
-		rc = join(client, deadline); /* it went away again while regions were registered */
-	if (!rc)
+	rc = join(client, deadline, patience);
+	if (rc == STATUS_DISCONNECTED && patience == PATIENCE_FULL && !client->is_given_up)
+		rc = join(client, deadline, patience); /* it went away again while regions were registered */
+	if (client->sock >= 0)
 		client->reconnects++;
 	return rc;
 }
 
-static int join(tma_client *client, int64_t deadline)
+static int join(tma_client *client, int64_t deadline, enum patience patience)
 {
-	int rc = connect_again(client, deadline);
+	int rc = connect_again(client, deadline, patience);
 
-	return rc < 0 ? rc : client_rejoin(client, deadline);
+	return rc < 0 ? rc : client_rejoin(client, deadline, patience);
 }
 
-static int connect_again(tma_client *client, int64_t deadline)
+/* A deadline of 0 has passed: what would block does not. */
+static int connect_again(tma_client *client, int64_t deadline, enum patience patience)
 {
 	struct error lost = client->ended;
 	struct error why;
@@ -53,64 +70,176 @@ static int connect_again(tma_client *client, int64_t deadline)
 
 	if (deadline >= 0 && deadline < until)
 		until = deadline;
+	if (patience == PATIENCE_NONE)
+		until = 0;
 	while ((rc = client_open(client, until)) == STATUS_DISCONNECTED && clock_ms() < until)
 		poll(NULL, 0, PAUSE_MS);
 	if (!rc)
 		return 0;
-	client->is_given_up = true;
+	if (patience == PATIENCE_FULL)
+		client->is_given_up = true;
+	else if (rc == STATUS_NO_REPLY)
+		rc = STATUS_DISCONNECTED;
 	why = client->error;
 	return client_fail(client, rc, "the connection is closed: %s; %s", lost.message, why.message);
 }
 
-/* A region or a plan that the service refuses is gone; the others stay. A connection that is lost meanwhile
- * may be made anew by the next request, whatever it was lost by. */
-int client_rejoin(tma_client *client, int64_t deadline)
-{
-	int rc = 0;
+/* ---- Regions and plans -------------------------------------------------------------------------------- */
 
-	client->is_bound = true;
-	for (tma_region *region = client->regions; region && !rc; region = region->next)
-		if (region->life == REGION_KNOWN && region->connection != client->connection)
-			rc = rejoin(region, deadline);
-	for (tma_plan *plan = client->plans; plan && !rc; plan = plan->next)
-		if (plan->life == REGION_KNOWN && plan->connection != client->connection)
-			rc = prepare_again(plan, deadline);
-	client->is_bound = false;
-	if (client->sock < 0)
-		client->ended.status = STATUS_DISCONNECTED;
-	return rc;
+/* By when a call with that deadline stops asking again: what is asked for last has a quarter of its time for
+ * the reply. */
+static int64_t patience_end(const tma_client *client, int64_t deadline)
+{
+	int64_t now = clock_ms(), until = now + (client->retry_ms < 0 ? CLIENT_RETRY_MS : client->retry_ms);
+
+	return deadline >= 0 && deadline < until ? now + (deadline - now) / 4 * 3 : until;
 }
 
-static int rejoin(tma_region *region, int64_t deadline)
+/* Without patience, what is refused for now stays to be asked for, and replies are due sooner. A connection
+ * that is lost meanwhile may be made anew by the next request, whatever it was lost by. */
+int client_rejoin(tma_client *client, int64_t deadline, enum patience patience)
 {
-	tma_client *client = region->client;
+	int64_t until = patience_end(client, deadline);
+	int timeout_ms = client->timeout_ms;
+	struct error first = { 0 };
 	int rc;
 
-	if (region->is_service_made && region->kind == REGION_KIND_CUDA_IPC)
-		rc = client_fail(client, STATUS_NOT_FOUND,
-		                 "the service had made its memory, which went with it");
-	else
-		rc = region_register(region, deadline);
-	if (!is_refused(client, rc))
+	if (patience == PATIENCE_NONE) {
+		client->timeout_ms = client_left_ms(until); /* what a sentence says about it */
+		deadline = until;
+		until = 0;
+	}
+	client->is_bound = true;
+	rc = rejoin_regions(client, deadline, until, &first);
+	if (rc == 0)
+		rc = rejoin_plans(client, deadline, until, &first);
+	client->is_bound = false;
+	client->timeout_ms = timeout_ms;
+	if (client->sock < 0)
+		client->ended.status = STATUS_DISCONNECTED;
+	if (rc < 0)
 		return rc;
-	region->life = REGION_GONE;
-	region->error = client->error;
+	client->is_incomplete = false;
+	if (first.status)
+		client->error = first;
+	return first.status;
+}
+
+/* Whether to ask again, after a pause, for what was refused. */
+static bool is_worth_asking(const tma_client *client, int rc, int64_t until, int *pause_ms)
+{
+	int64_t left = until - clock_ms();
+
+	if (!is_refused(client, rc) || !is_for_now(rc) || left <= 0)
+		return false;
+	poll(NULL, 0, *pause_ms < left ? *pause_ms : (int)left);
+	*pause_ms = *pause_ms < PAUSE_MOST_MS / 2 ? 2 * *pause_ms : PAUSE_MOST_MS;
+	return true;
+}
+
+/* Stops with the error of a connection that was lost, or of what is to be asked for by the next call. */
+static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, struct error *first)
+{
+	for (tma_region *region = client->regions; region; region = region->next) {
+		int pause_ms = PAUSE_LEAST_MS, rc;
+
+		if (region->life != REGION_KNOWN || region->connection == client->connection)
+			continue;
+		if (is_permanent(region))
+			rc = client_fail(client, STATUS_NOT_FOUND,
+			                 "the service had made its memory, which went with it");
+		else
+			do
+				rc = region_register(region, deadline);
+			while (is_worth_asking(client, rc, until, &pause_ms));
+		if (rc == 0)
+			continue;
+		if (!is_refused(client, rc))
+			return rc;
+		if (until == 0 && is_for_now(rc))
+			return report_region(region, client->error);
+		region->life = REGION_GONE;
+		region->error = client->error;
+		report_region(region, region->error);
+		if (!first->status)
+			*first = client->error;
+	}
 	return 0;
 }
 
-static int prepare_again(tma_plan *plan, int64_t deadline)
+static int rejoin_plans(tma_client *client, int64_t deadline, int64_t until, struct error *first)
 {
-	int rc = plan_prepare(plan, deadline);
+	for (tma_plan *plan = client->plans; plan; plan = plan->next) {
+		int pause_ms = PAUSE_LEAST_MS, rc;
 
-	if (!is_refused(plan->client, rc))
-		return rc;
-	plan->life = REGION_GONE;
-	plan->error = plan->client->error;
+		if (plan->life != REGION_KNOWN || plan->connection == client->connection)
+			continue;
+		do
+			rc = plan_prepare(plan, deadline);
+		while (is_worth_asking(client, rc, until, &pause_ms));
+		if (rc == 0)
+			continue;
+		if (!is_refused(client, rc))
+			return rc;
+		plan->error = client->error;
+		client_fail(client, rc, "connected, but a plan could not be prepared again: %s",
+		            plan->error.message);
+		if (until == 0 && is_for_now(rc))
+			return rc;
+		plan->life = REGION_GONE;
+		if (!first->status)
+			*first = client->error;
+	}
 	return 0;
+}
+
+static int report_region(const tma_region *region, struct error why)
+{
+	return client_fail(region->client, why.status,
+	                   "connected, but a region of %zu bytes could not be registered again: %s",
+	                   region->size, why.message);
+}
+
+/* It is lost with its service. */
+static bool is_permanent(const tma_region *region)
+{
+	return region->is_service_made && region->kind == REGION_KIND_CUDA_IPC;
 }
 
 /* By the service, which is still there. */
 static bool is_refused(const tma_client *client, int rc)
 {
 	return rc < 0 && client->sock >= 0 && !client->is_device_lost;
+}
+
+static bool is_for_now(int status)
+{
+	return status == STATUS_QUOTA || status == STATUS_BUSY || status == STATUS_NO_MEMORY;
+}
+
+/* ---- What was lost ------------------------------------------------------------------------------------ */
+
+void client_seek_lost(tma_client *client)
+{
+	for (tma_region *region = client->regions; region; region = region->next)
+		if (region->life == REGION_GONE && !is_permanent(region))
+			region->life = REGION_KNOWN;
+	for (tma_plan *plan = client->plans; plan; plan = plan->next)
+		if (plan->life == REGION_GONE)
+			plan->life = REGION_KNOWN;
+}
+
+int tma_restore(tma_client *client)
+{
+	int rc = client_check_usable(client);
+
+	if (rc < 0)
+		return rc;
+	client_seek_lost(client);
+	client->is_incomplete = true;
+	rc = client_ready(client, client_deadline(client), PATIENCE_FULL);
+	for (const tma_region *region = client->regions; region && rc == 0; region = region->next)
+		if (region->life == REGION_GONE)
+			rc = report_region(region, region->error);
+	return rc;
 }

@@ -224,11 +224,14 @@ static bool take(tma_ring *ring, struct tma_ring_end *ret)
 
 int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret)
 {
+	int rc;
+
 	if (!ring || !ret)
 		return STATUS_INVALID_ARGUMENT;
 	if (take(ring, ret))
-		return 1;
-	return check(ring);
+		return 0;
+	rc = check(ring);
+	return rc < 0 ? rc : STATUS_PENDING;
 }
 
 static bool spin(tma_ring *ring, uint64_t ns, struct tma_ring_end *ret)
@@ -279,9 +282,8 @@ int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret)
 		client_pump(ring->client); /* to see its connection end */
 		rc = check(ring);
 		if (rc == 0 && client_left_ms(deadline) == 0)
-			rc = client_fail(ring->client, STATUS_TIMEOUT,
-			                 "no run of the ring ended within %d ms", ring->client->timeout_ms);
-		if (rc < 0)
+			rc = STATUS_PENDING;
+		if (rc != 0)
 			return take(ring, ret) ? 0 : rc;
 		nap(ring);
 	}

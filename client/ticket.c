@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "proto/clock.h"
+
 /* More bytes than this that the socket does not take make a submit wait. */
 #define SUBMIT_KEEP_BYTES (64 * 1024)
 
@@ -37,10 +39,16 @@ int tma_submit_ping(tma_client *client, tma_ticket *ret)
 	                   ret);
 }
 
+static tma_ticket ticket_of(const tma_client *client, uint32_t slot)
+{
+	return (uint64_t)client->requests[slot].generation << 32 | (slot + 1);
+}
+
 /* A request that is kept for a batch waits for nothing, and needs no deadline. */
 int move_submit(tma_client *client, struct call *call, tma_ticket *ret)
 {
-	bool waits = !client || !client->is_batching || client->sock < 0 || client->is_device_lost;
+	bool waits = !client || !client->is_batching || client->sock < 0 || client->is_device_lost ||
+	             client->is_incomplete;
 	int rc = client_check_usable(client);
 	int64_t deadline;
 	uint32_t slot = 0;
@@ -49,7 +57,8 @@ int move_submit(tma_client *client, struct call *call, tma_ticket *ret)
 		rc = order_check_ticket(client, call->order, ret);
 	if (rc < 0)
 		return rc;
-	call->may_be_kept = true;
+	call->is_submit = true;
+	call->has_ticket = ret;
 	deadline = waits ? client_deadline(client) : -1;
 	rc = ret ? request_start(client, call, deadline, &slot) : request_post(client, call, deadline);
 	if (rc < 0)
@@ -58,7 +67,7 @@ int move_submit(tma_client *client, struct call *call, tma_ticket *ret)
 		client_wait_sent(client, SUBMIT_KEEP_BYTES, client_deadline(client),
 		                 methods[call->method].name);
 	if (ret)
-		*ret = (uint64_t)client->requests[slot].generation << 32 | (slot + 1);
+		*ret = ticket_of(client, slot);
 	return 0;
 }
 
@@ -96,8 +105,35 @@ int tma_poll(tma_client *client, tma_ticket ticket, struct tma_result *ret)
 	if (rc < 0)
 		return rc;
 	if (client->requests[slot].state == REQUEST_WAITING)
-		return STATUS_BUSY;
+		return STATUS_PENDING;
 	return ticket_end(client, slot, ret);
+}
+
+/* What has ended is there without a system call; a client without a connection has no ticket under way. */
+int tma_next(tma_client *client, int timeout_ms, struct tma_completed *ret)
+{
+	int64_t deadline = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
+	bool has_time = true;
+	uint32_t slot;
+
+	if (!client)
+		return STATUS_INVALID_ARGUMENT;
+	if (!ret)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "ret is NULL; it is where the ticket goes");
+	if (!client->n_tickets)
+		return client_fail(client, STATUS_NOT_FOUND, "no ticket is outstanding");
+	if (client->first_done == NO_SLOT)
+		client_flush(client);
+	while (client->first_done == NO_SLOT && has_time)
+		has_time = client_poll(client, deadline);
+	slot = client->first_done;
+	if (slot == NO_SLOT)
+		return STATUS_PENDING;
+	*ret =
+	    (struct tma_completed){ .ticket = ticket_of(client, slot), .user = client->requests[slot].user };
+	ticket_end(client, slot, &ret->result);
+	return 0;
 }
 
 int tma_dispatch(tma_client *client)
@@ -121,7 +157,7 @@ int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot)
 	    client->requests[slot].generation != ticket >> 32)
 		return client_fail(
 		    client, STATUS_NOT_FOUND,
-		    "ticket %" PRIu64 " is not under way: it was never given, or has ended before", ticket);
+		    "ticket %" PRIu64 " is not outstanding: it was never given, or was taken before", ticket);
 	*ret_slot = slot;
 	return 0;
 }

@@ -2,6 +2,7 @@
  * sentences. */
 #include "client.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t);
@@ -116,6 +117,11 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 		                   !t        ? "the transform"
 		                   : !t->dst ? "dst"
 		                             : "src");
+	rc = reserved_check(client, t->reserved, COUNT(t->reserved), "transform.reserved");
+	if (rc == 0)
+		rc = reserved_check(client, t->value.reserved, COUNT(t->value.reserved), "value.reserved");
+	if (rc < 0)
+		return rc;
 	ret->has = F(transform, dst) | F(transform, src);
 	rc = tensor_params(client, t->dst, "dst", &ret->dst);
 	if (rc < 0)
@@ -155,8 +161,13 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 static int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name,
                          struct msg_tensor *ret)
 {
+	char field[16];
 	int rc;
 
+	snprintf(field, sizeof field, "%s.reserved", name);
+	rc = reserved_check(client, t->reserved, COUNT(t->reserved), field);
+	if (rc < 0)
+		return rc;
 	if (t->rank < 0 || t->rank > TMA_MAX_RANK)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.rank: %d is not in 0..%d", name,
 		                   t->rank, TMA_MAX_RANK);

@@ -9,8 +9,11 @@
 
 #define STATUS(name, code, meaning, remedy) \
 	_Static_assert((int)TMA_##name == (code), "tmaclient.h: TMA_" #name);
+#define LIBRARY_STATUS STATUS
 #include "proto/status.def"
-_Static_assert(-(int)TMA_INTERNAL == STATUS_COUNT, "tmaclient.h: a status that status.def does not have");
+_Static_assert((int)TMA_PENDING == (int)STATUS_PENDING, "tmaclient.h: TMA_PENDING");
+_Static_assert(-(int)TMA_INTERNAL == STATUS_COUNT, "tmaclient.h: the last status that travels");
+_Static_assert(-(int)TMA_NO_REPLY == STATUS_COUNT + 1, "tmaclient.h: a status that status.def does not have");
 
 #define DTYPE(NAME, name, size, class) \
 	_Static_assert((int)TMA_##NAME == (int)DTYPE_##NAME, "tmaclient.h: TMA_" #NAME);
@@ -103,6 +106,9 @@ int tma_number_encode(enum tma_dtype dtype, const struct tma_number *number, uin
 	struct scalar value;
 	struct error err;
 
+	for (size_t i = 0; number && i < COUNT(number->reserved); i++)
+		if (number->reserved[i])
+			return TMA_INVALID_ARGUMENT;
 	if ((unsigned)dtype >= DTYPE_COUNT || !number || scalar_from_number(number, &value) < 0)
 		return TMA_INVALID_ARGUMENT;
 	return scalar_encode(&value, (enum dtype)dtype, ret, "value", &err);

@@ -197,7 +197,7 @@ int socket_connect(const char *path, int timeout_ms)
 
 	if (r < 0)
 		return r;
-	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (timeout_ms == 0 ? SOCK_NONBLOCK : 0), 0);
 	if (sock < 0)
 		return -errno;
 	do {
@@ -207,6 +207,8 @@ int socket_connect(const char *path, int timeout_ms)
 	} while (r == -EINTR && (end < 0 || clock_ms() < end));
 	if (r == -EINTR)
 		r = -EAGAIN;
+	if (r == 0 && timeout_ms == 0 && fcntl(sock, F_SETFL, 0) < 0)
+		r = -errno;
 	if (r < 0) {
 		close(sock);
 		return r;

@@ -28,8 +28,8 @@ ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size
  * replaced; one in use is -EADDRINUSE; a file of another type is -EEXIST. */
 int socket_listen(const char *path, int backlog, mode_t mode);
 
-/* A connected blocking socket. -EAGAIN: the listener's queue stayed full for timeout_ms (-1: it may for
- * ever). */
+/* A connected blocking socket. -EAGAIN: the listener's queue stayed full for timeout_ms (0: never blocks; -1:
+ * no limit). */
 int socket_connect(const char *path, int timeout_ms);
 
 int socket_peer(int sock, struct socket_peer *ret);

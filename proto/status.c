@@ -7,11 +7,14 @@
 const char *status_name(int status)
 {
 	switch (status) {
+	case STATUS_PENDING:
+		return "PENDING";
 	case STATUS_OK:
 		return "OK";
 #define STATUS(name, code, meaning, remedy) \
 	case code:                          \
 		return #name;
+#define LIBRARY_STATUS STATUS
 #include "status.def"
 	default:
 		return "UNKNOWN";
@@ -21,11 +24,14 @@ const char *status_name(int status)
 const char *status_meaning(int status)
 {
 	switch (status) {
+	case STATUS_PENDING:
+		return "not yet";
 	case STATUS_OK:
 		return "done";
 #define STATUS(name, code, meaning, remedy) \
 	case code:                          \
 		return meaning;
+#define LIBRARY_STATUS STATUS
 #include "status.def"
 	default:
 		return "a status this version does not know";

@@ -7,11 +7,14 @@
 #define PROTO_STATUS_H
 
 enum status {
+	STATUS_PENDING = 1, /* of the library's functions that poll or wait; never travels */
 	STATUS_OK = 0,
-#define STATUS(name, code, meaning, remedy) STATUS_##name = (code),
+#define STATUS(name, code, meaning, remedy)         STATUS_##name = (code),
+#define LIBRARY_STATUS(name, code, meaning, remedy) STATUS_##name = (code),
 #include "status.def"
 };
 
+/* The codes that travel are -1 to -STATUS_COUNT. */
 enum {
 #define STATUS(name, code, meaning, remedy) +1
 	STATUS_COUNT = 0
@@ -24,7 +27,7 @@ struct error {
 	char message[256];
 };
 
-/* "INVALID_ARGUMENT" and its kin; "OK" for 0, "UNKNOWN" for a code that is none of ours. */
+/* "INVALID_ARGUMENT" and its kin; "OK" for 0, "PENDING" for 1, "UNKNOWN" for a code that is none of ours. */
 const char *status_name(int status);
 
 /* The meaning in a few words, for a status without a struct error. Same domain as status_name. */

@@ -12,7 +12,7 @@ class Errors:
     def statuses(self):
         """[(name, code, meaning, remedy)]"""
         return [(row.arguments[0], int(row.arguments[1]), *row.arguments[2:])
-                for row in tables.read(self.path(STATUSES), STATUS=4)]
+                for row in tables.read(self.path(STATUSES), STATUS=4, LIBRARY_STATUS=4)]
 
     def situations(self):
         """[(section, remedy, [sentence])]"""

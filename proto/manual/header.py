@@ -33,7 +33,7 @@ class Group:
 _TITLE = re.compile(r"/\* -{4} (.+?) -{4,} \*/")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _FUNCTION = re.compile(r"TMA_API\s+((?:const\s+)?(?:enum\s+|struct\s+)?\w+\s*\*?)\s*(tma_\w+)\(([^;]*)\);", re.S)
-_TYPE = re.compile(r"(?:typedef (?:struct )?\w+ \w+;|(?:struct|enum) \w+;|(?:struct|enum) \w+ \{.*?\n\};|#define \w+ \w+)"
+_TYPE = re.compile(r"(?:typedef (?:struct )?\w+ \w+;|(?:struct|enum) \w+;|(?:struct|enum) \w+ \{.*?\n\};|#define \w+ +(?:\w+|\([^\n]*\)))"
                    r"(?:[ \t]*/\*[^\n]*\*/)?", re.S)
 
 

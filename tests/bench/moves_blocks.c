@@ -140,10 +140,12 @@ static void by_plan_runs(struct work *work, size_t set)
 	tma_client *client = work->moves->client;
 
 	for (size_t i = 0; i < work->blocks; i++)
-		moves_must(client, tma_submit_run(client, work->plan,
-		                                  (struct tma_place){ work->dst, dst_offset(work, set, i) },
-		                                  (struct tma_place){ work->src, src_offset(work, set, i) },
-		                                  NULL, &work->tickets[i]));
+		moves_must(client,
+		           tma_submit_run(
+			       client, work->plan,
+			       (struct tma_place){ .region = work->dst, .offset = dst_offset(work, set, i) },
+			       (struct tma_place){ .region = work->src, .offset = src_offset(work, set, i) },
+			       NULL, &work->tickets[i]));
 	wait_for_all(work);
 }
 
@@ -152,9 +154,10 @@ static void by_items(struct work *work, size_t set)
 	tma_client *client = work->moves->client;
 
 	for (size_t i = 0; i < work->blocks; i++)
-		work->items[i] = (struct tma_item){ .plan = work->plan,
-			                            .dst = { work->dst, dst_offset(work, set, i) },
-			                            .src = { work->src, src_offset(work, set, i) } };
+		work->items[i] =
+		    (struct tma_item){ .plan = work->plan,
+			               .dst = { .region = work->dst, .offset = dst_offset(work, set, i) },
+			               .src = { .region = work->src, .offset = src_offset(work, set, i) } };
 	moves_must(client, tma_run_items(client, work->items, work->blocks, NULL));
 }
 

@@ -52,7 +52,7 @@ static void work_deinit(struct work *work)
 
 static struct tma_place place(tma_region *region, size_t i)
 {
-	return (struct tma_place){ region, i % PLACES * BYTES };
+	return (struct tma_place){ .region = region, .offset = i % PLACES * BYTES };
 }
 
 /* ---- What is timed ---------------------------------------------------------------------------------- */
@@ -223,7 +223,7 @@ static double deep_by_ring(struct work *work)
 			ring_push(work, pushed++);
 		moves_must(work->client, tma_ring_wait(work->ring, OWN_SPIN_US, &end));
 		must_have_ended(&end, ended++);
-		while (tma_ring_poll(work->ring, &end) == 1)
+		while (tma_ring_poll(work->ring, &end) == 0)
 			must_have_ended(&end, ended++);
 	}
 	start = moves_now_us() - start;

@@ -155,19 +155,24 @@ static void submit_blocks(struct hand_over *own, bool scatter, const struct tma_
 static void submit(struct hand_over *own, uint64_t round)
 {
 	tma_region *data = own->data.region;
-	struct tma_order order = { .wait = { own->words.region, 0, round },
-		                   .signal = { own->words.region, 8, round },
+	struct tma_order order = { .wait = { .region = own->words.region, .offset = 0, .value = round },
+		                   .signal = { .region = own->words.region, .offset = 8, .value = round },
 		                   .completion = TMA_COMPLETION_SIGNAL };
 	struct tma_item items[] = {
-		{ .plan = own->half, .dst = { data, BYTES }, .src = { data, HALF } },
-		{ .plan = own->half, .dst = { data, BYTES + HALF }, .src = { data, 0 } },
+		{ .plan = own->half,
+		  .dst = { .region = data, .offset = BYTES },
+		  .src = { .region = data, .offset = HALF } },
+		{ .plan = own->half,
+		  .dst = { .region = data, .offset = BYTES + HALF },
+		  .src = { .region = data, .offset = 0 } },
 	};
 
 	switch ((enum kind)(round % KINDS)) {
 	case RUN:
 		must(own->client,
-		     tma_submit_run(own->client, own->transpose, (struct tma_place){ data, BYTES },
-		                    (struct tma_place){ data, 0 }, &order, NULL));
+		     tma_submit_run(own->client, own->transpose,
+		                    (struct tma_place){ .region = data, .offset = BYTES },
+		                    (struct tma_place){ .region = data, .offset = 0 }, &order, NULL));
 		break;
 	case ITEMS:
 		must(own->client, tma_submit_items(own->client, items, 2, &order, NULL));

@@ -62,7 +62,7 @@ static void assert_transposed(const tma_region *dst, size_t to, const tma_region
 
 static struct tma_place at(tma_region *region, uint64_t block)
 {
-	return (struct tma_place){ region, block * BLOCK };
+	return (struct tma_place){ .region = region, .offset = block * BLOCK };
 }
 
 /* ---- Plans and items -------------------------------------------------------------------------------- */
@@ -243,8 +243,8 @@ static void waiting_init(struct waiting *w, enum tma_completion completion)
 	    (struct tma_tensor){ .region = w->memory, .dtype = TMA_UINT8, .rank = 1, .shape = { BLOCK } };
 	w->src = w->dst;
 	w->src.offset = BLOCK;
-	w->order = (struct tma_order){ .wait = { w->words, 0, 1 },
-		                       .signal = { w->words, 8, 1 },
+	w->order = (struct tma_order){ .wait = { .region = w->words, .offset = 0, .value = 1 },
+		                       .signal = { .region = w->words, .offset = 8, .value = 1 },
 		                       .completion = completion };
 	w->copy = (struct tma_transform){ .dst = &w->dst, .src = &w->src, .order = &w->order };
 	strcpy((char *)tma_region_data(w->memory) + BLOCK, "moved");
@@ -259,7 +259,7 @@ Test(library_order, queued)
 	cr_assert_eq(tma_submit(client, &w.copy, &ticket), TMA_OK, "%s", tma_last_error(client));
 	cr_assert_eq(tma_ping(client), TMA_OK);
 	cr_assert_eq(tma_is_queued(client, ticket), 1);
-	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_BUSY);
+	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_PENDING);
 	cr_assert_eq(*(char *)tma_region_data(w.memory), '\0');
 	cr_assert_eq(tma_point_signal(tma_region_data(w.words), 1), TMA_OK);
 	cr_assert_eq(tma_wait(client, ticket, NULL), TMA_OK, "%s", tma_last_error(client));

@@ -56,8 +56,8 @@ static tma_ring *open_ring(uint32_t spin_us)
 
 static int push(tma_ring *ring, uint64_t to, uint64_t from, uint64_t tag)
 {
-	return tma_ring_push(ring, plan, (struct tma_place){ dst, to * BLOCK },
-	                     (struct tma_place){ src, from * BLOCK }, tag);
+	return tma_ring_push(ring, plan, (struct tma_place){ .region = dst, .offset = to * BLOCK },
+	                     (struct tma_place){ .region = src, .offset = from * BLOCK }, tag);
 }
 
 Test(library_ring, runs_one_by_one_and_many)
@@ -85,7 +85,7 @@ Test(library_ring, runs_one_by_one_and_many)
 				                 "run %u", (unsigned)i);
 			}
 		}
-		cr_assert_eq(tma_ring_poll(ring, &end), 0);
+		cr_assert_eq(tma_ring_poll(ring, &end), TMA_PENDING);
 		cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_NOT_FOUND);
 		cr_assert_eq(tma_ring_close(ring), TMA_OK, "%s", tma_last_error(client));
 	}
@@ -120,9 +120,11 @@ Test(library_ring, what_is_wrong)
 	cr_assert_eq(tma_ring_close(NULL), TMA_OK);
 
 	ring = open_ring(0);
-	cr_assert_eq(tma_ring_push(ring, NULL, (struct tma_place){ dst, 0 }, (struct tma_place){ src, 0 }, 0),
+	cr_assert_eq(tma_ring_push(ring, NULL, (struct tma_place){ .region = dst, .offset = 0 },
+	                           (struct tma_place){ .region = src, .offset = 0 }, 0),
 	             TMA_INVALID_ARGUMENT);
-	cr_assert_eq(tma_ring_push(ring, plan, (struct tma_place){ 0 }, (struct tma_place){ src, 0 }, 0),
+	cr_assert_eq(tma_ring_push(ring, plan, (struct tma_place){ 0 },
+	                           (struct tma_place){ .region = src, .offset = 0 }, 0),
 	             TMA_INVALID_ARGUMENT);
 	cr_assert_eq(push(ring, ENTRIES, 0, 5), TMA_OK, "the service says the rest");
 	cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_OK);

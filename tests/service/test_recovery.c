@@ -202,6 +202,61 @@ Test(restart, released_regions_stay_behind)
 	tma_document_free(regions);
 }
 
+/* ---- A service that still unmaps -------------------------------------------------------------------- */
+
+#define LARGE (UINT64_C(48) << 20)
+
+static void setup_narrow(void)
+{
+	process_start(&service, "--mapped-bytes-per-uid=67108864");
+	connect_client();
+}
+
+TestSuite(narrow, .init = setup_narrow, .fini = teardown, .timeout = 300);
+
+/* Two of the region are more than the quota. After a call without a reply the client connects while the
+ * service ends the connection before, whose region may still be mapped. */
+Test(narrow, a_hundred_reconnects_lose_no_region)
+{
+	tma_region *large, *words;
+	struct tma_tensor t;
+	struct tma_order order;
+	struct tma_transform never;
+	uint8_t *data;
+
+	words = made(TMA_REGION_MEMFD); /* the large one is registered first, being newer */
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, LARGE, &large), TMA_OK, "%s",
+	             tma_last_error(client));
+	data = tma_region_data(large);
+	memset(data, 7, LARGE);
+	t = bytes_of(words, 8);
+	order = (struct tma_order){ .wait = { .region = words, .offset = 64, .value = 1 } };
+	never = (struct tma_transform){ .dst = &t,
+		                        .src = &(struct tma_tensor){ .region = words,
+		                                                     .offset = 16,
+		                                                     .dtype = TMA_UINT8,
+		                                                     .rank = 1,
+		                                                     .shape = { 8 } },
+		                        .order = &order };
+	for (int i = 0; i < 100; i++) {
+		struct tma_tensor d = bytes_of(large, 4096), s = d;
+		int status;
+
+		tma_set_timeout(client, 5);
+		status = tma_transform(client, &never);
+		cr_assert_eq(status, TMA_NO_REPLY, "%d: %s", i, tma_last_error(client));
+		tma_set_timeout(client, 60000);
+		tma_set_reconnect(client, 60000);
+		cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%d: %s", i,
+		             tma_last_error(client));
+		s.offset = LARGE - 4096;
+		data[0] = (uint8_t)i;
+		data[LARGE - 4096] = (uint8_t)(i + 1);
+		cr_assert_eq(tma_copy(client, &d, &s), TMA_OK, "%d: %s", i, tma_last_error(client));
+		cr_assert_eq(data[0], (uint8_t)(i + 1));
+	}
+}
+
 /* ---- A device that is lost -------------------------------------------------------------------------- */
 
 Test(lost, the_next_copy_works)
@@ -221,6 +276,11 @@ Test(lost, the_next_copy_works)
 		cr_assert_eq(copy(a, b, FATAL), TMA_DEVICE_LOST);
 		cr_assert_eq(tma_last_result(client)->status, TMA_DEVICE_LOST);
 		memset(tma_region_data(a), 0, SIZE);
+		if (i == 1) {
+			cr_assert_eq(copy(a, device, SIZE), TMA_NOT_FOUND, "the first call reports it");
+			cr_assert(strstr(tma_last_error(client), "connected, but a region of"), "%s",
+			          tma_last_error(client));
+		}
 		assert_copies(a, device, "from the device that came back");
 		assert_filled(tma_region_data(a), 1, "its memory");
 		cr_assert_eq(tma_last_result(client)->reconnects, i);

@@ -211,8 +211,8 @@ Test(softgpu, a_stream_and_the_service_order_each_other)
 	static uint8_t in[BYTES], out[BYTES];
 	CUdeviceptr memory = allocate(WORDS + 16);
 	tma_region *region = shared(memory, WORDS + 16);
-	struct tma_order order = { .wait = { region, WORDS, 0 },
-		                   .signal = { region, WORDS + 8, 0 },
+	struct tma_order order = { .wait = { .region = region, .offset = WORDS, .value = 0 },
+		                   .signal = { .region = region, .offset = WORDS + 8, .value = 0 },
 		                   .completion = TMA_COMPLETION_SIGNAL };
 	struct tma_tensor s = { .region = region, .dtype = TMA_UINT8, .rank = 2, .shape = { ROWS, COLUMNS } };
 	struct tma_tensor d = {
@@ -359,6 +359,7 @@ Test(softgpu_lost, the_next_transpose_works)
 	cr_assert_eq(status, TMA_DEVICE_LOST, "%s: %s", tma_status_name(status), tma_last_error(client));
 
 	fill(a, 3);
+	cr_assert_eq(transpose(mapped, legacy), TMA_NOT_FOUND, "the first call reports what is gone");
 	assert_transposes(mapped, legacy, "when it is back");
 	assert_transposed_at(b, 3, "when it is back");
 	cr_assert_eq(tma_last_result(client)->reconnects, 1);

@@ -92,7 +92,7 @@ Test(blocks, a_list_in_a_region_and_layers)
 	struct tma_blocks b = { .transform = &transform,
 		                .count = 1000000,
 		                .index_dtype = TMA_INT64,
-		                .index_at = { dst.region, 512 },
+		                .index_at = { .region = dst.region, .offset = 512 },
 		                .limit = 99,
 		                .src_step = 64,
 		                .layers = 2,
@@ -142,7 +142,7 @@ Test(blocks, what_is_refused_here)
 	rows[0].blocks.transform = NULL;
 	rows[1].words = "transform.order";
 	rows[1].blocks.transform = &ordered;
-	rows[2].words = "index_dtype: 99";
+	rows[2].words = "index_dtype: 99 is neither";
 	rows[2].blocks.index_dtype = (enum tma_dtype)99;
 	rows[3].words = "both NULL";
 	rows[3].blocks.index = NULL;

@@ -107,9 +107,10 @@ static tma_client *start(struct server *s)
 	close(fd);
 	cr_assert_eq(tma_plan_prepare(client, &transform, &plan), 0, "%s", tma_last_error(client));
 	for (size_t i = 0; i < MOST; i++)
-		items[i] = (struct tma_item){
-			.plan = plan, .dst = { region, 4000 }, .src = { region, i }, .status = 77
-		};
+		items[i] = (struct tma_item){ .plan = plan,
+			                      .dst = { .region = region, .offset = 4000 },
+			                      .src = { .region = region, .offset = i },
+			                      .status = 77 };
 	return client;
 }
 
@@ -326,7 +327,7 @@ Test(items, by_ticket)
 	bad = 1;
 	sentence = "too far";
 	cr_assert_eq(tma_submit_items(client, items, 3, NULL, &ticket), 0, "%s", tma_last_error(client));
-	assert_statuses(0, 3, TMA_BUSY);
+	assert_statuses(0, 3, TMA_PENDING);
 	cr_assert_eq(tma_wait(client, ticket, &result), TMA_OUT_OF_RANGE);
 	cr_assert_str_eq(tma_last_error(client), "items[1]: too far");
 	cr_assert_eq(result.bytes, 10);
@@ -349,7 +350,7 @@ Test(items, without_a_ticket)
 	cr_assert_eq(tma_submit_items(client, items, 3, &order, NULL), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_ping(client), 0);
 	cr_assert_eq(tma_take_error(client), 0);
-	assert_statuses(0, 3, TMA_BUSY);
+	assert_statuses(0, 3, TMA_PENDING);
 	bad = 2;
 	sentence = "too far";
 	cr_assert_eq(tma_submit_items(client, items, 3, &order, NULL), 0);

@@ -176,14 +176,14 @@ static const struct lie lies[] = {
 	{ "another msgid", lie_another_msgid, TMA_PROTOCOL, TMA_DISCONNECTED, UNASKED },
 	{ "an old msgid", lie_an_old_msgid, TMA_PROTOCOL, TMA_DISCONNECTED, UNASKED },
 	{ "garbage", lie_garbage, TMA_PROTOCOL, TMA_DISCONNECTED, NONE },
-	{ "half a reply, then silence", lie_half, TMA_TIMEOUT, TMA_DISCONNECTED, LATE },
-	{ "silence", lie_silence, TMA_TIMEOUT, TMA_DISCONNECTED, LATE },
+	{ "half a reply, then silence", lie_half, TMA_NO_REPLY, TMA_DISCONNECTED, LATE },
+	{ "silence", lie_silence, TMA_NO_REPLY, TMA_DISCONNECTED, LATE },
 	{ "a reply twice", lie_twice, TMA_OK, TMA_DISCONNECTED, UNASKED },
 	{ "a reply again, later", lie_twice_later, TMA_OK, TMA_PROTOCOL, UNASKED },
 	{ "200 descriptors", lie_descriptors, TMA_OK, TMA_OK, "" },
 	{ "a reply that is too large", lie_too_large, TMA_PROTOCOL, TMA_DISCONNECTED, NONE },
-	{ "a byte now and then", lie_drops, TMA_TIMEOUT, TMA_DISCONNECTED, LATE },
-	{ "notifications without end", lie_notifications, TMA_TIMEOUT, TMA_DISCONNECTED, LATE },
+	{ "a byte now and then", lie_drops, TMA_NO_REPLY, TMA_DISCONNECTED, LATE },
+	{ "notifications without end", lie_notifications, TMA_NO_REPLY, TMA_DISCONNECTED, LATE },
 };
 
 static size_t chosen; /* of them */
@@ -327,11 +327,11 @@ Test(liar, a_full_queue_is_waited_for_no_longer_than_the_timeout, .timeout = 30)
 	setitimer(ITIMER_REAL, &often, NULL);
 	tma_set_timeout(client, TIMEOUT_MS);
 	start = clock_ms();
-	cr_assert_eq(tma_connect(client, path), TMA_TIMEOUT, "%s", tma_last_error(client));
+	cr_assert_eq(tma_connect(client, path), TMA_NO_REPLY, "%s", tma_last_error(client));
 	cr_assert_geq(clock_ms() - start, TIMEOUT_MS - 50);
 	cr_assert_lt(clock_ms() - start, 5000);
 	tma_set_timeout(client, 0);
-	cr_assert_eq(tma_connect(client, path), TMA_TIMEOUT);
+	cr_assert_eq(tma_connect(client, path), TMA_NO_REPLY);
 	tma_free(client);
 	close(queued[0]);
 	close(listener);

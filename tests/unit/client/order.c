@@ -55,8 +55,8 @@ Test(order, travels)
 
 	server_start(&s, script_keep);
 	client = server_client(&s, 5000);
-	order.wait = (struct tma_point){ region_of(client), 16, 3 };
-	order.signal = (struct tma_point){ order.wait.region, 24, UINT64_MAX };
+	order.wait = (struct tma_point){ .region = region_of(client), .offset = 16, .value = 3 };
+	order.signal = (struct tma_point){ .region = order.wait.region, .offset = 24, .value = UINT64_MAX };
 	order.wait_ms = 250;
 	cr_assert_eq(tma_transform(client, &transform), 0, "%s", tma_last_error(client));
 	cr_assert_eq(asked.has & F(transform, reply), 0);
@@ -108,7 +108,7 @@ Test(order, what_is_refused_here)
 	other = server_client(&s, 5000);
 	order = (struct tma_order){ .wait.region = region_of(client) };
 	cr_assert_eq(tma_transform(other, &transform), TMA_INVALID_ARGUMENT);
-	cr_assert(strstr(tma_last_error(other), "order.wait.region: it is of another client"), "%s",
+	cr_assert(strstr(tma_last_error(other), "order.wait.region: it belongs to another client"), "%s",
 	          tma_last_error(other));
 	tma_free(other);
 	tma_free(client);
@@ -163,7 +163,7 @@ Test(order, queued_and_done)
 	cr_assert_eq(tma_is_queued(client, ticket), 0, "nothing was read");
 	wait_for_ping(client);
 	cr_assert_eq(tma_is_queued(client, ticket), 1);
-	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_BUSY);
+	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_PENDING);
 	wait_for_ping(client);
 	cr_assert_eq(tma_is_queued(client, ticket), 1);
 	cr_assert_eq(tma_poll(client, ticket, &result), 0);

@@ -101,15 +101,15 @@ Test(plan, life)
 	plan = plan_of(client);
 	cr_assert_eq(asked.dst.has, F(tensor, dtype) | F(tensor, shape), "neither region nor offset");
 	cr_assert_eq(asked.src.has, F(tensor, dtype) | F(tensor, shape));
-	cr_assert_eq(tma_plan_run(client, plan, (struct tma_place){ region, 1000 },
-	                          (struct tma_place){ region, 2000 }, NULL),
+	cr_assert_eq(tma_plan_run(client, plan, (struct tma_place){ .region = region, .offset = 1000 },
+	                          (struct tma_place){ .region = region, .offset = 2000 }, NULL),
 	             0, "%s", tma_last_error(client));
 	cr_assert_eq(run.has, F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src));
 	cr_assert(run.plan == 150 && run.dst.region == 100 && run.dst.offset == 1000 &&
 	          run.src.region == 100 && run.src.offset == 2000);
 	cr_assert_eq(tma_last_result(client)->bytes, 8);
-	cr_assert_eq(tma_submit_run(client, plan, (struct tma_place){ region, 0 },
-	                            (struct tma_place){ region, 8 }, NULL, &ticket),
+	cr_assert_eq(tma_submit_run(client, plan, (struct tma_place){ .region = region, .offset = 0 },
+	                            (struct tma_place){ .region = region, .offset = 8 }, NULL, &ticket),
 	             0);
 	cr_assert_eq(tma_wait(client, ticket, &result), 0);
 	cr_assert_str_eq(result.path, "memcpy");
@@ -126,7 +126,7 @@ Test(plan, what_is_refused_here)
 	struct server s = { 0 };
 	tma_client *client = start(&s), *other = tma_new();
 	tma_region *region = region_of(client);
-	struct tma_place place = { region, 0 };
+	struct tma_place place = { .region = region, .offset = 0 };
 	struct tma_order order = { 0 };
 	tma_plan *plan = plan_of(client), *none = NULL;
 	tma_ticket ticket;
@@ -141,14 +141,15 @@ Test(plan, what_is_refused_here)
 	cr_assert_eq(tma_plan_run(NULL, plan, place, place, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_plan_run(client, NULL, place, place, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert(strstr(tma_last_error(client), "plan is NULL"), "%s", tma_last_error(client));
-	cr_assert_eq(tma_plan_run(client, plan, place, (struct tma_place){ NULL, 0 }, NULL),
-	             TMA_INVALID_ARGUMENT);
+	cr_assert_eq(
+	    tma_plan_run(client, plan, place, (struct tma_place){ .region = NULL, .offset = 0 }, NULL),
+	    TMA_INVALID_ARGUMENT);
 	cr_assert_str_eq(tma_last_error(client), "src.region is NULL; a place is a byte of a region");
 	cr_assert_eq(tma_last_result(client)->status, TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_submit_run(client, NULL, place, place, NULL, &ticket), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_connect(other, s.path), 0);
 	cr_assert_eq(tma_plan_run(other, plan, place, place, NULL), TMA_INVALID_ARGUMENT);
-	cr_assert(strstr(tma_last_error(other), "of another client"), "%s", tma_last_error(other));
+	cr_assert(strstr(tma_last_error(other), "belongs to another client"), "%s", tma_last_error(other));
 	cr_assert_eq(seen[METHOD_plan_run], 0);
 	cr_assert_eq(seen[METHOD_plan_prepare], 1);
 	tma_free(other);
@@ -158,8 +159,8 @@ Test(plan, what_is_refused_here)
 
 static int run_it(tma_client *client, tma_plan *plan, tma_region *region, const struct tma_order *order)
 {
-	return tma_plan_run(client, plan, (struct tma_place){ region, 0 }, (struct tma_place){ region, 8 },
-	                    order);
+	return tma_plan_run(client, plan, (struct tma_place){ .region = region, .offset = 0 },
+	                    (struct tma_place){ .region = region, .offset = 8 }, order);
 }
 
 Test(plan, comes_along)
@@ -196,6 +197,24 @@ Test(plan, comes_along)
 	server_stop(&s);
 }
 
+Test(plan, that_is_refused_for_now_is_asked_for_again)
+{
+	struct server s = { 0 };
+	tma_region *region;
+	tma_client *client;
+	tma_plan *plan;
+
+	deaths = 1;
+	refusals = 3;
+	client = start(&s);
+	region = region_of(client);
+	plan = plan_of(client);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(run_it(client, plan, region, NULL), 0, "%s", tma_last_error(client));
+	tma_free(client);
+	server_stop(&s);
+}
+
 Test(plan, that_is_refused_is_gone)
 {
 	struct server s = { 0 };
@@ -209,6 +228,10 @@ Test(plan, that_is_refused_is_gone)
 	first = plan_of(client);
 	second = plan_of(client);
 	cr_assert_eq(tma_ping(client), 0);
+	tma_set_reconnect(client, 0);
+	cr_assert_eq(run_it(client, first, region, NULL), TMA_QUOTA, "the call that connects reports it");
+	cr_assert_str_eq(tma_last_error(client),
+	                 "connected, but a plan could not be prepared again: no more of that");
 	cr_assert_eq(run_it(client, second, region, NULL), TMA_QUOTA, "%s", tma_last_error(client));
 	cr_assert_str_eq(tma_last_error(client), "plan: it could not be prepared again: no more of that");
 	cr_assert_eq(run_it(client, first, region, NULL), 0, "%s", tma_last_error(client));

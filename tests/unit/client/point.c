@@ -19,12 +19,12 @@ ParameterizedTestParameters(point, has_come)
 	static struct come_row rows[] = {
 		{ 0, 0, 0 },
 		{ 1, 0, 0 },
-		{ 0, 1, TMA_TIMEOUT },
-		{ UINT64_MAX, 1, TMA_TIMEOUT },
+		{ 0, 1, TMA_PENDING },
+		{ UINT64_MAX, 1, TMA_PENDING },
 		{ 1, UINT64_MAX, 0 }, /* past the end of 64 bits */
 		{ UINT64_C(1) << 32, 1, 0 },
-		{ 1, UINT64_C(1) << 32, TMA_TIMEOUT },
-		{ 0, UINT64_C(1) << 63, TMA_TIMEOUT },
+		{ 1, UINT64_C(1) << 32, TMA_PENDING },
+		{ 0, UINT64_C(1) << 63, TMA_PENDING },
 		{ UINT64_C(1) << 63, 1, 0 },
 	};
 

@@ -1,13 +1,16 @@
 /* Connections that are lost and made anew: what comes along, what is not repeated, when it is left. */
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
 #include "proto/clock.h"
+#include "proto/socket.h"
 #include "server.h"
 
 static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
@@ -164,6 +167,43 @@ Test(reconnect, within_the_timeout)
 	tma_free(client);
 }
 
+/* Nobody listens, or nobody accepts: a submit tries once, and a call that waits then still has its time. */
+Test(reconnect, a_submit_does_not_wait)
+{
+	struct server s = { 0 };
+	tma_client *client;
+	tma_ticket ticket = 7;
+	int64_t start;
+	int listener, queued[2];
+
+	server_start(&s, script_swallow);
+	client = mending_client(&s, 300);
+	end_by_ticket(client);
+	server_stop(&s);
+	start = clock_ms();
+	for (int i = 0; i < 10; i++)
+		cr_assert_eq(tma_submit_ping(client, &ticket), TMA_DISCONNECTED);
+	cr_assert_lt(clock_ms() - start, 250, "%d ms", (int)(clock_ms() - start));
+	cr_assert_eq(ticket, 7);
+	start = clock_ms();
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_geq(clock_ms() - start, 250, "%d ms", (int)(clock_ms() - start));
+
+	cr_assert_eq(mkdir(s.directory, 0700), 0);
+	listener = socket_listen(s.path, 0, 0600);
+	for (int i = 0; i < 2; i++)
+		queued[i] = socket_connect(s.path, 0);
+	cr_assert_eq(queued[1], -EAGAIN);
+	start = clock_ms();
+	cr_assert_eq(tma_submit_ping(client, &ticket), TMA_DISCONNECTED);
+	cr_assert_lt(clock_ms() - start, 5000);
+	close(queued[0]);
+	close(listener);
+	unlink(s.path);
+	rmdir(s.directory);
+	tma_free(client);
+}
+
 Test(reconnect, not_when_it_was_told_so)
 {
 	struct server s = { .connections = 2 };
@@ -196,7 +236,7 @@ Test(reconnect, not_after_a_timeout)
 	server_start(&s, script_silent);
 	client = mending_client(&s, 1000);
 	tma_set_timeout(client, 50);
-	cr_assert_eq(tma_ping(client), TMA_TIMEOUT);
+	cr_assert_eq(tma_ping(client), TMA_NO_REPLY);
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
 	cr_assert_eq(tma_reconnects(client), 0);
 	tma_free(client);
@@ -264,6 +304,7 @@ Test(reconnect, by_hand_after_the_device_was_lost)
 
 static const char handle[64] = "a handle";
 static int refused; /* how many registrations of later connections are refused */
+static int refusal = STATUS_QUOTA;
 
 /* Makes and registers what is asked for; ids are the connection's hundreds. Each connection but the last ends
  * with a ping. */
@@ -290,7 +331,7 @@ static void script_regions(struct server *s)
 		}
 		case METHOD_region_register:
 			if (s->connection > 0 && refused-- > 0)
-				server_refuse(s, request.msgid, STATUS_QUOTA, "no more of that");
+				server_refuse(s, request.msgid, refusal, "no more of that");
 			else
 				server_answer_registered(s, &request, id++);
 			break;
@@ -356,6 +397,13 @@ Test(reconnect, regions_come_along)
 	for (uint32_t i = 1; i < 3; i++) {
 		cr_assert_eq(tma_ping(client), 0);
 		wait_hang_up(client);
+		if (i == 1) {
+			id_of(client, made, TMA_NOT_FOUND);
+			cr_assert_str_eq(tma_last_error(client),
+			                 "connected, but a region of 4096 bytes could not be registered "
+			                 "again: the service had made its memory, which went with it");
+			cr_assert_eq(tma_restore(client), TMA_NOT_FOUND);
+		}
 		cr_assert_eq(id_of(client, made, 0) / 100, i + 1, "the id is the new connection's");
 		cr_assert_eq(id_of(client, mine, 0) / 100, i + 1);
 		cr_assert_eq(id_of(client, ipc, 0) / 100, i + 1);
@@ -370,25 +418,142 @@ Test(reconnect, regions_come_along)
 	server_stop(&s);
 }
 
-Test(reconnect, a_region_that_is_refused_is_gone)
+static const int for_now[] = { TMA_QUOTA, TMA_BUSY, TMA_NO_MEMORY };
+
+Test(reconnect, a_region_that_is_refused_for_now_is_asked_for_again)
+{
+	for (size_t i = 0; i < 3; i++) {
+		struct server s = { .connections = 2 };
+		tma_region *first, *second;
+		tma_client *client;
+
+		server_start(&s, script_regions);
+		client = mending_client(&s, 5000);
+		close(registered_fd(client, &first));
+		close(registered_fd(client, &second));
+		refused = 5;
+		refusal = for_now[i];
+		cr_assert_eq(tma_ping(client), 0);
+		wait_hang_up(client);
+		id_of(client, first, 0);
+		id_of(client, second, 0);
+		cr_assert_lt(refused, 0);
+		tma_free(client);
+		server_stop(&s);
+	}
+}
+
+/* Of two regions, first is registered, and second is not. */
+static tma_client *losing_client(struct server *s, int status, tma_region **first, tma_region **second)
+{
+	tma_client *client;
+
+	server_start(s, script_regions);
+	client = mending_client(s, 1000);
+	close(registered_fd(client, first));
+	close(registered_fd(client, second));
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	refused = 1;
+	refusal = status;
+	return client;
+}
+
+Test(reconnect, a_region_that_is_refused_is_reported_at_once)
 {
 	struct server s = { .connections = 2 };
 	tma_region *first, *second;
-	tma_client *client;
+	tma_client *client = losing_client(&s, STATUS_PERMISSION, &first, &second);
 
-	server_start(&s, script_regions);
-	client = mending_client(&s, 1000);
-	close(registered_fd(client, &first));
-	close(registered_fd(client, &second));
-	refused = 1;
-	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	cr_assert_eq(tma_ping(client), TMA_PERMISSION);
+	cr_assert_str_eq(tma_last_error(client), "connected, but a region of 200 bytes could not be "
+	                                         "registered again: no more of that");
+	cr_assert_eq(tma_reconnects(client), 1);
 	cr_assert_eq(id_of(client, first, 0), 200);
-	id_of(client, second, TMA_QUOTA);
+	id_of(client, second, TMA_PERMISSION);
 	cr_assert_str_eq(tma_last_error(client),
 	                 "dst.region: it could not be registered again: no more of that");
 	cr_assert_eq(tma_region_release(second), 0);
+	cr_assert_eq(tma_restore(client), 0, "nothing is missing any more");
 	cr_assert_eq(id_of(client, first, 0), 200);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, a_region_that_was_lost_can_be_restored)
+{
+	struct server s = { .connections = 2 };
+	tma_region *first, *second;
+	tma_client *client = losing_client(&s, STATUS_QUOTA, &first, &second);
+
+	tma_set_reconnect(client, 0);
+	cr_assert_eq(tma_ping(client), TMA_QUOTA);
+	id_of(client, second, TMA_QUOTA);
+	refused = 1;
+	cr_assert_eq(tma_restore(client), TMA_QUOTA);
+	cr_assert_eq(tma_restore(client), 0, "%s", tma_last_error(client));
+	cr_assert_eq(id_of(client, second, 0), 201);
+	cr_assert_eq(id_of(client, first, 0), 200);
+	cr_assert_eq(tma_reconnects(client), 1);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, connect_reports_a_region_that_is_lost)
+{
+	struct server s = { .connections = 2 };
+	tma_region *first, *second;
+	tma_client *client = losing_client(&s, STATUS_QUOTA, &first, &second);
+
+	tma_set_reconnect(client, -1);
+	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	tma_set_timeout(client, 1000);
+	refused = INT32_MAX;
+	cr_assert_eq(tma_connect(client, s.path), TMA_QUOTA);
+	cr_assert_geq(tma_fd(client), 0, "it is connected");
+	cr_assert_eq(tma_connect(client, s.path), TMA_ALREADY_EXISTS);
+	refused = 0;
+	tma_set_timeout(client, 5000);
+	cr_assert_eq(tma_restore(client), 0, "%s", tma_last_error(client));
+	cr_assert_eq(id_of(client, first, 0) / 100, 2);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(reconnect, a_lost_region_comes_back_with_the_next_connection)
+{
+	struct server s = { .connections = 3 };
+	tma_region *first, *second;
+	tma_client *client = losing_client(&s, STATUS_PERMISSION, &first, &second);
+
+	cr_assert_eq(tma_ping(client), TMA_PERMISSION);
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(id_of(client, second, 0) / 100, 3);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* A submit does not wait for what may be possible later: the next call asks again. */
+Test(reconnect, a_submit_leaves_a_region_to_the_next_call)
+{
+	struct server s = { .connections = 2 };
+	tma_region *first, *second;
+	tma_client *client = losing_client(&s, STATUS_BUSY, &first, &second);
+	tma_ticket ticket = 7;
+
+	refused = 2;
+	cr_assert_eq(tma_submit_ping(client, &ticket), TMA_BUSY);
+	cr_assert_str_eq(tma_last_error(client), "connected, but a region of 200 bytes could not be "
+	                                         "registered again: no more of that");
+	cr_assert_eq(tma_submit_ping(client, &ticket), TMA_BUSY);
+	cr_assert_eq(ticket, 7);
+	cr_assert_eq(tma_submit_ping(client, &ticket), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_wait(client, ticket, NULL), 0);
+	id_of(client, first, 0);
+	id_of(client, second, 0);
+	cr_assert_eq(tma_reconnects(client), 1);
 	tma_free(client);
 	server_stop(&s);
 }
@@ -467,7 +632,7 @@ Test(reconnect, a_timeout_while_regions_are_registered_is_no_end)
 	cr_assert_eq(tma_ping(client), 0);
 	wait_hang_up(client);
 	tma_set_timeout(client, 50);
-	cr_assert_eq(tma_ping(client), TMA_TIMEOUT);
+	cr_assert_eq(tma_ping(client), TMA_NO_REPLY);
 	tma_set_timeout(client, 5000);
 	cr_assert_eq(id_of(client, region, 0), 300);
 	tma_free(client);

@@ -245,7 +245,7 @@ Test(region, a_handle_outlives_its_connection)
 	cr_assert_eq(tma_region_create(client, 8192, &t.region), 0, "%s", tma_last_error(client));
 	stranger = server_client(&other, 5000);
 	cr_assert_eq(tma_copy(stranger, &t, &t), TMA_INVALID_ARGUMENT);
-	cr_assert_not_null(strstr(tma_last_error(stranger), "dst.region: it is of another client"));
+	cr_assert_not_null(strstr(tma_last_error(stranger), "dst.region: it belongs to another client"));
 	tma_free(stranger);
 	server_stop(&other);
 

@@ -52,7 +52,7 @@ Test(ticket, replies_come_in_any_order)
 		cr_assert_str_eq(tma_last_result(client)->path, path);
 	}
 	cr_assert_eq(tma_wait(client, tickets[0], NULL), TMA_NOT_FOUND);
-	cr_assert_not_null(strstr(tma_last_error(client), "is not under way"));
+	cr_assert_not_null(strstr(tma_last_error(client), "is not outstanding"));
 	cr_assert_eq(tma_poll(client, 0, NULL), TMA_NOT_FOUND);
 	cr_assert_eq(tma_poll(client, UINT64_MAX, NULL), TMA_NOT_FOUND);
 	cr_assert_eq(tma_ping(client), 0);
@@ -129,7 +129,7 @@ Test(ticket, poll_is_busy_while_it_is_under_way)
 	client = server_client(&s, 5000);
 	cr_assert_eq(tma_submit(client, &transform, &ticket), 0);
 	cr_assert_eq(tma_ping(client), 0);
-	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_BUSY);
+	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_PENDING);
 	cr_assert_str_eq(tma_last_error(client), "");
 	cr_assert_eq(tma_ping(client), 0);
 	cr_assert_eq(tma_poll(client, ticket, NULL), 0);
