@@ -25,6 +25,8 @@ static const struct {
 	[CHARGE_PLANS] = { "plans", LIMIT_INDEX_plans_per_uid, -1 },
 };
 
+static void apply_overrides(struct accounts *accounts, struct account *account, uint64_t set);
+
 void accounts_init(struct accounts *accounts, const struct limits *limits)
 {
 	*accounts = (struct accounts){ .limits = limits };
@@ -65,6 +67,7 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	TAILQ_INIT(&account->mappings);
 	LIST_INIT(&account->unread);
 	LIST_INIT(&account->lingering);
+	apply_overrides(accounts, account, overrides_of_uid(accounts->overrides, uid));
 	LIST_INSERT_HEAD(&accounts->list, account, entry);
 	return account;
 }
@@ -81,9 +84,41 @@ void account_unref(struct account *account)
 	free(account);
 }
 
-static uint64_t limit_of(const struct accounts *accounts, int index)
+/* ---- Limits ------------------------------------------------------------------------------------------- */
+
+static void apply_overrides(struct accounts *accounts, struct account *account, uint64_t set)
 {
-	return index < 0 ? UINT64_MAX : *limits_at((struct limits *)accounts->limits, index);
+	account->overrides = set;
+	account->own = *accounts->limits;
+	if (set)
+		overrides_apply(accounts->overrides, set, &account->own);
+}
+
+void accounts_refresh(struct accounts *accounts, const struct overrides *overrides)
+{
+	struct account *account;
+
+	accounts->overrides = overrides;
+	LIST_FOREACH(account, &accounts->list, entry)
+	apply_overrides(accounts, account, overrides_of_uid(overrides, account->uid));
+}
+
+void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n)
+{
+	uint64_t set = account->overrides | overrides_of_groups(accounts->overrides, groups, n);
+
+	if (set != account->overrides)
+		apply_overrides(accounts, account, set);
+}
+
+const struct limits *account_limits(const struct accounts *accounts, const struct account *account)
+{
+	return account->overrides ? &account->own : accounts->limits;
+}
+
+static uint64_t limit_of(const struct limits *limits, int index)
+{
+	return index < 0 ? UINT64_MAX : *limits_at((struct limits *)limits, index);
 }
 
 static bool fits(uint64_t used, uint64_t amount, uint64_t limit)
@@ -94,27 +129,28 @@ static bool fits(uint64_t used, uint64_t amount, uint64_t limit)
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount)
 {
-	return fits(account->used[kind], amount, limit_of(accounts, kinds[kind].limit)) &&
-	       fits(accounts->total[kind], amount, limit_of(accounts, kinds[kind].total));
+	return fits(account->used[kind], amount,
+	            limit_of(account_limits(accounts, account), kinds[kind].limit)) &&
+	       fits(accounts->total[kind], amount, limit_of(accounts->limits, kinds[kind].total));
 }
 
 int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
                 enum charge_kind kind, uint64_t amount, struct error *err)
 {
-	uint64_t limit = limit_of(accounts, kinds[kind].limit);
+	uint64_t limit = limit_of(account_limits(accounts, account), kinds[kind].limit);
 
 	assert(!charge->account || (charge->account == account && charge->kind == kind));
 
 	if (!fits(account->used[kind], amount, limit))
 		return error_set(err, STATUS_QUOTA,
-		                 "%s: at most %" PRIu64 " %s for a uid; %" PRIu64 " in use, %" PRIu64
-		                 " more asked for",
-		                 limit_infos[kinds[kind].limit].name, limit, kinds[kind].noun,
+		                 "%s: this uid's limit on %s is %" PRIu64 "; %" PRIu64 " in use, %" PRIu64
+		                 " more requested",
+		                 limit_infos[kinds[kind].limit].name, kinds[kind].noun, limit,
 		                 account->used[kind], amount);
-	limit = limit_of(accounts, kinds[kind].total);
+	limit = limit_of(accounts->limits, kinds[kind].total);
 	if (!fits(accounts->total[kind], amount, limit))
-		return error_set(err, STATUS_QUOTA, "%s: at most %" PRIu64 " %s for all uids together",
-		                 limit_infos[kinds[kind].total].name, limit, kinds[kind].noun);
+		return error_set(err, STATUS_QUOTA, "%s: the limit on %s of all uids together is %" PRIu64,
+		                 limit_infos[kinds[kind].total].name, kinds[kind].noun, limit);
 
 	if (!charge->account) {
 		*charge = (struct charge){ accounts, account, kind, 0 };

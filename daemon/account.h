@@ -14,6 +14,7 @@
 
 #include "kernels/engine.h"
 #include "limits.h"
+#include "overrides.h"
 #include "proto/status.h"
 #include "usage.h"
 
@@ -58,11 +59,14 @@ struct account {
 	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */
 	uint64_t looked_ms;               /* when nothing more had been received (uv_now) */
 	struct usage *usage;              /* of the uid; stays when the account goes */
+	uint64_t overrides;               /* that apply to it (overrides.h) */
+	struct limits own;                /* its limits where some do, else those of everybody count */
 };
 
 struct accounts {
 	LIST_HEAD(, account) list;
 	const struct limits *limits;
+	const struct overrides *overrides; /* NULL: none */
 	uint64_t total[CHARGE_KIND_COUNT];
 	struct usages usages;
 };
@@ -79,6 +83,16 @@ void accounts_init(struct accounts *accounts, const struct limits *limits);
 
 /* Asserts that every charge has come home. */
 void accounts_deinit(struct accounts *accounts);
+
+/* Other limits or overrides (NULL: none) from now on: accounts have to meet their processes' groups anew. */
+void accounts_refresh(struct accounts *accounts, const struct overrides *overrides);
+
+/* A process of the uid's that is in these groups has connected: their overrides apply while the account
+ * lives. */
+void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n);
+
+/* Those of the uid; limits that are not a uid's are everybody's. */
+const struct limits *account_limits(const struct accounts *accounts, const struct account *account);
 
 /* The uid's account, made when it is new; NULL: out of memory. The caller has a reference. */
 struct account *account_ref(struct accounts *accounts, uid_t uid);

@@ -1,6 +1,7 @@
 /* Which files there are, and what they come to with the command line. */
 #include "config.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,27 @@ static bool find_files(struct config *config)
 	return config->file[0].path && (!instance || config->file[1].path);
 }
 
+/* What a section of limits has has to fit with what else it has, or is there for everybody. */
+static void check_override(struct config *config, const struct override *o)
+{
+	const struct options *options = &config->options;
+	char text[CONFIG_ERROR_BYTES];
+
+	for (int i = 0; i < LIMIT_BOUNDS; i++) {
+		const struct limit_bound *bound = &limit_bounds[i];
+		uint64_t less = o->value[bound->less], more = o->value[bound->more];
+		struct setting_origin from = { .file = o->file[bound->less], .line = o->line[bound->less] };
+		char value[24];
+
+		snprintf(value, sizeof value, "%" PRIu64, less);
+		from.text = value;
+		if (!more)
+			more = *limits_at((struct limits *)&options->limits, bound->more);
+		if (less && options_check_bound(options, bound, less, more, &from, text, sizeof text) < 0)
+			config_error(config, "%s", text);
+	}
+}
+
 /* The command line a second time: over everything. */
 static void merge(struct config *config, int argc, char **argv)
 {
@@ -75,6 +97,7 @@ static void merge(struct config *config, int argc, char **argv)
 	struct error err;
 
 	options_init(options);
+	options->overrides = &config->overrides;
 	for (int f = 0; f < CONFIG_FILES; f++)
 		for (int i = 0; i < SETTING_COUNT; i++) {
 			struct config_file *file = &config->file[f];
@@ -83,10 +106,16 @@ static void merge(struct config *config, int argc, char **argv)
 			if (from.text && setting_parse(options, i, &from, &err) < 0)
 				config_error(config, "%s:%u: %s", from.file, from.line, err.message);
 		}
-	if (options_parse(options, argc, argv, &err) < 0)
+	if (options_parse(options, argc, argv, &err) < 0) {
 		config_error(config, "%s", err.message);
-	else if (options_check(options, text, sizeof text) < 0)
-		config_error(config, "%s", text);
+		return;
+	}
+	options_fit(options);
+	for (int i = 0; i < OPTIONS_RULES; i++)
+		if (options_check(options, i, text, sizeof text) < 0)
+			config_error(config, "%s", text);
+	for (uint32_t i = 0; i < config->overrides.n; i++)
+		check_override(config, &config->overrides.of[i]);
 }
 
 /* With what the command line says. */
@@ -148,6 +177,15 @@ static void write_kept(FILE *out, const struct config *config, int first, int n)
 	}
 }
 
+/* By number: names are not looked up again. */
+static void write_override(FILE *out, const struct override *o)
+{
+	fprintf(out, "[limits \"%s:%" PRIu32 "\"]\n", o->is_group ? "gid" : "uid", o->id);
+	for (int i = 0; i < LIMIT_COUNT; i++)
+		if (o->value[i])
+			fprintf(out, "%s=%" PRIu64 "\n", limit_infos[i].name, o->value[i]);
+}
+
 char *config_kept(const struct config *config)
 {
 	char *text = NULL;
@@ -160,6 +198,8 @@ char *config_kept(const struct config *config)
 	write_kept(out, config, 0, OPTION_COUNT);
 	fputs("[limits]\n", out);
 	write_kept(out, config, OPTION_COUNT, LIMIT_COUNT);
+	for (uint32_t i = 0; i < config->overrides.n; i++)
+		write_override(out, &config->overrides.of[i]);
 	if (fclose(out) == 0)
 		return text;
 	free(text);

@@ -1,7 +1,8 @@
 /* The settings of a tmad: its command line over tmad@NAME.conf over tmad.conf over the defaults.
  *
- * The files are INI (libinih), sections [tmad] and [limits]. A file is read as a whole before anything of it
- * counts, and everything that is wrong in it is said, each with its line.
+ * The files are INI (libinih), sections [tmad], [limits], and [limits "WHO"] of one user or group. A file is
+ * read as a whole before anything of it counts, and everything that is wrong in it is said, each with its
+ * line.
  */
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
@@ -10,6 +11,7 @@
 #include <stddef.h>
 
 #include "options.h"
+#include "overrides.h"
 
 #define CONFIG_FILES       2     /* tmad.conf, and the instance's */
 #define CONFIG_FILE_BYTES  65536 /* at most */
@@ -26,8 +28,9 @@ struct config_file {
 struct config {
 	struct options options; /* what it came to, when there are no errors; points into file and argv */
 	struct config_file file[CONFIG_FILES];
-	bool no_memory;    /* one of the errors is that */
-	unsigned n_errors; /* all of them; those past CONFIG_ERRORS are not told of */
+	struct overrides overrides; /* of both; what the instance's has counts */
+	bool no_memory;             /* one of the errors is that */
+	unsigned n_errors;          /* all of them; those past CONFIG_ERRORS are not told of */
 	char error[CONFIG_ERRORS][CONFIG_ERROR_BYTES];
 };
 

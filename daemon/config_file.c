@@ -4,14 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <ini.h>
-
-#include "proto/nearest.h"
 
 #define BOM        "\xef\xbb\xbf"
 #define LINE_BYTES 198 /* that libinih's buffer holds in every build; config_kept counts on it */
@@ -20,7 +19,8 @@ enum section {
 	SECTION_NONE, /* before the first */
 	SECTION_TMAD,
 	SECTION_LIMITS,
-	SECTION_UNKNOWN, /* said already: what is in it is not looked at */
+	SECTION_OVERRIDE, /* [limits "uid:1004"] */
+	SECTION_UNKNOWN,  /* said already: what is in it is not looked at */
 };
 
 static const char *const sections[] = { [SECTION_TMAD] = "tmad", [SECTION_LIMITS] = "limits" };
@@ -31,7 +31,8 @@ struct reading {
 	const char *next, *end;
 	unsigned line;
 	enum section section;
-	bool is_due; /* the line has to be name = value, and has not been met as one */
+	struct override *override; /* of SECTION_OVERRIDE */
+	bool is_due;               /* the line has to be name = value, and has not been met as one */
 };
 
 static char *give_line(char *buffer, int room, void *stream);
@@ -77,7 +78,7 @@ static void parse_open(struct config *config, struct config_file *file, int fd, 
 	if (size < 0)
 		config_error(config, "%s: %s", file->path, strerror((int)-size));
 	else if (size > CONFIG_FILE_BYTES)
-		config_error(config, "%s: a file of settings has at most %d bytes", file->path,
+		config_error(config, "%s: a settings file has at most %d bytes", file->path,
 		             CONFIG_FILE_BYTES);
 	else
 		config_parse(config, file, text, (size_t)size);
@@ -117,11 +118,48 @@ static bool is_comment(char c)
 	return c == '#' || c == ';';
 }
 
+/* Of [limits "WHO"], what is between the quotes; 0: it is something else. */
+static size_t find_who(const char *name, size_t len, const char **ret)
+{
+	size_t begin = strlen(sections[SECTION_LIMITS]);
+
+	if (len < begin || memcmp(name, sections[SECTION_LIMITS], begin))
+		return 0;
+	while (begin < len && is_blank(name[begin]))
+		begin++;
+	if (len < begin + 2 || name[begin] != '"' || name[len - 1] != '"')
+		return 0;
+	*ret = name + begin + 1;
+	return len - begin - 2;
+}
+
+static void enter_override(struct reading *r, const char *who, size_t len)
+{
+	char text[LINE_BYTES];
+	struct override like;
+	struct error rule;
+
+	snprintf(text, sizeof text, "%.*s", (int)len, who);
+	if (override_parse(text, &like, &rule) < 0) {
+		config_error(r->config, "%s:%u: [limits \"%s\"]: %s", r->file->path, r->line, text,
+		             rule.message);
+		return;
+	}
+	r->override = overrides_get(&r->config->overrides, &like);
+	if (r->override)
+		r->section = SECTION_OVERRIDE;
+	else
+		config_error(
+		    r->config,
+		    "%s:%u: [limits \"%s\"]: there are at most %d users and groups with limits of their own",
+		    r->file->path, r->line, text, OVERRIDES_MOST);
+}
+
 /* What is read of [section], and whether it is one. */
 static void enter_section(struct reading *r, const char *text, const char *end)
 {
-	const char *close = memchr(text, ']', (size_t)(end - text)), *rest;
-	size_t len;
+	const char *close = memchr(text, ']', (size_t)(end - text)), *rest, *who;
+	size_t len, who_len;
 
 	r->section = SECTION_UNKNOWN;
 	if (!close) {
@@ -132,7 +170,7 @@ static void enter_section(struct reading *r, const char *text, const char *end)
 	for (rest = close + 1; rest < end && is_blank(*rest); rest++)
 		;
 	if (rest < end && !is_comment(*rest)) {
-		config_error(r->config, "%s:%u: %.*s: nothing stands behind a section's name", r->file->path,
+		config_error(r->config, "%s:%u: %.*s: nothing may follow a section's name", r->file->path,
 		             r->line, (int)(end - text), text);
 		return;
 	}
@@ -140,9 +178,14 @@ static void enter_section(struct reading *r, const char *text, const char *end)
 	for (enum section s = SECTION_TMAD; s <= SECTION_LIMITS; s++)
 		if (strlen(sections[s]) == len && !memcmp(sections[s], text + 1, len))
 			r->section = s;
-	if (r->section == SECTION_UNKNOWN)
-		config_error(r->config, "%s:%u: [%.*s]: there are sections [tmad] and [limits] alone",
-		             r->file->path, r->line, (int)len, text + 1);
+	who_len = find_who(text + 1, len, &who);
+	if (who_len > 0)
+		enter_override(r, who, who_len);
+	else if (r->section == SECTION_UNKNOWN)
+		config_error(
+		    r->config,
+		    "%s:%u: [%.*s]: there are sections [tmad], [limits] and, for one user or group, such as [limits \"uid:1004\"]",
+		    r->file->path, r->line, (int)len, text + 1);
 }
 
 /* Whether libinih is to see the line. */
@@ -150,15 +193,15 @@ static bool is_passed_on(struct reading *r, const char *text, const char *end, s
 {
 	for (const char *c = text; c < end; c++)
 		if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f) {
-			config_error(r->config, "%s:%u: byte 0x%02x: a file of settings is text alone",
+			config_error(r->config, "%s:%u: byte 0x%02x: a settings file is text only",
 			             r->file->path, r->line, (unsigned char)*c);
 			return false;
 		}
 	if (text == end || is_comment(*text))
 		return false;
 	if ((size_t)(end - text) > most) {
-		config_error(r->config, "%s:%u: a line of %zu bytes; it may have %zu", r->file->path, r->line,
-		             (size_t)(end - text), most);
+		config_error(r->config, "%s:%u: a line of %zu bytes, but it may have at most %zu",
+		             r->file->path, r->line, (size_t)(end - text), most);
 		return false;
 	}
 	if (*text == '[') {
@@ -212,24 +255,31 @@ static void settle_line(struct reading *r)
 
 static void refuse_name(struct reading *r, const char *name)
 {
-	char known[SETTING_NAME_BYTES], nearest[SETTING_NAME_BYTES];
-	unsigned least = NEAREST_LIMIT;
+	char nearest[SETTING_NAME_BYTES];
 
-	for (int i = 0; i < SETTING_COUNT; i++) {
-		unsigned far;
-
-		setting_name(i, known);
-		far = setting_stands_in(i) == OPTION_PLACE_FILE ? nearest_distance(name, known) : least;
-		if (far < least) {
-			least = far;
-			memcpy(nearest, known, sizeof nearest);
-		}
-	}
-	if (least < NEAREST_LIMIT)
+	if (setting_nearest(name, OPTION_PLACE_FILE, nearest))
 		config_error(r->config, "%s:%u: %s: there is no such setting; the nearest is %s",
 		             r->file->path, r->line, name, nearest);
 	else
 		config_error(r->config, "%s:%u: %s: there is no such setting", r->file->path, r->line, name);
+}
+
+/* Whether it may stand in the section of a user or group. */
+static bool check_override(struct reading *r, int limit, const char *name)
+{
+	const struct override *o = r->override;
+
+	if (limit < 0 || !override_is_allowed(limit))
+		config_error(
+		    r->config,
+		    "%s:%u: %s: a user or group has limits of its own among those that end with _per_uid only",
+		    r->file->path, r->line, name);
+	else if (o->file[limit] == r->file->path)
+		config_error(r->config, "%s:%u: %s: it was already set in line %u", r->file->path, r->line,
+		             name, o->line[limit]);
+	else
+		return true;
+	return false;
 }
 
 /* Whether it may stand here. */
@@ -240,17 +290,26 @@ static bool check_name(struct reading *r, int setting, const char *name)
 	if (setting < 0)
 		refuse_name(r, name);
 	else if (setting_stands_in(setting) == OPTION_PLACE_LINE)
-		config_error(r->config, "%s:%u: %s: it is of the command line alone", r->file->path, r->line,
-		             name);
+		config_error(r->config, "%s:%u: %s: it is allowed on the command line only", r->file->path,
+		             r->line, name);
+	else if (r->section == SECTION_OVERRIDE)
+		return check_override(r, setting - OPTION_COUNT, name);
 	else if (r->section != belongs)
-		config_error(r->config, "%s:%u: %s: it belongs into section [%s]", r->file->path, r->line,
-		             name, sections[belongs]);
+		config_error(r->config, "%s:%u: %s: it belongs in section [%s]", r->file->path, r->line, name,
+		             sections[belongs]);
 	else if (r->file->line[setting])
-		config_error(r->config, "%s:%u: %s: it is in line %u already", r->file->path, r->line, name,
-		             r->file->line[setting]);
+		config_error(r->config, "%s:%u: %s: it was already set in line %u", r->file->path, r->line,
+		             name, r->file->line[setting]);
 	else
 		return true;
 	return false;
+}
+
+static void keep_override(struct reading *r, int limit, uint64_t value)
+{
+	r->override->value[limit] = value;
+	r->override->file[limit] = r->file->path;
+	r->override->line[limit] = r->line;
 }
 
 /* The value is tried on a set of its own: the whole file has to be right before anything of it counts. */
@@ -269,11 +328,16 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	r->is_due = false;
 	if (!check_name(r, setting, name))
 		return 1;
-	r->file->line[setting] = r->line;
+	if (r->section != SECTION_OVERRIDE)
+		r->file->line[setting] = r->line;
 	options_init(&scratch);
 	if (setting_parse(&scratch, setting, &from, &rule) < 0) {
 		setting_place(setting, &from, place, sizeof place);
 		config_error(r->config, "%s: %s", place, rule.message);
+		return 1;
+	}
+	if (r->section == SECTION_OVERRIDE) {
+		keep_override(r, setting - OPTION_COUNT, *limits_at(&scratch.limits, setting - OPTION_COUNT));
 		return 1;
 	}
 	r->file->text[setting] = strdup(value);

@@ -75,9 +75,12 @@ int endpoint_parse(struct endpoint *ret, const char *text, struct error *err)
 		snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
 		errno = 0;
 		port = strtoul(colon + 1, &end, 10);
-		if (colon[1] < '0' || colon[1] > '9' || *end || errno || port > UINT16_MAX ||
+		if (colon[1] < '0' || colon[1] > '9' || *end ||
 		    !parse_host(&endpoint, host, htons((in_port_t)port)))
 			r = refuse(err);
+		else if (errno || port > UINT16_MAX)
+			r = error_set(err, STATUS_INVALID_ARGUMENT, "port %s is not between 1 and %d",
+			              colon + 1, UINT16_MAX);
 	}
 	if (r == 0)
 		*ret = endpoint;
@@ -111,7 +114,7 @@ int endpoint_listen(const struct endpoint *endpoint, int backlog, struct error *
 	endpoint_name(endpoint, name);
 	if (fd == -EADDRINUSE)
 		return error_set(err, STATUS_ALREADY_EXISTS,
-		                 "%s: another server listens there; stop it, or take another --metrics",
+		                 "%s: another server listens there; stop it, or choose another --metrics",
 		                 name);
 	if (fd == -EEXIST)
 		return error_set(err, STATUS_ALREADY_EXISTS, "%s: a file that is not a socket is in the way",

@@ -28,6 +28,27 @@ void limits_init(struct limits *limits)
 	limits->mapped_bytes_per_uid = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* What is lowered here is looked at below. */
+const struct limit_bound limit_bounds[LIMIT_BOUNDS] = {
+	{ LIMIT_INDEX_connections_per_uid, LIMIT_INDEX_connections },
+	{ LIMIT_INDEX_behind_waits_per_uid, LIMIT_INDEX_jobs_per_uid },
+	{ LIMIT_INDEX_jobs_behind_wait, LIMIT_INDEX_jobs_per_uid },
+	{ LIMIT_INDEX_message_fds, LIMIT_INDEX_pending_fds_per_uid },
+	{ LIMIT_INDEX_reply_limit_bytes, LIMIT_INDEX_queued_bytes_per_uid },
+	{ LIMIT_INDEX_reply_pause_bytes, LIMIT_INDEX_reply_limit_bytes },
+};
+
+void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT])
+{
+	for (int i = 0; i < LIMIT_BOUNDS; i++) {
+		uint64_t *less = limits_at(limits, limit_bounds[i].less);
+		uint64_t more = *limits_at(limits, limit_bounds[i].more);
+
+		if (*less > more && !(fixed && fixed[limit_bounds[i].less]))
+			*less = more;
+	}
+}
+
 bool limit_applies_at_once(int index)
 {
 	return index != LIMIT_INDEX_tensor_map_entries;

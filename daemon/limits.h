@@ -35,6 +35,18 @@ bool limit_applies_at_once(int index);
 /* The limit with that index (LIMIT_INDEX_*). */
 uint64_t *limits_at(struct limits *limits, int index);
 
+/* One limit bounds another one: to pass it would be impossible. */
+struct limit_bound {
+	int less; /* may not exceed... */
+	int more;
+};
+
+#define LIMIT_BOUNDS 6
+extern const struct limit_bound limit_bounds[LIMIT_BOUNDS];
+
+/* Lowers what exceeds its bound, but for the limits that are fixed (NULL: none is). */
+void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT]);
+
 /* A limit in milliseconds as nanoseconds: centuries are as long as they can be, so that a moment can be
  * added. */
 static inline uint64_t limit_ns(uint64_t ms)

@@ -22,7 +22,6 @@
 #define BACKLOG        1024
 #define RETRY_MS       100
 #define ACCEPTS_A_TURN 64
-#define SOCKET_MODE    0660
 #define DIRECTORY_MODE 0755
 
 static void on_connection(uv_poll_t *poll, int status, int events);
@@ -42,13 +41,35 @@ static void bound_path(int fd, char *path, size_t size)
 		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
 }
 
+/* Who may connect to a socket of the service manager's is said where that is made; to be silent on it here
+ * could let in more than were meant. A life after the first one goes on with the socket that it has. */
+static int refuse_access(const struct listener *listener, const struct options *options, int setting,
+                         const char *key, struct error *err)
+{
+	const struct setting_origin *from = &options->origin[setting];
+	char place[SETTING_PLACE_BYTES];
+
+	if (!from->text)
+		return 0;
+	setting_place(setting, from, place, sizeof place);
+	error_set(err, STATUS_INVALID_ARGUMENT,
+	          "%s: the service manager made the socket; set %s= in its socket unit instead", place, key);
+	if (listener->server->recovery.count == 0)
+		return err->status;
+	log_line(LOG_LEVEL_WARNING, "%s", err->message);
+	return 0;
+}
+
 /* 1 when a socket was passed, 0 when none was. */
-static int take_passed(struct listener *listener, struct error *err)
+static int take_passed(struct listener *listener, const struct options *options, struct error *err)
 {
 	int fd = passed_socket(NULL);
 
 	if (fd < 0)
 		return 0;
+	if (refuse_access(listener, options, OPTION_SOCKET_GROUP, "SocketGroup", err) < 0 ||
+	    refuse_access(listener, options, OPTION_SOCKET_MODE, "SocketMode", err) < 0)
+		return err->status;
 	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) <= 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket", fd);
@@ -97,8 +118,11 @@ static void make_directory(const char *path)
 	mkdir(directory, DIRECTORY_MODE); /* when it fails, so does the bind, and that is reported */
 }
 
-static int bind_own(struct listener *listener, const char *path, struct error *err)
+static int bind_own(struct listener *listener, const struct options *options, struct error *err)
 {
+	const char *path = options->socket;
+	char place[SETTING_PLACE_BYTES];
+
 	if (path ? strlen(path) >= sizeof listener->path
 	         : !socket_default_path(NULL, listener->path, sizeof listener->path))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
@@ -109,11 +133,20 @@ static int bind_own(struct listener *listener, const char *path, struct error *e
 	else
 		make_directory(listener->path);
 
-	listener->fd = socket_listen(listener->path, BACKLOG, SOCKET_MODE);
+	listener->fd =
+	    socket_listen_group(listener->path, BACKLOG, options->socket_mode, options->socket_group);
 	switch (listener->fd) {
+	case -EPERM:
+		if (options->socket_group == SOCKET_ANY_GROUP)
+			return error_set(err, STATUS_PERMISSION, "%s: %s", listener->path, strerror(EPERM));
+		setting_place(OPTION_SOCKET_GROUP, &options->origin[OPTION_SOCKET_GROUP], place,
+		              sizeof place);
+		return error_set(err, STATUS_PERMISSION,
+		                 "%s: only root may give %s to a group that tmad is not a member of", place,
+		                 listener->path);
 	case -EADDRINUSE:
 		return error_set(err, STATUS_ALREADY_EXISTS,
-		                 "%s: another server listens there; stop it, or take another --socket",
+		                 "%s: another server listens there; stop it, or choose another --socket",
 		                 listener->path);
 	case -EEXIST:
 		return error_set(err, STATUS_ALREADY_EXISTS, "%s: a file that is not a socket is in the way",
@@ -127,17 +160,17 @@ static int bind_own(struct listener *listener, const char *path, struct error *e
 	return 0;
 }
 
-int listener_open(struct listener *listener, struct server *server, int kept, const char *path,
+int listener_open(struct listener *listener, struct server *server, int kept, const struct options *options,
                   struct error *err)
 {
 	int r;
 
 	*listener = (struct listener){ .server = server, .fd = -1, .spare_fd = -1 };
-	r = take_passed(listener, err);
+	r = take_passed(listener, options, err);
 	if (r == 0)
 		r = take_kept(listener, kept, err);
 	if (r == 0)
-		r = bind_own(listener, path, err);
+		r = bind_own(listener, options, err);
 	if (r < 0) {
 		listener_drop(kept);
 		return r;

@@ -9,6 +9,7 @@
 
 #include "proto/status.h"
 
+struct options;
 struct server;
 
 struct listener {
@@ -23,8 +24,8 @@ struct listener {
 };
 
 /* Takes LISTEN_FDS's socket if there is one, else the one that was ours already (kept; -1: none), else makes
- * one at path (NULL: the default). Needs server->loop. On failure kept is closed and its file removed. */
-int listener_open(struct listener *listener, struct server *server, int kept, const char *path,
+ * one as options say. Needs server->loop. On failure kept is closed and its file removed. */
+int listener_open(struct listener *listener, struct server *server, int kept, const struct options *options,
                   struct error *err);
 
 /* Closes a socket that was ours already, and removes its file. -1 is allowed. */

@@ -15,7 +15,8 @@ int method_info(struct session *session, const struct rpc_request *request, stru
 		.boot_id = bytes_of(server->boot_id),
 		.engine = bytes_of(server->engine->name),
 		.device = bytes_of(server->engine->device),
-		.limits = { limits, limits_list(&server->limits, limits, LIMIT_COUNT + 8) },
+		.limits = { limits, limits_list(account_limits(&server->accounts, session->account), limits,
+		                                LIMIT_COUNT + 8) },
 		.methods = { method_names, METHOD_COUNT },
 		.dtypes = { dtype_names, DTYPE_COUNT },
 	};

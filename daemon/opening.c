@@ -7,6 +7,8 @@
 
 #include "server.h"
 
+#define GROUPS 256 /* on the stack */
+
 void session_free(struct session *session)
 {
 	region_table_deinit(&session->regions);
@@ -20,6 +22,26 @@ void session_free(struct session *session)
 	charge_release(&session->connection);
 	account_unref(session->account);
 	free(session);
+}
+
+/* Of a process that is in more groups than there is room for, the group that it runs as counts. */
+void session_meet_groups(struct session *session)
+{
+	struct accounts *accounts = &session->server->accounts;
+	gid_t few[GROUPS], *groups = few, *many = NULL;
+	int n;
+
+	if (!overrides_have_groups(accounts->overrides))
+		return;
+	account_meet(accounts, session->account, &session->peer.gid, 1);
+	n = socket_peer_groups(session->fd, few, GROUPS);
+	if (n > GROUPS) {
+		groups = many = malloc((size_t)n * sizeof *many);
+		n = many ? socket_peer_groups(session->fd, many, (size_t)n) : 0;
+	}
+	if (n > 0)
+		account_meet(accounts, session->account, groups, (size_t)n);
+	free(many);
 }
 
 static int session_init(struct session *session, struct server *server, int fd, struct error *err)
@@ -37,6 +59,7 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	session->account = account_ref(&server->accounts, session->peer.uid);
 	if (!session->account)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+	session_meet_groups(session);
 	if (closer_is_full(session->account))
 		return error_set(err, STATUS_QUOTA, "too many descriptors that it sent do not close");
 	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,

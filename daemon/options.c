@@ -9,9 +9,13 @@
 #include <string.h>
 
 #include "endpoint.h"
+#include "names.h"
+#include "proto/nearest.h"
+#include "quantity.h"
 
 #define MAX_THREADS   1024
 #define INSTANCE_MOST 64
+#define DEFAULT_MODE  0660
 
 /* What getopt_long gives for a setting; 0 is its own. */
 #define ID_OF(setting) ((setting) + 1)
@@ -60,6 +64,26 @@ int setting_find(const char *name)
 	return -1;
 }
 
+bool setting_nearest(const char *name, enum option_place place, char nearest[SETTING_NAME_BYTES])
+{
+	unsigned least = NEAREST_LIMIT;
+
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		char known[SETTING_NAME_BYTES];
+		unsigned far;
+
+		if (place == OPTION_PLACE_FILE && setting_stands_in(i) != OPTION_PLACE_FILE)
+			continue;
+		setting_name(i, known);
+		far = nearest_distance(name, known);
+		if (far < least) {
+			least = far;
+			memcpy(nearest, known, sizeof known);
+		}
+	}
+	return least < NEAREST_LIMIT;
+}
+
 enum option_place setting_stands_in(int setting)
 {
 	return setting < OPTION_COUNT ? option_infos[setting].place : OPTION_PLACE_FILE;
@@ -85,20 +109,6 @@ void setting_place(int setting, const struct setting_origin *from, char *text, s
 
 /* ---- Values ------------------------------------------------------------------------------------------- */
 
-static int parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret, struct error *err)
-{
-	char *end;
-	unsigned long long value;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || value < min || value > max)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "it takes a whole number from %" PRIu64 " to %" PRIu64, min, max);
-	*ret = value;
-	return 0;
-}
-
 /* The index of text in names, or INVALID_ARGUMENT. */
 static int parse_choice(const char *text, const char *const *names, int n, struct error *err)
 {
@@ -116,7 +126,7 @@ static int parse_text(const char *text, const char **ret, struct error *err)
 {
 	if (!*text)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "it takes something; leave it out for the default");
+		                 "it takes a value; leave it out for the default");
 	*ret = text;
 	return 0;
 }
@@ -135,6 +145,22 @@ static int parse_instance(const char *text, const char **ret, struct error *err)
 	return 0;
 }
 
+/* Its owner has to get at it, and nothing but reading and writing means anything. */
+static int parse_mode(const char *text, uint32_t *ret, struct error *err)
+{
+	uint32_t mode = 0;
+	const char *digit;
+
+	for (digit = text; *digit >= '0' && *digit <= '7' && mode <= 0777; digit++)
+		mode = mode * 8 + (uint32_t)(*digit - '0');
+	if (*digit || mode > 0777 || (mode & 0600) != 0600)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "it takes an octal mode from 0600 to 0777 with which the owner may read and write");
+	*ret = mode;
+	return 0;
+}
+
 static int parse_option(struct options *o, enum option_id id, const char *text, struct error *err)
 {
 	struct endpoint endpoint;
@@ -144,6 +170,10 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 	switch (id) {
 	case OPTION_SOCKET:
 		return parse_text(text, &o->socket, err);
+	case OPTION_SOCKET_GROUP:
+		return group_parse(text, &o->socket_group, err);
+	case OPTION_SOCKET_MODE:
+		return parse_mode(text, &o->socket_mode, err);
 	case OPTION_ENGINE:
 		r = parse_choice(text, engines, 3, err);
 		if (r >= 0)
@@ -152,7 +182,7 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 	case OPTION_DEVICE:
 		return parse_text(text, &o->device, err);
 	case OPTION_THREADS:
-		r = parse_number(text, 0, MAX_THREADS, &number, err);
+		r = quantity_parse(QUANTITY_COUNT, text, 0, MAX_THREADS, &number, err);
 		if (r == 0)
 			o->threads = (uint32_t)number;
 		return r;
@@ -190,8 +220,9 @@ int setting_parse(struct options *options, int setting, const struct setting_ori
 {
 	int limit = setting - OPTION_COUNT;
 	int r = limit < 0 ? parse_option(options, (enum option_id)setting, from->text, err)
-	                  : parse_number(from->text, limit_infos[limit].least, INT64_MAX,
-	                                 limits_at(&options->limits, limit), err);
+	                  : quantity_parse(quantity_of(limit_infos[limit].name), from->text,
+	                                   limit_infos[limit].least, INT64_MAX,
+	                                   limits_at(&options->limits, limit), err);
 
 	if (r == 0)
 		options->origin[setting] = *from;
@@ -228,7 +259,9 @@ void setting_value(const struct options *o, int setting, char *text, size_t size
 
 void options_init(struct options *options)
 {
-	*options = (struct options){ .log_level = LOG_LEVEL_INFO };
+	*options = (struct options){ .log_level = LOG_LEVEL_INFO,
+		                     .socket_group = UINT32_MAX,
+		                     .socket_mode = DEFAULT_MODE };
 	limits_init(&options->limits);
 }
 
@@ -260,6 +293,30 @@ static int parse_given(struct options *o, int setting, const char *text, struct 
 	return error_set(err, rule.status, "%s: %s", place, rule.message);
 }
 
+/* What getopt_long has refused: an abbreviation of several, one that takes no argument, or a name that is
+ * none. */
+static int refuse_option(const char *text, int id, struct error *err)
+{
+	char nearest[SETTING_NAME_BYTES], name[SETTING_NAME_BYTES];
+
+	if (strncmp(text, "--", 2))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: options begin with two hyphens", text);
+	if (id > 0 && id <= SETTING_COUNT) {
+		setting_name(SETTING_OF(id), name);
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: --%s takes no argument", text, name);
+	}
+	snprintf(name, sizeof name, "%.*s", (int)strcspn(text + 2, "="), text + 2);
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		setting_name(i, nearest);
+		if (!strncmp(nearest, name, strlen(name)))
+			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: several options begin so", text);
+	}
+	if (setting_nearest(name, OPTION_PLACE_LINE, nearest))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: there is no such option; the nearest is --%s", text, nearest);
+	return error_set(err, STATUS_INVALID_ARGUMENT, "%s: there is no such option", text);
+}
+
 int options_parse(struct options *options, int argc, char **argv, struct error *err)
 {
 	struct option table[2 * SETTING_COUNT + 1] = { 0 };
@@ -275,20 +332,29 @@ int options_parse(struct options *options, int argc, char **argv, struct error *
 			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: it takes an argument",
 			                 argv[optind - 1]);
 		if (id == '?')
-			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "%s: no such option, or one that takes no argument",
-			                 argv[optind - 1]);
+			return refuse_option(argv[optind - 1], optopt, err);
 		r = parse_given(&o, SETTING_OF(id), optarg, err);
 		if (r < 0)
 			return r;
 	}
 	if (optind < argc)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: tmad takes options only", argv[optind]);
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: tmad takes only options", argv[optind]);
 	*options = o;
 	return 0;
 }
 
-int options_check(const struct options *o, char *text, size_t size)
+/* ---- Rules about several ------------------------------------------------------------------------------- */
+
+void options_fit(struct options *options)
+{
+	bool given[LIMIT_COUNT];
+
+	for (int i = 0; i < LIMIT_COUNT; i++)
+		given[i] = options->origin[OPTION_COUNT + i].text != NULL;
+	limits_fit(&options->limits, given);
+}
+
+static int check_device(const struct options *o, char *text, size_t size)
 {
 	const struct setting_origin *device = &o->origin[OPTION_DEVICE], *engine = &o->origin[OPTION_ENGINE];
 	size_t len;
@@ -297,12 +363,49 @@ int options_check(const struct options *o, char *text, size_t size)
 		return 0;
 	setting_place(OPTION_DEVICE, device, text, size);
 	len = strlen(text);
-	len += (size_t)snprintf(text + len, size - len, ": it is of engine cuda alone, and ");
+	len += (size_t)snprintf(text + len, size - len, ": only the cuda engine takes a device, and ");
 	if (len < size && engine->text)
 		setting_place(OPTION_ENGINE, engine, text + len, size - len);
 	else if (len < size)
 		snprintf(text + len, size - len, "the engine is %s by default", engines[o->engine]);
 	return STATUS_INVALID_ARGUMENT;
+}
+
+int options_check_bound(const struct options *o, const struct limit_bound *bound, uint64_t less,
+                        uint64_t more, const struct setting_origin *from, char *text, size_t size)
+{
+	const struct setting_origin *other = &o->origin[OPTION_COUNT + bound->more];
+	char name[SETTING_NAME_BYTES];
+	size_t len;
+
+	if (less <= more)
+		return 0;
+	setting_place(OPTION_COUNT + bound->less, from, text, size);
+	len = strlen(text);
+	setting_name(OPTION_COUNT + bound->more, name);
+	len +=
+	    (size_t)snprintf(text + len, size - len, ": it may not exceed %s, which is %" PRIu64, name, more);
+	if (len < size && other->text && more == *limits_at((struct limits *)&o->limits, bound->more)) {
+		len += (size_t)snprintf(text + len, size - len, " (");
+		if (len < size)
+			setting_place(OPTION_COUNT + bound->more, other, text + len, size - len);
+		len = strlen(text);
+		snprintf(text + len, size - len, ")");
+	} else if (len < size && more == limit_infos[bound->more].dflt) {
+		snprintf(text + len, size - len, " by default");
+	}
+	return STATUS_INVALID_ARGUMENT;
+}
+
+int options_check(const struct options *o, int rule, char *text, size_t size)
+{
+	const struct limit_bound *bound = &limit_bounds[rule > 0 ? rule - 1 : 0];
+	struct limits *limits = (struct limits *)&o->limits;
+
+	if (rule == 0)
+		return check_device(o, text, size);
+	return options_check_bound(o, bound, *limits_at(limits, bound->less), *limits_at(limits, bound->more),
+	                           &o->origin[OPTION_COUNT + bound->less], text, size);
 }
 
 /* ---- Help --------------------------------------------------------------------------------------------- */

@@ -60,9 +60,13 @@ struct setting_origin {
 	unsigned line;
 };
 
+struct overrides;
+
 struct options {
 	enum options_action action;
-	const char *socket; /* NULL: the default path */
+	const char *socket;    /* NULL: the default path */
+	uint32_t socket_group; /* UINT32_MAX: the process's own */
+	uint32_t socket_mode;
 	enum engine_choice engine;
 	const char *device;   /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
 	uint32_t threads;     /* 0: one a CPU */
@@ -71,6 +75,7 @@ struct options {
 	const char *instance; /* NULL: none */
 	enum log_level log_level;
 	struct limits limits;
+	const struct overrides *overrides; /* of limits, of the files alone; NULL: none */
 	struct setting_origin origin[SETTING_COUNT];
 };
 
@@ -85,14 +90,28 @@ int options_parse(struct options *options, int argc, char **argv, struct error *
  * in err, and *options as it was: setting_place says the rest. */
 int setting_parse(struct options *options, int setting, const struct setting_origin *from, struct error *err);
 
-/* Rules about several settings. 0, or INVALID_ARGUMENT with all of it in text. */
-int options_check(const struct options *options, char *text, size_t size);
+/* Limits that were not given are lowered to those that bound them. */
+void options_fit(struct options *options);
+
+/* Rules about several settings, OPTIONS_RULES of them. 0, or INVALID_ARGUMENT with all of it in text. */
+#define OPTIONS_RULES (1 + LIMIT_BOUNDS)
+int options_check(const struct options *options, int rule, char *text, size_t size);
+
+/* A limit that is given there for somebody, where the one that bounds it is as in bound. 0, or
+ * INVALID_ARGUMENT with all of it in text. */
+int options_check_bound(const struct options *options, const struct limit_bound *bound, uint64_t less,
+                        uint64_t more, const struct setting_origin *from, char *text, size_t size);
+
+#define SETTING_PLACE_BYTES 512
 
 /* "--threads=two" or "/etc/tmad/tmad.conf:7: threads = two". */
 void setting_place(int setting, const struct setting_origin *from, char *text, size_t size);
 
 /* The setting of that name, in which '-' and '_' are the same; -1: there is none. */
 int setting_find(const char *name);
+
+/* The one whose name is nearest, and may stand there; false: none is near. */
+bool setting_nearest(const char *name, enum option_place place, char nearest[SETTING_NAME_BYTES]);
 
 /* As it is written, with dashes. */
 void setting_name(int setting, char name[SETTING_NAME_BYTES]);

@@ -18,7 +18,8 @@ struct outcome {
 static void on_read(uv_work_t *work);
 static void on_have_read(uv_work_t *work, int status);
 static struct outcome apply(struct server *server, const struct options *from, const struct options *to);
-static void apply_limits(struct server *server, const struct limits *limits);
+static void apply_limits(struct server *server, const struct limits *limits,
+                         const struct overrides *overrides);
 
 void reload_start(struct server *server)
 {
@@ -88,11 +89,11 @@ static void tell_applied(struct server *server, struct outcome outcome)
 {
 	char note[128], when[32];
 
-	log_line(LOG_LEVEL_INFO, "reload: %d settings changed, %d wait for a restart", outcome.changed,
-	         outcome.waiting);
+	log_line(LOG_LEVEL_INFO, "reload: %d setting%s changed, %d wait%s for a restart", outcome.changed,
+	         outcome.changed == 1 ? "" : "s", outcome.waiting, outcome.waiting == 1 ? "s" : "");
 	clock_text(when, sizeof when);
-	snprintf(note, sizeof note, "; settings read again at %s: %d changed, %d wait for a restart", when,
-	         outcome.changed, outcome.waiting);
+	snprintf(note, sizeof note, "; settings read again at %s: %d changed, %d wait%s for a restart", when,
+	         outcome.changed, outcome.waiting, outcome.waiting == 1 ? "s" : "");
 	notify_ready(server, note);
 }
 
@@ -130,12 +131,14 @@ static void on_have_read(uv_work_t *work, int status)
 
 /* ---- Applying ----------------------------------------------------------------------------------------- */
 
-/* Whether the setting differs, which is said. */
+/* Whether the setting, given in one of them at least, differs, which is said. */
 static bool compare(const struct options *from, const struct options *to, int setting)
 {
 	char name[SETTING_NAME_BYTES], old[VALUE_BYTES], new[VALUE_BYTES];
 	bool at_once = setting_applies(setting) == OPTION_APPLIES_RELOAD;
 
+	if (!from->origin[setting].text && !to->origin[setting].text) /* lowered with what bounds it */
+		return false;
 	setting_value(from, setting, old, sizeof old);
 	setting_value(to, setting, new, sizeof new);
 	if (!strcmp(old, new))
@@ -144,6 +147,56 @@ static bool compare(const struct options *from, const struct options *to, int se
 	log_line(LOG_LEVEL_NOTICE, "reload: %s: %s -> %s%s", name, old, new,
 	         at_once ? "" : "; it waits for a restart");
 	return true;
+}
+
+/* NULL: there is none of that user or group. */
+static const struct override *find_override(const struct overrides *overrides, const struct override *whose)
+{
+	for (uint32_t i = 0; i < overrides->n; i++)
+		if (overrides->of[i].is_group == whose->is_group && overrides->of[i].id == whose->id)
+			return &overrides->of[i];
+	return NULL;
+}
+
+static void limit_text(uint64_t value, char text[24])
+{
+	if (value)
+		snprintf(text, 24, "%" PRIu64, value);
+	else
+		snprintf(text, 24, "as everybody");
+}
+
+/* NULL: it is not there. How many of its limits differ, which is said. */
+static int compare_override(const struct override *whose, const struct override *from,
+                            const struct override *to)
+{
+	char who[OVERRIDE_NAME_BYTES], name[SETTING_NAME_BYTES], old[24], new[24];
+	int changed = 0;
+
+	override_name(whose, who);
+	for (int i = 0; i < LIMIT_COUNT; i++) {
+		limit_text(from ? from->value[i] : 0, old);
+		limit_text(to ? to->value[i] : 0, new);
+		if (!strcmp(old, new))
+			continue;
+		setting_name(OPTION_COUNT + i, name);
+		log_line(LOG_LEVEL_NOTICE, "reload: %s: %s: %s -> %s", who, name, old, new);
+		changed++;
+	}
+	return changed;
+}
+
+/* All apply at once. Returns how many differ: those there are now, then those of sections that are gone. */
+static int compare_overrides(const struct overrides *from, const struct overrides *to)
+{
+	int changed = 0;
+
+	for (uint32_t i = 0; i < to->n; i++)
+		changed += compare_override(&to->of[i], find_override(from, &to->of[i]), &to->of[i]);
+	for (uint32_t i = 0; i < from->n; i++)
+		if (!find_override(to, &from->of[i]))
+			changed += compare_override(&from->of[i], &from->of[i], NULL);
+	return changed;
 }
 
 /* What waits for a restart is compared with what the service was started with, so that it is said each time
@@ -163,8 +216,9 @@ static struct outcome apply(struct server *server, const struct options *from, c
 		else
 			outcome.waiting += compare(started, to, i);
 	}
+	outcome.changed += compare_overrides(from->overrides, to->overrides);
 	log_set_level(to->log_level);
-	apply_limits(server, &to->limits);
+	apply_limits(server, &to->limits, to->overrides);
 	return outcome;
 }
 
@@ -178,13 +232,16 @@ static void look_again(struct session *session)
 		turns_add(session->server, session);
 }
 
-static void apply_limits(struct server *server, const struct limits *limits)
+static void apply_limits(struct server *server, const struct limits *limits,
+                         const struct overrides *overrides)
 {
 	uint64_t idle = server->limits.idle_deadline_ms;
 
 	for (int i = 0; i < LIMIT_COUNT; i++)
 		if (limit_applies_at_once(i))
 			*limits_at(&server->limits, i) = *limits_at((struct limits *)limits, i);
+	accounts_refresh(&server->accounts, overrides);
+	server_each_session(server, session_meet_groups);
 	plan_cache_resize(&server->plans, server->limits.plan_cache_entries);
 	if (idle != server->limits.idle_deadline_ms)
 		server_watch_idle(server);

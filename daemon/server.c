@@ -178,6 +178,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	clock_gettime(CLOCK_REALTIME, &now);
 	server->start_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	accounts_init(&server->accounts, &server->limits);
+	server->accounts.overrides = options->overrides;
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
 
@@ -209,7 +210,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	r = open_engine(server, setup, err);
 	if (r < 0)
 		goto err_handles;
-	r = listener_open(&server->listener, server, kept, options->socket, err);
+	r = listener_open(&server->listener, server, kept, options, err);
 	kept = -1;
 	if (r < 0)
 		goto err_handles;

@@ -135,6 +135,9 @@ struct session {
  * that is enough for this turn of the loop. */
 bool session_open(struct server *server, int fd);
 
+/* Its process's groups may have limits of their own: they are its account's. Never waits. */
+void session_meet_groups(struct session *session);
+
 /* Nothing is under way or open any more. */
 void session_free(struct session *session);
 

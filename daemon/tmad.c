@@ -107,7 +107,7 @@ static enum exit_code settle(struct config **ret, int argc, char **argv, const s
 	if (config && config->n_errors > 0 && recovery->settings) {
 		config_say_errors(config, say_error);
 		config_free(config);
-		log_line(LOG_LEVEL_ERROR, "the settings of before the restart go on");
+		log_line(LOG_LEVEL_ERROR, "continuing with the settings from before the restart");
 		config = config_read_kept(argc, argv, recovery->settings);
 	}
 	if (!config) {

@@ -109,9 +109,9 @@ static int fill_address(const char *path, struct sockaddr_un *ret)
 	return 0;
 }
 
-/* The mode is set between bind and listen. Until listen nobody can connect, whatever mode the umask left
- * on the file, so there is no moment at which the wrong user gets in. */
-int socket_listen(const char *path, int backlog, mode_t mode)
+/* Group and mode are set between bind and listen. Until listen nobody can connect, whatever mode the umask
+ * left on the file, so there is no moment at which the wrong user gets in. */
+int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group)
 {
 	struct sockaddr_un address;
 	int sock, r;
@@ -129,7 +129,8 @@ int socket_listen(const char *path, int backlog, mode_t mode)
 		r = -errno;
 		goto err_socket;
 	}
-	if (chmod(path, mode) < 0 || listen(sock, backlog) < 0) {
+	if ((group != SOCKET_ANY_GROUP && chown(path, (uid_t)-1, group) < 0) || chmod(path, mode) < 0 ||
+	    listen(sock, backlog) < 0) {
 		r = -errno;
 		goto err_bind;
 	}
@@ -140,6 +141,11 @@ err_bind:
 err_socket:
 	close(sock);
 	return r;
+}
+
+int socket_listen(const char *path, int backlog, mode_t mode)
+{
+	return socket_listen_group(path, backlog, mode, SOCKET_ANY_GROUP);
 }
 
 /* Makes way for a bind: removes a socket file that nobody listens on. Two services that start at one path in
@@ -225,6 +231,15 @@ int socket_peer(int sock, struct socket_peer *ret)
 		return -errno;
 	*ret = (struct socket_peer){ credentials.pid, credentials.uid, credentials.gid };
 	return 0;
+}
+
+int socket_peer_groups(int sock, gid_t *groups, size_t room)
+{
+	socklen_t len = (socklen_t)(room * sizeof *groups);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0 && errno != ERANGE)
+		return -errno;
+	return (int)(len / sizeof *groups);
 }
 
 /* Where there is neither a service nor a runtime directory, the system's path is the one to name. */

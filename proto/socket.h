@@ -24,15 +24,23 @@ ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n
 /* Bytes sent, or negative errno. The fds go with the first byte and stay the caller's. */
 ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds);
 
-/* A non-blocking listening socket at path, its file mode set. A socket file that nobody listens on is
- * replaced; one in use is -EADDRINUSE; a file of another type is -EEXIST. */
+/* A non-blocking listening socket at path, its file's mode and group set (SOCKET_ANY_GROUP: the process's
+ * own) before anybody can connect; -EPERM: the process may not give it to the group. A socket file that
+ * nobody listens on is replaced; one in use is -EADDRINUSE; a file of another type is -EEXIST. */
 int socket_listen(const char *path, int backlog, mode_t mode);
+int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group);
+
+#define SOCKET_ANY_GROUP ((gid_t)-1)
 
 /* A connected blocking socket. -EAGAIN: the listener's queue stayed full for timeout_ms (0: never blocks; -1:
  * no limit). */
 int socket_connect(const char *path, int timeout_ms);
 
 int socket_peer(int sock, struct socket_peer *ret);
+
+/* The supplementary groups that the peer's process had when it connected: at most room of them are written;
+ * returns how many there are, which may be more. */
+int socket_peer_groups(int sock, gid_t *groups, size_t room);
 
 /* The contract's search: explicit (may be NULL), else $TMAD_SOCKET, else /run/tmad/tmad.sock if it can be
  * reached, else $XDG_RUNTIME_DIR/tmad/tmad.sock. Writes to path and returns it; NULL when it is too long. */

@@ -1,6 +1,8 @@
 """Settings in files: what goes before what, what is refused and how, --check-config, and a reload of a live service."""
 import fcntl
+import grp
 import os
+import pwd
 import re
 import select
 import shutil
@@ -14,7 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import FAULTY, NATIVE, SOURCE, TMAD, Memory, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import FAULTY, NATIVE, SOURCE, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 # Made by make, beside the programs; a tarball has it among the sources.
 SHIPPED = next((path for path in (os.path.join(os.environ.get("TEST_BUILDDIR") or "build", "daemon/tmad.conf"),
@@ -78,8 +80,8 @@ class Files(ConfigCase):
                    "[limits]\nconnections = 7\nno value\n")
         expected = [(2, "threds: there is no such setting; the nearest is threads"),
                     (3, "engine = gpu: it takes one of auto, cpu, cuda"), (6, "connections = 0: it takes a whole number"),
-                    (7, "threads: it belongs into section [tmad]"), (8, "[more]: there are sections"),
-                    (11, "connections: it is in line 6 already"), (12, "a line is name = value")]
+                    (7, "threads: it belongs in section [tmad]"), (8, "[more]: there are sections"),
+                    (11, "connections: it was already set in line 6"), (12, "a line is name = value")]
         for done in (self.check(), run_tmad(f"--config={self.file}", "--socket", os.path.join(self.directory, "s"))):
             lines = done.stderr.splitlines()
             self.assertEqual((done.returncode, done.stdout, len(lines)), (2, "", len(expected)), done.stderr)
@@ -142,6 +144,252 @@ class Files(ConfigCase):
             self.assertEqual(self.check(f"--instance={name}").returncode, 2, name)
         for name in ("0", "GPU-8f2f3ce0-1a2b", "a_b.c:d"):
             self.assertEqual(self.check(f"--instance={name}").returncode, 0, name)
+
+
+class Bounds(ConfigCase):
+    """Limits that one limit makes impossible to reach."""
+
+    pairs = (("connections-per-uid", "connections"), ("behind-waits-per-uid", "jobs-per-uid"),
+             ("jobs-behind-wait", "jobs-per-uid"), ("message-fds", "pending-fds-per-uid"),
+             ("reply-limit-bytes", "queued-bytes-per-uid"), ("reply-pause-bytes", "reply-limit-bytes"))
+
+    def test_each_is_refused_by_name_and_value(self):
+        for less, more in self.pairs:
+            with self.subTest(less=less, more=more):
+                self.write(f"[limits]\n{less} = 12\n\n{more} = 11\n")
+                words = (f"tmad: {self.file}:2: {less} = 12: it may not exceed {more}, which is 11 "
+                         f"({self.file}:4: {more} = 11)\n")
+                done = self.check()
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", words))
+                started = run_tmad(f"--config={self.file}", "--socket", os.path.join(self.directory, "s"))
+                self.assertEqual((started.returncode, started.stderr), (2, words))
+                done = run_tmad("--config=", f"--{less}=12", f"--{more}=11", "--check-config")
+                self.assertEqual(done.stderr, f"tmad: --{less}=12: it may not exceed {more}, which is 11 (--{more}=11)\n")
+
+    def test_a_default_is_one_too(self):
+        self.write("[limits]\nconnections-per-uid = 5000\nreply-pause-bytes = 2M\n")
+        self.assertEqual(self.check().stderr,
+                         f"tmad: {self.file}:2: connections-per-uid = 5000: it may not exceed connections, which is 4096 by default\n"
+                         f"tmad: {self.file}:3: reply-pause-bytes = 2M: it may not exceed reply-limit-bytes, which is 1048576 by default\n")
+
+    def test_what_is_not_set_is_lowered(self):
+        self.write("[limits]\n" + "".join(f"{name} = 3\n" for name in ("connections", "jobs-per-uid", "pending-fds-per-uid",
+                                                                       "queued-bytes-per-uid")))
+        self.assertEqual(self.check().returncode, 0)
+        limits = self.limits(self.start("--queued-bytes-per-uid=100K"))
+        self.assertEqual({limits[less.replace("-", "_")] for less, _ in self.pairs}, {3, 102400})
+        self.assertEqual((limits["reply_limit_bytes"], limits["reply_pause_bytes"]), (102400, 102400))
+
+    def test_as_large_is_no_larger(self):
+        for less, more in self.pairs:
+            self.write(f"[limits]\n{less} = 11\n{more} = 11\n")
+            self.assertEqual(self.check().returncode, 0, less)
+
+
+class Units(ConfigCase):
+    def test_in_a_file_and_on_the_command_line(self):
+        self.write("[limits]\nmapped_bytes_per_uid = 4G\nidle-deadline-ms = 1h\nring_spin_us = 1ms ; a comment\n")
+        limits = self.limits(self.start("--wait-deadline-ms=30s", "--list_bytes_per_uid=1.5MiB"))
+        self.assertEqual([limits[name] for name in ("mapped_bytes_per_uid", "idle_deadline_ms", "ring_spin_us",
+                                                    "wait_deadline_ms", "list_bytes_per_uid")],
+                         [4 << 30, 3600000, 1000, 30000, 1572864])
+
+    def test_what_is_refused(self):
+        for name, text, words in (
+                ("connections", "4K", "it takes a whole number from 1 to 9223372036854775807"),
+                ("mapped-bytes-per-uid", "30s", "it takes bytes from 1 to 9223372036854775807, or with a unit such as 64M or 4G"),
+                ("idle-deadline-ms", "4G", "it takes milliseconds from 0 to 9223372036854775807, or with a unit such as 500ms, "
+                                           "30s, 5min or 1h"),
+                ("ring-spin-us", "1d", "it takes microseconds from 0 to 9223372036854775807, or with a unit such as 200us or 1ms")):
+            self.write(f"[limits]\n{name} = {text}\n")
+            self.assertEqual(self.check().stderr, f"tmad: {self.file}:2: {name} = {text}: {words}\n")
+
+    def test_the_same_in_another_way_has_not_changed(self):
+        self.write("[limits]\nconnections = 10\nframe_deadline_ms = 5000\n")
+        tmad = self.start()
+        self.write("[limits]\nconnections = 11\nframe_deadline_ms = 5s\n")
+        tmad.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "reload: 1 setting changed" in tmad.log(), "it has been read again")
+
+
+class Options(ConfigCase):
+    def test_the_nearest(self):
+        for text, words in (("--threds=4", "--threds=4: there is no such option; the nearest is --threads"),
+                            ("--log_levl=info", "--log_levl=info: there is no such option; the nearest is --log-level"),
+                            ("--chek-config", "--chek-config: there is no such option; the nearest is --check-config"),
+                            ("--regions-per-user=1", "--regions-per-user=1: there is no such option; the nearest is --regions-per-uid"),
+                            ("--nonsense", "--nonsense: there is no such option"), ("-x", "-x: options begin with two hyphens"),
+                            ("--help=x", "--help=x: --help takes no argument"), ("--conn=5", "--conn=5: several options begin so"),
+                            ("--threads", "--threads: it takes an argument")):
+            done = run_tmad(text)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), text)
+            self.assertEqual(done.stderr, f"tmad: {words} (tmad --help lists the options)\n")
+
+
+class Overrides(ConfigCase):
+    """Limits of one user or group."""
+
+    def own(self, text):
+        return text.replace("UID", str(os.getuid())).replace("GID", str(os.getgid()))
+
+    def used(self, text, **kwargs):
+        self.write(self.own(text))
+        return self.limits(self.start(**kwargs))
+
+    def test_a_user_by_number_and_name(self):
+        for who in ("uid:UID", "user:" + pwd.getpwuid(os.getuid()).pw_name):
+            tmad_limits = self.used(f'[limits]\nregions_per_uid = 7\n[limits "{who}"]\nregions-per-uid = 2\nmapped_bytes_per_uid = 1M\n')
+            self.assertEqual([tmad_limits[name] for name in ("regions_per_uid", "mapped_bytes_per_uid", "plans_per_uid")],
+                             [2, 1 << 20, 4096])
+
+    def test_the_error_has_the_limit_that_applies(self):
+        self.write(self.own('[limits]\nregions_per_uid = 7\n[limits "uid:UID"]\nregions-per-uid = 2\n'))
+        with self.start("--regions-per-uid=5").rpc() as rpc:
+            for _ in range(2):
+                rpc.call("region_create", {"size": 4096})
+            with self.assertRaises(RpcError) as caught:
+                rpc.call("region_create", {"size": 4096})
+            self.assertEqual((caught.exception.name, caught.exception.message),
+                             ("QUOTA", "regions_per_uid: this uid's limit on regions is 2; 2 in use, 1 more requested"))
+
+    def test_others_have_everybodys(self):
+        limits = self.used('[limits "uid:4242424"]\nregions-per-uid = 2\n[limits "gid:4242424"]\nregions-per-uid = 3\n')
+        self.assertEqual(limits["regions_per_uid"], 4096)
+
+    @unittest.skipIf(os.environ.get("EMULATOR"), "an emulator may not know a peer's groups")
+    def test_groups(self):
+        """The most generous of several groups; a user's own section above them."""
+        groups = '[limits "gid:GID"]\nregions_per_uid = 3\nplans_per_uid = 30\njobs_per_uid = 30\n'
+        self.assertEqual(self.used(groups)["regions_per_uid"], 3)
+        limits = self.used(groups + '[limits "uid:UID"]\nplans_per_uid = 5\n')
+        self.assertEqual((limits["regions_per_uid"], limits["plans_per_uid"]), (3, 5))
+        self.assertEqual(limits["behind_waits_per_uid"], 30, "lowered to jobs_per_uid")
+        if os.geteuid() != 0:
+            return
+        self.write('[limits "gid:70001"]\nregions_per_uid = 11\nplans_per_uid = 40\n'
+                   '[limits "gid:70002"]\nregions_per_uid = 12\n[limits "gid:70003"]\nregions_per_uid = 13\n')
+        tmad = self.start()
+        os.chmod(tmad.directory, 0o755)
+        os.chmod(tmad.path, 0o666)
+        for supplementary, expected in (([], (4096, 4096)), ([70001], (11, 40)), ([70001, 70002], (12, 40)),
+                                        (list(range(60000, 60400)) + [70003], (13, 4096))):
+            with self.subTest(groups=supplementary[-2:]):
+                self.assertEqual(self.limits_as(tmad.path, 70000 + len(supplementary), supplementary), expected)
+
+    @staticmethod
+    def limits_as(path, uid, groups):
+        """What a process of that user in these groups is told."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                os.setgroups(groups)
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(uid, uid, uid)
+                with Rpc(path) as rpc:
+                    limits = rpc.call("info")["limits"]
+                os.write(writer, f"{limits['regions_per_uid']} {limits['plans_per_uid']}".encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with os.fdopen(reader) as answer:
+            return tuple(int(number) for number in answer.read().split())
+
+    def test_an_instance_s_file_overrides(self):
+        self.write(self.own('[limits "uid:UID"]\nregions_per_uid = 2\nplans_per_uid = 3\n'))
+        self.write(self.own('[limits "uid:UID"]\nregions_per_uid = 4\n'), "tmad@one.conf")
+        limits = self.limits(self.start("--instance=one"))
+        self.assertEqual((limits["regions_per_uid"], limits["plans_per_uid"]), (4, 3))
+
+    def test_errors_have_their_lines(self):
+        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: a user or group has limits of its own among those that end with _per_uid only"),
+                ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: a user or group has limits of its own"),
+                ('[limits "uid:1"]\nregions_per_usr = 3\n', 2, "regions_per_usr: there is no such setting; the nearest is regions-per-uid"),
+                ('[limits "uid:1"]\nregions_per_uid = 0\n', 2, "regions-per-uid = 0: it takes a whole number from 1"),
+                ('[limits "uid:1"]\nregions_per_uid = 1\n[limits "uid:1"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set in line 2"),
+                ('[limits "user:nobody-of-that-name"]\nregions_per_uid = 1\n', 1, '[limits "user:nobody-of-that-name"]: there is no user nobody-of-that-name'),
+                ('[limits "group:none-of-that-name"]\n', 1, '[limits "group:none-of-that-name"]: there is no group none-of-that-name'),
+                ('[limits "uid:root"]\n', 1, '[limits "uid:root"]: root is not a number from 0 to 4294967294'),
+                ('[limits "uid:4294967295"]\n', 1, '[limits "uid:4294967295"]: 4294967295 is not a number from 0 to 4294967294'),
+                ('[limits "root"]\n', 1, '[limits "root"]: whose limits they are is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME'),
+                ('[limits ""]\n', 1, '[limits ""]: there are sections'), ("[limits uid:1]\n", 1, "[limits uid:1]: there are sections"),
+                ('[limits "uid:1"]\nconnections_per_uid = 5000\n', 2, "connections-per-uid = 5000: it may not exceed connections, which is 4096 by default"),
+                ('[limits "gid:1"]\njobs_per_uid = 10\nbehind_waits_per_uid = 11\n', 3, "behind-waits-per-uid = 11: it may not exceed jobs-per-uid, which is 10"))
+        for text, line, words in rows:
+            self.write(text)
+            done = self.check()
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), text + done.stderr)
+            self.assertTrue(done.stderr.startswith(f"tmad: {self.file}:{line}: {words}"), done.stderr)
+        self.write("".join(f'[limits "uid:{n}"]\nregions_per_uid = 1\n' for n in range(65)))
+        self.assertIn(":129: [limits \"uid:64\"]: there are at most 64 users and groups", self.check().stderr)
+
+
+class Access(ConfigCase):
+    """Who may connect to a socket that tmad makes."""
+
+    def bits(self, *args):
+        tmad = self.start(*args)
+        status = os.stat(tmad.path)
+        return oct(status.st_mode & 0o7777), status.st_gid
+
+    def setUp(self):
+        super().setUp()
+        self.write("")
+
+    def test_as_told(self):
+        self.assertEqual(self.bits(), ("0o660", os.getegid()))
+        self.assertEqual(self.bits("--socket-mode=0600"), ("0o600", os.getegid()))
+        self.assertEqual(self.bits("--socket-mode=666"), ("0o666", os.getegid()))
+        others = [gid for gid in os.getgroups() if gid != os.getegid()] or ([54321] if os.geteuid() == 0 else [])
+        for gid in others[:1]:
+            self.assertEqual(self.bits(f"--socket-group={gid}", "--socket-mode=0620"), ("0o620", gid))
+        self.assertEqual(self.bits("--socket-group=" + grp.getgrgid(os.getegid()).gr_name), ("0o660", os.getegid()))
+
+    def test_in_a_file(self):
+        self.write(f"[tmad]\nsocket-group = {os.getegid()}\nsocket-mode = 0606\n")
+        self.assertEqual(self.bits(), ("0o606", os.getegid()))
+
+    def test_refused(self):
+        for mode in ("", "660x", "8", "0660 ", "1777", "0060", "0400", "rw-rw----", "-1", "777777777777777777777"):
+            done = self.check(f"--socket-mode={mode}")
+            self.assertEqual((done.returncode, done.stderr), (2, f"tmad: --socket-mode={mode}: it takes an octal mode from 0600 to "
+                             "0777 with which the owner may read and write (tmad --help lists the options)\n"))
+        for group, words in (("none-of-that-name", "there is no group none-of-that-name"), ("", "there is no group "),
+                             ("4294967295", "4294967295 is not a number from 0 to 4294967294")):
+            done = self.check(f"--socket-group={group}")
+            self.assertEqual((done.returncode, done.stderr),
+                             (2, f"tmad: --socket-group={group}: {words} (tmad --help lists the options)\n"))
+
+    @unittest.skipIf(os.geteuid() == 0, "root may give it to any group")
+    def test_a_group_of_others(self):
+        done = run_tmad("--config=", "--engine=cpu", f"--socket={self.directory}/s", "--socket-group=4242424")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--socket-group=4242424: only root may give ", done.stderr)
+        self.assertFalse(os.path.exists(f"{self.directory}/s"))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may become somebody else")
+    def test_a_group_of_others_without_root(self):
+        os.chmod(self.directory, 0o777)
+        done = run_tmad("--config=", "--engine=cpu", f"--socket={self.directory}/s", "--socket-group=4242424", user=65534,
+                        group=65534, extra_groups=[], cwd="/")
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"tmad: --socket-group=4242424: only root may give {self.directory}/s to a group that tmad is not a "
+                             "member of\n"))
+        self.assertFalse(os.path.exists(f"{self.directory}/s"))
+
+    def test_a_socket_of_a_service_manager_s(self):
+        for option, key in (("--socket-mode=0666", "SocketMode"), ("--socket-group=0", "SocketGroup")):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.bind(os.path.join(self.directory, key))
+                sock.listen()
+                os.set_inheritable(sock.fileno(), True)
+                done = subprocess.run(["bash", "-c", f'exec 3<&{sock.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"', TMAD,
+                                       "--config=", "--engine=cpu", option], close_fds=False, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", check=False,
+                                      timeout=scaled(20))
+                self.assertEqual((done.returncode, done.stderr),
+                                 (1, f"tmad: {option}: the service manager made the socket; set {key}= in its socket unit instead\n"))
 
 
 @unittest.skipIf(SHIPPED is None, "not built")
@@ -273,6 +521,29 @@ class Reload(ReloadCase):
         with tmad.rpc() as more:
             self.assertIs(more.call("ping"), True)
 
+    def test_limits_of_a_user(self):
+        self.write(f'[limits "uid:{os.getuid()}"]\nregions_per_uid = 2\n')
+        tmad = self.start()
+        with tmad.rpc() as rpc:
+            def limit():
+                return rpc.call("info")["limits"]["regions_per_uid"]
+
+            self.assertEqual(limit(), 2)
+            status = self.reload(tmad, f'[limits "uid:{os.getuid()}"]\nregions_per_uid = 3\nplans_per_uid = 5\n')
+            self.assertIn(": 2 changed, 0 wait for a restart", status)
+            self.assertEqual(limit(), 3)
+            self.assertIn(f"reload: uid {os.getuid()}: regions-per-uid: 2 -> 3\n", tmad.log())
+            self.assertIn(f"reload: uid {os.getuid()}: plans-per-uid: as everybody -> 5\n", tmad.log())
+            if not os.environ.get("EMULATOR"):
+                self.reload(tmad, f'[limits "gid:{os.getgid()}"]\nregions_per_uid = 4\n')
+                self.assertEqual(limit(), 4)
+            self.reload(tmad, "[limits]\nregions_per_uid = 9\n")
+            self.assertEqual(limit(), 9)
+            self.assertIn(f"reload: uid {os.getuid()}: plans-per-uid: 5 -> as everybody\n", tmad.log())
+            self.assertIn("connections_per_uid = 8K: ", self.reload(tmad, '[limits "uid:1"]\nconnections_per_uid = 8K\n')
+                          .replace("-", "_"))
+            self.assertEqual(limit(), 9)
+
     def test_regions(self):
         self.write("")
         tmad = self.start()
@@ -284,7 +555,7 @@ class Reload(ReloadCase):
             for held in (3, 2):
                 with self.assertRaises(RpcError) as caught:
                     rpc.call("region_create", {"size": 4096})
-                self.assertIn(f"at most 2 regions for a uid; {held} in use, ", caught.exception.message)
+                self.assertIn(f"this uid's limit on regions is 2; {held} in use, ", caught.exception.message)
                 rpc.call("region_release", {"region": regions.pop()})
             rpc.call("region_create", {"size": 4096})
 
@@ -419,8 +690,17 @@ class Lost(ReloadCase):
             self.assertEqual((limits["connections"], limits["plans_per_uid"]), (20, 7))
         log = tmad.log()
         self.assertIn(f"tmad: {self.file}:1: [limits: a section's name ends with ]", log)
-        self.assertEqual(log.count("tmad: the settings of before the restart go on\n"), 2, log)
+        self.assertEqual(log.count("tmad: continuing with the settings from before the restart\n"), 2, log)
         self.assertIn(": 1 changed", self.reload(tmad, "[limits]\nconnections = 40\nplans-per-uid = 7\n"))
+
+    def test_limits_of_a_user_outlive_a_broken_file(self):
+        self.write(f'[limits "uid:{os.getuid()}"]\nregions_per_uid = 5\n[limits "gid:{os.getgid()}"]\nplans_per_uid = 6\n')
+        tmad = self.start()
+        self.write("[limits\n")
+        for _ in range(2):
+            self.lose(tmad)
+            limits = self.limits(tmad)
+            self.assertEqual((limits["regions_per_uid"], limits["plans_per_uid"]), (5, 6))
 
     def test_a_good_file_counts(self):
         self.write("[limits]\nconnections = 10\n")

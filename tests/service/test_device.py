@@ -84,7 +84,7 @@ class Choice(DeviceCase):
             with self.subTest(engine=engine):
                 done = run(FAULTY, f"--engine={engine}", "--device=0")
                 self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-                self.assertIn(f"--device=0: it is of engine cuda alone, and --engine={engine}", done.stderr)
+                self.assertIn(f"--device=0: only the cuda engine takes a device, and --engine={engine}", done.stderr)
         self.start("--device=0")
         done = run(FAULTY, "--engine=cuda", "--device=7")
         self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)

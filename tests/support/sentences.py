@@ -10,7 +10,7 @@ CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fa
          "config_error": (1, "START"), "say_error": (0, "LOG")}
 START = ("daemon/options.c", "daemon/config", "daemon/listener.c", "daemon/passed.c", "daemon/server.c", "daemon/tmad.c",
          "daemon/recovery.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
-         "daemon/exporter.c", "daemon/endpoint.c", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
+         "daemon/exporter.c", "daemon/endpoint.c", "daemon/names.c", "daemon/overrides.c", "daemon/quantity.c", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
          "kernels/cuda/map_cache.c")  # of what runs at the start too
 CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
 

@@ -282,7 +282,7 @@ Test(ticket, full_sockets_hold_nobody_up, .timeout = 60)
 static void script_refuse(struct server *s)
 {
 	struct error error = { STATUS_QUOTA,
-		               "regions_per_uid: at most 64 regions for a uid; 64 in use, 1 more asked for" };
+		               "regions_per_uid: this uid's limit on regions is 64; 64 in use, 1 more requested" };
 	struct rpc_request request;
 	struct buffer b = { 0 };
 
@@ -301,7 +301,7 @@ Test(ticket, the_services_sentence_is_passed_on)
 	client = server_client(&s, 5000);
 	cr_assert_eq(tma_transform(client, &transform), TMA_QUOTA);
 	cr_assert_str_eq(tma_last_error(client),
-	                 "regions_per_uid: at most 64 regions for a uid; 64 in use, 1 more asked for");
+	                 "regions_per_uid: this uid's limit on regions is 64; 64 in use, 1 more requested");
 	cr_assert_eq(tma_last_result(client)->status, TMA_QUOTA);
 	cr_assert_eq(tma_ping(client), 0);
 	tma_free(client);

@@ -58,29 +58,29 @@ ParameterizedTestParameters(config, refuses)
 		{ "[limits]\nconnections =\n", 0, 2, "connections = : it takes a whole number" },
 		{ "[limits]\nconnections = -3\n", 0, 2, "connections = -3: it takes" },
 		{ "[limits]\nconnections = 99999999999999999999\n", 0, 2, "connections = 9999" },
-		{ "[tmad]\nsocket =\n", 0, 2, "socket = : it takes something" },
+		{ "[tmad]\nsocket =\n", 0, 2, "socket = : it takes a value" },
 		{ "[tmad]\nthreds = 3\n", 0, 2, "threds: there is no such setting; the nearest is threads" },
 		{ "[tmad]\nnothing-of-ours = 3\n", 0, 2, "nothing-of-ours: there is no such setting" },
 		{ "[limits]\nconnexions_per-uid = 3\n", 0, 2,
 		  "connexions_per-uid: there is no such setting; the nearest is connections-per-uid" },
-		{ "[tmad]\nconfig = /a\n", 0, 2, "config: it is of the command line alone" },
-		{ "[tmad]\nhelp = 1\n", 0, 2, "help: it is of the command line alone" },
-		{ "[tmad]\nconnections = 1\n", 0, 2, "connections: it belongs into section [limits]" },
-		{ "[limits]\nthreads = 1\n", 0, 2, "threads: it belongs into section [tmad]" },
-		{ "threads = 1\n", 0, 1, "threads: it belongs into section [tmad]" },
+		{ "[tmad]\nconfig = /a\n", 0, 2, "config: it is allowed on the command line only" },
+		{ "[tmad]\nhelp = 1\n", 0, 2, "help: it is allowed on the command line only" },
+		{ "[tmad]\nconnections = 1\n", 0, 2, "connections: it belongs in section [limits]" },
+		{ "[limits]\nthreads = 1\n", 0, 2, "threads: it belongs in section [tmad]" },
+		{ "threads = 1\n", 0, 1, "threads: it belongs in section [tmad]" },
 		{ "[tmad]\nlog-level = info\n[tmad]\nlog_level = info\n", 0, 4,
-		  "log_level: it is in line 2 already" },
+		  "log_level: it was already set in line 2" },
 		{ "# a\n[other]\nthreads = 1\n", 0, 2,
-		  "[other]: there are sections [tmad] and [limits] alone" },
+		  "[other]: there are sections [tmad], [limits] and" },
 		{ "[Tmad]\n", 0, 1, "[Tmad]: there are sections" },
 		{ "[tmad \nthreads = 1\n", 0, 1, "[tmad: a section's name ends with ]" },
 		{ "[tmad] threads = 1\n", 0, 1,
-		  "[tmad] threads = 1: nothing stands behind a section's name" },
+		  "[tmad] threads = 1: nothing may follow a section's name" },
 		{ "[tmad]\nthreads\n", 0, 2, "a line is name = value, [section] or # comment" },
 		{ "[tmad]\nthreads = 1\n  more\n", 0, 3, "a line is name = value" },
 		{ "[tmad]\n= 3\n", 0, 2, "a line is name = value" },
-		{ "[tmad]\nthreads = 1\0\n", 20, 2, "byte 0x00: a file of settings is text alone" },
-		{ "# \x1b[31m\n", 0, 1, "byte 0x1b: a file of settings is text alone" },
+		{ "[tmad]\nthreads = 1\0\n", 20, 2, "byte 0x00: a settings file is text only" },
+		{ "# \x1b[31m\n", 0, 1, "byte 0x1b: a settings file is text only" },
 		{ "\0", 1, 1, "byte 0x00" },
 	};
 
@@ -170,7 +170,7 @@ Test(config, a_file_has_at_most_so_many_bytes)
 	config_free(config);
 	config = read_text(text, CONFIG_FILE_BYTES + 1);
 	cr_assert_eq(config->n_errors, 1);
-	cr_assert(strstr(config->error[0], "/f: a file of settings has at most 65536 bytes"));
+	cr_assert(strstr(config->error[0], "/f: a settings file has at most 65536 bytes"));
 	config_free(config);
 	free(text);
 }
@@ -253,7 +253,7 @@ Test(config, rules_about_several_settings_name_where_each_is)
 	struct config *config = read_text(text, sizeof text - 1);
 
 	cr_assert_eq(config->n_errors, 1);
-	cr_assert(strstr(config->error[0], "f:3: device = 0: it is of engine cuda alone"), "%s",
+	cr_assert(strstr(config->error[0], "f:3: device = 0: only the cuda engine takes a device"), "%s",
 	          config->error[0]);
 	cr_assert(strstr(config->error[0], "f:2: engine = cpu"), "%s", config->error[0]);
 	config_free(config);
