@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "log.h"
+#include "proto/text.h"
 #include "server.h"
 #include "session.h"
 
@@ -24,8 +25,10 @@ void server_drain(struct server *server)
 	if (server->state != SERVER_RUNNING)
 		return;
 	server->state = SERVER_DRAINING;
-	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
-	         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
+	log_line(LOG_LEVEL_INFO, "stopping: %" PRIu64 " connection%s, %" PRIu64 " transform%s to finish",
+	         server->accounts.total[CHARGE_CONNECTIONS],
+	         text_plural(server->accounts.total[CHARGE_CONNECTIONS]), server->accounts.total[CHARGE_JOBS],
+	         text_plural(server->accounts.total[CHARGE_JOBS]));
 	notify_stopping(server);
 	listener_close(&server->listener);
 	exporter_close(&server->exporter);
@@ -66,8 +69,9 @@ static void on_drain_deadline(uv_timer_t *timer)
 static void log_stuck(struct session *session)
 {
 	session_log(session, LOG_LEVEL_WARNING, -1,
-	            "it does not end: %" PRIu32 " transforms, %" PRIu32 " mappings under way", session->jobs,
-	            session->mappings);
+	            "it does not end: %" PRIu32 " transform%s, %" PRIu32 " mapping%s under way",
+	            session->jobs, text_plural(session->jobs), session->mappings,
+	            text_plural(session->mappings));
 }
 
 static void on_last_deadline(uv_timer_t *timer)

@@ -12,7 +12,7 @@ static void end_idle(struct session *session)
 
 	if (session->state == SESSION_OPEN && !busy &&
 	    uv_now(&server->loop) - session->used_ms >= server->limits.idle_deadline_ms)
-		session_end(session, LOG_LEVEL_INFO, "it did nothing for long (idle_deadline_ms)");
+		session_end(session, LOG_LEVEL_INFO, "it was idle for too long (idle_deadline_ms)");
 }
 
 static void on_idle(uv_timer_t *timer)

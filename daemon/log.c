@@ -238,8 +238,8 @@ int log_allows(unsigned uid, unsigned long long now_ms)
 
 	if (counted.second != now_ms / 1000) {
 		if (counted.dropped > 0)
-			log_line(LOG_LEVEL_NOTICE, "%u %s about clients dropped", counted.dropped,
-			         counted.dropped == 1 ? "line" : "lines");
+			log_line(LOG_LEVEL_NOTICE, "%u line%s about clients dropped", counted.dropped,
+			         text_plural(counted.dropped));
 		counted.second = now_ms / 1000;
 		counted.dropped = 0;
 		counted.n = 0;

@@ -14,7 +14,8 @@ static void on_lost_deadline(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
-	log_line(LOG_LEVEL_WARNING, "not every client has read that the device is lost in %d ms", LOST_MS);
+	log_line(LOG_LEVEL_WARNING, "some clients have not read within %d ms that the device is lost",
+	         LOST_MS);
 	uv_stop(&server->loop);
 }
 

@@ -71,7 +71,7 @@ int method_ring_close(struct session *session, const struct rpc_request *request
 	if (!ring)
 		return error_set(err, STATUS_NOT_FOUND, "ring_close: this connection has no ring");
 	if (ring->under_way > 0)
-		return error_set(err, STATUS_BUSY, "ring_close: %" PRIu32 " of its runs are under way",
+		return error_set(err, STATUS_BUSY, "ring_close: runs still under way: %" PRIu32,
 		                 ring->under_way);
 	submission_close(ring);
 	session_reply(session, request->msgid, request->method, NULL, -1);

@@ -8,6 +8,7 @@
 
 #include <systemd/sd-daemon.h>
 
+#include "proto/text.h"
 #include "server.h"
 
 static void bytes_text(uint64_t bytes, char *text, size_t size)
@@ -31,7 +32,7 @@ static void serving_text(const struct server *server, char *text, size_t size)
 	         "Serving on %s, engine %s (%s)%s: %" PRIu64 " client%s, %" PRIu64 " region%s of %s%s",
 	         server->listener.path, server->engine->name, server->engine->device,
 	         server->watchdog.is_silent ? ", which gives no sign of life" : "", connections,
-	         connections == 1 ? "" : "s", server->n_regions, server->n_regions == 1 ? "" : "s", bytes,
+	         text_plural(connections), server->n_regions, text_plural(server->n_regions), bytes,
 	         server->notify.note);
 }
 
@@ -48,8 +49,11 @@ static void status_text(const struct server *server, char *text, size_t size)
 	case SERVER_DRAINING:
 	case SERVER_STOPPED:
 	case SERVER_STUCK:
-		snprintf(text, size, "Stopping: %" PRIu64 " connections, %" PRIu64 " transforms to finish",
-		         server->accounts.total[CHARGE_CONNECTIONS], server->accounts.total[CHARGE_JOBS]);
+		snprintf(text, size, "Stopping: %" PRIu64 " connection%s, %" PRIu64 " transform%s to finish",
+		         server->accounts.total[CHARGE_CONNECTIONS],
+		         text_plural(server->accounts.total[CHARGE_CONNECTIONS]),
+		         server->accounts.total[CHARGE_JOBS],
+		         text_plural(server->accounts.total[CHARGE_JOBS]));
 		break;
 	}
 }

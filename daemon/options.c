@@ -433,7 +433,7 @@ void options_print_help(void)
 			printf("  %-32s %s\n", line, limit_infos[i].doc);
 	}
 	printf(
-	    "\nThe system's tmad.conf is " SYSCONFDIR "/tmad/tmad.conf; the command line is above it.\n"
+	    "\nThe system's tmad.conf is " SYSCONFDIR "/tmad/tmad.conf; the command line overrides it.\n"
 	    "It takes the socket of a service manager (LISTEN_FDS) when given one, reads its files again on\n"
 	    "SIGHUP, and stops in order on SIGTERM.\n"
 	    "Exit: 0 stopped as asked, 1 could not run, 2 bad usage or a broken file.\n");

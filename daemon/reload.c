@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "log.h"
+#include "proto/text.h"
 #include "server.h"
 #include "session.h"
 
@@ -90,7 +91,7 @@ static void tell_applied(struct server *server, struct outcome outcome)
 	char note[128], when[32];
 
 	log_line(LOG_LEVEL_INFO, "reload: %d setting%s changed, %d wait%s for a restart", outcome.changed,
-	         outcome.changed == 1 ? "" : "s", outcome.waiting, outcome.waiting == 1 ? "s" : "");
+	         text_plural((uint64_t)outcome.changed), outcome.waiting, outcome.waiting == 1 ? "s" : "");
 	clock_text(when, sizeof when);
 	snprintf(note, sizeof note, "; settings read again at %s: %d changed, %d wait%s for a restart", when,
 	         outcome.changed, outcome.waiting, outcome.waiting == 1 ? "s" : "");

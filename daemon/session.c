@@ -263,7 +263,8 @@ static void on_frame_deadline(uv_timer_t *timer)
 {
 	struct session *session = timer->data;
 
-	session_end(session, LOG_LEVEL_NOTICE, "a message did not arrive whole in time (frame_deadline_ms)");
+	session_end(session, LOG_LEVEL_NOTICE,
+	            "a message did not arrive completely in time (frame_deadline_ms)");
 }
 
 static void set_poll(struct session *session, int events)

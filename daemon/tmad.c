@@ -47,7 +47,7 @@ static void start_again(struct server *server, char **argv)
 		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
 		          RECOVERY_MOST, RECOVERY_WITHIN_MS / 1000);
 	}
-	log_line(LOG_LEVEL_ERROR, "it does not start again: %s", err.message);
+	log_line(LOG_LEVEL_ERROR, "it cannot start again: %s", err.message);
 	server_abandon(server);
 	end_here(EXIT_FAILED);
 }
@@ -81,7 +81,7 @@ static int serve(const struct server_setup *setup, char **argv)
 	case SERVER_END_STOPPED:
 		break;
 	case SERVER_END_STUCK:
-		log_line(LOG_LEVEL_WARNING, "stopped, with work that did not end");
+		log_line(LOG_LEVEL_WARNING, "stopped, but some work did not end");
 		end_here(EXIT_STOPPED); /* threads still use the server */
 	case SERVER_END_LOST:
 		start_again(server, argv);

@@ -29,7 +29,7 @@ static void look(struct server *server)
 	bool is_silent = engine_probe(server->engine, &err) < 0;
 
 	if (is_silent && !watchdog->is_silent)
-		log_line(LOG_LEVEL_WARNING, "engine %s: %s; until there is one no watchdog is fed",
+		log_line(LOG_LEVEL_WARNING, "engine %s: %s; the watchdog is not fed until there is one",
 		         server->engine->name, err.message);
 	else if (watchdog->is_silent && !is_silent)
 		log_line(LOG_LEVEL_NOTICE, "engine %s: it gives a sign of life again", server->engine->name);

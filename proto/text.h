@@ -3,9 +3,16 @@
 #define PROTO_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Room for a quotation that leaves room for the sentence around it. */
 #define TEXT_QUOTE_SIZE 48
+
+/* What makes a noun a plural. */
+static inline const char *text_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
 
 /* Writes data[len] as "data" in double quotes and returns text: printable ASCII as it is, a quote or
  * backslash behind a backslash, any other byte as \xNN; cut with "..." when it does not fit. text_size is at

@@ -182,7 +182,7 @@ class Told(ManagerCase):
                              "wait": {"region": region, "offset": 128, "value": 1}})
         self.assertIs(rpc.call("ping"), True)
         manager.process.send_signal(signal.SIGTERM)
-        self.assertEqual(manager.wait_told("STOPPING", "1")["STATUS"], "Stopping: 1 connections, 1 transforms to finish")
+        self.assertEqual(manager.wait_told("STOPPING", "1")["STATUS"], "Stopping: 1 connection, 1 transform to finish")
         self.assertTrue(manager.is_fed(scaled(10)), "it is fed until the end")
         self.assertEqual(manager.wait(), 0, manager.log())
 
@@ -266,12 +266,12 @@ class Watchdog(ManagerCase):
         manager = self.started(program=FAULTY, engine="cuda", watchdog_usec=WATCHDOG_USEC, FAULTY_SILENT=silent)
         self.assertTrue(manager.is_fed(scaled(10)))
         with open(silent, "w", encoding="ascii"):
-            wait_until(lambda: "no watchdog is fed" in manager.log(), "a warning")
+            wait_until(lambda: "the watchdog is not fed" in manager.log(), "a warning")
         manager.forget()
         self.assertFalse(manager.is_fed(SILENCE_S))
         os.unlink(silent)
         self.assertTrue(manager.is_fed(scaled(10)))
-        self.assertEqual(manager.log().count("no watchdog is fed"), 1, "it is said once")
+        self.assertEqual(manager.log().count("the watchdog is not fed"), 1, "it is said once")
         self.assertIn("a sign of life again", manager.log())
 
     def test_what_a_manager_does_about_it(self):

@@ -232,7 +232,7 @@ class Drain(unittest.TestCase):
             tmad.process.send_signal(signal.SIGTERM)
             self.assertEqual(tmad.process.wait(scaled(STOP_SECONDS)), 0)
         self.assertIn("not drained", tmad.log())
-        self.assertNotIn("did not end", tmad.log())
+        self.assertNotIn("work did not end", tmad.log())
 
 
 class End(unittest.TestCase):
