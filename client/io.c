@@ -230,9 +230,12 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 		             reply.msgid);
 		return;
 	}
-	if (take_error(client, &reply))
+	if (take_error(client, &reply)) {
 		request_end(client, slot, &reply.error);
-	else if (request->completion == COMPLETION_QUEUED && rpc_is_queued(&reply))
+		if (reply.ends)
+			client_break(client, STATUS_DISCONNECTED, "tmad at %s refused the connection: %s",
+			             client->path, reply.error.message);
+	} else if (request->completion == COMPLETION_QUEUED && rpc_is_queued(&reply))
 		request->is_queued = true;
 	else
 		on_answer(client, slot, &reply);

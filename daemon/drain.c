@@ -35,6 +35,7 @@ void server_drain(struct server *server)
 	uv_timer_start(&server->drain_timer, on_drain_deadline, server->limits.drain_deadline_ms, 0);
 	server_each_session(server, session_finish);
 	outgoing_end(server);
+	refusals_end(&server->refusals);
 	drain_check(server);
 }
 

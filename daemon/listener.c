@@ -274,7 +274,7 @@ static void wait_for_fds(struct listener *listener, int error)
 		close(listener->spare_fd);
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			session_refuse_socket(listener->server, fd);
+			refuse_socket(listener->server, fd, NULL);
 		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	uv_poll_stop(&listener->poll);

@@ -72,26 +72,10 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	return 0;
 }
 
-/* It may hold descriptors already. */
-void session_refuse_socket(struct server *server, int fd)
-{
-	struct socket_peer peer;
-	struct account *account =
-	    socket_peer(fd, &peer) < 0 ? NULL : account_ref(&server->accounts, peer.uid);
-	struct charge none = { 0 };
-
-	server->metrics.connections_refused++;
-	if (account)
-		closer_close_socket(&server->closers, account, fd, &none);
-	else
-		close(fd);
-	account_unref(account);
-}
-
 bool session_open(struct server *server, int fd)
 {
 	struct session *session = calloc(1, sizeof *session);
-	struct error err;
+	struct error err, *why = NULL;
 	int r;
 
 	if (!session) {
@@ -107,6 +91,7 @@ bool session_open(struct server *server, int fd)
 			                               .pid = session->peer.pid,
 			                               .status = status_name(err.status) },
 			          "refused a connection: %s: %s", status_name(err.status), err.message);
+		why = &err;
 		goto err_free;
 	}
 	r = uv_poll_init(&server->loop, &session->poll, fd);
@@ -133,6 +118,6 @@ bool session_open(struct server *server, int fd)
 err_free:
 	session_free(session);
 err_refuse:
-	session_refuse_socket(server, fd);
+	refuse_socket(server, fd, why);
 	return true;
 }

@@ -147,6 +147,7 @@ static void start_handles(struct server *server)
 	watchdog_open(&server->watchdog, server);
 	server->resend.data = server->idle.data = server;
 	outgoing_open(&server->outgoing, server, loop);
+	refusals_open(&server->refusals, server, loop);
 	closers_open(&server->closers, loop, &server->accounts, drain_check, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
@@ -355,6 +356,7 @@ void server_stop(struct server *server)
 	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
 	exporter_close(&server->exporter);
 	outgoing_close(&server->outgoing);
+	refusals_close(&server->refusals);
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);

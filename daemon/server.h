@@ -29,6 +29,7 @@
 #include "plan_cache.h"
 #include "proto/rpc.h"
 #include "recovery.h"
+#include "refusal.h"
 #include "reload.h"
 #include "submission.h"
 #include "turn.h"
@@ -86,6 +87,7 @@ struct server {
 	struct accounts accounts;
 	struct closers closers;
 	struct outgoing outgoing;
+	struct refusals refusals;
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;

@@ -131,7 +131,7 @@ struct session {
 	struct usage usage;
 };
 
-/* Takes over an accepted, non-blocking socket. A connection that a limit refuses is closed at once. Whether
+/* Takes over an accepted, non-blocking socket. One that a limit refuses gets no session (refusal.h). Whether
  * that is enough for this turn of the loop. */
 bool session_open(struct server *server, int fd);
 
@@ -170,9 +170,6 @@ void session_refuse(struct session *session, uint32_t msgid, const struct method
 /* Logs that a request was refused, which is answered otherwise. */
 void session_log_refusal(struct session *session, uint32_t msgid, const struct method *method,
                          uint64_t start_ns, const struct error *error);
-
-/* Closes an accepted socket that gets no session, and counts it. */
-void session_refuse_socket(struct server *server, int fd);
 
 /* Keeps what came with bytes [start, end) of the stream, or closes all of it. descriptors.c, as the next six.
  */

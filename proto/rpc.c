@@ -15,6 +15,7 @@
 
 #define DONE "done" /* the one notification that the service sends */
 #define RING "ring" /* the one that it takes */
+#define ENDS "ends" /* of an error's details */
 
 enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
 
@@ -31,11 +32,14 @@ static bool is_name(const msgpack_object *object);
 static bool names_plan(const msgpack_object *item);
 static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
                                         struct error *err);
-static enum rpc_outcome decode_call(const msgpack_object *items, struct rpc_request *ret, struct error *err);
+static enum rpc_outcome decode_notification(const msgpack_object_array *message, struct error *err);
+static enum rpc_outcome decode_call(const msgpack_object_array *message, struct rpc_request *ret,
+                                    struct error *err);
 static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
                          struct error *err);
 static bool is_done(const msgpack_object_array *message);
 static void decode_error(const msgpack_object *object, struct error *ret);
+static bool has_ends(const msgpack_object *error);
 static int finish(struct buffer *b, size_t before, int r);
 static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid);
 
@@ -157,33 +161,70 @@ static bool names_plan(const msgpack_object *item)
 static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
                                         struct error *err)
 {
-	const msgpack_object *items;
 	uint64_t type;
 
 	if (!envelope_type(root, &type)) {
 		error_set(err, STATUS_PROTOCOL, "a message is an array that starts with its type, 0 or 2");
 		return RPC_BROKEN;
 	}
-	items = root->via.array.ptr;
-	if (type == RPC_TYPE_REQUEST && root->via.array.size == 4 && is_msgid(&items[1]) &&
-	    is_name(&items[2]) && items[3].type == MSGPACK_OBJECT_ARRAY)
-		return decode_call(items, ret, err);
-	if (type == RPC_TYPE_NOTIFICATION && root->via.array.size == 3 && is_name(&items[1]) &&
-	    items[2].type == MSGPACK_OBJECT_ARRAY)
-		return has_name(&items[1], RING) ? RPC_RING : RPC_IGNORE;
-	error_set(err, STATUS_PROTOCOL,
-	          "a message of type %llu with %u elements is neither a request, "
-	          "[0, msgid, method, params], nor a notification, [2, method, params]",
-	          (unsigned long long)type, root->via.array.size);
+	if (type == RPC_TYPE_REQUEST)
+		return decode_call(&root->via.array, ret, err);
+	if (type == RPC_TYPE_NOTIFICATION)
+		return decode_notification(&root->via.array, err);
+	error_set(
+	    err, STATUS_PROTOCOL,
+	    "a message of type %llu is neither a request, [0, msgid, method, params], nor a notification, "
+	    "[2, method, params]",
+	    (unsigned long long)type);
 	return RPC_BROKEN;
 }
 
-static enum rpc_outcome decode_call(const msgpack_object *items, struct rpc_request *ret, struct error *err)
+static enum rpc_outcome decode_notification(const msgpack_object_array *message, struct error *err)
 {
-	const msgpack_object_str *name = &items[2].via.str;
-	char quote[TEXT_QUOTE_SIZE];
+	const msgpack_object *items = message->ptr;
+	char what[CODEC_WHAT_SIZE];
 
+	if (message->size != 3)
+		error_set(err, STATUS_PROTOCOL,
+		          "a notification has 3 elements, [2, method, params], and this one %u",
+		          message->size);
+	else if (!is_name(&items[1]))
+		error_set(err, STATUS_PROTOCOL, "a notification's method must be a str, got %s",
+		          codec_what(&items[1], what, sizeof what));
+	else if (items[2].type != MSGPACK_OBJECT_ARRAY)
+		error_set(err, STATUS_PROTOCOL, "a notification's params must be an array, got %s",
+		          codec_what(&items[2], what, sizeof what));
+	else
+		return has_name(&items[1], RING) ? RPC_RING : RPC_IGNORE;
+	return RPC_BROKEN;
+}
+
+/* What has a msgid can be answered. */
+static enum rpc_outcome decode_call(const msgpack_object_array *message, struct rpc_request *ret,
+                                    struct error *err)
+{
+	const msgpack_object *items = message->ptr;
+	const msgpack_object_str *name = &items[2].via.str;
+	char quote[TEXT_QUOTE_SIZE], what[CODEC_WHAT_SIZE];
+
+	if (message->size != 4) {
+		error_set(err, STATUS_PROTOCOL,
+		          "a request has 4 elements, [0, msgid, method, params], and this one %u",
+		          message->size);
+		return RPC_BROKEN;
+	}
+	if (!is_msgid(&items[1])) {
+		error_set(err, STATUS_PROTOCOL, "a request's msgid must be an integer from 0 to %u, got %s",
+		          UINT32_MAX, codec_what(&items[1], what, sizeof what));
+		return RPC_BROKEN;
+	}
 	ret->msgid = (uint32_t)items[1].via.u64;
+	ret->method = NULL;
+	if (!is_name(&items[2])) {
+		error_set(err, STATUS_INVALID_ARGUMENT, "method: expected a str, got %s",
+		          codec_what(&items[2], what, sizeof what));
+		return RPC_REFUSE;
+	}
 	ret->method = method_find(name->ptr, name->size);
 	if (!ret->method) {
 		error_set(err, STATUS_UNSUPPORTED, "no method %s; info lists the methods",
@@ -198,9 +239,14 @@ static int decode_params(const struct method *method, const msgpack_object *para
 {
 	const struct codec_rules rules = { method->name, method->accepts, method->requires,
 		                           CODEC_REFUSE_UNKNOWN };
-	const msgpack_object *map = params->via.array.size ? params->via.array.ptr : NULL;
+	const msgpack_object *map;
 	char what[CODEC_WHAT_SIZE];
 
+	if (params->type != MSGPACK_OBJECT_ARRAY)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: params must be an array, empty or with one map of fields, got %s",
+		                 method->name, codec_what(params, what, sizeof what));
+	map = params->via.array.size ? params->via.array.ptr : NULL;
 	if (params->via.array.size > 1)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s: %u parameters, at most one, a map of fields", method->name,
@@ -248,7 +294,7 @@ static int pack_result(struct buffer *b, const struct method *method, const void
 	return STATUS_INTERNAL;
 }
 
-static int pack_error(struct buffer *b, const struct error *error)
+static int pack_error(struct buffer *b, const struct error *error, bool ends)
 {
 	const char *name = status_name(error->status);
 	char message[sizeof error->message];
@@ -258,9 +304,13 @@ static int pack_error(struct buffer *b, const struct error *error)
 
 	r = r ? r : pack_int(b, error->status);
 	r = r ? r : pack_str(b, message, len);
-	r = r ? r : pack_map(b, 1);
+	r = r ? r : pack_map(b, ends ? 2 : 1);
 	r = r ? r : pack_str(b, "name", strlen("name"));
 	r = r ? r : pack_str(b, name, strlen(name));
+	if (!r && ends) {
+		r = pack_str(b, ENDS, strlen(ENDS));
+		r = r ? r : pack_bool(b, true);
+	}
 	return r ? r : pack_nil(b);
 }
 
@@ -277,7 +327,15 @@ int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error
 	size_t before = buffer_len(b);
 	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
-	return finish(b, before, r ? r : pack_error(b, error));
+	return finish(b, before, r ? r : pack_error(b, error, false));
+}
+
+int rpc_encode_last_error(struct buffer *b, uint32_t msgid, const struct error *error)
+{
+	size_t before = buffer_len(b);
+	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+
+	return finish(b, before, r ? r : pack_error(b, error, true));
 }
 
 int rpc_encode_queued(struct buffer *b, uint32_t msgid)
@@ -301,7 +359,7 @@ int rpc_encode_done(struct buffer *b, uint32_t msgid, const struct method *metho
 	r = r ? r : pack_array(b, 3);
 	r = r ? r : pack_uint(b, msgid);
 	if (!r)
-		r = error ? pack_error(b, error) : pack_result(b, method, result);
+		r = error ? pack_error(b, error, false) : pack_result(b, method, result);
 	return finish(b, before, r);
 }
 
@@ -356,8 +414,11 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 	ret->msgid = (uint32_t)outcome[0].via.u64;
 	ret->document = &outcome[2];
 	ret->error.status = STATUS_OK;
-	if (outcome[1].type != MSGPACK_OBJECT_NIL)
+	ret->ends = false;
+	if (outcome[1].type != MSGPACK_OBJECT_NIL) {
 		decode_error(&outcome[1], &ret->error);
+		ret->ends = has_ends(&outcome[1]);
+	}
 	return 0;
 }
 
@@ -392,6 +453,23 @@ static void decode_error(const msgpack_object *object, struct error *ret)
 		text_quote(object->via.str.ptr, object->via.str.size, quote, sizeof quote);
 	error_set(ret, STATUS_PROTOCOL, "the service refused with an error that is not [code, message]: %s",
 	          object->type == MSGPACK_OBJECT_STR ? quote : codec_what(object, what, sizeof what));
+}
+
+static bool has_ends(const msgpack_object *error)
+{
+	const msgpack_object *details = error->type == MSGPACK_OBJECT_ARRAY && error->via.array.size > 2
+	                                    ? &error->via.array.ptr[2]
+	                                    : NULL;
+
+	if (!details || details->type != MSGPACK_OBJECT_MAP)
+		return false;
+	for (uint32_t i = 0; i < details->via.map.size; i++) {
+		const msgpack_object_kv *pair = &details->via.map.ptr[i];
+
+		if (pair->key.type == MSGPACK_OBJECT_STR && has_name(&pair->key, ENDS))
+			return pair->val.type == MSGPACK_OBJECT_BOOLEAN && pair->val.via.boolean;
+	}
+	return false;
 }
 
 int rpc_decode_result(const struct rpc_reply *reply, const struct method *method, void *ret,

@@ -40,6 +40,17 @@ struct rpc_request {
 enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
                                     struct rpc_request *ret, struct error *err);
 
+/* The msgid of a message of which the first bytes are known, as far as that goes. */
+enum rpc_head {
+	RPC_HEAD_REQUEST, /* *ret is set */
+	RPC_HEAD_SHORT,   /* more bytes are needed */
+	RPC_HEAD_OTHER,   /* it is no request */
+};
+enum rpc_head rpc_find_msgid(const uint8_t *data, size_t len, uint32_t *ret);
+
+/* As many bytes are enough for it. */
+#define RPC_HEAD_BYTES 23
+
 /* Lets go of the memory that a message took; at the latest the next one does. After it, and not before,
  * item lists of the request are no more. */
 void rpc_decoder_rest(struct rpc_decoder *decoder);
@@ -51,6 +62,9 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
  * message_list (RESULT_LIST) or NULL (RESULT_TRUE). On failure (STATUS_NO_MEMORY) nothing was appended. */
 int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result);
 int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error);
+
+/* The same, and the connection ends with it ({"ends": true} among the error's details). */
+int rpc_encode_last_error(struct buffer *b, uint32_t msgid, const struct error *error);
 
 /* The answer of a request with reply="queued": {"queued": true}. */
 int rpc_encode_queued(struct buffer *b, uint32_t msgid);
@@ -71,6 +85,7 @@ struct rpc_reply {
 	uint32_t msgid;
 	bool is_done;         /* it is the notification done of a request that was answered as queued */
 	struct error error;   /* status 0: a result */
+	bool ends;            /* an error after which the service closes the connection */
 	const void *document; /* the result as a msgpack_object of the decoder's, for client/document.c */
 };
 

@@ -15,7 +15,7 @@ import msgpack
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SANITIZED, TMAD, Memory, Rpc, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import SANITIZED, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 NOT_A_MESSAGE = b"\xc1"
 PATIENCE = 2  # seconds, scaled: how soon others have to be answered; what hangs does so for longer
@@ -223,12 +223,12 @@ class Hostile(unittest.TestCase):
         with tmad.rpc() as rpc:
             with paused(tmad):
                 self.slow_unread(tmad, 2)
-            with self.assertRaises(ConnectionError), tmad.rpc() as other:
+            with self.assertRaises(RpcError), tmad.rpc() as other:
                 other.call("ping")
             self.assertIs(rpc.call("ping"), True)
 
             def let_in():
-                with contextlib.suppress(ConnectionError), tmad.rpc() as other:
+                with contextlib.suppress(RpcError), tmad.rpc() as other:
                     return other.call("ping")
             wait_until(let_in, "the charge comes back")
 

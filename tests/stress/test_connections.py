@@ -1,4 +1,5 @@
 """Row 4: connections that come and go leave nothing behind; and what happens when there is no descriptor for one."""
+import contextlib
 import os
 import resource
 import socket
@@ -8,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import NATIVE, Rpc, Tmad, pack_request, scaled, share, wait_until
+from tmad import NATIVE, Rpc, RpcError, Tmad, pack_request, scaled, share, tmactl, wait_until
 
 PING = pack_request(1, "ping")
 MOST_KIB = 4096  # more memory after all the connections than after the first few thousand
@@ -89,7 +90,7 @@ class Connections(unittest.TestCase):
             wait_until(served, "a client that comes later is served")
 
     def test_limit_of_a_user(self):
-        """Beyond it a connection is closed at once; nothing is charged for it."""
+        """Beyond it a connection's first request is refused; nothing is charged for it."""
         with Tmad("--connections-per-uid=8") as tmad:
             for _ in range(3):
                 wait_until(lambda: self.alone(tmad), "nobody else")
@@ -98,15 +99,67 @@ class Connections(unittest.TestCase):
                 for client in clients:
                     self.assertIs(client.call("ping"), True)
                 with tmad.rpc() as refused:
-                    self.assertTrue(refused.ended())
+                    self.refused(refused, "connections_per_uid: at most 8")
                 for client in clients:
                     client.close()
 
                 def let_in():
-                    with tmad.rpc() as rpc:
-                        rpc.request("ping")
-                        return rpc.receive() is not None
+                    with contextlib.suppress(RpcError), tmad.rpc() as rpc:
+                        return rpc.call("ping")
                 wait_until(let_in, "the charges come back")
+
+    def refused(self, rpc, words):
+        """Whatever it asks is answered so once, and the connection ends."""
+        with self.assertRaises(RpcError) as caught:
+            rpc.call("info")
+        self.assertEqual((caught.exception.name, caught.exception.details["ends"]), ("QUOTA", True))
+        self.assertIn(words, caught.exception.message)
+        self.assertTrue(rpc.ended())
+
+    def test_who_is_refused_reads_why(self):
+        for limit in ("connections-per-uid", "connections"):
+            with self.subTest(limit=limit), Tmad(f"--{limit}=1") as tmad, self.let_in(tmad) as one:
+                named = f"{limit.replace('-', '_')}: at most 1 connections for"
+                with tmad.rpc() as refused:  # by then the service waits for what it asks
+                    time.sleep(0.05)
+                    self.refused(refused, named)
+                with tmad.rpc() as refused:
+                    for byte in pack_request(1 << 31, "info"):
+                        with contextlib.suppress(BrokenPipeError):
+                            refused.send(bytes([byte]))
+                        time.sleep(0.002)
+                    self.assertEqual(refused.receive()[1:3:2], [1 << 31])
+                done = tmactl("ping", socket_path=tmad.path)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(named, done.stderr)
+                self.assertIs(one.call("ping"), True)
+
+    def test_who_is_refused_and_asks_nothing(self):
+        """It is let go of after a second; of many the oldest make room, and those inside are served."""
+        n = 200
+        with Tmad("--connections-per-uid=1") as tmad:
+            with self.let_in(tmad) as rpc:
+                fds = tmad.fds()
+                silent = [tmad.rpc() for _ in range(n)]
+                wait_until(lambda: rpc.call("stats")["connections_refused"] >= n, "they are refused")
+                self.assertLessEqual(tmad.fds(), fds + 16)
+                for each in silent:
+                    self.assertTrue(each.ended())
+                    each.close()
+                wait_until(lambda: tmad.fds() <= fds, "no descriptor more")
+
+    @staticmethod
+    def let_in(tmad):
+        """A connection that is served, once those before it have gone."""
+        def try_one():
+            rpc = tmad.rpc()
+            try:
+                rpc.call("ping")
+                return rpc
+            except RpcError:
+                rpc.close()
+                return None
+        return wait_until(try_one, "it is let in")
 
     @staticmethod
     def alone(tmad):

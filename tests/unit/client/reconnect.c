@@ -558,6 +558,42 @@ Test(reconnect, a_submit_leaves_a_region_to_the_next_call)
 	server_stop(&s);
 }
 
+/* The second connection is refused, as a whole. */
+static void script_refused(struct server *s)
+{
+	struct error error = { STATUS_QUOTA, "connections_per_uid: no more" };
+	struct rpc_request request;
+	struct buffer reply = { 0 };
+
+	if (s->connection != 1) {
+		script_regions(s);
+	} else if (server_request(s, &request)) {
+		rpc_encode_last_error(&reply, request.msgid, &error);
+		server_send(s, &reply);
+	}
+}
+
+Test(reconnect, a_connection_that_is_refused_costs_no_region)
+{
+	struct server s = { .connections = 3 };
+	tma_client *client;
+	tma_region *region;
+	int rc;
+
+	server_start(&s, script_refused);
+	client = mending_client(&s, 1000);
+	close(registered_fd(client, &region));
+	cr_assert_eq(tma_ping(client), 0);
+	wait_hang_up(client);
+	rc = tma_ping(client);
+	cr_assert_eq(rc, TMA_QUOTA, "%d: %s", rc, tma_last_error(client));
+	cr_assert_str_eq(tma_last_error(client), "connections_per_uid: no more");
+	cr_assert_eq(tma_fd(client), -1, "the connection is gone at once");
+	cr_assert_eq(id_of(client, region, 0), 300);
+	tma_free(client);
+	server_stop(&s);
+}
+
 static int lost; /* connections after the first that end in the middle of it */
 
 static void script_lost_again(struct server *s)

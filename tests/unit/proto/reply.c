@@ -151,6 +151,26 @@ Test(reply, an_error_has_the_shape_of_the_contract)
 	buffer_deinit(&b);
 }
 
+Test(reply, an_error_may_be_the_last_of_a_connection)
+{
+	static const char expected[] = "\x94\x01\x03\x93\xf8\xa1m\x82\xa4name\xa5QUOTA\xa4"
+				       "ends\xc3\xc0";
+	struct error error = { STATUS_QUOTA, "m" };
+	struct buffer b = { 0 };
+	struct rpc_reply reply;
+
+	cr_assert_eq(rpc_encode_last_error(&b, 3, &error), 0);
+	cr_assert_eq(buffer_len(&b), sizeof expected - 1);
+	cr_assert_arr_eq(b.data, expected, sizeof expected - 1);
+	reply = decode_reply(&b);
+	cr_assert_eq(reply.error.status, STATUS_QUOTA);
+	cr_assert(reply.ends);
+	buffer_truncate(&b, 0);
+	cr_assert_eq(rpc_encode_error(&b, 3, &error), 0);
+	cr_assert_not(decode_reply(&b).ends);
+	buffer_deinit(&b);
+}
+
 Test(reply, error_messages_are_always_utf8)
 {
 	struct error error = { .status = STATUS_INTERNAL };

@@ -75,18 +75,11 @@ ParameterizedTestParameters(request, requests)
 		{ .name = "msgid of 33 bits",
 		  DATA("\x94\x00\xcf\0\0\0\1\0\0\0\0\xa4ping\x90"),
 		  BROKEN,
-		  .message = "type 0 with 4 elements is neither" },
+		  .message = "msgid must be an integer from 0 to 4294967295, got 4294967296" },
 		{ .name = "msgid negative", DATA("\x94\x00\xff\xa4ping\x90"), BROKEN },
 		{ .name = "msgid a str", DATA("\x94\x00\xa1z\xa4ping\x90"), BROKEN },
-		{ .name = "method an integer", DATA("\x94\x00\x05\x07\x90"), BROKEN },
-		{ .name = "params nil", DATA("\x94\x00\x05\xa4ping\xc0"), BROKEN },
-		{ .name = "params a map", DATA("\x94\x00\x05\xa4ping\x80"), BROKEN },
-		{ .name = "three elements", DATA("\x93\x00\x05\xa4ping"), BROKEN },
 		{ .name = "five elements", DATA("\x95\x00\x05\xa4ping\x90\xc0"), BROKEN },
-		{ .name = "a reply",
-		  DATA("\x94\x01\x05\xc0\xc3"),
-		  BROKEN,
-		  .message = "type 1 with 4 elements is neither" },
+		{ .name = "a reply", DATA("\x94\x01\x05\xc0\xc3"), BROKEN, .message = "type 1 is neither" },
 		{ .name = "type 3", DATA("\x94\x03\x05\xa4ping\x90"), BROKEN },
 		{ .name = "type a str",
 		  DATA("\x94\xa1"
@@ -97,6 +90,31 @@ ParameterizedTestParameters(request, requests)
 		{ .name = "empty array", DATA("\x90"), BROKEN },
 		{ .name = "a map", DATA("\x80"), BROKEN },
 		{ .name = "an integer", DATA("\x05"), BROKEN },
+		{ .name = "three elements",
+		  DATA("\x93\x00\x05\xa4ping"),
+		  BROKEN,
+		  .message = "a request has 4 elements, [0, msgid, method, params], and this one 3" },
+		{ .name = "msgid a str",
+		  DATA("\x94\x00\xa1"
+		       "5\xa4ping\x90"),
+		  BROKEN,
+		  .message = "msgid must be an integer from 0 to 4294967295, got " },
+		{ .name = "params a map",
+		  DATA("\x94\x00\x05\xa4ping\x80"),
+		  REFUSE,
+		  .message = "ping: params must be an array, empty or with one map of fields, got map" },
+		{ .name = "params nil",
+		  DATA("\x94\x00\x05\xa4ping\xc0"),
+		  REFUSE,
+		  .message = "ping: params must be an array, empty or with one map of fields, got nil" },
+		{ .name = "method an integer",
+		  DATA("\x94\x00\x05\x07\x90"),
+		  REFUSE,
+		  .message = "method: expected a str, got 7" },
+		{ .name = "notification with params of no array",
+		  DATA("\x93\x02\xa4ring\x80"),
+		  BROKEN,
+		  .message = "a notification's params must be an array, got map" },
 		{ .name = "notification of four", DATA("\x94\x02\xa4ping\x90\x90"), BROKEN },
 		{ .name = "notification without a name", DATA("\x93\x02\x01\x90"), BROKEN },
 		{ .name = "bytes after it",
@@ -388,4 +406,65 @@ Test(request, any_field_order_will_do)
 Test(request, free_takes_nothing)
 {
 	rpc_decoder_free(NULL);
+}
+
+/* ---- The first bytes of a message ---- */
+
+struct head_row {
+	char name[32];
+	char data[24];
+	size_t len;
+	enum rpc_head head;
+	uint32_t msgid;
+};
+
+ParameterizedTestParameters(request, heads)
+{
+	static struct head_row rows[] = {
+		{ .name = "small", DATA("\x94\x00\x05"), .head = RPC_HEAD_REQUEST, .msgid = 5 },
+		{ .name = "and more", DATA("\x94\x00\x05\xa4ping"), .head = RPC_HEAD_REQUEST, .msgid = 5 },
+		{ .name = "8 bits", DATA("\x94\x00\xcc\xff"), .head = RPC_HEAD_REQUEST, .msgid = 255 },
+		{ .name = "16 bits", DATA("\x94\x00\xcd\x01\x02"), .head = RPC_HEAD_REQUEST, .msgid = 0x102 },
+		{ .name = "32 bits",
+		  DATA("\x94\x00\xce\xff\xff\xff\xff"),
+		  .head = RPC_HEAD_REQUEST,
+		  .msgid = UINT32_MAX },
+		{ .name = "64 bits, as wide as can be",
+		  DATA("\xdd\0\0\0\x04\xcf\0\0\0\0\0\0\0\0\xcf\0\0\0\0\0\0\0\x07"),
+		  .head = RPC_HEAD_REQUEST,
+		  .msgid = 7 },
+		{ .name = "signed",
+		  DATA("\xdc\0\x04\xd0\0\xd1\0\x09"),
+		  .head = RPC_HEAD_REQUEST,
+		  .msgid = 9 },
+		{ .name = "nothing", .len = 0, .head = RPC_HEAD_SHORT },
+		{ .name = "an array", DATA("\x94"), .head = RPC_HEAD_SHORT },
+		{ .name = "half an array", DATA("\xdd\0\0"), .head = RPC_HEAD_SHORT },
+		{ .name = "no msgid", DATA("\x94\x00"), .head = RPC_HEAD_SHORT },
+		{ .name = "half a msgid", DATA("\x94\x00\xce\xff\xff\xff"), .head = RPC_HEAD_SHORT },
+		{ .name = "33 bits", DATA("\x94\x00\xcf\0\0\0\x01\0\0\0\0"), .head = RPC_HEAD_OTHER },
+		{ .name = "negative", DATA("\x94\x00\xd0\xff"), .head = RPC_HEAD_OTHER },
+		{ .name = "negative, small", DATA("\x94\x00\xff"), .head = RPC_HEAD_OTHER },
+		{ .name = "three elements", DATA("\x93\x00\x05"), .head = RPC_HEAD_OTHER },
+		{ .name = "five elements", DATA("\xdc\0\x05\x00\x05"), .head = RPC_HEAD_OTHER },
+		{ .name = "a notification", DATA("\x93\x02"), .head = RPC_HEAD_OTHER },
+		{ .name = "a reply", DATA("\x94\x01\x05"), .head = RPC_HEAD_OTHER },
+		{ .name = "a str", DATA("\x94\x00\xa1x"), .head = RPC_HEAD_OTHER },
+	};
+
+	return cr_make_param_array(struct head_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+ParameterizedTest(struct head_row *row, request, heads)
+{
+	uint32_t msgid = 0;
+
+	cr_assert_eq(rpc_find_msgid((const uint8_t *)row->data, row->len, &msgid), row->head, "%s",
+	             row->name);
+	if (row->head != RPC_HEAD_REQUEST)
+		return;
+	cr_assert_eq(msgid, row->msgid, "%s: %u", row->name, msgid);
+	for (size_t len = 0; len + 1 < row->len && len < 3; len++)
+		cr_assert_eq(rpc_find_msgid((const uint8_t *)row->data, len, &msgid), RPC_HEAD_SHORT,
+		             "%s: %zu", row->name, len);
 }
