@@ -27,12 +27,12 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
 say "makes a root of $(archive)"
-make_root "$packages"/{tmad,tmactl,libtmaclient0}_*.deb >"$work/root.log" 2>&1 || { tail -n 30 "$work/root.log"; die "no root"; }
+make_root "$packages"/{tmad,tmactl,libtmaclient1}_*.deb >"$work/root.log" 2>&1 || { tail -n 30 "$work/root.log"; die "no root"; }
 
 # The client is built as a user of the packages builds one.
 stage=$work/stage
 rm -rf "$stage"
-for deb in "$packages"/{libtmaclient0,libtmaclient-dev}_*.deb; do dpkg-deb -x "$deb" "$stage"; done
+for deb in "$packages"/{libtmaclient1,libtmaclient-dev}_*.deb; do dpkg-deb -x "$deb" "$stage"; done
 pc=$(dirname "$(find "$stage" -name tmaclient.pc)")
 flags=$(PKG_CONFIG_SYSROOT_DIR=$stage PKG_CONFIG_PATH=$pc pkg-config --cflags --libs tmaclient) &&
 	$cc -Wall -Wextra -Werror -pthread -o "$root/usr/local/bin/caller" "$here/caller.c" $flags || die "no client"

@@ -10,7 +10,7 @@ kept=/tests # what one step keeps for another
 drop_in() {
 	line "mkdir -p /run/systemd/system/$1.d && printf '$2' >/run/systemd/system/$1.d/test.conf && systemctl daemon-reload"
 }
-apt_install() { run apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends "$@" /packages/tmad_*.deb /packages/tmactl_*.deb /packages/libtmaclient0_*.deb; }
+apt_install() { run apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends "$@" /packages/tmad_*.deb /packages/tmactl_*.deb /packages/libtmaclient1_*.deb; }
 # The files that packages and administrators own.
 files() { find /etc /usr /var /run/tmad -xdev 2>/dev/null | LC_ALL=C sort; }
 
@@ -29,7 +29,7 @@ installation() {
 	says ActiveState=active SubState=listening "/run/tmad/tmad.sock (Stream)"
 	run dpkg --audit
 	is ""
-	run dpkg --verify tmad tmactl libtmaclient0
+	run dpkg --verify tmad tmactl libtmaclient1
 	is ""
 	run tmad --check-config
 	line "stat -c '%U:%G %a %F' /run/tmad/tmad.sock"
@@ -229,7 +229,7 @@ removal() {
 	expect 3 systemctl is-active tmad.socket
 	line "! grep -slx tmad /proc/[0-9]*/comm"
 	line "test -e $conf"
-	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient0
+	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient1
 	line "getent passwd tmad; getent group tmad"
 	# dpkg's and apt's own records, and what systemd and the logs keep of anything.
 	files | LC_ALL=C comm -13 $kept/before - |
