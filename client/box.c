@@ -386,3 +386,37 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
 		ret->src_stride[d] *= ret->piece[d].step;
 	}
 }
+
+/* ---- Order ------------------------------------------------------------------------------------------ */
+
+bool box_plan_reads_on(const struct box_plan *plan)
+{
+	uint64_t end = 0;
+	struct box box;
+
+	for (uint64_t i = 0; i < plan->n_boxes; i++) {
+		box_get(plan, i, &box);
+		if (!box.src.count)
+			continue;
+		if (box.src.offset < end)
+			return false;
+		end = box.src.offset + box.src.bytes;
+		for (int d = 0; d < box.src.rank; d++)
+			end += (uint64_t)((box.src.n[d] - 1) * box.src.stride[d]);
+	}
+	return true;
+}
+
+bool box_plan_writes_on(const struct box_plan *plan)
+{
+	uint64_t end = 0;
+	struct box box;
+
+	for (uint64_t i = 0; i < plan->n_boxes; i++) {
+		box_get(plan, i, &box);
+		if (box.dst.count != 1 || box.dst.offset != end)
+			return false;
+		end += box.dst.bytes;
+	}
+	return true;
+}

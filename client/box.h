@@ -8,6 +8,7 @@
 #ifndef CLIENT_BOX_H
 #define CLIENT_BOX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "view.h"
@@ -65,6 +66,11 @@ void box_plan_deinit(struct box_plan *plan);
 
 /* Box i of n_boxes, in the output's order. */
 void box_get(const struct box_plan *plan, uint64_t i, struct box *ret);
+
+/* Whether box after box reads on where the one before has ended or later, and writes on where it has ended:
+ * what has no places is moved without being kept. */
+bool box_plan_reads_on(const struct box_plan *plan);
+bool box_plan_writes_on(const struct box_plan *plan);
 
 /* Walks runs: *offset is the first call's runs->offset, position zeroed; false after the last. */
 static inline int box_runs_next(const struct box_runs *runs, int64_t *position, uint64_t *offset)

@@ -1,15 +1,11 @@
-/* tmactl copy: an .npy file into another, permuted, padded, cropped. */
+/* tmactl copy: an .npy file or stream into another, permuted, padded, cropped. */
 #include "tmactl.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "args.h"
 #include "mover.h"
@@ -17,6 +13,8 @@
 #include "output.h"
 #include "print.h"
 #include "progress.h"
+#include "source.h"
+#include "stop.h"
 #include "view.h"
 
 struct copy {
@@ -28,7 +26,8 @@ struct copy {
 	const char *src_path;
 	const char *dst_path;
 
-	int src_fd;
+	enum output_clobber clobber;
+	struct source source;
 	struct npy npy;
 	struct view view;
 	uint8_t fill[16];
@@ -40,6 +39,7 @@ struct copy {
 };
 
 static volatile sig_atomic_t caught; /* the signal that asks to stop; 0: none */
+static struct stop stop = { .caught = &caught };
 
 static int copy_parse(struct copy *c, int argc, char **argv);
 static int copy_open(struct copy *c);
@@ -56,7 +56,10 @@ static void on_signal(int sig)
 int cmd_copy(struct tmactl *t, int argc, char **argv)
 {
 	static const int stops[] = { SIGINT, SIGTERM, SIGHUP };
-	struct copy c = { .t = t, .src_fd = -1, .output = { .fd = -1 }, .memory = 256 * 1024 * 1024 };
+	struct copy c = { .t = t,
+		          .source = { .fd = -1 },
+		          .output = { .fd = -1, .stream = -1 },
+		          .memory = 256 * 1024 * 1024 };
 	struct sigaction action = { .sa_handler = on_signal };
 	int rc;
 
@@ -100,6 +103,9 @@ static int copy_set(struct copy *c, int opt, const char *text)
 	case OPT_VALUE:
 		c->value_text = text;
 		return args_value(&c->value, text, f);
+	case OPT_NO_CLOBBER:
+		c->clobber = OUTPUT_NO_CLOBBER;
+		return 0;
 	case OPT_MEMORY:
 		if (args_bytes(&c->memory, "--memory", text, f) < 0)
 			return -1;
@@ -133,17 +139,8 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 static int copy_open(struct copy *c)
 {
 	struct failure *f = &c->t->error;
-	struct stat st;
 
-	c->src_fd = open(c->src_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (c->src_fd < 0)
-		return fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", c->src_path, strerror(errno));
-	if (fstat(c->src_fd, &st) < 0)
-		return fail(f, EXIT_FAILED, "%s: cannot be examined (%s)", c->src_path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return fail(f, EXIT_FAILED, "%s: is %s; a regular file is needed", c->src_path,
-		            S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
-	if (npy_read(&c->npy, c->src_fd, (uint64_t)st.st_size, c->src_path, f) < 0 ||
+	if (source_open(&c->source, c->src_path, &stop, f) < 0 || npy_read(&c->npy, &c->source, f) < 0 ||
 	    view_init(&c->view, &c->npy, &c->args, f) < 0)
 		return -1;
 	if (c->value_text && descr_encode(&c->npy.descr, &c->value, c->value_text, c->fill, f) < 0)
@@ -154,22 +151,25 @@ static int copy_open(struct copy *c)
 static int copy_run(struct copy *c)
 {
 	struct failure *f = &c->t->error;
+	uint64_t end = c->npy.data_offset + c->npy.data_bytes;
 	struct mover_job job = {
 		.view = &c->view,
 		.fill = c->fill,
-		.src_fd = c->src_fd,
-		.src_path = c->src_path,
+		.source = &c->source,
+		.source_end = end,
 		.output = &c->output,
 		.header_bytes = c->header_bytes,
+		.stop = &stop,
 		.memory = c->memory,
 	};
 
-	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, f) < 0 ||
+	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, c->clobber, &stop, f) <
+	        0 ||
 	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0)
 		return -1;
 	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result, f) < 0)
 		return -1;
-	if (copy_progress(c, 1, f) < 0)
+	if (source_finish(&c->source, end, f) < 0 || copy_progress(c, 1, f) < 0)
 		return -1;
 	return output_commit(&c->output, f);
 }
@@ -180,8 +180,7 @@ static void copy_deinit(struct copy *c)
 	output_deinit(&c->output);
 	npy_deinit(&c->npy);
 	free(c->header);
-	if (c->src_fd >= 0)
-		close(c->src_fd);
+	source_close(&c->source);
 }
 
 /* ---- What is said ----------------------------------------------------------------------------------- */
@@ -199,7 +198,7 @@ static int copy_progress(void *arg, double done, struct failure *f)
 	print_bytes((uint64_t)((double)c->view.dst_bytes * done / progress_seconds(&c->progress)), rate,
 	            sizeof rate - 2);
 	strcat(rate, "/s");
-	progress_show(&c->progress, c->dst_path, done, rate);
+	progress_show(&c->progress, c->output.path, done, rate);
 	return 0;
 }
 
@@ -239,7 +238,8 @@ static void copy_print(struct copy *c)
 	if (c->t->quiet)
 		return;
 	progress_clear(&c->progress);
-	printf("%s -> %s  %s", c->src_path, c->dst_path, print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
+	printf("%s -> %s  %s", c->source.path, c->output.path,
+	       print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
 	if (c->result.ns)
 		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);
 	printf("  %.2f s", seconds);

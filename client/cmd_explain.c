@@ -2,12 +2,9 @@
 #include "tmactl.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "args.h"
 #include "colour.h"
@@ -17,6 +14,7 @@
 #include "picture.h"
 #include "print.h"
 #include "question.h"
+#include "source.h"
 #include "words.h"
 
 #define WORDS_COLUMN 9 /* of the answer */
@@ -111,16 +109,12 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 static int explain_read(struct explain *e, const char *path)
 {
 	struct failure *f = &e->t->error;
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	int rc;
+	struct source source;
+	int rc = source_open(&source, path, NULL, f);
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		rc = fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", path, strerror(errno));
-	else
-		rc = npy_read(&e->npy, fd, (uint64_t)st.st_size, path, f);
-	if (fd >= 0)
-		close(fd);
+	if (!rc)
+		rc = npy_read(&e->npy, &source, f);
+	source_close(&source);
 	return rc;
 }
 

@@ -14,6 +14,7 @@
 #define BOXES_EACH    4                  /* of a small job, for each worker */
 
 static void mover_init(struct mover *m, const struct tmactl *t, const struct mover_job *job);
+static int mover_plan(struct mover *m, struct failure *f);
 static int mover_start(struct mover *m, struct failure *f);
 static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, struct failure *f);
 static void mover_stop(struct mover *m, int n_started);
@@ -25,14 +26,10 @@ int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progres
               struct mover_result *ret, struct failure *f)
 {
 	struct mover m;
-	uint64_t most = job->memory / MAX_WORKERS;
-	uint64_t fair = 2 * (job->view->dst_bytes / (MAX_WORKERS * BOXES_EACH));
 	int rc;
 
-	fair = fair < MIN_BOX_BYTES ? MIN_BOX_BYTES : fair > MAX_BOX_BYTES ? MAX_BOX_BYTES : fair;
 	mover_init(&m, t, job);
-	rc = box_plan_init(&m.plan, job->view, fair < most ? fair : most, f);
-	m.n_workers = m.plan.n_boxes < MAX_WORKERS ? (int)m.plan.n_boxes : MAX_WORKERS;
+	rc = mover_plan(&m, f);
 	if (!rc)
 		rc = mover_start(&m, f);
 	if (!rc)
@@ -40,6 +37,48 @@ int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progres
 	*ret = m.result;
 	mover_deinit(&m);
 	return rc;
+}
+
+/* Boxes for so many workers; whether those of a stream follow each other. */
+static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, bool *ret_reads_on,
+                    bool *ret_writes_on, struct failure *f)
+{
+	const struct mover_job *job = m->job;
+
+	box_plan_deinit(&m->plan);
+	if (box_plan_init(&m->plan, job->view, slot_bytes, f) < 0)
+		return -1;
+	m->n_workers = m->plan.n_boxes < (uint64_t)n_workers ? (int)m->plan.n_boxes : n_workers;
+	*ret_reads_on = !job->source->is_sequential || box_plan_reads_on(&m->plan);
+	*ret_writes_on = !is_sent(job->output) || box_plan_writes_on(&m->plan);
+	return 0;
+}
+
+/* Boxes that suit the workers; else the largest that they, or one, can have, if the streams' order needs
+ * them; else the streams are spooled, which takes of the memory. */
+static int mover_plan(struct mover *m, struct failure *f)
+{
+	const struct mover_job *job = m->job;
+	uint64_t memory = job->memory;
+	uint64_t fair = 2 * (job->view->dst_bytes / (MAX_WORKERS * BOXES_EACH));
+
+	fair = fair < MIN_BOX_BYTES ? MIN_BOX_BYTES : fair > MAX_BOX_BYTES ? MAX_BOX_BYTES : fair;
+	for (;;) {
+		uint64_t most = memory / MAX_WORKERS;
+		bool reads_on, writes_on;
+
+		if (plan_for(m, MAX_WORKERS, fair < most ? fair : most, &reads_on, &writes_on, f) < 0 ||
+		    (!(reads_on && writes_on) &&
+		     plan_for(m, MAX_WORKERS, most, &reads_on, &writes_on, f) < 0) ||
+		    (!(reads_on && writes_on) && plan_for(m, 1, memory, &reads_on, &writes_on, f) < 0))
+			return -1;
+		if (reads_on && writes_on)
+			return 0;
+		if (!reads_on && source_spool(job->source, job->source_end, &memory, f) < 0)
+			return -1;
+		if (reads_on && output_spool(job->output, &memory, f) < 0)
+			return -1;
+	}
 }
 
 static void mover_init(struct mover *m, const struct tmactl *t, const struct mover_job *job)
@@ -52,8 +91,10 @@ static void mover_init(struct mover *m, const struct tmactl *t, const struct mov
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&m->ended, &attr);
+	pthread_cond_init(&m->written, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->reading, NULL);
 	pthread_mutex_init(&m->writing, NULL);
 }
 
@@ -66,6 +107,8 @@ static void mover_deinit(struct mover *m)
 	}
 	box_plan_deinit(&m->plan);
 	pthread_cond_destroy(&m->ended);
+	pthread_cond_destroy(&m->written);
+	pthread_mutex_destroy(&m->reading);
 	pthread_mutex_destroy(&m->writing);
 	pthread_mutex_destroy(&m->lock);
 }
@@ -121,7 +164,8 @@ static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, 
 static void mover_stop(struct mover *m, int n_started)
 {
 	pthread_mutex_lock(&m->lock);
-	atomic_store(&m->stop, true);
+	atomic_store(&m->job->stop->failed, true);
+	pthread_cond_broadcast(&m->written);
 	for (int i = 0; i < n_started; i++)
 		if (m->workers[i].hang_up >= 0)
 			shutdown(m->workers[i].hang_up, SHUT_RDWR);

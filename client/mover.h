@@ -1,5 +1,8 @@
 /* Moves a view from file to file through the service, a box at a time, in bounded memory.
  *
+ * A pipe on either side is read or written as the boxes follow each other, where they do so in its order;
+ * else it is spooled.
+ *
  * Workers share the boxes. Each has a connection and two regions of its own and reads a box's source, has it
  * transformed, writes its output; while one waits for the service or the disk, the others go on. A
  * service that starts again is waited for, and what it had not answered is asked anew. The first failure
@@ -13,6 +16,8 @@
 
 #include "box.h"
 #include "output.h"
+#include "source.h"
+#include "stop.h"
 #include "tmactl.h"
 
 #define MOVER_MIN_MEMORY (1024 * 1024)
@@ -20,11 +25,12 @@
 struct mover_job {
 	const struct view *view;
 	const uint8_t *fill; /* an element's bits for mode constant */
-	int src_fd;
-	const char *src_path;
-	const struct output *output;
+	struct source *source;
+	uint64_t source_end; /* byte of it where its array ends */
+	struct output *output;
 	uint64_t header_bytes; /* of the output, before its data */
-	uint64_t memory;       /* for all boxes under way */
+	struct stop *stop;
+	uint64_t memory; /* for all boxes under way */
 };
 
 struct mover_result {

@@ -17,10 +17,9 @@
 
 static int stopped(struct worker *w);
 static int worker_open(struct worker *w);
-static bool worker_next(struct worker *w, uint64_t *ret_box);
-static int worker_read(struct worker *w, const struct box *box);
+static int worker_take(struct worker *w, uint64_t *ret_i, struct box *ret);
 static int worker_transform(struct worker *w, const struct box *box);
-static int worker_write(struct worker *w, const struct box *box);
+static int worker_write(struct worker *w, uint64_t i, const struct box *box);
 static void worker_moves(struct worker *w, int change);
 static void worker_tally(struct worker *w, const struct box *box);
 
@@ -34,18 +33,15 @@ void *worker_main(void *arg)
 	uint64_t i;
 	int rc = worker_open(w);
 
-	while (!rc && worker_next(w, &i)) {
-		box_get(&m->plan, i, &box);
-		rc = worker_read(w, &box);
+	while (!rc && (rc = worker_take(w, &i, &box)) > 0) {
+		rc = worker_transform(w, &box);
 		if (!rc)
-			rc = worker_transform(w, &box);
-		if (!rc)
-			rc = worker_write(w, &box);
+			rc = worker_write(w, i, &box);
 		if (!rc)
 			worker_tally(w, &box);
 	}
 	pthread_mutex_lock(&m->lock);
-	if (rc && !atomic_exchange(&m->stop, true))
+	if (rc && !atomic_exchange(&m->job->stop->failed, true))
 		m->error = w->error;
 	m->running--;
 	pthread_cond_signal(&m->ended);
@@ -55,7 +51,7 @@ void *worker_main(void *arg)
 
 static int stopped(struct worker *w)
 {
-	return atomic_load(&w->mover->stop) ? fail(&w->error, EXIT_FAILED, "stopped") : 0;
+	return stop_is_asked(w->mover->job->stop) ? fail(&w->error, EXIT_FAILED, "stopped") : 0;
 }
 
 /* ---- The connection --------------------------------------------------------------------------------- */
@@ -73,7 +69,7 @@ static int worker_joined(struct worker *w)
 	pthread_mutex_lock(&m->lock);
 	if (w->hang_up >= 0)
 		close(w->hang_up);
-	w->hang_up = atomic_load(&m->stop) ? -1 : fcntl(tma_fd(w->client), F_DUPFD_CLOEXEC, 0);
+	w->hang_up = stop_is_asked(m->job->stop) ? -1 : fcntl(tma_fd(w->client), F_DUPFD_CLOEXEC, 0);
 	pthread_mutex_unlock(&m->lock);
 	if (w->hang_up >= 0) {
 		atomic_store(&m->was_served, true);
@@ -166,32 +162,11 @@ static bool worker_next(struct worker *w, uint64_t *ret_box)
 	bool more;
 
 	pthread_mutex_lock(&m->lock);
-	more = m->next_box < m->plan.n_boxes && !atomic_load(&m->stop);
+	more = m->next_box < m->plan.n_boxes && !stop_is_asked(m->job->stop);
 	*ret_box = m->next_box;
 	m->next_box += more;
 	pthread_mutex_unlock(&m->lock);
 	return more;
-}
-
-/* One run of the source file. */
-static int read_run(struct worker *w, void *data, size_t len, uint64_t offset)
-{
-	const struct mover_job *job = w->mover->job;
-	ssize_t n;
-
-	for (size_t at = 0; at < len; at += (size_t)n) {
-		n = pread(job->src_fd, (char *)data + at, len - at, (off_t)(offset + at));
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		else if (n < 0)
-			return fail(&w->error, EXIT_FAILED, "%s: cannot be read (%s)", job->src_path,
-			            strerror(errno));
-		else if (n == 0)
-			return fail(&w->error, EXIT_FAILED,
-			            "%s: cut short while it was read: it ends at byte %" PRIu64,
-			            job->src_path, offset + at);
-	}
-	return 0;
 }
 
 static int worker_read(struct worker *w, const struct box *box)
@@ -205,7 +180,7 @@ static int worker_read(struct worker *w, const struct box *box)
 		return 0;
 	assert(box->src.bytes * box->src.count <= tma_region_size(w->src));
 	do {
-		rc = read_run(w, data, box->src.bytes, offset);
+		rc = source_read(w->mover->job->source, data, box->src.bytes, offset, &w->error);
 		data += box->src.bytes;
 		if (!rc)
 			rc = stopped(w);
@@ -213,7 +188,56 @@ static int worker_read(struct worker *w, const struct box *box)
 	return rc;
 }
 
-static int worker_write(struct worker *w, const struct box *box)
+/* The next box, read: 1, 0 when there is none, or -1. */
+static int worker_take(struct worker *w, uint64_t *ret_i, struct box *ret)
+{
+	struct mover *m = w->mover;
+	bool in_order = m->job->source->is_sequential;
+	int rc = 0;
+	bool more;
+
+	if (in_order)
+		pthread_mutex_lock(&m->reading);
+	more = worker_next(w, ret_i);
+	if (more) {
+		box_get(&m->plan, *ret_i, ret);
+		rc = worker_read(w, ret);
+	}
+	if (in_order)
+		pthread_mutex_unlock(&m->reading);
+	return rc < 0 ? rc : more;
+}
+
+/* Until the boxes before it have gone out, which is at once where the order does not matter. */
+static int worker_await_turn(struct worker *w, uint64_t i)
+{
+	struct mover *m = w->mover;
+
+	if (!is_sent(m->job->output))
+		return 0;
+	pthread_mutex_lock(&m->lock);
+	while (m->n_written != i && !stop_is_asked(m->job->stop)) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec++;
+		pthread_cond_timedwait(&m->written, &m->lock, &until);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return stopped(w);
+}
+
+static void worker_has_written(struct worker *w)
+{
+	struct mover *m = w->mover;
+
+	pthread_mutex_lock(&m->lock);
+	m->n_written++;
+	pthread_cond_broadcast(&m->written);
+	pthread_mutex_unlock(&m->lock);
+}
+
+static int worker_write(struct worker *w, uint64_t i, const struct box *box)
 {
 	const struct mover_job *job = w->mover->job;
 	int64_t position[BOX_MAX_RANK] = { 0 };
@@ -221,6 +245,8 @@ static int worker_write(struct worker *w, const struct box *box)
 	const uint8_t *data = tma_region_data(w->dst);
 	int rc;
 
+	if (worker_await_turn(w, i) < 0)
+		return -1;
 	pthread_mutex_lock(&w->mover->writing);
 	do {
 		rc = output_write(job->output, data, box->dst.bytes, job->header_bytes + offset, &w->error);
@@ -229,6 +255,7 @@ static int worker_write(struct worker *w, const struct box *box)
 			rc = stopped(w);
 	} while (!rc && box_runs_next(&box->dst, position, &offset));
 	pthread_mutex_unlock(&w->mover->writing);
+	worker_has_written(w);
 	return rc;
 }
 

@@ -26,13 +26,16 @@ struct mover {
 	struct box_plan plan;
 	struct worker workers[MAX_WORKERS];
 	int n_workers;
-	atomic_bool stop;
-	atomic_bool was_served;  /* by a tmad that may come back */
+	atomic_bool was_served; /* by a tmad that may come back */
+	pthread_mutex_t
+	    reading; /* of a source that is read in order: held from the choice of a box to its last byte */
 	pthread_mutex_t writing; /* a file takes one writer at a time, and the others would spin for it */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t ended;
 	uint64_t next_box;
+	uint64_t n_written;     /* boxes, of an output that is written in order */
+	pthread_cond_t written; /* one more is */
 	uint64_t done_bytes;    /* of the output */
 	uint64_t largest_bytes; /* of the box that result.path is from */
 	int n_moving;           /* boxes that are with the service, since moving_ns */
@@ -41,6 +44,12 @@ struct mover {
 	struct failure error;
 	struct mover_result result;
 };
+
+/* Whether an output's bytes go out as they come, in order. */
+static inline bool is_sent(const struct output *output)
+{
+	return output->is_stream && output->fd < 0;
+}
 
 /* A worker's thread; arg is its struct. */
 void *worker_main(void *arg);

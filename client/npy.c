@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAGIC            "\x93NUMPY"
 #define MAGIC_BYTES      6
@@ -14,15 +13,15 @@
 #define ALIGN_BYTES      64 /* of the first item in the file */
 #define GROWTH_DIGITS    21 /* spare for the first extent, so that the header can be rewritten in place */
 
-static int read_preamble(int fd, const char *path, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
+static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
                          struct failure *f);
-static int read_all(int fd, void *data, size_t len, uint64_t offset, const char *path, struct failure *f);
 static int parse_shape(struct npy *npy, const struct literals *l, const struct literal *node,
                        const char *path, struct failure *f);
 static int parse_dict(struct npy *npy, const struct literals *l, const char *path, struct failure *f);
 
-int npy_read(struct npy *ret, int fd, uint64_t file_bytes, const char *path, struct failure *f)
+int npy_read(struct npy *ret, struct source *source, struct failure *f)
 {
+	const char *path = source->path;
 	uint64_t offset = 0;
 	uint64_t len = 0;
 	char *text;
@@ -30,77 +29,64 @@ int npy_read(struct npy *ret, int fd, uint64_t file_bytes, const char *path, str
 	int rc;
 
 	*ret = (struct npy){ 0 };
-	if (read_preamble(fd, path, &major, &offset, &len, f) < 0)
+	if (read_preamble(source, &major, &offset, &len, f) < 0)
 		return -1;
 	if (len > MAX_HEADER_BYTES)
 		return fail(f, EXIT_FAILED, "%s: a header of %" PRIu64 " bytes; at most %d are read", path,
 		            len, MAX_HEADER_BYTES);
-	if (offset + len > file_bytes)
+	if (offset + len > source->bytes)
 		return fail(f, EXIT_FAILED,
 		            "%s: cut short: the header ends at byte %" PRIu64 ", the file at %" PRIu64, path,
-		            offset + len, file_bytes);
+		            offset + len, source->bytes);
 	text = malloc(len + 1);
 	if (!text)
 		return fail(f, EXIT_FAILED, "out of memory");
-	rc = read_all(fd, text, len, offset, path, f);
+	rc = source_read(source, text, len, offset, f);
 	if (!rc)
 		rc = npy_parse(ret, text, len, major == 3, path, f);
 	free(text);
 	if (rc < 0)
 		return rc;
 	ret->data_offset = offset + len;
-	if (ret->data_bytes > file_bytes - ret->data_offset)
+	if (ret->data_bytes > source->bytes - ret->data_offset)
 		return fail(f, EXIT_FAILED,
 		            "%s: cut short: its shape needs %" PRIu64 " bytes of data, the file has %" PRIu64,
-		            path, ret->data_bytes, file_bytes - ret->data_offset);
+		            path, ret->data_bytes, source->bytes - ret->data_offset);
 	return 0;
 }
 
-static int read_preamble(int fd, const char *path, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
+/* Of a stream no byte is read that is not the array's. */
+static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
                          struct failure *f)
 {
+	const char *path = source->path;
 	uint8_t b[MAGIC_BYTES + 6];
-	ssize_t n;
+	int len_bytes;
 
-	do
-		n = pread(fd, b, sizeof b, 0);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return fail(f, EXIT_FAILED, "%s: cannot be read (%s)", path, strerror(errno));
-	if (n < MAGIC_BYTES || memcmp(b, MAGIC, MAGIC_BYTES))
+	if (source->bytes < MAGIC_BYTES)
+		return fail(f, EXIT_FAILED, "%s: not an .npy file: it has %" PRIu64 " bytes", path,
+		            source->bytes);
+	if (source_read(source, b, MAGIC_BYTES, 0, f) < 0)
+		return -1;
+	if (memcmp(b, MAGIC, MAGIC_BYTES))
 		return fail(f, EXIT_FAILED, "%s: not an .npy file%s", path,
-		            n >= 2 && !memcmp(b, "PK", 2) ? " (an .npz or .zip archive: unpack it first)"
-		                                          : "");
-	if (n < (ssize_t)sizeof b)
-		return fail(f, EXIT_FAILED, "%s: cut short: %zd bytes are less than a header", path, n);
+		            b[0] == 'P' && b[1] == 'K' ? " (an .npz archive is read from a file, as ARCHIVE:NAME)"
+		                                       : "");
+	if (source->bytes < sizeof b)
+		return fail(f, EXIT_FAILED, "%s: cut short: %" PRIu64 " bytes are less than a header", path,
+		            source->bytes);
+	if (source_read(source, b + MAGIC_BYTES, 2, MAGIC_BYTES, f) < 0)
+		return -1;
 	*ret_major = b[6];
 	if (b[6] < 1 || b[6] > 3 || b[7])
 		return fail(f, EXIT_FAILED, "%s: .npy version %d.%d; 1.0, 2.0 and 3.0 are known", path, b[6],
 		            b[7]);
-	if (b[6] == 1) {
-		*ret_offset = MAGIC_BYTES + 4;
-		*ret_len = b[8] | (uint64_t)b[9] << 8;
-	} else {
-		*ret_offset = MAGIC_BYTES + 6;
-		*ret_len = b[8] | (uint64_t)b[9] << 8 | (uint64_t)b[10] << 16 | (uint64_t)b[11] << 24;
-	}
-	return 0;
-}
-
-static int read_all(int fd, void *data, size_t len, uint64_t offset, const char *path, struct failure *f)
-{
-	ssize_t n;
-
-	for (size_t at = 0; at < len; at += (size_t)n) {
-		n = pread(fd, (char *)data + at, len - at, (off_t)(offset + at));
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		else if (n < 0)
-			return fail(f, EXIT_FAILED, "%s: cannot be read (%s)", path, strerror(errno));
-		else if (n == 0)
-			return fail(f, EXIT_FAILED, "%s: ended at byte %" PRIu64 " while it was read", path,
-			            offset + at);
-	}
+	len_bytes = b[6] == 1 ? 2 : 4;
+	if (source_read(source, b + 8, (size_t)len_bytes, 8, f) < 0)
+		return -1;
+	*ret_offset = 8 + (uint64_t)len_bytes;
+	for (int i = 0; i < len_bytes; i++)
+		*ret_len |= (uint64_t)b[8 + i] << (8 * i);
 	return 0;
 }
 

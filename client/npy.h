@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "descr.h"
+#include "source.h"
 #include "tmactl.h"
 
 struct npy {
@@ -22,9 +23,9 @@ struct npy {
 	uint64_t data_bytes;
 };
 
-/* Reads the header of the open file of so many bytes, and holds shape and data to the file's size. path is
- * for the errors. *ret is to be freed by npy_deinit in any case. */
-int npy_read(struct npy *ret, int fd, uint64_t file_bytes, const char *path, struct failure *f);
+/* Reads the header of the source, and holds shape and data to its size, where that is known. *ret is to be
+ * freed by npy_deinit in any case. */
+int npy_read(struct npy *ret, struct source *source, struct failure *f);
 void npy_deinit(struct npy *npy);
 
 /* Parses a header's text into ret, up to data_bytes. */

@@ -14,6 +14,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "output_stream.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+
 #define MAX_LINKS 40
 /* Of one call. The page cache takes pages as large as a call; the largest are short, and their memory may be
  * cold: a virtual machine's may have gone back to its host. (1 GiB float32 transposed, first command after a
@@ -23,46 +29,75 @@
 static int follow_links(char *target, const char *path, struct failure *f);
 static char *directory_of(const char *target);
 static int open_nameless(const char *directory);
+static int look_at_target(struct output *output, struct failure *f);
+static int open_file(struct output *output, struct failure *f);
 static int output_reserve(const struct output *output, struct failure *f);
 static int no_room(const struct output *output, struct failure *f);
 static int link_name(struct output *output);
 
-int output_open(struct output *ret, const char *path, uint64_t bytes, struct failure *f)
+int output_open(struct output *ret, const char *path, uint64_t bytes, enum output_clobber clobber,
+                const struct stop *stop, struct failure *f)
+{
+	*ret =
+	    (struct output){ .fd = -1, .path = path, .clobber = clobber, .uid = (uid_t)-1, .gid = (gid_t)-1 };
+	ret->bytes = bytes;
+	ret->stream = -1;
+	ret->stop = stop;
+	if (output_is_stream(path))
+		return output_open_stream(ret, f);
+	return look_at_target(ret, f) < 0 || open_file(ret, f) < 0 ? -1 : output_reserve(ret, f);
+}
+
+static int exists(const struct output *output, struct failure *f)
+{
+	return fail(f, EXIT_FAILED, "%s: exists, and --no-clobber keeps it", output->path);
+}
+
+/* What is replaced, and what of it stays. */
+static int look_at_target(struct output *output, struct failure *f)
 {
 	char target[PATH_MAX];
 	struct stat st;
-	char *directory;
 	mode_t mask;
 
-	*ret = (struct output){ .fd = -1, .path = path, .bytes = bytes };
-	if (follow_links(target, path, f) < 0)
+	if (follow_links(target, output->path, f) < 0)
 		return -1;
 	mask = umask(0);
 	umask(mask);
-	ret->mode = 0666 & ~mask;
+	output->mode = 0666 & ~mask;
 	if (!stat(target, &st)) {
 		if (!S_ISREG(st.st_mode))
-			return fail(f, EXIT_FAILED, "%s: is %s; only a regular file is replaced", path,
-			            S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
-		ret->mode = st.st_mode & 07777;
+			return fail(f, EXIT_FAILED, "%s: is %s; only a regular file is replaced",
+			            output->path, S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
+		if (output->clobber == OUTPUT_NO_CLOBBER)
+			return exists(output, f);
+		output->mode = st.st_mode & 07777;
+		output->uid = st.st_uid;
+		output->gid = st.st_gid;
 	}
-	ret->target = strdup(target);
-	directory = ret->target ? directory_of(ret->target) : NULL;
+	output->target = strdup(target);
+	return output->target ? 0 : fail(f, EXIT_FAILED, "out of memory");
+}
+
+static int open_file(struct output *output, struct failure *f)
+{
+	char *directory = directory_of(output->target);
+
 	if (!directory)
 		return fail(f, EXIT_FAILED, "out of memory");
-	ret->fd = open_nameless(directory);
-	if (ret->fd < 0) {
-		if (asprintf(&ret->temporary, "%s/.tmactl-XXXXXX", directory) < 0)
-			ret->temporary = NULL;
-		ret->fd = ret->temporary ? mkostemp(ret->temporary, O_CLOEXEC) : -1;
-		if (ret->fd < 0) {
-			fail(f, EXIT_FAILED, "%s: cannot be created (%s)", path, strerror(errno));
-			free(ret->temporary);
-			ret->temporary = NULL;
+	output->fd = open_nameless(directory);
+	if (output->fd < 0) {
+		if (asprintf(&output->temporary, "%s/.tmactl-XXXXXX", directory) < 0)
+			output->temporary = NULL;
+		output->fd = output->temporary ? mkostemp(output->temporary, O_CLOEXEC) : -1;
+		if (output->fd < 0) {
+			fail(f, EXIT_FAILED, "%s: cannot be created (%s)", output->path, strerror(errno));
+			free(output->temporary);
+			output->temporary = NULL;
 		}
 	}
 	free(directory);
-	return ret->fd < 0 ? -1 : output_reserve(ret, f);
+	return output->fd < 0 ? -1 : 0;
 }
 
 /* Room for all of it at once is quicker than run by run, and a full disk is known before the work. tmpfs
@@ -139,10 +174,12 @@ static int open_nameless(const char *directory)
 	return fd;
 }
 
-int output_write(const struct output *output, const void *data, size_t len, uint64_t offset,
-                 struct failure *f)
+int output_write(struct output *output, const void *data, size_t len, uint64_t offset, struct failure *f)
 {
 	ssize_t n;
+
+	if (output->fd < 0)
+		return output_send(output, data, len, f);
 
 	for (size_t at = 0; at < len; at += (size_t)n) {
 		n = pwrite(output->fd, (const char *)data + at,
@@ -158,11 +195,36 @@ int output_write(const struct output *output, const void *data, size_t len, uint
 	return 0;
 }
 
+/* Only root gives files away, and others to groups of their own. Who may not keeps its own, and lends nobody
+ * else's rights with them. */
+static int keep_owner(const struct output *output)
+{
+	bool kept = output->uid == (uid_t)-1 || !fchown(output->fd, output->uid, output->gid);
+
+	if (!kept)
+		kept = !fchown(output->fd, (uid_t)-1, output->gid) && output->uid == geteuid();
+	return fchmod(output->fd, kept ? output->mode : output->mode & 0777);
+}
+
+/* rename, if need be only to where nothing is. */
+static int put_in_place(const struct output *output)
+{
+	if (output->clobber == OUTPUT_REPLACE)
+		return rename(output->temporary, output->target);
+	if (!renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_NOREPLACE))
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+	return link(output->temporary, output->target) < 0 ? -1 : unlink(output->temporary);
+}
+
 int output_commit(struct output *output, struct failure *f)
 {
 	int rc;
 
-	if (fchmod(output->fd, output->mode) < 0)
+	if (output->is_stream)
+		return output_end_stream(output, f);
+	if (keep_owner(output) < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be given its mode (%s)", output->path,
 		            strerror(errno));
 	if (!output->temporary && link_name(output) < 0)
@@ -172,8 +234,10 @@ int output_commit(struct output *output, struct failure *f)
 	output->fd = -1;
 	if (rc < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path, strerror(errno));
-	if (rename(output->temporary, output->target) < 0)
-		return fail(f, EXIT_FAILED, "%s: cannot be replaced (%s)", output->path, strerror(errno));
+	if (put_in_place(output) < 0)
+		return errno == EEXIST ? exists(output, f)
+		                       : fail(f, EXIT_FAILED, "%s: cannot be replaced (%s)", output->path,
+		                              strerror(errno));
 	free(output->temporary);
 	output->temporary = NULL;
 	return 0;
@@ -213,9 +277,12 @@ void output_deinit(struct output *output)
 {
 	if (output->fd >= 0)
 		close(output->fd);
+	if (output->stream >= 0)
+		close(output->stream);
 	if (output->temporary)
 		unlink(output->temporary);
+	free(output->held);
 	free(output->temporary);
 	free(output->target);
-	*output = (struct output){ .fd = -1 };
+	*output = (struct output){ .fd = -1, .stream = -1 };
 }

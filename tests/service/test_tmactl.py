@@ -204,9 +204,24 @@ class Files(TmactlCase):
         self.fails(1, [self.directory, "directory"], "copy", self.directory, self.dst)
         self.fails(1, ["nowhere", "No such file"], "copy", self.src, nowhere)
         self.fails(1, [self.directory], "copy", self.src, self.directory)
-        fifo = self.file("fifo")
-        os.mkfifo(fifo)
-        self.fails(1, ["fifo"], "copy", fifo, self.dst, timeout=10)
+        self.fails(1, ["a terminal"], "copy", "/dev/ptmx", self.dst, timeout=10)
+
+    def test_no_clobber(self):
+        self.fails(1, [self.dst, "exists, and --no-clobber keeps it"], "copy", "--no-clobber", self.src, self.dst)
+        os.unlink(self.dst)
+        done = self.run_tmactl("copy", "--no-clobber", self.src, self.dst)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(np.array_equal(np.load(self.dst), np.load(self.src)))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root gives files away")
+    def test_a_file_of_somebody_elses_stays_theirs(self):
+        self.file("out.npy", KEEP)
+        os.chown(self.dst, 12345, 23456)
+        os.chmod(self.dst, 0o640)
+        done = self.run_tmactl("copy", self.src, self.dst)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        after = os.stat(self.dst)
+        self.assertEqual((after.st_uid, after.st_gid, after.st_mode & 0o7777), (12345, 23456, 0o640))
 
     def test_onto_itself(self):
         """Source and destination may be one file: it is replaced when all is done."""

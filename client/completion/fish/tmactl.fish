@@ -63,6 +63,7 @@ complete -c tmactl -n '__tmactl_is copy' -l permute -x -d "dimension d of the ou
 complete -c tmactl -n '__tmactl_is copy' -l pad -x -d "elements added before:after each dimension of the output"
 complete -c tmactl -n '__tmactl_is copy' -l mode -x -a 'constant edge reflect symmetric wrap' -d "what is added"
 complete -c tmactl -n '__tmactl_is copy' -l value -x -d "of mode constant"
+complete -c tmactl -n '__tmactl_is copy' -l no-clobber -d "fail when DST is there, and leave it as it is"
 complete -c tmactl -n '__tmactl_is copy' -l memory -x -d "for what is under way, files may be larger"
 complete -c tmactl -n '__tmactl_is explain' -x -a '(__fish_complete_suffix .npy)'
 complete -c tmactl -n '__tmactl_is explain' -l dtype -x -a 'bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64 complex64 complex128' -d "element type"

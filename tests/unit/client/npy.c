@@ -208,7 +208,7 @@ Test(npy, a_file_cut_at_any_byte_is_refused_and_names_itself)
 		int fd = file_of(data, cut);
 		struct failure f = { 0 };
 		struct npy npy;
-		int rc = npy_read(&npy, fd, cut, "cut.npy", &f);
+		int rc = npy_read(&npy, &(struct source){ .fd = fd, .bytes = cut, .path = "cut.npy" }, &f);
 
 		cr_assert_eq(rc, cut == len ? 0 : -1, "%zu: %s", cut, f.text);
 		if (rc)
@@ -226,7 +226,8 @@ Test(npy, bytes_after_the_data_are_nobodys_business)
 	struct failure f = { 0 };
 	struct npy npy;
 
-	cr_assert_eq(npy_read(&npy, fd, len + 5, "x.npy", &f), 0, "%s", f.text);
+	cr_assert_eq(npy_read(&npy, &(struct source){ .fd = fd, .bytes = len + 5, .path = "x.npy" }, &f), 0,
+	             "%s", f.text);
 	cr_assert_eq(npy.data_offset, len - 12);
 	cr_assert_eq(npy.data_bytes, 12);
 	npy_deinit(&npy);
@@ -264,7 +265,9 @@ ParameterizedTest(struct magic_row *row, npy, magic)
 	struct failure f = { 0 };
 	struct npy npy;
 
-	cr_assert_eq(npy_read(&npy, fd, sizeof row->data, "x.npy", &f), -1, "%s", row->name);
+	cr_assert_eq(
+	    npy_read(&npy, &(struct source){ .fd = fd, .bytes = sizeof row->data, .path = "x.npy" }, &f), -1,
+	    "%s", row->name);
 	cr_assert_not_null(strstr(f.text, row->error), "%s: %s", row->name, f.text);
 	npy_deinit(&npy);
 	close(fd);
@@ -337,7 +340,8 @@ ParameterizedTest(struct format_row *row, npy, format)
 	cr_assert_eq(out[6], row->version, "%s: %d", row->name, out[6]);
 
 	fd = file_of(out, len);
-	cr_assert_eq(npy_read(&back, fd, INT64_MAX, "x.npy", &f), 0, "%s: %s", row->name, f.text);
+	cr_assert_eq(npy_read(&back, &(struct source){ .fd = fd, .bytes = INT64_MAX, .path = "x.npy" }, &f),
+	             0, "%s: %s", row->name, f.text);
 	cr_assert_eq(back.data_offset, len, "%s", row->name);
 	cr_assert_eq(back.rank, row->rank, "%s", row->name);
 	for (int d = 0; d < row->rank; d++)

@@ -69,7 +69,7 @@ static void write_output(struct output *o, const char *text)
 {
 	struct failure f = { 0 };
 
-	cr_assert_eq(output_open(o, path, strlen(text), &f), 0, "%s", f.text);
+	cr_assert_eq(output_open(o, path, strlen(text), OUTPUT_REPLACE, NULL, &f), 0, "%s", f.text);
 	cr_assert_eq(output_write(o, text, strlen(text), 0, &f), 0, "%s", f.text);
 }
 
@@ -138,23 +138,73 @@ Test(output, what_is_no_regular_file_is_refused)
 	struct failure f = { 0 };
 	struct output o;
 
-	cr_assert_eq(output_open(&o, directory, 1, &f), -1);
+	cr_assert_eq(output_open(&o, directory, 1, OUTPUT_REPLACE, NULL, &f), -1);
 	cr_assert_not_null(strstr(f.text, "is a directory"), "%s", f.text);
 	cr_assert_eq(f.code, EXIT_FAILED);
 	output_deinit(&o);
 	f = (struct failure){ 0 };
-	cr_assert_eq(output_open(&o, "/dev/null", 1, &f), -1);
-	cr_assert_not_null(strstr(f.text, "/dev/null: "), "%s", f.text);
-	output_deinit(&o);
-	f = (struct failure){ 0 };
-	cr_assert_eq(output_open(&o, "/tmp/no/such/directory/out", 1, &f), -1);
+	cr_assert_eq(output_open(&o, "/tmp/no/such/directory/out", 1, OUTPUT_REPLACE, NULL, &f), -1);
 	cr_assert_not_null(strstr(f.text, "No such file or directory"), "%s", f.text);
 	output_deinit(&o);
 	cr_assert_eq(symlink("out", path), 0);
 	f = (struct failure){ 0 };
-	cr_assert_eq(output_open(&o, path, 1, &f), -1);
+	cr_assert_eq(output_open(&o, path, 1, OUTPUT_REPLACE, NULL, &f), -1);
 	cr_assert_not_null(strstr(f.text, "symbolic links"), "%s", f.text);
 	output_deinit(&o);
+}
+
+Test(output, nothing_is_replaced_that_is_to_be_kept)
+{
+	struct failure f = { 0 };
+	struct output o;
+
+	put_file(path, "old", 0600);
+	cr_assert_eq(output_open(&o, path, 3, OUTPUT_NO_CLOBBER, NULL, &f), -1);
+	cr_assert_not_null(strstr(f.text, "exists"), "%s", f.text);
+	output_deinit(&o);
+	expect_file(path, "old", 0600);
+
+	/* One that comes while the new one is made. */
+	cr_assert_eq(unlink(path), 0);
+	f = (struct failure){ 0 };
+	cr_assert_eq(output_open(&o, path, 3, OUTPUT_NO_CLOBBER, NULL, &f), 0, "%s", f.text);
+	cr_assert_eq(output_write(&o, "new", 3, 0, &f), 0, "%s", f.text);
+	put_file(path, "old", 0600);
+	cr_assert_eq(output_commit(&o, &f), -1);
+	cr_assert_not_null(strstr(f.text, "exists"), "%s", f.text);
+	output_deinit(&o);
+	expect_file(path, "old", 0600);
+	cr_assert_eq(entries(), 1);
+
+	cr_assert_eq(unlink(path), 0);
+	f = (struct failure){ 0 };
+	umask(077);
+	cr_assert_eq(output_open(&o, path, 3, OUTPUT_NO_CLOBBER, NULL, &f), 0, "%s", f.text);
+	cr_assert_eq(output_write(&o, "new", 3, 0, &f), 0, "%s", f.text);
+	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
+	output_deinit(&o);
+	expect_file(path, "new", 0600);
+	cr_assert_eq(entries(), 1);
+}
+
+Test(output, root_gives_a_file_back_to_its_owner)
+{
+	struct failure f = { 0 };
+	struct output o;
+	struct stat st;
+
+	if (geteuid())
+		cr_skip_test("only root gives files away");
+	put_file(path, "old", 0600);
+	cr_assert_eq(chown(path, 12345, 23456), 0);
+	cr_assert_eq(chmod(path, 04640), 0);
+	write_output(&o, "new");
+	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
+	output_deinit(&o);
+	cr_assert_eq(stat(path, &st), 0);
+	cr_assert_eq(st.st_uid, 12345);
+	cr_assert_eq(st.st_gid, 23456);
+	cr_assert_eq(st.st_mode & 07777, 04640, "%o", st.st_mode);
 }
 
 Test(output, a_full_disk_names_the_file_and_what_it_needs)

@@ -1,0 +1,18 @@
+/* Outputs that have no places: standard output, FIFOs, devices. Of output.c alone. */
+#ifndef CLIENT_OUTPUT_STREAM_H
+#define CLIENT_OUTPUT_STREAM_H
+
+#include "output.h"
+
+/* Whether a path is that of one. */
+bool output_is_stream(const char *path);
+
+int output_open_stream(struct output *output, struct failure *f);
+
+/* The next bytes. */
+int output_send(struct output *output, const void *data, size_t len, struct failure *f);
+
+/* Sends what was kept, and closes. */
+int output_end_stream(struct output *output, struct failure *f);
+
+#endif

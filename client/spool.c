@@ -1,0 +1,78 @@
+/* A memfd, or a file that nobody else can open. */
+#include "spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char *directory(void)
+{
+	const char *named = getenv("TMPDIR");
+
+	return named && *named ? named : "/tmp";
+}
+
+static int open_nameless(void)
+{
+	int fd = open(directory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	char *name;
+
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+		return fd;
+	if (asprintf(&name, "%s/tmactl-XXXXXX", directory()) < 0)
+		return -1;
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(name);
+	free(name);
+	return fd;
+}
+
+static int no_room(const char *what, struct failure *f)
+{
+	return fail(f, EXIT_FAILED,
+	            "%s: no room to keep it meanwhile: %s has too little (%s); $TMPDIR names another place",
+	            what, directory(), strerror(errno));
+}
+
+int spool_open(uint64_t bytes, uint64_t *memory, const char *what, struct failure *f)
+{
+	int fd;
+
+	if (bytes <= *memory / 2) {
+		fd = memfd_create("tmactl", MFD_CLOEXEC);
+		if (fd >= 0) {
+			*memory -= bytes;
+			return fd;
+		}
+	}
+	fd = open_nameless();
+	if (fd < 0)
+		return fail(f, EXIT_FAILED, "%s: no file can be made in %s to keep it meanwhile (%s)", what,
+		            directory(), strerror(errno));
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
+		no_room(what, f);
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int spool_write(int fd, const void *data, size_t len, uint64_t offset, const char *what, struct failure *f)
+{
+	ssize_t n;
+
+	for (size_t at = 0; at < len; at += (size_t)n) {
+		n = pwrite(fd, (const char *)data + at, len - at, (off_t)(offset + at));
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		else if (n < 0)
+			return no_room(what, f);
+	}
+	return 0;
+}

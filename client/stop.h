@@ -1,0 +1,21 @@
+/* Somebody asks to stop: by a signal, or because another part of the work has failed. */
+#ifndef CLIENT_STOP_H
+#define CLIENT_STOP_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct stop {
+	const volatile sig_atomic_t *caught; /* not 0: a signal; NULL: none is looked for */
+	atomic_bool failed;
+};
+
+/* NULL never asks. */
+static inline bool stop_is_asked(const struct stop *stop)
+{
+	return stop && ((stop->caught && *stop->caught) || atomic_load(&stop->failed));
+}
+
+#endif

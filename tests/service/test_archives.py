@@ -1,0 +1,146 @@
+"""tmactl copy and explain of arrays in .npz archives, as numpy.load reads them."""
+import json
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import unittest
+import zipfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import tap
+from tmad import Tmad, tmactl
+
+KEEP = b"what was there before"
+
+
+class Archives(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmad-archives-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.dst, self.npz = self.file("out.npy"), self.file("a.npz")
+        self.arrays = {"x": np.arange(60000, dtype="<f4").reshape(300, 200), "y": np.asfortranarray(np.eye(7, dtype="<i2")),
+                       "a/b:c": np.array(3.5)}
+
+    def file(self, name, data=None):
+        path = os.path.join(self.directory, name)
+        if data is not None:
+            with open(path, "wb") as file:
+                file.write(data)
+        return path
+
+    def copies(self, src, expected, *args):
+        done = tmactl("copy", src, self.dst, *args, socket_path=self.tmad.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        got = np.load(self.dst)
+        self.assertEqual((got.dtype, got.shape), (expected.dtype, expected.shape))
+        self.assertTrue(np.array_equal(got, expected))
+
+    def refuses(self, src, *words):
+        self.file("out.npy", KEEP)
+        done = tmactl("copy", src, self.dst, socket_path=self.tmad.path)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        with open(self.dst, "rb") as file:
+            self.assertEqual(file.read(), KEEP)
+
+    def test_members(self):
+        for save in (np.savez, np.savez_compressed):
+            save(self.npz, **self.arrays)
+            for name, array in self.arrays.items():
+                for end in ("", ".npy"):
+                    with self.subTest(save=save.__name__, name=name + end):
+                        self.copies(f"{self.npz}:{name}{end}", array)
+            self.copies(f"{self.npz}:x", self.arrays["x"].T[3:], "--permute", "1,0", "--pad=-3:0,0:0", "--memory", "1M")
+
+    def test_large_ones_are_not_read_into_memory(self):
+        """A service that maps 2 MiB moves 32, in order and not, stored and deflated."""
+        array = (np.arange(8 << 20, dtype="u4") * np.uint32(2654435761) >> np.uint32(20)).reshape(4096, 2048)
+        with Tmad(f"--mapped-bytes-per-uid={2 << 20}") as tmad:
+            for save in (np.savez, np.savez_compressed):
+                save(self.npz, x=array)
+                for args, expected in (([], array), (["--permute", "1,0"], array.T)):
+                    with self.subTest(save=save.__name__, args=args):
+                        done = tmactl("copy", self.npz + ":x", self.dst, "--memory", "2M", *args, socket_path=tmad.path)
+                        self.assertEqual((done.returncode, done.stderr), (0, ""))
+                        self.assertTrue(np.array_equal(np.load(self.dst), expected))
+
+    def test_64_bit_records(self):
+        """As of archives past 4 GiB; here the sizes and the directory's place are only written that way."""
+        np.savez(self.npz, **self.arrays)
+        with open(self.npz, "rb") as file:
+            data = file.read()
+        with zipfile.ZipFile(self.npz) as archive:
+            infos = archive.infolist()
+            start = archive.start_dir
+        directory = b""
+        for info in infos:
+            name = info.filename.encode()
+            extra = struct.pack("<HHQQQ", 1, 24, info.file_size, info.compress_size, info.header_offset)
+            directory += struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 45, 45, 0, 0, 0, 0, info.CRC, 0xffffffff, 0xffffffff,
+                                     len(name), len(extra), 0, 0, 0, 0, 0xffffffff) + name + extra
+        end = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, len(infos), len(infos), len(directory), start)
+        locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, start + len(directory), 1)
+        last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xffff, 0xffff, 0xffffffff, 0xffffffff, 3) + b"abc"
+        self.file("a.npz", data[:start] + directory + end + locator + last)
+        self.copies(self.npz + ":x", self.arrays["x"])
+
+    def test_explain(self):
+        np.savez_compressed(self.npz, **self.arrays)
+        done = tmactl("explain", "--json", self.npz + ":x", "--permute", "1,0", socket_path=self.tmad.path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["bytes"], 2 * 240000)
+
+    def test_names(self):
+        np.savez(self.npz, **self.arrays)
+        listed = "it has x, y, a/b:c"
+        self.refuses(self.npz, "a.npz: an archive; name an array in it", listed)
+        self.refuses(self.npz + ":", "a.npz: an archive; name an array in it", listed)
+        self.refuses(self.npz + ":z", "a.npz: there is no z in this archive", listed)
+        self.refuses(self.npz + ":x.np", "there is no x.np", listed)
+        np.savez(self.npz, **{f"array_{i}": np.array(i) for i in range(1000)})
+        self.refuses(self.npz + ":z", "it has array_0, array_1, ", ", ...")
+        self.refuses(self.file("b.npz") + ":x", "b.npz:x: cannot be opened (No such file")
+        self.refuses(self.file("text", b"hello") + ":x", "text is no .npz archive")
+        self.file("a:b.npy")
+        np.save(self.file("a:b.npy"), self.arrays["x"])
+        self.copies(self.file("a:b.npy"), self.arrays["x"])
+
+    def test_damage(self):
+        np.savez_compressed(self.npz, **self.arrays)
+        with open(self.npz, "rb") as file:
+            good = file.read()
+        with zipfile.ZipFile(self.npz) as archive:
+            start, at = archive.start_dir, archive.getinfo("x.npy").header_offset
+        bad = self.file("bad.npz")
+
+        def change(offset, with_what):
+            return good[:offset] + with_what + good[offset + len(with_what):]
+        rows = (("no directory", good[:start], "it has no directory"), ("cut", good[:-30], "it has no directory"),
+                ("directory elsewhere", good[:-6] + struct.pack("<L", len(good)) + good[-2:], "cut short"),
+                ("member elsewhere", change(start + 42, struct.pack("<L", 1)), "not where its directory says"),
+                ("too large", change(start + 20, struct.pack("<L", len(good))), "larger than what is there"),
+                ("encrypted", change(start + 8, b"\x01"), "x is encrypted"), ("packed by lzma", change(start + 10, b"\x0e"), "method 14"),
+                ("another checksum", change(start + 16, b"abcd"), "not what its checksum is of"),
+                ("bytes changed", change(at + 300, b"\xff" * 200), "a.npz"))
+        for name, data, word in rows:
+            with self.subTest(name=name):
+                self.file("bad.npz", data)
+                self.refuses(bad + ":x", "bad.npz", "" if word == "a.npz" else word)
+        for offset in [*range(at, at + 80, 7), *range(start, len(good), 7)]:  # whatever it is, it is said and does no harm
+            self.file("bad.npz", change(offset, b"\xff\xff\xff\xff"))
+            done = tmactl("copy", bad + ":x", self.dst, socket_path=self.tmad.path, errors="replace")
+            self.assertIn((done.returncode, done.stderr.count("\n")), ((0, 0), (1, 1)), done.stderr)
+
+
+if __name__ == "__main__":
+    tap.main()
