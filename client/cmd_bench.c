@@ -182,13 +182,13 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	sized = b->kind == KIND_COPY || b->kind == KIND_TRANSPOSE;
 	shaped = b->kind == KIND_TRANSFORM;
 	if (b->size && !sized)
-		return fail(f, EXIT_USAGE, "--size is of --kind copy and transpose, not of %s",
+		return fail(f, EXIT_USAGE, "--size belongs to --kind copy and transpose, not to %s",
 		            cmd_word(WORDS_LOAD, b->kind));
 	if (b->load.is_prepared && b->kind == KIND_PING)
 		return fail(f, EXIT_USAGE,
-		            "--prepared is of --kind copy, transpose and transform, not of ping");
+		            "--prepared belongs to --kind copy, transpose and transform, not to ping");
 	if (b->layout && !shaped)
-		return fail(f, EXIT_USAGE, "--%s is of --kind transform, not of %s", b->layout,
+		return fail(f, EXIT_USAGE, "--%s belongs to --kind transform, not to %s", b->layout,
 		            cmd_word(WORDS_LOAD, b->kind));
 	if (shaped && !b->has_shape)
 		return fail(f, EXIT_USAGE, "--kind transform needs --shape");
@@ -276,7 +276,7 @@ static int bench_run(struct bench *b)
 	else if (!b->t->quiet)
 		load_report(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
 	if (!rc && failed)
-		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " requests were refused",
-		            failed, b->result.latency.count);
+		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " request%s refused", failed,
+		            b->result.latency.count, b->result.latency.count == 1 ? " was" : "s were");
 	return rc;
 }

@@ -46,13 +46,18 @@ static double seconds_up(const tma_document *stats)
 	return seconds > 0.001 ? seconds : 0.001;
 }
 
-/* "12 plans" */
-static void print_held(const tma_document *stats, const char *key, const char *what)
+/* ", 12 plans prepared"; noun NULL: ", 12 refused" */
+static void print_held(const tma_document *stats, const char *key, const char *noun, const char *what)
 {
-	char text[32];
+	uint64_t n = field_uint(stats, key);
+	char text[64];
 
-	if (tma_document_find(stats, key))
-		printf(", %s %s", print_count(field_uint(stats, key), text, sizeof text), what);
+	if (!tma_document_find(stats, key))
+		return;
+	if (noun)
+		printf(", %s%s", print_counted(n, noun, text, sizeof text), what);
+	else
+		printf(", %s%s", print_count(n, text, sizeof text), what);
 }
 
 static void begin(const char *group)
@@ -64,18 +69,16 @@ static void begin(const char *group)
 
 static void print_service(const tma_document *stats)
 {
-	uint64_t connections = field_uint(stats, "connections");
-	char text[32];
+	char text[64];
 
 	begin("service");
 	printf("up %s", print_age(field_uint(stats, "uptime_ms"), text, sizeof text));
-	printf(", %s open connection%s", print_count(connections, text, sizeof text),
-	       connections == 1 ? "" : "s");
+	printf(", %s", print_counted(field_uint(stats, "connections"), "open connection", text, sizeof text));
 	printf(" (%s accepted", print_count(field_uint(stats, "connections_accepted"), text, sizeof text));
-	print_held(stats, "connections_refused", "refused");
-	print_held(stats, "sessions_ended", "ended by a limit");
+	print_held(stats, "connections_refused", NULL, " refused");
+	print_held(stats, "sessions_ended", NULL, " ended by a limit");
 	fputs(")", stdout);
-	print_held(stats, "recoveries", "recoveries of the device");
+	print_held(stats, "recoveries", "recovery", " of the device");
 	if (tma_document_find(stats, "engine_up") && !field_uint(stats, "engine_up"))
 		printf(", %sthe engine gives no sign of life%s", colour(COLOUR_BAD), colour(COLOUR_NONE));
 	putchar('\n');
@@ -207,18 +210,18 @@ static void print_cache(const tma_document *stats, const char *key, const char *
 
 static void print_now(const tma_document *stats)
 {
-	char text[32];
+	char text[64];
 
 	begin("memory");
-	printf("%s regions", print_count(field_uint(stats, "regions"), text, sizeof text));
+	fputs(print_counted(field_uint(stats, "regions"), "region", text, sizeof text), stdout);
 	printf(" of %s", print_bytes(field_uint(stats, "mapped_bytes"), text, sizeof text));
-	print_held(stats, "plans", "plans prepared");
+	print_held(stats, "plans", "plan", " prepared");
 	putchar('\n');
 	begin("queue");
-	printf("%s transforms", print_count(field_uint(stats, "jobs"), text, sizeof text));
-	print_held(stats, "waiting", "connections waiting");
-	print_held(stats, "pending_fds", "descriptors received");
-	print_held(stats, "outgoing_fds", "descriptors sent and not received");
+	fputs(print_counted(field_uint(stats, "jobs"), "transform", text, sizeof text), stdout);
+	print_held(stats, "waiting", "connection", " waiting");
+	print_held(stats, "pending_fds", "descriptor", " received");
+	print_held(stats, "outgoing_fds", "descriptor", " sent and not received");
 	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
 }
 

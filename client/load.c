@@ -62,8 +62,9 @@ int load_run(const struct load *load, const struct tmactl *t, struct load_result
 	r.epoll = epoll_create1(EPOLL_CLOEXEC);
 	r.connections = calloc(load->connections, sizeof *r.connections);
 	if (r.epoll < 0 || !r.connections)
-		rc = fail(f, EXIT_FAILED, "no %s for %u connections (%s)",
-		          r.epoll < 0 ? "descriptor" : "memory", load->connections, strerror(errno));
+		rc = fail(f, EXIT_FAILED, "no %s for %u connection%s (%s)",
+		          r.epoll < 0 ? "descriptor" : "memory", load->connections,
+		          load->connections == 1 ? "" : "s", strerror(errno));
 	for (uint32_t i = 0; i < load->connections && !rc; i++)
 		rc = connection_open(&r, &r.connections[i]);
 	if (!rc)
@@ -128,7 +129,8 @@ static int connection_open(struct run *r, struct connection *c)
 
 	c->asked = calloc(r->load->depth, sizeof *c->asked);
 	if (!c->asked)
-		return fail(r->failure, EXIT_FAILED, "no memory for %u requests", r->load->depth);
+		return fail(r->failure, EXIT_FAILED, "no memory for %u request%s", r->load->depth,
+		            r->load->depth == 1 ? "" : "s");
 	c->client = tmactl_connect(r->t, r->failure);
 	if (!c->client)
 		return -1;

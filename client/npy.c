@@ -70,8 +70,9 @@ static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_of
 		return -1;
 	if (memcmp(b, MAGIC, MAGIC_BYTES))
 		return fail(f, EXIT_FAILED, "%s: not an .npy file%s", path,
-		            b[0] == 'P' && b[1] == 'K' ? " (an .npz archive is read from a file, as ARCHIVE:NAME)"
-		                                       : "");
+		            b[0] == 'P' && b[1] == 'K'
+		                ? " (an .npz archive is read from a file, as ARCHIVE:NAME)"
+		                : "");
 	if (source->bytes < sizeof b)
 		return fail(f, EXIT_FAILED, "%s: cut short: %" PRIu64 " bytes are less than a header", path,
 		            source->bytes);

@@ -2,6 +2,7 @@
 #include "print.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,6 +77,20 @@ char *print_age(uint64_t ms, char *text, size_t text_size)
 		snprintf(text, text_size, "%" PRIu64 " min %" PRIu64 " s", min, s % 60);
 	else
 		snprintf(text, text_size, "%" PRIu64 " s", s);
+	return text;
+}
+
+char *print_counted(uint64_t count, const char *noun, char *text, size_t text_size)
+{
+	size_t len = strlen(noun);
+	bool turns = count != 1 && len && noun[len - 1] == 'y';
+	char number[32];
+
+	print_count(count, number, sizeof number);
+	snprintf(text, text_size, "%s %.*s%s", number, (int)(turns ? len - 1 : len), noun,
+	         turns        ? "ies"
+	         : count == 1 ? ""
+	                      : "s");
 	return text;
 }
 

@@ -17,6 +17,9 @@ char *print_rate(double per_s, char *text, size_t text_size);
 char *print_us(double us, char *text, size_t text_size);
 char *print_age(uint64_t ms, char *text, size_t text_size);
 
+/* "1 region", "8 211 regions", "2 recoveries". */
+char *print_counted(uint64_t count, const char *noun, char *text, size_t text_size);
+
 /* A text that somebody else chose, safe for a terminal: what is not printable ASCII becomes \xNN, a backslash
  * two. What does not fit is left out. */
 char *print_escaped(const char *data, size_t len, char *text, size_t text_size);

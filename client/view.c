@@ -19,8 +19,8 @@ int view_init(struct view *ret, const struct npy *npy, const struct view_args *a
 	if (check_perm(args, npy->rank, f) < 0)
 		return -1;
 	if (args->pad && args->n_pad != npy->rank)
-		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimensions, the file has %d", args->pad,
-		            args->n_pad, npy->rank);
+		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimension%s, the file has %d", args->pad,
+		            args->n_pad, args->n_pad == 1 ? "" : "s", npy->rank);
 	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, npy->descr.item_bytes, f) < 0)
 		return -1;
 	if (!ret->dst_bytes)
@@ -45,20 +45,21 @@ static int check_perm(const struct view_args *args, int rank, struct failure *f)
 		return 0;
 	snprintf(names, sizeof names, rank > 1 ? "each of 0..%d once" : rank ? "0" : "none", rank - 1);
 	if (args->n_perm != rank)
-		return fail(f, EXIT_USAGE, "--permute %s: it names %d dimensions, the file has %d",
-		            args->permute, args->n_perm, rank);
+		return fail(f, EXIT_USAGE, "--permute %s: it names %d dimension%s, the file has %d",
+		            args->permute, args->n_perm, args->n_perm == 1 ? "" : "s", rank);
 	for (int d = 0; d < rank; d++) {
 		i = view_dimension(args, rank, d);
 		if (i < 0 || i >= rank)
 			return fail(
 			    f, EXIT_USAGE,
-			    "--permute %s: there is no dimension %d; a permutation of %d dimensions names "
+			    "--permute %s: there is no dimension %d; a permutation of %d dimension%s names "
 			    "%s",
-			    args->permute, args->perm[d], rank, names);
+			    args->permute, args->perm[d], rank, rank == 1 ? "" : "s", names);
 		if (seen >> i & 1)
-			return fail(f, EXIT_USAGE,
-			            "--permute %s: %d appears twice; a permutation of %d dimensions names %s",
-			            args->permute, i, rank, names);
+			return fail(
+			    f, EXIT_USAGE,
+			    "--permute %s: %d appears twice; a permutation of %d dimension%s names %s",
+			    args->permute, i, rank, rank == 1 ? "" : "s", names);
 		seen |= UINT64_C(1) << i;
 	}
 	return 0;

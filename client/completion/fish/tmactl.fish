@@ -48,7 +48,7 @@ complete -c tmactl -n '__tmactl_is bench' -l kind -x -a 'ping copy transpose tra
 complete -c tmactl -n '__tmactl_is bench' -l connections -x -d "open at once"
 complete -c tmactl -n '__tmactl_is bench' -l pipeline -x -d "requests under way on each"
 complete -c tmactl -n '__tmactl_is bench' -l duration -x -d "seconds"
-complete -c tmactl -n '__tmactl_is bench' -l requests -x -d "end after as many"
+complete -c tmactl -n '__tmactl_is bench' -l requests -x -d "end after so many"
 complete -c tmactl -n '__tmactl_is bench' -l prepared -d "as runs of a plan that each connection prepares once"
 complete -c tmactl -n '__tmactl_is bench' -l size -x -d "of what copy and transpose read"
 complete -c tmactl -n '__tmactl_is bench' -l dtype -x -a 'bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64 complex64 complex128' -d "element type"
@@ -76,6 +76,6 @@ complete -c tmactl -n '__tmactl_is explain' -l engine -x -a 'cpu cuda' -d "plan 
 complete -c tmactl -n '__tmactl_is explain' -l svg -r -F -d "draw the tile that the plan moves and how it lies in shared memory"
 complete -c tmactl -n '__tmactl_is help' -x -a 'bench completion copy explain help info ping regions stats top'
 complete -c tmactl -n '__tmactl_is top' -s d -l interval -x -d "seconds between two looks"
-complete -c tmactl -n '__tmactl_is top' -s n -l count -x -d "end after as many looks"
+complete -c tmactl -n '__tmactl_is top' -s n -l count -x -d "end after so many looks"
 complete -c tmactl -n '__tmactl_is top' -l once -d "one look"
 complete -c tmactl -n '__tmactl_is top' -l sort -x -a 'rate bytes p50 p99 errors mapped uid pid' -d "what the table is sorted by"
