@@ -25,6 +25,7 @@ enum shape {
 	SHAPE_UID_STATUSES,
 	SHAPE_UID_PATHS,
 	SHAPE_UID_BARS,
+	SHAPE_UID_LIMITS,
 };
 
 enum type { TYPE_COUNTER, TYPE_GAUGE, TYPE_HISTOGRAM, TYPE_INFO };
@@ -50,6 +51,7 @@ struct metric {
 #define SOURCE_UID_STATUSES(field) offsetof(struct snapshot_uid, field)
 #define SOURCE_UID_PATHS(field)    offsetof(struct snapshot_uid, field)
 #define SOURCE_UID_BARS(field)     offsetof(struct snapshot_uid, field)
+#define SOURCE_UID_LIMITS(field)   offsetof(struct snapshot_uid, field)
 
 static const struct metric metrics[] = {
 #define METRIC(shape, type, name, unit, source, help) \
@@ -135,6 +137,8 @@ static uint32_t samples_of(const struct metric *metric, const struct snapshot *s
 		return s->n_uids * FAMILY_COUNT;
 	case SHAPE_UID_BARS:
 		return s->n_uids * BARS_SAMPLES;
+	case SHAPE_UID_LIMITS:
+		return s->n_uids * LIMIT_COUNT;
 	}
 	return 1;
 }
@@ -253,6 +257,11 @@ static void put_sample(struct text *text, const struct metric *metric, const str
 		uid += i / BARS_SAMPLES;
 		put_bars(text, metric, "uid", uid->name, numbers_at(uid, metric), uid->usage.latency_ns,
 		         i % BARS_SAMPLES);
+		break;
+	case SHAPE_UID_LIMITS:
+		uid += i / LIMIT_COUNT;
+		k = i % LIMIT_COUNT;
+		put_uid_labelled(text, metric, uid, "name", limit_infos[k].name, numbers_at(uid, metric)[k]);
 		break;
 	}
 }

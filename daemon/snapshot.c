@@ -19,6 +19,17 @@ static struct snapshot_uid *row_of(struct snapshot *snapshot, const struct usage
 	return &snapshot->uid[usages->n];
 }
 
+static void copy_limits(struct snapshot_uid *row, const struct accounts *accounts,
+                        const struct account *account)
+{
+	struct limits *own = (struct limits *)account_limits(accounts, account);
+
+	for (int i = 0; i < LIMIT_COUNT; i++)
+		if (override_is_allowed(i) &&
+		    *limits_at(own, i) != *limits_at((struct limits *)accounts->limits, i))
+			row->limits[i] = *limits_at(own, i);
+}
+
 static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts)
 {
 	const struct usages *usages = &accounts->usages;
@@ -41,6 +52,8 @@ static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts
 		for (int i = 0; i < CHARGE_KIND_COUNT; i++)
 			if (row->levels[i] < account->used[i])
 				row->levels[i] = account->used[i];
+		if (row < &snapshot->uid[usages->n])
+			copy_limits(row, accounts, account);
 	}
 }
 

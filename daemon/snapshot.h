@@ -15,6 +15,7 @@ struct snapshot_uid {
 	char name[12]; /* its number, or "other" */
 	struct usage usage;
 	uint64_t levels[CHARGE_KIND_COUNT];
+	uint64_t limits[LIMIT_COUNT]; /* that differ from everybody's; else 0 */
 };
 
 struct snapshot {
@@ -38,7 +39,7 @@ struct snapshot {
 	struct snapshot_uid uid[];
 };
 
-/* NULL: out of memory. For free(). At most 130 KB. */
+/* NULL: out of memory. For free(). At most 180 KB. */
 struct snapshot *snapshot_new(struct server *server);
 
 #endif

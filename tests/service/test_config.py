@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from scrape import scrape
 from tmad import FAULTY, NATIVE, SOURCE, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 # Made by make, beside the programs; a tarball has it among the sources.
@@ -251,6 +252,15 @@ class Overrides(ConfigCase):
                 rpc.call("region_create", {"size": 4096})
             self.assertEqual((caught.exception.name, caught.exception.message),
                              ("QUOTA", "regions_per_uid: this uid's limit on regions is 2; 2 in use, 1 more requested"))
+
+    def test_metrics_have_it(self):
+        self.write(self.own('[limits]\nregions_per_uid = 7\n[limits "uid:UID"]\nregions-per-uid = 2\nplans_per_uid = 4096\n'))
+        address = f"unix:{self.directory}/m"
+        with self.start("--metrics=" + address).rpc() as rpc:
+            rpc.call("ping")
+            metrics = scrape(address)
+        self.assertEqual(metrics.of("tmad_uid_limit"), {("name=regions_per_uid", f"uid={os.getuid()}"): 2})
+        self.assertEqual(metrics["tmad_limit", "name=regions_per_uid"], 7)
 
     def test_others_have_everybodys(self):
         limits = self.used('[limits "uid:4242424"]\nregions-per-uid = 2\n[limits "gid:4242424"]\nregions-per-uid = 3\n')

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -366,10 +367,13 @@ class Rules(unittest.TestCase):
         return set(re.findall(r"\btmad_[a-z_]+", text)) - {"tmad_test"}
 
     def served(self):
-        with metered() as (tmad, address), contextlib.closing(Work(tmad, os.geteuid())) as work:
-            work.move("copy", [1000])
-            work.fail("NOT_FOUND", "region_release", {"region": 1 << 60})
-            return scrape(address).names
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write(f'[limits "uid:{os.geteuid()}"]\nplans_per_uid = 7\n')
+            file.flush()
+            with metered("--config=" + file.name) as (tmad, address), contextlib.closing(Work(tmad, os.geteuid())) as work:
+                work.move("copy", [1000])
+                work.fail("NOT_FOUND", "region_release", {"region": 1 << 60})
+                return scrape(address).names
 
     def test_what_they_name_is_served(self):
         served = self.served()
