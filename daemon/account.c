@@ -18,6 +18,7 @@ static const struct {
 	[CHARGE_BEHIND_WAITS] = { "transforms that wait for timelines", LIMIT_INDEX_behind_waits_per_uid,
 	                          -1 },
 	[CHARGE_LIST_BYTES] = { "bytes of lists", LIMIT_INDEX_list_bytes_per_uid, -1 },
+	[CHARGE_INPUT_BYTES] = { "bytes of requests not yet handled", LIMIT_INDEX_input_bytes_per_uid, -1 },
 	[CHARGE_QUEUED_BYTES] = { "bytes of unread replies", LIMIT_INDEX_queued_bytes_per_uid, -1 },
 	[CHARGE_PENDING_FDS] = { "pending file descriptors", LIMIT_INDEX_pending_fds_per_uid, -1 },
 	[CHARGE_OUTGOING_FDS] = { "descriptors made and not yet received", LIMIT_INDEX_outgoing_fds_per_uid,

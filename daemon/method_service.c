@@ -78,7 +78,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
-		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, outgoing_fds),
+		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
+		       F(stats, outgoing_fds),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -108,6 +109,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.engine_up = watchdog_engine_up(&server->watchdog),
 		.waiting = server_count_waiting(server),
 		.log_lines_lost = log_lost(),
+		.input_bytes = server->accounts.total[CHARGE_INPUT_BYTES],
 		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);

@@ -14,8 +14,9 @@ void session_free(struct session *session)
 	region_table_deinit(&session->regions);
 	id_table_deinit(&session->plans);
 	engine_stream_free(session->server->engine, session->stream);
-	buffer_deinit(&session->in);
+	input_drop(&session->server->inputs, &session->in, buffer_len(&session->in));
 	buffer_deinit(&session->out);
+	charge_release(&session->in_charge);
 	charge_release(&session->fds_charge);
 	charge_release(&session->out_charge);
 	charge_release(&session->out_fds_charge);

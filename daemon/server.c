@@ -148,6 +148,8 @@ static void start_handles(struct server *server)
 	server->resend.data = server->idle.data = server;
 	outgoing_open(&server->outgoing, server, loop);
 	refusals_open(&server->refusals, server, loop);
+	trim_open(&server->trim, server, loop);
+	inputs_open(&server->inputs, loop, server->limits.connections);
 	closers_open(&server->closers, loop, &server->accounts, drain_check, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
@@ -226,6 +228,7 @@ err_listener:
 err_handles:
 	server_stop(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
+	inputs_deinit(&server->inputs);
 	engine_close(server->engine);
 err_memory:
 	plan_cache_deinit(&server->plans);
@@ -276,6 +279,7 @@ void server_deinit(struct server *server)
 	(void)r;
 	assert(TAILQ_EMPTY(&server->sessions) && TAILQ_EMPTY(&server->unsent));
 	assert(TAILQ_EMPTY(&server->turns.ready));
+	inputs_deinit(&server->inputs);
 	assert(server->n_regions == 0 && server->mapped_bytes == 0);
 	accounts_deinit(&server->accounts);
 }
@@ -316,6 +320,7 @@ static void on_settle(uv_prepare_t *prepare)
 	flush_all(server);
 	turns_run(server);
 	flush_all(server);
+	trim_look(&server->trim);
 	if (server->is_job_done) /* of a session that ended just now */
 		uv_async_send(&server->engine_done);
 }
@@ -357,6 +362,8 @@ void server_stop(struct server *server)
 	exporter_close(&server->exporter);
 	outgoing_close(&server->outgoing);
 	refusals_close(&server->refusals);
+	inputs_close(&server->inputs);
+	trim_close(&server->trim);
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);

@@ -19,6 +19,7 @@
 #include "exporter.h"
 #include "kernels/blocks.h"
 #include "kernels/engine.h"
+#include "input.h"
 #include "limits.h"
 #include "listener.h"
 #include "metrics.h"
@@ -32,6 +33,7 @@
 #include "refusal.h"
 #include "reload.h"
 #include "submission.h"
+#include "trim.h"
 #include "turn.h"
 #include "watchdog.h"
 
@@ -88,6 +90,8 @@ struct server {
 	struct closers closers;
 	struct outgoing outgoing;
 	struct refusals refusals;
+	struct inputs inputs;
+	struct trim trim;
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;
@@ -112,9 +116,9 @@ struct server {
 	uint64_t mapped_bytes;
 	uint64_t last_session;
 	char boot_id[33];
-	uint64_t start_ns;       /* since the epoch */
-	struct blocks_seen seen; /* by one list at a time */
-	uint8_t receive[65536];  /* what a session reads before it is known to need keeping */
+	uint64_t start_ns;            /* since the epoch */
+	struct blocks_seen seen;      /* by one list at a time */
+	uint8_t receive[INPUT_BYTES]; /* what a session reads before it is known to need keeping */
 };
 
 /* Opens the engine and the listener, and starts to serve when server_run is called. On failure err says

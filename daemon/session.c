@@ -25,6 +25,10 @@ static void on_readable(uv_poll_t *poll, int status, int events);
 static void on_frame_deadline(uv_timer_t *timer);
 static void on_closed(uv_handle_t *handle);
 static void session_read(struct session *session);
+static size_t room_to_read(const struct session *session);
+static void take_input(struct session *session, const uint8_t *data, size_t len);
+static void feed_kept(struct session *session);
+static void charge_input(struct session *session);
 static void stop_reading(struct session *session);
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len);
 
@@ -47,12 +51,30 @@ static void on_disconnect(struct session *session)
 	session_update_poll(session);
 }
 
+/* What the socket itself says: libuv calls every error of a socket EBADF. */
+static int socket_error(int fd)
+{
+	int error = 0;
+	socklen_t len = sizeof error;
+
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 ? errno : error;
+}
+
+/* A peer that closes its socket while there are replies in it resets the connection. */
+static void end_by_error(struct session *session, int error)
+{
+	if (error == ECONNRESET || error == 0)
+		session_end(session, LOG_LEVEL_DEBUG, "disconnected, with replies unread");
+	else
+		session_end(session, LOG_LEVEL_NOTICE, strerror(error));
+}
+
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	struct session *session = poll->data;
 
 	if (status < 0) {
-		session_end(session, LOG_LEVEL_NOTICE, uv_strerror(status));
+		end_by_error(session, socket_error(session->fd));
 		return;
 	}
 	if (events & UV_DISCONNECT) {
@@ -88,22 +110,14 @@ static void on_end_of_stream(struct session *session)
 static void session_read(struct session *session)
 {
 	struct server *server = session->server;
-	bool direct = buffer_len(&session->in) == 0;
-	uint8_t *data = direct ? server->receive : buffer_reserve(&session->in, sizeof server->receive);
-	uint64_t left = session->last - session->received;
-	size_t room = left < sizeof server->receive ? (size_t)left : sizeof server->receive;
 	int fds[SOCKET_MAX_FDS];
-	size_t n_fds, used;
+	size_t n_fds;
 	ssize_t n;
 	struct error err;
 
 	if (!session_reads(session))
 		return;
-	if (!data) {
-		session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
-		return;
-	}
-	n = socket_receive(session->fd, data, room, fds, &n_fds);
+	n = socket_receive(session->fd, server->receive, room_to_read(session), fds, &n_fds);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n == -EMSGSIZE) {
@@ -112,7 +126,7 @@ static void session_read(struct session *session)
 		return;
 	}
 	if (n < 0) {
-		session_end(session, LOG_LEVEL_DEBUG, strerror((int)-n));
+		end_by_error(session, (int)-n);
 		return;
 	}
 	if (n == 0) {
@@ -127,18 +141,63 @@ static void session_read(struct session *session)
 	session->received += (uint64_t)n;
 	session->used_ms = uv_now(&server->loop);
 
-	if (direct) {
-		used = session_feed(session, data, (size_t)n);
-		if (session->state != SESSION_ENDED && used < (size_t)n &&
-		    buffer_append(&session->in, data + used, (size_t)n - used) < 0)
-			session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
-	} else {
-		buffer_commit(&session->in, (size_t)n);
-		used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
-		buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
-	}
+	take_input(session, server->receive, (size_t)n);
 	session_update_poll(session);
 	session_settle(session);
+}
+
+/* What is unhandled already is the beginning of a message: no more is read than its end and what may come
+ * behind it. Of a uid that has much unhandled, little is read at a time. */
+static size_t room_to_read(const struct session *session)
+{
+	uint64_t left = session->last - session->received;
+	size_t unhandled = buffer_len(&session->in), room;
+
+	room = INPUT_BYTES - unhandled;
+	if (room > SESSION_KEEP_BYTES &&
+	    session->account->used[CHARGE_INPUT_BYTES] >
+	        account_limits(&session->server->accounts, session->account)->input_bytes_per_uid / 2)
+		room = SESSION_KEEP_BYTES;
+	return left < room ? (size_t)left : room;
+}
+
+/* Handles what has been read, as far as it goes, and keeps the rest. */
+static void take_input(struct session *session, const uint8_t *data, size_t len)
+{
+	bool direct = buffer_len(&session->in) == 0;
+	size_t used = direct ? session_feed(session, data, len) : 0;
+
+	if (session->state == SESSION_ENDED)
+		return;
+	if (used < len && input_keep(&session->server->inputs, &session->in, data + used, len - used) < 0)
+		session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
+	else if (direct)
+		charge_input(session);
+	else
+		feed_kept(session);
+}
+
+/* Handles what was kept. */
+static void feed_kept(struct session *session)
+{
+	size_t used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
+
+	input_drop(&session->server->inputs, &session->in, used);
+	charge_input(session);
+}
+
+/* For what is kept until there is more, or until it may be handled. */
+static void charge_input(struct session *session)
+{
+	uint64_t kept = buffer_len(&session->in), charged = session->in_charge.amount;
+	struct error err;
+
+	if (kept < charged)
+		charge_shrink(&session->in_charge, charged - kept);
+	else if (kept > charged && session->state != SESSION_ENDED &&
+	         charge_take(&session->in_charge, &session->server->accounts, session->account,
+	                     CHARGE_INPUT_BYTES, kept - charged, &err) < 0)
+		session_end(session, LOG_LEVEL_NOTICE, err.message);
 }
 
 /* A message that has begun has frame_deadline_ms in all to arrive whole. The clock stands still while its
@@ -238,8 +297,6 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 
 void session_resume(struct session *session)
 {
-	size_t used;
-
 	submission_run(session);
 	if (session->state == SESSION_ENDED || session->waiting != WAIT_NONE)
 		return;
@@ -247,8 +304,7 @@ void session_resume(struct session *session)
 		session_read(session);
 		return;
 	}
-	used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
-	buffer_consume(&session->in, used, SESSION_KEEP_BYTES);
+	feed_kept(session);
 	session_update_poll(session);
 	session_settle(session);
 }

@@ -99,6 +99,7 @@ struct session {
 
 	/* In. */
 	struct buffer in; /* what could not be handled at once */
+	struct charge in_charge;
 	struct frame_scan scan;
 	uint64_t received; /* bytes of the stream */
 	uint64_t handled;

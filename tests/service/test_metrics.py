@@ -177,7 +177,7 @@ class Values(unittest.TestCase):
         self.assertEqual(metrics["tmad_engine_up", f"device={info['device']}", f"engine={info['engine']}"], 1)
         self.assertLess(abs(float(metrics["tmad_start_time_seconds"]) - time.time() + stats["uptime_ms"] / 1e3), 5)
         for name in ("connections", "regions", "mapped_bytes", "jobs", "plans", "queued_bytes", "pending_fds",
-                     "outgoing_fds"):
+                     "outgoing_fds", "input_bytes"):
             self.assertEqual(metrics["tmad_" + name], stats[name], name)
         self.assertEqual(metrics["tmad_mapped_bytes"], 2 * 65536 * len(self.works))
         self.assertEqual(metrics["tmad_plans"], 1)

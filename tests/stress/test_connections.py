@@ -3,6 +3,7 @@ import contextlib
 import os
 import resource
 import socket
+import struct
 import sys
 import time
 import unittest
@@ -165,6 +166,73 @@ class Connections(unittest.TestCase):
     def alone(tmad):
         with tmad.rpc() as rpc:
             return rpc.call("stats")["connections"] == 1
+
+    # ---- Messages that do not come whole ---------------------------------------------------------------
+    @staticmethod
+    def half_a_message(tmad, size):
+        """A connection that has sent so many bytes of a str of 65000."""
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.connect(tmad.path)
+        with contextlib.suppress(ConnectionError):
+            client.sendall(b"\x94\x00\x01\xda" + struct.pack(">H", 65000) + bytes(size - 6))
+        return client
+
+    def test_parts_of_messages_are_charged(self):
+        with Tmad("--input-bytes-per-uid=1000000") as tmad, tmad.rpc() as rpc:
+            clients = [self.half_a_message(tmad, 60000) for _ in range(16)]
+            wait_until(lambda: rpc.call("stats")["input_bytes"] == 16 * 60000, "they are charged")
+            late = self.half_a_message(tmad, 60000)
+            late.settimeout(scaled(10))
+            self.assertEqual(late.recv(1), b"")
+            self.assertIn("ended: input_bytes_per_uid: at most 1000000 bytes", tmad.log())
+            self.assertIs(rpc.call("ping"), True)
+            for client in (*clients, late):
+                client.close()
+            wait_until(lambda: rpc.call("stats")["input_bytes"] == 0, "the charges come back")
+
+    @unittest.skipUnless(NATIVE, "a process's memory is not its own here")
+    def test_memory_of_parts_goes_back(self):
+        """Nobody waits long for that either."""
+        n, size = max(share(2040), 600), 30000
+        with Tmad("--frame-deadline-ms=60000", "--connections-per-uid=4096") as tmad, tmad.rpc() as rpc:
+            clients = [self.half_a_message(tmad, 10) for _ in range(n)]
+            wait_until(lambda: rpc.call("stats").get("input_bytes", 0) == 10 * n, "they are there")
+            before = tmad.status("VmRSS")
+            for client in clients:
+                client.sendall(bytes(size - 10))
+            wait_until(lambda: rpc.call("stats").get("input_bytes", 0) == n * size, "and what they send")
+            during = tmad.status("VmRSS")
+            keeps = [tmad.rpc() for _ in range(20)]  # what they take lies behind it
+            for each in keeps:
+                each.call("ping")
+            for client in clients:
+                client.close()
+            times, end = [], time.monotonic() + scaled(10)
+            while tmad.status("VmRSS") > before and time.monotonic() < end:
+                for _ in range(100):
+                    start = time.perf_counter()
+                    rpc.call("ping")
+                    times.append(time.perf_counter() - start)
+            after, times = tmad.status("VmRSS"), sorted(times)
+            for each in keeps:
+                each.close()
+            print(f"# {n} connections with {size} bytes of a message: VmRSS {before} KiB before they sent that, {during} then, "
+                  f"{after} after them; a ping meanwhile: p99 {times[len(times) * 99 // 100] * 1e3:.2f} ms, most "
+                  f"{times[-1] * 1e3:.2f} ms", flush=True)
+            self.assertLess(during - before, 3 * n * size >> 11)
+            self.assertLessEqual(after, before)
+
+    def test_who_leaves_replies_unread(self):
+        """That is a disconnect like any other, and no error of the service's."""
+        with Tmad("--log-level=debug") as tmad, tmad.rpc() as rpc:
+            for _ in range(5):
+                with tmad.rpc() as other:
+                    other.request("info")
+                    wait_until(lambda: other.socket.recv(1, socket.MSG_PEEK), "its reply is there")
+            self.gone(rpc)
+            self.assertEqual(tmad.log().count("ended: disconnected, with replies unread"), 5, tmad.log())
+            self.assertNotIn("bad file descriptor", tmad.log())
+            self.assertEqual(rpc.call("stats")["sessions_ended"], 0)
 
     def test_idle_ones_end(self):
         """idle_deadline_ms: who asks nothing ends; who waits for what it asked does not, nor does anybody by default."""

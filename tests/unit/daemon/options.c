@@ -105,12 +105,12 @@ Test(options, every_limit_is_an_option_and_is_listed)
 		struct error err;
 
 		options_init(&options);
-		strcat(strcat(argument, limit_infos[i].name), "=123");
+		strcat(strcat(argument, limit_infos[i].name), "=65536");
 		for (char *c = argument; *c; c++)
 			if (*c == '_')
 				*c = '-';
 		cr_assert_eq(options_parse(&options, 2, argv, &err), 0, "%s: %s", argument, err.message);
-		cr_assert_eq(*limits_at(&options.limits, i), 123, "%s", argument);
+		cr_assert_eq(*limits_at(&options.limits, i), 65536, "%s", argument);
 		cr_assert_str_eq(list[i].name, limit_infos[i].name);
 	}
 }
