@@ -135,24 +135,34 @@ bool charge_fits(const struct accounts *accounts, const struct account *account,
 	       fits(accounts->total[kind], amount, limit_of(accounts->limits, kinds[kind].total));
 }
 
-int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
-                enum charge_kind kind, uint64_t amount, struct error *err)
+/* Where a uid may have all that there is, the limit of all is the one to name. */
+static int check(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
+                 uint64_t amount, struct error *err)
 {
 	uint64_t limit = limit_of(account_limits(accounts, account), kinds[kind].limit);
+	uint64_t total = limit_of(accounts->limits, kinds[kind].total);
 
-	assert(!charge->account || (charge->account == account && charge->kind == kind));
-
-	if (!fits(account->used[kind], amount, limit))
+	if (limit < total && !fits(account->used[kind], amount, limit))
 		return error_set(err, STATUS_QUOTA,
 		                 "%s: this uid's limit on %s is %" PRIu64 "; %" PRIu64 " in use, %" PRIu64
 		                 " more requested",
 		                 limit_infos[kinds[kind].limit].name, kinds[kind].noun, limit,
 		                 account->used[kind], amount);
-	limit = limit_of(accounts->limits, kinds[kind].total);
-	if (!fits(accounts->total[kind], amount, limit))
+	if (!fits(accounts->total[kind], amount, total))
 		return error_set(err, STATUS_QUOTA, "%s: the limit on %s of all uids together is %" PRIu64,
-		                 limit_infos[kinds[kind].total].name, kinds[kind].noun, limit);
+		                 limit_infos[kinds[kind].total].name, kinds[kind].noun, total);
+	return 0;
+}
 
+int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
+                enum charge_kind kind, uint64_t amount, struct error *err)
+{
+	int r = check(accounts, account, kind, amount, err);
+
+	assert(!charge->account || (charge->account == account && charge->kind == kind));
+
+	if (r < 0)
+		return r;
 	if (!charge->account) {
 		*charge = (struct charge){ accounts, account, kind, 0 };
 		account->refs++;

@@ -172,7 +172,9 @@ static void write_kept(FILE *out, const struct config *config, int first, int n)
 		char name[SETTING_NAME_BYTES];
 
 		setting_name(i, name);
-		if (file->text[i])
+		if (file->text[i] && i == OPTION_SOCKET_GROUP) /* by number: names are not looked up again */
+			fprintf(out, "%s=%" PRIu32 "\n", name, config->options.socket_group);
+		else if (file->text[i])
 			fprintf(out, "%s=%s\n", name, file->text[i]);
 	}
 }

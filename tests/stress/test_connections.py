@@ -100,7 +100,7 @@ class Connections(unittest.TestCase):
                 for client in clients:
                     self.assertIs(client.call("ping"), True)
                 with tmad.rpc() as refused:
-                    self.refused(refused, "connections_per_uid: at most 8")
+                    self.refused(refused, "connections_per_uid: this uid's limit on connections is 8")
                 for client in clients:
                     client.close()
 
@@ -118,9 +118,9 @@ class Connections(unittest.TestCase):
         self.assertTrue(rpc.ended())
 
     def test_who_is_refused_reads_why(self):
-        for limit in ("connections-per-uid", "connections"):
+        for limit, named in (("connections-per-uid", "connections_per_uid: this uid's limit on connections is 1"),
+                             ("connections", "connections: the limit on connections of all uids together is 1")):
             with self.subTest(limit=limit), Tmad(f"--{limit}=1") as tmad, self.let_in(tmad) as one:
-                named = f"{limit.replace('-', '_')}: at most 1 connections for"
                 with tmad.rpc() as refused:  # by then the service waits for what it asks
                     time.sleep(0.05)
                     self.refused(refused, named)
