@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* MAP_FAILED: it cannot be, or not there. */
-static void *map_aligned(size_t size, int prot, int fd, uint64_t offset)
+static void *map_aligned(size_t size, int prot, int flags, int fd, uint64_t offset)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t skew = (size_t)(offset % HUGE_PAGE_BYTES);
@@ -19,7 +19,7 @@ static void *map_aligned(size_t size, int prot, int fd, uint64_t offset)
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
 	before = (HUGE_PAGE_BYTES + skew - (uintptr_t)room % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-	map = mmap(room + before, size, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+	map = mmap(room + before, size, prot, flags | MAP_FIXED, fd, (off_t)offset);
 	if (map == MAP_FAILED) {
 		munmap(room, whole + HUGE_PAGE_BYTES);
 		return MAP_FAILED;
@@ -30,11 +30,21 @@ static void *map_aligned(size_t size, int prot, int fd, uint64_t offset)
 	return map;
 }
 
-void *mapping_new(size_t size, int prot, int fd, uint64_t offset)
+static void *map_anywhere(size_t size, int prot, int flags, int fd, uint64_t offset)
 {
 	void *map = MAP_FAILED;
 
 	if (size >= HUGE_PAGE_BYTES && size <= SIZE_MAX / 2)
-		map = map_aligned(size, prot, fd, offset);
-	return map != MAP_FAILED ? map : mmap(NULL, size, prot, MAP_SHARED, fd, (off_t)offset);
+		map = map_aligned(size, prot, flags, fd, offset);
+	return map != MAP_FAILED ? map : mmap(NULL, size, prot, flags, fd, (off_t)offset);
+}
+
+void *mapping_new(size_t size, int prot, int fd, uint64_t offset)
+{
+	return map_anywhere(size, prot, MAP_SHARED | MAP_NORESERVE, fd, offset);
+}
+
+void *mapping_new_private(size_t size, int fd, uint64_t offset)
+{
+	return map_anywhere(size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, offset);
 }

@@ -1,0 +1,144 @@
+/* Pages are made present a few at a time: between two looks at who waits and at what memory is left. */
+#include "memfd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "headroom.h"
+#include "mapping.h"
+
+#define STEP_BYTES (8u << 20)
+
+static bool make_huge(uintptr_t start, uintptr_t end, size_t page);
+static int fill_slowly(const struct memfd_fill *fill);
+
+static int new_memfd(void)
+{
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+#ifdef MFD_NOEXEC_SEAL
+	int fd = memfd_create("tmad", flags | MFD_NOEXEC_SEAL);
+
+	if (fd >= 0 || errno != EINVAL)
+		return fd;
+#endif
+	return memfd_create("tmad", flags);
+}
+
+int memfd_new(uint64_t size)
+{
+	struct rlimit limit;
+	int fd, r;
+
+	/* More than RLIMIT_FSIZE allows would be answered by a signal. */
+	if (size > INT64_MAX || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur))
+		return -EFBIG;
+	fd = new_memfd();
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size) == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		return fd;
+	r = -errno;
+	close(fd);
+	return r;
+}
+
+static uint64_t held_bytes(int fd, uint64_t *ret_size)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	*ret_size = (uint64_t)st.st_size;
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* A huge page at the end has more than the file: then there may be a hole before it all the same. */
+bool memfd_is_sparse(int fd)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size = 0, held = held_bytes(fd, &size);
+
+	return held != (size + page - 1) / page * page;
+}
+
+/* ---- Filling ---------------------------------------------------------------------------------------- */
+
+/* Whether what is missing in the next step can be had. A few pages of a file that is nearly full are not
+ * asked for. */
+static bool is_left(const struct memfd_fill *fill, size_t rest)
+{
+	uint64_t needed = fill->missing < rest ? fill->missing : rest;
+	struct headroom_figures figures;
+
+	if (needed == 0 || (needed < HUGE_PAGE_BYTES && !fill->spares))
+		return true;
+	headroom_read(fill->headroom, &figures);
+	return needed <= (fill->spares ? figures.spare : figures.available);
+}
+
+int memfd_fill(const struct memfd_fill *fill)
+{
+	uintptr_t at = (uintptr_t)fill->start, end = at + fill->size;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	bool huge = fill->huge;
+
+	if (huge && fill->size >= HUGE_PAGE_BYTES)
+		madvise(fill->start, fill->size, MADV_HUGEPAGE);
+	while (at < end) {
+		size_t step = STEP_BYTES - at % STEP_BYTES; /* cuts no huge page */
+
+		step = end - at < step ? end - at : step;
+		if (fill->unwanted && atomic_load(fill->unwanted))
+			return -ECANCELED;
+		if (!is_left(fill, end - at))
+			return -ENOSPC;
+		huge = huge && make_huge(at, at + step, page);
+		if (madvise((void *)at, step, fill->writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+			at += step;
+		else if (errno == EINVAL)
+			break; /* a kernel before 5.14 */
+		else if (errno != EINTR && errno != EAGAIN)
+			return -errno;
+	}
+	if (fill->missing && (at < end || memfd_is_sparse(fill->fd)))
+		return fill_slowly(fill);
+	return at < end ? -EOPNOTSUPP : 0;
+}
+
+/* Huge pages for the whole ones of [start, end), of which nothing is present. MADV_COLLAPSE gives them where
+ * shmem_enabled is never too, but only around a page that is there. false: it gives no more. */
+static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
+{
+	uintptr_t at = (start + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
+
+	for (; at < end && end - at >= HUGE_PAGE_BYTES; at += HUGE_PAGE_BYTES)
+		if (madvise((void *)at, page, MADV_POPULATE_WRITE) < 0 ||
+		    madvise((void *)at, HUGE_PAGE_BYTES, MADV_COLLAPSE) < 0)
+			return false;
+	return true;
+}
+
+/* Where the advice is not known, or is taken without an effect, as emulators do. To allocate first makes want
+ * of memory an error and not a signal; a page counts as data only when it has been touched as well. */
+static int fill_slowly(const struct memfd_fill *fill)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *at = fill->start, *end = at + fill->size;
+
+	while (fill->writable &&
+	       fallocate(fill->fd, FALLOC_FL_KEEP_SIZE, (off_t)fill->offset, (off_t)fill->size) < 0)
+		if (errno != EINTR)
+			return -errno;
+	for (; at < end; at += page)
+		if (fill->unwanted && atomic_load(fill->unwanted))
+			return -ECANCELED;
+		else if (fill->writable)
+			__atomic_fetch_or(at, 0, __ATOMIC_RELAXED);
+		else
+			(void)*(volatile char *)at;
+	return 0;
+}

@@ -1,0 +1,40 @@
+/* Memfds: how they are made, and how their pages come to be. A page of such a file is charged to the cgroup
+ * of the process that touches it first, for as long as the file has it: whoever is to pay for it fills it.
+ */
+#ifndef PROTO_MEMFD_H
+#define PROTO_MEMFD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct headroom;
+
+/* A shared mapping of a memfd, or of part of one, and what to do about its pages. */
+struct memfd_fill {
+	int fd;
+	uint64_t offset; /* of start in the file */
+	void *start;     /* both of whole pages */
+	size_t size;
+	uint64_t missing; /* bytes that the file may not have yet, at most */
+	bool writable;    /* the mapping */
+	bool huge;        /* on huge pages where the kernel gives them: of a file that has nothing yet */
+	const struct headroom *headroom; /* of this process */
+	bool spares;                     /* a quarter of each cgroup's limit stays untouched */
+	const atomic_bool *unwanted;     /* set: give up; NULL: never */
+};
+
+/* A sealed memfd of size zero bytes, or a negative errno. */
+int memfd_new(uint64_t size);
+
+/* Makes the pages present, in the file and in the mapping, and leaves what they hold as it is. 0, or a
+ * negative errno: -ENOSPC: the machine or a cgroup has not that much memory left, and no process was ended to
+ * find it; -ECANCELED: unwanted; -EOPNOTSUPP: nothing is missing, and the kernel cannot map pages ahead of
+ * their use. Blocks for as long as it takes to zero them. */
+int memfd_fill(const struct memfd_fill *fill);
+
+/* Whether the file may have holes. false is certain. */
+bool memfd_is_sparse(int fd);
+
+#endif
