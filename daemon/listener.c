@@ -187,12 +187,15 @@ int listener_open(struct listener *listener, struct server *server, int kept, co
 	}
 	uv_timer_init(&server->loop, &listener->retry);
 	r = watch_start(&listener->poll, UV_READABLE, on_connection);
+	if (r == 0) {
+		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		r = listener->spare_fd < 0 ? -errno : 0;
+	}
 	if (r < 0) {
 		listener_close(listener);
 		return error_set(err, STATUS_NO_MEMORY, "%s: cannot be watched: %s", listener->path,
 		                 strerror(-r));
 	}
-	listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return 0;
 }
 
