@@ -45,7 +45,7 @@ struct tma_region {
 	uint64_t offset;
 	uint64_t allocation; /* cuda_fd: bytes of all of it; 0: it ends with the region */
 	bool writable;
-	bool is_service_made;
+	bool is_service_made; /* device memory */
 	enum region_kind kind;
 	int fd;                              /* memfd, cuda_fd: owned; else -1 */
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc */
@@ -173,6 +173,9 @@ struct tma_client {
 
 	struct submit_item *items;    /* room for those of a message; NULL: none was made yet */
 	struct device_driver *driver; /* NULL: not looked for yet */
+
+	uint32_t engine_of; /* the connection that is_cpu is of; 0: none */
+	bool is_cpu;        /* the service's engine */
 
 	struct tma_region *regions;
 	struct tma_plan *plans;
@@ -370,7 +373,22 @@ reply_fn on_true;
 /* The number as it travels; STATUS_INVALID_ARGUMENT when its kind is none. */
 int scalar_from_number(const struct tma_number *number, struct scalar *ret);
 
+/* ---- memory.c -------------------------------------------------------------------------------------- */
+
+/* Whether the service moves bytes on the CPU, where memory is host memory: asked once a connection. */
+int client_is_cpu(tma_client *client, bool *ret);
+
+/* Makes the region's memory: a memfd, mapped here, whose pages are there. On failure some of it may be there,
+ * for the region's end to free. */
+int region_make(tma_region *region);
+
+/* Makes the pages that a registered memfd lacks in the region's range. */
+int region_fill(tma_region *region);
+
 /* ---- region.c -------------------------------------------------------------------------------------- */
+
+/* Maps the region's memfd here. */
+int region_map(tma_region *region);
 
 /* Unmaps and frees every region, without a word to the service. */
 void client_free_regions(tma_client *client);

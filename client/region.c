@@ -1,5 +1,6 @@
 /* Regions: memory that both sides know. A region's handle lives until it is released or its client freed; it
- * holds what a later connection needs to register the memory again. */
+ * holds what a later connection needs to register the memory again. Host memory is made here (memory.c),
+ * memory of a device by the service. */
 #include "client.h"
 
 #include <errno.h>
@@ -14,11 +15,11 @@
 #include "proto/mapping.h"
 
 static int region_new(tma_client *client, size_t size, tma_region **ret);
+static int region_finish(tma_region *region, tma_region **ret);
 static void region_free(tma_region *region);
-static int region_map(tma_region *region);
 static int region_close(tma_region *region);
 
-/* ---- Made by the service --------------------------------------------------------------------------- */
+/* ---- Made for the caller --------------------------------------------------------------------------- */
 
 static int take_handle(tma_region *region, const struct msg_region_created *done, struct error *err)
 {
@@ -52,7 +53,7 @@ static int on_region_created(tma_client *client, const struct rpc_reply *reply, 
 	return region->fd < 0 ? error_set(err, STATUS_PROTOCOL, "no file descriptor came with the reply") : 0;
 }
 
-static int region_create(tma_client *client, enum region_kind kind, size_t size, tma_region **ret)
+static int create_there(tma_client *client, enum region_kind kind, size_t size, tma_region **ret)
 {
 	struct msg_region_create params = { .has = F(region_create, size), .size = size, .kind = kind };
 	tma_region *region = NULL;
@@ -89,6 +90,36 @@ static int region_create(tma_client *client, enum region_kind kind, size_t size,
 	return 0;
 }
 
+static int create_here(tma_client *client, size_t size, tma_region **ret)
+{
+	tma_region *region = NULL;
+	int rc = region_new(client, size, &region);
+
+	if (rc < 0)
+		return rc;
+	region->kind = REGION_KIND_MEMFD;
+	rc = region_make(region);
+	if (!rc)
+		return region_finish(region, ret);
+	region_free(region);
+	return rc;
+}
+
+static int region_create(tma_client *client, enum region_kind kind, size_t size, tma_region **ret)
+{
+	bool is_here = kind == REGION_KIND_MEMFD;
+	int rc = client_check_usable(client);
+
+	if (!rc && kind == REGION_KIND_ANY)
+		rc = client_is_cpu(client, &is_here);
+	if (rc < 0)
+		return rc;
+	if (size == 0)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "size: a region has at least 1 byte, not 0");
+	return is_here ? create_here(client, size, ret) : create_there(client, kind, size, ret);
+}
+
 int tma_region_create(tma_client *client, size_t size, tma_region **ret)
 {
 	return region_create(client, REGION_KIND_ANY, size, ret);
@@ -103,7 +134,7 @@ int tma_region_create_kind(tma_client *client, enum tma_region_kind kind, size_t
 	                     size, ret);
 }
 
-static int region_map(tma_region *region)
+int region_map(tma_region *region)
 {
 	struct stat st;
 	void *data;
@@ -213,6 +244,10 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64
 		return rc;
 	region->allocation = allocation;
 	region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (region->fd >= 0 && kind == REGION_KIND_MEMFD && (rc = region_fill(region)) < 0) {
+		region_free(region);
+		return rc;
+	}
 	if (region->fd >= 0)
 		return region_finish(region, ret);
 	rc = errno == EBADF

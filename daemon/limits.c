@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "proto/frame.h"
+#include "proto/headroom.h"
 
 const struct limit_info limit_infos[LIMIT_COUNT] = {
 #define LIMIT(name, least, dflt, doc) { #name, doc, least, dflt },
@@ -22,15 +23,42 @@ uint64_t *limits_at(struct limits *limits, int index)
 
 void limits_init(struct limits *limits)
 {
+	struct headroom_figures figures;
+
 	for (int i = 0; i < LIMIT_COUNT; i++)
 		*limits_at(limits, i) = limit_infos[i].dflt;
 
-	limits->mapped_bytes_per_uid = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	headroom_now(&figures);
+	if (figures.machine == UINT64_MAX)
+		figures.machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	limits_fit_memory(limits, &figures);
+}
+
+static void lower(uint64_t *limit, uint64_t most)
+{
+	if (*limit > most)
+		*limit = most > 0 ? most : 1;
+}
+
+/* Pages of clients' files are the clients' own, but to map 4 KiB of them takes 8 bytes of ours. */
+void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures)
+{
+	uint64_t whole = headroom_whole(figures);
+
+	limits->mapped_bytes_per_uid = figures->machine;
+	if (figures->group < UINT64_MAX / 32)
+		lower(&limits->mapped_bytes_per_uid, figures->group * 32);
+	limits->created_bytes_per_uid = UINT64_MAX;
+	lower(&limits->created_bytes_per_uid, whole / 4);
+	lower(&limits->input_bytes_per_uid, whole / 16);
+	lower(&limits->queued_bytes_per_uid, whole / 16);
+	lower(&limits->list_bytes_per_uid, whole / 32);
 }
 
 /* What is lowered here is looked at below. */
 const struct limit_bound limit_bounds[LIMIT_BOUNDS] = {
 	{ LIMIT_INDEX_connections_per_uid, LIMIT_INDEX_connections },
+	{ LIMIT_INDEX_created_bytes_per_uid, LIMIT_INDEX_mapped_bytes_per_uid },
 	{ LIMIT_INDEX_behind_waits_per_uid, LIMIT_INDEX_jobs_per_uid },
 	{ LIMIT_INDEX_jobs_behind_wait, LIMIT_INDEX_jobs_per_uid },
 	{ LIMIT_INDEX_message_fds, LIMIT_INDEX_pending_fds_per_uid },

@@ -27,7 +27,13 @@ struct limit_info {
 
 extern const struct limit_info limit_infos[LIMIT_COUNT];
 
+struct headroom_figures;
+
 void limits_init(struct limits *limits);
+
+/* Makes the limits of memory fit what the service may use: at all of them one user holds less than half of
+ * it. */
+void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures);
 
 /* Whether a reload applies a change of it, as limits.def says; else a restart does. */
 bool limit_applies_at_once(int index);
@@ -41,7 +47,7 @@ struct limit_bound {
 	int more;
 };
 
-#define LIMIT_BOUNDS 6
+#define LIMIT_BOUNDS 7
 extern const struct limit_bound limit_bounds[LIMIT_BOUNDS];
 
 /* Lowers what exceeds its bound, but for the limits that are fixed (NULL: none is). */

@@ -33,6 +33,7 @@ struct mapping {
 	struct charge count;
 	struct charge bytes;
 	struct charge outgoing; /* create: of made.fd, where there will be one */
+	struct charge created;
 	/* What the work came to. */
 	int status;
 	struct error err;
@@ -58,6 +59,7 @@ static void mapping_free(struct mapping *mapping)
 	charge_release(&mapping->count);
 	charge_release(&mapping->bytes);
 	charge_release(&mapping->outgoing);
+	charge_release(&mapping->created);
 	free(mapping);
 }
 
@@ -86,6 +88,9 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 	r = charge_take(&mapping->count, &server->accounts, session->account, CHARGE_REGIONS, 1, err);
 	if (r == 0)
 		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
+		                handle->size, err);
+	if (r == 0 && create && handle->kind == REGION_KIND_MEMFD)
+		r = charge_take(&mapping->created, &server->accounts, session->account, CHARGE_CREATED_BYTES,
 		                handle->size, err);
 	if (r < 0) {
 		mapping->handle.fd = -1;
@@ -194,6 +199,10 @@ static void on_mapped(uv_work_t *work, int status)
 		    region_table_add(&session->regions, m->memory, &m->count, &m->bytes, &region, &m->err);
 		if (m->status < 0)
 			engine_unmap(session->server->engine, m->memory);
+	}
+	if (m->status == 0) {
+		region->created = m->created;
+		m->created = (struct charge){ 0 };
 	}
 	if (m->status < 0)
 		session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);

@@ -106,6 +106,7 @@ static void on_unmapped(uv_work_t *work, int status)
 	region->server->n_regions--;
 	charge_release(&region->count);
 	charge_release(&region->bytes);
+	charge_release(&region->created);
 	if (region->on_closed)
 		region->on_closed(region->on_closed_arg);
 	free(region);

@@ -32,6 +32,7 @@ struct region {
 	void *on_closed_arg;
 	struct charge count;
 	struct charge bytes;
+	struct charge created; /* of host memory that the service made; its pages go before the charge does */
 	uv_work_t unmapping;
 };
 

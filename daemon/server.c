@@ -91,6 +91,10 @@ static int open_engine(struct server *server, const struct server_setup *setup, 
 	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
 	if (*chosen.note)
 		log_line(LOG_LEVEL_INFO, "engine %s: %s", server->engine->name, chosen.note);
+	if (!server->engine->watches_holes)
+		log_line(LOG_LEVEL_WARNING,
+		         "no userfaultfd here: memory that clients punch out of regions may be made again at "
+		         "the service's cost");
 	return 0;
 }
 

@@ -182,6 +182,7 @@ struct engine {
 	char uuid[48]; /* of the device that cuda_ipc and cuda_fd memory has to be on, "GPU-..."; cpu: "" */
 	struct plan_facts facts;
 	enum region_kind kind; /* of the memory that create makes when nobody asks for another */
+	bool watches_holes;    /* access to a hole in a client's memfd fails, and takes no memory of ours */
 
 	/* Set by engine_reap: the device failed so that nothing can succeed in this process any more. Every
 	 * job, also one submitted later, ends as DEVICE_LOST. */
@@ -216,7 +217,8 @@ static inline int engine_count_memory(struct engine *engine, int r)
 }
 
 /* Maps a client's memory. memfd: the fd must be a memfd sealed with F_SEAL_SHRINK, at least offset + size
- * bytes long, and writable unless handle->writable is false; the pages are populated. May block. */
+ * bytes long, and writable unless handle->writable is false, and without holes in the range: pages are the
+ * client's to make. May block. */
 static inline int engine_map(struct engine *engine, const struct engine_handle *handle,
                              struct engine_memory **ret, struct error *err)
 {
@@ -224,7 +226,8 @@ static inline int engine_map(struct engine *engine, const struct engine_handle *
 }
 
 /* New zeroed memory, of which kind, size and unwanted are given, and what to hand out: a memfd is sealed
- * against shrinking and growing. A kind that the engine cannot make is UNSUPPORTED. May block. */
+ * against shrinking and growing, and loses its pages when it is unmapped. A kind that the engine cannot make
+ * is UNSUPPORTED. May block. */
 static inline int engine_make(struct engine *engine, const struct engine_handle *wanted,
                               struct engine_memory **ret, struct engine_export *ret_export, struct error *err)
 {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "kernels/thread.h"
+#include "holes.h"
 #include "memory.h"
 #include "proto/clock.h"
 #include "run.h"
@@ -86,6 +87,7 @@ static void stop(struct cpu_engine *engine)
 static void cpu_close(struct engine *base)
 {
 	stop(cpu_engine(base));
+	holes_deinit();
 	fault_deinit();
 	free(base);
 }
@@ -118,11 +120,13 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 		free(engine);
 		return r;
 	}
+	holes_init();
 	engine->engine = (struct engine){
 		.ops = &cpu_ops,
 		.name = "cpu",
 		.facts = { .engine = "cpu", .threads = threads, .align = CPU_ALIGN },
 		.kind = REGION_KIND_MEMFD,
+		.watches_holes = holes_can_watch(),
 	};
 	snprintf(engine->engine.device, sizeof(engine->engine.device), "%s, %u thread%s",
 	         engine->streams.tuning.isa->name, threads, threads == 1 ? "" : "s");

@@ -1,30 +1,29 @@
 /* Mapping memfds. Every size is checked against what the kernel says of the file; a seal against shrinking
- * keeps it true. Pages are made present before the mapping is handed out, so that a copy does not meet holes
- * or an empty pool of memory. */
+ * keeps it true. Pages are mapped before the mapping is handed out, so that a copy does not stop for each. */
 #include "memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "holes.h"
+#include "proto/headroom.h"
 #include "proto/mapping.h"
+#include "proto/memfd.h"
 
-#define POPULATE_BYTES (8u << 20) /* at a time, between two looks at who waits and what memory is left */
+#define REMOVE_BYTES ((size_t)64 << 20) /* at a time */
 
-/* Of kernels newer than the headers may be: 5.14, 5.14, 6.1. Others answer EINVAL. */
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ  22
-#define MADV_POPULATE_WRITE 23
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
+
+/* How a client's file is mapped. */
+enum sharing { UNPINNED, TO_PIN };
 
 /* The half-open range of the file that a mapping covers. */
 struct span {
@@ -33,23 +32,70 @@ struct span {
 };
 
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err);
-static int map_file(const struct engine_handle *handle, const struct stat *st, struct engine_memory **ret,
-                    struct error *err);
-static int populate(const struct cpu_memory *memory, const struct stat *st, const atomic_bool *unwanted,
-                    struct error *err);
-static int make_file(uint64_t size, struct stat *ret, struct error *err);
+static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err);
+static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
+                    struct cpu_memory **ret, struct error *err);
+static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+static void empty(const struct cpu_memory *memory);
 
-int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+static int map_client(const struct engine_handle *handle, enum sharing sharing, struct engine_memory **ret,
+                      struct error *err)
 {
+	struct cpu_memory *memory;
 	struct stat st;
 	if (handle->kind != REGION_KIND_MEMFD)
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "kind %s: the cpu engine maps memfd regions; %s needs --engine=cuda",
 		                 region_kind_names[handle->kind], region_kind_names[handle->kind]);
 	int r = check_file(handle, &st, err);
+	if (r == 0)
+		r = check_pages(handle, sharing, err);
+	if (r == 0)
+		r = map_file(handle, &st, !handle->writable && sharing == UNPINNED, &memory, err);
 	if (r < 0)
 		return r;
-	return map_file(handle, &st, ret, err);
+	r = watch(handle, memory, err);
+	if (r == 0)
+		r = populate(handle, memory, err);
+	if (r < 0)
+		cpu_memory_unmap(&memory->base);
+	else
+		*ret = &memory->base;
+	return r;
+}
+
+int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	return map_client(handle, UNPINNED, ret, err);
+}
+
+int cpu_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	return map_client(handle, TO_PIN, ret, err);
+}
+
+/* Filled before it is watched: its pages are the service's to make, this once. */
+static int map_made(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	struct cpu_memory *memory;
+	struct stat st;
+	if (fstat(handle->fd, &st) < 0)
+		return error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s",
+		                 handle->size, strerror(errno));
+	int r = map_file(handle, &st, false, &memory, err);
+	if (r < 0)
+		return r;
+	memory->is_made = true;
+	r = fill(handle, memory, err);
+	if (r == 0)
+		r = watch(handle, memory, err);
+	if (r < 0)
+		cpu_memory_unmap(&memory->base);
+	else
+		*ret = &memory->base;
+	return r;
 }
 
 int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
@@ -60,12 +106,14 @@ int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory *
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "kind %s: the cpu engine makes memfd regions; %s needs --engine=cuda",
 		                 region_kind_names[wanted->kind], region_kind_names[wanted->kind]);
-	struct stat st;
+	if (wanted->size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
 	handle.writable = true;
-	handle.fd = make_file(wanted->size, &st, err);
+	handle.fd = memfd_new(wanted->size);
 	if (handle.fd < 0)
-		return handle.fd;
-	int r = map_file(&handle, &st, ret, err);
+		return error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s",
+		                 wanted->size, strerror(-handle.fd));
+	int r = map_made(&handle, ret, err);
 	if (r < 0)
 		close(handle.fd);
 	else
@@ -76,12 +124,21 @@ int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory *
 void cpu_memory_unmap(struct engine_memory *memory)
 {
 	struct fault_range mapped = cpu_memory(memory)->mapped;
+	if (cpu_memory(memory)->is_made)
+		empty(cpu_memory(memory));
 	munmap((void *)mapped.start, mapped.size);
 	free(memory);
 }
 
+/* Pages that a device has pinned go when it lets them go, with the process at the latest. What still writes
+ * to the mapping may make one again, and must not fail. */
 void cpu_memory_leave(struct engine_memory *memory)
 {
+	struct fault_range mapped = cpu_memory(memory)->mapped;
+	if (cpu_memory(memory)->is_made) {
+		holes_unwatch((void *)mapped.start, mapped.size);
+		empty(cpu_memory(memory));
+	}
 	free(memory);
 }
 
@@ -129,6 +186,25 @@ static int check_file(const struct engine_handle *handle, struct stat *ret, stru
 	return 0;
 }
 
+/* What cannot be watched has to be such that it need not be. */
+static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err)
+{
+	uint64_t page = holes_page_bytes(handle->fd);
+	int mode = fcntl(handle->fd, F_GETFL) & O_ACCMODE;
+	int seals = fcntl(handle->fd, F_GET_SEALS);
+	if (sharing == TO_PIN && mode == O_RDONLY && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set(err, STATUS_PERMISSION,
+		                 "fd: it is open for reading only, and the memfd, which is pinned, can get "
+		                 "holes; seal it (F_SEAL_FUTURE_WRITE), or send a descriptor that is open "
+		                 "for writing with writable false");
+	if (page > HUGE_PAGE_BYTES && !holes_can_watch())
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "fd: its pages have %" PRIu64
+		                 " bytes; without userfaultfd the service takes pages of at most %zu",
+		                 page, HUGE_PAGE_BYTES);
+	return 0;
+}
+
 /* ---- Mapping ---------------------------------------------------------------------------------------- */
 
 /* Pages of the file: a hugetlb file maps in its own, which st_blksize names. */
@@ -143,16 +219,23 @@ static struct span page_span(const struct engine_handle *handle, const struct st
 	return (struct span){ .start = start, .end = start + (size + page - 1) / page * page };
 }
 
-static int map_file(const struct engine_handle *handle, const struct stat *st, struct engine_memory **ret,
-                    struct error *err)
+static void *map_span(const struct engine_handle *handle, struct span span, bool is_private)
+{
+	size_t size = (size_t)(span.end - span.start);
+	if (is_private)
+		return mapping_new_private(size, handle->fd, span.start);
+	return mapping_new(size, handle->writable ? PROT_READ | PROT_WRITE : PROT_READ, handle->fd,
+	                   span.start);
+}
+
+static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
+                    struct cpu_memory **ret, struct error *err)
 {
 	struct span span = page_span(handle, st);
-	size_t size = (size_t)(span.end - span.start);
 	struct cpu_memory *memory = malloc(sizeof(*memory));
 	if (!memory)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	void *map =
-	    mapping_new(size, handle->writable ? PROT_READ | PROT_WRITE : PROT_READ, handle->fd, span.start);
+	void *map = map_span(handle, span, is_private);
 	if (map == MAP_FAILED) {
 		int status = errno == EACCES || errno == EPERM ? STATUS_PERMISSION : STATUS_NO_MEMORY;
 		error_set(err, status, "fd: mapping %" PRIu64 " bytes: %s", handle->size,
@@ -170,110 +253,110 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, s
 		          .host = (char *)map + (handle->offset - span.start),
 		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
 		.data = (char *)map + (handle->offset - span.start),
-		.mapped = { map, size },
+		.mapped = { map, (size_t)(span.end - span.start) },
 	};
-	if (size >= HUGE_PAGE_BYTES)
-		madvise(map, size, MADV_HUGEPAGE);
-	int r = populate(memory, st, handle->unwanted, err);
-	if (r < 0) {
-		cpu_memory_unmap(&memory->base);
-		return r;
-	}
-	*ret = &memory->base;
+	*ret = memory;
 	return 0;
 }
 
-/* Bytes that the machine can still give out; UINT64_MAX where it does not say. */
-static uint64_t available_bytes(void)
+/* ---- Pages ------------------------------------------------------------------------------------------ */
+
+static int refuse_hole(uint64_t at, struct error *err)
 {
-	uint64_t kib;
-	bool found = false;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "re");
-	if (!file)
-		return UINT64_MAX;
-	while (!found && fgets(line, sizeof(line), file))
-		found = sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1;
-	fclose(file);
-	return found ? kib << 10 : UINT64_MAX;
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "fd: the memfd has a hole at byte %" PRIu64
+	                 "; fill it first: write to it, or posix_fallocate()",
+	                 at);
 }
 
-/* Huge pages for the whole ones of [start, end), of which nothing is present. MADV_COLLAPSE gives them where
- * shmem_enabled is never too, but only around a page that is there. false: it gives no more. */
-static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
+/* From then on no access of ours makes a page. A file that is sealed against writing can get no hole, and its
+ * mapping may be one that cannot be watched. */
+static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
 {
-	uintptr_t at = (start + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
-	for (; at < end && end - at >= HUGE_PAGE_BYTES; at += HUGE_PAGE_BYTES)
-		if (madvise((void *)at, page, MADV_POPULATE_WRITE) < 0 ||
-		    madvise((void *)at, HUGE_PAGE_BYTES, MADV_COLLAPSE) < 0)
-			return false;
-	return true;
+	uint64_t hole;
+	int r = holes_can_watch() ? holes_watch((void *)memory->mapped.start, memory->mapped.size) : -EINVAL;
+	if (r == 0)
+		return 0;
+	if (r != -EINVAL && r != -EPERM)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes: the memory cannot be watched for holes: %s",
+		                 handle->size, strerror(-r));
+	if (!holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+		return 0;
+	return refuse_hole(hole, err);
 }
 
-/* Makes the region's pages present. Those that the file does not have yet are taken from the machine's free
- * memory: never more of them than there is, or the kernel would end some process to find it. */
-static int populate(const struct cpu_memory *memory, const struct stat *st, const atomic_bool *unwanted,
-                    struct error *err)
+static struct memfd_fill whole_pages(const struct engine_handle *handle, const struct cpu_memory *memory)
 {
-	int advice = memory->base.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-	uint64_t held = (uint64_t)st->st_blocks * 512;
-	uint64_t holes = held < (uint64_t)st->st_size ? (uint64_t)st->st_size - held : 0;
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t at = (uintptr_t)memory->data & ~(page - 1);
-	uintptr_t end = ((uintptr_t)memory->data + memory->base.size + page - 1) & ~(page - 1);
-	bool huge = memory->base.writable && held == 0;
-	while (at < end) {
-		uint64_t needed = holes < end - at ? holes : end - at;
-		size_t step = POPULATE_BYTES - at % POPULATE_BYTES; /* cuts no huge page */
-		step = end - at < step ? end - at : step;
-		if (unwanted && atomic_load(unwanted))
-			return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
-		if (needed >= HUGE_PAGE_BYTES && needed > available_bytes())
-			return error_set(err, STATUS_NO_MEMORY,
-			                 "size: %" PRIu64 " bytes: the machine has not that much memory left",
-			                 memory->base.size);
-		huge = huge && make_huge(at, at + step, page);
-		if (madvise((void *)at, step, advice) == 0) {
-			at += step;
-		} else if (errno == EINVAL) {
-			return 0; /* a kernel before 5.14: pages come as they are touched */
-		} else if (errno != EINTR && errno != EAGAIN) {
-			return error_set(err, STATUS_NO_MEMORY,
-			                 "size: %" PRIu64 " bytes: the memory could not be had: %s",
-			                 memory->base.size, strerror(errno));
-		}
+	uintptr_t start = (uintptr_t)memory->data & ~(page - 1);
+	uintptr_t end = ((uintptr_t)memory->data + handle->size + page - 1) & ~(page - 1);
+	return (struct memfd_fill){ .fd = handle->fd,
+		                    .offset = handle->offset & ~(uint64_t)(page - 1),
+		                    .start = (void *)start,
+		                    .size = end - start,
+		                    .writable = handle->writable,
+		                    .unwanted = handle->unwanted };
+}
+
+/* Maps what the file has, which is all. */
+static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+{
+	struct memfd_fill pages = whole_pages(handle, memory);
+	uint64_t hole;
+	int r = memfd_fill(&pages);
+	switch (r) {
+	case 0:
+		return 0;
+	case -EOPNOTSUPP:
+		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+			return refuse_hole(hole, err);
+		return 0;
+	case -ECANCELED:
+		return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
+	case -EFAULT:
+		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+			return refuse_hole(hole, err);
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "fd: the memfd has a hole, or a page that the machine has lost; fill it "
+		                 "first: write to it, or posix_fallocate()");
+	default:
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
+		                 strerror(-r));
 	}
+}
+
+/* On small pages: with a huge one a client that pins any part of it would keep all of it in our account. */
+static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+{
+	struct memfd_fill pages = whole_pages(handle, memory);
+	struct headroom headroom;
+	headroom_init(&headroom, "");
+	pages.missing = pages.size;
+	pages.headroom = &headroom;
+	pages.spares = true;
+	int r = memfd_fill(&pages);
+	if (r == -ENOSPC)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64
+		                 " bytes: the machine or the service's cgroup has not that much memory left",
+		                 handle->size);
+	if (r == -ECANCELED)
+		return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
+	if (r < 0)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
+		                 strerror(-r));
 	return 0;
 }
 
-/* ---- Making ----------------------------------------------------------------------------------------- */
-
-static int new_memfd(void)
+static void empty(const struct cpu_memory *memory)
 {
-	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-#ifdef MFD_NOEXEC_SEAL
-	int fd = memfd_create("tmad", flags | MFD_NOEXEC_SEAL);
-	if (fd >= 0 || errno != EINVAL)
-		return fd;
-#endif
-	return memfd_create("tmad", flags);
-}
-
-/* A sealed memfd of size zero bytes, or a negative status. */
-static int make_file(uint64_t size, struct stat *ret, struct error *err)
-{
-	if (size == 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
-	int fd = size <= INT64_MAX ? new_memfd() : -1;
-	if (size > INT64_MAX)
-		errno = EFBIG;
-	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 || fstat(fd, ret) < 0) {
-		error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s", size,
-		          strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return STATUS_NO_MEMORY;
+	char *at = (char *)memory->mapped.start, *end = at + memory->mapped.size;
+	while (at < end) {
+		size_t step = (size_t)(end - at) < REMOVE_BYTES ? (size_t)(end - at) : REMOVE_BYTES;
+		if (madvise(at, step, MADV_REMOVE) == 0 || errno != EINTR)
+			at += step;
 	}
-	return fd;
 }

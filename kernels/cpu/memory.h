@@ -1,4 +1,9 @@
-/* Memory of the CPU engine: a shared mapping of a memfd. Mapped on any thread; the mapping never changes. */
+/* Memory of the CPU engine: a mapping of a memfd. Mapped on any thread; the mapping never changes.
+ *
+ * A page of the file is charged to the cgroup of who touches it first, for as long as the file has it. So the
+ * service makes none in a client's file: one with holes is refused, and access to a hole that is punched
+ * later fails (holes.h). What the service itself has made loses its pages with its region, whoever still has
+ * its descriptor. */
 #ifndef KERNELS_CPU_MEMORY_H
 #define KERNELS_CPU_MEMORY_H
 
@@ -11,6 +16,7 @@ struct cpu_memory {
 	struct engine_memory base;
 	char *data;                /* the region's first byte */
 	struct fault_range mapped; /* whole pages around it */
+	bool is_made;              /* by the service: its pages go when it is unmapped */
 };
 
 static inline struct cpu_memory *cpu_memory(struct engine_memory *memory)
@@ -19,6 +25,11 @@ static inline struct cpu_memory *cpu_memory(struct engine_memory *memory)
 }
 
 int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
+
+/* The same for memory that a device pins: a mapping that is shared, also for reading alone. A descriptor that
+ * is open for reading alone then has to be of a file that is sealed against writing, because such a mapping
+ * cannot be watched while it is pinned. */
+int cpu_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err);
 void cpu_memory_unmap(struct engine_memory *memory);

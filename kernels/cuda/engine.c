@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "driver.h"
+#include "kernels/cpu/holes.h"
 #include "memory.h"
 #include "scheduler.h"
 
@@ -46,6 +47,7 @@ static void cuda_close(struct engine *base)
 	cuda_memories_deinit(&engine->memories, health);
 	if (health == CUDA_HEALTHY)
 		device_close(&engine->device);
+	holes_deinit();
 	free(engine);
 }
 
@@ -61,6 +63,7 @@ static void describe(struct cuda_engine *engine)
 		           .align = CUDA_ALIGN,
 		           .tma = true },
 		.kind = REGION_KIND_CUDA_FD,
+		.watches_holes = holes_can_watch(),
 	};
 	snprintf(engine->engine.device, sizeof engine->engine.device, "%.80s, sm_%d%d, driver %d.%d",
 	         device->name, device->major, device->minor, device->driver_version / 1000,
@@ -80,6 +83,7 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
 		free(engine);
 		return r;
 	}
+	holes_init();
 	describe(engine);
 	r = cuda_memories_init(&engine->memories, &engine->device, err);
 	if (r == 0)

@@ -160,7 +160,7 @@ static int host_memory_map(struct cuda_memories *memories, const struct engine_h
                            struct cuda_memory *memory, struct error *err)
 {
 	struct engine_memory *host;
-	int r = cpu_memory_map(handle, &host, err);
+	int r = cpu_memory_map_to_pin(handle, &host, err);
 
 	if (r < 0)
 		return r;

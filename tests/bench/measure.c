@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,9 @@
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
 #include "lists.h"
+#include "proto/headroom.h"
+#include "proto/mapping.h"
+#include "proto/memfd.h"
 #include "tests/support/oracle.h"
 
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
@@ -145,10 +149,39 @@ static uint8_t *data_of(const struct room *room)
 	return (uint8_t *)cpu_memory(room->memory)->data;
 }
 
+/* As a client makes it for itself. */
+static int make_memory(struct measure *m, struct room *room, struct error *err)
+{
+	struct headroom headroom;
+	struct memfd_fill fill = { .size = room->size,
+		                   .missing = room->size,
+		                   .writable = true,
+		                   .huge = true,
+		                   .headroom = &headroom };
+	int r = STATUS_NO_MEMORY;
+
+	fill.fd = memfd_new(room->size);
+	if (fill.fd < 0)
+		return error_set(err, r, "%" PRIu64 " bytes: %s", room->size, strerror(-fill.fd));
+	headroom_init(&headroom, "");
+	fill.start = mapping_new(room->size, PROT_READ | PROT_WRITE, fill.fd, 0);
+	if (fill.start == MAP_FAILED || memfd_fill(&fill) < 0)
+		error_set(err, r, "%" PRIu64 " bytes: there is not that much memory", room->size);
+	else
+		r = engine_map(
+		    m->engine,
+		    &(struct engine_handle){
+			.kind = REGION_KIND_MEMFD, .fd = fill.fd, .size = room->size, .writable = true },
+		    &room->memory, err);
+	if (fill.start != MAP_FAILED)
+		munmap(fill.start, room->size);
+	close(fill.fd);
+	return r;
+}
+
 /* At least size bytes, all random. */
 static int make_room(struct measure *m, struct room *room, uint64_t size, struct error *err)
 {
-	struct engine_export made;
 	uint64_t state = 1;
 	int r;
 
@@ -157,10 +190,9 @@ static int make_room(struct measure *m, struct room *room, uint64_t size, struct
 	engine_unmap(m->engine, room->memory);
 	room->memory = NULL;
 	room->size = (size / ROOM + 1) * ROOM;
-	r = engine_create(m->engine, REGION_KIND_MEMFD, room->size, &room->memory, &made, err);
+	r = make_memory(m, room, err);
 	if (r < 0)
 		return r;
-	close(made.fd);
 	uint64_t *words = (uint64_t *)(void *)data_of(room);
 	for (uint64_t i = 0; i < room->size / sizeof(*words); i++)
 		words[i] = oracle_random(&state);

@@ -16,7 +16,9 @@ static int memfd(off_t size, int seals)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0 || ftruncate(fd, size) < 0 || (seals && fcntl(fd, F_ADD_SEALS, seals) < 0))
+	if (fd < 0 || ftruncate(fd, size) < 0 ||
+	    (size > 0 && size <= TRAFFIC_SIZE && posix_fallocate(fd, 0, size) != 0) ||
+	    (seals && fcntl(fd, F_ADD_SEALS, seals) < 0))
 		abort();
 	return fd;
 }

@@ -439,7 +439,8 @@ class Shipped(ConfigCase):
             defaults = self.limits(tmad)
         self.write(self.uncomment(self.text[self.text.index("[limits]"):]))
         limits = self.limits(self.start())
-        del limits["mapped_bytes_per_uid"], defaults["mapped_bytes_per_uid"]  # of the machine
+        for name in ("mapped_bytes_per_uid", "created_bytes_per_uid", "queued_bytes_per_uid", "list_bytes_per_uid"):
+            del limits[name], defaults[name]  # of the machine
         self.assertEqual(limits, defaults)
 
 

@@ -1,4 +1,5 @@
 """Regions over the wire: memory in, memory out, and memory that is no good."""
+import ctypes
 import fcntl
 import os
 import sys
@@ -8,6 +9,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from raw import RawCase
 from tmad import ENGINE, RpcError, by_engine, tensor, wait_until
+
+F_SEAL_FUTURE_WRITE = 0x10
+PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
 
 class Regions(RawCase):
@@ -88,6 +92,8 @@ class Regions(RawCase):
 
     def test_read_only_fd(self):
         memory = self.memory(4096, data=b"read me")
+        if ENGINE == "cuda":  # which pins it
+            fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
         fd = os.open(f"/proc/self/fd/{memory.fd}", os.O_RDONLY)
         try:
             self.refused("PERMISSION", "region_register", {"kind": "memfd", "size": 4096}, fds=[fd])
@@ -98,6 +104,53 @@ class Regions(RawCase):
         dst, dst_region = self.region(64)
         self.rpc.call("copy", {"dst": tensor(dst_region, [7]), "src": tensor(region, [7])})
         self.assertEqual(dst[:7], b"read me")
+
+    def punch(self, fd, at, size):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.assertEqual(libc.fallocate(fd, PUNCH, ctypes.c_long(at), ctypes.c_long(size)), 0)
+
+    def test_holes_are_refused(self):
+        """What the service touched first it would have to pay for. The part without holes is welcome."""
+        memory = self.memory(65536, fill=False)
+        memory[20480:20484] = b"here"
+        for offset, size, hole in ((0, 65536, 0), (20480, 8192, 24576), (40000, 1, 40000)):
+            self.refused("INVALID_ARGUMENT", "region_register", {"kind": "memfd", "size": size, "offset": offset},
+                         ["fd: ", f"hole at byte {hole};", "write to it"], [memory.fd])
+        self.assertEqual(os.fstat(memory.fd).st_blocks, 8, "no page was made")
+        self.rpc.call("region_register", {"kind": "memfd", "size": 4096, "offset": 20480}, [memory.fd])
+
+    def test_holes_fail_what_meets_them(self):
+        if "no userfaultfd" in self.tmad.log() or ENGINE != "cpu":
+            self.skipTest("holes that are punched later are not noticed here")
+        src, a = self.region(1 << 20, data=b"s" * (1 << 20))
+        dst, b = self.region(1 << 20)
+        self.punch(src.fd, 65536, 8192)
+        self.punch(dst.fd, 32768, 4096)
+        blocks = os.fstat(src.fd).st_blocks, os.fstat(dst.fd).st_blocks
+
+        def copy(at, size):
+            return {"dst": tensor(b, [size], offset=at), "src": tensor(a, [size], offset=at)}
+        for at, size in ((0, 1 << 20), (65536, 8), (73720, 16), (32768, 4096)):
+            self.refused("DEVICE", "copy", copy(at, size))
+        for word in ("wait", "signal"):
+            self.refused("DEVICE", "copy", {**copy(0, 8), word: {"region": b, "offset": 32768, "value": 1}})
+        self.assertEqual((os.fstat(src.fd).st_blocks, os.fstat(dst.fd).st_blocks), blocks, "no page was made")
+        self.rpc.call("copy", copy(131072, 65536))
+        src[65536:73728], dst[32768] = b"f" * 8192, 1
+        self.rpc.call("copy", copy(0, 1 << 20))
+        self.assertEqual(dst[:], src[:])
+
+    def test_what_was_made_goes_with_its_region(self):
+        made = self.rpc.call("region_create", {"size": 1 << 20, "kind": "memfd"})["region"]
+        fd = self.rpc.fds[0]
+        os.pwrite(fd, b"x" * (1 << 20), 0)
+        self.rpc.call("region_release", {"region": made})
+        if os.environ.get("EMULATOR"):
+            self.skipTest("an emulator takes MADV_REMOVE without an effect")
+        self.assertEqual(os.fstat(fd).st_blocks, 0)
+        self.assertEqual(os.pread(fd, 1 << 20, 0), bytes(1 << 20))
+        os.pwrite(fd, b"y", 77)
+        self.assertEqual(os.pread(fd, 1, 77), b"y", "it is an ordinary file then")
 
     def test_memory_that_is_no_good(self):
         unsealed, short = self.memory(4096, seals=0), self.memory(4096)

@@ -270,9 +270,9 @@ class Files(TmactlCase):
 
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
-        self.fails(1, ["out.npy", "File too large"], "copy", self.src, self.dst, preexec_fn=limit,
-                   restore_signals=False)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        for most, words in ((786432, ["out.npy", "File too large"]), (65536, ["size: ", "File too large"])):
+            self.fails(1, words, "copy", self.src, self.dst, preexec_fn=limit, restore_signals=False)
 
 
 class BadDays(TmactlCase):

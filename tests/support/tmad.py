@@ -301,13 +301,15 @@ def pack_request(msgid, method, params=None):
 
 # ---- Memory -------------------------------------------------------------------------------------------
 class Memory:
-    """A memfd, sealed as a region has to be, and mapped here."""
+    """A memfd, sealed as a region has to be, without holes unless it is to have some, and mapped here."""
 
-    def __init__(self, size, seals=SEALS, data=None):
+    def __init__(self, size, seals=SEALS, data=None, fill=True):
         self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         self.size = size
         if size:
             os.ftruncate(self.fd, size)
+            if fill:
+                os.posix_fallocate(self.fd, 0, size)
         if seals:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
         self.map = mmap.mmap(self.fd, size) if size else None

@@ -383,8 +383,8 @@ Test(reconnect, regions_come_along)
 
 	server_start(&s, script_regions);
 	client = mending_client(&s, 1000);
-	cr_assert_eq(tma_region_create(client, 4096, &released), 0);
-	cr_assert_eq(tma_region_create(client, 4096, &made), 0);
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 4096, &released), 0);
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 4096, &made), 0);
 	close(registered_fd(client, &mine));
 	cr_assert_eq(tma_region_register_cuda_ipc(client, handle, 0, 64, 0, &ipc), 0);
 	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_CUDA_IPC, 4096, &gone), 0, "%s",

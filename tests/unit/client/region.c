@@ -1,8 +1,11 @@
 /* Regions: the fd that comes, or does not, and handles that outlive their connection. */
 #include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -30,20 +33,45 @@ static int memory_of(size_t size)
 	return fd;
 }
 
+/* The service is asked for its engine once, and makes nothing. */
 static void script_create(struct server *s)
 {
 	struct rpc_request request;
-	int fd = memory_of(8192);
 
 	server_request(s, &request);
-	cr_assert_eq(request.method->id, METHOD_region_create);
-	cr_assert_eq(pwrite(fd, "shared", 6, 0), 6);
-	server_answer_created(s, &request, 9, fd);
-	close(fd);
+	server_answer_info(s, &request, "cpu");
+	for (uint64_t id = 9; id < 12; id++) {
+		server_request(s, &request);
+		cr_assert_eq(request.method->id, METHOD_region_register);
+		cr_assert_eq(request.params.region_register.kind, REGION_KIND_MEMFD);
+		cr_assert_eq(request.params.region_register.size, 8192);
+		cr_assert_eq(request.params.region_register.offset, 0);
+		cr_assert_eq(request.params.region_register.writable, true);
+		server_answer_registered(s, &request, id);
+	}
 	server_polite(s);
 }
 
-Test(region, created_memory_is_mapped)
+static void check_created(tma_region *region)
+{
+	static const char zeros[8192];
+	int fd = tma_region_fd(region);
+	char byte = 0;
+	struct stat st;
+
+	cr_assert_eq(tma_region_size(region), 8192);
+	cr_assert_eq(tma_region_kind(region), TMA_REGION_MEMFD);
+	cr_assert_eq(memcmp(tma_region_data(region), zeros, 8192), 0);
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(st.st_blocks * 512, 8192, "its pages are the caller's to make");
+	cr_assert_eq(fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+	             F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	memset(tma_region_data(region), 1, 8192);
+	cr_assert_eq(pread(fd, &byte, 1, 8191), 1);
+	cr_assert_eq(byte, 1);
+}
+
+Test(region, created_memory_is_made_here)
 {
 	int fds = count_fds();
 	struct server s = { 0 };
@@ -52,12 +80,18 @@ Test(region, created_memory_is_mapped)
 
 	server_start(&s, script_create);
 	client = server_client(&s, 5000);
-	cr_assert_eq(tma_region_create(client, 8192, &region), 0, "%s", tma_last_error(client));
-	cr_assert_eq(tma_region_size(region), 8192);
-	cr_assert_eq(memcmp(tma_region_data(region), "shared", 6), 0);
-	memset(tma_region_data(region), 1, 8192);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(i == 2 ? tma_region_create_kind(client, TMA_REGION_MEMFD, 8192, &region)
+		                    : tma_region_create(client, 8192, &region),
+		             0, "%s", tma_last_error(client));
+		check_created(region);
+	}
 	cr_assert_eq(tma_region_release(region), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_region_release(NULL), 0);
+	cr_assert_eq(tma_region_create(client, 0, &region), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_region_create(client, (size_t)1 << 60, &region), TMA_NO_MEMORY);
+	cr_assert_not_null(strstr(tma_last_error(client), "1152921504606846976 bytes"), "%s",
+	                   tma_last_error(client));
 	tma_free(client);
 	server_stop(&s);
 	cr_assert_eq(count_fds(), fds);
@@ -67,6 +101,8 @@ static void script_no_fd(struct server *s)
 {
 	struct rpc_request request;
 
+	server_request(s, &request);
+	server_answer_info(s, &request, "cuda");
 	server_request(s, &request);
 	server_answer_created(s, &request, 9, -1);
 	server_polite(s);
@@ -94,6 +130,8 @@ static void script_short(struct server *s)
 	struct rpc_request request;
 	int fd = memory_of(4096);
 
+	server_request(s, &request);
+	server_answer_info(s, &request, "cuda");
 	server_request(s, &request);
 	server_answer_created(s, &request, 9, fd);
 	close(fd);
@@ -207,11 +245,9 @@ Test(region, registering_sends_the_fd_once)
 static void script_create_and_go(struct server *s)
 {
 	struct rpc_request request;
-	int fd = memory_of(8192);
 
 	server_request(s, &request);
-	server_answer_created(s, &request, 9, fd);
-	close(fd);
+	server_answer_registered(s, &request, 9);
 	server_request(s, &request);
 }
 
@@ -242,7 +278,8 @@ Test(region, a_handle_outlives_its_connection)
 	server_start(&s, script_create_and_go);
 	server_start(&other, server_polite);
 	client = server_client(&s, 5000);
-	cr_assert_eq(tma_region_create(client, 8192, &t.region), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 8192, &t.region), 0, "%s",
+	             tma_last_error(client));
 	stranger = server_client(&other, 5000);
 	cr_assert_eq(tma_copy(stranger, &t, &t), TMA_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(tma_last_error(stranger), "dst.region: it belongs to another client"));
@@ -262,6 +299,87 @@ Test(region, a_handle_outlives_its_connection)
 	tma_free(client);
 	server_stop(&s);
 	server_stop(&other);
+}
+
+/* ---- Holes ------------------------------------------------------------------------------------------ */
+
+static void script_register_all(struct server *s)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request))
+		if (request.method->id == METHOD_region_register)
+			server_answer_registered(s, &request, 5);
+		else
+			server_answer_true(s, &request);
+}
+
+struct hole_row {
+	char name[24];
+	bool unsealed;  /* against shrinking: the service refuses it */
+	bool sealed;    /* against writing */
+	bool read_only; /* the descriptor */
+	uint64_t offset, size;
+	long pages; /* that it has then, of 64, the 20th of them from the start */
+};
+
+ParameterizedTestParameters(region, holes_are_filled)
+{
+	static struct hole_row rows[] = {
+		{ .name = "all of it", .size = 64 * 4096, .pages = 64 },
+		{ .name = "a part", .offset = 4095, .size = 4098, .pages = 4 },
+		{ .name = "read-only", .read_only = true, .size = 64 * 4096, .pages = 64 },
+		{ .name = "sealed", .sealed = true, .size = 64 * 4096, .pages = 64 },
+		{ .name = "nothing to fill", .offset = 20 * 4096, .size = 4096, .pages = 1 },
+		{ .name = "to be refused", .unsealed = true, .size = 64 * 4096, .pages = 1 },
+		{ .name = "beyond the end", .offset = 4096, .size = 64 * 4096, .pages = 1 },
+	};
+
+	return cr_make_param_array(struct hole_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+static int sparse_memory(const struct hole_row *row)
+{
+	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING), other;
+	char path[32];
+
+	cr_assert_eq(ftruncate(fd, 64 * 4096), 0);
+	cr_assert_eq(pwrite(fd, "here", 4, 20 * 4096), 4);
+	if (!row->unsealed)
+		cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | (row->sealed ? F_SEAL_WRITE : 0)), 0);
+	if (!row->read_only)
+		return fd;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	other = open(path, O_RDONLY | O_CLOEXEC);
+	cr_assert_geq(other, 0);
+	close(fd);
+	return other;
+}
+
+ParameterizedTest(struct hole_row *row, region, holes_are_filled)
+{
+	struct server s = { 0 };
+	tma_region *region;
+	tma_client *client;
+	char text[5] = "";
+	struct stat st;
+	int fd;
+
+	server_start(&s, script_register_all);
+	client = server_client(&s, 5000);
+	fd = sparse_memory(row);
+	cr_assert_eq(tma_region_register_memfd(client, fd, row->offset, row->size,
+	                                       row->read_only || row->sealed ? TMA_REGION_READ_ONLY : 0,
+	                                       &region),
+	             0, "%s: %s", row->name, tma_last_error(client));
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(st.st_blocks * 512 / 4096, row->pages, "%s: %ld pages", row->name,
+	             (long)st.st_blocks * 512 / 4096);
+	cr_assert_eq(pread(fd, text, 4, 20 * 4096), 4);
+	cr_assert_str_eq(text, "here", "%s", row->name);
+	close(fd);
+	tma_free(client);
+	server_stop(&s);
 }
 
 /* ---- Kinds ------------------------------------------------------------------------------------------ */
@@ -285,11 +403,6 @@ ParameterizedTestParameters(region, kinds)
 		{ .name = "any is a memfd", .kind = REGION_KIND_MEMFD, .has_fd = true },
 		{ .name = "any is an allocation", .kind = REGION_KIND_CUDA_FD, .has_fd = true },
 		{ .name = "any is a handle", .kind = REGION_KIND_CUDA_IPC, .handle_len = 64 },
-		{ .name = "a memfd",
-		  .asked = TMA_REGION_MEMFD,
-		  .was_asked = true,
-		  .kind = REGION_KIND_MEMFD,
-		  .has_fd = true },
 		{ .name = "an allocation",
 		  .asked = TMA_REGION_CUDA_FD,
 		  .was_asked = true,
@@ -301,12 +414,12 @@ ParameterizedTestParameters(region, kinds)
 		  .kind = REGION_KIND_CUDA_IPC,
 		  .handle_len = 64 },
 		{ .name = "another one",
-		  .asked = TMA_REGION_MEMFD,
+		  .asked = TMA_REGION_CUDA_IPC,
 		  .was_asked = true,
 		  .kind = REGION_KIND_CUDA_FD,
 		  .has_fd = true,
 		  .status = TMA_PROTOCOL,
-		  .error = "a cuda_fd where a memfd was asked for" },
+		  .error = "a cuda_fd where a cuda_ipc was asked for" },
 		{ .name = "a short handle",
 		  .kind = REGION_KIND_CUDA_IPC,
 		  .handle_len = 63,
@@ -331,6 +444,10 @@ static void script_kind(struct server *s)
 	int fd = answer.has_fd ? memory_of(8192) : -1;
 
 	server_request(s, &request);
+	if (!answer.was_asked) {
+		server_answer_info(s, &request, "cuda");
+		server_request(s, &request);
+	}
 	cr_assert_eq((request.params.region_create.has & F(region_create, kind)) != 0, answer.was_asked);
 	server_answer_created_kind(s, &request, 9, answer.kind, fd, answer.handle_len);
 	if (fd >= 0)

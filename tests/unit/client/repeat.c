@@ -18,7 +18,7 @@ static bool is_device_lost;    /* the first request of a connection that ends is
 
 static void answer(struct server *s, const struct rpc_request *request)
 {
-	struct msg_region_created created = { .region = 7, .size = 4096, .kind = REGION_KIND_MEMFD };
+	struct msg_region_created created = { .region = 7, .size = 4096, .kind = REGION_KIND_CUDA_FD };
 	struct buffer b = { 0 };
 	int fd;
 
@@ -97,11 +97,8 @@ static int call_regions(tma_client *client)
 static int call_create(tma_client *client)
 {
 	tma_region *region;
-	int rc = tma_region_create(client, 4096, &region);
 
-	if (!rc)
-		cr_assert_not_null(tma_region_data(region));
-	return rc;
+	return tma_region_create_kind(client, TMA_REGION_CUDA_FD, 4096, &region);
 }
 
 static int call_register(tma_client *client)

@@ -135,6 +135,16 @@ void server_answer_created_kind(struct server *s, const struct rpc_request *requ
 	server_send_with_fds(s, &b, &fd, fd >= 0);
 }
 
+void server_answer_info(struct server *s, const struct rpc_request *request, const char *engine)
+{
+	struct msg_info info = { .engine = { engine, strlen(engine) } };
+	struct buffer b = { 0 };
+
+	cr_assert_eq(request->method->id, METHOD_info);
+	rpc_encode_result(&b, request->msgid, request->method, &info);
+	server_send(s, &b);
+}
+
 void server_answer_registered(struct server *s, const struct rpc_request *request, uint64_t region)
 {
 	struct msg_region_registered done = { .region = region,

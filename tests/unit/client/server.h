@@ -42,6 +42,8 @@ void server_answer_created(struct server *s, const struct rpc_request *request, 
 /* A region of any kind, with an fd (-1: none) and a handle of so many bytes 0x5a. */
 void server_answer_created_kind(struct server *s, const struct rpc_request *request, uint64_t region,
                                 enum region_kind kind, int fd, size_t handle_len);
+/* info of a service on that engine; what a client of the test's has no use for is left out. */
+void server_answer_info(struct server *s, const struct rpc_request *request, const char *engine);
 void server_answer_registered(struct server *s, const struct rpc_request *request, uint64_t region);
 void server_refuse(struct server *s, uint32_t msgid, int status, const char *message);
 

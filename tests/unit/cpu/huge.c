@@ -5,20 +5,20 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
+#include "kernels/cpu/holes.h"
 #include "kernels/cpu/memory.h"
+#include "proto/headroom.h"
 #include "proto/mapping.h"
+#include "proto/memfd.h"
 #include "tests/emulated/emulated.h"
 
 #define WHOLE (4 * HUGE_PAGE_BYTES)
 #define SIZE  (WHOLE + 5)
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 /* KiB that smaps tells of the mapping at data. */
 static long smaps(const void *data, const char *key)
@@ -62,71 +62,61 @@ static void check_zeroed(const char *data)
 		cr_assert_eq(data[i], 0, "byte %zu", i);
 }
 
-static struct cpu_memory *create(int *ret_fd)
+/* As the library makes memory for its caller: a file that is full, and its mapping. */
+static char *make(int *ret_fd)
 {
+	struct headroom headroom;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = memfd_new(SIZE);
+	cr_assert_geq(fd, 0);
+	char *map = mapping_new(SIZE, PROT_READ | PROT_WRITE, fd, 0);
+	cr_assert_neq(map, MAP_FAILED);
+	headroom_init(&headroom, "");
+	struct memfd_fill fill = { .fd = fd,
+		                   .start = map,
+		                   .size = (SIZE + page - 1) / page * page,
+		                   .missing = SIZE,
+		                   .writable = true,
+		                   .huge = true,
+		                   .headroom = &headroom };
+	cr_assert_eq(memfd_fill(&fill), 0);
+	cr_assert_not(memfd_is_sparse(fd) && !emulated());
+	*ret_fd = fd;
+	return map;
+}
+
+static struct cpu_memory *map_region(int fd, bool writable)
+{
+	struct engine_handle handle = {
+		.kind = REGION_KIND_MEMFD, .fd = fd, .size = SIZE, .writable = writable
+	};
 	struct engine_memory *memory;
-	struct engine_export made;
 	struct error err;
-	cr_assert_eq(cpu_memory_create(&(struct engine_handle){ .kind = REGION_KIND_MEMFD, .size = SIZE },
-	                               &memory, &made, &err),
-	             0, "%s", err.message);
-	*ret_fd = made.fd;
+	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
 	return cpu_memory(memory);
 }
 
-Test(huge, what_is_made_lies_on_huge_pages)
+/* On both sides, though the service asks for none. */
+Test(huge, what_a_client_makes_lies_on_huge_pages)
 {
 	int fd;
 	need_huge_pages();
-	struct cpu_memory *memory = create(&fd);
-	cr_assert_eq(smaps(memory->data, "ShmemPmdMapped"), WHOLE >> 10);
-	cr_assert_eq(smaps(memory->data, "Rss"), (WHOLE >> 10) + 4, "all is present, and no more");
-	check_zeroed(memory->data);
-
-	/* The other side's mapping has them as well, and one byte there is that byte here. */
-	char *other = mapping_new(SIZE, PROT_READ | PROT_WRITE, fd, 0);
-	cr_assert_neq(other, MAP_FAILED);
-	other[HUGE_PAGE_BYTES + 1] = 'x';
-	cr_assert_eq(memory->data[HUGE_PAGE_BYTES + 1], 'x');
-	cr_assert_eq(smaps(other, "ShmemPmdMapped"), (long)HUGE_PAGE_BYTES >> 10);
+	char *other = make(&fd);
+	cr_assert_eq(smaps(other, "ShmemPmdMapped"), WHOLE >> 10);
+	for (int writable = 0; writable < 2; writable++) {
+		struct cpu_memory *memory = map_region(fd, writable);
+		cr_assert_eq(smaps(memory->data, "ShmemPmdMapped"), WHOLE >> 10, "%d", writable);
+		cr_assert_eq(smaps(memory->data, "Rss"), (WHOLE >> 10) + 4, "%d: all is present, and no more",
+		             writable);
+		if (!writable)
+			check_zeroed(memory->data);
+		/* One byte there is that byte here. */
+		other[HUGE_PAGE_BYTES + 1] = 'x';
+		cr_assert_eq(memory->data[HUGE_PAGE_BYTES + 1], 'x', "%d", writable);
+		cpu_memory_unmap(&memory->base);
+	}
 	munmap(other, SIZE);
-	cpu_memory_unmap(&memory->base);
 	close(fd);
-}
-
-/* The same, as a client may register it: nothing in it yet, from an odd page on. */
-Test(huge, an_empty_memfd)
-{
-	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .offset = 12288, .writable = true };
-	struct engine_memory *memory;
-	struct error err;
-	need_huge_pages();
-	handle.size = SIZE - handle.offset;
-	handle.fd = memfd_create("empty", MFD_ALLOW_SEALING | MFD_CLOEXEC);
-	cr_assert_eq(ftruncate(handle.fd, SIZE), 0);
-	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
-	cr_assert_eq(smaps(cpu_memory(memory)->data, "ShmemPmdMapped"),
-	             (long)(WHOLE - HUGE_PAGE_BYTES) >> 10);
-	cpu_memory_unmap(memory);
-	close(handle.fd);
-}
-
-/* What a client has written stays as it is. */
-Test(huge, a_memfd_that_holds_something)
-{
-	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = SIZE, .writable = true };
-	struct engine_memory *memory;
-	struct error err;
-	handle.fd = memfd_create("full", MFD_ALLOW_SEALING | MFD_CLOEXEC);
-	cr_assert_eq(ftruncate(handle.fd, SIZE), 0);
-	cr_assert_eq(pwrite(handle.fd, "x", 1, HUGE_PAGE_BYTES + 77), 1);
-	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
-	cr_assert_eq(cpu_memory(memory)->data[HUGE_PAGE_BYTES + 77], 'x');
-	cr_assert_eq(smaps(cpu_memory(memory)->data, "Rss"), (WHOLE >> 10) + 4);
-	cpu_memory_unmap(memory);
-	close(handle.fd);
 }
 
 Test(huge, where_they_are_denied_pages_are_small)
@@ -134,17 +124,50 @@ Test(huge, where_they_are_denied_pages_are_small)
 	int fd;
 	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) < 0)
 		cr_skip("huge pages cannot be denied to a process here");
-	struct cpu_memory *memory = create(&fd);
-	cr_assert_eq(smaps(memory->data, "ShmemPmdMapped"), 0);
-	cr_assert_eq(smaps(memory->data, "Rss"), (WHOLE >> 10) + 4, "all is present");
-	check_zeroed(memory->data);
-	cpu_memory_unmap(&memory->base);
+	char *other = make(&fd);
+	cr_assert_eq(smaps(other, "ShmemPmdMapped"), 0);
+	cr_assert_eq(smaps(other, "Rss"), (WHOLE >> 10) + 4, "all is present");
+	check_zeroed(other);
+	munmap(other, SIZE);
 	close(fd);
 }
 
-/* A client's memfd may be one of hugetlb pages: served where the pool has some, refused where it is empty. */
-Test(huge, a_hugetlb_memfd)
+/* A client that pins part of a page keeps all of it, in the service's account. */
+Test(huge, what_the_service_makes_lies_on_small_pages)
 {
+	struct engine_handle wanted = { .kind = REGION_KIND_MEMFD, .size = SIZE };
+	struct engine_memory *memory;
+	struct engine_export made;
+	struct error err;
+	cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
+	cr_assert_eq(smaps(cpu_memory(memory)->data, "ShmemPmdMapped"), 0);
+	cr_assert_eq(smaps(cpu_memory(memory)->data, "Rss"), (WHOLE >> 10) + 4, "all is present");
+	check_zeroed(cpu_memory(memory)->data);
+	cpu_memory_unmap(memory);
+	close(made.fd);
+}
+
+static void touch(void *arg)
+{
+	*(volatile char *)arg = 1;
+}
+
+static void set_up(void)
+{
+	holes_init();
+	cr_assert_eq(fault_init(), 0);
+}
+
+static void tear_down(void)
+{
+	fault_deinit();
+	holes_deinit();
+}
+
+/* A client's memfd may be one of hugetlb pages: served where it has them, refused where it has a hole. */
+Test(huge, a_hugetlb_memfd, .init = set_up, .fini = tear_down)
+{
+	struct stat st;
 	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .writable = true };
 	struct engine_memory *memory;
 	struct error err;
@@ -152,18 +175,22 @@ Test(huge, a_hugetlb_memfd)
 	if (handle.fd < 0 || ftruncate(handle.fd, (off_t)HUGE_PAGE_BYTES) < 0)
 		cr_skip("no hugetlb pages of 2 MiB here");
 	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	void *probe = mmap(NULL, HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, handle.fd, 0);
-	if (probe != MAP_FAILED)
-		munmap(probe, HUGE_PAGE_BYTES);
 	handle.offset = 4096;
 	handle.size = HUGE_PAGE_BYTES - 4096 - 3;
-	int r = cpu_memory_map(&handle, &memory, &err);
-	if (probe == MAP_FAILED) {
-		cr_assert_eq(r, STATUS_NO_MEMORY);
-	} else {
-		cr_assert_eq(r, 0, "%s", err.message);
-		memset(cpu_memory(memory)->data, 1, handle.size);
-		cpu_memory_unmap(memory);
+	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), STATUS_INVALID_ARGUMENT);
+	cr_assert_not_null(strstr(err.message, "hole at byte 4096"), "%s", err.message);
+	if (fallocate(handle.fd, 0, 0, (off_t)HUGE_PAGE_BYTES) < 0)
+		cr_skip("the pool of hugetlb pages is empty");
+	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
+	memset(cpu_memory(memory)->data, 1, handle.size);
+	cr_assert_eq(
+	    fallocate(handle.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)HUGE_PAGE_BYTES), 0);
+	struct fault_range ranges[2] = { cpu_memory(memory)->mapped };
+	if (holes_can_watch()) {
+		cr_assert_not(fault_guard(ranges, touch, cpu_memory(memory)->data));
+		cr_assert_eq(fstat(handle.fd, &st), 0);
+		cr_assert_eq(st.st_blocks, 0, "a page was made");
 	}
+	cpu_memory_unmap(memory);
 	close(handle.fd);
 }

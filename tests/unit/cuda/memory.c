@@ -29,7 +29,8 @@ enum source {
 	NULL_DEVICE,
 	PATH_ONLY,
 	CLOSED,
-	READ_ONLY
+	READ_ONLY,
+	READ_ONLY_SEALED
 };
 
 struct map_row {
@@ -58,6 +59,7 @@ static int new_memfd(void)
 {
 	int fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
 	cr_assert_eq(ftruncate(fd, SIZE), 0);
+	cr_assert_eq(posix_fallocate(fd, 0, SIZE), 0);
 	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	return fd;
 }
@@ -110,6 +112,10 @@ static int open_source(enum source source)
 		return open("/dev/null", O_RDWR);
 	case PATH_ONLY:
 		return reopen(new_memfd(), O_PATH);
+	case READ_ONLY_SEALED:
+		fds[0] = new_memfd();
+		cr_assert_eq(fcntl(fds[0], F_ADD_SEALS, F_SEAL_WRITE), 0);
+		return reopen(fds[0], O_RDONLY);
 	case READ_ONLY:
 		return reopen(new_memfd(), O_RDONLY);
 	default:
@@ -249,9 +255,15 @@ ParameterizedTestParameters(cuda_memory, map)
 		{ .name = "memfd: odd offset", .kind = REGION_KIND_MEMFD, .offset = 4097, .size = 3 },
 		{ .name = "memfd: read-only fd",
 		  .kind = REGION_KIND_MEMFD,
-		  .source = READ_ONLY,
+		  .source = READ_ONLY_SEALED,
 		  .size = SIZE,
 		  .read_only = true },
+		{ .name = "memfd: read-only fd, unsealed",
+		  .kind = REGION_KIND_MEMFD,
+		  .source = READ_ONLY,
+		  .size = SIZE,
+		  .read_only = true,
+		  FAILS(PERMISSION, "F_SEAL_FUTURE_WRITE") },
 		{ .name = "memfd: read-only fd, to write",
 		  .kind = REGION_KIND_MEMFD,
 		  .source = READ_ONLY,

@@ -1,0 +1,138 @@
+/* Host memory of regions, whose pages are made here: in the caller's process they are charged to the caller's
+ * cgroup, for as long as the file lives. The service makes none of them. */
+#include "client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/headroom.h"
+#include "proto/mapping.h"
+#include "proto/memfd.h"
+
+static int fail_fill(tma_client *client, size_t size, int why);
+
+/* ---- What the service makes, or has made ------------------------------------------------------------- */
+
+static int on_info(tma_client *client, const struct rpc_reply *reply, const struct method *method, void *arg,
+                   struct error *err)
+{
+	tma_document *info = document_new(reply->document, err);
+	const char *engine;
+
+	(void)method;
+	(void)arg;
+	if (!info)
+		return err->status;
+	engine = tma_document_text(tma_document_find(info, "engine"));
+	client->is_cpu = engine && !strcmp(engine, "cpu");
+	client->engine_of = client->connection;
+	tma_document_free(info);
+	return 0;
+}
+
+int client_is_cpu(tma_client *client, bool *ret)
+{
+	int rc = client_ready(client, client_deadline(client), PATIENCE_FULL);
+
+	if (!rc && client->engine_of != client->connection)
+		rc = client_call(client,
+		                 &(struct call){ .method = METHOD_info, .fd = -1, .on_reply = on_info });
+	*ret = client->is_cpu;
+	return rc;
+}
+
+/* ---- Pages ------------------------------------------------------------------------------------------- */
+
+/* size bytes at start, of whole pages. */
+static int fill(const struct memfd_fill *what)
+{
+	struct memfd_fill pages = *what;
+	struct headroom headroom;
+
+	headroom_init(&headroom, "");
+	pages.missing = pages.size;
+	pages.headroom = &headroom;
+	return memfd_fill(&pages);
+}
+
+static int fail_fill(tma_client *client, size_t size, int why)
+{
+	if (why == -ENOSPC)
+		return client_fail(client, STATUS_NO_MEMORY,
+		                   "size: %zu bytes: this machine or cgroup has not that much memory left",
+		                   size);
+	return client_fail(client, STATUS_NO_MEMORY, "size: %zu bytes: the memory could not be had: %s", size,
+	                   strerror(-why));
+}
+
+int region_make(tma_region *region)
+{
+	tma_client *client = region->client;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int r = memfd_new(region->size);
+
+	if (r < 0)
+		return fail_fill(client, region->size, r);
+	region->fd = r;
+	r = region_map(region);
+	if (r < 0)
+		return r;
+	r = fill(&(struct memfd_fill){ .fd = region->fd,
+	                               .start = region->data,
+	                               .size = (region->size + page - 1) / page * page,
+	                               .writable = true,
+	                               .huge = true });
+	return r < 0 ? fail_fill(client, region->size, r) : 0;
+}
+
+/* Whole pages around the range, as the file maps. */
+static void align(const struct stat *st, uint64_t *start, uint64_t *end)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), block = (uint64_t)st->st_blksize;
+
+	if (block > page && !(block & (block - 1)))
+		page = block;
+	*start &= ~(page - 1);
+	*end = (*end + page - 1) / page * page;
+}
+
+static int fill_range(int fd, const struct stat *st, uint64_t start, uint64_t end, bool writable)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = start, to = end;
+	char *map;
+	int r;
+
+	align(st, &from, &to);
+	map = mapping_new((size_t)(to - from), writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, from);
+	if (map == MAP_FAILED)
+		return 0;
+	start &= ~(page - 1);
+	end = (end + page - 1) / page * page;
+	r = fill(&(struct memfd_fill){ .fd = fd,
+	                               .offset = start,
+	                               .start = map + (start - from),
+	                               .size = (size_t)(end - start),
+	                               .writable = writable });
+	munmap(map, (size_t)(to - from));
+	return r;
+}
+
+/* What the service refuses for another reason is left to it, which says why. */
+int region_fill(tma_region *region)
+{
+	uint64_t start = region->offset, end;
+	int seals = fcntl(region->fd, F_GET_SEALS), mode = fcntl(region->fd, F_GETFL) & O_ACCMODE;
+	struct stat st;
+	int r;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || mode == O_WRONLY || region->size == 0 ||
+	    !memfd_is_sparse(region->fd) || fstat(region->fd, &st) < 0 ||
+	    __builtin_add_overflow(start, region->size, &end) || end > (uint64_t)st.st_size)
+		return 0;
+	r = fill_range(region->fd, &st, start, end, mode == O_RDWR && !(seals & F_SEAL_WRITE));
+	return r == -ENOSPC || r == -ENOMEM ? fail_fill(region->client, region->size, r) : 0;
+}
