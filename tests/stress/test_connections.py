@@ -184,7 +184,7 @@ class Connections(unittest.TestCase):
             late = self.half_a_message(tmad, 60000)
             late.settimeout(scaled(10))
             self.assertEqual(late.recv(1), b"")
-            self.assertIn("ended: input_bytes_per_uid: at most 1000000 bytes", tmad.log())
+            self.assertIn("ended: input_bytes_per_uid: this uid's limit on bytes of requests not yet handled is 1000000;", tmad.log())
             self.assertIs(rpc.call("ping"), True)
             for client in (*clients, late):
                 client.close()

@@ -176,7 +176,7 @@ class Descriptors(unittest.TestCase):
         with self.assertRaises(RpcError) as caught:
             rpc.call("region_create", {"size": 1})
         self.assertEqual(caught.exception.name, "QUOTA")
-        self.assertIn("outgoing_fds_per_uid: at most 4", caught.exception.message)
+        self.assertIn("outgoing_fds_per_uid: this uid's limit on descriptors made and not yet received is 4;", caught.exception.message)
 
     @staticmethod
     def makes(rpc):

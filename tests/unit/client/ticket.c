@@ -281,8 +281,10 @@ Test(ticket, full_sockets_hold_nobody_up, .timeout = 60)
 
 static void script_refuse(struct server *s)
 {
-	struct error error = { STATUS_QUOTA,
-		               "regions_per_uid: this uid's limit on regions is 64; 64 in use, 1 more requested" };
+	struct error error = {
+		STATUS_QUOTA,
+		"regions_per_uid: this uid's limit on regions is 64; 64 in use, 1 more requested"
+	};
 	struct rpc_request request;
 	struct buffer b = { 0 };
 
