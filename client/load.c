@@ -203,11 +203,17 @@ static void count_moved(struct load_result *result, const struct tma_result *ans
 	memcpy(result->path, answer->path, sizeof answer->path);
 }
 
+/* A limit on connections is all that a ping can meet. */
+static bool is_turned_away(const struct run *r, const struct connection *c, int rc)
+{
+	return rc == TMA_QUOTA && !c->is_served && !r->load->question;
+}
+
 static void count(struct run *r, struct connection *c, int rc, const struct tma_result *answer, uint64_t now)
 {
 	struct load_result *result = r->result;
 
-	if (is_gone(rc)) {
+	if (is_gone(rc) || is_turned_away(r, c, rc)) {
 		result->unanswered++;
 		result->submitted--;
 	} else {
@@ -232,7 +238,7 @@ static bool connection_count(struct run *r, struct connection *c, uint64_t now)
 	int rc;
 
 	while (c->n && (rc = tma_poll(c->client, c->asked[c->first].ticket, &answer)) != TMA_PENDING) {
-		gone |= is_gone(rc);
+		gone |= is_gone(rc) || is_turned_away(r, c, rc);
 		count(r, c, rc, &answer, now);
 	}
 	return gone || tma_fd(c->client) < 0;
