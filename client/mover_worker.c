@@ -92,7 +92,9 @@ static int worker_rejoin(struct worker *w)
 	tmactl_refused(w->client, &lost);
 	/* One that stands still while it starts does not keep this thread from being stopped. */
 	tma_set_timeout(w->client, (int)(patience_ms / TRIES_AT_LEAST));
-	while ((rc = tma_connect(w->client, t->socket)) < 0 && rc != TMA_PERMISSION) {
+	while ((rc = tma_fd(w->client) < 0 ? tma_connect(w->client, t->socket) : tma_restore(w->client)) <
+	           0 &&
+	       rc != TMA_PERMISSION) {
 		if (stopped(w) < 0)
 			return -1;
 		if (clock_ms() >= until)

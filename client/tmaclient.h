@@ -15,8 +15,8 @@
  * Functions that can fail return 0 or a negative TMA_* status; tma_last_error() is then the sentence that
  * says what to change. Functions that poll or wait return 0 when what they look for has come, TMA_PENDING,
  * which is positive, when it has not come yet, and a negative status when something is wrong. A function that
- * fails leaves *ret as it was, with one exception: once tma_wait or tma_poll takes a ticket, *ret is the
- * result of its request, which may have failed.
+ * fails or returns TMA_PENDING leaves *ret as it was, with one exception: when tma_wait or tma_poll takes a
+ * ticket, *ret is the result of its request, which may have failed.
  *
  * Zero-initialize every struct and name the members that you need. Each struct ends with `reserved` members,
  * room for the members of later versions: they must be zero in what the library reads, and are zero in what
@@ -148,8 +148,9 @@ TMA_API tma_client *tma_new(void);
  * not lost works, and whatever uses what was lost fails with the same status. tma_restore() tries again, and
  * so does the next connection; tma_region_release() and tma_plan_release() give it up.
  *
- * After NO_REPLY and PROTOCOL a client stays closed, and its calls are DISCONNECTED, until the program calls
- * tma_connect: the service is there, but late or not what it should be, and the program decides what to do.
+ * After NO_REPLY and PROTOCOL a client stays closed, and its calls return DISCONNECTED, until the program
+ * calls tma_connect: the service is there, but late or not what it should be, and the program decides what to
+ * do.
  */
 
 /* Connects, and registers and prepares again what belonged to the client's earlier connections. path: the
@@ -168,8 +169,9 @@ TMA_API int tma_restore(tma_client *client);
 TMA_API void tma_free(tma_client *client);
 
 /* The timeout, in milliseconds, bounds every later call that waits for a reply, including tma_connect, and
- * with it the time to reconnect and to repeat. -1, the default: no limit. A call that exceeds it is NO_REPLY.
- * The server's user is checked by tma_connect and whenever the library reconnects. */
+ * with it the time to reconnect and to repeat. -1, the default: no limit. A call that exceeds it returns
+ * NO_REPLY. tma_set_server_uid names a user as whom the server may run, besides root and this process's user;
+ * the library checks whenever it connects. */
 TMA_API void tma_set_timeout(tma_client *client, int timeout_ms);
 TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
 
@@ -178,7 +180,7 @@ TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
  * call that failed to reconnect, later calls try once each. */
 TMA_API void tma_set_reconnect(tma_client *client, int ms);
 
-/* How often the library has reconnected by itself since tma_connect. */
+/* How often the library has reconnected on its own since tma_connect. */
 TMA_API uint32_t tma_reconnects(const tma_client *client);
 
 /* The sentence about the last call that failed on this client; "" before any did. It belongs to the client
@@ -261,7 +263,7 @@ TMA_API int tma_region_release(tma_region *region);
 
 /* ---- Tensors and transforms ------------------------------------------------------------------------ */
 
-/* A view of a region. Zero-initialise and name what you need:
+/* A view of a region. Zero-initialize and name what you need:
  *     struct tma_tensor t = { .region = r, .dtype = TMA_FLOAT32, .rank = 2, .shape = { 64, 100 } }; */
 struct tma_tensor {
 	tma_region *region;
@@ -275,7 +277,7 @@ struct tma_tensor {
 };
 
 enum tma_number_kind {
-	TMA_NUMBER_INT,     /* i; zero-initialised: the integer 0 */
+	TMA_NUMBER_INT,     /* i; zero-initialized: the integer 0 */
 	TMA_NUMBER_UINT,    /* u */
 	TMA_NUMBER_REAL,    /* re */
 	TMA_NUMBER_COMPLEX, /* re, im */
@@ -303,9 +305,8 @@ struct tma_transform {
 	const int64_t *before; /* dst->rank of them, added before each dimension of dst; negative crops */
 	const int64_t *after;
 	enum tma_pad_mode mode;
-	struct tma_number value; /* of TMA_PAD_CONSTANT */
-	const struct tma_order
-	    *order; /* of a transform that is a request of its own; NULL: none. See Order */
+	struct tma_number value;       /* of TMA_PAD_CONSTANT */
+	const struct tma_order *order; /* if it is a request of its own; NULL: none. See Order */
 	uint64_t reserved[8];
 };
 
@@ -408,7 +409,7 @@ TMA_API int tma_plan_release(tma_plan *plan);
 
 /* ---- Items: many transforms in one request ---------------------------------------------------------- */
 
-/* A transform, or a run of a plan: the other one of the two pointers is NULL. */
+/* A transform or a run of a plan: one of the two pointers is NULL. */
 struct tma_item {
 	const struct tma_transform *transform; /* without an order of its own */
 	const tma_plan *plan;
@@ -468,11 +469,12 @@ typedef uint64_t tma_ticket;
  * except for items: their statuses are written when the request ends, so that they have to exist until its
  * ticket is taken. Items have to fit into one message.
  *
- * A submit waits in two cases, each time within the timeout: while the socket is full and more than 64 KiB
- * are queued; and when the service has come back after the connection was lost, until it has registered the
- * client's regions and prepared its plans again, within the time of tma_set_reconnect. While the service is
- * gone a submit tries to connect once, and returns DISCONNECTED at once; if the service refuses a region or a
- * plan for now (QUOTA, BUSY, NO_MEMORY), it returns that status at once, and the next call tries again.
+ * A submit never waits while the service is gone: if the connection is lost, it tries to connect once, and
+ * returns DISCONNECTED if nobody accepts at once. It waits in two cases, each time within the timeout: while
+ * the socket is full and more than 64 KiB are queued; and after it has connected again, for the replies that
+ * register the client's regions and prepare its plans, within the time of tma_set_reconnect. If the service
+ * refuses one of them for now (QUOTA, BUSY, NO_MEMORY), the submit returns that status, and the next call
+ * tries again.
  *
  * A request whose order has TMA_COMPLETION_SIGNAL has no ticket: ret is NULL then, and only then. Its items
  * need not exist after the call and keep the status TMA_PENDING; if one of them cannot be sent, none is. */
@@ -545,7 +547,7 @@ typedef struct tma_ring tma_ring;
 
 struct tma_ring_end {
 	uint64_t tag;   /* of the push */
-	int status;     /* 0 or a negative TMA_* status; there is no sentence */
+	int status;     /* 0 or a negative TMA_* status, without a sentence */
 	uint64_t bytes; /* read plus written */
 	uint64_t ns;    /* the engine's own time */
 	uint64_t reserved[4];

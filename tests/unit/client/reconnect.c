@@ -177,17 +177,17 @@ Test(reconnect, a_submit_does_not_wait)
 	int listener, queued[2];
 
 	server_start(&s, script_swallow);
-	client = mending_client(&s, 300);
+	client = mending_client(&s, 2000);
 	end_by_ticket(client);
 	server_stop(&s);
 	start = clock_ms();
 	for (int i = 0; i < 10; i++)
 		cr_assert_eq(tma_submit_ping(client, &ticket), TMA_DISCONNECTED);
-	cr_assert_lt(clock_ms() - start, 250, "%d ms", (int)(clock_ms() - start));
+	cr_assert_lt(clock_ms() - start, 1500, "%d ms", (int)(clock_ms() - start));
 	cr_assert_eq(ticket, 7);
 	start = clock_ms();
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
-	cr_assert_geq(clock_ms() - start, 250, "%d ms", (int)(clock_ms() - start));
+	cr_assert_geq(clock_ms() - start, 2000, "%d ms", (int)(clock_ms() - start));
 
 	cr_assert_eq(mkdir(s.directory, 0700), 0);
 	listener = socket_listen(s.path, 0, 0600);
