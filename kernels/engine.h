@@ -164,7 +164,7 @@ struct engine_ops {
 	           struct error *err);
 	int (*create)(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
 	              struct engine_export *ret_export, struct error *err);
-	void (*unmap)(struct engine *engine, struct engine_memory *memory);
+	bool (*unmap)(struct engine *engine, struct engine_memory *memory); /* a step */
 	struct engine_stream *(*stream_new)(struct engine *engine, struct engine_owner *owner);
 	void (*stream_free)(struct engine_stream *stream);
 	void (*submit)(struct engine_stream *stream, struct engine_job *job);
@@ -244,13 +244,22 @@ static inline int engine_create(struct engine *engine, enum region_kind kind, ui
 	return engine_make(engine, &wanted, ret, ret_export, err);
 }
 
-/* No job may use it any more. NULL is allowed. May block. */
+/* A step of unmapping, for who has other things to do in between: whether it was the last, and *memory is
+ * gone. No job may use the memory from the first step on. Other threads of the process do not wait for a
+ * step, but where a device lets memory go; each may be of another thread. May block. */
+static inline bool engine_unmap_step(struct engine *engine, struct engine_memory *memory)
+{
+	if (!engine->ops->unmap(engine, memory))
+		return false;
+	atomic_fetch_sub(&engine->memories, 1);
+	return true;
+}
+
+/* All steps. NULL is allowed. */
 static inline void engine_unmap(struct engine *engine, struct engine_memory *memory)
 {
-	if (!memory)
-		return;
-	engine->ops->unmap(engine, memory);
-	atomic_fetch_sub(&engine->memories, 1);
+	while (memory && !engine_unmap_step(engine, memory))
+		continue;
 }
 
 static inline void engine_owner_init(struct engine_owner *owner)

@@ -155,10 +155,10 @@ static int cpu_create(struct engine *engine, const struct engine_handle *wanted,
 	return cpu_memory_create(wanted, ret, ret_export, err);
 }
 
-static void cpu_unmap(struct engine *engine, struct engine_memory *memory)
+static bool cpu_unmap(struct engine *engine, struct engine_memory *memory)
 {
 	(void)engine;
-	cpu_memory_unmap(memory);
+	return cpu_memory_unmap_step(memory);
 }
 
 /* ---- Streams and jobs ------------------------------------------------------------------------------- */

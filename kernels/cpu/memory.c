@@ -16,8 +16,6 @@
 #include "proto/mapping.h"
 #include "proto/memfd.h"
 
-#define REMOVE_BYTES ((size_t)64 << 20) /* at a time */
-
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -38,7 +36,6 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, b
 static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
 static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
 static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
-static void empty(const struct cpu_memory *memory);
 
 static int map_client(const struct engine_handle *handle, enum sharing sharing, struct engine_memory **ret,
                       struct error *err)
@@ -119,27 +116,6 @@ int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory *
 	else
 		*ret_export = (struct engine_export){ .fd = handle.fd };
 	return r;
-}
-
-void cpu_memory_unmap(struct engine_memory *memory)
-{
-	struct fault_range mapped = cpu_memory(memory)->mapped;
-	if (cpu_memory(memory)->is_made)
-		empty(cpu_memory(memory));
-	munmap((void *)mapped.start, mapped.size);
-	free(memory);
-}
-
-/* Pages that a device has pinned go when it lets them go, with the process at the latest. What still writes
- * to the mapping may make one again, and must not fail. */
-void cpu_memory_leave(struct engine_memory *memory)
-{
-	struct fault_range mapped = cpu_memory(memory)->mapped;
-	if (cpu_memory(memory)->is_made) {
-		holes_unwatch((void *)mapped.start, mapped.size);
-		empty(cpu_memory(memory));
-	}
-	free(memory);
 }
 
 /* ---- Checks ----------------------------------------------------------------------------------------- */
@@ -349,14 +325,4 @@ static int fill(const struct engine_handle *handle, const struct cpu_memory *mem
 		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
 		                 strerror(-r));
 	return 0;
-}
-
-static void empty(const struct cpu_memory *memory)
-{
-	char *at = (char *)memory->mapped.start, *end = at + memory->mapped.size;
-	while (at < end) {
-		size_t step = (size_t)(end - at) < REMOVE_BYTES ? (size_t)(end - at) : REMOVE_BYTES;
-		if (madvise(at, step, MADV_REMOVE) == 0 || errno != EINTR)
-			at += step;
-	}
 }

@@ -17,6 +17,7 @@ struct cpu_memory {
 	char *data;                /* the region's first byte */
 	struct fault_range mapped; /* whole pages around it */
 	bool is_made;              /* by the service: its pages go when it is unmapped */
+	size_t emptied;            /* of those, from the first: on the way to be unmapped */
 };
 
 static inline struct cpu_memory *cpu_memory(struct engine_memory *memory)
@@ -32,6 +33,12 @@ int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **re
 int cpu_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err);
+
+/* A step of unmapping it, which no other thread of the process has to wait for (unmap.c): whether it was the
+ * last. From the first one on nothing may use the memory. */
+bool cpu_memory_unmap_step(struct engine_memory *memory);
+
+/* All steps. */
 void cpu_memory_unmap(struct engine_memory *memory);
 
 /* Forgets a mapping that something else may still write to: it stays until the process ends. */

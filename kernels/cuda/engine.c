@@ -137,7 +137,7 @@ static int cuda_create(struct engine *base, const struct engine_handle *wanted, 
 	return leave(engine, r, err);
 }
 
-static void cuda_unmap(struct engine *base, struct engine_memory *memory)
+static bool cuda_unmap(struct engine *base, struct engine_memory *memory)
 {
 	struct cuda_engine *engine = cuda_engine(base);
 	struct error err;
@@ -148,6 +148,7 @@ static void cuda_unmap(struct engine *base, struct engine_memory *memory)
 	else
 		cuda_memory_leave(&engine->memories, memory);
 	leave(engine, r, &err);
+	return r != CUDA_MEMORY_LEFT;
 }
 
 /* ---- Streams and jobs ------------------------------------------------------------------------------- */

@@ -110,7 +110,8 @@ int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *base
 {
 	int r = kinds[base->kind].unmap(memories, cuda_memory(base), err);
 
-	free(base);
+	if (r != CUDA_MEMORY_LEFT)
+		free(base);
 	return r;
 }
 
@@ -186,17 +187,21 @@ static int host_memory_create(struct cuda_memories *memories, const struct engin
 	return r;
 }
 
-/* What stays pinned stays mapped too: nothing else at its address could be pinned. */
+/* The first step lets the device's pins go, of all of it: the driver pins no part of it by itself. What stays
+ * pinned stays mapped too: nothing else at its address could be pinned. */
 static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
+	if (memory->is_unpinned)
+		return cpu_memory_unmap_step(memory->host) ? 0 : CUDA_MEMORY_LEFT;
 	int r = memory_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
 
-	if (r < 0)
+	if (r < 0) {
 		cpu_memory_leave(memory->host);
-	else
-		cpu_memory_unmap(memory->host);
-	return r;
+		return r;
+	}
+	memory->is_unpinned = true;
+	return CUDA_MEMORY_LEFT;
 }
 
 /* ---- What the kinds share -------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ struct cuda_memory {
 	uint64_t address;           /* of the region's first byte, for the device */
 	struct engine_memory *host; /* memfd: its mapping, which is pinned; else NULL */
 	char *data;                 /* memfd: the region's first byte; else NULL */
+	bool is_unpinned;           /* memfd: on the way to be unmapped */
 	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
 	/* cuda_fd: the allocation and the addresses that it is mapped at. */
 	CUmemGenericAllocationHandle allocation;
@@ -56,7 +57,9 @@ int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *
 int cuda_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
                        struct engine_memory **ret, struct engine_export *ret_export, struct error *err);
 
-/* *memory is gone whatever is returned; an error of the driver's is of interest when it is DEVICE_LOST. */
+/* A step of unmapping. LEFT: there are more. Else *memory is gone; an error of the driver's is of interest
+ * when it is DEVICE_LOST. */
+enum { CUDA_MEMORY_LEFT = 1 };
 int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memory, struct error *err);
 
 /* On a device that is lost, where nobody knows what still writes to it: the driver is not asked, and mappings

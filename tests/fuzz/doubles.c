@@ -196,10 +196,10 @@ static int twin_create(struct engine *engine, const struct engine_handle *wanted
 	return engine_make(twin.cpu, wanted, ret, ret_export, err);
 }
 
-static void twin_unmap(struct engine *engine, struct engine_memory *memory)
+static bool twin_unmap(struct engine *engine, struct engine_memory *memory)
 {
 	(void)engine;
-	engine_unmap(twin.cpu, memory);
+	return engine_unmap_step(twin.cpu, memory);
 }
 
 static struct engine_stream *twin_stream_new(struct engine *engine, struct engine_owner *owner)

@@ -90,10 +90,10 @@ static int faulty_create(struct engine *engine, const struct engine_handle *want
 	return 0;
 }
 
-static void faulty_unmap(struct engine *engine, struct engine_memory *memory)
+static bool faulty_unmap(struct engine *engine, struct engine_memory *memory)
 {
 	(void)engine;
-	engine_unmap(faulty.cpu, memory);
+	return engine_unmap_step(faulty.cpu, memory);
 }
 
 /* ---- Jobs ------------------------------------------------------------------------------------------- */

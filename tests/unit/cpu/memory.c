@@ -388,3 +388,54 @@ Test(memory, sparse)
 	fstat(handle.fd, &st);
 	cr_assert_eq(st.st_blocks, 0);
 }
+
+static bool is_mapped(const char *page)
+{
+	unsigned char in_core;
+	return mincore((void *)page, 1, &in_core) == 0;
+}
+
+/* Pages of the mapping that the process still has. */
+static size_t count_pages(const char *start, size_t size)
+{
+	size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t entry;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	for (size_t at = 0; at < size; at += page) {
+		off_t offset = (off_t)(((uintptr_t)start + at) / page * sizeof(entry));
+		cr_assert_eq(pread(fd, &entry, sizeof(entry), offset), (ssize_t)sizeof(entry));
+		n += entry >> 63;
+	}
+	close(fd);
+	return n;
+}
+
+/* Each step takes few pages, and the last one the mapping; the file keeps what was written. */
+Test(memory, goes_in_steps)
+{
+	enum { STEPS_BYTES = 33 << 20, STEP_PAGES = 512 };
+	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = STEPS_BYTES, .writable = true };
+	struct engine_memory *memory;
+	struct error err;
+	int steps = 1;
+	if (emulated())
+		cr_skip("an emulator's page tables are not the test's");
+	handle.fd = memfd_create("steps", MFD_ALLOW_SEALING);
+	cr_assert_eq(posix_fallocate(handle.fd, 0, STEPS_BYTES), 0);
+	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
+	char *start = cpu_memory(memory)->data;
+	memset(start, 'x', STEPS_BYTES);
+	for (size_t before = count_pages(start, STEPS_BYTES); !cpu_memory_unmap_step(memory); steps++) {
+		size_t after = is_mapped(start) ? count_pages(start, STEPS_BYTES) : 0;
+		cr_assert_leq(before - after, STEP_PAGES, "step %d: from %zu pages to %zu", steps, before,
+		              after);
+		before = after;
+	}
+	cr_assert_eq(steps, (STEPS_BYTES >> 21) + 1);
+	cr_assert_not(is_mapped(start));
+	char byte = 0;
+	cr_assert_eq(pread(handle.fd, &byte, 1, STEPS_BYTES - 1), 1);
+	cr_assert_eq(byte, 'x');
+	close(handle.fd);
+}
