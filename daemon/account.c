@@ -66,7 +66,7 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	engine_owner_init(&account->owner);
 	TAILQ_INIT(&account->ready);
 	TAILQ_INIT(&account->waiting);
-	TAILQ_INIT(&account->mappings);
+	TAILQ_INIT(&account->chores);
 	LIST_INIT(&account->unread);
 	LIST_INIT(&account->lingering);
 	apply_overrides(accounts, account, overrides_of_uid(accounts->overrides, uid));

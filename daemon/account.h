@@ -38,8 +38,8 @@ struct closer;
 struct lingering;
 struct session;
 TAILQ_HEAD(session_queue, session);
-struct mapping;
-TAILQ_HEAD(mapping_queue, mapping);
+struct chore;
+TAILQ_HEAD(chore_queue, chore);
 
 struct account {
 	LIST_ENTRY(account) entry;
@@ -53,11 +53,12 @@ struct account {
 	uint64_t turn_end; /* when the sessions' requests leave the loop to others (uv_hrtime) */
 	uint32_t turn_acts;
 	bool turn_is_long;
-	struct mapping_queue mappings; /* not begun, oldest first */
-	uint32_t n_mapping;            /* under way */
-	struct closer *closer;         /* NULL: nothing of it is being closed */
-	struct session_queue waiting;  /* sessions whose next request waits for CHARGE_JOBS, oldest first */
-	LIST_HEAD(, session) unread; /* sessions whose peers have not received all descriptors; outgoing.c */
+	struct chore_queue chores;         /* not under way: in the order that they begin or go on */
+	TAILQ_ENTRY(account) chores_entry; /* in chores->waiting, while it has some of those */
+	uint32_t chores_under_way;
+	struct closer *closer;        /* NULL: nothing of it is being closed */
+	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
+	LIST_HEAD(, session) unread;  /* sessions whose peers have not received all descriptors; outgoing.c */
 	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */
 	uint64_t looked_ms;               /* when nothing more had been received (uv_now) */
 	struct usage *usage;              /* of the uid; stays when the account goes */

@@ -1,11 +1,11 @@
 /* region_register, region_create, region_release, region_list.
  *
- * Mapping memory may take long, so it runs on libuv's work queue: the charges are taken first, then the
- * memory is mapped, then the region is added and answered. A session that ends meanwhile waits for it. The
- * queue's few threads are everybody's: of one uid's mappings only a few are under way at a time.
+ * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped,
+ * then the region is added and answered. A session that ends meanwhile waits for it.
  */
 #include "dispatch.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,13 +15,9 @@
 #include "server.h"
 #include "session.h"
 
-/* Of one uid at a time; libuv has 4 threads. */
-#define MAX_MAPPING 2
-
 struct mapping {
-	uv_work_t work;
-	TAILQ_ENTRY(mapping) entry;    /* in account->mappings */
-	LIST_ENTRY(mapping) under_way; /* in session->mappings_under_way, while it is */
+	struct chore chore;
+	LIST_ENTRY(mapping) entry; /* in session->unmapped, until it is mapped */
 	struct session *session;
 	uint32_t msgid;
 	const struct method *method;
@@ -41,9 +37,9 @@ struct mapping {
 	struct engine_export made; /* create: to hand out */
 };
 
-static void begin_mappings(struct account *account);
-static void on_map(uv_work_t *work);
-static void on_mapped(uv_work_t *work, int status);
+static bool may_begin(struct chore *chore);
+static bool map(struct chore *chore);
+static void on_mapped(struct chore *chore);
 
 /* A descriptor that is not known for a memfd is closed off the loop, and counts as a region until then. */
 static void mapping_free(struct mapping *mapping)
@@ -73,14 +69,14 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 
 	if (!mapping)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a region");
-	*mapping = (struct mapping){ .session = session,
+	*mapping = (struct mapping){ .chore = { .begins = may_begin, .step = map, .on_done = on_mapped },
+		                     .session = session,
 		                     .msgid = request->msgid,
 		                     .start_ns = session->server->taken_ns,
 		                     .method = request->method,
 		                     .create = create,
 		                     .handle = *handle,
 		                     .made = { .fd = -1 } };
-	mapping->work.data = mapping;
 	if (handle->handle.len > 0)
 		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
 	mapping->handle.handle.data = mapping->handle_bytes;
@@ -98,58 +94,47 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		return r;
 	}
 	session->mappings++;
-	TAILQ_INSERT_TAIL(&session->account->mappings, mapping, entry);
-	begin_mappings(session->account);
+	LIST_INSERT_HEAD(&session->unmapped, mapping, entry);
+	chores_add(&server->chores, session->account, &mapping->chore);
 	return 0;
-}
-
-/* Whether it may begin: what is made is charged as on its way from now on, not while it waits for its turn.
- */
-static bool may_begin(struct mapping *m)
-{
-	struct session *session = m->session;
-
-	if (session->state == SESSION_ENDED)
-		return false;
-	if (!m->create || m->handle.kind == REGION_KIND_CUDA_IPC ||
-	    outgoing_charge(session->server, session->account, &m->outgoing, &m->err) == 0)
-		return true;
-	session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
-	return false;
-}
-
-/* Begins what may be under way now. What nobody waits for any more is not begun. */
-static void begin_mappings(struct account *account)
-{
-	struct mapping *mapping;
-
-	while (account->n_mapping < MAX_MAPPING && (mapping = TAILQ_FIRST(&account->mappings))) {
-		struct session *session = mapping->session;
-
-		TAILQ_REMOVE(&account->mappings, mapping, entry);
-		if (may_begin(mapping)) {
-			account->n_mapping++;
-			LIST_INSERT_HEAD(&session->mappings_under_way, mapping, under_way);
-			uv_queue_work(&session->server->loop, &mapping->work, on_map, on_mapped);
-			continue;
-		}
-		session->mappings--;
-		mapping_free(mapping);
-		session_settle(session);
-	}
 }
 
 void session_give_up_mappings(struct session *session)
 {
 	struct mapping *mapping;
 
-	LIST_FOREACH(mapping, &session->mappings_under_way, under_way)
+	LIST_FOREACH(mapping, &session->unmapped, entry)
 	atomic_store(&mapping->unwanted, true);
 }
 
-static void on_map(uv_work_t *work)
+static struct mapping *mapping_of(struct chore *chore)
 {
-	struct mapping *m = work->data;
+	return (struct mapping *)((char *)chore - offsetof(struct mapping, chore));
+}
+
+/* As it begins: what is made is charged as on its way from now on, not while it waits for its turn. */
+static bool may_begin(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+	struct session *session = m->session;
+
+	if (!atomic_load(&m->unwanted)) {
+		if (!m->create || m->handle.kind == REGION_KIND_CUDA_IPC ||
+		    outgoing_charge(session->server, session->account, &m->outgoing, &m->err) == 0)
+			return true;
+		session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
+	}
+	LIST_REMOVE(m, entry);
+	session->mappings--;
+	mapping_free(m);
+	session_settle(session);
+	return false;
+}
+
+/* All of it in one step. */
+static bool map(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
 	struct engine *engine = m->session->server->engine;
 
 	m->status = m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
@@ -158,6 +143,7 @@ static void on_map(uv_work_t *work)
 		close(m->handle.fd); /* it is a memfd: this does not block */
 		m->handle.fd = -1;
 	}
+	return true;
 }
 
 static void answer(struct mapping *m, struct region *region)
@@ -183,30 +169,45 @@ static void answer(struct mapping *m, struct region *region)
 	}
 }
 
-static void on_mapped(uv_work_t *work, int status)
+/* What was mapped in vain. */
+static bool unmap(struct chore *chore)
 {
-	struct mapping *m = work->data;
+	struct mapping *m = mapping_of(chore);
+
+	return engine_unmap_step(m->session->server->engine, m->memory);
+}
+
+static void refuse(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+	struct session *session = m->session;
+
+	session->mappings--;
+	session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
+	mapping_free(m);
+	session_settle(session);
+}
+
+static void on_mapped(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
 	struct session *session = m->session;
 	struct region *region;
 
-	(void)status;
-	LIST_REMOVE(m, under_way);
-	session->account->n_mapping--;
-	begin_mappings(session->account); /* while this one still holds session and account */
+	LIST_REMOVE(m, entry);
+	if (m->status < 0) {
+		refuse(chore);
+		return;
+	}
+	if (region_table_add(&session->regions, m->memory, &m->count, &m->bytes, &region, &m->err) < 0) {
+		m->chore = (struct chore){ .step = unmap, .on_done = refuse };
+		chores_add(&session->server->chores, session->account, &m->chore);
+		return;
+	}
+	region->created = m->created;
+	m->created = (struct charge){ 0 };
 	session->mappings--;
-	if (m->status == 0) {
-		m->status =
-		    region_table_add(&session->regions, m->memory, &m->count, &m->bytes, &region, &m->err);
-		if (m->status < 0)
-			engine_unmap(session->server->engine, m->memory);
-	}
-	if (m->status == 0) {
-		region->created = m->created;
-		m->created = (struct charge){ 0 };
-	}
-	if (m->status < 0)
-		session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
-	else if (session->state == SESSION_ENDED)
+	if (session->state == SESSION_ENDED)
 		region_release(region);
 	else
 		answer(m, region);

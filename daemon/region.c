@@ -3,12 +3,13 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "server.h"
 #include "session.h"
 
-static void on_unmapped(uv_work_t *work, int status);
+static void on_unmapped(struct chore *chore);
 
 void region_table_init(struct region_table *table, struct session *session)
 {
@@ -80,29 +81,35 @@ struct region *region_table_next(const struct region_table *table, uint32_t *cur
 
 /* ---- The end of a region ------------------------------------------------------------------------------ */
 
-static void unmap(uv_work_t *work)
+static struct region *region_of(struct chore *chore)
 {
-	struct region *region = work->data;
+	return (struct region *)((char *)chore - offsetof(struct region, unmapping));
+}
 
-	engine_unmap(region->server->engine, region->memory);
+static bool unmap(struct chore *chore)
+{
+	struct region *region = region_of(chore);
+
+	return engine_unmap_step(region->server->engine, region->memory);
 }
 
 static void region_close(struct region *region)
 {
+	struct account *account = region->session->account;
+
 	id_table_remove(&region->session->regions.ids, region->id);
 	region->session->regions.mapped_bytes -= region->memory->size;
 	region->session = NULL;
 	region->state = REGION_STATE_CLOSED;
 	region->server->mapped_bytes -= region->memory->size;
-	region->unmapping.data = region;
-	uv_queue_work(&region->server->loop, &region->unmapping, unmap, on_unmapped);
+	region->unmapping = (struct chore){ .step = unmap, .on_done = on_unmapped };
+	chores_add(&region->server->chores, account, &region->unmapping);
 }
 
-static void on_unmapped(uv_work_t *work, int status)
+static void on_unmapped(struct chore *chore)
 {
-	struct region *region = work->data;
+	struct region *region = region_of(chore);
 
-	(void)status;
 	region->server->n_regions--;
 	charge_release(&region->count);
 	charge_release(&region->bytes);

@@ -10,9 +10,8 @@
 
 #include <stdint.h>
 
-#include <uv.h>
-
 #include "account.h"
+#include "chore.h"
 #include "id_table.h"
 #include "kernels/engine.h"
 #include "proto/schema.h"
@@ -33,7 +32,7 @@ struct region {
 	struct charge count;
 	struct charge bytes;
 	struct charge created; /* of host memory that the service made; its pages go before the charge does */
-	uv_work_t unmapping;
+	struct chore unmapping;
 };
 
 struct region_table {

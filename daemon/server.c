@@ -137,6 +137,7 @@ static void start_handles(struct server *server)
 {
 	uv_loop_t *loop = &server->loop;
 
+	chores_init(&server->chores, loop);
 	start_pool(server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);

@@ -1,7 +1,7 @@
 /* The running service: one loop, one engine, and what its sessions share.
  *
  * Everything here is the loop thread's. Work of other threads enters by three doors: engine_done (jobs),
- * libuv's work queue (mapping memory) and the closers.
+ * libuv's work queue (chores: mapping and unmapping memory) and the closers.
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "chore.h"
 #include "closer.h"
 #include "engines.h"
 #include "exporter.h"
@@ -92,6 +93,7 @@ struct server {
 	struct refusals refusals;
 	struct inputs inputs;
 	struct trim trim;
+	struct chores chores;
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;

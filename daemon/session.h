@@ -126,9 +126,9 @@ struct session {
 	uint32_t jobs;                   /* as many */
 	uint64_t transforms;             /* in them: items of batches count each */
 	uint32_t waiting_jobs;           /* of them, with a wait, whether or not it has come */
-	uint32_t mappings;               /* and unmappings to answer, not begun or under way off the loop */
-	LIST_HEAD(, mapping) mappings_under_way;
-	struct submission *submission; /* its ring; NULL: it has none */
+	uint32_t mappings;               /* and other chores, not begun or under way off the loop */
+	LIST_HEAD(, mapping) unmapped;   /* those of them that map, or will */
+	struct submission *submission;   /* its ring; NULL: it has none */
 	struct usage usage;
 };
 

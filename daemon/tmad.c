@@ -1,6 +1,7 @@
 /* Parses its options, serves until it is asked to stop, and starts again when the device was lost. */
 #include "tmad.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,21 @@ static void hold_reload_signal(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
+#define MIB (1 << 20)
+
+/* The loop asks the kernel for memory seldom, in large amounts, and gives none back after each long reply:
+ * brk and mmap need the process's mmap_lock, which other threads hold while they map and unmap clients'
+ * memory. (A first touch of a page needs it too before Linux 6.4, for reading alone.) By default each 132 KiB
+ * are a brk, and each list of 2000 regions is an mmap. */
+static void settle_heap(void)
+{
+#ifdef __GLIBC__
+	mallopt(M_TOP_PAD, 8 * MIB);
+	mallopt(M_TRIM_THRESHOLD, 32 * MIB);
+	mallopt(M_MMAP_THRESHOLD, 32 * MIB); /* the most that it takes */
+#endif
+}
+
 static int run(int argc, char **argv, const struct engine_openers *openers)
 {
 	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };
@@ -142,6 +158,7 @@ static int run(int argc, char **argv, const struct engine_openers *openers)
 	struct error err;
 	int r;
 
+	settle_heap();
 	hold_reload_signal();
 	recovery_take(&setup.recovery);
 	log_init(LOG_LEVEL_INFO);
