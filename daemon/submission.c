@@ -3,12 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <linux/futex.h>
 
 #include "job.h"
 #include "kernels/cpu/fault.h"
@@ -16,6 +11,7 @@
 #include "region.h"
 #include "server.h"
 #include "session.h"
+#include "waker.h"
 
 #define NS_PER_US UINT64_C(1000)
 
@@ -137,7 +133,7 @@ static void finish(struct submission *s, const struct submission_end *end)
 	account_time(s, uv_hrtime());
 	s->session->used_ms = uv_now(&s->session->server->loop);
 	if (put.is_asleep)
-		syscall(SYS_futex, &s->shared->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+		waker_wake(s->waker);
 }
 
 static void answer(struct job *job)
@@ -362,19 +358,26 @@ int submission_open(struct session *session, struct region *region, uint64_t off
 	struct submission *s = calloc(1, sizeof *s);
 
 	assert(!session->submission && region->memory->host);
-	if (!s || fault_init() < 0) {
-		free(s);
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a ring");
-	}
+	if (!s)
+		goto err_memory;
+	s->shared = (struct submission_ring *)((char *)region->memory->host + offset);
+	s->waker = waker_new(session, region, &s->shared->done);
+	if (!s->waker || fault_init() < 0)
+		goto err_memory;
 	s->session = session;
 	s->region = region;
-	s->shared = (struct submission_ring *)((char *)region->memory->host + offset);
 	s->entries = entries;
 	s->spin_ns = s->left_ns = spin_us * NS_PER_US;
 	s->active_ns = uv_hrtime();
 	session->submission = s;
 	region_use(region);
 	return 0;
+
+err_memory:
+	if (s)
+		waker_free(s->waker);
+	free(s);
+	return error_set(err, STATUS_NO_MEMORY, "no memory for a ring");
 }
 
 void submission_close(struct submission *s)
@@ -384,6 +387,7 @@ void submission_close(struct submission *s)
 	assert(s->under_way == 0);
 	submission_stop(s);
 	s->session->submission = NULL;
+	waker_free(s->waker);
 	region_unuse(s->region);
 	fault_deinit();
 	free(s);

@@ -21,11 +21,13 @@
 struct region;
 struct server;
 struct session;
+struct waker;
 
 struct submission {
 	struct session *session;
 	struct region *region; /* held */
 	struct submission_ring *shared;
+	struct waker *waker; /* of who sleeps on its `done` */
 	uint32_t entries;
 	uint32_t taken;     /* from `submitted` */
 	uint32_t done;      /* as the shared one, which is not believed */

@@ -1,6 +1,7 @@
 /* How a claim is executed: under the guard against memory that fails. */
 #include "memory.h"
 #include "run.h"
+#include "timeline.h"
 
 struct execution {
 	struct claim *claim;
@@ -141,6 +142,12 @@ int claim_execute(struct claim *claim, char *scratch)
 		return guard_move(&execution, claim->move, blocks_work);
 	case CLAIM_READ:
 		return run_read(&execution);
+	case CLAIM_COUNT:
+		claim->n = timeline_wakes(&claim->run->job->signal);
+		return 0;
+	case CLAIM_WAKE:
+		claim->n = timeline_wake(&claim->run->job->signal, claim->n);
+		return 0;
 	default:
 		run_moves(&execution);
 		return 0;

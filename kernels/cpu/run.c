@@ -6,6 +6,7 @@
 
 #include "memory.h"
 #include "proto/clock.h"
+#include "timeline.h"
 
 static void start_moves(struct run *run, struct engine_job *job);
 static void start_blocks(struct run *run, const struct engine_job *job);
@@ -52,6 +53,7 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 	run->cut.n = run->cut.next = 0;
 	run->cut.move.pieces = run->cut.next_piece = 0;
 	run->active = 0;
+	run->is_waking = false;
 	run->status = 0;
 	run->start_ns = clock_ns();
 	atomic_init(&run->stopped, false);
@@ -59,6 +61,17 @@ void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning 
 		start_blocks(run, job);
 	else
 		start_moves(run, job);
+}
+
+void run_start_waking(struct run *run, struct engine_job *job)
+{
+	run->job = job;
+	run->active = 0;
+	run->is_waking = true;
+	run->is_counted = false;
+	run->wakes_left = 0;
+	run->status = 0;
+	atomic_init(&run->stopped, false);
 }
 
 static struct engine_move *moves_of(struct engine_job *job, uint32_t *ret_n)
@@ -143,6 +156,8 @@ unsigned run_claims(const struct run *run, unsigned most)
 {
 	if (!run->job || run->status)
 		return 0;
+	if (run->is_waking)
+		return run->active == 0 && (!run->is_counted || run->wakes_left > 0);
 	unsigned parts = cut_parts(&run->cut, most);
 	uint64_t claims = claims_to_come(run);
 	return claims < most - parts ? parts + (unsigned)claims : most;
@@ -160,6 +175,12 @@ struct task run_task(const struct run *run, const struct engine_move *move)
 		                         .stream = run->stream } };
 }
 
+static void claim_wake(const struct run *run, struct claim *ret)
+{
+	ret->kind = run->is_counted ? CLAIM_WAKE : CLAIM_COUNT;
+	ret->n = run->wakes_left < TIMELINE_WAKE_MORE ? run->wakes_left : TIMELINE_WAKE_MORE;
+}
+
 static void claim_part(struct run *run, struct claim *ret)
 {
 	ret->kind = CLAIM_PART;
@@ -174,7 +195,9 @@ void run_claim(struct run *run, struct claim *ret)
 	ret->run = run;
 	ret->n = 0;
 	run->active++;
-	if (cut_parts(&run->cut, 1))
+	if (run->is_waking)
+		claim_wake(run, ret);
+	else if (cut_parts(&run->cut, 1))
 		claim_part(run, ret);
 	else if (run->job->blocks)
 		claim_blocks(run, ret);
@@ -296,6 +319,15 @@ static void end_reading(struct run *run, int status)
 void run_end_claim(struct run *run, const struct claim *claim, int status)
 {
 	run->active--;
+	if (claim->kind == CLAIM_COUNT) {
+		run->is_counted = true;
+		run->wakes_left = claim->n;
+		return;
+	}
+	if (claim->kind == CLAIM_WAKE) {
+		run->wakes_left -= claim->n < TIMELINE_WAKE_MORE ? run->wakes_left : claim->n;
+		return;
+	}
 	if (claim->kind == CLAIM_READ)
 		end_reading(run, status);
 	if (!status)
@@ -312,6 +344,8 @@ void run_end_claim(struct run *run, const struct claim *claim, int status)
 
 void run_stop(struct run *run, int status)
 {
+	if (run->is_waking)
+		return;
 	if (!run->status)
 		run->status = status;
 	atomic_store_explicit(&run->stopped, true, memory_order_relaxed);
@@ -323,11 +357,13 @@ bool run_end(struct run *run, struct engine_job **ret)
 		return false;
 	assert(run->job);
 	struct engine_job *job = run->job;
+	*ret = job;
+	run->job = NULL;
+	if (run->is_waking)
+		return true;
 	job->status = run->status;
 	for (uint32_t i = 0; i < run->n_moves && !job->status; i++)
 		job->status = run->moves[i].status;
 	job->ns = clock_ns() - run->start_ns;
-	*ret = job;
-	run->job = NULL;
 	return true;
 }

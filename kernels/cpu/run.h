@@ -1,7 +1,8 @@
 /* A run: one job under way, handed out to threads in claims.
  *
  * A job is one move, a batch of them, or a move over a list of blocks. A claim is a part of a large move or
- * block (cut.h), or some small ones whole, or a look at what an index list in a region says next (list.h). A
+ * block (cut.h), or some small ones whole, or a look at what an index list in a region says next (list.h);
+ * or, when all has been moved and the signal has been given, some of the many that sleep on it are woken. A
  * run goes through its moves or blocks one after the other, so that claims that are executed at once are of
  * places that lie together. It owns nothing. All calls but claim_execute are made under one lock.
  */
@@ -44,19 +45,22 @@ struct run {
 	uint32_t n_moves, next_move;
 	uint64_t left; /* cost of the moves to come */
 	struct run_blocks blocks;
-	unsigned active; /* claims being executed */
+	unsigned active;     /* claims being executed */
+	bool is_waking;      /* nothing is moved any more */
+	bool is_counted;     /* who sleeps on the signal */
+	uint32_t wakes_left; /* when it is: sleepers to wake */
 	uint64_t start_ns;
 	int status; /* why it was stopped */
 	atomic_bool stopped;
 };
 
-enum claim_kind { CLAIM_PART, CLAIM_MOVES, CLAIM_BLOCKS, CLAIM_READ };
+enum claim_kind { CLAIM_PART, CLAIM_MOVES, CLAIM_BLOCKS, CLAIM_READ, CLAIM_COUNT, CLAIM_WAKE };
 
 struct claim {
 	struct run *run;
 	enum claim_kind kind;
 	struct engine_move *move; /* the first; of the part; where blocks are relative to */
-	uint32_t n;               /* moves, blocks */
+	uint32_t n;               /* moves, blocks; sleepers to wake, and then: that there are, were woken */
 	struct part part;
 
 	/* Blocks of one layer. */
@@ -70,6 +74,10 @@ void run_clear(struct engine_job *job);
 
 /* Takes a cleared job up; threads: how many may claim from it. *tuning must live as long as the run. */
 void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
+
+/* Takes up a job that has ended and has given its signal, for all who sleep on that to be woken: that cannot
+ * be stopped. Its result stays as it is. */
+void run_start_waking(struct run *run, struct engine_job *job);
 
 /* About how many claims are left, capped at most. 0: there is none now; one that is being executed may bring
  * more. */

@@ -8,8 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/clock.h"
 #include "small.h"
 #include "timeline.h"
+
+/* A wake-up of a few takes 50 us; one that took longer than this is the next ones' measure for so long. */
+#define SLOW_WAKE_NS  250000
+#define SLOW_WAKES_NS 1000000000
 
 static bool on_watched(struct watched *watched, int status);
 
@@ -74,24 +79,6 @@ static void end_unstarted(struct engine_job *job)
 		job->moves[i].status = job->status;
 }
 
-/* Without the lock: the signals of a stream's jobs are in their order all the same, as one thread at a time
- * takes the stream on. */
-static void give_signal(struct engine_job *job)
-{
-	if (job->status == 0 && job->signal.memory)
-		job->status = timeline_signal(&job->signal);
-}
-
-static bool end_job(struct streams *streams, struct engine_job *job)
-{
-	if (job->status == 0 && job->signal.memory) {
-		pthread_mutex_unlock(&streams->lock);
-		give_signal(job);
-		pthread_mutex_lock(&streams->lock);
-	}
-	return done_add(streams, job);
-}
-
 /* The stream stands in the ring while its job has claims. */
 static void offer(struct engine_stream *stream, unsigned claims)
 {
@@ -106,6 +93,53 @@ static void offer(struct engine_stream *stream, unsigned claims)
 		pthread_cond_signal(&streams->work);
 }
 
+/* The first sleepers, in no owner's time; whether there may be more. Once that has taken long, it is work
+ * too. */
+static bool wake_first(struct engine_owner *owner, const struct engine_point *signal)
+{
+	uint64_t start_ns = clock_ns();
+	if (start_ns < __atomic_load_n(&owner->slow_wakes_until_ns, __ATOMIC_RELAXED))
+		return true;
+	uint32_t woken = timeline_wake(signal, TIMELINE_WAKE_FIRST);
+	uint64_t end_ns = clock_ns();
+	if (end_ns - start_ns > SLOW_WAKE_NS)
+		__atomic_store_n(&owner->slow_wakes_until_ns, end_ns + SLOW_WAKES_NS, __ATOMIC_RELAXED);
+	return woken == TIMELINE_WAKE_FIRST;
+}
+
+/* Whether more may sleep on it than have been woken. Without the lock: the signals of a stream's jobs are in
+ * their order all the same, as one thread at a time takes the stream on. */
+static bool give_signal(struct engine_stream *stream, struct engine_job *job)
+{
+	if (job->status || !job->signal.memory)
+		return false;
+	job->status = timeline_signal(&job->signal);
+	return job->status == 0 && wake_first(stream->turn.owner, &job->signal);
+}
+
+/* A job that has given its signal. To wake very many is work like any other, in the owner's time; the job
+ * ends with it, and the next one of the stream waits. */
+static bool end_signalled(struct engine_stream *stream, struct engine_job *job, bool more_sleep)
+{
+	if (!more_sleep)
+		return done_add(stream->streams, job);
+	run_start_waking(&stream->run, job);
+	offer(stream, 1);
+	return false;
+}
+
+static bool end_job(struct engine_stream *stream, struct engine_job *job)
+{
+	struct streams *streams = stream->streams;
+	bool more_sleep = false;
+	if (job->status == 0 && job->signal.memory) {
+		pthread_mutex_unlock(&streams->lock);
+		more_sleep = give_signal(stream, job);
+		pthread_mutex_lock(&streams->lock);
+	}
+	return end_signalled(stream, job, more_sleep);
+}
+
 static bool start(struct engine_stream *stream, struct engine_job *job)
 {
 	struct streams *streams = stream->streams;
@@ -114,7 +148,7 @@ static bool start(struct engine_stream *stream, struct engine_job *job)
 	unsigned claims = run_claims(&stream->run, streams->idle + 1);
 	if (claims == 0) {
 		run_end(&stream->run, &job);
-		return end_job(streams, job);
+		return end_job(stream, job);
 	}
 	offer(stream, claims);
 	return false;
@@ -154,7 +188,7 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 	assert(is_idle(stream));
 	stream->is_advancing = true;
 	if (ended)
-		wake = end_job(stream->streams, ended);
+		wake = end_job(stream, ended);
 	while (!stream->run.job && stream->first && first_is_free(stream)) {
 		struct engine_job *job = stream->first;
 		stream->first = job->next;
@@ -176,8 +210,14 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
+	bool is_signalled = stream->run.is_waking;
 	offer(stream, run_claims(&stream->run, stream->streams->idle + 1));
-	return run_end(&stream->run, &job) && advance(stream, job);
+	if (!run_end(&stream->run, &job))
+		return false;
+	if (!is_signalled)
+		return advance(stream, job);
+	bool wake = done_add(stream->streams, job);
+	return advance(stream, NULL) || wake;
 }
 
 static bool on_watched(struct watched *watched, int status)
@@ -220,8 +260,9 @@ void stream_free(struct engine_stream *stream)
 }
 
 /* Where it was submitted; false: its point has not come. */
-static bool run_small(struct streams *streams, struct engine_job *job)
+static bool run_small(struct engine_stream *stream, struct engine_job *job, bool *ret_more_sleep)
 {
+	struct streams *streams = stream->streams;
 	uint32_t low;
 	int r = job->wait.memory ? timeline_look(&job->wait, &low) : 1;
 	if (r == 0)
@@ -232,7 +273,7 @@ static bool run_small(struct streams *streams, struct engine_job *job)
 		small_run(job, &streams->tuning, streams->scratch);
 	else
 		end_unstarted(job);
-	give_signal(job);
+	*ret_more_sleep = give_signal(stream, job);
 	return true;
 }
 
@@ -247,10 +288,11 @@ void stream_submit(struct engine_stream *stream, struct engine_job *job)
 	bool idle = is_idle(stream) && !stream->first;
 	if (idle && small_is(job, &streams->tuning)) {
 		pthread_mutex_unlock(&streams->lock);
-		bool has_run = run_small(streams, job);
+		bool more_sleep;
+		bool has_run = run_small(stream, job, &more_sleep);
 		pthread_mutex_lock(&streams->lock);
 		if (has_run) {
-			unlock_and_wake(streams, done_add(streams, job));
+			unlock_and_wake(streams, end_signalled(stream, job, more_sleep));
 			return;
 		}
 	}

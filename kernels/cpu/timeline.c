@@ -1,7 +1,6 @@
 /* One atomic access a call, under the guard against memory that fails. */
 #include "timeline.h"
 
-#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -54,14 +53,26 @@ int timeline_signal(const struct engine_point *point)
 	struct access access = { word_of(point), point->value };
 	if (!guarded(point, store, &access))
 		return STATUS_DEVICE;
-	timeline_wake(point);
 	return 0;
 }
 
 /* Memory that has gone away has had its signal, and nobody can sleep on it now. */
-void timeline_wake(const struct engine_point *point)
+uint32_t timeline_wake(const struct engine_point *point, uint32_t n)
 {
-	syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	long woken = syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, n, NULL, NULL, 0);
+	return woken < 0 ? 0 : (uint32_t)woken;
+}
+
+/* A thread that was woken may be asleep again before all have been: it waits for the next value, and goes
+ * last. So the sleepers are counted first, by having them requeued to where they are. One of a real-time
+ * policy goes first again: hence some more. */
+uint32_t timeline_wakes(const struct engine_point *point)
+{
+	long n = syscall(SYS_futex, timeline_futex(point), FUTEX_REQUEUE, 0, TIMELINE_WAKE_MOST,
+	                 timeline_futex(point), 0);
+	if (n > 0)
+		n += n / 4 + TIMELINE_WAKE_MORE;
+	return n < 0 || n > TIMELINE_WAKE_MOST ? TIMELINE_WAKE_MOST : (uint32_t)n;
 }
 
 uint32_t *timeline_futex(const struct engine_point *point)

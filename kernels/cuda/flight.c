@@ -6,6 +6,7 @@
 
 #include "driver.h"
 #include "job.h"
+#include "kernels/cpu/timeline.h"
 #include "kernels/narrow.h"
 #include "many.h"
 #include "proto/clock.h"
@@ -93,6 +94,9 @@ void flight_start(struct flight *flight, struct engine_job *job, const struct st
 		flight->staging.rounds = flight->staging.slots = 1;
 	flight->launched = flight->landed = 0;
 	flight->brought = (struct tensor_extent){ 0, 0 };
+	flight->is_waking = false;
+	flight->wakes_left = 0;
+	flight->waking_ns = 0;
 	flight->status = 0;
 	flight->started_ns = clock_ns();
 	atomic_store_explicit(&flight->stopped, false, memory_order_relaxed);
@@ -149,8 +153,23 @@ static void end(struct flight *flight)
 		job_end_all(job, job_status(flight->status));
 	else
 		job->status = has_many(flight) ? job_status(many_land(flight)) : 0;
+	flight->is_waking = true;
 	if (job->status == 0 && job->signal.memory)
-		timelines_wake(&job->signal);
+		flight->wakes_left = timelines_wakes(&job->signal);
+}
+
+/* Few at a time: the thread is everybody's, and looks at each flight in turn. */
+static enum flight_state wake_some(struct flight *flight)
+{
+	uint64_t start_ns = clock_ns();
+	uint32_t woken;
+
+	if (flight->wakes_left == 0)
+		return FLIGHT_ENDED;
+	woken = timelines_wake(&flight->job->signal, TIMELINE_WAKE_FIRST);
+	flight->wakes_left -= woken < TIMELINE_WAKE_FIRST ? flight->wakes_left : woken;
+	flight->waking_ns += clock_ns() - start_ns;
+	return flight->wakes_left == 0 ? FLIGHT_ENDED : FLIGHT_MOVED;
 }
 
 static int measure(struct flight *flight)
@@ -168,6 +187,8 @@ enum flight_state flight_look(struct flight *flight)
 {
 	enum flight_state state = FLIGHT_UNDER_WAY;
 
+	if (flight->is_waking)
+		return wake_some(flight);
 	while (flight->landed < flight->launched) {
 		CUevent event = flight->end[flight->landed % flight->staging.slots];
 		CUresult result = driver.cuEventQuery(event);
@@ -187,7 +208,7 @@ enum flight_state flight_look(struct flight *flight)
 	if (flight->landed > 0 && flight->status == 0)
 		flight->status = measure(flight);
 	end(flight);
-	return FLIGHT_ENDED;
+	return wake_some(flight);
 }
 
 /* ---- A round ------------------------------------------------------------------------------------------- */

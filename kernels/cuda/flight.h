@@ -42,6 +42,9 @@ struct flight {
 	uint64_t launched;               /* rounds */
 	uint64_t landed;
 	struct tensor_extent brought; /* of a source that is brought as a whole */
+	bool is_waking;               /* all is done but waking who sleeps on the signal */
+	uint32_t wakes_left;          /* sleepers that may still be woken */
+	uint64_t waking_ns;           /* that it has taken so far, of the engine's thread */
 	int status;                   /* the first failure */
 	struct error why;             /* with status */
 	atomic_bool stopped;
@@ -69,8 +72,9 @@ void flight_launch(struct flights *flights, struct flight *flight);
 
 enum flight_state { FLIGHT_UNDER_WAY, FLIGHT_MOVED, FLIGHT_ENDED };
 
-/* Looks whether rounds have landed. Once ended, nothing of it is on the device any more, and the job has its
- * status and time; DEVICE_LOST when the device cannot be asked, and then what is on it is unknown. */
+/* Looks whether rounds have landed, and then wakes who sleeps on the signal, some at a time. Once ended,
+ * nothing of it is on the device any more, and the job has its status and time; DEVICE_LOST when the device
+ * cannot be asked, and then what is on it is unknown. */
 enum flight_state flight_look(struct flight *flight);
 
 /* No more rounds are launched. From any thread. */

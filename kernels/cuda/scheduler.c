@@ -344,7 +344,7 @@ static bool land_one(struct scheduler *scheduler, struct flight *flight)
 		scheduler->staged--;
 		owner->staging--;
 	}
-	ring_charge(&scheduler->queue.ring, owner, job->ns);
+	ring_charge(&scheduler->queue.ring, owner, job->ns + flight->waking_ns);
 	scratch_give(&scheduler->scratch, &flight->scratch);
 	TAILQ_REMOVE(&stream->flights, flight, stream_entry);
 	if (--stream->n_flights == 0)

@@ -257,11 +257,21 @@ int timelines_put(const struct engine_point *signal, CUstream stream, struct err
 	                   (stream, address, signal->value, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
-void timelines_wake(const struct engine_point *signal)
+static struct engine_point point_on_host(const struct engine_point *point)
 {
-	struct engine_point on_host = { .memory = cuda_memory(signal->memory)->host,
-		                        .offset = signal->offset };
+	return (struct engine_point){ .memory = cuda_memory(point->memory)->host, .offset = point->offset };
+}
 
-	if (on_host.memory)
-		timeline_wake(&on_host);
+uint32_t timelines_wakes(const struct engine_point *signal)
+{
+	struct engine_point on_host = point_on_host(signal);
+
+	return on_host.memory ? timeline_wakes(&on_host) : 0;
+}
+
+uint32_t timelines_wake(const struct engine_point *signal, uint32_t n)
+{
+	struct engine_point on_host = point_on_host(signal);
+
+	return on_host.memory ? timeline_wake(&on_host, n) : 0;
 }

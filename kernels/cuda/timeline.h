@@ -62,7 +62,9 @@ bool timelines_lose(struct timelines *timelines);
 /* Puts the signal on the stream, behind all that is on it. */
 int timelines_put(const struct engine_point *signal, CUstream stream, struct error *err);
 
-/* The signal has come: wakes who sleeps on its futex, where it has one (host memory). */
-void timelines_wake(const struct engine_point *signal);
+/* The signal has come: how many to wake, and wakes n of those that sleep on its futex, where it has one (host
+ * memory). As timeline_wakes and timeline_wake. */
+uint32_t timelines_wakes(const struct engine_point *signal);
+uint32_t timelines_wake(const struct engine_point *signal, uint32_t n);
 
 #endif

@@ -13,6 +13,7 @@
 #include "kernels/cuda/memory.h"
 #include "proto/clock.h"
 #include "rig.h"
+#include "tests/support/sleepers.h"
 #include "tests/support/tap.h"
 
 static uint64_t word_get(struct engine_memory *memory, uint64_t offset)
@@ -528,4 +529,26 @@ ParameterizedTest(struct fail_row *row, cuda_timeline, a_call_fails)
 	cr_assert_eq(next.job.status, lost ? STATUS_DEVICE_LOST : 0, "%s: %d", row->name, next.job.status);
 	if (!lost)
 		tear_down();
+}
+
+/* All who sleep on a signal's word in host memory are woken, while other jobs run. */
+Test(cuda_timeline, wakes_many)
+{
+	enum { SLEEPERS = 200, JOBS = 20 };
+	static struct work work, other[JOBS];
+	set_up(REGION_KIND_MEMFD);
+	struct engine_stream *free_stream = engine_stream_new(engine, &owner);
+	sleepers_start((uint64_t *)(void *)data(words), SLEEPERS);
+	work_init(&work, 32, true, dst, src);
+	work.job.signal = (struct engine_point){ words, 0, 1 };
+	engine_submit(engine, stream, &work.job);
+	for (int i = 0; i < JOBS; i++) {
+		work_init(&other[i], 16, true, dst, src);
+		engine_submit(engine, free_stream, &other[i].job);
+	}
+	sleepers_join();
+	wait_done(JOBS + 1);
+	cr_assert_eq(work.job.status, 0);
+	engine_stream_free(engine, free_stream);
+	tear_down();
 }
