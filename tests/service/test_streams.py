@@ -35,6 +35,11 @@ def numbers(shape, dtype="<u4", order="C"):
     return (np.arange(count, dtype="u4") * np.uint32(2654435761)).astype(dtype).reshape(shape, order=order)
 
 
+def mirrored(n, before, after):
+    """The indices of mode reflect. (NumPy 1.24's own pad is wrong where a source is mirrored many times.)"""
+    return n - 1 - np.abs(np.arange(-before, n + after) % (2 * (n - 1)) - (n - 1))
+
+
 class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -101,7 +106,7 @@ class Pipes(Case):
             ("edges", (3000 // N, 999), "<f4", "C", ["--pad", "1:2,3:4", "--mode", "edge"],
              lambda a: np.pad(a, ((1, 2), (3, 4)), "edge")),
             ("mirrored", (300000 // N,), "u1", "C", ["--pad", "9:700000", "--mode", "reflect"],
-             lambda a: np.pad(a, (9, 700000), "reflect")),
+             lambda a: a[mirrored(len(a), 9, 700000)]),
         )
         for name, shape, dtype, order, args, expected in rows:
             array = numbers(shape, dtype, order)
