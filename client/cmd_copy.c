@@ -38,7 +38,7 @@ struct copy {
 	struct mover_result result;
 };
 
-static volatile sig_atomic_t caught; /* the signal that asks to stop; 0: none */
+static atomic_int caught; /* the signal that asks to stop; 0: none */
 static struct stop stop = { .caught = &caught };
 
 static int copy_parse(struct copy *c, int argc, char **argv);
@@ -50,7 +50,7 @@ static void copy_deinit(struct copy *c);
 
 static void on_signal(int sig)
 {
-	caught = sig;
+	atomic_store(&caught, sig);
 }
 
 int cmd_copy(struct tmactl *t, int argc, char **argv)
@@ -80,9 +80,9 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 	if (!rc)
 		copy_print(&c);
 	copy_deinit(&c);
-	if (rc && caught) {
-		signal(caught, SIG_DFL);
-		raise(caught);
+	if (rc && atomic_load(&caught)) {
+		signal(atomic_load(&caught), SIG_DFL);
+		raise(atomic_load(&caught));
 	}
 	return tmactl_report(t);
 }
@@ -190,9 +190,9 @@ static int copy_progress(void *arg, double done, struct failure *f)
 	struct copy *c = arg;
 	char rate[40] = "";
 
-	if (caught)
+	if (atomic_load(&caught))
 		return fail(f, EXIT_FAILED, "%s: stopped by signal %d; nothing was written", c->dst_path,
-		            (int)caught);
+		            atomic_load(&caught));
 	if (!progress_is_due(&c->progress))
 		return 0;
 	print_bytes((uint64_t)((double)c->view.dst_bytes * done / progress_seconds(&c->progress)), rate,

@@ -2,20 +2,20 @@
 #ifndef CLIENT_STOP_H
 #define CLIENT_STOP_H
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 struct stop {
-	const volatile sig_atomic_t *caught; /* not 0: a signal; NULL: none is looked for */
+	const atomic_int
+	    *caught; /* not 0: a signal, which any thread may have met; NULL: none is looked for */
 	atomic_bool failed;
 };
 
 /* NULL never asks. */
 static inline bool stop_is_asked(const struct stop *stop)
 {
-	return stop && ((stop->caught && *stop->caught) || atomic_load(&stop->failed));
+	return stop && ((stop->caught && atomic_load(stop->caught)) || atomic_load(&stop->failed));
 }
 
 #endif
