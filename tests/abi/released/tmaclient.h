@@ -205,8 +205,9 @@ enum tma_region_kind {
 };
 
 /* Makes zeroed memory of size bytes and shares it. If the service has a device, it is device memory:
- * tma_region_data is NULL then, and tma_region_fd or tma_region_handle lead to the memory. The region
- * belongs to the client; tma_region_release or tma_free ends it. */
+ * tma_region_data is NULL then, and tma_region_fd or tma_region_handle lead to the memory. Host memory is
+ * made in this process and charged to its cgroup; NO_MEMORY when there is not enough. The region belongs to
+ * the client; tma_region_release or tma_free ends it. */
 TMA_API int tma_region_create(tma_client *client, size_t size, tma_region **ret);
 
 /* The same, of one kind: TMA_REGION_MEMFD is memory that both sides map, whatever the engine. */
@@ -218,8 +219,11 @@ enum tma_region_flags {
 };
 
 /* Has the service map bytes [offset, offset + size) of a memfd, which must be sealed against shrinking
- * (fcntl F_ADD_SEALS F_SEAL_SHRINK). The fd stays the caller's and may be closed when the call returns; the
- * library does not map it. */
+ * (fcntl F_ADD_SEALS F_SEAL_SHRINK). Holes in the range are filled first, in this process (NO_MEMORY when
+ * that fails): the service takes no memory with holes, and a transform that meets one made later ends with
+ * DEVICE. A GPU's service takes an fd that is open read-only if the memfd is sealed with F_SEAL_FUTURE_WRITE
+ * or F_SEAL_WRITE as well. The fd stays the caller's and may be closed when the call returns; the library
+ * keeps no mapping of it. */
 TMA_API int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size,
                                       unsigned flags, tma_region **ret);
 
