@@ -206,7 +206,6 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		goto err_memory;
 	}
 	server->descriptors = raise_fd_limit(server->limits.connections);
-	check_fd_limit(server);
 	r = watch_reserve(&server->loop, server->descriptors);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(-r));
@@ -226,6 +225,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	kept_metrics = -1;
 	if (r < 0)
 		goto err_listener;
+	check_fd_limit(server);
 	return 0;
 
 err_listener:

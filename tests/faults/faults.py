@@ -125,6 +125,9 @@ class Script:
             self.troubles.append(("metrics", repr(error)))
 
     def failed(self, method, error):
+        if error.details.get("ends"):  # of a connection that was refused
+            assert error.name in ("NO_MEMORY", "INTERNAL"), (method, error)
+            raise ConnectionRefusedError(error.message)
         assert error.name in self.MAY_FAIL.get(method, {"NO_MEMORY"}), (method, error)
         self.troubles.append((method, error.name, error.message))
 

@@ -262,8 +262,11 @@ static void check_alive(void)
 	go_on(0);
 }
 
+/* Sockets of ended sessions are kept until it is seen that their peers have gone. */
 static void check_nothing_left(void)
 {
+	go_on(0);
+	doubles_pass(1000);
 	go_on(0);
 	while (server->accounts.total[CHARGE_JOBS] > 0) {
 		uv_run(&server->loop, UV_RUN_ONCE); /* a job that is too large to run where it is submitted */

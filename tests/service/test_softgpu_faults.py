@@ -110,7 +110,7 @@ class Lost(unittest.TestCase):
         self.assertEqual(suspects, [b"0"], penalties)
 
     def test_a_file_in_the_midst(self):
-        """That tmactl fails, in a line, and harms nothing; the next one works."""
+        """tmactl moves again what was under way, says that it reconnected, and the file is right; so is the next one."""
         tmad = self.start(3)
         src, dst = (os.path.join(self.directory, name) for name in ("in.npy", "out.npy"))
         array = np.arange(900 * 1000, dtype="<i4").reshape(900, 1000)
@@ -118,9 +118,9 @@ class Lost(unittest.TestCase):
         np.save(dst, array[0])
         copy = ("copy", src, dst, "--permute", "1,0", "--memory", "1M")
         done = tmactl(*copy, socket_path=tmad.path)
-        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), done.stderr)
-        self.assertRegex(done.stderr, "^tmactl: .*(device|went away|closed the connection)")
-        self.assertTrue(np.array_equal(np.load(dst), array[0]), "the destination is as it was")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("reconnected", done.stdout)
+        self.assertTrue(np.array_equal(np.load(dst), array.T))
         self.assertEqual(sorted(os.listdir(self.directory)), ["in.npy", "once", "out.npy"])
         done = tmactl(*copy, socket_path=tmad.path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
