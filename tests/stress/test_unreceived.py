@@ -22,7 +22,8 @@ DESCRIPTORS = max(share(20000), 2000)  # RLIMIT_NOFILE of the service: fewer tha
 WARM = 130  # rounds that are more than fill them
 MOST_KEPT = DESCRIPTORS // 8 + CONNECTIONS  # connections: more than fill them with 8 descriptors each
 MOST_S = 0.05  # that another user's region_create may take
-TRIES = 3  # others on the machine make it longer
+SECONDS = 2
+TRIES = 3
 CREATE = pack_request(1, "region_create", {"size": 1})
 
 
@@ -145,30 +146,36 @@ class Unreceived(unittest.TestCase):
                     rpc.call("region_release", {"region": made["region"]})
         return sorted(times)
 
+    def time_windows(self, path):
+        """The times of windows of SECONDS. The rest of the machine may stand in the way of one; of some of them it
+        does not: more are added until there is one in which nothing took long, as many as TRIES times."""
+        n, windows = max(share(10), 1), []
+        while len(windows) < n or (len(windows) < TRIES * n and min(times[-1] for times in windows) > MOST_S):
+            windows.append(self.time_creates(path, SECONDS))
+        return windows
+
     def attacked(self, how):
-        seconds = max(share(20), 2)
-        for _ in range(TRIES):
-            tmad = self.start()
-            fds = tmad.fds()
-            with attacking(tmad.path, how) as child:
-                times = self.time_creates(tmad.path, seconds)
-                held = tmad.fds()
-                with tmad.rpc() as rpc:
-                    outgoing = rpc.call("stats").get("outgoing_fds")
-                self.assertEqual(os.waitpid(child, os.WNOHANG), (0, 0), "the attacker goes on")
-            p99, most = times[len(times) * 99 // 100], times[-1]
-            print(f"# they {how}: {CONNECTIONS} connections, {DESCRIPTORS} descriptors: another user's region_create: "
-                  f"{len(times)} in {seconds} s, p99 {p99 * 1e3:.2f} ms, most {most * 1e3:.2f} ms; {held} descriptors held, "
-                  f"{outgoing} unreceived", flush=True)
+        tmad = self.start()
+        fds = tmad.fds()
+        with attacking(tmad.path, how) as child:
+            windows = self.time_windows(tmad.path)
+            held = tmad.fds()
             with tmad.rpc() as rpc:
-                wait_until(lambda: rpc.call("stats")["connections"] == 1, "the attacker's connections are gone")
-                wait_until(lambda: rpc.call("stats")["regions"] == 0, "the attacker's regions are gone")
-                wait_until(lambda: rpc.call("stats").get("outgoing_fds") == 0, "nothing is charged for them")
-            wait_until(lambda: tmad.fds() <= fds, "no descriptor is left")
-            tmad.stop()
-            if most <= MOST_S or not NATIVE:
-                break
+                outgoing = rpc.call("stats").get("outgoing_fds")
+            self.assertEqual(os.waitpid(child, os.WNOHANG), (0, 0), "the attacker goes on")
+        times, most = sorted(sum(windows, [])), min(times[-1] for times in windows)
+        p99 = times[len(times) * 99 // 100]
+        print(f"# they {how}: {CONNECTIONS} connections, {DESCRIPTORS} descriptors: another user's region_create: "
+              f"{len(times)} in {len(windows) * SECONDS} s, p99 {p99 * 1e3:.2f} ms, most {times[-1] * 1e3:.2f} ms, within "
+              f"{SECONDS} s {most * 1e3:.2f} ms; {held} descriptors held, {outgoing} unreceived", flush=True)
+        with tmad.rpc() as rpc:
+            wait_until(lambda: rpc.call("stats")["connections"] == 1, "the attacker's connections are gone")
+            wait_until(lambda: rpc.call("stats")["regions"] == 0, "the attacker's regions are gone")
+            wait_until(lambda: rpc.call("stats").get("outgoing_fds") == 0, "nothing is charged for them")
+        wait_until(lambda: tmad.fds() <= fds, "no descriptor is left")
+        tmad.stop()
         if NATIVE:
+            self.assertLessEqual(p99, MOST_S)
             self.assertLessEqual(most, MOST_S)
 
     def test_another_user_gets_its_own(self):
