@@ -14,7 +14,10 @@
 /* Beyond one for each session, so that those whose memory is being returned are not missed. */
 #define SPARE (INPUTS_RETURNED + 64)
 
-#if defined(__SANITIZE_ADDRESS__)
+#if !defined(__has_feature)
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #define MOST 0 /* malloc's are watched */
 #else
 #define MOST 65536
@@ -40,7 +43,9 @@ void inputs_open(struct inputs *inputs, uv_loop_t *loop, uint64_t n)
 	*inputs = (struct inputs){ 0 };
 	uv_timer_init(loop, &inputs->timer);
 	inputs->timer.data = inputs->work.data = inputs;
-	n = n < MOST ? n + (MOST ? SPARE : 0) : MOST;
+	n += SPARE;
+	if (n > MOST)
+		n = MOST;
 	inputs->free = n ? malloc(n * sizeof *inputs->free) : NULL;
 	inputs->memory = inputs->free ? map(n * INPUT_BYTES) : NULL;
 	if (!inputs->memory)
