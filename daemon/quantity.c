@@ -133,7 +133,7 @@ int quantity_parse(enum quantity quantity, const char *text, uint64_t min, uint6
 	static const char *const as[] = { "", ", or with a unit such as 64M or 4G",
 		                          ", or with a unit such as 500ms, 30s, 5min or 1h",
 		                          ", or with a unit such as 200us or 1ms" };
-	uint64_t value;
+	uint64_t value = 0;
 
 	if (!parse(quantity, text, &value) || value < min || value > max)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
