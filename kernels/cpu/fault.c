@@ -7,10 +7,12 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <ucontext.h>
 
 struct guard {
 	sigjmp_buf back;
 	const struct fault_range *ranges;
+	sigset_t mask; /* of the thread, when it faulted */
 };
 
 static _Thread_local struct guard *volatile current;
@@ -31,9 +33,10 @@ static bool is_guarded(const struct guard *guard, const void *address)
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
 	struct guard *guard = current;
-	(void)context;
-	if (guard && info->si_code > 0 && is_guarded(guard, info->si_addr))
+	if (guard && info->si_code > 0 && is_guarded(guard, info->si_addr)) {
+		guard->mask = ((const ucontext_t *)context)->uc_sigmask;
 		siglongjmp(guard->back, 1);
+	}
 	sigaction(number, &before, NULL);
 	if (info->si_code <= 0)
 		raise(number);
@@ -63,13 +66,11 @@ void fault_deinit(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The jump out of the handler has left its signal masked. */
+/* The jump out of the handler has left signals masked: its own, and all of them where a sanitizer stands in
+ * between. */
 static void leave_handler(void)
 {
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGBUS);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	pthread_sigmask(SIG_SETMASK, &current->mask, NULL);
 }
 
 bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg)
