@@ -128,9 +128,13 @@ static int fill_slowly(const struct memfd_fill *fill)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *at = fill->start, *end = at + fill->size;
+	uint64_t size = fill->size, file = 0;
 
+	held_bytes(fill->fd, &file);
+	if (file > fill->offset && size > file - fill->offset)
+		size = file - fill->offset; /* past the end, a seal against growing forbids it */
 	while (fill->writable &&
-	       fallocate(fill->fd, FALLOC_FL_KEEP_SIZE, (off_t)fill->offset, (off_t)fill->size) < 0)
+	       fallocate(fill->fd, FALLOC_FL_KEEP_SIZE, (off_t)fill->offset, (off_t)size) < 0)
 		if (errno != EINTR)
 			return -errno;
 	for (; at < end; at += page)

@@ -14,15 +14,17 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import ENGINE, NATIVE, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import ENGINE, NATIVE, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until, without_valgrind
 
 BIG = 32 << 20
 
 
 def run_tmad(*args, **options):
     """A tmad that is expected to end by itself."""
-    return subprocess.run([TMAD, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    done = subprocess.run([TMAD, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           encoding="utf-8", timeout=scaled(20), check=False, **options)
+    done.stderr = without_valgrind(done.stderr)
+    return done
 
 
 def copy_params(dst, src, size):

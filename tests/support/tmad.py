@@ -59,6 +59,11 @@ def has_memory(size):
         return next(int(line.split()[1]) for line in meminfo if line.startswith("MemAvailable:")) << 10 >= size
 
 
+def without_valgrind(text):
+    """What a program itself said: valgrind names system calls that it does not know."""
+    return re.sub(r"^--\d+--.*\n", "", text, flags=re.MULTILINE)
+
+
 def _link(path):
     try:
         return os.readlink(path)
