@@ -91,10 +91,6 @@ static int open_engine(struct server *server, const struct server_setup *setup, 
 	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
 	if (*chosen.note)
 		log_line(LOG_LEVEL_INFO, "engine %s: %s", server->engine->name, chosen.note);
-	if (!server->engine->watches_holes)
-		log_line(LOG_LEVEL_WARNING,
-		         "no userfaultfd here: memory that clients punch out of regions may be made again at "
-		         "the service's cost");
 	return 0;
 }
 
@@ -225,7 +221,6 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	kept_metrics = -1;
 	if (r < 0)
 		goto err_listener;
-	check_fd_limit(server);
 	return 0;
 
 err_listener:
@@ -256,6 +251,11 @@ enum server_end server_run(struct server *server)
 {
 	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
 	         server->engine->device);
+	check_fd_limit(server);
+	if (!server->engine->watches_holes)
+		log_line(LOG_LEVEL_WARNING,
+		         "no userfaultfd here: memory that clients punch out of regions may be made again at "
+		         "the service's cost");
 	notify_ready(server, "");
 	server_watch_idle(server);
 	watchdog_start(&server->watchdog);

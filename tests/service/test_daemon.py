@@ -63,7 +63,8 @@ class Starting(DaemonCase):
 
     def test_one_line_when_ready(self):
         tmad = self.start()
-        self.assertEqual(tmad.log().count("\n"), 1, tmad.log())
+        lines = [line for line in without_valgrind(tmad.log()).splitlines() if "no userfaultfd" not in line]
+        self.assertEqual(len(lines), 1, tmad.log())
         self.assertIn(tmad.path, tmad.log())
         self.assertIn(f"engine {ENGINE}", tmad.log())
 
