@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/socket.h"
+#include "proto/wire/socket.h"
 
 static int client_check_peer(tma_client *client, int sock);
 

@@ -17,9 +17,9 @@
 
 #include "tmaclient.h"
 #include "device.h"
-#include "proto/buffer.h"
-#include "proto/frame.h"
-#include "proto/rpc.h"
+#include "proto/wire/buffer.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/rpc.h"
 #include "proto/status.h"
 
 #define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */

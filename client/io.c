@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "proto/clock.h"
-#include "proto/socket.h"
+#include "proto/wire/socket.h"
 
 #define READ_BYTES 65536
 #define READS      16 /* at once: a service that never stops talking is looked at again */

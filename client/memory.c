@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/headroom.h"
-#include "proto/mapping.h"
-#include "proto/memfd.h"
+#include "proto/memory/headroom.h"
+#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 
 static int fail_fill(tma_client *client, size_t size, int why);
 

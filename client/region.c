@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/mapping.h"
+#include "proto/memory/mapping.h"
 
 static int region_new(tma_client *client, size_t size, tma_region **ret);
 static int region_finish(tma_region *region, tma_region **ret);

@@ -4,10 +4,10 @@
 
 #include <inttypes.h>
 
-#include "log.h"
+#include "daemon/observe/log.h"
 #include "proto/text.h"
 #include "server.h"
-#include "session.h"
+#include "daemon/net/session.h"
 
 /* After the drain deadline, for what was then ended to go. */
 #define LAST_MS 1000

@@ -3,7 +3,7 @@
 #define DAEMON_ENGINES_H
 
 #include "kernels/engine.h"
-#include "options.h"
+#include "daemon/config/options.h"
 
 typedef int engine_open_fn(struct engine **ret, const struct engine_options *options, struct error *err);
 

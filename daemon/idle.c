@@ -1,6 +1,6 @@
 /* Connections that do nothing: nothing under way, nothing half said, for idle_deadline_ms. */
 #include "server.h"
-#include "session.h"
+#include "daemon/net/session.h"
 
 #define LOOKS 4 /* within a deadline */
 

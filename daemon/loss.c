@@ -4,8 +4,8 @@
 
 #include <unistd.h>
 
-#include "log.h"
-#include "session.h"
+#include "daemon/observe/log.h"
+#include "daemon/net/session.h"
 
 /* For clients to read that the device is lost. */
 #define LOST_MS 1000

@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "passed.h"
+#include "daemon/net/passed.h"
 
 /* ---- From the last life ------------------------------------------------------------------------------- */
 

@@ -13,12 +13,12 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "batch.h"
+#include "daemon/resource/batch.h"
 #include "drain.h"
-#include "job.h"
-#include "log.h"
-#include "session.h"
-#include "watch.h"
+#include "daemon/resource/job.h"
+#include "daemon/observe/log.h"
+#include "daemon/net/session.h"
+#include "daemon/net/watch.h"
 
 /* Descriptors of the process beyond its connections, at most. */
 #define DESCRIPTORS 65536

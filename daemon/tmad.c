@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "log.h"
-#include "options.h"
-#include "passed.h"
+#include "daemon/config/config.h"
+#include "daemon/observe/log.h"
+#include "daemon/config/options.h"
+#include "daemon/net/passed.h"
 #include "server.h"
 
 enum exit_code {

@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "plan.h"
+#include "kernels/plan/plan.h"
 #include "proto/schema.h"
 #include "proto/status.h"
-#include "transform.h"
+#include "kernels/plan/transform.h"
 
 struct engine;
 struct engine_stream;

@@ -16,10 +16,10 @@
 #include <string.h>
 
 #include "kernels/thread.h"
-#include "holes.h"
-#include "memory.h"
+#include "kernels/host/holes.h"
+#include "kernels/host/memory.h"
 #include "proto/clock.h"
-#include "run.h"
+#include "running_job.h"
 #include "stream.h"
 
 struct worker {

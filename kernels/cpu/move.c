@@ -1,7 +1,7 @@
 /* How a nest is run: its leaf, its pieces, and the loops between the two. */
 #include "move.h"
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 /* A piece of a transpose reads runs of so many units, at most SRC_FIRST bytes, where the source has them: as
  * many pages of the destination are open at once. More where its rows are staged, as those that are not whole

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "isa.h"
-#include "kernels/nest.h"
-#include "leaf.h"
+#include "kernels/plan/loop_nest.h"
+#include "microkernel.h"
 
 struct move_dim {
 	int64_t n;

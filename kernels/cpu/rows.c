@@ -1,5 +1,5 @@
 /* Leaves whose rows are contiguous in the destination: copied, repeated, reversed. */
-#include "leaf.h"
+#include "microkernel.h"
 
 #include <string.h>
 

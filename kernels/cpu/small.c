@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-#include "leaf.h"
-#include "list.h"
-#include "memory.h"
+#include "microkernel.h"
+#include "index_list.h"
+#include "kernels/host/memory.h"
 #include "move.h"
 #include "proto/clock.h"
-#include "run.h"
+#include "running_job.h"
 
 /* Jobs of more slabs, moves or blocks, or that reach over more bytes on either side, do not run where they
  * are submitted, however small: the owner's thread may not meet more than a few pages that have to be found

@@ -10,7 +10,7 @@
 
 #include "proto/clock.h"
 #include "small.h"
-#include "timeline.h"
+#include "kernels/host/timeline.h"
 
 /* A wake-up of a few takes 50 us; one that took longer than this is the next ones' measure for so long. */
 #define SLOW_WAKE_NS  250000

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "kernels/engine.h"
-#include "kernels/ring.h"
-#include "run.h"
+#include "kernels/fair_queue.h"
+#include "running_job.h"
 #include "tuning.h"
 #include "watcher.h"
 

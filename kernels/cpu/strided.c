@@ -1,5 +1,5 @@
 /* The leaf for everything that no better one takes. */
-#include "leaf.h"
+#include "microkernel.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * are written or none: straight from registers where all rows of dst start at the same place in a line, else
  * by way of scratch (stage.c).
  */
-#include "leaf.h"
+#include "microkernel.h"
 
 #include <string.h>
 

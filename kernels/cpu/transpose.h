@@ -2,7 +2,7 @@
 #ifndef KERNELS_CPU_TRANSPOSE_H
 #define KERNELS_CPU_TRANSPOSE_H
 
-#include "leaf.h"
+#include "microkernel.h"
 
 /* Rows and columns of two dimensions through the cache. next: where what is read after it begins in src, as
  * for cpu_strip_fn. */

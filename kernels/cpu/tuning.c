@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 #include "watcher.h"
 
 static struct cpu_tuning forced;

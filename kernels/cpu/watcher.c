@@ -11,8 +11,8 @@
 
 #include "kernels/thread.h"
 #include "proto/clock.h"
-#include "run.h"
-#include "timeline.h"
+#include "running_job.h"
+#include "kernels/host/timeline.h"
 
 #define NS_A_SECOND    UINT64_C(1000000000)
 #define TIMER_SLACK_NS 1000

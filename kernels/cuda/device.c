@@ -17,7 +17,7 @@ extern const unsigned char cuda_image[];
 
 static const char *const kernel_names[KERNEL_COUNT] = {
 #define KERNEL(name, args) #name,
-#include "kernels.def"
+#include "kernels/cuda/launch/kernels.def"
 };
 
 static int choose(struct device *ret, const char *which, struct error *err);

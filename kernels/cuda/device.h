@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "kernels.h"
+#include "kernels/cuda/launch/kernels.h"
 #include "proto/status.h"
 
 /* Read by any thread between open and close. */

@@ -6,7 +6,7 @@
 
 #include "device.h"
 #include "driver.h"
-#include "kernels/cpu/holes.h"
+#include "kernels/host/holes.h"
 #include "memory.h"
 #include "scheduler.h"
 

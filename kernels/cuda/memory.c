@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 
 static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                            struct cuda_memory *memory, struct error *err);

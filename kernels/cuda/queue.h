@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "flight.h"
+#include "in_flight.h"
 #include "kernels/engine.h"
-#include "kernels/ring.h"
+#include "kernels/fair_queue.h"
 #include "staging.h"
 
 struct lane;

@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 #include "device.h"
-#include "flight.h"
+#include "in_flight.h"
 #include "limits.h"
 #include "memory.h"
-#include "pulse.h"
+#include "heartbeat.h"
 #include "queue.h"
 #include "scratch.h"
 #include "timeline.h"

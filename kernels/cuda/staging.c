@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/narrow.h"
+#include "kernels/plan/narrow.h"
 
 static void choose_ways(struct staging *s, enum staging_place dst, enum staging_place src, uint64_t direct);
 static void cut(struct staging *s, uint64_t round_bytes);

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/plan.h"
-#include "kernels/transform.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/transform.h"
 
 #define STAGING_MOST_SLOTS 3
 

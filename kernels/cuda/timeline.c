@@ -7,8 +7,8 @@
 
 #include "driver.h"
 #include "job.h"
-#include "kernels/cpu/fault.h"
-#include "kernels/cpu/timeline.h"
+#include "kernels/host/fault.h"
+#include "kernels/host/timeline.h"
 #include "proto/clock.h"
 
 #define PAGE_BYTES 4096

@@ -1,6 +1,6 @@
-"""Writes the manual: python3 proto/manual SOURCE VERSION FILE...; each FILE (client/tmactl.1) is written there.
+"""Writes the manual: python3 proto/manual SOURCE VERSION FILE...; each FILE (client/tmactl/tmactl.1) is written there.
 
-A page is its template (client/tmactl.1.in), mdoc(7) in which a line @NAME ARGUMENT...@ stands for what pages.py makes
+A page is its template (client/tmactl/tmactl.1.in), mdoc(7) in which a line @NAME ARGUMENT...@ stands for what pages.py makes
 of a table or of the public header. Facts are in the tables and the header, what else there is to say in the templates.
 Nothing in a page is of the day or of the machine that it was made on.
 """

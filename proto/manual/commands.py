@@ -1,11 +1,11 @@
-"""The page of tmactl: its commands and options (client/commands.def)."""
+"""The page of tmactl: its commands and options (client/tmactl/commands.def)."""
 import re
 
 import mdoc
 import tables
 from tables import Fault
 
-COMMANDS = "client/commands.def"
+COMMANDS = "client/tmactl/commands.def"
 
 
 class Commands:

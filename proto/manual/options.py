@@ -1,4 +1,4 @@
-"""Pages of tmad: its options (daemon/options.def) and limits (daemon/limits.def), on the command line and in tmad.conf,
+"""Pages of tmad: its options (daemon/config/options.def) and limits (daemon/config/limits.def), on the command line and in tmad.conf,
 and its methods (proto/schema.def).
 
 A line "@more NAME@" in a template starts what else there is to say of an option or limit; it ends at the next of
@@ -10,8 +10,8 @@ import textwrap
 import mdoc
 import tables
 
-OPTIONS = "daemon/options.def"
-LIMITS = "daemon/limits.def"
+OPTIONS = "daemon/config/options.def"
+LIMITS = "daemon/config/limits.def"
 SCHEMA = "proto/schema.def"
 
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/plan_cache.h"
-#include "kernels/transform.h"
+#include "daemon/resource/plan_cache.h"
+#include "kernels/plan/transform.h"
 
 #define BATCHES 101
 #define BATCH   500

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "baseline.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
 #include "lists.h"
-#include "proto/headroom.h"
-#include "proto/mapping.h"
-#include "proto/memfd.h"
+#include "proto/memory/headroom.h"
+#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 #include "tests/support/oracle.h"
 
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/transform.h"
+#include "kernels/plan/transform.h"
 
 #define BENCH_MAX_RANK 6
 

@@ -3,13 +3,13 @@
  * What is accepted lies in its regions, has no byte of the destination twice and none of both sides, by
  * arithmetic of 128 bits and by looking at every byte of small ones; facts are those of every block; a list
  * of entries that is accepted names blocks that there are, and none of a destination twice. */
-#include "kernels/blocks.h"
+#include "kernels/plan/blocks.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "fuzz.h"
-#include "question.h"
+#include "transform_request.h"
 #include "tests/support/oracle.h"
 
 #define MOST_LAYERS  4

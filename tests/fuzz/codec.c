@@ -2,15 +2,15 @@
  * schema.def as the outermost map; the rest are messages.
  *
  * What is decoded, encoded and decoded again is the same, by its encoding. Refusals are sentences. */
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
-#include "proto/frame.h"
-#include "proto/pack.h"
-#include "proto/rpc.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/pack.h"
+#include "proto/wire/rpc.h"
 #include "stream.h"
 #include "tests/support/oracle.h"
 #include "traffic.h"

@@ -3,7 +3,7 @@
  * Whatever is in it: each line comes to one error at most, which is text and names the line; a file without
  * errors gives every setting a value that its rule allows, and what is kept of it over a restart comes to the
  * same. */
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * However the bytes arrive, the scan comes to the same: that is checked against one look at all of them. What
  * it calls a message is one to msgpack-c, and keeps the limits by an independent count. */
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 
 #include <stdlib.h>
 #include <string.h>

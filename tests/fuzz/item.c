@@ -1,4 +1,4 @@
-/* Reading headers once more, apart from proto/frame.c: a test does not rely on what it tests. */
+/* Reading headers once more, apart from proto/wire/frame.c: a test does not rely on what it tests. */
 #include "item.h"
 
 #include <string.h>

@@ -13,15 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
+#include "daemon/observe/log.h"
 #include "daemon/server.h"
-#include "daemon/session.h"
+#include "daemon/net/session.h"
 #include "descriptors.h"
 #include "doubles.h"
 #include "fuzz.h"
-#include "proto/frame.h"
-#include "proto/rpc.h"
-#include "proto/socket.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/rpc.h"
+#include "proto/wire/socket.h"
 #include "steps.h"
 
 /* The directory of the socket goes when the process does. */

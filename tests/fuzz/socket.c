@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "descriptors.h"
-#include "proto/frame.h"
-#include "proto/rpc.h"
-#include "proto/socket.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/rpc.h"
+#include "proto/wire/socket.h"
 #include "spoil.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"

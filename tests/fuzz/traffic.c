@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "proto/codec.h"
-#include "proto/rpc.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/rpc.h"
 #include "tests/support/oracle.h"
 
 static uint64_t below(uint64_t *random, uint64_t n)

@@ -3,7 +3,7 @@
  * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
  * looking at every element; slabs write every element once; a small one moves what tests/support/oracle.c
  * moves, and not a byte more. */
-#include "kernels/transform.h"
+#include "kernels/plan/transform.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
-#include "question.h"
+#include "transform_request.h"
 #include "tests/support/oracle.h"
 
 #define MOST_ELEMENTS 4096      /* of a small one */

@@ -18,10 +18,10 @@
 #include <time.h>
 
 #include "bench_blocks_base.h"
-#include "kernels/block_plan.h"
-#include "kernels/cuda/desk.h"
-#include "kernels/cuda/enclosed.h"
-#include "kernels/cuda/launch_many.h"
+#include "kernels/plan/block_plan.h"
+#include "kernels/cuda/upload_buffer.h"
+#include "kernels/cuda/launch/enclosed.h"
+#include "kernels/cuda/launch/launch_many.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 

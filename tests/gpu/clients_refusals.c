@@ -11,8 +11,8 @@
 #include "clients.h"
 #include "clients_move.h"
 #include "clients_store.h"
-#include "proto/rpc.h"
-#include "proto/socket.h"
+#include "proto/wire/rpc.h"
+#include "proto/wire/socket.h"
 #include "tests/support/tap.h"
 
 #define BYTES ((size_t)4 << 20)

@@ -1,8 +1,8 @@
 /* One tile loaded or stored by the unit, everything else by plain threads: what the conformance run compares
  * with the software model. */
-#include "tests/gpu/conformance_args.h"
+#include "conformance_args.h"
 
-#include "kernels/cuda/tma.cuh"
+#include "kernels/cuda/device/tma.cuh"
 
 #define TRIES (1 << 17) /* of a barrier whose bytes do not come: a load takes far less */
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 
 struct draw {
 	struct tensor_map_layout layout;

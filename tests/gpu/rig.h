@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/driver.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/launch/launch.h"
 
 struct rig {
 	struct device device;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 
 /* Bytes that are moved, and bytes of shared memory that they lie in. */
 struct expect_size {

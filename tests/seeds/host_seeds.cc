@@ -1,10 +1,10 @@
 /* The seeds' kernels for the host. */
-#include "tests/seeds/seeds.cu"
+#include "seeds.cu"
 
 #include "tests/softgpu/host.hh"
 
 extern "C" const struct model_kernel model_seed_kernels[] = {
 #define KERNEL(name, args) HOST_KERNEL(name, args)
-#include "tests/seeds/seeds.def"
+#include "seeds.def"
 	{ nullptr, 0, 0, nullptr },
 };

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "args.h"
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 
 enum seed_kernel {
 #define KERNEL(name, args) KERNEL_##name,

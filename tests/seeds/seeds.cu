@@ -3,7 +3,7 @@
  */
 #include "args.h"
 
-#include "kernels/cuda/tma.cuh"
+#include "kernels/cuda/device/tma.cuh"
 
 namespace
 {

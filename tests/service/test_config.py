@@ -20,8 +20,8 @@ from scrape import scrape
 from tmad import FAULTY, NATIVE, SOURCE, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
 
 # Made by make, beside the programs; a tarball has it among the sources.
-SHIPPED = next((path for path in (os.path.join(os.environ.get("TEST_BUILDDIR") or "build", "daemon/tmad.conf"),
-                                  os.path.join(SOURCE, "daemon/tmad.conf")) if os.path.exists(path)), None)
+SHIPPED = next((path for path in (os.path.join(os.environ.get("TEST_BUILDDIR") or "build", "daemon/config/tmad.conf"),
+                                  os.path.join(SOURCE, "daemon/config/tmad.conf")) if os.path.exists(path)), None)
 FATAL = 6666  # bytes; a copy of so many loses the device of tests/support/faulty.c
 
 

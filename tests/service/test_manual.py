@@ -60,7 +60,7 @@ def aliases():
 class Form(unittest.TestCase):
     def test_there_are_pages(self):
         self.assertGreater(len(PAGES), 10)
-        pages = {name.split("/")[1] for name in PAGES}
+        pages = {os.path.basename(name) for name in PAGES}
         self.assertLessEqual({"tmad.8", "tmactl.1", "tmad.conf.5", "tmaclient.3", "tmad-errors.7"}, pages)
         self.assertEqual({page + ".3" for page in aliases().values()} | {"tmaclient.3"},
                          {page for page in pages if page.endswith(".3")}, "a page for each group, each in the makefile")
@@ -105,7 +105,7 @@ class Strict(unittest.TestCase):
 
     def refuses(self, name, old, new, words):
         with tempfile.TemporaryDirectory() as directory:
-            for folder in ("client", "daemon", "proto"):
+            for folder in ("client", "client/tmactl", "daemon", "daemon/config", "proto"):
                 os.mkdir(os.path.join(directory, folder))
                 for file in os.listdir(os.path.join(SOURCE, folder)):
                     if re.search(r"\.(def|in|h|groups)$", file):
@@ -154,15 +154,15 @@ class Facts(unittest.TestCase):
         self.assertEqual(set(re.findall(r"^\.It Fl -(\S+)", text("daemon/tmad.8"), re.M)), options_of(done.stdout))
 
     def test_options_of_tmactl(self):
-        common = set(re.findall(r"^\.It (?:Fl \w , )?Fl -(\S+)", section("client/tmactl.1", "OPTIONS"), re.M))
-        commands = re.findall(r"^\.Ss (\S+)$", section("client/tmactl.1", "COMMANDS"), re.M)
+        common = set(re.findall(r"^\.It (?:Fl \w , )?Fl -(\S+)", section("client/tmactl/tmactl.1", "OPTIONS"), re.M))
+        commands = re.findall(r"^\.Ss (\S+)$", section("client/tmactl/tmactl.1", "COMMANDS"), re.M)
         top = run(TMACTL, "help").stdout
         self.assertEqual(common, options_of(top))
         self.assertEqual(set(commands), set(re.findall(r"^  ([a-z]+) ", top, re.M)))
         for command in commands:
             shown = run(TMACTL, "help", command)
             self.assertEqual(shown.returncode, 0, command)
-            page = set(re.findall(r"^\.It (?:Fl \w , )?Fl -(\S+)", section("client/tmactl.1", command), re.M))
+            page = set(re.findall(r"^\.It (?:Fl \w , )?Fl -(\S+)", section("client/tmactl/tmactl.1", command), re.M))
             self.assertEqual(page, options_of(shown.stdout) - common, command)
 
     OF_MEMORY = {"mapped_bytes_per_uid", "created_bytes_per_uid", "queued_bytes_per_uid",
@@ -171,10 +171,10 @@ class Facts(unittest.TestCase):
     def test_limits(self):
         fixed = {"message_bytes", "message_depth", "message_elements", "rank"}
         limits = {name for name in self.info["limits"]} - fixed
-        self.assertEqual(set(re.findall(r"^\.It Ic (\S+) Ns", section("daemon/tmad.conf.5", "SECTION [limits]"), re.M)), limits)
+        self.assertEqual(set(re.findall(r"^\.It Ic (\S+) Ns", section("daemon/config/tmad.conf.5", "SECTION [limits]"), re.M)), limits)
         for name, value in self.info["limits"].items():
             if name in limits - self.OF_MEMORY:
-                self.assertRegex(section("daemon/tmad.conf.5", "SECTION [limits]"),
+                self.assertRegex(section("daemon/config/tmad.conf.5", "SECTION [limits]"),
                                  rf"(?s)\.It Ic {name} Ns[^\n]*\n(?:(?!\.It).)*Default: {value};")
 
     def test_methods(self):
@@ -234,7 +234,7 @@ class Facts(unittest.TestCase):
         self.assertGreaterEqual(found, 3)
 
     def test_example_of_a_file(self):
-        body = re.search(r'^\.\\" config\n\.Bd -literal -offset indent\n(.*?)^\.Ed', text("daemon/tmad.conf.5"), re.M | re.S).group(1)
+        body = re.search(r'^\.\\" config\n\.Bd -literal -offset indent\n(.*?)^\.Ed', text("daemon/config/tmad.conf.5"), re.M | re.S).group(1)
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
             file.write(body.replace("\\-", "-"))
             file.flush()
@@ -271,7 +271,7 @@ class Guide(unittest.TestCase):
 
     def test_fields_of_the_log(self):
         self.assertEqual(set(re.findall(r"TMAD_[A-Z_]+", self.guide)) - {"TMAD_SOCKET"},
-                         set(re.findall(r'"(TMAD_[A-Z_]+)=', self.source("daemon/journal.c"))))
+                         set(re.findall(r'"(TMAD_[A-Z_]+)=', self.source("daemon/observe/journal.c"))))
 
     def test_statuses(self):
         named = set(re.findall(r"^\| `([A-Z_]+)`", self.guide, re.M))
@@ -279,14 +279,14 @@ class Guide(unittest.TestCase):
         self.assertEqual(named - set(re.findall(r"^(?:LIBRARY_)?STATUS\(([A-Z_]+),", self.source("proto/status.def"), re.M)), set())
 
     def test_commands(self):
-        commands = set(re.findall(r"^\.Ss (\S+)$", section("client/tmactl.1", "COMMANDS"), re.M))
+        commands = set(re.findall(r"^\.Ss (\S+)$", section("client/tmactl/tmactl.1", "COMMANDS"), re.M))
         self.assertEqual(set(re.findall(r"`tmactl ([a-z]+)", self.guide)) - commands, set())
-        for program, page in (("tmad", "daemon/tmad.8"), ("tmactl", "client/tmactl.1")):
+        for program, page in (("tmad", "daemon/tmad.8"), ("tmactl", "client/tmactl/tmactl.1")):
             options = set(re.findall(r"`" + program + r"(?: [a-z]+)? --([a-z-]+)", self.guide))
             self.assertEqual(options - set(re.findall(r"Fl -(\S+)", text(page))), set(), program)
 
     def test_settings(self):
-        keys = set(re.findall(r"^\.It Ic (\S+) Ns", text("daemon/tmad.conf.5"), re.M))
+        keys = set(re.findall(r"^\.It Ic (\S+) Ns", text("daemon/config/tmad.conf.5"), re.M))
         self.assertEqual(set(re.findall(r"`([a-z][a-z-]+) ?=", self.guide)) - keys, set())
 
 

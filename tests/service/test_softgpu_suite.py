@@ -26,7 +26,7 @@ SUITES = (
     ("test_messages.py", ()),
     ("test_pynvim.py", ()),
     ("test_numpy.py", ()),
-    ("test_tmactl.py", ("Commands", "test_interrupted", "test_the_daemon_is_killed", "test_onto_itself")),
+    ("../tmactl/test_tmactl.py", ("Commands", "test_interrupted", "test_the_daemon_is_killed", "test_onto_itself")),
     ("test_daemon.py", ("test_one_line_when_ready", "Stopping", "test_killed", "test_closed_with", "test_half_closed",
                         "test_regions", "test_mapped_bytes", "test_jobs_wait", "Idle.test_takes_no_cpu_time")),
     (LIBRARY, ()),

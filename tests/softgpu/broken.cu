@@ -1,7 +1,7 @@
 /* Kernels that are right, but for the mistake that they are asked to make. */
 #include "broken.h"
 
-#include "kernels/cuda/tma.cuh"
+#include "kernels/cuda/device/tma.cuh"
 
 namespace
 {

@@ -1,7 +1,7 @@
 /* The conformance run's kernels for the host. */
 #include "tests/gpu/conformance.cu"
 
-#include "tests/softgpu/host.hh"
+#include "host.hh"
 
 extern "C" const struct model_kernel model_conformance_kernels[] = {
 	HOST_KERNEL(conformance_load, conformance_args)

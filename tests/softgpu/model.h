@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 
 #ifdef __cplusplus
 extern "C" {

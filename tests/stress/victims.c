@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "mixed.h"
-#include "proto/rpc.h"
-#include "proto/socket.h"
+#include "proto/wire/rpc.h"
+#include "proto/wire/socket.h"
 #include "tests/support/oracle.h"
 
 #define AT_ONCE 4

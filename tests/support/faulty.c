@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/tmad.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 
 #define FATAL_BYTES   6666
 #define FAILING_BYTES 5555

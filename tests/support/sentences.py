@@ -3,15 +3,15 @@ import os
 import re
 import sys
 
-FOLDERS = ("client", "daemon", "kernels", "kernels/cpu", "kernels/cuda", "proto")
+FOLDERS = ("client", "daemon", "kernels", "proto")
 # What takes a format: its name, which argument that is, and the argument that says of what section it is, or the section.
 CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fail": (2, 1), "log_line": (1, 0),
          "log_about": (2, 0), "session_log": (3, 1), "session_end": (2, 1),
          "config_error": (1, "START"), "say_error": (0, "LOG")}
-START = ("daemon/options.c", "daemon/config", "daemon/listener.c", "daemon/passed.c", "daemon/server.c", "daemon/tmad.c",
+START = ("daemon/config/", "daemon/net/listener.c", "daemon/net/passed.c", "daemon/server.c", "daemon/tmad.c",
          "daemon/recovery.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
-         "daemon/exporter.c", "daemon/endpoint.c", "daemon/names.c", "daemon/overrides.c", "daemon/quantity.c", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
-         "kernels/cuda/map_cache.c")  # of what runs at the start too
+         "daemon/observe/exporter.c", "daemon/observe/endpoint.c", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
+         "kernels/cuda/launch/map_cache.c")  # of what runs at the start too
 CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
 
 
@@ -88,11 +88,11 @@ def _calls(text):
 
 def in_sources(source):
     said = []
-    for folder in FOLDERS:
-        for name in sorted(os.listdir(os.path.join(source, folder))):
-            if not name.endswith((".c", ".h")):
+    for top in FOLDERS:
+        paths = [os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(source, top)) for name in names]
+        for path in sorted(os.path.relpath(path, source) for path in paths):
+            if not path.endswith((".c", ".h")):
                 continue
-            path = os.path.join(folder, name)
             with open(os.path.join(source, path), encoding="utf-8") as file:
                 text = file.read()
             for call, offset, arguments in _calls(text):

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-#include "kernels/nest.h"
-#include "kernels/transform.h"
+#include "kernels/plan/loop_nest.h"
+#include "kernels/plan/transform.h"
 
 /* dst and src: where element [0, ..., 0] lies. */
 void walk_nest(const struct nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "call.h"
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 #include "tests/softgpu/model.h"
 #include "softgpu.h"
 

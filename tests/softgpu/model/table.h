@@ -12,7 +12,7 @@ struct model_kernel {
 	void (*run)(const void *args); /* one thread of it */
 };
 
-extern const struct model_kernel model_own_kernels[];         /* kernels/cuda/kernels.def */
+extern const struct model_kernel model_own_kernels[];         /* kernels/cuda/launch/kernels.def */
 extern const struct model_kernel model_seed_kernels[];        /* tests/seeds/seeds.def */
 extern const struct model_kernel model_broken_kernels[];      /* tests/softgpu/broken.def */
 extern const struct model_kernel model_conformance_kernels[]; /* tests/gpu/conformance.cu */

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 
 #define TILE_PIECE 16
 

@@ -1,5 +1,5 @@
 /* What the flags' values are read as. */
-#include "client/args.h"
+#include "client/tmactl/args.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Boxes: they tile the output, read what they should, keep to their budget and have long runs. */
-#include "client/box.h"
+#include "client/tmactl/copy/box.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "proto/socket.h"
+#include "proto/wire/socket.h"
 #include "server.h"
 
 Test(connection, no_service)

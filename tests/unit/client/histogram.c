@@ -1,5 +1,5 @@
 /* The log-linear histogram: its bars tile the integers, its percentiles are near what sorting says. */
-#include "client/histogram.h"
+#include "client/tmactl/bench/histogram.h"
 
 #include <stdlib.h>
 

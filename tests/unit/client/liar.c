@@ -16,8 +16,8 @@
 #include <criterion/parameterized.h>
 
 #include "proto/clock.h"
-#include "proto/pack.h"
-#include "proto/socket.h"
+#include "proto/wire/pack.h"
+#include "proto/wire/socket.h"
 #include "server.h"
 
 #define TIMEOUT_MS 300

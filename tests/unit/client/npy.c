@@ -1,5 +1,5 @@
 /* .npy headers, good and hostile. */
-#include "client/npy.h"
+#include "client/tmactl/npy/npy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

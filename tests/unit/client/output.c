@@ -1,5 +1,5 @@
 /* A file at once or not at all. */
-#include "client/output.h"
+#include "client/tmactl/npy/output.h"
 
 #include <dirent.h>
 #include <fcntl.h>

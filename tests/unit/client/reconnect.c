@@ -10,7 +10,7 @@
 #include <criterion/criterion.h>
 
 #include "proto/clock.h"
-#include "proto/socket.h"
+#include "proto/wire/socket.h"
 #include "server.h"
 
 static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };

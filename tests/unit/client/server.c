@@ -10,7 +10,7 @@
 
 #include <criterion/criterion.h>
 
-#include "proto/socket.h"
+#include "proto/wire/socket.h"
 
 static void *server_main(void *arg)
 {

@@ -1,12 +1,12 @@
 /* Flags against a file's shape, and the axes that come of them. */
-#include "client/view.h"
+#include "client/tmactl/copy/view.h"
 
 #include <string.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "client/args.h"
+#include "client/tmactl/args.h"
 
 struct view_row {
 	char name[40];

@@ -5,8 +5,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/memory.h"
-#include "kernels/cpu/run.h"
+#include "kernels/host/memory.h"
+#include "kernels/cpu/running_job.h"
 #include "rig.h"
 
 #define MOST_MOVES 64

@@ -8,8 +8,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/memory.h"
-#include "kernels/cpu/run.h"
+#include "kernels/host/memory.h"
+#include "kernels/cpu/running_job.h"
 #include "rig.h"
 
 #define POISON 0x5a

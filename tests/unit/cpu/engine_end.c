@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "rig.h"
 
 /* The only thread is held, so that no job of the stream can begin before it is cancelled. */

@@ -7,7 +7,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cpu/fault.h"
+#include "kernels/host/fault.h"
 
 #define PAGE 4096
 

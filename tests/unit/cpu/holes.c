@@ -1,6 +1,6 @@
 /* Pages of clients' files are not made here: a hole is refused, and one that is punched later is a failure of
  * the access that meets it. */
-#include "kernels/cpu/holes.h"
+#include "kernels/host/holes.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "tests/emulated/emulated.h"
 
 #ifndef F_SEAL_FUTURE_WRITE

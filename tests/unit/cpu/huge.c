@@ -10,11 +10,11 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cpu/holes.h"
-#include "kernels/cpu/memory.h"
-#include "proto/headroom.h"
-#include "proto/mapping.h"
-#include "proto/memfd.h"
+#include "kernels/host/holes.h"
+#include "kernels/host/memory.h"
+#include "proto/memory/headroom.h"
+#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 #include "tests/emulated/emulated.h"
 
 #define WHOLE (4 * HUGE_PAGE_BYTES)

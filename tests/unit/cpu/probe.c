@@ -4,7 +4,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cpu/run.h"
+#include "kernels/cpu/running_job.h"
 #include "proto/clock.h"
 #include "rig.h"
 

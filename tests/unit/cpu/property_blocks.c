@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 #include "ways.h"

@@ -9,7 +9,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "kernels/cpu/tuning.h"
 #include "kernels/cpu/watcher.h"
 

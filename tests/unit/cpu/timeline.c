@@ -17,8 +17,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/memory.h"
-#include "kernels/cpu/run.h"
+#include "kernels/host/memory.h"
+#include "kernels/cpu/running_job.h"
 #include "proto/clock.h"
 #include "rig.h"
 #include "tests/support/tap.h"

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/timeline.h"
+#include "kernels/host/timeline.h"
 #include "rig.h"
 #include "tests/support/sleepers.h"
 #include "words.h"

@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/memory.h"
+#include "kernels/host/memory.h"
 #include "rig.h"
 #include "words.h"
 

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "kernels/cpu/run.h"
+#include "kernels/cpu/running_job.h"
 #include "kernels/cpu/tuning.h"
 #include "proto/clock.h"
 #include "tests/support/tap.h"

@@ -7,8 +7,8 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
-#include "kernels/block_plan.h"
-#include "kernels/blocks.h"
+#include "kernels/plan/block_plan.h"
+#include "kernels/plan/blocks.h"
 #include "rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/tap.h"

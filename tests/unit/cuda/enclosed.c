@@ -1,13 +1,13 @@
 /* Lists in a launch's arguments against what each entry by itself says: which travel, by how many bytes an
  * entry, and what is written and counted. */
-#include "kernels/cuda/enclosed.h"
+#include "kernels/cuda/launch/enclosed.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <endian.h>
 #include <string.h>
 
-#include "kernels/cuda/args.h"
+#include "kernels/cuda/device/args.h"
 #include "tests/support/oracle.h"
 
 #define MOST 8192

@@ -6,7 +6,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/args.h"
+#include "kernels/cuda/device/args.h"
 #include "tests/softgpu/live.h"
 
 #define THREADS 32

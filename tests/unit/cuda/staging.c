@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/narrow.h"
+#include "kernels/plan/narrow.h"
 #include "tests/support/oracle.h"
 #include "tests/support/walk.h"
 

@@ -3,7 +3,7 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "daemon/account.h"
+#include "daemon/net/account.h"
 
 struct row {
 	char name[32];

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 static char *no_arguments[] = { (char[]){ "tmad" }, NULL };
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/exposition.h"
-#include "daemon/snapshot.h"
+#include "daemon/observe/exposition.h"
+#include "daemon/observe/snapshot.h"
 
 #define WHOLE (1u << 20)
 

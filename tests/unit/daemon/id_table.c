@@ -1,7 +1,7 @@
 /* Ids: each finds its own object, none is given twice, and what is removed is found no more. */
 #include <criterion/criterion.h>
 
-#include "daemon/id_table.h"
+#include "daemon/resource/id_table.h"
 
 #define MOST 1000
 

@@ -1,10 +1,10 @@
 /* Defaults of the limits of memory, by what the service may use. */
-#include "daemon/limits.h"
+#include "daemon/config/limits.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "proto/headroom.h"
+#include "proto/memory/headroom.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)

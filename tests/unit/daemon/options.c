@@ -3,7 +3,7 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "daemon/options.h"
+#include "daemon/config/options.h"
 
 struct bad_row {
 	char argument[64];

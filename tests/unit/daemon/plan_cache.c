@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "daemon/plan_cache.h"
+#include "daemon/resource/plan_cache.h"
 
 static const struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = 16 };
 

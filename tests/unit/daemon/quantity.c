@@ -1,5 +1,5 @@
 /* Numbers with units, and what is none. */
-#include "daemon/quantity.h"
+#include "daemon/config/quantity.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,7 +1,7 @@
 /* Rows of users are bounded and stay; bars of latencies. */
 #include <criterion/criterion.h>
 
-#include "daemon/usage.h"
+#include "daemon/observe/usage.h"
 
 Test(usage, a_row_for_each_until_they_are_taken)
 {

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "kernels/blocks.h"
+#include "kernels/plan/blocks.h"
 #include "tests/support/oracle.h"
 
 #define SIZE 700 /* bytes of a region */

@@ -63,9 +63,9 @@ static int refused(struct error *err, int status, const char *format, ...)
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #include "proto/tensor.c"
-#include "kernels/overlap.c"
-#include "kernels/transform.c"
-#include "kernels/nest.c"
+#include "kernels/plan/overlap.c"
+#include "kernels/plan/transform.c"
+#include "kernels/plan/loop_nest.c"
 #pragma GCC diagnostic pop
 
 /* Every value here is 0. */

@@ -3,7 +3,7 @@
  * layout, against the set of bytes that it touches. */
 #include <criterion/criterion.h>
 
-#include "kernels/overlap.h"
+#include "kernels/plan/overlap.h"
 #include "proto/tensor.h"
 
 typedef __int128 exact;

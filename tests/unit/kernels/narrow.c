@@ -1,7 +1,7 @@
 /* Parts of a transform, run one by one, are the transform; and what they touch is what they say. */
 #include <criterion/criterion.h>
 
-#include "kernels/narrow.h"
+#include "kernels/plan/narrow.h"
 #include "tests/support/oracle.h"
 #include "tests/support/walk.h"
 

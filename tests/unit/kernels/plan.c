@@ -3,7 +3,7 @@
 #include <criterion/parameterized.h>
 #include <stdio.h>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 struct plan_row {
 	char name[40];

@@ -3,7 +3,7 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "kernels/tensor_map.h"
+#include "kernels/plan/tensor_map.h"
 
 #define MAX_SAID 8
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/plan.h"
+#include "kernels/plan/plan.h"
 
 struct tma_row {
 	char name[48];

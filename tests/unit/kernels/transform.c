@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/transform.h"
+#include "kernels/plan/transform.h"
 
 /* A request as rows write it; a list with n 0 is absent, unless the rank is 0 too. */
 struct list {

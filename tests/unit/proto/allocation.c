@@ -1,13 +1,13 @@
 /* In the steady state a message costs no allocation, and an allocation that fails is an error like any other.
  * malloc is counted, and made to fail, where the C library lets a program
  * replace it, which under a sanitizer it does not. */
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 #include <stdlib.h>
 
 #include <criterion/criterion.h>
 
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 #include "sample.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)

@@ -1,5 +1,5 @@
 /* The byte run: order, growth, refusals. */
-#include "proto/buffer.h"
+#include "proto/wire/buffer.h"
 
 #include <string.h>
 

@@ -7,9 +7,9 @@
 
 #include <criterion/criterion.h>
 
-#include "proto/codec.h"
-#include "proto/frame.h"
-#include "proto/rpc.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/rpc.h"
 #include "proto/schema.h"
 
 static char *document;

@@ -1,5 +1,5 @@
 /* Every type of MessagePack in every field of every method's parameters. */
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The scan: cut anywhere, resumed anywhere, and every limit on both of its sides. */
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 
 #include <string.h>
 

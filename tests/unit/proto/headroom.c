@@ -1,5 +1,5 @@
 /* What memory there is and what is left, read from trees of files as /proc and cgroups have them. */
-#include "proto/headroom.h"
+#include "proto/memory/headroom.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What is decoded one by one: the items of a submit, the statuses and errors of its result. And the answers
  * of requests that are only queued. */
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 #include <stdlib.h>
 #include <string.h>

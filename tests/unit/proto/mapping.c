@@ -1,5 +1,5 @@
 /* Mappings lie where huge pages fit, hold the file's bytes, and leave nothing behind. */
-#include "proto/mapping.h"
+#include "proto/memory/mapping.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* Valid requests, broken at random, through the scan and the decoder as a session would. */
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 #include <string.h>
 
 #include <criterion/criterion.h>
 
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 #include "sample.h"
 
 #define ROUNDS 50000

@@ -1,5 +1,5 @@
 /* Replies: what a service encodes and a client decodes. */
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 #include <string.h>
 

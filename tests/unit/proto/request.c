@@ -1,5 +1,5 @@
 /* Requests: envelopes, refusals by their sentences, values and defaults. */
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 #include <string.h>
 

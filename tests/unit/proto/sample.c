@@ -6,7 +6,7 @@
 
 #include <criterion/criterion.h>
 
-#include "proto/rpc.h"
+#include "proto/wire/rpc.h"
 
 /* One of each sort. */
 static struct item_list sample_items(void)

@@ -2,8 +2,8 @@
 #ifndef TEST_SAMPLE_H
 #define TEST_SAMPLE_H
 
-#include "proto/buffer.h"
-#include "proto/rpc.h"
+#include "proto/wire/buffer.h"
+#include "proto/wire/rpc.h"
 #include "proto/schema.h"
 
 /* Fills the message's struct with a valid value for each of the fields; maps within it hold all of theirs. */

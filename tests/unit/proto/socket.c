@@ -1,5 +1,5 @@
 /* Descriptors over a socket pair, and socket files in a directory of the test's own. */
-#include "proto/socket.h"
+#include "proto/wire/socket.h"
 
 #include <dirent.h>
 #include <errno.h>

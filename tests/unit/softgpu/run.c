@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/args.h"
+#include "kernels/cuda/device/args.h"
 #include "tests/softgpu/model.h"
 
 Test(run, every_kernel_is_there)
@@ -13,7 +13,7 @@ Test(run, every_kernel_is_there)
 #define KERNEL(name, args)                         \
 	cr_assert(model_find(#name), "%s", #name); \
 	cr_assert_eq(model_args_size(model_find(#name)), sizeof(struct args), #name);
-#include "kernels/cuda/kernels.def"
+#include "kernels/cuda/launch/kernels.def"
 	cr_assert(!model_find("no_such_kernel"));
 	cr_assert(!model_find(""));
 }

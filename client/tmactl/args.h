@@ -1,0 +1,23 @@
+/* What the flags' values mean: lists, pads, numbers, sizes. */
+#ifndef CLIENT_ARGS_H
+#define CLIENT_ARGS_H
+
+#include <stdint.h>
+
+#include "tmactl.h"
+#include "client/tmactl/copy/view.h"
+
+/* Each names its flag and text in the error, which is EXIT_USAGE. An empty list has no element. */
+int args_permute(struct view_args *args, const char *text, struct failure *f); /* 1,0 */
+int args_pad(struct view_args *args, const char *text, struct failure *f);     /* 1:2,-1:0 */
+int args_mode(struct view_args *args, const char *text, struct failure *f);    /* edge */
+int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f);      /* float32 or f4 */
+int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f); /* 64,100 */
+int args_value(struct tma_number *ret, const char *text, struct failure *f); /* 1, -0.5, nan, 1,2 or 1+2j */
+int args_bytes(uint64_t *ret, const char *flag, const char *text, struct failure *f); /* 1.5G */
+
+/* What goes together: value, --value's text or NULL, and --mode ask for --pad, and a value for mode constant.
+ */
+int args_check(const struct view_args *args, const char *value, struct failure *f);
+
+#endif

@@ -1,0 +1,282 @@
+/* tmactl bench: what the service carries: requests a second, and how long each takes. */
+#include "tmactl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "client/tmactl/bench/load.h"
+#include "client/tmactl/bench/load_report.h"
+#include "client/tmactl/terminal/print.h"
+#include "client/tmactl/terminal/progress.h"
+#include "transform_request.h"
+
+#define MAX_CONNECTIONS 4096
+#define MAX_DEPTH       4096
+#define MAX_SECONDS     3600
+#define SECONDS         5
+#define CALL_MS         10000 /* a service that stands still ends the run */
+
+/* In the order of commands.def's words. */
+enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM };
+
+struct bench {
+	struct tmactl *t;
+	enum kind kind;
+	struct load load;
+	double seconds;     /* 0: not given */
+	uint64_t size;      /* bytes of the source; 0: not given */
+	const char *layout; /* the last flag that only a transform has; NULL: none was given */
+	bool has_shape;
+	enum tma_dtype dtype;
+	struct view_args args;
+	struct tma_number value;
+	const char *value_text; /* NULL: 0 */
+	struct npy npy;
+	struct question question;
+	struct load_result result;
+	struct progress progress;
+};
+
+static volatile sig_atomic_t caught;
+
+static int bench_parse(struct bench *b, int argc, char **argv);
+static int bench_question(struct bench *b);
+static int bench_run(struct bench *b);
+
+static void on_signal(int sig)
+{
+	caught = sig;
+}
+
+int cmd_bench(struct tmactl *t, int argc, char **argv)
+{
+	struct bench *b = calloc(1, sizeof *b);
+
+	if (!b) {
+		fail(&t->error, EXIT_FAILED, "out of memory");
+		return tmactl_report(t);
+	}
+	b->t = t;
+	b->dtype = TMA_FLOAT32;
+	b->load = (struct load){ .connections = 1, .depth = 1, .requests = UINT64_MAX, .stop = &caught };
+	if (!bench_parse(b, argc, argv) && !bench_question(b))
+		bench_run(b);
+	free(b);
+	return tmactl_report(t);
+}
+
+/* ---- Flags ------------------------------------------------------------------------------------------ */
+
+static int set_count(struct bench *b, uint64_t *ret, const char *flag, const char *text, uint64_t max)
+{
+	char *end;
+
+	*ret = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || !*ret || *ret > max)
+		return fail(&b->t->error, EXIT_USAGE, "%s %s: a number from 1 to %" PRIu64, flag, text, max);
+	return 0;
+}
+
+static int set_number(struct bench *b, uint32_t *ret, const char *flag, const char *text, uint32_t max)
+{
+	uint64_t value = 0;
+	int rc = set_count(b, &value, flag, text, max);
+
+	*ret = (uint32_t)value;
+	return rc;
+}
+
+static int set_kind(struct bench *b, const char *text)
+{
+	int kind = tmactl_word(WORDS_LOAD, "--kind", text, &b->t->error);
+
+	if (kind >= 0)
+		b->kind = (enum kind)kind;
+	return kind < 0 ? -1 : 0;
+}
+
+static int set_duration(struct bench *b, const char *text)
+{
+	char *end;
+
+	b->seconds = strtod(text, &end);
+	if (end == text || *end || !(b->seconds > 0 && b->seconds <= MAX_SECONDS))
+		return fail(&b->t->error, EXIT_USAGE, "--duration %s: seconds, more than 0, at most %d", text,
+		            MAX_SECONDS);
+	return 0;
+}
+
+static int set_size(struct bench *b, const char *text)
+{
+	if (args_bytes(&b->size, "--size", text, &b->t->error) < 0)
+		return -1;
+	if (!b->size || b->size % 4 || b->size > INT64_MAX / 32)
+		return fail(&b->t->error, EXIT_USAGE, "--size %s: it is a multiple of 4, and not 0", text);
+	return 0;
+}
+
+static int bench_set_layout(struct bench *b, int opt, const char *text)
+{
+	struct failure *f = &b->t->error;
+
+	b->layout = cmd_option_name(b->t->cmd->rows, opt);
+	switch (opt) {
+	case OPT_DTYPE:
+		return args_dtype(&b->dtype, text, f);
+	case OPT_SHAPE:
+		b->has_shape = true;
+		return args_shape(b->npy.shape, &b->npy.rank, text, f);
+	case OPT_PERMUTE:
+		return args_permute(&b->args, text, f);
+	case OPT_PAD:
+		return args_pad(&b->args, text, f);
+	case OPT_VALUE:
+		b->value_text = text;
+		return args_value(&b->value, text, f);
+	case OPT_MODE:
+		return args_mode(&b->args, text, f);
+	default:
+		return -1;
+	}
+}
+
+static int bench_set(struct bench *b, int opt, const char *text)
+{
+	switch (opt) {
+	case OPT_KIND:
+		return set_kind(b, text);
+	case OPT_CONNECTIONS:
+		return set_number(b, &b->load.connections, "--connections", text, MAX_CONNECTIONS);
+	case OPT_PIPELINE:
+		return set_number(b, &b->load.depth, "--pipeline", text, MAX_DEPTH);
+	case OPT_DURATION:
+		return set_duration(b, text);
+	case OPT_REQUESTS:
+		return set_count(b, &b->load.requests, "--requests", text, UINT64_MAX - 1);
+	case OPT_PREPARED:
+		b->load.is_prepared = true;
+		return 0;
+	case OPT_SIZE:
+		return set_size(b, text);
+	default:
+		return bench_set_layout(b, opt, text);
+	}
+}
+
+static int bench_parse(struct bench *b, int argc, char **argv)
+{
+	struct failure *f = &b->t->error;
+	bool sized, shaped;
+	int opt;
+
+	while ((opt = tmactl_option(b->t, argc, argv)) != -1)
+		if (bench_set(b, opt, optarg) < 0)
+			return -1;
+	if (optind < argc)
+		return fail(f, EXIT_USAGE, "bench takes no argument, but was given %s", argv[optind]);
+	sized = b->kind == KIND_COPY || b->kind == KIND_TRANSPOSE;
+	shaped = b->kind == KIND_TRANSFORM;
+	if (b->size && !sized)
+		return fail(f, EXIT_USAGE, "--size belongs to --kind copy and transpose, not to %s",
+		            cmd_word(WORDS_LOAD, b->kind));
+	if (b->load.is_prepared && b->kind == KIND_PING)
+		return fail(f, EXIT_USAGE,
+		            "--prepared belongs to --kind copy, transpose and transform, not to ping");
+	if (b->layout && !shaped)
+		return fail(f, EXIT_USAGE, "--%s belongs to --kind transform, not to %s", b->layout,
+		            cmd_word(WORDS_LOAD, b->kind));
+	if (shaped && !b->has_shape)
+		return fail(f, EXIT_USAGE, "--kind transform needs --shape");
+	if (args_check(&b->args, b->value_text, f) < 0)
+		return -1;
+	/* A number of requests is an end of its own. */
+	if (!(b->seconds > 0))
+		b->seconds = b->load.requests == UINT64_MAX ? SECONDS : MAX_SECONDS;
+	b->load.duration_ns = (uint64_t)(b->seconds * 1e9);
+	if (b->t->timeout_ms < 0)
+		b->t->timeout_ms = CALL_MS;
+	return 0;
+}
+
+/* The greatest divisor of n that is no greater than its root. */
+static int64_t near_root(int64_t n)
+{
+	int64_t root = (int64_t)sqrt((double)n);
+
+	while (root > 1 && n % root)
+		root--;
+	return root ? root : 1;
+}
+
+/* copy: bytes; transpose: 4-byte elements, as square as the size allows. */
+static int bench_question(struct bench *b)
+{
+	int64_t size = b->size ? (int64_t)b->size : 65536;
+
+	if (b->kind == KIND_PING)
+		return 0;
+	b->load.question = &b->question;
+	if (b->kind == KIND_COPY) {
+		b->dtype = TMA_UINT8;
+		b->npy.rank = 1;
+		b->npy.shape[0] = size;
+	} else if (b->kind == KIND_TRANSPOSE) {
+		b->npy.rank = 2;
+		b->npy.shape[0] = near_root(size / 4);
+		b->npy.shape[1] = size / 4 / b->npy.shape[0];
+		args_permute(&b->args, "1,0", &b->t->error);
+	}
+	if (question_shape(&b->npy, b->dtype, &b->t->error) < 0)
+		return -1;
+	return question_init(&b->question, &b->npy, &b->dtype, &b->args, &b->value, &b->t->error);
+}
+
+/* ---- The run ---------------------------------------------------------------------------------------- */
+
+static void bench_progress(void *arg, const struct load_result *result, double done)
+{
+	struct bench *b = arg;
+	char what[64], rate[40];
+
+	if (!progress_is_due(&b->progress))
+		return;
+	snprintf(what, sizeof what, "bench %s", cmd_word(WORDS_LOAD, b->kind));
+	print_count((uint64_t)((double)result->latency.count / progress_seconds(&b->progress)), rate,
+	            sizeof rate - 6);
+	strcat(rate, " req/s");
+	progress_show(&b->progress, what, done, rate);
+}
+
+/* One that was stopped has measured what it has. Refused requests are a failure, and are counted all the
+ * same. */
+static int bench_run(struct bench *b)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	uint64_t failed = 0;
+	int rc;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	progress_init(&b->progress, b->t->quiet || b->t->json);
+	b->load.progress = bench_progress;
+	b->load.progress_arg = b;
+	rc = load_run(&b->load, b->t, &b->result, &b->t->error);
+	progress_clear(&b->progress);
+	if (!b->result.latency.count)
+		return rc;
+	for (int i = 0; i < LOAD_STATUSES; i++)
+		failed += b->result.failed[i];
+	if (b->t->json)
+		load_report_json(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
+	else if (!b->t->quiet)
+		load_report(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
+	if (!rc && failed)
+		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " request%s refused", failed,
+		            b->result.latency.count, b->result.latency.count == 1 ? " was" : "s were");
+	return rc;
+}

@@ -1,0 +1,249 @@
+/* tmactl copy: an .npy file or stream into another, permuted, padded, cropped. */
+#include "tmactl.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "client/tmactl/copy/mover.h"
+#include "client/tmactl/npy/npy.h"
+#include "client/tmactl/npy/output.h"
+#include "client/tmactl/terminal/print.h"
+#include "client/tmactl/terminal/progress.h"
+#include "client/tmactl/npy/source.h"
+#include "stop.h"
+#include "client/tmactl/copy/view.h"
+
+struct copy {
+	struct tmactl *t;
+	struct view_args args;
+	const char *value_text; /* NULL: 0 */
+	struct tma_number value;
+	uint64_t memory;
+	const char *src_path;
+	const char *dst_path;
+
+	enum output_clobber clobber;
+	struct source source;
+	struct npy npy;
+	struct view view;
+	uint8_t fill[16];
+	char *header;
+	size_t header_bytes;
+	struct output output;
+	struct progress progress;
+	struct mover_result result;
+};
+
+static atomic_int caught; /* the signal that asks to stop; 0: none */
+static struct stop stop = { .caught = &caught };
+
+static int copy_parse(struct copy *c, int argc, char **argv);
+static int copy_open(struct copy *c);
+static int copy_run(struct copy *c);
+static int copy_progress(void *arg, double done, struct failure *f);
+static void copy_print(struct copy *c);
+static void copy_deinit(struct copy *c);
+
+static void on_signal(int sig)
+{
+	atomic_store(&caught, sig);
+}
+
+int cmd_copy(struct tmactl *t, int argc, char **argv)
+{
+	static const int stops[] = { SIGINT, SIGTERM, SIGHUP };
+	struct copy c = { .t = t,
+		          .source = { .fd = -1 },
+		          .output = { .fd = -1, .stream = -1 },
+		          .memory = 256 * 1024 * 1024 };
+	struct sigaction action = { .sa_handler = on_signal };
+	int rc;
+
+	for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
+		struct sigaction old;
+
+		/* One that is ignored (nohup) stays so. */
+		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(stops[i], &action, NULL);
+	}
+	signal(SIGXFSZ, SIG_IGN); /* a file too large for its limit is an error to report */
+	rc = copy_parse(&c, argc, argv);
+	progress_init(&c.progress, t->quiet || t->json);
+	if (!rc)
+		rc = copy_open(&c);
+	if (!rc)
+		rc = copy_run(&c);
+	if (!rc)
+		copy_print(&c);
+	copy_deinit(&c);
+	if (rc && atomic_load(&caught)) {
+		signal(atomic_load(&caught), SIG_DFL);
+		raise(atomic_load(&caught));
+	}
+	return tmactl_report(t);
+}
+
+/* ---- Flags ------------------------------------------------------------------------------------------ */
+
+static int copy_set(struct copy *c, int opt, const char *text)
+{
+	struct failure *f = &c->t->error;
+
+	switch (opt) {
+	case OPT_PERMUTE:
+		return args_permute(&c->args, text, f);
+	case OPT_PAD:
+		return args_pad(&c->args, text, f);
+	case OPT_MODE:
+		return args_mode(&c->args, text, f);
+	case OPT_VALUE:
+		c->value_text = text;
+		return args_value(&c->value, text, f);
+	case OPT_NO_CLOBBER:
+		c->clobber = OUTPUT_NO_CLOBBER;
+		return 0;
+	case OPT_MEMORY:
+		if (args_bytes(&c->memory, "--memory", text, f) < 0)
+			return -1;
+		if (c->memory < MOVER_MIN_MEMORY)
+			return fail(f, EXIT_USAGE, "--memory %s: at least %dM are needed", text,
+			            MOVER_MIN_MEMORY >> 20);
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int copy_parse(struct copy *c, int argc, char **argv)
+{
+	int opt;
+
+	while ((opt = tmactl_option(c->t, argc, argv)) != -1)
+		if (copy_set(c, opt, optarg) < 0)
+			return -1;
+	if (argc - optind != 2)
+		return fail(&c->t->error, EXIT_USAGE,
+		            argc - optind < 2 ? "copy needs two files: SRC and DST"
+		                              : "copy takes two files: SRC and DST");
+	c->src_path = argv[optind];
+	c->dst_path = argv[optind + 1];
+	return args_check(&c->args, c->value_text, &c->t->error);
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------ */
+
+static int copy_open(struct copy *c)
+{
+	struct failure *f = &c->t->error;
+
+	if (source_open(&c->source, c->src_path, &stop, f) < 0 || npy_read(&c->npy, &c->source, f) < 0 ||
+	    view_init(&c->view, &c->npy, &c->args, f) < 0)
+		return -1;
+	if (c->value_text && descr_encode(&c->npy.descr, &c->value, c->value_text, c->fill, f) < 0)
+		return -1;
+	return npy_format(&c->npy, c->view.out_rank, c->view.out_shape, &c->header, &c->header_bytes, f);
+}
+
+static int copy_run(struct copy *c)
+{
+	struct failure *f = &c->t->error;
+	uint64_t end = c->npy.data_offset + c->npy.data_bytes;
+	struct mover_job job = {
+		.view = &c->view,
+		.fill = c->fill,
+		.source = &c->source,
+		.source_end = end,
+		.output = &c->output,
+		.header_bytes = c->header_bytes,
+		.stop = &stop,
+		.memory = c->memory,
+	};
+
+	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, c->clobber, &stop, f) <
+	        0 ||
+	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0)
+		return -1;
+	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result, f) < 0)
+		return -1;
+	if (source_finish(&c->source, end, f) < 0 || copy_progress(c, 1, f) < 0)
+		return -1;
+	return output_commit(&c->output, f);
+}
+
+static void copy_deinit(struct copy *c)
+{
+	progress_clear(&c->progress);
+	output_deinit(&c->output);
+	npy_deinit(&c->npy);
+	free(c->header);
+	source_close(&c->source);
+}
+
+/* ---- What is said ----------------------------------------------------------------------------------- */
+
+static int copy_progress(void *arg, double done, struct failure *f)
+{
+	struct copy *c = arg;
+	char rate[40] = "";
+
+	if (atomic_load(&caught))
+		return fail(f, EXIT_FAILED, "%s: stopped by signal %d; nothing was written", c->dst_path,
+		            atomic_load(&caught));
+	if (!progress_is_due(&c->progress))
+		return 0;
+	print_bytes((uint64_t)((double)c->view.dst_bytes * done / progress_seconds(&c->progress)), rate,
+	            sizeof rate - 2);
+	strcat(rate, "/s");
+	progress_show(&c->progress, c->output.path, done, rate);
+	return 0;
+}
+
+static void print_shape(const char *key, int rank, const int64_t *shape)
+{
+	printf(", \"%s\": [", key);
+	for (int d = 0; d < rank; d++)
+		printf("%s%" PRId64, d ? ", " : "", shape[d]);
+	putchar(']');
+}
+
+static void copy_print_json(const struct copy *c, double seconds)
+{
+	printf("{\"path\": ");
+	print_json_string(c->result.path, strlen(c->result.path), true);
+	printf(", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 ", \"seconds\": %.6f", c->result.bytes,
+	       c->result.ns, seconds);
+	printf(", \"reconnects\": %u", c->result.reconnects);
+	print_shape("src_shape", c->npy.rank, c->npy.shape);
+	print_shape("dst_shape", c->view.out_rank, c->view.out_shape);
+	printf(", \"dtype\": ");
+	print_json_string(c->npy.descr.name, strlen(c->npy.descr.name), true);
+	printf(", \"descr\": ");
+	print_json_string(c->npy.descr_text, c->npy.descr_len, c->npy.utf8);
+	printf("}\n");
+}
+
+static void copy_print(struct copy *c)
+{
+	double seconds = progress_seconds(&c->progress);
+	char bytes[32];
+
+	if (c->t->json) {
+		copy_print_json(c, seconds);
+		return;
+	}
+	if (c->t->quiet)
+		return;
+	progress_clear(&c->progress);
+	printf("%s -> %s  %s", c->source.path, c->output.path,
+	       print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
+	if (c->result.ns)
+		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);
+	printf("  %.2f s", seconds);
+	if (c->result.reconnects)
+		printf("  reconnected %u time%s", c->result.reconnects, c->result.reconnects == 1 ? "" : "s");
+	putchar('\n');
+}

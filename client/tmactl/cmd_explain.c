@@ -1,0 +1,239 @@
+/* tmactl explain: how the service would move a tensor, and why not better. */
+#include "tmactl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "args.h"
+#include "client/tmactl/terminal/colour.h"
+#include "field.h"
+#include "client/tmactl/explain/hint.h"
+#include "client/tmactl/npy/npy.h"
+#include "client/tmactl/explain/picture.h"
+#include "client/tmactl/terminal/print.h"
+#include "transform_request.h"
+#include "client/tmactl/npy/source.h"
+#include "client/tmactl/explain/words.h"
+
+#define WORDS_COLUMN 9 /* of the answer */
+
+struct explain {
+	struct tmactl *t;
+	struct view_args args;
+	struct tma_number value;
+	const char *value_text; /* NULL: 0 */
+	bool has_dtype;
+	bool has_shape;
+	const char *engine; /* NULL: the service's */
+	const char *svg;    /* the file to draw into; NULL: none */
+	enum tma_dtype dtype;
+	struct npy npy; /* of the file, or made up of --dtype and --shape */
+};
+
+static int explain_parse(struct explain *e, int argc, char **argv);
+static int explain_read(struct explain *e, const char *path);
+static void explain_ask(struct explain *e);
+static void explain_print(const tma_document *plan, const struct hint *hint);
+
+int cmd_explain(struct tmactl *t, int argc, char **argv)
+{
+	struct explain e = { .t = t };
+
+	if (!explain_parse(&e, argc, argv))
+		explain_ask(&e);
+	npy_deinit(&e.npy);
+	return tmactl_report(t);
+}
+
+/* ---- Flags ------------------------------------------------------------------------------------------ */
+
+static int explain_set(struct explain *e, int opt, const char *text)
+{
+	struct failure *f = &e->t->error;
+
+	switch (opt) {
+	case OPT_DTYPE:
+		e->has_dtype = true;
+		return args_dtype(&e->dtype, text, f);
+	case OPT_SHAPE:
+		e->has_shape = true;
+		return args_shape(e->npy.shape, &e->npy.rank, text, f);
+	case OPT_PERMUTE:
+		return args_permute(&e->args, text, f);
+	case OPT_PAD:
+		return args_pad(&e->args, text, f);
+	case OPT_VALUE:
+		e->value_text = text;
+		return args_value(&e->value, text, f);
+	case OPT_MODE:
+		return args_mode(&e->args, text, f);
+	case OPT_ENGINE:
+		e->engine = text;
+		return tmactl_word(WORDS_ENGINE, "--engine", text, f) < 0 ? -1 : 0;
+	case OPT_SVG:
+		e->svg = text;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+static int explain_parse(struct explain *e, int argc, char **argv)
+{
+	struct failure *f = &e->t->error;
+	int opt;
+
+	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
+		if (explain_set(e, opt, optarg) < 0)
+			return -1;
+	if (args_check(&e->args, e->value_text, f) < 0)
+		return -1;
+	if (argc - optind > 1)
+		return fail(f, EXIT_USAGE, "explain takes one file at most, but was given %s too",
+		            argv[optind + 1]);
+	if (argc - optind == 1) {
+		if (e->has_dtype || e->has_shape)
+			return fail(f, EXIT_USAGE,
+			            "explain takes dtype and shape from %s or from the flags, not "
+			            "both",
+			            argv[optind]);
+		return explain_read(e, argv[optind]);
+	}
+	if (!e->has_dtype || !e->has_shape)
+		return fail(f, EXIT_USAGE, "explain needs --dtype and --shape, or a file to take them from");
+	return question_shape(&e->npy, e->dtype, f);
+}
+
+static int explain_read(struct explain *e, const char *path)
+{
+	struct failure *f = &e->t->error;
+	struct source source;
+	int rc = source_open(&source, path, NULL, f);
+
+	if (!rc)
+		rc = npy_read(&e->npy, &source, f);
+	source_close(&source);
+	return rc;
+}
+
+/* ---- The question ----------------------------------------------------------------------------------- */
+
+static int explain_draw(const struct explain *e, const struct question *q, const tma_document *plan)
+{
+	FILE *file = fopen(e->svg, "we");
+	bool failed;
+
+	if (file) {
+		picture_draw(file, q, plan);
+		failed = ferror(file);
+		failed |= fclose(file) != 0;
+		if (!failed)
+			return 0;
+	}
+	return fail(&e->t->error, EXIT_FAILED, "--svg %s: cannot be written (%s)", e->svg, strerror(errno));
+}
+
+/* Items that are several elements cannot be made longer. */
+static int explain_hint(struct explain *e, tma_client *client, const struct question *q,
+                        const tma_document *plan, struct hint *ret)
+{
+	bool is_file = !e->has_dtype;
+
+	*ret = (struct hint){ 0 };
+	if (is_file && e->npy.descr.dtype < 0)
+		return 0;
+	return hint_find(ret, client, q, e->engine, plan, !is_file, &e->t->error);
+}
+
+static void explain_answer(struct explain *e, tma_client *client, const struct question *q,
+                           const tma_document *plan)
+{
+	struct hint hint;
+
+	if (e->svg && explain_draw(e, q, plan) < 0)
+		return;
+	if (e->t->json)
+		tmactl_print_json(e->t, plan);
+	else if (explain_hint(e, client, q, plan, &hint) == 0 && !e->t->quiet)
+		explain_print(plan, &hint);
+}
+
+static void explain_ask(struct explain *e)
+{
+	tma_document *plan = NULL;
+	tma_client *client;
+	struct question q;
+
+	if (question_init(&q, &e->npy, e->has_dtype ? &e->dtype : NULL, &e->args, &e->value, &e->t->error) <
+	    0)
+		return;
+	client = tmactl_connect(e->t, &e->t->error);
+	if (client && tma_explain_for(client, &q.transform, e->engine, &plan) < 0)
+		tmactl_refused(client, &e->t->error);
+	else if (plan)
+		explain_answer(e, client, &q, plan);
+	tma_document_free(plan);
+	tma_free(client);
+}
+
+/* ---- The answer ------------------------------------------------------------------------------------- */
+
+static void print_line(const tma_document *plan, const char *key, const char *label)
+{
+	const tma_document *value = tma_document_find(plan, key);
+
+	if (!value)
+		return;
+	printf("%-8s ", label);
+	print_value(value);
+	putchar('\n');
+}
+
+static void print_family(const tma_document *plan)
+{
+	const tma_document *tile = tma_document_find(plan, "tile");
+	const char *swizzle = field_text(plan, "swizzle");
+	bool fast = words_is_fast(plan);
+
+	printf("%-8s %s%s%s (engine %s", "family", colour(fast ? COLOUR_GOOD : COLOUR_BAD),
+	       field_text(plan, "family"), colour(COLOUR_NONE), field_text(plan, "engine"));
+	for (size_t i = 0; i < tma_document_count(tile); i++)
+		printf("%s%" PRId64, i ? "x" : ", tile ", tma_document_int(tma_document_at(tile, i, NULL)));
+	if (strcmp(swizzle, "none") != 0)
+		printf(", swizzle %s", swizzle);
+	puts(")");
+	print_wrapped(words_of_family(plan), WORDS_COLUMN, printf("%-8s ", "means"));
+	print_wrapped(fast ? "yes: it moves as fast as memory does"
+	                   : "no: the rules below rule the faster families out",
+	              WORDS_COLUMN, printf("%-8s ", "fast"));
+}
+
+static void explain_print(const tma_document *plan, const struct hint *hint)
+{
+	const tma_document *rules = tma_document_find(plan, "rules");
+	char bytes[32];
+
+	print_family(plan);
+	for (size_t i = 0; i < tma_document_count(rules); i++) {
+		const tma_document *rule = tma_document_at(rules, i, NULL);
+
+		printf("%s%-8s%s %s: %s\n", colour(COLOUR_DIM), "not", colour(COLOUR_NONE),
+		       field_text(rule, "family"), field_text(rule, "rule"));
+	}
+	if (*hint->text) {
+		printf("%s", colour(COLOUR_HINT));
+		print_wrapped(hint->text, WORDS_COLUMN, printf("%-8s ", "hint"));
+		printf("%s", colour(COLOUR_NONE));
+	}
+	printf(
+	    "%-8s %s read + written\n", "moves",
+	    print_bytes((uint64_t)tma_document_int(tma_document_find(plan, "bytes")), bytes, sizeof bytes));
+	print_line(plan, "shape", "shape");
+	print_line(plan, "dst_strides", "dst");
+	print_line(plan, "src_strides", "src");
+	print_line(plan, "element", "element");
+	print_line(plan, "slabs", "slabs");
+	print_line(plan, "grid", "grid");
+}

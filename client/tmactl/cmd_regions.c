@@ -1,0 +1,132 @@
+/* tmactl regions: the memory that the service has mapped, and whose it is. */
+#include "tmactl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "field.h"
+#include "client/tmactl/terminal/print.h"
+#include "client/tmactl/top/sessions.h"
+#include "client/tmactl/terminal/table.h"
+
+static const struct table_column columns[] = {
+	{ "USER", 0 }, { "PID", 1 },  { "NAME", 0 },     { "SESSION", 1 }, { "REGION", 1 },
+	{ "KIND", 0 }, { "SIZE", 1 }, { "WRITABLE", 0 }, { "JOBS", 1 },    { "STATE", 0 },
+};
+
+struct listing {
+	struct tmactl *t;
+	struct table table;
+	uint64_t regions;
+	uint64_t clients; /* that have some */
+	uint64_t bytes;
+};
+
+static void add_row(struct listing *l, const struct session_row *owner, const tma_document *region)
+{
+	char size[32];
+
+	table_add(&l->table, "%s", owner->user);
+	if (owner->pid)
+		table_add(&l->table, "%" PRIu64, owner->pid);
+	else
+		table_add(&l->table, "-");
+	table_add(&l->table, "%s", owner->name);
+	table_add(&l->table, "%" PRIu64, owner->session);
+	table_add(&l->table, "%" PRIu64, field_uint(region, "region"));
+	table_add(&l->table, "%s", field_text(region, "kind"));
+	table_add(&l->table, "%s", print_bytes(field_uint(region, "size"), size, sizeof size));
+	table_add(&l->table, "%s", field_uint(region, "writable") ? "yes" : "no");
+	table_add(&l->table, "%" PRIu64, field_uint(region, "jobs"));
+	table_add(&l->table, "%s", field_text(region, "state"));
+}
+
+/* The region's own fields come as the service names them. */
+static int print_json(struct listing *l, const struct session_row *owner, const tma_document *region)
+{
+	char *json = tma_document_json(region, 0);
+
+	if (!json)
+		return fail(&l->t->error, EXIT_FAILED, "out of memory");
+	printf("%s\n  {", l->regions ? "," : "");
+	session_print_owner_json(owner);
+	printf(", \"session\": %" PRIu64 ", %s", owner->session, json + 1);
+	free(json);
+	return 0;
+}
+
+static int add_session(struct listing *l, tma_client *client, const struct session_row *owner)
+{
+	tma_document *regions = NULL;
+	int rc = tma_session_regions(client, owner->session, &regions);
+	size_t n = tma_document_count(regions);
+
+	/* It may have gone since it was listed. */
+	if (rc < 0)
+		return rc == TMA_NOT_FOUND ? 0 : tmactl_refused(client, &l->t->error);
+	for (size_t i = 0; i < n && !rc; i++) {
+		const tma_document *region = tma_document_at(regions, i, NULL);
+
+		if (l->t->json)
+			rc = print_json(l, owner, region);
+		else
+			add_row(l, owner, region);
+		l->regions++;
+		l->bytes += field_uint(region, "size");
+	}
+	l->clients += n > 0;
+	tma_document_free(regions);
+	return rc;
+}
+
+static void print_table(const struct listing *l)
+{
+	char bytes[32];
+
+	if (!l->regions) {
+		puts("no regions that you may see");
+		return;
+	}
+	table_print(stdout, &l->table, SIZE_MAX, 0, -1, "\n");
+	printf("\n%" PRIu64 " region%s of %" PRIu64 " connection%s, %s\n", l->regions,
+	       l->regions == 1 ? "" : "s", l->clients, l->clients == 1 ? "" : "s",
+	       print_bytes(l->bytes, bytes, sizeof bytes));
+}
+
+static void list(struct listing *l, tma_client *client)
+{
+	struct session_list sessions;
+	int rc = 0;
+
+	if (session_list_get(&sessions, client) < 0) {
+		tmactl_refused(client, &l->t->error);
+		return;
+	}
+	table_init(&l->table, columns, sizeof columns / sizeof *columns);
+	if (l->t->json)
+		putchar('[');
+	for (size_t i = 0; i < sessions.n && !rc; i++)
+		if (sessions.rows[i].regions)
+			rc = add_session(l, client, &sessions.rows[i]);
+	if (l->t->json)
+		puts(l->regions ? "\n]" : "]");
+	else if (!rc)
+		print_table(l);
+	table_deinit(&l->table);
+	session_list_deinit(&sessions);
+}
+
+int cmd_regions(struct tmactl *t, int argc, char **argv)
+{
+	struct listing l = { .t = t };
+	tma_client *client = NULL;
+
+	if (!tmactl_no_arguments(t, argc, argv))
+		client = tmactl_connect(t, &t->error);
+	if (client)
+		list(&l, client);
+	tma_free(client);
+	return tmactl_report(t);
+}

@@ -1,0 +1,50 @@
+/* Moves a view from file to file through the service, a box at a time, in bounded memory.
+ *
+ * A pipe on either side is read or written as the boxes follow each other, where they do so in its order;
+ * else it is spooled.
+ *
+ * Workers share the boxes. Each has a connection and two regions of its own and reads a box's source, has it
+ * transformed, writes its output; while one waits for the service or the disk, the others go on. A
+ * service that starts again is waited for, and what it had not answered is asked anew. The first failure
+ * stops all.
+ */
+#ifndef CLIENT_MOVER_H
+#define CLIENT_MOVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "box.h"
+#include "client/tmactl/npy/output.h"
+#include "client/tmactl/npy/source.h"
+#include "client/tmactl/stop.h"
+#include "client/tmactl/tmactl.h"
+
+#define MOVER_MIN_MEMORY (1024 * 1024)
+
+struct mover_job {
+	const struct view *view;
+	const uint8_t *fill; /* an element's bits for mode constant */
+	struct source *source;
+	uint64_t source_end; /* byte of it where its array ends */
+	struct output *output;
+	uint64_t header_bytes; /* of the output, before its data */
+	struct stop *stop;
+	uint64_t memory; /* for all boxes under way */
+};
+
+struct mover_result {
+	char path[24];       /* the family of the largest box */
+	uint64_t bytes;      /* read plus written by the engine */
+	uint64_t ns;         /* while boxes were with the service */
+	uint32_t reconnects; /* all workers together */
+};
+
+/* Called now and then on the caller's thread; -1 with f set stops the job. */
+typedef int mover_progress_fn(void *arg, double done, struct failure *f);
+
+/* t says where the service is. */
+int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progress_fn *progress, void *arg,
+              struct mover_result *ret, struct failure *f);
+
+#endif

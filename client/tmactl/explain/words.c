@@ -1,0 +1,61 @@
+/* What the families' names mean. */
+#include "words.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "client/tmactl/field.h"
+
+static const struct {
+	const char *engine;
+	const char *family;
+	int tiles; /* of the tile's dimensions, at least */
+	int is_fast;
+	const char *sentence;
+} table[] = {
+	{ "cpu", "memcpy", 0, 1, "one run of bytes, copied as it lies" },
+	{ "cpu", "tile_copy", 0, 1, "whole rows, by the widest loads and stores of the machine" },
+	{ "cpu", "tile_transpose", 0, 1, "square tiles, turned in vector registers" },
+	{ "cpu", "strided", 0, 0,
+	  "element by element, since neither side has rows that the other one could take whole" },
+	{ "cuda", "memcpy", 0, 1, "one run of bytes, by the driver's own copy" },
+	{ "cuda", "tile_copy", 2, 1,
+	  "boxes, loaded into shared memory by the Tensor Memory Accelerator and stored by it: no thread touches "
+	  "a byte" },
+	{ "cuda", "tile_copy", 0, 1,
+	  "long aligned runs, through shared memory by the Tensor Memory Accelerator's plain bulk copies" },
+	{ "cuda", "tile_transpose", 0, 1,
+	  "boxes, loaded into swizzled shared memory by the Tensor Memory Accelerator, turned in registers and "
+	  "written in whole rows" },
+	{ "cuda", "strided", 1, 0,
+	  "tiles through padded shared memory by the threads' own loads and stores, which take any address and "
+	  "any stride" },
+	{ "cuda", "strided", 0, 0, "rows, by the threads' own vector loads and stores" },
+	{ NULL, "fill", 0, 1, "nothing of the source is read: the value, over and over" },
+};
+
+static int row_of(const tma_document *plan)
+{
+	const char *engine = field_text(plan, "engine"), *family = field_text(plan, "family");
+	int tiles = (int)tma_document_count(tma_document_find(plan, "tile"));
+
+	for (int i = 0; i < (int)(sizeof table / sizeof *table); i++)
+		if ((!table[i].engine || !strcmp(table[i].engine, engine)) &&
+		    !strcmp(table[i].family, family) && tiles >= table[i].tiles)
+			return i;
+	return -1;
+}
+
+const char *words_of_family(const tma_document *plan)
+{
+	int row = row_of(plan);
+
+	return row < 0 ? "a way that this tmactl does not know" : table[row].sentence;
+}
+
+int words_is_fast(const tma_document *plan)
+{
+	int row = row_of(plan);
+
+	return row < 0 || table[row].is_fast;
+}

@@ -1,0 +1,21 @@
+/* The one way to fill a struct failure. */
+#include "tmactl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "client/tmactl/terminal/print.h"
+
+int fail(struct failure *f, enum exit_code code, const char *format, ...)
+{
+	va_list args;
+
+	if (f->code)
+		return -1;
+	f->code = code;
+	va_start(args, format);
+	vsnprintf(f->text, sizeof f->text, format, args);
+	va_end(args);
+	print_clean(f->text); /* paths, and what a service says */
+	return -1;
+}

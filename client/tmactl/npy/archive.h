@@ -1,0 +1,26 @@
+/* .npz archives: ZIP files whose members are .npy files. */
+#ifndef CLIENT_ARCHIVE_H
+#define CLIENT_ARCHIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/tmactl/tmactl.h"
+
+struct archive_member {
+	uint64_t offset; /* of its first byte in the archive */
+	uint64_t packed; /* bytes there */
+	uint64_t bytes;  /* of the .npy file that they are */
+	uint32_t crc;    /* of that */
+	bool is_deflated;
+};
+
+/* Whether the file begins as archives do. */
+bool archive_is_one(int fd);
+
+/* Finds an array by its name, with or without the .npy that numpy.savez puts behind it, in the open archive
+ * of file_bytes at path. Without a name, or with a wrong one, the error lists those there are. */
+int archive_find(struct archive_member *ret, int fd, uint64_t file_bytes, const char *path, const char *name,
+                 struct failure *f);
+
+#endif

@@ -1,0 +1,148 @@
+/* Counters are subtracted; a connection that was not there has started with zeros. */
+#include "snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/tmactl/field.h"
+#include "proto/clock.h"
+
+static const tma_document *find(const tma_document *map, const char *key)
+{
+	return tma_document_find(map, key);
+}
+
+/* A counter that went back is of another run, and has counted since. */
+static uint64_t grown(uint64_t now, uint64_t was)
+{
+	return now < was ? now : now - was;
+}
+
+static void usage_set(struct usage *u, double seconds, uint64_t requests, uint64_t bytes,
+                      const uint64_t latency[LATENCY_BARS])
+{
+	u->requests_per_s = seconds > 0 ? (double)requests / seconds : 0;
+	u->bytes_per_s = seconds > 0 ? (double)bytes / seconds : 0;
+	u->p50_us = latency_percentile(latency, 50);
+	u->p99_us = latency_percentile(latency, 99);
+}
+
+static void of_session(struct usage *u, const struct session_row *now, const struct session_row *was,
+                       double seconds)
+{
+	static const struct session_row nothing;
+	uint64_t latency[LATENCY_BARS];
+
+	if (!was) {
+		double age = (double)now->age_ms / 1e3;
+
+		seconds = seconds > 0 && seconds < age ? seconds : age;
+		was = &nothing;
+	}
+	for (int i = 0; i < LATENCY_BARS; i++)
+		latency[i] = grown(now->latency[i], was->latency[i]);
+	usage_set(u, seconds, grown(now->requests, was->requests), grown(now->bytes, was->bytes), latency);
+	u->session = now;
+}
+
+static void of_service(struct look *look, const struct look *was, double seconds)
+{
+	const tma_document *old = was ? was->stats : NULL;
+	uint64_t latency[LATENCY_BARS], before[LATENCY_BARS];
+
+	latency_read(find(look->stats, "latency"), latency);
+	latency_read(find(old, "latency"), before);
+	for (int i = 0; i < LATENCY_BARS; i++)
+		latency[i] = grown(latency[i], before[i]);
+	usage_set(&look->all, was ? seconds : (double)field_uint(look->stats, "uptime_ms") / 1e3,
+	          grown(field_uint(look->stats, "requests"), field_uint(old, "requests")),
+	          grown(field_sum(find(look->stats, "bytes")), field_sum(find(old, "bytes"))), latency);
+}
+
+int look_init(struct look *ret, tma_client *client, const struct look *was, struct failure *f)
+{
+	struct look look = { .at = clock_s() };
+	double seconds;
+
+	if (tma_info(client, &look.info) < 0 || tma_stats(client, &look.stats) < 0 ||
+	    session_list_get(&look.sessions, client) < 0) {
+		tmactl_refused(client, f);
+		look_deinit(&look);
+		return -1;
+	}
+	look.usage = calloc(look.sessions.n + 1, sizeof *look.usage);
+	if (!look.usage) {
+		look_deinit(&look);
+		return fail(f, EXIT_FAILED, "out of memory");
+	}
+	if (was && !look_is_same_run(&look, was))
+		was = NULL;
+	seconds = was ? look.at - was->at : 0;
+	of_service(&look, was, seconds);
+	for (size_t i = 0; i < look.sessions.n; i++) {
+		const struct session_row *row = &look.sessions.rows[i];
+
+		of_session(&look.usage[i], row, was ? session_list_find(&was->sessions, row->session) : NULL,
+		           seconds);
+	}
+	*ret = look;
+	return 0;
+}
+
+void look_deinit(struct look *look)
+{
+	tma_document_free(look->info);
+	tma_document_free(look->stats);
+	session_list_deinit(&look->sessions);
+	free(look->usage);
+	*look = (struct look){ 0 };
+}
+
+int look_is_same_run(const struct look *a, const struct look *b)
+{
+	const char *one = tma_document_text(find(a->info, "boot_id"));
+	const char *other = tma_document_text(find(b->info, "boot_id"));
+
+	return one && other && !strcmp(one, other);
+}
+
+static enum sort_key sorted_by;
+
+static double value_of(const struct usage *u)
+{
+	switch (sorted_by) {
+	case SORT_RATE:
+		return u->requests_per_s;
+	case SORT_BYTES:
+		return u->bytes_per_s;
+	case SORT_P50:
+		return (double)u->p50_us;
+	case SORT_P99:
+		return (double)u->p99_us;
+	case SORT_ERRORS:
+		return (double)u->session->errors;
+	case SORT_MAPPED:
+		return (double)u->session->mapped_bytes;
+	case SORT_UID:
+		return -(double)u->session->uid;
+	default:
+		return -(double)u->session->pid;
+	}
+}
+
+/* The greatest first, uid and pid the least; what is equal by session, so that rows stay where they are. */
+static int compare(const void *a, const void *b)
+{
+	const struct usage *one = a, *other = b;
+	double difference = value_of(other) - value_of(one);
+
+	if (difference != 0)
+		return difference < 0 ? -1 : 1;
+	return one->session->session < other->session->session ? -1 : 1;
+}
+
+void look_sort(struct look *look, enum sort_key key)
+{
+	sorted_by = key;
+	qsort(look->usage, look->sessions.n, sizeof *look->usage, compare);
+}

@@ -1,0 +1,171 @@
+/* The head in two lines, and a row a connection. */
+#include "top_print.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/tmactl/terminal/colour.h"
+#include "client/tmactl/field.h"
+#include "client/tmactl/terminal/print.h"
+#include "client/tmactl/terminal/table.h"
+
+#define HEAD_LINES 5 /* with the note, the empty line and the table's title */
+
+static const struct table_column columns[] = {
+	{ "USER", 0 }, { "PID", 1 }, { "NAME", 0 },   { "REQ/S", 1 },  { "GB/S", 1 },
+	{ "P50", 1 },  { "P99", 1 }, { "ERRORS", 1 }, { "MAPPED", 1 }, { "JOBS", 1 },
+};
+
+/* The column of each sort_key. */
+static const int column_of[SORT_COUNT] = { 3, 4, 5, 6, 7, 8, 0, 1 };
+
+static char *us_or_none(uint64_t us, char *text, size_t size)
+{
+	if (!us)
+		snprintf(text, size, "-");
+	else
+		print_us((double)us, text, size);
+	return text;
+}
+
+static char *gigabytes(double bytes_per_s, char *text, size_t size)
+{
+	double gb = bytes_per_s / 1e9;
+
+	snprintf(text, size, "%.*f",
+	         gb < 0.0005   ? 0
+	         : gb < 0.9995 ? 3
+	         : gb < 9.995  ? 2
+	         : gb < 99.95  ? 1
+	                       : 0,
+	         gb);
+	return text;
+}
+
+static void add_row(struct table *table, const struct usage *u)
+{
+	const struct session_row *s = u->session;
+	char text[32];
+
+	table_add(table, "%s", s->user);
+	if (s->pid)
+		table_add(table, "%" PRIu64, s->pid);
+	else
+		table_add(table, "-");
+	table_add(table, "%s", s->name);
+	table_add(table, "%s", print_rate(u->requests_per_s, text, sizeof text));
+	table_add(table, "%s", gigabytes(u->bytes_per_s, text, sizeof text));
+	table_add(table, "%s", us_or_none(u->p50_us, text, sizeof text));
+	table_add(table, "%s", us_or_none(u->p99_us, text, sizeof text));
+	table_add(table, "%s", print_count(s->errors, text, sizeof text));
+	table_add(table, "%s", print_bytes(s->mapped_bytes, text, sizeof text));
+	table_add(table, "%s", print_count(s->jobs, text, sizeof text));
+}
+
+/* A line no longer than the terminal is wide. */
+__attribute__((format(printf, 4, 5))) static void line(FILE *file, int width, enum colour which,
+                                                       const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	if (width && (size_t)width < strlen(text))
+		text[width] = '\0';
+	fprintf(file, "%s%s%s\n", colour(which), text, colour(COLOUR_NONE));
+}
+
+static void print_head(FILE *file, const struct look *look, int width)
+{
+	uint64_t clients = field_uint(look->stats, "connections");
+	uint64_t regions = field_uint(look->stats, "regions");
+	char age[32], bytes[32], requests[32], moved[32], p50[32], p99[32];
+
+	clients -= clients > 0; /* this one */
+	line(file, width, COLOUR_BOLD,
+	     "tmad %s %s %s  up %s  %" PRIu64 " client%s  %" PRIu64 " region%s %s  queue %" PRIu64,
+	     field_text(look->info, "version"), field_text(look->info, "engine"),
+	     field_text(look->info, "device"),
+	     print_age(field_uint(look->stats, "uptime_ms"), age, sizeof age), clients,
+	     clients == 1 ? "" : "s", regions, regions == 1 ? "" : "s",
+	     print_bytes(field_uint(look->stats, "mapped_bytes"), bytes, sizeof bytes),
+	     field_uint(look->stats, "jobs"));
+	line(file, width, COLOUR_NONE, "all together: %s req/s  %s GB/s  p50 %s  p99 %s  waiting %" PRIu64,
+	     print_rate(look->all.requests_per_s, requests, sizeof requests),
+	     gigabytes(look->all.bytes_per_s, moved, sizeof moved),
+	     us_or_none(look->all.p50_us, p50, sizeof p50), us_or_none(look->all.p99_us, p99, sizeof p99),
+	     field_uint(look->stats, "waiting"));
+}
+
+void top_print(FILE *file, const struct look *look, enum sort_key key, const char *note, int width, int lines)
+{
+	size_t room = !lines ? SIZE_MAX : lines > HEAD_LINES ? (size_t)(lines - HEAD_LINES) : 0;
+	struct table table;
+
+	print_head(file, look, width);
+	if (*note || lines)
+		line(file, width, COLOUR_BAD, "%s", note);
+	fputc('\n', file);
+	table_init(&table, columns, sizeof columns / sizeof *columns);
+	for (size_t i = 0; i < look->sessions.n && i < room; i++)
+		add_row(&table, &look->usage[i]);
+	table_print(file, &table, room, width, lines ? column_of[key] : -1, "\n");
+	table_deinit(&table);
+}
+
+static void print_usage_json(const struct usage *u)
+{
+	printf("\"requests_per_s\": %.3f, \"bytes_per_s\": %.0f, \"p50_us\": ", u->requests_per_s,
+	       u->bytes_per_s);
+	if (u->p50_us)
+		printf("%" PRIu64 ", \"p99_us\": %" PRIu64, u->p50_us, u->p99_us);
+	else
+		printf("null, \"p99_us\": null");
+}
+
+static void print_text_json(const char *key, const char *text)
+{
+	printf(", \"%s\": ", key);
+	print_json_string(text, strlen(text), 1);
+}
+
+void top_print_json(const struct look *look, const char *error)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	printf("{\"time\": %.3f", (double)now.tv_sec + (double)now.tv_nsec / 1e9);
+	if (!look) {
+		print_text_json("error", error);
+		puts("}");
+		return;
+	}
+	print_text_json("version", field_text(look->info, "version"));
+	print_text_json("boot_id", field_text(look->info, "boot_id"));
+	print_text_json("engine", field_text(look->info, "engine"));
+	print_text_json("device", field_text(look->info, "device"));
+	printf(", \"uptime_ms\": %" PRIu64 ", \"connections\": %" PRIu64 ", \"regions\": %" PRIu64
+	       ", \"mapped_bytes\": %" PRIu64 ", \"jobs\": %" PRIu64 ", \"waiting\": %" PRIu64 ", ",
+	       field_uint(look->stats, "uptime_ms"), field_uint(look->stats, "connections"),
+	       field_uint(look->stats, "regions"), field_uint(look->stats, "mapped_bytes"),
+	       field_uint(look->stats, "jobs"), field_uint(look->stats, "waiting"));
+	print_usage_json(&look->all);
+	fputs(", \"sessions\": [", stdout);
+	for (size_t i = 0; i < look->sessions.n; i++) {
+		const struct usage *u = &look->usage[i];
+
+		printf("%s{\"session\": %" PRIu64 ", ", i ? ", " : "", u->session->session);
+		session_print_owner_json(u->session);
+		fputs(", ", stdout);
+		print_usage_json(u);
+		printf(", \"errors\": %" PRIu64 ", \"regions\": %" PRIu64 ", \"mapped_bytes\": %" PRIu64
+		       ", \"jobs\": %" PRIu64 "}",
+		       u->session->errors, u->session->regions, u->session->mapped_bytes, u->session->jobs);
+	}
+	puts("]}");
+}

@@ -1,0 +1,78 @@
+/* From flags and a shape to a transform of the library's. */
+#include "transform_request.h"
+
+int question_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f)
+{
+	bool overflow = false;
+
+	npy->count = 1;
+	for (int d = 0; d < npy->rank; d++)
+		overflow |= __builtin_mul_overflow(npy->count, (uint64_t)npy->shape[d], &npy->count);
+	if (overflow || npy->count > INT64_MAX / 32)
+		return fail(f, EXIT_USAGE, "--shape: the number of bytes overflows 62 bits");
+	npy->descr.item_bytes = tma_dtype_size(dtype);
+	return 0;
+}
+
+/* Items that are no dtype of the service's travel as elements of their size, or as a last dimension of
+ * them. The element's dtype; *ret_n is how many make an item. */
+static enum tma_dtype element_of(const struct npy *npy, int64_t *ret_n)
+{
+	static const enum tma_dtype carriers[] = { TMA_UINT8, TMA_UINT16, TMA_UINT32, TMA_UINT64,
+		                                   TMA_COMPLEX128 };
+	uint64_t bytes = npy->descr.item_bytes;
+	int i = 0;
+
+	if (npy->descr.dtype >= 0)
+		return (enum tma_dtype)npy->descr.dtype;
+	while (i < 4 && bytes && bytes % (UINT64_C(2) << i) == 0)
+		i++;
+	*ret_n = (int64_t)(bytes >> i);
+	return carriers[i];
+}
+
+int question_init(struct question *ret, const struct npy *npy, const enum tma_dtype *dtype,
+                  const struct view_args *args, const struct tma_number *value, struct failure *f)
+{
+	struct question *q = ret;
+	int rank = npy->rank;
+	struct view view;
+	int64_t run = 1;
+
+	if (view_init(&view, npy, args, f) < 0)
+		return -1;
+	*q = (struct question){ .transform = { .mode = args->mode, .value = *value } };
+	q->src.dtype = q->dst.dtype = dtype ? *dtype : element_of(npy, &run);
+	if (run != 1) {
+		if (rank == TMA_MAX_RANK)
+			return fail(f, EXIT_FAILED,
+			            "%s items need a dimension of their own, and there are %d",
+			            npy->descr.name, rank);
+		q->src.shape[rank] = q->dst.shape[rank] = run;
+		q->strides[rank] = 1;
+		q->perm[rank] = rank;
+	}
+	q->src.rank = q->dst.rank = rank + (run != 1);
+	for (int k = 0; k < rank; k++) {
+		int i = npy->fortran ? k : rank - 1 - k;
+
+		q->src.shape[i] = npy->shape[i];
+		q->dst.shape[i] = view.out_shape[i];
+		q->perm[i] = view_dimension(args, rank, i);
+		q->before[i] = args->before[i];
+		q->after[i] = args->after[i];
+		q->strides[i] = run;
+		run *= npy->count ? npy->shape[i] : 1; /* the file's header was checked for overflow */
+	}
+	if (npy->fortran)
+		q->src.strides = q->strides;
+	q->transform.src = &q->src;
+	q->transform.dst = &q->dst;
+	if (args->permute)
+		q->transform.perm = q->perm;
+	if (args->pad) {
+		q->transform.before = q->before;
+		q->transform.after = q->after;
+	}
+	return 0;
+}

@@ -1,0 +1,128 @@
+/* What tmad can be told, by its command line and by its files: the options of options.def and the limits of
+ * limits.def, which together are its settings. One parser reads their values, wherever they stand. */
+#ifndef DAEMON_OPTIONS_H
+#define DAEMON_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "limits.h"
+#include "daemon/observe/log.h"
+#include "proto/status.h"
+
+enum option_id {
+#define OPTION(id, name, argument, doc, place, applies) OPTION_##id,
+#include "options.def"
+	OPTION_COUNT
+};
+
+enum option_place {
+	OPTION_PLACE_FILE, /* and on the command line */
+	OPTION_PLACE_LINE, /* on the command line alone */
+};
+
+enum option_applies {
+	OPTION_APPLIES_RELOAD,
+	OPTION_APPLIES_RESTART,
+};
+
+struct option_info {
+	const char *name;
+	const char *argument; /* NULL: takes none */
+	const char *doc;
+	enum option_place place;
+	enum option_applies applies;
+};
+
+extern const struct option_info option_infos[OPTION_COUNT];
+
+/* A setting is a number: an enum option_id, or OPTION_COUNT + a LIMIT_INDEX_*. */
+#define SETTING_COUNT      (OPTION_COUNT + LIMIT_COUNT)
+#define SETTING_NAME_BYTES 64
+
+enum engine_choice {
+	ENGINE_CHOICE_AUTO,
+	ENGINE_CHOICE_CPU,
+	ENGINE_CHOICE_CUDA,
+};
+
+enum options_action {
+	OPTIONS_RUN,
+	OPTIONS_CHECK_CONFIG,
+	OPTIONS_HELP,
+	OPTIONS_VERSION,
+};
+
+/* Where a setting was given. */
+struct setting_origin {
+	const char *text; /* as it stands there; NULL: it was not given, or takes no argument */
+	const char *file; /* NULL: the command line */
+	unsigned line;
+};
+
+struct overrides;
+
+struct options {
+	enum options_action action;
+	const char *socket;    /* NULL: the default path */
+	uint32_t socket_group; /* UINT32_MAX: the process's own */
+	uint32_t socket_mode;
+	enum engine_choice engine;
+	const char *device;   /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
+	uint32_t threads;     /* 0: one a CPU */
+	const char *metrics;  /* where they are served; NULL: nowhere */
+	const char *config;   /* NULL: the system's file, where it is there; "": none */
+	const char *instance; /* NULL: none */
+	enum log_level log_level;
+	struct limits limits;
+	const struct overrides *overrides; /* of limits, of the files alone; NULL: none */
+	struct setting_origin origin[SETTING_COUNT];
+};
+
+/* The defaults. */
+void options_init(struct options *options);
+
+/* The command line over what *options has. 0, or INVALID_ARGUMENT with the option, the rule and the value in
+ * err, and *options as it was. Strings point into argv. Not for two threads at a time. */
+int options_parse(struct options *options, int argc, char **argv, struct error *err);
+
+/* One setting from there; what it keeps points to what from does. 0, or INVALID_ARGUMENT and the rule alone
+ * in err, and *options as it was: setting_place says the rest. */
+int setting_parse(struct options *options, int setting, const struct setting_origin *from, struct error *err);
+
+/* Limits that were not given are lowered to those that bound them. */
+void options_fit(struct options *options);
+
+/* Rules about several settings, OPTIONS_RULES of them. 0, or INVALID_ARGUMENT with all of it in text. */
+#define OPTIONS_RULES (1 + LIMIT_BOUNDS)
+int options_check(const struct options *options, int rule, char *text, size_t size);
+
+/* A limit that is given there for somebody, where the one that bounds it is as in bound. 0, or
+ * INVALID_ARGUMENT with all of it in text. */
+int options_check_bound(const struct options *options, const struct limit_bound *bound, uint64_t less,
+                        uint64_t more, const struct setting_origin *from, char *text, size_t size);
+
+#define SETTING_PLACE_BYTES 512
+
+/* "--threads=two" or "/etc/tmad/tmad.conf:7: threads = two". */
+void setting_place(int setting, const struct setting_origin *from, char *text, size_t size);
+
+/* The setting of that name, in which '-' and '_' are the same; -1: there is none. */
+int setting_find(const char *name);
+
+/* The one whose name is nearest, and may stand there; false: none is near. */
+bool setting_nearest(const char *name, enum option_place place, char nearest[SETTING_NAME_BYTES]);
+
+/* As it is written, with dashes. */
+void setting_name(int setting, char name[SETTING_NAME_BYTES]);
+
+enum option_place setting_stands_in(int setting);
+enum option_applies setting_applies(int setting);
+
+/* The value as it could be written. */
+void setting_value(const struct options *options, int setting, char *text, size_t size);
+
+/* The help text, to stdout. */
+void options_print_help(void);
+
+#endif

@@ -1,0 +1,256 @@
+/* Reading is the work queue's; comparing and applying are the loop's. */
+#include "reload.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "daemon/observe/log.h"
+#include "proto/text.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+#define VALUE_BYTES 256
+
+struct outcome {
+	int changed, waiting;
+};
+
+static void on_read(uv_work_t *work);
+static void on_have_read(uv_work_t *work, int status);
+static struct outcome apply(struct server *server, const struct options *from, const struct options *to);
+static void apply_limits(struct server *server, const struct limits *limits,
+                         const struct overrides *overrides);
+
+void reload_start(struct server *server)
+{
+	struct reload *reload = &server->reload;
+
+	if (server->state != SERVER_RUNNING || !reload->started)
+		return;
+	reload->is_asked_again = reload->is_under_way;
+	if (reload->is_under_way)
+		return;
+	reload->is_under_way = true;
+	notify_reloading(server);
+	reload->work.data = server;
+	uv_queue_work(&server->loop, &reload->work, on_read, on_have_read);
+}
+
+const struct config *reload_latest(const struct reload *reload)
+{
+	return reload->latest ? reload->latest : reload->started;
+}
+
+void reload_deinit(struct reload *reload)
+{
+	config_free(reload->latest);
+	reload->latest = NULL;
+}
+
+static void on_read(uv_work_t *work)
+{
+	struct server *server = work->data;
+
+	server->reload.read = config_read(server->reload.argc, server->reload.argv);
+}
+
+/* ---- What came of it ---------------------------------------------------------------------------------- */
+
+static void say_error(const char *line)
+{
+	log_line(LOG_LEVEL_ERROR, "reload: %s", line);
+}
+
+static void clock_text(char *text, size_t size)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+
+	gmtime_r(&now, &tm);
+	strftime(text, size, "%H:%M:%S UTC", &tm);
+}
+
+static void tell_failed(struct server *server, const struct config *read)
+{
+	char note[1024], when[32];
+
+	if (read)
+		config_say_errors(read, say_error);
+	else
+		say_error("no memory to read the settings");
+	log_line(LOG_LEVEL_ERROR, "reload: nothing has changed");
+	clock_text(when, sizeof when);
+	snprintf(note, sizeof note, "; at %s the settings were broken and those of before go on: %s", when,
+	         read ? read->error[0] : "no memory");
+	notify_ready(server, note);
+}
+
+static void tell_applied(struct server *server, struct outcome outcome)
+{
+	char note[128], when[32];
+
+	log_line(LOG_LEVEL_INFO, "reload: %d setting%s changed, %d wait%s for a restart", outcome.changed,
+	         text_plural((uint64_t)outcome.changed), outcome.waiting, outcome.waiting == 1 ? "s" : "");
+	clock_text(when, sizeof when);
+	snprintf(note, sizeof note, "; settings read again at %s: %d changed, %d wait%s for a restart", when,
+	         outcome.changed, outcome.waiting, outcome.waiting == 1 ? "s" : "");
+	notify_ready(server, note);
+}
+
+static void finish(struct server *server, struct config *read)
+{
+	struct reload *reload = &server->reload;
+
+	if (!read || read->n_errors > 0) {
+		tell_failed(server, read);
+		config_free(read);
+		return;
+	}
+	tell_applied(server, apply(server, &reload_latest(reload)->options, &read->options));
+	config_free(reload->latest);
+	reload->latest = read;
+}
+
+static void on_have_read(uv_work_t *work, int status)
+{
+	struct server *server = work->data;
+	struct reload *reload = &server->reload;
+	struct config *read = reload->read;
+
+	(void)status; /* nothing cancels it */
+	reload->read = NULL;
+	reload->is_under_way = false;
+	if (server->state != SERVER_RUNNING) {
+		config_free(read);
+		return;
+	}
+	finish(server, read);
+	if (reload->is_asked_again)
+		reload_start(server);
+}
+
+/* ---- Applying ----------------------------------------------------------------------------------------- */
+
+/* Whether the setting, given in one of them at least, differs, which is said. */
+static bool compare(const struct options *from, const struct options *to, int setting)
+{
+	char name[SETTING_NAME_BYTES], old[VALUE_BYTES], new[VALUE_BYTES];
+	bool at_once = setting_applies(setting) == OPTION_APPLIES_RELOAD;
+
+	if (!from->origin[setting].text && !to->origin[setting].text) /* lowered with what bounds it */
+		return false;
+	setting_value(from, setting, old, sizeof old);
+	setting_value(to, setting, new, sizeof new);
+	if (!strcmp(old, new))
+		return false;
+	setting_name(setting, name);
+	log_line(LOG_LEVEL_NOTICE, "reload: %s: %s -> %s%s", name, old, new,
+	         at_once ? "" : "; it waits for a restart");
+	return true;
+}
+
+/* NULL: there is none of that user or group. */
+static const struct override *find_override(const struct overrides *overrides, const struct override *whose)
+{
+	for (uint32_t i = 0; i < overrides->n; i++)
+		if (overrides->of[i].is_group == whose->is_group && overrides->of[i].id == whose->id)
+			return &overrides->of[i];
+	return NULL;
+}
+
+static void limit_text(uint64_t value, char text[24])
+{
+	if (value)
+		snprintf(text, 24, "%" PRIu64, value);
+	else
+		snprintf(text, 24, "as everybody");
+}
+
+/* NULL: it is not there. How many of its limits differ, which is said. */
+static int compare_override(const struct override *whose, const struct override *from,
+                            const struct override *to)
+{
+	char who[OVERRIDE_NAME_BYTES], name[SETTING_NAME_BYTES], old[24], new[24];
+	int changed = 0;
+
+	override_name(whose, who);
+	for (int i = 0; i < LIMIT_COUNT; i++) {
+		limit_text(from ? from->value[i] : 0, old);
+		limit_text(to ? to->value[i] : 0, new);
+		if (!strcmp(old, new))
+			continue;
+		setting_name(OPTION_COUNT + i, name);
+		log_line(LOG_LEVEL_NOTICE, "reload: %s: %s: %s -> %s", who, name, old, new);
+		changed++;
+	}
+	return changed;
+}
+
+/* All apply at once. Returns how many differ: those there are now, then those of sections that are gone. */
+static int compare_overrides(const struct overrides *from, const struct overrides *to)
+{
+	int changed = 0;
+
+	for (uint32_t i = 0; i < to->n; i++)
+		changed += compare_override(&to->of[i], find_override(from, &to->of[i]), &to->of[i]);
+	for (uint32_t i = 0; i < from->n; i++)
+		if (!find_override(to, &from->of[i]))
+			changed += compare_override(&from->of[i], &from->of[i], NULL);
+	return changed;
+}
+
+/* What waits for a restart is compared with what the service was started with, so that it is said each time
+ * for as long as it waits. */
+static struct outcome apply(struct server *server, const struct options *from, const struct options *to)
+{
+	const struct options *started = &server->reload.started->options;
+	struct outcome outcome = { 0 };
+
+	if (to->log_level > from->log_level)
+		log_set_level(to->log_level);
+	for (int i = 0; i < SETTING_COUNT; i++) {
+		if (setting_stands_in(i) == OPTION_PLACE_LINE)
+			continue;
+		if (setting_applies(i) == OPTION_APPLIES_RELOAD)
+			outcome.changed += compare(from, to, i);
+		else
+			outcome.waiting += compare(started, to, i);
+	}
+	outcome.changed += compare_overrides(from->overrides, to->overrides);
+	log_set_level(to->log_level);
+	apply_limits(server, &to->limits, to->overrides);
+	return outcome;
+}
+
+/* What waited for what there is now more of. */
+static void look_again(struct session *session)
+{
+	if (session->waiting == WAIT_JOBS)
+		turns_wake_waiting(session->server, session->account);
+	else if (session->waiting == WAIT_BEHIND ||
+	         (session->waiting == WAIT_REPLIES && session_has_room(session)))
+		turns_add(session->server, session);
+}
+
+static void apply_limits(struct server *server, const struct limits *limits,
+                         const struct overrides *overrides)
+{
+	uint64_t idle = server->limits.idle_deadline_ms;
+
+	for (int i = 0; i < LIMIT_COUNT; i++)
+		if (limit_applies_at_once(i))
+			*limits_at(&server->limits, i) = *limits_at((struct limits *)limits, i);
+	accounts_refresh(&server->accounts, overrides);
+	server_each_session(server, session_meet_groups);
+	plan_cache_resize(&server->plans, server->limits.plan_cache_entries);
+	if (idle != server->limits.idle_deadline_ms)
+		server_watch_idle(server);
+	/* The loop's table of descriptors has been made for so many, and does not grow without a risk. */
+	if (server->limits.connections > server->descriptors)
+		log_line(LOG_LEVEL_WARNING,
+		         "reload: connections: %" PRIu64 ", but there are descriptors for fewer than %" PRIu64
+		         "; a restart makes room for more",
+		         server->limits.connections, server->descriptors);
+	server_each_session(server, look_again);
+}

@@ -1,0 +1,251 @@
+/* Fields are checked in this order: the entries and layers by themselves, the transform and its places, then
+ * everything that lies in memory (kernels/plan/blocks.h). */
+#include "blocks_job.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/plan/blocks.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
+static int check_layers(const struct msg_blocks *p, struct error *err);
+static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
+                       struct plan_entry **ret_plan, struct error *err);
+
+/* What a list without entries, or of blocks without elements, is to an engine: it keeps its turn and sets its
+ * signal. */
+static const int64_t nothing = -1;
+
+static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
+{
+	const size_t n = list->len / sizeof *to;
+
+	memcpy(to, list->data, list->len);
+	for (size_t l = 0; l < n; l++)
+		to[l] = (int64_t)le64toh((uint64_t)to[l]);
+	*ret = to;
+	return to + n;
+}
+
+static void copy_lists(struct blocks_job *list, const struct msg_blocks *p)
+{
+	struct engine_blocks *blocks = &list->blocks;
+	int64_t *to = list->words;
+
+	if (p->has & F(blocks, dst_layers)) {
+		to = copy_layers(to, &p->dst_layers, &blocks->dst.layers);
+		list->sorted = to;
+		to += blocks->layers;
+	}
+	if (p->has & F(blocks, src_layers))
+		to = copy_layers(to, &p->src_layers, &blocks->src.layers);
+	if (p->has & F(blocks, index)) {
+		memcpy(to, p->index.data, p->index.len);
+		blocks->index = to;
+	}
+}
+
+int blocks_job_new(struct session *session, const struct msg_blocks *p, bool scatter, struct blocks_job **ret,
+                   struct plan_entry **ret_plan, struct error *err)
+{
+	struct engine_blocks blocks = { .scatter = scatter };
+	struct blocks_job *list;
+	size_t bytes;
+	int r = check_entries(p, &blocks, err);
+
+	if (r == 0)
+		r = check_layers(p, err);
+	if (r < 0)
+		return r;
+	blocks.layers = (uint32_t)p->layers;
+	blocks.dst.layer_step = p->dst_layer_step;
+	blocks.src.layer_step = p->src_layer_step;
+	bytes = 2 * p->dst_layers.len + p->src_layers.len + p->index.len;
+	list = malloc(sizeof *list + bytes);
+	if (!list)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+	*list = (struct blocks_job){ .blocks = blocks, .n = blocks.n };
+	copy_lists(list, p);
+	r = charge_take(&list->charge, &session->server->accounts, session->account, CHARGE_LIST_BYTES, bytes,
+	                err);
+	if (r == 0)
+		r = plan_blocks(session, p, list, ret_plan, err);
+	if (r < 0) {
+		blocks_job_free(list);
+		return r;
+	}
+	*ret = list;
+	return 0;
+}
+
+void blocks_job_free(struct blocks_job *list)
+{
+	charge_release(&list->charge);
+	free(list);
+}
+
+/* ---- Entries and layers by themselves ---------------------------------------------------------------- */
+
+static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err)
+{
+	const bool in_message = p->has & F(blocks, index), in_region = p->has & F(blocks, index_at);
+
+	if (p->index_dtype != DTYPE_INT32 && p->index_dtype != DTYPE_INT64)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "index_dtype: %s, but entries are int32 or int64",
+		                 dtype_names[p->index_dtype]);
+	ret->index_bytes = (uint8_t)dtype_size(p->index_dtype);
+	if (in_message == in_region)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "index: %s; a list is either in the message or in a region",
+		                 in_message ? "index_at is there too" : "it is missing, and so is index_at");
+	if (in_region != !!(p->has & F(blocks, count)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "count: %s",
+		                 in_region ? "it is missing; index_at needs it"
+		                           : "index says by its length how many entries there are");
+	ret->n = in_region ? p->count : p->index.len / ret->index_bytes;
+	if (in_message && p->index.len % ret->index_bytes)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "index: %zu bytes are no multiple of an entry's %" PRIu8 " (%s)",
+		                 p->index.len, ret->index_bytes, dtype_names[p->index_dtype]);
+	return 0;
+}
+
+/* One side's. */
+static int check_layer_list(const char *side, uint64_t layers, bool has_step, bool has_list, size_t len,
+                            struct error *err)
+{
+	if (has_step && has_list)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "%s_layers: %s_layer_step is there too; layers are either listed or evenly apart", side,
+		    side);
+	if (has_list && (len % sizeof(int64_t) || len / sizeof(int64_t) != layers))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_layers: %zu bytes, but layers is %" PRIu64 " and each takes 8", side,
+		                 len, layers);
+	if (layers > 1 && !has_step && !has_list)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_layer_step: it is missing, and so is %s_layers, but layers is %" PRIu64,
+		                 side, side, layers);
+	return 0;
+}
+
+static int check_layers(const struct msg_blocks *p, struct error *err)
+{
+	int r;
+
+	if (p->layers == 0 || p->layers > UINT32_MAX)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "layers: %" PRIu64 ", but there are 1 to %" PRIu32, p->layers, UINT32_MAX);
+	r = check_layer_list("dst", p->layers, p->has & F(blocks, dst_layer_step),
+	                     p->has & F(blocks, dst_layers), p->dst_layers.len, err);
+	if (r == 0)
+		r = check_layer_list("src", p->layers, p->has & F(blocks, src_layer_step),
+		                     p->has & F(blocks, src_layers), p->src_layers.len, err);
+	return r;
+}
+
+/* ---- The transform, and what lies in memory ------------------------------------------------------------ */
+
+/* Of one block. */
+static struct msg_transform transform_of(const struct msg_blocks *p)
+{
+	struct msg_transform transform = {
+		.dst = p->dst,
+		.src = p->src,
+		.perm = p->perm,
+		.before = p->before,
+		.after = p->after,
+		.mode = p->mode,
+		.value = p->value,
+	};
+
+	transform.has = F(transform, dst) | F(transform, src);
+	transform.has |= p->has & F(blocks, perm) ? F(transform, perm) : 0;
+	transform.has |= p->has & F(blocks, before) ? F(transform, before) : 0;
+	transform.has |= p->has & F(blocks, after) ? F(transform, after) : 0;
+	return transform;
+}
+
+static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct blocks_job *list,
+                     struct error *err)
+{
+	const struct tensor_extent dst_extent = tensor_extent(&spec->dst);
+	const struct tensor_extent src_extent = tensor_extent(&spec->src);
+	const struct placed *placed = &list->placed;
+	struct engine_blocks *blocks = &list->blocks;
+	struct tensor_place place;
+
+	blocks->dst.step = p->has & F(blocks, dst_step) ? p->dst_step : blocks_default_step(dst_extent);
+	blocks->src.step = p->has & F(blocks, src_step) ? p->src_step : blocks_default_step(src_extent);
+	blocks->limit = p->limit;
+	if (p->has & F(blocks, limit))
+		return 0;
+	place = blocks->scatter ? place_of(placed->dst, placed->dst_offset)
+	                        : place_of(placed->src, placed->src_offset);
+	return blocks_default_limit(blocks, blocks->scatter ? dst_extent : src_extent, &place, err);
+}
+
+static int check_list(struct session *session, const struct msg_blocks *p, const struct transform *t,
+                      struct blocks_job *list, struct error *err)
+{
+	const struct placed *placed = &list->placed;
+	const struct tensor_place dst = place_of(placed->dst, placed->dst_offset);
+	const struct tensor_place src = place_of(placed->src, placed->src_offset);
+	struct engine_blocks *blocks = &list->blocks;
+	struct tensor_place place;
+	int r = blocks_check(blocks, t, &dst, &src, list->sorted, err);
+
+	if (r < 0)
+		return r;
+	if (blocks->index)
+		return blocks_check_list(blocks, &session->server->seen, err);
+	r = region_table_find(&session->regions, p->index_at.region, "index_at", &list->index, err);
+	if (r < 0)
+		return r;
+	place = place_of(list->index, p->index_at.offset);
+	blocks->index_memory = list->index->memory;
+	blocks->index_offset = p->index_at.offset;
+	return blocks_check_index(blocks, t, &dst, &place, err);
+}
+
+static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
+                       struct plan_entry **ret_plan, struct error *err)
+{
+	const struct msg_transform transform = transform_of(p);
+	const struct placed *placed = &list->placed;
+	struct engine_blocks *blocks = &list->blocks;
+	struct transform_spec spec;
+	struct plan_facts facts;
+	int r = transform_spec_of(&transform, &spec, err);
+
+	if (r == 0)
+		r = placed_of(session, &transform, &list->placed, err);
+	if (r == 0)
+		r = set_sides(p, &spec, list, err);
+	if (r < 0)
+		return r;
+	facts = blocks_facts(&session->server->engine->facts, blocks,
+	                     placed->dst->memory->base + placed->dst_offset,
+	                     placed->src->memory->base + placed->src_offset);
+	r = plan_cache_get(&session->server->plans, &spec, &facts, ret_plan, err);
+	if (r < 0)
+		return r;
+	r = check_list(session, p, &(*ret_plan)->transform, list, err);
+	if (r < 0) {
+		plan_entry_unref(*ret_plan);
+		return r;
+	}
+	if (blocks->n == 0 || (*ret_plan)->transform.count == 0) {
+		blocks->n = 1;
+		blocks->layers = 1;
+		blocks->index = &nothing;
+		list->n = 0;
+	}
+	return 0;
+}

@@ -1,0 +1,33 @@
+/* From the fields of a gather or a scatter to a list of blocks that an engine may run. */
+#ifndef DAEMON_BLOCKS_JOB_H
+#define DAEMON_BLOCKS_JOB_H
+
+#include <stdint.h>
+
+#include "daemon/net/account.h"
+#include "kernels/engine.h"
+#include "proto/schema.h"
+#include "proto/status.h"
+#include "transforms.h"
+
+struct session;
+
+/* Lives as long as the job that runs it, with copies of what came in the message. */
+struct blocks_job {
+	struct engine_blocks blocks;
+	struct placed placed;
+	struct charge charge; /* for what came in the message */
+	struct region *index; /* NULL: the entries came in the message */
+	uint64_t n;           /* entries; 0: there is nothing to move, and the engine gets one entry of -1 */
+	int64_t *sorted;      /* room for as many offsets as dst has layers */
+	int64_t words[];      /* offsets of layers, room to sort them, entries */
+};
+
+/* All of a request's fields but its order. *ret_plan has a reference for the caller, and *ret is the caller's
+ * to free; nothing of either is left when it is refused. */
+int blocks_job_new(struct session *session, const struct msg_blocks *params, bool scatter,
+                   struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err);
+
+void blocks_job_free(struct blocks_job *list);
+
+#endif

@@ -1,0 +1,94 @@
+/* The table of handlers, one a row of the schema's METHODs. */
+#include "dispatch.h"
+
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+#include "daemon/resource/submission.h"
+
+static method_handler *const handlers[METHOD_COUNT] = {
+	[METHOD_info] = method_info,
+	[METHOD_ping] = method_ping,
+	[METHOD_region_register] = method_region_register,
+	[METHOD_region_create] = method_region_create,
+	[METHOD_region_release] = method_region_release,
+	[METHOD_region_list] = method_region_list,
+	[METHOD_copy] = method_transform,
+	[METHOD_transpose] = method_transform,
+	[METHOD_pad] = method_transform,
+	[METHOD_transform] = method_transform,
+	[METHOD_ring_open] = method_ring_open,
+	[METHOD_ring_close] = method_ring_close,
+	[METHOD_plan_prepare] = method_plan_prepare,
+	[METHOD_plan_run] = method_plan_run,
+	[METHOD_plan_release] = method_plan_release,
+	[METHOD_submit] = method_submit,
+	[METHOD_gather] = method_gather,
+	[METHOD_scatter] = method_scatter,
+	[METHOD_cancel] = method_cancel,
+	[METHOD_explain] = method_explain,
+	[METHOD_stats] = method_stats,
+	[METHOD_session_list] = method_session_list,
+};
+
+static const bool uses_device[METHOD_COUNT] = {
+	[METHOD_region_register] = true, [METHOD_region_create] = true, [METHOD_copy] = true,
+	[METHOD_transpose] = true,       [METHOD_pad] = true,           [METHOD_transform] = true,
+	[METHOD_plan_run] = true,        [METHOD_submit] = true,        [METHOD_gather] = true,
+	[METHOD_scatter] = true,
+};
+
+/* Not handled: what came with it would be taken for the next request's. */
+static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
+{
+	if (request->method && request->method->fds > 0)
+		session_drop_fd(session);
+	session_refuse(session, request->msgid, request->method, session->server->taken_ns, err);
+}
+
+static void handle(struct session *session, const struct rpc_request *request)
+{
+	struct server *server = session->server;
+	struct error err;
+
+	if (server->state == SERVER_LOST) {
+		error_set(&err, STATUS_DEVICE_LOST, "%s: %s", request->method->name,
+		          status_meaning(STATUS_DEVICE_LOST));
+		refuse(session, request, &err);
+		return;
+	}
+	if (uses_device[request->method->id] &&
+	    penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err) < 0) {
+		refuse(session, request, &err);
+		return;
+	}
+	server->metrics.requests_by_method[request->method->id]++;
+	if (handlers[request->method->id](session, request, &err) < 0)
+		session_refuse(session, request->msgid, request->method, server->taken_ns, &err);
+}
+
+void dispatch(struct session *session, const uint8_t *data, size_t len)
+{
+	struct server *server = session->server;
+	struct rpc_request *request = &server->request;
+	struct error err;
+
+	switch (rpc_decode_request(server->decoder, data, len, request, &err)) {
+	case RPC_DISPATCH:
+		session_count_request(session);
+		handle(session, request);
+		break;
+	case RPC_REFUSE:
+		session_count_request(session);
+		refuse(session, request, &err);
+		break;
+	case RPC_RING:
+		submission_run(session);
+		break;
+	case RPC_IGNORE:
+		break;
+	case RPC_BROKEN:
+		session_end(session, LOG_LEVEL_NOTICE, err.message);
+		break;
+	}
+	rpc_decoder_rest(server->decoder);
+}

@@ -1,0 +1,39 @@
+/* From a message to its method's handler. */
+#ifndef DAEMON_DISPATCH_H
+#define DAEMON_DISPATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/wire/rpc.h"
+
+struct session;
+
+/* Handles one whole message of the session's: answers it, refuses it, starts what will answer it, or ends
+ * the session when it is not MessagePack-RPC. */
+void dispatch(struct session *session, const uint8_t *data, size_t len);
+
+/* A method. Answers by session_reply, now or later, and returns 0; or returns a status with err filled, and
+ * dispatch refuses. The request is valid during the call. */
+typedef int method_handler(struct session *session, const struct rpc_request *request, struct error *err);
+
+/* method_service.c */
+method_handler method_info, method_ping, method_stats;
+/* method_region.c */
+method_handler method_region_register, method_region_create, method_region_release, method_region_list;
+/* method_session.c */
+method_handler method_session_list;
+/* method_transform.c: copy, transpose, pad and transform are one; explain plans only */
+method_handler method_transform, method_explain;
+/* method_ring.c */
+method_handler method_ring_open, method_ring_close;
+/* method_plan.c */
+method_handler method_plan_prepare, method_plan_run, method_plan_release;
+/* method_submit.c */
+method_handler method_submit;
+/* method_blocks.c */
+method_handler method_gather, method_scatter;
+/* method_cancel.c */
+method_handler method_cancel;
+
+#endif

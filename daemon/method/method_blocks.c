@@ -1,0 +1,69 @@
+/* gather and scatter: a transform of each block that a list names. */
+#include "dispatch.h"
+
+#include "blocks_job.h"
+#include "daemon/resource/job.h"
+#include "daemon/net/session.h"
+
+static void answer(struct job *job)
+{
+	const struct blocks_job *list = job->own;
+	const uint64_t passed = list->n > 0 ? list->blocks.passed : 0;
+	const uint64_t moved = list->n - passed - list->blocks.beyond;
+	const struct msg_blocks_done done = {
+		.path = bytes_of(family_names[list->blocks.family]),
+		.bytes = moved * list->blocks.layers * job->plan->transform.bytes,
+		.ns = job->run.ns,
+		.moved = moved,
+		.passed = passed,
+		.beyond = list->blocks.beyond,
+	};
+
+	job_count(job, list->blocks.family, done.bytes, done.ns);
+	job_reply(job, &done);
+}
+
+static void release(struct job *job)
+{
+	blocks_job_free(job->own);
+}
+
+static int move_blocks(struct session *session, const struct rpc_request *request, bool scatter,
+                       struct error *err)
+{
+	const struct msg_blocks *p = &request->params.blocks;
+	struct blocks_job *list;
+	struct plan_entry *plan;
+	struct order order;
+	struct job *job;
+	int r = order_of(session, blocks, p, &order, err);
+
+	if (r == 0)
+		r = blocks_job_new(session, p, scatter, &list, &plan, err);
+	if (r < 0)
+		return r;
+	job = job_new(session, request, &order, answer, err);
+	if (!job) {
+		blocks_job_free(list);
+		plan_entry_unref(plan);
+		return err->status;
+	}
+	job_set_move(job, plan, &list->placed);
+	job->run.blocks = &list->blocks;
+	job->own = list;
+	job->release = release;
+	if (list->index)
+		job_use(job, list->index);
+	job_submit(job);
+	return 0;
+}
+
+int method_gather(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	return move_blocks(session, request, false, err);
+}
+
+int method_scatter(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	return move_blocks(session, request, true, err);
+}

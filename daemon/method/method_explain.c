@@ -1,0 +1,105 @@
+/* explain: the plan of a transform, not run, for this engine or as another one would have it. */
+#include "dispatch.h"
+
+#include <string.h>
+
+#include "kernels/plan/plan_tile.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+#include "transforms.h"
+
+static void fill_tile(const struct plan *plan, struct msg_explanation *e)
+{
+	struct plan_tile tile;
+
+	plan_tile_of(plan, &tile);
+	e->tile.n = e->tile_dst_strides.n = e->tile_src_strides.n = (uint32_t)plan->tile_rank;
+	memcpy(e->tile.v, plan->tile, (size_t)plan->tile_rank * sizeof *plan->tile);
+	memcpy(e->tile_dst_strides.v, tile.dst, (size_t)plan->tile_rank * sizeof *tile.dst);
+	memcpy(e->tile_src_strides.v, tile.src, (size_t)plan->tile_rank * sizeof *tile.src);
+	e->tile_element = tile.element;
+	e->tile_row = tile.row_bytes;
+	e->has = F(explanation, tile_dst_strides) | F(explanation, tile_src_strides) |
+	         F(explanation, tile_element) | F(explanation, tile_row);
+}
+
+static void explain(struct session *session, const struct rpc_request *request, const char *engine,
+                    const struct plan_entry *entry)
+{
+	const struct plan *plan = &entry->plan;
+	const struct nest *nest = &plan->interior;
+	struct msg_rule rules[PLAN_MAX_RULES];
+	struct msg_explanation e = {
+		.family = bytes_of(family_names[plan->family]),
+		.engine = bytes_of(engine),
+		.swizzle = bytes_of(plan->swizzle),
+		.grid = { .n = 1, .v = { plan->grid } },
+		.bytes = entry->transform.bytes,
+		.element = nest->element,
+		.slabs = plan->n_slabs,
+		.rules = { .items = rules, .n = (uint32_t)plan->n_rules },
+	};
+
+	fill_tile(plan, &e);
+	e.shape.n = e.dst_strides.n = e.src_strides.n = (uint32_t)nest->rank;
+	for (int i = 0; i < nest->rank; i++) {
+		e.shape.v[i] = nest->dim[i].n;
+		e.dst_strides.v[i] = nest->dim[i].dst;
+		e.src_strides.v[i] = nest->dim[i].src;
+	}
+	for (int i = 0; i < plan->n_rules; i++)
+		rules[i] = (struct msg_rule){ .family = bytes_of(family_names[plan->rules[i].family]),
+			                      .rule = bytes_of(plan->rules[i].text) };
+	session_reply(session, request->msgid, request->method, &e, -1);
+}
+
+/* The facts of the engine that is asked for: of this one, unless it is another's. */
+static int facts_of(struct session *session, const struct msg_transform *p, struct plan_facts *ret,
+                    struct error *err)
+{
+	const struct engine *own = session->server->engine;
+
+	*ret = placed_facts(session, NULL);
+	if (!(p->has & F(transform, engine)) ||
+	    (p->engine.len == strlen(own->name) && !memcmp(p->engine.data, own->name, p->engine.len)))
+		return 0;
+	if (plan_facts_of((const char *)p->engine.data, p->engine.len, ret))
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT, "engine: it is one of cpu, cuda");
+}
+
+/* A plan for another engine is no one that this one runs: it does not go into the cache. */
+static int plan_for(struct session *session, const struct msg_transform *p, const struct plan_facts *facts,
+                    struct plan_entry **ret, struct error *err)
+{
+	struct transform_spec spec;
+	int r = transform_spec_of(p, &spec, err);
+
+	if (r < 0)
+		return r;
+	if (facts->tma != session->server->engine->facts.tma)
+		return plan_entry_new(&spec, facts, ret, err);
+	return plan_cache_get(&session->server->plans, &spec, facts, ret, err);
+}
+
+/* Regions may be left out; when both are named, all is checked as for a transform. Else ranges are free, as
+ * they are for another engine. */
+int method_explain(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_transform *p = &request->params.transform;
+	struct plan_facts facts;
+	struct plan_entry *plan;
+	struct placed placed;
+	int r = facts_of(session, p, &facts, err);
+
+	if (r == 0 && p->dst.has & p->src.has & F(tensor, region) &&
+	    facts.tma == session->server->engine->facts.tma)
+		r = transform_plan(session, p, &placed, &plan, err);
+	else if (r == 0)
+		r = plan_for(session, p, &facts, &plan, err);
+	if (r < 0)
+		return r;
+	explain(session, request, facts.engine, plan);
+	plan_entry_unref(plan);
+	return 0;
+}

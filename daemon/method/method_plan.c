@@ -1,0 +1,41 @@
+/* plan_prepare, plan_run, plan_release: a transform checked once and run many times. */
+#include "dispatch.h"
+
+#include "order.h"
+#include "daemon/resource/prepared.h"
+#include "daemon/net/session.h"
+#include "transforms.h"
+
+int method_plan_prepare(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct msg_plan_prepared prepared = { 0 };
+	int r = prepared_add(session, &request->params.transform, &prepared.plan, err);
+
+	if (r == 0)
+		session_reply(session, request->msgid, request->method, &prepared, -1);
+	return r;
+}
+
+int method_plan_run(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_plan_run *p = &request->params.plan_run;
+	struct plan_entry *plan;
+	struct placed placed;
+	struct order order;
+	int r = order_of(session, plan_run, p, &order, err);
+
+	if (r == 0)
+		r = prepared_plan(session, p, &placed, &plan, err);
+	if (r == 0)
+		r = transform_start(session, request, &order, plan, &placed, err);
+	return r;
+}
+
+int method_plan_release(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	int r = prepared_release(session, request->params.plan_release.plan, err);
+
+	if (r == 0)
+		session_reply(session, request->msgid, request->method, NULL, -1);
+	return r;
+}

@@ -1,0 +1,365 @@
+/* region_register, region_create, region_release, region_list.
+ *
+ * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped,
+ * then the region is added and answered. A session that ends meanwhile waits for it.
+ */
+#include "dispatch.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "daemon/resource/region.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+struct mapping {
+	struct chore chore;
+	LIST_ENTRY(mapping) entry; /* in session->unmapped, until it is mapped */
+	struct session *session;
+	uint32_t msgid;
+	const struct method *method;
+	uint64_t start_ns; /* when the request was taken up */
+	bool create;
+	struct engine_handle handle; /* create: kind and size alone. register: fd is ours to close */
+	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
+	atomic_bool unwanted;                   /* handle.unwanted */
+	struct charge count;
+	struct charge bytes;
+	struct charge outgoing; /* create: of made.fd, where there will be one */
+	struct charge created;
+	/* What the work came to. */
+	int status;
+	struct error err;
+	struct engine_memory *memory;
+	struct engine_export made; /* create: to hand out */
+};
+
+static bool may_begin(struct chore *chore);
+static bool map(struct chore *chore);
+static void on_mapped(struct chore *chore);
+
+/* A descriptor that is not known for a memfd is closed off the loop, and counts as a region until then. */
+static void mapping_free(struct mapping *mapping)
+{
+	struct session *session = mapping->session;
+
+	if (mapping->made.fd >= 0)
+		closer_close(&session->server->closers, session->account, mapping->made.fd,
+		             &mapping->outgoing);
+	if (mapping->handle.fd >= 0)
+		closer_close(&session->server->closers, session->account, mapping->handle.fd,
+		             &mapping->count);
+	charge_release(&mapping->count);
+	charge_release(&mapping->bytes);
+	charge_release(&mapping->outgoing);
+	charge_release(&mapping->created);
+	free(mapping);
+}
+
+/* Takes over handle->fd, but not on failure. */
+static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
+                         const struct engine_handle *handle, struct error *err)
+{
+	struct server *server = session->server;
+	struct mapping *mapping = calloc(1, sizeof *mapping);
+	int r;
+
+	if (!mapping)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a region");
+	*mapping = (struct mapping){ .chore = { .begins = may_begin, .step = map, .on_done = on_mapped },
+		                     .session = session,
+		                     .msgid = request->msgid,
+		                     .start_ns = session->server->taken_ns,
+		                     .method = request->method,
+		                     .create = create,
+		                     .handle = *handle,
+		                     .made = { .fd = -1 } };
+	if (handle->handle.len > 0)
+		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
+	mapping->handle.handle.data = mapping->handle_bytes;
+	mapping->handle.unwanted = &mapping->unwanted;
+	r = charge_take(&mapping->count, &server->accounts, session->account, CHARGE_REGIONS, 1, err);
+	if (r == 0)
+		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
+		                handle->size, err);
+	if (r == 0 && create && handle->kind == REGION_KIND_MEMFD)
+		r = charge_take(&mapping->created, &server->accounts, session->account, CHARGE_CREATED_BYTES,
+		                handle->size, err);
+	if (r < 0) {
+		mapping->handle.fd = -1;
+		mapping_free(mapping);
+		return r;
+	}
+	session->mappings++;
+	LIST_INSERT_HEAD(&session->unmapped, mapping, entry);
+	chores_add(&server->chores, session->account, &mapping->chore);
+	return 0;
+}
+
+void session_give_up_mappings(struct session *session)
+{
+	struct mapping *mapping;
+
+	LIST_FOREACH(mapping, &session->unmapped, entry)
+	atomic_store(&mapping->unwanted, true);
+}
+
+static struct mapping *mapping_of(struct chore *chore)
+{
+	return (struct mapping *)((char *)chore - offsetof(struct mapping, chore));
+}
+
+/* As it begins: what is made is charged as on its way from now on, not while it waits for its turn. */
+static bool may_begin(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+	struct session *session = m->session;
+
+	if (!atomic_load(&m->unwanted)) {
+		if (!m->create || m->handle.kind == REGION_KIND_CUDA_IPC ||
+		    outgoing_charge(session->server, session->account, &m->outgoing, &m->err) == 0)
+			return true;
+		session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
+	}
+	LIST_REMOVE(m, entry);
+	session->mappings--;
+	mapping_free(m);
+	session_settle(session);
+	return false;
+}
+
+/* All of it in one step. */
+static bool map(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+	struct engine *engine = m->session->server->engine;
+
+	m->status = m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
+	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
+	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
+		close(m->handle.fd); /* it is a memfd: this does not block */
+		m->handle.fd = -1;
+	}
+	return true;
+}
+
+static void answer(struct mapping *m, struct region *region)
+{
+	if (m->create) {
+		struct msg_region_created created = { .region = region->id,
+			                              .size = region->memory->size,
+			                              .kind = region->memory->kind,
+			                              .handle = { (const char *)m->made.handle,
+			                                          m->made.handle_len } };
+
+		if (m->made.handle_len > 0)
+			created.has |= F(region_created, handle);
+		if (m->made.fd >= 0)
+			charge_move(&m->outgoing, &m->session->out_fds_charge, 1);
+		session_reply(m->session, m->msgid, m->method, &created, m->made.fd);
+		m->made.fd = -1;
+	} else {
+		struct msg_region_registered registered = { .region = region->id,
+			                                    .size = region->memory->size };
+
+		session_reply(m->session, m->msgid, m->method, &registered, -1);
+	}
+}
+
+/* What was mapped in vain. */
+static bool unmap(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+
+	return engine_unmap_step(m->session->server->engine, m->memory);
+}
+
+static void refuse(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+	struct session *session = m->session;
+
+	session->mappings--;
+	session_refuse(session, m->msgid, m->method, m->start_ns, &m->err);
+	mapping_free(m);
+	session_settle(session);
+}
+
+static void on_mapped(struct chore *chore)
+{
+	struct mapping *m = mapping_of(chore);
+	struct session *session = m->session;
+	struct region *region;
+
+	LIST_REMOVE(m, entry);
+	if (m->status < 0) {
+		refuse(chore);
+		return;
+	}
+	if (region_table_add(&session->regions, m->memory, &m->count, &m->bytes, &region, &m->err) < 0) {
+		m->chore = (struct chore){ .step = unmap, .on_done = refuse };
+		chores_add(&session->server->chores, session->account, &m->chore);
+		return;
+	}
+	region->created = m->created;
+	m->created = (struct charge){ 0 };
+	session->mappings--;
+	if (session->state == SESSION_ENDED)
+		region_release(region);
+	else
+		answer(m, region);
+	mapping_free(m);
+	session_settle(session);
+}
+
+/* Device memory is on one device. The UUIDs' texts may differ in case, and have "GPU-" before them or not. */
+static bool is_uuid(const char *uuid, struct bytes text)
+{
+	static const char prefix[] = "GPU-";
+	size_t len = strlen(prefix);
+
+	if (!strncasecmp(uuid, prefix, len))
+		uuid += len;
+	if (text.len >= len && !strncasecmp(text.data, prefix, len))
+		text = (struct bytes){ text.data + len, text.len - len };
+	return text.len == strlen(uuid) && !strncasecmp(text.data, uuid, text.len);
+}
+
+static int check_handle(const struct msg_region_register *p, const struct engine *engine, struct error *err)
+{
+	if (p->kind == REGION_KIND_CUDA_IPC && p->handle.len != ENGINE_HANDLE_BYTES)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "handle: kind cuda_ipc takes a handle of %d bytes, got %zu",
+		                 ENGINE_HANDLE_BYTES, p->handle.len);
+	if (p->handle.len > ENGINE_HANDLE_BYTES)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
+		                 ENGINE_HANDLE_BYTES);
+	if (p->kind != REGION_KIND_MEMFD && (p->has & F(region_register, device)) && *engine->uuid &&
+	    !is_uuid(engine->uuid, p->device))
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT, "device: the memory is on %.*s, and this service serves %s",
+		    (int)(p->device.len < 64 ? p->device.len : 64), p->device.data, engine->uuid);
+	return 0;
+}
+
+int method_region_register(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_region_register *p = &request->params.region_register;
+	bool by_fd = p->kind == REGION_KIND_MEMFD || p->kind == REGION_KIND_CUDA_FD;
+	struct engine_handle handle = { .kind = p->kind,
+		                        .fd = by_fd ? session_first_fd(session) : -1,
+		                        .offset = p->offset,
+		                        .size = p->size,
+		                        .writable = p->writable,
+		                        .handle = p->handle,
+		                        .allocation = p->allocation };
+	int r;
+
+	if (by_fd && handle.fd < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "kind %s: the request has to bring one file descriptor (SCM_RIGHTS)",
+		                 region_kind_names[p->kind]);
+	r = check_handle(p, session->server->engine, err);
+	if (r == 0)
+		r = start_mapping(session, request, false, &handle, err);
+	if (by_fd && r == 0)
+		session_take_fd(session);
+	else if (by_fd)
+		session_drop_fd(session);
+	return r;
+}
+
+int method_region_create(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_region_create *p = &request->params.region_create;
+	struct engine *engine = session->server->engine;
+	struct engine_handle handle = { .kind = p->kind == REGION_KIND_ANY ? engine->kind : p->kind,
+		                        .fd = -1,
+		                        .size = p->size };
+
+	if (p->size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, got 0");
+	return start_mapping(session, request, true, &handle, err);
+}
+
+/* A release to answer when the memory is gone: the session waits for it as for a mapping. */
+struct release {
+	struct session *session;
+	uint32_t msgid;
+	const struct method *method;
+};
+
+static void answer_release(struct session *session, uint32_t msgid, const struct method *method,
+                           enum region_state state)
+{
+	struct msg_region_released released = { .state = state };
+
+	session_reply(session, msgid, method, &released, -1);
+}
+
+static void on_released(void *arg)
+{
+	struct release *release = arg;
+	struct session *session = release->session;
+
+	session->mappings--;
+	answer_release(session, release->msgid, release->method, REGION_STATE_CLOSED);
+	free(release);
+	session_settle(session);
+}
+
+int method_region_release(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct release *release;
+	struct region *region;
+	int r = region_table_find(&session->regions, request->params.region_release.region, "region", &region,
+	                          err);
+
+	if (r < 0)
+		return r;
+	release = malloc(sizeof *release);
+	if (!release)
+		return error_set(err, STATUS_NO_MEMORY, "no memory to release a region");
+	if (region_release(region) == REGION_STATE_DRAINING) {
+		answer_release(session, request->msgid, request->method, REGION_STATE_DRAINING);
+		free(release);
+		return 0;
+	}
+	*release = (struct release){ session, request->msgid, request->method };
+	session->mappings++;
+	region_when_closed(region, on_released, release);
+	return 0;
+}
+
+int method_region_list(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct session *owner;
+	struct region_table *table;
+	struct msg_region_entry *entries;
+	struct message_list list = { 0 };
+	struct region *region;
+	uint32_t cursor = 0;
+	int r = session_find(session, request->params.region_list.session, &owner, err);
+
+	if (r < 0)
+		return r;
+	table = &owner->regions;
+	list.items = entries = calloc(table->ids.used + 1, sizeof *entries);
+	if (!entries)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u regions",
+		                 table->ids.used);
+	while ((region = region_table_next(table, &cursor)))
+		entries[list.n++] = (struct msg_region_entry){ .region = region->id,
+			                                       .kind = region->memory->kind,
+			                                       .size = region->memory->size,
+			                                       .offset = region->memory->base,
+			                                       .writable = region->memory->writable,
+			                                       .state = region->state,
+			                                       .jobs = region->jobs };
+	session_reply(session, request->msgid, request->method, &list, -1);
+	free(entries);
+	return 0;
+}

@@ -1,0 +1,117 @@
+/* info, ping, stats: what the service says of itself. */
+#include "dispatch.h"
+
+#include "daemon/observe/log.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+int method_info(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct server *server = session->server;
+	struct counter limits[LIMIT_COUNT + 8];
+	struct msg_info info = {
+		.version = bytes_of(PACKAGE_VERSION),
+		.protocol = PROTOCOL_VERSION,
+		.boot_id = bytes_of(server->boot_id),
+		.engine = bytes_of(server->engine->name),
+		.device = bytes_of(server->engine->device),
+		.limits = { limits, limits_list(account_limits(&server->accounts, session->account), limits,
+		                                LIMIT_COUNT + 8) },
+		.methods = { method_names, METHOD_COUNT },
+		.dtypes = { dtype_names, DTYPE_COUNT },
+	};
+
+	(void)err;
+	if (*server->engine_note) {
+		info.has |= F(info, note);
+		info.note = bytes_of(server->engine_note);
+	}
+	session_reply(session, request->msgid, request->method, &info, -1);
+	return 0;
+}
+
+int method_ping(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	(void)err;
+	session_reply(session, request->msgid, request->method, NULL, -1);
+	return 0;
+}
+
+/* The counters that are not 0, by name. */
+static struct counter_list named(struct counter *ret, const uint64_t *values, const char *const *names,
+                                 uint32_t n)
+{
+	struct counter_list list = { ret, 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		if (values[i])
+			ret[list.n++] = (struct counter){ names[i], values[i] };
+	return list;
+}
+
+int method_stats(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct server *server = session->server;
+	const struct metrics *m = &server->metrics;
+	struct msg_latency_bucket latency[LATENCY_BARS];
+	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
+	struct engine_cache_stats maps;
+	const char *status_names[STATUS_COUNT];
+	uint32_t n_latency = 0;
+	struct msg_stats stats;
+
+	(void)err;
+	for (int i = 0; i < STATUS_COUNT; i++)
+		status_names[i] = status_name(-i - 1);
+	for (int i = 0; i < LATENCY_BARS; i++) {
+		uint64_t count = 0;
+
+		for (int f = 0; f < FAMILY_COUNT; f++)
+			count += m->latency[f][i];
+		if (count)
+			latency[n_latency++] =
+			    (struct msg_latency_bucket){ .below_ns = latency_bound(i), .count = count };
+	}
+
+	engine_cache_stats(server->engine, &maps);
+
+	stats = (struct msg_stats){
+		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
+		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
+		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
+		       F(stats, outgoing_fds),
+		.requests = m->requests,
+		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
+		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
+		.bytes = named(bytes, m->bytes, family_names, FAMILY_COUNT),
+		.plan_cache = { .hits = server->plans.hits,
+		                .misses = server->plans.misses,
+		                .evictions = server->plans.evictions,
+		                .entries = server->plans.entries },
+		.connections_accepted = m->connections_accepted,
+		.connections_refused = m->connections_refused,
+		.sessions_ended = m->sessions_ended,
+		.regions = server->n_regions,
+		.mapped_bytes = server->mapped_bytes,
+		.jobs = server->accounts.total[CHARGE_JOBS],
+		.connections = server->accounts.total[CHARGE_CONNECTIONS],
+		.uptime_ms = (uv_hrtime() - m->start_ns) / 1000000,
+		.latency = { .items = latency, .n = n_latency },
+		.tensor_maps = { .hits = maps.hits,
+		                 .misses = maps.misses,
+		                 .evictions = maps.evictions,
+		                 .entries = maps.entries },
+		.recoveries = server->recovery.count,
+		.pending_fds = server->accounts.total[CHARGE_PENDING_FDS],
+		.queued_bytes = server->accounts.total[CHARGE_QUEUED_BYTES],
+		.plans = server->accounts.total[CHARGE_PLANS],
+		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
+		.engine_up = watchdog_engine_up(&server->watchdog),
+		.waiting = server_count_waiting(server),
+		.log_lines_lost = log_lost(),
+		.input_bytes = server->accounts.total[CHARGE_INPUT_BYTES],
+		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],
+	};
+	session_reply(session, request->msgid, request->method, &stats, -1);
+	return 0;
+}

@@ -1,0 +1,192 @@
+/* submit: many transforms and runs of plans as one job. Each item is checked on its own, and a bad one is
+ * left out. */
+#include "dispatch.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/resource/batch.h"
+#include "daemon/resource/job.h"
+#include "kernels/plan/overlap.h"
+#include "order.h"
+#include "daemon/resource/prepared.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+/* ---- The items ---------------------------------------------------------------------------------------- */
+
+static int plan_item(struct session *session, const struct item_list *items, uint32_t i, struct placed *ret,
+                     struct plan_entry **ret_plan, struct error *err)
+{
+	struct submit_item item;
+	int r = rpc_decode_item(items, i, &item, err);
+
+	if (r < 0)
+		return r;
+	return item.is_run ? prepared_plan(session, &item.run, ret, ret_plan, err)
+	                   : transform_plan(session, &item.transform, ret, ret_plan, err);
+}
+
+/* What is refused is logged once, by its first. */
+static void log_refused(struct session *session, const struct rpc_request *request, const struct batch *batch,
+                        uint32_t first, const struct error *error)
+{
+	session_log(session, LOG_LEVEL_NOTICE, request->msgid,
+	            "refused %" PRIu32 " of %" PRIu32 " items, the first: items[%" PRIu32 "]: %s: %s",
+	            batch->n - batch->n_moves, batch->n, first, status_name(error->status), error->message);
+}
+
+/* Steps of searches for overlaps: of all items of a message, and of each one besides, which decide what
+ * layouts in use ask. */
+#define MOST_STEPS 65536
+#define ITEM_STEPS 256
+
+/* The loop is everybody's: items that would hold it up by intricate layouts are left out. */
+static int check_item(struct session *session, const struct item_list *items, uint32_t i, uint64_t *steps,
+                      struct placed *ret, struct plan_entry **ret_plan, struct error *err)
+{
+	uint64_t start = overlap_steps(), taken;
+	int r;
+
+	if (*steps >= MOST_STEPS)
+		return error_set(err, STATUS_QUOTA,
+		                 "whether the items before it overlap took %" PRIu64
+		                 " steps to find out, and a message has %d; send it in another one",
+		                 *steps, MOST_STEPS);
+	r = plan_item(session, items, i, ret, ret_plan, err);
+	taken = overlap_steps() - start;
+	*steps += taken > ITEM_STEPS ? taken - ITEM_STEPS : 0;
+	return r;
+}
+
+static void check_items(struct session *session, const struct rpc_request *request, struct batch *batch)
+{
+	const struct item_list *items = &request->params.submit.items;
+	struct error err, first_error;
+	uint32_t first = 0;
+	uint64_t steps = 0;
+
+	for (uint32_t i = 0; i < items->n; i++) {
+		struct plan_entry *plan;
+		struct placed placed;
+
+		if (check_item(session, items, i, &steps, &placed, &plan, &err) == 0) {
+			batch_add(batch, plan, &placed);
+			continue;
+		}
+		if (batch->n_moves == i) {
+			first_error = err;
+			first = i;
+		}
+		session_count_error(session, err.status);
+		batch_refuse(batch, &err);
+	}
+	if (batch->n_moves < batch->n)
+		log_refused(session, request, batch, first, &first_error);
+}
+
+/* ---- The answer --------------------------------------------------------------------------------------- */
+
+/* The engine's time is of the batch: each item that went well has its share, by its bytes of all. */
+static void count(struct job *job, const struct batch *batch, uint64_t bytes)
+{
+	const struct batch_item *item = batch->items;
+	double share = bytes ? (double)job->run.ns / (double)bytes : 0;
+	uint64_t counted = 0, counted_ns = 0;
+
+	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
+		if (!item->plan)
+			continue;
+		if (move->status) {
+			session_count_error(job->session, move->status);
+		} else {
+			uint64_t ns;
+
+			counted += item->plan->transform.bytes;
+			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
+			counted_ns += ns;
+			job_count(job, item->plan->plan.family, item->plan->transform.bytes, ns);
+		}
+		move++;
+	}
+}
+
+/* One that would be silent when all has gone well is not when some has not: no signal says which. */
+static void answer(struct job *job)
+{
+	struct batch *batch = job->own;
+	struct msg_submit_done done = { .ns = job->run.ns };
+	uint32_t n_bad = batch_result(batch, &done);
+
+	count(job, batch, done.bytes);
+	if (job->completion == COMPLETION_SIGNAL && n_bad > 0)
+		session_reply(job->session, job->msgid, job->method, &done, -1);
+	else
+		job_reply(job, &done);
+	free((void *)done.errors.items);
+}
+
+static void release(struct job *job)
+{
+	batch_free(job->own);
+}
+
+static void answer_at_once(struct job *job)
+{
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(job->session, job->msgid);
+	answer(job);
+	job_drop(job);
+}
+
+/* ---- The method --------------------------------------------------------------------------------------- */
+
+/* With a batch for its items; NULL with err. */
+static struct job *make_job(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_submit *p = &request->params.submit;
+	uint32_t n = p->items.n;
+	struct order order;
+	struct job *job;
+
+	if (order_of(session, submit, p, &order, err) < 0)
+		return NULL;
+	job = job_new(session, request, &order, answer, err);
+	if (!job)
+		return NULL;
+	if (n > 1 && job_charge(job, n - 1, err) < 0)
+		goto err_drop;
+	job->own = batch_new(session->server, n);
+	if (!job->own) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " items", n);
+		goto err_drop;
+	}
+	job->release = release;
+	return job;
+
+err_drop:
+	job_drop(job);
+	return NULL;
+}
+
+/* Whoever waits for the signal takes it that all has been moved. */
+int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	struct job *job = make_job(session, request, err);
+	struct batch *batch;
+
+	if (!job)
+		return err->status;
+	batch = job->own;
+	check_items(session, request, batch);
+	if (batch->n_moves < batch->n)
+		job->run.signal.memory = NULL;
+	if (batch->n_moves == 0 && (batch->n > 0 || !(job->run.wait.memory || job->run.signal.memory))) {
+		answer_at_once(job);
+		return 0;
+	}
+	job->run.moves = batch->moves;
+	job->run.n_moves = batch->n_moves;
+	job_submit(job);
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* copy, transpose, pad, transform: check against the regions, find or make the plan, queue the job. */
+#include "dispatch.h"
+
+#include "order.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+#include "transforms.h"
+
+int method_transform(struct session *session, const struct rpc_request *request, struct error *err)
+{
+	const struct msg_transform *p = &request->params.transform;
+	struct plan_entry *plan;
+	struct placed placed;
+	struct order order;
+	int r = order_of(session, transform, p, &order, err);
+
+	if (r == 0)
+		r = transform_plan(session, p, &placed, &plan, err);
+	if (r == 0)
+		r = transform_start(session, request, &order, plan, &placed, err);
+	return r;
+}

@@ -1,0 +1,69 @@
+/* Checking points of timelines against regions. */
+#include "order.h"
+
+#include <inttypes.h>
+
+#include "daemon/resource/region.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+#define WORD_BYTES sizeof(uint64_t)
+
+static int find_word(struct session *session, uint64_t id, uint64_t offset, const char *name,
+                     struct region **ret, struct error *err)
+{
+	char region_name[16];
+	int r;
+
+	snprintf(region_name, sizeof region_name, "%s.region", name);
+	r = region_table_find(&session->regions, id, region_name, ret, err);
+	if (r == 0)
+		r = region_check_writable(*ret, region_name, err);
+	if (r < 0)
+		return r;
+	if (offset > (*ret)->memory->size || (*ret)->memory->size - offset < WORD_BYTES)
+		return error_set(err, STATUS_OUT_OF_RANGE,
+		                 "%s.offset: %" PRIu64 ", and a word has 8 bytes, but region %" PRIu64
+		                 " has %" PRIu64,
+		                 name, offset, id, (*ret)->memory->size);
+	if (((*ret)->memory->base + offset) % WORD_BYTES)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.offset: %" PRIu64 " bytes into region %" PRIu64
+		                 " the address is no multiple of 8",
+		                 name, offset, id);
+	return 0;
+}
+
+static int check_wait(struct session *session, const struct msg_wait *wait, struct order *ret,
+                      struct error *err)
+{
+	uint64_t most = session->server->limits.wait_deadline_ms;
+
+	ret->wait_ms = wait->has & F(wait, deadline_ms) ? wait->deadline_ms : most;
+	if (ret->wait_ms > most)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "wait.deadline_ms: %" PRIu64 ", at most %" PRIu64 " (wait_deadline_ms)",
+		                 ret->wait_ms, most);
+	ret->wait_offset = wait->offset;
+	ret->wait_value = wait->value;
+	return find_word(session, wait->region, wait->offset, "wait", &ret->wait, err);
+}
+
+int order_check(struct session *session, const struct msg_wait *wait, const struct msg_signal *signal,
+                enum completion completion, struct order *ret, struct error *err)
+{
+	int r = 0;
+
+	*ret = (struct order){ .completion = completion };
+	if (completion == COMPLETION_SIGNAL && !signal)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "reply: signal, but signal is missing: nobody would learn of its end");
+	if (wait)
+		r = check_wait(session, wait, ret, err);
+	if (r == 0 && signal) {
+		ret->signal_offset = signal->offset;
+		ret->signal_value = signal->value;
+		r = find_word(session, signal->region, signal->offset, "signal", &ret->signal, err);
+	}
+	return r;
+}

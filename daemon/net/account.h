@@ -1,0 +1,120 @@
+/* What each user holds of us, and the limits on it.
+ *
+ * Everything a client can make the service hold is charged to the uid of its connection before it is
+ * taken, and given back by the destructor of the object that holds it: the charge is a field of that
+ * object. An account lives while anything is charged to it, or a session refers to it.
+ */
+#ifndef DAEMON_ACCOUNT_H
+#define DAEMON_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "kernels/engine.h"
+#include "daemon/config/limits.h"
+#include "daemon/config/overrides.h"
+#include "proto/status.h"
+#include "daemon/observe/usage.h"
+
+enum charge_kind {
+	CHARGE_CONNECTIONS,
+	CHARGE_REGIONS,
+	CHARGE_MAPPED_BYTES,
+	CHARGE_CREATED_BYTES,
+	CHARGE_JOBS,
+	CHARGE_BEHIND_WAITS,
+	CHARGE_LIST_BYTES,
+	CHARGE_INPUT_BYTES,
+	CHARGE_QUEUED_BYTES,
+	CHARGE_PENDING_FDS,
+	CHARGE_OUTGOING_FDS,
+	CHARGE_PLANS,
+	CHARGE_KIND_COUNT
+};
+
+struct closer;
+struct lingering;
+struct session;
+TAILQ_HEAD(session_queue, session);
+struct chore;
+TAILQ_HEAD(chore_queue, chore);
+
+struct account {
+	LIST_ENTRY(account) entry;
+	uid_t uid;
+	uint32_t refs;
+	uint64_t used[CHARGE_KIND_COUNT];
+	struct engine_owner owner; /* of the sessions' streams: a uid has one share of the engine's time */
+	TAILQ_ENTRY(account) ready_entry; /* in turns->ready */
+	struct session_queue ready;       /* sessions that go on in its next turn, oldest first */
+	uint64_t turn;                    /* of the loop, that turn_end is of */
+	uint64_t turn_end; /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	uint32_t turn_acts;
+	bool turn_is_long;
+	struct chore_queue chores;         /* not under way: in the order that they begin or go on */
+	TAILQ_ENTRY(account) chores_entry; /* in chores->waiting, while it has some of those */
+	uint32_t chores_under_way;
+	struct closer *closer;        /* NULL: nothing of it is being closed */
+	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
+	LIST_HEAD(, session) unread;  /* sessions whose peers have not received all descriptors; outgoing.c */
+	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */
+	uint64_t looked_ms;               /* when nothing more had been received (uv_now) */
+	struct usage *usage;              /* of the uid; stays when the account goes */
+	uint64_t overrides;               /* that apply to it (overrides.h) */
+	struct limits own;                /* its limits where some do, else those of everybody count */
+};
+
+struct accounts {
+	LIST_HEAD(, account) list;
+	const struct limits *limits;
+	const struct overrides *overrides; /* NULL: none */
+	uint64_t total[CHARGE_KIND_COUNT];
+	struct usages usages;
+};
+
+/* Zero-initialised: nothing is charged. */
+struct charge {
+	struct accounts *accounts;
+	struct account *account;
+	enum charge_kind kind;
+	uint64_t amount;
+};
+
+void accounts_init(struct accounts *accounts, const struct limits *limits);
+
+/* Asserts that every charge has come home. */
+void accounts_deinit(struct accounts *accounts);
+
+/* Other limits or overrides (NULL: none) from now on: accounts have to meet their processes' groups anew. */
+void accounts_refresh(struct accounts *accounts, const struct overrides *overrides);
+
+/* A process of the uid's that is in these groups has connected: their overrides apply while the account
+ * lives. */
+void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n);
+
+/* Those of the uid; limits that are not a uid's are everybody's. */
+const struct limits *account_limits(const struct accounts *accounts, const struct account *account);
+
+/* The uid's account, made when it is new; NULL: out of memory. The caller has a reference. */
+struct account *account_ref(struct accounts *accounts, uid_t uid);
+void account_unref(struct account *account);
+
+/* Adds amount to a charge, which is empty or already of this account and kind. QUOTA when the limit of the
+ * uid or of all together would be passed: nothing is taken then. */
+int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
+                enum charge_kind kind, uint64_t amount, struct error *err);
+
+/* Whether charge_take would succeed. */
+bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
+                 uint64_t amount);
+
+/* Part of a charge becomes part of another one, which is empty or of the same account and kind. */
+void charge_move(struct charge *from, struct charge *to, uint64_t amount);
+
+/* Gives back part of a charge, or all of it. An empty charge is allowed. */
+void charge_shrink(struct charge *charge, uint64_t amount);
+void charge_release(struct charge *charge);
+
+#endif

@@ -1,0 +1,285 @@
+/* Accepting: one connection after another while there are fds; a pause, never a spin, when there are none. */
+#include "listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "daemon/observe/log.h"
+#include "passed.h"
+#include "proto/wire/socket.h"
+#include "daemon/server.h"
+#include "session.h"
+#include "watch.h"
+
+#define BACKLOG        1024
+#define RETRY_MS       100
+#define ACCEPTS_A_TURN 64
+#define DIRECTORY_MODE 0755
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+static void on_retry(uv_timer_t *timer);
+static void accept_some(struct listener *listener);
+static void wait_for_fds(struct listener *listener, int error);
+
+/* The path that a Unix socket is bound to; "" when it is none. */
+static void bound_path(int fd, char *path, size_t size)
+{
+	struct sockaddr_un address = { 0 };
+	socklen_t len = sizeof address;
+
+	*path = '\0';
+	if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
+	    address.sun_family == AF_UNIX)
+		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
+}
+
+/* Who may connect to a socket of the service manager's is said where that is made; to be silent on it here
+ * could let in more than were meant. A life after the first one goes on with the socket that it has. */
+static int refuse_access(const struct listener *listener, const struct options *options, int setting,
+                         const char *key, struct error *err)
+{
+	const struct setting_origin *from = &options->origin[setting];
+	char place[SETTING_PLACE_BYTES];
+
+	if (!from->text)
+		return 0;
+	setting_place(setting, from, place, sizeof place);
+	error_set(err, STATUS_INVALID_ARGUMENT,
+	          "%s: the service manager made the socket; set %s= in its socket unit instead", place, key);
+	if (listener->server->recovery.count == 0)
+		return err->status;
+	log_line(LOG_LEVEL_WARNING, "%s", err->message);
+	return 0;
+}
+
+/* 1 when a socket was passed, 0 when none was. */
+static int take_passed(struct listener *listener, const struct options *options, struct error *err)
+{
+	int fd = passed_socket(NULL);
+
+	if (fd < 0)
+		return 0;
+	if (refuse_access(listener, options, OPTION_SOCKET_GROUP, "SocketGroup", err) < 0 ||
+	    refuse_access(listener, options, OPTION_SOCKET_MODE, "SocketMode", err) < 0)
+		return err->status;
+	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) <= 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket", fd);
+	listener->fd = fd;
+	listener->passed = true;
+	bound_path(fd, listener->path, sizeof listener->path);
+	return 1;
+}
+
+/* 1 when it is a socket that was ours already, 0 when there is none. */
+static int take_kept(struct listener *listener, int kept, struct error *err)
+{
+	if (kept < 0)
+		return 0;
+	if (sd_is_socket_unix(kept, SOCK_STREAM, 1, NULL, 0) <= 0)
+		return error_set(err, STATUS_INTERNAL, "descriptor %d is not the socket that was kept open",
+		                 kept);
+	bound_path(kept, listener->path, sizeof listener->path);
+	listener->fd = kept;
+	listener->owns_path = true;
+	return 1;
+}
+
+void listener_drop(int kept)
+{
+	char path[sizeof((struct listener *)0)->path];
+
+	bound_path(kept, path, sizeof path);
+	if (*path)
+		unlink(path);
+	if (kept >= 0)
+		close(kept);
+}
+
+/* The last directory of the default paths is made when it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
+static void make_directory(const char *path)
+{
+	char directory[sizeof((struct listener *)0)->path];
+	char *slash;
+
+	snprintf(directory, sizeof directory, "%s", path);
+	slash = strrchr(directory, '/');
+	if (!slash || slash == directory)
+		return;
+	*slash = '\0';
+	mkdir(directory, DIRECTORY_MODE); /* when it fails, so does the bind, and that is reported */
+}
+
+static int bind_own(struct listener *listener, const struct options *options, struct error *err)
+{
+	const char *path = options->socket;
+	char place[SETTING_PLACE_BYTES];
+
+	if (path ? strlen(path) >= sizeof listener->path
+	         : !socket_default_path(NULL, listener->path, sizeof listener->path))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "--socket: a socket's path has at most %zu bytes",
+		                 sizeof listener->path - 1);
+	if (path)
+		snprintf(listener->path, sizeof listener->path, "%s", path);
+	else
+		make_directory(listener->path);
+
+	listener->fd =
+	    socket_listen_group(listener->path, BACKLOG, options->socket_mode, options->socket_group);
+	switch (listener->fd) {
+	case -EPERM:
+		if (options->socket_group == SOCKET_ANY_GROUP)
+			return error_set(err, STATUS_PERMISSION, "%s: %s", listener->path, strerror(EPERM));
+		setting_place(OPTION_SOCKET_GROUP, &options->origin[OPTION_SOCKET_GROUP], place,
+		              sizeof place);
+		return error_set(err, STATUS_PERMISSION,
+		                 "%s: only root may give %s to a group that tmad is not a member of", place,
+		                 listener->path);
+	case -EADDRINUSE:
+		return error_set(err, STATUS_ALREADY_EXISTS,
+		                 "%s: another server listens there; stop it, or choose another --socket",
+		                 listener->path);
+	case -EEXIST:
+		return error_set(err, STATUS_ALREADY_EXISTS, "%s: a file that is not a socket is in the way",
+		                 listener->path);
+	default:
+		if (listener->fd < 0)
+			return error_set(err, STATUS_PERMISSION, "%s: %s", listener->path,
+			                 strerror(-listener->fd));
+	}
+	listener->owns_path = true;
+	return 0;
+}
+
+int listener_open(struct listener *listener, struct server *server, int kept, const struct options *options,
+                  struct error *err)
+{
+	int r;
+
+	*listener = (struct listener){ .server = server, .fd = -1, .spare_fd = -1 };
+	r = take_passed(listener, options, err);
+	if (r == 0)
+		r = take_kept(listener, kept, err);
+	if (r == 0)
+		r = bind_own(listener, options, err);
+	if (r < 0) {
+		listener_drop(kept);
+		return r;
+	}
+
+	r = uv_poll_init(&server->loop, &listener->poll, listener->fd);
+	if (r < 0) {
+		error_set(err, STATUS_INTERNAL, "%s: %s", listener->path, uv_strerror(r));
+		if (listener->owns_path)
+			unlink(listener->path);
+		close(listener->fd);
+		listener->fd = -1;
+		return err->status;
+	}
+	uv_timer_init(&server->loop, &listener->retry);
+	r = watch_start(&listener->poll, UV_READABLE, on_connection);
+	if (r == 0) {
+		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		r = listener->spare_fd < 0 ? -errno : 0;
+	}
+	if (r < 0) {
+		listener_close(listener);
+		return error_set(err, STATUS_NO_MEMORY, "%s: cannot be watched: %s", listener->path,
+		                 strerror(-r));
+	}
+	return 0;
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+	struct listener *listener = ((uv_poll_t *)handle)->data;
+
+	close(listener->fd);
+	listener->fd = -1;
+}
+
+void listener_close(struct listener *listener)
+{
+	if (listener->fd < 0 || uv_is_closing((uv_handle_t *)&listener->poll))
+		return;
+
+	if (listener->owns_path)
+		unlink(listener->path);
+	listener->poll.data = listener;
+	uv_close((uv_handle_t *)&listener->retry, NULL);
+	uv_close((uv_handle_t *)&listener->poll, on_poll_closed);
+	if (listener->spare_fd >= 0)
+		close(listener->spare_fd);
+	listener->spare_fd = -1;
+}
+
+void listener_pause(struct listener *listener)
+{
+	uv_poll_stop(&listener->poll);
+	uv_timer_stop(&listener->retry);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	(void)status;
+	(void)events;
+	accept_some((struct listener *)((char *)poll - offsetof(struct listener, poll)));
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	struct listener *listener = (struct listener *)((char *)timer - offsetof(struct listener, retry));
+
+	if (listener->spare_fd < 0)
+		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (watch_start(&listener->poll, UV_READABLE, on_connection) < 0)
+		uv_timer_start(&listener->retry, on_retry, RETRY_MS, 0);
+}
+
+static void accept_some(struct listener *listener)
+{
+	bool is_over = false;
+
+	for (int i = 0; i < ACCEPTS_A_TURN && !is_over; i++) {
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			is_over = session_open(listener->server, fd);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			wait_for_fds(listener, errno);
+		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
+		         log_allows(LOG_NOBODY, uv_now(&listener->server->loop)))
+			log_line(LOG_LEVEL_WARNING, "accept on %s: %s", listener->path, strerror(errno));
+		return;
+	}
+}
+
+/* The connection at the head of the queue is refused with the spare fd, so that its client knows. */
+static void wait_for_fds(struct listener *listener, int error)
+{
+	int fd;
+
+	if (log_allows(LOG_NOBODY, uv_now(&listener->server->loop)))
+		log_line(LOG_LEVEL_WARNING, "accept on %s: %s; trying again in %d ms", listener->path,
+		         strerror(error), RETRY_MS);
+	if (listener->spare_fd >= 0) {
+		close(listener->spare_fd);
+		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0)
+			refuse_socket(listener->server, fd, NULL);
+		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	}
+	uv_poll_stop(&listener->poll);
+	uv_timer_start(&listener->retry, on_retry, RETRY_MS, 0);
+}

@@ -1,0 +1,124 @@
+/* Who gets a session: every charge and every other means is had before it is one. */
+#include "session.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/server.h"
+
+#define GROUPS 256 /* on the stack */
+
+void session_free(struct session *session)
+{
+	region_table_deinit(&session->regions);
+	id_table_deinit(&session->plans);
+	engine_stream_free(session->server->engine, session->stream);
+	input_drop(&session->server->inputs, &session->in, buffer_len(&session->in));
+	buffer_deinit(&session->out);
+	charge_release(&session->in_charge);
+	charge_release(&session->fds_charge);
+	charge_release(&session->out_charge);
+	charge_release(&session->out_fds_charge);
+	charge_release(&session->connection);
+	account_unref(session->account);
+	free(session);
+}
+
+/* Of a process that is in more groups than there is room for, the group that it runs as counts. */
+void session_meet_groups(struct session *session)
+{
+	struct accounts *accounts = &session->server->accounts;
+	gid_t few[GROUPS], *groups = few, *many = NULL;
+	int n;
+
+	if (!overrides_have_groups(accounts->overrides))
+		return;
+	account_meet(accounts, session->account, &session->peer.gid, 1);
+	n = socket_peer_groups(session->fd, few, GROUPS);
+	if (n > GROUPS) {
+		groups = many = malloc((size_t)n * sizeof *many);
+		n = many ? socket_peer_groups(session->fd, many, (size_t)n) : 0;
+	}
+	if (n > 0)
+		account_meet(accounts, session->account, groups, (size_t)n);
+	free(many);
+}
+
+static int session_init(struct session *session, struct server *server, int fd, struct error *err)
+{
+	int r = socket_peer(fd, &session->peer);
+
+	/* Else the kernel drops urgent bytes as we read past them, and closes their descriptors on this
+	 * thread. */
+	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
+	session->server = server;
+	session->fd = fd;
+	session->last = UINT64_MAX;
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
+	session->account = account_ref(&server->accounts, session->peer.uid);
+	if (!session->account)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+	session_meet_groups(session);
+	if (closer_is_full(session->account))
+		return error_set(err, STATUS_QUOTA, "too many of the descriptors that it sent do not close");
+	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,
+	                err);
+	if (r < 0)
+		return r;
+	session->stream = engine_stream_new(server->engine, &session->account->owner);
+	if (!session->stream)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
+	return 0;
+}
+
+bool session_open(struct server *server, int fd)
+{
+	struct session *session = calloc(1, sizeof *session);
+	struct error err, *why = NULL;
+	int r;
+
+	if (!session) {
+		if (log_allows(LOG_NOBODY, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
+		goto err_refuse;
+	}
+	if (session_init(session, server, fd, &err) < 0) {
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_about(LOG_LEVEL_WARNING,
+			          &(struct log_about){ .has_uid = true,
+			                               .uid = session->peer.uid,
+			                               .pid = session->peer.pid,
+			                               .status = status_name(err.status) },
+			          "refused a connection: %s: %s", status_name(err.status), err.message);
+		why = &err;
+		goto err_free;
+	}
+	r = uv_poll_init(&server->loop, &session->poll, fd);
+	if (r < 0) {
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
+		goto err_free;
+	}
+	uv_timer_init(&server->loop, &session->frame_timer);
+	uv_timer_init(&server->loop, &session->reply_timer);
+	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
+	session->handles = 3;
+	session->id = ++server->last_session;
+	session->frame_left_ns = limit_ns(server->limits.frame_deadline_ms);
+	session->start_ms = session->used_ms = uv_now(&server->loop);
+	region_table_init(&session->regions, session);
+	TAILQ_INIT(&session->jobs_under_way);
+	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
+	server->metrics.connections_accepted++;
+	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
+	session_update_poll(session);
+	return turn_is_over(&server->turns, session->account);
+
+err_free:
+	session_free(session);
+err_refuse:
+	refuse_socket(server, fd, why);
+	return true;
+}

@@ -1,0 +1,420 @@
+/* Sockets and turns; what is said is in exposition.c, how pages are found in page.c. */
+#include "exporter.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <microhttpd.h>
+#include <systemd/sd-daemon.h>
+
+#include "log.h"
+#include "page.h"
+#include "daemon/net/passed.h"
+#include "daemon/server.h"
+#include "daemon/net/watch.h"
+
+#define BACKLOG        1024
+#define ACCEPTS_A_TURN 8
+#define RETRY_MS       100
+
+/* For the first request to come whole, for its answer to go, and from then on for the next to come. */
+#define FIRST_MS  5000
+#define ANSWER_MS 10000
+#define NEXT_MS   60000
+
+/* A peer that has been waited for so long makes room when all places are taken. */
+#define PATIENCE_MS 200
+
+/* A peer that does not read is found out after so much of its page, which nobody would write else. */
+#define SEND_BYTES 65536
+
+/* Of a connection, for a request's head and a piece of the answer. */
+#define CONNECTION_BYTES 16384
+
+/* After a turn, others have the loop for so many times what it took, and a millisecond. */
+#define REST_TIMES 9
+
+static void on_listening(uv_poll_t *poll, int status, int events);
+static void on_polling(uv_poll_t *poll, int status, int events);
+static void on_tick(uv_timer_t *timer);
+static void turn(struct exporter *exporter);
+
+/* ---- Peers -------------------------------------------------------------------------------------------- */
+
+static uint64_t now_of(const struct exporter *exporter)
+{
+	return uv_now(&exporter->server->loop);
+}
+
+static void wait_for_request(const struct exporter *exporter, struct exporter_peer *peer, uint64_t most_ms)
+{
+	peer->is_answered = false;
+	peer->waited_ms = 0;
+	peer->waiting_since_ms = now_of(exporter);
+	peer->until_ms = peer->waiting_since_ms + most_ms;
+}
+
+static void on_peer(void *cls, struct MHD_Connection *connection, void **context,
+                    enum MHD_ConnectionNotificationCode what)
+{
+	const union MHD_ConnectionInfo *info =
+	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct exporter *exporter = cls;
+	struct exporter_peer *peer = *context;
+
+	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+		if (peer) {
+			peer->fd = -1;
+			exporter->n_peers--;
+			exporter->accept_at_ms = 0;
+		}
+		return;
+	}
+	for (peer = exporter->peers; peer->fd >= 0; peer++)
+		continue;
+	peer->fd = info->connect_fd;
+	wait_for_request(exporter, peer, FIRST_MS);
+	exporter->n_peers++;
+	*context = peer;
+}
+
+static struct exporter_peer *peer_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection)
+{
+	struct exporter_peer *peer = peer_of(connection);
+
+	if (!peer || peer->until_ms == UINT64_MAX)
+		return;
+	peer->is_answered = true;
+	peer->waited_ms = 0;
+	peer->waiting_since_ms = UINT64_MAX;
+	peer->until_ms = now_of(exporter) + ANSWER_MS;
+}
+
+static void on_request_done(void *cls, struct MHD_Connection *connection, void **context,
+                            enum MHD_RequestTerminationCode how)
+{
+	struct exporter_peer *peer = peer_of(connection);
+	struct exporter *exporter = cls;
+
+	*context = NULL;
+	if (peer && peer->until_ms < UINT64_MAX && how == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		wait_for_request(exporter, peer, NEXT_MS);
+}
+
+/* Of a peer that is answered: whether it has room for more. One that has not is waited for. */
+static void look_at_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
+{
+	if (has_room == (peer->waiting_since_ms == UINT64_MAX))
+		return;
+	if (has_room)
+		peer->waited_ms += now - peer->waiting_since_ms;
+	peer->waiting_since_ms = has_room ? UINT64_MAX : now;
+}
+
+/* libmicrohttpd does not always see that one is gone whose request has begun. What it has read it may still
+ * answer. */
+static void look_at_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
+{
+	int unread;
+
+	if (sends_no_more && peer->until_ms > now + PATIENCE_MS && ioctl(peer->fd, FIONREAD, &unread) == 0 &&
+	    unread == 0)
+		peer->until_ms = now + PATIENCE_MS;
+}
+
+static void look_at_peers(struct exporter *exporter)
+{
+	struct pollfd polled[EXPORTER_PEERS];
+	uint64_t now = now_of(exporter);
+
+	for (int i = 0; i < EXPORTER_PEERS; i++) {
+		const struct exporter_peer *peer = &exporter->peers[i];
+
+		polled[i] = (struct pollfd){ .fd = peer->until_ms == UINT64_MAX ? -1 : peer->fd,
+			                     .events = peer->is_answered ? POLLOUT : POLLRDHUP };
+	}
+	if (poll(polled, EXPORTER_PEERS, 0) < 0)
+		return;
+	for (int i = 0; i < EXPORTER_PEERS; i++) {
+		if (polled[i].fd >= 0 && exporter->peers[i].is_answered)
+			look_at_reader(&exporter->peers[i], polled[i].revents != 0, now);
+		else if (polled[i].fd >= 0)
+			look_at_writer(&exporter->peers[i], polled[i].revents != 0, now);
+	}
+}
+
+static uint64_t waited_for(const struct exporter_peer *peer, uint64_t now)
+{
+	return peer->waited_ms + (peer->waiting_since_ms <= now ? now - peer->waiting_since_ms : 0);
+}
+
+/* libmicrohttpd sees its end, and closes it. */
+static void shut_down(struct exporter_peer *peer)
+{
+	shutdown(peer->fd, SHUT_RDWR);
+	peer->until_ms = UINT64_MAX;
+}
+
+static void shut_down_late(struct exporter *exporter, uint64_t now)
+{
+	for (int i = 0; i < EXPORTER_PEERS; i++)
+		if (exporter->peers[i].fd >= 0 && exporter->peers[i].until_ms <= now)
+			shut_down(&exporter->peers[i]);
+}
+
+/* All places are taken, and somebody waits for one: who was waited for longest goes, unless somebody does
+ * already. */
+static void make_room(struct exporter *exporter, uint64_t now)
+{
+	struct exporter_peer *slowest = exporter->peers;
+	uint64_t waited = 0;
+
+	for (int i = 0; i < EXPORTER_PEERS; i++) {
+		struct exporter_peer *peer = &exporter->peers[i];
+
+		if (peer->until_ms == UINT64_MAX)
+			return;
+		if (waited_for(peer, now) > waited) {
+			slowest = peer;
+			waited = waited_for(peer, now);
+		}
+	}
+	if (waited >= PATIENCE_MS)
+		shut_down(slowest);
+	else
+		exporter->accept_at_ms = now + PATIENCE_MS - waited;
+}
+
+static uint64_t next_end(const struct exporter *exporter)
+{
+	uint64_t first = exporter->accept_at_ms ? exporter->accept_at_ms : UINT64_MAX;
+
+	for (int i = 0; i < EXPORTER_PEERS; i++)
+		if (exporter->peers[i].fd >= 0 && exporter->peers[i].until_ms < first)
+			first = exporter->peers[i].until_ms;
+	return first;
+}
+
+/* ---- Turns -------------------------------------------------------------------------------------------- */
+
+static void accept_some(struct exporter *exporter, uint64_t now)
+{
+	struct pollfd pending = { .fd = exporter->fd, .events = POLLIN };
+
+	for (int i = 0; i < ACCEPTS_A_TURN && exporter->n_peers < EXPORTER_PEERS; i++) {
+		struct sockaddr_storage address;
+		socklen_t len = sizeof address;
+		int fd =
+		    accept4(exporter->fd, (struct sockaddr *)&address, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+				exporter->accept_at_ms = now + RETRY_MS;
+			return;
+		}
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SEND_BYTES }, sizeof(int));
+		MHD_add_connection(exporter->http, fd, (struct sockaddr *)&address,
+		                   len); /* or it closes it */
+	}
+	if (exporter->n_peers == EXPORTER_PEERS && poll(&pending, 1, 0) > 0)
+		make_room(exporter, now);
+}
+
+static bool is_busy(const struct exporter *exporter)
+{
+	MHD_UNSIGNED_LONG_LONG ms;
+
+	return MHD_get_timeout(exporter->http, &ms) == MHD_YES && ms == 0;
+}
+
+static void rest(struct exporter *exporter, uint64_t ms)
+{
+	uv_poll_stop(&exporter->listening);
+	uv_poll_stop(&exporter->polling);
+	uv_timer_start(&exporter->tick, on_tick, ms, 0);
+}
+
+static void turn(struct exporter *exporter)
+{
+	uint64_t now = uv_now(&exporter->server->loop), start = uv_hrtime();
+
+	if (exporter->accept_at_ms <= now) {
+		exporter->accept_at_ms = 0;
+		accept_some(exporter, now);
+	}
+	shut_down_late(exporter, now);
+	MHD_run(exporter->http);
+	look_at_peers(exporter);
+	rest(exporter, 1 + (uv_hrtime() - start) * REST_TIMES / 1000000);
+}
+
+static void watch(struct exporter *exporter)
+{
+	uint64_t now = uv_now(&exporter->server->loop), end = next_end(exporter);
+	int r = watch_start(&exporter->polling, UV_READABLE, on_polling);
+
+	if (r == 0 && !exporter->accept_at_ms)
+		r = watch_start(&exporter->listening, UV_READABLE, on_listening);
+	if (r < 0)
+		rest(exporter, RETRY_MS);
+	else if (end < UINT64_MAX)
+		uv_timer_start(&exporter->tick, on_tick, end > now ? end - now : 0, 0);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct exporter *exporter = timer->data;
+
+	if (is_busy(exporter) || next_end(exporter) <= uv_now(timer->loop))
+		turn(exporter);
+	else
+		watch(exporter);
+}
+
+static void on_listening(uv_poll_t *poll, int status, int events)
+{
+	(void)status;
+	(void)events;
+	turn(poll->data);
+}
+
+static void on_polling(uv_poll_t *poll, int status, int events)
+{
+	(void)status;
+	(void)events;
+	turn(poll->data);
+}
+
+/* ---- Opening and closing ------------------------------------------------------------------------------ */
+
+/* 1 when there is a socket, 0 when none is wanted. */
+static int open_socket(struct exporter *exporter, int kept, const char *address, struct error *err)
+{
+	int passed = passed_socket(PASSED_METRICS);
+	int r;
+
+	if (passed < 0 && kept < 0) {
+		if (!address)
+			return 0;
+		r = endpoint_parse(&exporter->endpoint, address, err);
+		if (r == 0)
+			r = kept = endpoint_listen(&exporter->endpoint, BACKLOG, err);
+		if (r < 0)
+			return r;
+	} else if (passed < 0 && sd_is_socket(kept, AF_UNSPEC, SOCK_STREAM, 1) <= 0) {
+		return error_set(err, STATUS_INTERNAL, "descriptor %d is not the socket that was kept open",
+		                 kept);
+	}
+	exporter->owns = passed < 0;
+	exporter->fd = passed < 0 ? kept : passed;
+	endpoint_of(&exporter->endpoint, exporter->fd);
+	endpoint_name(&exporter->endpoint, exporter->name);
+	return 1;
+}
+
+static struct MHD_Daemon *start_http(struct exporter *exporter)
+{
+	return MHD_start_daemon(
+	    MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, page_answer, exporter,
+	    MHD_OPTION_CONNECTION_LIMIT, (unsigned)EXPORTER_PEERS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	    (size_t)CONNECTION_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_peer,
+	    exporter, MHD_OPTION_NOTIFY_COMPLETED, on_request_done, exporter, MHD_OPTION_END);
+}
+
+/* Who sees its connection end finds that nobody listens any more. */
+static void stop_http(struct exporter *exporter)
+{
+	if (exporter->owns && endpoint_path(&exporter->endpoint))
+		unlink(endpoint_path(&exporter->endpoint));
+	if (exporter->owns)
+		close(exporter->fd);
+	exporter->fd = -1;
+	if (exporter->http)
+		MHD_stop_daemon(exporter->http);
+	exporter->http = NULL;
+	pages_close(exporter);
+}
+
+static int open_handles(struct exporter *exporter)
+{
+	uv_loop_t *loop = &exporter->server->loop;
+	int r = uv_poll_init(loop, &exporter->listening, exporter->fd);
+
+	if (r < 0)
+		return r;
+	r = uv_poll_init(loop, &exporter->polling,
+	                 MHD_get_daemon_info(exporter->http, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
+	if (r < 0) {
+		uv_close((uv_handle_t *)&exporter->listening, NULL);
+		return r;
+	}
+	uv_timer_init(loop, &exporter->tick);
+	exporter->listening.data = exporter->polling.data = exporter->tick.data = exporter;
+	return 0;
+}
+
+int exporter_open(struct exporter *exporter, struct server *server, int kept, const char *address,
+                  struct error *err)
+{
+	int r;
+
+	*exporter = (struct exporter){ .server = server, .fd = -1 };
+	for (int i = 0; i < EXPORTER_PEERS; i++)
+		exporter->peers[i].fd = -1;
+	r = open_socket(exporter, kept, address, err);
+	if (exporter->fd != kept)
+		exporter_drop(kept);
+	if (r <= 0)
+		return r;
+	exporter->http = start_http(exporter);
+	if (!exporter->http || pages_open(exporter) < 0) {
+		error_set(err, STATUS_NO_MEMORY, "%s: no memory or descriptors for metrics", exporter->name);
+		goto err_http;
+	}
+	r = open_handles(exporter);
+	if (r < 0) {
+		error_set(err, STATUS_INTERNAL, "%s: %s", exporter->name, uv_strerror(r));
+		goto err_http;
+	}
+	watch(exporter);
+	log_line(LOG_LEVEL_INFO, "metrics on %s", exporter->name);
+	return 0;
+
+err_http:
+	stop_http(exporter);
+	return err->status;
+}
+
+void exporter_close(struct exporter *exporter)
+{
+	if (exporter->fd < 0)
+		return;
+	uv_close((uv_handle_t *)&exporter->listening, NULL);
+	uv_close((uv_handle_t *)&exporter->polling, NULL);
+	uv_close((uv_handle_t *)&exporter->tick, NULL);
+	stop_http(exporter);
+}
+
+void exporter_drop(int kept)
+{
+	struct endpoint endpoint;
+
+	if (kept < 0)
+		return;
+	endpoint_of(&endpoint, kept);
+	if (endpoint_path(&endpoint))
+		unlink(endpoint_path(&endpoint));
+	close(kept);
+}

@@ -1,0 +1,99 @@
+/* Copies of counters: what is scraped is sent piece by piece, while they go on. */
+#include "snapshot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "log.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+#define OTHERS "other"
+
+static struct snapshot_uid *row_of(struct snapshot *snapshot, const struct usages *usages,
+                                   const struct account *account)
+{
+	for (uint32_t i = 0; i < usages->n; i++)
+		if (usages->of[i] == account->usage)
+			return &snapshot->uid[i];
+	return &snapshot->uid[usages->n];
+}
+
+static void copy_limits(struct snapshot_uid *row, const struct accounts *accounts,
+                        const struct account *account)
+{
+	struct limits *own = (struct limits *)account_limits(accounts, account);
+
+	for (int i = 0; i < LIMIT_COUNT; i++)
+		if (override_is_allowed(i) &&
+		    *limits_at(own, i) != *limits_at((struct limits *)accounts->limits, i))
+			row->limits[i] = *limits_at(own, i);
+}
+
+static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts)
+{
+	const struct usages *usages = &accounts->usages;
+	const struct account *account;
+
+	for (uint32_t i = 0; i < usages->n; i++) {
+		snapshot->uid[i].usage = *usages->of[i];
+		snprintf(snapshot->uid[i].name, sizeof snapshot->uid[i].name, "%u", (unsigned)usages->uid[i]);
+	}
+	snapshot->n_uids = usages->n;
+	if (usages->n == USAGE_UIDS) {
+		snapshot->uid[usages->n].usage = usages->others;
+		snprintf(snapshot->uid[usages->n].name, sizeof snapshot->uid[0].name, OTHERS);
+		snapshot->n_uids++;
+	}
+	LIST_FOREACH(account, &accounts->list, entry)
+	{
+		struct snapshot_uid *row = row_of(snapshot, usages, account);
+
+		for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+			if (row->levels[i] < account->used[i])
+				row->levels[i] = account->used[i];
+		if (row < &snapshot->uid[usages->n])
+			copy_limits(row, accounts, account);
+	}
+}
+
+static uint64_t count_rings(const struct server *server)
+{
+	const struct session *session;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH(session, &server->sessions, entry)
+	n += session->submission != NULL;
+	return n;
+}
+
+struct snapshot *snapshot_new(struct server *server)
+{
+	uint32_t n = server->accounts.usages.n;
+	struct snapshot *snapshot = calloc(1, sizeof *snapshot + (n + 1) * sizeof snapshot->uid[0]);
+
+	if (!snapshot)
+		return NULL;
+	snapshot->version = PACKAGE_VERSION;
+	snapshot->engine = server->engine->name;
+	snapshot->device = server->engine->device;
+	snapshot->start_ns = server->start_ns;
+	snapshot->engine_up = watchdog_engine_up(&server->watchdog);
+	snapshot->recoveries = server->recovery.count;
+	snapshot->waiting = server_count_waiting(server);
+	snapshot->rings = count_rings(server);
+	snapshot->log_lost = log_lost();
+	snapshot->regions = server->n_regions;
+	snapshot->mapped_bytes = server->mapped_bytes;
+	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+		snapshot->levels[i] = server->accounts.total[i];
+	snapshot->metrics = server->metrics;
+	snapshot->plans = (struct engine_cache_stats){ .hits = server->plans.hits,
+		                                       .misses = server->plans.misses,
+		                                       .evictions = server->plans.evictions,
+		                                       .entries = server->plans.entries };
+	engine_cache_stats(server->engine, &snapshot->maps);
+	snapshot->limits = server->limits;
+	copy_uids(snapshot, &server->accounts);
+	return snapshot;
+}

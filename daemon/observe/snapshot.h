@@ -1,0 +1,45 @@
+/* All that is told of the service to who scrapes it, as it was at one moment. */
+#ifndef DAEMON_SNAPSHOT_H
+#define DAEMON_SNAPSHOT_H
+
+#include <stdint.h>
+
+#include "daemon/net/account.h"
+#include "kernels/engine.h"
+#include "daemon/config/limits.h"
+#include "metrics.h"
+
+struct server;
+
+struct snapshot_uid {
+	char name[12]; /* its number, or "other" */
+	struct usage usage;
+	uint64_t levels[CHARGE_KIND_COUNT];
+	uint64_t limits[LIMIT_COUNT]; /* that differ from everybody's; else 0 */
+};
+
+struct snapshot {
+	const char *version; /* these three are the program's */
+	const char *engine;
+	const char *device;
+	uint64_t start_ns; /* since the epoch */
+	uint64_t engine_up;
+	uint64_t recoveries;
+	uint64_t waiting;
+	uint64_t rings;
+	uint64_t log_lost;
+	uint64_t regions;
+	uint64_t mapped_bytes;
+	uint64_t levels[CHARGE_KIND_COUNT];
+	struct metrics metrics;
+	struct engine_cache_stats plans;
+	struct engine_cache_stats maps;
+	struct limits limits;
+	uint32_t n_uids;
+	struct snapshot_uid uid[];
+};
+
+/* NULL: out of memory. For free(). At most 180 KB. */
+struct snapshot *snapshot_new(struct server *server);
+
+#endif

@@ -1,0 +1,246 @@
+/* Submission, completion and reuse of jobs. */
+#include "job.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "region.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+#include "daemon/method/transforms.h"
+
+static void on_job_done(struct engine_job *run);
+
+/* ---- Making and dropping ----------------------------------------------------------------------------- */
+
+static struct job *take_kept(struct server *server)
+{
+	struct job *job = server->free_jobs;
+
+	if (!job)
+		return calloc(1, sizeof *job);
+	server->free_jobs = job->next_free;
+	memset(job, 0, sizeof *job);
+	return job;
+}
+
+static void keep(struct server *server, struct job *job)
+{
+	job->next_free = server->free_jobs;
+	server->free_jobs = job;
+}
+
+void jobs_free_kept(struct server *server)
+{
+	struct job *job;
+
+	while ((job = server->free_jobs)) {
+		server->free_jobs = job->next_free;
+		free(job);
+	}
+}
+
+static void set_order(struct job *job, const struct order *order)
+{
+	job->completion = order->completion;
+	if (order->wait) {
+		job->run.wait =
+		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
+		job->run.wait_until_ns = uv_hrtime() + limit_ns(order->wait_ms);
+		job->wait_ms = order->wait_ms;
+		job_use(job, order->wait);
+	}
+	if (order->signal) {
+		job->run.signal =
+		    (struct engine_point){ order->signal->memory, order->signal_offset, order->signal_value };
+		job_use(job, order->signal);
+	}
+}
+
+struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
+                    void (*answer)(struct job *job), struct error *err)
+{
+	struct server *server = session->server;
+	struct job *job = take_kept(server);
+
+	if (!job) {
+		error_set(err, STATUS_NO_MEMORY, "no memory for a job");
+		return NULL;
+	}
+	job->session = session;
+	job->is_behind = order->wait || session->waiting_jobs > 0;
+	if (job_charge(job, 1, err) < 0) {
+		charge_release(&job->charge);
+		keep(server, job);
+		return NULL;
+	}
+	job->msgid = request->msgid;
+	job->method = request->method;
+	job->answer = answer;
+	job->start_ns = server->taken_ns;
+	job->run.on_done = on_job_done;
+	set_order(job, order);
+	return job;
+}
+
+int job_charge(struct job *job, uint64_t more, struct error *err)
+{
+	struct session *session = job->session;
+	struct accounts *accounts = &session->server->accounts;
+	int r = charge_take(&job->charge, accounts, session->account, CHARGE_JOBS, more, err);
+
+	if (r == 0 && job->is_behind)
+		r = charge_take(&job->behind, accounts, session->account, CHARGE_BEHIND_WAITS, more, err);
+	return r;
+}
+
+void job_use(struct job *job, struct region *region)
+{
+	assert(job->n_regions < JOB_MAX_REGIONS);
+	region_use(region);
+	job->regions[job->n_regions++] = region;
+}
+
+void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
+{
+	job->plan = plan;
+	job->run.move = placed_move(plan, placed);
+	job_use(job, placed->dst);
+	job_use(job, placed->src);
+}
+
+void job_drop(struct job *job)
+{
+	struct server *server = job->session->server;
+
+	if (job->release)
+		job->release(job);
+	for (uint32_t i = 0; i < job->n_regions; i++)
+		region_unuse(job->regions[i]);
+	plan_entry_unref(job->plan);
+	charge_release(&job->charge);
+	charge_release(&job->behind);
+	keep(server, job);
+}
+
+/* ---- Under way --------------------------------------------------------------------------------------- */
+
+void job_submit(struct job *job)
+{
+	struct session *session = job->session;
+
+	session->jobs++;
+	session->transforms += job->charge.amount;
+	session->waiting_jobs += job->run.wait.memory != NULL;
+	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
+	engine_submit(session->server->engine, session->stream, &job->run);
+	/* The session may end by it, and then cancels what it has. */
+	if (job->completion == COMPLETION_QUEUED)
+		session_reply_queued(session, job->msgid);
+}
+
+struct job *job_find(const struct session *session, uint32_t msgid)
+{
+	struct job *job;
+
+	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
+	if (job->msgid == msgid && !job->refuse) /* an entry of a ring answers no request */
+		break;
+	return job;
+}
+
+bool job_cancel(struct job *job)
+{
+	return engine_cancel(job->session->server->engine, job->session->stream, &job->run);
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------ */
+
+void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
+{
+	uint64_t latency_ns = job->session->server->reaped_ns - job->start_ns;
+
+	session_count_transform(job->session, &(struct transform_count){ .family = family,
+	                                                                 .bytes = bytes,
+	                                                                 .ns = ns,
+	                                                                 .latency_ns = latency_ns,
+	                                                                 .bar = latency_bar(latency_ns) });
+}
+
+void job_reply(struct job *job, const void *result)
+{
+	switch (job->completion) {
+	case COMPLETION_DONE:
+		session_reply(job->session, job->msgid, job->method, result, -1);
+		break;
+	case COMPLETION_QUEUED:
+		session_notify_done(job->session, job->msgid, job->method, result, NULL);
+		break;
+	case COMPLETION_SIGNAL:
+	case COMPLETION_COUNT:
+		break;
+	}
+}
+
+static void refuse_queued(struct job *job, const struct error *err)
+{
+	if (job->session->state != SESSION_ENDED)
+		session_log_refusal(job->session, job->msgid, job->method, job->start_ns, err);
+	session_notify_done(job->session, job->msgid, job->method, NULL, err);
+}
+
+static void refuse(struct job *job)
+{
+	const struct engine_point *wait = &job->run.wait;
+	struct error err;
+
+	if (job->run.status == STATUS_TIMEOUT)
+		error_set(&err, STATUS_TIMEOUT,
+		          "wait: the word at byte %" PRIu64 " of the region had not come to %" PRIu64
+		          " after %" PRIu64 " ms",
+		          wait->offset, wait->value, job->wait_ms);
+	else
+		error_set(&err, job->run.status, "%s: %s", job->method->name,
+		          status_meaning(job->run.status));
+	if (job->refuse)
+		job->refuse(job, &err);
+	else if (job->completion == COMPLETION_QUEUED)
+		refuse_queued(job, &err);
+	else
+		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
+}
+
+/* A batch that failed with single moves has an answer, with a status for each. */
+static bool is_refused(const struct engine_job *run)
+{
+	if (run->moves && run->status == STATUS_DEVICE)
+		for (uint32_t i = 0; i < run->n_moves; i++)
+			if (run->moves[i].status == STATUS_DEVICE)
+				return false;
+	return run->status < 0;
+}
+
+static void on_job_done(struct engine_job *run)
+{
+	struct job *job = (struct job *)run; /* its first member */
+	struct session *session = job->session;
+	struct server *server = session->server;
+	struct account *account = session->account;
+
+	if (run->status == STATUS_DEVICE_LOST && run->begun && server->state == SERVER_RUNNING)
+		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
+	if (is_refused(run))
+		refuse(job);
+	else
+		job->answer(job);
+	TAILQ_REMOVE(&session->jobs_under_way, job, entry);
+	session->jobs--;
+	session->transforms -= job->charge.amount;
+	session->waiting_jobs -= run->wait.memory != NULL;
+	job_drop(job);
+	turns_wake_waiting(server, account);
+	session_on_job_ended(session);
+	session_settle(session);
+}

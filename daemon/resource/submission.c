@@ -1,0 +1,394 @@
+/* Taking entries, writing ends, and staying awake between them. */
+#include "submission.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "job.h"
+#include "kernels/host/fault.h"
+#include "prepared.h"
+#include "region.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+#include "waker.h"
+
+#define NS_PER_US UINT64_C(1000)
+
+/* Between two turns of the loop that find nothing else to do. */
+#define LOOK_NS 3000
+
+/* To stay awake has to pay. Whenever something comes, a ring has earned what it costs to be rung for it;
+ * while it sleeps, a share of that time; and what it has, up to its spin_ns, it can stay awake for. So one
+ * that has an entry now and then costs little, however its client falls in with the end of each wait. */
+#define RUNG_NS     20000
+#define SLEEP_SHARE 8
+
+static void on_spin(uv_idle_t *spin);
+static void answer(struct job *job);
+static void refuse(struct job *job, const struct error *err);
+
+/* ---- Shared memory: all of it is touched in this section, guarded, because pages of the client's can be
+ * lost
+ */
+
+enum look { LOOK_NONE, LOOK_ENTRY, LOOK_BROKEN };
+
+struct touch {
+	struct submission *submission;
+	struct submission_entry entry;
+	struct submission_end end;
+	enum look found;
+	bool is_asleep; /* who wants to be woken */
+};
+
+/* false: the memory failed. */
+static bool touch(struct touch *touch, void (*work)(void *touch))
+{
+	struct submission *s = touch->submission;
+	struct fault_range range = { s->shared, submission_bytes(s->entries) };
+	struct fault_range ranges[2] = { range, range };
+
+	return fault_guard(ranges, work, touch);
+}
+
+static enum look look(const struct submission *s)
+{
+	/* Not before a store to `awake`, or neither side would see the other. */
+	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
+	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
+
+	if (submitted == s->taken)
+		return LOOK_NONE;
+	if (submitted - s->taken > s->entries || submitted - reaped > s->entries)
+		return LOOK_BROKEN;
+	return LOOK_ENTRY;
+}
+
+static void take_entry(void *arg)
+{
+	struct touch *touch = arg;
+	struct submission *s = touch->submission;
+	const volatile uint64_t *from = (const volatile uint64_t *)&s->shared->entry[s->taken % s->entries];
+	uint64_t *to = (uint64_t *)&touch->entry;
+
+	touch->found = look(s);
+	if (touch->found != LOOK_ENTRY)
+		return;
+	for (size_t i = 0; i < sizeof touch->entry / sizeof *to; i++)
+		to[i] = from[i];
+}
+
+static void just_look(void *arg)
+{
+	struct touch *touch = arg;
+
+	touch->found = look(touch->submission);
+}
+
+static void put_end(void *arg)
+{
+	struct touch *touch = arg;
+	struct submission *s = touch->submission;
+
+	submission_ends(s->shared, s->entries)[s->done % s->entries] = touch->end;
+	__atomic_store_n(&s->shared->done, s->done + 1, __ATOMIC_SEQ_CST);
+	touch->is_asleep = __atomic_load_n(&s->shared->sleeps, __ATOMIC_SEQ_CST) != 0;
+}
+
+static void say_awake(void *arg)
+{
+	struct touch *touch = arg;
+	struct submission *s = touch->submission;
+
+	__atomic_store_n(&s->shared->awake, s->awake, __ATOMIC_SEQ_CST);
+	touch->found = look(s);
+}
+
+/* ---- Ends --------------------------------------------------------------------------------------------- */
+
+/* Takes from what it has, or adds to it, up to now. */
+static void account_time(struct submission *s, uint64_t now)
+{
+	uint64_t ns = now - s->active_ns;
+
+	if (s->awake)
+		s->left_ns -= ns < s->left_ns ? ns : s->left_ns;
+	else
+		s->left_ns += ns / SLEEP_SHARE;
+	if (s->left_ns > s->spin_ns)
+		s->left_ns = s->spin_ns;
+	s->active_ns = now;
+}
+
+static void finish(struct submission *s, const struct submission_end *end)
+{
+	struct touch put = { .submission = s, .end = *end };
+
+	if (!touch(&put, put_end)) {
+		session_end(s->session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
+		return;
+	}
+	s->done++;
+	account_time(s, uv_hrtime());
+	s->session->used_ms = uv_now(&s->session->server->loop);
+	if (put.is_asleep)
+		waker_wake(s->waker);
+}
+
+static void answer(struct job *job)
+{
+	const struct plan_entry *plan = job->plan;
+
+	job_count(job, plan->plan.family, plan->transform.bytes, job->run.ns);
+	finish(
+	    job->session->submission,
+	    &(struct submission_end){ .tag = job->tag, .bytes = plan->transform.bytes, .ns = job->run.ns });
+}
+
+static void refuse(struct job *job, const struct error *err)
+{
+	struct session *session = job->session;
+
+	session_count_error(session, err->status);
+	if (session->state != SESSION_ENDED)
+		finish(session->submission,
+		       &(struct submission_end){ .tag = job->tag, .status = err->status });
+}
+
+static void release(struct job *job)
+{
+	job->session->submission->under_way--;
+}
+
+/* ---- Entries ------------------------------------------------------------------------------------------ */
+
+static int check_reserved(const struct submission_entry *entry, struct error *err)
+{
+	for (size_t i = 0; i < sizeof entry->reserved / sizeof *entry->reserved; i++)
+		if (entry->reserved[i])
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "reserved[%zu]: %" PRIu64 ", but it has to be 0", i,
+			                 entry->reserved[i]);
+	return 0;
+}
+
+static int start(struct submission *s, const struct submission_entry *entry, struct error *err)
+{
+	static const struct order order = { .completion = COMPLETION_SIGNAL };
+	const struct msg_plan_run run = {
+		.plan = entry->plan,
+		.dst = { entry->dst_region, entry->dst_offset },
+		.src = { entry->src_region, entry->src_offset },
+	};
+	struct rpc_request request;
+	struct plan_entry *plan;
+	struct placed placed;
+	struct job *job;
+	int r = check_reserved(entry, err);
+
+	if (r == 0)
+		r = prepared_plan(s->session, &run, &placed, &plan, err);
+	if (r < 0)
+		return r;
+	request.msgid = 0;
+	request.method = &methods[METHOD_plan_run];
+	job = job_new(s->session, &request, &order, answer, err);
+	if (!job) {
+		plan_entry_unref(plan);
+		return err->status;
+	}
+	job_set_move(job, plan, &placed);
+	job->refuse = refuse;
+	job->release = release;
+	job->tag = entry->tag;
+	s->under_way++;
+	job_submit(job);
+	return 0;
+}
+
+static void take(struct submission *s, const struct submission_entry *entry)
+{
+	struct session *session = s->session;
+	struct server *server = session->server;
+	struct error err;
+	int r = 0;
+
+	s->taken++;
+	session_count_request(session);
+	server->metrics.requests_by_method[METHOD_plan_run]++;
+	if (server->state == SERVER_LOST)
+		r = STATUS_DEVICE_LOST;
+	else
+		r = penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err);
+	if (r == 0)
+		r = start(s, entry, &err);
+	if (r == 0)
+		return;
+	session_count_error(session, r);
+	if (r != STATUS_DEVICE_LOST)
+		session_log(session, LOG_LEVEL_NOTICE, -1,
+		            "refused an entry of its ring, tag %" PRIu64 ": %s: %s", entry->tag,
+		            status_name(r), err.message);
+	finish(s, &(struct submission_end){ .tag = entry->tag, .status = r });
+}
+
+static void wake_up(struct submission *s)
+{
+	struct submissions *all = &s->session->server->submissions;
+
+	s->session->server->taken_ns = uv_hrtime();
+	account_time(s, s->session->server->taken_ns);
+	s->left_ns = s->left_ns + RUNG_NS < s->spin_ns ? s->left_ns + RUNG_NS : s->spin_ns;
+	if (s->awake || s->spin_ns == 0)
+		return;
+	s->awake = true;
+	LIST_INSERT_HEAD(&all->awake, s, entry);
+	uv_idle_start(&all->spin, on_spin);
+	touch(&(struct touch){ .submission = s }, say_awake);
+}
+
+void submission_run(struct session *session)
+{
+	struct submission *s = session->submission;
+	struct touch one = { .submission = s };
+	uint32_t most;
+
+	if (!s || session->state != SESSION_OPEN)
+		return;
+	wake_up(s);
+	/* No more than there can have been: where nothing makes it wait, the client could go on for ever. */
+	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
+	     most--) {
+		if (!touch(&one, just_look)) {
+			session_end(session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
+			return;
+		}
+		if (one.found == LOOK_NONE || session_must_wait(session))
+			return;
+		if (!touch(&one, take_entry) || one.found == LOOK_BROKEN) {
+			session_end(session, LOG_LEVEL_NOTICE,
+			            "its submission ring has more entries than room for their ends");
+			return;
+		}
+		if (one.found == LOOK_NONE)
+			return;
+		take(s, &one.entry);
+	}
+}
+
+/* ---- Awake and asleep --------------------------------------------------------------------------------- */
+
+void submission_stop(struct submission *s)
+{
+	struct submissions *all;
+
+	if (!s || !s->awake)
+		return;
+	all = &s->session->server->submissions;
+	s->awake = false;
+	LIST_REMOVE(s, entry);
+	if (LIST_EMPTY(&all->awake))
+		uv_idle_stop(&all->spin);
+}
+
+/* Whether the ring has something that can be taken. Who has nothing left to stay awake for sleeps, unless
+ * something comes just then; so does one whose session has to wait, which goes on by itself. */
+static bool look_or_sleep(struct submission *s, uint64_t now)
+{
+	struct touch one = { .submission = s };
+	bool must_wait = s->session->waiting != WAIT_NONE;
+
+	if (must_wait || now - s->active_ns >= s->left_ns) {
+		account_time(s, now);
+		submission_stop(s);
+		return touch(&one, say_awake) && one.found != LOOK_NONE && !must_wait;
+	}
+	return !touch(&one, just_look) || one.found != LOOK_NONE;
+}
+
+/* One look at every ring; whether anything was found. */
+static bool look_at_all(struct submissions *all)
+{
+	uint64_t now = uv_hrtime();
+	struct submission *s, *next;
+	bool found = false;
+
+	for (s = LIST_FIRST(&all->awake); s; s = next) {
+		struct session *session = s->session;
+
+		next = LIST_NEXT(s, entry);
+		if (!look_or_sleep(s, now))
+			continue;
+		found = true;
+		submission_run(session);
+		session_update_poll(session);
+		session_settle(session);
+	}
+	return found;
+}
+
+static void on_spin(uv_idle_t *spin)
+{
+	struct server *server = spin->data;
+	uint64_t end = uv_hrtime() + LOOK_NS;
+
+	while (!look_at_all(&server->submissions) && !server->is_job_done && uv_hrtime() < end &&
+	       !LIST_EMPTY(&server->submissions.awake))
+		continue;
+}
+
+/* ---- Opening and closing ------------------------------------------------------------------------------ */
+
+void submissions_open(struct submissions *submissions, struct server *server, uv_loop_t *loop)
+{
+	LIST_INIT(&submissions->awake);
+	uv_idle_init(loop, &submissions->spin);
+	submissions->spin.data = server;
+}
+
+void submissions_close(struct submissions *submissions)
+{
+	uv_close((uv_handle_t *)&submissions->spin, NULL);
+}
+
+int submission_open(struct session *session, struct region *region, uint64_t offset, uint32_t entries,
+                    uint64_t spin_us, struct error *err)
+{
+	struct submission *s = calloc(1, sizeof *s);
+
+	assert(!session->submission && region->memory->host);
+	if (!s)
+		goto err_memory;
+	s->shared = (struct submission_ring *)((char *)region->memory->host + offset);
+	s->waker = waker_new(session, region, &s->shared->done);
+	if (!s->waker || fault_init() < 0)
+		goto err_memory;
+	s->session = session;
+	s->region = region;
+	s->entries = entries;
+	s->spin_ns = s->left_ns = spin_us * NS_PER_US;
+	s->active_ns = uv_hrtime();
+	session->submission = s;
+	region_use(region);
+	return 0;
+
+err_memory:
+	if (s)
+		waker_free(s->waker);
+	free(s);
+	return error_set(err, STATUS_NO_MEMORY, "no memory for a ring");
+}
+
+void submission_close(struct submission *s)
+{
+	if (!s)
+		return;
+	assert(s->under_way == 0);
+	submission_stop(s);
+	s->session->submission = NULL;
+	waker_free(s->waker);
+	region_unuse(s->region);
+	fault_deinit();
+	free(s);
+}

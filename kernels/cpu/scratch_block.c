@@ -1,0 +1,92 @@
+/* Bands of a padded transform: a transform of their own each, over a part of one axis. */
+#include "scratch_block.h"
+
+#include "microkernel.h"
+
+/* Bytes of a band, with room for its place in a line. */
+#define BAND_MOST (CPU_SCRATCH - CPU_LINE)
+
+/* Rows of at least this many bytes are mostly lines of their own. */
+#define LONG_ROW 1024
+
+static bool is_padded(const struct transform_axis *axis)
+{
+	return axis->extent != axis->source;
+}
+
+bool bands_init(struct bands *ret, const struct transform *transform)
+{
+	int64_t bytes = transform->element, inside = 0;
+	int axis = -1;
+	bool padded = false;
+	for (int d = transform->rank - 1; d >= 0; d--) {
+		const struct transform_axis *a = &transform->axis[d];
+		if (a->source == 0)
+			return false;
+		if (is_padded(a)) {
+			if (axis >= 0)
+				return false;
+			padded = true;
+		} else if (axis < 0 && padded && a->extent > 1) {
+			axis = d;
+			inside = bytes;
+		}
+		if (axis < 0) {
+			if (a->extent > 1 && a->dst_stride != bytes)
+				return false;
+			bytes *= a->extent;
+		}
+	}
+	const struct transform_axis *inner = &transform->axis[transform->rank - 1];
+	if (axis < 0 || inside > BAND_MOST || transform->axis[axis].dst_stride != inside ||
+	    inner->extent * transform->element >= LONG_ROW)
+		return false;
+	const struct transform_axis *a = &transform->axis[axis];
+	int64_t step = BAND_MOST / inside < a->extent ? BAND_MOST / inside : a->extent;
+	*ret = (struct bands){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
+	ret->n = (uint64_t)((a->extent - 1) / step + 1);
+	for (int d = 0; d < axis; d++)
+		ret->n *= (uint64_t)transform->axis[d].extent;
+	return true;
+}
+
+void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
+               const struct move_place *place, char *scratch)
+{
+	struct transform part = *bands->transform;
+	struct transform_axis *cut = &part.axis[bands->axis];
+	uint64_t count = (uint64_t)((cut->extent - 1) / bands->step + 1);
+	int64_t from = (int64_t)(i % count) * bands->step;
+	char *dst = place->dst + from * cut->dst_stride;
+	const char *src = place->src + from * cut->src_stride;
+	cut->extent = cut->source = cut->extent - from < bands->step ? cut->extent - from : bands->step;
+	i /= count;
+	for (int d = bands->axis - 1; d >= 0; d--) {
+		struct transform_axis *axis = &part.axis[d];
+		int64_t at = (int64_t)(i % (uint64_t)axis->extent);
+		i /= (uint64_t)axis->extent;
+		dst += at * axis->dst_stride;
+		src += at * axis->src_stride;
+		axis->extent = axis->source = 1;
+	}
+
+	char *made = scratch ? scratch + (uintptr_t)dst % CPU_LINE : dst;
+	struct move_place inside = *place;
+	inside.dst = made;
+	inside.src = src;
+	inside.stream = false;
+	struct slabs slabs;
+	slabs_init(&slabs, &part);
+	for (uint64_t s = 0; s < slabs.n; s++) {
+		struct nest nest;
+		struct move move;
+		slabs_get(&slabs, s, CPU_ALIGN, &nest);
+		move_init(&move, isa, &nest, &inside);
+		for (int64_t piece = 0; piece < move.pieces; piece++)
+			move_run(&move, piece, NULL);
+	}
+	if (scratch) {
+		struct leaf leaf = { .isa = isa, .scratch = scratch };
+		leaf_copy_run(&leaf, dst, made, cut->extent * bands->bytes);
+	}
+}

@@ -1,0 +1,155 @@
+/* How a claim is executed: under the guard against memory that fails. */
+#include "kernels/host/memory.h"
+#include "running_job.h"
+#include "kernels/host/timeline.h"
+
+struct execution {
+	struct claim *claim;
+	char *scratch;
+	bool whole; /* false: the run was stopped meanwhile */
+};
+
+static bool is_stopped(const struct execution *execution)
+{
+	return atomic_load_explicit(&execution->claim->run->stopped, memory_order_relaxed);
+}
+
+/* The memory that a move touches. */
+static int guard_move(struct execution *execution, const struct engine_move *move, void (*work)(void *arg))
+{
+	struct fault_range ranges[2] = { cpu_memory(move->dst)->mapped, cpu_memory(move->src)->mapped };
+	if (!fault_guard(ranges, work, execution))
+		return STATUS_DEVICE;
+	return execution->whole ? 0 : STATUS_CANCELED;
+}
+
+/* ---- Parts and moves -------------------------------------------------------------------------------- */
+
+static void part_work(void *arg)
+{
+	struct execution *execution = arg;
+	struct claim *claim = execution->claim;
+	execution->whole = part_run(&claim->part, &claim->run->stopped, execution->scratch);
+}
+
+/* Those that it does not come to stay as they are: not done. */
+static void run_moves(struct execution *execution)
+{
+	struct claim *claim = execution->claim;
+	for (uint32_t i = 0; i < claim->n && !is_stopped(execution); i++) {
+		struct task task = run_task(claim->run, &claim->move[i]);
+		part_whole(&claim->part, &task);
+		claim->move[i].status = guard_move(execution, &claim->move[i], part_work);
+	}
+}
+
+/* ---- Blocks ----------------------------------------------------------------------------------------- */
+
+/* A block of one slab: its move is made once and goes from place to place. */
+struct shifted {
+	struct move move;
+	bool made, fill;
+	struct move_place place;
+};
+
+static void run_shifted(struct shifted *shifted, const struct task *task, int64_t ahead, char *scratch)
+{
+	struct move *move = &shifted->move;
+	if (!shifted->made) {
+		struct slabs slabs;
+		struct nest room;
+		slabs_init(&slabs, task->transform);
+		const struct nest *nest = task_slab(task, &slabs, 0, &room);
+		move_init(move, task->isa, nest, &task->place);
+		shifted->made = true;
+		shifted->fill = nest->fill;
+	} else {
+		move_shift(move, task->place.dst - shifted->place.dst,
+		           shifted->fill ? 0 : task->place.src - shifted->place.src);
+	}
+	shifted->place = task->place;
+	move->ahead = shifted->fill ? 0 : ahead;
+	for (int64_t piece = 0; piece < move->pieces; piece++)
+		move_run(move, piece, scratch);
+}
+
+/* Bytes in the source from block i of a claim to the one after it; 0 where that goes on where this one ends,
+ * as the machine expects by itself. */
+static int64_t way_to_next(const struct claim *claim, uint32_t i, const struct move_place *place)
+{
+	const struct engine_job *job = claim->run->job;
+	const struct tensor_extent *extent = &job->move.transform->src_extent;
+	struct move_place next;
+	for (i++; i < claim->n && claim->block[i] < 0;)
+		i++;
+	if (i >= claim->n)
+		return 0;
+	list_place(job, claim->entry + i, claim->block[i], claim->layer, &next);
+	if (job->move.plan->family == FAMILY_MEMCPY && next.src - place->src == extent->high - extent->low)
+		return 0;
+	return next.src - place->src;
+}
+
+static void blocks_work(void *arg)
+{
+	struct execution *execution = arg;
+	struct claim *claim = execution->claim;
+	const struct engine_job *job = claim->run->job;
+	struct task task = run_task(claim->run, &job->move);
+	struct shifted shifted = { .made = false };
+	bool is_one = job->move.plan->n_slabs == 1;
+	for (uint32_t i = 0; i < claim->n && execution->whole; i++) {
+		if (claim->block[i] < 0)
+			continue;
+		list_place(job, claim->entry + i, claim->block[i], claim->layer, &task.place);
+		if (is_stopped(execution)) {
+			execution->whole = false;
+		} else if (is_one) {
+			run_shifted(&shifted, &task, way_to_next(claim, i, &task.place), execution->scratch);
+		} else {
+			part_whole(&claim->part, &task);
+			execution->whole = part_run(&claim->part, &claim->run->stopped, execution->scratch);
+		}
+	}
+	if (task.place.stream)
+		task.isa->fence();
+}
+
+/* Into the group that nobody else looks at until the claim has ended. */
+static void read_work(void *arg)
+{
+	const struct execution *execution = arg;
+	struct run *run = execution->claim->run;
+	struct run_blocks *b = &run->blocks;
+	list_read(run->job->blocks, b->next, &b->group[!b->current]);
+}
+
+/* ---- All -------------------------------------------------------------------------------------------- */
+
+static int run_read(struct execution *execution)
+{
+	struct fault_range ranges[2] = { list_range(execution->claim->run->job->blocks) };
+	return fault_guard(ranges, read_work, execution) ? 0 : STATUS_DEVICE;
+}
+
+int claim_execute(struct claim *claim, char *scratch)
+{
+	struct execution execution = { .claim = claim, .scratch = scratch, .whole = true };
+	switch (claim->kind) {
+	case CLAIM_PART:
+		return guard_move(&execution, claim->move, part_work);
+	case CLAIM_BLOCKS:
+		return guard_move(&execution, claim->move, blocks_work);
+	case CLAIM_READ:
+		return run_read(&execution);
+	case CLAIM_COUNT:
+		claim->n = timeline_wakes(&claim->run->job->signal);
+		return 0;
+	case CLAIM_WAKE:
+		claim->n = timeline_wake(&claim->run->job->signal, claim->n);
+		return 0;
+	default:
+		run_moves(&execution);
+		return 0;
+	}
+}

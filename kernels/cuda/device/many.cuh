@@ -1,0 +1,206 @@
+/* Several moves in one launch, and a move of several blocks: which move a block of threads is for, and where
+ * the block of a slot lies.
+ *
+ * What moves slots takes its arguments either as strided_args, one tensor, or as many_move, whose slots go on
+ * from block to block of a list; for the former all of this is nothing.
+ */
+#ifndef KERNELS_CUDA_MANY_CUH
+#define KERNELS_CUDA_MANY_CUH
+
+#include "args.h"
+#include "kernels/plan/divisor.h"
+#include "tma.cuh"
+
+/* Which of the blocks of threads that share the slots this one is. */
+struct share {
+	uint32_t number;
+	uint32_t of;
+};
+
+DEVICE share whole_grid()
+{
+	return { blockIdx.x, gridDim.x };
+}
+
+/* Addresses of the block's elements [0, ..., 0], and what of its source may be read. */
+struct list_place {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t low;
+	uint64_t high;
+	uint32_t turn; /* bytes that dst lies past the first block's, modulo 16 */
+	bool there;    /* else the entry names none, and nothing is to be done */
+};
+
+template <typename MOVE> struct is_many {
+	static constexpr bool value = false;
+};
+template <> struct is_many<many_move> {
+	static constexpr bool value = true;
+};
+
+DEVICE const strided_args &args_of(const strided_args &move)
+{
+	return move;
+}
+
+DEVICE const strided_args &args_of(const many_move &move)
+{
+	return move.move;
+}
+
+DEVICE uint64_t layer_offset(uint64_t layers, uint64_t step, uint64_t layer)
+{
+	return layers ? (uint64_t)global_read((const int64_t *)layers + layer) : layer * step;
+}
+
+/* Numbers of a block on both sides, and of its layer. */
+struct list_item {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t layer;
+	bool there; /* else the entry names none, and nothing is to be done */
+};
+
+/* Entry i of a list in memory, read once. */
+struct entries_in_memory {
+	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
+	{
+		return list.entry_bytes == 8 ? global_read_once((const int64_t *)list.index + i)
+		                             : global_read_once((const int32_t *)list.index + i);
+	}
+};
+
+/* Of one that the kernel's arguments enclose. */
+struct entries_enclosed {
+	const unsigned char *bytes;
+
+	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
+	{
+		return list.entry_bytes == 2 ? ((const uint16_t *)bytes)[i] : ((const uint32_t *)bytes)[i];
+	}
+};
+
+/* The block that a slot is in; number becomes the slot's in it. The entry is read once; counts: by this
+ * thread, when it is the block's first slot. */
+template <typename ENTRIES>
+DEVICE list_item find_item(const block_list &list, const ENTRIES &entries, uint64_t &number, bool counts)
+{
+	const uint64_t item = divide_by(number, &list.by_slots), layer = divide_by(item, &list.by_n);
+	const uint64_t i = item - layer * list.by_n.n;
+	const int64_t entry = entries.at(list, i);
+
+	number -= item * list.by_slots.n;
+	const bool there = entry >= 0 && (uint64_t)entry < list.limit;
+
+	if (!there && counts && list.counts && number == 0 && layer == 0)
+		global_add((uint64_t *)list.counts + (entry != -1), 1);
+	return { list.scatter ? (uint64_t)entry : i, list.scatter ? i : (uint64_t)entry, layer, there };
+}
+
+template <typename ENTRIES>
+DEVICE void find_listed(const block_list &list, const ENTRIES &entries, uint64_t &number, bool counts,
+                        list_place &place)
+{
+	const list_item item = find_item(list, entries, number, counts);
+
+	place.there = item.there;
+	if (!item.there)
+		return;
+	const uint64_t to =
+	    item.dst * list.dst_step + layer_offset(list.dst_layers, list.dst_layer_step, item.layer);
+	const uint64_t from =
+	    item.src * list.src_step + layer_offset(list.src_layers, list.src_layer_step, item.layer);
+
+	place.dst += to;
+	place.src += from;
+	place.low += from;
+	place.high += from;
+	place.turn = (uint32_t)to & 15;
+}
+
+DEVICE list_place find_block(const strided_args &move, uint64_t &, bool)
+{
+	return { move.dst, move.src, move.low, move.high, 0, true };
+}
+
+DEVICE list_place find_block(const many_move &move, uint64_t &number, bool counts)
+{
+	list_place place = { move.move.dst, move.move.src, move.move.low, move.move.high, 0, true };
+
+	if (move.list.by_slots.n > 0)
+		find_listed(move.list, entries_in_memory(), number, counts, place);
+	return place;
+}
+
+DEVICE run_entry read_run(const runs_args &args, uint64_t i)
+{
+	const run_entry *run = (const run_entry *)args.runs + i;
+
+	return { global_read(&run->dst), global_read(&run->src), global_read(&run->bytes),
+		 global_read(&run->first) };
+}
+
+/* The run that a part is in: the one that it would be if all had as many parts, or searched for. */
+DEVICE run_entry find_run(const runs_args &args, uint64_t part)
+{
+	const run_entry *runs = (const run_entry *)args.runs;
+	const uint64_t guess = (part * args.scale) >> 32;
+	uint32_t low = 0, high = args.n;
+
+	if (guess < args.n) {
+		const run_entry run = read_run(args, guess);
+
+		if (part >= run.first && (part - run.first) * ROW_BYTES < run.bytes)
+			return run;
+	}
+	while (high - low > 1) {
+		const uint32_t middle = (low + high) / 2;
+
+		if (global_read(&runs[middle].first) <= part)
+			low = middle;
+		else
+			high = middle;
+	}
+	return read_run(args, low);
+}
+
+DEVICE void copy_words(void *to, const void *from, uint32_t bytes)
+{
+	for (uint32_t w = threadIdx.x; w < bytes / 4; w += blockDim.x)
+		((uint32_t *)to)[w] = ((const uint32_t *)from)[w];
+}
+
+/* The move of this block of threads, copied to the start of shared memory, and its share of it. */
+DEVICE share take_move(const many_args &args, unsigned char *shared)
+{
+	const many_move *from = &args.own;
+	many_move *to = (many_move *)shared;
+	share own = whole_grid();
+
+	if (args.moves) {
+		const uint32_t *first = (const uint32_t *)args.first;
+		uint32_t low = 0, high = args.n;
+
+		while (high - low > 1) {
+			const uint32_t middle = (low + high) / 2;
+
+			if (first[middle] <= blockIdx.x)
+				low = middle;
+			else
+				high = middle;
+		}
+		from = (const many_move *)(args.moves + ((const uint32_t *)args.which)[low]);
+		own.number = blockIdx.x - first[low];
+		own.of = first[low + 1] - first[low];
+	}
+	const uint32_t rank = from->move.rank;
+
+	copy_words(to, from, offsetof(many_move, move.dim));
+	copy_words(to->move.dim, from->move.dim, rank * sizeof(strided_dim));
+	copy_words(to->move.by, from->move.dim + rank, rank * sizeof(divisor));
+	__syncthreads();
+	return own;
+}
+
+#endif

@@ -1,0 +1,311 @@
+/* Transposes: dimension 0 is contiguous in the source, dimension 1 in the destination.
+ *
+ * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the others read blocks of 16 / E rows by
+ * 16 bytes, turn them in registers and write 16 bytes of each of their 16 / E rows of the destination.
+ *
+ *     shared memory                       registers              destination
+ *     row x:   [c0][c1] .. [c7]           16 / E vectors  ->     row y:   .. [16 bytes at x] ..
+ *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
+ *
+ * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
+ * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for
+ * more than reads without a conflict (tests/bench/README.md).
+ */
+#include "pipeline.cuh"
+#include "kernels/plan/tuning.h"
+
+namespace
+{
+
+constexpr int row_bytes = 128;
+
+/* TILE_X rows, BOXES loads of 128 bytes a row: 16 KiB. Both sides move whole lines. */
+template <int E> struct transpose_shape {
+	static constexpr int block_rows = 16 / E;            /* rows that one thread turns */
+	static constexpr int box_y = row_bytes / E;          /* elements */
+	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements */
+	static constexpr int boxes = TRANSPOSE_TILE_BYTES / (tile_x * row_bytes);
+	static constexpr int box_bytes = tile_x * row_bytes;
+	static constexpr int tile_bytes = box_bytes * boxes;
+	static constexpr int blocks = tile_x / block_rows * 8 * boxes; /* in a tile */
+	static constexpr int readers = blocks < 256 ? blocks : 256;
+};
+
+/* in: block_rows rows of 16 bytes; out[j]: the jth element of each, in row order. */
+template <int E> struct turn;
+
+template <> struct turn<16> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[1], uint4 (&out)[1])
+	{
+		out[0] = in[0];
+	}
+};
+
+template <> struct turn<8> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[2], uint4 (&out)[2])
+	{
+		out[0] = make_uint4(in[0].x, in[0].y, in[1].x, in[1].y);
+		out[1] = make_uint4(in[0].z, in[0].w, in[1].z, in[1].w);
+	}
+};
+
+template <> struct turn<4> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[4], uint4 (&out)[4])
+	{
+		out[0] = make_uint4(in[0].x, in[1].x, in[2].x, in[3].x);
+		out[1] = make_uint4(in[0].y, in[1].y, in[2].y, in[3].y);
+		out[2] = make_uint4(in[0].z, in[1].z, in[2].z, in[3].z);
+		out[3] = make_uint4(in[0].w, in[1].w, in[2].w, in[3].w);
+	}
+};
+
+DEVICE uint32_t word_of(const uint4 &v, int w)
+{
+	return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
+}
+
+template <> struct turn<2> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[8], uint4 (&out)[8])
+	{
+#pragma unroll
+		for (int w = 0; w < 4; w++) {
+			uint32_t low[4], high[4];
+
+#pragma unroll
+			for (int q = 0; q < 4; q++) {
+				uint32_t a = word_of(in[2 * q], w), b = word_of(in[2 * q + 1], w);
+
+				low[q] = pick_bytes(a, b, 0x5410);
+				high[q] = pick_bytes(a, b, 0x7632);
+			}
+			out[2 * w] = make_uint4(low[0], low[1], low[2], low[3]);
+			out[2 * w + 1] = make_uint4(high[0], high[1], high[2], high[3]);
+		}
+	}
+};
+
+template <> struct turn<1> {
+	DEVICE_MEMBER static void go(const uint4 (&in)[16], uint4 (&out)[16])
+	{
+#pragma unroll
+		for (int w = 0; w < 4; w++) {
+			uint32_t o[4][4];
+
+#pragma unroll
+			for (int q = 0; q < 4; q++) {
+				uint32_t a = word_of(in[4 * q], w), b = word_of(in[4 * q + 1], w);
+				uint32_t c = word_of(in[4 * q + 2], w), d = word_of(in[4 * q + 3], w);
+				uint32_t ab = pick_bytes(a, b, 0x5140), cd = pick_bytes(c, d, 0x5140);
+				uint32_t ab2 = pick_bytes(a, b, 0x7362), cd2 = pick_bytes(c, d, 0x7362);
+
+				o[0][q] = pick_bytes(ab, cd, 0x5410);
+				o[1][q] = pick_bytes(ab, cd, 0x7632);
+				o[2][q] = pick_bytes(ab2, cd2, 0x5410);
+				o[3][q] = pick_bytes(ab2, cd2, 0x7632);
+			}
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				out[4 * w + j] = make_uint4(o[j][0], o[j][1], o[j][2], o[j][3]);
+		}
+	}
+};
+
+/* Coordinates of a tile's first element in the destination's own counting. */
+struct tile_place {
+	uint32_t at[ARGS_GRID_RANK];
+};
+
+/* Tiles of a plane in bands of BAND along dimension 1, each walked along dimension 0. */
+template <int BAND>
+DEVICE void band_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
+{
+	const uint32_t number = at[1] * grid[0] + at[0], band = number / (grid[0] * BAND) * BAND;
+	const uint32_t left = number - band * grid[0], wide = grid[1] - band < BAND ? grid[1] - band : BAND;
+
+	at[0] = left / wide;
+	at[1] = band + left % wide;
+}
+
+template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
+{
+	using shape = transpose_shape<E>;
+	tile_place place;
+
+	tile_index(blockIdx.x + i * gridDim.x, args.grid, place.at);
+	if (TRANSPOSE_BAND(E) > 1)
+		band_index<TRANSPOSE_BAND(E)>(args.grid, place.at);
+	place.at[0] = place.at[0] * shape::box_y << args.shift_y;
+	place.at[1] <<= args.shift_x;
+	place.at[2] *= shape::tile_x >> args.shift_x;
+	place.at[3] *= shape::boxes >> args.shift_y;
+	return place;
+}
+
+/* What the readers of a tile need to know of it: found once, by the thread that loads it. */
+struct tile_note {
+	uint64_t dst;  /* address of its first element in the destination */
+	uint32_t n[4]; /* indices from there to the end of dimensions 0 to 3 */
+};
+
+template <int E, int STAGES>
+DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, tile_note *notes,
+                       uint32_t tiles)
+{
+	using shape = transpose_shape<E>;
+	constexpr int unit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
+
+	tensor_map_prefetch(&args.load);
+	for (uint32_t i = 0; i < tiles; i++) {
+		tile_place place = place_of<E>(args, i);
+		int32_t at[ARGS_MAP_RANK];
+		tile_note note;
+
+		note.dst = args.dst + (uint64_t)((int64_t)place.at[1] * E);
+#pragma unroll
+		for (int d = 0; d < ARGS_GRID_RANK; d++) {
+			if (d != 1)
+				note.dst += (uint64_t)((int64_t)place.at[d] * args.dst_stride[d]);
+			if (d < 4)
+				note.n[d] = args.n[d] - place.at[d];
+		}
+		at[1] = (int32_t)place.at[1] + args.load_shift[1];
+#pragma unroll
+		for (int d = 2; d < ARGS_GRID_RANK; d++) {
+			const int32_t step = (int32_t)place.at[d] * args.load_step[d];
+
+			if (d < ARGS_MAP_RANK)
+				at[d] = step + args.load_shift[d];
+			else
+				at[ARGS_MAP_RANK - 1] += step;
+		}
+		ring.wait_empty(i);
+		notes[i % STAGES] = note;
+		barrier_arrive_expect(ring.arrival(i), shape::tile_bytes);
+#pragma unroll
+		for (int box = 0; box < shape::boxes; box++) {
+			uint32_t y = box & ((1u << args.shift_y) - 1), w = box >> args.shift_y;
+			int32_t box_at[ARGS_MAP_RANK] = { 0, at[1], at[2], at[3] + (int32_t)w, at[4] };
+
+			box_at[0] = (int32_t)(place.at[0] + y * shape::box_y) * unit + args.load_shift[0];
+			load_tile(ring.tile(i) + box * shape::box_bytes, &args.load, args.rank, box_at,
+			          ring.arrival(i));
+		}
+	}
+}
+
+/* 16 bytes of each of 16 / E rows, as far as there are rows. */
+template <int E>
+DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
+                        const uint4 (&v)[16 / E])
+{
+#pragma unroll
+	for (int j = 0; j < 16 / E; j++)
+		if ((uint32_t)j < rows)
+			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
+}
+
+/* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is
+ * written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
+template <int E> struct block_place {
+	uint32_t chunk;
+	uint32_t row;
+	uint32_t box;
+
+	DEVICE_MEMBER block_place(uint32_t block)
+	{
+		using shape = transpose_shape<E>;
+		constexpr uint32_t across = shape::tile_x / shape::block_rows,
+				   lanes_x = TRANSPOSE_LANES_X < across ? TRANSPOSE_LANES_X : across,
+				   lanes_c = 32 / lanes_x;
+		uint32_t lane = block % 32, warp = block / 32;
+
+		chunk = lane % lanes_c + warp / (across / lanes_x) % (8 / lanes_c) * lanes_c;
+		row = (lane / lanes_c + warp % (across / lanes_x) * lanes_x) * shape::block_rows;
+		box = warp / (across / lanes_x) / (8 / lanes_c);
+	}
+};
+
+template <int E, int STAGES>
+DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes,
+                       uint32_t tiles, uint32_t reader)
+{
+	using shape = transpose_shape<E>;
+
+	for (uint32_t i = 0; i < tiles; i++) {
+		ring.wait_full(i);
+		const tile_note note = notes[i % STAGES];
+#pragma unroll
+		for (int b = 0; b < shape::blocks; b += shape::readers) {
+			const block_place<E> own(b + reader);
+			const unsigned char *from = ring.tile(i) + own.box * shape::box_bytes;
+			uint4 in[shape::block_rows], out[shape::block_rows];
+
+#pragma unroll
+			for (int r = 0; r < shape::block_rows; r++)
+				in[r] = tile_read<uint4>(from + (own.row + r) * row_bytes +
+				                         ((own.chunk ^ ((own.row + r) & 7)) << 4));
+			if (b + shape::readers == shape::blocks) {
+				fence_proxy_async(); /* read, before the unit writes there again */
+				ring.release(i);
+			}
+			turn<E>::go(in, out);
+
+			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
+			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::box_y +
+			             own.chunk * shape::block_rows;
+			uint32_t w = own.box >> args.shift_y;
+
+			if (x >= note.n[1] || y >= note.n[0] || z >= note.n[2] || w >= note.n[3])
+				continue;
+			unsigned char *dst =
+			    (unsigned char *)note.dst + x * E + (int64_t)y * args.dst_stride[0] +
+			    (int64_t)z * args.dst_stride[2] + (int64_t)w * args.dst_stride[3];
+
+			write_block<E>(args, dst, note.n[0] - y, out);
+			for (uint32_t r = 1; r < args.repeats; r++) {
+				uint32_t again[ARGS_GRID_RANK];
+				unsigned char *to = dst;
+
+				tile_index(r, args.repeat, again);
+#pragma unroll
+				for (int d = 2; d < ARGS_GRID_RANK; d++)
+					to += (int64_t)again[d] * args.dst_stride[d];
+				write_block<E>(args, to, note.n[0] - y, out);
+			}
+		}
+	}
+}
+
+template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned char *shared)
+{
+	using shape = transpose_shape<E>;
+	tile_ring<TRANSPOSE_STAGES> ring(shared, shape::tile_bytes);
+	tile_note *notes = (tile_note *)(ring.empty + TRANSPOSE_STAGES);
+	uint32_t tiles = own_tiles(args.tiles);
+
+	if (threadIdx.x == 0)
+		ring.init(shape::readers);
+	__syncthreads();
+	if ((int)threadIdx.x >= shape::readers) {
+		if (threadIdx.x == shape::readers)
+			load_tiles<E>(args, ring, notes, tiles);
+	} else {
+		turn_tiles<E>(args, ring, notes, tiles, threadIdx.x);
+	}
+}
+
+} // namespace
+
+#define TRANSPOSE_KERNEL(e)                                                     \
+	KERNEL(transpose_shape<e>::readers + 32, 1)                             \
+	tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
+	{                                                                       \
+		DYNAMIC_SHARED(shared);                                         \
+		transpose<e>(args, shared);                                     \
+	}
+
+TRANSPOSE_KERNEL(1)
+TRANSPOSE_KERNEL(2)
+TRANSPOSE_KERNEL(4)
+TRANSPOSE_KERNEL(8)
+TRANSPOSE_KERNEL(16)

@@ -1,0 +1,431 @@
+/* Rounds: in, through the kernel, out; each stage on a stream of its own when there are several rounds, so
+ * that one round's stages overlap the others'. */
+#include "in_flight.h"
+
+#include <sys/random.h>
+
+#include "driver.h"
+#include "job.h"
+#include "kernels/host/timeline.h"
+#include "kernels/plan/narrow.h"
+#include "kernels/cuda/launch/many.h"
+#include "proto/clock.h"
+#include "timeline.h"
+
+struct round {
+	struct flights *flights;
+	struct flight *flight;
+	struct staging_round part;
+	CUstream last; /* that something of the round was put on, and that waits for all of it; or NULL */
+	uint64_t dst;  /* addresses of the job's elements [0, ..., 0] */
+	uint64_t src;
+};
+
+static int launch_round(struct flights *flights, struct flight *flight);
+static int bring_in(struct round *round, CUstream in, struct error *err);
+static int move(struct round *round, CUstream own, struct error *err);
+static int take_out(struct round *round, CUstream out, struct error *err);
+
+/* ---- What flights share ------------------------------------------------------------------------------- */
+
+int flights_init(struct flights *flights, const struct device *device, const struct plan_facts *facts,
+                 uint64_t map_entries, struct error *err)
+{
+	uint64_t seed = 0;
+	int least, greatest;
+	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
+
+	*flights = (struct flights){ .facts = *facts };
+	if (getrandom(&seed, sizeof seed, 0) < 0)
+		seed = clock_ns();
+	if (r == 0)
+		r = driver_call(err, cuStreamCreateWithPriority,
+		                (&flights->copy_in, CU_STREAM_NON_BLOCKING, greatest));
+	if (r == 0)
+		r = driver_call(err, cuStreamCreateWithPriority,
+		                (&flights->copy_out, CU_STREAM_NON_BLOCKING, greatest));
+	if (r == 0)
+		r = driver_call(err, cuEventCreate, (&flights->passed, CU_EVENT_DISABLE_TIMING));
+	if (r == 0)
+		r = launcher_init(&flights->launcher, device, map_entries, seed, err);
+	return r;
+}
+
+void flights_deinit(struct flights *flights, enum cuda_health health)
+{
+	launcher_deinit(&flights->launcher);
+	if (health == CUDA_LOST)
+		return;
+	if (flights->passed)
+		driver.cuEventDestroy(flights->passed);
+	if (flights->copy_out)
+		driver.cuStreamDestroy(flights->copy_out);
+	if (flights->copy_in)
+		driver.cuStreamDestroy(flights->copy_in);
+}
+
+int flight_init(struct flight *flight, struct error *err)
+{
+	int r = driver_call(err, cuEventCreate, (&flight->start, CU_EVENT_DEFAULT));
+	for (int i = 0; i < STAGING_MOST_SLOTS && r == 0; i++)
+		r = driver_call(err, cuEventCreate, (&flight->end[i], CU_EVENT_DEFAULT));
+	return r;
+}
+
+void flight_deinit(struct flight *flight)
+{
+	desk_close(&flight->desk);
+	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
+		if (flight->end[i])
+			driver.cuEventDestroy(flight->end[i]);
+	if (flight->start)
+		driver.cuEventDestroy(flight->start);
+}
+
+/* ---- A flight ------------------------------------------------------------------------------------------ */
+
+void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging, CUstream own)
+{
+	flight->job = job;
+	flight->own = own;
+	flight->staging = *staging;
+	flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
+	if (flight->is_signal_alone)
+		flight->staging.rounds = flight->staging.slots = 1;
+	flight->launched = flight->landed = 0;
+	flight->brought = (struct tensor_extent){ 0, 0 };
+	flight->is_waking = false;
+	flight->wakes_left = 0;
+	flight->waking_ns = 0;
+	flight->status = 0;
+	flight->started_ns = clock_ns();
+	atomic_store_explicit(&flight->stopped, false, memory_order_relaxed);
+}
+
+void flight_stop(struct flight *flight)
+{
+	atomic_store_explicit(&flight->stopped, true, memory_order_relaxed);
+}
+
+static bool has_more(const struct flight *flight)
+{
+	return flight->launched < flight->staging.rounds && flight->status == 0 &&
+	       !atomic_load_explicit(&flight->stopped, memory_order_relaxed);
+}
+
+void flight_launch(struct flights *flights, struct flight *flight)
+{
+	while (has_more(flight) && flight->launched - flight->landed < flight->staging.slots) {
+		int r = launch_round(flights, flight);
+
+		if (r < 0 && flight->status != STATUS_DEVICE_LOST)
+			flight->status = r;
+	}
+}
+
+/* An error of the driver's says nothing of what the client asked for. */
+static int job_status(int status)
+{
+	switch (status) {
+	case 0:
+	case STATUS_CANCELED:
+	case STATUS_DEVICE_LOST:
+	case STATUS_NO_MEMORY:
+		return status;
+	default:
+		return STATUS_DEVICE;
+	}
+}
+
+/* Whether moves of a job of more than one were launched. */
+static bool has_many(const struct flight *flight)
+{
+	return flight->landed > 0 && !flight->is_signal_alone && job_is_many(flight->job);
+}
+
+static void end(struct flight *flight)
+{
+	struct engine_job *job = flight->job;
+
+	if (flight->status == 0 && flight->launched < flight->staging.rounds)
+		flight->status = STATUS_CANCELED;
+	if (flight->status)
+		job_end_all(job, job_status(flight->status));
+	else
+		job->status = has_many(flight) ? job_status(many_land(flight)) : 0;
+	flight->is_waking = true;
+	if (job->status == 0 && job->signal.memory)
+		flight->wakes_left = timelines_wakes(&job->signal);
+}
+
+/* Few at a time: the thread is everybody's, and looks at each flight in turn. */
+static enum flight_state wake_some(struct flight *flight)
+{
+	uint64_t start_ns = clock_ns();
+	uint32_t woken;
+
+	if (flight->wakes_left == 0)
+		return FLIGHT_ENDED;
+	woken = timelines_wake(&flight->job->signal, TIMELINE_WAKE_FIRST);
+	flight->wakes_left -= woken < TIMELINE_WAKE_FIRST ? flight->wakes_left : woken;
+	flight->waking_ns += clock_ns() - start_ns;
+	return flight->wakes_left == 0 ? FLIGHT_ENDED : FLIGHT_MOVED;
+}
+
+static int measure(struct flight *flight)
+{
+	CUevent last = flight->end[(flight->landed - 1) % flight->staging.slots];
+	float ms;
+	int r = driver_call(&flight->why, cuEventElapsedTime, (&ms, flight->start, last));
+
+	if (r == 0)
+		flight->job->ns = (uint64_t)((double)ms * 1e6);
+	return r;
+}
+
+enum flight_state flight_look(struct flight *flight)
+{
+	enum flight_state state = FLIGHT_UNDER_WAY;
+
+	if (flight->is_waking)
+		return wake_some(flight);
+	while (flight->landed < flight->launched) {
+		CUevent event = flight->end[flight->landed % flight->staging.slots];
+		CUresult result = driver.cuEventQuery(event);
+
+		if (result == CUDA_ERROR_NOT_READY)
+			return state;
+		if (result != CUDA_SUCCESS) {
+			driver_fail(&flight->why, result, "cuEventQuery(event)");
+			flight->status = STATUS_DEVICE_LOST;
+			break;
+		}
+		flight->landed++;
+		state = FLIGHT_MOVED;
+	}
+	if (has_more(flight))
+		return state;
+	if (flight->landed > 0 && flight->status == 0)
+		flight->status = measure(flight);
+	end(flight);
+	return wake_some(flight);
+}
+
+/* ---- A round ------------------------------------------------------------------------------------------- */
+
+static uint64_t scratch_src(const struct round *round)
+{
+	const struct flight *flight = round->flight;
+	uint64_t low = flight->staging.src == STAGING_WHOLE
+	                   ? (uint64_t)transform_reads(flight->job->move.transform).low
+	                   : (uint64_t)round->part.reads.low;
+
+	return staging_src_place(&flight->staging, flight->scratch.start, flight->launched,
+	                         round->src + low) -
+	       low;
+}
+
+static uint64_t scratch_dst(const struct round *round)
+{
+	const struct flight *flight = round->flight;
+	uint64_t low = (uint64_t)round->part.writes.low;
+
+	if (flight->staging.run)
+		return scratch_src(round) + (uint64_t)round->part.reads.low - low;
+	return staging_dst_place(&flight->staging, flight->scratch.start, flight->launched,
+	                         round->dst + low) -
+	       low;
+}
+
+/* What follows on to waits for all that is on from. */
+static int pass(struct round *round, CUstream to, struct error *err)
+{
+	CUevent passed = round->flights->passed;
+	int r = 0;
+
+	if (round->last && round->last != to) {
+		r = driver_call(err, cuEventRecord, (passed, round->last));
+		if (r == 0)
+			r = driver_call(err, cuStreamWaitEvent, (to, passed, CU_EVENT_WAIT_DEFAULT));
+	}
+	if (r == 0)
+		round->last = to;
+	return r;
+}
+
+static int begin(struct round *round, CUstream first, struct error *err)
+{
+	struct flight *flight = round->flight;
+
+	return flight->launched > 0 ? 0 : driver_call(err, cuEventRecord, (flight->start, first));
+}
+
+static int carry(struct round *round, CUstream in, CUstream out, struct error *err)
+{
+	int r = bring_in(round, in, err);
+
+	if (r == 0)
+		r = move(round, round->flight->own, err);
+	if (r == 0)
+		r = take_out(round, out, err);
+	return r;
+}
+
+/* The signal is behind all of the last round, and so behind all rounds: they end on the same stream.
+ *
+ * Counts the round as soon as anything of it is on the device, and then it has to be known when that is over:
+ * where not even that can be had, the device is given up. */
+static int launch_round(struct flights *flights, struct flight *flight)
+{
+	const struct staging *s = &flight->staging;
+	const struct engine_job *job = flight->job;
+	bool alone = s->rounds == 1 || !s->scratch_bytes;
+	CUstream in = alone ? flight->own : flights->copy_in;
+	CUstream out = alone ? flight->own : flights->copy_out;
+	struct round round = {
+		.flights = flights,
+		.flight = flight,
+	};
+	int r, end;
+
+	if (!job->moves) {
+		round.dst = cuda_memory(job->move.dst)->address + job->move.dst_offset;
+		round.src = cuda_memory(job->move.src)->address + job->move.src_offset;
+	}
+
+	if (s->run || staging_is_needed(s))
+		staging_round(s, flight->launched, &round.part);
+	r = begin(&round, s->src == STAGING_DIRECT ? flight->own : in, &flight->why);
+	if (r == 0)
+		r = flight->is_signal_alone ? pass(&round, flight->own, &flight->why)
+		                            : carry(&round, in, out, &flight->why);
+	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds && !job_first_failure(job))
+		r = timelines_put(&job->signal, round.last, &flight->why);
+	if (!round.last)
+		return r;
+	end =
+	    driver_call(&flight->why, cuEventRecord, (flight->end[flight->launched % s->slots], round.last));
+	if (end < 0)
+		return flight->status = STATUS_DEVICE_LOST;
+	flight->launched++;
+	return r;
+}
+
+/* Bytes [low, high) of the source. */
+static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, struct error *err)
+{
+	const struct engine_job *job = round->flight->job;
+	const char *from = cuda_memory(job->move.src)->data + job->move.src_offset + low;
+
+	if (low >= high)
+		return 0;
+	round->last = in;
+	return driver_call(err, cuMemcpyHtoDAsync,
+	                   (scratch_src(round) + (uint64_t)low, from, (size_t)(high - low), in));
+}
+
+/* A source that is brought as a whole grows on both ends, without gaps. A round that reads over most of it
+ * brings all of it. */
+static int bring_more(struct round *round, CUstream in, struct error *err)
+{
+	struct tensor_extent *brought = &round->flight->brought, reads = round->part.reads;
+	struct tensor_extent whole = transform_reads(round->flight->job->move.transform);
+	int r;
+
+	if (reads.low == reads.high)
+		return 0;
+	if (reads.high - reads.low > (whole.high - whole.low) / 2)
+		reads = whole;
+	if (brought->low == brought->high)
+		*brought = (struct tensor_extent){ reads.low, reads.low };
+	r = copy_in(round, in, reads.low, brought->low, err);
+	if (r == 0)
+		r = copy_in(round, in, brought->high, reads.high, err);
+	if (reads.low < brought->low)
+		brought->low = reads.low;
+	if (reads.high > brought->high)
+		brought->high = reads.high;
+	return r;
+}
+
+static int bring_in(struct round *round, CUstream in, struct error *err)
+{
+	switch (round->flight->staging.src) {
+	case STAGING_DIRECT:
+		return 0;
+	case STAGING_WHOLE:
+		return bring_more(round, in, err);
+	default:
+		return copy_in(round, in, round->part.reads.low, round->part.reads.high, err);
+	}
+}
+
+/* A run with a side on the device. */
+static int copy_run(struct round *round, CUstream own, struct error *err)
+{
+	const struct engine_job *job = round->flight->job;
+	struct tensor_extent reads = round->part.reads, writes = round->part.writes;
+	size_t bytes = (size_t)(reads.high - reads.low);
+	char *dst = cuda_memory(job->move.dst)->data;
+	const char *src = cuda_memory(job->move.src)->data;
+
+	round->last = own;
+	if (src)
+		return driver_call(
+		    err, cuMemcpyHtoDAsync,
+		    (round->dst + (uint64_t)writes.low, src + job->move.src_offset + reads.low, bytes, own));
+	return driver_call(
+	    err, cuMemcpyDtoHAsync,
+	    (dst + job->move.dst_offset + writes.low, round->src + (uint64_t)reads.low, bytes, own));
+}
+
+/* The largest power of two, up to a tensor map's alignment, that both are a multiple of. */
+static uint32_t common_align(uint64_t dst, uint64_t src)
+{
+	uint64_t bits = dst | src | 16;
+	return (uint32_t)(bits & -bits);
+}
+
+static int move(struct round *round, CUstream own, struct error *err)
+{
+	struct flight *flight = round->flight;
+	const struct staging *s = &flight->staging;
+	uint64_t dst = s->dst == STAGING_DIRECT ? round->dst : scratch_dst(round);
+	uint64_t src = s->src == STAGING_DIRECT ? round->src : scratch_src(round);
+	struct plan_facts facts = round->flights->facts;
+	struct plan plan;
+	int r;
+
+	if (s->run)
+		return s->src == STAGING_DIRECT ? copy_run(round, own, err) : 0;
+	r = pass(round, own, err);
+	if (r < 0)
+		return r;
+	if (job_is_many(flight->job))
+		return many_launch(round->flights, flight, own, err);
+	if (s->rounds == 1)
+		return launch_transform(&round->flights->launcher, own, s->transform, s->plan, dst, src, err);
+	dst += (uint64_t)round->part.dst_offset;
+	facts.align = common_align(dst, src);
+	facts.dst_phase = dst % 16;
+	facts.src_phase = src % 16;
+	plan_init(&plan, &round->part.transform, &facts);
+	return launch_transform(&round->flights->launcher, own, &round->part.transform, &plan, dst, src, err);
+}
+
+static int take_out(struct round *round, CUstream out, struct error *err)
+{
+	const struct engine_job *job = round->flight->job;
+	struct tensor_extent writes = round->part.writes;
+	int r;
+
+	if (round->flight->staging.dst == STAGING_DIRECT)
+		return 0;
+	r = pass(round, out, err);
+	if (r < 0)
+		return r;
+	return driver_call(err, cuMemcpyDtoHAsync,
+	                   (cuda_memory(job->move.dst)->data + job->move.dst_offset + writes.low,
+	                    scratch_dst(round) + (uint64_t)writes.low, (size_t)(writes.high - writes.low),
+	                    out));
+}

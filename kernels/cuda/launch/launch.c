@@ -1,0 +1,205 @@
+/* Launches: each route fills its kernel's arguments, all go out by one call. */
+#include "launch.h"
+
+#include <string.h>
+
+#include "kernels/cuda/device/args.h"
+#include "kernels/cuda/device.h"
+#include "shape.h"
+#include "strided_args.h"
+#include "kernels/plan/tuning.h"
+
+#define RING_BYTES(stages, tile) ((stages) * ((tile) + 2 * sizeof(uint64_t)))
+
+static int launch(struct launcher *launcher, CUstream stream, const struct shape *shape, void *args,
+                  struct error *err)
+{
+	return shape_launch(shape, launcher->device, stream, args, err);
+}
+
+/* ---- Routes -------------------------------------------------------------------------------------------- */
+
+int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, const struct tma_plan *tma,
+                        uint64_t dst, uint64_t src, struct error *err)
+{
+	uint32_t bytes = (uint32_t)tensor_map_tile_bytes(&tma->load);
+	int r = map_cache_get(&launcher->maps, &tma->load, src, &ret->load, err);
+
+	if (r == 0)
+		r = map_cache_get(&launcher->maps, &tma->store, dst, &ret->store, err);
+	if (r < 0)
+		return r;
+	ret->rank = tma->rank;
+	ret->tiles = (uint32_t)tma->tiles;
+	ret->tile_bytes = (bytes + 127) & ~127u;
+	ret->load_bytes = bytes;
+	ret->repeats = (uint32_t)tma->repeats;
+	memcpy(ret->grid, tma->grid, sizeof ret->grid);
+	memcpy(ret->repeat, tma->repeat, sizeof ret->repeat);
+	memcpy(ret->load_step, tma->load_step, sizeof ret->load_step);
+	memcpy(ret->load_shift, tma->load_shift, sizeof ret->load_shift);
+	memcpy(ret->store_step, tma->store_step, sizeof ret->store_step);
+	memcpy(ret->store_shift, tma->store_shift, sizeof ret->store_shift);
+	return 0;
+}
+
+static int launch_copy(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                       const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct tile_pad_args args = { .src = src, .mode = transform->mode };
+	int r = tile_copy_args_init(&args.copy, launcher, tma, dst, src, err);
+
+	if (r < 0)
+		return r;
+	struct shape shape = { .kernel = KERNEL_tile_copy,
+		               .blocks = tma->tiles,
+		               .threads = 32,
+		               .shared = RING_BYTES(COPY_STAGES, args.copy.tile_bytes),
+		               .a_multiprocessor = COPY_BLOCKS };
+
+	if (!tma->patched)
+		return launch(launcher, stream, &shape, &args.copy, err);
+	shape.kernel = by_element(KERNEL_tile_pad_1, tma->element);
+	shape.threads = PAD_THREADS + 32;
+	shape.shared += COPY_STAGES * PAD_NOTE_BYTES;
+	args.scale = (int32_t)(tma->load.dim[0] / (uint64_t)tma->dim[0].source);
+	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
+	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
+		args.dim[d] = d < tma->rank ? tma->dim[d] : tma_unit_dim(tma->element);
+		args.box[d] = d < tma->rank ? tma->load.box[d] : 1;
+	}
+	args.box[0] /= (uint32_t)args.scale;
+	return launch(launcher, stream, &shape, &args, err);
+}
+
+static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
+                       uint64_t src, struct error *err)
+{
+	struct bulk_copy_args args = {
+		.dst = dst,
+		.src = src,
+		.run = (uint64_t)tma->dim[0].n,
+		.chunk = tma->chunk,
+		.chunks = (uint32_t)(((uint64_t)tma->dim[0].n + tma->chunk - 1) / tma->chunk),
+		.tiles = tma->tiles,
+		.rank = tma->rank - 1,
+	};
+
+	for (uint32_t d = 1; d < tma->rank; d++) {
+		args.n[d - 1] = (uint32_t)tma->dim[d].n;
+		args.dst_stride[d - 1] = tma->dim[d].dst;
+		args.src_stride[d - 1] = tma->dim[d].src;
+	}
+	return launch(launcher, stream,
+	              &(struct shape){ .kernel = KERNEL_bulk_copy,
+	                               .blocks = tma->tiles,
+	                               .threads = 32,
+	                               .shared = RING_BYTES(COPY_STAGES, args.chunk),
+	                               .a_multiprocessor = COPY_BLOCKS },
+	              &args, err);
+}
+
+static int launch_transpose(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                            uint64_t dst, uint64_t src, struct error *err)
+{
+	uint32_t e = tma->element, blocks = TRANSPOSE_TILE_BYTES / 16 / (16 / e);
+	struct tile_transpose_args args = {
+		.dst = dst,
+		.rank = tma->load.rank,
+		.tiles = (uint32_t)tma->tiles,
+		.repeats = (uint32_t)tma->repeats,
+		.shift_x = tma->shift_x,
+		.shift_y = tma->shift_y,
+	};
+	int r = map_cache_get(&launcher->maps, &tma->load, src, &args.load, err);
+
+	if (r < 0)
+		return r;
+	memcpy(args.grid, tma->grid, sizeof args.grid);
+	memcpy(args.repeat, tma->repeat, sizeof args.repeat);
+	memcpy(args.load_step, tma->load_step, sizeof args.load_step);
+	memcpy(args.load_shift, tma->load_shift, sizeof args.load_shift);
+	for (uint32_t d = 0; d < ARGS_GRID_RANK; d++) {
+		args.n[d] = d < tma->rank ? (uint32_t)tma->dim[d].n : 1;
+		args.dst_stride[d] = d < tma->rank ? tma->dim[d].dst : 0;
+	}
+	return launch(launcher, stream,
+	              &(struct shape){ .kernel = by_element(KERNEL_tile_transpose_1, e),
+	                               .blocks = tma->tiles,
+	                               .threads = (blocks < 256 ? blocks : 256) + 32,
+	                               .shared = RING_BYTES(TRANSPOSE_STAGES, TRANSPOSE_TILE_BYTES) +
+	                                         TRANSPOSE_STAGES * 40,
+	                               .a_multiprocessor = TRANSPOSE_BLOCKS },
+	              &args, err);
+}
+
+static int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                          const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct strided_args args;
+
+	strided_args_init(&args, transform, tma, dst, src);
+	const struct shape shape = strided_shape_of(transform, tma, &args);
+	return launch(launcher, stream, &shape, &args, err);
+}
+
+static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct fill_args args;
+
+	border_args_init(&args, transform, tma, dst, src);
+	return launch(launcher, stream,
+	              &(struct shape){ .kernel = by_element(KERNEL_fill_1, tma->border_element),
+	                               .blocks = tma->border_tiles,
+	                               .threads = ROWS_THREADS },
+	              &args, err);
+}
+
+static int launch_window(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	dst += (uint64_t)tma->dst_offset;
+	src += (uint64_t)tma->src_offset;
+	switch (tma->route) {
+	case TMA_ROUTE_MEMCPY:
+		return driver_call(err, cuMemcpyAsync, (dst, src, (size_t)tma->dim[0].n, stream));
+	case TMA_ROUTE_BULK:
+		return launch_bulk(launcher, stream, tma, dst, src, err);
+	case TMA_ROUTE_COPY:
+		return launch_copy(launcher, stream, transform, tma, dst, src, err);
+	case TMA_ROUTE_TRANSPOSE:
+		return launch_transpose(launcher, stream, tma, dst, src, err);
+	case TMA_ROUTE_ROWS:
+	case TMA_ROUTE_SHORT:
+	case TMA_ROUTE_TILES:
+	case TMA_ROUTE_GATHER:
+	case TMA_ROUTE_CHANNELS:
+		return launch_strided(launcher, stream, transform, tma, dst, src, err);
+	case TMA_ROUTE_NONE:
+		break;
+	}
+	return 0;
+}
+
+int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                     const struct plan *plan, uint64_t dst, uint64_t src, struct error *err)
+{
+	int r = launch_window(launcher, stream, transform, &plan->tma, dst, src, err);
+
+	if (r == 0 && plan->tma.border_rank > 0)
+		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, err);
+	return r;
+}
+
+int launcher_init(struct launcher *launcher, const struct device *device, uint64_t map_entries, uint64_t seed,
+                  struct error *err)
+{
+	launcher->device = device;
+	return map_cache_init(&launcher->maps, map_entries, seed, err);
+}
+
+void launcher_deinit(struct launcher *launcher)
+{
+	map_cache_deinit(&launcher->maps);
+}

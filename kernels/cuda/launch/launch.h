@@ -1,0 +1,38 @@
+/* From a plan and two addresses to what the device runs: kernel arguments, tensor maps, launches.
+ *
+ * Used by the engine's thread alone. Nothing here allocates: arguments are copied by the driver at the
+ * launch.
+ */
+#ifndef KERNELS_CUDA_LAUNCH_H
+#define KERNELS_CUDA_LAUNCH_H
+
+#include "kernels/cuda/driver.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/transform.h"
+#include "map_cache.h"
+
+struct device;
+
+struct launcher {
+	const struct device *device;
+	struct map_cache maps;
+};
+
+/* map_entries: tensor maps kept by layout. 0 or NO_MEMORY. */
+int launcher_init(struct launcher *launcher, const struct device *device, uint64_t map_entries, uint64_t seed,
+                  struct error *err);
+void launcher_deinit(struct launcher *launcher);
+
+/* Puts the whole transform on the stream: one launch, and one more for a border that tiles do not take in.
+ * dst and src are addresses of elements [0, ..., 0] that the device can use; their phases are those that the
+ * plan was made for. */
+int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                     const struct plan *plan, uint64_t dst, uint64_t src, struct error *err);
+
+struct tile_copy_args;
+
+/* What tile_copy takes, its maps included, for a plan's COPY. */
+int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, const struct tma_plan *tma,
+                        uint64_t dst, uint64_t src, struct error *err);
+
+#endif

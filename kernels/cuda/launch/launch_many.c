@@ -1,0 +1,277 @@
+/* The kernels that take many_move, runs, blocks and borders of many blocks. */
+#include "launch_many.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cuda/device.h"
+#include "enclosed.h"
+#include "kernels/plan/block_plan.h"
+#include "kernels/engine.h"
+#include "kernels/plan/tma_route.h"
+#include "strided_args.h"
+#include "kernels/plan/tuning.h"
+
+/* Blocks of a multiprocessor: as many_tiles is bounded, and enough runs to hide a trip to memory. */
+#define MANY_TILES_BLOCKS 3
+#define MANY_RUNS_BLOCKS  8
+
+static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
+
+uint32_t many_kernel(const struct transform *transform, const struct plan *plan)
+{
+	const struct tma_plan *tma = &plan->tma;
+
+	switch (tma->route) {
+	case TMA_ROUTE_SHORT:
+		return by_element(KERNEL_many_short_1, tma->element);
+	case TMA_ROUTE_TILES:
+		return by_element(KERNEL_many_tiles_1, tma->element);
+	case TMA_ROUTE_GATHER:
+		return by_element(KERNEL_many_gather_1, tma->element);
+	default:
+		assert(tma->route == TMA_ROUTE_ROWS);
+		return by_element(transform->mode == PAD_MODE_CONSTANT ? KERNEL_many_rows_1
+		                                                       : KERNEL_many_modes_1,
+		                  tma->element);
+	}
+}
+
+/* All routes take what the largest does, so that moves of one kernel need not be told apart. */
+static uint32_t shared_bytes(uint32_t kernel)
+{
+	if (kernel >= KERNEL_many_tiles_1 && kernel <= KERNEL_many_tiles_16) {
+		static const uint32_t tile[] = { TILES_BYTES(1), TILES_BYTES(2), TILES_BYTES(4),
+			                         TILES_BYTES(8), TILES_BYTES(16) };
+
+		return MANY_SHARED + tile[kernel - KERNEL_many_tiles_1];
+	}
+	if (kernel >= KERNEL_many_short_1 && kernel <= KERNEL_many_short_16)
+		return MANY_SHARED + SHORT_TILE_BYTES + ROWS_THREADS * SHORT_NOTE_BYTES + 16;
+	return MANY_SHARED;
+}
+
+static uint32_t blocks_of(const struct launcher *launcher, const struct tma_plan *tma,
+                          const struct strided_args *args)
+{
+	const uint32_t slots = strided_slots(tma, args);
+	const struct shape shape = { .blocks = (args->slots + slots - 1) / slots,
+		                     .a_multiprocessor =
+		                         tma->route == TMA_ROUTE_TILES ? MANY_TILES_BLOCKS : 0 };
+
+	return (uint32_t)shape_blocks(&shape, launcher->device);
+}
+
+/* Divisors follow the last dimension. */
+static void pack(struct strided_args *args)
+{
+	memmove(&args->dim[args->rank], args->by, args->rank * sizeof *args->by);
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------- */
+
+static int launch_window(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
+                         uint64_t items, struct error *err)
+{
+	const struct tma_plan *tma = &plan->tma;
+	struct many_args args = { .n = 1, .own.list = *list };
+	struct strided_args *move = &args.own.move;
+
+	strided_args_init(move, transform, tma, dst + (uint64_t)tma->dst_offset,
+	                  src + (uint64_t)tma->src_offset);
+	args.own.list.by_slots = divisor_of(move->slots);
+	move->slots *= items;
+	const struct shape shape = { .kernel = many_kernel(transform, plan),
+		                     .blocks = blocks_of(launcher, tma, move),
+		                     .threads = ROWS_THREADS };
+
+	pack(move);
+	return shape_launch(&(struct shape){ .kernel = shape.kernel,
+	                                     .blocks = shape.blocks,
+	                                     .threads = shape.threads,
+	                                     .shared = shared_bytes(shape.kernel) },
+	                    launcher->device, stream, &args, err);
+}
+
+static int launch_borders(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                          const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
+                          uint64_t items, struct error *err)
+{
+	const struct tma_plan *tma = &plan->tma;
+	struct blocks_fill_args args = { .list = *list, .tiles = tma->border_tiles * items };
+
+	if (tma->route != TMA_ROUTE_NONE) /* the window's launch counts */
+		args.list.counts = 0;
+	args.list.by_slots = divisor_of(tma->border_tiles);
+	border_args_init(&args.move, transform, tma, dst, src);
+	return shape_launch(&(struct shape){ .kernel = by_element(KERNEL_blocks_fill_1, tma->border_element),
+	                                     .blocks = args.tiles,
+	                                     .threads = ROWS_THREADS },
+	                    launcher->device, stream, &args, err);
+}
+
+/* ---- Blocks that have kernels of their own --------------------------------------------------------------
+ */
+
+/* Blocks of a multiprocessor, where each takes so much shared memory: more of them for small tiles. */
+static uint32_t a_multiprocessor(uint32_t shared)
+{
+	const uint32_t fit = COPY_SHARED_BYTES / shared;
+
+	return fit < COPY_BLOCKS ? COPY_BLOCKS : fit > COPY_MOST_BLOCKS ? COPY_MOST_BLOCKS : fit;
+}
+
+#define CHECK_ENCLOSED(kernel)                                           \
+	static_assert(KERNEL_##kernel##_short == KERNEL_##kernel + 1 &&  \
+	                  KERNEL_##kernel##_long == KERNEL_##kernel + 2, \
+	              "one after the other");                            \
+	static_assert(offsetof(struct kernel##_short_args, entries) ==   \
+	                  offsetof(struct kernel##_long_args, entries),  \
+	              "the same place");                                 \
+	static_assert(sizeof(struct kernel##_short_args) <= 4096, "more takes longer to launch")
+
+CHECK_ENCLOSED(blocks_rows);
+CHECK_ENCLOSED(blocks_copy);
+
+/* Lays the list where the arguments have it, if it is to be enclosed. Returns which of a kernel's three it is
+ * for: the one whose list is in memory, or those with room for a short one and for a long one. */
+static uint32_t enclose(uint32_t kernel, struct engine_blocks *blocks, const struct block_list *list,
+                        void *entries)
+{
+	if (list->index)
+		return kernel;
+	enclosed_write(blocks, list->entry_bytes, entries);
+	return kernel + (enclosed_is_short(blocks, list->entry_bytes) ? 1 : 2);
+}
+
+static int launch_row_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                             uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                             const struct block_list *list, struct error *err)
+{
+	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up(run, ROW_BYTES);
+	struct blocks_rows_long_args all; /* the entries are written only where there are any */
+	struct blocks_rows_args *args = &all.blocks;
+
+	*args = (struct blocks_rows_args){ .list = *list,
+		                           .dst = dst + (uint64_t)tma->dst_offset,
+		                           .src = src + (uint64_t)tma->src_offset,
+		                           .run = run,
+		                           .slots = slots * blocks->n * blocks->layers };
+	args->list.by_slots = divisor_of(slots);
+	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_rows, blocks, list, all.entries),
+	                                     .blocks = divide_up(args->slots, ROWS_THREADS / 32),
+	                                     .threads = ROWS_THREADS },
+	                    launcher->device, stream, args, err);
+}
+
+static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+                              uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                              const struct block_list *list, struct error *err)
+{
+	struct blocks_copy_long_args all;
+	struct blocks_copy_args *args = &all.blocks;
+	struct tma_plan wide = *tma;
+	uint32_t shared;
+	int r;
+
+	if (!block_plan_map(&tma->load, blocks, BLOCK_SRC, &wide.load) ||
+	    !block_plan_map(&tma->store, blocks, BLOCK_DST, &wide.store))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "the blocks are none that a map can say");
+	wide.rank = wide.load.rank;
+	wide.tiles = tma->tiles * blocks->n * blocks->layers;
+	*args = (struct blocks_copy_args){ .list = *list, .block_dim = tma->rank };
+	args->list.by_slots = divisor_of(tma->tiles);
+	r = tile_copy_args_init(&args->copy, launcher, &wide, dst + (uint64_t)tma->dst_offset,
+	                        src + (uint64_t)tma->src_offset, err);
+	if (r < 0)
+		return r;
+	shared = COPY_STAGES * (args->copy.tile_bytes + 2 * 8 + 16);
+	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_copy, blocks, list, all.entries),
+	                                     .blocks = wide.tiles,
+	                                     .threads = 32,
+	                                     .shared = shared,
+	                                     .a_multiprocessor = a_multiprocessor(shared) },
+	                    launcher->device, stream, args, err);
+}
+
+int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                  const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                  const struct block_list *list, struct error *err)
+{
+	const uint64_t items = blocks->n * blocks->layers;
+	int r = 0;
+
+	if (plan->tma.route == TMA_ROUTE_MEMCPY)
+		return launch_row_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
+	if (plan->tma.route == TMA_ROUTE_COPY)
+		return launch_copy_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
+	if (plan->tma.route != TMA_ROUTE_NONE)
+		r = launch_window(launcher, stream, transform, plan, dst, src, list, items, err);
+	if (r == 0 && plan->tma.border_rank > 0)
+		r = launch_borders(launcher, stream, transform, plan, dst, src, list, items, err);
+	return r;
+}
+
+/* ---- By a table -----------------------------------------------------------------------------------------
+ */
+
+size_t many_entry_bytes(const struct plan *plan)
+{
+	const size_t rank = plan->tma.rank;
+
+	return (offsetof(struct many_move, move.dim) +
+	        rank * (sizeof(struct strided_dim) + sizeof(struct divisor)) + 15) &
+	       ~(size_t)15;
+}
+
+uint32_t many_entry_write(void *entry, const struct launcher *launcher, const struct transform *transform,
+                          const struct plan *plan, uint64_t dst, uint64_t src)
+{
+	const struct tma_plan *tma = &plan->tma;
+	struct many_move move = { .list.by_slots.n = 0 };
+
+	strided_args_init(&move.move, transform, tma, dst + (uint64_t)tma->dst_offset,
+	                  src + (uint64_t)tma->src_offset);
+	const uint32_t blocks = blocks_of(launcher, tma, &move.move);
+
+	pack(&move.move);
+	memcpy(entry, &move, many_entry_bytes(plan));
+	return blocks;
+}
+
+int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uint32_t n, uint64_t entries,
+                uint64_t which, uint64_t first, uint64_t blocks, struct error *err)
+{
+	struct many_args args = { .n = n, .moves = entries, .which = which, .first = first };
+
+	return shape_launch(
+	    &(struct shape){
+		.kernel = kernel, .blocks = blocks, .threads = ROWS_THREADS, .shared = shared_bytes(kernel) },
+	    launcher->device, stream, &args, err);
+}
+
+uint64_t runs_lay(struct run_entry *entries, uint32_t n)
+{
+	uint64_t parts = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		entries[i].first = parts;
+		parts += divide_up(entries[i].bytes, ROW_BYTES);
+	}
+	return parts;
+}
+
+int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, uint32_t n, uint64_t parts,
+                struct error *err)
+{
+	struct runs_args args = {
+		.runs = entries, .parts = parts, .scale = divide_up((uint64_t)n << 32, parts), .n = n
+	};
+
+	return shape_launch(&(struct shape){ .kernel = KERNEL_many_runs,
+	                                     .blocks = divide_up(parts, ROWS_THREADS / 32),
+	                                     .threads = ROWS_THREADS,
+	                                     .a_multiprocessor = MANY_RUNS_BLOCKS },
+	                    launcher->device, stream, &args, err);
+}

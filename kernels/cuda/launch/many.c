@@ -1,0 +1,330 @@
+/* Lists of blocks: the entries in the launch or on the desk, the layers' offsets there too, one launch.
+ * Batches: runs of bytes by one launch, what is left by one for each kernel, and what is large or does not
+ * fit by itself. */
+#include "many.h"
+
+#include <string.h>
+
+#include "kernels/cuda/driver.h"
+#include "enclosed.h"
+#include "kernels/cuda/job.h"
+#include "kernels/plan/block_plan.h"
+#include "launch_many.h"
+#include "strided_args.h"
+
+/* A move of more bytes is worth a launch and a better kernel. */
+#define ALONE_BYTES (1u << 20)
+
+static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
+{
+	return cuda_memory(memory)->address + offset;
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------- */
+
+/* An index that came with the job: it has been checked, but for what is passed over. */
+static const void *lay_index(struct desk *desk, struct engine_blocks *blocks)
+{
+	const size_t bytes = (size_t)blocks->n * blocks->index_bytes;
+	const unsigned char *from = blocks->index;
+	void *to = blocks->n <= DESK_BYTES ? desk_take(desk, bytes) : NULL;
+
+	if (!to)
+		return NULL;
+	memcpy(to, from, bytes);
+	for (uint64_t i = 0; i < blocks->n; i++) {
+		int64_t entry =
+		    blocks->index_bytes == 8 ? ((const int64_t *)to)[i] : ((const int32_t *)to)[i];
+
+		blocks->passed += entry == -1;
+		blocks->beyond += entry != -1 && (uint64_t)entry >= blocks->limit;
+	}
+	return to;
+}
+
+static int lay_layers(struct desk *desk, const struct engine_blocks *blocks,
+                      const struct engine_blocks_side *side, const void **ret)
+{
+	const size_t bytes = blocks->layers * sizeof *side->layers;
+	void *to;
+
+	*ret = NULL;
+	if (!side->layers)
+		return 0;
+	to = desk_take(desk, bytes);
+	if (!to)
+		return STATUS_NO_MEMORY;
+	memcpy(to, side->layers, bytes);
+	*ret = to;
+	return 0;
+}
+
+static struct block_list list_of(const struct engine_blocks *blocks)
+{
+	return (struct block_list){
+		.dst_layer_step = blocks->dst.layer_step,
+		.src_layer_step = blocks->src.layer_step,
+		.dst_step = blocks->dst.step,
+		.src_step = blocks->src.step,
+		.limit = blocks->limit,
+		.entry_bytes = blocks->index_bytes,
+		.scatter = blocks->scatter,
+		.by_n = divisor_of(blocks->n),
+	};
+}
+
+static int lay_list(struct flight *flight, struct engine_blocks *blocks, CUstream stream,
+                    struct block_list *ret, struct error *err)
+{
+	struct desk *desk = &flight->desk;
+	const void *index = NULL, *dst_layers, *src_layers;
+	uint64_t base;
+	int r = desk_begin(desk, err);
+
+	if (r < 0)
+		return r;
+	if (blocks->index)
+		index = lay_index(desk, blocks);
+	if ((blocks->index && !index) || lay_layers(desk, blocks, &blocks->dst, &dst_layers) < 0 ||
+	    lay_layers(desk, blocks, &blocks->src, &src_layers) < 0)
+		return error_set(err, STATUS_NO_MEMORY, "the list is larger than %u bytes", DESK_BYTES);
+	r = desk_send(desk, stream, &base, err);
+	ret->index =
+	    index ? desk_place(desk, base, index) : address_of(blocks->index_memory, blocks->index_offset);
+	ret->dst_layers = dst_layers ? desk_place(desk, base, dst_layers) : 0;
+	ret->src_layers = src_layers ? desk_place(desk, base, src_layers) : 0;
+	ret->counts = index ? 0 : desk_counters(desk);
+	return r;
+}
+
+static int launch_list(struct flights *flights, struct flight *flight, CUstream stream, struct error *err)
+{
+	struct engine_job *job = flight->job;
+	struct engine_blocks *blocks = job->blocks;
+	const struct engine_move *move = &job->move;
+	const uint64_t dst = address_of(move->dst, move->dst_offset),
+		       src = address_of(move->src, move->src_offset);
+	struct block_list list = list_of(blocks);
+	uint32_t enclosed;
+	struct plan plan;
+	int r = 0;
+
+	block_plan_init(&plan, move->transform, blocks, &flights->facts, dst, src);
+	blocks->family = plan.family;
+	enclosed = enclosed_entry_bytes(&plan, blocks);
+	if (enclosed)
+		list.entry_bytes = enclosed;
+	else
+		r = lay_list(flight, blocks, stream, &list, err);
+	if (r < 0)
+		return r;
+	r = launch_blocks(&flights->launcher, stream, move->transform, &plan, dst, src, blocks, &list, err);
+	if (r == 0 && list.counts)
+		r = desk_fetch_counters(&flight->desk, stream, err);
+	return r;
+}
+
+/* ---- Batches ------------------------------------------------------------------------------------------ */
+
+/* The tables of a batch, as they are laid out. Each move that goes by a table has its kernel and the place of
+ * its entry; the others have KERNEL_COUNT. */
+struct batch {
+	struct flights *flights;
+	struct desk *desk;
+	CUstream stream;
+	struct engine_job *job;
+	struct run_entry *runs;
+	uint32_t n_runs;
+	uint16_t *kernel; /* of each move */
+	uint32_t *entry;  /* of each move: bytes from the desk's start; of a run, of none */
+	uint32_t *blocks; /* of threads, of each move */
+	uint32_t *which;  /* by kernel */
+	uint32_t *first;
+};
+
+#define KERNEL_RUN   KERNEL_COUNT       /* by the table of runs */
+#define KERNEL_ALONE (KERNEL_COUNT + 1) /* by its own plan */
+#define KERNEL_NONE  (KERNEL_COUNT + 2) /* nothing to do, or done */
+
+static bool lay_tables(struct batch *batch)
+{
+	const size_t n = batch->job->n_moves;
+
+	batch->kernel = desk_take(batch->desk, n * sizeof *batch->kernel);
+	batch->entry = desk_take(batch->desk, n * sizeof *batch->entry);
+	batch->blocks = desk_take(batch->desk, n * sizeof *batch->blocks);
+	batch->which = desk_take(batch->desk, n * sizeof *batch->which);
+	batch->first = desk_take(batch->desk, 2 * n * sizeof *batch->first);
+	batch->runs = desk_take(batch->desk, n * sizeof *batch->runs);
+	return batch->kernel && batch->entry && batch->blocks && batch->which && batch->first && batch->runs;
+}
+
+static void add_run(struct batch *batch, const struct tma_plan *tma, uint64_t dst, uint64_t src)
+{
+	batch->runs[batch->n_runs++] = (struct run_entry){ .dst = dst + (uint64_t)tma->dst_offset,
+		                                           .src = src + (uint64_t)tma->src_offset,
+		                                           .bytes = (uint64_t)tma->dim[0].n };
+}
+
+/* A plan without a map, as all those of one launch need. */
+static const struct plan *plain_plan(const struct batch *batch, const struct engine_move *move, uint64_t dst,
+                                     uint64_t src, struct plan *own)
+{
+	struct plan_facts facts = batch->flights->facts;
+	const uint64_t bits = dst | src | 16;
+
+	if (is_strided(&move->plan->tma) && move->plan->tma.route != TMA_ROUTE_CHANNELS)
+		return move->plan;
+	facts.align = (uint32_t)(bits & -bits);
+	facts.dst_phase = dst % 16;
+	facts.src_phase = src % 16;
+	facts.spread = true;
+	plan_init(own, move->transform, &facts);
+	return own;
+}
+
+/* How the move is to travel; its place in a table, if it is by one. */
+static uint16_t lay_move(struct batch *batch, uint32_t i)
+{
+	const struct engine_move *move = &batch->job->moves[i];
+	const struct tma_plan *tma = &move->plan->tma;
+	const uint64_t dst = address_of(move->dst, move->dst_offset),
+		       src = address_of(move->src, move->src_offset);
+	const struct plan *plan;
+	struct plan own;
+	void *entry;
+
+	if (move->transform->count == 0)
+		return KERNEL_NONE;
+	if (tma->route == TMA_ROUTE_MEMCPY && tma->border_rank == 0) {
+		add_run(batch, tma, dst, src);
+		return KERNEL_RUN;
+	}
+	if (move->transform->bytes > ALONE_BYTES)
+		return KERNEL_ALONE;
+	plan = plain_plan(batch, move, dst, src, &own);
+	if (plan->tma.border_rank > 0)
+		return KERNEL_ALONE;
+	entry = desk_take(batch->desk, many_entry_bytes(plan));
+	if (!entry)
+		return KERNEL_ALONE;
+	batch->entry[i] = (uint32_t)((char *)entry - batch->desk->host);
+	batch->blocks[i] =
+	    many_entry_write(entry, &batch->flights->launcher, move->transform, plan, dst, src);
+	return (uint16_t)many_kernel(move->transform, plan);
+}
+
+/* Moves that are launched together. */
+struct group {
+	uint32_t kernel;
+	uint32_t start; /* in which */
+	uint32_t first; /* in first */
+	uint32_t n;
+	uint32_t blocks;
+};
+
+/* Those of the kernel of move i, from there on. */
+static void lay_group(struct batch *batch, uint32_t i, struct group *group)
+{
+	const uint32_t n = batch->job->n_moves;
+
+	for (uint32_t j = i; j < n; j++) {
+		if (batch->kernel[j] != group->kernel ||
+		    __builtin_add_overflow(group->blocks, batch->blocks[j], &(uint32_t){ 0 }) ||
+		    group->blocks + batch->blocks[j] > INT32_MAX)
+			continue;
+		batch->which[group->start + group->n] = batch->entry[j];
+		batch->first[group->first + group->n] = group->blocks;
+		group->blocks += batch->blocks[j];
+		group->n++;
+		batch->kernel[j] = KERNEL_NONE;
+	}
+	batch->first[group->first + group->n] = group->blocks;
+}
+
+/* Groups of one kernel each: KERNEL_COUNT at most, but where the blocks of threads are too many for one. */
+static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t most)
+{
+	uint32_t n = 0, which = 0, first = 0;
+
+	for (uint32_t i = 0; i < batch->job->n_moves && n < most; i++) {
+		if (batch->kernel[i] >= KERNEL_COUNT)
+			continue;
+		groups[n] = (struct group){ .kernel = batch->kernel[i], .start = which, .first = first };
+		lay_group(batch, i, &groups[n]);
+		which += groups[n].n;
+		first += groups[n].n + 1;
+		n++;
+	}
+	return n;
+}
+
+static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, struct error *err)
+{
+	struct launcher *launcher = &batch->flights->launcher;
+	const uint64_t parts = runs_lay(batch->runs, batch->n_runs);
+	uint64_t base;
+	int r;
+
+	r = desk_send(batch->desk, batch->stream, &base, err);
+	if (r == 0 && batch->n_runs > 0)
+		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs),
+		                batch->n_runs, parts, err);
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = launch_many(launcher, batch->stream, groups[i].kernel, groups[i].n, base,
+		                desk_place(batch->desk, base, batch->which + groups[i].start),
+		                desk_place(batch->desk, base, batch->first + groups[i].first),
+		                groups[i].blocks, err);
+	return r;
+}
+
+static int launch_alone(struct batch *batch, struct engine_move *move, struct error *err)
+{
+	move->status = launch_transform(&batch->flights->launcher, batch->stream, move->transform, move->plan,
+	                                address_of(move->dst, move->dst_offset),
+	                                address_of(move->src, move->src_offset), err);
+	return move->status == STATUS_DEVICE_LOST ? STATUS_DEVICE_LOST : 0;
+}
+
+static int launch_batch(struct flights *flights, struct flight *flight, CUstream stream, struct error *err)
+{
+	struct engine_job *job = flight->job;
+	struct batch batch = { .flights = flights, .desk = &flight->desk, .stream = stream, .job = job };
+	struct group groups[KERNEL_COUNT];
+	bool tables;
+	int r = desk_begin(batch.desk, err);
+
+	if (r < 0)
+		return r;
+	tables = lay_tables(&batch);
+	if (tables) {
+		for (uint32_t i = 0; i < job->n_moves; i++)
+			batch.kernel[i] = lay_move(&batch, i);
+		r = launch_tables(&batch, groups, lay_groups(&batch, groups, KERNEL_COUNT), err);
+	}
+	for (uint32_t i = 0; i < job->n_moves && r == 0; i++)
+		if (!tables || (batch.kernel[i] != KERNEL_RUN && batch.kernel[i] != KERNEL_NONE))
+			r = launch_alone(&batch, &job->moves[i], err);
+	return r;
+}
+
+/* ---- Both --------------------------------------------------------------------------------------------- */
+
+int many_launch(struct flights *flights, struct flight *flight, CUstream stream, struct error *err)
+{
+	return flight->job->blocks ? launch_list(flights, flight, stream, err)
+	                           : launch_batch(flights, flight, stream, err);
+}
+
+int many_land(struct flight *flight)
+{
+	struct engine_job *job = flight->job;
+	uint64_t counted[2];
+
+	if (job->blocks && !job->blocks->index) {
+		desk_count(&flight->desk, counted);
+		job->blocks->passed = counted[0];
+		job->blocks->beyond = counted[1];
+	}
+	return job_first_failure(job);
+}

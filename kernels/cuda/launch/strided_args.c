@@ -1,0 +1,124 @@
+/* Arguments and shapes of the kernels without a tensor map. */
+#include "strided_args.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/plan/tuning.h"
+
+static_assert(sizeof(struct strided_dim) == sizeof(struct nest_dim), "the same fields");
+
+/* Rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
+static void set_short_rows(struct strided_args *args, uint32_t element)
+{
+	const struct strided_dim *inner = &args->dim[0];
+	const uint64_t bytes = (uint64_t)inner->source * element, rest = 16 / element - 1;
+
+	args->pitch = ((uint32_t)bytes + 30 + 15) & ~15u;
+	args->rows = SHORT_TILE_BYTES / args->pitch;
+	if (args->rows > ROWS_THREADS)
+		args->rows = ROWS_THREADS;
+	args->follow =
+	    args->rank > 1 && args->dim[1].src >= (int64_t)bytes && args->dim[1].src <= args->pitch;
+	args->by_rest = divisor_of((uint64_t)(inner->n - inner->source) + 2 * rest);
+}
+
+void strided_args_init(struct strided_args *ret, const struct transform *transform,
+                       const struct tma_plan *tma, uint64_t dst, uint64_t src)
+{
+	*ret = (struct strided_args){
+		.dst = dst,
+		.src = src,
+		.low = src,
+		.high = src + tma->element,
+		.slots = tma->tiles,
+		.run_bytes = tma->element,
+		.rank = tma->rank,
+		.run = tma->run,
+		.whole = tma->whole,
+		.mode = transform->mode,
+		.by_slots = divisor_of(tma->slots),
+	};
+	memcpy(ret->pattern, tma->pattern, sizeof ret->pattern);
+	memcpy(ret->dim, tma->dim, tma->rank * sizeof *ret->dim);
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
+
+		*(reach < 0 ? &ret->low : &ret->high) += (uint64_t)reach;
+		ret->run_bytes *= d < tma->run ? (uint64_t)tma->dim[d].n : 1;
+		ret->by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
+		                                                               : (uint64_t)tma->dim[d].n);
+	}
+	if (tma->route == TMA_ROUTE_SHORT)
+		set_short_rows(ret, tma->element);
+}
+
+uint32_t strided_slots(const struct tma_plan *tma, const struct strided_args *args)
+{
+	switch (tma->route) {
+	case TMA_ROUTE_SHORT:
+		return args->rows;
+	case TMA_ROUTE_TILES:
+		return 1;
+	case TMA_ROUTE_GATHER:
+		return ROWS_THREADS * GATHER_BATCH;
+	default:
+		return ROWS_THREADS / 32;
+	}
+}
+
+static enum kernel_id kernel_of(const struct transform *transform, const struct tma_plan *tma)
+{
+	switch (tma->route) {
+	case TMA_ROUTE_SHORT:
+		return KERNEL_strided_short_1;
+	case TMA_ROUTE_TILES:
+		return KERNEL_strided_tiles_1;
+	case TMA_ROUTE_GATHER:
+		return KERNEL_strided_gather_1;
+	case TMA_ROUTE_CHANNELS:
+		return tma->run > CHANNELS_FEW ? KERNEL_strided_many_1 : KERNEL_strided_few_1;
+	default:
+		return transform->mode == PAD_MODE_CONSTANT ? KERNEL_strided_rows_1 : KERNEL_strided_modes_1;
+	}
+}
+
+static uint32_t shared_bytes(const struct tma_plan *tma, const struct strided_args *args)
+{
+	switch (tma->route) {
+	case TMA_ROUTE_TILES:
+		return TILES_BYTES(tma->element);
+	case TMA_ROUTE_SHORT:
+		return args->rows * (args->pitch + SHORT_NOTE_BYTES) + 16;
+	case TMA_ROUTE_CHANNELS:
+		return strided_channel_bytes(tma->run);
+	default:
+		return 0;
+	}
+}
+
+struct shape strided_shape_of(const struct transform *transform, const struct tma_plan *tma,
+                              const struct strided_args *args)
+{
+	const uint32_t slots = strided_slots(tma, args);
+
+	return (struct shape){ .kernel = by_element(kernel_of(transform, tma), tma->element),
+		               .blocks = (args->slots + slots - 1) / slots,
+		               .threads = ROWS_THREADS,
+		               .shared = shared_bytes(tma, args),
+		               .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 };
+}
+
+void border_args_init(struct fill_args *ret, const struct transform *transform, const struct tma_plan *tma,
+                      uint64_t dst, uint64_t src)
+{
+	*ret = (struct fill_args){
+		.dst = dst + (uint64_t)tma->border_dst_offset,
+		.src = src + (uint64_t)tma->border_src_offset,
+		.tiles = tma->border_tiles,
+		.rank = tma->border_rank,
+		.mode = transform->mode,
+	};
+	memcpy(ret->pattern, tma->pattern, sizeof ret->pattern);
+	memcpy(ret->dim, tma->border, tma->border_rank * sizeof *ret->dim);
+}

@@ -1,0 +1,142 @@
+/* One userfaultfd for all mappings of the process. Nobody reads it: with UFFD_FEATURE_SIGBUS it has no
+ * events. */
+#include "holes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "proto/memory/memfd.h"
+
+/* Of kernels newer than the headers may be: 5.11. Older ones answer EINVAL. */
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users;
+static int watcher = -1;
+static bool collapses; /* the kernel makes huge pages of small ones unasked, in the account of whose mapping
+                          it scans */
+
+/* Faults inside system calls end with EFAULT either way; the flag is what lets an unprivileged process have
+ * it. */
+static int open_watcher(void)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (fd >= 0 && (ioctl(fd, UFFDIO_API, &api) < 0 || !(api.features & UFFD_FEATURE_MISSING_SHMEM))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The setting that stands in brackets is in force. */
+static bool read_collapses(void)
+{
+	char line[128] = "";
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+	if (!file)
+		return false;
+	if (!fgets(line, sizeof(line), file))
+		*line = 0;
+	fclose(file);
+	return strstr(line, "[always]") || strstr(line, "[within_size]") || strstr(line, "[force]");
+}
+
+void holes_init(void)
+{
+	pthread_mutex_lock(&lock);
+	if (users++ == 0) {
+		watcher = open_watcher();
+		collapses = read_collapses();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void holes_deinit(void)
+{
+	pthread_mutex_lock(&lock);
+	if (--users == 0 && watcher >= 0) {
+		close(watcher);
+		watcher = -1;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+bool holes_can_watch(void)
+{
+	pthread_mutex_lock(&lock);
+	bool can = watcher >= 0;
+	pthread_mutex_unlock(&lock);
+	return can;
+}
+
+int holes_watch(void *start, size_t size)
+{
+	struct uffdio_register range = { .range = { (uintptr_t)start, size },
+		                         .mode = UFFDIO_REGISTER_MODE_MISSING };
+	if (collapses)
+		madvise(start, size, MADV_NOHUGEPAGE);
+	return ioctl(watcher, UFFDIO_REGISTER, &range) < 0 ? -errno : 0;
+}
+
+void holes_unwatch(void *start, size_t size)
+{
+	struct uffdio_range range = { (uintptr_t)start, size };
+	if (holes_can_watch())
+		ioctl(watcher, UFFDIO_UNREGISTER, &range);
+}
+
+/* ---- Looking ---------------------------------------------------------------------------------------- */
+
+/* The position belongs to whoever sent the descriptor: one of our own has another, where it can be had. */
+static off_t seek_hole(int fd, off_t start)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int own = open(path, O_RDONLY | O_CLOEXEC);
+	if (own >= 0) {
+		off_t hole = lseek(own, start, SEEK_HOLE);
+		close(own);
+		return hole;
+	}
+	off_t before = lseek(fd, 0, SEEK_CUR);
+	off_t hole = lseek(fd, start, SEEK_HOLE);
+	lseek(fd, before, SEEK_SET);
+	return hole;
+}
+
+/* Pages that were allocated and not yet written look like holes to SEEK_HOLE, and not to st_blocks. A hugetlb
+ * file has st_blocks alone: to SEEK_HOLE it is always full. */
+bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret)
+{
+	if (!memfd_is_sparse(fd))
+		return false;
+	if (holes_page_bytes(fd) > 0) {
+		*ret = start;
+		return true;
+	}
+	off_t hole = seek_hole(fd, (off_t)start);
+	*ret = (uint64_t)hole;
+	return hole >= 0 && (uint64_t)hole < end;
+}
+
+uint64_t holes_page_bytes(int fd)
+{
+	struct statfs fs;
+	return fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 0;
+}

@@ -1,0 +1,328 @@
+/* Mapping memfds. Every size is checked against what the kernel says of the file; a seal against shrinking
+ * keeps it true. Pages are mapped before the mapping is handed out, so that a copy does not stop for each. */
+#include "memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "holes.h"
+#include "proto/memory/headroom.h"
+#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+/* How a client's file is mapped. */
+enum sharing { UNPINNED, TO_PIN };
+
+/* The half-open range of the file that a mapping covers. */
+struct span {
+	uint64_t start;
+	uint64_t end;
+};
+
+static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err);
+static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err);
+static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
+                    struct cpu_memory **ret, struct error *err);
+static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+
+static int map_client(const struct engine_handle *handle, enum sharing sharing, struct engine_memory **ret,
+                      struct error *err)
+{
+	struct cpu_memory *memory;
+	struct stat st;
+	if (handle->kind != REGION_KIND_MEMFD)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "kind %s: the cpu engine maps memfd regions; %s needs --engine=cuda",
+		                 region_kind_names[handle->kind], region_kind_names[handle->kind]);
+	int r = check_file(handle, &st, err);
+	if (r == 0)
+		r = check_pages(handle, sharing, err);
+	if (r == 0)
+		r = map_file(handle, &st, !handle->writable && sharing == UNPINNED, &memory, err);
+	if (r < 0)
+		return r;
+	r = watch(handle, memory, err);
+	if (r == 0)
+		r = populate(handle, memory, err);
+	if (r < 0)
+		cpu_memory_unmap(&memory->base);
+	else
+		*ret = &memory->base;
+	return r;
+}
+
+int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	return map_client(handle, UNPINNED, ret, err);
+}
+
+int cpu_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	return map_client(handle, TO_PIN, ret, err);
+}
+
+/* Filled before it is watched: its pages are the service's to make, this once. */
+static int map_made(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	struct cpu_memory *memory;
+	struct stat st;
+	if (fstat(handle->fd, &st) < 0)
+		return error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s",
+		                 handle->size, strerror(errno));
+	int r = map_file(handle, &st, false, &memory, err);
+	if (r < 0)
+		return r;
+	memory->is_made = true;
+	r = fill(handle, memory, err);
+	if (r == 0)
+		r = watch(handle, memory, err);
+	if (r < 0)
+		cpu_memory_unmap(&memory->base);
+	else
+		*ret = &memory->base;
+	return r;
+}
+
+int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
+                      struct engine_export *ret_export, struct error *err)
+{
+	struct engine_handle handle = *wanted;
+	if (wanted->kind != REGION_KIND_MEMFD)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "kind %s: the cpu engine makes memfd regions; %s needs --engine=cuda",
+		                 region_kind_names[wanted->kind], region_kind_names[wanted->kind]);
+	if (wanted->size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	handle.writable = true;
+	handle.fd = memfd_new(wanted->size);
+	if (handle.fd < 0)
+		return error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s",
+		                 wanted->size, strerror(-handle.fd));
+	int r = map_made(&handle, ret, err);
+	if (r < 0)
+		close(handle.fd);
+	else
+		*ret_export = (struct engine_export){ .fd = handle.fd };
+	return r;
+}
+
+/* ---- Checks ----------------------------------------------------------------------------------------- */
+
+static int check_mode(const struct engine_handle *handle, struct error *err)
+{
+	int flags = fcntl(handle->fd, F_GETFL);
+	if (flags < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
+	int mode = flags & O_ACCMODE;
+	if (mode == O_WRONLY)
+		return error_set(err, STATUS_PERMISSION, "fd: it is not open for reading");
+	if (handle->writable && mode != O_RDWR)
+		return error_set(err, STATUS_PERMISSION,
+		                 "fd: it is open for reading only; open it for writing or register the "
+		                 "region with writable false");
+	return 0;
+}
+
+/* What is not a memfd is refused before fstat: a file system may let that wait for as long as it likes. */
+static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err)
+{
+	uint64_t end;
+	if (handle->size == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
+	int seals = fcntl(handle->fd, F_GET_SEALS);
+	if (seals < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is not %s",
+		                 errno == EBADF ? "open for reading (O_PATH)" : "a memfd");
+	int r = check_mode(handle, err);
+	if (r < 0)
+		return r;
+	if (!(seals & F_SEAL_SHRINK))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "fd: the memfd can shrink; seal it: fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), "
+		                 "made with MFD_ALLOW_SEALING");
+	if (fstat(handle->fd, ret) < 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
+	if (__builtin_add_overflow(handle->offset, handle->size, &end) || end > (uint64_t)ret->st_size)
+		return error_set(err, STATUS_OUT_OF_RANGE,
+		                 "size: offset %" PRIu64 " + size %" PRIu64
+		                 " passes the end of the memfd, which has %" PRIu64 " bytes",
+		                 handle->offset, handle->size, (uint64_t)ret->st_size);
+	return 0;
+}
+
+/* What cannot be watched has to be such that it need not be. */
+static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err)
+{
+	uint64_t page = holes_page_bytes(handle->fd);
+	int mode = fcntl(handle->fd, F_GETFL) & O_ACCMODE;
+	int seals = fcntl(handle->fd, F_GET_SEALS);
+	if (sharing == TO_PIN && mode == O_RDONLY && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set(err, STATUS_PERMISSION,
+		                 "fd: it is open for reading only, and the memfd, which is pinned, can get "
+		                 "holes; seal it (F_SEAL_FUTURE_WRITE), or send a descriptor that is open "
+		                 "for writing with writable false");
+	if (page > HUGE_PAGE_BYTES && !holes_can_watch())
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "fd: its pages have %" PRIu64
+		                 " bytes; without userfaultfd the service takes pages of at most %zu",
+		                 page, HUGE_PAGE_BYTES);
+	return 0;
+}
+
+/* ---- Mapping ---------------------------------------------------------------------------------------- */
+
+/* Pages of the file: a hugetlb file maps in its own, which st_blksize names. */
+static struct span page_span(const struct engine_handle *handle, const struct stat *st)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t block = (uint64_t)st->st_blksize;
+	if (block > page && !(block & (block - 1)))
+		page = block;
+	uint64_t start = handle->offset & ~(page - 1);
+	uint64_t size = handle->offset - start + handle->size;
+	return (struct span){ .start = start, .end = start + (size + page - 1) / page * page };
+}
+
+static void *map_span(const struct engine_handle *handle, struct span span, bool is_private)
+{
+	size_t size = (size_t)(span.end - span.start);
+	if (is_private)
+		return mapping_new_private(size, handle->fd, span.start);
+	return mapping_new(size, handle->writable ? PROT_READ | PROT_WRITE : PROT_READ, handle->fd,
+	                   span.start);
+}
+
+static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
+                    struct cpu_memory **ret, struct error *err)
+{
+	struct span span = page_span(handle, st);
+	struct cpu_memory *memory = malloc(sizeof(*memory));
+	if (!memory)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	void *map = map_span(handle, span, is_private);
+	if (map == MAP_FAILED) {
+		int status = errno == EACCES || errno == EPERM ? STATUS_PERMISSION : STATUS_NO_MEMORY;
+		error_set(err, status, "fd: mapping %" PRIu64 " bytes: %s", handle->size,
+		          status == STATUS_PERMISSION && handle->writable
+		              ? "it is sealed against writing; register the region with writable false"
+		              : strerror(errno));
+		free(memory);
+		return status;
+	}
+	*memory = (struct cpu_memory){
+		.base = { .kind = REGION_KIND_MEMFD,
+		          .writable = handle->writable,
+		          .size = handle->size,
+		          .base = handle->offset,
+		          .host = (char *)map + (handle->offset - span.start),
+		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
+		.data = (char *)map + (handle->offset - span.start),
+		.mapped = { map, (size_t)(span.end - span.start) },
+	};
+	*ret = memory;
+	return 0;
+}
+
+/* ---- Pages ------------------------------------------------------------------------------------------ */
+
+static int refuse_hole(uint64_t at, struct error *err)
+{
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "fd: the memfd has a hole at byte %" PRIu64
+	                 "; fill it first: write to it, or posix_fallocate()",
+	                 at);
+}
+
+/* From then on no access of ours makes a page. A file that is sealed against writing can get no hole, and its
+ * mapping may be one that cannot be watched. */
+static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+{
+	uint64_t hole;
+	int r = holes_can_watch() ? holes_watch((void *)memory->mapped.start, memory->mapped.size) : -EINVAL;
+	if (r == 0)
+		return 0;
+	if (r != -EINVAL && r != -EPERM)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes: the memory cannot be watched for holes: %s",
+		                 handle->size, strerror(-r));
+	if (!holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+		return 0;
+	return refuse_hole(hole, err);
+}
+
+static struct memfd_fill whole_pages(const struct engine_handle *handle, const struct cpu_memory *memory)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start = (uintptr_t)memory->data & ~(page - 1);
+	uintptr_t end = ((uintptr_t)memory->data + handle->size + page - 1) & ~(page - 1);
+	return (struct memfd_fill){ .fd = handle->fd,
+		                    .offset = handle->offset & ~(uint64_t)(page - 1),
+		                    .start = (void *)start,
+		                    .size = end - start,
+		                    .writable = handle->writable,
+		                    .unwanted = handle->unwanted };
+}
+
+/* Maps what the file has, which is all. */
+static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+{
+	struct memfd_fill pages = whole_pages(handle, memory);
+	uint64_t hole;
+	int r = memfd_fill(&pages);
+	switch (r) {
+	case 0:
+		return 0;
+	case -EOPNOTSUPP:
+		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+			return refuse_hole(hole, err);
+		return 0;
+	case -ECANCELED:
+		return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
+	case -EFAULT:
+		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+			return refuse_hole(hole, err);
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "fd: the memfd has a hole, or a page that the machine has lost; fill it "
+		                 "first: write to it, or posix_fallocate()");
+	default:
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
+		                 strerror(-r));
+	}
+}
+
+/* On small pages: with a huge one a client that pins any part of it would keep all of it in our account. */
+static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+{
+	struct memfd_fill pages = whole_pages(handle, memory);
+	struct headroom headroom;
+	headroom_init(&headroom, "");
+	pages.missing = pages.size;
+	pages.headroom = &headroom;
+	pages.spares = true;
+	int r = memfd_fill(&pages);
+	if (r == -ENOSPC)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64
+		                 " bytes: the machine or the service's cgroup has not that much memory left",
+		                 handle->size);
+	if (r == -ECANCELED)
+		return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
+	if (r < 0)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
+		                 strerror(-r));
+	return 0;
+}

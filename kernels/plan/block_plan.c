@@ -1,0 +1,93 @@
+/* The alignment that all blocks have, and the plan with it. */
+#include "block_plan.h"
+
+#include "kernels/engine.h"
+#include "tma_route.h"
+
+#define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
+#define RUN_LEAST   1024      /* bytes of a run, below which a warp does several */
+
+static uint64_t side_bits(const struct engine_blocks_side *side, uint32_t layers)
+{
+	uint64_t bits = side->step;
+
+	if (!side->layers)
+		return layers > 1 ? bits | side->layer_step : bits;
+	for (uint32_t l = 0; l < layers; l++)
+		bits |= (uint64_t)side->layers[l];
+	return bits;
+}
+
+static uint32_t align_of(uint64_t bits)
+{
+	bits |= 16;
+	return (uint32_t)(bits & -bits);
+}
+
+uint32_t block_align(const struct engine_blocks *blocks)
+{
+	return align_of(side_bits(&blocks->dst, blocks->layers) | side_bits(&blocks->src, blocks->layers));
+}
+
+bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blocks *blocks,
+                    enum block_side side, struct tensor_map_layout *ret)
+{
+	const struct engine_blocks_side *own = side == BLOCK_DST ? &blocks->dst : &blocks->src;
+	const uint64_t n = (side == BLOCK_DST) == blocks->scatter ? blocks->limit : blocks->n;
+	struct tensor_map_rules rules;
+
+	*ret = *one;
+	if (own->layers || n > MOST_BLOCKS || one->rank + 1 + (blocks->layers > 1) > TENSOR_MAP_MAX_RANK)
+		return false;
+	const struct {
+		uint64_t n, step;
+	} more[] = { { n, own->step }, { blocks->layers, own->layer_step } };
+
+	for (int i = 0; i < 1 + (blocks->layers > 1); i++, ret->rank++) {
+		ret->dim[ret->rank] = more[i].n;
+		/* One index has no stride, and a map wants one. */
+		ret->stride[ret->rank - 1] = more[i].n > 1 ? more[i].step : 16;
+		ret->box[ret->rank] = ret->element_stride[ret->rank] = 1;
+	}
+	tensor_map_check(ret, 0, &rules);
+	return rules.n == 0;
+}
+
+/* Whether there is a kernel for such blocks alone, by a plan for one of them. */
+static bool has_own_kernel(const struct plan *plan, const struct engine_blocks *blocks)
+{
+	const struct tma_plan *tma = &plan->tma;
+	const uint64_t items = blocks->n * blocks->layers, run = (uint64_t)tma->dim[0].n;
+	struct tensor_map_layout map;
+
+	if (tma->border_rank > 0 || tma->patched)
+		return false;
+	if (tma->route == TMA_ROUTE_MEMCPY)
+		return run >= RUN_LEAST && run % 16 == 0 && tma->dst_offset % 16 == 0 &&
+		       tma->src_offset % 16 == 0;
+	return tma->route == TMA_ROUTE_COPY && tma->tiles < UINT32_MAX / items &&
+	       block_plan_map(&tma->load, blocks, BLOCK_SRC, &map) &&
+	       block_plan_map(&tma->store, blocks, BLOCK_DST, &map);
+}
+
+void block_plan_init(struct plan *plan, const struct transform *transform, const struct engine_blocks *blocks,
+                     const struct plan_facts *facts, uint64_t dst, uint64_t src)
+{
+	struct plan_facts own = *facts;
+
+	own.spread = false;
+
+	own.align = align_of(dst | src | block_align(blocks));
+	own.dst_phase = dst % 16;
+	own.src_phase = src % 16;
+	if (own.align == 16) {
+		/* Tiles are as large as can be where there are many blocks. */
+		own.threads = (uint32_t)(facts->threads / (blocks->n * blocks->layers));
+		plan_init(plan, transform, &own);
+		if (has_own_kernel(plan, blocks))
+			return;
+		own.threads = facts->threads;
+	}
+	own.spread = true;
+	plan_init(plan, transform, &own);
+}

@@ -1,0 +1,67 @@
+/* Lists of blocks (struct engine_blocks): what is left out of a request, and what has to hold before an
+ * engine may run it. Pure: knows places, no memory.
+ *
+ * A side has its blocks in each layer: n of them, but `limit` on the side that the list indexes. Its stretch
+ * goes from the first byte of any of them to the last one's end.
+ */
+#ifndef KERNELS_BLOCKS_H
+#define KERNELS_BLOCKS_H
+
+#include <stdint.h>
+
+#include "kernels/engine.h"
+#include "plan.h"
+#include "proto/status.h"
+#include "proto/tensor.h"
+#include "transform.h"
+
+/* Entries of a list that blocks_check_list takes. */
+#define BLOCKS_LIST_MOST 16384
+
+/* What one request may be for an engine that cannot stop half-way: entries times layers, and bytes read plus
+ * written. Far more than memory holds. */
+#define BLOCKS_MOVES_MOST (UINT64_C(1) << 32)
+#define BLOCKS_BYTES_MOST (UINT64_C(1) << 44)
+
+/* Where blocks_check_list notes what it has seen: reused from list to list. */
+struct blocks_seen {
+	uint64_t seed;                       /* random, so that collisions cannot be chosen */
+	uint32_t slot[2 * BLOCKS_LIST_MOST]; /* a position and 1, 0: free; or a bit a block */
+};
+
+/* One after the other: bytes from a block's first to its last. */
+uint64_t blocks_default_step(struct tensor_extent extent);
+
+/* Sets limit to as many blocks of the indexed side as lie in its region in every layer; extent is one
+ * block's. OUT_OF_RANGE when not even one does, INVALID_ARGUMENT when its step is 0. */
+int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent extent,
+                         const struct tensor_place *place, struct error *err);
+
+/* The engine's facts for a plan that is right for every block: aligned as all of them are. dst and src:
+ * addresses of element [0, ..., 0] of block 0, modulo any multiple of 16. The phases are that block's,
+ * and the others' too where align is 16; such a plan has no use for them but in the pattern of a fill, which
+ * an engine turns by where the other blocks lie. An engine that has kernels for lists plans anew
+ * (block_plan.h). */
+struct plan_facts blocks_facts(const struct plan_facts *engine, const struct engine_blocks *blocks,
+                               uint64_t dst, uint64_t src);
+
+/* Whether the list may run between these places, of block 0. Refused are blocks that leave their region
+ * (OUT_OF_RANGE), more work than the most (INVALID_ARGUMENT), blocks of the destination that
+ * share bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers at irregular
+ * distances, of which each has to end before the next one begins, or all lie within one step; and for the
+ * stretches, within which the sides could lie between each other. sorted: room for blocks->layers offsets
+ * where dst has a list of layers; else unused. */
+int blocks_check(const struct engine_blocks *blocks, const struct transform *t,
+                 const struct tensor_place *dst, const struct tensor_place *src, int64_t *sorted,
+                 struct error *err);
+
+/* Whether a list in a region may be read there while dst is written: place is its first entry. It lies in its
+ * region, at a multiple of an entry (base + offset), and not within the stretch of dst. */
+int blocks_check_index(const struct engine_blocks *blocks, const struct transform *t,
+                       const struct tensor_place *dst, const struct tensor_place *place, struct error *err);
+
+/* A list in host memory: each entry is -1 or in [0, limit) (OUT_OF_RANGE), and no two name one block of a
+ * destination (OVERLAP). INVALID_ARGUMENT past BLOCKS_LIST_MOST. */
+int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err);
+
+#endif

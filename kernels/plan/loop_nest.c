@@ -1,0 +1,379 @@
+/* Canonical form, and the slabs of a padded transform. Nothing here fails or allocates: transform_init has
+ * checked every product that is formed. A request can have millions of slabs, so both are kept cheap. */
+#include "loop_nest.h"
+
+/* ---- Canonical form --------------------------------------------------------------------------------- */
+
+static void drop_units_and_turn(struct nest *nest);
+static void sort_dims(struct nest *nest);
+static void fuse_dims(struct nest *nest, bool padded);
+static void widen(struct nest *nest, uint32_t align);
+
+void nest_canonicalise(struct nest *nest, uint32_t align)
+{
+	drop_units_and_turn(nest);
+	sort_dims(nest);
+	fuse_dims(nest, true);
+	if (!nest->fill)
+		widen(nest, align);
+}
+
+static void drop_units_and_turn(struct nest *nest)
+{
+	int rank = 0;
+
+	for (int d = 0; d < nest->rank; d++) {
+		struct nest_dim dim = nest->dim[d];
+
+		if (dim.n == 1)
+			continue;
+		if (nest->fill)
+			dim.src = 0;
+		if (dim.dst < 0) {
+			nest->dst_offset += (dim.n - 1) * dim.dst;
+			nest->src_offset += (dim.source - 1) * dim.src;
+			dim.dst = -dim.dst;
+			dim.src = -dim.src;
+			dim.before = dim.n - dim.source - dim.before;
+		}
+		nest->dim[rank++] = dim;
+	}
+	nest->rank = rank;
+}
+
+/* By insertion: ranks are small, and most layouts come sorted. */
+static void sort_dims(struct nest *nest)
+{
+	for (int d = 1; d < nest->rank; d++) {
+		struct nest_dim dim = nest->dim[d];
+		int i = d;
+
+		for (; i > 0 && nest->dim[i - 1].dst < dim.dst; i--)
+			nest->dim[i] = nest->dim[i - 1];
+		nest->dim[i] = dim;
+	}
+}
+
+static bool is_whole(const struct nest_dim *dim)
+{
+	return dim->before == 0 && dim->source == dim->n;
+}
+
+/* Whether a step of outer bytes ends n steps of inner bytes. The last of those leads out of the tensor, and
+ * so may pass 63 bits. */
+static bool is_end(int64_t outer, int64_t inner, int64_t n)
+{
+	int64_t end;
+
+	return !__builtin_mul_overflow(inner, n, &end) && outer == end;
+}
+
+/* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of
+ * its own; the outer one may have them when padded says so. */
+static void fuse_dims(struct nest *nest, bool padded)
+{
+	int rank = 0;
+
+	for (int d = 0; d < nest->rank; d++) {
+		struct nest_dim dim = nest->dim[d];
+
+		if (rank > 0) {
+			const struct nest_dim *outer = &nest->dim[rank - 1];
+
+			if (is_end(outer->dst, dim.dst, dim.n) && is_end(outer->src, dim.src, dim.n) &&
+			    is_whole(&dim) && (padded || is_whole(outer))) {
+				dim.before = outer->before * dim.n;
+				dim.source = outer->source * dim.n;
+				dim.n *= outer->n;
+				rank--;
+			}
+		}
+		nest->dim[rank++] = dim;
+	}
+	nest->rank = rank;
+}
+
+static void widen(struct nest *nest, uint32_t align)
+{
+	struct nest_dim *inner;
+	uint32_t most = align < TENSOR_MAX_ELEMENT ? align : TENSOR_MAX_ELEMENT;
+	uint64_t bits, wide;
+
+	if (nest->rank == 0)
+		return;
+	inner = &nest->dim[nest->rank - 1];
+	if (inner->dst != nest->element || inner->src != nest->element)
+		return;
+	/* Every size is a power of two, so a multiple of it has its low bits clear. */
+	bits = (uint64_t)nest->dst_offset | (uint64_t)nest->src_offset | (uint64_t)inner->n * nest->element |
+	       (uint64_t)inner->before * nest->element | (uint64_t)inner->source * nest->element;
+	for (int d = 0; d < nest->rank - 1; d++)
+		bits |= (uint64_t)nest->dim[d].dst | (uint64_t)nest->dim[d].src;
+	wide = nest->element;
+	while (2 * wide <= most && !(bits & (2 * wide - 1)))
+		wide *= 2;
+	inner->n /= (int64_t)(wide / nest->element);
+	inner->before /= (int64_t)(wide / nest->element);
+	inner->source /= (int64_t)(wide / nest->element);
+	inner->dst = inner->src = (int64_t)wide;
+	nest->element = (uint32_t)wide;
+	if (inner->n == 1)
+		nest->rank--;
+}
+
+void nest_narrow(struct nest *nest, uint32_t unit, enum pad_mode mode)
+{
+	int64_t n = nest->element / unit;
+
+	nest->dim[nest->rank++] = (struct nest_dim){ .n = n, .dst = unit, .src = unit, .source = n };
+	nest->element = unit;
+	fuse_dims(nest, mode == PAD_MODE_CONSTANT);
+}
+
+int64_t nest_count(const struct nest *nest)
+{
+	int64_t count = 1;
+
+	for (int d = 0; d < nest->rank; d++)
+		count *= nest->dim[d].n;
+	return count;
+}
+
+/* ---- Segments --------------------------------------------------------------------------------------- */
+
+/* A run of output indices whose source indices are affine: output dst + i reads source src + i * step. */
+struct segment {
+	int64_t n;
+	int64_t dst;
+	int64_t src;
+	int64_t step;
+};
+
+/* The segments of a padded axis are pieces of equal length, cut at its ends; piece 0 is the interior. For
+ * reflect, a piece leaves out the element it turns on, so the interior is one longer. */
+static int64_t piece_length(const struct transform_axis *axis, enum pad_mode mode)
+{
+	switch (mode) {
+	case PAD_MODE_REFLECT:
+		return axis->source - 1;
+	case PAD_MODE_SYMMETRIC:
+	case PAD_MODE_WRAP:
+		return axis->source;
+	default:
+		return axis->extent; /* edge: one piece however long */
+	}
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* Modes other than constant; the axis has elements. */
+static uint64_t segment_count(const struct transform_axis *axis, enum pad_mode mode)
+{
+	int64_t after = axis->extent - axis->before - axis->source;
+	int64_t length;
+
+	if (axis->source == 1 || axis->extent == axis->source)
+		return 1;
+	length = piece_length(axis, mode);
+	return 1 + (uint64_t)divide_up(axis->before, length) + (uint64_t)divide_up(after, length);
+}
+
+static struct segment interior_segment(const struct transform_axis *axis)
+{
+	return (struct segment){ .n = axis->source, .dst = axis->before, .src = 0, .step = 1 };
+}
+
+/* Piece k of an axis, k < 0 before the interior and k > 0 after it. start and end are output indices
+ * counted from the interior's first. */
+static struct segment piece_get(const struct transform_axis *axis, enum pad_mode mode, int64_t k)
+{
+	int64_t length = piece_length(axis, mode), end = axis->extent - axis->before;
+	int64_t start, into;
+	struct segment s = { .n = length };
+
+	if (k == 0)
+		return interior_segment(axis);
+	if (mode == PAD_MODE_EDGE && k < 0)
+		return (struct segment){ .n = axis->before };
+	if (mode == PAD_MODE_EDGE)
+		return (struct segment){ .n = end - axis->source,
+			                 .dst = axis->before + axis->source,
+			                 .src = axis->source - 1 };
+
+	start = k * length + (mode == PAD_MODE_REFLECT && k > 0);
+	if (start < -axis->before) {
+		s.n -= -axis->before - start;
+		start = -axis->before;
+	}
+	if (s.n > end - start)
+		s.n = end - start;
+	s.dst = axis->before + start;
+	into = start - k * length;
+	s.step = mode == PAD_MODE_WRAP || k % 2 == 0 ? 1 : -1;
+	s.src = s.step > 0 ? into : axis->source - 1 - into;
+	return s;
+}
+
+static struct segment segment_get(const struct transform_axis *axis, enum pad_mode mode, uint64_t i)
+{
+	if (axis->extent == axis->source)
+		return interior_segment(axis);
+	if (axis->source == 1)
+		return (struct segment){ .n = axis->extent };
+	return piece_get(axis, mode, (int64_t)i - divide_up(axis->before, piece_length(axis, mode)));
+}
+
+/* ---- Slabs ------------------------------------------------------------------------------------------ */
+
+static void constant_init(struct slabs *slabs);
+static void constant_get(const struct slabs *slabs, uint64_t i, struct nest *ret);
+static void grid_get(const struct slabs *slabs, uint64_t i, struct nest *ret);
+
+static void nest_begin(struct nest *nest, const struct transform *t, bool fill)
+{
+	nest->rank = t->rank;
+	nest->element = t->element;
+	nest->fill = fill;
+	nest->dst_offset = 0;
+	nest->src_offset = fill ? 0 : t->src_shift;
+}
+
+static void nest_place(struct nest *nest, int d, const struct transform_axis *axis, struct segment s)
+{
+	nest->dim[d] = (struct nest_dim){
+		.n = s.n, .dst = axis->dst_stride, .src = s.step * axis->src_stride, .source = s.n
+	};
+	nest->dst_offset += s.dst * axis->dst_stride;
+	if (!nest->fill)
+		nest->src_offset += s.src * axis->src_stride;
+}
+
+static bool has_interior(const struct transform *t)
+{
+	for (int d = 0; d < t->rank; d++)
+		if (t->axis[d].source == 0)
+			return false;
+	return true;
+}
+
+bool nest_window(struct nest *ret, const struct transform *t, uint32_t align)
+{
+	if (!has_interior(t))
+		return false;
+	nest_begin(ret, t, false);
+	for (int d = 0; d < t->rank; d++)
+		ret->dim[d] = (struct nest_dim){
+			.n = t->axis[d].extent,
+			.dst = t->axis[d].dst_stride,
+			.src = t->axis[d].src_stride,
+			.before = t->axis[d].before,
+			.source = t->axis[d].source,
+		};
+	drop_units_and_turn(ret);
+	sort_dims(ret);
+	fuse_dims(ret, t->mode == PAD_MODE_CONSTANT);
+	if (t->mode == PAD_MODE_CONSTANT || ret->rank == 0 || is_whole(&ret->dim[ret->rank - 1]))
+		widen(ret, align);
+	return true;
+}
+
+void slabs_init(struct slabs *ret, const struct transform *transform)
+{
+	ret->transform = transform;
+	ret->interior = has_interior(transform);
+	ret->n = 0;
+	if (transform->count == 0)
+		return;
+	if (transform->mode == PAD_MODE_CONSTANT) {
+		constant_init(ret);
+		return;
+	}
+	ret->n = 1;
+	for (int d = 0; d < transform->rank; d++) {
+		ret->per_axis[d] = segment_count(&transform->axis[d], transform->mode);
+		ret->n *= ret->per_axis[d];
+	}
+}
+
+void slabs_get(const struct slabs *slabs, uint64_t i, uint32_t align, struct nest *ret)
+{
+	if (slabs->transform->mode == PAD_MODE_CONSTANT)
+		constant_get(slabs, i, ret);
+	else
+		grid_get(slabs, i, ret);
+	nest_canonicalise(ret, align);
+}
+
+bool slabs_interior(const struct slabs *slabs, uint32_t align, struct nest *ret)
+{
+	const struct transform *t = slabs->transform;
+
+	if (!slabs->interior || !slabs->n)
+		return false;
+	nest_begin(ret, t, false);
+	for (int d = 0; d < t->rank; d++)
+		nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
+	nest_canonicalise(ret, align);
+	return true;
+}
+
+/* Without an interior the destination is one fill. */
+static void constant_init(struct slabs *slabs)
+{
+	const struct transform *t = slabs->transform;
+
+	slabs->n = 1;
+	if (!slabs->interior)
+		return;
+	for (int d = 0; d < t->rank; d++) {
+		const struct transform_axis *axis = &t->axis[d];
+
+		slabs->per_axis[d] = (axis->before > 0) + (axis->extent - axis->before > axis->source);
+		slabs->n += slabs->per_axis[d];
+	}
+}
+
+/* The fills of axis d span the interior of the axes before it and the whole of those after it. */
+static void constant_get(const struct slabs *slabs, uint64_t i, struct nest *ret)
+{
+	const struct transform *t = slabs->transform;
+	int fill_axis = -1;
+
+	if (i > 0)
+		for (i--, fill_axis = 0; i >= slabs->per_axis[fill_axis]; fill_axis++)
+			i -= slabs->per_axis[fill_axis];
+	nest_begin(ret, t, fill_axis >= 0 || !slabs->interior);
+	for (int d = 0; d < t->rank; d++) {
+		const struct transform_axis *axis = &t->axis[d];
+		int64_t end = axis->before + axis->source;
+		struct segment s = { .n = axis->extent };
+
+		if (slabs->interior && (fill_axis < 0 || d < fill_axis))
+			s = interior_segment(axis);
+		else if (d == fill_axis && i == 0 && axis->before > 0)
+			s.n = axis->before;
+		else if (d == fill_axis)
+			s = (struct segment){ .n = axis->extent - end, .dst = end };
+		nest_place(ret, d, axis, s);
+	}
+}
+
+static void grid_get(const struct slabs *slabs, uint64_t i, struct nest *ret)
+{
+	const struct transform *t = slabs->transform;
+
+	nest_begin(ret, t, false);
+	for (int d = t->rank - 1; d >= 0; d--) {
+		uint64_t n = slabs->per_axis[d];
+		uint64_t digit = 0;
+
+		if (n > 1) {
+			digit = i % n;
+			i /= n;
+		}
+		nest_place(ret, d, &t->axis[d], segment_get(&t->axis[d], t->mode, digit));
+	}
+}

@@ -1,0 +1,103 @@
+/* The plan for the Tensor Memory Accelerator: which kernel moves the window, over which tiles and through
+ * which tensor maps, and whether another one writes the border. Pure: knows no driver, so it is tested
+ * without hardware.
+ *
+ * Dimensions are innermost first here, as the unit counts them; those of a nest are outermost first.
+ */
+#ifndef KERNELS_TMA_PLAN_H
+#define KERNELS_TMA_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "border.h"
+#include "tuning.h"
+#include "tensor_map.h"
+
+struct plan;
+struct plan_facts;
+struct transform;
+
+enum tma_route {
+	TMA_ROUTE_NONE,      /* no element of the source is read */
+	TMA_ROUTE_MEMCPY,    /* one run: the driver's own copy, blocks_rows for each of a list */
+	TMA_ROUTE_BULK,      /* long runs, no map */
+	TMA_ROUTE_COPY,      /* map to map */
+	TMA_ROUTE_TRANSPOSE, /* map, registers, plain stores */
+	TMA_ROUTE_ROWS,      /* without a map: contiguous on both sides */
+	TMA_ROUTE_SHORT,     /* the same, several rows at a time */
+	TMA_ROUTE_TILES,
+	TMA_ROUTE_GATHER,
+	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
+};
+
+struct tma_plan {
+	enum tma_route route;
+	uint32_t element; /* bytes, of the kernel; rows and tiles: at most the alignment */
+	uint32_t rank;
+	int64_t dst_offset; /* bytes from element [0, ..., 0]: where the map or the kernel starts */
+	int64_t src_offset;
+	uint64_t tiles;
+	uint64_t repeats; /* stores of a tile */
+
+	/* BULK, ROWS and TILES: dim; for BULK the first is the run, in bytes. */
+	struct strided_dim dim[ARGS_MAX_RANK];
+	uint32_t chunk; /* BULK: bytes of a tile */
+	uint32_t run;   /* GATHER: dimensions that follow each other in the destination; CHANNELS: channels */
+	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels; SHORT: chunks of a
+	                   row */
+	bool whole;     /* no dimension is padded, and none has 2^32 elements */
+
+	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */
+	struct tensor_map_layout load;
+	struct tensor_map_layout store;
+	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as repeat */
+	uint32_t repeat[ARGS_GRID_RANK];
+	int32_t load_step[ARGS_GRID_RANK];
+	int32_t load_shift[ARGS_MAP_RANK];
+	int32_t store_step[ARGS_MAP_RANK];
+	int32_t store_shift[ARGS_MAP_RANK];
+	uint32_t shift_x; /* TRANSPOSE: the tile's extent along dimension 1, and its boxes along dimension 0,
+	                     as logarithms */
+	uint32_t shift_y;
+
+	bool patched; /* COPY: the border is written into the tiles */
+
+	/* The border, where it is written after the window: its dimensions, or rank 0 for none. */
+	uint32_t border_rank;
+	uint32_t border_element;
+	uint64_t border_tiles;
+	int64_t border_dst_offset;
+	int64_t border_src_offset;
+	struct strided_dim border[ARGS_MAX_RANK];
+
+	uint32_t pattern[4]; /* of the fill, 16 bytes */
+};
+
+/* Tiles in elements; the transpose kernel's are fixed by its registers. */
+#define TRANSPOSE_ROW_BYTES 128
+static inline uint32_t transpose_tile_x(uint32_t element)
+{
+	return TRANSPOSE_X_BYTES / element;
+}
+static inline uint32_t transpose_tile_y(uint32_t element)
+{
+	return TRANSPOSE_TILE_BYTES / element / transpose_tile_x(element);
+}
+
+/* One index, contiguous. */
+static inline struct strided_dim tma_unit_dim(uint32_t element)
+{
+	return (struct strided_dim){ .n = 1, .dst = element, .src = element, .source = 1 };
+}
+
+/* Shared memory for pixels of so many channels. */
+static inline uint32_t strided_channel_bytes(uint32_t channels)
+{
+	return ROWS_THREADS * (channels | 1) * 16;
+}
+
+/* As plan_init, for facts->tma. */
+void tma_plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);
+
+#endif

@@ -1,0 +1,467 @@
+/* Decoding by the field tables. It borrows strings from the message's bytes and copies
+ * everything else; refusals name the field by its path and quote what the peer sent, cut and escaped. */
+#include "codec.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/text.h"
+
+#define PATH_SIZE 64
+#define LIST_SIZE 192
+
+/* Where a decode is: a field of the map at `up`; NULL is the outermost map. */
+struct place {
+	const struct place *up;
+	const char *name;
+};
+
+static int decode_map(const struct place *place, const msgpack_object *map, const struct message *message,
+                      const struct codec_rules *rules, void *ret, struct error *err);
+static int decode_field(const struct place *place, const struct field *field, const msgpack_object *object,
+                        enum codec_unknown unknown, void *at, struct error *err);
+static int decode_name(const struct place *place, const struct field *field, const msgpack_object *object,
+                       unsigned *at, struct error *err);
+static int decode_ints(const struct place *place, const msgpack_object *object, struct int_list *at,
+                       struct error *err);
+static int decode_value(const msgpack_object *object, struct scalar *at);
+static int decode_region_place(const msgpack_object *object, struct region_place *at);
+static int refuse_kind(const struct place *place, const struct field *field, const msgpack_object *object,
+                       struct error *err);
+static int refuse_unknown(const struct place *place, const msgpack_object *key, const struct message *message,
+                          const struct codec_rules *rules, struct error *err);
+
+const char *const codec_kind_names[FIELD_KIND_COUNT] = {
+	[FIELD_KIND_BOOL] = "a boolean",
+	[FIELD_KIND_UINT] = "a non-negative integer",
+	[FIELD_KIND_STRING] = "a str",
+	[FIELD_KIND_BINARY] = "a bin",
+	[FIELD_KIND_DTYPE] = "a dtype",
+	[FIELD_KIND_PAD_MODE] = "a pad mode",
+	[FIELD_KIND_REGION_KIND] = "a region kind",
+	[FIELD_KIND_REGION_STATE] = "a region state",
+	[FIELD_KIND_COMPLETION] = "a completion",
+	[FIELD_KIND_INTS] = "an array of integers",
+	[FIELD_KIND_VALUE] = "a number or [re, im]",
+	[FIELD_KIND_PLACE] = "[region, offset]",
+	[FIELD_KIND_ITEMS] = "an array of transforms and runs",
+	[FIELD_KIND_CODES] = "an array of codes",
+	[FIELD_KIND_MESSAGE] = "a map",
+	[FIELD_KIND_LIST] = "an array of maps",
+	[FIELD_KIND_NAMES] = "an array of strs",
+	[FIELD_KIND_COUNTERS] = "a map of str to integer",
+};
+
+const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT] = {
+	[FIELD_KIND_DTYPE] = { dtype_names, DTYPE_COUNT },
+	[FIELD_KIND_PAD_MODE] = { pad_mode_names, PAD_MODE_COUNT },
+	[FIELD_KIND_REGION_KIND] = { region_kind_names, REGION_KIND_COUNT },
+	[FIELD_KIND_REGION_STATE] = { region_state_names, REGION_STATE_COUNT },
+	[FIELD_KIND_COMPLETION] = { completion_names, COMPLETION_COUNT },
+};
+
+/* The name sets are read and written through one integer type. */
+_Static_assert(sizeof(enum dtype) == sizeof(unsigned) && sizeof(enum pad_mode) == sizeof(unsigned) &&
+                   sizeof(enum region_kind) == sizeof(unsigned) &&
+                   sizeof(enum region_state) == sizeof(unsigned) &&
+                   sizeof(enum completion) == sizeof(unsigned),
+               "enums of the schema are unsigned integers");
+
+/* ---- Sentences ---- */
+
+static char *place_text(const struct place *place, char text[PATH_SIZE])
+{
+	char up[PATH_SIZE];
+
+	if (place->up)
+		snprintf(text, PATH_SIZE, "%s.%s", place_text(place->up, up), place->name);
+	else
+		snprintf(text, PATH_SIZE, "%s", place->name);
+	return text;
+}
+
+/* Appends name to the comma-separated list in text; a list too long is cut. */
+static void list_append(char text[LIST_SIZE], const char *name)
+{
+	size_t len = strlen(text);
+
+	snprintf(text + len, LIST_SIZE - len, "%s%s", len ? ", " : "", name);
+}
+
+char *codec_what(const msgpack_object *object, char *text, size_t text_size)
+{
+	static const char *const names[] = {
+		[MSGPACK_OBJECT_NIL] = "nil", [MSGPACK_OBJECT_BOOLEAN] = "a boolean",
+		[MSGPACK_OBJECT_STR] = "str", [MSGPACK_OBJECT_ARRAY] = "array",
+		[MSGPACK_OBJECT_MAP] = "map", [MSGPACK_OBJECT_BIN] = "bin",
+		[MSGPACK_OBJECT_EXT] = "ext",
+	};
+
+	switch (object->type) {
+	case MSGPACK_OBJECT_POSITIVE_INTEGER:
+		snprintf(text, text_size, "%" PRIu64, object->via.u64);
+		break;
+	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+		snprintf(text, text_size, "%" PRId64, object->via.i64);
+		break;
+	case MSGPACK_OBJECT_FLOAT32:
+	case MSGPACK_OBJECT_FLOAT64:
+		snprintf(text, text_size, "float %g", object->via.f64);
+		break;
+	default:
+		snprintf(text, text_size, "%s", names[object->type]);
+	}
+	return text;
+}
+
+/* ---- Decoding ---- */
+
+int codec_decode(const msgpack_object *map, const struct message *message, const struct codec_rules *rules,
+                 void *ret, struct error *err)
+{
+	static const msgpack_object empty = { .type = MSGPACK_OBJECT_MAP };
+
+	return decode_map(NULL, map ? map : &empty, message, rules, ret, err);
+}
+
+static bool is_name(const msgpack_object *object, const char *name, size_t len)
+{
+	return object->via.str.size == len && !memcmp(object->via.str.ptr, name, len);
+}
+
+/* Most peers send fields in the order of the table: the one behind the last is tried first. */
+static const struct field *find_field(const struct message *message, const struct field *next,
+                                      const msgpack_object *key)
+{
+	if (key->type != MSGPACK_OBJECT_STR)
+		return NULL;
+	if (next->name && is_name(key, next->name, next->name_len))
+		return next;
+	for (const struct field *f = message->fields; f->name; f++)
+		if (is_name(key, f->name, f->name_len))
+			return f;
+	return NULL;
+}
+
+/* What a field that is absent reads as. */
+static void set_default(const struct field *field, void *at)
+{
+	switch (field->kind) {
+	case FIELD_KIND_BOOL:
+		*(bool *)at = field->dflt;
+		return;
+	case FIELD_KIND_UINT:
+		*(uint64_t *)at = (uint64_t)field->dflt;
+		return;
+	case FIELD_KIND_STRING:
+	case FIELD_KIND_BINARY:
+		*(struct bytes *)at = (struct bytes){ 0 };
+		return;
+	case FIELD_KIND_DTYPE:
+	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_REGION_KIND:
+	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
+		*(unsigned *)at = (unsigned)field->dflt;
+		return;
+	case FIELD_KIND_INTS:
+		((struct int_list *)at)->n = 0;
+		return;
+	case FIELD_KIND_VALUE:
+		*(struct scalar *)at = (struct scalar){ 0 };
+		return;
+	case FIELD_KIND_PLACE:
+		*(struct region_place *)at = (struct region_place){ 0 };
+		return;
+	case FIELD_KIND_MESSAGE:
+		memset(at, 0, field->inner->size);
+		return;
+	case FIELD_KIND_ITEMS:
+		*(struct item_list *)at = (struct item_list){ 0 };
+		return;
+	case FIELD_KIND_CODES:
+		*(struct code_list *)at = (struct code_list){ 0 };
+		return;
+	case FIELD_KIND_LIST:
+		*(struct message_list *)at = (struct message_list){ 0 };
+		return;
+	case FIELD_KIND_NAMES:
+	case FIELD_KIND_COUNTERS:
+	case FIELD_KIND_COUNT:
+		break;
+	}
+	assert(!"a kind that is never decoded");
+}
+
+static int decode_map(const struct place *place, const msgpack_object *map, const struct message *message,
+                      const struct codec_rules *rules, void *ret, struct error *err)
+{
+	const struct field *next = message->fields;
+	char path[PATH_SIZE];
+	uint32_t has = 0;
+
+	for (uint32_t i = 0; i < map->via.map.size; i++) {
+		const msgpack_object_kv *pair = &map->via.map.ptr[i];
+		const struct field *f = find_field(message, next, &pair->key);
+		uint32_t bit = f ? 1u << (f - message->fields) : 0;
+		int r;
+
+		if (!(bit & rules->accepts)) {
+			if (rules->unknown == CODEC_SKIP_UNKNOWN)
+				continue;
+			return refuse_unknown(place, &pair->key, message, rules, err);
+		}
+		struct place here = { place, f->name };
+		if (bit & has)
+			return error_set(err, STATUS_INVALID_ARGUMENT, "field %s appears twice",
+			                 place_text(&here, path));
+		r = decode_field(&here, f, &pair->val, rules->unknown, (char *)ret + f->offset, err);
+		if (r < 0)
+			return r;
+		has |= bit;
+		next = f + 1;
+	}
+
+	for (const struct field *f = message->fields; f->name; f++) {
+		uint32_t bit = 1u << (f - message->fields);
+
+		if (rules->requires & ~has & bit) {
+			struct place here = { place, f->name };
+
+			return error_set(err, STATUS_INVALID_ARGUMENT, "missing field %s",
+			                 place_text(&here, path));
+		}
+		if (!(has & bit))
+			set_default(f, (char *)ret + f->offset);
+	}
+	*(uint32_t *)ret = has;
+	return 0;
+}
+
+static int decode_field(const struct place *place, const struct field *field, const msgpack_object *object,
+                        enum codec_unknown unknown, void *at, struct error *err)
+{
+	switch (field->kind) {
+	case FIELD_KIND_BOOL:
+		if (object->type != MSGPACK_OBJECT_BOOLEAN)
+			return refuse_kind(place, field, object, err);
+		*(bool *)at = object->via.boolean;
+		return 0;
+	case FIELD_KIND_UINT:
+		if (object->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+			return refuse_kind(place, field, object, err);
+		*(uint64_t *)at = object->via.u64;
+		return 0;
+	case FIELD_KIND_STRING:
+		if (object->type != MSGPACK_OBJECT_STR)
+			return refuse_kind(place, field, object, err);
+		*(struct bytes *)at = (struct bytes){ object->via.str.ptr, object->via.str.size };
+		return 0;
+	case FIELD_KIND_BINARY:
+		if (object->type != MSGPACK_OBJECT_BIN)
+			return refuse_kind(place, field, object, err);
+		*(struct bytes *)at = (struct bytes){ object->via.bin.ptr, object->via.bin.size };
+		return 0;
+	case FIELD_KIND_DTYPE:
+	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_REGION_KIND:
+	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
+		return decode_name(place, field, object, at, err);
+	case FIELD_KIND_INTS:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		return decode_ints(place, object, at, err);
+	case FIELD_KIND_VALUE:
+		if (decode_value(object, at) < 0)
+			return refuse_kind(place, field, object, err);
+		return 0;
+	case FIELD_KIND_MESSAGE:
+		if (object->type != MSGPACK_OBJECT_MAP)
+			return refuse_kind(place, field, object, err);
+		return decode_map(place, object, field->inner,
+		                  &(struct codec_rules){ .accepts = codec_all_fields(field->inner),
+		                                         .requires = field->inner->needed,
+		                                         .unknown = unknown },
+		                  at, err);
+	case FIELD_KIND_PLACE:
+		if (decode_region_place(object, at) < 0)
+			return refuse_kind(place, field, object, err);
+		return 0;
+	case FIELD_KIND_ITEMS:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		*(struct item_list *)at =
+		    (struct item_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		return 0;
+	case FIELD_KIND_CODES:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		*(struct code_list *)at =
+		    (struct code_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		return 0;
+	case FIELD_KIND_LIST:
+		if (object->type != MSGPACK_OBJECT_ARRAY)
+			return refuse_kind(place, field, object, err);
+		*(struct message_list *)at =
+		    (struct message_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		return 0;
+	case FIELD_KIND_NAMES:
+	case FIELD_KIND_COUNTERS:
+	case FIELD_KIND_COUNT:
+		break;
+	}
+	assert(!"a kind that is never decoded");
+	return STATUS_INTERNAL;
+}
+
+static int decode_name(const struct place *place, const struct field *field, const msgpack_object *object,
+                       unsigned *at, struct error *err)
+{
+	const struct codec_name_set *set = &codec_name_sets[field->kind];
+	char path[PATH_SIZE];
+	char quote[TEXT_QUOTE_SIZE];
+	char list[LIST_SIZE] = "";
+
+	if (object->type != MSGPACK_OBJECT_STR)
+		return refuse_kind(place, field, object, err);
+	for (unsigned i = 0; i < set->n; i++) {
+		if (object->via.str.size > 0 && *set->names[i] == *object->via.str.ptr &&
+		    is_name(object, set->names[i], strlen(set->names[i]))) {
+			*at = i;
+			return 0;
+		}
+	}
+	for (unsigned i = 0; i < set->n; i++)
+		list_append(list, set->names[i]);
+	text_quote(object->via.str.ptr, object->via.str.size, quote, sizeof quote);
+	return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %s is not %s (%s)", place_text(place, path),
+	                 quote, codec_kind_names[field->kind], list);
+}
+
+static int decode_ints(const struct place *place, const msgpack_object *object, struct int_list *at,
+                       struct error *err)
+{
+	char path[PATH_SIZE];
+	char what[CODEC_WHAT_SIZE];
+
+	if (object->via.array.size > TENSOR_MAX_RANK)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %u entries, at most %d",
+		                 place_text(place, path), object->via.array.size, TENSOR_MAX_RANK);
+	for (uint32_t i = 0; i < object->via.array.size; i++) {
+		const msgpack_object *entry = &object->via.array.ptr[i];
+
+		if (entry->type == MSGPACK_OBJECT_NEGATIVE_INTEGER)
+			at->v[i] = entry->via.i64;
+		else if (entry->type == MSGPACK_OBJECT_POSITIVE_INTEGER && entry->via.u64 <= INT64_MAX)
+			at->v[i] = (int64_t)entry->via.u64;
+		else
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "%s[%u]: expected an integer of 64 bits, got %s",
+			                 place_text(place, path), i, codec_what(entry, what, sizeof what));
+	}
+	at->n = object->via.array.size;
+	return 0;
+}
+
+/* The number as a double, for the parts of a complex one; false when it is none. */
+static bool real_part(const msgpack_object *object, double *ret)
+{
+	if (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
+		*ret = (double)object->via.u64;
+	else if (object->type == MSGPACK_OBJECT_NEGATIVE_INTEGER)
+		*ret = (double)object->via.i64;
+	else if (object->type == MSGPACK_OBJECT_FLOAT32 || object->type == MSGPACK_OBJECT_FLOAT64)
+		*ret = object->via.f64;
+	else
+		return false;
+	return true;
+}
+
+/* Negative when object is no number; a boolean is one, 0 or 1. */
+static int decode_value(const msgpack_object *object, struct scalar *at)
+{
+	switch (object->type) {
+	case MSGPACK_OBJECT_BOOLEAN:
+		*at = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = object->via.boolean };
+		return 0;
+	case MSGPACK_OBJECT_POSITIVE_INTEGER:
+		*at = (struct scalar){ .kind = SCALAR_UNSIGNED, .u = object->via.u64 };
+		return 0;
+	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+		*at = (struct scalar){ .kind = SCALAR_SIGNED, .i = object->via.i64 };
+		return 0;
+	case MSGPACK_OBJECT_FLOAT32:
+	case MSGPACK_OBJECT_FLOAT64:
+		*at = (struct scalar){ .kind = SCALAR_FLOATING, .re = object->via.f64 };
+		return 0;
+	case MSGPACK_OBJECT_ARRAY:
+		*at = (struct scalar){ .kind = SCALAR_COMPLEX };
+		if (object->via.array.size == 2 && real_part(&object->via.array.ptr[0], &at->re) &&
+		    real_part(&object->via.array.ptr[1], &at->im))
+			return 0;
+		return STATUS_INVALID_ARGUMENT;
+	default:
+		return STATUS_INVALID_ARGUMENT;
+	}
+}
+
+/* Negative when object is no [region, offset]. */
+static int decode_region_place(const msgpack_object *object, struct region_place *at)
+{
+	const msgpack_object *entries = object->via.array.ptr;
+
+	if (object->type != MSGPACK_OBJECT_ARRAY || object->via.array.size != 2 ||
+	    entries[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
+	    entries[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+		return STATUS_INVALID_ARGUMENT;
+	*at = (struct region_place){ .region = entries[0].via.u64, .offset = entries[1].via.u64 };
+	return 0;
+}
+
+int codec_decode_entry(const void *objects, uint32_t i, const char *field, const struct message *message,
+                       const struct codec_rules *rules, void *ret, struct error *err)
+{
+	const msgpack_object *entry = (const msgpack_object *)objects + i;
+	char name[PATH_SIZE];
+	char what[CODEC_WHAT_SIZE];
+	struct place here = { NULL, name };
+
+	snprintf(name, sizeof name, "%s[%" PRIu32 "]", field, i);
+	if (entry->type != MSGPACK_OBJECT_MAP)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a map, got %s", name,
+		                 codec_what(entry, what, sizeof what));
+	return decode_map(&here, entry, message, rules, ret, err);
+}
+
+static int refuse_kind(const struct place *place, const struct field *field, const msgpack_object *object,
+                       struct error *err)
+{
+	char path[PATH_SIZE];
+	char what[CODEC_WHAT_SIZE];
+
+	return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected %s%s, got %s", place_text(place, path),
+	                 codec_kind_names[field->kind], codec_name_sets[field->kind].names ? "'s name" : "",
+	                 codec_what(object, what, sizeof what));
+}
+
+static int refuse_unknown(const struct place *place, const msgpack_object *key, const struct message *message,
+                          const struct codec_rules *rules, struct error *err)
+{
+	char path[PATH_SIZE];
+	char text[TEXT_QUOTE_SIZE];
+	char list[LIST_SIZE] = "";
+	const char *owner = place ? place_text(place, path) : rules->owner;
+
+	if (key->type != MSGPACK_OBJECT_STR)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the name of a field is a str, got %s",
+		                 owner, codec_what(key, text, sizeof text));
+	for (const struct field *f = message->fields; f->name; f++)
+		if (rules->accepts & (1u << (f - message->fields)))
+			list_append(list, f->name);
+	text_quote(key->via.str.ptr, key->via.str.size, text, sizeof text);
+	return error_set(err, STATUS_INVALID_ARGUMENT, "unknown field %s of %s (it has %s)", text, owner,
+	                 *list ? list : "none");
+}

@@ -1,0 +1,261 @@
+/* Unix stream sockets. Every fd that a message brought is handed to the caller, also when others were cut
+ * off. */
+#include "socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "proto/clock.h"
+
+#define SYSTEM_SOCKET "/run/tmad/tmad.sock"
+#define USER_SOCKET   "tmad/tmad.sock" /* in $XDG_RUNTIME_DIR */
+
+/* Room for one message of SOCKET_MAX_FDS fds, aligned as the macros want it. */
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(SOCKET_MAX_FDS * sizeof(int))];
+};
+
+static size_t take_fds(struct msghdr *message, int *fds);
+static int fill_address(const char *path, struct sockaddr_un *ret);
+static int clear_stale(const char *path);
+static int probe(const char *path);
+
+/* ---- Bytes and fds ---- */
+
+ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n_fds)
+{
+	union control control;
+	struct iovec iov = { .iov_base = data, .iov_len = len };
+	struct msghdr message = { .msg_iov = &iov,
+		                  .msg_iovlen = 1,
+		                  .msg_control = control.bytes,
+		                  .msg_controllen = sizeof control.bytes };
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, &message, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	*ret_n_fds = message.msg_controllen ? take_fds(&message, fds) : 0;
+	return message.msg_flags & MSG_CTRUNC ? -EMSGSIZE : n;
+}
+
+/* The control buffer has no room for more than SOCKET_MAX_FDS in all. */
+static size_t take_fds(struct msghdr *message, int *fds)
+{
+	size_t n_fds = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+			memcpy(fds + n_fds, CMSG_DATA(c), n * sizeof(int));
+			n_fds += n;
+		}
+	}
+	return n_fds;
+}
+
+ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds)
+{
+	union control control;
+	struct iovec iov = { .iov_base = (void *)data, .iov_len = len };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (n_fds > SOCKET_MAX_FDS)
+		return -EINVAL;
+	if (n_fds) {
+		memset(&control, 0, sizeof control);
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+	}
+	do
+		n = n_fds ? sendmsg(sock, &message, MSG_NOSIGNAL) : send(sock, data, len, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* ---- Addresses ---- */
+
+static int fill_address(const char *path, struct sockaddr_un *ret)
+{
+	size_t len = strlen(path);
+
+	if (len == 0)
+		return -ENOENT;
+	if (len >= sizeof ret->sun_path)
+		return -ENAMETOOLONG;
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	memcpy(ret->sun_path, path, len + 1);
+	return 0;
+}
+
+/* Group and mode are set between bind and listen. Until listen nobody can connect, whatever mode the umask
+ * left on the file, so there is no moment at which the wrong user gets in. */
+int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group)
+{
+	struct sockaddr_un address;
+	int sock, r;
+
+	r = fill_address(path, &address);
+	if (r < 0)
+		return r;
+	r = clear_stale(path);
+	if (r < 0)
+		return r;
+	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return -errno;
+	if (bind(sock, (struct sockaddr *)&address, sizeof address) < 0) {
+		r = -errno;
+		goto err_socket;
+	}
+	if ((group != SOCKET_ANY_GROUP && chown(path, (uid_t)-1, group) < 0) || chmod(path, mode) < 0 ||
+	    listen(sock, backlog) < 0) {
+		r = -errno;
+		goto err_bind;
+	}
+	return sock;
+
+err_bind:
+	unlink(path);
+err_socket:
+	close(sock);
+	return r;
+}
+
+int socket_listen(const char *path, int backlog, mode_t mode)
+{
+	return socket_listen_group(path, backlog, mode, SOCKET_ANY_GROUP);
+}
+
+/* Makes way for a bind: removes a socket file that nobody listens on. Two services that start at one path in
+ * the same instant may take each other's file for a stale one; who starts them has to start one. */
+static int clear_stale(const char *path)
+{
+	struct stat st;
+	int r;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	r = probe(path);
+	if (r == 0)
+		return -EADDRINUSE;
+	if (r != -ECONNREFUSED)
+		return r;
+	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+/* 0 when somebody listens at path; never blocks. A full backlog and a socket of another type are somebody. */
+static int probe(const char *path)
+{
+	struct sockaddr_un address;
+	int r = fill_address(path, &address);
+	int sock;
+
+	if (r < 0)
+		return r;
+	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return -errno;
+	r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+	close(sock);
+	return r == -EAGAIN || r == -EPROTOTYPE ? 0 : r;
+}
+
+static void limit_connect(int sock, int64_t left_ms)
+{
+	struct timeval limit = { .tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000 };
+
+	if (left_ms <= 0)
+		limit = (struct timeval){ .tv_usec = 1 }; /* 0 would be no limit */
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+/* A signal does not make it longer. */
+int socket_connect(const char *path, int timeout_ms)
+{
+	int64_t end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
+	struct sockaddr_un address;
+	int r = fill_address(path, &address);
+	int sock;
+
+	if (r < 0)
+		return r;
+	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (timeout_ms == 0 ? SOCK_NONBLOCK : 0), 0);
+	if (sock < 0)
+		return -errno;
+	do {
+		if (end >= 0)
+			limit_connect(sock, end - clock_ms());
+		r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+	} while (r == -EINTR && (end < 0 || clock_ms() < end));
+	if (r == -EINTR)
+		r = -EAGAIN;
+	if (r == 0 && timeout_ms == 0 && fcntl(sock, F_SETFL, 0) < 0)
+		r = -errno;
+	if (r < 0) {
+		close(sock);
+		return r;
+	}
+	return sock;
+}
+
+int socket_peer(int sock, struct socket_peer *ret)
+{
+	struct ucred credentials;
+	socklen_t len = sizeof credentials;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &credentials, &len) < 0)
+		return -errno;
+	*ret = (struct socket_peer){ credentials.pid, credentials.uid, credentials.gid };
+	return 0;
+}
+
+int socket_peer_groups(int sock, gid_t *groups, size_t room)
+{
+	socklen_t len = (socklen_t)(room * sizeof *groups);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0 && errno != ERANGE)
+		return -errno;
+	return (int)(len / sizeof *groups);
+}
+
+/* Where there is neither a service nor a runtime directory, the system's path is the one to name. */
+char *socket_default_path(const char *explicit_path, char *path, size_t path_size)
+{
+	const char *environment = getenv("TMAD_SOCKET");
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	int len;
+
+	if (explicit_path)
+		len = snprintf(path, path_size, "%s", explicit_path);
+	else if (environment && *environment)
+		len = snprintf(path, path_size, "%s", environment);
+	else if (!runtime || !*runtime || probe(SYSTEM_SOCKET) == 0)
+		len = snprintf(path, path_size, "%s", SYSTEM_SOCKET);
+	else
+		len = snprintf(path, path_size, "%s/%s", runtime, USER_SOCKET);
+	return len < 0 || (size_t)len >= path_size ? NULL : path;
+}

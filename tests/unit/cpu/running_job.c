@@ -1,0 +1,170 @@
+/* What one claim may hold: however far apart elements lie, few pages are touched. */
+#include "kernels/cpu/running_job.h"
+
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/host/memory.h"
+#include "kernels/plan/plan.h"
+
+/* Lines on one side, and the elements of one claim when each is on a line of its own. */
+#define MOST_LINES (PLAN_PIECE_BYTES / CPU_LINE)
+
+struct claim_row {
+	char name[32];
+	enum pad_mode mode;
+	int rank;
+	int64_t perm[3];
+	int64_t src[3], src_strides[3];
+	int64_t dst[3], dst_strides[3];
+	int64_t before[3];
+};
+
+ParameterizedTestParameters(run, claims_touch_few_lines)
+{
+	static struct claim_row rows[] = {
+		{ .name = "a page an element, both",
+		  .rank = 1,
+		  .src = { 262144 },
+		  .src_strides = { 4096 },
+		  .dst = { 262144 },
+		  .dst_strides = { 4096 } },
+		{ .name = "a page an element, source",
+		  .rank = 1,
+		  .src = { 262144 },
+		  .src_strides = { 4096 },
+		  .dst = { 262144 },
+		  .dst_strides = { 1 } },
+		{ .name = "a page a pair, transposed",
+		  .rank = 2,
+		  .perm = { 1, 0 },
+		  .src = { 131072, 2 },
+		  .src_strides = { 4096, 1 },
+		  .dst = { 2, 131072 },
+		  .dst_strides = { 131072, 1 } },
+		{ .name = "pages, crossed",
+		  .rank = 2,
+		  .perm = { 1, 0 },
+		  .src = { 2048, 2048 },
+		  .src_strides = { 1 << 20, 128 },
+		  .dst = { 2048, 2048 },
+		  .dst_strides = { 1 << 20, 128 } },
+		{ .name = "pages, one side crossed",
+		  .rank = 2,
+		  .perm = { 1, 0 },
+		  .src = { 2048, 2048 },
+		  .src_strides = { 1 << 20, 128 },
+		  .dst = { 2048, 2048 },
+		  .dst_strides = { 2048, 1 } },
+		{ .name = "rows of 8 bytes",
+		  .rank = 2,
+		  .perm = { 0, 1 },
+		  .src = { 65536, 8 },
+		  .src_strides = { 8, 1 },
+		  .dst = { 65536, 8 },
+		  .dst_strides = { 4096, 1 } },
+		{ .name = "wrapped, a page an element",
+		  .mode = PAD_MODE_WRAP,
+		  .rank = 1,
+		  .src = { 50000 },
+		  .src_strides = { 1 },
+		  .dst = { 200000 },
+		  .dst_strides = { 4096 },
+		  .before = { 75000 } },
+		{ .name = "small slabs, pages",
+		  .mode = PAD_MODE_WRAP,
+		  .rank = 1,
+		  .src = { 100 },
+		  .src_strides = { 1 },
+		  .dst = { 200000 },
+		  .dst_strides = { 4096 },
+		  .before = { 1000 } },
+		{ .name = "filled, a page an element",
+		  .rank = 1,
+		  .src = { 1 },
+		  .src_strides = { 1 },
+		  .dst = { 200000 },
+		  .dst_strides = { 4096 },
+		  .before = { 199999 } },
+	};
+	return cr_make_param_array(struct claim_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static void spec_init(struct transform_spec *spec, const struct claim_row *row)
+{
+	struct error err;
+	*spec = (struct transform_spec){
+		.n_perm = row->rank, .n_before = row->rank, .n_after = row->rank, .mode = row->mode
+	};
+	for (int d = 0; d < row->rank; d++) {
+		spec->perm[d] = row->perm[d];
+		spec->before[d] = row->before[d];
+		spec->after[d] = row->dst[d] - row->before[d] - row->src[row->perm[d]];
+	}
+	cr_assert_eq(
+	    tensor_layout_init(&spec->dst, DTYPE_UINT8, row->rank, row->dst, row->dst_strides, "dst", &err),
+	    0, "%s: %s", row->name, err.message);
+	cr_assert_eq(
+	    tensor_layout_init(&spec->src, DTYPE_UINT8, row->rank, row->src, row->src_strides, "src", &err),
+	    0, "%s: %s", row->name, err.message);
+}
+
+/* Elements of a claim at most; it is not executed. */
+static int64_t claim_elements(const struct claim *claim)
+{
+	int64_t n = 1;
+	const struct part *part = &claim->part;
+	if (part->piece < 0) {
+		struct slabs slabs;
+		n = 0;
+		slabs_init(&slabs, part->task.transform);
+		for (uint64_t i = part->first; i < part->end; i++) {
+			struct nest nest;
+			slabs_get(&slabs, i, CPU_ALIGN, &nest);
+			n += nest_count(&nest);
+		}
+		return n;
+	}
+	for (int d = 0; d < part->move.rank; d++)
+		n *= part->move.dim[d].chunk < part->move.dim[d].n ? part->move.dim[d].chunk
+		                                                   : part->move.dim[d].n;
+	return n;
+}
+
+/* Nothing is mapped: claims are made and not executed. */
+ParameterizedTest(struct claim_row *row, run, claims_touch_few_lines)
+{
+	struct transform_spec spec;
+	struct transform transform;
+	struct plan plan;
+	struct error err;
+	static char address; /* the claims are only looked at: nothing is moved */
+	struct cpu_memory memory = { .data = &address };
+	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = CPU_ALIGN };
+	struct cpu_tuning tuning = cpu_tuning_get();
+	struct run run = { 0 };
+	static struct claim claim;
+	int64_t claims = 0;
+	spec_init(&spec, row);
+	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
+	plan_init(&plan, &transform, &facts);
+	struct engine_job job = {
+		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base }
+	};
+	run_clear(&job);
+	run_start(&run, &job, &tuning, 2);
+	while (run_claims(&run, 1)) {
+		run_claim(&run, &claim);
+		cr_assert_eq(claim.kind, CLAIM_PART, "%s", row->name);
+		int64_t elements = claim_elements(&claim);
+		cr_assert_leq(elements, MOST_LINES, "%s: claim %ld has %ld elements", row->name, (long)claims,
+		              (long)elements);
+		run_end_claim(&run, &claim, 0);
+		claims++;
+	}
+	struct engine_job *ended;
+	cr_assert(run_end(&run, &ended));
+	cr_assert_gt(claims, 1, "%s", row->name);
+}

@@ -1,0 +1,195 @@
+/* Bands of padded transforms: which transforms are cut into them, and that together they write what the
+ * oracle says and nothing else. */
+#include "kernels/cpu/scratch_block.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/cpu/microkernel.h"
+#include "tests/support/oracle.h"
+
+#define GUARD 64
+#define GAP   5 /* elements between rows of dst, where a row has gaps */
+
+struct band_row {
+	char name[40];
+	enum dtype dtype;
+	enum pad_mode mode;
+	int rank;
+	int64_t shape[4], perm[4], before[4], after[4];
+	bool gaps; /* in dst, after each of its rows */
+	bool is_cut;
+};
+
+ParameterizedTestParameters(band, together_the_whole)
+{
+	static struct band_row rows[] = {
+		{ .name = "zero, images",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_CONSTANT,
+		  .rank = 4,
+		  .shape = { 3, 20, 56, 56 },
+		  .perm = { 0, 1, 2, 3 },
+		  .before = { 0, 0, 1, 1 },
+		  .after = { 0, 0, 1, 1 },
+		  .is_cut = true },
+		{ .name = "reflect, images of bytes",
+		  .dtype = DTYPE_UINT8,
+		  .mode = PAD_MODE_REFLECT,
+		  .rank = 4,
+		  .shape = { 2, 129, 56, 31 },
+		  .perm = { 0, 1, 2, 3 },
+		  .before = { 0, 0, 1, 2 },
+		  .after = { 0, 0, 3, 1 },
+		  .is_cut = true },
+		{ .name = "wrap, transposed",
+		  .dtype = DTYPE_FLOAT16,
+		  .mode = PAD_MODE_WRAP,
+		  .rank = 3,
+		  .shape = { 30, 40, 500 },
+		  .perm = { 2, 1, 0 },
+		  .before = { 0, 7, 1 },
+		  .after = { 0, 0, 40 },
+		  .is_cut = true },
+		{ .name = "edge, rows",
+		  .dtype = DTYPE_COMPLEX128,
+		  .mode = PAD_MODE_EDGE,
+		  .rank = 2,
+		  .shape = { 9000, 3 },
+		  .perm = { 0, 1 },
+		  .before = { 0, 2 },
+		  .after = { 0, 1 },
+		  .is_cut = true },
+		{ .name = "cropped and padded",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_SYMMETRIC,
+		  .rank = 3,
+		  .shape = { 80, 30, 30 },
+		  .perm = { 0, 1, 2 },
+		  .before = { -3, 2, -4 },
+		  .after = { 0, 2, 2 },
+		  .is_cut = true },
+		{ .name = "the outermost axis padded",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_CONSTANT,
+		  .rank = 3,
+		  .shape = { 9, 30, 30 },
+		  .perm = { 0, 1, 2 },
+		  .before = { 1, 0, 1 },
+		  .after = { 1, 0, 1 } },
+		{ .name = "every axis padded",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_EDGE,
+		  .rank = 2,
+		  .shape = { 30, 30 },
+		  .perm = { 0, 1 },
+		  .before = { 1, 1 },
+		  .after = { 1, 1 } },
+		{ .name = "long rows",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_EDGE,
+		  .rank = 3,
+		  .shape = { 9, 5, 300 },
+		  .perm = { 0, 1, 2 },
+		  .before = { 0, 1, 1 },
+		  .after = { 0, 1, 1 } },
+		{ .name = "larger than scratch",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_EDGE,
+		  .rank = 3,
+		  .shape = { 2, 300, 200 },
+		  .perm = { 0, 1, 2 },
+		  .before = { 0, 1, 1 },
+		  .after = { 0, 1, 1 } },
+		{ .name = "gaps between rows",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_EDGE,
+		  .rank = 3,
+		  .shape = { 9, 30, 30 },
+		  .perm = { 0, 1, 2 },
+		  .before = { 0, 1, 1 },
+		  .after = { 0, 1, 1 },
+		  .gaps = true },
+		{ .name = "empty source",
+		  .dtype = DTYPE_FLOAT32,
+		  .mode = PAD_MODE_CONSTANT,
+		  .rank = 3,
+		  .shape = { 9, 0, 30 },
+		  .perm = { 0, 1, 2 },
+		  .before = { 0, 1, 1 },
+		  .after = { 0, 1, 1 } },
+	};
+	return cr_make_param_array(struct band_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static void spec_init(const struct band_row *row, struct transform_spec *spec)
+{
+	struct error err;
+	int64_t shape[4], strides[4], step = 1;
+	*spec = (struct transform_spec){
+		.n_perm = row->rank, .n_before = row->rank, .n_after = row->rank, .mode = row->mode
+	};
+	if (row->mode == PAD_MODE_CONSTANT)
+		spec->value = (struct scalar){ .kind = SCALAR_FLOATING, .re = 7 };
+	for (int d = row->rank - 1; d >= 0; d--) {
+		spec->perm[d] = row->perm[d];
+		spec->before[d] = row->before[d];
+		spec->after[d] = row->after[d];
+		shape[d] = row->shape[row->perm[d]] + row->before[d] + row->after[d];
+		strides[d] = step;
+		step = step * shape[d] + (row->gaps && d == row->rank - 1 ? GAP : 0);
+	}
+	cr_assert_eq(tensor_layout_init(&spec->src, row->dtype, row->rank, row->shape, NULL, "src", &err), 0);
+	cr_assert_eq(tensor_layout_init(&spec->dst, row->dtype, row->rank, shape, strides, "dst", &err), 0);
+}
+
+static void try_level(const struct band_row *row, const struct transform_spec *spec,
+                      const struct transform *transform, const struct bands *bands, const struct cpu_isa *isa,
+                      int64_t skew, char *scratch)
+{
+	size_t dst_size = (size_t)transform->dst_extent.high + (size_t)skew + 2 * GUARD;
+	size_t src_size = (size_t)transform->src_extent.high;
+	uint8_t *src = malloc(src_size), *dst = malloc(dst_size), *expected = malloc(dst_size);
+	uint64_t state = 1;
+	for (size_t i = 0; i < src_size; i++)
+		src[i] = (uint8_t)oracle_random(&state);
+	memset(dst, 0x5a, dst_size);
+	memset(expected, 0x5a, dst_size);
+	struct move_place place = { .dst = (char *)dst + GUARD + skew,
+		                    .src = (char *)src,
+		                    .fill = transform->fill,
+		                    .piece_bytes = 1 << 20,
+		                    .stream = true };
+	for (uint64_t i = bands->n; i-- > 0;)
+		bands_run(bands, i, isa, &place, scratch);
+	oracle_run(spec, expected + GUARD + skew, src);
+	cr_assert_arr_eq(dst, expected, dst_size, "%s, %s, skew %ld, %s scratch", row->name, isa->name,
+	                 (long)skew, scratch ? "with" : "without");
+	free(src);
+	free(dst);
+	free(expected);
+}
+
+ParameterizedTest(struct band_row *row, band, together_the_whole)
+{
+	struct transform_spec spec;
+	struct transform transform;
+	struct bands bands;
+	struct error err;
+	spec_init(row, &spec);
+	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
+	cr_assert_eq(bands_init(&bands, &transform), row->is_cut, "%s", row->name);
+	if (!row->is_cut)
+		return;
+	cr_assert_gt(bands.n, 1, "%s", row->name);
+	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	for (int level = 0; level < CPU_ISA_LEVELS; level++)
+		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++) {
+			try_level(row, &spec, &transform, &bands, cpu_isa_get(level), skew * 37, scratch);
+			try_level(row, &spec, &transform, &bands, cpu_isa_get(level), skew * 37, NULL);
+		}
+	free(scratch);
+}

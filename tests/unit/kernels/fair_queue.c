@@ -1,0 +1,182 @@
+/* Whose turn it is, without threads and with times that are made up. */
+#include "kernels/fair_queue.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#define MOST_STREAMS 8
+
+struct party {
+	struct engine_owner owner;
+	struct ring_stream stream[MOST_STREAMS];
+};
+
+static struct ring ring;
+
+static void party_init(struct party *party, int streams)
+{
+	engine_owner_init(&party->owner);
+	for (int i = 0; i < streams; i++) {
+		party->stream[i] = (struct ring_stream){ .owner = &party->owner };
+		ring_add(&ring, &party->stream[i]);
+	}
+}
+
+/* One turn, charged with what it takes the owner that has it. */
+static struct ring_stream *turn(uint64_t ns)
+{
+	struct ring_stream *stream = ring_next(&ring);
+	ring_charge(&ring, stream->owner, ns);
+	return stream;
+}
+
+TestSuite(ring);
+
+Test(ring, empty)
+{
+	static struct party a;
+	ring_init(&ring);
+	cr_assert_null(ring_next(&ring));
+	party_init(&a, 1);
+	cr_assert_eq(ring_next(&ring), &a.stream[0]);
+	ring_remove(&ring, &a.stream[0]);
+	ring_remove(&ring, &a.stream[0]);
+	cr_assert_null(ring_next(&ring));
+	ring_charge(&ring, &a.owner, 5); /* its last claim has ended */
+	cr_assert_null(ring_next(&ring));
+}
+
+Test(ring, streams_of_one_owner_take_turns)
+{
+	static struct party a;
+	ring_init(&ring);
+	party_init(&a, 3);
+	for (int i = 0; i < 6; i++)
+		cr_assert_eq(turn(10), &a.stream[i % 3], "turn %d", i);
+	ring_remove(&ring, &a.stream[1]);
+	cr_assert_eq(turn(10), &a.stream[0]);
+	cr_assert_eq(turn(10), &a.stream[2]);
+	ring_add(&ring, &a.stream[1]);
+	cr_assert_eq(turn(10), &a.stream[0]);
+	cr_assert_eq(turn(10), &a.stream[2]);
+	cr_assert_eq(turn(10), &a.stream[1]);
+}
+
+/* Threads that come before any claim has ended. */
+Test(ring, threads_at_once_go_to_different_owners)
+{
+	static struct party a, b, c;
+	ring_init(&ring);
+	party_init(&a, 8);
+	party_init(&b, 1);
+	party_init(&c, 2);
+	cr_assert_eq(ring_next(&ring)->owner, &a.owner);
+	cr_assert_eq(ring_next(&ring)->owner, &b.owner);
+	cr_assert_eq(ring_next(&ring)->owner, &c.owner);
+	cr_assert_eq(ring_next(&ring)->owner, &a.owner);
+}
+
+static bool is_not(struct ring_stream *stream, void *arg)
+{
+	return stream != arg && stream->owner != arg;
+}
+
+/* Who is passed over has not had its turn. */
+Test(ring, passes_those_that_cannot_run)
+{
+	static struct party a, b;
+	ring_init(&ring);
+	cr_assert_null(ring_next_if(&ring, is_not, NULL));
+	party_init(&a, 2);
+	party_init(&b, 1);
+	cr_assert_eq(ring_next_if(&ring, is_not, &a.stream[0]), &a.stream[1]);
+	cr_assert_eq(ring_next_if(&ring, is_not, &a.owner), &b.stream[0]);
+	cr_assert_eq(ring_next(&ring), &a.stream[0]);
+	ring_charge(&ring, &a.owner, 100);
+	cr_assert_eq(ring_next_if(&ring, is_not, &b.owner), &a.stream[1]);
+	cr_assert_eq(ring_next(&ring), &b.stream[0]);
+	ring_remove(&ring, &b.stream[0]);
+	cr_assert_null(ring_next_if(&ring, is_not, &a.owner));
+}
+
+struct share_row {
+	char name[32];
+	int streams[2];
+	uint64_t ns[2]; /* of a claim */
+};
+
+/* What ns cost an owner with so many streams. */
+static uint64_t cost(uint64_t ns, int streams)
+{
+	return streams > 1 ? ns + ns / 4 : ns;
+}
+
+ParameterizedTestParameters(ring, owners_have_equal_time)
+{
+	static struct share_row rows[] = {
+		{ .name = "one stream each", .streams = { 1, 1 }, .ns = { 10, 10 } },
+		{ .name = "many streams", .streams = { 8, 1 }, .ns = { 10, 10 } },
+		{ .name = "dear claims", .streams = { 1, 1 }, .ns = { 1000, 10 } },
+		{ .name = "many streams, dear claims", .streams = { 8, 1 }, .ns = { 777, 10 } },
+		{ .name = "cheap claims", .streams = { 8, 2 }, .ns = { 1, 500 } },
+	};
+	return cr_make_param_array(struct share_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+ParameterizedTest(struct share_row *row, ring, owners_have_equal_time)
+{
+	static struct party party[2];
+	uint64_t had[2] = { 0 };
+	ring_init(&ring);
+	party_init(&party[0], row->streams[0]);
+	party_init(&party[1], row->streams[1]);
+	for (int i = 0; i < 10000; i++) {
+		int p = ring_next(&ring)->owner == &party[1].owner;
+		ring_charge(&ring, &party[p].owner, row->ns[p]);
+		had[p] += cost(row->ns[p], row->streams[p]);
+		uint64_t more = had[0] > had[1] ? had[0] - had[1] : had[1] - had[0];
+		uint64_t dearest = row->ns[0] > row->ns[1] ? row->ns[0] : row->ns[1];
+		cr_assert_leq(more, cost(dearest, 2), "%s: turn %d: %lu and %lu ns", row->name, i,
+		              (unsigned long)had[0], (unsigned long)had[1]);
+	}
+}
+
+/* Who was away neither waits for the others to catch up nor they for it. */
+Test(ring, time_away_is_not_saved)
+{
+	static struct party a, b;
+	ring_init(&ring);
+	party_init(&b, 1);
+	ring_remove(&ring, &b.stream[0]);
+	party_init(&a, 8);
+	for (int i = 0; i < 1000; i++)
+		turn(10);
+	ring_add(&ring, &b.stream[0]);
+	int turns[2] = { 0 };
+	for (int i = 0; i < 100; i++)
+		turns[turn(10)->owner == &b.owner]++;
+	cr_assert_geq(turns[0], 45, "%d and %d turns", turns[0], turns[1]);
+	cr_assert_geq(turns[1], 53, "%d and %d turns", turns[0], turns[1]);
+}
+
+/* Nor is there anything to win by leaving after each claim. */
+Test(ring, coming_back_wins_nothing)
+{
+	static struct party a, b;
+	ring_init(&ring);
+	party_init(&a, 1);
+	party_init(&b, 1);
+	int turns[2] = { 0 };
+	for (int i = 0; i < 1000; i++) {
+		struct ring_stream *stream = ring_next(&ring);
+		bool leaves = stream == &a.stream[0];
+		turns[!leaves]++;
+		if (leaves)
+			ring_remove(&ring, stream);
+		ring_charge(&ring, stream->owner, 10);
+		if (leaves)
+			ring_add(&ring, stream);
+	}
+	cr_assert_leq(turns[0], 501, "%d and %d turns", turns[0], turns[1]);
+	cr_assert_geq(turns[0], 499, "%d and %d turns", turns[0], turns[1]);
+}

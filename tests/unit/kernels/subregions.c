@@ -1,0 +1,127 @@
+/* Slabs: every random transform, run slab by slab with the plainest loops over each nest, equals the
+ * oracle, gaps and guard bytes included. */
+#include <criterion/criterion.h>
+
+#include "kernels/plan/loop_nest.h"
+#include "tests/support/oracle.h"
+#include "tests/support/tap.h"
+#include "tests/support/walk.h"
+
+/* What nest.h promises of a canonical nest. */
+static const char *canonical_flaw(const struct nest *nest, uint32_t align, int64_t element)
+{
+	if (nest->element != element && (nest->fill || nest->element > align || nest->element > 16))
+		return "widened past what is allowed";
+	for (int d = 0; d < nest->rank; d++) {
+		const struct nest_dim *dim = &nest->dim[d];
+
+		if (dim->n < 2)
+			return "a dimension without a second element";
+		if (dim->dst <= 0)
+			return "a destination stride that is not positive";
+		if (d && dim[-1].dst <= dim->dst)
+			return "dimensions out of order";
+		if (d && dim[-1].dst == dim->dst * dim->n && (nest->fill || dim[-1].src == dim->src * dim->n))
+			return "dimensions that could be fused";
+		if (dim->dst % nest->element || dim->src % nest->element)
+			return "a stride that is no multiple of the element";
+	}
+	return NULL;
+}
+
+static uint32_t place_align(const struct oracle_case *c)
+{
+	uint64_t bits = c->dst_offset | c->src_offset | 64;
+
+	return (uint32_t)(bits & -bits);
+}
+
+Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
+{
+	static char text[2000];
+
+	const uint64_t seeds = (uint64_t)tap_portion(200000);
+
+	for (uint64_t seed = 1; seed <= seeds; seed++) {
+		struct oracle_case c;
+		struct transform t;
+		struct slabs slabs;
+		struct nest nest;
+		struct error err;
+		uint32_t align;
+		int64_t count = 0;
+
+		oracle_random_case(seed, &c);
+		oracle_case_text(&c, text, sizeof text);
+		cr_assert_eq(transform_init(&t, &c.spec, &err), 0, "%s: %s", text, err.message);
+		cr_assert(oracle_case_prepare(&c));
+		align = place_align(&c);
+		slabs_init(&slabs, &t);
+		for (uint64_t i = 0; i < slabs.n; i++) {
+			const char *flaw;
+
+			slabs_get(&slabs, i, align, &nest);
+			flaw = canonical_flaw(&nest, align, t.element);
+			cr_assert(!flaw, "slab %d has %s: %s", (int)i, flaw, text);
+			walk_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
+			count += nest_count(&nest) * nest.element;
+		}
+		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);
+		cr_assert_eq(count, t.count * t.element, "an element is written twice: %s", text);
+		oracle_case_free(&c);
+	}
+}
+
+/* Extents near 2^63 are planned like any other (nothing is run): the sums stay within 63 bits, which the
+ * sanitizers check, and the slabs within the tensors. */
+Test(slabs, arithmetic_holds_at_the_limits)
+{
+	static const int64_t pads[][3] = { /* before, source, after */
+		                           { 0, INT64_MAX, 0 },
+		                           { INT64_MAX / 4, INT64_MAX / 2, INT64_MAX / 4 },
+		                           { INT64_MAX - 1, 1, 0 },
+		                           { 0, 1, INT64_MAX - 1 },
+		                           { INT64_MAX / 3, INT64_MAX / 3, INT64_MAX / 3 },
+		                           { 0, INT64_MAX / 5, INT64_MAX / 5 * 4 },
+		                           { INT64_MAX / 5 * 4, INT64_MAX / 5, 0 }
+	};
+
+	for (size_t i = 0; i < sizeof pads / sizeof *pads; i++)
+		for (int mode = 0; mode < PAD_MODE_COUNT; mode++) {
+			int64_t before = pads[i][0], source = pads[i][1], after = pads[i][2];
+			int64_t extent = before + source + after, count = 0;
+			struct transform_spec spec = {
+				.n_perm = -1, .n_before = 1, .n_after = 1, .mode = mode
+			};
+			struct transform t;
+			struct slabs slabs;
+			struct nest nest;
+			struct error err;
+
+			spec.before[0] = before;
+			spec.after[0] = after;
+			cr_assert_eq(
+			    tensor_layout_init(&spec.src, DTYPE_UINT8, 1, &source, NULL, "src", &err), 0);
+			cr_assert_eq(
+			    tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &extent, NULL, "dst", &err), 0);
+			cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s", err.message);
+			slabs_init(&slabs, &t);
+			for (uint64_t s = 0; s < slabs.n; s++) {
+				int64_t n, first, last;
+
+				slabs_get(&slabs, s, 1, &nest);
+				n = nest_count(&nest);
+				first = nest.src_offset;
+				last = first + (n - 1) * (nest.rank ? nest.dim[0].src : 0);
+				cr_assert(first >= 0 && first < source && last >= 0 && last < source,
+				          "pads %zu, %s, slab %d reads from %ld to %ld", i,
+				          pad_mode_names[mode], (int)s, (long)first, (long)last);
+				cr_assert(nest.dst_offset >= 0 && nest.dst_offset <= extent - n,
+				          "pads %zu, %s, slab %d writes to %ld", i, pad_mode_names[mode],
+				          (int)s, (long)nest.dst_offset);
+				count += n;
+			}
+			cr_assert_eq(count, extent, "pads %zu, %s: %ld", i, pad_mode_names[mode],
+			             (long)count);
+		}
+}
