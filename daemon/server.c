@@ -137,7 +137,7 @@ static void start_handles(struct server *server)
 	start_pool(server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
-	turns_open(&server->turns, loop);
+	time_slices_open(&server->time_slices, loop);
 	submissions_open(&server->submissions, server, loop);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
@@ -259,7 +259,7 @@ enum server_end server_run(struct server *server)
 	notify_ready(server, "");
 	server_watch_idle(server);
 	watchdog_start(&server->watchdog);
-	turns_ask_for_cpu();
+	time_slices_ask_for_cpu();
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	if (server->state == SERVER_STUCK)
 		return SERVER_END_STUCK;
@@ -283,7 +283,7 @@ void server_deinit(struct server *server)
 	assert(r == 0);
 	(void)r;
 	assert(TAILQ_EMPTY(&server->sessions) && TAILQ_EMPTY(&server->unsent));
-	assert(TAILQ_EMPTY(&server->turns.ready));
+	assert(TAILQ_EMPTY(&server->time_slices.ready));
 	inputs_deinit(&server->inputs);
 	assert(server->n_regions == 0 && server->mapped_bytes == 0);
 	accounts_deinit(&server->accounts);
@@ -323,7 +323,7 @@ static void on_settle(uv_prepare_t *prepare)
 	if (!server->engine)
 		return;
 	flush_all(server);
-	turns_run(server);
+	time_slices_run(server);
 	flush_all(server);
 	trim_look(&server->trim);
 	if (server->is_job_done) /* of a session that ended just now */
@@ -372,7 +372,7 @@ void server_stop(struct server *server)
 	closers_close(&server->closers);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
-	turns_close(&server->turns);
+	time_slices_close(&server->time_slices);
 	submissions_close(&server->submissions);
 	uv_close((uv_handle_t *)&server->sigterm, NULL);
 	uv_close((uv_handle_t *)&server->sigint, NULL);

@@ -110,7 +110,7 @@ struct server {
 	struct rpc_request request;
 	struct session_queue sessions;
 	struct session_queue unsent; /* sessions with replies to send */
-	struct turns turns;
+	struct time_slices time_slices;
 	struct submissions submissions;
 	struct job *free_jobs;
 	struct batch *kept_batch;

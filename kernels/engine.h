@@ -70,7 +70,7 @@ struct engine_memory {
 struct engine_owner {
 	uint32_t streams;
 	uint64_t ns;                     /* of the engine's time */
-	TAILQ_HEAD(, ring_stream) ready; /* streams whose job can go on */
+	TAILQ_HEAD(, fair_stream) ready; /* streams whose job can go on */
 	TAILQ_ENTRY(engine_owner) entry;
 	/* Of an engine that has several of one owner's jobs under way. */
 	uint32_t running;

@@ -5,92 +5,92 @@
 
 #define PREMIUM 4 /* a part of the time that is charged on top */
 
-static void place(struct ring *ring, struct engine_owner *owner);
+static void place(struct fair_queue *fair_queue, struct engine_owner *owner);
 
-void ring_init(struct ring *ring)
+void fair_queue_init(struct fair_queue *fair_queue)
 {
-	TAILQ_INIT(&ring->owners);
-	ring->now = 0;
+	TAILQ_INIT(&fair_queue->owners);
+	fair_queue->now = 0;
 }
 
-void ring_add(struct ring *ring, struct ring_stream *stream)
+void fair_queue_add(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;
-	assert(!stream->in_ring);
+	assert(!stream->queued);
 	if (TAILQ_EMPTY(&owner->ready)) {
-		if (owner->ns < ring->now)
-			owner->ns = ring->now;
-		place(ring, owner);
+		if (owner->ns < fair_queue->now)
+			owner->ns = fair_queue->now;
+		place(fair_queue, owner);
 	}
 	TAILQ_INSERT_TAIL(&owner->ready, stream, entry);
-	stream->in_ring = true;
+	stream->queued = true;
 }
 
-void ring_remove(struct ring *ring, struct ring_stream *stream)
+void fair_queue_remove(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;
-	if (!stream->in_ring)
+	if (!stream->queued)
 		return;
 	TAILQ_REMOVE(&owner->ready, stream, entry);
-	stream->in_ring = false;
+	stream->queued = false;
 	if (TAILQ_EMPTY(&owner->ready))
-		TAILQ_REMOVE(&ring->owners, owner, entry);
+		TAILQ_REMOVE(&fair_queue->owners, owner, entry);
 }
 
 /* The owner is charged when the turn has ended. Until then it goes after those that had as much time, so
  * that threads that come at once go to different owners. */
-static struct ring_stream *take_turn(struct ring *ring, struct ring_stream *stream)
+static struct fair_stream *take_turn(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;
 	TAILQ_REMOVE(&owner->ready, stream, entry);
 	TAILQ_INSERT_TAIL(&owner->ready, stream, entry);
-	if (ring->now < owner->ns)
-		ring->now = owner->ns;
-	ring_charge(ring, owner, 0);
+	if (fair_queue->now < owner->ns)
+		fair_queue->now = owner->ns;
+	fair_queue_charge(fair_queue, owner, 0);
 	return stream;
 }
 
-struct ring_stream *ring_next(struct ring *ring)
+struct fair_stream *fair_queue_next(struct fair_queue *fair_queue)
 {
-	struct engine_owner *owner = TAILQ_FIRST(&ring->owners);
-	return owner ? take_turn(ring, TAILQ_FIRST(&owner->ready)) : NULL;
+	struct engine_owner *owner = TAILQ_FIRST(&fair_queue->owners);
+	return owner ? take_turn(fair_queue, TAILQ_FIRST(&owner->ready)) : NULL;
 }
 
-struct ring_stream *ring_next_if(struct ring *ring, bool (*can_run)(struct ring_stream *stream, void *arg),
-                                 void *arg)
+struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
+                                       bool (*can_run)(struct fair_stream *stream, void *arg), void *arg)
 {
 	struct engine_owner *owner;
-	struct ring_stream *stream;
-	TAILQ_FOREACH(owner, &ring->owners, entry)
+	struct fair_stream *stream;
+	TAILQ_FOREACH(owner, &fair_queue->owners, entry)
 	TAILQ_FOREACH(stream, &owner->ready, entry)
 	if (can_run(stream, arg))
-		return take_turn(ring, stream);
+		return take_turn(fair_queue, stream);
 	return NULL;
 }
 
 static bool has_several(const struct engine_owner *owner)
 {
-	struct ring_stream *first = TAILQ_FIRST(&owner->ready);
+	struct fair_stream *first = TAILQ_FIRST(&owner->ready);
 	return first && TAILQ_NEXT(first, entry);
 }
 
-void ring_charge(struct ring *ring, struct engine_owner *owner, uint64_t ns)
+void fair_queue_charge(struct fair_queue *fair_queue, struct engine_owner *owner, uint64_t ns)
 {
 	owner->ns += has_several(owner) ? ns + ns / PREMIUM : ns;
 	if (TAILQ_EMPTY(&owner->ready))
 		return;
-	TAILQ_REMOVE(&ring->owners, owner, entry);
-	place(ring, owner);
+	TAILQ_REMOVE(&fair_queue->owners, owner, entry);
+	place(fair_queue, owner);
 }
 
 /* After all that had no more time. */
-static void place(struct ring *ring, struct engine_owner *owner)
+static void place(struct fair_queue *fair_queue, struct engine_owner *owner)
 {
 	struct engine_owner *before;
-	TAILQ_FOREACH_REVERSE(before, &ring->owners, ring_owners, entry)
+	TAILQ_FOREACH_REVERSE(before, &fair_queue->owners, fair_owners, entry)
 	if (before->ns <= owner->ns) {
-		TAILQ_INSERT_AFTER(&ring->owners, before, owner, entry);
+		TAILQ_INSERT_AFTER(&fair_queue->owners, before, owner, entry);
 		return;
 	}
-	TAILQ_INSERT_HEAD(&ring->owners, owner, entry);
+	TAILQ_INSERT_HEAD(&fair_queue->owners, owner, entry);
 }

@@ -1,6 +1,6 @@
 /* What the flags' values mean: lists, pads, numbers, sizes. */
-#ifndef CLIENT_ARGS_H
-#define CLIENT_ARGS_H
+#ifndef CLIENT_TMACTL_ARGS_H
+#define CLIENT_TMACTL_ARGS_H
 
 #include <stdint.h>
 

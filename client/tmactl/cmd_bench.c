@@ -37,7 +37,7 @@ struct bench {
 	struct tma_number value;
 	const char *value_text; /* NULL: 0 */
 	struct npy npy;
-	struct question question;
+	struct transform_request request;
 	struct load_result result;
 	struct progress progress;
 };
@@ -45,7 +45,7 @@ struct bench {
 static volatile sig_atomic_t caught;
 
 static int bench_parse(struct bench *b, int argc, char **argv);
-static int bench_question(struct bench *b);
+static int bench_request(struct bench *b);
 static int bench_run(struct bench *b);
 
 static void on_signal(int sig)
@@ -64,7 +64,7 @@ int cmd_bench(struct tmactl *t, int argc, char **argv)
 	b->t = t;
 	b->dtype = TMA_FLOAT32;
 	b->load = (struct load){ .connections = 1, .depth = 1, .requests = UINT64_MAX, .stop = &caught };
-	if (!bench_parse(b, argc, argv) && !bench_question(b))
+	if (!bench_parse(b, argc, argv) && !bench_request(b))
 		bench_run(b);
 	free(b);
 	return tmactl_report(t);
@@ -214,13 +214,13 @@ static int64_t near_root(int64_t n)
 }
 
 /* copy: bytes; transpose: 4-byte elements, as square as the size allows. */
-static int bench_question(struct bench *b)
+static int bench_request(struct bench *b)
 {
 	int64_t size = b->size ? (int64_t)b->size : 65536;
 
 	if (b->kind == KIND_PING)
 		return 0;
-	b->load.question = &b->question;
+	b->load.request = &b->request;
 	if (b->kind == KIND_COPY) {
 		b->dtype = TMA_UINT8;
 		b->npy.rank = 1;
@@ -231,9 +231,9 @@ static int bench_question(struct bench *b)
 		b->npy.shape[1] = size / 4 / b->npy.shape[0];
 		args_permute(&b->args, "1,0", &b->t->error);
 	}
-	if (question_shape(&b->npy, b->dtype, &b->t->error) < 0)
+	if (transform_request_shape(&b->npy, b->dtype, &b->t->error) < 0)
 		return -1;
-	return question_init(&b->question, &b->npy, &b->dtype, &b->args, &b->value, &b->t->error);
+	return transform_request_init(&b->request, &b->npy, &b->dtype, &b->args, &b->value, &b->t->error);
 }
 
 /* ---- The run ---------------------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	}
 	if (!e->has_dtype || !e->has_shape)
 		return fail(f, EXIT_USAGE, "explain needs --dtype and --shape, or a file to take them from");
-	return question_shape(&e->npy, e->dtype, f);
+	return transform_request_shape(&e->npy, e->dtype, f);
 }
 
 static int explain_read(struct explain *e, const char *path)
@@ -118,9 +118,10 @@ static int explain_read(struct explain *e, const char *path)
 	return rc;
 }
 
-/* ---- The question ----------------------------------------------------------------------------------- */
+/* ---- The transform request
+ * ----------------------------------------------------------------------------------- */
 
-static int explain_draw(const struct explain *e, const struct question *q, const tma_document *plan)
+static int explain_draw(const struct explain *e, const struct transform_request *q, const tma_document *plan)
 {
 	FILE *file = fopen(e->svg, "we");
 	bool failed;
@@ -136,7 +137,7 @@ static int explain_draw(const struct explain *e, const struct question *q, const
 }
 
 /* Items that are several elements cannot be made longer. */
-static int explain_hint(struct explain *e, tma_client *client, const struct question *q,
+static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {
 	bool is_file = !e->has_dtype;
@@ -147,7 +148,7 @@ static int explain_hint(struct explain *e, tma_client *client, const struct ques
 	return hint_find(ret, client, q, e->engine, plan, !is_file, &e->t->error);
 }
 
-static void explain_answer(struct explain *e, tma_client *client, const struct question *q,
+static void explain_answer(struct explain *e, tma_client *client, const struct transform_request *q,
                            const tma_document *plan)
 {
 	struct hint hint;
@@ -164,10 +165,10 @@ static void explain_ask(struct explain *e)
 {
 	tma_document *plan = NULL;
 	tma_client *client;
-	struct question q;
+	struct transform_request q;
 
-	if (question_init(&q, &e->npy, e->has_dtype ? &e->dtype : NULL, &e->args, &e->value, &e->t->error) <
-	    0)
+	if (transform_request_init(&q, &e->npy, e->has_dtype ? &e->dtype : NULL, &e->args, &e->value,
+	                           &e->t->error) < 0)
 		return;
 	client = tmactl_connect(e->t, &e->t->error);
 	if (client && tma_explain_for(client, &q.transform, e->engine, &plan) < 0)

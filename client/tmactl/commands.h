@@ -1,6 +1,6 @@
 /* What commands.def says, as tables: a command is a row here and a function in a cmd_*.c of its own. */
-#ifndef CLIENT_COMMANDS_H
-#define CLIENT_COMMANDS_H
+#ifndef CLIENT_TMACTL_COMMANDS_H
+#define CLIENT_TMACTL_COMMANDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

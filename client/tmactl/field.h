@@ -1,6 +1,6 @@
 /* Fields of what the service said, by key; what an older service leaves out reads as nothing. */
-#ifndef CLIENT_FIELD_H
-#define CLIENT_FIELD_H
+#ifndef CLIENT_TMACTL_FIELD_H
+#define CLIENT_TMACTL_FIELD_H
 
 #include <stdint.h>
 

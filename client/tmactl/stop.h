@@ -1,6 +1,6 @@
 /* Somebody asks to stop: by a signal, or because another part of the work has failed. */
-#ifndef CLIENT_STOP_H
-#define CLIENT_STOP_H
+#ifndef CLIENT_TMACTL_STOP_H
+#define CLIENT_TMACTL_STOP_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

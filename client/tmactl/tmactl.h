@@ -4,8 +4,8 @@
  * What can fail returns 0 or -1 and leaves one line for the user in t->error; the exit code is 1 (the
  * service or a file failed) or 2 (bad usage), as said where the line was made.
  */
-#ifndef CLIENT_TMACTL_H
-#define CLIENT_TMACTL_H
+#ifndef CLIENT_TMACTL_TMACTL_H
+#define CLIENT_TMACTL_TMACTL_H
 
 #include <getopt.h>
 #include <stdbool.h>

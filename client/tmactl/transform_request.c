@@ -1,7 +1,7 @@
 /* From flags and a shape to a transform of the library's. */
 #include "transform_request.h"
 
-int question_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f)
+int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f)
 {
 	bool overflow = false;
 
@@ -31,17 +31,17 @@ static enum tma_dtype element_of(const struct npy *npy, int64_t *ret_n)
 	return carriers[i];
 }
 
-int question_init(struct question *ret, const struct npy *npy, const enum tma_dtype *dtype,
-                  const struct view_args *args, const struct tma_number *value, struct failure *f)
+int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
+                           const struct view_args *args, const struct tma_number *value, struct failure *f)
 {
-	struct question *q = ret;
+	struct transform_request *q = ret;
 	int rank = npy->rank;
 	struct view view;
 	int64_t run = 1;
 
 	if (view_init(&view, npy, args, f) < 0)
 		return -1;
-	*q = (struct question){ .transform = { .mode = args->mode, .value = *value } };
+	*q = (struct transform_request){ .transform = { .mode = args->mode, .value = *value } };
 	q->src.dtype = q->dst.dtype = dtype ? *dtype : element_of(npy, &run);
 	if (run != 1) {
 		if (rank == TMA_MAX_RANK)

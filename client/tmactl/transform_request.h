@@ -1,13 +1,13 @@
 /* A transform as the flags say it: a shape and an element type, of a file or made up, with --permute, --pad,
  * --mode and --value. */
-#ifndef CLIENT_QUESTION_H
-#define CLIENT_QUESTION_H
+#ifndef CLIENT_TMACTL_TRANSFORM_REQUEST_H
+#define CLIENT_TMACTL_TRANSFORM_REQUEST_H
 
 #include "client/tmactl/npy/npy.h"
 #include "client/tmactl/copy/view.h"
 
 /* The transform points into it: it may not be moved. Its regions are NULL. */
-struct question {
+struct transform_request {
 	int64_t strides[TMA_MAX_RANK];
 	int perm[TMA_MAX_RANK];
 	int64_t before[TMA_MAX_RANK];
@@ -18,10 +18,10 @@ struct question {
 };
 
 /* No file's: C order, of rank and shape that npy has already. */
-int question_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f);
+int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f);
 
 /* dtype: NULL for that of the file, whose items may be several elements. */
-int question_init(struct question *ret, const struct npy *npy, const enum tma_dtype *dtype,
-                  const struct view_args *args, const struct tma_number *value, struct failure *f);
+int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
+                           const struct view_args *args, const struct tma_number *value, struct failure *f);
 
 #endif

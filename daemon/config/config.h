@@ -4,8 +4,8 @@
  * read as a whole before anything of it counts, and everything that is wrong in it is said, each with its
  * line.
  */
-#ifndef DAEMON_CONFIG_H
-#define DAEMON_CONFIG_H
+#ifndef DAEMON_CONFIG_CONFIG_H
+#define DAEMON_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

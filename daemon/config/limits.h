@@ -1,6 +1,6 @@
 /* The limits of a running tmad, one field a row of limits.def. */
-#ifndef DAEMON_LIMITS_H
-#define DAEMON_LIMITS_H
+#ifndef DAEMON_CONFIG_LIMITS_H
+#define DAEMON_CONFIG_LIMITS_H
 
 #include <stdbool.h>
 #include <stdint.h>

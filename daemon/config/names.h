@@ -1,7 +1,7 @@
 /* Users and groups of the machine by name or number. A lookup by name may block: not for the loop's thread
  * while it runs. */
-#ifndef DAEMON_NAMES_H
-#define DAEMON_NAMES_H
+#ifndef DAEMON_CONFIG_NAMES_H
+#define DAEMON_CONFIG_NAMES_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* What tmad can be told, by its command line and by its files: the options of options.def and the limits of
  * limits.def, which together are its settings. One parser reads their values, wherever they stand. */
-#ifndef DAEMON_OPTIONS_H
-#define DAEMON_OPTIONS_H
+#ifndef DAEMON_CONFIG_OPTIONS_H
+#define DAEMON_CONFIG_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * [limits]. A uid is in a group when one of its connected processes is, as the kernel says; no lookup by name
  * happens while the service runs.
  */
-#ifndef DAEMON_OVERRIDES_H
-#define DAEMON_OVERRIDES_H
+#ifndef DAEMON_CONFIG_OVERRIDES_H
+#define DAEMON_CONFIG_OVERRIDES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Numbers of limits as people write them: 4096, 64M, 30s. */
-#ifndef DAEMON_QUANTITY_H
-#define DAEMON_QUANTITY_H
+#ifndef DAEMON_CONFIG_QUANTITY_H
+#define DAEMON_CONFIG_QUANTITY_H
 
 #include <stdint.h>
 

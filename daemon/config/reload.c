@@ -227,10 +227,10 @@ static struct outcome apply(struct server *server, const struct options *from, c
 static void look_again(struct session *session)
 {
 	if (session->waiting == WAIT_JOBS)
-		turns_wake_waiting(session->server, session->account);
+		time_slices_wake_waiting(session->server, session->account);
 	else if (session->waiting == WAIT_BEHIND ||
 	         (session->waiting == WAIT_REPLIES && session_has_room(session)))
-		turns_add(session->server, session);
+		time_slices_add(session->server, session);
 }
 
 static void apply_limits(struct server *server, const struct limits *limits,

@@ -1,6 +1,6 @@
 /* SIGHUP: the files of settings are read again, and what a reload can change changes, or nothing does. */
-#ifndef DAEMON_RELOAD_H
-#define DAEMON_RELOAD_H
+#ifndef DAEMON_CONFIG_RELOAD_H
+#define DAEMON_CONFIG_RELOAD_H
 
 #include <stdbool.h>
 

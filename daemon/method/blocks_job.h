@@ -1,6 +1,6 @@
 /* From the fields of a gather or a scatter to a list of blocks that an engine may run. */
-#ifndef DAEMON_BLOCKS_JOB_H
-#define DAEMON_BLOCKS_JOB_H
+#ifndef DAEMON_METHOD_BLOCKS_JOB_H
+#define DAEMON_METHOD_BLOCKS_JOB_H
 
 #include <stdint.h>
 

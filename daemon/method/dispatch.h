@@ -1,6 +1,6 @@
 /* From a message to its method's handler. */
-#ifndef DAEMON_DISPATCH_H
-#define DAEMON_DISPATCH_H
+#ifndef DAEMON_METHOD_DISPATCH_H
+#define DAEMON_METHOD_DISPATCH_H
 
 #include <stddef.h>
 #include <stdint.h>

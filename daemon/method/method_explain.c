@@ -27,7 +27,7 @@ static void explain(struct session *session, const struct rpc_request *request, 
                     const struct plan_entry *entry)
 {
 	const struct plan *plan = &entry->plan;
-	const struct nest *nest = &plan->interior;
+	const struct loop_nest *nest = &plan->interior;
 	struct msg_rule rules[PLAN_MAX_RULES];
 	struct msg_explanation e = {
 		.family = bytes_of(family_names[plan->family]),
@@ -36,7 +36,7 @@ static void explain(struct session *session, const struct rpc_request *request, 
 		.grid = { .n = 1, .v = { plan->grid } },
 		.bytes = entry->transform.bytes,
 		.element = nest->element,
-		.slabs = plan->n_slabs,
+		.slabs = plan->n_subregions,
 		.rules = { .items = rules, .n = (uint32_t)plan->n_rules },
 	};
 

@@ -1,7 +1,7 @@
 /* When a request starts, what it sets at its end, and when it is answered: the fields wait, signal and reply
  * that every method that moves something has. */
-#ifndef DAEMON_ORDER_H
-#define DAEMON_ORDER_H
+#ifndef DAEMON_METHOD_ORDER_H
+#define DAEMON_METHOD_ORDER_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* From the fields of a request to a plan between two places, for every method that has a transform in it. */
-#ifndef DAEMON_TRANSFORMS_H
-#define DAEMON_TRANSFORMS_H
+#ifndef DAEMON_METHOD_TRANSFORMS_H
+#define DAEMON_METHOD_TRANSFORMS_H
 
 #include "kernels/engine.h"
 #include "kernels/plan/plan.h"

@@ -4,8 +4,8 @@
  * taken, and given back by the destructor of the object that holds it: the charge is a field of that
  * object. An account lives while anything is charged to it, or a session refers to it.
  */
-#ifndef DAEMON_ACCOUNT_H
-#define DAEMON_ACCOUNT_H
+#ifndef DAEMON_NET_ACCOUNT_H
+#define DAEMON_NET_ACCOUNT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,9 +50,9 @@ struct account {
 	TAILQ_ENTRY(account) ready_entry; /* in turns->ready */
 	struct session_queue ready;       /* sessions that go on in its next turn, oldest first */
 	uint64_t turn;                    /* of the loop, that turn_end is of */
-	uint64_t turn_end; /* when the sessions' requests leave the loop to others (uv_hrtime) */
+	uint64_t time_slice_end; /* when the sessions' requests leave the loop to others (uv_hrtime) */
 	uint32_t turn_acts;
-	bool turn_is_long;
+	bool time_slice_is_long;
 	struct chore_queue chores;         /* not under way: in the order that they begin or go on */
 	TAILQ_ENTRY(account) chores_entry; /* in chores->waiting, while it has some of those */
 	uint32_t chores_under_way;

@@ -7,8 +7,8 @@
  *
  * What a descriptor is charged to goes with it, and is given back on the loop's thread when it is closed.
  */
-#ifndef DAEMON_CLOSER_H
-#define DAEMON_CLOSER_H
+#ifndef DAEMON_NET_ASYNC_CLOSE_H
+#define DAEMON_NET_ASYNC_CLOSE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * those that have not been used for a while goes back to the system, on the work queue: the loop unmaps
  * nothing, and waits for no lock that is held meanwhile, as it would for malloc's.
  */
-#ifndef DAEMON_INPUT_H
-#define DAEMON_INPUT_H
+#ifndef DAEMON_NET_INPUT_H
+#define DAEMON_NET_INPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

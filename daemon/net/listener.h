@@ -1,6 +1,6 @@
 /* The listening socket: our own path, or one that a service manager passed. */
-#ifndef DAEMON_LISTENER_H
-#define DAEMON_LISTENER_H
+#ifndef DAEMON_NET_LISTENER_H
+#define DAEMON_NET_LISTENER_H
 
 #include <stdbool.h>
 #include <limits.h>

@@ -114,7 +114,7 @@ bool session_open(struct server *server, int fd)
 	server->metrics.connections_accepted++;
 	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
 	session_update_poll(session);
-	return turn_is_over(&server->turns, session->account);
+	return time_slice_is_over(&server->time_slices, session->account);
 
 err_free:
 	session_free(session);

@@ -9,8 +9,8 @@
  * Nothing tells of a receipt. It is looked for when the uid has no more room, when the session has to send
  * one more, and from time to time while there is any: SIOCOUTQ says how much memory what is unread takes.
  */
-#ifndef DAEMON_OUTGOING_H
-#define DAEMON_OUTGOING_H
+#ifndef DAEMON_NET_OUTGOING_H
+#define DAEMON_NET_OUTGOING_H
 
 #include <stdbool.h>
 #include <stdint.h>

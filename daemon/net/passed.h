@@ -3,8 +3,8 @@
  * One is for clients, whatever its name; one named "metrics" may come with it. They stay open until the
  * process ends, because what follows an execv (recovery.c) is passed them again under the same numbers.
  */
-#ifndef DAEMON_PASSED_H
-#define DAEMON_PASSED_H
+#ifndef DAEMON_NET_PASSED_H
+#define DAEMON_NET_PASSED_H
 
 #include "proto/status.h"
 

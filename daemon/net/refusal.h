@@ -4,8 +4,8 @@
  * is answered with the error and closed, else it waits for that for a short while. Few may wait, and fewer of
  * one uid; they are charged to nobody. The others are closed without a word, the oldest first.
  */
-#ifndef DAEMON_REFUSAL_H
-#define DAEMON_REFUSAL_H
+#ifndef DAEMON_NET_REFUSAL_H
+#define DAEMON_NET_REFUSAL_H
 
 #include <stdint.h>
 

@@ -209,7 +209,7 @@ void session_flush(struct session *session)
 		               session->server->limits.reply_deadline_ms, 0);
 	}
 	if (session->waiting == WAIT_REPLIES && session_has_room(session))
-		turns_add(session->server, session);
+		time_slices_add(session->server, session);
 	session_update_poll(session);
 	session_settle(session);
 }

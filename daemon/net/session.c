@@ -87,8 +87,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		return;
 	if (session->waiting != WAIT_NONE)
 		stop_reading(session);
-	else if (turn_is_over(&session->server->turns, session->account))
-		turns_add(session->server, session);
+	else if (time_slice_is_over(&session->server->time_slices, session->account))
+		time_slices_add(session->server, session);
 	else
 		session_read(session);
 }
@@ -253,8 +253,8 @@ bool session_must_wait(struct session *session)
 		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
 	} else if (session->waiting_jobs > 0 && !fits_behind(session)) {
 		session->waiting = WAIT_BEHIND;
-	} else if (turn_is_over(&session->server->turns, session->account)) {
-		turns_add(session->server, session);
+	} else if (time_slice_is_over(&session->server->time_slices, session->account)) {
+		time_slices_add(session->server, session);
 	} else {
 		return false;
 	}
@@ -312,7 +312,7 @@ void session_resume(struct session *session)
 void session_on_job_ended(struct session *session)
 {
 	if (session->waiting == WAIT_BEHIND)
-		turns_add(session->server, session);
+		time_slices_add(session->server, session);
 }
 
 static void on_frame_deadline(uv_timer_t *timer)
@@ -382,7 +382,7 @@ static void stop_waiting(struct session *session)
 	if (session->waiting == WAIT_JOBS)
 		TAILQ_REMOVE(&session->account->waiting, session, waiting_entry);
 	else if (session->waiting == WAIT_READY)
-		turns_remove(session->server, session);
+		time_slices_remove(session->server, session);
 	session->waiting = WAIT_NONE;
 }
 

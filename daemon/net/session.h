@@ -7,8 +7,8 @@
  * A session ends once (session_end, idempotent). What is under way holds it: it is freed when no job, no
  * mapping and no handle is left.
  */
-#ifndef DAEMON_SESSION_H
-#define DAEMON_SESSION_H
+#ifndef DAEMON_NET_SESSION_H
+#define DAEMON_NET_SESSION_H
 
 #include <stdint.h>
 #include <sys/queue.h>

@@ -20,16 +20,16 @@ static void on_busy(uv_idle_t *idle)
 	(void)idle;
 }
 
-void turns_open(struct turns *turns, uv_loop_t *loop)
+void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop)
 {
-	*turns = (struct turns){ .last_uid = (uid_t)-1 };
-	TAILQ_INIT(&turns->ready);
-	uv_idle_init(loop, &turns->busy);
+	*time_slices = (struct time_slices){ .last_uid = (uid_t)-1 };
+	TAILQ_INIT(&time_slices->ready);
+	uv_idle_init(loop, &time_slices->busy);
 }
 
-void turns_close(struct turns *turns)
+void time_slices_close(struct time_slices *time_slices)
 {
-	uv_close((uv_handle_t *)&turns->busy, NULL);
+	uv_close((uv_handle_t *)&time_slices->busy, NULL);
 }
 
 /* What sched_setattr takes; not every libc has it. */
@@ -46,7 +46,7 @@ struct scheduling {
 
 #define RESET_ON_FORK 0x01 /* threads that it starts are as others */
 
-void turns_ask_for_cpu(void)
+void time_slices_ask_for_cpu(void)
 {
 	struct scheduling scheduling = {
 		.size = sizeof scheduling, .policy = SCHED_OTHER, .flags = RESET_ON_FORK, .runtime = 100000
@@ -60,94 +60,95 @@ void turns_ask_for_cpu(void)
 
 /* ---- How long ---------------------------------------------------------------------------------------- */
 
-bool turn_is_over(struct turns *turns, struct account *account)
+bool time_slice_is_over(struct time_slices *time_slices, struct account *account)
 {
 	uint64_t now;
 
-	if (account->turn == turns->n && account->turn_is_long && ++account->turn_acts % CLOCK_ACTS != 0)
+	if (account->turn == time_slices->n && account->time_slice_is_long &&
+	    ++account->turn_acts % CLOCK_ACTS != 0)
 		return false;
 	now = uv_hrtime();
-	if (account->turn != turns->n) {
-		if (turns->last_uid != account->uid && turns->last_uid != (uid_t)-1)
-			turns->shared_until = now + SHARED_NS;
-		turns->last_uid = account->uid;
-		account->turn = turns->n;
+	if (account->turn != time_slices->n) {
+		if (time_slices->last_uid != account->uid && time_slices->last_uid != (uid_t)-1)
+			time_slices->shared_until = now + SHARED_NS;
+		time_slices->last_uid = account->uid;
+		account->turn = time_slices->n;
 		account->turn_acts = 0;
-		account->turn_is_long = now >= turns->shared_until;
-		account->turn_end = now + (account->turn_is_long ? LONG_TURN_NS : SHORT_TURN_NS);
+		account->time_slice_is_long = now >= time_slices->shared_until;
+		account->time_slice_end = now + (account->time_slice_is_long ? LONG_TURN_NS : SHORT_TURN_NS);
 	}
-	return now >= account->turn_end;
+	return now >= account->time_slice_end;
 }
 
 /* ---- Who is ready ------------------------------------------------------------------------------------ */
 
-void turns_add(struct server *server, struct session *session)
+void time_slices_add(struct server *server, struct session *session)
 {
-	struct turns *turns = &server->turns;
+	struct time_slices *time_slices = &server->time_slices;
 	struct account *account = session->account;
 
 	if (TAILQ_EMPTY(&account->ready))
-		TAILQ_INSERT_TAIL(&turns->ready, account, ready_entry);
+		TAILQ_INSERT_TAIL(&time_slices->ready, account, ready_entry);
 	session->waiting = WAIT_READY;
 	TAILQ_INSERT_TAIL(&account->ready, session, waiting_entry);
-	uv_idle_start(&turns->busy, on_busy);
+	uv_idle_start(&time_slices->busy, on_busy);
 }
 
-static void take(struct turns *turns, struct session *session)
+static void take(struct time_slices *time_slices, struct session *session)
 {
 	struct account *account = session->account;
 
 	session->waiting = WAIT_NONE;
 	TAILQ_REMOVE(&account->ready, session, waiting_entry);
 	if (TAILQ_EMPTY(&account->ready))
-		TAILQ_REMOVE(&turns->ready, account, ready_entry);
-	if (TAILQ_EMPTY(&turns->ready))
-		uv_idle_stop(&turns->busy);
+		TAILQ_REMOVE(&time_slices->ready, account, ready_entry);
+	if (TAILQ_EMPTY(&time_slices->ready))
+		uv_idle_stop(&time_slices->busy);
 }
 
 /* What a session was woken for and did not do is passed on. */
-void turns_remove(struct server *server, struct session *session)
+void time_slices_remove(struct server *server, struct session *session)
 {
-	take(&server->turns, session);
-	turns_wake_waiting(server, session->account);
+	take(&server->time_slices, session);
+	time_slices_wake_waiting(server, session->account);
 }
 
-void turns_wake_waiting(struct server *server, struct account *account)
+void time_slices_wake_waiting(struct server *server, struct account *account)
 {
 	struct session *session = TAILQ_FIRST(&account->waiting);
 
 	if (!session || !charge_fits(&server->accounts, account, CHARGE_JOBS, 1))
 		return;
 	TAILQ_REMOVE(&account->waiting, session, waiting_entry);
-	turns_add(server, session);
+	time_slices_add(server, session);
 }
 
 /* ---- A turn of the loop ------------------------------------------------------------------------------ */
 
 static void resume(struct server *server, struct session *session)
 {
-	take(&server->turns, session);
+	take(&server->time_slices, session);
 	session_resume(session);
-	turns_wake_waiting(server, session->account); /* it may have had nothing to ask */
+	time_slices_wake_waiting(server, session->account); /* it may have had nothing to ask */
 }
 
 static void run_account(struct server *server, struct account *account)
 {
 	struct session *session;
 
-	while (!turn_is_over(&server->turns, account) && (session = TAILQ_FIRST(&account->ready)))
+	while (!time_slice_is_over(&server->time_slices, account) && (session = TAILQ_FIRST(&account->ready)))
 		resume(server, session);
 }
 
-void turns_run(struct server *server)
+void time_slices_run(struct server *server)
 {
-	struct turns *turns = &server->turns;
+	struct time_slices *time_slices = &server->time_slices;
 	struct account *account;
 
-	turns->n++;
-	while ((account = TAILQ_FIRST(&turns->ready)) && account->turn != turns->n) {
-		TAILQ_REMOVE(&turns->ready, account, ready_entry);
-		TAILQ_INSERT_TAIL(&turns->ready, account, ready_entry);
+	time_slices->n++;
+	while ((account = TAILQ_FIRST(&time_slices->ready)) && account->turn != time_slices->n) {
+		TAILQ_REMOVE(&time_slices->ready, account, ready_entry);
+		TAILQ_INSERT_TAIL(&time_slices->ready, account, ready_entry);
 		run_account(server, account);
 	}
 }

@@ -4,8 +4,8 @@
  * back, on the work queue: the loop waits for it where both want malloc's lock, so it runs once a second at
  * most, and only after much has become free.
  */
-#ifndef DAEMON_TRIM_H
-#define DAEMON_TRIM_H
+#ifndef DAEMON_NET_TRIM_H
+#define DAEMON_NET_TRIM_H
 
 #include <stdbool.h>
 #include <stdint.h>

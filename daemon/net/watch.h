@@ -1,7 +1,7 @@
 /* Polling a descriptor, where libuv would end the process: it aborts when the kernel has no memory for one
  * more in its set, or the process none for its table of them. */
-#ifndef DAEMON_WATCH_H
-#define DAEMON_WATCH_H
+#ifndef DAEMON_NET_WATCH_H
+#define DAEMON_NET_WATCH_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Where metrics are served: a path, or a port that only this machine reaches. */
-#ifndef DAEMON_ENDPOINT_H
-#define DAEMON_ENDPOINT_H
+#ifndef DAEMON_OBSERVE_ENDPOINT_H
+#define DAEMON_OBSERVE_ENDPOINT_H
 
 #include <stdbool.h>
 #include <sys/socket.h>

@@ -8,8 +8,8 @@
  * answer keeps its place, however many others are slow; where nobody is slow, new connections wait in the
  * socket's queue.
  */
-#ifndef DAEMON_EXPORTER_H
-#define DAEMON_EXPORTER_H
+#ifndef DAEMON_OBSERVE_EXPORTER_H
+#define DAEMON_OBSERVE_EXPORTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

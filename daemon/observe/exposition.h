@@ -1,7 +1,7 @@
 /* A snapshot as text: OpenMetrics 1.0, or the text format 0.0.4 of Prometheus. Written piece by piece into
  * memory of the caller's; it allocates nothing. */
-#ifndef DAEMON_EXPOSITION_H
-#define DAEMON_EXPOSITION_H
+#ifndef DAEMON_OBSERVE_EXPOSITION_H
+#define DAEMON_OBSERVE_EXPOSITION_H
 
 #include <stdbool.h>
 #include <stddef.h>

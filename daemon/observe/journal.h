@@ -1,6 +1,6 @@
 /* The systemd journal's own way in (sd-journal(3)), which takes fields with a line. */
-#ifndef DAEMON_JOURNAL_H
-#define DAEMON_JOURNAL_H
+#ifndef DAEMON_OBSERVE_JOURNAL_H
+#define DAEMON_OBSERVE_JOURNAL_H
 
 #include <stdbool.h>
 

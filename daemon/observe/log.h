@@ -2,8 +2,8 @@
  * (journal.c); else to stderr, the same words behind the program's name, on a terminal with time and severity
  * before them. Of the loop's thread alone, which never waits for a reader (sink.h).
  */
-#ifndef DAEMON_LOG_H
-#define DAEMON_LOG_H
+#ifndef DAEMON_OBSERVE_LOG_H
+#define DAEMON_OBSERVE_LOG_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Counters of the whole service, from its start. Written by the loop's thread alone. */
-#ifndef DAEMON_METRICS_H
-#define DAEMON_METRICS_H
+#ifndef DAEMON_OBSERVE_METRICS_H
+#define DAEMON_OBSERVE_METRICS_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* What the service manager is told of us, by sd_notify(3): what `systemctl status` shows. Without one nothing
  * is done. */
-#ifndef DAEMON_NOTIFY_H
-#define DAEMON_NOTIFY_H
+#ifndef DAEMON_OBSERVE_NOTIFY_H
+#define DAEMON_OBSERVE_NOTIFY_H
 
 struct server;
 

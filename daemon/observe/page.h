@@ -1,6 +1,6 @@
 /* What the exporter answers: /metrics, /, and no more. */
-#ifndef DAEMON_PAGE_H
-#define DAEMON_PAGE_H
+#ifndef DAEMON_OBSERVE_PAGE_H
+#define DAEMON_OBSERVE_PAGE_H
 
 #include <microhttpd.h>
 

@@ -5,8 +5,8 @@
  * that finds no room is counted, and the number takes its place when there is room again. Files and devices
  * such as /dev/null take their lines at once.
  */
-#ifndef DAEMON_SINK_H
-#define DAEMON_SINK_H
+#ifndef DAEMON_OBSERVE_SINK_H
+#define DAEMON_OBSERVE_SINK_H
 
 #include <stdbool.h>
 #include <stddef.h>

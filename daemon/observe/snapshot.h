@@ -1,6 +1,6 @@
 /* All that is told of the service to who scrapes it, as it was at one moment. */
-#ifndef DAEMON_SNAPSHOT_H
-#define DAEMON_SNAPSHOT_H
+#ifndef DAEMON_OBSERVE_SNAPSHOT_H
+#define DAEMON_OBSERVE_SNAPSHOT_H
 
 #include <stdint.h>
 

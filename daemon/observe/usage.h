@@ -4,8 +4,8 @@
  * Rows are bounded: uids that come when all are taken count together in one row of others. Written by the
  * loop's thread alone.
  */
-#ifndef DAEMON_USAGE_H
-#define DAEMON_USAGE_H
+#ifndef DAEMON_OBSERVE_USAGE_H
+#define DAEMON_OBSERVE_USAGE_H
 
 #include <stdint.h>
 #include <sys/types.h>

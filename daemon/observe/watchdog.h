@@ -1,8 +1,8 @@
 /* The service manager's watchdog (WATCHDOG_USEC, sd_watchdog_enabled(3)): fed three times within its time, as
  * long as the loop turns, which is the timer's to show, and the engine answers (engine_probe). What is stuck
  * is not mended here: the service manager ends the process and starts it again. */
-#ifndef DAEMON_WATCHDOG_H
-#define DAEMON_WATCHDOG_H
+#ifndef DAEMON_OBSERVE_WATCHDOG_H
+#define DAEMON_OBSERVE_WATCHDOG_H
 
 #include <stdbool.h>
 #include <stdint.h>

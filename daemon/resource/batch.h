@@ -3,8 +3,8 @@
  * It holds the plans and regions of its items until it is freed. All of it is one piece of memory, of which
  * the server keeps one for reuse.
  */
-#ifndef DAEMON_BATCH_H
-#define DAEMON_BATCH_H
+#ifndef DAEMON_RESOURCE_BATCH_H
+#define DAEMON_RESOURCE_BATCH_H
 
 #include <stdint.h>
 

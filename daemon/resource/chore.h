@@ -6,8 +6,8 @@
  * long step each still leave a thread to the next user. What an account has queued is bounded by what is
  * charged for it (regions).
  */
-#ifndef DAEMON_CHORE_H
-#define DAEMON_CHORE_H
+#ifndef DAEMON_RESOURCE_CHORE_H
+#define DAEMON_RESOURCE_CHORE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * An id is a generation above a slot's number: it is never given twice, and a look-up is one read. The table
  * does not own what is in it. Zero-initialised it is empty.
  */
-#ifndef DAEMON_ID_TABLE_H
-#define DAEMON_ID_TABLE_H
+#ifndef DAEMON_RESOURCE_ID_TABLE_H
+#define DAEMON_RESOURCE_ID_TABLE_H
 
 #include <stdint.h>
 

@@ -240,7 +240,7 @@ static void on_job_done(struct engine_job *run)
 	session->transforms -= job->charge.amount;
 	session->waiting_jobs -= run->wait.memory != NULL;
 	job_drop(job);
-	turns_wake_waiting(server, account);
+	time_slices_wake_waiting(server, account);
 	session_on_job_ended(session);
 	session_settle(session);
 }

@@ -4,8 +4,8 @@
  * kept for reuse, so that a request on the fast path allocates nothing. A method makes a job (job_new), says
  * what it moves, and submits it; at its end the method's `answer` builds the result.
  */
-#ifndef DAEMON_JOB_H
-#define DAEMON_JOB_H
+#ifndef DAEMON_RESOURCE_JOB_H
+#define DAEMON_RESOURCE_JOB_H
 
 #include <stdint.h>
 #include <sys/queue.h>

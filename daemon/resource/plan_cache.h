@@ -4,8 +4,8 @@
  * references: the cache holds one, each job that runs the plan and each prepared plan another. Least recently
  * used goes first.
  */
-#ifndef DAEMON_PLAN_CACHE_H
-#define DAEMON_PLAN_CACHE_H
+#ifndef DAEMON_RESOURCE_PLAN_CACHE_H
+#define DAEMON_RESOURCE_PLAN_CACHE_H
 
 #include <stdint.h>
 #include <sys/queue.h>

@@ -4,8 +4,8 @@
  * phases) differs little from run to run: the plans for those met last are kept, so that a run looks nothing
  * up. A job holds the plan that it runs, not the prepared one: that may go at any time.
  */
-#ifndef DAEMON_PREPARED_H
-#define DAEMON_PREPARED_H
+#ifndef DAEMON_RESOURCE_PREPARED_H
+#define DAEMON_RESOURCE_PREPARED_H
 
 #include <stdint.h>
 

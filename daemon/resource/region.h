@@ -5,8 +5,8 @@
  * because that can take long. Its charges go, and its release is answered "closed", when the memory is really
  * gone.
  */
-#ifndef DAEMON_REGION_H
-#define DAEMON_REGION_H
+#ifndef DAEMON_RESOURCE_REGION_H
+#define DAEMON_RESOURCE_REGION_H
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
  * for more by itself, for as long as the ring was opened with at most, and then says that it sleeps. The
  * client can write to all of the ring at any time; whatever it does there is its own connection's matter.
  */
-#ifndef DAEMON_SUBMISSION_H
-#define DAEMON_SUBMISSION_H
+#ifndef DAEMON_RESOURCE_SUBMISSION_H
+#define DAEMON_RESOURCE_SUBMISSION_H
 
 #include <stdbool.h>
 #include <stdint.h>

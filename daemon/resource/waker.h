@@ -4,8 +4,8 @@
  * hash, which a client can make many: once that has taken long, it is a chore for a while, in the client's
  * own share.
  */
-#ifndef DAEMON_WAKER_H
-#define DAEMON_WAKER_H
+#ifndef DAEMON_RESOURCE_WAKER_H
+#define DAEMON_RESOURCE_WAKER_H
 
 #include <stdint.h>
 

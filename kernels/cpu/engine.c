@@ -1,8 +1,8 @@
-/* The CPU engine: threads that take claims, and the one door back to the owner.
+/* The CPU engine: threads that take work items, and the one door back to the owner.
  *
- * A stream whose job has claims left stands in the ring, which says whose turn it is; a thread takes one
- * claim at a time, so owners and their streams share the threads whatever the size of their jobs. Threads
- * sleep when the ring has been empty for a moment.
+ * A stream whose job has work items left stands in the queue, which says whose turn it is; a thread takes one
+ * work item at a time, so owners and their streams share the threads whatever the size of their jobs. Threads
+ * sleep when the queue has been empty for a moment.
  */
 #include "kernels/engine.h"
 
@@ -26,7 +26,7 @@ struct worker {
 	struct cpu_engine *engine;
 	pthread_t thread;
 	char *scratch;
-	struct claim claim;
+	struct work_item work_item;
 	uint32_t answered; /* under the lock: the last probe that it saw */
 };
 
@@ -234,7 +234,7 @@ static void *worker_main(void *arg)
 	pthread_mutex_lock(&streams->lock);
 	while (!engine->closing) {
 		worker->answered = engine->asked;
-		struct engine_stream *stream = (struct engine_stream *)ring_next(&streams->ring);
+		struct engine_stream *stream = (struct engine_stream *)fair_queue_next(&streams->fair_queue);
 		if (!stream && awake) {
 			awake = false;
 			stay_awake(streams);
@@ -247,18 +247,18 @@ static void *worker_main(void *arg)
 			continue;
 		}
 		awake = true;
-		run_claim(&stream->run, &worker->claim);
-		if (!run_claims(&stream->run, 1))
-			ring_remove(&streams->ring, &stream->turn);
+		run_work_item(&stream->run, &worker->work_item);
+		if (!run_work_items(&stream->run, 1))
+			fair_queue_remove(&streams->fair_queue, &stream->turn);
 		pthread_mutex_unlock(&streams->lock);
 
 		uint64_t start_ns = clock_ns();
-		int status = claim_execute(&worker->claim, worker->scratch);
+		int status = work_item_execute(&worker->work_item, worker->scratch);
 		uint64_t ns = clock_ns() - start_ns;
 
 		pthread_mutex_lock(&streams->lock);
-		run_end_claim(&stream->run, &worker->claim, status);
-		ring_charge(&streams->ring, stream->turn.owner, ns);
+		run_end_work_item(&stream->run, &worker->work_item, status);
+		fair_queue_charge(&streams->fair_queue, stream->turn.owner, ns);
 		stream_finish(stream);
 	}
 	pthread_mutex_unlock(&streams->lock);

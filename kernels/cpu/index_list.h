@@ -3,8 +3,8 @@
  * A list in a region is a client's memory, which may change or fail: list_read is called in a thread under
  * the guard, and nothing else looks at it.
  */
-#ifndef KERNELS_CPU_LIST_H
-#define KERNELS_CPU_LIST_H
+#ifndef KERNELS_CPU_INDEX_LIST_H
+#define KERNELS_CPU_INDEX_LIST_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* How a nest is run: its leaf, its pieces, and the loops between the two. */
+/* How a loop nest is run: its microkernel, its pieces, and the loops between the two. */
 #include "move.h"
 
 #include "kernels/plan/plan.h"
@@ -18,7 +18,7 @@
 /* Runs of this many bytes need no further dimension. */
 #define LONG_RUN 1024
 
-static void choose_leaf(struct move *move, const struct nest *nest);
+static void choose_microkernel(struct move *move, const struct loop_nest *nest);
 static void turn_rows(struct move *move);
 static void choose_strided(struct move *move);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
@@ -45,7 +45,7 @@ static int64_t magnitude(int64_t stride)
 	return stride < 0 ? -stride : stride;
 }
 
-void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *nest,
+void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place)
 {
 	move->isa = isa;
@@ -59,7 +59,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *
 		move->dim[d] = (struct move_dim){ .n = nest->dim[d].n,
 			                          .dst = nest->dim[d].dst,
 			                          .src = nest->fill ? 0 : nest->dim[d].src };
-	choose_leaf(move, nest);
+	choose_microkernel(move, nest);
 	choose_chunks(move, place->piece_bytes);
 	count_pieces(move);
 }
@@ -71,21 +71,22 @@ void move_shift(struct move *move, int64_t dst, int64_t src)
 	count_pieces(move);
 }
 
-/* ---- The leaf --------------------------------------------------------------------------------------- */
+/* ---- The microkernel
+ * --------------------------------------------------------------------------------------- */
 
-static void choose_leaf(struct move *move, const struct nest *nest)
+static void choose_microkernel(struct move *move, const struct loop_nest *nest)
 {
 	int src_inner;
-	enum family family = plan_nest(nest, &src_inner);
+	enum family family = plan_loop_nest(nest, &src_inner);
 	move->col_dim = move->rank - 1;
 	move->row_dim = move->rank - 2 < 0 ? -1 : move->rank - 2;
 	switch (family) {
 	case FAMILY_MEMCPY:
-		move->leaf = leaf_copy;
+		move->microkernel = microkernel_copy;
 		return;
 	case FAMILY_TILE_COPY: {
 		int64_t run = move->dim[move->rank - 1].n * move->unit;
-		move->leaf = leaf_copy;
+		move->microkernel = microkernel_copy;
 		if (run > CPU_LINE)
 			return;
 		move->unit = (uint32_t)run;
@@ -94,7 +95,7 @@ static void choose_leaf(struct move *move, const struct nest *nest)
 		return;
 	}
 	case FAMILY_TILE_TRANSPOSE:
-		move->leaf = leaf_transpose;
+		move->microkernel = microkernel_transpose;
 		move->row_dim = src_inner;
 		if (move->dim[src_inner].src < 0)
 			turn_rows(move);
@@ -122,17 +123,17 @@ static void choose_strided(struct move *move)
 	int col = move->rank - 1;
 	int row = move->rank - 2 < 0 ? -1 : move->rank - 2;
 	int64_t unit = move->unit;
-	move->leaf = leaf_strided;
+	move->microkernel = microkernel_strided;
 	move->col_dim = col;
 	move->row_dim = row;
 	if (col < 0)
 		return;
 	if (move->dim[col].dst == unit && move->dim[col].src == 0 && unit <= 16 && !(unit & (unit - 1))) {
-		move->leaf = leaf_repeat;
+		move->microkernel = microkernel_repeat;
 		return;
 	}
 	if (move->dim[col].dst == unit && move->dim[col].src == -unit && unit <= 16 && !(unit & (unit - 1))) {
-		move->leaf = leaf_reverse;
+		move->microkernel = microkernel_reverse;
 		return;
 	}
 	int64_t least = magnitude(move->dim[col].src);
@@ -168,7 +169,7 @@ static int find_next(const struct move *move, bool dst, int64_t stride)
 }
 
 /* Bytes of lines that one unit costs on one side: no less than its own, and a line where no dimension of the
- * leaf brings its neighbours. A piece has to end soon even if each unit lies on a page of its own. */
+ * microkernel brings its neighbours. A piece has to end soon even if each unit lies on a page of its own. */
 static int64_t unit_cost(const struct move *move, bool dst)
 {
 	int64_t units = 1, span = move->unit;
@@ -183,7 +184,7 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		span += (move->dim[d].n - 1) * stride;
 	}
 	/* A transpose goes on where its own two dimensions end. */
-	while (move->leaf == leaf_transpose && span == units * move->unit && span < CPU_LINE) {
+	while (move->microkernel == microkernel_transpose && span == units * move->unit && span < CPU_LINE) {
 		int next = find_next(move, dst, span);
 		if (next < 0)
 			break;
@@ -201,7 +202,7 @@ static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t m
 	int8_t *found = dst ? move->run_chain : move->row_chain;
 	int *n = dst ? &move->n_run : &move->n_row;
 	int64_t run = move->unit * dim->n, times = 1;
-	while (*n < LEAF_DIMS && dim->chunk == dim->n && run < LONG_RUN && times * 2 <= most) {
+	while (*n < MICROKERNEL_DIMS && dim->chunk == dim->n && run < LONG_RUN && times * 2 <= most) {
 		int next = find_next(move, dst, run);
 		if (next < 0)
 			break;
@@ -224,10 +225,10 @@ static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 	int64_t rows, cols;
 	rows = r->chunk = even_chunk(r->n, run, line);
 	c->chunk = even_chunk(c->n, max(room / run, line), line);
-	if (move->leaf == leaf_transpose)
+	if (move->microkernel == microkernel_transpose)
 		rows *= chain(move, false, move->row_dim, SRC_RUN, room / (rows * c->chunk));
 	cols = c->chunk = even_chunk(c->n, max(room / rows, line), line);
-	if (move->leaf == leaf_transpose)
+	if (move->microkernel == microkernel_transpose)
 		cols *= chain(move, true, move->col_dim, DST_RUN, room / (rows * cols));
 	if (!move->n_row)
 		rows = r->chunk = even_chunk(r->n, max(room / cols, r->chunk), line);
@@ -271,7 +272,7 @@ static void count_pieces(struct move *move)
 	move->pieces = 1;
 	if (col >= 0 && move->dim[col].chunk < move->dim[col].n && move->dim[col].dst == move->unit) {
 		int64_t chunk = move->dim[col].chunk;
-		move->lead = (chunk - leaf_to_line(move->dst) / move->unit % chunk) % chunk;
+		move->lead = (chunk - microkernel_to_line(move->dst) / move->unit % chunk) % chunk;
 	}
 	for (int d = 0; d < move->rank; d++) {
 		const struct move_dim *dim = &move->dim[d];
@@ -282,30 +283,31 @@ static void count_pieces(struct move *move)
 
 /* ---- One piece -------------------------------------------------------------------------------------- */
 
-/* The box of a piece: leaf is at its first unit, n and strides of the dimensions outside the leaf. */
+/* The box of a piece: microkernel is at its first unit, n and strides of the dimensions outside the
+ * microkernel. */
 struct box {
-	struct leaf leaf;
+	struct microkernel microkernel;
 	int rank;
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
 static void box_init(struct box *box, const struct move *move, int64_t piece, char *scratch)
 {
-	struct leaf *leaf = &box->leaf;
-	*leaf = (struct leaf){ .isa = move->isa,
-		               .scratch = move->stream ? scratch : NULL,
-		               .unit = move->unit,
-		               .dst = move->dst,
-		               .src = move->src,
-		               .rows = 1,
-		               .cols = 1,
-		               .ahead = move->ahead };
-	struct leaf_dim more[TENSOR_MAX_RANK];
-	uint32_t in_leaf = 0;
+	struct microkernel *microkernel = &box->microkernel;
+	*microkernel = (struct microkernel){ .isa = move->isa,
+		                             .scratch = move->stream ? scratch : NULL,
+		                             .unit = move->unit,
+		                             .dst = move->dst,
+		                             .src = move->src,
+		                             .rows = 1,
+		                             .cols = 1,
+		                             .ahead = move->ahead };
+	struct microkernel_dim more[TENSOR_MAX_RANK];
+	uint32_t in_microkernel = 0;
 	for (int i = 0; i < move->n_row; i++)
-		in_leaf |= UINT32_C(1) << move->row_chain[i];
+		in_microkernel |= UINT32_C(1) << move->row_chain[i];
 	for (int i = 0; i < move->n_run; i++)
-		in_leaf |= UINT32_C(1) << move->run_chain[i];
+		in_microkernel |= UINT32_C(1) << move->run_chain[i];
 	box->rank = 0;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
@@ -315,32 +317,32 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		piece /= count;
 		int64_t from = digit ? digit * dim->chunk - lead : 0;
 		int64_t to = min(dim->n, (digit + 1) * dim->chunk - lead);
-		leaf->dst += from * dim->dst;
-		leaf->src += from * dim->src;
+		microkernel->dst += from * dim->dst;
+		microkernel->src += from * dim->src;
 		if (d == move->col_dim) {
-			leaf->cols = to - from;
-			leaf->dst_col = dim->dst;
-			leaf->src_col = dim->src;
+			microkernel->cols = to - from;
+			microkernel->dst_col = dim->dst;
+			microkernel->src_col = dim->src;
 		} else if (d == move->row_dim) {
-			leaf->rows = to - from;
-			leaf->dst_row = dim->dst;
-			leaf->src_row = dim->src;
-		} else if (in_leaf & UINT32_C(1) << d) {
-			more[d] = (struct leaf_dim){ to - from, dim->dst, dim->src };
+			microkernel->rows = to - from;
+			microkernel->dst_row = dim->dst;
+			microkernel->src_row = dim->src;
+		} else if (in_microkernel & UINT32_C(1) << d) {
+			more[d] = (struct microkernel_dim){ to - from, dim->dst, dim->src };
 		} else if (to - from > 1) {
 			box->dim[box->rank] = *dim;
 			box->dim[box->rank++].n = to - from;
 		}
 	}
-	leaf->row_block = leaf->rows;
-	leaf->n_row = move->n_row;
-	leaf->n_run = move->n_run;
+	microkernel->row_block = microkernel->rows;
+	microkernel->n_row = move->n_row;
+	microkernel->n_run = move->n_run;
 	for (int i = 0; i < move->n_row; i++) {
-		leaf->row_dim[i] = more[move->row_chain[i]];
-		leaf->rows *= leaf->row_dim[i].n;
+		microkernel->row_dim[i] = more[move->row_chain[i]];
+		microkernel->rows *= microkernel->row_dim[i].n;
 	}
 	for (int i = 0; i < move->n_run; i++)
-		leaf->run[i] = more[move->run_chain[i]];
+		microkernel->run[i] = more[move->run_chain[i]];
 }
 
 void move_run(const struct move *move, int64_t piece, char *scratch)
@@ -351,17 +353,17 @@ void move_run(const struct move *move, int64_t piece, char *scratch)
 	for (int d = 0; d < box.rank; d++)
 		at[d] = 0;
 	for (;;) {
-		move->leaf(&box.leaf);
+		move->microkernel(&box.microkernel);
 		int d = 0;
 		for (; d < box.rank; d++) {
 			const struct move_dim *dim = &box.dim[d];
-			box.leaf.dst += dim->dst;
-			box.leaf.src += dim->src;
+			box.microkernel.dst += dim->dst;
+			box.microkernel.src += dim->src;
 			if (++at[d] < dim->n)
 				break;
 			at[d] = 0;
-			box.leaf.dst -= dim->n * dim->dst;
-			box.leaf.src -= dim->n * dim->src;
+			box.microkernel.dst -= dim->n * dim->dst;
+			box.microkernel.src -= dim->n * dim->src;
 		}
 		if (d == box.rank)
 			return;

@@ -1,7 +1,8 @@
-/* A move: one nest placed in memory, with its leaf chosen and cut into pieces that can run side by side.
+/* A move: one loop nest placed in memory, with its microkernel chosen and cut into pieces that can run side
+ * by side.
  *
  * A piece is a box of the nest. Pieces write disjoint bytes, and no two share a line of the destination but
- * where the nest's own rows do. A move holds no memory and may be copied.
+ * where the loop nest's own rows do. A move holds no memory and may be copied.
  */
 #ifndef KERNELS_CPU_MOVE_H
 #define KERNELS_CPU_MOVE_H
@@ -21,18 +22,18 @@ struct move_dim {
 
 struct move {
 	const struct cpu_isa *isa;
-	leaf_fn *leaf;
+	microkernel_fn *microkernel;
 	bool stream;   /* past the cache */
 	uint32_t unit; /* bytes */
 	char *dst;     /* the first unit */
 	const char *src;
 	int rank;
-	int row_dim, col_dim; /* the leaf's; -1: one unit */
-	/* Further dimensions of a transpose's leaf, from the inside out: those that go on where row_dim ends
-	 * in the source, and where col_dim ends in the destination. All but the last of each are whole in a
-	 * piece. */
+	int row_dim, col_dim; /* the microkernel's; -1: one unit */
+	/* Further dimensions of a transpose's microkernel, from the inside out: those that go on where
+	 * row_dim ends in the source, and where col_dim ends in the destination. All but the last of each are
+	 * whole in a piece. */
 	int n_row, n_run;
-	int8_t row_chain[LEAF_DIMS], run_chain[LEAF_DIMS];
+	int8_t row_chain[MICROKERNEL_DIMS], run_chain[MICROKERNEL_DIMS];
 	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
 	int64_t ahead; /* bytes to where the same move goes next in the source; 0, as move_init has it: not
@@ -40,7 +41,7 @@ struct move {
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
-/* Where a nest's bases lie and how it is to be run. */
+/* Where a loop nest's bases lie and how it is to be run. */
 struct move_place {
 	char *dst;
 	const char *src;
@@ -49,7 +50,7 @@ struct move_place {
 	bool stream;
 };
 
-void move_init(struct move *move, const struct cpu_isa *isa, const struct nest *nest,
+void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place);
 
 /* The same move, so many bytes further on either side. src: 0 for a fill. */

@@ -3,9 +3,9 @@
 
 #include "microkernel.h"
 
-#define BATCH_MOST 256 /* slabs */
+#define BATCH_MOST 256 /* subregions */
 
-/* What a slab costs beside its bytes, in bytes that are moved meanwhile. */
+/* What a subregion costs beside its bytes, in bytes that are moved meanwhile. */
 #define SLAB_COST 1024
 
 static void next_move(struct cut *cut);
@@ -28,21 +28,21 @@ static int64_t lines_cost(const struct tensor_extent *extent, int64_t each)
 
 int64_t task_cost(const struct transform *t, const struct plan *plan)
 {
-	int64_t each, slabs, cost;
+	int64_t each, subregions, cost;
 	if (t->count == 0)
 		return 0;
 	if (__builtin_mul_overflow(t->count, max(t->element, CPU_LINE), &each))
 		each = INT64_MAX;
 	cost = max(lines_cost(&t->dst_extent, each), lines_cost(&t->src_extent, each));
 	cost = max(cost, t->count * t->element);
-	if (__builtin_mul_overflow(plan->n_slabs, SLAB_COST, &slabs) ||
-	    __builtin_add_overflow(cost, slabs, &cost))
+	if (__builtin_mul_overflow(plan->n_subregions, SLAB_COST, &subregions) ||
+	    __builtin_add_overflow(cost, subregions, &cost))
 		return INT64_MAX;
 	return cost;
 }
 
-/* Bytes of the lines that one side of the largest slab is on, or more. */
-static int64_t largest_slab(const struct transform *t)
+/* Bytes of the lines that one side of the largest subregion is on, or more. */
+static int64_t largest_subregion(const struct transform *t)
 {
 	int64_t bytes = max(t->element, CPU_LINE);
 	for (int d = 0; d < t->rank; d++) {
@@ -57,39 +57,39 @@ static int64_t largest_slab(const struct transform *t)
 	return bytes;
 }
 
-const struct nest *task_slab(const struct task *task, const struct slabs *slabs, uint64_t i,
-                             struct nest *room)
+const struct loop_nest *task_subregion(const struct task *task, const struct subregions *subregions,
+                                       uint64_t i, struct loop_nest *room)
 {
-	if (i == 0 && slabs->interior && slabs->transform->mode == PAD_MODE_CONSTANT)
+	if (i == 0 && subregions->interior && subregions->transform->mode == PAD_MODE_CONSTANT)
 		return &task->plan->interior;
-	slabs_get(slabs, i, CPU_ALIGN, room);
+	subregions_get(subregions, i, CPU_ALIGN, room);
 	return room;
 }
 
-static bool make_bands(const struct task *task, uint64_t n_slabs, struct bands *ret)
+static bool make_scratch_blocks(const struct task *task, uint64_t n_subregions, struct scratch_blocks *ret)
 {
-	return task->place.stream && n_slabs > 1 && bands_init(ret, task->transform);
+	return task->place.stream && n_subregions > 1 && scratch_blocks_init(ret, task->transform);
 }
 
 /* ---- Cutting ---------------------------------------------------------------------------------------- */
 
 void cut_init(struct cut *cut, const struct task *task, uint32_t threads)
 {
-	struct bands bands;
+	struct scratch_blocks scratch_blocks;
 	int64_t piece = task->place.piece_bytes, largest;
 	cut->task = *task;
-	slabs_init(&cut->slabs, task->transform);
-	cut->n = cut->slabs.n;
+	subregions_init(&cut->subregions, task->transform);
+	cut->n = cut->subregions.n;
 	cut->next = 0;
 	cut->next_piece = cut->move.pieces = 0;
 	cut->batch = 0;
-	cut->banded = make_bands(task, cut->n, &bands);
+	cut->banded = make_scratch_blocks(task, cut->n, &scratch_blocks);
 	if (cut->banded) {
-		cut->n = bands.n;
+		cut->n = scratch_blocks.n;
 		cut->batch = 1;
 		return;
 	}
-	largest = largest_slab(task->transform);
+	largest = largest_subregion(task->transform);
 	if (cut->n && largest <= piece) {
 		uint64_t share = cut->n / (4 * (uint64_t)threads) + 1;
 		cut->batch = (uint64_t)(piece / largest);
@@ -105,18 +105,18 @@ unsigned cut_parts(const struct cut *cut, unsigned most)
 	uint64_t parts = (uint64_t)(cut->move.pieces - cut->next_piece);
 	if (parts >= most)
 		return most;
-	uint64_t slabs = cut->n - cut->next;
+	uint64_t subregions = cut->n - cut->next;
 	if (cut->batch)
-		slabs = slabs / cut->batch + (slabs % cut->batch != 0);
-	else if (slabs) /* each may have many pieces */
-		slabs = most;
-	return slabs < most - parts ? (unsigned)(parts + slabs) : most;
+		subregions = subregions / cut->batch + (subregions % cut->batch != 0);
+	else if (subregions) /* each may have many pieces */
+		subregions = most;
+	return subregions < most - parts ? (unsigned)(parts + subregions) : most;
 }
 
 static void next_move(struct cut *cut)
 {
-	struct nest room;
-	move_init(&cut->move, cut->task.isa, task_slab(&cut->task, &cut->slabs, cut->next++, &room),
+	struct loop_nest room;
+	move_init(&cut->move, cut->task.isa, task_subregion(&cut->task, &cut->subregions, cut->next++, &room),
 	          &cut->task.place);
 	cut->next_piece = 0;
 }
@@ -149,34 +149,34 @@ void cut_stop(struct cut *cut)
 
 void part_whole(struct part *ret, const struct task *task)
 {
-	struct slabs slabs;
-	struct bands bands;
+	struct subregions subregions;
+	struct scratch_blocks scratch_blocks;
 	ret->task = *task;
 	ret->piece = -1;
-	slabs_init(&slabs, task->transform);
-	ret->banded = make_bands(task, slabs.n, &bands);
+	subregions_init(&subregions, task->transform);
+	ret->banded = make_scratch_blocks(task, subregions.n, &scratch_blocks);
 	ret->first = 0;
-	ret->end = ret->banded ? bands.n : slabs.n;
+	ret->end = ret->banded ? scratch_blocks.n : subregions.n;
 }
 
-static bool run_slabs(struct part *part, const atomic_bool *stopped, char *scratch)
+static bool run_subregions(struct part *part, const atomic_bool *stopped, char *scratch)
 {
 	const struct task *task = &part->task;
-	struct slabs slabs;
-	struct bands bands;
+	struct subregions subregions;
+	struct scratch_blocks scratch_blocks;
 	if (part->banded)
-		bands_init(&bands, task->transform);
+		scratch_blocks_init(&scratch_blocks, task->transform);
 	else
-		slabs_init(&slabs, task->transform);
+		subregions_init(&subregions, task->transform);
 	for (uint64_t i = part->first; i < part->end; i++) {
-		struct nest room;
+		struct loop_nest room;
 		if (atomic_load_explicit(stopped, memory_order_relaxed))
 			return false;
 		if (part->banded) {
-			bands_run(&bands, i, task->isa, &task->place, scratch);
+			scratch_blocks_run(&scratch_blocks, i, task->isa, &task->place, scratch);
 			continue;
 		}
-		move_init(&part->move, task->isa, task_slab(task, &slabs, i, &room), &task->place);
+		move_init(&part->move, task->isa, task_subregion(task, &subregions, i, &room), &task->place);
 		for (int64_t piece = 0; piece < part->move.pieces; piece++)
 			move_run(&part->move, piece, scratch);
 	}
@@ -189,7 +189,7 @@ bool part_run(struct part *part, const atomic_bool *stopped, char *scratch)
 	if (part->piece >= 0)
 		move_run(&part->move, part->piece, scratch);
 	else
-		whole = run_slabs(part, stopped, scratch);
+		whole = run_subregions(part, stopped, scratch);
 	if (part->task.place.stream)
 		part->task.isa->fence();
 	return whole;

@@ -1,11 +1,11 @@
 /* One transform between two places, cut into parts that threads can run side by side.
  *
- * A part is one piece of a slab, or a few slabs where all of them are smaller than a piece, or a band of them
- * (band.h). Slabs are made as they are reached; nothing is stored for those to come. A part needs nothing of
- * the cut that it was taken from but the transform and its plan.
+ * A part is one piece of a subregion, or a few subregions where all of them are smaller than a piece, or a
+ * scratch block of them (scratch block.h). Subregions are made as they are reached; nothing is stored for
+ * those to come. A part needs nothing of the cut that it was taken from but the transform and its plan.
  */
-#ifndef KERNELS_CPU_CUT_H
-#define KERNELS_CPU_CUT_H
+#ifndef KERNELS_CPU_PARTITION_H
+#define KERNELS_CPU_PARTITION_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,29 +25,29 @@ struct task {
 
 struct part {
 	struct task task;
-	int64_t piece; /* of move; -1: the slabs from first to end */
+	int64_t piece; /* of move; -1: the subregions from first to end */
 	uint64_t first, end;
-	bool banded; /* they are bands */
+	bool banded; /* they are scratch blocks */
 	struct move move;
 };
 
 struct cut {
 	struct task task;
-	struct slabs slabs;
+	struct subregions subregions;
 	bool banded;
-	uint64_t n, next;   /* slabs or bands */
+	uint64_t n, next;   /* subregions or scratch blocks */
 	uint64_t batch;     /* of a part; 0: pieces are parts */
-	struct move move;   /* of slab next - 1, when pieces are parts */
+	struct move move;   /* of subregion next - 1, when pieces are parts */
 	int64_t next_piece; /* of it */
 };
 
 /* Bytes of the lines that a transform touches on the side where they are more, about, with something for each
- * slab: what it costs. INT64_MAX: more than can be said. */
+ * subregion: what it costs. INT64_MAX: more than can be said. */
 int64_t task_cost(const struct transform *transform, const struct plan *plan);
 
-/* Slab i; room is where it is made when the plan does not hold it. */
-const struct nest *task_slab(const struct task *task, const struct slabs *slabs, uint64_t i,
-                             struct nest *room);
+/* Subregion i; room is where it is made when the plan does not hold it. */
+const struct loop_nest *task_subregion(const struct task *task, const struct subregions *subregions,
+                                       uint64_t i, struct loop_nest *room);
 
 void cut_init(struct cut *cut, const struct task *task, uint32_t threads);
 

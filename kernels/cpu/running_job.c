@@ -1,4 +1,4 @@
-/* How a job becomes claims. claim.c executes them. */
+/* How a job becomes work items. work_item.c executes them. */
 #include "running_job.h"
 
 #include <assert.h>
@@ -10,8 +10,8 @@
 
 static void start_moves(struct run *run, struct engine_job *job);
 static void start_blocks(struct run *run, const struct engine_job *job);
-static void claim_moves(struct run *run, struct claim *ret);
-static void claim_blocks(struct run *run, struct claim *ret);
+static void work_item_moves(struct run *run, struct work_item *ret);
+static void work_item_blocks(struct run *run, struct work_item *ret);
 static void settle(struct run *run);
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -117,7 +117,7 @@ static void start_blocks(struct run *run, const struct engine_job *job)
 	run->n_moves = 0;
 	b->left = multiply(job->blocks->n, job->blocks->layers);
 	choose_piece(run, multiply((uint64_t)(t->count * t->element), b->left));
-	b->most = CLAIM_BLOCKS_MOST;
+	b->most = WORK_ITEM_BLOCKS_MOST;
 	if (cost > (uint64_t)run->piece)
 		b->most = 0;
 	else if (cost && (uint64_t)run->piece / cost < b->most)
@@ -130,9 +130,10 @@ static void start_blocks(struct run *run, const struct engine_job *job)
 	settle(run);
 }
 
-/* ---- Claims ----------------------------------------------------------------------------------------- */
+/* ---- Work items -----------------------------------------------------------------------------------------
+ */
 
-/* A list in a region is read by a claim. */
+/* A list in a region is read by a work item. */
 static bool may_read(const struct run *run)
 {
 	const struct run_blocks *b = &run->blocks;
@@ -141,7 +142,7 @@ static bool may_read(const struct run *run)
 }
 
 /* At least one where there is one now. */
-static uint64_t claims_to_come(const struct run *run)
+static uint64_t work_items_to_come(const struct run *run)
 {
 	const struct engine_job *job = run->job;
 	const struct run_blocks *b = &run->blocks;
@@ -152,15 +153,15 @@ static uint64_t claims_to_come(const struct run *run)
 	return b->most ? divide_up(b->left, b->most) + may_read(run) : UINT32_MAX;
 }
 
-unsigned run_claims(const struct run *run, unsigned most)
+unsigned run_work_items(const struct run *run, unsigned most)
 {
 	if (!run->job || run->status)
 		return 0;
 	if (run->is_waking)
 		return run->active == 0 && (!run->is_counted || run->wakes_left > 0);
 	unsigned parts = cut_parts(&run->cut, most);
-	uint64_t claims = claims_to_come(run);
-	return claims < most - parts ? parts + (unsigned)claims : most;
+	uint64_t work_items = work_items_to_come(run);
+	return work_items < most - parts ? parts + (unsigned)work_items : most;
 }
 
 struct task run_task(const struct run *run, const struct engine_move *move)
@@ -175,42 +176,42 @@ struct task run_task(const struct run *run, const struct engine_move *move)
 		                         .stream = run->stream } };
 }
 
-static void claim_wake(const struct run *run, struct claim *ret)
+static void work_item_wake(const struct run *run, struct work_item *ret)
 {
-	ret->kind = run->is_counted ? CLAIM_WAKE : CLAIM_COUNT;
+	ret->kind = run->is_counted ? WORK_ITEM_WAKE : WORK_ITEM_COUNT;
 	ret->n = run->wakes_left < TIMELINE_WAKE_MORE ? run->wakes_left : TIMELINE_WAKE_MORE;
 }
 
-static void claim_part(struct run *run, struct claim *ret)
+static void work_item_part(struct run *run, struct work_item *ret)
 {
-	ret->kind = CLAIM_PART;
+	ret->kind = WORK_ITEM_PART;
 	ret->move = run->cut_of;
 	cut_next(&run->cut, &ret->part);
 	if (!cut_parts(&run->cut, 1))
 		run->cut_of->status = 0; /* unless one of the parts ends otherwise */
 }
 
-void run_claim(struct run *run, struct claim *ret)
+void run_work_item(struct run *run, struct work_item *ret)
 {
 	ret->run = run;
 	ret->n = 0;
 	run->active++;
 	if (run->is_waking)
-		claim_wake(run, ret);
+		work_item_wake(run, ret);
 	else if (cut_parts(&run->cut, 1))
-		claim_part(run, ret);
+		work_item_part(run, ret);
 	else if (run->job->blocks)
-		claim_blocks(run, ret);
+		work_item_blocks(run, ret);
 	else
-		claim_moves(run, ret);
+		work_item_moves(run, ret);
 }
 
 /* ---- Moves ------------------------------------------------------------------------------------------ */
 
-static void claim_moves(struct run *run, struct claim *ret)
+static void work_item_moves(struct run *run, struct work_item *ret)
 {
 	uint64_t sum = 0;
-	ret->kind = CLAIM_MOVES;
+	ret->kind = WORK_ITEM_MOVES;
 	ret->move = &run->moves[run->next_move];
 	for (; run->next_move < run->n_moves && sum < (uint64_t)run->piece; ret->n++) {
 		struct engine_move *move = &run->moves[run->next_move];
@@ -223,7 +224,7 @@ static void claim_moves(struct run *run, struct claim *ret)
 			struct task task = run_task(run, move);
 			cut_init(&run->cut, &task, run->threads);
 			run->cut_of = move;
-			claim_part(run, ret);
+			work_item_part(run, ret);
 			return;
 		}
 		sum += cost;
@@ -264,38 +265,38 @@ static void go_on(struct run *run, uint32_t n)
 	settle(run);
 }
 
-/* One block, in parts; a claim without any when it is passed over. */
-static void claim_block(struct run *run, struct claim *ret)
+/* One block, in parts; a work item without any when it is passed over. */
+static void work_item_block(struct run *run, struct work_item *ret)
 {
 	const struct run_blocks *b = &run->blocks;
 	const struct list_group *group = &b->group[b->current];
 	int64_t block = group->block[b->at];
-	ret->kind = CLAIM_BLOCKS;
+	ret->kind = WORK_ITEM_BLOCKS;
 	if (block >= 0) {
 		struct task task = run_task(run, &run->job->move);
 		list_place(run->job, group->first + b->at, block, b->layer, &task.place);
 		cut_init(&run->cut, &task, run->threads);
 		run->cut_of = &run->job->move;
-		claim_part(run, ret);
+		work_item_part(run, ret);
 	}
 	go_on(run, 1);
 }
 
-static void claim_blocks(struct run *run, struct claim *ret)
+static void work_item_blocks(struct run *run, struct work_item *ret)
 {
 	struct run_blocks *b = &run->blocks;
 	const struct list_group *group = &b->group[b->current];
 	ret->move = &run->job->move;
 	if (may_read(run)) {
-		ret->kind = CLAIM_READ;
+		ret->kind = WORK_ITEM_READ;
 		b->reading = true;
 		return;
 	}
 	if (!b->most) {
-		claim_block(run, ret);
+		work_item_block(run, ret);
 		return;
 	}
-	ret->kind = CLAIM_BLOCKS;
+	ret->kind = WORK_ITEM_BLOCKS;
 	ret->n = group->n - b->at < b->most ? group->n - b->at : b->most;
 	ret->layer = b->layer;
 	ret->entry = group->first + b->at;
@@ -316,19 +317,19 @@ static void end_reading(struct run *run, int status)
 	settle(run);
 }
 
-void run_end_claim(struct run *run, const struct claim *claim, int status)
+void run_end_work_item(struct run *run, const struct work_item *work_item, int status)
 {
 	run->active--;
-	if (claim->kind == CLAIM_COUNT) {
+	if (work_item->kind == WORK_ITEM_COUNT) {
 		run->is_counted = true;
-		run->wakes_left = claim->n;
+		run->wakes_left = work_item->n;
 		return;
 	}
-	if (claim->kind == CLAIM_WAKE) {
-		run->wakes_left -= claim->n < TIMELINE_WAKE_MORE ? run->wakes_left : claim->n;
+	if (work_item->kind == WORK_ITEM_WAKE) {
+		run->wakes_left -= work_item->n < TIMELINE_WAKE_MORE ? run->wakes_left : work_item->n;
 		return;
 	}
-	if (claim->kind == CLAIM_READ)
+	if (work_item->kind == WORK_ITEM_READ)
 		end_reading(run, status);
 	if (!status)
 		return;
@@ -336,9 +337,9 @@ void run_end_claim(struct run *run, const struct claim *claim, int status)
 		run_stop(run, status);
 		return;
 	}
-	if (claim->move->status != STATUS_DEVICE)
-		claim->move->status = status;
-	if (run->cut_of == claim->move)
+	if (work_item->move->status != STATUS_DEVICE)
+		work_item->move->status = status;
+	if (run->cut_of == work_item->move)
 		cut_stop(&run->cut);
 }
 
@@ -353,7 +354,7 @@ void run_stop(struct run *run, int status)
 
 bool run_end(struct run *run, struct engine_job **ret)
 {
-	if (run->active || run_claims(run, 1))
+	if (run->active || run_work_items(run, 1))
 		return false;
 	assert(run->job);
 	struct engine_job *job = run->job;

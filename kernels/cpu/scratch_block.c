@@ -1,9 +1,9 @@
-/* Bands of a padded transform: a transform of their own each, over a part of one axis. */
+/* Scratch blocks of a padded transform: a transform of their own each, over a part of one axis. */
 #include "scratch_block.h"
 
 #include "microkernel.h"
 
-/* Bytes of a band, with room for its place in a line. */
+/* Bytes of a scratch block, with room for its place in a line. */
 #define BAND_MOST (CPU_SCRATCH - CPU_LINE)
 
 /* Rows of at least this many bytes are mostly lines of their own. */
@@ -14,7 +14,7 @@ static bool is_padded(const struct transform_axis *axis)
 	return axis->extent != axis->source;
 }
 
-bool bands_init(struct bands *ret, const struct transform *transform)
+bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *transform)
 {
 	int64_t bytes = transform->element, inside = 0;
 	int axis = -1;
@@ -43,25 +43,26 @@ bool bands_init(struct bands *ret, const struct transform *transform)
 		return false;
 	const struct transform_axis *a = &transform->axis[axis];
 	int64_t step = BAND_MOST / inside < a->extent ? BAND_MOST / inside : a->extent;
-	*ret = (struct bands){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
+	*ret = (struct scratch_blocks){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
 	ret->n = (uint64_t)((a->extent - 1) / step + 1);
 	for (int d = 0; d < axis; d++)
 		ret->n *= (uint64_t)transform->axis[d].extent;
 	return true;
 }
 
-void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
-               const struct move_place *place, char *scratch)
+void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i, const struct cpu_isa *isa,
+                        const struct move_place *place, char *scratch)
 {
-	struct transform part = *bands->transform;
-	struct transform_axis *cut = &part.axis[bands->axis];
-	uint64_t count = (uint64_t)((cut->extent - 1) / bands->step + 1);
-	int64_t from = (int64_t)(i % count) * bands->step;
+	struct transform part = *scratch_blocks->transform;
+	struct transform_axis *cut = &part.axis[scratch_blocks->axis];
+	uint64_t count = (uint64_t)((cut->extent - 1) / scratch_blocks->step + 1);
+	int64_t from = (int64_t)(i % count) * scratch_blocks->step;
 	char *dst = place->dst + from * cut->dst_stride;
 	const char *src = place->src + from * cut->src_stride;
-	cut->extent = cut->source = cut->extent - from < bands->step ? cut->extent - from : bands->step;
+	cut->extent = cut->source =
+	    cut->extent - from < scratch_blocks->step ? cut->extent - from : scratch_blocks->step;
 	i /= count;
-	for (int d = bands->axis - 1; d >= 0; d--) {
+	for (int d = scratch_blocks->axis - 1; d >= 0; d--) {
 		struct transform_axis *axis = &part.axis[d];
 		int64_t at = (int64_t)(i % (uint64_t)axis->extent);
 		i /= (uint64_t)axis->extent;
@@ -75,18 +76,18 @@ void bands_run(const struct bands *bands, uint64_t i, const struct cpu_isa *isa,
 	inside.dst = made;
 	inside.src = src;
 	inside.stream = false;
-	struct slabs slabs;
-	slabs_init(&slabs, &part);
-	for (uint64_t s = 0; s < slabs.n; s++) {
-		struct nest nest;
+	struct subregions subregions;
+	subregions_init(&subregions, &part);
+	for (uint64_t s = 0; s < subregions.n; s++) {
+		struct loop_nest nest;
 		struct move move;
-		slabs_get(&slabs, s, CPU_ALIGN, &nest);
+		subregions_get(&subregions, s, CPU_ALIGN, &nest);
 		move_init(&move, isa, &nest, &inside);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, NULL);
 	}
 	if (scratch) {
-		struct leaf leaf = { .isa = isa, .scratch = scratch };
-		leaf_copy_run(&leaf, dst, made, cut->extent * bands->bytes);
+		struct microkernel microkernel = { .isa = isa, .scratch = scratch };
+		microkernel_copy_run(&microkernel, dst, made, cut->extent * scratch_blocks->bytes);
 	}
 }

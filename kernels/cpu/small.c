@@ -1,4 +1,4 @@
-/* What counts as small, and the shortest way through a job that is: no claims, no lock.
+/* What counts as small, and the shortest way through a job that is: no work items, no lock.
  *
  * A few KiB take less time to move than memory takes to answer: all their lines are asked for before anything
  * else is done. A transpose of more reads its source once in the order that it lies in, is made in scratch
@@ -15,9 +15,9 @@
 #include "proto/clock.h"
 #include "running_job.h"
 
-/* Jobs of more slabs, moves or blocks, or that reach over more bytes on either side, do not run where they
- * are submitted, however small: the owner's thread may not meet more than a few pages that have to be found
- * first. */
+/* Jobs of more subregions, moves or blocks, or that reach over more bytes on either side, do not run where
+ * they are submitted, however small: the owner's thread may not meet more than a few pages that have to be
+ * found first. */
 #define MOST_SLABS 64
 #define MOST_MOVES 64
 #define MOST_SPAN  (256 * 1024)
@@ -39,7 +39,7 @@ static int64_t span(const struct tensor_extent *extent)
 /* ---- What is small ---------------------------------------------------------------------------------- */
 
 struct sum {
-	uint64_t bytes, slabs;
+	uint64_t bytes, subregions;
 	int64_t dst, src; /* spans */
 };
 
@@ -48,14 +48,14 @@ static bool add(struct sum *sum, const struct engine_move *move, int64_t n, cons
 {
 	const struct transform *t = move->transform;
 	int64_t dst = span(&t->dst_extent), src = span(&t->src_extent);
-	if (t->bytes > (uint64_t)tuning->inline_bytes || move->plan->n_slabs > MOST_SLABS ||
+	if (t->bytes > (uint64_t)tuning->inline_bytes || move->plan->n_subregions > MOST_SLABS ||
 	    dst > MOST_SPAN || src > MOST_SPAN)
 		return false;
 	sum->bytes += (uint64_t)n * t->bytes;
-	sum->slabs += (uint64_t)n * move->plan->n_slabs;
+	sum->subregions += (uint64_t)n * move->plan->n_subregions;
 	sum->dst += n * dst;
 	sum->src += n * src;
-	return sum->bytes <= (uint64_t)tuning->inline_bytes && sum->slabs <= MOST_SLABS &&
+	return sum->bytes <= (uint64_t)tuning->inline_bytes && sum->subregions <= MOST_SLABS &&
 	       sum->dst <= MOST_SPAN && sum->src <= MOST_SPAN;
 }
 
@@ -122,21 +122,21 @@ static void touch(const struct small *small)
 
 /* A destination without gaps, in the cache, takes a constant's border and all between in one run of stores;
  * the interior then goes over it. */
-static bool is_filled_first(const struct transform *t, const struct slabs *slabs)
+static bool is_filled_first(const struct transform *t, const struct subregions *subregions)
 {
-	return t->mode == PAD_MODE_CONSTANT && slabs->interior && slabs->n > 1 && !has_gaps(t);
+	return t->mode == PAD_MODE_CONSTANT && subregions->interior && subregions->n > 1 && !has_gaps(t);
 }
 
 static void fill(const struct small *small, char *dst)
 {
 	const struct transform *t = small->move->transform;
-	struct leaf leaf = { .isa = small->tuning->isa,
-		             .unit = t->element,
-		             .dst = dst,
-		             .src = (const char *)t->fill,
-		             .rows = 1,
-		             .cols = t->count };
-	leaf_repeat(&leaf);
+	struct microkernel microkernel = { .isa = small->tuning->isa,
+		                           .unit = t->element,
+		                           .dst = dst,
+		                           .src = (const char *)t->fill,
+		                           .rows = 1,
+		                           .cols = t->count };
+	microkernel_repeat(&microkernel);
 }
 
 static void work(void *arg)
@@ -149,19 +149,19 @@ static void work(void *arg)
 	struct move_place place = {
 		.dst = dst, .src = small->src, .fill = t->fill, .piece_bytes = small->tuning->piece_most
 	};
-	struct slabs slabs;
-	slabs_init(&slabs, t);
-	uint64_t n = slabs.n;
+	struct subregions subregions;
+	subregions_init(&subregions, t);
+	uint64_t n = subregions.n;
 	if (staged)
 		touch(small);
-	if ((staged || is_near(small)) && is_filled_first(t, &slabs)) {
+	if ((staged || is_near(small)) && is_filled_first(t, &subregions)) {
 		fill(small, dst + t->dst_extent.low);
 		n = 1;
 	}
 	for (uint64_t i = 0; i < n; i++) {
-		struct nest room;
+		struct loop_nest room;
 		struct move move;
-		move_init(&move, small->tuning->isa, task_slab(&task, &slabs, i, &room), &place);
+		move_init(&move, small->tuning->isa, task_subregion(&task, &subregions, i, &room), &place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, NULL);
 	}

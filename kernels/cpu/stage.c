@@ -3,9 +3,9 @@
  *
  *   scratch   | room | part of row 0 | room | part of row 1 | ...
  *
- * A part is a stretch of the dimensions that are contiguous in dst: columns of the leaf, or where those are
- * short a few steps of the outermost of them. Rows that follow each other in dst without a gap are one row
- * here, and a part is a stretch of them.
+ * A part is a stretch of the dimensions that are contiguous in dst: columns of the microkernel, or where
+ * those are short a few steps of the outermost of them. Rows that follow each other in dst without a gap are
+ * one row here, and a part is a stretch of them.
  */
 #include "transpose.h"
 
@@ -26,14 +26,15 @@
 
 /* How rows are cut: parts of `step` of the outermost contiguous dimension, of which each takes `bytes`. */
 struct cut {
-	struct leaf_dim outer;
+	struct microkernel_dim outer;
 	int64_t step, bytes;
 	int64_t pitch;
 };
 
-static struct cut cut_rows(const struct leaf *leaf);
-static void stage_packed(const struct leaf *leaf);
-static void stage_rows(const struct leaf *leaf, const struct cut *cut, int64_t row, int64_t rows);
+static struct cut cut_rows(const struct microkernel *microkernel);
+static void stage_packed(const struct microkernel *microkernel);
+static void stage_rows(const struct microkernel *microkernel, const struct cut *cut, int64_t row,
+                       int64_t rows);
 
 static int64_t min(int64_t a, int64_t b)
 {
@@ -45,99 +46,104 @@ static int64_t max(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static bool is_packed(const struct leaf *leaf)
+static bool is_packed(const struct microkernel *microkernel)
 {
-	int64_t row_bytes = leaf->cols * leaf->unit;
-	return leaf->n_row == 0 && leaf->n_run == 0 && leaf->dst_row == row_bytes &&
-	       row_bytes < PACKED_BYTES && leaf->rows * row_bytes >= 4 * CPU_LINE;
+	int64_t row_bytes = microkernel->cols * microkernel->unit;
+	return microkernel->n_row == 0 && microkernel->n_run == 0 && microkernel->dst_row == row_bytes &&
+	       row_bytes < PACKED_BYTES && microkernel->rows * row_bytes >= 4 * CPU_LINE;
 }
 
-static int64_t run_bytes(const struct leaf *leaf)
+static int64_t run_bytes(const struct microkernel *microkernel)
 {
-	int64_t bytes = leaf->cols * leaf->unit;
-	for (int d = 0; d < leaf->n_run; d++)
-		bytes *= leaf->run[d].n;
+	int64_t bytes = microkernel->cols * microkernel->unit;
+	for (int d = 0; d < microkernel->n_run; d++)
+		bytes *= microkernel->run[d].n;
 	return bytes;
 }
 
-bool stage_takes(const struct leaf *leaf)
+bool stage_takes(const struct microkernel *microkernel)
 {
-	if (is_packed(leaf))
+	if (is_packed(microkernel))
 		return true;
-	if (run_bytes(leaf) < 4 * CPU_LINE)
+	if (run_bytes(microkernel) < 4 * CPU_LINE)
 		return false;
-	bool same_place = leaf->dst_row % CPU_LINE == 0 && leaf_to_line(leaf->dst) % leaf->unit == 0;
-	return !same_place || leaf->n_run || leaf->n_row || leaf->rows < 16 / leaf->unit;
+	bool same_place = microkernel->dst_row % CPU_LINE == 0 &&
+	                  microkernel_to_line(microkernel->dst) % microkernel->unit == 0;
+	return !same_place || microkernel->n_run || microkernel->n_row ||
+	       microkernel->rows < 16 / microkernel->unit;
 }
 
-void stage_transpose(const struct leaf *leaf)
+void stage_transpose(const struct microkernel *microkernel)
 {
-	if (is_packed(leaf)) {
-		stage_packed(leaf);
+	if (is_packed(microkernel)) {
+		stage_packed(microkernel);
 		return;
 	}
-	struct cut cut = cut_rows(leaf);
-	int64_t most = min(min(STAGE_RUN / leaf->unit, STAGE_ROWS), (CPU_SCRATCH - 2 * ROOM) / cut.pitch);
-	for (int64_t row = 0; row < leaf->rows; row += most)
-		stage_rows(leaf, &cut, row, min(most, leaf->rows - row));
+	struct cut cut = cut_rows(microkernel);
+	int64_t most =
+	    min(min(STAGE_RUN / microkernel->unit, STAGE_ROWS), (CPU_SCRATCH - 2 * ROOM) / cut.pitch);
+	for (int64_t row = 0; row < microkernel->rows; row += most)
+		stage_rows(microkernel, &cut, row, min(most, microkernel->rows - row));
 }
 
 /* ---- Rows without gaps ------------------------------------------------------------------------------ */
 
-static void stage_packed(const struct leaf *leaf)
+static void stage_packed(const struct microkernel *microkernel)
 {
-	int64_t row_bytes = leaf->cols * leaf->unit;
+	int64_t row_bytes = microkernel->cols * microkernel->unit;
 	int64_t most = (32 << 10) / row_bytes;
-	struct leaf part = *leaf;
-	part.dst = leaf->scratch + ROOM;
-	for (int64_t row = 0; row < leaf->rows; row += most) {
-		part.rows = min(most, leaf->rows - row);
-		part.src = leaf->src + row * leaf->src_row;
+	struct microkernel part = *microkernel;
+	part.dst = microkernel->scratch + ROOM;
+	for (int64_t row = 0; row < microkernel->rows; row += most) {
+		part.rows = min(most, microkernel->rows - row);
+		part.src = microkernel->src + row * microkernel->src_row;
 		transpose_cached(&part, NULL);
 		unsigned ends =
-		    (row == 0 ? CPU_PART_FIRST : 0) | (row + most >= leaf->rows ? CPU_PART_LAST : 0);
-		leaf->isa->flush(leaf->dst + row * row_bytes, 0, part.dst, 0, 1, part.rows * row_bytes, ends);
+		    (row == 0 ? CPU_PART_FIRST : 0) | (row + most >= microkernel->rows ? CPU_PART_LAST : 0);
+		microkernel->isa->flush(microkernel->dst + row * row_bytes, 0, part.dst, 0, 1,
+		                        part.rows * row_bytes, ends);
 	}
 }
 
 /* ---- Parts of rows ---------------------------------------------------------------------------------- */
 
-static struct cut cut_rows(const struct leaf *leaf)
+static struct cut cut_rows(const struct microkernel *microkernel)
 {
-	struct cut cut = { .outer = { leaf->cols, leaf->unit, leaf->src_col }, .bytes = leaf->unit };
-	if (leaf->n_run) {
-		cut.outer = leaf->run[leaf->n_run - 1];
-		cut.bytes = run_bytes(leaf) / cut.outer.n;
+	struct cut cut = { .outer = { microkernel->cols, microkernel->unit, microkernel->src_col },
+		           .bytes = microkernel->unit };
+	if (microkernel->n_run) {
+		cut.outer = microkernel->run[microkernel->n_run - 1];
+		cut.bytes = run_bytes(microkernel) / cut.outer.n;
 	}
-	int64_t part = min(max(PART_BYTES, PARTS_BYTES / leaf->rows), PART_MOST);
+	int64_t part = min(max(PART_BYTES, PARTS_BYTES / microkernel->rows), PART_MOST);
 	cut.step = max(part / cut.bytes, max(1, CPU_LINE / cut.bytes));
 	cut.pitch = (cut.step * cut.bytes + ROOM + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
 	return cut;
 }
 
 /* One part of all rows into scratch; from: of the outermost contiguous dimension. */
-static void fill(const struct leaf *leaf, const struct cut *cut, int64_t row, int64_t rows, int64_t from,
-                 int64_t steps)
+static void fill(const struct microkernel *microkernel, const struct cut *cut, int64_t row, int64_t rows,
+                 int64_t from, int64_t steps)
 {
-	int64_t at[LEAF_DIMS] = { 0 };
-	struct leaf part = *leaf;
+	int64_t at[MICROKERNEL_DIMS] = { 0 };
+	struct microkernel part = *microkernel;
 	part.n_row = part.n_run = 0;
 	part.rows = rows;
-	part.dst = leaf->scratch + ROOM;
+	part.dst = microkernel->scratch + ROOM;
 	part.dst_row = cut->pitch;
-	part.src = leaf->src + row * leaf->src_row + from * cut->outer.src;
-	if (!leaf->n_run) {
-		const char *next = part.src + steps * leaf->src_col;
+	part.src = microkernel->src + row * microkernel->src_row + from * cut->outer.src;
+	if (!microkernel->n_run) {
+		const char *next = part.src + steps * microkernel->src_col;
 		part.cols = steps;
-		transpose_cached(&part, from + steps < leaf->cols ? next : NULL);
+		transpose_cached(&part, from + steps < microkernel->cols ? next : NULL);
 		return;
 	}
 	for (;;) {
-		transpose_cached(&part, part.src + leaf->run[0].src);
+		transpose_cached(&part, part.src + microkernel->run[0].src);
 		int d = 0;
-		for (; d < leaf->n_run; d++) {
-			const struct leaf_dim *dim = &leaf->run[d];
-			int64_t n = d == leaf->n_run - 1 ? steps : dim->n;
+		for (; d < microkernel->n_run; d++) {
+			const struct microkernel_dim *dim = &microkernel->run[d];
+			int64_t n = d == microkernel->n_run - 1 ? steps : dim->n;
 			part.dst += dim->dst;
 			part.src += dim->src;
 			if (++at[d] < n)
@@ -146,24 +152,26 @@ static void fill(const struct leaf *leaf, const struct cut *cut, int64_t row, in
 			part.dst -= n * dim->dst;
 			part.src -= n * dim->src;
 		}
-		if (d == leaf->n_run)
+		if (d == microkernel->n_run)
 			return;
 	}
 }
 
-static void stage_rows(const struct leaf *leaf, const struct cut *cut, int64_t row, int64_t rows)
+static void stage_rows(const struct microkernel *microkernel, const struct cut *cut, int64_t row,
+                       int64_t rows)
 {
 	for (int64_t from = 0; from < cut->outer.n; from += cut->step) {
 		int64_t steps = min(cut->step, cut->outer.n - from);
 		unsigned ends =
 		    (from == 0 ? CPU_PART_FIRST : 0) | (from + cut->step >= cut->outer.n ? CPU_PART_LAST : 0);
-		fill(leaf, cut, row, rows, from, steps);
+		fill(microkernel, cut, row, rows, from, steps);
 		int64_t n;
 		for (int64_t r = 0; r < rows; r += n) {
-			n = min(rows - r, leaf->row_block - (row + r) % leaf->row_block);
-			leaf->isa->flush(leaf_row(leaf, row + r) + from * cut->outer.dst, leaf->dst_row,
-			                 leaf->scratch + ROOM + r * cut->pitch, cut->pitch, n,
-			                 steps * cut->bytes, ends);
+			n = min(rows - r, microkernel->row_block - (row + r) % microkernel->row_block);
+			microkernel->isa->flush(microkernel_row(microkernel, row + r) + from * cut->outer.dst,
+			                        microkernel->dst_row,
+			                        microkernel->scratch + ROOM + r * cut->pitch, cut->pitch, n,
+			                        steps * cut->bytes, ends);
 		}
 	}
 }

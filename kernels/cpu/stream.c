@@ -38,7 +38,7 @@ int streams_init(struct streams *streams, const struct engine_options *options, 
 	if (!streams->scratch)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	streams->done_end = &streams->done;
-	ring_init(&streams->ring);
+	fair_queue_init(&streams->fair_queue);
 	pthread_mutex_init(&streams->lock, NULL);
 	pthread_cond_init(&streams->work, NULL);
 	int r = watcher_init(&streams->watcher, &watcher);
@@ -53,7 +53,7 @@ int streams_init(struct streams *streams, const struct engine_options *options, 
 
 void streams_deinit(struct streams *streams)
 {
-	assert(TAILQ_EMPTY(&streams->ring.owners) && !streams->done);
+	assert(TAILQ_EMPTY(&streams->fair_queue.owners) && !streams->done);
 	watcher_deinit(&streams->watcher);
 	pthread_cond_destroy(&streams->work);
 	pthread_mutex_destroy(&streams->lock);
@@ -79,17 +79,17 @@ static void end_unstarted(struct engine_job *job)
 		job->moves[i].status = job->status;
 }
 
-/* The stream stands in the ring while its job has claims. */
-static void offer(struct engine_stream *stream, unsigned claims)
+/* The stream stands in the queue while its job has work items. */
+static void offer(struct engine_stream *stream, unsigned work_items)
 {
 	struct streams *streams = stream->streams;
-	if (claims == 0)
-		ring_remove(&streams->ring, &stream->turn);
-	if (claims == 0 || stream->turn.in_ring)
+	if (work_items == 0)
+		fair_queue_remove(&streams->fair_queue, &stream->turn);
+	if (work_items == 0 || stream->turn.queued)
 		return;
-	ring_add(&streams->ring, &stream->turn);
+	fair_queue_add(&streams->fair_queue, &stream->turn);
 	atomic_fetch_add_explicit(&streams->offered, 1, memory_order_relaxed);
-	for (; claims > 0; claims--)
+	for (; work_items > 0; work_items--)
 		pthread_cond_signal(&streams->work);
 }
 
@@ -145,12 +145,12 @@ static bool start(struct engine_stream *stream, struct engine_job *job)
 	struct streams *streams = stream->streams;
 	job->begun = true;
 	run_start(&stream->run, job, &streams->tuning, streams->threads);
-	unsigned claims = run_claims(&stream->run, streams->idle + 1);
-	if (claims == 0) {
+	unsigned work_items = run_work_items(&stream->run, streams->idle + 1);
+	if (work_items == 0) {
 		run_end(&stream->run, &job);
 		return end_job(stream, job);
 	}
-	offer(stream, claims);
+	offer(stream, work_items);
 	return false;
 }
 
@@ -206,12 +206,12 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 	return wake;
 }
 
-/* After a claim has ended, or the run was stopped: ends the job when that was its last. */
+/* After a work item has ended, or the run was stopped: ends the job when that was its last. */
 static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
 	bool is_signalled = stream->run.is_waking;
-	offer(stream, run_claims(&stream->run, stream->streams->idle + 1));
+	offer(stream, run_work_items(&stream->run, stream->streams->idle + 1));
 	if (!run_end(&stream->run, &job))
 		return false;
 	if (!is_signalled)

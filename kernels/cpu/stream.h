@@ -1,7 +1,7 @@
 /* Streams of the CPU engine, and jobs that wait in them and have ended: what the owner's thread, the engine's
  * and the watcher share, under one lock that guards everything but the copying itself.
  *
- * A stream whose job has claims left stands in the ring. Its next job starts when its last has ended, on
+ * A stream whose job has work items left stands in the queue. Its next job starts when its last has ended, on
  * whichever thread ended it; one whose point has not come is left to the watcher, and starts there. Words of
  * timelines are a client's memory: no thread holds the lock while it touches them.
  */
@@ -23,7 +23,7 @@
 struct streams {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	struct ring ring;
+	struct fair_queue fair_queue;
 	unsigned idle;       /* threads that wait for work */
 	atomic_uint offered; /* times that work came; changed under the lock, looked at without it */
 	struct engine_job *done;
@@ -37,7 +37,7 @@ struct streams {
 };
 
 struct engine_stream {
-	struct ring_stream turn; /* first: ring_next gives it back */
+	struct fair_stream turn; /* first: fair_queue_next gives it back */
 	struct streams *streams;
 	struct run run;
 	struct engine_job *first; /* waiting */
@@ -48,7 +48,7 @@ struct engine_stream {
 	bool is_advancing; /* a thread takes it on, and may have let go of the lock */
 };
 
-/* threads: that take claims; the caller starts them. The watcher starts. */
+/* threads: that take work items; the caller starts them. The watcher starts. */
 int streams_init(struct streams *streams, const struct engine_options *options, uint32_t threads,
                  struct error *err);
 /* Every stream must have been freed, and nothing have been left to reap. */
@@ -65,9 +65,10 @@ bool stream_cancel_job(struct engine_stream *stream, struct engine_job *job);
 /* The finished jobs, linked by next. */
 struct engine_job *streams_reap(struct streams *streams);
 
-/* ---- Of a thread that takes claims, under the lock ----------------------------------------------------- */
+/* ---- Of a thread that takes work items, under the lock
+ * ----------------------------------------------------- */
 
-/* After a claim has ended: ends the job when that was its last, and goes on with the next. Lets go of the
+/* After a work item has ended: ends the job when that was its last, and goes on with the next. Lets go of the
  * lock on the way; afterwards the stream may be gone. */
 void stream_finish(struct engine_stream *stream);
 

@@ -1,4 +1,4 @@
-/* The leaf for everything that no better one takes. */
+/* The microkernel for everything that no better one takes. */
 #include "microkernel.h"
 
 #include <string.h>
@@ -62,37 +62,39 @@ static int64_t min(int64_t a, int64_t b)
 
 /* Sides of a block: square where rows and columns run in different orders on the two sides, else as wide as
  * it can be; what one side lacks goes to the other. */
-static void block_shape(const struct leaf *leaf, int64_t *ret_rows, int64_t *ret_cols)
+static void block_shape(const struct microkernel *microkernel, int64_t *ret_rows, int64_t *ret_cols)
 {
-	bool crossed = magnitude(leaf->src_row) < magnitude(leaf->src_col);
-	int64_t cols = min(leaf->cols, crossed ? BLOCK_SIDE : BLOCK_UNITS);
-	int64_t rows = min(leaf->rows, BLOCK_UNITS / cols);
+	bool crossed = magnitude(microkernel->src_row) < magnitude(microkernel->src_col);
+	int64_t cols = min(microkernel->cols, crossed ? BLOCK_SIDE : BLOCK_UNITS);
+	int64_t rows = min(microkernel->rows, BLOCK_UNITS / cols);
 	*ret_rows = rows;
-	*ret_cols = min(leaf->cols, BLOCK_UNITS / rows);
+	*ret_cols = min(microkernel->cols, BLOCK_UNITS / rows);
 }
 
 /* The inner loop is the longer one. */
-static void move_block(const struct leaf *leaf, line_fn *line, char *dst, const char *src, int64_t rows,
-                       int64_t cols)
+static void move_block(const struct microkernel *microkernel, line_fn *line, char *dst, const char *src,
+                       int64_t rows, int64_t cols)
 {
 	if (cols >= rows)
 		for (int64_t r = 0; r < rows; r++)
-			line(dst + r * leaf->dst_row, leaf->dst_col, src + r * leaf->src_row, leaf->src_col,
-			     cols, leaf->unit);
+			line(dst + r * microkernel->dst_row, microkernel->dst_col,
+			     src + r * microkernel->src_row, microkernel->src_col, cols, microkernel->unit);
 	else
 		for (int64_t c = 0; c < cols; c++)
-			line(dst + c * leaf->dst_col, leaf->dst_row, src + c * leaf->src_col, leaf->src_row,
-			     rows, leaf->unit);
+			line(dst + c * microkernel->dst_col, microkernel->dst_row,
+			     src + c * microkernel->src_col, microkernel->src_row, rows, microkernel->unit);
 }
 
-void leaf_strided(const struct leaf *leaf)
+void microkernel_strided(const struct microkernel *microkernel)
 {
-	line_fn *line = line_of(leaf->unit);
+	line_fn *line = line_of(microkernel->unit);
 	int64_t row_block, col_block;
-	block_shape(leaf, &row_block, &col_block);
-	for (int64_t r = 0; r < leaf->rows; r += row_block)
-		for (int64_t c = 0; c < leaf->cols; c += col_block)
-			move_block(leaf, line, leaf->dst + r * leaf->dst_row + c * leaf->dst_col,
-			           leaf->src + r * leaf->src_row + c * leaf->src_col,
-			           min(row_block, leaf->rows - r), min(col_block, leaf->cols - c));
+	block_shape(microkernel, &row_block, &col_block);
+	for (int64_t r = 0; r < microkernel->rows; r += row_block)
+		for (int64_t c = 0; c < microkernel->cols; c += col_block)
+			move_block(microkernel, line,
+			           microkernel->dst + r * microkernel->dst_row + c * microkernel->dst_col,
+			           microkernel->src + r * microkernel->src_row + c * microkernel->src_col,
+			           min(row_block, microkernel->rows - r),
+			           min(col_block, microkernel->cols - c));
 }

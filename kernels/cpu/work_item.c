@@ -1,17 +1,17 @@
-/* How a claim is executed: under the guard against memory that fails. */
+/* How a work item is executed: under the guard against memory that fails. */
 #include "kernels/host/memory.h"
 #include "running_job.h"
 #include "kernels/host/timeline.h"
 
 struct execution {
-	struct claim *claim;
+	struct work_item *work_item;
 	char *scratch;
 	bool whole; /* false: the run was stopped meanwhile */
 };
 
 static bool is_stopped(const struct execution *execution)
 {
-	return atomic_load_explicit(&execution->claim->run->stopped, memory_order_relaxed);
+	return atomic_load_explicit(&execution->work_item->run->stopped, memory_order_relaxed);
 }
 
 /* The memory that a move touches. */
@@ -28,24 +28,24 @@ static int guard_move(struct execution *execution, const struct engine_move *mov
 static void part_work(void *arg)
 {
 	struct execution *execution = arg;
-	struct claim *claim = execution->claim;
-	execution->whole = part_run(&claim->part, &claim->run->stopped, execution->scratch);
+	struct work_item *work_item = execution->work_item;
+	execution->whole = part_run(&work_item->part, &work_item->run->stopped, execution->scratch);
 }
 
 /* Those that it does not come to stay as they are: not done. */
 static void run_moves(struct execution *execution)
 {
-	struct claim *claim = execution->claim;
-	for (uint32_t i = 0; i < claim->n && !is_stopped(execution); i++) {
-		struct task task = run_task(claim->run, &claim->move[i]);
-		part_whole(&claim->part, &task);
-		claim->move[i].status = guard_move(execution, &claim->move[i], part_work);
+	struct work_item *work_item = execution->work_item;
+	for (uint32_t i = 0; i < work_item->n && !is_stopped(execution); i++) {
+		struct task task = run_task(work_item->run, &work_item->move[i]);
+		part_whole(&work_item->part, &task);
+		work_item->move[i].status = guard_move(execution, &work_item->move[i], part_work);
 	}
 }
 
 /* ---- Blocks ----------------------------------------------------------------------------------------- */
 
-/* A block of one slab: its move is made once and goes from place to place. */
+/* A block of one subregion: its move is made once and goes from place to place. */
 struct shifted {
 	struct move move;
 	bool made, fill;
@@ -56,10 +56,10 @@ static void run_shifted(struct shifted *shifted, const struct task *task, int64_
 {
 	struct move *move = &shifted->move;
 	if (!shifted->made) {
-		struct slabs slabs;
-		struct nest room;
-		slabs_init(&slabs, task->transform);
-		const struct nest *nest = task_slab(task, &slabs, 0, &room);
+		struct subregions subregions;
+		struct loop_nest room;
+		subregions_init(&subregions, task->transform);
+		const struct loop_nest *nest = task_subregion(task, &subregions, 0, &room);
 		move_init(move, task->isa, nest, &task->place);
 		shifted->made = true;
 		shifted->fill = nest->fill;
@@ -73,18 +73,18 @@ static void run_shifted(struct shifted *shifted, const struct task *task, int64_
 		move_run(move, piece, scratch);
 }
 
-/* Bytes in the source from block i of a claim to the one after it; 0 where that goes on where this one ends,
- * as the machine expects by itself. */
-static int64_t way_to_next(const struct claim *claim, uint32_t i, const struct move_place *place)
+/* Bytes in the source from block i of a work item to the one after it; 0 where that goes on where this one
+ * ends, as the machine expects by itself. */
+static int64_t way_to_next(const struct work_item *work_item, uint32_t i, const struct move_place *place)
 {
-	const struct engine_job *job = claim->run->job;
+	const struct engine_job *job = work_item->run->job;
 	const struct tensor_extent *extent = &job->move.transform->src_extent;
 	struct move_place next;
-	for (i++; i < claim->n && claim->block[i] < 0;)
+	for (i++; i < work_item->n && work_item->block[i] < 0;)
 		i++;
-	if (i >= claim->n)
+	if (i >= work_item->n)
 		return 0;
-	list_place(job, claim->entry + i, claim->block[i], claim->layer, &next);
+	list_place(job, work_item->entry + i, work_item->block[i], work_item->layer, &next);
 	if (job->move.plan->family == FAMILY_MEMCPY && next.src - place->src == extent->high - extent->low)
 		return 0;
 	return next.src - place->src;
@@ -93,33 +93,35 @@ static int64_t way_to_next(const struct claim *claim, uint32_t i, const struct m
 static void blocks_work(void *arg)
 {
 	struct execution *execution = arg;
-	struct claim *claim = execution->claim;
-	const struct engine_job *job = claim->run->job;
-	struct task task = run_task(claim->run, &job->move);
+	struct work_item *work_item = execution->work_item;
+	const struct engine_job *job = work_item->run->job;
+	struct task task = run_task(work_item->run, &job->move);
 	struct shifted shifted = { .made = false };
-	bool is_one = job->move.plan->n_slabs == 1;
-	for (uint32_t i = 0; i < claim->n && execution->whole; i++) {
-		if (claim->block[i] < 0)
+	bool is_one = job->move.plan->n_subregions == 1;
+	for (uint32_t i = 0; i < work_item->n && execution->whole; i++) {
+		if (work_item->block[i] < 0)
 			continue;
-		list_place(job, claim->entry + i, claim->block[i], claim->layer, &task.place);
+		list_place(job, work_item->entry + i, work_item->block[i], work_item->layer, &task.place);
 		if (is_stopped(execution)) {
 			execution->whole = false;
 		} else if (is_one) {
-			run_shifted(&shifted, &task, way_to_next(claim, i, &task.place), execution->scratch);
+			run_shifted(&shifted, &task, way_to_next(work_item, i, &task.place),
+			            execution->scratch);
 		} else {
-			part_whole(&claim->part, &task);
-			execution->whole = part_run(&claim->part, &claim->run->stopped, execution->scratch);
+			part_whole(&work_item->part, &task);
+			execution->whole =
+			    part_run(&work_item->part, &work_item->run->stopped, execution->scratch);
 		}
 	}
 	if (task.place.stream)
 		task.isa->fence();
 }
 
-/* Into the group that nobody else looks at until the claim has ended. */
+/* Into the group that nobody else looks at until the work item has ended. */
 static void read_work(void *arg)
 {
 	const struct execution *execution = arg;
-	struct run *run = execution->claim->run;
+	struct run *run = execution->work_item->run;
 	struct run_blocks *b = &run->blocks;
 	list_read(run->job->blocks, b->next, &b->group[!b->current]);
 }
@@ -128,25 +130,25 @@ static void read_work(void *arg)
 
 static int run_read(struct execution *execution)
 {
-	struct fault_range ranges[2] = { list_range(execution->claim->run->job->blocks) };
+	struct fault_range ranges[2] = { list_range(execution->work_item->run->job->blocks) };
 	return fault_guard(ranges, read_work, execution) ? 0 : STATUS_DEVICE;
 }
 
-int claim_execute(struct claim *claim, char *scratch)
+int work_item_execute(struct work_item *work_item, char *scratch)
 {
-	struct execution execution = { .claim = claim, .scratch = scratch, .whole = true };
-	switch (claim->kind) {
-	case CLAIM_PART:
-		return guard_move(&execution, claim->move, part_work);
-	case CLAIM_BLOCKS:
-		return guard_move(&execution, claim->move, blocks_work);
-	case CLAIM_READ:
+	struct execution execution = { .work_item = work_item, .scratch = scratch, .whole = true };
+	switch (work_item->kind) {
+	case WORK_ITEM_PART:
+		return guard_move(&execution, work_item->move, part_work);
+	case WORK_ITEM_BLOCKS:
+		return guard_move(&execution, work_item->move, blocks_work);
+	case WORK_ITEM_READ:
 		return run_read(&execution);
-	case CLAIM_COUNT:
-		claim->n = timeline_wakes(&claim->run->job->signal);
+	case WORK_ITEM_COUNT:
+		work_item->n = timeline_wakes(&work_item->run->job->signal);
 		return 0;
-	case CLAIM_WAKE:
-		claim->n = timeline_wake(&claim->run->job->signal, claim->n);
+	case WORK_ITEM_WAKE:
+		work_item->n = timeline_wake(&work_item->run->job->signal, work_item->n);
 		return 0;
 	default:
 		run_moves(&execution);

@@ -67,8 +67,8 @@ static bool staged_may_start(struct scheduler *scheduler, const struct engine_st
 	uint64_t bytes = stream->staging.scratch_bytes;
 	uint32_t most = scheduler->limits.staged_jobs;
 
-	if (stream->n_flights > 0 || scheduler->staged >= most || stream->turn.owner->staging >= half(most) ||
-	    (bytes > 0 && scheduler->scratch_full))
+	if (stream->n_in_flight > 0 || scheduler->staged >= most ||
+	    stream->turn.owner->staging >= half(most) || (bytes > 0 && scheduler->scratch_full))
 		return false;
 	if (bytes == 0 || scratch_has(&scheduler->scratch, bytes))
 		return true;
@@ -76,13 +76,13 @@ static bool staged_may_start(struct scheduler *scheduler, const struct engine_st
 	return false;
 }
 
-bool admission_can_start(struct ring_stream *turn, void *arg)
+bool admission_can_start(struct fair_stream *turn, void *arg)
 {
 	struct engine_stream *stream = (struct engine_stream *)turn;
 	struct scheduler *scheduler = arg;
-	struct flight *last = TAILQ_LAST(&stream->flights, flight_list);
+	struct in_flight_job *last = TAILQ_LAST(&stream->in_flight, in_flight_list);
 
-	if (TAILQ_EMPTY(&scheduler->free) || stream->n_flights >= scheduler->limits.stream_jobs ||
+	if (TAILQ_EMPTY(&scheduler->free) || stream->n_in_flight >= scheduler->limits.stream_jobs ||
 	    (last && staging_is_needed(&last->staging)) ||
 	    !owner_may_start(scheduler, turn->owner, stream->first) || !plan_first(scheduler, stream))
 		return false;

@@ -9,8 +9,8 @@
 
 #include "scheduler.h"
 
-/* For ring_next_if, with a struct scheduler; under the lock, by its thread. Plans the stream's first job when
- * it is not planned yet; sets scratch_missing and scratch_full. */
-bool admission_can_start(struct ring_stream *turn, void *scheduler);
+/* For fair_queue_next_if, with a struct scheduler; under the lock, by its thread. Plans the stream's first
+ * job when it is not planned yet; sets scratch_missing and scratch_full. */
+bool admission_can_start(struct fair_stream *turn, void *scheduler);
 
 #endif

@@ -174,7 +174,7 @@ static void cuda_reap(struct engine *engine)
 static int cuda_probe(struct engine *base, struct error *err)
 {
 	struct cuda_engine *engine = cuda_engine(base);
-	int r = pulse_probe(&engine->scheduler.pulse, &engine->scheduler.queue, err);
+	int r = heartbeat_probe(&engine->scheduler.heartbeat, &engine->scheduler.queue, err);
 
 	if (r == 0 || atomic_load(&engine->mapping) == 0)
 		engine->excused = 0;
@@ -185,7 +185,7 @@ static int cuda_probe(struct engine *base, struct error *err)
 
 static void cuda_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
 {
-	map_cache_stats(&cuda_engine(engine)->scheduler.flights.launcher.maps, ret);
+	map_cache_stats(&cuda_engine(engine)->scheduler.pool.launcher.maps, ret);
 }
 
 static const struct engine_ops cuda_ops = {

@@ -5,25 +5,25 @@
 #include "driver.h"
 #include "proto/clock.h"
 
-void pulse_deinit(struct pulse *pulse, enum cuda_health health)
+void heartbeat_deinit(struct heartbeat *heartbeat, enum cuda_health health)
 {
 	if (health == CUDA_LOST)
 		return;
-	if (pulse->event)
-		driver.cuEventDestroy(pulse->event);
-	if (pulse->stream)
-		driver.cuStreamDestroy(pulse->stream);
+	if (heartbeat->event)
+		driver.cuEventDestroy(heartbeat->event);
+	if (heartbeat->stream)
+		driver.cuStreamDestroy(heartbeat->stream);
 }
 
 /* ---- The owner ---------------------------------------------------------------------------------------- */
 
-int pulse_probe(struct pulse *pulse, struct queue *queue, struct error *err)
+int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct error *err)
 {
 	pthread_mutex_lock(&queue->lock);
-	bool is_answered = !pulse_is_asked(pulse), is_taken = pulse->taken == pulse->asked;
+	bool is_answered = !heartbeat_is_asked(heartbeat), is_taken = heartbeat->taken == heartbeat->asked;
 
 	if (is_answered) {
-		pulse->asked++;
+		heartbeat->asked++;
 		queue_stir(queue);
 	}
 	pthread_mutex_unlock(&queue->lock);
@@ -36,39 +36,39 @@ int pulse_probe(struct pulse *pulse, struct queue *queue, struct error *err)
 /* ---- The thread ---------------------------------------------------------------------------------------- */
 
 /* What is there stays when something is missing, and the next question asks for the rest. */
-static int open_stream(struct pulse *pulse, struct error *err)
+static int open_stream(struct heartbeat *heartbeat, struct error *err)
 {
 	int least, greatest, r = 0;
 
-	if (!pulse->stream) {
+	if (!heartbeat->stream) {
 		r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
 		if (r == 0)
 			r = driver_call(err, cuStreamCreateWithPriority,
-			                (&pulse->stream, CU_STREAM_NON_BLOCKING, greatest));
+			                (&heartbeat->stream, CU_STREAM_NON_BLOCKING, greatest));
 	}
-	if (r == 0 && !pulse->event)
-		r = driver_call(err, cuEventCreate, (&pulse->event, CU_EVENT_DISABLE_TIMING));
+	if (r == 0 && !heartbeat->event)
+		r = driver_call(err, cuEventCreate, (&heartbeat->event, CU_EVENT_DISABLE_TIMING));
 	return r;
 }
 
-static int ask(struct pulse *pulse, struct error *err)
+static int ask(struct heartbeat *heartbeat, struct error *err)
 {
-	int r = open_stream(pulse, err);
+	int r = open_stream(heartbeat, err);
 
 	if (r == 0)
-		r = driver_call(err, cuEventRecord, (pulse->event, pulse->stream));
-	pulse->is_under_way = r == 0;
+		r = driver_call(err, cuEventRecord, (heartbeat->event, heartbeat->stream));
+	heartbeat->is_under_way = r == 0;
 	return r;
 }
 
 /* 0: not yet; 1: the device has come to the event; or DEVICE_LOST. */
-static int look(struct pulse *pulse, struct error *err)
+static int look(struct heartbeat *heartbeat, struct error *err)
 {
-	CUresult result = driver.cuEventQuery(pulse->event);
+	CUresult result = driver.cuEventQuery(heartbeat->event);
 
 	if (result == CUDA_ERROR_NOT_READY)
 		return 0;
-	pulse->is_under_way = false;
+	heartbeat->is_under_way = false;
 	if (result == CUDA_SUCCESS)
 		return 1;
 	driver_fail(err, result, "cuEventQuery(event)");
@@ -76,30 +76,30 @@ static int look(struct pulse *pulse, struct error *err)
 }
 
 /* A device that has no memory for an event has answered. */
-static bool is_alive(struct pulse *pulse, struct queue *queue, uint64_t landed_ns)
+static bool is_alive(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
 {
 	struct error err;
-	int r = pulse->is_under_way ? 0 : ask(pulse, &err);
+	int r = heartbeat->is_under_way ? 0 : ask(heartbeat, &err);
 
 	if (r == 0)
-		r = look(pulse, &err);
+		r = look(heartbeat, &err);
 	if (r == STATUS_DEVICE_LOST)
 		queue_lose(queue, err.message);
-	return r != 0 || landed_ns > pulse->taken_ns;
+	return r != 0 || landed_ns > heartbeat->taken_ns;
 }
 
-void pulse_turn(struct pulse *pulse, struct queue *queue, uint64_t landed_ns)
+void heartbeat_turn(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
 {
-	if (pulse->taken != pulse->asked)
-		pulse->taken_ns = clock_ns();
-	pulse->taken = pulse->asked;
+	if (heartbeat->taken != heartbeat->asked)
+		heartbeat->taken_ns = clock_ns();
+	heartbeat->taken = heartbeat->asked;
 	if (queue->lost) {
-		pulse->answered = pulse->taken;
+		heartbeat->answered = heartbeat->taken;
 		return;
 	}
 	pthread_mutex_unlock(&queue->lock);
-	bool alive = is_alive(pulse, queue, landed_ns);
+	bool alive = is_alive(heartbeat, queue, landed_ns);
 	pthread_mutex_lock(&queue->lock);
 	if (alive)
-		pulse->answered = pulse->taken;
+		heartbeat->answered = heartbeat->taken;
 }

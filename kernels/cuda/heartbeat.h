@@ -1,11 +1,11 @@
-/* The pulse: whether the engine's thread and the device answer.
+/* The heartbeat: whether the engine's thread and the device answer.
  *
  * A question is taken up in the thread's next turn, which puts an event on a stream of its own: behind no
  * client's work, and no kernel has to find room for it. The question is answered when the device has come to
  * the event, or has ended a round of anybody's meanwhile.
  */
-#ifndef KERNELS_CUDA_PULSE_H
-#define KERNELS_CUDA_PULSE_H
+#ifndef KERNELS_CUDA_HEARTBEAT_H
+#define KERNELS_CUDA_HEARTBEAT_H
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #include "memory.h"
 #include "queue.h"
 
-struct pulse {
+struct heartbeat {
 	/* Under the queue's lock: numbers of questions. */
 	uint32_t asked;
 	uint32_t taken; /* by the thread */
@@ -28,19 +28,19 @@ struct pulse {
 };
 
 /* A zeroed one is allowed. On a device that is lost the driver is not asked. */
-void pulse_deinit(struct pulse *pulse, enum cuda_health health);
+void heartbeat_deinit(struct heartbeat *heartbeat, enum cuda_health health);
 
 /* The owner's thread's: as engine_probe. */
-int pulse_probe(struct pulse *pulse, struct queue *queue, struct error *err);
+int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct error *err);
 
 /* Under the queue's lock: whether the thread has to turn for it. */
-static inline bool pulse_is_asked(const struct pulse *pulse)
+static inline bool heartbeat_is_asked(const struct heartbeat *heartbeat)
 {
-	return pulse->answered != pulse->asked;
+	return heartbeat->answered != heartbeat->asked;
 }
 
 /* Under the queue's lock, which it lets go: takes a question up, or looks for its answer. landed_ns: when a
  * round was last seen to have landed. */
-void pulse_turn(struct pulse *pulse, struct queue *queue, uint64_t landed_ns);
+void heartbeat_turn(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns);
 
 #endif

@@ -13,113 +13,116 @@
 #include "timeline.h"
 
 struct round {
-	struct flights *flights;
-	struct flight *flight;
+	struct in_flight_pool *pool;
+	struct in_flight_job *in_flight;
 	struct staging_round part;
 	CUstream last; /* that something of the round was put on, and that waits for all of it; or NULL */
 	uint64_t dst;  /* addresses of the job's elements [0, ..., 0] */
 	uint64_t src;
 };
 
-static int launch_round(struct flights *flights, struct flight *flight);
+static int launch_round(struct in_flight_pool *pool, struct in_flight_job *in_flight);
 static int bring_in(struct round *round, CUstream in, struct error *err);
 static int move(struct round *round, CUstream own, struct error *err);
 static int take_out(struct round *round, CUstream out, struct error *err);
 
-/* ---- What flights share ------------------------------------------------------------------------------- */
+/* ---- What in-flight jobs share
+ * ------------------------------------------------------------------------------- */
 
-int flights_init(struct flights *flights, const struct device *device, const struct plan_facts *facts,
-                 uint64_t map_entries, struct error *err)
+int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device,
+                        const struct plan_facts *facts, uint64_t map_entries, struct error *err)
 {
 	uint64_t seed = 0;
 	int least, greatest;
 	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
 
-	*flights = (struct flights){ .facts = *facts };
+	*pool = (struct in_flight_pool){ .facts = *facts };
 	if (getrandom(&seed, sizeof seed, 0) < 0)
 		seed = clock_ns();
 	if (r == 0)
 		r = driver_call(err, cuStreamCreateWithPriority,
-		                (&flights->copy_in, CU_STREAM_NON_BLOCKING, greatest));
+		                (&pool->copy_in, CU_STREAM_NON_BLOCKING, greatest));
 	if (r == 0)
 		r = driver_call(err, cuStreamCreateWithPriority,
-		                (&flights->copy_out, CU_STREAM_NON_BLOCKING, greatest));
+		                (&pool->copy_out, CU_STREAM_NON_BLOCKING, greatest));
 	if (r == 0)
-		r = driver_call(err, cuEventCreate, (&flights->passed, CU_EVENT_DISABLE_TIMING));
+		r = driver_call(err, cuEventCreate, (&pool->passed, CU_EVENT_DISABLE_TIMING));
 	if (r == 0)
-		r = launcher_init(&flights->launcher, device, map_entries, seed, err);
+		r = launcher_init(&pool->launcher, device, map_entries, seed, err);
 	return r;
 }
 
-void flights_deinit(struct flights *flights, enum cuda_health health)
+void in_flight_pool_deinit(struct in_flight_pool *pool, enum cuda_health health)
 {
-	launcher_deinit(&flights->launcher);
+	launcher_deinit(&pool->launcher);
 	if (health == CUDA_LOST)
 		return;
-	if (flights->passed)
-		driver.cuEventDestroy(flights->passed);
-	if (flights->copy_out)
-		driver.cuStreamDestroy(flights->copy_out);
-	if (flights->copy_in)
-		driver.cuStreamDestroy(flights->copy_in);
+	if (pool->passed)
+		driver.cuEventDestroy(pool->passed);
+	if (pool->copy_out)
+		driver.cuStreamDestroy(pool->copy_out);
+	if (pool->copy_in)
+		driver.cuStreamDestroy(pool->copy_in);
 }
 
-int flight_init(struct flight *flight, struct error *err)
+int in_flight_init(struct in_flight_job *in_flight, struct error *err)
 {
-	int r = driver_call(err, cuEventCreate, (&flight->start, CU_EVENT_DEFAULT));
+	int r = driver_call(err, cuEventCreate, (&in_flight->start, CU_EVENT_DEFAULT));
 	for (int i = 0; i < STAGING_MOST_SLOTS && r == 0; i++)
-		r = driver_call(err, cuEventCreate, (&flight->end[i], CU_EVENT_DEFAULT));
+		r = driver_call(err, cuEventCreate, (&in_flight->end[i], CU_EVENT_DEFAULT));
 	return r;
 }
 
-void flight_deinit(struct flight *flight)
+void in_flight_deinit(struct in_flight_job *in_flight)
 {
-	desk_close(&flight->desk);
+	upload_buffer_close(&in_flight->upload_buffer);
 	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
-		if (flight->end[i])
-			driver.cuEventDestroy(flight->end[i]);
-	if (flight->start)
-		driver.cuEventDestroy(flight->start);
+		if (in_flight->end[i])
+			driver.cuEventDestroy(in_flight->end[i]);
+	if (in_flight->start)
+		driver.cuEventDestroy(in_flight->start);
 }
 
-/* ---- A flight ------------------------------------------------------------------------------------------ */
+/* ---- An in-flight job
+ * ------------------------------------------------------------------------------------------ */
 
-void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging, CUstream own)
+void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
+                     CUstream own)
 {
-	flight->job = job;
-	flight->own = own;
-	flight->staging = *staging;
-	flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
-	if (flight->is_signal_alone)
-		flight->staging.rounds = flight->staging.slots = 1;
-	flight->launched = flight->landed = 0;
-	flight->brought = (struct tensor_extent){ 0, 0 };
-	flight->is_waking = false;
-	flight->wakes_left = 0;
-	flight->waking_ns = 0;
-	flight->status = 0;
-	flight->started_ns = clock_ns();
-	atomic_store_explicit(&flight->stopped, false, memory_order_relaxed);
+	in_flight->job = job;
+	in_flight->own = own;
+	in_flight->staging = *staging;
+	in_flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
+	if (in_flight->is_signal_alone)
+		in_flight->staging.rounds = in_flight->staging.slots = 1;
+	in_flight->launched = in_flight->landed = 0;
+	in_flight->brought = (struct tensor_extent){ 0, 0 };
+	in_flight->is_waking = false;
+	in_flight->wakes_left = 0;
+	in_flight->waking_ns = 0;
+	in_flight->status = 0;
+	in_flight->started_ns = clock_ns();
+	atomic_store_explicit(&in_flight->stopped, false, memory_order_relaxed);
 }
 
-void flight_stop(struct flight *flight)
+void in_flight_stop(struct in_flight_job *in_flight)
 {
-	atomic_store_explicit(&flight->stopped, true, memory_order_relaxed);
+	atomic_store_explicit(&in_flight->stopped, true, memory_order_relaxed);
 }
 
-static bool has_more(const struct flight *flight)
+static bool has_more(const struct in_flight_job *in_flight)
 {
-	return flight->launched < flight->staging.rounds && flight->status == 0 &&
-	       !atomic_load_explicit(&flight->stopped, memory_order_relaxed);
+	return in_flight->launched < in_flight->staging.rounds && in_flight->status == 0 &&
+	       !atomic_load_explicit(&in_flight->stopped, memory_order_relaxed);
 }
 
-void flight_launch(struct flights *flights, struct flight *flight)
+void in_flight_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 {
-	while (has_more(flight) && flight->launched - flight->landed < flight->staging.slots) {
-		int r = launch_round(flights, flight);
+	while (has_more(in_flight) && in_flight->launched - in_flight->landed < in_flight->staging.slots) {
+		int r = launch_round(pool, in_flight);
 
-		if (r < 0 && flight->status != STATUS_DEVICE_LOST)
-			flight->status = r;
+		if (r < 0 && in_flight->status != STATUS_DEVICE_LOST)
+			in_flight->status = r;
 	}
 }
 
@@ -138,101 +141,101 @@ static int job_status(int status)
 }
 
 /* Whether moves of a job of more than one were launched. */
-static bool has_many(const struct flight *flight)
+static bool has_many(const struct in_flight_job *in_flight)
 {
-	return flight->landed > 0 && !flight->is_signal_alone && job_is_many(flight->job);
+	return in_flight->landed > 0 && !in_flight->is_signal_alone && job_is_many(in_flight->job);
 }
 
-static void end(struct flight *flight)
+static void end(struct in_flight_job *in_flight)
 {
-	struct engine_job *job = flight->job;
+	struct engine_job *job = in_flight->job;
 
-	if (flight->status == 0 && flight->launched < flight->staging.rounds)
-		flight->status = STATUS_CANCELED;
-	if (flight->status)
-		job_end_all(job, job_status(flight->status));
+	if (in_flight->status == 0 && in_flight->launched < in_flight->staging.rounds)
+		in_flight->status = STATUS_CANCELED;
+	if (in_flight->status)
+		job_end_all(job, job_status(in_flight->status));
 	else
-		job->status = has_many(flight) ? job_status(many_land(flight)) : 0;
-	flight->is_waking = true;
+		job->status = has_many(in_flight) ? job_status(many_land(in_flight)) : 0;
+	in_flight->is_waking = true;
 	if (job->status == 0 && job->signal.memory)
-		flight->wakes_left = timelines_wakes(&job->signal);
+		in_flight->wakes_left = timelines_wakes(&job->signal);
 }
 
-/* Few at a time: the thread is everybody's, and looks at each flight in turn. */
-static enum flight_state wake_some(struct flight *flight)
+/* Few at a time: the thread is everybody's, and looks at each in-flight job in turn. */
+static enum in_flight_state wake_some(struct in_flight_job *in_flight)
 {
 	uint64_t start_ns = clock_ns();
 	uint32_t woken;
 
-	if (flight->wakes_left == 0)
-		return FLIGHT_ENDED;
-	woken = timelines_wake(&flight->job->signal, TIMELINE_WAKE_FIRST);
-	flight->wakes_left -= woken < TIMELINE_WAKE_FIRST ? flight->wakes_left : woken;
-	flight->waking_ns += clock_ns() - start_ns;
-	return flight->wakes_left == 0 ? FLIGHT_ENDED : FLIGHT_MOVED;
+	if (in_flight->wakes_left == 0)
+		return IN_FLIGHT_ENDED;
+	woken = timelines_wake(&in_flight->job->signal, TIMELINE_WAKE_FIRST);
+	in_flight->wakes_left -= woken < TIMELINE_WAKE_FIRST ? in_flight->wakes_left : woken;
+	in_flight->waking_ns += clock_ns() - start_ns;
+	return in_flight->wakes_left == 0 ? IN_FLIGHT_ENDED : IN_FLIGHT_MOVED;
 }
 
-static int measure(struct flight *flight)
+static int measure(struct in_flight_job *in_flight)
 {
-	CUevent last = flight->end[(flight->landed - 1) % flight->staging.slots];
+	CUevent last = in_flight->end[(in_flight->landed - 1) % in_flight->staging.slots];
 	float ms;
-	int r = driver_call(&flight->why, cuEventElapsedTime, (&ms, flight->start, last));
+	int r = driver_call(&in_flight->why, cuEventElapsedTime, (&ms, in_flight->start, last));
 
 	if (r == 0)
-		flight->job->ns = (uint64_t)((double)ms * 1e6);
+		in_flight->job->ns = (uint64_t)((double)ms * 1e6);
 	return r;
 }
 
-enum flight_state flight_look(struct flight *flight)
+enum in_flight_state in_flight_look(struct in_flight_job *in_flight)
 {
-	enum flight_state state = FLIGHT_UNDER_WAY;
+	enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
 
-	if (flight->is_waking)
-		return wake_some(flight);
-	while (flight->landed < flight->launched) {
-		CUevent event = flight->end[flight->landed % flight->staging.slots];
+	if (in_flight->is_waking)
+		return wake_some(in_flight);
+	while (in_flight->landed < in_flight->launched) {
+		CUevent event = in_flight->end[in_flight->landed % in_flight->staging.slots];
 		CUresult result = driver.cuEventQuery(event);
 
 		if (result == CUDA_ERROR_NOT_READY)
 			return state;
 		if (result != CUDA_SUCCESS) {
-			driver_fail(&flight->why, result, "cuEventQuery(event)");
-			flight->status = STATUS_DEVICE_LOST;
+			driver_fail(&in_flight->why, result, "cuEventQuery(event)");
+			in_flight->status = STATUS_DEVICE_LOST;
 			break;
 		}
-		flight->landed++;
-		state = FLIGHT_MOVED;
+		in_flight->landed++;
+		state = IN_FLIGHT_MOVED;
 	}
-	if (has_more(flight))
+	if (has_more(in_flight))
 		return state;
-	if (flight->landed > 0 && flight->status == 0)
-		flight->status = measure(flight);
-	end(flight);
-	return wake_some(flight);
+	if (in_flight->landed > 0 && in_flight->status == 0)
+		in_flight->status = measure(in_flight);
+	end(in_flight);
+	return wake_some(in_flight);
 }
 
 /* ---- A round ------------------------------------------------------------------------------------------- */
 
 static uint64_t scratch_src(const struct round *round)
 {
-	const struct flight *flight = round->flight;
-	uint64_t low = flight->staging.src == STAGING_WHOLE
-	                   ? (uint64_t)transform_reads(flight->job->move.transform).low
+	const struct in_flight_job *in_flight = round->in_flight;
+	uint64_t low = in_flight->staging.src == STAGING_WHOLE
+	                   ? (uint64_t)transform_reads(in_flight->job->move.transform).low
 	                   : (uint64_t)round->part.reads.low;
 
-	return staging_src_place(&flight->staging, flight->scratch.start, flight->launched,
+	return staging_src_place(&in_flight->staging, in_flight->scratch.start, in_flight->launched,
 	                         round->src + low) -
 	       low;
 }
 
 static uint64_t scratch_dst(const struct round *round)
 {
-	const struct flight *flight = round->flight;
+	const struct in_flight_job *in_flight = round->in_flight;
 	uint64_t low = (uint64_t)round->part.writes.low;
 
-	if (flight->staging.run)
+	if (in_flight->staging.run)
 		return scratch_src(round) + (uint64_t)round->part.reads.low - low;
-	return staging_dst_place(&flight->staging, flight->scratch.start, flight->launched,
+	return staging_dst_place(&in_flight->staging, in_flight->scratch.start, in_flight->launched,
 	                         round->dst + low) -
 	       low;
 }
@@ -240,7 +243,7 @@ static uint64_t scratch_dst(const struct round *round)
 /* What follows on to waits for all that is on from. */
 static int pass(struct round *round, CUstream to, struct error *err)
 {
-	CUevent passed = round->flights->passed;
+	CUevent passed = round->pool->passed;
 	int r = 0;
 
 	if (round->last && round->last != to) {
@@ -255,9 +258,9 @@ static int pass(struct round *round, CUstream to, struct error *err)
 
 static int begin(struct round *round, CUstream first, struct error *err)
 {
-	struct flight *flight = round->flight;
+	struct in_flight_job *in_flight = round->in_flight;
 
-	return flight->launched > 0 ? 0 : driver_call(err, cuEventRecord, (flight->start, first));
+	return in_flight->launched > 0 ? 0 : driver_call(err, cuEventRecord, (in_flight->start, first));
 }
 
 static int carry(struct round *round, CUstream in, CUstream out, struct error *err)
@@ -265,7 +268,7 @@ static int carry(struct round *round, CUstream in, CUstream out, struct error *e
 	int r = bring_in(round, in, err);
 
 	if (r == 0)
-		r = move(round, round->flight->own, err);
+		r = move(round, round->in_flight->own, err);
 	if (r == 0)
 		r = take_out(round, out, err);
 	return r;
@@ -275,16 +278,16 @@ static int carry(struct round *round, CUstream in, CUstream out, struct error *e
  *
  * Counts the round as soon as anything of it is on the device, and then it has to be known when that is over:
  * where not even that can be had, the device is given up. */
-static int launch_round(struct flights *flights, struct flight *flight)
+static int launch_round(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 {
-	const struct staging *s = &flight->staging;
-	const struct engine_job *job = flight->job;
+	const struct staging *s = &in_flight->staging;
+	const struct engine_job *job = in_flight->job;
 	bool alone = s->rounds == 1 || !s->scratch_bytes;
-	CUstream in = alone ? flight->own : flights->copy_in;
-	CUstream out = alone ? flight->own : flights->copy_out;
+	CUstream in = alone ? in_flight->own : pool->copy_in;
+	CUstream out = alone ? in_flight->own : pool->copy_out;
 	struct round round = {
-		.flights = flights,
-		.flight = flight,
+		.pool = pool,
+		.in_flight = in_flight,
 	};
 	int r, end;
 
@@ -294,27 +297,27 @@ static int launch_round(struct flights *flights, struct flight *flight)
 	}
 
 	if (s->run || staging_is_needed(s))
-		staging_round(s, flight->launched, &round.part);
-	r = begin(&round, s->src == STAGING_DIRECT ? flight->own : in, &flight->why);
+		staging_round(s, in_flight->launched, &round.part);
+	r = begin(&round, s->src == STAGING_DIRECT ? in_flight->own : in, &in_flight->why);
 	if (r == 0)
-		r = flight->is_signal_alone ? pass(&round, flight->own, &flight->why)
-		                            : carry(&round, in, out, &flight->why);
-	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds && !job_first_failure(job))
-		r = timelines_put(&job->signal, round.last, &flight->why);
+		r = in_flight->is_signal_alone ? pass(&round, in_flight->own, &in_flight->why)
+		                               : carry(&round, in, out, &in_flight->why);
+	if (r == 0 && job->signal.memory && in_flight->launched + 1 == s->rounds && !job_first_failure(job))
+		r = timelines_put(&job->signal, round.last, &in_flight->why);
 	if (!round.last)
 		return r;
-	end =
-	    driver_call(&flight->why, cuEventRecord, (flight->end[flight->launched % s->slots], round.last));
+	end = driver_call(&in_flight->why, cuEventRecord,
+	                  (in_flight->end[in_flight->launched % s->slots], round.last));
 	if (end < 0)
-		return flight->status = STATUS_DEVICE_LOST;
-	flight->launched++;
+		return in_flight->status = STATUS_DEVICE_LOST;
+	in_flight->launched++;
 	return r;
 }
 
 /* Bytes [low, high) of the source. */
 static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, struct error *err)
 {
-	const struct engine_job *job = round->flight->job;
+	const struct engine_job *job = round->in_flight->job;
 	const char *from = cuda_memory(job->move.src)->data + job->move.src_offset + low;
 
 	if (low >= high)
@@ -328,8 +331,8 @@ static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, 
  * brings all of it. */
 static int bring_more(struct round *round, CUstream in, struct error *err)
 {
-	struct tensor_extent *brought = &round->flight->brought, reads = round->part.reads;
-	struct tensor_extent whole = transform_reads(round->flight->job->move.transform);
+	struct tensor_extent *brought = &round->in_flight->brought, reads = round->part.reads;
+	struct tensor_extent whole = transform_reads(round->in_flight->job->move.transform);
 	int r;
 
 	if (reads.low == reads.high)
@@ -350,7 +353,7 @@ static int bring_more(struct round *round, CUstream in, struct error *err)
 
 static int bring_in(struct round *round, CUstream in, struct error *err)
 {
-	switch (round->flight->staging.src) {
+	switch (round->in_flight->staging.src) {
 	case STAGING_DIRECT:
 		return 0;
 	case STAGING_WHOLE:
@@ -363,7 +366,7 @@ static int bring_in(struct round *round, CUstream in, struct error *err)
 /* A run with a side on the device. */
 static int copy_run(struct round *round, CUstream own, struct error *err)
 {
-	const struct engine_job *job = round->flight->job;
+	const struct engine_job *job = round->in_flight->job;
 	struct tensor_extent reads = round->part.reads, writes = round->part.writes;
 	size_t bytes = (size_t)(reads.high - reads.low);
 	char *dst = cuda_memory(job->move.dst)->data;
@@ -388,11 +391,11 @@ static uint32_t common_align(uint64_t dst, uint64_t src)
 
 static int move(struct round *round, CUstream own, struct error *err)
 {
-	struct flight *flight = round->flight;
-	const struct staging *s = &flight->staging;
+	struct in_flight_job *in_flight = round->in_flight;
+	const struct staging *s = &in_flight->staging;
 	uint64_t dst = s->dst == STAGING_DIRECT ? round->dst : scratch_dst(round);
 	uint64_t src = s->src == STAGING_DIRECT ? round->src : scratch_src(round);
-	struct plan_facts facts = round->flights->facts;
+	struct plan_facts facts = round->pool->facts;
 	struct plan plan;
 	int r;
 
@@ -401,25 +404,25 @@ static int move(struct round *round, CUstream own, struct error *err)
 	r = pass(round, own, err);
 	if (r < 0)
 		return r;
-	if (job_is_many(flight->job))
-		return many_launch(round->flights, flight, own, err);
+	if (job_is_many(in_flight->job))
+		return many_launch(round->pool, in_flight, own, err);
 	if (s->rounds == 1)
-		return launch_transform(&round->flights->launcher, own, s->transform, s->plan, dst, src, err);
+		return launch_transform(&round->pool->launcher, own, s->transform, s->plan, dst, src, err);
 	dst += (uint64_t)round->part.dst_offset;
 	facts.align = common_align(dst, src);
 	facts.dst_phase = dst % 16;
 	facts.src_phase = src % 16;
 	plan_init(&plan, &round->part.transform, &facts);
-	return launch_transform(&round->flights->launcher, own, &round->part.transform, &plan, dst, src, err);
+	return launch_transform(&round->pool->launcher, own, &round->part.transform, &plan, dst, src, err);
 }
 
 static int take_out(struct round *round, CUstream out, struct error *err)
 {
-	const struct engine_job *job = round->flight->job;
+	const struct engine_job *job = round->in_flight->job;
 	struct tensor_extent writes = round->part.writes;
 	int r;
 
-	if (round->flight->staging.dst == STAGING_DIRECT)
+	if (round->in_flight->staging.dst == STAGING_DIRECT)
 		return 0;
 	r = pass(round, out, err);
 	if (r < 0)

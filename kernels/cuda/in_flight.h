@@ -1,11 +1,11 @@
-/* A flight: one job on its way over the device.
+/* An in-flight job: one job on its way over the device.
  *
- * A flight is started under the engine's lock and then belongs to the engine's thread, which launches its
- * rounds and looks at their events until it has ended. Flights and their events are made once and used again.
- * Only flight_stop may be called by others.
+ * An in-flight job is started under the engine's lock and then belongs to the engine's thread, which launches
+ * its rounds and looks at their events until it has ended. In-flight jobs and their events are made once and
+ * used again. Only in_flight_stop may be called by others.
  */
-#ifndef KERNELS_CUDA_FLIGHT_H
-#define KERNELS_CUDA_FLIGHT_H
+#ifndef KERNELS_CUDA_IN_FLIGHT_H
+#define KERNELS_CUDA_IN_FLIGHT_H
 
 #include <cuda.h>
 #include <stdatomic.h>
@@ -20,8 +20,8 @@
 #include "scratch.h"
 #include "staging.h"
 
-/* What all flights share. */
-struct flights {
+/* What all in-flight jobs share. */
+struct in_flight_pool {
 	struct launcher launcher;
 	struct plan_facts facts;
 	CUstream copy_in; /* of jobs that run in rounds; the kernels are on the job's own stream */
@@ -29,13 +29,13 @@ struct flights {
 	CUevent passed; /* from one stream to the next; recorded and waited for in one go */
 };
 
-struct flight {
+struct in_flight_job {
 	struct engine_job *job;
 	struct engine_stream *stream;
 	CUstream own;
 	struct staging staging;
 	struct scratch_block scratch;
-	struct desk desk; /* of jobs of more than one move */
+	struct upload_buffer upload_buffer; /* of jobs of more than one move */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS]; /* round i records end[i % slots] */
 	bool is_signal_alone;            /* a round that moves nothing */
@@ -48,36 +48,38 @@ struct flight {
 	int status;                   /* the first failure */
 	struct error why;             /* with status */
 	atomic_bool stopped;
-	uint64_t started_ns;              /* by the monotonic clock */
-	TAILQ_ENTRY(flight) entry;        /* by the engine: in order of their start, or free */
-	TAILQ_ENTRY(flight) stream_entry; /* of the stream, in order */
+	uint64_t started_ns;                     /* by the monotonic clock */
+	TAILQ_ENTRY(in_flight_job) entry;        /* by the engine: in order of their start, or free */
+	TAILQ_ENTRY(in_flight_job) stream_entry; /* of the stream, in order */
 };
 
-int flights_init(struct flights *flights, const struct device *device, const struct plan_facts *facts,
-                 uint64_t map_entries, struct error *err);
+int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device,
+                        const struct plan_facts *facts, uint64_t map_entries, struct error *err);
 
 /* A zeroed one is allowed. On a device that is lost the driver is not asked. */
-void flights_deinit(struct flights *flights, enum cuda_health health);
+void in_flight_pool_deinit(struct in_flight_pool *pool, enum cuda_health health);
 
 /* The events. */
-int flight_init(struct flight *flight, struct error *err);
-void flight_deinit(struct flight *flight);
+int in_flight_init(struct in_flight_job *in_flight, struct error *err);
+void in_flight_deinit(struct in_flight_job *in_flight);
 
-/* Takes a job up. When it needs scratch memory, flight->scratch has been taken. own: where its kernels run.
+/* Takes a job up. When it needs scratch memory, in_flight->scratch has been taken. own: where its kernels
+ * run.
  */
-void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging, CUstream own);
+void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
+                     CUstream own);
 
-/* Launches the rounds that can be. What fails is the flight's status: no more rounds follow. */
-void flight_launch(struct flights *flights, struct flight *flight);
+/* Launches the rounds that can be. What fails is the in-flight job's status: no more rounds follow. */
+void in_flight_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight);
 
-enum flight_state { FLIGHT_UNDER_WAY, FLIGHT_MOVED, FLIGHT_ENDED };
+enum in_flight_state { IN_FLIGHT_UNDER_WAY, IN_FLIGHT_MOVED, IN_FLIGHT_ENDED };
 
 /* Looks whether rounds have landed, and then wakes who sleeps on the signal, some at a time. Once ended,
  * nothing of it is on the device any more, and the job has its status and time; DEVICE_LOST when the device
  * cannot be asked, and then what is on it is unknown. */
-enum flight_state flight_look(struct flight *flight);
+enum in_flight_state in_flight_look(struct in_flight_job *in_flight);
 
 /* No more rounds are launched. From any thread. */
-void flight_stop(struct flight *flight);
+void in_flight_stop(struct in_flight_job *in_flight);
 
 #endif

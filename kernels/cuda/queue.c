@@ -18,7 +18,7 @@ void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg)
 
 	*queue = (struct queue){ .wake = wake, .wake_arg = wake_arg };
 	queue->done_end = &queue->done;
-	ring_init(&queue->ring);
+	fair_queue_init(&queue->fair_queue);
 	TAILQ_INIT(&queue->waiting);
 	pthread_mutex_init(&queue->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -29,7 +29,7 @@ void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg)
 
 void queue_deinit(struct queue *queue)
 {
-	assert(TAILQ_EMPTY(&queue->ring.owners) && TAILQ_EMPTY(&queue->waiting) && !queue->done);
+	assert(TAILQ_EMPTY(&queue->fair_queue.owners) && TAILQ_EMPTY(&queue->waiting) && !queue->done);
 	pthread_cond_destroy(&queue->work);
 	pthread_mutex_destroy(&queue->lock);
 }
@@ -43,14 +43,14 @@ struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner 
 	stream->queue = queue;
 	stream->turn.owner = owner;
 	stream->end = &stream->first;
-	TAILQ_INIT(&stream->flights);
+	TAILQ_INIT(&stream->in_flight);
 	owner->streams++;
 	return stream;
 }
 
 void queue_stream_free(struct engine_stream *stream)
 {
-	assert(!stream->first && stream->n_flights == 0 && stream->turn.owner->streams > 0);
+	assert(!stream->first && stream->n_in_flight == 0 && stream->turn.owner->streams > 0);
 	stream->turn.owner->streams--;
 	free(stream);
 }
@@ -96,16 +96,16 @@ bool queue_settle(struct engine_stream *stream)
 	struct queue *queue = stream->queue;
 	bool wake = false;
 
-	if (stream->n_flights == 0 && !stream->is_looked_at)
+	if (stream->n_in_flight == 0 && !stream->is_looked_at)
 		while (stream->first && stream->first->status)
 			wake |= queue_done(queue, queue_take(stream));
 	bool lives = stream->first && !stream->first->status;
 	bool waits = lives && stream->first->wait.memory && !stream->has_come;
 	set_waiting(stream, waits);
 	if (!lives || waits)
-		ring_remove(&queue->ring, &stream->turn);
-	else if (!stream->turn.in_ring)
-		ring_add(&queue->ring, &stream->turn);
+		fair_queue_remove(&queue->fair_queue, &stream->turn);
+	else if (!stream->turn.queued)
+		fair_queue_add(&queue->fair_queue, &stream->turn);
 	return wake;
 }
 
@@ -122,7 +122,7 @@ bool queue_lose_waiting(struct queue *queue)
 	struct engine_stream *stream;
 	bool wake = false;
 
-	while ((stream = (struct engine_stream *)ring_next(&queue->ring)))
+	while ((stream = (struct engine_stream *)fair_queue_next(&queue->fair_queue)))
 		wake |= lose_stream(stream);
 	while ((stream = TAILQ_FIRST(&queue->waiting)))
 		wake |= lose_stream(stream);
@@ -182,15 +182,15 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 void queue_cancel(struct engine_stream *stream)
 {
 	struct queue *queue = stream->queue;
-	struct flight *flight;
+	struct in_flight_job *in_flight;
 	bool wake;
 
 	pthread_mutex_lock(&queue->lock);
 	for (struct engine_job *job = stream->first; job; job = job->next)
 		if (job->status == 0)
 			job_end_all(job, STATUS_CANCELED);
-	TAILQ_FOREACH(flight, &stream->flights, stream_entry)
-	flight_stop(flight);
+	TAILQ_FOREACH(in_flight, &stream->in_flight, stream_entry)
+	in_flight_stop(in_flight);
 	wake = queue_settle(stream);
 	queue_stir(queue);
 	queue_unlock_and_wake(queue, wake);

@@ -1,7 +1,7 @@
 /* Jobs that wait, by stream, and jobs that have ended: what the owner's thread and the engine's share.
  *
  * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and holds
- * the lock for no call of the driver's. A stream stands in the ring while its first job waits that is not
+ * the lock for no call of the driver's. A stream stands in the queue while its first job waits that is not
  * cancelled, or among those that wait while that job's point has not come. A sticky error ends everything:
  * every job, waiting, under way or submitted later, ends as DEVICE_LOST.
  */
@@ -20,14 +20,14 @@
 
 struct lane;
 
-TAILQ_HEAD(flight_list, flight);
+TAILQ_HEAD(in_flight_list, in_flight_job);
 
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* by the monotonic clock */
 	void (*wake)(void *arg);
 	void *wake_arg;
-	struct ring ring;
+	struct fair_queue fair_queue;
 	TAILQ_HEAD(, engine_stream) waiting; /* for a point */
 	struct engine_job *done;
 	struct engine_job **done_end;
@@ -38,12 +38,12 @@ struct queue {
 };
 
 struct engine_stream {
-	struct ring_stream turn; /* first: the ring gives it back */
+	struct fair_stream turn; /* first: the queue gives it back */
 	struct queue *queue;
 	struct engine_job *first; /* waiting */
 	struct engine_job **end;
-	struct flight_list flights; /* under way */
-	uint32_t n_flights;
+	struct in_flight_list in_flight; /* under way */
+	uint32_t n_in_flight;
 	bool planned; /* staging is the first job's */
 
 	/* Of the first job's point; see timeline.h. */
@@ -56,7 +56,7 @@ struct engine_stream {
 
 	/* The engine's thread's own. */
 	struct staging staging;
-	struct lane *lane; /* while it has flights */
+	struct lane *lane; /* while it has in-flight jobs */
 	uint64_t held;     /* see scheduler.c */
 };
 
@@ -89,12 +89,12 @@ int queue_check(struct queue *queue, struct error *err);
 
 /* ---- The engine's thread's, under the lock; bool: whether the owner has to be woken -------------------- */
 
-/* Takes the first waiting job of a stream in the ring. */
+/* Takes the first waiting job of a stream in the queue. */
 struct engine_job *queue_take(struct engine_stream *stream);
 
 bool queue_done(struct queue *queue, struct engine_job *job);
 
-/* After flights of the stream have begun or ended. */
+/* After in-flight jobs of the stream have begun or ended. */
 bool queue_settle(struct engine_stream *stream);
 
 /* What waits, and nothing is under way: all of it ends as DEVICE_LOST. */

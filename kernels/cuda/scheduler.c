@@ -19,8 +19,8 @@
 static void *thread_main(void *arg);
 static void start_all(struct scheduler *scheduler);
 static void start(struct scheduler *scheduler, struct engine_stream *stream);
-static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended);
-static bool land(struct scheduler *scheduler, struct flight_list *ended);
+static bool fly(struct scheduler *scheduler, struct in_flight_list *ret_ended);
+static bool land(struct scheduler *scheduler, struct in_flight_list *ended);
 static void lose_all(struct scheduler *scheduler);
 
 /* ---- The beginning and the end ------------------------------------------------------------------------ */
@@ -36,19 +36,19 @@ static int make_lanes(struct scheduler *scheduler, struct error *err)
 	return r;
 }
 
-static int make_flights(struct scheduler *scheduler, struct error *err)
+static int make_pool(struct scheduler *scheduler, struct error *err)
 {
 	uint32_t n = scheduler->limits.jobs;
 	int r = 0;
 
-	scheduler->all_flights = calloc(n, sizeof *scheduler->all_flights);
-	if (!scheduler->all_flights)
+	scheduler->all_in_flight = calloc(n, sizeof *scheduler->all_in_flight);
+	if (!scheduler->all_in_flight)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	for (uint32_t i = 0; i < n && r == 0; i++) {
-		struct flight *flight = &scheduler->all_flights[i];
+		struct in_flight_job *in_flight = &scheduler->all_in_flight[i];
 
-		TAILQ_INSERT_TAIL(&scheduler->free, flight, entry);
-		r = flight_init(flight, err);
+		TAILQ_INSERT_TAIL(&scheduler->free, in_flight, entry);
+		r = in_flight_init(in_flight, err);
 	}
 	return r;
 }
@@ -65,11 +65,11 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	scratch_init(&scheduler->scratch);
 	r = timelines_init(&scheduler->timelines, scheduler->limits.most_sleep_ns, err);
 	if (r == 0)
-		r = flights_init(&scheduler->flights, device, facts, options->tensor_maps, err);
+		r = in_flight_pool_init(&scheduler->pool, device, facts, options->tensor_maps, err);
 	if (r == 0)
 		r = make_lanes(scheduler, err);
 	if (r == 0)
-		r = make_flights(scheduler, err);
+		r = make_pool(scheduler, err);
 	if (r < 0)
 		return r;
 	r = thread_start(&scheduler->thread, thread_main, scheduler);
@@ -98,10 +98,10 @@ enum cuda_health scheduler_stop(struct scheduler *scheduler)
 static void destroy_all(struct scheduler *scheduler)
 {
 	struct error ignored;
-	struct flight *flight;
+	struct in_flight_job *in_flight;
 
-	TAILQ_FOREACH(flight, &scheduler->free, entry)
-	flight_deinit(flight);
+	TAILQ_FOREACH(in_flight, &scheduler->free, entry)
+	in_flight_deinit(in_flight);
 	for (int i = 0; i < SCHEDULER_LANES; i++)
 		if (scheduler->lanes[i].stream)
 			driver.cuStreamDestroy(scheduler->lanes[i].stream);
@@ -114,18 +114,18 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 		return;
 	if (health == CUDA_HEALTHY)
 		destroy_all(scheduler);
-	free(scheduler->all_flights);
+	free(scheduler->all_in_flight);
 	timelines_deinit(&scheduler->timelines, health);
-	pulse_deinit(&scheduler->pulse, health);
-	flights_deinit(&scheduler->flights, health);
+	heartbeat_deinit(&scheduler->heartbeat, health);
+	in_flight_pool_deinit(&scheduler->pool, health);
 	queue_deinit(&scheduler->queue);
 }
 
 /* ---- The thread ------------------------------------------------------------------------------------------
  */
 
-/* Under the lock. Nothing was startable, so the ring is empty. Scratch memory that has not been used for long
- * goes back to the device. */
+/* Under the lock. Nothing was startable, so the queue is empty. Scratch memory that has not been used for
+ * long goes back to the device. */
 static void wait_for_work(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
@@ -133,7 +133,7 @@ static void wait_for_work(struct scheduler *scheduler)
 	    scheduler->scratch.address ? scheduler->moved_ns + scheduler->limits.scratch_idle_ns : 0;
 	struct error err;
 
-	assert(TAILQ_EMPTY(&queue->ring.owners));
+	assert(TAILQ_EMPTY(&queue->fair_queue.owners));
 	if (queue_wait(queue, until))
 		return;
 	pthread_mutex_unlock(&queue->lock);
@@ -181,7 +181,7 @@ static void open_scratch(struct scheduler *scheduler)
 static void work(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
-	struct flight_list ended = TAILQ_HEAD_INITIALIZER(ended);
+	struct in_flight_list ended = TAILQ_HEAD_INITIALIZER(ended);
 	bool moved, wake;
 
 	pthread_mutex_unlock(&queue->lock);
@@ -210,7 +210,7 @@ static void look_at_points(struct scheduler *scheduler)
 static bool is_idle(const struct scheduler *scheduler)
 {
 	return TAILQ_EMPTY(&scheduler->flying) && TAILQ_EMPTY(&scheduler->queue.waiting) &&
-	       scheduler->timelines.n == 0 && !pulse_is_asked(&scheduler->pulse);
+	       scheduler->timelines.n == 0 && !heartbeat_is_asked(&scheduler->heartbeat);
 }
 
 static void *thread_main(void *arg)
@@ -228,8 +228,8 @@ static void *thread_main(void *arg)
 		queue->changed = false;
 		if (!queue->lost)
 			look_at_points(scheduler);
-		if (pulse_is_asked(&scheduler->pulse))
-			pulse_turn(&scheduler->pulse, queue, scheduler->landed_ns);
+		if (heartbeat_is_asked(&scheduler->heartbeat))
+			heartbeat_turn(&scheduler->heartbeat, queue, scheduler->landed_ns);
 		if (queue->lost)
 			lose_all(scheduler);
 		else
@@ -250,10 +250,10 @@ static void *thread_main(void *arg)
 
 static void start_all(struct scheduler *scheduler)
 {
-	struct ring_stream *turn;
+	struct fair_stream *turn;
 
 	scheduler->scratch_full = false;
-	while ((turn = ring_next_if(&scheduler->queue.ring, admission_can_start, scheduler)))
+	while ((turn = fair_queue_next_if(&scheduler->queue.fair_queue, admission_can_start, scheduler)))
 		start(scheduler, (struct engine_stream *)turn);
 }
 
@@ -269,12 +269,12 @@ static struct lane *least_used(struct scheduler *scheduler)
 
 static void start(struct scheduler *scheduler, struct engine_stream *stream)
 {
-	struct flight *flight = TAILQ_FIRST(&scheduler->free);
+	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
 	struct engine_owner *owner = stream->turn.owner;
 	struct engine_job *job = queue_take(stream);
 
 	job->begun = true;
-	if (stream->n_flights++ == 0) {
+	if (stream->n_in_flight++ == 0) {
 		stream->lane = least_used(scheduler);
 		stream->lane->users++;
 	}
@@ -285,14 +285,14 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 		owner->staging++;
 	}
 	if (stream->staging.scratch_bytes > 0)
-		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &flight->scratch);
-	flight_start(flight, job, &stream->staging, stream->lane->stream);
-	flight->stream = stream;
-	TAILQ_REMOVE(&scheduler->free, flight, entry);
-	TAILQ_INSERT_TAIL(&scheduler->flying, flight, entry);
-	TAILQ_INSERT_TAIL(&stream->flights, flight, stream_entry);
+		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &in_flight->scratch);
+	in_flight_start(in_flight, job, &stream->staging, stream->lane->stream);
+	in_flight->stream = stream;
+	TAILQ_REMOVE(&scheduler->free, in_flight, entry);
+	TAILQ_INSERT_TAIL(&scheduler->flying, in_flight, entry);
+	TAILQ_INSERT_TAIL(&stream->in_flight, in_flight, stream_entry);
 	queue_settle(stream);
-	scheduler->moved_ns = flight->started_ns;
+	scheduler->moved_ns = in_flight->started_ns;
 }
 
 /* ---- Flying: without the lock
@@ -300,30 +300,30 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 
 /* Flights of one stream end in their order, so those behind one that has not are not looked at. Gives back
  * whether anything moved. */
-static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended)
+static bool fly(struct scheduler *scheduler, struct in_flight_list *ret_ended)
 {
-	struct flight *flight, *next;
+	struct in_flight_job *in_flight, *next;
 	bool moved = false;
 
 	scheduler->pass++;
-	for (flight = TAILQ_FIRST(&scheduler->flying); flight; flight = next) {
-		enum flight_state state = FLIGHT_UNDER_WAY;
+	for (in_flight = TAILQ_FIRST(&scheduler->flying); in_flight; in_flight = next) {
+		enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
 
-		next = TAILQ_NEXT(flight, entry);
-		flight_launch(&scheduler->flights, flight);
-		if (flight->stream->held != scheduler->pass)
-			state = flight_look(flight);
-		if (flight->status == STATUS_DEVICE_LOST) {
-			queue_lose(&scheduler->queue, flight->why.message);
+		next = TAILQ_NEXT(in_flight, entry);
+		in_flight_launch(&scheduler->pool, in_flight);
+		if (in_flight->stream->held != scheduler->pass)
+			state = in_flight_look(in_flight);
+		if (in_flight->status == STATUS_DEVICE_LOST) {
+			queue_lose(&scheduler->queue, in_flight->why.message);
 			break;
 		}
-		if (state == FLIGHT_ENDED) {
-			TAILQ_REMOVE(&scheduler->flying, flight, entry);
-			TAILQ_INSERT_TAIL(ret_ended, flight, entry);
+		if (state == IN_FLIGHT_ENDED) {
+			TAILQ_REMOVE(&scheduler->flying, in_flight, entry);
+			TAILQ_INSERT_TAIL(ret_ended, in_flight, entry);
 		} else {
-			flight->stream->held = scheduler->pass;
+			in_flight->stream->held = scheduler->pass;
 		}
-		moved |= state != FLIGHT_UNDER_WAY;
+		moved |= state != IN_FLIGHT_UNDER_WAY;
 	}
 	return moved;
 }
@@ -331,40 +331,40 @@ static bool fly(struct scheduler *scheduler, struct flight_list *ret_ended)
 /* ---- Landing: under the lock; whether the owner has to be woken
  * -------------------------------------------- */
 
-static bool land_one(struct scheduler *scheduler, struct flight *flight)
+static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_flight)
 {
-	struct engine_stream *stream = flight->stream;
+	struct engine_stream *stream = in_flight->stream;
 	struct engine_owner *owner = stream->turn.owner;
-	struct engine_job *job = flight->job;
+	struct engine_job *job = in_flight->job;
 	bool wake;
 
 	owner->running--;
 	owner->running_bytes -= job_bytes(job);
-	if (staging_is_needed(&flight->staging)) {
+	if (staging_is_needed(&in_flight->staging)) {
 		scheduler->staged--;
 		owner->staging--;
 	}
-	ring_charge(&scheduler->queue.ring, owner, job->ns + flight->waking_ns);
-	scratch_give(&scheduler->scratch, &flight->scratch);
-	TAILQ_REMOVE(&stream->flights, flight, stream_entry);
-	if (--stream->n_flights == 0)
+	fair_queue_charge(&scheduler->queue.fair_queue, owner, job->ns + in_flight->waking_ns);
+	scratch_give(&scheduler->scratch, &in_flight->scratch);
+	TAILQ_REMOVE(&stream->in_flight, in_flight, stream_entry);
+	if (--stream->n_in_flight == 0)
 		stream->lane->users--;
-	TAILQ_INSERT_HEAD(&scheduler->free, flight, entry);
+	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);
 	wake = queue_done(&scheduler->queue, job);
 	return queue_settle(stream) || wake;
 }
 
 /* When the device is lost meanwhile, nothing that it says counts any more. */
-static bool land(struct scheduler *scheduler, struct flight_list *ended)
+static bool land(struct scheduler *scheduler, struct in_flight_list *ended)
 {
-	struct flight *flight;
+	struct in_flight_job *in_flight;
 	bool wake = false;
 
-	while ((flight = TAILQ_FIRST(ended))) {
-		TAILQ_REMOVE(ended, flight, entry);
+	while ((in_flight = TAILQ_FIRST(ended))) {
+		TAILQ_REMOVE(ended, in_flight, entry);
 		if (scheduler->queue.lost)
-			job_end_all(flight->job, STATUS_DEVICE_LOST);
-		wake |= land_one(scheduler, flight);
+			job_end_all(in_flight->job, STATUS_DEVICE_LOST);
+		wake |= land_one(scheduler, in_flight);
 		scheduler->queue.changed = true;
 	}
 	return wake;

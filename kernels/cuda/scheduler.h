@@ -33,20 +33,20 @@ struct scheduler {
 	const struct device *device;
 	struct cuda_limits limits;
 	struct queue queue;
-	struct flights flights;
-	struct pulse pulse;
+	struct in_flight_pool pool;
+	struct heartbeat heartbeat;
 	pthread_t thread;
 	bool started;
 
 	/* The thread's own. */
 	struct lane lanes[SCHEDULER_LANES];
-	struct flight *all_flights;
-	struct flight_list flying; /* in the order started */
-	struct flight_list free;
+	struct in_flight_job *all_in_flight;
+	struct in_flight_list flying; /* in the order started */
+	struct in_flight_list free;
 	uint32_t staged;    /* of those flying: more than one launch */
 	uint64_t moved_ns;  /* when a job was last started, or a round landed */
 	uint64_t landed_ns; /* when a round was last seen to have landed */
-	uint64_t pass;      /* number of the present look at all flights */
+	uint64_t pass;      /* number of the present look at all in-flight jobs */
 	struct timelines timelines;
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */

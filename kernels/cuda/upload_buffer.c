@@ -8,86 +8,88 @@
 #define COUNTER_BYTES (2 * sizeof(uint64_t))
 #define FIRST         64
 
-static int open_desk(struct desk *desk, struct error *err)
+static int open_upload_buffer(struct upload_buffer *upload_buffer, struct error *err)
 {
 	CUdeviceptr device = 0;
-	void *pages =
-	    mmap(NULL, DESK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *pages = mmap(NULL, UPLOAD_BUFFER_BYTES, PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	int r;
 
 	if (pages == MAP_FAILED)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	r = driver_call(err, cuMemHostRegister, (pages, DESK_BYTES, 0));
+	r = driver_call(err, cuMemHostRegister, (pages, UPLOAD_BUFFER_BYTES, 0));
 	if (r < 0) {
-		munmap(pages, DESK_BYTES);
+		munmap(pages, UPLOAD_BUFFER_BYTES);
 		return r;
 	}
-	r = driver_call(err, cuMemAlloc, (&device, DESK_BYTES));
+	r = driver_call(err, cuMemAlloc, (&device, UPLOAD_BUFFER_BYTES));
 	if (r == 0)
 		r = driver_call(err, cuMemsetD8Async, (device, 0, COUNTER_BYTES, NULL));
 	if (r == 0)
 		r = driver_call(err, cuStreamSynchronize, (NULL));
-	*desk = (struct desk){ .host = pages, .device = device };
+	*upload_buffer = (struct upload_buffer){ .host = pages, .device = device };
 	if (r < 0)
-		desk_close(desk);
+		upload_buffer_close(upload_buffer);
 	return r;
 }
 
-int desk_begin(struct desk *desk, struct error *err)
+int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err)
 {
-	int r = desk->host ? 0 : open_desk(desk, err);
+	int r = upload_buffer->host ? 0 : open_upload_buffer(upload_buffer, err);
 
-	desk->used = FIRST;
+	upload_buffer->used = FIRST;
 	return r;
 }
 
-void desk_close(struct desk *desk)
+void upload_buffer_close(struct upload_buffer *upload_buffer)
 {
-	if (desk->device)
-		driver.cuMemFree(desk->device);
-	if (desk->host) {
-		driver.cuMemHostUnregister(desk->host);
-		munmap(desk->host, DESK_BYTES);
+	if (upload_buffer->device)
+		driver.cuMemFree(upload_buffer->device);
+	if (upload_buffer->host) {
+		driver.cuMemHostUnregister(upload_buffer->host);
+		munmap(upload_buffer->host, UPLOAD_BUFFER_BYTES);
 	}
-	*desk = (struct desk){ 0 };
+	*upload_buffer = (struct upload_buffer){ 0 };
 }
 
-void *desk_take(struct desk *desk, size_t bytes)
+void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes)
 {
-	void *p = desk->host + desk->used;
+	void *p = upload_buffer->host + upload_buffer->used;
 
-	if (bytes > DESK_BYTES - desk->used)
+	if (bytes > UPLOAD_BUFFER_BYTES - upload_buffer->used)
 		return NULL;
-	desk->used = desk->used + ((bytes + 15) & ~(size_t)15);
-	if (desk->used > DESK_BYTES)
-		desk->used = DESK_BYTES;
+	upload_buffer->used = upload_buffer->used + ((bytes + 15) & ~(size_t)15);
+	if (upload_buffer->used > UPLOAD_BUFFER_BYTES)
+		upload_buffer->used = UPLOAD_BUFFER_BYTES;
 	return p;
 }
 
-int desk_send(struct desk *desk, CUstream stream, uint64_t *ret, struct error *err)
+int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uint64_t *ret, struct error *err)
 {
-	const size_t bytes = desk->used - FIRST;
+	const size_t bytes = upload_buffer->used - FIRST;
 
 	/* However little it is: entries that kernels read over the bus take 0.1 us each, one after the other.
 	 */
-	*ret = desk->device;
+	*ret = upload_buffer->device;
 	if (bytes == 0)
 		return 0;
-	return driver_call(err, cuMemcpyHtoDAsync, (desk->device + FIRST, desk->host + FIRST, bytes, stream));
+	return driver_call(err, cuMemcpyHtoDAsync,
+	                   (upload_buffer->device + FIRST, upload_buffer->host + FIRST, bytes, stream));
 }
 
-int desk_fetch_counters(struct desk *desk, CUstream stream, struct error *err)
+int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err)
 {
-	return driver_call(err, cuMemcpyDtoHAsync, (desk->host, desk->device, COUNTER_BYTES, stream));
+	return driver_call(err, cuMemcpyDtoHAsync,
+	                   (upload_buffer->host, upload_buffer->device, COUNTER_BYTES, stream));
 }
 
-void desk_count(struct desk *desk, uint64_t ret[2])
+void upload_buffer_count(struct upload_buffer *upload_buffer, uint64_t ret[2])
 {
 	uint64_t now[2];
 
-	memcpy(now, desk->host, sizeof now);
+	memcpy(now, upload_buffer->host, sizeof now);
 	for (int i = 0; i < 2; i++) {
-		ret[i] = now[i] - desk->counted[i];
-		desk->counted[i] = now[i];
+		ret[i] = now[i] - upload_buffer->counted[i];
+		upload_buffer->counted[i] = now[i];
 	}
 }

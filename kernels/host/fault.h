@@ -4,8 +4,8 @@
  * Work that touches such memory runs in a guard that names the ranges; a SIGBUS at an address in them, in the
  * thread that runs the guard, comes back as a status. Any other SIGBUS gets the action that was there before.
  */
-#ifndef KERNELS_CPU_FAULT_H
-#define KERNELS_CPU_FAULT_H
+#ifndef KERNELS_HOST_FAULT_H
+#define KERNELS_HOST_FAULT_H
 
 #include <stdbool.h>
 #include <stddef.h>

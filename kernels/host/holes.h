@@ -5,8 +5,8 @@
  * guard of fault.h makes the end of one job; and no page, however large, is zeroed under a copy. Where the
  * kernel refuses that, a file is only looked at once, and what is punched later is not noticed.
  */
-#ifndef KERNELS_CPU_HOLES_H
-#define KERNELS_CPU_HOLES_H
+#ifndef KERNELS_HOST_HOLES_H
+#define KERNELS_HOST_HOLES_H
 
 #include <stdbool.h>
 #include <stddef.h>

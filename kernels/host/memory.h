@@ -4,8 +4,8 @@
  * service makes none in a client's file: one with holes is refused, and access to a hole that is punched
  * later fails (holes.h). What the service itself has made loses its pages with its region, whoever still has
  * its descriptor. */
-#ifndef KERNELS_CPU_MEMORY_H
-#define KERNELS_CPU_MEMORY_H
+#ifndef KERNELS_HOST_MEMORY_H
+#define KERNELS_HOST_MEMORY_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * stores all of it, with release order, and then wakes that futex. Clients say how many sleep there, so
  * nobody is woken but a few at a time: to wake 8000 threads takes 70 ms.
  */
-#ifndef KERNELS_CPU_TIMELINE_H
-#define KERNELS_CPU_TIMELINE_H
+#ifndef KERNELS_HOST_TIMELINE_H
+#define KERNELS_HOST_TIMELINE_H
 
 #include <stdint.h>
 

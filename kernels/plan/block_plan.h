@@ -1,7 +1,7 @@
 /* The CUDA engine's plan for a move of many blocks, whatever plan came with it: one that is right for each of
  * them, wherever it lies. Pure. */
-#ifndef KERNELS_BLOCK_PLAN_H
-#define KERNELS_BLOCK_PLAN_H
+#ifndef KERNELS_PLAN_BLOCK_PLAN_H
+#define KERNELS_PLAN_BLOCK_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * A side has its blocks in each layer: n of them, but `limit` on the side that the list indexes. Its stretch
  * goes from the first byte of any of them to the last one's end.
  */
-#ifndef KERNELS_BLOCKS_H
-#define KERNELS_BLOCKS_H
+#ifndef KERNELS_PLAN_BLOCKS_H
+#define KERNELS_PLAN_BLOCKS_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * one after it; it spans the windows of the dimensions outside of it and all of those inside. Together they
  * are the destination without the window, each element once.
  */
-#ifndef KERNELS_CUDA_BORDER_H
-#define KERNELS_CUDA_BORDER_H
+#ifndef KERNELS_PLAN_BORDER_H
+#define KERNELS_PLAN_BORDER_H
 
 #include <stdint.h>
 
@@ -16,7 +16,7 @@
 #define ARGS_GRID_RANK 8  /* of a grid of tiles: a map may count several dimensions as its last */
 #define ARGS_MAX_RANK  33 /* a tensor's, and one more for elements that are narrowed */
 
-/* A dimension with its window: as struct nest_dim. */
+/* A dimension with its window: as struct loop_nest_dim. */
 struct strided_dim {
 	int64_t n;
 	int64_t dst;

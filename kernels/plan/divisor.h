@@ -2,8 +2,8 @@
  * twenty instructions. Exact for numerators below 2^31 (Granlund and Montgomery, "Division by Invariant
  * Integers using Multiplication"); others take the long way.
  */
-#ifndef KERNELS_CUDA_DIVISOR_H
-#define KERNELS_CUDA_DIVISOR_H
+#ifndef KERNELS_PLAN_DIVISOR_H
+#define KERNELS_PLAN_DIVISOR_H
 
 #include <stdint.h>
 

@@ -1,15 +1,16 @@
-/* Canonical form, and the slabs of a padded transform. Nothing here fails or allocates: transform_init has
- * checked every product that is formed. A request can have millions of slabs, so both are kept cheap. */
+/* Canonical form, and the subregions of a padded transform. Nothing here fails or allocates: transform_init
+ * has checked every product that is formed. A request can have millions of subregions, so both are kept
+ * cheap. */
 #include "loop_nest.h"
 
 /* ---- Canonical form --------------------------------------------------------------------------------- */
 
-static void drop_units_and_turn(struct nest *nest);
-static void sort_dims(struct nest *nest);
-static void fuse_dims(struct nest *nest, bool padded);
-static void widen(struct nest *nest, uint32_t align);
+static void drop_units_and_turn(struct loop_nest *nest);
+static void sort_dims(struct loop_nest *nest);
+static void fuse_dims(struct loop_nest *nest, bool padded);
+static void widen(struct loop_nest *nest, uint32_t align);
 
-void nest_canonicalise(struct nest *nest, uint32_t align)
+void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align)
 {
 	drop_units_and_turn(nest);
 	sort_dims(nest);
@@ -18,12 +19,12 @@ void nest_canonicalise(struct nest *nest, uint32_t align)
 		widen(nest, align);
 }
 
-static void drop_units_and_turn(struct nest *nest)
+static void drop_units_and_turn(struct loop_nest *nest)
 {
 	int rank = 0;
 
 	for (int d = 0; d < nest->rank; d++) {
-		struct nest_dim dim = nest->dim[d];
+		struct loop_nest_dim dim = nest->dim[d];
 
 		if (dim.n == 1)
 			continue;
@@ -42,10 +43,10 @@ static void drop_units_and_turn(struct nest *nest)
 }
 
 /* By insertion: ranks are small, and most layouts come sorted. */
-static void sort_dims(struct nest *nest)
+static void sort_dims(struct loop_nest *nest)
 {
 	for (int d = 1; d < nest->rank; d++) {
-		struct nest_dim dim = nest->dim[d];
+		struct loop_nest_dim dim = nest->dim[d];
 		int i = d;
 
 		for (; i > 0 && nest->dim[i - 1].dst < dim.dst; i--)
@@ -54,7 +55,7 @@ static void sort_dims(struct nest *nest)
 	}
 }
 
-static bool is_whole(const struct nest_dim *dim)
+static bool is_whole(const struct loop_nest_dim *dim)
 {
 	return dim->before == 0 && dim->source == dim->n;
 }
@@ -70,15 +71,15 @@ static bool is_end(int64_t outer, int64_t inner, int64_t n)
 
 /* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of
  * its own; the outer one may have them when padded says so. */
-static void fuse_dims(struct nest *nest, bool padded)
+static void fuse_dims(struct loop_nest *nest, bool padded)
 {
 	int rank = 0;
 
 	for (int d = 0; d < nest->rank; d++) {
-		struct nest_dim dim = nest->dim[d];
+		struct loop_nest_dim dim = nest->dim[d];
 
 		if (rank > 0) {
-			const struct nest_dim *outer = &nest->dim[rank - 1];
+			const struct loop_nest_dim *outer = &nest->dim[rank - 1];
 
 			if (is_end(outer->dst, dim.dst, dim.n) && is_end(outer->src, dim.src, dim.n) &&
 			    is_whole(&dim) && (padded || is_whole(outer))) {
@@ -93,9 +94,9 @@ static void fuse_dims(struct nest *nest, bool padded)
 	nest->rank = rank;
 }
 
-static void widen(struct nest *nest, uint32_t align)
+static void widen(struct loop_nest *nest, uint32_t align)
 {
-	struct nest_dim *inner;
+	struct loop_nest_dim *inner;
 	uint32_t most = align < TENSOR_MAX_ELEMENT ? align : TENSOR_MAX_ELEMENT;
 	uint64_t bits, wide;
 
@@ -121,16 +122,16 @@ static void widen(struct nest *nest, uint32_t align)
 		nest->rank--;
 }
 
-void nest_narrow(struct nest *nest, uint32_t unit, enum pad_mode mode)
+void loop_nest_narrow(struct loop_nest *nest, uint32_t unit, enum pad_mode mode)
 {
 	int64_t n = nest->element / unit;
 
-	nest->dim[nest->rank++] = (struct nest_dim){ .n = n, .dst = unit, .src = unit, .source = n };
+	nest->dim[nest->rank++] = (struct loop_nest_dim){ .n = n, .dst = unit, .src = unit, .source = n };
 	nest->element = unit;
 	fuse_dims(nest, mode == PAD_MODE_CONSTANT);
 }
 
-int64_t nest_count(const struct nest *nest)
+int64_t loop_nest_count(const struct loop_nest *nest)
 {
 	int64_t count = 1;
 
@@ -226,13 +227,14 @@ static struct segment segment_get(const struct transform_axis *axis, enum pad_mo
 	return piece_get(axis, mode, (int64_t)i - divide_up(axis->before, piece_length(axis, mode)));
 }
 
-/* ---- Slabs ------------------------------------------------------------------------------------------ */
+/* ---- Subregions ------------------------------------------------------------------------------------------
+ */
 
-static void constant_init(struct slabs *slabs);
-static void constant_get(const struct slabs *slabs, uint64_t i, struct nest *ret);
-static void grid_get(const struct slabs *slabs, uint64_t i, struct nest *ret);
+static void constant_init(struct subregions *subregions);
+static void constant_get(const struct subregions *subregions, uint64_t i, struct loop_nest *ret);
+static void grid_get(const struct subregions *subregions, uint64_t i, struct loop_nest *ret);
 
-static void nest_begin(struct nest *nest, const struct transform *t, bool fill)
+static void loop_nest_begin(struct loop_nest *nest, const struct transform *t, bool fill)
 {
 	nest->rank = t->rank;
 	nest->element = t->element;
@@ -241,9 +243,10 @@ static void nest_begin(struct nest *nest, const struct transform *t, bool fill)
 	nest->src_offset = fill ? 0 : t->src_shift;
 }
 
-static void nest_place(struct nest *nest, int d, const struct transform_axis *axis, struct segment s)
+static void loop_nest_place(struct loop_nest *nest, int d, const struct transform_axis *axis,
+                            struct segment s)
 {
-	nest->dim[d] = (struct nest_dim){
+	nest->dim[d] = (struct loop_nest_dim){
 		.n = s.n, .dst = axis->dst_stride, .src = s.step * axis->src_stride, .source = s.n
 	};
 	nest->dst_offset += s.dst * axis->dst_stride;
@@ -259,13 +262,13 @@ static bool has_interior(const struct transform *t)
 	return true;
 }
 
-bool nest_window(struct nest *ret, const struct transform *t, uint32_t align)
+bool loop_nest_window(struct loop_nest *ret, const struct transform *t, uint32_t align)
 {
 	if (!has_interior(t))
 		return false;
-	nest_begin(ret, t, false);
+	loop_nest_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++)
-		ret->dim[d] = (struct nest_dim){
+		ret->dim[d] = (struct loop_nest_dim){
 			.n = t->axis[d].extent,
 			.dst = t->axis[d].dst_stride,
 			.src = t->axis[d].src_stride,
@@ -280,7 +283,7 @@ bool nest_window(struct nest *ret, const struct transform *t, uint32_t align)
 	return true;
 }
 
-void slabs_init(struct slabs *ret, const struct transform *transform)
+void subregions_init(struct subregions *ret, const struct transform *transform)
 {
 	ret->transform = transform;
 	ret->interior = has_interior(transform);
@@ -298,82 +301,82 @@ void slabs_init(struct slabs *ret, const struct transform *transform)
 	}
 }
 
-void slabs_get(const struct slabs *slabs, uint64_t i, uint32_t align, struct nest *ret)
+void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t align, struct loop_nest *ret)
 {
-	if (slabs->transform->mode == PAD_MODE_CONSTANT)
-		constant_get(slabs, i, ret);
+	if (subregions->transform->mode == PAD_MODE_CONSTANT)
+		constant_get(subregions, i, ret);
 	else
-		grid_get(slabs, i, ret);
-	nest_canonicalise(ret, align);
+		grid_get(subregions, i, ret);
+	loop_nest_canonicalise(ret, align);
 }
 
-bool slabs_interior(const struct slabs *slabs, uint32_t align, struct nest *ret)
+bool subregions_interior(const struct subregions *subregions, uint32_t align, struct loop_nest *ret)
 {
-	const struct transform *t = slabs->transform;
+	const struct transform *t = subregions->transform;
 
-	if (!slabs->interior || !slabs->n)
+	if (!subregions->interior || !subregions->n)
 		return false;
-	nest_begin(ret, t, false);
+	loop_nest_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++)
-		nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
-	nest_canonicalise(ret, align);
+		loop_nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
+	loop_nest_canonicalise(ret, align);
 	return true;
 }
 
 /* Without an interior the destination is one fill. */
-static void constant_init(struct slabs *slabs)
+static void constant_init(struct subregions *subregions)
 {
-	const struct transform *t = slabs->transform;
+	const struct transform *t = subregions->transform;
 
-	slabs->n = 1;
-	if (!slabs->interior)
+	subregions->n = 1;
+	if (!subregions->interior)
 		return;
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
 
-		slabs->per_axis[d] = (axis->before > 0) + (axis->extent - axis->before > axis->source);
-		slabs->n += slabs->per_axis[d];
+		subregions->per_axis[d] = (axis->before > 0) + (axis->extent - axis->before > axis->source);
+		subregions->n += subregions->per_axis[d];
 	}
 }
 
 /* The fills of axis d span the interior of the axes before it and the whole of those after it. */
-static void constant_get(const struct slabs *slabs, uint64_t i, struct nest *ret)
+static void constant_get(const struct subregions *subregions, uint64_t i, struct loop_nest *ret)
 {
-	const struct transform *t = slabs->transform;
+	const struct transform *t = subregions->transform;
 	int fill_axis = -1;
 
 	if (i > 0)
-		for (i--, fill_axis = 0; i >= slabs->per_axis[fill_axis]; fill_axis++)
-			i -= slabs->per_axis[fill_axis];
-	nest_begin(ret, t, fill_axis >= 0 || !slabs->interior);
+		for (i--, fill_axis = 0; i >= subregions->per_axis[fill_axis]; fill_axis++)
+			i -= subregions->per_axis[fill_axis];
+	loop_nest_begin(ret, t, fill_axis >= 0 || !subregions->interior);
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
 		int64_t end = axis->before + axis->source;
 		struct segment s = { .n = axis->extent };
 
-		if (slabs->interior && (fill_axis < 0 || d < fill_axis))
+		if (subregions->interior && (fill_axis < 0 || d < fill_axis))
 			s = interior_segment(axis);
 		else if (d == fill_axis && i == 0 && axis->before > 0)
 			s.n = axis->before;
 		else if (d == fill_axis)
 			s = (struct segment){ .n = axis->extent - end, .dst = end };
-		nest_place(ret, d, axis, s);
+		loop_nest_place(ret, d, axis, s);
 	}
 }
 
-static void grid_get(const struct slabs *slabs, uint64_t i, struct nest *ret)
+static void grid_get(const struct subregions *subregions, uint64_t i, struct loop_nest *ret)
 {
-	const struct transform *t = slabs->transform;
+	const struct transform *t = subregions->transform;
 
-	nest_begin(ret, t, false);
+	loop_nest_begin(ret, t, false);
 	for (int d = t->rank - 1; d >= 0; d--) {
-		uint64_t n = slabs->per_axis[d];
+		uint64_t n = subregions->per_axis[d];
 		uint64_t digit = 0;
 
 		if (n > 1) {
 			digit = i % n;
 			i /= n;
 		}
-		nest_place(ret, d, &t->axis[d], segment_get(&t->axis[d], t->mode, digit));
+		loop_nest_place(ret, d, &t->axis[d], segment_get(&t->axis[d], t->mode, digit));
 	}
 }

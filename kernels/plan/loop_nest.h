@@ -1,13 +1,13 @@
-/* A nest: one strided copy or fill in canonical form, what an engine's inner loops run.
+/* A loop nest: one strided copy or fill in canonical form, what an engine's inner loops run.
  *
  * Canonical: unit dimensions dropped, dimensions that are contiguous on both sides fused, destination
  * strides positive (a dimension that runs backwards on both sides is turned around), ordered by destination
  * stride with the smallest last, elements widened while sizes, strides and offsets allow (four contiguous
- * uint8 become one 4-byte element). A nest of rank 0 is one element; no dimension is empty. A fill keeps the
- * transform's element, the size of its pattern.
+ * uint8 become one 4-byte element). A loop nest of rank 0 is one element; no dimension is empty. A fill keeps
+ * the transform's element, the size of its pattern.
  */
-#ifndef KERNELS_NEST_H
-#define KERNELS_NEST_H
+#ifndef KERNELS_PLAN_LOOP_NEST_H
+#define KERNELS_PLAN_LOOP_NEST_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +16,8 @@
 #include "transform.h"
 
 /* A window: index i of the destination reads index i - before of the source where that is in [0, source), and
- * the fill pattern elsewhere. Slabs have whole windows: before 0, source n. */
-struct nest_dim {
+ * the fill pattern elsewhere. Subregions have whole windows: before 0, source n. */
+struct loop_nest_dim {
 	int64_t n;
 	int64_t dst; /* stride, bytes; > 0 */
 	int64_t src; /* stride, bytes; any sign; 0 repeats; unused in a fill */
@@ -25,54 +25,54 @@ struct nest_dim {
 	int64_t source;
 };
 
-struct nest {
+struct loop_nest {
 	int rank;
 	uint32_t element;   /* bytes: 1, 2, 4, 8 or 16 */
 	bool fill;          /* no source: the transform's fill pattern */
 	int64_t dst_offset; /* bytes from the destination's element [0, ..., 0] */
 	int64_t src_offset; /* bytes from the source's element [0, ..., 0]; of source index 0 */
-	struct nest_dim dim[TENSOR_MAX_RANK + 1]; /* the last only after nest_narrow */
+	struct loop_nest_dim dim[TENSOR_MAX_RANK + 1]; /* the last only after loop_nest_narrow */
 };
 
-/* Brings a nest to canonical form in place. align: bytes that both base addresses are known to be a
+/* Brings a loop nest to canonical form in place. align: bytes that both base addresses are known to be a
  * multiple of (a power of two); widening never goes past it. */
-void nest_canonicalise(struct nest *nest, uint32_t align);
+void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align);
 
-int64_t nest_count(const struct nest *nest); /* elements */
+int64_t loop_nest_count(const struct loop_nest *nest); /* elements */
 
-/* The whole destination as one nest with the pads as its windows; false when no element of the source is
+/* The whole destination as one loop nest with the pads as its windows; false when no element of the source is
  * read. In modes other than constant a padded dimension stays one, of the transform's elements, so that its
  * border can be told. */
-bool nest_window(struct nest *ret, const struct transform *transform, uint32_t align);
+bool loop_nest_window(struct loop_nest *ret, const struct transform *transform, uint32_t align);
 
 /* Elements become runs of smaller ones: for addresses that are not a multiple of the element. unit: a power
  * of two below it. */
-void nest_narrow(struct nest *nest, uint32_t unit, enum pad_mode mode);
+void loop_nest_narrow(struct loop_nest *nest, uint32_t unit, enum pad_mode mode);
 
-/* A padded transform falls into slabs, each one nest: together they write every element of the destination
- * once. Slabs are computed from their number, never stored.
+/* A padded transform falls into subregions, each one loop nest: together they write every element of the
+ * destination once. Subregions are computed from their number, never stored.
  *
  * Mode constant: the interior first (when it has elements), then for each axis the fill before and the fill
  * after; those of later axes lie within the interior of the earlier ones, so there are 2 * rank + 1 at most.
  *
  * Other modes: each axis falls into segments on which the source index is affine (step 1 in the interior
  * and for wrap, -1 or 1 for reflect and symmetric, 0 for edge and for a source of one element, which is one
- * segment), and each combination is a slab, in mixed radix over the axes, the last one fastest. */
-struct slabs {
+ * segment), and each combination is a subregion, in mixed radix over the axes, the last one fastest. */
+struct subregions {
 	const struct transform *transform;
 	uint64_t n;
 	uint64_t per_axis[TENSOR_MAX_RANK]; /* mode constant: fills, 0 to 2; else segments */
-	bool interior;                      /* mode constant: slab 0 reads the source */
+	bool interior;                      /* mode constant: subregion 0 reads the source */
 };
 
 /* The transform must outlive *ret. n is 0 when the destination has no element. */
-void slabs_init(struct slabs *ret, const struct transform *transform);
+void subregions_init(struct subregions *ret, const struct transform *transform);
 
-/* Slab i, canonical. */
-void slabs_get(const struct slabs *slabs, uint64_t i, uint32_t align, struct nest *ret);
+/* Subregion i, canonical. */
+void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t align, struct loop_nest *ret);
 
-/* The interior, canonical: the slab that reads the source unshifted; false when there is none (all fill,
+/* The interior, canonical: the subregion that reads the source unshifted; false when there is none (all fill,
  * or no elements). */
-bool slabs_interior(const struct slabs *slabs, uint32_t align, struct nest *ret);
+bool subregions_interior(const struct subregions *subregions, uint32_t align, struct loop_nest *ret);
 
 #endif

@@ -1,6 +1,6 @@
 /* Parts of a transform that are transforms of their own, and the bytes that one touches. Pure. */
-#ifndef KERNELS_NARROW_H
-#define KERNELS_NARROW_H
+#ifndef KERNELS_PLAN_NARROW_H
+#define KERNELS_PLAN_NARROW_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Whether strided byte sets meet: exact, by a bounded search over the strides (a small Diophantine
  * problem). Most layouts are decided by their extents or by nested strides without any search. */
-#ifndef KERNELS_OVERLAP_H
-#define KERNELS_OVERLAP_H
+#ifndef KERNELS_PLAN_OVERLAP_H
+#define KERNELS_PLAN_OVERLAP_H
 
 #include <stdint.h>
 

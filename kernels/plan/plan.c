@@ -20,9 +20,9 @@ const char *const family_names[FAMILY_COUNT] = {
 static void explain_inner(struct plan *plan, enum family family, const char *side, int64_t stride);
 static void explain_source(struct plan *plan);
 
-enum family plan_nest(const struct nest *nest, int *ret_src_inner)
+enum family plan_loop_nest(const struct loop_nest *nest, int *ret_src_inner)
 {
-	const struct nest_dim *inner;
+	const struct loop_nest_dim *inner;
 	int64_t element = nest->element;
 
 	*ret_src_inner = -1;
@@ -52,7 +52,7 @@ enum family plan_nest(const struct nest *nest, int *ret_src_inner)
 
 void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts)
 {
-	struct slabs slabs;
+	struct subregions subregions;
 	int64_t bytes, row;
 	int src_inner;
 
@@ -62,10 +62,10 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 	}
 	*plan =
 	    (struct plan){ .interior = { .fill = true, .element = transform->element }, .swizzle = "none" };
-	slabs_init(&slabs, transform);
-	plan->n_slabs = slabs.n;
-	slabs_interior(&slabs, facts->align, &plan->interior);
-	plan->family = plan_nest(&plan->interior, &src_inner);
+	subregions_init(&subregions, transform);
+	plan->n_subregions = subregions.n;
+	subregions_interior(&subregions, facts->align, &plan->interior);
+	plan->family = plan_loop_nest(&plan->interior, &src_inner);
 
 	bytes = transform->count * transform->element;
 	plan->grid = bytes > 0 ? (bytes - 1) / PLAN_PIECE_BYTES + 1 : 1;
@@ -106,12 +106,12 @@ void plan_add_rule(struct plan *plan, enum family family, const char *format, ..
 	va_end(args);
 }
 
-void plan_explain_memcpy(struct plan *plan, const struct nest *nest)
+void plan_explain_memcpy(struct plan *plan, const struct loop_nest *nest)
 {
 	int64_t run = nest->element;
 
 	for (int d = nest->rank - 1; d >= 0; d--) {
-		const struct nest_dim *dim = &nest->dim[d];
+		const struct loop_nest_dim *dim = &nest->dim[d];
 
 		if (dim->dst != run)
 			plan_add_rule(plan, FAMILY_MEMCPY,
@@ -138,7 +138,7 @@ static void explain_inner(struct plan *plan, enum family family, const char *sid
 
 static void explain_source(struct plan *plan)
 {
-	const struct nest *nest = &plan->interior;
+	const struct loop_nest *nest = &plan->interior;
 	int smallest = 0;
 
 	for (int d = 0; d < nest->rank; d++) {

@@ -1,11 +1,11 @@
 /* From a transform and facts about the engine to a plan: pure, so that it is tested without hardware.
  *
- * The family names how the interior moves; borders are slabs of their own, or a little
+ * The family names how the interior moves; borders are subregions of their own, or a little
  * work in the tiles of the interior. Every reply carries the
  * family, and the rules say why a better one was not legal: no silent fallback.
  */
-#ifndef KERNELS_PLAN_H
-#define KERNELS_PLAN_H
+#ifndef KERNELS_PLAN_PLAN_H
+#define KERNELS_PLAN_PLAN_H
 
 #include <stdint.h>
 
@@ -50,17 +50,17 @@ struct plan {
 	int64_t tile[TENSOR_MAP_MAX_RANK]; /* elements, outermost first */
 	const char *swizzle;               /* of the tile in shared memory: "none" */
 	int64_t grid;                      /* pieces that can run side by side at most */
-	struct nest interior;              /* rank 0 and fill when there is no interior */
+	struct loop_nest interior;         /* rank 0 and fill when there is no interior */
 	struct tma_plan
 	    tma; /* when planned for it; interior is then the whole destination, pads as windows */
-	uint64_t n_slabs;
+	uint64_t n_subregions;
 	int n_rules;
 	struct plan_rule rules[PLAN_MAX_RULES];
 };
 
 /* The family of one canonical nest. For FAMILY_TILE_TRANSPOSE *ret_src_inner is the dimension with the
  * smallest source stride, an element forwards or backwards (else -1). */
-enum family plan_nest(const struct nest *nest, int *ret_src_inner);
+enum family plan_loop_nest(const struct loop_nest *nest, int *ret_src_inner);
 
 void plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);
 
@@ -69,6 +69,6 @@ __attribute__((format(printf, 3, 4))) void plan_add_rule(struct plan *plan, enum
                                                          const char *format, ...);
 
 /* Why it is not one run: by the innermost dimension that is not one with what lies inside it. */
-void plan_explain_memcpy(struct plan *plan, const struct nest *nest);
+void plan_explain_memcpy(struct plan *plan, const struct loop_nest *nest);
 
 #endif

@@ -17,10 +17,10 @@ static void set_dim(struct plan_tile *ret, const struct plan *plan, int d, int o
 
 static void of_cpu(const struct plan *plan, struct plan_tile *ret)
 {
-	const struct nest *nest = &plan->interior;
+	const struct loop_nest *nest = &plan->interior;
 	int src_inner;
 
-	if (plan_nest(nest, &src_inner) != FAMILY_TILE_TRANSPOSE)
+	if (plan_loop_nest(nest, &src_inner) != FAMILY_TILE_TRANSPOSE)
 		return;
 	ret->element = nest->element;
 	ret->dst[0] = nest->dim[src_inner].dst;

@@ -10,8 +10,8 @@
  *   box           refused where box[0] is no multiple of 16 bytes with interleave, and where all of the box
  * is more than 228 KiB, which fits no shared memory interleave    32B is taken with every swizzle
  */
-#ifndef KERNELS_TENSOR_MAP_H
-#define KERNELS_TENSOR_MAP_H
+#ifndef KERNELS_PLAN_TENSOR_MAP_H
+#define KERNELS_PLAN_TENSOR_MAP_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -125,7 +125,7 @@ static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, enum family f
 }
 
 /* The source as dimension 0 and up of tma->dim: dimensions, strides, where a tile is loaded from. */
-static bool set_load(struct plan *plan, enum family family, const struct nest *nest, uint32_t phase)
+static bool set_load(struct plan *plan, enum family family, const struct loop_nest *nest, uint32_t phase)
 {
 	struct tma_plan *tma = &plan->tma;
 	struct tensor_map_layout *map = &tma->load;
@@ -180,7 +180,7 @@ static bool set_load(struct plan *plan, enum family family, const struct nest *n
 
 /* The last byte that a store writes is its row's only where rows end at multiples of 16 bytes (a store writes
  * up to the next one). */
-static bool set_store(struct plan *plan, const struct nest *nest, uint32_t phase)
+static bool set_store(struct plan *plan, const struct loop_nest *nest, uint32_t phase)
 {
 	struct tma_plan *tma = &plan->tma;
 	struct tensor_map_layout *map = &tma->store;
@@ -250,7 +250,7 @@ static void choose_copy_boxes(struct tma_plan *tma, const struct plan_facts *fac
 		set_copy_boxes(tma, tile_bytes /= 2);
 }
 
-bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
+bool tma_try_copy(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
 
@@ -280,7 +280,7 @@ bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_
 
 /* After dimensions 0 and 1 the one along which the destination goes on, then the one along which the source
  * does: tiles that are narrower than they could be extend along these. Broadcast ones are last. */
-static void set_transpose_dims(struct tma_plan *tma, const struct nest *nest, int src_inner)
+static void set_transpose_dims(struct tma_plan *tma, const struct loop_nest *nest, int src_inner)
 {
 	tma_set_dims(tma, nest, src_inner, nest->rank - 1);
 	for (uint32_t place = 2; place < tma->rank; place++) {
@@ -311,7 +311,8 @@ static uint32_t log_enough(int64_t n, uint32_t most)
 	return log;
 }
 
-static bool destination_is_aligned(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
+static bool destination_is_aligned(struct plan *plan, const struct loop_nest *nest,
+                                   const struct plan_facts *facts)
 {
 	const struct tma_plan *tma = &plan->tma;
 	int64_t row = tma->dim[1].n * tma->element;
@@ -328,7 +329,7 @@ static bool destination_is_aligned(struct plan *plan, const struct nest *nest, c
 	return false;
 }
 
-bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner,
+bool tma_try_transpose(struct plan *plan, const struct loop_nest *nest, int src_inner,
                        const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;

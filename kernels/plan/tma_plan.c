@@ -11,14 +11,14 @@
 
 #include "tma_route.h"
 
-static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
+static void choose_route(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts);
 static void name_route(struct plan *plan);
-static void plan_border(struct plan *plan, const struct nest *nest);
+static void plan_border(struct plan *plan, const struct loop_nest *nest);
 static void set_pattern(struct tma_plan *tma, const struct transform *t, uint32_t phase);
 
 /* ---- The whole --------------------------------------------------------------------------------------- */
 
-static int64_t window_count(const struct nest *nest)
+static int64_t window_count(const struct loop_nest *nest)
 {
 	int64_t count = 1;
 
@@ -28,16 +28,16 @@ static int64_t window_count(const struct nest *nest)
 }
 
 /* Leaves the window only. */
-static void shrink(struct nest *nest, uint32_t align)
+static void shrink(struct loop_nest *nest, uint32_t align)
 {
 	for (int d = 0; d < nest->rank; d++) {
-		struct nest_dim *dim = &nest->dim[d];
+		struct loop_nest_dim *dim = &nest->dim[d];
 
 		nest->dst_offset += dim->before * dim->dst;
 		dim->n = dim->source;
 		dim->before = 0;
 	}
-	nest_canonicalise(nest, align);
+	loop_nest_canonicalise(nest, align);
 }
 
 static bool is_zero(const struct transform *t)
@@ -48,24 +48,24 @@ static bool is_zero(const struct transform *t)
 	return true;
 }
 
-static void narrow_to(struct nest *nest, uint32_t align, enum pad_mode mode)
+static void narrow_to(struct loop_nest *nest, uint32_t align, enum pad_mode mode)
 {
 	if (align < nest->element)
-		nest_narrow(nest, align, mode);
+		loop_nest_narrow(nest, align, mode);
 }
 
 /* Whether tiles hold all of the destination, and little of it is border. */
-static bool is_patchable(const struct plan *plan, const struct nest *nest, const struct nest *inner)
+static bool is_patchable(const struct plan *plan, const struct loop_nest *nest, const struct loop_nest *inner)
 {
 	return plan->tma.route == TMA_ROUTE_COPY && plan->tma.repeats == 1 &&
-	       nest_count(inner) == nest_count(nest) &&
-	       nest_count(nest) - window_count(nest) <= nest_count(nest) / PAD_SHARE;
+	       loop_nest_count(inner) == loop_nest_count(nest) &&
+	       loop_nest_count(nest) - window_count(nest) <= loop_nest_count(nest) / PAD_SHARE;
 }
 
 void tma_plan_init(struct plan *plan, const struct transform *t, const struct plan_facts *facts)
 {
-	struct slabs slabs;
-	struct nest nest;
+	struct subregions subregions;
+	struct loop_nest nest;
 	bool window;
 
 	*plan = (struct plan){ .interior = { .fill = true, .element = t->element }, .swizzle = "none" };
@@ -74,10 +74,10 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 		name_route(plan);
 		return;
 	}
-	window = nest_window(&nest, t, facts->align);
+	window = loop_nest_window(&nest, t, facts->align);
 	if (!window) {
-		slabs_init(&slabs, t);
-		slabs_get(&slabs, 0, facts->align, &nest);
+		subregions_init(&subregions, t);
+		subregions_get(&subregions, 0, facts->align, &nest);
 		narrow_to(&nest, facts->align, t->mode);
 		plan_border(plan, &nest);
 		name_route(plan);
@@ -88,17 +88,17 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 	if (t->mode == PAD_MODE_CONSTANT && (tma_is_whole(&nest) || is_zero(t))) {
 		choose_route(plan, &nest, facts);
 	} else if (!tma_try_padded_rows(plan, &nest)) {
-		struct nest inner = nest;
+		struct loop_nest inner = nest;
 
 		/* What the maps leave zero is written again: only while that is little. */
-		if (window_count(&nest) <= nest_count(&nest) / 2)
+		if (window_count(&nest) <= loop_nest_count(&nest) / 2)
 			shrink(&inner, facts->align);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
 		if (is_patchable(plan, &nest, &inner))
 			plan->tma.patched = true;
 		else if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
-		         nest_count(&inner) != nest_count(&nest))
+		         loop_nest_count(&inner) != loop_nest_count(&nest))
 			plan_border(plan, &nest);
 	}
 	name_route(plan);
@@ -121,7 +121,7 @@ static void name_route(struct plan *plan)
 
 	plan->family = families[plan->tma.route];
 	plan->grid = plan->tma.tiles ? (int64_t)plan->tma.tiles : 1;
-	plan->n_slabs = (plan->tma.route != TMA_ROUTE_NONE) + (plan->tma.border_rank > 0);
+	plan->n_subregions = (plan->tma.route != TMA_ROUTE_NONE) + (plan->tma.border_rank > 0);
 }
 
 /* The value over and over, as it lies in an aligned chunk of the destination. */
@@ -136,7 +136,7 @@ static void set_pattern(struct tma_plan *tma, const struct transform *t, uint32_
 
 /* ---- Dimensions -------------------------------------------------------------------------------------- */
 
-bool tma_is_whole(const struct nest *nest)
+bool tma_is_whole(const struct loop_nest *nest)
 {
 	for (int d = 0; d < nest->rank; d++)
 		if (nest->dim[d].source != nest->dim[d].n)
@@ -144,8 +144,8 @@ bool tma_is_whole(const struct nest *nest)
 	return true;
 }
 
-/* Innermost first; the nest's dimension that comes first, then the others in their order. */
-void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int second)
+/* Innermost first; the loop nest's dimension that comes first, then the others in their order. */
+void tma_set_dims(struct tma_plan *tma, const struct loop_nest *nest, int first, int second)
 {
 	int order[TENSOR_MAX_RANK + 1], n = 0;
 
@@ -157,7 +157,7 @@ void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int 
 			order[n++] = d;
 	tma->rank = (uint32_t)n;
 	for (int i = 0; i < n; i++) {
-		const struct nest_dim *dim = &nest->dim[order[i]];
+		const struct loop_nest_dim *dim = &nest->dim[order[i]];
 
 		tma->dim[i] = (struct strided_dim){ dim->n, dim->dst, dim->src, dim->before, dim->source };
 	}
@@ -165,7 +165,7 @@ void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int 
 
 /* ---- Borders ----------------------------------------------------------------------------------------- */
 
-static void plan_border(struct plan *plan, const struct nest *nest)
+static void plan_border(struct plan *plan, const struct loop_nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 	uint32_t rank = 0;
@@ -173,7 +173,7 @@ static void plan_border(struct plan *plan, const struct nest *nest)
 	if (nest->rank == 0 || nest->dim[nest->rank - 1].dst != nest->element)
 		tma->border[rank++] = tma_unit_dim(nest->element);
 	for (int d = nest->rank - 1; d >= 0; d--) {
-		const struct nest_dim *dim = &nest->dim[d];
+		const struct loop_nest_dim *dim = &nest->dim[d];
 
 		tma->border[rank++] =
 		    (struct strided_dim){ dim->n, dim->dst, dim->src, dim->before, dim->source };
@@ -196,22 +196,22 @@ static void plan_border(struct plan *plan, const struct nest *nest)
  * -------------------------------------------------------------------------------------------------- */
 
 /* Without a map, and without the driver: a single element is a row of one. */
-static void set_spread(struct plan *plan, const struct nest *nest)
+static void set_spread(struct plan *plan, const struct loop_nest *nest)
 {
-	struct nest one = *nest;
+	struct loop_nest one = *nest;
 
 	if (nest->rank == 0) {
 		one.rank = 1;
 		one.dim[0] =
-		    (struct nest_dim){ .n = 1, .dst = nest->element, .src = nest->element, .source = 1 };
+		    (struct loop_nest_dim){ .n = 1, .dst = nest->element, .src = nest->element, .source = 1 };
 	}
 	tma_set_strided(plan, &one);
 }
 
-static void choose_route(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
+static void choose_route(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
-	const struct nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
+	const struct loop_nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
 	int64_t element = nest->element;
 	int src_inner = -1;
 

@@ -2,10 +2,10 @@
  * which tensor maps, and whether another one writes the border. Pure: knows no driver, so it is tested
  * without hardware.
  *
- * Dimensions are innermost first here, as the unit counts them; those of a nest are outermost first.
+ * Dimensions are innermost first here, as the unit counts them; those of a loop nest are outermost first.
  */
-#ifndef KERNELS_TMA_PLAN_H
-#define KERNELS_TMA_PLAN_H
+#ifndef KERNELS_PLAN_TMA_PLAN_H
+#define KERNELS_PLAN_TMA_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

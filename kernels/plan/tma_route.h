@@ -1,9 +1,9 @@
-/* The routes of a plan for the Tensor Memory Accelerator: each is tried with a nest, the whole destination or
- * the window alone, and either sets the plan up or leaves in it the rules that ruled it out. Internal to the
- * planner.
+/* The routes of a plan for the Tensor Memory Accelerator: each is tried with a loop nest, the whole
+ * destination or the window alone, and either sets the plan up or leaves in it the rules that ruled it out.
+ * Internal to the planner.
  */
-#ifndef KERNELS_TMA_ROUTE_H
-#define KERNELS_TMA_ROUTE_H
+#ifndef KERNELS_PLAN_TMA_ROUTE_H
+#define KERNELS_PLAN_TMA_ROUTE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,33 +13,33 @@
 #define TMA_LONGEST INT32_MAX /* extent of a dimension that coordinates of 32 bits can count */
 
 /* Without a map, where runs are aligned, whole and long. */
-bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
+bool tma_try_bulk(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts);
 
 /* Map to map. */
-bool tma_try_copy(struct plan *plan, const struct nest *nest, const struct plan_facts *facts);
+bool tma_try_copy(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts);
 
-/* A map, registers, plain stores. src_inner: the nest's dimension that is contiguous in the source. */
-bool tma_try_transpose(struct plan *plan, const struct nest *nest, int src_inner,
+/* A map, registers, plain stores. src_inner: the loop nest's dimension that is contiguous in the source. */
+bool tma_try_transpose(struct plan *plan, const struct loop_nest *nest, int src_inner,
                        const struct plan_facts *facts);
 
 /* Without a map, where pixels of a few channels lie together on one side, and all is aligned. */
-bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
+bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_inner,
                       const struct plan_facts *facts);
 
 /* Rows that are contiguous on both sides, borders of any mode included. */
-bool tma_try_padded_rows(struct plan *plan, const struct nest *nest);
+bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest);
 
 /* Without a map: always legal. */
-void tma_set_strided(struct plan *plan, const struct nest *nest);
+void tma_set_strided(struct plan *plan, const struct loop_nest *nest);
 
 /* ---- What they share --------------------------------------------------------------------------------- */
 
 /* No dimension is padded. */
-bool tma_is_whole(const struct nest *nest);
+bool tma_is_whole(const struct loop_nest *nest);
 
-/* tma->dim, innermost first: the nest's dimension `first`, then `second` unless it is -1, then the others in
- * their order. */
-void tma_set_dims(struct tma_plan *tma, const struct nest *nest, int first, int second);
+/* tma->dim, innermost first: the loop nest's dimension `first`, then `second` unless it is -1, then the
+ * others in their order. */
+void tma_set_dims(struct tma_plan *tma, const struct loop_nest *nest, int first, int second);
 
 static inline uint64_t divide_up(uint64_t a, uint64_t b)
 {

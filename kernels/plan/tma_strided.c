@@ -15,7 +15,7 @@
 #define PADS_LEAST  512 /* the same where other routes leave the border to another launch */
 #define TILES_LEAST 32  /* bytes of a run, below which a tile is not worth it */
 
-bool tma_try_bulk(struct plan *plan, const struct nest *nest, const struct plan_facts *facts)
+bool tma_try_bulk(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
 	uint64_t bits =
@@ -54,7 +54,7 @@ static bool is_channels(int64_t n)
 	return (n >= 2 && n <= 4) || n == 6 || n == 8;
 }
 
-bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
+bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_inner,
                       const struct plan_facts *facts)
 {
 	struct tma_plan *tma = &plan->tma;
@@ -64,7 +64,7 @@ bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
 	const bool together =
 	    !is_channels(nest->dim[inner].n) || nest->dim[src_inner].dst != element * nest->dim[inner].n;
 	const int pixels = together ? inner : src_inner, channels = together ? src_inner : inner;
-	const struct nest_dim *pixel = &nest->dim[pixels], *channel = &nest->dim[channels];
+	const struct loop_nest_dim *pixel = &nest->dim[pixels], *channel = &nest->dim[channels];
 	uint64_t bits = facts->dst_phase + (uint64_t)nest->dst_offset;
 
 	bits |= facts->src_phase + (uint64_t)nest->src_offset;
@@ -99,7 +99,7 @@ bool tma_try_channels(struct plan *plan, const struct nest *nest, int src_inner,
 
 /* ---- ROWS, TILES and GATHER -------------------------------------------------------------------------- */
 
-static void set_rows(struct plan *plan, const struct nest *nest)
+static void set_rows(struct plan *plan, const struct loop_nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 
@@ -119,7 +119,7 @@ static void set_rows(struct plan *plan, const struct nest *nest)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
 }
 
-static void set_gather(struct plan *plan, const struct nest *nest)
+static void set_gather(struct plan *plan, const struct loop_nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
 	int64_t row = nest->element;
@@ -134,7 +134,7 @@ static void set_gather(struct plan *plan, const struct nest *nest)
 	tma->route = TMA_ROUTE_GATHER;
 }
 
-static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
+static void set_tiles(struct plan *plan, const struct loop_nest *nest, int src_inner)
 {
 	struct tma_plan *tma = &plan->tma;
 	const uint32_t element = nest->element;
@@ -158,7 +158,7 @@ static void set_tiles(struct plan *plan, const struct nest *nest, int src_inner)
 }
 
 /* The dimension other than the innermost along which the source steps least. */
-static int source_inner(const struct nest *nest)
+static int source_inner(const struct loop_nest *nest)
 {
 	int best = -1;
 
@@ -169,7 +169,7 @@ static int source_inner(const struct nest *nest)
 	return best;
 }
 
-static void begin_strided(struct tma_plan *tma, const struct nest *nest)
+static void begin_strided(struct tma_plan *tma, const struct loop_nest *nest)
 {
 	tma->element = nest->element;
 	tma->dst_offset = nest->dst_offset;
@@ -177,9 +177,9 @@ static void begin_strided(struct tma_plan *tma, const struct nest *nest)
 	tma->repeats = 1;
 }
 
-static bool try_rows(struct plan *plan, const struct nest *nest, int64_t least)
+static bool try_rows(struct plan *plan, const struct loop_nest *nest, int64_t least)
 {
-	const struct nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
+	const struct loop_nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
 	const int64_t element = nest->element;
 
 	if (!inner || inner->dst != element || llabs(inner->src) != element || inner->n * element < least)
@@ -189,17 +189,17 @@ static bool try_rows(struct plan *plan, const struct nest *nest, int64_t least)
 	return true;
 }
 
-bool tma_try_padded_rows(struct plan *plan, const struct nest *nest)
+bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest)
 {
 	return try_rows(plan, nest, PADS_LEAST);
 }
 
 /* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
  * a run is short, element by element. */
-void tma_set_strided(struct plan *plan, const struct nest *nest)
+void tma_set_strided(struct plan *plan, const struct loop_nest *nest)
 {
 	struct tma_plan *tma = &plan->tma;
-	const struct nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
 	int64_t element = nest->element;
 	int other = source_inner(nest);
 	bool run = inner->dst == element, pair = other >= 0;

@@ -1,10 +1,11 @@
 /* The one operation: dst[...] = pad(permute(src, perm), before, after, mode, value), with NumPy's meaning.
  *
  * transform_init validates a request once, without addresses, and reduces it to axes in the destination's
- * order with strides in bytes. Everything below (slabs, nests, plans) is derived from it and cannot fail.
+ * order with strides in bytes. Everything below (subregions, loop nests, plans) is derived from it and cannot
+ * fail.
  */
-#ifndef KERNELS_TRANSFORM_H
-#define KERNELS_TRANSFORM_H
+#ifndef KERNELS_PLAN_TRANSFORM_H
+#define KERNELS_PLAN_TRANSFORM_H
 
 #include <stdbool.h>
 #include <stdint.h>

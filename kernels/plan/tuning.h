@@ -1,6 +1,6 @@
 /* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/README.md). */
-#ifndef KERNELS_CUDA_TUNING_H
-#define KERNELS_CUDA_TUNING_H
+#ifndef KERNELS_PLAN_TUNING_H
+#define KERNELS_PLAN_TUNING_H
 
 /* tile_copy, bulk_copy: tiles of a block, loads under way, blocks of a multiprocessor. */
 #define COPY_STAGES     3

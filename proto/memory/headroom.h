@@ -1,8 +1,8 @@
 /* How much memory there is, and how much is left, for this process: the machine's, and that of the cgroups
  * that it is in (version 1 or 2), whose limits end processes long before the machine is short.
  */
-#ifndef PROTO_HEADROOM_H
-#define PROTO_HEADROOM_H
+#ifndef PROTO_MEMORY_HEADROOM_H
+#define PROTO_MEMORY_HEADROOM_H
 
 #include <stdint.h>
 

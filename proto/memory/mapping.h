@@ -1,7 +1,7 @@
 /* A mapping of a memfd, placed so that huge pages of the file can be mapped as such. Both sides of a region
  * map it so. */
-#ifndef PROTO_MAPPING_H
-#define PROTO_MAPPING_H
+#ifndef PROTO_MEMORY_MAPPING_H
+#define PROTO_MEMORY_MAPPING_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Memfds: how they are made, and how their pages come to be. A page of such a file is charged to the cgroup
  * of the process that touches it first, for as long as the file has it: whoever is to pay for it fills it.
  */
-#ifndef PROTO_MEMFD_H
-#define PROTO_MEMFD_H
+#ifndef PROTO_MEMORY_MEMFD_H
+#define PROTO_MEMORY_MEMFD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

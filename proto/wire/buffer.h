@@ -1,7 +1,7 @@
 /* A growable run of bytes with a cap: bytes are appended at the end and consumed from the front.
  * Zero-initialised it is empty; nothing is allocated before the first append. */
-#ifndef PROTO_BUFFER_H
-#define PROTO_BUFFER_H
+#ifndef PROTO_WIRE_BUFFER_H
+#define PROTO_WIRE_BUFFER_H
 
 #include <stddef.h>
 #include <stdint.h>

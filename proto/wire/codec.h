@@ -1,6 +1,6 @@
 /* The one walk between MessagePack and the structs of schema.h, by their field tables. For rpc.c alone. */
-#ifndef PROTO_CODEC_H
-#define PROTO_CODEC_H
+#ifndef PROTO_WIRE_CODEC_H
+#define PROTO_WIRE_CODEC_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  *
  * The scan is resumable: feeding a message a byte at a time costs the same as feeding it at once.
  */
-#ifndef PROTO_FRAME_H
-#define PROTO_FRAME_H
+#ifndef PROTO_WIRE_FRAME_H
+#define PROTO_WIRE_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>

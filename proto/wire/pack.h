@@ -1,7 +1,7 @@
 /* msgpack-c's packer at the end of a buffer, an item a call. 0, or STATUS_NO_MEMORY with part of it appended.
  */
-#ifndef PROTO_PACK_H
-#define PROTO_PACK_H
+#ifndef PROTO_WIRE_PACK_H
+#define PROTO_WIRE_PACK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * wrong-type fields are handled once. A decoder owns memory that is reused from message to message: what
  * a call decoded is valid until the next call with the same decoder and while the message's bytes are.
  */
-#ifndef PROTO_RPC_H
-#define PROTO_RPC_H
+#ifndef PROTO_WIRE_RPC_H
+#define PROTO_WIRE_RPC_H
 
 #include <stddef.h>
 #include <stdint.h>

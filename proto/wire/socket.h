@@ -1,8 +1,8 @@
 /* Unix stream sockets: addresses, peers, and bytes with file descriptors (SCM_RIGHTS).
  * All sockets made here are close-on-exec; send never raises SIGPIPE. Errors are negative errno, because
  * callers tell EAGAIN from ECONNRESET. */
-#ifndef PROTO_SOCKET_H
-#define PROTO_SOCKET_H
+#ifndef PROTO_WIRE_SOCKET_H
+#define PROTO_WIRE_SOCKET_H
 
 #include <stddef.h>
 #include <sys/types.h>

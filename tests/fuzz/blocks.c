@@ -28,7 +28,7 @@ enum flag {
 	FLAG_MANY_LAYERS = 128,
 };
 
-/* The first bytes of an input; a question follows. Those that are missing are 0. */
+/* The first bytes of an input; a transform request follows. Those that are missing are 0. */
 struct numbers {
 	uint8_t flags;
 	uint8_t layers;
@@ -44,7 +44,7 @@ struct numbers {
 
 struct list {
 	struct numbers in;
-	struct question question;
+	struct transform_request request;
 	struct transform t;
 	struct engine_blocks blocks;
 	struct tensor_place place[2];
@@ -162,7 +162,7 @@ static void check_small(const struct list *l, const struct error *err)
 		return;
 	}
 	fuzz_check(!met, "two blocks share bytes");
-	for (int i = 0; l->question.same_memory && i < MOST_BYTES; i++)
+	for (int i = 0; l->request.same_memory && i < MOST_BYTES; i++)
 		fuzz_check(!map[0][i] || !map[1][i], "dst and src share byte %d", i);
 }
 
@@ -205,7 +205,7 @@ static void check_index(const struct list *l)
 
 /* ---- The target --------------------------------------------------------------------------------------- */
 
-static int read_layout(struct tensor_layout *ret, const struct question_tensor *t, const char *name,
+static int read_layout(struct tensor_layout *ret, const struct transform_request_tensor *t, const char *name,
                        struct error *err)
 {
 	return tensor_layout_init(ret, (enum dtype)t->dtype, t->rank, t->shape,
@@ -214,7 +214,7 @@ static int read_layout(struct tensor_layout *ret, const struct question_tensor *
 
 static bool read_transform(struct list *l, struct error *err)
 {
-	const struct question *q = &l->question;
+	const struct transform_request *q = &l->request;
 	struct transform_spec spec = { .n_perm = q->n_perm,
 		                       .n_before = q->n_before,
 		                       .n_after = q->n_after,
@@ -243,7 +243,7 @@ static void read_side(struct list *l, int side, struct engine_blocks_side *ret)
 
 static void read_numbers(struct list *l)
 {
-	const struct question *q = &l->question;
+	const struct transform_request *q = &l->request;
 
 	l->in.entries %= MOST_ENTRIES + 1;
 	l->blocks.scatter = l->in.flags & FLAG_SCATTER;
@@ -280,7 +280,7 @@ static void read_input(struct list *l, const uint8_t *data, size_t size)
 
 	memset(l, 0, sizeof *l);
 	memcpy(&l->in, data, head);
-	question_read(&l->question, data + head, size - head);
+	transform_request_read(&l->request, data + head, size - head);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -311,18 +311,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* A list that may be accepted, of a question that has to be. */
+/* A list that may be accepted, of a transform request that has to be. */
 static void make(struct list *l, uint64_t *random)
 {
 	memset(l, 0, sizeof *l);
-	question_valid(&l->question, random);
+	transform_request_valid(&l->request, random);
 	l->in.flags = (uint8_t)(oracle_random(random) & oracle_random(random) & 0x7f);
 	l->in.layers = (uint8_t)oracle_between(random, 0, 3);
 	l->in.entries = (uint8_t)oracle_between(random, 0, MOST_ENTRIES);
 	l->in.n = oracle_between(random, -1, 5);
 	l->in.limit = oracle_between(random, 0, 9);
 	for (int side = 0; side < 2; side++) {
-		struct question_tensor *t = side == 0 ? &l->question.dst : &l->question.src;
+		struct transform_request_tensor *t = side == 0 ? &l->request.dst : &l->request.src;
 
 		t->size += oracle_between(random, 0, 1 << 13);
 		l->in.step[side] = oracle_between(random, 0, 600);
@@ -373,7 +373,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 	for (uint64_t times = (size > 0) + oracle_random(&random) % 2; times; times--)
 		switch (oracle_random(&random) % 4) {
 		case 0:
-			question_change(&l.question, &random);
+			transform_request_change(&l.request, &random);
 			break;
 		case 1:
 			l.in.flags ^= (uint8_t)(1u << oracle_random(&random) % 8);
@@ -382,5 +382,5 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 			change_number(&l.in, &random);
 		}
 	memcpy(data, &l.in, sizeof l.in);
-	return sizeof l.in + question_write(&l.question, data + sizeof l.in, max_size - sizeof l.in);
+	return sizeof l.in + transform_request_write(&l.request, data + sizeof l.in, max_size - sizeof l.in);
 }

@@ -1,8 +1,8 @@
 /* Validation, canonicalisation and plans of transforms, and the CPU engine on small ones.
  *
  * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
- * looking at every element; slabs write every element once; a small one moves what tests/support/oracle.c
- * moves, and not a byte more. */
+ * looking at every element; subregions write every element once; a small one moves what
+ * tests/support/oracle.c moves, and not a byte more. */
 #include "kernels/plan/transform.h"
 
 #include <poll.h>
@@ -190,7 +190,7 @@ static void check_refusal(const struct transform_spec *spec, const struct error 
 		fuzz_check(overlaps_itself(&spec->dst), "%s", err->message);
 }
 
-static void check_slab(const struct transform *t, const struct nest *nest)
+static void check_slab(const struct transform *t, const struct loop_nest *nest)
 {
 	__int128 low[2] = { nest->dst_offset, nest->src_offset }, high[2] = { low[0], low[1] };
 
@@ -213,17 +213,17 @@ static void check_slab(const struct transform *t, const struct nest *nest)
 
 static void check_slabs(const struct transform *t, uint32_t align)
 {
-	struct slabs slabs;
-	struct nest nest;
+	struct subregions subregions;
+	struct loop_nest nest;
 	__int128 bytes = 0;
 
-	slabs_init(&slabs, t);
-	if (slabs.n > MOST_SLABS)
+	subregions_init(&subregions, t);
+	if (subregions.n > MOST_SLABS)
 		return;
-	for (uint64_t i = 0; i < slabs.n; i++) {
-		slabs_get(&slabs, i, align, &nest);
+	for (uint64_t i = 0; i < subregions.n; i++) {
+		subregions_get(&subregions, i, align, &nest);
 		check_slab(t, &nest);
-		bytes += (__int128)nest_count(&nest) * nest.element;
+		bytes += (__int128)loop_nest_count(&nest) * nest.element;
 	}
 	fuzz_check(bytes == (__int128)t->count * t->element, "slabs of %lld bytes", (long long)bytes);
 }
@@ -243,7 +243,7 @@ static void check_plan(const struct transform *t, const struct plan_facts *facts
 
 /* ---- Running small ones ------------------------------------------------------------------------------- */
 
-static bool can_run(const struct question *q, const struct transform *t)
+static bool can_run(const struct transform_request *q, const struct transform *t)
 {
 	if ((uint64_t)q->dst.size > MOST_BYTES || (uint64_t)q->src.size > MOST_BYTES ||
 	    !is_small(&t->dst_layout) || !is_small(&t->src_layout))
@@ -264,8 +264,8 @@ static void fill(uint8_t *bytes, uint64_t random)
 	}
 }
 
-static void run(const struct question *q, const struct transform_spec *spec, const struct transform *t,
-                const struct plan_facts *facts)
+static void run(const struct transform_request *q, const struct transform_spec *spec,
+                const struct transform *t, const struct plan_facts *facts)
 {
 	static uint8_t expected[ROOM], source[ROOM];
 	struct bench *bench = bench_of(q->way);
@@ -304,14 +304,14 @@ static void run(const struct question *q, const struct transform_spec *spec, con
 
 /* ---- The target --------------------------------------------------------------------------------------- */
 
-static int layout_of(struct tensor_layout *ret, const struct question_tensor *t, const char *name,
+static int layout_of(struct tensor_layout *ret, const struct transform_request_tensor *t, const char *name,
                      struct error *err)
 {
 	return tensor_layout_init(ret, (enum dtype)t->dtype, t->rank, t->shape,
 	                          t->strided ? t->strides : NULL, name, err);
 }
 
-static int spec_of(struct transform_spec *ret, const struct question *q, struct error *err)
+static int spec_of(struct transform_spec *ret, const struct transform_request *q, struct error *err)
 {
 	int r = layout_of(&ret->dst, &q->dst, "dst", err);
 
@@ -328,7 +328,8 @@ static int spec_of(struct transform_spec *ret, const struct question *q, struct 
 	return r;
 }
 
-static void try_places(const struct question *q, const struct transform_spec *spec, const struct transform *t)
+static void try_places(const struct transform_request *q, const struct transform_spec *spec,
+                       const struct transform *t)
 {
 	struct tensor_place dst = { .memory = { 1, 1 },
 		                    .offset = (uint64_t)q->dst.offset,
@@ -366,13 +367,13 @@ static void try_places(const struct question *q, const struct transform_spec *sp
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct question question;
+	struct transform_request request;
 	struct transform_spec spec = { 0 };
 	struct transform transform;
 	struct error err = { 0 };
 
-	question_read(&question, data, size);
-	if (spec_of(&spec, &question, &err) < 0) {
+	transform_request_read(&request, data, size);
+	if (spec_of(&spec, &request, &err) < 0) {
 		fuzz_check_error(&err);
 		return 0;
 	}
@@ -382,22 +383,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (is_small(&spec.dst))
 		fuzz_check(!overlaps_itself(&spec.dst), "accepted");
-	try_places(&question, &spec, &transform);
+	try_places(&request, &spec, &transform);
 	return 0;
 }
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
 {
 	uint64_t random = seed;
-	struct question question;
+	struct transform_request request;
 
 	if (size == 0)
-		question_valid(&question, &random);
+		transform_request_valid(&request, &random);
 	else if (oracle_random(&random) % 4 == 0)
 		return LLVMFuzzerMutate(data, size, max_size);
 	else
-		question_read(&question, data, size);
+		transform_request_read(&request, data, size);
 	for (uint64_t times = (size > 0) + oracle_random(&random) % 2; times; times--)
-		question_change(&question, &random);
-	return question_write(&question, data, max_size);
+		transform_request_change(&request, &random);
+	return transform_request_write(&request, data, max_size);
 }

@@ -1,4 +1,4 @@
-/* Reading and writing a question, and changing it. */
+/* Reading and writing a transform request, and changing it. */
 #include "transform_request.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ static void list(struct cursor *c, enum way way, int *n, int64_t *v)
 	numbers(c, way, *n, v);
 }
 
-static void tensor(struct cursor *c, enum way way, struct question_tensor *t)
+static void tensor(struct cursor *c, enum way way, struct transform_request_tensor *t)
 {
 	byte(c, way, &t->dtype);
 	byte(c, way, &t->rank);
@@ -94,7 +94,7 @@ static void tensor(struct cursor *c, enum way way, struct question_tensor *t)
 	number(c, way, &t->size);
 }
 
-static void walk(struct cursor *c, enum way way, struct question *q)
+static void walk(struct cursor *c, enum way way, struct transform_request *q)
 {
 	uint8_t kind = (uint8_t)q->value.kind;
 	int64_t value = q->value.kind <= SCALAR_SIGNED ? q->value.i : 0;
@@ -121,18 +121,18 @@ static void walk(struct cursor *c, enum way way, struct question *q)
 	memcpy(&q->value.im, &value, sizeof value);
 }
 
-void question_read(struct question *ret, const uint8_t *data, size_t size)
+void transform_request_read(struct transform_request *ret, const uint8_t *data, size_t size)
 {
 	struct cursor c = { (uint8_t *)(uintptr_t)data, size, 0 };
 
-	*ret = (struct question){ 0 };
+	*ret = (struct transform_request){ 0 };
 	walk(&c, READ, ret);
 }
 
-size_t question_write(const struct question *question, uint8_t *data, size_t size)
+size_t transform_request_write(const struct transform_request *request, uint8_t *data, size_t size)
 {
 	struct cursor c = { data, size, 0 };
-	struct question copy = *question;
+	struct transform_request copy = *request;
 
 	walk(&c, WRITE, &copy);
 	return c.at < size ? c.at : size;
@@ -140,29 +140,29 @@ size_t question_write(const struct question *question, uint8_t *data, size_t siz
 
 /* ---- Questions ---------------------------------------------------------------------------------------- */
 
-static void tensor_of(struct question_tensor *ret, const struct tensor_layout *layout, uint64_t offset,
-                      size_t size)
+static void tensor_of(struct transform_request_tensor *ret, const struct tensor_layout *layout,
+                      uint64_t offset, size_t size)
 {
-	*ret = (struct question_tensor){ .dtype = (uint8_t)layout->dtype,
-		                         .rank = (uint8_t)layout->rank,
-		                         .strided = true,
-		                         .offset = (int64_t)offset,
-		                         .size = (int64_t)size };
+	*ret = (struct transform_request_tensor){ .dtype = (uint8_t)layout->dtype,
+		                                  .rank = (uint8_t)layout->rank,
+		                                  .strided = true,
+		                                  .offset = (int64_t)offset,
+		                                  .size = (int64_t)size };
 	memcpy(ret->shape, layout->shape, sizeof ret->shape);
 	memcpy(ret->strides, layout->stride, sizeof ret->strides);
 }
 
-void question_valid(struct question *ret, uint64_t *random)
+void transform_request_valid(struct transform_request *ret, uint64_t *random)
 {
 	struct oracle_case c;
 
 	oracle_random_case(oracle_random(random), &c);
-	*ret = (struct question){ .way = (uint8_t)oracle_random(random),
-		                  .n_perm = c.spec.n_perm,
-		                  .n_before = c.spec.n_before,
-		                  .n_after = c.spec.n_after,
-		                  .mode = (uint8_t)c.spec.mode,
-		                  .value = c.spec.value };
+	*ret = (struct transform_request){ .way = (uint8_t)oracle_random(random),
+		                           .n_perm = c.spec.n_perm,
+		                           .n_before = c.spec.n_before,
+		                           .n_after = c.spec.n_after,
+		                           .mode = (uint8_t)c.spec.mode,
+		                           .value = c.spec.value };
 	tensor_of(&ret->dst, &c.spec.dst, c.dst_offset, c.dst_size);
 	tensor_of(&ret->src, &c.spec.src, c.src_offset, c.src_size);
 	memcpy(ret->perm, c.spec.perm, sizeof ret->perm);
@@ -194,7 +194,7 @@ static int64_t changed(int64_t value, uint64_t *random)
 	}
 }
 
-static void change_tensor(struct question_tensor *t, uint64_t *random)
+static void change_tensor(struct transform_request_tensor *t, uint64_t *random)
 {
 	uint64_t d = oracle_random(random) % (t->rank ? t->rank : 1);
 
@@ -220,7 +220,7 @@ static void change_tensor(struct question_tensor *t, uint64_t *random)
 	}
 }
 
-void question_change(struct question *q, uint64_t *random)
+void transform_request_change(struct transform_request *q, uint64_t *random)
 {
 	uint64_t d = oracle_random(random) % (q->src.rank ? q->src.rank : 1);
 	int64_t by;

@@ -10,7 +10,7 @@
 #include "kernels/plan/transform.h"
 #include "proto/tensor.h"
 
-struct question_tensor {
+struct transform_request_tensor {
 	uint8_t dtype; /* modulo DTYPE_COUNT */
 	uint8_t rank;  /* modulo TENSOR_MAX_RANK + 1 */
 	bool strided;
@@ -20,11 +20,11 @@ struct question_tensor {
 	int64_t size; /* of the region */
 };
 
-struct question {
+struct transform_request {
 	uint8_t way;      /* that a small one is run */
 	bool same_memory; /* both in one */
-	struct question_tensor dst;
-	struct question_tensor src;
+	struct transform_request_tensor dst;
+	struct transform_request_tensor src;
 	int n_perm;
 	int n_before;
 	int n_after;
@@ -35,15 +35,15 @@ struct question {
 	struct scalar value;
 };
 
-void question_read(struct question *ret, const uint8_t *data, size_t size);
+void transform_request_read(struct transform_request *ret, const uint8_t *data, size_t size);
 
 /* Returns the bytes; those that pass size are not written. */
-size_t question_write(const struct question *question, uint8_t *data, size_t size);
+size_t transform_request_write(const struct transform_request *request, uint8_t *data, size_t size);
 
 /* One that has to be accepted. */
-void question_valid(struct question *ret, uint64_t *random);
+void transform_request_valid(struct transform_request *ret, uint64_t *random);
 
 /* One argument becomes another. */
-void question_change(struct question *question, uint64_t *random);
+void transform_request_change(struct transform_request *request, uint64_t *random);
 
 #endif

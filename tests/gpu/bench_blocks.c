@@ -77,7 +77,7 @@ static uint32_t blocks_of(const struct row *row, uint32_t one_in)
 }
 
 static struct rig rig;
-static struct desk desk;
+static struct upload_buffer upload_buffer;
 static CUevent events[2];
 
 static double now_ns(void)
@@ -276,15 +276,15 @@ static void lay_list(struct block_list *list, const int32_t *index, uint32_t n)
 	uint64_t base;
 	void *laid;
 
-	must(desk_begin(&desk, &err), &err);
-	laid = desk_take(&desk, n * sizeof *index);
+	must(upload_buffer_begin(&upload_buffer, &err), &err);
+	laid = upload_buffer_take(&upload_buffer, n * sizeof *index);
 	memcpy(laid, index, n * sizeof *index);
-	must(desk_send(&desk, rig.stream, &base, &err), &err);
-	list->index = desk_place(&desk, base, laid);
+	must(upload_buffer_send(&upload_buffer, rig.stream, &base, &err), &err);
+	list->index = upload_buffer_place(&upload_buffer, base, laid);
 	list->entry_bytes = sizeof *index;
 }
 
-/* As the engine does it: the list in the launch, or on the desk. */
+/* As the engine does it: the list in the launch, or on the upload buffer. */
 static void run_list(struct turn *turn, int set, bool plain)
 {
 	const struct row *row = &turn->row;
@@ -322,8 +322,8 @@ static void run_batch(struct turn *turn, int set)
 	struct error err;
 	uint64_t base, parts;
 
-	must(desk_begin(&desk, &err), &err);
-	entries = desk_take(&desk, turn->row.n * sizeof *entries);
+	must(upload_buffer_begin(&upload_buffer, &err), &err);
+	entries = upload_buffer_take(&upload_buffer, turn->row.n * sizeof *entries);
 	for (uint32_t i = 0; i < turn->row.n; i++)
 		entries[i] = (struct run_entry){
 			.dst = turn->dst + (size_t)dst_block(turn, set, i) * turn->row.bytes,
@@ -331,9 +331,9 @@ static void run_batch(struct turn *turn, int set)
 			.bytes = turn->row.bytes,
 		};
 	parts = runs_lay(entries, turn->row.n);
-	must(desk_send(&desk, rig.stream, &base, &err), &err);
-	must(launch_runs(&rig.launcher, rig.stream, desk_place(&desk, base, entries), turn->row.n, parts,
-	                 &err),
+	must(upload_buffer_send(&upload_buffer, rig.stream, &base, &err), &err);
+	must(launch_runs(&rig.launcher, rig.stream, upload_buffer_place(&upload_buffer, base, entries),
+	                 turn->row.n, parts, &err),
 	     &err);
 }
 
@@ -549,7 +549,7 @@ int main(int argc, char **argv)
 		time_row(&row, runs);
 	}
 	close_memory();
-	desk_close(&desk);
+	upload_buffer_close(&upload_buffer);
 	for (int i = 0; i < 2; i++)
 		rig_call(cuEventDestroy, (events[i]));
 	rig_close(&rig);

@@ -1,4 +1,5 @@
-/* The dumbest transform there is, and random transforms to try against it. Knows no slab, nest or engine.
+/* The dumbest transform there is, and random transforms to try against it. Knows no subregion, loop nest or
+ * engine.
  *
  * An oracle_case owns two pairs of buffers: the source, and the destination twice, once for the oracle and
  * once for what is tested. Each is guarded on both sides, and the destinations start out with the same

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void walk_nest(const struct nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src)
+void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src)
 {
 	int64_t o[TENSOR_MAX_RANK] = { 0 };
 	int d;
@@ -24,13 +24,13 @@ void walk_nest(const struct nest *nest, const struct transform *t, uint8_t *dst,
 
 void walk_transform(const struct transform *t, uint8_t *dst, const uint8_t *src)
 {
-	struct slabs slabs;
+	struct subregions subregions;
 
-	slabs_init(&slabs, t);
-	for (uint64_t i = 0; i < slabs.n; i++) {
-		struct nest nest;
+	subregions_init(&subregions, t);
+	for (uint64_t i = 0; i < subregions.n; i++) {
+		struct loop_nest nest;
 
-		slabs_get(&slabs, i, 1, &nest);
+		subregions_get(&subregions, i, 1, &nest);
 		walk_nest(&nest, t, dst, src);
 	}
 }

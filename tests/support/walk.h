@@ -8,9 +8,9 @@
 #include "kernels/plan/transform.h"
 
 /* dst and src: where element [0, ..., 0] lies. */
-void walk_nest(const struct nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src);
+void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src);
 
-/* Slab by slab. */
+/* Subregion by subregion. */
 void walk_transform(const struct transform *t, uint8_t *dst, const uint8_t *src);
 
 #endif

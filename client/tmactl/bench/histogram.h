@@ -1,7 +1,7 @@
 /* How often which value came, log-linear: 64 bars an octave, so that a percentile is at most 1.6 % too
  * high, over all of 64 bits. Zero-initialised it is empty; it allocates nothing. */
-#ifndef CLIENT_HISTOGRAM_H
-#define CLIENT_HISTOGRAM_H
+#ifndef CLIENT_TMACTL_BENCH_HISTOGRAM_H
+#define CLIENT_TMACTL_BENCH_HISTOGRAM_H
 
 #include <stdint.h>
 

@@ -125,7 +125,7 @@ static int connection_add(struct run *r, struct connection *c)
 
 static int connection_open(struct run *r, struct connection *c)
 {
-	const struct question *question = r->load->question;
+	const struct transform_request *request = r->load->request;
 
 	c->asked = calloc(r->load->depth, sizeof *c->asked);
 	if (!c->asked)
@@ -135,12 +135,12 @@ static int connection_open(struct run *r, struct connection *c)
 	if (!c->client)
 		return -1;
 	tma_set_batching(c->client, true);
-	if (question) {
-		c->transform = question->transform;
+	if (request) {
+		c->transform = request->transform;
 		c->transform.dst = &c->dst;
 		c->transform.src = &c->src;
-		if (connection_map(r, c, &c->dst, &question->dst) < 0 ||
-		    connection_map(r, c, &c->src, &question->src) < 0)
+		if (connection_map(r, c, &c->dst, &request->dst) < 0 ||
+		    connection_map(r, c, &c->src, &request->src) < 0)
 			return -1;
 		if (r->load->is_prepared && tma_plan_prepare(c->client, &c->transform, &c->plan) < 0)
 			return refused(r, c);
@@ -169,7 +169,7 @@ static int connection_ask(struct run *r, struct connection *c, uint64_t now)
 	while (c->n < load->depth && r->result->submitted < load->requests && !rc) {
 		asked = &c->asked[(c->first + c->n) % load->depth];
 		asked->start_ns = now;
-		rc = connection_submit(c, !load->question, &asked->ticket);
+		rc = connection_submit(c, !load->request, &asked->ticket);
 		if (rc)
 			break;
 		c->n++;
@@ -206,7 +206,7 @@ static void count_moved(struct load_result *result, const struct tma_result *ans
 /* A limit on connections is all that a ping can meet. */
 static bool is_turned_away(const struct run *r, const struct connection *c, int rc)
 {
-	return rc == TMA_QUOTA && !c->is_served && !r->load->question;
+	return rc == TMA_QUOTA && !c->is_served && !r->load->request;
 }
 
 static void count(struct run *r, struct connection *c, int rc, const struct tma_result *answer, uint64_t now)
@@ -222,7 +222,7 @@ static void count(struct run *r, struct connection *c, int rc, const struct tma_
 		histogram_add(&result->latency, now - c->asked[c->first].start_ns);
 		if (rc < 0 && rc > -LOAD_STATUSES)
 			result->failed[-rc]++;
-		else if (r->load->question)
+		else if (r->load->request)
 			count_moved(result, answer);
 	}
 	c->first = (c->first + 1) % r->load->depth;

@@ -1,7 +1,7 @@
 /* A load: connections that each keep so many requests under way, on one thread, until enough were answered,
  * the time is over or somebody asks to stop. */
-#ifndef CLIENT_LOAD_H
-#define CLIENT_LOAD_H
+#ifndef CLIENT_TMACTL_BENCH_LOAD_H
+#define CLIENT_TMACTL_BENCH_LOAD_H
 
 #include <signal.h>
 #include <stdbool.h>
@@ -20,8 +20,8 @@ struct load {
 	uint32_t depth;    /* requests under way on each */
 	uint64_t requests; /* in all; UINT64_MAX: as many as there is time for */
 	uint64_t duration_ns;
-	const struct question *question; /* on regions of the connection's own; NULL: ping */
-	bool is_prepared;                /* as runs of a plan */
+	const struct transform_request *request; /* on regions of the connection's own; NULL: ping */
+	bool is_prepared;                        /* as runs of a plan */
 	const volatile sig_atomic_t *stop;
 	/* Now and then, with what has been measured until then and how much of the run that is, 0 to 1; NULL:
 	 * nobody looks. */

@@ -36,11 +36,11 @@ void load_report(const struct load *load, const char *kind, const struct load_re
 	char text[32];
 
 	printf("%-9s %s%s", "kind", kind, load->is_prepared ? ", prepared," : "");
-	if (load->question) {
-		printf(" %s ", tma_dtype_name(load->question->src.dtype));
-		print_shape(&load->question->src);
+	if (load->request) {
+		printf(" %s ", tma_dtype_name(load->request->src.dtype));
+		print_shape(&load->request->src);
 		fputs(" -> ", stdout);
-		print_shape(&load->question->dst);
+		print_shape(&load->request->dst);
 		if (*r->path)
 			printf(" by %s", r->path);
 	}
@@ -52,7 +52,7 @@ void load_report(const struct load *load, const char *kind, const struct load_re
 	for (size_t i = 0; i < N_PERCENTILES; i++)
 		printf("%s%s %.1f us", i ? ", " : "", percentiles[i].name,
 		       (double)histogram_percentile(&r->latency, percentiles[i].percent) / 1e3);
-	if (load->question)
+	if (load->request)
 		printf("\n%-9s %s a second, read + written; %.1f us each in the engine", "bytes",
 		       print_bytes((uint64_t)((double)r->bytes / seconds_of(r)), text, sizeof text),
 		       engine_us(r));

@@ -1,7 +1,7 @@
 /* What a load measured, on standard output: a few lines, or one JSON object. kind: what was asked, by name.
  */
-#ifndef CLIENT_LOAD_REPORT_H
-#define CLIENT_LOAD_REPORT_H
+#ifndef CLIENT_TMACTL_BENCH_LOAD_REPORT_H
+#define CLIENT_TMACTL_BENCH_LOAD_REPORT_H
 
 #include "load.h"
 

@@ -1,6 +1,6 @@
 /* Shell completion, printed from commands.def. */
-#ifndef CLIENT_COMPLETION_H
-#define CLIENT_COMPLETION_H
+#ifndef CLIENT_TMACTL_COMPLETION_COMPLETION_H
+#define CLIENT_TMACTL_COMPLETION_COMPLETION_H
 
 #include "client/tmactl/commands.h"
 

@@ -5,8 +5,8 @@
  * the service adds around it. The source part of a box is read from the file in runs and packed; the output
  * part is written in runs. Boxes are shaped so that the runs of both sides are long.
  */
-#ifndef CLIENT_BOX_H
-#define CLIENT_BOX_H
+#ifndef CLIENT_TMACTL_COPY_BOX_H
+#define CLIENT_TMACTL_COPY_BOX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  * service that starts again is waited for, and what it had not answered is asked anew. The first failure
  * stops all.
  */
-#ifndef CLIENT_MOVER_H
-#define CLIENT_MOVER_H
+#ifndef CLIENT_TMACTL_COPY_MOVER_H
+#define CLIENT_TMACTL_COPY_MOVER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* What the mover and its workers share; of mover.c and mover_worker.c alone. */
-#ifndef CLIENT_MOVER_WORKER_H
-#define CLIENT_MOVER_WORKER_H
+#ifndef CLIENT_TMACTL_COPY_MOVER_WORKER_H
+#define CLIENT_TMACTL_COPY_MOVER_WORKER_H
 
 #include <pthread.h>
 #include <stdatomic.h>

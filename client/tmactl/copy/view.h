@@ -1,7 +1,7 @@
 /* A copy of one file into another as axes of the output: the file's order, --permute and --pad reduced to
  * strides into the source's bytes, in as few axes as will do. */
-#ifndef CLIENT_VIEW_H
-#define CLIENT_VIEW_H
+#ifndef CLIENT_TMACTL_COPY_VIEW_H
+#define CLIENT_TMACTL_COPY_VIEW_H
 
 #include <stdint.h>
 

@@ -16,9 +16,9 @@ enum change {
 	CHANGE_EXTENTS = 4,
 };
 
-/* A question with a change. */
+/* A transform request with a change. */
 struct trial {
-	struct question q;
+	struct transform_request q;
 	int64_t src_strides[TMA_MAX_RANK];
 	int64_t dst_strides[TMA_MAX_RANK];
 	int src_inner; /* the dimension whose elements follow each other */
@@ -62,13 +62,13 @@ static bool set_strides(int64_t *strides, const struct tma_tensor *t, int inner,
 	return true;
 }
 
-/* Copies the question; its pointers are the copy's own. */
-static void trial_init(struct trial *ret, const struct question *question)
+/* Copies the transform request; its pointers are the copy's own. */
+static void trial_init(struct trial *ret, const struct transform_request *request)
 {
-	struct question *q = &ret->q;
-	const struct tma_transform *from = &question->transform;
+	struct transform_request *q = &ret->q;
+	const struct tma_transform *from = &request->transform;
 
-	*ret = (struct trial){ .q = *question };
+	*ret = (struct trial){ .q = *request };
 	q->transform.src = &q->src;
 	q->transform.dst = &q->dst;
 	q->transform.perm = from->perm ? q->perm : NULL;
@@ -82,7 +82,7 @@ static void trial_init(struct trial *ret, const struct question *question)
  */
 static bool grow(struct trial *t, int64_t unit)
 {
-	struct question *q = &t->q;
+	struct transform_request *q = &t->q;
 	int fed = q->perm[t->dst_inner];
 
 	q->src.shape[t->src_inner] = round_up(q->src.shape[t->src_inner], unit);
@@ -119,7 +119,7 @@ static bool is_worth_it(const struct tma_tensor *tensor, int inner, int64_t unit
 /* False when the change changes nothing, costs too much, or cannot be. */
 static bool trial_change(struct trial *t, unsigned change, int64_t unit)
 {
-	struct question *q = &t->q;
+	struct transform_request *q = &t->q;
 	bool src_is_ragged = q->src.shape[t->src_inner] % unit != 0;
 	bool dst_is_ragged = q->dst.shape[t->dst_inner] % unit != 0;
 
@@ -154,9 +154,9 @@ static void say_pitch(struct hint *h, const char *whose, const struct tma_tensor
 	    row * (int64_t)tma_dtype_size(t->dtype), t->shape[inner]);
 }
 
-static void say_extents(struct hint *h, const struct trial *t, const struct question *was)
+static void say_extents(struct hint *h, const struct trial *t, const struct transform_request *was)
 {
-	const struct question *q = &t->q;
+	const struct transform_request *q = &t->q;
 	const char *comma = "pad ";
 
 	for (int d = 0; d < q->src.rank; d++) {
@@ -177,8 +177,8 @@ static void say_extents(struct hint *h, const struct trial *t, const struct ques
 		    was->after[t->dst_inner]);
 }
 
-static void hint_say(struct hint *h, unsigned change, const struct trial *t, const struct question *was,
-                     const char *family)
+static void hint_say(struct hint *h, unsigned change, const struct trial *t,
+                     const struct transform_request *was, const char *family)
 {
 	int64_t unit = unit_of(was->src.dtype);
 
@@ -195,8 +195,8 @@ static void hint_say(struct hint *h, unsigned change, const struct trial *t, con
 	add(h, ": %s becomes legal", family);
 }
 
-int hint_find(struct hint *ret, tma_client *client, const struct question *question, const char *engine,
-              const tma_document *plan, bool has_pitch, struct failure *f)
+int hint_find(struct hint *ret, tma_client *client, const struct transform_request *request,
+              const char *engine, const tma_document *plan, bool has_pitch, struct failure *f)
 {
 	static const unsigned changes[] = { CHANGE_SRC_PITCH, CHANGE_DST_PITCH,
 		                            CHANGE_SRC_PITCH | CHANGE_DST_PITCH, CHANGE_EXTENTS };
@@ -205,20 +205,20 @@ int hint_find(struct hint *ret, tma_client *client, const struct question *quest
 
 	*ret = (struct hint){ 0 };
 	/* Only the slow family is slow because of addresses. */
-	if (!family || strcmp(family, "strided") != 0 || question->dst.rank < 1)
+	if (!family || strcmp(family, "strided") != 0 || request->dst.rank < 1)
 		return 0;
 	for (size_t i = has_pitch ? 0 : 3; i < 4 && !*ret->text; i++) {
 		tma_document *better = NULL;
 		const char *found;
 
-		trial_init(&t, question);
-		if (!trial_change(&t, changes[i], unit_of(question->src.dtype)))
+		trial_init(&t, request);
+		if (!trial_change(&t, changes[i], unit_of(request->src.dtype)))
 			continue;
 		if (tma_explain_for(client, &t.q.transform, engine, &better) < 0)
 			return tmactl_refused(client, f);
 		found = tma_document_text(tma_document_find(better, "family"));
 		if (family_rank(found) < family_rank(family))
-			hint_say(ret, changes[i], &t, question, found);
+			hint_say(ret, changes[i], &t, request, found);
 		tma_document_free(better);
 	}
 	return 0;

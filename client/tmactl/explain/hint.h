@@ -1,6 +1,6 @@
 /* What to change so that a transform gets onto the fast path. */
-#ifndef CLIENT_HINT_H
-#define CLIENT_HINT_H
+#ifndef CLIENT_TMACTL_EXPLAIN_HINT_H
+#define CLIENT_TMACTL_EXPLAIN_HINT_H
 
 #include "client/tmactl/transform_request.h"
 
@@ -8,10 +8,10 @@ struct hint {
 	char text[384]; /* "": nothing that is known of helps */
 };
 
-/* Asks the service, for engine, how the question would be answered with rows of whole 16 bytes, the smallest
- * change first: what is found is not a guess. plan: the answer to the question as it is. has_pitch: the array
- * is in no file, so rows may lie further apart than they are long. 0 or -1. */
-int hint_find(struct hint *ret, tma_client *client, const struct question *question, const char *engine,
-              const tma_document *plan, bool has_pitch, struct failure *f);
+/* Asks the service, for engine, how the transform request would be answered with rows of whole 16 bytes, the
+ * smallest change first: what is found is not a guess. plan: the answer to the transform request as it is.
+ * has_pitch: the array is in no file, so rows may lie further apart than they are long. 0 or -1. */
+int hint_find(struct hint *ret, tma_client *client, const struct transform_request *request,
+              const char *engine, const tma_document *plan, bool has_pitch, struct failure *f);
 
 #endif

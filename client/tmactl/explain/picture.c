@@ -31,7 +31,7 @@ static void print_shape(char *text, size_t size, int rank, const int64_t *shape)
 		snprintf(text + len, size - len, "]");
 }
 
-static void draw_head(FILE *file, const struct question *q, const tma_document *plan)
+static void draw_head(FILE *file, const struct transform_request *q, const tma_document *plan)
 {
 	char src[200], dst[200], bytes[32];
 
@@ -46,13 +46,13 @@ static void draw_head(FILE *file, const struct question *q, const tma_document *
 	svg_text(file, MARGIN, 94, SVG_START, "sub", "%s", words_of_family(plan));
 }
 
-void picture_draw(FILE *file, const struct question *question, const tma_document *plan)
+void picture_draw(FILE *file, const struct transform_request *request, const tma_document *plan)
 {
 	bool in_rows = tma_document_int(tma_document_find(plan, "tile_row")) > 0;
 	int height = in_rows ? picture_tile_height(plan) : picture_order_height(plan);
 
 	svg_begin(file, PICTURE_WIDTH, HEAD_HEIGHT + height, "How tmad moves a tensor");
-	draw_head(file, question, plan);
+	draw_head(file, request, plan);
 	svg_line(file, MARGIN, HEAD_HEIGHT - 2, PICTURE_WIDTH - MARGIN, HEAD_HEIGHT - 2, "rule");
 	if (in_rows)
 		picture_tile(file, plan, HEAD_HEIGHT);

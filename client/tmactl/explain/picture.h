@@ -1,6 +1,6 @@
 /* tmactl explain --svg: a plan, drawn. */
-#ifndef CLIENT_PICTURE_H
-#define CLIENT_PICTURE_H
+#ifndef CLIENT_TMACTL_EXPLAIN_PICTURE_H
+#define CLIENT_TMACTL_EXPLAIN_PICTURE_H
 
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include "client/tmaclient.h"
 
 /* A whole document. What cannot be written is the file's error. */
-void picture_draw(FILE *file, const struct question *question, const tma_document *plan);
+void picture_draw(FILE *file, const struct transform_request *request, const tma_document *plan);
 
 /* ---- Its parts ------------------------------------------------------------------------------------------
  */

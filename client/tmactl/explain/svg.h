@@ -1,6 +1,6 @@
 /* SVG, written as it is drawn. Lengths are in user units, a pixel unless it is scaled; texts are escaped. */
-#ifndef CLIENT_SVG_H
-#define CLIENT_SVG_H
+#ifndef CLIENT_TMACTL_EXPLAIN_SVG_H
+#define CLIENT_TMACTL_EXPLAIN_SVG_H
 
 #include <stdio.h>
 

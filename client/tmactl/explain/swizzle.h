@@ -3,8 +3,8 @@
  *
  *     32B   a[4] ^= a[7]        64B   a[5:4] ^= a[8:7]        128B   a[6:4] ^= a[9:7]
  */
-#ifndef CLIENT_SWIZZLE_H
-#define CLIENT_SWIZZLE_H
+#ifndef CLIENT_TMACTL_EXPLAIN_SWIZZLE_H
+#define CLIENT_TMACTL_EXPLAIN_SWIZZLE_H
 
 #include <stdint.h>
 

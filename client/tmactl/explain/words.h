@@ -1,6 +1,6 @@
 /* A plan in words. */
-#ifndef CLIENT_WORDS_H
-#define CLIENT_WORDS_H
+#ifndef CLIENT_TMACTL_EXPLAIN_WORDS_H
+#define CLIENT_TMACTL_EXPLAIN_WORDS_H
 
 #include "client/tmaclient.h"
 

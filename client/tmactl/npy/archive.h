@@ -1,6 +1,6 @@
 /* .npz archives: ZIP files whose members are .npy files. */
-#ifndef CLIENT_ARCHIVE_H
-#define CLIENT_ARCHIVE_H
+#ifndef CLIENT_TMACTL_NPY_ARCHIVE_H
+#define CLIENT_TMACTL_NPY_ARCHIVE_H
 
 #include <stdbool.h>
 #include <stdint.h>

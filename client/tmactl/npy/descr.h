@@ -1,6 +1,6 @@
 /* What an .npy header's descr says of an item: its size, and how a value is written into one. */
-#ifndef CLIENT_DESCR_H
-#define CLIENT_DESCR_H
+#ifndef CLIENT_TMACTL_NPY_DESCR_H
+#define CLIENT_TMACTL_NPY_DESCR_H
 
 #include <stdbool.h>
 #include <stdint.h>

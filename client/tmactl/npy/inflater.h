@@ -1,6 +1,6 @@
 /* A deflated member of an archive, read from its first byte to its last. */
-#ifndef CLIENT_INFLATER_H
-#define CLIENT_INFLATER_H
+#ifndef CLIENT_TMACTL_NPY_INFLATER_H
+#define CLIENT_TMACTL_NPY_INFLATER_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* Python literals, as far as an .npy header needs them: dicts, lists, tuples, strings, integers, True,
  * False, None. The nodes borrow the text. */
-#ifndef CLIENT_LITERAL_H
-#define CLIENT_LITERAL_H
+#ifndef CLIENT_TMACTL_NPY_LITERAL_H
+#define CLIENT_TMACTL_NPY_LITERAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* .npy files: the header of one to read, and the header of one to write. */
-#ifndef CLIENT_NPY_H
-#define CLIENT_NPY_H
+#ifndef CLIENT_TMACTL_NPY_NPY_H
+#define CLIENT_TMACTL_NPY_NPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* A file that comes into being at once or not at all: written without a name, or under a temporary one in
  * the same directory, and renamed over the destination when it is whole. Or a stream, which has what was
  * sent. */
-#ifndef CLIENT_OUTPUT_H
-#define CLIENT_OUTPUT_H
+#ifndef CLIENT_TMACTL_NPY_OUTPUT_H
+#define CLIENT_TMACTL_NPY_OUTPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

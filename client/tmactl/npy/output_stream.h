@@ -1,6 +1,6 @@
 /* Outputs that have no places: standard output, FIFOs, devices. Of output.c alone. */
-#ifndef CLIENT_OUTPUT_STREAM_H
-#define CLIENT_OUTPUT_STREAM_H
+#ifndef CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
+#define CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
 
 #include "output.h"
 

@@ -1,7 +1,7 @@
 /* Bytes to and from what has no places: pipes, FIFOs, sockets, terminals. Whoever waits for the other side
  * looks now and then whether to stop. */
-#ifndef CLIENT_PIPE_H
-#define CLIENT_PIPE_H
+#ifndef CLIENT_TMACTL_NPY_PIPE_H
+#define CLIENT_TMACTL_NPY_PIPE_H
 
 #include <sys/types.h>
 

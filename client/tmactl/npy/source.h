@@ -1,7 +1,7 @@
 /* Where an array's bytes come from: a file, an array of an archive, standard input or another pipe. Those of
  * a file can be read anywhere and by several threads; the others once, from the first to the last. */
-#ifndef CLIENT_SOURCE_H
-#define CLIENT_SOURCE_H
+#ifndef CLIENT_TMACTL_NPY_SOURCE_H
+#define CLIENT_TMACTL_NPY_SOURCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* A place for bytes that come or go in another order than they are used: memory while there is some to spare,
  * else a file without a name in $TMPDIR. */
-#ifndef CLIENT_SPOOL_H
-#define CLIENT_SPOOL_H
+#ifndef CLIENT_TMACTL_NPY_SPOOL_H
+#define CLIENT_TMACTL_NPY_SPOOL_H
 
 #include <stdint.h>
 

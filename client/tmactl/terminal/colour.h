@@ -1,6 +1,6 @@
 /* Colours, where a terminal shows them. */
-#ifndef CLIENT_COLOUR_H
-#define CLIENT_COLOUR_H
+#ifndef CLIENT_TMACTL_TERMINAL_COLOUR_H
+#define CLIENT_TMACTL_TERMINAL_COLOUR_H
 
 enum colour {
 	COLOUR_NONE, /* the end of any other */

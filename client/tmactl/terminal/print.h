@@ -1,6 +1,6 @@
 /* Documents and quantities for people. */
-#ifndef CLIENT_PRINT_H
-#define CLIENT_PRINT_H
+#ifndef CLIENT_TMACTL_TERMINAL_PRINT_H
+#define CLIENT_TMACTL_TERMINAL_PRINT_H
 
 #include <stddef.h>
 #include <stdint.h>

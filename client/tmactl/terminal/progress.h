@@ -1,7 +1,7 @@
 /* A line of progress on standard error, for people who wait: only on a terminal, only when it takes longer
  * than a moment, never wider than the terminal, and taken away before anything else is said. */
-#ifndef CLIENT_PROGRESS_H
-#define CLIENT_PROGRESS_H
+#ifndef CLIENT_TMACTL_TERMINAL_PROGRESS_H
+#define CLIENT_TMACTL_TERMINAL_PROGRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

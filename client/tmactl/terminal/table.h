@@ -1,6 +1,6 @@
 /* A table for people: columns as wide as they need to be. */
-#ifndef CLIENT_TABLE_H
-#define CLIENT_TABLE_H
+#ifndef CLIENT_TMACTL_TERMINAL_TABLE_H
+#define CLIENT_TMACTL_TERMINAL_TABLE_H
 
 #include <stddef.h>
 #include <stdio.h>

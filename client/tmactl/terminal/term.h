@@ -1,7 +1,7 @@
 /* The terminal as a page: alternate screen, no cursor, keys as they are pressed. It is put back when the page
  * ends, whichever way: close, a signal that stops the program or one that suspends it. One at a time. */
-#ifndef CLIENT_TERM_H
-#define CLIENT_TERM_H
+#ifndef CLIENT_TMACTL_TERMINAL_TERM_H
+#define CLIENT_TMACTL_TERMINAL_TERM_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* Who is connected: the service's list of connections, with the names that this machine has for their users
  * and processes. */
-#ifndef CLIENT_SESSIONS_H
-#define CLIENT_SESSIONS_H
+#ifndef CLIENT_TMACTL_TOP_SESSIONS_H
+#define CLIENT_TMACTL_TOP_SESSIONS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* What tmactl top sees at one moment, and what went on between two. */
-#ifndef CLIENT_LOOK_H
-#define CLIENT_LOOK_H
+#ifndef CLIENT_TMACTL_TOP_SNAPSHOT_H
+#define CLIENT_TMACTL_TOP_SNAPSHOT_H
 
 #include "sessions.h"
 #include "client/tmactl/tmactl.h"

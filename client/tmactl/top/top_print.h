@@ -1,6 +1,6 @@
 /* A look, for people and for programs. */
-#ifndef CLIENT_TOP_PRINT_H
-#define CLIENT_TOP_PRINT_H
+#ifndef CLIENT_TMACTL_TOP_TOP_PRINT_H
+#define CLIENT_TMACTL_TOP_TOP_PRINT_H
 
 #include "snapshot.h"
 

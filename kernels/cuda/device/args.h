@@ -4,8 +4,8 @@
  * strides are bytes; n is the destination's extent. A window: destination index i reads source index i -
  * before where that is in [0, source), and the fill pattern elsewhere.
  */
-#ifndef KERNELS_CUDA_ARGS_H
-#define KERNELS_CUDA_ARGS_H
+#ifndef KERNELS_CUDA_DEVICE_ARGS_H
+#define KERNELS_CUDA_DEVICE_ARGS_H
 
 #include <cuda.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * What moves slots takes its arguments either as strided_args, one tensor, or as many_move, whose slots go on
  * from block to block of a list; for the former all of this is nothing.
  */
-#ifndef KERNELS_CUDA_MANY_CUH
-#define KERNELS_CUDA_MANY_CUH
+#ifndef KERNELS_CUDA_DEVICE_MANY_CUH
+#define KERNELS_CUDA_DEVICE_MANY_CUH
 
 #include "args.h"
 #include "kernels/plan/divisor.h"

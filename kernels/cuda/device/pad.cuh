@@ -1,6 +1,6 @@
 /* Where a padded destination reads its source, by the pad mode (enum pad_mode). */
-#ifndef KERNELS_CUDA_PAD_CUH
-#define KERNELS_CUDA_PAD_CUH
+#ifndef KERNELS_CUDA_DEVICE_PAD_CUH
+#define KERNELS_CUDA_DEVICE_PAD_CUH
 
 #include "kernels/plan/border.h"
 #include "tma.cuh"

@@ -4,8 +4,8 @@
  * Tile i lies in stage i % STAGES, and its barrier ends there for the (i / STAGES)th time, which gives the
  * parity.
  */
-#ifndef KERNELS_CUDA_PIPELINE_CUH
-#define KERNELS_CUDA_PIPELINE_CUH
+#ifndef KERNELS_CUDA_DEVICE_PIPELINE_CUH
+#define KERNELS_CUDA_DEVICE_PIPELINE_CUH
 
 #include "args.h"
 #include "tma.cuh"

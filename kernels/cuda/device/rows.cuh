@@ -4,8 +4,8 @@
  * Dimension 0 is the innermost of the destination, contiguous there. A row of n elements touches at most
  * row_chunks() aligned chunks; the first and the last may be its own only in part.
  */
-#ifndef KERNELS_CUDA_ROWS_CUH
-#define KERNELS_CUDA_ROWS_CUH
+#ifndef KERNELS_CUDA_DEVICE_ROWS_CUH
+#define KERNELS_CUDA_DEVICE_ROWS_CUH
 
 #include "args.h"
 #include "kernels/plan/border.h"

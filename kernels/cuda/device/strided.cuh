@@ -1,7 +1,7 @@
 /* What the kernels without the Tensor Memory Accelerator share: element types, windows, what may be read.
  */
-#ifndef KERNELS_CUDA_STRIDED_CUH
-#define KERNELS_CUDA_STRIDED_CUH
+#ifndef KERNELS_CUDA_DEVICE_STRIDED_CUH
+#define KERNELS_CUDA_DEVICE_STRIDED_CUH
 
 #include "args.h"
 #include "many.cuh"

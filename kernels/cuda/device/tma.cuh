@@ -14,8 +14,8 @@
  * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
  * cp.async.bulk.tensor; CUDA C++ Programming Guide, 10.29.
  */
-#ifndef KERNELS_CUDA_TMA_CUH
-#define KERNELS_CUDA_TMA_CUH
+#ifndef KERNELS_CUDA_DEVICE_TMA_CUH
+#define KERNELS_CUDA_DEVICE_TMA_CUH
 
 #include <stdint.h>
 

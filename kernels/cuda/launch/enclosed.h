@@ -1,6 +1,6 @@
 /* Index lists that travel in a launch's arguments, and need no memory on the device. */
-#ifndef KERNELS_CUDA_ENCLOSED_H
-#define KERNELS_CUDA_ENCLOSED_H
+#ifndef KERNELS_CUDA_LAUNCH_ENCLOSED_H
+#define KERNELS_CUDA_LAUNCH_ENCLOSED_H
 
 #include <stdbool.h>
 #include <stdint.h>

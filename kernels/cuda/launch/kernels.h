@@ -1,6 +1,6 @@
 /* The kernels by number. */
-#ifndef KERNELS_CUDA_KERNELS_H
-#define KERNELS_CUDA_KERNELS_H
+#ifndef KERNELS_CUDA_LAUNCH_KERNELS_H
+#define KERNELS_CUDA_LAUNCH_KERNELS_H
 
 enum kernel_id {
 #define KERNEL(name, args) KERNEL_##name,

@@ -3,8 +3,8 @@
  * Used by the engine's thread alone. Nothing here allocates: arguments are copied by the driver at the
  * launch.
  */
-#ifndef KERNELS_CUDA_LAUNCH_H
-#define KERNELS_CUDA_LAUNCH_H
+#ifndef KERNELS_CUDA_LAUNCH_LAUNCH_H
+#define KERNELS_CUDA_LAUNCH_LAUNCH_H
 
 #include "kernels/cuda/driver.h"
 #include "kernels/plan/plan.h"

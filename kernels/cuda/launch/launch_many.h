@@ -1,6 +1,6 @@
 /* Launches of more than one move: a move of many blocks, and moves of one kernel by a table. */
-#ifndef KERNELS_CUDA_LAUNCH_MANY_H
-#define KERNELS_CUDA_LAUNCH_MANY_H
+#ifndef KERNELS_CUDA_LAUNCH_LAUNCH_MANY_H
+#define KERNELS_CUDA_LAUNCH_LAUNCH_MANY_H
 
 #include <stdbool.h>
 #include <stddef.h>

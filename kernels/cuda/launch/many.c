@@ -1,6 +1,6 @@
-/* Lists of blocks: the entries in the launch or on the desk, the layers' offsets there too, one launch.
- * Batches: runs of bytes by one launch, what is left by one for each kernel, and what is large or does not
- * fit by itself. */
+/* Lists of blocks: the entries in the launch or on the upload buffer, the layers' offsets there too, one
+ * launch. Batches: runs of bytes by one launch, what is left by one for each kernel, and what is large or
+ * does not fit by itself. */
 #include "many.h"
 
 #include <string.h>
@@ -23,11 +23,11 @@ static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
 /* ---- Blocks ------------------------------------------------------------------------------------------- */
 
 /* An index that came with the job: it has been checked, but for what is passed over. */
-static const void *lay_index(struct desk *desk, struct engine_blocks *blocks)
+static const void *lay_index(struct upload_buffer *upload_buffer, struct engine_blocks *blocks)
 {
 	const size_t bytes = (size_t)blocks->n * blocks->index_bytes;
 	const unsigned char *from = blocks->index;
-	void *to = blocks->n <= DESK_BYTES ? desk_take(desk, bytes) : NULL;
+	void *to = blocks->n <= UPLOAD_BUFFER_BYTES ? upload_buffer_take(upload_buffer, bytes) : NULL;
 
 	if (!to)
 		return NULL;
@@ -42,7 +42,7 @@ static const void *lay_index(struct desk *desk, struct engine_blocks *blocks)
 	return to;
 }
 
-static int lay_layers(struct desk *desk, const struct engine_blocks *blocks,
+static int lay_layers(struct upload_buffer *upload_buffer, const struct engine_blocks *blocks,
                       const struct engine_blocks_side *side, const void **ret)
 {
 	const size_t bytes = blocks->layers * sizeof *side->layers;
@@ -51,7 +51,7 @@ static int lay_layers(struct desk *desk, const struct engine_blocks *blocks,
 	*ret = NULL;
 	if (!side->layers)
 		return 0;
-	to = desk_take(desk, bytes);
+	to = upload_buffer_take(upload_buffer, bytes);
 	if (!to)
 		return STATUS_NO_MEMORY;
 	memcpy(to, side->layers, bytes);
@@ -73,33 +73,35 @@ static struct block_list list_of(const struct engine_blocks *blocks)
 	};
 }
 
-static int lay_list(struct flight *flight, struct engine_blocks *blocks, CUstream stream,
+static int lay_list(struct in_flight_job *in_flight, struct engine_blocks *blocks, CUstream stream,
                     struct block_list *ret, struct error *err)
 {
-	struct desk *desk = &flight->desk;
+	struct upload_buffer *upload_buffer = &in_flight->upload_buffer;
 	const void *index = NULL, *dst_layers, *src_layers;
 	uint64_t base;
-	int r = desk_begin(desk, err);
+	int r = upload_buffer_begin(upload_buffer, err);
 
 	if (r < 0)
 		return r;
 	if (blocks->index)
-		index = lay_index(desk, blocks);
-	if ((blocks->index && !index) || lay_layers(desk, blocks, &blocks->dst, &dst_layers) < 0 ||
-	    lay_layers(desk, blocks, &blocks->src, &src_layers) < 0)
-		return error_set(err, STATUS_NO_MEMORY, "the list is larger than %u bytes", DESK_BYTES);
-	r = desk_send(desk, stream, &base, err);
-	ret->index =
-	    index ? desk_place(desk, base, index) : address_of(blocks->index_memory, blocks->index_offset);
-	ret->dst_layers = dst_layers ? desk_place(desk, base, dst_layers) : 0;
-	ret->src_layers = src_layers ? desk_place(desk, base, src_layers) : 0;
-	ret->counts = index ? 0 : desk_counters(desk);
+		index = lay_index(upload_buffer, blocks);
+	if ((blocks->index && !index) || lay_layers(upload_buffer, blocks, &blocks->dst, &dst_layers) < 0 ||
+	    lay_layers(upload_buffer, blocks, &blocks->src, &src_layers) < 0)
+		return error_set(err, STATUS_NO_MEMORY, "the list is larger than %u bytes",
+		                 UPLOAD_BUFFER_BYTES);
+	r = upload_buffer_send(upload_buffer, stream, &base, err);
+	ret->index = index ? upload_buffer_place(upload_buffer, base, index)
+	                   : address_of(blocks->index_memory, blocks->index_offset);
+	ret->dst_layers = dst_layers ? upload_buffer_place(upload_buffer, base, dst_layers) : 0;
+	ret->src_layers = src_layers ? upload_buffer_place(upload_buffer, base, src_layers) : 0;
+	ret->counts = index ? 0 : upload_buffer_counters(upload_buffer);
 	return r;
 }
 
-static int launch_list(struct flights *flights, struct flight *flight, CUstream stream, struct error *err)
+static int launch_list(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                       struct error *err)
 {
-	struct engine_job *job = flight->job;
+	struct engine_job *job = in_flight->job;
 	struct engine_blocks *blocks = job->blocks;
 	const struct engine_move *move = &job->move;
 	const uint64_t dst = address_of(move->dst, move->dst_offset),
@@ -109,18 +111,18 @@ static int launch_list(struct flights *flights, struct flight *flight, CUstream 
 	struct plan plan;
 	int r = 0;
 
-	block_plan_init(&plan, move->transform, blocks, &flights->facts, dst, src);
+	block_plan_init(&plan, move->transform, blocks, &pool->facts, dst, src);
 	blocks->family = plan.family;
 	enclosed = enclosed_entry_bytes(&plan, blocks);
 	if (enclosed)
 		list.entry_bytes = enclosed;
 	else
-		r = lay_list(flight, blocks, stream, &list, err);
+		r = lay_list(in_flight, blocks, stream, &list, err);
 	if (r < 0)
 		return r;
-	r = launch_blocks(&flights->launcher, stream, move->transform, &plan, dst, src, blocks, &list, err);
+	r = launch_blocks(&pool->launcher, stream, move->transform, &plan, dst, src, blocks, &list, err);
 	if (r == 0 && list.counts)
-		r = desk_fetch_counters(&flight->desk, stream, err);
+		r = upload_buffer_fetch_counters(&in_flight->upload_buffer, stream, err);
 	return r;
 }
 
@@ -129,14 +131,14 @@ static int launch_list(struct flights *flights, struct flight *flight, CUstream 
 /* The tables of a batch, as they are laid out. Each move that goes by a table has its kernel and the place of
  * its entry; the others have KERNEL_COUNT. */
 struct batch {
-	struct flights *flights;
-	struct desk *desk;
+	struct in_flight_pool *pool;
+	struct upload_buffer *upload_buffer;
 	CUstream stream;
 	struct engine_job *job;
 	struct run_entry *runs;
 	uint32_t n_runs;
 	uint16_t *kernel; /* of each move */
-	uint32_t *entry;  /* of each move: bytes from the desk's start; of a run, of none */
+	uint32_t *entry;  /* of each move: bytes from the upload buffer's start; of a run, of none */
 	uint32_t *blocks; /* of threads, of each move */
 	uint32_t *which;  /* by kernel */
 	uint32_t *first;
@@ -150,12 +152,12 @@ static bool lay_tables(struct batch *batch)
 {
 	const size_t n = batch->job->n_moves;
 
-	batch->kernel = desk_take(batch->desk, n * sizeof *batch->kernel);
-	batch->entry = desk_take(batch->desk, n * sizeof *batch->entry);
-	batch->blocks = desk_take(batch->desk, n * sizeof *batch->blocks);
-	batch->which = desk_take(batch->desk, n * sizeof *batch->which);
-	batch->first = desk_take(batch->desk, 2 * n * sizeof *batch->first);
-	batch->runs = desk_take(batch->desk, n * sizeof *batch->runs);
+	batch->kernel = upload_buffer_take(batch->upload_buffer, n * sizeof *batch->kernel);
+	batch->entry = upload_buffer_take(batch->upload_buffer, n * sizeof *batch->entry);
+	batch->blocks = upload_buffer_take(batch->upload_buffer, n * sizeof *batch->blocks);
+	batch->which = upload_buffer_take(batch->upload_buffer, n * sizeof *batch->which);
+	batch->first = upload_buffer_take(batch->upload_buffer, 2 * n * sizeof *batch->first);
+	batch->runs = upload_buffer_take(batch->upload_buffer, n * sizeof *batch->runs);
 	return batch->kernel && batch->entry && batch->blocks && batch->which && batch->first && batch->runs;
 }
 
@@ -170,7 +172,7 @@ static void add_run(struct batch *batch, const struct tma_plan *tma, uint64_t ds
 static const struct plan *plain_plan(const struct batch *batch, const struct engine_move *move, uint64_t dst,
                                      uint64_t src, struct plan *own)
 {
-	struct plan_facts facts = batch->flights->facts;
+	struct plan_facts facts = batch->pool->facts;
 	const uint64_t bits = dst | src | 16;
 
 	if (is_strided(&move->plan->tma) && move->plan->tma.route != TMA_ROUTE_CHANNELS)
@@ -205,12 +207,11 @@ static uint16_t lay_move(struct batch *batch, uint32_t i)
 	plan = plain_plan(batch, move, dst, src, &own);
 	if (plan->tma.border_rank > 0)
 		return KERNEL_ALONE;
-	entry = desk_take(batch->desk, many_entry_bytes(plan));
+	entry = upload_buffer_take(batch->upload_buffer, many_entry_bytes(plan));
 	if (!entry)
 		return KERNEL_ALONE;
-	batch->entry[i] = (uint32_t)((char *)entry - batch->desk->host);
-	batch->blocks[i] =
-	    many_entry_write(entry, &batch->flights->launcher, move->transform, plan, dst, src);
+	batch->entry[i] = (uint32_t)((char *)entry - batch->upload_buffer->host);
+	batch->blocks[i] = many_entry_write(entry, &batch->pool->launcher, move->transform, plan, dst, src);
 	return (uint16_t)many_kernel(move->transform, plan);
 }
 
@@ -261,38 +262,43 @@ static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t m
 
 static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, struct error *err)
 {
-	struct launcher *launcher = &batch->flights->launcher;
+	struct launcher *launcher = &batch->pool->launcher;
 	const uint64_t parts = runs_lay(batch->runs, batch->n_runs);
 	uint64_t base;
 	int r;
 
-	r = desk_send(batch->desk, batch->stream, &base, err);
+	r = upload_buffer_send(batch->upload_buffer, batch->stream, &base, err);
 	if (r == 0 && batch->n_runs > 0)
-		r = launch_runs(launcher, batch->stream, desk_place(batch->desk, base, batch->runs),
-		                batch->n_runs, parts, err);
+		r = launch_runs(launcher, batch->stream,
+		                upload_buffer_place(batch->upload_buffer, base, batch->runs), batch->n_runs,
+		                parts, err);
 	for (uint32_t i = 0; i < n && r == 0; i++)
-		r = launch_many(launcher, batch->stream, groups[i].kernel, groups[i].n, base,
-		                desk_place(batch->desk, base, batch->which + groups[i].start),
-		                desk_place(batch->desk, base, batch->first + groups[i].first),
-		                groups[i].blocks, err);
+		r = launch_many(
+		    launcher, batch->stream, groups[i].kernel, groups[i].n, base,
+		    upload_buffer_place(batch->upload_buffer, base, batch->which + groups[i].start),
+		    upload_buffer_place(batch->upload_buffer, base, batch->first + groups[i].first),
+		    groups[i].blocks, err);
 	return r;
 }
 
 static int launch_alone(struct batch *batch, struct engine_move *move, struct error *err)
 {
-	move->status = launch_transform(&batch->flights->launcher, batch->stream, move->transform, move->plan,
+	move->status = launch_transform(&batch->pool->launcher, batch->stream, move->transform, move->plan,
 	                                address_of(move->dst, move->dst_offset),
 	                                address_of(move->src, move->src_offset), err);
 	return move->status == STATUS_DEVICE_LOST ? STATUS_DEVICE_LOST : 0;
 }
 
-static int launch_batch(struct flights *flights, struct flight *flight, CUstream stream, struct error *err)
+static int launch_batch(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                        struct error *err)
 {
-	struct engine_job *job = flight->job;
-	struct batch batch = { .flights = flights, .desk = &flight->desk, .stream = stream, .job = job };
+	struct engine_job *job = in_flight->job;
+	struct batch batch = {
+		.pool = pool, .upload_buffer = &in_flight->upload_buffer, .stream = stream, .job = job
+	};
 	struct group groups[KERNEL_COUNT];
 	bool tables;
-	int r = desk_begin(batch.desk, err);
+	int r = upload_buffer_begin(batch.upload_buffer, err);
 
 	if (r < 0)
 		return r;
@@ -310,19 +316,20 @@ static int launch_batch(struct flights *flights, struct flight *flight, CUstream
 
 /* ---- Both --------------------------------------------------------------------------------------------- */
 
-int many_launch(struct flights *flights, struct flight *flight, CUstream stream, struct error *err)
+int many_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                struct error *err)
 {
-	return flight->job->blocks ? launch_list(flights, flight, stream, err)
-	                           : launch_batch(flights, flight, stream, err);
+	return in_flight->job->blocks ? launch_list(pool, in_flight, stream, err)
+	                              : launch_batch(pool, in_flight, stream, err);
 }
 
-int many_land(struct flight *flight)
+int many_land(struct in_flight_job *in_flight)
 {
-	struct engine_job *job = flight->job;
+	struct engine_job *job = in_flight->job;
 	uint64_t counted[2];
 
 	if (job->blocks && !job->blocks->index) {
-		desk_count(&flight->desk, counted);
+		upload_buffer_count(&in_flight->upload_buffer, counted);
 		job->blocks->passed = counted[0];
 		job->blocks->beyond = counted[1];
 	}

@@ -1,16 +1,17 @@
-/* Jobs of more than one move, on their way over the device: what is laid out on the flight's desk, and
- * launched. */
-#ifndef KERNELS_CUDA_MANY_H
-#define KERNELS_CUDA_MANY_H
+/* Jobs of more than one move, on their way over the device: what is laid out on the in-flight job's upload
+ * buffer, and launched. */
+#ifndef KERNELS_CUDA_LAUNCH_MANY_H
+#define KERNELS_CUDA_LAUNCH_MANY_H
 
 #include "kernels/cuda/in_flight.h"
 
-/* Puts all of the flight's job on the stream: a move over a list of blocks, or a batch. A batch's move that
- * cannot be launched has its status; the others go on. */
-int many_launch(struct flights *flights, struct flight *flight, CUstream stream, struct error *err);
+/* Puts all of the in-flight job's job on the stream: a move over a list of blocks, or a batch. A batch's move
+ * that cannot be launched has its status; the others go on. */
+int many_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                struct error *err);
 
 /* Once that has ended without an error: counts of entries, of a list that was read on the device; the status
  * of a batch. */
-int many_land(struct flight *flight);
+int many_land(struct in_flight_job *in_flight);
 
 #endif

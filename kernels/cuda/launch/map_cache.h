@@ -4,8 +4,8 @@
  * goes first, and only once the map that takes its place has been encoded. Used by one thread; the counters
  * may be read from others.
  */
-#ifndef KERNELS_CUDA_MAP_CACHE_H
-#define KERNELS_CUDA_MAP_CACHE_H
+#ifndef KERNELS_CUDA_LAUNCH_MAP_CACHE_H
+#define KERNELS_CUDA_LAUNCH_MAP_CACHE_H
 
 #include <cuda.h>
 #include <stdatomic.h>

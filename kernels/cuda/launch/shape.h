@@ -1,6 +1,6 @@
 /* A launch: which kernel, and how many threads and bytes of shared memory of it. */
-#ifndef KERNELS_CUDA_SHAPE_H
-#define KERNELS_CUDA_SHAPE_H
+#ifndef KERNELS_CUDA_LAUNCH_SHAPE_H
+#define KERNELS_CUDA_LAUNCH_SHAPE_H
 
 #include <stdint.h>
 

@@ -6,7 +6,7 @@
 
 #include "kernels/plan/tuning.h"
 
-static_assert(sizeof(struct strided_dim) == sizeof(struct nest_dim), "the same fields");
+static_assert(sizeof(struct strided_dim) == sizeof(struct loop_nest_dim), "the same fields");
 
 /* Rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
 static void set_short_rows(struct strided_args *args, uint32_t element)

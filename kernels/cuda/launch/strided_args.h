@@ -1,6 +1,6 @@
 /* What the kernels without a tensor map are called with, by the plan's route. */
-#ifndef KERNELS_CUDA_STRIDED_ARGS_H
-#define KERNELS_CUDA_STRIDED_ARGS_H
+#ifndef KERNELS_CUDA_LAUNCH_STRIDED_ARGS_H
+#define KERNELS_CUDA_LAUNCH_STRIDED_ARGS_H
 
 #include <stdbool.h>
 

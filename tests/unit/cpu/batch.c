@@ -1,4 +1,4 @@
-/* Batches: how moves become claims, and that each ends as it does, alone. */
+/* Batches: how moves become work items, and that each ends as it does, alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,49 +61,50 @@ static bool is_moved(const struct batch *batch, uint32_t i, bool all)
 	return dst[n] == 0;
 }
 
-/* ---- Claims ----------------------------------------------------------------------------------------- */
+/* ---- Work items -----------------------------------------------------------------------------------------
+ */
 
-struct claims_row {
+struct work_items_row {
 	char name[24];
 	uint32_t small, large; /* moves of 32 x 32 and of 1024 x 1024 */
-	uint64_t least, most;  /* claims */
-	unsigned start;        /* claims that it says it has before there is one, of 4 */
+	uint64_t least, most;  /* work items */
+	unsigned start;        /* work items that it says it has before there is one, of 4 */
 };
 
-ParameterizedTestParameters(batch, claims)
+ParameterizedTestParameters(batch, work_items)
 {
-	static struct claims_row rows[] = {
+	static struct work_items_row rows[] = {
 		{ "small ones", 48, 0, 2, 16, 4 }, { "large ones", 0, 3, 12, 100, 4 },
 		{ "both", 20, 2, 9, 80, 4 },       { "one, small", 1, 0, 1, 1, 1 },
 		{ "one, large", 0, 1, 4, 40, 4 },  { "none", 0, 0, 0, 0, 0 },
 	};
-	return cr_make_param_array(struct claims_row, rows, sizeof(rows) / sizeof(rows[0]));
+	return cr_make_param_array(struct work_items_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* Small moves share claims, large ones have many; none is executed. */
-ParameterizedTest(struct claims_row *row, batch, claims)
+/* Small moves share work items, large ones have many; none is executed. */
+ParameterizedTest(struct work_items_row *row, batch, work_items)
 {
 	static struct run run;
-	static struct claim claim;
+	static struct work_item work_item;
 	static struct batch batch;
 	int64_t n[MOST_MOVES];
-	uint64_t claims = 0, small = 0;
+	uint64_t work_items = 0, small = 0;
 	struct cpu_tuning tuning = cpu_tuning_get();
 	open_engine(2, 0);
 	for (uint32_t i = 0; i < row->small + row->large; i++)
 		n[i] = i % 2 ? (i / 2 < row->large ? 1024 : 32) : (i / 2 < row->small ? 32 : 1024);
 	batch_init(&batch, row->small + row->large, n);
 	batch_start(&batch, &run, &tuning, 2);
-	cr_assert_eq(run_claims(&run, 4), row->start, "%s: %u", row->name, run_claims(&run, 4));
-	for (; run_claims(&run, 1); claims++) {
-		run_claim(&run, &claim);
-		if (claim.kind == CLAIM_MOVES)
-			small += claim.n;
-		for (uint32_t i = 0; claim.kind == CLAIM_MOVES && i < claim.n; i++) {
-			cr_assert_leq(claim.move[i].transform->count, 1024, "%s", row->name);
-			claim.move[i].status = 0;
+	cr_assert_eq(run_work_items(&run, 4), row->start, "%s: %u", row->name, run_work_items(&run, 4));
+	for (; run_work_items(&run, 1); work_items++) {
+		run_work_item(&run, &work_item);
+		if (work_item.kind == WORK_ITEM_MOVES)
+			small += work_item.n;
+		for (uint32_t i = 0; work_item.kind == WORK_ITEM_MOVES && i < work_item.n; i++) {
+			cr_assert_leq(work_item.move[i].transform->count, 1024, "%s", row->name);
+			work_item.move[i].status = 0;
 		}
-		run_end_claim(&run, &claim, 0);
+		run_end_work_item(&run, &work_item, 0);
 	}
 	struct engine_job *ended;
 	cr_assert(run_end(&run, &ended));
@@ -114,8 +115,8 @@ ParameterizedTest(struct claims_row *row, batch, claims)
 	for (uint32_t i = 0; i < batch.job.n_moves; i++)
 		expected += n[i] == 32;
 	cr_assert_eq(small, expected, "%s", row->name);
-	cr_assert(claims >= row->least && claims <= row->most, "%s: %lu claims", row->name,
-	          (unsigned long)claims);
+	cr_assert(work_items >= row->least && work_items <= row->most, "%s: %lu claims", row->name,
+	          (unsigned long)work_items);
 	batch_deinit(&batch);
 	close_engine();
 }
@@ -163,12 +164,13 @@ ParameterizedTest(struct batch_row *row, batch, memory_that_fails)
 	close_engine();
 }
 
-/* After every number of claims in turn; one is stopped before it is executed, the rest before they are made.
+/* After every number of work items in turn; one is stopped before it is executed, the rest before they are
+ * made.
  */
 Test(batch, cancel_in_the_middle)
 {
 	static struct run run;
-	static struct claim claim;
+	static struct work_item work_item;
 	static struct batch batch;
 	static const int64_t n[] = { 20, 64, 0, 100, 1, 30, 7, 33, 16 };
 	enum { N = sizeof(n) / sizeof(n[0]) };
@@ -177,34 +179,34 @@ Test(batch, cancel_in_the_middle)
 	open_engine(1, 0);
 	struct cpu_tuning tuning = cpu_tuning_get();
 	tuning.piece_least = tuning.piece_most = 8192;
-	for (int claims = 0; !all; claims++) {
+	for (int work_items = 0; !all; work_items++) {
 		uint32_t good = 0;
 		struct engine_job *ended;
 		batch_init(&batch, N, n);
 		batch_start(&batch, &run, &tuning, 1);
-		for (int i = 0; i < claims && run_claims(&run, 1); i++) {
-			run_claim(&run, &claim);
-			run_end_claim(&run, &claim, claim_execute(&claim, scratch));
+		for (int i = 0; i < work_items && run_work_items(&run, 1); i++) {
+			run_work_item(&run, &work_item);
+			run_end_work_item(&run, &work_item, work_item_execute(&work_item, scratch));
 		}
-		all = !run_claims(&run, 1);
+		all = !run_work_items(&run, 1);
 		if (!all) {
-			run_claim(&run, &claim);
+			run_work_item(&run, &work_item);
 			run_stop(&run, STATUS_CANCELED);
-			run_end_claim(&run, &claim, claim_execute(&claim, scratch));
+			run_end_work_item(&run, &work_item, work_item_execute(&work_item, scratch));
 		}
 		cr_assert(run_end(&run, &ended));
-		cr_assert_eq(ended->status, all ? 0 : STATUS_CANCELED, "%d claims", claims);
+		cr_assert_eq(ended->status, all ? 0 : STATUS_CANCELED, "%d claims", work_items);
 		for (uint32_t i = 0; i < N; i++) {
 			int status = batch.moves[i].status;
 			good += status == 0;
-			cr_assert(status == 0 || status == STATUS_CANCELED, "%d claims, move %u: %d", claims,
-			          i, status);
-			cr_assert(status || is_moved(&batch, i, true), "%d claims, move %u", claims, i);
+			cr_assert(status == 0 || status == STATUS_CANCELED, "%d claims, move %u: %d",
+			          work_items, i, status);
+			cr_assert(status || is_moved(&batch, i, true), "%d claims, move %u", work_items, i);
 			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d claims, move %u",
-			          claims, i);
+			          work_items, i);
 		}
-		cr_assert_eq(good == N, all, "%d claims: %u moves done", claims, good);
-		cr_assert(claims || !good, "%u moves were done by no claim", good);
+		cr_assert_eq(good == N, all, "%d claims: %u moves done", work_items, good);
+		cr_assert(work_items || !good, "%u moves were done by no claim", good);
 		batch_deinit(&batch);
 	}
 	close_engine();

@@ -1,4 +1,4 @@
-/* Lists of blocks: how they are cut into claims, and how they end that do not just run. */
+/* Lists of blocks: how they are cut into work items, and how they end that do not just run. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static struct cpu_memory nowhere(uint64_t size)
 	return (struct cpu_memory){ .base = { .size = size }, .data = &byte };
 }
 
-/* ---- Claims ----------------------------------------------------------------------------------------- */
+/* ---- Work items -----------------------------------------------------------------------------------------
+ */
 
 struct cut_row {
 	char name[32];
@@ -29,10 +30,10 @@ struct cut_row {
 	uint64_t n;
 	uint32_t layers;
 	bool region;
-	uint64_t least; /* claims */
+	uint64_t least; /* work items */
 };
 
-ParameterizedTestParameters(blocks, claims_are_short)
+ParameterizedTestParameters(blocks, work_items_are_short)
 {
 	static struct cut_row rows[] = {
 		{ "32 KiB", 32 << 10, 8192, 1, false, 256 },
@@ -49,7 +50,7 @@ ParameterizedTestParameters(blocks, claims_are_short)
 	return cr_make_param_array(struct cut_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* What a list in a region would say is put where a claim would have read it. */
+/* What a list in a region would say is put where a work item would have read it. */
 static void pretend_to_read(struct run *run)
 {
 	struct run_blocks *b = &run->blocks;
@@ -59,49 +60,52 @@ static void pretend_to_read(struct run *run)
 	list_read(&list, b->next, &b->group[!b->current]);
 }
 
-/* Blocks are handed out once in each layer, and no claim holds more than a piece. */
-ParameterizedTest(struct cut_row *row, blocks, claims_are_short)
+/* Blocks are handed out once in each layer, and no work item holds more than a piece. */
+ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 {
 	static struct run run;
-	static struct claim claim;
+	static struct work_item work_item;
 	static struct list_work work;
 	static int32_t index[8192];
 	struct cpu_memory memory = nowhere((uint64_t)row->bytes * row->n * row->layers);
 	struct cpu_tuning tuning = cpu_tuning_get();
-	uint64_t blocks = 0, claims = 0, part_bytes = 0;
+	uint64_t blocks = 0, work_items = 0, part_bytes = 0;
 	uint8_t *seen = calloc(row->n, row->layers);
 	list_work_init(&work, row->bytes, row->n, row->layers, false, &memory.base, &memory.base);
 	work.blocks.index = row->region ? NULL : index;
 	work.blocks.index_memory = &memory.base;
 	run_start(&run, &work.job, &tuning, 2);
-	cr_assert_eq(run_claims(&run, 4), row->least < 4 ? 2 : 4, "%s: %u", row->name, run_claims(&run, 4));
-	while (run_claims(&run, 1)) {
-		run_claim(&run, &claim);
-		switch (claim.kind) {
-		case CLAIM_READ:
+	cr_assert_eq(run_work_items(&run, 4), row->least < 4 ? 2 : 4, "%s: %u", row->name,
+	             run_work_items(&run, 4));
+	while (run_work_items(&run, 1)) {
+		run_work_item(&run, &work_item);
+		switch (work_item.kind) {
+		case WORK_ITEM_READ:
 			cr_assert(row->region, "%s", row->name);
 			pretend_to_read(&run);
 			break;
-		case CLAIM_BLOCKS:
-			cr_assert_leq((int64_t)claim.n * row->bytes, tuning.piece_most,
-			              "%s: claim %lu holds %u", row->name, (unsigned long)claims, claim.n);
-			for (uint32_t i = 0; i < claim.n; i++)
-				cr_assert_eq(seen[claim.layer * row->n + claim.entry + i]++, 0, "%s",
+		case WORK_ITEM_BLOCKS:
+			cr_assert_leq((int64_t)work_item.n * row->bytes, tuning.piece_most,
+			              "%s: claim %lu holds %u", row->name, (unsigned long)work_items,
+			              work_item.n);
+			for (uint32_t i = 0; i < work_item.n; i++)
+				cr_assert_eq(seen[work_item.layer * row->n + work_item.entry + i]++, 0, "%s",
 				             row->name);
-			blocks += claim.n;
+			blocks += work_item.n;
 			break;
 		default:
-			cr_assert_eq(claim.kind, CLAIM_PART, "%s", row->name);
-			part_bytes += (uint64_t)claim.part.move.dim[0].chunk * claim.part.move.unit;
-			cr_assert_leq(claim.part.move.dim[0].chunk * claim.part.move.unit, tuning.piece_most);
+			cr_assert_eq(work_item.kind, WORK_ITEM_PART, "%s", row->name);
+			part_bytes += (uint64_t)work_item.part.move.dim[0].chunk * work_item.part.move.unit;
+			cr_assert_leq(work_item.part.move.dim[0].chunk * work_item.part.move.unit,
+			              tuning.piece_most);
 		}
-		run_end_claim(&run, &claim, 0);
-		claims++;
+		run_end_work_item(&run, &work_item, 0);
+		work_items++;
 	}
 	struct engine_job *ended;
 	cr_assert(run_end(&run, &ended));
 	cr_assert_eq(ended->status, 0);
-	cr_assert_geq(claims, row->least, "%s: %lu claims", row->name, (unsigned long)claims);
+	cr_assert_geq(work_items, row->least, "%s: %lu claims", row->name, (unsigned long)work_items);
 	if (part_bytes)
 		cr_assert_geq(part_bytes, (uint64_t)row->bytes * row->n * row->layers, "%s", row->name);
 	else
@@ -109,49 +113,49 @@ ParameterizedTest(struct cut_row *row, blocks, claims_are_short)
 	free(seen);
 }
 
-/* While a claim looks at what the list says there is nothing else to do; the next look is taken before the
- * group that is there has been handed out. */
+/* While a work item looks at what the list says there is nothing else to do; the next look is taken before
+ * the group that is there has been handed out. */
 Test(blocks, reads_ahead)
 {
 	static struct run run;
-	static struct claim read, claim;
+	static struct work_item read, work_item;
 	static struct list_work work;
 	struct cpu_memory memory = nowhere(64 << 20);
 	struct cpu_tuning tuning = cpu_tuning_get();
 	list_work_init(&work, 4096, 3 * LIST_GROUP, 1, false, &memory.base, &memory.base);
 	work.blocks.index_memory = &memory.base;
 	run_start(&run, &work.job, &tuning, 2);
-	cr_assert_eq(run_claims(&run, 8), 8, "there is more to come than a look");
-	run_claim(&run, &read);
-	cr_assert_eq(read.kind, CLAIM_READ);
-	cr_assert_eq(run_claims(&run, 8), 0);
+	cr_assert_eq(run_work_items(&run, 8), 8, "there is more to come than a look");
+	run_work_item(&run, &read);
+	cr_assert_eq(read.kind, WORK_ITEM_READ);
+	cr_assert_eq(run_work_items(&run, 8), 0);
 	pretend_to_read(&run);
-	run_end_claim(&run, &read, 0);
-	run_claim(&run, &read);
-	cr_assert_eq(read.kind, CLAIM_READ);
-	run_claim(&run, &claim);
-	cr_assert_eq(claim.kind, CLAIM_BLOCKS);
-	run_end_claim(&run, &claim, 0);
+	run_end_work_item(&run, &read, 0);
+	run_work_item(&run, &read);
+	cr_assert_eq(read.kind, WORK_ITEM_READ);
+	run_work_item(&run, &work_item);
+	cr_assert_eq(work_item.kind, WORK_ITEM_BLOCKS);
+	run_end_work_item(&run, &work_item, 0);
 
 	/* The list's memory fails: what is under way may end, and that is all. */
-	run_claim(&run, &claim);
-	run_end_claim(&run, &read, STATUS_DEVICE);
-	cr_assert_eq(run_claims(&run, 8), 0);
+	run_work_item(&run, &work_item);
+	run_end_work_item(&run, &read, STATUS_DEVICE);
+	cr_assert_eq(run_work_items(&run, 8), 0);
 	struct engine_job *ended;
 	cr_assert_not(run_end(&run, &ended));
-	run_end_claim(&run, &claim, 0);
+	run_end_work_item(&run, &work_item, 0);
 	cr_assert(run_end(&run, &ended));
 	cr_assert_eq(ended->status, STATUS_DEVICE);
 }
 
 /* ---- The end ---------------------------------------------------------------------------------------- */
 
-/* Stopped after two claims, one of them not yet executed. */
+/* Stopped after two work items, one of them not yet executed. */
 Test(blocks, cancel_in_the_middle)
 {
 	enum { BYTES = 1024, N = 512 };
 	static struct run run;
-	static struct claim first, second;
+	static struct work_item first, second;
 	static struct list_work work;
 	static int32_t index[N];
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
@@ -165,15 +169,15 @@ Test(blocks, cancel_in_the_middle)
 	list_work_init(&work, BYTES, N, 1, false, dst, src);
 	work.blocks.index = index;
 	run_start(&run, &work.job, &tuning, 1);
-	run_claim(&run, &first);
-	run_claim(&run, &second);
-	cr_assert_eq(claim_execute(&first, scratch), 0);
-	run_end_claim(&run, &first, 0);
+	run_work_item(&run, &first);
+	run_work_item(&run, &second);
+	cr_assert_eq(work_item_execute(&first, scratch), 0);
+	run_end_work_item(&run, &first, 0);
 	run_stop(&run, STATUS_CANCELED);
-	cr_assert_eq(run_claims(&run, 1), 0);
-	int status = claim_execute(&second, scratch);
+	cr_assert_eq(run_work_items(&run, 1), 0);
+	int status = work_item_execute(&second, scratch);
 	cr_assert_eq(status, STATUS_CANCELED);
-	run_end_claim(&run, &second, status);
+	run_end_work_item(&run, &second, status);
 	struct engine_job *ended;
 	cr_assert(run_end(&run, &ended));
 	cr_assert_eq(ended->status, STATUS_CANCELED);

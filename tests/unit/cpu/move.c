@@ -1,6 +1,6 @@
-/* Every leaf, for every element size and instruction set, against a naive loop: ragged and prime shapes,
- * bases that are not aligned, gaps between rows, in one piece and in many, through the cache and past it. The
- * whole destination is compared, guards and gaps included. */
+/* Every microkernel, for every element size and instruction set, against a naive loop: ragged and prime
+ * shapes, bases that are not aligned, gaps between rows, in one piece and in many, through the cache and past
+ * it. The whole destination is compared, guards and gaps included. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +36,9 @@ static const struct shape shapes[] = {
 	{ 137, 11 }, { 16, 129 }, { 129, 16 },
 };
 
-/* A nest of two dimensions (or one) in memory of its own. */
+/* A loop nest of two dimensions (or one) in memory of its own. */
 struct arena {
-	struct nest nest;
+	struct loop_nest nest;
 	int64_t dst_low, dst_high, src_low, src_high; /* bytes around element [0, 0] */
 };
 
@@ -53,13 +53,14 @@ static int64_t max(int64_t a, int64_t b)
 }
 
 /* gap: elements left out between rows, on both sides. */
-static void nest_for(struct nest *nest, int way, uint32_t element, struct shape shape, int64_t gap)
+static void loop_nest_for(struct loop_nest *nest, int way, uint32_t element, struct shape shape, int64_t gap)
 {
 	int64_t e = element;
-	struct nest_dim *row = &nest->dim[0], *col = &nest->dim[1];
-	*nest = (struct nest){ .rank = 2, .element = element, .fill = way == FILL };
-	*row = (struct nest_dim){ shape.rows, (shape.cols + gap) * e, (shape.cols + gap) * e, 0, shape.rows };
-	*col = (struct nest_dim){ shape.cols, e, e, 0, shape.cols };
+	struct loop_nest_dim *row = &nest->dim[0], *col = &nest->dim[1];
+	*nest = (struct loop_nest){ .rank = 2, .element = element, .fill = way == FILL };
+	*row = (struct loop_nest_dim){ shape.rows, (shape.cols + gap) * e, (shape.cols + gap) * e, 0,
+		                       shape.rows };
+	*col = (struct loop_nest_dim){ shape.cols, e, e, 0, shape.cols };
 	switch (way) {
 	case REPEAT:
 		row->src = e;
@@ -99,7 +100,7 @@ static void nest_for(struct nest *nest, int way, uint32_t element, struct shape 
 
 static void extents(struct arena *arena)
 {
-	const struct nest *nest = &arena->nest;
+	const struct loop_nest *nest = &arena->nest;
 	arena->dst_high = arena->src_high = nest->element;
 	for (int d = 0; d < nest->rank; d++) {
 		arena->dst_high += (nest->dim[d].n - 1) * nest->dim[d].dst;
@@ -108,7 +109,7 @@ static void extents(struct arena *arena)
 	}
 }
 
-static void naive(const struct nest *nest, char *dst, const char *src)
+static void naive(const struct loop_nest *nest, char *dst, const char *src)
 {
 	int64_t rows = nest->rank == 2 ? nest->dim[0].n : 1;
 	int64_t cols = nest->rank >= 1 ? nest->dim[nest->rank - 1].n : 1;
@@ -133,7 +134,7 @@ static void try_move(const struct case_row *row, struct shape shape, int64_t gap
 {
 	static const char fill[16] = "0123456789abcdef";
 	struct arena arena = { .dst_low = 0 };
-	nest_for(&arena.nest, row->way, row->element, shape, gap);
+	loop_nest_for(&arena.nest, row->way, row->element, shape, gap);
 	extents(&arena);
 	size_t dst_size = (size_t)(arena.dst_high + 2 * GUARD + skew);
 	size_t src_size = (size_t)(arena.src_high - arena.src_low);
@@ -163,7 +164,7 @@ static void try_move(const struct case_row *row, struct shape shape, int64_t gap
 	free(expected);
 }
 
-ParameterizedTestParameters(move, every_leaf)
+ParameterizedTestParameters(move, every_microkernel)
 {
 	static struct case_row rows[CPU_ISA_LEVELS * WAYS * CPU_SHIFTS];
 	size_t n = 0;
@@ -176,7 +177,7 @@ ParameterizedTestParameters(move, every_leaf)
 
 #define VARIANTS 24 /* 7 and it have no common divisor */
 
-ParameterizedTest(struct case_row *row, move, every_leaf)
+ParameterizedTest(struct case_row *row, move, every_microkernel)
 {
 	static const int64_t gaps[] = { 0, 3 };
 	static const int64_t skews[] = { 0, 16, 37 };
@@ -212,8 +213,8 @@ Test(move, whole_lines)
 	free(scratch);
 }
 
-/* A nest of six dimensions, of the source in another order: pieces that cut each, the leaf's further
- * dimensions among them. */
+/* A loop nest of six dimensions, of the source in another order: pieces that cut each, the microkernel's
+ * further dimensions among them. */
 struct order_row {
 	char name[24];
 	uint32_t element;
@@ -239,7 +240,7 @@ ParameterizedTestParameters(move, many_dimensions)
 static void try_order(const struct order_row *row, const struct cpu_isa *isa, int64_t piece, int64_t skew,
                       bool stream, char *scratch)
 {
-	struct nest nest = { .rank = 6, .element = row->element };
+	struct loop_nest nest = { .rank = 6, .element = row->element };
 	int64_t e = row->element, dst = e, src = e;
 	for (int d = 5; d >= 0; d--) {
 		nest.dim[d].n = row->n[d];
@@ -308,7 +309,7 @@ ParameterizedTest(struct span_row *row, move, pieces_begin_with_a_line)
 {
 	size_t room = (size_t)(row->n + 4096) / CPU_LINE * CPU_LINE;
 	char *dst = aligned_alloc(CPU_LINE, room), *src = malloc((size_t)row->n);
-	struct nest nest = { .rank = 1, .element = 1, .dim = { { row->n, 1, 1, 0, row->n } } };
+	struct loop_nest nest = { .rank = 1, .element = 1, .dim = { { row->n, 1, 1, 0, row->n } } };
 	struct move move;
 	struct move_place place = { dst + row->skew, src, NULL, row->piece, false };
 	memset(src, 1, (size_t)row->n);

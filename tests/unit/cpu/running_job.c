@@ -1,4 +1,4 @@
-/* What one claim may hold: however far apart elements lie, few pages are touched. */
+/* What one work item may hold: however far apart elements lie, few pages are touched. */
 #include "kernels/cpu/running_job.h"
 
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "kernels/host/memory.h"
 #include "kernels/plan/plan.h"
 
-/* Lines on one side, and the elements of one claim when each is on a line of its own. */
+/* Lines on one side, and the elements of one work item when each is on a line of its own. */
 #define MOST_LINES (PLAN_PIECE_BYTES / CPU_LINE)
 
-struct claim_row {
+struct work_item_row {
 	char name[32];
 	enum pad_mode mode;
 	int rank;
@@ -22,9 +22,9 @@ struct claim_row {
 	int64_t before[3];
 };
 
-ParameterizedTestParameters(run, claims_touch_few_lines)
+ParameterizedTestParameters(run, work_items_touch_few_lines)
 {
-	static struct claim_row rows[] = {
+	static struct work_item_row rows[] = {
 		{ .name = "a page an element, both",
 		  .rank = 1,
 		  .src = { 262144 },
@@ -89,10 +89,10 @@ ParameterizedTestParameters(run, claims_touch_few_lines)
 		  .dst_strides = { 4096 },
 		  .before = { 199999 } },
 	};
-	return cr_make_param_array(struct claim_row, rows, sizeof(rows) / sizeof(rows[0]));
+	return cr_make_param_array(struct work_item_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void spec_init(struct transform_spec *spec, const struct claim_row *row)
+static void spec_init(struct transform_spec *spec, const struct work_item_row *row)
 {
 	struct error err;
 	*spec = (struct transform_spec){
@@ -111,19 +111,19 @@ static void spec_init(struct transform_spec *spec, const struct claim_row *row)
 	    0, "%s: %s", row->name, err.message);
 }
 
-/* Elements of a claim at most; it is not executed. */
-static int64_t claim_elements(const struct claim *claim)
+/* Elements of a work item at most; it is not executed. */
+static int64_t work_item_elements(const struct work_item *work_item)
 {
 	int64_t n = 1;
-	const struct part *part = &claim->part;
+	const struct part *part = &work_item->part;
 	if (part->piece < 0) {
-		struct slabs slabs;
+		struct subregions subregions;
 		n = 0;
-		slabs_init(&slabs, part->task.transform);
+		subregions_init(&subregions, part->task.transform);
 		for (uint64_t i = part->first; i < part->end; i++) {
-			struct nest nest;
-			slabs_get(&slabs, i, CPU_ALIGN, &nest);
-			n += nest_count(&nest);
+			struct loop_nest nest;
+			subregions_get(&subregions, i, CPU_ALIGN, &nest);
+			n += loop_nest_count(&nest);
 		}
 		return n;
 	}
@@ -133,20 +133,20 @@ static int64_t claim_elements(const struct claim *claim)
 	return n;
 }
 
-/* Nothing is mapped: claims are made and not executed. */
-ParameterizedTest(struct claim_row *row, run, claims_touch_few_lines)
+/* Nothing is mapped: work items are made and not executed. */
+ParameterizedTest(struct work_item_row *row, run, work_items_touch_few_lines)
 {
 	struct transform_spec spec;
 	struct transform transform;
 	struct plan plan;
 	struct error err;
-	static char address; /* the claims are only looked at: nothing is moved */
+	static char address; /* the work items are only looked at: nothing is moved */
 	struct cpu_memory memory = { .data = &address };
 	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = CPU_ALIGN };
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct run run = { 0 };
-	static struct claim claim;
-	int64_t claims = 0;
+	static struct work_item work_item;
+	int64_t work_items = 0;
 	spec_init(&spec, row);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
 	plan_init(&plan, &transform, &facts);
@@ -155,16 +155,16 @@ ParameterizedTest(struct claim_row *row, run, claims_touch_few_lines)
 	};
 	run_clear(&job);
 	run_start(&run, &job, &tuning, 2);
-	while (run_claims(&run, 1)) {
-		run_claim(&run, &claim);
-		cr_assert_eq(claim.kind, CLAIM_PART, "%s", row->name);
-		int64_t elements = claim_elements(&claim);
-		cr_assert_leq(elements, MOST_LINES, "%s: claim %ld has %ld elements", row->name, (long)claims,
-		              (long)elements);
-		run_end_claim(&run, &claim, 0);
-		claims++;
+	while (run_work_items(&run, 1)) {
+		run_work_item(&run, &work_item);
+		cr_assert_eq(work_item.kind, WORK_ITEM_PART, "%s", row->name);
+		int64_t elements = work_item_elements(&work_item);
+		cr_assert_leq(elements, MOST_LINES, "%s: claim %ld has %ld elements", row->name,
+		              (long)work_items, (long)elements);
+		run_end_work_item(&run, &work_item, 0);
+		work_items++;
 	}
 	struct engine_job *ended;
 	cr_assert(run_end(&run, &ended));
-	cr_assert_gt(claims, 1, "%s", row->name);
+	cr_assert_gt(work_items, 1, "%s", row->name);
 }

@@ -1,5 +1,5 @@
-/* Bands of padded transforms: which transforms are cut into them, and that together they write what the
- * oracle says and nothing else. */
+/* Scratch blocks of padded transforms: which transforms are cut into them, and that together they write what
+ * the oracle says and nothing else. */
 #include "kernels/cpu/scratch_block.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct band_row {
 	bool is_cut;
 };
 
-ParameterizedTestParameters(band, together_the_whole)
+ParameterizedTestParameters(scratch_block, together_the_whole)
 {
 	static struct band_row rows[] = {
 		{ .name = "zero, images",
@@ -147,8 +147,8 @@ static void spec_init(const struct band_row *row, struct transform_spec *spec)
 }
 
 static void try_level(const struct band_row *row, const struct transform_spec *spec,
-                      const struct transform *transform, const struct bands *bands, const struct cpu_isa *isa,
-                      int64_t skew, char *scratch)
+                      const struct transform *transform, const struct scratch_blocks *scratch_blocks,
+                      const struct cpu_isa *isa, int64_t skew, char *scratch)
 {
 	size_t dst_size = (size_t)transform->dst_extent.high + (size_t)skew + 2 * GUARD;
 	size_t src_size = (size_t)transform->src_extent.high;
@@ -163,8 +163,8 @@ static void try_level(const struct band_row *row, const struct transform_spec *s
 		                    .fill = transform->fill,
 		                    .piece_bytes = 1 << 20,
 		                    .stream = true };
-	for (uint64_t i = bands->n; i-- > 0;)
-		bands_run(bands, i, isa, &place, scratch);
+	for (uint64_t i = scratch_blocks->n; i-- > 0;)
+		scratch_blocks_run(scratch_blocks, i, isa, &place, scratch);
 	oracle_run(spec, expected + GUARD + skew, src);
 	cr_assert_arr_eq(dst, expected, dst_size, "%s, %s, skew %ld, %s scratch", row->name, isa->name,
 	                 (long)skew, scratch ? "with" : "without");
@@ -173,23 +173,25 @@ static void try_level(const struct band_row *row, const struct transform_spec *s
 	free(expected);
 }
 
-ParameterizedTest(struct band_row *row, band, together_the_whole)
+ParameterizedTest(struct band_row *row, scratch_block, together_the_whole)
 {
 	struct transform_spec spec;
 	struct transform transform;
-	struct bands bands;
+	struct scratch_blocks scratch_blocks;
 	struct error err;
 	spec_init(row, &spec);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
-	cr_assert_eq(bands_init(&bands, &transform), row->is_cut, "%s", row->name);
+	cr_assert_eq(scratch_blocks_init(&scratch_blocks, &transform), row->is_cut, "%s", row->name);
 	if (!row->is_cut)
 		return;
-	cr_assert_gt(bands.n, 1, "%s", row->name);
+	cr_assert_gt(scratch_blocks.n, 1, "%s", row->name);
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++) {
-			try_level(row, &spec, &transform, &bands, cpu_isa_get(level), skew * 37, scratch);
-			try_level(row, &spec, &transform, &bands, cpu_isa_get(level), skew * 37, NULL);
+			try_level(row, &spec, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
+			          scratch);
+			try_level(row, &spec, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
+			          NULL);
 		}
 	free(scratch);
 }

@@ -191,7 +191,7 @@ static size_t count_live(void)
 
 int main(void)
 {
-	/* Few flights and small rounds: few calls, of every kind. */
+	/* Few in-flight jobs and small rounds: few calls, of every kind. */
 	struct cuda_limits limits = { .jobs = 2,
 		                      .stream_jobs = 2,
 		                      .owner_bytes = 1 << 20,

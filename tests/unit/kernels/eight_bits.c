@@ -1,5 +1,6 @@
-/* The arithmetic of layouts, ranges, overlaps and slabs over its whole domain: the same sources, with 8 bits
- * for 64 and 16 for 128, against exact arithmetic in int. What overflows 64 bits unseen overflows 8 unseen.
+/* The arithmetic of layouts, ranges, overlaps and subregions over its whole domain: the same sources, with 8
+ * bits for 64 and 16 for 128, against exact arithmetic in int. What overflows 64 bits unseen overflows 8
+ * unseen.
  *
  * Covered whole: layouts of rank 1 (all shapes and strides, five element sizes); ranges (every extent, offset
  * and size); pads of rank 1 (every extent, before and after, all modes). Covered from the ends of the domain
@@ -50,13 +51,13 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define scalar_encode          eight_scalar_encode
 #define transform_init         eight_transform_init
 #define transform_check_places eight_transform_check_places
-#define nest_canonicalise      eight_nest_canonicalise
-#define nest_count             eight_nest_count
-#define nest_window            eight_nest_window
-#define nest_narrow            eight_nest_narrow
-#define slabs_init             eight_slabs_init
-#define slabs_get              eight_slabs_get
-#define slabs_interior         eight_slabs_interior
+#define loop_nest_canonicalise eight_nest_canonicalise
+#define loop_nest_count        eight_nest_count
+#define loop_nest_window       eight_nest_window
+#define loop_nest_narrow       eight_nest_narrow
+#define subregions_init        eight_slabs_init
+#define subregions_get         eight_slabs_get
+#define subregions_interior    eight_slabs_interior
 
 /* Of names that meet in one file, and of types that are narrower than what they are compared with. */
 #pragma GCC diagnostic push
@@ -313,7 +314,8 @@ Test(eight_bits, places, .timeout = 120)
 				                                    .size = at[j / N / N] });
 }
 
-/* ---- Slabs -------------------------------------------------------------------------------------------- */
+/* ---- Subregions
+ * -------------------------------------------------------------------------------------------- */
 
 /* The source index that output o reads, NumPy's way, one step at a time; -1: the border's value. */
 static int source_of(int o, int before, int source, enum pad_mode mode)
@@ -347,15 +349,15 @@ static void check_slabs(const struct transform *t, int crop)
 {
 	const struct transform_axis *axis = &t->axis[0];
 	bool written[MOST + 1] = { 0 };
-	struct slabs slabs;
-	struct nest nest;
+	struct subregions subregions;
+	struct loop_nest nest;
 	int n_written = 0;
 
-	slabs_init(&slabs, t);
-	for (int i = 0; i < slabs.n; i++) {
+	subregions_init(&subregions, t);
+	for (int i = 0; i < subregions.n; i++) {
 		int n, dst, src;
 
-		slabs_get(&slabs, (uint8_t)i, 1, &nest);
+		subregions_get(&subregions, (uint8_t)i, 1, &nest);
 		n = nest.rank ? nest.dim[0].n : 1;
 		dst = nest.rank ? nest.dim[0].dst : 0;
 		src = nest.rank ? nest.dim[0].src : 0;

@@ -8,95 +8,95 @@
 
 struct party {
 	struct engine_owner owner;
-	struct ring_stream stream[MOST_STREAMS];
+	struct fair_stream stream[MOST_STREAMS];
 };
 
-static struct ring ring;
+static struct fair_queue fair_queue;
 
 static void party_init(struct party *party, int streams)
 {
 	engine_owner_init(&party->owner);
 	for (int i = 0; i < streams; i++) {
-		party->stream[i] = (struct ring_stream){ .owner = &party->owner };
-		ring_add(&ring, &party->stream[i]);
+		party->stream[i] = (struct fair_stream){ .owner = &party->owner };
+		fair_queue_add(&fair_queue, &party->stream[i]);
 	}
 }
 
 /* One turn, charged with what it takes the owner that has it. */
-static struct ring_stream *turn(uint64_t ns)
+static struct fair_stream *turn(uint64_t ns)
 {
-	struct ring_stream *stream = ring_next(&ring);
-	ring_charge(&ring, stream->owner, ns);
+	struct fair_stream *stream = fair_queue_next(&fair_queue);
+	fair_queue_charge(&fair_queue, stream->owner, ns);
 	return stream;
 }
 
-TestSuite(ring);
+TestSuite(fair_queue);
 
-Test(ring, empty)
+Test(fair_queue, empty)
 {
 	static struct party a;
-	ring_init(&ring);
-	cr_assert_null(ring_next(&ring));
+	fair_queue_init(&fair_queue);
+	cr_assert_null(fair_queue_next(&fair_queue));
 	party_init(&a, 1);
-	cr_assert_eq(ring_next(&ring), &a.stream[0]);
-	ring_remove(&ring, &a.stream[0]);
-	ring_remove(&ring, &a.stream[0]);
-	cr_assert_null(ring_next(&ring));
-	ring_charge(&ring, &a.owner, 5); /* its last claim has ended */
-	cr_assert_null(ring_next(&ring));
+	cr_assert_eq(fair_queue_next(&fair_queue), &a.stream[0]);
+	fair_queue_remove(&fair_queue, &a.stream[0]);
+	fair_queue_remove(&fair_queue, &a.stream[0]);
+	cr_assert_null(fair_queue_next(&fair_queue));
+	fair_queue_charge(&fair_queue, &a.owner, 5); /* its last claim has ended */
+	cr_assert_null(fair_queue_next(&fair_queue));
 }
 
-Test(ring, streams_of_one_owner_take_turns)
+Test(fair_queue, streams_of_one_owner_take_turns)
 {
 	static struct party a;
-	ring_init(&ring);
+	fair_queue_init(&fair_queue);
 	party_init(&a, 3);
 	for (int i = 0; i < 6; i++)
 		cr_assert_eq(turn(10), &a.stream[i % 3], "turn %d", i);
-	ring_remove(&ring, &a.stream[1]);
+	fair_queue_remove(&fair_queue, &a.stream[1]);
 	cr_assert_eq(turn(10), &a.stream[0]);
 	cr_assert_eq(turn(10), &a.stream[2]);
-	ring_add(&ring, &a.stream[1]);
+	fair_queue_add(&fair_queue, &a.stream[1]);
 	cr_assert_eq(turn(10), &a.stream[0]);
 	cr_assert_eq(turn(10), &a.stream[2]);
 	cr_assert_eq(turn(10), &a.stream[1]);
 }
 
 /* Threads that come before any claim has ended. */
-Test(ring, threads_at_once_go_to_different_owners)
+Test(fair_queue, threads_at_once_go_to_different_owners)
 {
 	static struct party a, b, c;
-	ring_init(&ring);
+	fair_queue_init(&fair_queue);
 	party_init(&a, 8);
 	party_init(&b, 1);
 	party_init(&c, 2);
-	cr_assert_eq(ring_next(&ring)->owner, &a.owner);
-	cr_assert_eq(ring_next(&ring)->owner, &b.owner);
-	cr_assert_eq(ring_next(&ring)->owner, &c.owner);
-	cr_assert_eq(ring_next(&ring)->owner, &a.owner);
+	cr_assert_eq(fair_queue_next(&fair_queue)->owner, &a.owner);
+	cr_assert_eq(fair_queue_next(&fair_queue)->owner, &b.owner);
+	cr_assert_eq(fair_queue_next(&fair_queue)->owner, &c.owner);
+	cr_assert_eq(fair_queue_next(&fair_queue)->owner, &a.owner);
 }
 
-static bool is_not(struct ring_stream *stream, void *arg)
+static bool is_not(struct fair_stream *stream, void *arg)
 {
 	return stream != arg && stream->owner != arg;
 }
 
 /* Who is passed over has not had its turn. */
-Test(ring, passes_those_that_cannot_run)
+Test(fair_queue, passes_those_that_cannot_run)
 {
 	static struct party a, b;
-	ring_init(&ring);
-	cr_assert_null(ring_next_if(&ring, is_not, NULL));
+	fair_queue_init(&fair_queue);
+	cr_assert_null(fair_queue_next_if(&fair_queue, is_not, NULL));
 	party_init(&a, 2);
 	party_init(&b, 1);
-	cr_assert_eq(ring_next_if(&ring, is_not, &a.stream[0]), &a.stream[1]);
-	cr_assert_eq(ring_next_if(&ring, is_not, &a.owner), &b.stream[0]);
-	cr_assert_eq(ring_next(&ring), &a.stream[0]);
-	ring_charge(&ring, &a.owner, 100);
-	cr_assert_eq(ring_next_if(&ring, is_not, &b.owner), &a.stream[1]);
-	cr_assert_eq(ring_next(&ring), &b.stream[0]);
-	ring_remove(&ring, &b.stream[0]);
-	cr_assert_null(ring_next_if(&ring, is_not, &a.owner));
+	cr_assert_eq(fair_queue_next_if(&fair_queue, is_not, &a.stream[0]), &a.stream[1]);
+	cr_assert_eq(fair_queue_next_if(&fair_queue, is_not, &a.owner), &b.stream[0]);
+	cr_assert_eq(fair_queue_next(&fair_queue), &a.stream[0]);
+	fair_queue_charge(&fair_queue, &a.owner, 100);
+	cr_assert_eq(fair_queue_next_if(&fair_queue, is_not, &b.owner), &a.stream[1]);
+	cr_assert_eq(fair_queue_next(&fair_queue), &b.stream[0]);
+	fair_queue_remove(&fair_queue, &b.stream[0]);
+	cr_assert_null(fair_queue_next_if(&fair_queue, is_not, &a.owner));
 }
 
 struct share_row {
@@ -111,7 +111,7 @@ static uint64_t cost(uint64_t ns, int streams)
 	return streams > 1 ? ns + ns / 4 : ns;
 }
 
-ParameterizedTestParameters(ring, owners_have_equal_time)
+ParameterizedTestParameters(fair_queue, owners_have_equal_time)
 {
 	static struct share_row rows[] = {
 		{ .name = "one stream each", .streams = { 1, 1 }, .ns = { 10, 10 } },
@@ -123,16 +123,16 @@ ParameterizedTestParameters(ring, owners_have_equal_time)
 	return cr_make_param_array(struct share_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-ParameterizedTest(struct share_row *row, ring, owners_have_equal_time)
+ParameterizedTest(struct share_row *row, fair_queue, owners_have_equal_time)
 {
 	static struct party party[2];
 	uint64_t had[2] = { 0 };
-	ring_init(&ring);
+	fair_queue_init(&fair_queue);
 	party_init(&party[0], row->streams[0]);
 	party_init(&party[1], row->streams[1]);
 	for (int i = 0; i < 10000; i++) {
-		int p = ring_next(&ring)->owner == &party[1].owner;
-		ring_charge(&ring, &party[p].owner, row->ns[p]);
+		int p = fair_queue_next(&fair_queue)->owner == &party[1].owner;
+		fair_queue_charge(&fair_queue, &party[p].owner, row->ns[p]);
 		had[p] += cost(row->ns[p], row->streams[p]);
 		uint64_t more = had[0] > had[1] ? had[0] - had[1] : had[1] - had[0];
 		uint64_t dearest = row->ns[0] > row->ns[1] ? row->ns[0] : row->ns[1];
@@ -142,16 +142,16 @@ ParameterizedTest(struct share_row *row, ring, owners_have_equal_time)
 }
 
 /* Who was away neither waits for the others to catch up nor they for it. */
-Test(ring, time_away_is_not_saved)
+Test(fair_queue, time_away_is_not_saved)
 {
 	static struct party a, b;
-	ring_init(&ring);
+	fair_queue_init(&fair_queue);
 	party_init(&b, 1);
-	ring_remove(&ring, &b.stream[0]);
+	fair_queue_remove(&fair_queue, &b.stream[0]);
 	party_init(&a, 8);
 	for (int i = 0; i < 1000; i++)
 		turn(10);
-	ring_add(&ring, &b.stream[0]);
+	fair_queue_add(&fair_queue, &b.stream[0]);
 	int turns[2] = { 0 };
 	for (int i = 0; i < 100; i++)
 		turns[turn(10)->owner == &b.owner]++;
@@ -160,22 +160,22 @@ Test(ring, time_away_is_not_saved)
 }
 
 /* Nor is there anything to win by leaving after each claim. */
-Test(ring, coming_back_wins_nothing)
+Test(fair_queue, coming_back_wins_nothing)
 {
 	static struct party a, b;
-	ring_init(&ring);
+	fair_queue_init(&fair_queue);
 	party_init(&a, 1);
 	party_init(&b, 1);
 	int turns[2] = { 0 };
 	for (int i = 0; i < 1000; i++) {
-		struct ring_stream *stream = ring_next(&ring);
+		struct fair_stream *stream = fair_queue_next(&fair_queue);
 		bool leaves = stream == &a.stream[0];
 		turns[!leaves]++;
 		if (leaves)
-			ring_remove(&ring, stream);
-		ring_charge(&ring, stream->owner, 10);
+			fair_queue_remove(&fair_queue, stream);
+		fair_queue_charge(&fair_queue, stream->owner, 10);
 		if (leaves)
-			ring_add(&ring, stream);
+			fair_queue_add(&fair_queue, stream);
 	}
 	cr_assert_leq(turns[0], 501, "%d and %d turns", turns[0], turns[1]);
 	cr_assert_geq(turns[0], 499, "%d and %d turns", turns[0], turns[1]);

@@ -9,10 +9,10 @@ struct flat {
 	uint32_t element;
 	bool fill;
 	int64_t dst_offset, src_offset;
-	struct nest_dim dim[5];
+	struct loop_nest_dim dim[5];
 };
 
-struct nest_row {
+struct loop_nest_row {
 	char name[64];
 	uint32_t align;
 	struct flat given, want;
@@ -24,7 +24,7 @@ struct nest_row {
 		n, dst, src, 0, 0 \
 	}
 
-static struct nest_row rows[] = {
+static struct loop_nest_row rows[] = {
 	{ .name = "one element", .align = 16, .given = { .element = 4 }, .want = { .element = 4 } },
 	{ .name = "one element stays, however aligned",
 	  .align = 16,
@@ -128,13 +128,13 @@ static struct nest_row rows[] = {
 };
 
 /* Windows are whole unless a row says otherwise. */
-static void copy_nest(struct nest *nest, const struct flat *flat)
+static void copy_nest(struct loop_nest *nest, const struct flat *flat)
 {
-	*nest = (struct nest){ .rank = flat->rank,
-		               .element = flat->element,
-		               .fill = flat->fill,
-		               .dst_offset = flat->dst_offset,
-		               .src_offset = flat->src_offset };
+	*nest = (struct loop_nest){ .rank = flat->rank,
+		                    .element = flat->element,
+		                    .fill = flat->fill,
+		                    .dst_offset = flat->dst_offset,
+		                    .src_offset = flat->src_offset };
 	for (int d = 0; d < flat->rank; d++) {
 		nest->dim[d] = flat->dim[d];
 		if (!nest->dim[d].source)
@@ -144,17 +144,17 @@ static void copy_nest(struct nest *nest, const struct flat *flat)
 
 ParameterizedTestParameters(nest, canonical)
 {
-	return cr_make_param_array(struct nest_row, rows, sizeof rows / sizeof *rows);
+	return cr_make_param_array(struct loop_nest_row, rows, sizeof rows / sizeof *rows);
 }
 
-ParameterizedTest(struct nest_row *row, nest, canonical)
+ParameterizedTest(struct loop_nest_row *row, nest, canonical)
 {
-	struct nest nest;
+	struct loop_nest nest;
 
 	copy_nest(&nest, &row->given);
 	/* Canonical form is its own. */
 	for (int pass = 0; pass < 2; pass++) {
-		nest_canonicalise(&nest, row->align);
+		loop_nest_canonicalise(&nest, row->align);
 		cr_assert_eq(nest.rank, row->want.rank, "%s: rank %d", row->name, nest.rank);
 		cr_assert_eq(nest.element, row->want.element, "%s: element %u", row->name, nest.element);
 		cr_assert_eq(nest.fill, row->want.fill, "%s", row->name);

@@ -13,7 +13,7 @@ struct plan_row {
 	uint32_t align;
 	enum family family;
 	int64_t tile, grid;
-	uint64_t slabs;
+	uint64_t subregions;
 	char rules[4][100]; /* "family: text" */
 };
 
@@ -24,7 +24,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_MEMCPY,
 	  .grid = 1,
-	  .slabs = 1 },
+	  .subregions = 1 },
 	{ .name = "copy",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -33,7 +33,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_MEMCPY,
 	  .grid = 4,
-	  .slabs = 1 },
+	  .subregions = 1 },
 	{ .name = "rows",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -43,7 +43,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_TILE_COPY,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 0 is 36 bytes, not 28" } },
 	{ .name = "pad keeps the interior's rows",
 	  .dtype = DTYPE_FLOAT32,
@@ -55,7 +55,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_TILE_COPY,
 	  .grid = 1,
-	  .slabs = 4,
+	  .subregions = 4,
 	  .rules = { "memcpy: destination stride 0 is 32 bytes, not 28" } },
 	{ .name = "transpose",
 	  .dtype = DTYPE_FLOAT32,
@@ -66,7 +66,7 @@ static struct plan_row rows[] = {
 	  .family = FAMILY_TILE_TRANSPOSE,
 	  .tile = 16,
 	  .grid = 256,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 32772 bytes, not 4",
 	             "tile_copy: source stride 1 is 32772 bytes, not 4" } },
 	{ .name = "transpose of bytes",
@@ -78,7 +78,7 @@ static struct plan_row rows[] = {
 	  .family = FAMILY_TILE_TRANSPOSE,
 	  .tile = 64,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 100 bytes, not 1",
 	             "tile_copy: source stride 1 is 100 bytes, not 1" } },
 	{ .name = "transpose of pairs widens",
@@ -90,7 +90,7 @@ static struct plan_row rows[] = {
 	  .family = FAMILY_TILE_TRANSPOSE,
 	  .tile = 32,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 200 bytes, not 2",
 	             "tile_copy: source stride 1 is 200 bytes, not 2" } },
 	{ .name = "transpose of complex128",
@@ -102,7 +102,7 @@ static struct plan_row rows[] = {
 	  .family = FAMILY_TILE_TRANSPOSE,
 	  .tile = 4,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 160 bytes, not 16",
 	             "tile_copy: source stride 1 is 160 bytes, not 16" } },
 	{ .name = "reversed",
@@ -114,7 +114,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_STRIDED,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 0 is -4 bytes, not 4",
 	             "tile_copy: source stride 0 is -4 bytes, not 4",
 	             "tile_transpose: source stride 0, the smallest, is -4 bytes, and none is 4" } },
@@ -128,7 +128,7 @@ static struct plan_row rows[] = {
 	  .family = FAMILY_TILE_TRANSPOSE,
 	  .tile = 16,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 48 bytes, not 4",
 	             "tile_copy: source stride 1 is 48 bytes, not 4" } },
 	{ .name = "every other, transposed",
@@ -140,7 +140,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_STRIDED,
 	  .grid = 1,
-	  .slabs = 1,
+	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 80 bytes, not 4",
 	             "tile_copy: source stride 1 is 80 bytes, not 4",
 	             "tile_transpose: source stride 0, the smallest, is 8 bytes, and none is 4" } },
@@ -153,7 +153,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_FILL,
 	  .grid = 1,
-	  .slabs = 1 },
+	  .subregions = 1 },
 	{ .name = "nothing at all",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -162,7 +162,7 @@ static struct plan_row rows[] = {
 	  .align = 64,
 	  .family = FAMILY_FILL,
 	  .grid = 1,
-	  .slabs = 0 },
+	  .subregions = 0 },
 };
 
 ParameterizedTestParameters(plan, plans)
@@ -200,7 +200,7 @@ ParameterizedTest(struct plan_row *row, plan, plans)
 	cr_assert_eq(plan.tile[0], row->tile, "%s: tile %ld", row->name, (long)plan.tile[0]);
 	cr_assert_eq(plan.tile[1], row->tile, "%s: tile %ld", row->name, (long)plan.tile[1]);
 	cr_assert_eq(plan.grid, row->grid, "%s: grid %ld", row->name, (long)plan.grid);
-	cr_assert_eq(plan.n_slabs, row->slabs, "%s: %ld slabs", row->name, (long)plan.n_slabs);
+	cr_assert_eq(plan.n_subregions, row->subregions, "%s: %ld slabs", row->name, (long)plan.n_subregions);
 	for (; n_rules < 4 && row->rules[n_rules][0]; n_rules++) {
 		char text[160];
 

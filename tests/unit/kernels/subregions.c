@@ -1,5 +1,5 @@
-/* Slabs: every random transform, run slab by slab with the plainest loops over each nest, equals the
- * oracle, gaps and guard bytes included. */
+/* Subregions: every random transform, run subregion by subregion with the plainest loops over each loop nest,
+ * equals the oracle, gaps and guard bytes included. */
 #include <criterion/criterion.h>
 
 #include "kernels/plan/loop_nest.h"
@@ -7,13 +7,13 @@
 #include "tests/support/tap.h"
 #include "tests/support/walk.h"
 
-/* What nest.h promises of a canonical nest. */
-static const char *canonical_flaw(const struct nest *nest, uint32_t align, int64_t element)
+/* What loop_nest.h promises of a canonical nest. */
+static const char *canonical_flaw(const struct loop_nest *nest, uint32_t align, int64_t element)
 {
 	if (nest->element != element && (nest->fill || nest->element > align || nest->element > 16))
 		return "widened past what is allowed";
 	for (int d = 0; d < nest->rank; d++) {
-		const struct nest_dim *dim = &nest->dim[d];
+		const struct loop_nest_dim *dim = &nest->dim[d];
 
 		if (dim->n < 2)
 			return "a dimension without a second element";
@@ -36,7 +36,7 @@ static uint32_t place_align(const struct oracle_case *c)
 	return (uint32_t)(bits & -bits);
 }
 
-Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
+Test(subregions, random_transforms_equal_the_oracle, .timeout = 300)
 {
 	static char text[2000];
 
@@ -45,8 +45,8 @@ Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
 	for (uint64_t seed = 1; seed <= seeds; seed++) {
 		struct oracle_case c;
 		struct transform t;
-		struct slabs slabs;
-		struct nest nest;
+		struct subregions subregions;
+		struct loop_nest nest;
 		struct error err;
 		uint32_t align;
 		int64_t count = 0;
@@ -56,15 +56,15 @@ Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
 		cr_assert_eq(transform_init(&t, &c.spec, &err), 0, "%s: %s", text, err.message);
 		cr_assert(oracle_case_prepare(&c));
 		align = place_align(&c);
-		slabs_init(&slabs, &t);
-		for (uint64_t i = 0; i < slabs.n; i++) {
+		subregions_init(&subregions, &t);
+		for (uint64_t i = 0; i < subregions.n; i++) {
 			const char *flaw;
 
-			slabs_get(&slabs, i, align, &nest);
+			subregions_get(&subregions, i, align, &nest);
 			flaw = canonical_flaw(&nest, align, t.element);
 			cr_assert(!flaw, "slab %d has %s: %s", (int)i, flaw, text);
 			walk_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
-			count += nest_count(&nest) * nest.element;
+			count += loop_nest_count(&nest) * nest.element;
 		}
 		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);
 		cr_assert_eq(count, t.count * t.element, "an element is written twice: %s", text);
@@ -73,8 +73,8 @@ Test(slabs, random_transforms_equal_the_oracle, .timeout = 300)
 }
 
 /* Extents near 2^63 are planned like any other (nothing is run): the sums stay within 63 bits, which the
- * sanitizers check, and the slabs within the tensors. */
-Test(slabs, arithmetic_holds_at_the_limits)
+ * sanitizers check, and the subregions within the tensors. */
+Test(subregions, arithmetic_holds_at_the_limits)
 {
 	static const int64_t pads[][3] = { /* before, source, after */
 		                           { 0, INT64_MAX, 0 },
@@ -94,8 +94,8 @@ Test(slabs, arithmetic_holds_at_the_limits)
 				.n_perm = -1, .n_before = 1, .n_after = 1, .mode = mode
 			};
 			struct transform t;
-			struct slabs slabs;
-			struct nest nest;
+			struct subregions subregions;
+			struct loop_nest nest;
 			struct error err;
 
 			spec.before[0] = before;
@@ -105,12 +105,12 @@ Test(slabs, arithmetic_holds_at_the_limits)
 			cr_assert_eq(
 			    tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &extent, NULL, "dst", &err), 0);
 			cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s", err.message);
-			slabs_init(&slabs, &t);
-			for (uint64_t s = 0; s < slabs.n; s++) {
+			subregions_init(&subregions, &t);
+			for (uint64_t s = 0; s < subregions.n; s++) {
 				int64_t n, first, last;
 
-				slabs_get(&slabs, s, 1, &nest);
-				n = nest_count(&nest);
+				subregions_get(&subregions, s, 1, &nest);
+				n = loop_nest_count(&nest);
 				first = nest.src_offset;
 				last = first + (n - 1) * (nest.rank ? nest.dim[0].src : 0);
 				cr_assert(first >= 0 && first < source && last >= 0 && last < source,
