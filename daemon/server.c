@@ -348,7 +348,7 @@ uint64_t server_count_waiting(const struct server *server)
 	uint64_t n = 0;
 
 	TAILQ_FOREACH(session, &server->sessions, entry)
-	n += session->waiting != WAIT_NONE;
+		n += session->waiting != WAIT_NONE;
 	return n;
 }
 

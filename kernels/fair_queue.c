@@ -62,9 +62,9 @@ struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
 	struct engine_owner *owner;
 	struct fair_stream *stream;
 	TAILQ_FOREACH(owner, &fair_queue->owners, entry)
-	TAILQ_FOREACH(stream, &owner->ready, entry)
-	if (can_run(stream, arg))
-		return take_turn(fair_queue, stream);
+		TAILQ_FOREACH(stream, &owner->ready, entry)
+			if (can_run(stream, arg))
+				return take_turn(fair_queue, stream);
 	return NULL;
 }
 
@@ -88,9 +88,9 @@ static void place(struct fair_queue *fair_queue, struct engine_owner *owner)
 {
 	struct engine_owner *before;
 	TAILQ_FOREACH_REVERSE(before, &fair_queue->owners, fair_owners, entry)
-	if (before->ns <= owner->ns) {
-		TAILQ_INSERT_AFTER(&fair_queue->owners, before, owner, entry);
-		return;
-	}
+		if (before->ns <= owner->ns) {
+			TAILQ_INSERT_AFTER(&fair_queue->owners, before, owner, entry);
+			return;
+		}
 	TAILQ_INSERT_HEAD(&fair_queue->owners, owner, entry);
 }

@@ -104,7 +104,7 @@ void session_give_up_mappings(struct session *session)
 	struct mapping *mapping;
 
 	LIST_FOREACH(mapping, &session->unmapped, entry)
-	atomic_store(&mapping->unwanted, true);
+		atomic_store(&mapping->unwanted, true);
 }
 
 static struct mapping *mapping_of(struct chore *chore)

@@ -29,10 +29,10 @@ int session_find(struct session *asking, uint64_t id, struct session **ret, stru
 		return 0;
 	}
 	TAILQ_FOREACH(session, &asking->server->sessions, entry)
-	if (session->id == id && may_see(asking, session)) {
-		*ret = session;
-		return 0;
-	}
+		if (session->id == id && may_see(asking, session)) {
+			*ret = session;
+			return 0;
+		}
 	return error_set(err, STATUS_NOT_FOUND,
 	                 "session: there is no connection %" PRIu64 ", or none of this uid's", id);
 }
@@ -85,8 +85,8 @@ int method_session_list(struct session *session, const struct rpc_request *reque
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of connections");
 	/* The youngest are last. */
 	TAILQ_FOREACH(other, &server->sessions, entry)
-	if (other->id > after && list.n < most && may_see(session, other))
-		entries[list.n++] = entry_of(other);
+		if (other->id > after && list.n < most && may_see(session, other))
+			entries[list.n++] = entry_of(other);
 	session_reply(session, request->msgid, request->method, &list, -1);
 	free(entries);
 	return 0;

@@ -48,10 +48,10 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	struct account *account;
 
 	LIST_FOREACH(account, &accounts->list, entry)
-	if (account->uid == uid) {
-		account->refs++;
-		return account;
-	}
+		if (account->uid == uid) {
+			account->refs++;
+			return account;
+		}
 
 	account = calloc(1, sizeof *account);
 	if (!account)
@@ -102,7 +102,7 @@ void accounts_refresh(struct accounts *accounts, const struct overrides *overrid
 
 	accounts->overrides = overrides;
 	LIST_FOREACH(account, &accounts->list, entry)
-	apply_overrides(accounts, account, overrides_of_uid(overrides, account->uid));
+		apply_overrides(accounts, account, overrides_of_uid(overrides, account->uid));
 }
 
 void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n)

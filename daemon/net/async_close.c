@@ -92,7 +92,7 @@ void closers_close(struct closers *closers)
 	uv_mutex_lock(&closers->mutex);
 	closers->stopping = true;
 	LIST_FOREACH(closer, &closers->list, entry)
-	uv_cond_signal(&closer->cond);
+		uv_cond_signal(&closer->cond);
 	uv_mutex_unlock(&closers->mutex);
 	while ((closer = LIST_FIRST(&closers->list)))
 		closer_free(closer);
@@ -266,8 +266,8 @@ void closers_log(const struct closers *closers)
 	const struct closer *closer;
 
 	LIST_FOREACH(closer, &closers->list, entry)
-	if (closer->n > 0)
-		log_about(LOG_LEVEL_WARNING,
-		          &(struct log_about){ .has_uid = true, .uid = closer->account->uid },
-		          "descriptors that it sent do not close: %" PRIu64, closer->n);
+		if (closer->n > 0)
+			log_about(LOG_LEVEL_WARNING,
+			          &(struct log_about){ .has_uid = true, .uid = closer->account->uid },
+			          "descriptors that it sent do not close: %" PRIu64, closer->n);
 }

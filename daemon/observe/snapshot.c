@@ -45,8 +45,7 @@ static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts
 		snprintf(snapshot->uid[usages->n].name, sizeof snapshot->uid[0].name, OTHERS);
 		snapshot->n_uids++;
 	}
-	LIST_FOREACH(account, &accounts->list, entry)
-	{
+	LIST_FOREACH(account, &accounts->list, entry) {
 		struct snapshot_uid *row = row_of(snapshot, usages, account);
 
 		for (int i = 0; i < CHARGE_KIND_COUNT; i++)
@@ -63,7 +62,7 @@ static uint64_t count_rings(const struct server *server)
 	uint64_t n = 0;
 
 	TAILQ_FOREACH(session, &server->sessions, entry)
-	n += session->submission != NULL;
+		n += session->submission != NULL;
 	return n;
 }
 

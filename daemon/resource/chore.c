@@ -38,8 +38,8 @@ static struct account *next_account(struct chores *chores)
 	struct account *account;
 
 	TAILQ_FOREACH(account, &chores->waiting, chores_entry)
-	if (may_begin(chores, account))
-		return account;
+		if (may_begin(chores, account))
+			return account;
 	return NULL;
 }
 

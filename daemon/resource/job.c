@@ -146,8 +146,8 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 	struct job *job;
 
 	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
-	if (job->msgid == msgid && !job->refuse) /* an entry of a ring answers no request */
-		break;
+		if (job->msgid == msgid && !job->refuse) /* an entry of a ring answers no request */
+			break;
 	return job;
 }
 

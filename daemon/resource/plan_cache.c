@@ -55,7 +55,7 @@ void plan_cache_resize(struct plan_cache *cache, uint64_t capacity)
 	if (!buckets)
 		return;
 	TAILQ_FOREACH(entry, &cache->used, used)
-	LIST_INSERT_HEAD(&buckets[entry->hash & (n - 1)], entry, bucket);
+		LIST_INSERT_HEAD(&buckets[entry->hash & (n - 1)], entry, bucket);
 	free(cache->buckets);
 	cache->buckets = buckets;
 	cache->n_buckets = n;
@@ -231,12 +231,12 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 	hash = key_hash(&key, cache->seed);
 	bucket = &cache->buckets[hash & (cache->n_buckets - 1)];
 	LIST_FOREACH(entry, bucket, bucket)
-	if (entry->hash == hash && entry_has(entry, &key)) {
-		TAILQ_REMOVE(&cache->used, entry, used);
-		TAILQ_INSERT_HEAD(&cache->used, entry, used);
-		*ret = entry_used(cache, entry);
-		return 0;
-	}
+		if (entry->hash == hash && entry_has(entry, &key)) {
+			TAILQ_REMOVE(&cache->used, entry, used);
+			TAILQ_INSERT_HEAD(&cache->used, entry, used);
+			*ret = entry_used(cache, entry);
+			return 0;
+		}
 
 	entry = entry_new(spec, facts, &key, err);
 	if (!entry)

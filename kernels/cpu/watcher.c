@@ -197,8 +197,7 @@ static bool find_failed(struct watcher *watcher)
 	static const struct timespec at_once;
 	struct watched *watched;
 	bool found = false;
-	TAILQ_FOREACH(watched, &watcher->watched, entry)
-	{
+	TAILQ_FOREACH(watched, &watcher->watched, entry) {
 		if (syscall(SYS_futex, timeline_futex(watched->point), FUTEX_WAIT, ~watched->low, &at_once,
 		            NULL, 0) == 0 ||
 		    errno != EFAULT)
@@ -234,8 +233,7 @@ static void rest(struct watcher *watcher, uint32_t poked)
 	uint64_t now = clock_ns(), nap_end = now + watcher->nap_ns, sleep_end = now + LOOK_AGAIN_NS;
 	uint32_t n = 1;
 	words[0] = (struct waitv){ poked, (uintptr_t)&watcher->poked, WAITV_U32 | FUTEX_PRIVATE_FLAG, 0 };
-	TAILQ_FOREACH(watched, &watcher->watched, entry)
-	{
+	TAILQ_FOREACH(watched, &watcher->watched, entry) {
 		if (watched->until_ns < sleep_end)
 			sleep_end = watched->until_ns;
 		if (n > watcher->options.words || watched->stirs > MOST_STIRS) {

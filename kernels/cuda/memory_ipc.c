@@ -30,8 +30,8 @@ static struct ipc_entry *ipc_find(struct cuda_memories *memories, const CUipcMem
 	struct ipc_entry *entry;
 
 	LIST_FOREACH(entry, &memories->ipc, entry)
-	if (memcmp(&entry->handle, handle, sizeof *handle) == 0)
-		return entry;
+		if (memcmp(&entry->handle, handle, sizeof *handle) == 0)
+			return entry;
 	return NULL;
 }
 

@@ -190,7 +190,7 @@ void queue_cancel(struct engine_stream *stream)
 		if (job->status == 0)
 			job_end_all(job, STATUS_CANCELED);
 	TAILQ_FOREACH(in_flight, &stream->in_flight, stream_entry)
-	in_flight_stop(in_flight);
+		in_flight_stop(in_flight);
 	wake = queue_settle(stream);
 	queue_stir(queue);
 	queue_unlock_and_wake(queue, wake);

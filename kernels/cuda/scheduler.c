@@ -101,7 +101,7 @@ static void destroy_all(struct scheduler *scheduler)
 	struct in_flight_job *in_flight;
 
 	TAILQ_FOREACH(in_flight, &scheduler->free, entry)
-	in_flight_deinit(in_flight);
+		in_flight_deinit(in_flight);
 	for (int i = 0; i < SCHEDULER_LANES; i++)
 		if (scheduler->lanes[i].stream)
 			driver.cuStreamDestroy(scheduler->lanes[i].stream);

@@ -53,8 +53,7 @@ static uint64_t find_gap(const struct scratch *scratch, uint64_t size, struct sc
 	uint64_t at = scratch->address, end = scratch->address + scratch->size;
 	struct scratch_block *next;
 
-	TAILQ_FOREACH(next, &scratch->blocks, entry)
-	{
+	TAILQ_FOREACH(next, &scratch->blocks, entry) {
 		if (next->start - at >= size)
 			break;
 		at = next->start + next->size;

@@ -151,13 +151,13 @@ static bool twin_cancel_job(struct engine_stream *stream, struct engine_job *job
 	struct held *held;
 
 	STAILQ_FOREACH(held, &twin.waiting, entry)
-	if (held->job == job) {
-		STAILQ_REMOVE(&twin.waiting, held, held, entry);
-		job->status = STATUS_CANCELED;
-		STAILQ_INSERT_TAIL(&twin.canceled, held, entry);
-		twin.options.wake(twin.options.wake_arg);
-		return true;
-	}
+		if (held->job == job) {
+			STAILQ_REMOVE(&twin.waiting, held, held, entry);
+			job->status = STATUS_CANCELED;
+			STAILQ_INSERT_TAIL(&twin.canceled, held, entry);
+			twin.options.wake(twin.options.wake_arg);
+			return true;
+		}
 	return engine_cancel(twin.cpu, stream, job);
 }
 

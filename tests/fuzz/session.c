@@ -136,7 +136,7 @@ static void client_open(struct client *client)
 	fcntl(client->fd, F_SETFL, O_NONBLOCK);
 	turn();
 	TAILQ_FOREACH(session, &server->sessions, entry)
-	setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
+		setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
 }
 
 static void client_close(struct client *client)

@@ -143,8 +143,8 @@ static struct map_entry *find(const struct map_cache *cache, const struct tensor
 	struct map_entry *entry;
 
 	LIST_FOREACH(entry, bucket_of(cache, hash), bucket)
-	if (entry->hash == hash && tensor_map_equal(&entry->layout, layout))
-		return entry;
+		if (entry->hash == hash && tensor_map_equal(&entry->layout, layout))
+			return entry;
 	return NULL;
 }
 

@@ -19,7 +19,7 @@ size_t allocation_live(void)
 	const struct allocation *allocation;
 	size_t n = 0;
 	TAILQ_FOREACH(allocation, &allocations, entry)
-	n++;
+		n++;
 	return n;
 }
 
@@ -75,8 +75,8 @@ struct allocation *allocation_find(CUmemGenericAllocationHandle handle)
 {
 	struct allocation *allocation;
 	TAILQ_FOREACH(allocation, &allocations, entry)
-	if ((CUmemGenericAllocationHandle)allocation == handle && allocation->handles > 0)
-		return allocation;
+		if ((CUmemGenericAllocationHandle)allocation == handle && allocation->handles > 0)
+			return allocation;
 	return NULL;
 }
 

@@ -139,7 +139,7 @@ static size_t ranges_of(enum range_kind kind)
 	const struct range *range;
 	size_t n = 0;
 	TAILQ_FOREACH(range, &ranges, entry)
-	n += range->kind == kind;
+		n += range->kind == kind;
 	return n;
 }
 

@@ -16,8 +16,8 @@ static struct event *find(CUevent handle)
 {
 	struct event *event;
 	TAILQ_FOREACH(event, &events, entry)
-	if ((CUevent)event == handle)
-		return event;
+		if ((CUevent)event == handle)
+			return event;
 	return NULL;
 }
 
@@ -26,7 +26,7 @@ size_t event_live(void)
 	const struct event *event;
 	size_t n = 0;
 	TAILQ_FOREACH(event, &events, entry)
-	n++;
+		n++;
 	return n;
 }
 

@@ -60,8 +60,8 @@ static struct range *find_opened(const CUipcMemHandle *handle)
 {
 	struct range *range;
 	TAILQ_FOREACH(range, &ranges, entry)
-	if (range->kind == RANGE_OPENED && memcmp(&range->handle, handle, sizeof *handle) == 0)
-		return range;
+		if (range->kind == RANGE_OPENED && memcmp(&range->handle, handle, sizeof *handle) == 0)
+			return range;
 	return NULL;
 }
 

@@ -29,8 +29,9 @@ static bool has_mapping(uint64_t start, uint64_t size)
 {
 	const struct range *range;
 	TAILQ_FOREACH(range, &ranges, entry)
-	if (range->kind == RANGE_MAPPED && range->start < start + size && start < range->start + range->size)
-		return true;
+		if (range->kind == RANGE_MAPPED && range->start < start + size &&
+		    start < range->start + range->size)
+			return true;
 	return false;
 }
 

@@ -24,8 +24,8 @@ static struct module *find(CUmodule handle)
 {
 	struct module *module;
 	TAILQ_FOREACH(module, &modules, entry)
-	if ((CUmodule)module == handle)
-		return module;
+		if ((CUmodule)module == handle)
+			return module;
 	return NULL;
 }
 
@@ -34,9 +34,9 @@ struct function *function_find(CUfunction handle)
 	struct module *module;
 	struct function *function;
 	TAILQ_FOREACH(module, &modules, entry)
-	TAILQ_FOREACH(function, &module->functions, entry)
-	if ((CUfunction)function == handle)
-		return function;
+		TAILQ_FOREACH(function, &module->functions, entry)
+			if ((CUfunction)function == handle)
+				return function;
 	return NULL;
 }
 
@@ -45,7 +45,7 @@ size_t module_live(void)
 	const struct module *module;
 	size_t n = 0;
 	TAILQ_FOREACH(module, &modules, entry)
-	n++;
+		n++;
 	return n;
 }
 

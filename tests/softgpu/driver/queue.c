@@ -68,8 +68,7 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 	const struct stream *other;
 	if (!stream->is_blocking)
 		return false;
-	TAILQ_FOREACH(other, &streams, entry)
-	{
+	TAILQ_FOREACH(other, &streams, entry) {
 		const struct op *first = STAILQ_FIRST(&other->ops);
 		if (other->is_blocking && other->is_legacy != stream->is_legacy && first &&
 		    first->number < op->number)
@@ -90,8 +89,8 @@ static bool has_to_look_again(void)
 {
 	const struct stream *stream;
 	TAILQ_FOREACH(stream, &streams, entry)
-	if (!STAILQ_EMPTY(&stream->ops) && STAILQ_FIRST(&stream->ops)->is_due)
-		return true;
+		if (!STAILQ_EMPTY(&stream->ops) && STAILQ_FIRST(&stream->ops)->is_due)
+			return true;
 	return false;
 }
 
@@ -100,8 +99,8 @@ static struct stream *choose(void)
 	struct stream *stream, *chosen = NULL;
 	uint32_t n = 0;
 	TAILQ_FOREACH(stream, &streams, entry)
-	if (is_ready(stream) && call_random(++n) == 0)
-		chosen = stream;
+		if (is_ready(stream) && call_random(++n) == 0)
+			chosen = stream;
 	return chosen;
 }
 
@@ -206,8 +205,8 @@ struct stream *stream_find(CUstream handle)
 	if (!handle || handle == CU_STREAM_LEGACY)
 		return &legacy;
 	TAILQ_FOREACH(stream, &streams, entry)
-	if ((CUstream)stream == handle && !stream->is_destroyed && !stream->is_legacy)
-		return stream;
+		if ((CUstream)stream == handle && !stream->is_destroyed && !stream->is_legacy)
+			return stream;
 	return NULL;
 }
 
@@ -216,7 +215,7 @@ size_t stream_live(void)
 	const struct stream *stream;
 	size_t n = 0;
 	TAILQ_FOREACH(stream, &streams, entry)
-	n += !stream->is_legacy;
+		n += !stream->is_legacy;
 	return n;
 }
 
@@ -238,8 +237,8 @@ static bool is_idle(void)
 {
 	const struct stream *stream;
 	TAILQ_FOREACH(stream, &streams, entry)
-	if (!STAILQ_EMPTY(&stream->ops))
-		return false;
+		if (!STAILQ_EMPTY(&stream->ops))
+			return false;
 	return true;
 }
 

@@ -49,8 +49,8 @@ struct range *range_find(uint64_t address)
 {
 	struct range *range;
 	TAILQ_FOREACH(range, &ranges, entry)
-	if (address - range->start < range->size)
-		return range;
+		if (address - range->start < range->size)
+			return range;
 	return NULL;
 }
 
@@ -58,8 +58,8 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind)
 {
 	struct range *range;
 	TAILQ_FOREACH(range, &ranges, entry)
-	if (range->kind == kind && address - range->start < range->size)
-		return range;
+		if (range->kind == kind && address - range->start < range->size)
+			return range;
 	return NULL;
 }
 
