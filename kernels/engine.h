@@ -11,13 +11,15 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "kernels/plan/blocks.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/transform.h"
 #include "proto/schema.h"
 #include "proto/status.h"
-#include "kernels/plan/transform.h"
 
 struct engine;
 struct engine_stream;
@@ -88,36 +90,6 @@ struct engine_move {
 	uint64_t dst_offset; /* bytes of element [0, ..., 0] in the region */
 	uint64_t src_offset;
 	int status; /* by the engine, of a batch's: 0, CANCELED, DEVICE, DEVICE_LOST */
-};
-
-/* One side of a list of blocks: block i of layer l lies i * step + (layers ? layers[l] : l * layer_step)
- * bytes past the move's offset. */
-struct engine_blocks_side {
-	uint64_t step;
-	uint64_t layer_step;
-	const int64_t *layers; /* bytes, one a layer; NULL: layer_step apart */
-};
-
-/* The move done once for each entry of a list, in each layer. Entry i names block index[i] of the indexed
- * side; the other side's is block i. An index of -1 is passed over; one that is not in [0, limit) is passed
- * over and counted. The submitter has checked that every block in [0, limit) and every one of [0, n) lies in
- * its region, and an index in host memory as well; one in a region may change at any time: each entry is read
- * once. */
-struct engine_blocks {
-	uint64_t n;          /* entries; > 0 */
-	uint32_t layers;     /* > 0 */
-	bool scatter;        /* the indexed side is dst; else src */
-	uint8_t index_bytes; /* of an entry, signed and little-endian: 4 or 8 */
-	uint64_t limit;      /* blocks of the indexed side */
-	const void *index;   /* in host memory, not aligned; NULL: in a region */
-	struct engine_memory *index_memory;
-	uint64_t index_offset; /* bytes; a multiple of index_bytes */
-	struct engine_blocks_side dst, src;
-
-	/* By the engine; the counts are of entries, not of entries times layers. */
-	enum family family; /* of what moved each block */
-	uint64_t passed;    /* -1 */
-	uint64_t beyond;    /* not in [0, limit) */
 };
 
 /* A point of a timeline: a 64-bit word in a region, little-endian, at a multiple of 8 bytes of its memory. It
@@ -323,6 +295,14 @@ static inline int engine_probe(struct engine *engine, struct error *err)
 {
 	return engine->ops->probe(engine, err);
 }
+
+/* A client can make its memory fail under whoever touches it, so an owner touches it, through `host`, in a
+ * guard. engine_guard runs work(arg), which touches no memory of a client's but the size bytes at start.
+ * false: the memory failed, and work was left where it stood: it must own nothing that has to be given back.
+ * Guards do not nest. On any thread, between engine_guard_init and engine_guard_deinit, which are counted. */
+int engine_guard_init(void); /* 0 or negative errno */
+void engine_guard_deinit(void);
+bool engine_guard(const void *start, size_t size, void (*work)(void *arg), void *arg);
 
 /* Zeros for an engine without tensor maps. */
 static inline void engine_cache_stats(struct engine *engine, struct engine_cache_stats *ret)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "job.h"
-#include "kernels/host/fault.h"
 #include "prepared.h"
 #include "region.h"
 #include "daemon/server.h"
@@ -46,10 +45,8 @@ struct touch {
 static bool touch(struct touch *touch, void (*work)(void *touch))
 {
 	struct submission *s = touch->submission;
-	struct fault_range range = { s->shared, submission_bytes(s->entries) };
-	struct fault_range ranges[2] = { range, range };
 
-	return fault_guard(ranges, work, touch);
+	return engine_guard(s->shared, submission_bytes(s->entries), work, touch);
 }
 
 static enum look look(const struct submission *s)
@@ -362,7 +359,7 @@ int submission_open(struct session *session, struct region *region, uint64_t off
 		goto err_memory;
 	s->shared = (struct submission_ring *)((char *)region->memory->host + offset);
 	s->waker = waker_new(session, region, &s->shared->done);
-	if (!s->waker || fault_init() < 0)
+	if (!s->waker || engine_guard_init() < 0)
 		goto err_memory;
 	s->session = session;
 	s->region = region;
@@ -389,6 +386,6 @@ void submission_close(struct submission *s)
 	s->session->submission = NULL;
 	waker_free(s->waker);
 	region_unuse(s->region);
-	fault_deinit();
+	engine_guard_deinit();
 	free(s);
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <ucontext.h>
 
+#include "kernels/engine.h"
+
 struct guard {
 	sigjmp_buf back;
 	const struct fault_range *ranges;
@@ -86,4 +88,24 @@ bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), vo
 	}
 	current = NULL;
 	return whole;
+}
+
+/* ---- The owner's door: engine.h ---------------------------------------------------------------------- */
+
+int engine_guard_init(void)
+{
+	return fault_init();
+}
+
+void engine_guard_deinit(void)
+{
+	fault_deinit();
+}
+
+bool engine_guard(const void *start, size_t size, void (*work)(void *arg), void *arg)
+{
+	const struct fault_range range = { start, size };
+	const struct fault_range ranges[2] = { range, range };
+
+	return fault_guard(ranges, work, arg);
 }

@@ -1,7 +1,7 @@
 /* The alignment that all blocks have, and the plan with it. */
 #include "block_plan.h"
 
-#include "kernels/engine.h"
+#include "blocks.h"
 #include "tma_route.h"
 
 #define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */

@@ -1,5 +1,5 @@
-/* Lists of blocks (struct engine_blocks): what is left out of a request, and what has to hold before an
- * engine may run it. Pure: knows places, no memory.
+/* Lists of blocks: what one is, what a request may leave out of it, and what has to hold before an engine may
+ * run it. Pure: of memory it reads only a list that the host has.
  *
  * A side has its blocks in each layer: n of them, but `limit` on the side that the list indexes. Its stretch
  * goes from the first byte of any of them to the last one's end.
@@ -7,13 +7,45 @@
 #ifndef KERNELS_PLAN_BLOCKS_H
 #define KERNELS_PLAN_BLOCKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/engine.h"
 #include "plan.h"
 #include "proto/status.h"
 #include "proto/tensor.h"
 #include "transform.h"
+
+struct engine_memory;
+
+/* One side of a list of blocks: block i of layer l lies i * step + (layers ? layers[l] : l * layer_step)
+ * bytes past the move's offset. */
+struct engine_blocks_side {
+	uint64_t step;
+	uint64_t layer_step;
+	const int64_t *layers; /* bytes, one a layer; NULL: layer_step apart */
+};
+
+/* The move done once for each entry of a list, in each layer. Entry i names block index[i] of the indexed
+ * side; the other side's is block i. An index of -1 is passed over; one that is not in [0, limit) is passed
+ * over and counted. The submitter has checked that every block in [0, limit) and every one of [0, n) lies in
+ * its region, and an index in host memory as well; one in a region may change at any time: each entry is read
+ * once. */
+struct engine_blocks {
+	uint64_t n;          /* entries; > 0 */
+	uint32_t layers;     /* > 0 */
+	bool scatter;        /* the indexed side is dst; else src */
+	uint8_t index_bytes; /* of an entry, signed and little-endian: 4 or 8 */
+	uint64_t limit;      /* blocks of the indexed side */
+	const void *index;   /* in host memory, not aligned; NULL: in a region */
+	struct engine_memory *index_memory;
+	uint64_t index_offset; /* bytes; a multiple of index_bytes */
+	struct engine_blocks_side dst, src;
+
+	/* By the engine; the counts are of entries, not of entries times layers. */
+	enum family family; /* of what moved each block */
+	uint64_t passed;    /* -1 */
+	uint64_t beyond;    /* not in [0, limit) */
+};
 
 /* Entries of a list that blocks_check_list takes. */
 #define BLOCKS_LIST_MOST 16384

@@ -1,0 +1,78 @@
+"""Includes point one way (tests/support/includes.py): those of the tree do, and one that does not is found."""
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import includes
+import tap
+
+SOURCE = os.environ.get("TEST_SRCDIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+
+# file, what it shall not include, the arrow that is named
+FORBIDDEN = (
+    ("proto/text.c", "kernels/thread.h", "proto -> kernels"),
+    ("proto/wire/frame.h", "daemon/server.h", "proto -> daemon"),
+    ("proto/text.h", "client/tmaclient.h", "proto -> client"),
+    ("kernels/plan/plan.c", "kernels/engine.h", "kernels/plan -> kernels"),
+    ("kernels/plan/plan.h", "../cuda/device/args.h", "kernels/plan -> kernels/cuda/device"),
+    ("kernels/fair_queue.c", "host/memory.h", "kernels -> kernels/host"),
+    ("kernels/host/memory.c", "kernels/cpu/tuning.h", "kernels/host -> kernels/cpu"),
+    ("kernels/cpu/move.c", "kernels/cuda/driver.h", "kernels/cpu -> kernels/cuda"),
+    ("kernels/cuda/queue.c", "kernels/cpu/stream.h", "kernels/cuda -> kernels/cpu"),
+    ("kernels/cuda/launch/launch.c", "kernels/cuda/device/tma.cuh", "kernels/cuda -> kernels/cuda/device"),
+    ("kernels/cuda/device/fill.cu", "kernels/cuda/driver.h", "kernels/cuda/device -> kernels/cuda"),
+    ("kernels/cuda/device/args.h", "proto/status.h", "kernels/cuda/device -> proto"),
+    ("kernels/engine.h", "daemon/server.h", "kernels -> daemon"),
+    ("kernels/cpu/engine.c", "client/tmaclient.h", "kernels/cpu -> client"),
+    ("daemon/resource/submission.c", "kernels/host/fault.h", "daemon -> kernels/host"),
+    ("daemon/net/session.h", "kernels/fair_queue.h", "daemon -> kernels"),
+    ("daemon/engines.c", "kernels/cpu/engine.c", "daemon -> kernels/cpu"),
+    ("daemon/engines.c", "kernels/cuda/memory.h", "daemon -> kernels/cuda"),
+    ("daemon/main.c", "client/tmaclient.h", "daemon -> client"),
+    ("client/io.c", "kernels/engine.h", "client -> kernels"),
+    ("client/io.c", "daemon/tmad.h", "client -> daemon"),
+    ("client/io.c", "tmactl/tmactl.h", "client -> client/tmactl"),
+    ("client/tmactl/cmd_ping.c", "client/client.h", "client/tmactl -> client"),
+    ("client/tmactl/npy/npy.c", "proto/wire/rpc.h", "client/tmactl -> proto"),
+    ("client/tmactl/npy/npy.c", "kernels/plan/plan.h", "client/tmactl -> kernels/plan"),
+    ("proto/text.c", "tests/support/tap.h", "proto -> ."),
+    ("proto/text.c", "nowhere.h", "no file"),
+)
+
+
+class IncludesCase(unittest.TestCase):
+    def test_the_tree_points_one_way(self):
+        self.assertEqual(includes.check(SOURCE), [])
+
+    def test_every_room_is_there(self):
+        rooms = {includes.room_of(path) for path in includes.sources(SOURCE)}
+        self.assertEqual(rooms, set(includes.ROOMS))
+
+    def test_a_planted_include_is_named_with_its_arrow(self):
+        with tempfile.TemporaryDirectory() as copy:
+            for path in (*includes.sources(SOURCE), "tests/support/tap.h"):
+                os.makedirs(os.path.dirname(os.path.join(copy, path)), exist_ok=True)
+                shutil.copyfile(os.path.join(SOURCE, path), os.path.join(copy, path))
+            self.assertEqual(includes.check(copy), [])
+            for path, name, arrow in FORBIDDEN:
+                with self.subTest(f'{path} includes "{name}"'):
+                    self._plant(copy, path, name, arrow)
+
+    def _plant(self, copy, path, name, arrow):
+        planted = os.path.join(copy, path)
+        with open(planted, encoding="utf-8") as file:
+            text = file.read()
+        with open(planted, "w", encoding="utf-8") as file:
+            file.write(text + f'#  include "{name}"\n')
+        found = includes.check(copy)
+        with open(planted, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(f"{path}:{len(text.splitlines()) + 1}: {arrow}"), found[0])
+
+
+if __name__ == "__main__":
+    tap.main()
