@@ -1,4 +1,4 @@
-/* Start, turn, stop; between the last two, drain.c. */
+/* Start, turn, stop; between the last two, shutdown.c. */
 #include "server.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "daemon/resource/batch.h"
-#include "drain.h"
+#include "shutdown.h"
 #include "daemon/resource/job.h"
 #include "daemon/observe/log.h"
 #include "daemon/net/session.h"

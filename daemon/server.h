@@ -78,7 +78,7 @@ struct server {
 	uv_signal_t sighup;
 	uv_timer_t drain_timer;
 	uv_timer_t resend; /* runs while sessions wait to send descriptors (reply.c) */
-	uv_timer_t idle;   /* looks for sessions that do nothing (idle.c) */
+	uv_timer_t idle;   /* looks for sessions that do nothing (deadline.c) */
 	uv_work_t first_work;
 	struct listener listener;
 	struct watchdog watchdog;
@@ -148,7 +148,7 @@ void server_each_session(struct server *server, void (*act)(struct session *sess
 /* Sessions whose next request waits: for jobs, for replies to be read, for a turn. */
 uint64_t server_count_waiting(const struct server *server);
 
-/* Starts to look for sessions that do nothing, when there is a deadline for that. idle.c. */
+/* Starts to look for sessions that do nothing, when there is a deadline for that. deadline.c. */
 void server_watch_idle(struct server *server);
 
 /* Closes the loop's handles, which ends server_run. */

@@ -1,365 +1,124 @@
-/* Connections: reading, framing, and the one way to the end. They open in opening.c; replies are in reply.c.
- */
+/* The life of a session: it opens, finishes, ends, and is freed when nothing holds it any more. */
 #include "session.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <linux/sockios.h>
 
-#include "daemon/method/dispatch.h"
 #include "daemon/resource/prepared.h"
-#include "daemon/server.h"
 #include "daemon/resource/submission.h"
-#include "watch.h"
+#include "daemon/server.h"
 
-#define NS_PER_MS UINT64_C(1000000)
+#define GROUPS 256 /* on the stack */
 
-static void on_readable(uv_poll_t *poll, int status, int events);
-static void on_frame_deadline(uv_timer_t *timer);
+static void session_free(struct session *session);
 static void on_closed(uv_handle_t *handle);
-static void session_read(struct session *session);
-static size_t room_to_read(const struct session *session);
-static void take_input(struct session *session, const uint8_t *data, size_t len);
-static void feed_kept(struct session *session);
-static void charge_input(struct session *session);
-static void stop_reading(struct session *session);
-static size_t session_feed(struct session *session, const uint8_t *data, size_t len);
 
-/* ---- In ---------------------------------------------------------------------------------------------- */
+/* ---- Opening ------------------------------------------------------------------------------------------ */
 
-static bool session_reads(const struct session *session)
+/* Of a process that is in more groups than there is room for, the group that it runs as counts. */
+void session_meet_groups(struct session *session)
 {
-	return session->state != SESSION_ENDED && session->received < session->last;
+	struct accounts *accounts = &session->server->accounts;
+	gid_t few[GROUPS], *groups = few, *many = NULL;
+	int n;
+
+	if (!overrides_have_groups(accounts->overrides))
+		return;
+	account_meet(accounts, session->account, &session->peer.gid, 1);
+	n = socket_peer_groups(session->fd, few, GROUPS);
+	if (n > GROUPS) {
+		groups = many = malloc((size_t)n * sizeof *many);
+		n = many ? socket_peer_groups(session->fd, many, (size_t)n) : 0;
+	}
+	if (n > 0)
+		account_meet(accounts, session->account, groups, (size_t)n);
+	free(many);
 }
 
-/* Of one that waits and is not read: whether its peer is gone altogether. One that only closed its sending
- * side still has its answers. */
-static void on_disconnect(struct session *session)
+static int session_init(struct session *session, struct server *server, int fd, struct error *err)
 {
-	struct pollfd peer = { .fd = session->fd, .events = 0 };
+	int r = socket_peer(fd, &session->peer);
 
-	if (poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))
-		session_end(session, LOG_LEVEL_DEBUG, "disconnected");
-	session->sends_no_more = true;
+	/* Else the kernel drops urgent bytes as we read past them, and closes their descriptors on this
+	 * thread. */
+	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
+	session->server = server;
+	session->fd = fd;
+	session->last = UINT64_MAX;
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
+	session->account = account_ref(&server->accounts, session->peer.uid);
+	if (!session->account)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+	session_meet_groups(session);
+	if (closer_is_full(session->account))
+		return error_set(err, STATUS_QUOTA, "too many of the descriptors that it sent do not close");
+	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,
+	                err);
+	if (r < 0)
+		return r;
+	session->stream = engine_stream_new(server->engine, &session->account->owner);
+	if (!session->stream)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
+	return 0;
+}
+
+bool session_open(struct server *server, int fd)
+{
+	struct session *session = calloc(1, sizeof *session);
+	struct error err, *why = NULL;
+	int r;
+
+	if (!session) {
+		if (log_allows(LOG_NOBODY, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_ERROR, "refused a connection: no memory");
+		goto err_refuse;
+	}
+	if (session_init(session, server, fd, &err) < 0) {
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_about(LOG_LEVEL_WARNING,
+			          &(struct log_about){ .has_uid = true,
+			                               .uid = session->peer.uid,
+			                               .pid = session->peer.pid,
+			                               .status = status_name(err.status) },
+			          "refused a connection: %s: %s", status_name(err.status), err.message);
+		why = &err;
+		goto err_free;
+	}
+	r = uv_poll_init(&server->loop, &session->poll, fd);
+	if (r < 0) {
+		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+			log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
+		goto err_free;
+	}
+	uv_timer_init(&server->loop, &session->frame_timer);
+	uv_timer_init(&server->loop, &session->reply_timer);
+	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
+	session->handles = 3;
+	session->id = ++server->last_session;
+	session->frame_left_ns = limit_ns(server->limits.frame_deadline_ms);
+	session->start_ms = session->used_ms = uv_now(&server->loop);
+	region_table_init(&session->regions, session);
+	TAILQ_INIT(&session->jobs_under_way);
+	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
+	server->metrics.connections_accepted++;
+	session_log(session, LOG_LEVEL_DEBUG, -1, "connected");
 	session_update_poll(session);
-}
+	return time_slice_is_over(&server->time_slices, session->account);
 
-/* What the socket itself says: libuv calls every error of a socket EBADF. */
-static int socket_error(int fd)
-{
-	int error = 0;
-	socklen_t len = sizeof error;
-
-	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 ? errno : error;
-}
-
-/* A peer that closes its socket while there are replies in it resets the connection. */
-static void end_by_error(struct session *session, int error)
-{
-	if (error == ECONNRESET || error == 0)
-		session_end(session, LOG_LEVEL_DEBUG, "disconnected, with replies unread");
-	else
-		session_end(session, LOG_LEVEL_NOTICE, strerror(error));
-}
-
-static void on_readable(uv_poll_t *poll, int status, int events)
-{
-	struct session *session = poll->data;
-
-	if (status < 0) {
-		end_by_error(session, socket_error(session->fd));
-		return;
-	}
-	if (events & UV_DISCONNECT) {
-		on_disconnect(session);
-		return;
-	}
-	if (events & UV_WRITABLE)
-		session_flush(session);
-	if (!(events & UV_READABLE) || !session_reads(session))
-		return;
-	if (session->waiting != WAIT_NONE)
-		stop_reading(session);
-	else if (time_slice_is_over(&session->server->time_slices, session->account))
-		time_slices_add(session->server, session);
-	else
-		session_read(session);
-}
-
-/* The peer is done sending. One that is gone altogether gets no answers; one that only closed its sending
- * side does. */
-static void on_end_of_stream(struct session *session)
-{
-	struct pollfd peer = { .fd = session->fd, .events = 0 };
-
-	session->last = session->received;
-	if (poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))
-		session_end(session, LOG_LEVEL_DEBUG, "disconnected");
-	else
-		session_finish(session);
-	session_settle(session);
-}
-
-static void session_read(struct session *session)
-{
-	struct server *server = session->server;
-	int fds[SOCKET_MAX_FDS];
-	size_t n_fds;
-	ssize_t n;
-	struct error err;
-
-	if (!session_reads(session))
-		return;
-	n = socket_receive(session->fd, server->receive, room_to_read(session), fds, &n_fds);
-	if (n == -EAGAIN || n == -EINTR)
-		return;
-	if (n == -EMSGSIZE) {
-		session_close_fds(session, fds, n_fds);
-		session_end(session, LOG_LEVEL_NOTICE, "it sent more descriptors than a message may carry");
-		return;
-	}
-	if (n < 0) {
-		end_by_error(session, (int)-n);
-		return;
-	}
-	if (n == 0) {
-		on_end_of_stream(session);
-		return;
-	}
-	if (session_keep_fds(session, fds, n_fds, session->received, session->received + (uint64_t)n, &err) <
-	    0) {
-		session_end(session, LOG_LEVEL_NOTICE, err.message);
-		return;
-	}
-	session->received += (uint64_t)n;
-	session->used_ms = uv_now(&server->loop);
-
-	take_input(session, server->receive, (size_t)n);
-	session_update_poll(session);
-	session_settle(session);
-}
-
-/* What is unhandled already is the beginning of a message: no more is read than its end and what may come
- * behind it. Of a uid that has much unhandled, little is read at a time. */
-static size_t room_to_read(const struct session *session)
-{
-	uint64_t left = session->last - session->received;
-	size_t unhandled = buffer_len(&session->in), room;
-
-	room = INPUT_BYTES - unhandled;
-	if (room > SESSION_KEEP_BYTES &&
-	    session->account->used[CHARGE_INPUT_BYTES] >
-	        account_limits(&session->server->accounts, session->account)->input_bytes_per_uid / 2)
-		room = SESSION_KEEP_BYTES;
-	return left < room ? (size_t)left : room;
-}
-
-/* Handles what has been read, as far as it goes, and keeps the rest. */
-static void take_input(struct session *session, const uint8_t *data, size_t len)
-{
-	bool direct = buffer_len(&session->in) == 0;
-	size_t used = direct ? session_feed(session, data, len) : 0;
-
-	if (session->state == SESSION_ENDED)
-		return;
-	if (used < len && input_keep(&session->server->inputs, &session->in, data + used, len - used) < 0)
-		session_end(session, LOG_LEVEL_WARNING, "no memory for what it sent");
-	else if (direct)
-		charge_input(session);
-	else
-		feed_kept(session);
-}
-
-/* Handles what was kept. */
-static void feed_kept(struct session *session)
-{
-	size_t used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
-
-	input_drop(&session->server->inputs, &session->in, used);
-	charge_input(session);
-}
-
-/* For what is kept until there is more, or until it may be handled. */
-static void charge_input(struct session *session)
-{
-	uint64_t kept = buffer_len(&session->in), charged = session->in_charge.amount;
-	struct error err;
-
-	if (kept < charged)
-		charge_shrink(&session->in_charge, charged - kept);
-	else if (kept > charged && session->state != SESSION_ENDED &&
-	         charge_take(&session->in_charge, &session->server->accounts, session->account,
-	                     CHARGE_INPUT_BYTES, kept - charged, &err) < 0)
-		session_end(session, LOG_LEVEL_NOTICE, err.message);
-}
-
-/* A message that has begun has frame_deadline_ms in all to arrive whole. The clock stands still while its
- * rest is left unread: that time is not the peer's. */
-static void frame_clock_reset(struct session *session)
-{
-	uv_timer_stop(&session->frame_timer);
-	session->frame_left_ns = limit_ns(session->server->limits.frame_deadline_ms);
-}
-
-static void frame_clock_pause(struct session *session)
-{
-	uint64_t ran;
-
-	if (!uv_is_active((uv_handle_t *)&session->frame_timer))
-		return;
-	uv_timer_stop(&session->frame_timer);
-	ran = uv_hrtime() - session->frame_start_ns;
-	session->frame_left_ns -= ran < session->frame_left_ns ? ran : session->frame_left_ns;
-}
-
-static void frame_clock_run(struct session *session)
-{
-	if (session->frame_left_ns == 0) {
-		on_frame_deadline(&session->frame_timer);
-	} else if (!uv_is_active((uv_handle_t *)&session->frame_timer)) {
-		session->frame_start_ns = uv_hrtime();
-		uv_timer_start(&session->frame_timer, on_frame_deadline,
-		               (session->frame_left_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
-	}
-}
-
-/* Of a session with a wait under way: whether one more transform may stand behind it. */
-static bool fits_behind(const struct session *session)
-{
-	return session->transforms < session->server->limits.jobs_behind_wait &&
-	       charge_fits(&session->server->accounts, session->account, CHARGE_BEHIND_WAITS, 1);
-}
-
-/* Whether the next request has to stay unread for now. The time that it waits is not
- * the peer's. One that waits already is in a queue: entries of its ring may have put it there, with messages
- * behind the one that rang. */
-bool session_must_wait(struct session *session)
-{
-	if (session->waiting != WAIT_NONE)
-		return true;
-	if (session->server->state == SERVER_LOST)
-		return false;
-	if (!session_has_room(session)) {
-		session->waiting = WAIT_REPLIES;
-	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
-		session->waiting = WAIT_JOBS;
-		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
-	} else if (session->waiting_jobs > 0 && !fits_behind(session)) {
-		session->waiting = WAIT_BEHIND;
-	} else if (time_slice_is_over(&session->server->time_slices, session->account)) {
-		time_slices_add(session->server, session);
-	} else {
-		return false;
-	}
-	frame_clock_pause(session);
+err_free:
+	session_free(session);
+err_refuse:
+	refuse_socket(server, fd, why);
 	return true;
 }
 
-/* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
- * not yet handled, from the start of a message. A uid that has much to ask takes turns with others. */
-static size_t session_feed(struct session *session, const uint8_t *data, size_t len)
-{
-	struct error err;
-	size_t used = 0, frame_len;
-	bool partial = false;
-
-	session->server->taken_ns = uv_hrtime();
-	while (session->state != SESSION_ENDED && !partial && used < len && !session_must_wait(session)) {
-		switch (frame_scan(&session->scan, data + used, len - used, &frame_request_limits, &frame_len,
-		                   &err)) {
-		case FRAME_COMPLETE:
-			session->handled += frame_len;
-			dispatch(session, data + used, frame_len);
-			used += frame_len;
-			session_drop_fds(session, session->handled);
-			frame_clock_reset(session);
-			break;
-		case FRAME_PARTIAL:
-			partial = true;
-			break;
-		case FRAME_BROKEN:
-			session_end(session, LOG_LEVEL_NOTICE, err.message);
-			break;
-		}
-	}
-
-	if (partial && session->state == SESSION_OPEN)
-		frame_clock_run(session);
-	return used;
-}
-
-void session_resume(struct session *session)
-{
-	submission_run(session);
-	if (session->state == SESSION_ENDED || session->waiting != WAIT_NONE)
-		return;
-	if (buffer_len(&session->in) == 0) {
-		session_read(session);
-		return;
-	}
-	feed_kept(session);
-	session_update_poll(session);
-	session_settle(session);
-}
-
-void session_on_job_ended(struct session *session)
-{
-	if (session->waiting == WAIT_BEHIND)
-		time_slices_add(session->server, session);
-}
-
-static void on_frame_deadline(uv_timer_t *timer)
-{
-	struct session *session = timer->data;
-
-	session_end(session, LOG_LEVEL_NOTICE,
-	            "a message did not arrive completely in time (frame_deadline_ms)");
-}
-
-static void set_poll(struct session *session, int events)
-{
-	if (events == session->poll_events)
-		return;
-	session->poll_events = events;
-	if (!events)
-		uv_poll_stop(&session->poll);
-	else if (watch_start(&session->poll, events, on_readable) < 0)
-		session_end(session, LOG_LEVEL_WARNING, "no memory to watch its socket");
-}
-
-/* It has more, and waits for its turn longer than the loop takes to go round. */
-static void stop_reading(struct session *session)
-{
-	set_poll(session, session->poll_events & ~UV_READABLE);
-}
-
-/* Asks the loop for just the events that can be acted on. One whose turn comes at once goes on as it is: to
- * ask less and then more again is three system calls. */
-void session_update_poll(struct session *session)
-{
-	int events = 0;
-
-	if (session->state == SESSION_ENDED)
-		return;
-	if (session_reads(session) && session->waiting == WAIT_READY)
-		events |= session->poll_events & UV_READABLE;
-	if (session_reads(session) && session->waiting == WAIT_NONE)
-		events |= UV_READABLE;
-	if ((session->waiting == WAIT_JOBS || session->waiting == WAIT_BEHIND) && !session->sends_no_more)
-		events |= UV_DISCONNECT;
-	if (buffer_len(&session->out) > 0 && !session->unsent && !session->resend)
-		events |= UV_WRITABLE;
-	set_poll(session, events);
-}
-
-/* ---- The end ----------------------------------------------------------------------------------------- */
+/* ---- The end ------------------------------------------------------------------------------------------ */
 
 void session_finish(struct session *session)
 {
@@ -377,15 +136,6 @@ void session_finish(struct session *session)
 	session_settle(session);
 }
 
-static void stop_waiting(struct session *session)
-{
-	if (session->waiting == WAIT_JOBS)
-		TAILQ_REMOVE(&session->account->waiting, session, waiting_entry);
-	else if (session->waiting == WAIT_READY)
-		time_slices_remove(session->server, session);
-	session->waiting = WAIT_NONE;
-}
-
 void session_end(struct session *session, enum log_level level, const char *reason)
 {
 	if (session->state == SESSION_ENDED)
@@ -395,7 +145,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	if (level < LOG_LEVEL_DEBUG)
 		session->server->metrics.sessions_ended++;
 
-	stop_waiting(session);
+	session_stop_waiting(session);
 	submission_stop(session->submission);
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
@@ -455,4 +205,20 @@ void session_settle(struct session *session)
 	TAILQ_REMOVE(&server->sessions, session, entry);
 	session_free(session);
 	server_on_session_freed(server);
+}
+
+static void session_free(struct session *session)
+{
+	region_table_deinit(&session->regions);
+	id_table_deinit(&session->plans);
+	engine_stream_free(session->server->engine, session->stream);
+	input_drop(&session->server->inputs, &session->in, buffer_len(&session->in));
+	buffer_deinit(&session->out);
+	charge_release(&session->in_charge);
+	charge_release(&session->fds_charge);
+	charge_release(&session->out_charge);
+	charge_release(&session->out_fds_charge);
+	charge_release(&session->connection);
+	account_unref(session->account);
+	free(session);
 }

@@ -1,6 +1,6 @@
 /* One connection: bytes in, requests, replies, bytes out; and everything that it holds.
  *
- * A request's life reads downward in session.c and dispatch.c: on_readable -> session_feed -> dispatch ->
+ * A request's life reads downward in receive.c and dispatch.c: on_readable -> session_feed -> dispatch ->
  * (job_submit -> on_job_done, or a mapping off the loop) -> session_reply -> session_flush (reply.c).
  * Runs of plans come by the session's ring too (submission.c), and end there.
  *
@@ -139,16 +139,25 @@ bool session_open(struct server *server, int fd);
 /* Its process's groups may have limits of their own: they are its account's. Never waits. */
 void session_meet_groups(struct session *session);
 
-/* Nothing is under way or open any more. */
-void session_free(struct session *session);
-
 /* For the service, the uid and the session itself. metrics.c. */
 void session_count_request(struct session *session);
 void session_count_error(struct session *session, int status);
 void session_count_transform(struct session *session, const struct transform_count *done);
 
-/* Whether the next request has to stay where it is for now; the session then goes on by itself. */
+/* Whether the next request has to stay where it is for now; the session then goes on by itself.
+ * backpressure.c, as the next two. */
 bool session_must_wait(struct session *session);
+
+/* A request that waited for one of the session's own jobs goes on. */
+void session_on_job_ended(struct session *session);
+
+/* The session ends: nothing goes on. */
+void session_stop_waiting(struct session *session);
+
+/* The time that a message which has begun has left. deadline.c, as the next two. */
+void frame_clock_reset(struct session *session);
+void frame_clock_pause(struct session *session);
+void frame_clock_run(struct session *session);
 
 /* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the session's,
  * which is charged for it already (out_fds_charge); -1 for none. Nothing happens on a session that has ended.
@@ -202,6 +211,9 @@ int session_find(struct session *asking, uint64_t id, struct session **ret, stru
 /* Whether another reply may be queued, with a descriptor. */
 bool session_has_room(const struct session *session);
 
+/* Whether there may be more to read. receive.c, as the next one. */
+bool session_reads(const struct session *session);
+
 /* Asks the loop for just the events that can be acted on. */
 void session_update_poll(struct session *session);
 
@@ -218,9 +230,6 @@ void session_finish(struct session *session);
 /* Ends now: jobs are cancelled, regions go when their jobs do, and so does the connection: a peer that sees
  * its end may use its memory again. reason is logged. */
 void session_end(struct session *session, enum log_level level, const char *reason);
-
-/* A request that waited for one of the session's own jobs goes on. */
-void session_on_job_ended(struct session *session);
 
 /* To be called whenever jobs or mappings went down: ends a finishing session, frees an ended one. */
 void session_settle(struct session *session);

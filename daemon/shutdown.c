@@ -1,8 +1,9 @@
 /* From the wish to stop to the end: sessions finish what they have read, then what is left is ended, then
  * what does not end is left to the end of the process. */
-#include "drain.h"
+#include "shutdown.h"
 
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "daemon/observe/log.h"
 #include "proto/text.h"
@@ -11,6 +12,9 @@
 
 /* After the drain deadline, for what was then ended to go. */
 #define LAST_MS 1000
+
+/* For clients to read that the device is lost. */
+#define LOST_MS 1000
 
 static void on_drain_deadline(uv_timer_t *timer);
 static void on_last_deadline(uv_timer_t *timer);
@@ -99,4 +103,44 @@ void drain_check(void *arg)
 void server_on_session_freed(struct server *server)
 {
 	drain_check(server);
+}
+
+/* ---- The device is lost ------------------------------------------------------------------------------- */
+
+static void on_lost_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	log_line(LOG_LEVEL_WARNING, "some clients have not read within %d ms that the device is lost",
+	         LOST_MS);
+	uv_stop(&server->loop);
+}
+
+static void answer_and_finish(struct session *session)
+{
+	session_resume(session);
+	session_finish(session);
+}
+
+/* What is under way ends as DEVICE_LOST, in the engine or in dispatch. When all of it is answered, or clients
+ * have had their time to read, the loop stops. */
+void server_lose(struct server *server)
+{
+	server->state = SERVER_LOST;
+	log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", server->engine->name,
+	         server->engine->lost_why);
+	notify_status(server);
+	penalties_count(&server->penalties, uv_hrtime() / 1000000);
+	listener_pause(&server->listener);
+	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
+	server_each_session(server, answer_and_finish);
+	server_on_session_freed(server);
+}
+
+void server_abandon(struct server *server)
+{
+	if (server->listener.owns_path)
+		unlink(server->listener.path);
+	if (server->exporter.owns && endpoint_path(&server->exporter.endpoint))
+		unlink(endpoint_path(&server->exporter.endpoint));
 }

@@ -1,6 +1,6 @@
 /* The drain: how a service that is asked to stop, or whose device was lost, comes to its end. */
-#ifndef DAEMON_DRAIN_H
-#define DAEMON_DRAIN_H
+#ifndef DAEMON_SHUTDOWN_H
+#define DAEMON_SHUTDOWN_H
 
 #include <uv.h>
 

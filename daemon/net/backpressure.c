@@ -1,0 +1,51 @@
+/* When a session's next request has to wait. */
+#include "session.h"
+
+#include "daemon/server.h"
+
+/* Of a session with a wait under way: whether one more transform may stand behind it. */
+static bool fits_behind(const struct session *session)
+{
+	return session->transforms < session->server->limits.jobs_behind_wait &&
+	       charge_fits(&session->server->accounts, session->account, CHARGE_BEHIND_WAITS, 1);
+}
+
+/* Whether the next request has to stay unread for now. The time that it waits is not
+ * the peer's. One that waits already is in a queue: entries of its ring may have put it there, with messages
+ * behind the one that rang. */
+bool session_must_wait(struct session *session)
+{
+	if (session->waiting != WAIT_NONE)
+		return true;
+	if (session->server->state == SERVER_LOST)
+		return false;
+	if (!session_has_room(session)) {
+		session->waiting = WAIT_REPLIES;
+	} else if (!charge_fits(&session->server->accounts, session->account, CHARGE_JOBS, 1)) {
+		session->waiting = WAIT_JOBS;
+		TAILQ_INSERT_TAIL(&session->account->waiting, session, waiting_entry);
+	} else if (session->waiting_jobs > 0 && !fits_behind(session)) {
+		session->waiting = WAIT_BEHIND;
+	} else if (time_slice_is_over(&session->server->time_slices, session->account)) {
+		time_slices_add(session->server, session);
+	} else {
+		return false;
+	}
+	frame_clock_pause(session);
+	return true;
+}
+
+void session_on_job_ended(struct session *session)
+{
+	if (session->waiting == WAIT_BEHIND)
+		time_slices_add(session->server, session);
+}
+
+void session_stop_waiting(struct session *session)
+{
+	if (session->waiting == WAIT_JOBS)
+		TAILQ_REMOVE(&session->account->waiting, session, waiting_entry);
+	else if (session->waiting == WAIT_READY)
+		time_slices_remove(session->server, session);
+	session->waiting = WAIT_NONE;
+}
