@@ -53,7 +53,7 @@ outcome() {
 }
 
 n=0
-wider='s|uint64_t offset; /\* of element|uint64_t sooner, offset; /* of element|'
+wider='s|uint64_t offset;\( /\* bytes from the region.s start to element\)|uint64_t sooner, offset;\1|'
 echo 1..8
 library first libtmaclient.so.0
 library same libtmaclient.so.0
