@@ -32,6 +32,7 @@ class Group:
 
 _TITLE = re.compile(r"/\* -{4} (.+?) -{4,} \*/")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_LICENSE = re.compile(r"(?:(?:/\*|//) SPDX-[^\n]*\n)?")
 _FUNCTION = re.compile(r"TMA_API\s+((?:const\s+)?(?:enum\s+|struct\s+)?\w+\s*\*?)\s*(tma_\w+)\(([^;]*)\);", re.S)
 _TYPE = re.compile(r"(?:typedef (?:struct )?\w+ \w+;|(?:struct|enum) \w+;|(?:struct|enum) \w+ \{.*?\n\};|#define \w+ +(?:\w+|\([^\n]*\)))"
                    r"(?:[ \t]*/\*[^\n]*\*/)?", re.S)
@@ -43,6 +44,14 @@ def comment_text(comment):
     return "\n".join(re.sub(r"^\s*\* ?", "", line).rstrip() for line in text.split("\n"))
 
 
+def opening(text):
+    """(the words of the comment that opens a source file, the code behind it)."""
+    first = _COMMENT.match(text, _LICENSE.match(text).end())
+    if not first:
+        raise ValueError("no comment opens the file")
+    return comment_text(first.group()), text[first.end():].strip("\n")
+
+
 def _parameters(text):
     text = " ".join(_COMMENT.sub(" ", text).split())
     return [] if text == "void" else text.split(", ")
@@ -52,7 +61,7 @@ def read(path):
     """(the header's own comment, its groups)."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    first = _COMMENT.match(text)
+    first = _COMMENT.match(text, _LICENSE.match(text).end())
     start = _TITLE.search(text)
     end = text.rfind("#ifdef __cplusplus")
     if not first or not start or end < start.start():

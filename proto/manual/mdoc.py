@@ -31,10 +31,10 @@ def words(text):
     return ["\\&" + line if line[0] in ".'" else line for line in lines]
 
 
-def literal(lines):
+def literal(lines, tab=8, offset=" -offset indent"):
     """Lines as they are."""
-    body = [re.sub(r"^(?=[.'])", r"\\&", escape(line.expandtabs(8)).replace("-", "\\-")) for line in lines]
-    return [".Bd -literal -offset indent", *body, ".Ed"]
+    body = [re.sub(r"^(?=[.'])", r"\\&", escape(line.expandtabs(tab)).replace("-", "\\-")) for line in lines]
+    return [f".Bd -literal{offset}", *body, ".Ed"]
 
 
 def prose(text):

@@ -11,6 +11,7 @@ import tables
 from tables import Fault
 
 GROUPS = "client/tmaclient.groups"  # the library's pages: the header's title of a group, the page's name, its summary
+EXAMPLES = "client/examples"  # programs that pages show; the comment that opens one is the text before it
 
 
 class Manual(commands.Commands, errors.Errors, options.Options):
@@ -36,7 +37,7 @@ class Manual(commands.Commands, errors.Errors, options.Options):
     def groups(self):
         """(the header's own words, {page: (group, summary)}): every group of the header has its page, and back."""
         intro, groups = header.read(self.path("client/tmaclient.h"))
-        rows = {row.arguments[0]: row for row in tables.read(self.path(GROUPS), PAGE=3)}
+        rows = {row.arguments[0]: row for row in self._rows("PAGE")}
         for group in groups:
             if group.title not in rows:
                 raise Fault(f"{GROUPS}: the header's group {group.title!r} has no page")
@@ -45,6 +46,9 @@ class Manual(commands.Commands, errors.Errors, options.Options):
             if title not in titles:
                 raise Fault(f"{row.path}:{row.line}: the header has no group {title!r}")
         return intro, {rows[group.title].arguments[1]: (group, rows[group.title].arguments[2]) for group in groups}
+
+    def _rows(self, name):
+        return [row for row in tables.read(self.path(GROUPS), PAGE=3, EXAMPLE=2) if row.name == name]
 
     def make_header(self, *_):
         """What the header says of itself, after its title and the line that compiles a program."""
@@ -103,6 +107,26 @@ class Manual(commands.Commands, errors.Errors, options.Options):
             if function.note:
                 out += mdoc.words(mdoc.sentence(function.note))
         return out + ([] if noted else shared) + [".El"]
+
+    def make_programs(self, page):
+        """The section of a page, if it has any."""
+        rows = self._rows("EXAMPLE")
+        for row in rows:
+            if row.arguments[0] not in self.groups()[1]:
+                raise Fault(f"{row.path}:{row.line}: there is no page {row.arguments[0]!r}")
+        names = [row.arguments[1] for row in rows if row.arguments[0] == page]
+        return [line for i, name in enumerate(names)
+                for line in ([".Pp"] if i else [".Sh EXAMPLES"]) + self.make_program(name)]
+
+    def make_program(self, name):
+        path = f"{EXAMPLES}/{name}.c"
+        try:
+            with open(self.path(path), encoding="utf-8") as file:
+                words, code = header.opening(file.read())
+        except (OSError, ValueError) as why:
+            raise Fault(f"{path}: {why}") from None
+        # The line before the display is for the test that compiles what a page shows.
+        return [*mdoc.words(words), '.\\" example', *mdoc.literal(code.split("\n"), tab=4, offset="")]
 
     def make_other_pages(self, page):
         names = ["tmactl 1", "tmaclient 3"] + [f"{name} 3" for name in self.groups()[1] if name != page]

@@ -120,7 +120,7 @@ else
 	PKG_CONFIG_PATH=$(dirname "$(at tmaclient.pc)") PKG_CONFIG_SYSROOT_DIR=$dest
 	export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
 	flags=$(pkg-config --cflags --libs tmaclient 2>"$log") &&
-		(cd "$scratch" && $TEST_CC -Wall -Wextra -Werror example.c $flags -o example) >>"$log" 2>&1
+		(cd "$scratch" && $TEST_CC -Wall -Wextra -Wpedantic -Werror example.c $flags -o example) >>"$log" 2>&1
 	result $? "the README's example compiles" "$log"
 
 	"$(at tmad)" --engine cpu --socket "$scratch/s" 2>"$scratch/tmad.log" &

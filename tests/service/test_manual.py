@@ -105,10 +105,10 @@ class Strict(unittest.TestCase):
 
     def refuses(self, name, old, new, words):
         with tempfile.TemporaryDirectory() as directory:
-            for folder in ("client", "client/tmactl", "daemon", "daemon/config", "proto"):
+            for folder in ("client", "client/examples", "client/tmactl", "daemon", "daemon/config", "proto"):
                 os.mkdir(os.path.join(directory, folder))
                 for file in os.listdir(os.path.join(SOURCE, folder)):
-                    if re.search(r"\.(def|in|h|groups)$", file):
+                    if re.search(r"\.(def|in|h|c|groups)$", file):
                         shutil.copyfile(os.path.join(SOURCE, folder, file), os.path.join(directory, folder, file))
             path = os.path.join(directory, name)
             with open(path, encoding="utf-8") as file:
@@ -121,6 +121,9 @@ class Strict(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(words, done.stderr)
             self.assertNotIn("Traceback", done.stderr)
+
+    def test_example_that_is_gone(self):
+        self.refuses("client/tmaclient.groups", '"gather")', '"gathers")', "client/examples/gathers.c")
 
     def test_function_without_comment(self):
         self.refuses("client/tmaclient.h", "/* Returns 0 if the service answers. */\n", "", "tma_ping has no comment")
@@ -224,14 +227,14 @@ class Facts(unittest.TestCase):
     def test_examples_compile(self):
         found = 0
         for name in PAGES:
-            for body in re.findall(r'^\.\\" example\n\.Bd -literal -offset indent\n(.*?)^\.Ed', text(name), re.M | re.S):
+            for body in re.findall(r'^\.\\" example\n\.Bd -literal\n(.*?)^\.Ed', text(name), re.M | re.S):
                 found += 1
-                code = body.replace("\\e", "\\").replace("\\&", "")
-                done = subprocess.run([*CC.split(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+                code = body.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
+                done = subprocess.run([*CC.split(), "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
                                        "-I" + os.path.join(SOURCE, "client"), "-x", "c", "-"],
                                       input=code, capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), name)
-        self.assertGreaterEqual(found, 3)
+        self.assertGreaterEqual(found, 6)
 
     def test_example_of_a_file(self):
         body = re.search(r'^\.\\" config\n\.Bd -literal -offset indent\n(.*?)^\.Ed', text("daemon/config/tmad.conf.5"), re.M | re.S).group(1)

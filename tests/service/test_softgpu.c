@@ -11,6 +11,10 @@
 #include "client/tmaclient.h"
 #include "tests/support/process.h"
 
+int move_in_stream(tma_client *client, void *stream, tma_region *timeline, uint64_t word, uint64_t step,
+                   struct tma_transform move);
+#include "client/examples/stream_order.c"
+
 #define ROWS    64
 #define COLUMNS 96
 #define BYTES   ((size_t)ROWS * COLUMNS)
@@ -236,6 +240,35 @@ Test(softgpu, a_stream_and_the_service_order_each_other)
 		cuda(cuMemcpyDtoHAsync(out, memory + BYTES, BYTES, stream));
 		cuda(cuStreamSynchronize(stream));
 		assert_transposed(out, round << 7, "round");
+	}
+	cr_assert_eq(tma_take_error(client), TMA_OK, "%s", tma_last_error(client));
+	cuda(cuStreamDestroy(stream));
+}
+
+/* client/examples/stream_order.c, with a timeline in memory of its own. */
+Test(softgpu, the_manuals_example_of_a_stream)
+{
+	static uint8_t in[BYTES], out[BYTES];
+	CUdeviceptr memory = allocate(2 * BYTES), word = allocate(8);
+	tma_region *region = shared(memory, 2 * BYTES), *timeline = shared(word, 8);
+	struct tma_tensor s = { .region = region, .dtype = TMA_UINT8, .rank = 2, .shape = { ROWS, COLUMNS } };
+	struct tma_tensor d = {
+		.region = region, .offset = BYTES, .dtype = TMA_UINT8, .rank = 2, .shape = { COLUMNS, ROWS }
+	};
+	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
+	CUstream stream;
+
+	put(word, &(uint64_t){ 0 }, 8);
+	cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+	for (unsigned step = 1; step <= 5; step += 2) {
+		for (size_t i = 0; i < BYTES; i++)
+			in[i] = byte_at(i, step << 7);
+		cuda(cuMemcpyHtoDAsync(memory, in, BYTES, stream));
+		cr_assert_eq(move_in_stream(client, stream, timeline, word, step, t), TMA_OK, "%s",
+		             tma_last_error(client));
+		cuda(cuMemcpyDtoHAsync(out, memory + BYTES, BYTES, stream));
+		cuda(cuStreamSynchronize(stream));
+		assert_transposed(out, step << 7, "step");
 	}
 	cr_assert_eq(tma_take_error(client), TMA_OK, "%s", tma_last_error(client));
 	cuda(cuStreamDestroy(stream));
