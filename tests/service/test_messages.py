@@ -157,7 +157,7 @@ class Documents(RawCase):
             readme = file.read()
         info = self.rpc.call("info")
         first_cells = re.findall(r"^\| `(\w+)` \| (.*?) \|", readme, re.MULTILINE)
-        fixed = re.findall(r"`(\w+)` (\d+)", readme[readme.index("\nFixed, "):])
+        fixed = re.findall(r"`(\w+)` (\d+)", readme[readme.index("\nThe protocol fixes "):])
         self.assertLessEqual(set(info["methods"]), {name for name, _ in first_cells})
         told = {name: value for name, value in [*first_cells, *fixed] if name not in info["methods"]}
         self.assertEqual(set(told), set(info["limits"]))
