@@ -1,9 +1,9 @@
 #!/bin/sh
-# deb.sh TARBALL DIRECTORY: Debian packages of a distribution, with their source package and its log, in a directory
-# that is made for them; what was there before goes. What dpkg-buildpackage takes from the environment counts:
-# DEB_BUILD_OPTIONS=nocheck leaves the tests out, DEB_BUILD_PROFILES=pkg.tmad.nocuda the CUDA engine.
+# deb.sh TARBALL DIRECTORY: builds Debian packages and the source package from a distribution tarball, in DIRECTORY, which
+# is emptied first and also receives the log. The environment applies as for dpkg-buildpackage: DEB_BUILD_OPTIONS=nocheck
+# skips the tests, DEB_BUILD_PROFILES=pkg.tmad.nocuda the CUDA engine.
 set -eu
-umask 022 # the modes in the source package are those of this copy
+umask 022 # the source package takes its file modes from this copy
 tarball=$1
 out=$2
 
@@ -26,13 +26,13 @@ cd "$name"
 cp -R systemd/debian debian
 packaged=$(dpkg-parsechangelog -S Version)
 [ "${packaged%-*}" = "$version" ] ||
-	die "systemd/debian/changelog is of $packaged, configure.ac of $version: both have to be of one version"
+	die "systemd/debian/changelog says version $packaged, configure.ac $version: they must be the same"
 
-say "builds $packaged in $out, log: $out/build.log"
+say "building $packaged in $out, log: $out/build.log"
 if ! dpkg-buildpackage -us -uc >../build.log 2>&1; then
 	tail -n 60 ../build.log >&2
 	die "dpkg-buildpackage failed"
 fi
 cd ..
 rm -rf "$name"
-say "made" *.deb *.dsc
+say "built" *.deb *.dsc
