@@ -62,7 +62,7 @@ def each_failure(one, total, *failure):
         futures = {row: pool.submit(one, *row) for row in rows}
     outcomes = [future.result() for future in futures.values() if not future.exception()]
     counts = {word: outcomes.count(word) for word in sorted(set(outcomes))}
-    print(f"# row 11: {len(rows)} of {total} calls, a session each, {time.monotonic() - start_s:.0f} s: {counts}",
+    print(f"# {len(rows)} of {total} calls, a session each, {time.monotonic() - start_s:.0f} s: {counts}",
           flush=True)
     wrong = {row: future.exception() for row, future in futures.items() if future.exception()}
     for row, error in wrong.items():

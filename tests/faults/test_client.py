@@ -1,4 +1,4 @@
-"""Row 11, the client: each call of libc that libtmaclient and tmactl make fails once.
+"""Fault injection, client side: each libc call of libtmaclient and tmactl fails once.
 
 A library's call fails with a status and a sentence, or its success is one; the client is of use afterwards.
 tmactl ends with 1 and a line, or with 0 and what was asked for: nothing is half written under the destination's
@@ -42,7 +42,7 @@ def outcome(plan, done):
     return "not reached" if not plan.failed else "an error" if done.returncode else "nothing seen"
 
 
-class Row11(unittest.TestCase):
+class FailingCalls(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.tmad = Tmad()

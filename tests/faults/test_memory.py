@@ -1,4 +1,4 @@
-"""Row 6: memory that is no good, or goes bad: typed errors, no SIGBUS that ends anything, no kill.
+"""Memory that is invalid or becomes invalid: typed errors, no fatal SIGBUS, no OOM kill.
 
 What a seal keeps from happening is made to happen with a shim for which every file is sealed: memory that a
 region had is gone, by truncation or because its file system is full. The job that meets it fails alone.
@@ -80,7 +80,7 @@ class Neighbour:
             raise self.error
 
 
-class Row6(RawCase):
+class InvalidMemory(RawCase):
     def sealed(self, size, seals):
         return self.memory(size, seals=SEALS | seals)
 
@@ -192,13 +192,13 @@ class Row6(RawCase):
         for method, params, expected in requests:
             self.rpc.call(method, params)
             self.assertEqual(dst[:], expected.tobytes(), method)
-        print(f"# row 6: {holes} holes during {jobs} transforms, of which {failed} failed, {neighbour.done} right ones of a neighbour, "
+        print(f"# {holes} holes during {jobs} transforms, of which {failed} failed, {neighbour.done} right ones of a neighbour, "
               f"{time.monotonic() - start_s:.1f} s", flush=True)
         if "no userfaultfd" not in self.tmad.log():
             self.assertGreater(failed, 0)
 
 
-class Row6Lost(unittest.TestCase):
+class LostMemory(unittest.TestCase):
     """Memory that is gone under a region."""
 
     @classmethod
@@ -237,7 +237,7 @@ class Row6Lost(unittest.TestCase):
                         for method, params, expected in requests:
                             rpc.call(method, params)
                             self.assertEqual(dst[:], expected.tobytes(), "with its memory back it is right")
-        print(f"# row 6: 24 transforms without memory, {neighbour.done} right ones of a neighbour", flush=True)
+        print(f"# 24 transforms without memory, {neighbour.done} right ones of a neighbour", flush=True)
 
     def test_during_the_transform(self):
         jobs, names = share(1000), []
@@ -255,7 +255,7 @@ class Row6Lost(unittest.TestCase):
                         names.append(error.name)
                     os.ftruncate((src, dst)[i % 2].fd, PICTURE.nbytes)
         counts = {name: names.count(name) for name in sorted(set(names))}
-        print(f"# row 6: {jobs} transforms whose memory goes: {counts}, {neighbour.done} right ones of a neighbour",
+        print(f"# {jobs} transforms whose memory goes: {counts}, {neighbour.done} right ones of a neighbour",
               flush=True)
         self.assertLessEqual(set(counts), {"done", "DEVICE"})
         self.assertIn("DEVICE", counts)

@@ -1,4 +1,4 @@
-"""Row 11, tmad: each of its calls of libc fails once, over a scripted session with several clients.
+"""Fault injection, tmad: each of its libc calls fails once during a scripted session with several clients.
 
 However it goes, tmad does not crash, hang, leak or lose a reply: a request that is not done is refused with an
 error that may be, or its connection ends; one failure costs one request or one connection; another client is
@@ -75,7 +75,7 @@ class Frugal(Tmad):
             return "Too many open files" in self.log()
 
 
-class Row11(unittest.TestCase):
+class FailingCalls(unittest.TestCase):
     def idle(self):
         """A session without a failure: calls of each class, and descriptors that are open for good."""
         with Plan(MEMORY) as memory, Plan(SYSTEM) as system:
@@ -118,7 +118,7 @@ class Row11(unittest.TestCase):
                 continue
             served_nobody += "Too many open files" in tmad.log()
             tmad.stop()
-        print(f"# row 11: with 4 to {3 + refused} descriptors it does not start, with {served_nobody} more there is "
+        print(f"# with 4 to {3 + refused} descriptors it does not start, with {served_nobody} more there is "
               "none for a client", flush=True)
         self.assertGreater(refused, 5)
         self.assertLess(refused + served_nobody, 28)

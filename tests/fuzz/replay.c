@@ -94,7 +94,7 @@ static void run_corpus(const char *directory)
 	}
 	if (n > 0)
 		free(entries);
-	tap_case(all, "row 1: %d inputs of %s", n, strrchr(directory, '/') + 1);
+	tap_case(all, "corpus: %d inputs of %s", n, strrchr(directory, '/') + 1);
 }
 
 /* Each is a whole new one, or the last one changed once more. */
@@ -110,7 +110,7 @@ static void run_mutations(const char *target, long n)
 		                                     (unsigned)oracle_random(&random));
 		run(&input);
 	}
-	tap_case(true, "row 1: %ld inputs made for %s", n, target);
+	tap_case(true, "mutations: %ld inputs generated for %s", n, target);
 }
 
 int main(int argc, char **argv)

@@ -1,9 +1,9 @@
-/* A real tmad, fuzzed over its socket (row 2 of the hostile clients): valid requests with their descriptors,
- * one thing of each changed, most often one byte. After each message a ping on another connection, which has
- * to be answered. At the end it is the same process, with no descriptor more and no more memory.
+/* A real tmad, fuzzed over its socket: valid requests with their descriptors, each with one thing changed,
+ * most often a single byte. After each message, a ping on another connection has to be answered. At the end
+ * it has to be the same process, with no more descriptors and no more memory than before.
  *
- * Messages go out in rounds over several connections, and each round's pings are one write and one read, so
- * that most of the time is the service's. */
+ * Messages are sent in rounds over several connections, and each round's pings are one write and one read, so
+ * most of the time is spent in the service. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -333,12 +333,11 @@ int main(void)
 	tap_note("%ld messages, %.0f a second; %ld replies, %ld of them errors; %ld connections ended", sent,
 	         (double)(most - most / 10) / (seconds() - start), replies, refusals, endings);
 	tap_case(waitpid(daemon_pid, NULL, WNOHANG) == 0,
-	         "row 2: %ld spoilt messages, a ping after each, same pid", sent);
-	tap_case(after <= idle, "row 2: %d descriptors, %d before", after, idle);
-	tap_case(!native || kib - warm_kib <= MOST_KIB, "row 2: VmRSS %+ld KiB since it was warm",
-	         kib - warm_kib);
+	         "%ld corrupted messages, a ping after each, same pid", sent);
+	tap_case(after <= idle, "%d descriptors, %d before", after, idle);
+	tap_case(!native || kib - warm_kib <= MOST_KIB, "VmRSS %+ld KiB since the warm-up", kib - warm_kib);
 	client_close(&pinger);
-	tap_case(daemon_stop(), "row 2: it stops when it is asked to");
+	tap_case(daemon_stop(), "it stops on request");
 	rpc_decoder_free(decoder);
 	return tap_end();
 }

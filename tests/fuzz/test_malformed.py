@@ -1,8 +1,9 @@
-"""Malformed requests, all there are of some kinds (row 3 of the hostile clients): each is answered by an error with
-a status, or ends its connection, and costs next to no memory.
+"""Malformed requests, enumerated completely for several kinds of damage: each is answered with a typed error or ends
+its connection, and costs next to no memory.
 
-Every method is asked with everything that it accepts. Then, one at a time, each field holds each type of
-MessagePack, each value claims a length that is not there, each key comes twice, the message ends at every byte.
+Every method is called with everything that it accepts. Then, one at a time, each field holds each MessagePack type,
+each value claims a length that is not there, each key appears twice, each field is missing, and the message ends at
+each byte.
 """
 import os
 import socket
@@ -158,20 +159,20 @@ class Malformed(unittest.TestCase):
             for path in places(params):
                 yield method, params, path
 
-    def test_row_3_every_type_in_every_field(self):
+    def test_every_type_in_every_field(self):
         for method, params, path in self.each():
             for name, data in TYPES.items():
                 with self.subTest(method=method, path=path, type=name):
                     self.ask(name, message(method, replaced(params, path, Raw(data))), may_succeed=True)
 
-    def test_row_3_what_no_message_may_hold(self):
-        """Ext types, depth, and lengths that are not there end the connection, in whichever field."""
+    def test_values_that_no_message_may_contain(self):
+        """Ext types, too much depth, and lengths beyond the end of the message end the connection, in any field."""
         for method, params, path in self.each():
             for name, data in FORBIDDEN.items():
                 with self.subTest(method=method, path=path, type=name):
                     self.ask(name, message(method, replaced(params, path, Raw(data))), has_to_end=True)
 
-    def test_row_3_every_key_twice(self):
+    def test_every_key_twice(self):
         for method, params, path in self.each():
             inner = found(params, path)
             if not isinstance(inner, dict):
@@ -183,7 +184,7 @@ class Malformed(unittest.TestCase):
                     with self.subTest(method=method, path=path, key=key):
                         self.ask(key, message(method, replaced(params, path, pairs)))
 
-    def test_row_3_every_field_missing(self):
+    def test_every_field_missing(self):
         for method, params, path in self.each():
             if path:
                 inner = found(params, path[:-1])
@@ -192,8 +193,8 @@ class Malformed(unittest.TestCase):
                 with self.subTest(method=method, path=path):
                     self.ask(path, message(method, replaced(params, path[:-1], less)), may_succeed=True)
 
-    def test_row_3_cut_at_every_byte(self):
-        """Alone it is never answered; with something behind it, that is taken for the rest."""
+    def test_truncated_at_every_byte(self):
+        """A truncated message alone is never answered; what follows it is taken for its rest."""
         for method, params in REQUESTS.items():
             whole = message(method, params)
             for length in range(1, len(whole)):
@@ -208,8 +209,8 @@ class Malformed(unittest.TestCase):
             wait_until(lambda: rpc.call("stats")["connections"] == 2, "the connections are gone")
 
     @unittest.skipUnless(NATIVE, "a process's memory is its own only natively")
-    def test_row_3_memory(self):
-        """Connections that hold as much as they can: most of a message of the largest size, in small pieces."""
+    def test_memory_of_unfinished_messages(self):
+        """Connections that hold as much as they can: most of a message of the maximum size, in small pieces."""
         n = share(1000)
         worst = (b"\x94\x00\x01\xa4ping\x91\xc5\xff\x00" + bytes(0xfe00),      # a bin that lacks its end
                  b"\x94\x00\x01\xa4ping\x91\xdc\x0f\xf0" + b"\x90" * 0xfef,    # arrays that lack one
@@ -228,7 +229,7 @@ class Malformed(unittest.TestCase):
         finally:
             for client in clients:
                 client.close()
-        print(f"# row 3: {n} connections with unfinished messages hold {grown} KiB, {grown / n:.0f} each", flush=True)
+        print(f"# {n} connections with unfinished messages hold {grown} KiB, {grown / n:.0f} each", flush=True)
         self.assertLessEqual(grown, 1024 * n)
 
 

@@ -1,4 +1,4 @@
-"""Row 4: connections that come and go leave nothing behind; and what happens when there is no descriptor for one."""
+"""Connections that come and go leave nothing behind, and running out of descriptors or limits is handled."""
 import contextlib
 import os
 import resource
@@ -39,7 +39,7 @@ class Connections(unittest.TestCase):
     def gone(self, asks):
         wait_until(lambda: asks.call("stats")["connections"] == 1, "they are gone")
 
-    def test_row_4_connects_and_closes(self):
+    def test_connects_and_closes(self):
         n = share(10**6)
         with Tmad() as tmad, tmad.rpc() as asks:
             together = [tmad.rpc() for _ in range(1000)]  # so many may come before any is gone
@@ -54,7 +54,7 @@ class Connections(unittest.TestCase):
             self.gone(asks)
             wait_until(lambda: tmad.fds() <= fds, "no descriptor more")
             more = tmad.status("VmRSS") - before
-            print(f"# row 4: {n} connects in {seconds:.1f} s, no descriptor more, VmRSS {more:+} KiB", flush=True)
+            print(f"# {n} connects in {seconds:.1f} s, no descriptor left over, VmRSS {more:+} KiB", flush=True)
             if NATIVE:
                 self.assertLess(more, MOST_KIB)
 

@@ -1,4 +1,4 @@
-"""Row 5: descriptors of every kind and number, with whole messages and parts of them, stay with nobody."""
+"""Descriptors of every kind and number, sent with whole messages and parts of messages, are never leaked."""
 import contextlib
 import os
 import random
@@ -44,7 +44,7 @@ class Kinds:
 
 
 class Descriptors(unittest.TestCase):
-    def test_row_5_of_every_kind_and_number(self):
+    def test_every_kind_and_number(self):
         n, seed = share(10**5), random.randrange(1 << 32)
         random.seed(seed)
         answered = ended = sent = 0
@@ -72,8 +72,8 @@ class Descriptors(unittest.TestCase):
             with tmad.rpc() as other:
                 wait_until(lambda: other.call("stats")["regions"] == 0, "regions are gone")
                 wait_until(lambda: tmad.fds() <= fds, "no descriptor more")
-            print(f"# row 5: {n} messages with {sent} descriptors in {seconds:.1f} s, {answered} answered, {ended} sessions "
-                  "ended, no descriptor more", flush=True)
+            print(f"# {n} messages with {sent} descriptors in {seconds:.1f} s, {answered} answered, {ended} sessions "
+                  "ended, no descriptor left over", flush=True)
         self.assertGreater(answered, ended)
 
     def exchange(self, rpc, kinds, count, message):

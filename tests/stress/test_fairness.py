@@ -1,4 +1,4 @@
-"""Row 8: another user floods, and a polite one keeps half of its solo speed.
+"""While another user floods the service, a polite user keeps half of the speed that it has alone.
 
 What is measured is the order in which the service serves; how the kernel divides the CPUs among processes and
 threads is no part of it. So the flood's process has SCHED_IDLE, once it has filled what the service and the
@@ -170,19 +170,19 @@ class Fairness(unittest.TestCase):
                 while len(pairs) < PAIRS or (len(pairs) < MOST_PAIRS and ratio(pairs) < LEAST):
                     pairs.append(self.pair(work, load))
                 alone, flooded, flood = zip(*pairs)
-                print(f"# row 8: {self.id().rpartition('_')[2]} beside {work.__name__}: "
+                print(f"# {self.id().rpartition('_')[2]} beside {work.__name__}: "
                       f"{statistics.median(alone):.0f}/s alone, {max(flooded):.0f}/s beside it, {ratio(pairs):.2f} "
                       f"of it ({len(pairs)} pairs); the flood was served {statistics.median(flood):.0f}", flush=True)
                 self.assertGreaterEqual(ratio(pairs), LEAST)
                 self.assertGreater(max(flood), 0)
 
-    def test_row_8_ping(self):
+    def test_polite_user_beside_floods_ping(self):
         self.beside_floods("--kind", "ping")
 
-    def test_row_8_small(self):
+    def test_polite_user_beside_floods_small(self):
         self.beside_floods(*transform(SMALL))
 
-    def test_row_8_large(self):
+    def test_polite_user_beside_floods_large(self):
         self.beside_floods(*transform(LARGE))
 
 

@@ -1,4 +1,4 @@
-"""Row 9: clients that are killed at random points leave nothing behind.
+"""Clients that are killed at random points leave nothing behind.
 
 tests/stress/victims.c has 4 clients at a time work on everything there is, flood, and send half of messages; it kills
 each after 0 to 6 ms. After every batch the daemon's descriptors, mappings and charges have to be back within 1 s.
@@ -60,10 +60,10 @@ class Kills(unittest.TestCase):
               "halves of messages; all back within {:.0f} ms".format(
                   n, time.monotonic() - start, *deeds, slowest * 1000), flush=True)
 
-    def test_row_9_clients_are_killed(self):
+    def test_clients_are_killed(self):
         self.batches(share(KILLS), 1)
 
-    def test_row_9_while_much_is_mapped(self):
+    def test_clients_are_killed_while_much_is_mapped(self):
         """Memory that nobody waits for any more is not made to its end."""
         if not has_memory(2 * MUCH):
             self.skipTest(f"needs {2 * MUCH >> 30} GiB of memory")
@@ -76,7 +76,7 @@ class Kills(unittest.TestCase):
         self.assertGreater(self.rpc.call("stats")["errors"].get("CANCELED", 0), 0)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
-    def test_row_9_clients_of_another_user_are_killed(self):
+    def test_clients_of_another_user_are_killed(self):
         """None of theirs is left, and so their account ends: where every charge is asserted to be 0."""
         os.chmod(self.tmad.directory, 0o755)
         os.chmod(self.tmad.path, 0o666)

@@ -1,4 +1,4 @@
-"""Row 7: who reads nothing and who writes a byte a second is ended by the limits, and nobody else minds.
+"""Clients that read nothing, or write one byte a second, are ended by the limits; other clients are not affected.
 
 The deadlines are shortened, and so is the second. The other client's times are compared with its own, before, in
 the same run; others on the machine make both longer, so a few comparisons are made while the first does not hold.
@@ -87,7 +87,7 @@ class Crowd:
 
 
 class Readers(unittest.TestCase):
-    def test_row_7_slow_ones_end_and_nobody_minds(self):
+    def test_slow_clients_end_and_others_are_not_affected(self):
         deadline = str(round(DEADLINE * 1000))
         with Tmad("--frame-deadline-ms", deadline, "--reply-deadline-ms", deadline) as tmad, tmad.rpc() as rpc:
             p99(rpc)
@@ -100,7 +100,7 @@ class Readers(unittest.TestCase):
                     beside = p99(rpc)
                     seconds = self.all_end(crowd, start)
                 self.assertEqual(alive, [N, N], "they lived until their deadline")
-                print(f"# row 7: {N} readers and {N} writers, ended in {seconds:.1f} s (deadline {DEADLINE} s); another "
+                print(f"# {N} readers and {N} writers, ended in {seconds:.1f} s (deadline {DEADLINE} s); another "
                       f"client's p99 {before * 1e6:.0f} us before, {beside * 1e6:.0f} us beside them", flush=True)
                 if beside <= 2 * before + ROOM:
                     break

@@ -1,4 +1,4 @@
-"""Row 10: the daemon is killed and stopped under load, again and again.
+"""The daemon is killed and stopped under load, repeatedly.
 
 Clients (tests/stress/history.c) write down what they asked and what they were told, and compare every destination with
 the oracle. Their histories have to show: each request ended once; no success with bytes that are wrong, and no byte that
@@ -164,10 +164,10 @@ class Restart(unittest.TestCase):
         if n >= 20:  # of fewer deaths none may meet a call that is under way
             self.assertGreater(repeats, 0)
 
-    def test_row_10_on_its_path(self):
+    def test_under_load_on_its_own_path(self):
         self.under_load(OnItsPath, share(DEATHS // 2), 1)
 
-    def test_row_10_on_a_passed_socket(self):
+    def test_under_load_on_a_passed_socket(self):
         self.under_load(OnAPassedSocket, share(DEATHS // 2), 2)
 
 
@@ -211,16 +211,16 @@ class Drain(unittest.TestCase):
         print(f"# {4 * self.REQUESTS} requests answered and stopped in {seconds * 1000:.0f} ms", flush=True)
         self.assertLess(seconds, scaled(STOP_SECONDS))
 
-    def test_row_10_what_was_sent_is_answered(self):
+    def test_what_was_sent_is_answered(self):
         self.drain(signal.SIGTERM)
 
-    def test_row_10_also_what_waits_for_others(self):
+    def test_also_what_waits_for_a_limit(self):
         self.drain(signal.SIGTERM, "--jobs-per-uid=2")
 
-    def test_row_10_also_what_waits_for_its_replies_to_be_read(self):
+    def test_also_what_waits_for_its_replies_to_be_read(self):
         self.drain(signal.SIGTERM, "--reply-pause-bytes=100")
 
-    def test_row_10_not_while_much_is_mapped(self):
+    def test_a_stop_does_not_wait_for_a_long_mapping(self):
         """A mapping that outlasts the deadline is given up."""
         if not has_memory(2 * MUCH):
             self.skipTest(f"needs {2 * MUCH >> 30} GiB of memory")

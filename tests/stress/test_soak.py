@@ -1,4 +1,4 @@
-"""Row 14: mixed load and churn for a long time: SOAK_S seconds, 30 minutes at full length.
+"""Mixed load and churn for a long time: SOAK_S seconds, 30 minutes at full length.
 
 Clients of several users (tests/stress/soak.c) use every method at all sizes, make, register and release regions,
 connect and go, and ask for what has to be refused. Once warm the daemon may not grow: not a descriptor, mapping, thread
@@ -60,7 +60,7 @@ class Soak(unittest.TestCase):
             self.fail(f"{self.levels()}, not {before}")
         return self.tmad.status("VmRSS")
 
-    def test_row_14_soak(self):
+    def test_soak(self):
         self.work(0.2, 0)  # what is opened once stays open
         time.sleep(1.5)
         before, threads, resident = self.levels(), self.tmad.status("Threads"), []

@@ -125,7 +125,7 @@ void bench_try_all(bool (*try)(struct bench *bench, uint64_t seed), struct bench
 	int failed = 0;
 	for (; i < n && failed < MOST_FAILURES; i++)
 		failed += !try(&bench[(seed + i) % n_benches], seed + i);
-	tap_case(failed == 0, "row 13: %s", what);
+	tap_case(failed == 0, "%s", what);
 	tap_note("%" PRIu64 " cases from seed %" PRIu64 " in %.1f s, %d failed", i, seed,
 	         (double)(clock_ns() - start_ns) / 1e9, failed);
 }
