@@ -292,6 +292,32 @@ class Guide(unittest.TestCase):
         keys = set(re.findall(r"^\.It Ic (\S+) Ns", text("daemon/config/tmad.conf.5"), re.M))
         self.assertEqual(set(re.findall(r"`([a-z][a-z-]+) ?=", self.guide)) - keys, set())
 
+    # What the guide says, and the constants that it describes.
+    SIZES = (
+        ("a time slice is 5 us while several users are active", r"#define SHORT_\w+_NS +5000\n"),
+        ("500 us if no other user was active within the last second", r"#define LONG_\w+_NS +500000\n"),
+        ("take turns of 5 ms", r"#define SLICE_NS +5000000\n"),
+        ("charged a quarter more for its engine time", r"#define PREMIUM +4\b"),
+        ("at most 32 of the 64 transforms in flight", r"\.jobs = 64,"),
+        ("together at most 256 MiB read plus written", r"\.owner_bytes = 256 << 20,"),
+        ("2 of the 4 that may be staged", r"\.staged_jobs = 4,"),
+        ("work items of at most 1 MiB", r"#define PLAN_PIECE_BYTES +\(1 << 20\)"),
+        ("1/8 of the GPU's memory, at most 1 GiB", r"memory_bytes / 8, UINT64_C\(1\) << 30\)"),
+        ("reads and writes more than 32 KiB", r"\.direct_bytes = 32 << 10,"),
+        ("until 10 s after the last transform", r"\.scratch_idle_ns = UINT64_C\(10000000000\),"),
+        ("256 KiB each, at most 64 (16 MiB)", r"#define UPLOAD_BUFFER_BYTES +\(256u << 10\)"),
+    )
+
+    def test_sizes(self):
+        guide = " ".join(self.guide.split())
+        sources = "".join(self.source(os.path.join(folder, name)) for top in ("daemon", "kernels")
+                          for folder, _, names in os.walk(os.path.join(SOURCE, top))
+                          for name in names if name.endswith((".c", ".h")))
+        for words, pattern in self.SIZES:
+            with self.subTest(words=words):
+                self.assertIn(words, guide)
+                self.assertTrue(re.search(pattern, sources), f"{pattern} is not in the sources")
+
 
 class Sentences(unittest.TestCase):
     """Every error is in the manual with its remedy."""
