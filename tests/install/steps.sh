@@ -222,6 +222,36 @@ upgrade() {
 	run systemctl is-active tmad.service tmad.socket tmad@0.service tmad@0.socket tmad-metrics.socket
 }
 
+# ---- Rollback -----------------------------------------------------------------------------------------
+# The same packages under an older version stand in for those of the previous release.
+previous_packages() {
+	local p
+	for p in tmad tmactl libtmaclient1; do
+		dpkg-deb --raw-extract /packages/${p}_*.deb $kept/old/$p &&
+			sed -i 's/^Version: .*/Version: 0.0.1-1/; s/(= [^)]*)/(= 0.0.1-1)/' $kept/old/$p/DEBIAN/control &&
+			dpkg-deb --root-owner-group --build $kept/old/$p $kept/old/$p.deb >/dev/null || fail "no older $p"
+	done
+}
+
+rollback() {
+	local pid
+	mkdir -p $kept/old
+	previous_packages
+	pid=$(main_pid)
+	start_callers
+	run apt-get -q -y -o Dpkg::Use-Pty=0 install --allow-downgrades $kept/old/{tmad,tmactl,libtmaclient1}.deb
+	sleep 0.5
+	stop_callers
+	run main_pid
+	[ "$out" != "$pid" ] || fail "what runs is still what was there before"
+	run systemctl is-active tmad.service tmad.socket tmad@0.service tmad@0.socket tmad-metrics.socket
+	line "cp $conf $kept/conf && printf '[limits]\nof_a_newer_version = 1\n' >>$conf"
+	expect 2 tmad --check-config
+	line "systemctl restart tmad.service || systemctl is-active tmad.socket"
+	line "cp $kept/conf $conf && systemctl restart tmad.service && tmactl ping"
+	rm -r $kept/old $kept/conf
+}
+
 # ---- The end ------------------------------------------------------------------------------------------
 removal() {
 	line "rm -r /run/systemd/system/tmad@.service.d && systemctl daemon-reload"
@@ -254,6 +284,7 @@ step "restart under load: the socket never refuses" restarts
 step "a service that hangs is started again by its watchdog" watchdog
 step "an instance of its own, as for one GPU" instance
 step "upgrade under load: the socket never refuses" upgrade
+step "rollback under load: the socket never refuses" rollback
 step "remove and purge leave nothing behind but the user" removal
 printf '\n%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" = 0 ]
