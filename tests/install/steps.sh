@@ -117,7 +117,7 @@ reload() {
 	local pid
 	line "systemctl start tmad.service; cp -p $conf $kept/tmad.conf; head -n 5 $conf"
 	pid=$(main_pid)
-	line "printf '[limits]\nregions-per-uid = 1\n' >>$conf; systemctl reload tmad.service"
+	line "printf '[limits]\nregions-per-uid = 1\n' >>$conf; systemctl reload tmad.service; sleep 0.5"
 	line "tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
 	says ": 1"
 	run main_pid
@@ -138,7 +138,7 @@ broken_file() {
 	says ": 1"
 	run main_pid
 	is "$pid"
-	line "cp -p $kept/tmad.conf $conf && systemctl reload tmad.service && tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
+	line "cp -p $kept/tmad.conf $conf && systemctl reload tmad.service && sleep 0.5 && tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
 	says ": 4096"
 }
 
