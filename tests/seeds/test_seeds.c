@@ -1,7 +1,7 @@
-/* The examples that the unit is taught with, on whatever GPU the driver finds.
+/* Seeds: the usual introductory examples of the Tensor Memory Accelerator, on whatever GPU the driver finds.
  *
- * A launch that fails ends its context, and there is no other for that process. So cases are run by a child:
- * it exits after such a case, and the next one goes on behind it.
+ * A launch that fails ends its context, and the process cannot have another. So a child runs the cases: it
+ * exits after such a case, and the next child continues with the one after it.
  */
 #include <stdlib.h>
 #include <sys/wait.h>
