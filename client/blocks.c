@@ -99,7 +99,7 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 	if (rc == 0)
 		rc = place_check(client, &blocks->index_at, "index_at");
 	if (rc == 0)
-		rc = transform_check_part(client, blocks->transform, "it is of blocks, which have their own");
+		rc = transform_check_part(client, blocks->transform, "set, but blocks have their own");
 	if (rc == 0)
 		rc = transform_params(client, blocks->transform, &transform);
 	if (rc < 0)
@@ -134,8 +134,8 @@ static int index_params(tma_client *client, const struct tma_blocks *blocks, str
 	    bytes > frame_request_limits.bytes)
 		return client_fail(
 		    client, STATUS_INVALID_ARGUMENT,
-		    "count: %zu indices are more than a message holds, %zu bytes; put them into "
-		    "a region (index_at)",
+		    "count: %zu indices do not fit into a message of %zu bytes; put them into a region "
+		    "(index_at)",
 		    blocks->count, frame_request_limits.bytes);
 	ret->has |= F(blocks, index);
 	ret->index = (struct bytes){ blocks->index, bytes };
@@ -166,7 +166,7 @@ static int layer_params(tma_client *client, const struct tma_blocks *blocks, str
 
 	if ((blocks->dst_layers || blocks->src_layers) && bytes > frame_request_limits.bytes)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "layers: %u offsets are more than a message holds, %zu bytes",
+		                   "layers: %u offsets do not fit into a message of %zu bytes",
 		                   (unsigned)blocks->layers, frame_request_limits.bytes);
 	if (blocks->dst_layers) {
 		ret->has |= F(blocks, dst_layers);

@@ -138,7 +138,7 @@ static int request_encode(tma_client *client, const struct call *call, uint32_t 
 		return 0;
 	buffer_truncate(&client->out, before);
 	return client_fail(
-	    client, STATUS_INVALID_ARGUMENT, "%s: the request has %zu bytes, and a message at most %zu%s",
+	    client, STATUS_INVALID_ARGUMENT, "%s: the request has %zu bytes, but a message has at most %zu%s",
 	    method->name, bytes, frame_request_limits.bytes,
 	    method->params == &blocks_message ? ": put the list into a region (index_at)" : "");
 }

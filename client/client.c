@@ -63,13 +63,14 @@ int tma_connect(tma_client *client, const char *path)
 	if (client->is_device_lost)
 		client_break(client, STATUS_DEVICE_LOST, "the device of tmad at %s was lost", client->path);
 	if (client->sock >= 0)
-		return client_fail(client, STATUS_ALREADY_EXISTS, "the client is connected to %s already",
+		return client_fail(client, STATUS_ALREADY_EXISTS, "the client is already connected to %s",
 		                   client->path);
 	if (!socket_default_path(path, client->path, sizeof client->path)) {
 		client->path[0] = '\0';
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "the socket's path is too long: a Unix socket's has at most %zu bytes",
-		                   sizeof client->path - 1);
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "the socket's path is too long: that of a Unix socket has at most %zu bytes",
+		    sizeof client->path - 1);
 	}
 	deadline = client_deadline(client);
 	rc = client_open(client, deadline);
@@ -85,11 +86,11 @@ int client_open(tma_client *client, int64_t deadline)
 	int rc;
 
 	if (sock == -EACCES || sock == -EPERM)
-		return client_fail(client, STATUS_PERMISSION, "may not connect to tmad at %s (%s)",
+		return client_fail(client, STATUS_PERMISSION, "not allowed to connect to tmad at %s (%s)",
 		                   client->path, strerror(-sock));
 	if (sock == -EAGAIN)
-		return client_fail(client, STATUS_NO_REPLY, "tmad at %s did not take the connection in time",
-		                   client->path);
+		return client_fail(client, STATUS_NO_REPLY,
+		                   "tmad at %s did not accept the connection in time", client->path);
 	if (sock < 0)
 		return client_fail(client, STATUS_DISCONNECTED, "no tmad at %s (%s)", client->path,
 		                   strerror(-sock));
@@ -122,7 +123,7 @@ static int client_check_peer(tma_client *client, int sock)
 
 	if (rc < 0)
 		return client_fail(client, STATUS_PERMISSION,
-		                   "the user of the server at %s cannot be told (%s)", client->path,
+		                   "the user of the server at %s cannot be determined (%s)", client->path,
 		                   strerror(-rc));
 	if (peer.uid == 0 || peer.uid == geteuid() ||
 	    (client->has_server_uid && peer.uid == client->server_uid))

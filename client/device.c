@@ -146,8 +146,8 @@ int device_export(const struct device_driver *driver, const void *pointer, size_
 	if (result)
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
-		    "device_ptr: %p is no memory that CUDA knows of; host memory is registered as a "
-		    "memfd (tma_region_register_memfd)",
+		    "device_ptr: %p is not memory that CUDA knows; register host memory as a memfd "
+		    "(tma_region_register_memfd)",
 		    pointer);
 	if (context && driver->cuCtxPushCurrent(context))
 		context = NULL;
@@ -170,9 +170,9 @@ static int check_memory(const struct device_driver *driver, uint64_t pointer, st
 		                 "processes; use cudaMalloc");
 	driver->cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, pointer);
 	if (type == MEMORY_TYPE_HOST)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "device_ptr: it is host memory; share that as a memfd "
-		                 "(tma_region_register_memfd)");
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "device_ptr: it is host memory; share it as a memfd (tma_region_register_memfd)");
 	return 0;
 }
 
@@ -190,8 +190,8 @@ static int find_range(const struct device_driver *driver, uint64_t pointer, size
 	if (ret->offset > whole || size > whole - ret->offset)
 		return error_set(
 		    err, STATUS_OUT_OF_RANGE,
-		    "size: %zu bytes from device_ptr on pass the end of its allocation, which has %zu "
-		    "more; a region lies in one allocation",
+		    "size: %zu bytes from device_ptr exceed its allocation, which has %zu more; a region "
+		    "lies within one allocation",
 		    size, whole - (size_t)ret->offset);
 	return 0;
 }
@@ -209,7 +209,7 @@ static int name_device(const struct device_driver *driver, uint64_t pointer, str
 	if (!result)
 		result = driver->cuDeviceGetUuid(&uuid, device);
 	if (result)
-		return device_fail(driver, result, "device_ptr: its device cannot be told", err);
+		return device_fail(driver, result, "device_ptr: its device cannot be determined", err);
 	snprintf(ret->device, sizeof ret->device,
 	         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
 	         b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
@@ -250,9 +250,10 @@ static int export_ipc(const struct device_driver *driver, uint64_t base, struct 
 
 	driver->cuPointerGetAttribute(&capable, POINTER_IS_IPC_CAPABLE, base);
 	if (!capable)
-		return error_set(err, STATUS_UNSUPPORTED,
-		                 "device_ptr: memory of a pool (cudaMallocAsync) has no handle for other "
-		                 "processes; use cudaMalloc, or cuMemCreate with POSIX file descriptors");
+		return error_set(
+		    err, STATUS_UNSUPPORTED,
+		    "device_ptr: memory from a pool (cudaMallocAsync) cannot be shared between processes; "
+		    "use cudaMalloc, or cuMemCreate with POSIX file descriptors");
 	result = driver->cuIpcGetMemHandle(ret->handle, base);
 	if (result)
 		return device_fail(driver, result, "device_ptr: cuIpcGetMemHandle", err);

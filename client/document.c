@@ -81,7 +81,7 @@ static int measure(const msgpack_object *object, struct space *space, struct err
 		space->nodes += object->via.map.size;
 		for (uint32_t i = 0; !rc && i < object->via.map.size; i++) {
 			if (object->via.map.ptr[i].key.type != MSGPACK_OBJECT_STR)
-				return error_set(err, STATUS_PROTOCOL, "a map's key is no string");
+				return error_set(err, STATUS_PROTOCOL, "a map key is not a string");
 			rc = measure(&object->via.map.ptr[i].key, space, err);
 			if (!rc)
 				rc = measure(&object->via.map.ptr[i].val, space, err);

@@ -108,7 +108,7 @@ bool client_poll(tma_client *client, int64_t deadline)
 static void client_time_out(tma_client *client, const char *what)
 {
 	client_break(client, STATUS_NO_REPLY,
-	             "%s was not answered within %d ms; the connection is closed and the outcome unknown",
+	             "%s was not answered within %d ms; the connection is closed and the outcome is unknown",
 	             what, client->timeout_ms);
 }
 
@@ -139,7 +139,7 @@ static void client_receive(tma_client *client)
 		if (n == -EMSGSIZE) {
 			while (n_fds)
 				close(fds[--n_fds]);
-			client_break(client, STATUS_PROTOCOL, "more file descriptors came at once than %d",
+			client_break(client, STATUS_PROTOCOL, "more than %d file descriptors arrived at once",
 			             SOCKET_MAX_FDS);
 		} else if (n == 0) {
 			client_break(client, STATUS_DISCONNECTED, "tmad at %s closed the connection",
@@ -198,8 +198,9 @@ static void client_parse(tma_client *client)
 		case FRAME_PARTIAL:
 			return;
 		case FRAME_BROKEN:
-			client_break(client, STATUS_PROTOCOL, "tmad at %s sent what is no reply: %s",
-			             client->path, err.message);
+			client_break(client, STATUS_PROTOCOL,
+			             "tmad at %s sent something that is not a reply: %s", client->path,
+			             err.message);
 			return;
 		}
 	}
@@ -216,7 +217,7 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 	rc = rpc_decode_reply(client->decoder, data, len, &reply, &err);
 	if (rc < 0) {
 		client_break(client, err.status == STATUS_NO_MEMORY ? STATUS_NO_MEMORY : STATUS_PROTOCOL,
-		             "tmad at %s sent what is no reply: %s", client->path, err.message);
+		             "tmad at %s sent something that is not a reply: %s", client->path, err.message);
 		return;
 	}
 	if (rc > 0)
@@ -271,8 +272,8 @@ static void on_answer(tma_client *client, uint32_t slot, struct rpc_reply *reply
 	                           request->arg ? request->arg : &request->result, &err);
 
 	if (rc == STATUS_PROTOCOL)
-		client_break(client, STATUS_PROTOCOL, "tmad at %s answered %s wrongly: %s", client->path,
-		             request->method->name, err.message);
+		client_break(client, STATUS_PROTOCOL, "tmad at %s sent an invalid reply to %s: %s",
+		             client->path, request->method->name, err.message);
 	else
 		request_end(client, slot, &err);
 }

@@ -58,7 +58,8 @@ static int items_check(tma_client *client, const struct tma_item *items, size_t 
 	if (!items)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "items is NULL");
 	if (n == 0)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "n: 0 items are no request");
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "n: a request needs at least 1 item, got 0");
 	return 0;
 }
 
@@ -151,8 +152,9 @@ static int items_fill(tma_client *client, const struct call *call, struct reques
 	if (run->is_whole && run->taken < run->n)
 		return client_fail(
 		    client, STATUS_INVALID_ARGUMENT,
-		    "n: %zu items, and a message holds the first %zu; tma_run_items sends several", run->n,
-		    run->taken);
+		    "n: %zu items, but only the first %zu fit into a message; tma_run_items sends several "
+		    "messages",
+		    run->n, run->taken);
 	if (run->sent == 0 || (request->error.status && order.completion == TMA_COMPLETION_SIGNAL)) {
 		client->error = request->error;
 		return client->error.status;
@@ -225,7 +227,7 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 	ret->is_run = item->plan;
 	if (item->plan)
 		return run_params(client, item->plan, item->dst, item->src, &ret->run);
-	rc = transform_check_part(client, item->transform, "it is of an item, and all have one");
+	rc = transform_check_part(client, item->transform, "set, but the items of a request share one");
 	return rc < 0 ? rc : transform_params(client, item->transform, &ret->transform);
 }
 

@@ -62,11 +62,11 @@ static int fill(const struct memfd_fill *what)
 static int fail_fill(tma_client *client, size_t size, int why)
 {
 	if (why == -ENOSPC)
-		return client_fail(client, STATUS_NO_MEMORY,
-		                   "size: %zu bytes: this machine or cgroup has not that much memory left",
-		                   size);
-	return client_fail(client, STATUS_NO_MEMORY, "size: %zu bytes: the memory could not be had: %s", size,
-	                   strerror(-why));
+		return client_fail(
+		    client, STATUS_NO_MEMORY,
+		    "size: %zu bytes: this machine or cgroup does not have that much memory left", size);
+	return client_fail(client, STATUS_NO_MEMORY, "size: %zu bytes: the memory could not be allocated: %s",
+	                   size, strerror(-why));
 }
 
 int region_make(tma_region *region)

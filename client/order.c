@@ -27,7 +27,8 @@ static int check_order(tma_client *client, const struct tma_order *order)
 		return rc;
 	if ((unsigned)order->completion >= COMPLETION_COUNT)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "order.completion: %d is no enum tma_completion", (int)order->completion);
+		                   "order.completion: %d is not an enum tma_completion",
+		                   (int)order->completion);
 	return 0;
 }
 
@@ -37,10 +38,11 @@ int order_check_waiting(tma_client *client, const struct tma_order *order)
 
 	if (rc < 0 || !order || order->completion == TMA_COMPLETION_DONE)
 		return rc;
-	return client_fail(client, STATUS_INVALID_ARGUMENT,
-	                   "order.completion: %s, but a call that waits for its reply is answered when it is "
-	                   "done; submit it",
-	                   completion_names[order->completion]);
+	return client_fail(
+	    client, STATUS_INVALID_ARGUMENT,
+	    "order.completion: %s, but a call that waits for its reply is answered when it is done; "
+	    "submit the request instead",
+	    completion_names[order->completion]);
 }
 
 int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret)
@@ -51,9 +53,10 @@ int order_check_ticket(tma_client *client, const struct tma_order *order, const 
 	if (rc < 0 || is_silent == !ret)
 		return rc;
 	if (is_silent)
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "order.completion: signal, but a request that is answered only when it "
-		                   "fails has no ticket; ret has to be NULL");
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "order.completion: signal, but a request that is answered only when it fails has no "
+		    "ticket; ret must be NULL");
 	return client_fail(client, STATUS_INVALID_ARGUMENT,
 	                   "ret is NULL; only a request of TMA_COMPLETION_SIGNAL has no ticket");
 }

@@ -58,7 +58,7 @@ int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, 
 	tma_plan *plan;
 
 	if (rc == 0)
-		rc = transform_check_part(client, transform, "it is of a plan, and each run has its own");
+		rc = transform_check_part(client, transform, "set, but each run of a plan has its own");
 	if (rc < 0)
 		return rc;
 	plan = calloc(1, sizeof *plan);

@@ -146,8 +146,9 @@ static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, s
 		if (region->life != REGION_KNOWN || region->connection == client->connection)
 			continue;
 		if (is_permanent(region))
-			rc = client_fail(client, STATUS_NOT_FOUND,
-			                 "the service had made its memory, which went with it");
+			rc = client_fail(
+			    client, STATUS_NOT_FOUND,
+			    "the service had created its memory, which was lost with the service");
 		else
 			do
 				rc = region_register(region, deadline);

@@ -24,9 +24,8 @@ static int region_close(tma_region *region);
 static int take_handle(tma_region *region, const struct msg_region_created *done, struct error *err)
 {
 	if (done->handle.len != sizeof region->handle)
-		return error_set(err, STATUS_PROTOCOL,
-		                 "a handle of %zu bytes came with the reply, not of %zu", done->handle.len,
-		                 sizeof region->handle);
+		return error_set(err, STATUS_PROTOCOL, "the reply came with a handle of %zu bytes, not %zu",
+		                 done->handle.len, sizeof region->handle);
 	memcpy(region->handle, done->handle.data, sizeof region->handle);
 	return 0;
 }
@@ -42,7 +41,7 @@ static int on_region_created(tma_client *client, const struct rpc_reply *reply, 
 	if (rc < 0)
 		return rc;
 	if (region->kind != REGION_KIND_ANY && done.kind != region->kind)
-		return error_set(err, STATUS_PROTOCOL, "its memory is a %s where a %s was asked for",
+		return error_set(err, STATUS_PROTOCOL, "its memory is a %s, but a %s was requested",
 		                 region_kind_names[done.kind], region_kind_names[region->kind]);
 	region->id = done.region;
 	region->connection = client->connection;
@@ -128,7 +127,7 @@ int tma_region_create(tma_client *client, size_t size, tma_region **ret)
 int tma_region_create_kind(tma_client *client, enum tma_region_kind kind, size_t size, tma_region **ret)
 {
 	if (client && (unsigned)kind > TMA_REGION_CUDA_FD)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "kind: %d is no enum tma_region_kind",
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "kind: %d is not an enum tma_region_kind",
 		                   (int)kind);
 	return region_create(client, kind == TMA_REGION_ANY ? REGION_KIND_ANY : (enum region_kind)(kind - 1),
 	                     size, ret);
@@ -144,7 +143,7 @@ int region_map(tma_region *region)
 		                   "the region's memory cannot be examined (%s)", strerror(errno));
 	if (st.st_size < 0 || (uint64_t)st.st_size < region->size)
 		return client_fail(region->client, STATUS_PROTOCOL,
-		                   "the region's memory has %" PRId64 " bytes where %zu were asked for",
+		                   "the region's memory has %" PRId64 " bytes, but %zu were requested",
 		                   (int64_t)st.st_size, region->size);
 	data = mapping_new(region->size, PROT_READ | PROT_WRITE, region->fd, 0);
 	if (data == MAP_FAILED)
@@ -211,9 +210,7 @@ static int region_prepare(tma_client *client, enum region_kind kind, uint64_t of
 		return rc;
 	if (flags & ~(unsigned)TMA_REGION_READ_ONLY)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "flags: %#x has bits that are none of "
-		                   "enum tma_region_flags",
-		                   flags);
+		                   "flags: %#x has bits that are not in enum tma_region_flags", flags);
 	rc = region_new(client, size, ret);
 	if (rc < 0)
 		return rc;
@@ -251,8 +248,8 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64
 	if (region->fd >= 0)
 		return region_finish(region, ret);
 	rc = errno == EBADF
-	         ? client_fail(client, STATUS_INVALID_ARGUMENT, "fd: %d is no file descriptor", fd)
-	         : client_fail(client, STATUS_NO_MEMORY, "fd: it cannot be kept (%s)", strerror(errno));
+	         ? client_fail(client, STATUS_INVALID_ARGUMENT, "fd: %d is not a file descriptor", fd)
+	         : client_fail(client, STATUS_NO_MEMORY, "fd: it cannot be duplicated (%s)", strerror(errno));
 	region_free(region);
 	return rc;
 }

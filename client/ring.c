@@ -75,8 +75,8 @@ int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ri
 	if (entries < SUBMISSION_LEAST_ENTRIES || entries > SUBMISSION_MOST_ENTRIES ||
 	    (entries & (entries - 1)))
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "entries: %" PRIu32 ", but it is a power of two from %d to %d", entries,
-		                   SUBMISSION_LEAST_ENTRIES, SUBMISSION_MOST_ENTRIES);
+		                   "entries: %" PRIu32 ", but it must be a power of two from %d to %d",
+		                   entries, SUBMISSION_LEAST_ENTRIES, SUBMISSION_MOST_ENTRIES);
 	ring = calloc(1, sizeof *ring);
 	if (!ring)
 		return client_fail(client, STATUS_NO_MEMORY, "out of memory for a ring");
@@ -126,7 +126,7 @@ static int check(tma_ring *ring)
 	if (client->sock >= 0 && client->connection == ring->connection)
 		return 0;
 	return client_fail(client, STATUS_DISCONNECTED,
-	                   "the ring went with its connection, and nobody knows which of its %" PRIu32
+	                   "the ring was lost with its connection, and it is unknown which of its %" PRIu32
 	                   " runs under way have ended: open another one",
 	                   ring->submitted - ring->reaped);
 }

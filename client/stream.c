@@ -35,7 +35,8 @@ static int check(tma_client *client, uint64_t word)
 		return STATUS_INVALID_ARGUMENT;
 	if (!word || word % sizeof(uint64_t))
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "word: %#" PRIx64 " is no address of a word, which is at a multiple of 8",
+		                   "word: %#" PRIx64
+		                   " is not the address of a word, which must be aligned to 8 bytes",
 		                   word);
 	if (!client->driver)
 		rc = find_driver(client);

@@ -155,9 +155,10 @@ int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot)
 		return STATUS_INVALID_ARGUMENT;
 	if (slot >= client->n_requests || client->requests[slot].state == REQUEST_FREE ||
 	    client->requests[slot].generation != ticket >> 32)
-		return client_fail(
-		    client, STATUS_NOT_FOUND,
-		    "ticket %" PRIu64 " is not outstanding: it was never given, or was taken before", ticket);
+		return client_fail(client, STATUS_NOT_FOUND,
+		                   "ticket %" PRIu64
+		                   " is not outstanding: it was never issued, or has been taken already",
+		                   ticket);
 	*ret_slot = slot;
 	return 0;
 }

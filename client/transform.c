@@ -146,13 +146,13 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 	if (t->mode) {
 		if ((unsigned)t->mode >= PAD_MODE_COUNT)
 			return client_fail(client, STATUS_INVALID_ARGUMENT,
-			                   "mode: %d is no enum tma_pad_mode", (int)t->mode);
+			                   "mode: %d is not an enum tma_pad_mode", (int)t->mode);
 		ret->has |= F(transform, mode);
 		ret->mode = (enum pad_mode)t->mode;
 	}
 	if (scalar_from_number(&t->value, &ret->value) < 0)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "value.kind: %d is no enum tma_number_kind", (int)t->value.kind);
+		                   "value.kind: %d is not an enum tma_number_kind", (int)t->value.kind);
 	if (ret->value.kind != SCALAR_UNSIGNED || ret->value.u)
 		ret->has |= F(transform, value);
 	return 0;
@@ -172,8 +172,8 @@ static int tensor_params(tma_client *client, const struct tma_tensor *t, const c
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.rank: %d is not in 0..%d", name,
 		                   t->rank, TMA_MAX_RANK);
 	if ((unsigned)t->dtype >= DTYPE_COUNT)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.dtype: %d is no enum tma_dtype", name,
-		                   (int)t->dtype);
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.dtype: %d is not an enum tma_dtype",
+		                   name, (int)t->dtype);
 	ret->has = F(tensor, dtype) | F(tensor, shape);
 	ret->dtype = (enum dtype)t->dtype;
 	ints_params(&ret->shape, t->rank, t->shape);

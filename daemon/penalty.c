@@ -69,8 +69,8 @@ int penalties_check(const struct penalties *penalties, uid_t uid, uint64_t now_m
 	if (!suspect || now_ms >= suspect->until_ms)
 		return 0;
 	return error_set(err, STATUS_BUSY,
-	                 "transforms of uid %" PRId64 " were under way each time that the device was lost; "
-	                 "it is served again in %" PRIu64 " s",
+	                 "transforms of uid %" PRId64
+	                 " were under way each time the device was lost; it is served again in %" PRIu64 " s",
 	                 (int64_t)uid, (suspect->until_ms - now_ms + 999) / 1000);
 }
 

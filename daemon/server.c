@@ -57,9 +57,9 @@ static void check_fd_limit(const struct server *server)
 	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid < server->descriptors)
 		return;
 	log_line(LOG_LEVEL_WARNING,
-	         "of %" PRIu64
-	         " descriptors (LimitNOFILE=) one user may take all: lower connections_per_uid, "
-	         "pending_fds_per_uid and outgoing_fds_per_uid, or allow more",
+	         "one user may take all of the %" PRIu64
+	         " descriptors (LimitNOFILE=): lower connections_per_uid, pending_fds_per_uid and "
+	         "outgoing_fds_per_uid, or allow more",
 	         server->descriptors);
 }
 
@@ -254,8 +254,8 @@ enum server_end server_run(struct server *server)
 	check_fd_limit(server);
 	if (!server->engine->watches_holes)
 		log_line(LOG_LEVEL_WARNING,
-		         "no userfaultfd here: memory that clients punch out of regions may be made again at "
-		         "the service's cost");
+		         "no userfaultfd: where clients punch holes in regions, new memory may be charged to "
+		         "the service");
 	notify_ready(server, "");
 	server_watch_idle(server);
 	watchdog_start(&server->watchdog);

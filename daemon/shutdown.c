@@ -21,7 +21,7 @@ static void on_last_deadline(uv_timer_t *timer);
 
 static void end_for_stop(struct session *session)
 {
-	session_end(session, LOG_LEVEL_NOTICE, "the service stops");
+	session_end(session, LOG_LEVEL_NOTICE, "the service is stopping");
 }
 
 void server_drain(struct server *server)
@@ -66,7 +66,7 @@ static void on_drain_deadline(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
-	log_line(LOG_LEVEL_WARNING, "not drained in %" PRIu64 " ms (drain_deadline_ms)",
+	log_line(LOG_LEVEL_WARNING, "not drained within %" PRIu64 " ms (drain_deadline_ms)",
 	         server->limits.drain_deadline_ms);
 	end_now(server);
 }
@@ -74,7 +74,7 @@ static void on_drain_deadline(uv_timer_t *timer)
 static void log_stuck(struct session *session)
 {
 	session_log(session, LOG_LEVEL_WARNING, -1,
-	            "it does not end: %" PRIu32 " transform%s, %" PRIu32 " mapping%s under way",
+	            "it has not ended: %" PRIu32 " transform%s, %" PRIu32 " mapping%s under way",
 	            session->jobs, text_plural(session->jobs), session->mappings,
 	            text_plural(session->mappings));
 }
@@ -111,7 +111,7 @@ static void on_lost_deadline(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
-	log_line(LOG_LEVEL_WARNING, "some clients have not read within %d ms that the device is lost",
+	log_line(LOG_LEVEL_WARNING, "some clients did not read within %d ms that the device was lost",
 	         LOST_MS);
 	uv_stop(&server->loop);
 }

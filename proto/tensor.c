@@ -47,13 +47,13 @@ static int check_shape(int64_t rank, const int64_t *shape, const char *name, str
 		if (shape[d] < 0)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
 			                 "%s.shape: dimension %d is %" PRId64
-			                 ", but no dimension is negative",
+			                 ", but no dimension can be negative",
 			                 name, d, shape[d]);
 		/* Empty dimensions count as 1, so that C-order strides always exist. */
 		if (__builtin_mul_overflow(count, shape[d] ? shape[d] : 1, &count))
 			return error_set(err, STATUS_INVALID_ARGUMENT,
 			                 "%s.shape: dimension %d, %" PRId64
-			                 ", takes the number of elements past 63 bits",
+			                 ", makes the number of elements overflow 63 bits",
 			                 name, d, shape[d]);
 	}
 	return 0;
@@ -76,7 +76,7 @@ static int check_span(const struct tensor_layout *layout, const char *name, stru
 		    __builtin_add_overflow(span, reach, &span))
 			return error_set(err, STATUS_INVALID_ARGUMENT,
 			                 "%s.strides: dimension %d, %" PRId64 " times a stride of %" PRId64
-			                 ", takes the byte offsets past 63 bits",
+			                 ", makes the byte offsets overflow 63 bits",
 			                 name, d, layout->shape[d], layout->stride[d]);
 	}
 	return 0;
@@ -155,7 +155,7 @@ int tensor_check_range(struct tensor_extent extent, uint64_t offset, uint64_t si
 		                 name, below, offset);
 	if ((uint64_t)extent.high > size - offset)
 		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "%s: bytes [%" PRIu64 ", %" PRIu64 ") leave a region of %" PRIu64 " bytes",
+		                 "%s: bytes [%" PRIu64 ", %" PRIu64 ") exceed a region of %" PRIu64 " bytes",
 		                 name, offset - below, offset + (uint64_t)extent.high, size);
 	return 0;
 }

@@ -56,7 +56,7 @@ static int list_failed(int n, const char *flag, const char *text, const char *fo
 {
 	if (n == -2)
 		return fail(f, EXIT_USAGE, "%s %s: more than %d dimensions", flag, text, TMA_MAX_RANK);
-	return fail(f, EXIT_USAGE, "%s %s: it takes %s", flag, text, form);
+	return fail(f, EXIT_USAGE, "%s %s: expected %s", flag, text, form);
 }
 
 int args_permute(struct view_args *args, const char *text, struct failure *f)
@@ -72,7 +72,7 @@ int args_permute(struct view_args *args, const char *text, struct failure *f)
 	}
 	if (n < 0)
 		return list_failed(n, "--permute", text,
-		                   "dimensions by number, as 1,0; negative ones count from the last", f);
+		                   "dimension numbers, such as 1,0; negative ones count from the last", f);
 	args->permute = text;
 	args->n_perm = n;
 	return 0;
@@ -84,7 +84,7 @@ int args_pad(struct view_args *args, const char *text, struct failure *f)
 
 	if (n < 0)
 		return list_failed(n, "--pad", text,
-		                   "before:after for each dimension of the output, as 1:2,0:0", f);
+		                   "before:after for each dimension of the output, such as 1:2,0:0", f);
 	args->pad = text;
 	args->n_pad = n;
 	return 0;
@@ -95,8 +95,8 @@ int args_mode(struct view_args *args, const char *text, struct failure *f)
 	int mode = tma_pad_mode_parse(text);
 
 	if (mode < 0)
-		return fail(f, EXIT_USAGE, "--mode %s: it is one of constant, edge, reflect, symmetric, wrap",
-		            text);
+		return fail(f, EXIT_USAGE,
+		            "--mode %s: expected one of constant, edge, reflect, symmetric, wrap", text);
 	args->mode = (enum tma_pad_mode)mode;
 	args->has_mode = true;
 	return 0;
@@ -131,10 +131,9 @@ int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f)
 		dtype = dtype_of_code(text);
 	if (dtype < 0 && *text == '>')
 		return fail(f, EXIT_USAGE,
-		            "--dtype %s: big-endian elements are not moved as numbers; leave the > out",
-		            text);
+		            "--dtype %s: big-endian elements cannot be moved as numbers; omit the >", text);
 	if (dtype < 0)
-		return fail(f, EXIT_USAGE, "--dtype %s: no element type; tmactl info lists them", text);
+		return fail(f, EXIT_USAGE, "--dtype %s: not an element type; tmactl info lists them", text);
 	*ret = (enum tma_dtype)dtype;
 	return 0;
 }
@@ -147,7 +146,7 @@ int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, str
 		if (shape[d] < 0)
 			n = -1;
 	if (n < 0)
-		return list_failed(n, "--shape", text, "extents, none negative, as 64,100", f);
+		return list_failed(n, "--shape", text, "extents, none negative, such as 64,100", f);
 	*ret_rank = n;
 	return 0;
 }
@@ -218,8 +217,7 @@ int args_value(struct tma_number *ret, const char *text, struct failure *f)
 	    (parse_integer(ret, text) || parse_real(ret, text) || parse_complex(ret, text)))
 		return 0;
 	return fail(f, EXIT_USAGE,
-	            "--value %s: it takes a number (1, -0.5, nan, inf, true) or a complex one "
-	            "(1,2 or 1+2j)",
+	            "--value %s: expected a number (1, -0.5, nan, inf, true) or a complex one (1,2 or 1+2j)",
 	            text);
 }
 
@@ -255,12 +253,12 @@ int args_bytes(uint64_t *ret, const char *flag, const char *text, struct failure
 	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
 
 	if (!parse_scaled(&number, shift, ret) || number != end || (!shift && strchr(text, '.')))
-		return fail(f, EXIT_USAGE, "%s %s: it takes bytes, as 64M or 1.5G", flag, text);
+		return fail(f, EXIT_USAGE, "%s %s: expected bytes, such as 64M or 1.5G", flag, text);
 	end += unit != NULL;
 	if (unit && (!strcasecmp(end, "B") || !strcasecmp(end, "iB")))
 		end += strlen(end);
 	if (*end)
-		return fail(f, EXIT_USAGE, "%s %s: it takes bytes, as 64M or 1.5G", flag, text);
+		return fail(f, EXIT_USAGE, "%s %s: expected bytes, such as 64M or 1.5G", flag, text);
 	return 0;
 }
 
@@ -270,9 +268,10 @@ int args_check(const struct view_args *args, const char *value, struct failure *
 		return fail(f, EXIT_USAGE, "--value %s: --mode %s takes its values from the source", value,
 		            tma_pad_mode_name(args->mode));
 	if (value && !args->pad)
-		return fail(f, EXIT_USAGE, "--value %s: nothing is padded; --pad says by how much", value);
+		return fail(f, EXIT_USAGE, "--value %s: nothing is padded; --pad says how much to pad",
+		            value);
 	if (args->has_mode && !args->pad)
-		return fail(f, EXIT_USAGE, "--mode %s: nothing is padded; --pad says by how much",
+		return fail(f, EXIT_USAGE, "--mode %s: nothing is padded; --pad says how much to pad",
 		            tma_pad_mode_name(args->mode));
 	return 0;
 }

@@ -78,7 +78,8 @@ static int set_count(struct bench *b, uint64_t *ret, const char *flag, const cha
 
 	*ret = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || !*ret || *ret > max)
-		return fail(&b->t->error, EXIT_USAGE, "%s %s: a number from 1 to %" PRIu64, flag, text, max);
+		return fail(&b->t->error, EXIT_USAGE, "%s %s: expected a number from 1 to %" PRIu64, flag,
+		            text, max);
 	return 0;
 }
 
@@ -106,8 +107,8 @@ static int set_duration(struct bench *b, const char *text)
 
 	b->seconds = strtod(text, &end);
 	if (end == text || *end || !(b->seconds > 0 && b->seconds <= MAX_SECONDS))
-		return fail(&b->t->error, EXIT_USAGE, "--duration %s: seconds, more than 0, at most %d", text,
-		            MAX_SECONDS);
+		return fail(&b->t->error, EXIT_USAGE,
+		            "--duration %s: expected seconds, more than 0 and at most %d", text, MAX_SECONDS);
 	return 0;
 }
 
@@ -116,7 +117,8 @@ static int set_size(struct bench *b, const char *text)
 	if (args_bytes(&b->size, "--size", text, &b->t->error) < 0)
 		return -1;
 	if (!b->size || b->size % 4 || b->size > INT64_MAX / 32)
-		return fail(&b->t->error, EXIT_USAGE, "--size %s: it is a multiple of 4, and not 0", text);
+		return fail(&b->t->error, EXIT_USAGE, "--size %s: expected a multiple of 4, at least 4",
+		            text);
 	return 0;
 }
 

@@ -110,7 +110,7 @@ static int copy_set(struct copy *c, int opt, const char *text)
 		if (args_bytes(&c->memory, "--memory", text, f) < 0)
 			return -1;
 		if (c->memory < MOVER_MIN_MEMORY)
-			return fail(f, EXIT_USAGE, "--memory %s: at least %dM are needed", text,
+			return fail(f, EXIT_USAGE, "--memory %s: at least %dM is needed", text,
 			            MOVER_MIN_MEMORY >> 20);
 		return 0;
 	default:

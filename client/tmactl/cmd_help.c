@@ -54,19 +54,19 @@ static void print_command(const struct cmd_entry *cmd)
 		print_wrapped(row->doc, 6, 0);
 		gap = "";
 	}
-	puts("\ntmactl help lists the options of every command.");
+	puts("\ntmactl help lists the options that all commands take.");
 }
 
 static void print_all(void)
 {
 	puts("usage: tmactl [OPTION]... COMMAND ...\n\n"
 	     "Tensor copy, transpose and pad by the tmad service.\n\n"
-	     "commands (tmactl help COMMAND says more):");
+	     "commands (tmactl help COMMAND describes one):");
 	for (size_t i = 0; i < cmd_count; i++)
 		print_wrapped(cmd_entries[i].summary, 13, printf("  %-10s", cmd_entries[i].name));
-	puts("\noptions of every command:");
+	puts("\noptions of all commands:");
 	print_options(cmd_common);
-	puts("\nexit codes: 0 done, 1 the service refused or something failed, 2 bad usage.");
+	puts("\nexit codes: 0 success, 1 the service refused or something failed, 2 bad usage.");
 }
 
 int tmactl_help(struct tmactl *t, const char *name)

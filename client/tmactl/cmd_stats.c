@@ -180,7 +180,8 @@ static void print_latency(const tma_document *stats)
 	}
 	print_us((double)latency_percentile(bars, 50), p50, sizeof p50);
 	print_us((double)latency_percentile(bars, 99), text, sizeof text);
-	printf("p50 < %s, p99 < %s: of transforms, from the request read to the reply queued\n", p50, text);
+	printf("p50 < %s, p99 < %s: of transforms, from reading the request to queuing the reply\n", p50,
+	       text);
 	for (int i = first; i <= last; i++) {
 		char label[40] = "longer";
 
@@ -205,7 +206,7 @@ static void print_cache(const tma_document *stats, const char *key, const char *
 	else
 		printf("not used");
 	printf(", %s held", print_count(field_uint(cache, "entries"), text, sizeof text));
-	printf(", %s dropped for room\n", print_count(field_uint(cache, "evictions"), text, sizeof text));
+	printf(", %s evicted\n", print_count(field_uint(cache, "evictions"), text, sizeof text));
 }
 
 static void print_now(const tma_document *stats)

@@ -59,8 +59,8 @@ static int set_interval(struct top *top, const char *text)
 
 	top->interval = strtod(text, &end);
 	if (end == text || *end || !(top->interval >= 0.1 && top->interval <= MAX_INTERVAL_S))
-		return fail(&top->t->error, EXIT_USAGE, "--interval %s: seconds, from 0.1 to %d", text,
-		            MAX_INTERVAL_S);
+		return fail(&top->t->error, EXIT_USAGE, "--interval %s: expected seconds, from 0.1 to %d",
+		            text, MAX_INTERVAL_S);
 	return 0;
 }
 
@@ -71,7 +71,7 @@ static int set_count(struct top *top, const char *text)
 	errno = 0;
 	top->count = strtol(text, &end, 10);
 	if (errno || *text < '0' || *text > '9' || *end || top->count < 1)
-		return fail(&top->t->error, EXIT_USAGE, "--count %s: a number, at least 1", text);
+		return fail(&top->t->error, EXIT_USAGE, "--count %s: expected a number, at least 1", text);
 	return 0;
 }
 
@@ -136,7 +136,7 @@ static bool top_look(struct top *top)
 	}
 	top->note[0] = '\0';
 	if (top->look.info && !look_is_same_run(&look, &top->look))
-		snprintf(top->note, sizeof top->note, "tmad has started anew");
+		snprintf(top->note, sizeof top->note, "tmad has been restarted");
 	look_deinit(&top->look);
 	top->look = look;
 	return true;

@@ -67,7 +67,8 @@ static int set_timeout(struct tmactl *t, const char *text)
 	errno = 0;
 	ms = strtol(text, &end, 10);
 	if (errno || end == text || *end || ms < 1 || ms > 86400000)
-		return fail(&t->error, EXIT_USAGE, "--timeout %s: milliseconds, 1 to 86400000", text);
+		return fail(&t->error, EXIT_USAGE, "--timeout %s: expected milliseconds, 1 to 86400000",
+		            text);
 	t->timeout_ms = (int)ms;
 	return 0;
 }
@@ -81,8 +82,7 @@ static int set_server_user(struct tmactl *t, const char *text)
 	errno = 0;
 	uid = user ? user->pw_uid : strtoul(text, &end, 10);
 	if (!user && (errno || *text < '0' || *text > '9' || *end || uid >= UINT32_MAX))
-		return fail(&t->error, EXIT_USAGE, "--server-user %s: no user of that name, and no uid",
-		            text);
+		return fail(&t->error, EXIT_USAGE, "--server-user %s: neither a user's name nor a uid", text);
 	t->has_server_uid = true;
 	t->server_uid = (unsigned)uid;
 	return 0;
@@ -100,7 +100,7 @@ int tmactl_word(enum words words, const char *flag, const char *text, struct fai
 			return (int)i;
 		snprintf(list + len, sizeof list - len, "%s%s", i ? ", " : "", word);
 	}
-	return fail(f, EXIT_USAGE, "%s %s: it is one of %s", flag, text, list);
+	return fail(f, EXIT_USAGE, "%s %s: expected one of %s", flag, text, list);
 }
 
 static int set_colour(struct tmactl *t, const char *text)
@@ -300,8 +300,8 @@ static void refuse_connection(const tma_client *client, int rc, struct failure *
 		     why, group->gr_name);
 	else
 		fail(f, EXIT_FAILED,
-		     "%s\n        members of group %s may: usermod -aG %s USER, and log in again", why,
-		     group->gr_name, group->gr_name);
+		     "%s\n        members of group %s may connect: usermod -aG %s USER, and log in again",
+		     why, group->gr_name, group->gr_name);
 }
 
 int tmactl_patience_ms(const struct tmactl *t)

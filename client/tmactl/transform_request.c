@@ -46,7 +46,7 @@ int transform_request_init(struct transform_request *ret, const struct npy *npy,
 	if (run != 1) {
 		if (rank == TMA_MAX_RANK)
 			return fail(f, EXIT_FAILED,
-			            "%s items need a dimension of their own, and there are %d",
+			            "%s items need a dimension of their own, and there are already %d",
 			            npy->descr.name, rank);
 		q->src.shape[rank] = q->dst.shape[rank] = run;
 		q->strides[rank] = 1;

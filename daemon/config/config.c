@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SYSTEM_FILE SYSCONFDIR "/tmad/tmad.conf"
-#define KEPT_NAME   "the settings of before"
+#define KEPT_NAME   "the previous settings"
 
 /* ---- Errors ------------------------------------------------------------------------------------------- */
 
@@ -244,7 +244,7 @@ bool config_check(int argc, char **argv)
 	for (int i = 0; ok && i < CONFIG_FILES; i++)
 		if (config->file[i].path)
 			printf("%s: %s\n", config->file[i].path,
-			       config->file[i].is_read ? "read" : "not there");
+			       config->file[i].is_read ? "read" : "not found");
 	if (ok)
 		puts("ok");
 	config_free(config);

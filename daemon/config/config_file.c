@@ -151,7 +151,7 @@ static void enter_override(struct reading *r, const char *who, size_t len)
 	else
 		config_error(
 		    r->config,
-		    "%s:%u: [limits \"%s\"]: there are at most %d users and groups with limits of their own",
+		    "%s:%u: [limits \"%s\"]: at most %d users and groups can have limits of their own",
 		    r->file->path, r->line, text, OVERRIDES_MOST);
 }
 
@@ -184,7 +184,8 @@ static void enter_section(struct reading *r, const char *text, const char *end)
 	else if (r->section == SECTION_UNKNOWN)
 		config_error(
 		    r->config,
-		    "%s:%u: [%.*s]: there are sections [tmad], [limits] and, for one user or group, such as [limits \"uid:1004\"]",
+		    "%s:%u: [%.*s]: unknown section; there are [tmad], [limits] and, for one user or "
+		    "group, sections such as [limits \"uid:1004\"]",
 		    r->file->path, r->line, (int)len, text + 1);
 }
 
@@ -193,14 +194,14 @@ static bool is_passed_on(struct reading *r, const char *text, const char *end, s
 {
 	for (const char *c = text; c < end; c++)
 		if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f) {
-			config_error(r->config, "%s:%u: byte 0x%02x: a settings file is text only",
+			config_error(r->config, "%s:%u: byte 0x%02x: a settings file contains only text",
 			             r->file->path, r->line, (unsigned char)*c);
 			return false;
 		}
 	if (text == end || is_comment(*text))
 		return false;
 	if ((size_t)(end - text) > most) {
-		config_error(r->config, "%s:%u: a line of %zu bytes, but it may have at most %zu",
+		config_error(r->config, "%s:%u: a line of %zu bytes, but a line has at most %zu",
 		             r->file->path, r->line, (size_t)(end - text), most);
 		return false;
 	}
@@ -258,10 +259,10 @@ static void refuse_name(struct reading *r, const char *name)
 	char nearest[SETTING_NAME_BYTES];
 
 	if (setting_nearest(name, OPTION_PLACE_FILE, nearest))
-		config_error(r->config, "%s:%u: %s: there is no such setting; the nearest is %s",
-		             r->file->path, r->line, name, nearest);
+		config_error(r->config, "%s:%u: %s: unknown setting; did you mean %s?", r->file->path,
+		             r->line, name, nearest);
 	else
-		config_error(r->config, "%s:%u: %s: there is no such setting", r->file->path, r->line, name);
+		config_error(r->config, "%s:%u: %s: unknown setting", r->file->path, r->line, name);
 }
 
 /* Whether it may stand in the section of a user or group. */
@@ -270,12 +271,11 @@ static bool check_override(struct reading *r, int limit, const char *name)
 	const struct override *o = r->override;
 
 	if (limit < 0 || !override_is_allowed(limit))
-		config_error(
-		    r->config,
-		    "%s:%u: %s: a user or group has limits of its own among those that end with _per_uid only",
-		    r->file->path, r->line, name);
+		config_error(r->config,
+		             "%s:%u: %s: only limits that end with _per_uid can be set for a user or group",
+		             r->file->path, r->line, name);
 	else if (o->file[limit] == r->file->path)
-		config_error(r->config, "%s:%u: %s: it was already set in line %u", r->file->path, r->line,
+		config_error(r->config, "%s:%u: %s: it was already set on line %u", r->file->path, r->line,
 		             name, o->line[limit]);
 	else
 		return true;
@@ -298,7 +298,7 @@ static bool check_name(struct reading *r, int setting, const char *name)
 		config_error(r->config, "%s:%u: %s: it belongs in section [%s]", r->file->path, r->line, name,
 		             sections[belongs]);
 	else if (r->file->line[setting])
-		config_error(r->config, "%s:%u: %s: it was already set in line %u", r->file->path, r->line,
+		config_error(r->config, "%s:%u: %s: it was already set on line %u", r->file->path, r->line,
 		             name, r->file->line[setting]);
 	else
 		return true;

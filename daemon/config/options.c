@@ -138,9 +138,10 @@ static int parse_instance(const char *text, const char **ret, struct error *err)
 	size_t len = strlen(text);
 
 	if (len == 0 || len > INSTANCE_MOST || *text == '.' || strspn(text, allowed) < len)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "it takes 1 to %d letters, digits and any of -_.:\\, not first a dot",
-		                 INSTANCE_MOST);
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "it takes 1 to %d letters, digits and any of -_.:\\, and does not start with a dot",
+		    INSTANCE_MOST);
 	*ret = text;
 	return 0;
 }
@@ -309,12 +310,13 @@ static int refuse_option(const char *text, int id, struct error *err)
 	for (int i = 0; i < SETTING_COUNT; i++) {
 		setting_name(i, nearest);
 		if (!strncmp(nearest, name, strlen(name)))
-			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: several options begin so", text);
+			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: several options begin with that",
+			                 text);
 	}
 	if (setting_nearest(name, OPTION_PLACE_LINE, nearest))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: there is no such option; the nearest is --%s", text, nearest);
-	return error_set(err, STATUS_INVALID_ARGUMENT, "%s: there is no such option", text);
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: unknown option; did you mean --%s?", text,
+		                 nearest);
+	return error_set(err, STATUS_INVALID_ARGUMENT, "%s: unknown option", text);
 }
 
 int options_parse(struct options *options, int argc, char **argv, struct error *err)
@@ -329,7 +331,7 @@ int options_parse(struct options *options, int argc, char **argv, struct error *
 	optind = 0; /* glibc's own start is made again */
 	while ((id = getopt_long(argc, argv, ":", table, NULL)) != -1) {
 		if (id == ':')
-			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: it takes an argument",
+			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: it needs an argument",
 			                 argv[optind - 1]);
 		if (id == '?')
 			return refuse_option(argv[optind - 1], optopt, err);
@@ -414,8 +416,8 @@ void options_print_help(void)
 {
 	char name[SETTING_NAME_BYTES], line[80];
 
-	printf(
-	    "tmad [OPTION]... serves tensor copy, transpose and pad on a Unix socket, in the foreground.\n\n");
+	printf("usage: tmad [OPTION]...\n\n"
+	       "Serves tensor copy, transpose and pad on a Unix socket, in the foreground.\n\n");
 	for (int i = 0; i < OPTION_COUNT; i++) {
 		const struct option_info *info = &option_infos[i];
 
@@ -434,7 +436,7 @@ void options_print_help(void)
 	}
 	printf(
 	    "\nThe system's tmad.conf is " SYSCONFDIR "/tmad/tmad.conf; the command line overrides it.\n"
-	    "It takes the socket of a service manager (LISTEN_FDS) when given one, reads its files again on\n"
-	    "SIGHUP, and stops in order on SIGTERM.\n"
-	    "Exit: 0 stopped as asked, 1 could not run, 2 bad usage or a broken file.\n");
+	    "It uses the socket of a service manager (LISTEN_FDS) if it is passed one, reloads its files on\n"
+	    "SIGHUP, and shuts down cleanly on SIGTERM.\n"
+	    "Exit status: 0 stopped as requested, 1 could not run, 2 bad usage or an error in a file.\n");
 }

@@ -36,9 +36,8 @@ int override_parse(const char *text, struct override *ret, struct error *err)
 			*ret = (struct override){ .is_group = kinds[i].is_group };
 			return kinds[i].parse(text + strlen(kinds[i].prefix), &ret->id, err);
 		}
-	return error_set(
-	    err, STATUS_INVALID_ARGUMENT,
-	    "whose limits they are is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME");
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "the user or group is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME");
 }
 
 struct override *overrides_get(struct overrides *overrides, const struct override *like)

@@ -81,8 +81,8 @@ static void tell_failed(struct server *server, const struct config *read)
 		say_error("no memory to read the settings");
 	log_line(LOG_LEVEL_ERROR, "reload: nothing has changed");
 	clock_text(when, sizeof when);
-	snprintf(note, sizeof note, "; at %s the settings were broken and those of before go on: %s", when,
-	         read ? read->error[0] : "no memory");
+	snprintf(note, sizeof note, "; at %s the settings had errors and the previous ones stay in force: %s",
+	         when, read ? read->error[0] : "no memory");
 	notify_ready(server, note);
 }
 
@@ -93,7 +93,7 @@ static void tell_applied(struct server *server, struct outcome outcome)
 	log_line(LOG_LEVEL_INFO, "reload: %d setting%s changed, %d wait%s for a restart", outcome.changed,
 	         text_plural((uint64_t)outcome.changed), outcome.waiting, outcome.waiting == 1 ? "s" : "");
 	clock_text(when, sizeof when);
-	snprintf(note, sizeof note, "; settings read again at %s: %d changed, %d wait%s for a restart", when,
+	snprintf(note, sizeof note, "; settings reloaded at %s: %d changed, %d wait%s for a restart", when,
 	         outcome.changed, outcome.waiting, outcome.waiting == 1 ? "s" : "");
 	notify_ready(server, note);
 }
@@ -164,7 +164,7 @@ static void limit_text(uint64_t value, char text[24])
 	if (value)
 		snprintf(text, 24, "%" PRIu64, value);
 	else
-		snprintf(text, 24, "as everybody");
+		snprintf(text, 24, "as everyone");
 }
 
 /* NULL: it is not there. How many of its limits differ, which is said. */

@@ -96,21 +96,23 @@ static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, 
 
 	if (p->index_dtype != DTYPE_INT32 && p->index_dtype != DTYPE_INT64)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "index_dtype: %s, but entries are int32 or int64",
+		                 "index_dtype: %s, but entries must be int32 or int64",
 		                 dtype_names[p->index_dtype]);
 	ret->index_bytes = (uint8_t)dtype_size(p->index_dtype);
 	if (in_message == in_region)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "index: %s; a list is either in the message or in a region",
-		                 in_message ? "index_at is there too" : "it is missing, and so is index_at");
+		                 in_message ? "index_at is given too" : "missing, as is index_at");
 	if (in_region != !!(p->has & F(blocks, count)))
 		return error_set(err, STATUS_INVALID_ARGUMENT, "count: %s",
-		                 in_region ? "it is missing; index_at needs it"
-		                           : "index says by its length how many entries there are");
+		                 in_region
+		                     ? "missing; index_at needs it"
+		                     : "given too, but the length of index says how many entries there are");
 	ret->n = in_region ? p->count : p->index.len / ret->index_bytes;
 	if (in_message && p->index.len % ret->index_bytes)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "index: %zu bytes are no multiple of an entry's %" PRIu8 " (%s)",
+		                 "index: %zu bytes is not a multiple of the %" PRIu8
+		                 " bytes of an entry (%s)",
 		                 p->index.len, ret->index_bytes, dtype_names[p->index_dtype]);
 	return 0;
 }
@@ -122,7 +124,7 @@ static int check_layer_list(const char *side, uint64_t layers, bool has_step, bo
 	if (has_step && has_list)
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
-		    "%s_layers: %s_layer_step is there too; layers are either listed or evenly apart", side,
+		    "%s_layers: %s_layer_step is given too; layers are either listed or evenly spaced", side,
 		    side);
 	if (has_list && (len % sizeof(int64_t) || len / sizeof(int64_t) != layers))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
@@ -130,8 +132,8 @@ static int check_layer_list(const char *side, uint64_t layers, bool has_step, bo
 		                 len, layers);
 	if (layers > 1 && !has_step && !has_list)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s_layer_step: it is missing, and so is %s_layers, but layers is %" PRIu64,
-		                 side, side, layers);
+		                 "%s_layer_step: missing, as is %s_layers, but layers is %" PRIu64, side,
+		                 side, layers);
 	return 0;
 }
 
@@ -141,7 +143,7 @@ static int check_layers(const struct msg_blocks *p, struct error *err)
 
 	if (p->layers == 0 || p->layers > UINT32_MAX)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "layers: %" PRIu64 ", but there are 1 to %" PRIu32, p->layers, UINT32_MAX);
+		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, p->layers, UINT32_MAX);
 	r = check_layer_list("dst", p->layers, p->has & F(blocks, dst_layer_step),
 	                     p->has & F(blocks, dst_layers), p->dst_layers.len, err);
 	if (r == 0)

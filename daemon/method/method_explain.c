@@ -65,7 +65,7 @@ static int facts_of(struct session *session, const struct msg_transform *p, stru
 		return 0;
 	if (plan_facts_of((const char *)p->engine.data, p->engine.len, ret))
 		return 0;
-	return error_set(err, STATUS_INVALID_ARGUMENT, "engine: it is one of cpu, cuda");
+	return error_set(err, STATUS_INVALID_ARGUMENT, "engine: expected cpu or cuda");
 }
 
 /* A plan for another engine is no one that this one runs: it does not go into the cache. */

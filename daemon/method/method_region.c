@@ -240,7 +240,7 @@ static int check_handle(const struct msg_region_register *p, const struct engine
 	if (p->kind != REGION_KIND_MEMFD && (p->has & F(region_register, device)) && *engine->uuid &&
 	    !is_uuid(engine->uuid, p->device))
 		return error_set(
-		    err, STATUS_INVALID_ARGUMENT, "device: the memory is on %.*s, and this service serves %s",
+		    err, STATUS_INVALID_ARGUMENT, "device: the memory is on %.*s, but this service uses %s",
 		    (int)(p->device.len < 64 ? p->device.len : 64), p->device.data, engine->uuid);
 	return 0;
 }
@@ -260,7 +260,7 @@ int method_region_register(struct session *session, const struct rpc_request *re
 
 	if (by_fd && handle.fd < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "kind %s: the request has to bring one file descriptor (SCM_RIGHTS)",
+		                 "kind %s: the request must carry one file descriptor (SCM_RIGHTS)",
 		                 region_kind_names[p->kind]);
 	r = check_handle(p, session->server->engine, err);
 	if (r == 0)

@@ -15,7 +15,7 @@ static int check_entries(uint64_t entries, struct error *err)
 	    (entries & (entries - 1)) == 0)
 		return 0;
 	return error_set(err, STATUS_INVALID_ARGUMENT,
-	                 "entries: %" PRIu64 ", but it is a power of two from %d to %d", entries,
+	                 "entries: %" PRIu64 ", but it must be a power of two from %d to %d", entries,
 	                 SUBMISSION_LEAST_ENTRIES, SUBMISSION_MOST_ENTRIES);
 }
 
@@ -24,17 +24,16 @@ static int check_place(const struct region *region, uint64_t offset, uint64_t by
 	const struct engine_memory *memory = region->memory;
 
 	if (!memory->host)
-		return error_set(err, STATUS_UNSUPPORTED, "at: region %" PRIu64 " is no host memory (memfd)",
+		return error_set(err, STATUS_UNSUPPORTED, "at: region %" PRIu64 " is not host memory (memfd)",
 		                 region->id);
 	if (((uintptr_t)memory->host + offset) % SUBMISSION_LINE)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "at: %" PRIu64 " bytes into region %" PRIu64
-		                 " the address is no multiple of %d",
+		                 "at: byte %" PRIu64 " of region %" PRIu64 " is not aligned to %d bytes",
 		                 offset, region->id, SUBMISSION_LINE);
 	if (offset > memory->size || memory->size - offset < bytes)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "at: the ring's %" PRIu64 " bytes from byte %" PRIu64
-		                 " on leave region %" PRIu64 ", which has %" PRIu64,
+		                 " exceed region %" PRIu64 ", which has %" PRIu64,
 		                 bytes, offset, region->id, memory->size);
 	return 0;
 }
@@ -48,7 +47,7 @@ int method_ring_open(struct session *session, const struct rpc_request *request,
 	int r;
 
 	if (session->submission)
-		return error_set(err, STATUS_ALREADY_EXISTS, "ring_open: this connection has a ring");
+		return error_set(err, STATUS_ALREADY_EXISTS, "ring_open: this connection already has a ring");
 	r = check_entries(p->entries, err);
 	if (r == 0)
 		r = region_table_find(&session->regions, p->at.region, "at", &region, err);

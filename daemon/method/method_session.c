@@ -34,7 +34,7 @@ int session_find(struct session *asking, uint64_t id, struct session **ret, stru
 			return 0;
 		}
 	return error_set(err, STATUS_NOT_FOUND,
-	                 "session: there is no connection %" PRIu64 ", or none of this uid's", id);
+	                 "session: there is no connection %" PRIu64 ", or it belongs to another uid", id);
 }
 
 static struct msg_session_entry entry_of(const struct session *session)

@@ -50,8 +50,8 @@ static int check_item(struct session *session, const struct item_list *items, ui
 
 	if (*steps >= MOST_STEPS)
 		return error_set(err, STATUS_QUOTA,
-		                 "whether the items before it overlap took %" PRIu64
-		                 " steps to find out, and a message has %d; send it in another one",
+		                 "checking the items before it for overlap took %" PRIu64
+		                 " steps of the %d that a message has; send it in another message",
 		                 *steps, MOST_STEPS);
 	r = plan_item(session, items, i, ret, ret_plan, err);
 	taken = overlap_steps() - start;

@@ -23,13 +23,13 @@ static int find_word(struct session *session, uint64_t id, uint64_t offset, cons
 		return r;
 	if (offset > (*ret)->memory->size || (*ret)->memory->size - offset < WORD_BYTES)
 		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "%s.offset: %" PRIu64 ", and a word has 8 bytes, but region %" PRIu64
-		                 " has %" PRIu64,
+		                 "%s.offset: %" PRIu64 ", but a word has 8 bytes and region %" PRIu64
+		                 " only %" PRIu64,
 		                 name, offset, id, (*ret)->memory->size);
 	if (((*ret)->memory->base + offset) % WORD_BYTES)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.offset: %" PRIu64 " bytes into region %" PRIu64
-		                 " the address is no multiple of 8",
+		                 "%s.offset: byte %" PRIu64 " of region %" PRIu64
+		                 " is not aligned to 8 bytes",
 		                 name, offset, id);
 	return 0;
 }
@@ -57,7 +57,7 @@ int order_check(struct session *session, const struct msg_wait *wait, const stru
 	*ret = (struct order){ .completion = completion };
 	if (completion == COMPLETION_SIGNAL && !signal)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "reply: signal, but signal is missing: nobody would learn of its end");
+		                 "reply: signal, but the request has no signal to tell when it is done");
 	if (wait)
 		r = check_wait(session, wait, ret, err);
 	if (r == 0 && signal) {

@@ -70,9 +70,9 @@ int placed_of(struct session *session, const struct msg_transform *params, struc
 	const struct region_place src = { params->src.region, params->src.offset };
 
 	if (!(params->dst.has & F(tensor, region)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "dst.region: it is missing");
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dst.region: missing");
 	if (!(params->src.has & F(tensor, region)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "src.region: it is missing");
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src.region: missing");
 	return placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
 }
 

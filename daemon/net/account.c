@@ -150,7 +150,7 @@ static int check(const struct accounts *accounts, const struct account *account,
 		                 limit_infos[kinds[kind].limit].name, kinds[kind].noun, limit,
 		                 account->used[kind], amount);
 	if (!fits(accounts->total[kind], amount, total))
-		return error_set(err, STATUS_QUOTA, "%s: the limit on %s of all uids together is %" PRIu64,
+		return error_set(err, STATUS_QUOTA, "%s: the limit on %s for all uids together is %" PRIu64,
 		                 limit_infos[kinds[kind].total].name, kinds[kind].noun, total);
 	return 0;
 }

@@ -269,5 +269,5 @@ void closers_log(const struct closers *closers)
 		if (closer->n > 0)
 			log_about(LOG_LEVEL_WARNING,
 			          &(struct log_about){ .has_uid = true, .uid = closer->account->uid },
-			          "descriptors that it sent do not close: %" PRIu64, closer->n);
+			          "descriptors that it sent are still being closed: %" PRIu64, closer->n);
 }

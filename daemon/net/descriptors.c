@@ -14,7 +14,7 @@ int session_keep_fds(struct session *session, const int *fds, size_t n, uint64_t
 
 	if (n > limits->message_fds)
 		r = error_set(err, STATUS_QUOTA,
-		              "%zu descriptors with one message, at most %" PRIu64 " (message_fds)", n,
+		              "%zu descriptors in one message, at most %" PRIu64 " (message_fds)", n,
 		              limits->message_fds);
 	else if (n > SESSION_MAX_PENDING_FDS - session->n_fds)
 		r = error_set(err, STATUS_QUOTA, "more than %d descriptors pending", SESSION_MAX_PENDING_FDS);

@@ -43,7 +43,7 @@ static void status_text(const struct server *server, char *text, size_t size)
 		serving_text(server, text, size);
 		break;
 	case SERVER_LOST:
-		snprintf(text, size, "Starting again, engine %s was lost: %s", server->engine->name,
+		snprintf(text, size, "Starting again: engine %s was lost: %s", server->engine->name,
 		         server->engine->lost_why);
 		break;
 	case SERVER_DRAINING:

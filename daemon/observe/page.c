@@ -22,8 +22,8 @@ struct scrape {
 _Static_assert(BLOCK_BYTES >= EXPOSITION_ROOM, "a block holds a line");
 
 static const char about[] = "tmad: see /metrics\n";
-static const char no_page[] = "there is / and /metrics\n";
-static const char no_method[] = "only GET and HEAD\n";
+static const char no_page[] = "not found: try / or /metrics\n";
+static const char no_method[] = "only GET and HEAD are allowed\n";
 
 static struct MHD_Response *fixed(const char *text)
 {

@@ -29,10 +29,10 @@ static void look(struct server *server)
 	bool is_silent = engine_probe(server->engine, &err) < 0;
 
 	if (is_silent && !watchdog->is_silent)
-		log_line(LOG_LEVEL_WARNING, "engine %s: %s; the watchdog is not fed until there is one",
+		log_line(LOG_LEVEL_WARNING, "engine %s: %s; the watchdog is not notified until there is one",
 		         server->engine->name, err.message);
 	else if (watchdog->is_silent && !is_silent)
-		log_line(LOG_LEVEL_NOTICE, "engine %s: it gives a sign of life again", server->engine->name);
+		log_line(LOG_LEVEL_NOTICE, "engine %s: it shows signs of life again", server->engine->name);
 	watchdog->is_silent = is_silent;
 }
 

@@ -198,7 +198,7 @@ static void refuse(struct job *job)
 
 	if (job->run.status == STATUS_TIMEOUT)
 		error_set(&err, STATUS_TIMEOUT,
-		          "wait: the word at byte %" PRIu64 " of the region had not come to %" PRIu64
+		          "wait: the word at byte %" PRIu64 " of the region had not reached %" PRIu64
 		          " after %" PRIu64 " ms",
 		          wait->offset, wait->value, job->wait_ms);
 	else

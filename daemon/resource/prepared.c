@@ -41,12 +41,14 @@ static int refuse_place(const struct msg_tensor *tensor, const char *name, struc
 {
 	if (tensor->has & F(tensor, region))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.region: %" PRIu64 ", but a plan has no place; plan_run takes it", name,
-		                 tensor->region);
+		                 "%s.region: %" PRIu64
+		                 ", but plan_prepare takes no region; pass it to plan_run",
+		                 name, tensor->region);
 	if (tensor->has & F(tensor, offset))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.offset: %" PRIu64 ", but a plan has no place; plan_run takes it", name,
-		                 tensor->offset);
+		                 "%s.offset: %" PRIu64
+		                 ", but plan_prepare takes no offset; pass it to plan_run",
+		                 name, tensor->offset);
 	return 0;
 }
 

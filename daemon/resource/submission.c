@@ -165,7 +165,7 @@ static int check_reserved(const struct submission_entry *entry, struct error *er
 	for (size_t i = 0; i < sizeof entry->reserved / sizeof *entry->reserved; i++)
 		if (entry->reserved[i])
 			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "reserved[%zu]: %" PRIu64 ", but it has to be 0", i,
+			                 "reserved[%zu]: %" PRIu64 ", but it must be 0", i,
 			                 entry->reserved[i]);
 	return 0;
 }
@@ -265,7 +265,7 @@ void submission_run(struct session *session)
 			return;
 		if (!touch(&one, take_entry) || one.found == LOOK_BROKEN) {
 			session_end(session, LOG_LEVEL_NOTICE,
-			            "its submission ring has more entries than room for their ends");
+			            "its submission ring has more entries than it has room for ends");
 			return;
 		}
 		if (one.found == LOOK_NONE)

@@ -117,8 +117,8 @@ static int choose_uuid(struct device *ret, const char *which, int n, struct erro
 			continue;
 		if (found++ > 0)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "device %.40s: it begins both %s and %s", which, ret->uuid,
-			                 device.uuid);
+			                 "device %.40s: ambiguous, both %s and %s begin with it", which,
+			                 ret->uuid, device.uuid);
 		*ret = device;
 	}
 	if (found == 0)

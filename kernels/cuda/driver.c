@@ -56,7 +56,7 @@ static int too_old(const char *name, int version, struct error *err)
 	if (get_version)
 		get_version(&has);
 	return error_set(err, STATUS_UNSUPPORTED,
-	                 "%s: the driver is for CUDA %d.%d and has no %s of CUDA %d.%d; install a newer one",
+	                 "%s: the driver supports CUDA %d.%d and lacks %s of CUDA %d.%d; install a newer one",
 	                 LIBRARY, has / 1000, has % 1000 / 10, name, version / 1000, version % 1000 / 10);
 }
 

@@ -46,12 +46,12 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 		return r;
 	if (__builtin_add_overflow(handle->offset, handle->size, &end))
 		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "size: offset %" PRIu64 " + size %" PRIu64 " passes 64 bits", handle->offset,
-		                 handle->size);
+		                 "size: offset %" PRIu64 " + size %" PRIu64 " overflows 64 bits",
+		                 handle->offset, handle->size);
 	if (handle->allocation && end > handle->allocation)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "size: offset %" PRIu64 " + size %" PRIu64
-		                 " passes the end of the allocation, which has %" PRIu64 " bytes",
+		                 " exceeds the allocation, which has %" PRIu64 " bytes",
 		                 handle->offset, handle->size, handle->allocation);
 	r = get_granularity(memories, &unit, err);
 	if (r < 0)
@@ -59,7 +59,7 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 	if (!cuda_memory_round_up(memories, handle->allocation ? handle->allocation : end, unit,
 	                          &memory->mapped))
 		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "%s: %" PRIu64 " bytes are more than the %" PRIu64 " that the device has",
+		                 "%s: %" PRIu64 " bytes exceed the %" PRIu64 " that the device has",
 		                 handle->allocation ? "allocation" : "size",
 		                 handle->allocation ? handle->allocation : end,
 		                 memories->device->memory_bytes);
@@ -89,7 +89,7 @@ int fd_memory_create(struct cuda_memories *memories, const struct engine_handle 
 		return r;
 	if (!cuda_memory_round_up(memories, wanted->size, unit, &memory->mapped))
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, wanted->size,
+		                 "size: %" PRIu64 " bytes, but the device has %" PRIu64, wanted->size,
 		                 memories->device->memory_bytes);
 	r = allocate(memories, memory, &why);
 	if (r == 0)
@@ -156,7 +156,7 @@ static int check_fd(int fd, struct error *err)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
 	if (!S_ISCHR(status.stx_mode) || !is_driver_major(status.stx_rdev_major))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: it is not of the NVIDIA driver; export it with "
+		                 "fd: it does not come from the NVIDIA driver; export it with "
 		                 "cuMemExportToShareableHandle");
 	return 0;
 }
@@ -167,11 +167,11 @@ static int check_properties(struct cuda_memories *memories, const CUmemAllocatio
 	if (found->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
 	    found->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: the allocation is not of pinned device memory (type %d, location %d)",
+		                 "fd: the allocation is not pinned device memory (type %d, location %d)",
 		                 (int)found->type, (int)found->location.type);
 	if (found->location.id != memories->device->handle)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: the allocation is on device %d, and this service has device %d",
+		                 "fd: the allocation is on device %d, but this service uses device %d",
 		                 found->location.id, memories->device->handle);
 	return 0;
 }
@@ -185,7 +185,7 @@ static int import(struct cuda_memories *memories, int fd, struct cuda_memory *me
 	    (&memory->allocation, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
 	if (r < 0)
-		return error_set(err, cuda_memory_refusal(&why), "fd: the driver does not import it: %s",
+		return error_set(err, cuda_memory_refusal(&why), "fd: the driver cannot import it: %s",
 		                 why.message);
 	r = memory_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, memory->allocation));
 	if (r == 0)
@@ -226,7 +226,8 @@ static int map(struct cuda_memories *memories, struct cuda_memory *memory, bool 
 	if (r == STATUS_INVALID_ARGUMENT || r == STATUS_UNSUPPORTED)
 		r = STATUS_OUT_OF_RANGE;
 	if (r < 0) {
-		error_set(err, r, "allocation: it is mapped whole, and has not %" PRIu64 " bytes: %s",
+		error_set(err, r,
+		          "allocation: it is mapped as a whole and does not have %" PRIu64 " bytes: %s",
 		          memory->mapped, why.message);
 		driver.cuMemAddressFree(memory->start, memory->mapped);
 		return r;

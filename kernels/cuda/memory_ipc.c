@@ -58,7 +58,7 @@ static int ipc_open(struct ipc_entry *entry, struct error *err)
 	                    (&entry->address, entry->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 
 	if (r < 0)
-		return error_set(err, cuda_memory_refusal(&why), "handle: the driver does not open it: %s",
+		return error_set(err, cuda_memory_refusal(&why), "handle: the driver cannot open it: %s",
 		                 why.message);
 	r = memory_call(err, cuMemGetAddressRange, (&entry->start, &size, entry->address));
 	if (r < 0)
@@ -120,7 +120,7 @@ static int check_range(const struct ipc_entry *entry, const struct engine_handle
 		return 0;
 	return error_set(err, STATUS_OUT_OF_RANGE,
 	                 "size: offset %" PRIu64 " + size %" PRIu64
-	                 " passes the end of the allocation, which has %" PRIu64 " bytes",
+	                 " exceeds the allocation, which has %" PRIu64 " bytes",
 	                 handle->offset, handle->size, room);
 }
 
@@ -201,7 +201,7 @@ int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle
 
 	if (!cuda_memory_round_up(memories, wanted->size, STRETCH_BYTES, &rounded))
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes, and the device has %" PRIu64, wanted->size,
+		                 "size: %" PRIu64 " bytes, but the device has %" PRIu64, wanted->size,
 		                 memories->device->memory_bytes);
 	entry = calloc(1, sizeof *entry);
 	if (!entry)

@@ -252,7 +252,7 @@ int queue_check(struct queue *queue, struct error *err)
 
 	pthread_mutex_lock(&queue->lock);
 	if (queue->lost)
-		r = error_set(err, STATUS_DEVICE_LOST, "the device is lost; the service starts again");
+		r = error_set(err, STATUS_DEVICE_LOST, "the device is lost; the service is restarting");
 	pthread_mutex_unlock(&queue->lock);
 	return r;
 }

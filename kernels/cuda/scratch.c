@@ -29,7 +29,8 @@ int scratch_open(struct scratch *scratch, uint64_t most, struct error *err)
 		if (r != STATUS_NO_MEMORY)
 			return r;
 	}
-	return error_set(err, STATUS_NO_MEMORY, "the device has no %" PRIu64 " bytes to stage host memory in",
+	return error_set(err, STATUS_NO_MEMORY,
+	                 "the device does not have the %" PRIu64 " bytes needed to stage host memory",
 	                 LEAST_BYTES);
 }
 

@@ -44,7 +44,7 @@ static int map_client(const struct engine_handle *handle, enum sharing sharing, 
 	struct stat st;
 	if (handle->kind != REGION_KIND_MEMFD)
 		return error_set(err, STATUS_UNSUPPORTED,
-		                 "kind %s: the cpu engine maps memfd regions; %s needs --engine=cuda",
+		                 "kind %s: the cpu engine maps only memfd regions; %s needs --engine=cuda",
 		                 region_kind_names[handle->kind], region_kind_names[handle->kind]);
 	int r = check_file(handle, &st, err);
 	if (r == 0)
@@ -101,7 +101,7 @@ int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory *
 	struct engine_handle handle = *wanted;
 	if (wanted->kind != REGION_KIND_MEMFD)
 		return error_set(err, STATUS_UNSUPPORTED,
-		                 "kind %s: the cpu engine makes memfd regions; %s needs --engine=cuda",
+		                 "kind %s: the cpu engine creates only memfd regions; %s needs --engine=cuda",
 		                 region_kind_names[wanted->kind], region_kind_names[wanted->kind]);
 	if (wanted->size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, not 0");
@@ -149,15 +149,16 @@ static int check_file(const struct engine_handle *handle, struct stat *ret, stru
 	if (r < 0)
 		return r;
 	if (!(seals & F_SEAL_SHRINK))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: the memfd can shrink; seal it: fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), "
-		                 "made with MFD_ALLOW_SEALING");
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "fd: the memfd can shrink; create it with MFD_ALLOW_SEALING and seal it: fcntl(fd, "
+		    "F_ADD_SEALS, F_SEAL_SHRINK)");
 	if (fstat(handle->fd, ret) < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
 	if (__builtin_add_overflow(handle->offset, handle->size, &end) || end > (uint64_t)ret->st_size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "size: offset %" PRIu64 " + size %" PRIu64
-		                 " passes the end of the memfd, which has %" PRIu64 " bytes",
+		                 " exceeds the memfd, which has %" PRIu64 " bytes",
 		                 handle->offset, handle->size, (uint64_t)ret->st_size);
 	return 0;
 }
@@ -169,10 +170,11 @@ static int check_pages(const struct engine_handle *handle, enum sharing sharing,
 	int mode = fcntl(handle->fd, F_GETFL) & O_ACCMODE;
 	int seals = fcntl(handle->fd, F_GET_SEALS);
 	if (sharing == TO_PIN && mode == O_RDONLY && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
-		return error_set(err, STATUS_PERMISSION,
-		                 "fd: it is open for reading only, and the memfd, which is pinned, can get "
-		                 "holes; seal it (F_SEAL_FUTURE_WRITE), or send a descriptor that is open "
-		                 "for writing with writable false");
+		return error_set(
+		    err, STATUS_PERMISSION,
+		    "fd: it is open for reading only, and the memfd, which is to be pinned, could still "
+		    "get holes; seal it (F_SEAL_FUTURE_WRITE), or send a descriptor that is open for "
+		    "writing with writable false");
 	if (page > HUGE_PAGE_BYTES && !holes_can_watch())
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "fd: its pages have %" PRIu64
@@ -241,7 +243,7 @@ static int refuse_hole(uint64_t at, struct error *err)
 {
 	return error_set(err, STATUS_INVALID_ARGUMENT,
 	                 "fd: the memfd has a hole at byte %" PRIu64
-	                 "; fill it first: write to it, or posix_fallocate()",
+	                 "; fill it first: write to it or call posix_fallocate()",
 	                 at);
 }
 
@@ -289,17 +291,18 @@ static int populate(const struct engine_handle *handle, const struct cpu_memory 
 			return refuse_hole(hole, err);
 		return 0;
 	case -ECANCELED:
-		return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
+		return error_set(err, STATUS_CANCELED, "nobody is waiting for the memory any longer");
 	case -EFAULT:
 		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
 			return refuse_hole(hole, err);
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: the memfd has a hole, or a page that the machine has lost; fill it "
-		                 "first: write to it, or posix_fallocate()");
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "fd: the memfd has a hole, or a page that the machine has lost; fill it first: write "
+		    "to it or call posix_fallocate()");
 	default:
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
-		                 strerror(-r));
+		                 "size: %" PRIu64 " bytes: the memory could not be allocated: %s",
+		                 handle->size, strerror(-r));
 	}
 }
 
@@ -314,15 +317,16 @@ static int fill(const struct engine_handle *handle, const struct cpu_memory *mem
 	pages.spares = true;
 	int r = memfd_fill(&pages);
 	if (r == -ENOSPC)
-		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64
-		                 " bytes: the machine or the service's cgroup has not that much memory left",
-		                 handle->size);
+		return error_set(
+		    err, STATUS_NO_MEMORY,
+		    "size: %" PRIu64
+		    " bytes: the machine or the service's cgroup does not have that much memory left",
+		    handle->size);
 	if (r == -ECANCELED)
-		return error_set(err, STATUS_CANCELED, "nobody waits for the memory any more");
+		return error_set(err, STATUS_CANCELED, "nobody is waiting for the memory any longer");
 	if (r < 0)
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "size: %" PRIu64 " bytes: the memory could not be had: %s", handle->size,
-		                 strerror(-r));
+		                 "size: %" PRIu64 " bytes: the memory could not be allocated: %s",
+		                 handle->size, strerror(-r));
 	return 0;
 }

@@ -77,10 +77,9 @@ int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent exte
 	int r;
 
 	if (side->step == 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "limit: it is missing, and with a %s_step of 0 any number of blocks lies in "
-		                 "the region",
-		                 name);
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "limit: missing; with a %s_step of 0 the region could hold any number of blocks", name);
 	r = check_range(name, blocks, side, 1, extent, place, err);
 	if (r < 0)
 		return r;
@@ -153,7 +152,7 @@ static int check_range(const char *name, const struct engine_blocks *blocks,
 	if (stretch.high > UINT64_MAX)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "%s: the last byte of %" PRIu64 " blocks in %" PRIu32
-		                 " layers is past 64 bits, but the region has %" PRIu64 " bytes",
+		                 " layers overflows 64 bits, but the region has %" PRIu64 " bytes",
 		                 name, n, blocks->layers, place->size);
 	if (stretch.high > place->size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
@@ -170,13 +169,13 @@ static int check_work(const struct engine_blocks *blocks, const struct transform
 
 	if (moves > (wide)BLOCKS_MOVES_MOST)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "layers: %" PRIu64 " entries in each of %" PRIu32 " are more than %" PRIu64
+		                 "layers: %" PRIu64 " entries in each of %" PRIu32 " layers exceed %" PRIu64
 		                 " blocks",
 		                 blocks->n, blocks->layers, BLOCKS_MOVES_MOST);
 	if (t->bytes > BLOCKS_BYTES_MOST || moves * t->bytes > (wide)BLOCKS_BYTES_MOST)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "layers: %" PRIu64 " entries in each of %" PRIu32 ", of %" PRIu64
-		                 " bytes each, are more than %" PRIu64,
+		                 "layers: %" PRIu64 " entries in each of %" PRIu32 " layers, %" PRIu64
+		                 " bytes each, exceed %" PRIu64 " bytes",
 		                 blocks->n, blocks->layers, t->bytes, BLOCKS_BYTES_MOST);
 	return 0;
 }
@@ -192,12 +191,12 @@ static int check_repeated(const struct transform *t, const struct overlap_repeat
 	case OVERLAP_SOME:
 		return error_set(err, STATUS_OVERLAP,
 		                 "%s: two blocks of the destination share bytes: there are %" PRIu64
-		                 ", each %" PRIu64 " bytes after the one before",
+		                 ", %" PRIu64 " bytes apart",
 		                 what, repeat[n - 1].n, repeat[n - 1].step);
 	default:
-		return error_set(
-		    err, STATUS_OVERLAP,
-		    "%s: too intricate to show that no two blocks of the destination share bytes", what);
+		return error_set(err, STATUS_OVERLAP,
+		                 "%s: too complex to prove that no two blocks of the destination share bytes",
+		                 what);
 	}
 }
 
@@ -245,11 +244,11 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 		return 0;
 	if (least >= block && (wide)sorted[layers - 1] - sorted[0] + block <= blocks->dst.step)
 		return 0;
-	return error_set(err, STATUS_OVERLAP,
-	                 "dst_layers: two are %" PRIu64
-	                 " bytes apart; at irregular distances that has to be %" PRIu64
-	                 " (a layer's blocks), or %" PRIu64 " (a block) with all layers within one dst_step",
-	                 (uint64_t)least, (uint64_t)reach, block);
+	return error_set(
+	    err, STATUS_OVERLAP,
+	    "dst_layers: two are %" PRIu64 " bytes apart; if unevenly spaced they must be at least %" PRIu64
+	    " apart (the blocks of a layer), or %" PRIu64 " (one block) with all layers within one dst_step",
+	    (uint64_t)least, (uint64_t)reach, block);
 }
 
 /* Blocks of a layer first, so that an error says what is too near to what. */
@@ -294,11 +293,12 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 	from = stretch_of(&blocks->src, src_count(blocks), blocks->layers, t->src_extent, src->offset);
 	if (!meet(to, dst->base, from, src->base))
 		return 0;
-	return error_set(err, STATUS_OVERLAP,
-	                 "dst: bytes [%" PRIu64 ", %" PRIu64 ") of its region and [%" PRIu64 ", %" PRIu64
-	                 ") of src's meet in one memory; of lists of blocks the sides have to be apart as a "
-	                 "whole, also where no two blocks meet",
-	                 (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
+	return error_set(
+	    err, STATUS_OVERLAP,
+	    "dst: bytes [%" PRIu64 ", %" PRIu64 ") of its region and [%" PRIu64 ", %" PRIu64
+	    ") of src's overlap in one memory; with a list of blocks the two sides must not overlap as a "
+	    "whole, even if no two blocks do",
+	    (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
 }
 
 /* ---- The list ------------------------------------------------------------------------------------------ */
@@ -313,13 +313,12 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 	if (end > place->size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "index_at: %" PRIu64 " entries of %" PRIu32 " bytes from byte %" PRIu64
-		                 " leave a region of %" PRIu64 " bytes",
+		                 " exceed a region of %" PRIu64 " bytes",
 		                 blocks->n, size, place->offset, place->size);
 	if ((place->base + place->offset) % size)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "index_at: %" PRIu64
-		                 " bytes into the region the address is no multiple of an entry's %" PRIu32
-		                 " bytes",
+		                 "index_at: byte %" PRIu64 " of the region is not aligned to the %" PRIu32
+		                 " bytes of an entry",
 		                 place->offset, size);
 	if (!is_one_memory(dst, place) || t->count == 0 || dst_count(blocks) == 0)
 		return 0;
@@ -327,7 +326,7 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 	if (!meet(to, dst->base, (struct stretch){ place->offset, end }, place->base))
 		return 0;
 	return error_set(err, STATUS_OVERLAP,
-	                 "index_at: the entries lie within bytes [%" PRIu64 ", %" PRIu64
+	                 "index_at: the entries overlap bytes [%" PRIu64 ", %" PRIu64
 	                 ") of dst's region, which are written",
 	                 (uint64_t)to.low, (uint64_t)to.high);
 }
@@ -373,7 +372,7 @@ static int check_twice(const struct engine_blocks *blocks, struct blocks_seen *s
 			if (entry_at(blocks, seen->slot[s] - 1) == entry)
 				return error_set(err, STATUS_OVERLAP,
 				                 "index[%" PRIu32 "]: %" PRId64 ", as index[%" PRIu32
-				                 "]: two blocks would be written to one place of dst",
+				                 "]: two blocks would be written to the same place in dst",
 				                 i, entry, seen->slot[s] - 1);
 		seen->slot[s] = i + 1;
 	}

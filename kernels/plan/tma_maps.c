@@ -72,7 +72,7 @@ static bool check_dims(struct plan *plan, enum family family, uint32_t also, uin
 
 	if (map_rank(tma, most) > TENSOR_MAP_MAX_RANK) {
 		plan_add_rule(plan, family,
-		              "rank is %" PRIu32 " after canonicalisation, and a map has at most %d",
+		              "rank is %" PRIu32 " after canonicalisation, but a map has at most %d",
 		              tma->rank, TENSOR_MAP_MAX_RANK);
 		return false;
 	}
@@ -82,11 +82,11 @@ static bool check_dims(struct plan *plan, enum family family, uint32_t also, uin
 		if (dim->n > TMA_LONGEST / 2 || dim->source > TMA_LONGEST / 2)
 			plan_add_rule(plan, family,
 			              "dimension %" PRIu32 " has %" PRId64
-			              " elements, and a coordinate has 31 bits",
+			              " elements, but a coordinate has 31 bits",
 			              tma->rank - 1 - d, dim->n);
 		if (dim->src < 0)
 			plan_add_rule(plan, family,
-			              "source stride %" PRIu32 " is %" PRId64 " bytes, and a map's is "
+			              "source stride %" PRIu32 " is %" PRId64 " bytes, but a map's is "
 			              "not negative",
 			              tma->rank - 1 - d, dim->src);
 		if (is_broadcast(dim) && (d == 0 || d == also || dim->source != dim->n))
@@ -168,7 +168,7 @@ static bool set_load(struct plan *plan, enum family family, const struct loop_ne
 	if (map->dim[map->rank - 1] > TMA_LONGEST) {
 		plan_add_rule(plan, family,
 		              "dimensions that a map counts as one have %" PRIu64
-		              " elements, and a coordinate has 31 bits",
+		              " elements, but a coordinate has 31 bits",
 		              map->dim[map->rank - 1]);
 		return false;
 	}

@@ -247,7 +247,7 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 	} else {
 		plan_add_rule(plan, FAMILY_TILE_COPY,
 		              "source stride %d is %" PRId64 " bytes, not %" PRId64
-		              ", and a map does not step along its innermost dimension",
+		              ", but a map does not step along its innermost dimension",
 		              nest->rank - 1, inner->src, element);
 	}
 	plan->tile_rank = 0;

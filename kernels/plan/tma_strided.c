@@ -78,7 +78,7 @@ bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_i
 	    (together ? channel->src : channel->dst) != element)
 		return false;
 	plan_add_rule(plan, FAMILY_TILE_TRANSPOSE,
-	              "pixels are %" PRId64 " bytes, and a tile's rows are of %d", channel->n * element,
+	              "pixels are %" PRId64 " bytes, but a tile's rows are of %d", channel->n * element,
 	              TRANSPOSE_ROW_BYTES);
 	tma_set_dims(tma, nest, pixels, channels);
 	tma->element = nest->element;

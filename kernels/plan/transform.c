@@ -51,12 +51,13 @@ static int check_ranks(const struct transform_spec *spec, struct error *err)
 
 	if (spec->dst.dtype != spec->src.dtype)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "dst.dtype: %s, but src is %s; a transform moves elements and converts none",
+		                 "dst.dtype: %s, but src is %s; a transform does not convert elements",
 		                 dtype_names[spec->dst.dtype], dtype_names[spec->src.dtype]);
 	if (spec->dst.rank != spec->src.rank)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "dst.shape: rank %d, but src has rank %d; a transform keeps the rank",
-		                 spec->dst.rank, spec->src.rank);
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "dst.shape: rank %d, but src has rank %d; a transform does not change the rank",
+		    spec->dst.rank, spec->src.rank);
 	for (int i = 0; i < 3; i++)
 		if (lists[i].n >= 0 && lists[i].n != spec->src.rank)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
@@ -73,11 +74,11 @@ static int check_perm(const struct transform_spec *spec, struct error *err)
 		int64_t p = spec->perm[d];
 
 		if (p < 0 || p >= spec->n_perm)
-			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "perm: %" PRId64
-			                 " is no dimension; a permutation of %d dimensions names "
-			                 "each of 0..%d once",
-			                 p, spec->n_perm, spec->n_perm - 1);
+			return error_set(
+			    err, STATUS_INVALID_ARGUMENT,
+			    "perm: %" PRId64
+			    " is not a dimension; a permutation of %d dimensions names each of 0..%d once",
+			    p, spec->n_perm, spec->n_perm - 1);
 		if (seen & UINT32_C(1) << p)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
 			                 "perm: %" PRId64
@@ -114,12 +115,13 @@ static int reduce_axis(struct transform *t, const struct transform_spec *spec, i
 	if (__builtin_add_overflow(source, before > 0 ? before : 0, &made) ||
 	    __builtin_add_overflow(made, after > 0 ? after : 0, &made))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: dimension %d of %" PRId64 " grows past 63 bits with before %" PRId64
+		                 "%s: dimension %d of %" PRId64 " overflows 63 bits with before %" PRId64
 		                 " and after %" PRId64,
 		                 before > after ? "before" : "after", d, extent, before, after);
 	if (spec->dst.shape[d] != made)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "dst.shape: dimension %d is %" PRId64 ", but the transform makes %" PRId64,
+		                 "dst.shape: dimension %d is %" PRId64
+		                 ", but the transform produces %" PRId64,
 		                 d, spec->dst.shape[d], made);
 
 	axis->extent = made;
@@ -143,7 +145,8 @@ static int encode_value(struct transform *t, const struct transform_spec *spec, 
 
 	if (spec->mode != PAD_MODE_CONSTANT && !zero)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "value: mode %s takes none; only constant does", pad_mode_names[spec->mode]);
+		                 "value: mode %s takes no value; only constant does",
+		                 pad_mode_names[spec->mode]);
 	return scalar_encode(value, spec->dst.dtype, t->fill, "value", err);
 }
 
@@ -164,7 +167,7 @@ static int check_self_overlap(const struct tensor_layout *dst, struct error *err
 		                 "dst.strides: two elements of the destination share bytes");
 	default:
 		return error_set(err, STATUS_OVERLAP,
-		                 "dst.strides: too intricate to show that no two elements share bytes");
+		                 "dst.strides: too complex to prove that no two elements share bytes");
 	}
 }
 
@@ -209,6 +212,6 @@ int transform_check_places(const struct transform *t, const struct tensor_place 
 	default:
 		return error_set(
 		    err, STATUS_OVERLAP,
-		    "dst: too intricate to show that it shares no byte with src in the same memory");
+		    "dst: too complex to prove that it shares no byte with src in the same memory");
 	}
 }

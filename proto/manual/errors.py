@@ -39,8 +39,8 @@ class Errors:
         out = []
         for name, code, meaning, remedy in self.statuses():
             out += [f".Ss {name} ({code})", *mdoc.words(mdoc.sentence(meaning)), ".Pp", *mdoc.words(remedy)]
-            out += self._said(name, "As said first.")
+            out += self._said(name, "See above.")
         return out
 
     def make_said(self, section):
-        return self._said(section, "The sentence says what to change.")
+        return self._said(section, "The message says what to change.")

@@ -456,8 +456,8 @@ static int refuse_unknown(const struct place *place, const msgpack_object *key, 
 	const char *owner = place ? place_text(place, path) : rules->owner;
 
 	if (key->type != MSGPACK_OBJECT_STR)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the name of a field is a str, got %s",
-		                 owner, codec_what(key, text, sizeof text));
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: field names must be str, got %s", owner,
+		                 codec_what(key, text, sizeof text));
 	for (const struct field *f = message->fields; f->name; f++)
 		if (rules->accepts & (1u << (f - message->fields)))
 			list_append(list, f->name);

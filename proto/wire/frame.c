@@ -150,7 +150,7 @@ static int check_item(const struct frame_scan *scan, const struct item *item, ui
 
 	if (item->shape == ITEM_RESERVED || item->shape == ITEM_EXT)
 		return error_set(err, STATUS_PROTOCOL, "byte %zu of a message is 0x%02x, %s", scan->pos, type,
-		                 item->shape == ITEM_EXT ? "an ext type, of which the protocol has none"
+		                 item->shape == ITEM_EXT ? "an ext type, which the protocol does not use"
 		                                         : "which is not MessagePack");
 	if (end > limits->bytes)
 		return refuse_bytes(limits, end, err);

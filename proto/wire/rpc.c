@@ -186,7 +186,7 @@ static enum rpc_outcome decode_notification(const msgpack_object_array *message,
 
 	if (message->size != 3)
 		error_set(err, STATUS_PROTOCOL,
-		          "a notification has 3 elements, [2, method, params], and this one %u",
+		          "a notification has 3 elements, [2, method, params], but this one has %u",
 		          message->size);
 	else if (!is_name(&items[1]))
 		error_set(err, STATUS_PROTOCOL, "a notification's method must be a str, got %s",
@@ -209,7 +209,7 @@ static enum rpc_outcome decode_call(const msgpack_object_array *message, struct 
 
 	if (message->size != 4) {
 		error_set(err, STATUS_PROTOCOL,
-		          "a request has 4 elements, [0, msgid, method, params], and this one %u",
+		          "a request has 4 elements, [0, msgid, method, params], but this one has %u",
 		          message->size);
 		return RPC_BROKEN;
 	}
@@ -249,8 +249,8 @@ static int decode_params(const struct method *method, const msgpack_object *para
 	map = params->via.array.size ? params->via.array.ptr : NULL;
 	if (params->via.array.size > 1)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: %u parameters, at most one, a map of fields", method->name,
-		                 params->via.array.size);
+		                 "%s: %u parameters, but at most one is allowed, a map of fields",
+		                 method->name, params->via.array.size);
 	if (map && map->type != MSGPACK_OBJECT_MAP)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a map of fields, got %s",
 		                 method->name, codec_what(map, what, sizeof what));
@@ -398,8 +398,7 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 	if (!root)
 		return err->status;
 	if (!envelope_type(root, &type))
-		return error_set(err, STATUS_PROTOCOL,
-		                 "what the service sent is no message of MessagePack-RPC");
+		return error_set(err, STATUS_PROTOCOL, "it is not a MessagePack-RPC message");
 	outcome = root->via.array.ptr + 1;
 	ret->is_done = type == RPC_TYPE_NOTIFICATION && is_done(&root->via.array);
 	if (ret->is_done)
@@ -407,10 +406,11 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 	else if (type == RPC_TYPE_NOTIFICATION)
 		return 1;
 	else if (type != RPC_TYPE_REPLY || root->via.array.size != 4 || !is_msgid(&outcome[0]))
-		return error_set(err, STATUS_PROTOCOL,
-		                 "a message of type %llu with %u elements from the service is no reply, "
-		                 "[1, msgid, error, result]",
-		                 (unsigned long long)type, root->via.array.size);
+		return error_set(
+		    err, STATUS_PROTOCOL,
+		    "a message of type %llu with %u elements from the service is not a reply, [1, msgid, "
+		    "error, result]",
+		    (unsigned long long)type, root->via.array.size);
 	ret->msgid = (uint32_t)outcome[0].via.u64;
 	ret->document = &outcome[2];
 	ret->error.status = STATUS_OK;

@@ -79,10 +79,10 @@ class Files(ConfigCase):
     def test_all_errors_with_their_lines(self):
         self.write("[tmad]\nthreds = 1\nengine=gpu\n\n[limits]\nconnections = 0\nthreads = 1\n[more]\nx = 1\n"
                    "[limits]\nconnections = 7\nno value\n")
-        expected = [(2, "threds: there is no such setting; the nearest is threads"),
+        expected = [(2, "threds: unknown setting; did you mean threads?"),
                     (3, "engine = gpu: it takes one of auto, cpu, cuda"), (6, "connections = 0: it takes a whole number"),
-                    (7, "threads: it belongs in section [tmad]"), (8, "[more]: there are sections"),
-                    (11, "connections: it was already set in line 6"), (12, "a line is name = value")]
+                    (7, "threads: it belongs in section [tmad]"), (8, "[more]: unknown section; there are"),
+                    (11, "connections: it was already set on line 6"), (12, "a line is name = value")]
         for done in (self.check(), run_tmad(f"--config={self.file}", "--socket", os.path.join(self.directory, "s"))):
             lines = done.stderr.splitlines()
             self.assertEqual((done.returncode, done.stdout, len(lines)), (2, "", len(expected)), done.stderr)
@@ -101,7 +101,7 @@ class Files(ConfigCase):
         self.write("[tmad]\nthreads = 1\n")
         done = self.check("--instance=a")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(done.stdout, f"{self.file}: read\n{self.directory}/tmad@a.conf: not there\nok\n")
+        self.assertEqual(done.stdout, f"{self.file}: read\n{self.directory}/tmad@a.conf: not found\nok\n")
         done = run_tmad("--config=", "--check-config")
         self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
 
@@ -215,13 +215,13 @@ class Units(ConfigCase):
 
 class Options(ConfigCase):
     def test_the_nearest(self):
-        for text, words in (("--threds=4", "--threds=4: there is no such option; the nearest is --threads"),
-                            ("--log_levl=info", "--log_levl=info: there is no such option; the nearest is --log-level"),
-                            ("--chek-config", "--chek-config: there is no such option; the nearest is --check-config"),
-                            ("--regions-per-user=1", "--regions-per-user=1: there is no such option; the nearest is --regions-per-uid"),
-                            ("--nonsense", "--nonsense: there is no such option"), ("-x", "-x: options begin with two hyphens"),
-                            ("--help=x", "--help=x: --help takes no argument"), ("--conn=5", "--conn=5: several options begin so"),
-                            ("--threads", "--threads: it takes an argument")):
+        for text, words in (("--threds=4", "--threds=4: unknown option; did you mean --threads?"),
+                            ("--log_levl=info", "--log_levl=info: unknown option; did you mean --log-level?"),
+                            ("--chek-config", "--chek-config: unknown option; did you mean --check-config?"),
+                            ("--regions-per-user=1", "--regions-per-user=1: unknown option; did you mean --regions-per-uid?"),
+                            ("--nonsense", "--nonsense: unknown option"), ("-x", "-x: options begin with two hyphens"),
+                            ("--help=x", "--help=x: --help takes no argument"), ("--conn=5", "--conn=5: several options begin with that"),
+                            ("--threads", "--threads: it needs an argument")):
             done = run_tmad(text)
             self.assertEqual((done.returncode, done.stdout), (2, ""), text)
             self.assertEqual(done.stderr, f"tmad: {words} (tmad --help lists the options)\n")
@@ -313,17 +313,17 @@ class Overrides(ConfigCase):
         self.assertEqual((limits["regions_per_uid"], limits["plans_per_uid"]), (4, 3))
 
     def test_errors_have_their_lines(self):
-        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: a user or group has limits of its own among those that end with _per_uid only"),
-                ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: a user or group has limits of its own"),
-                ('[limits "uid:1"]\nregions_per_usr = 3\n', 2, "regions_per_usr: there is no such setting; the nearest is regions-per-uid"),
+        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: only limits that end with _per_uid can be set for a user or group"),
+                ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: only limits that end with _per_uid"),
+                ('[limits "uid:1"]\nregions_per_usr = 3\n', 2, "regions_per_usr: unknown setting; did you mean regions-per-uid?"),
                 ('[limits "uid:1"]\nregions_per_uid = 0\n', 2, "regions-per-uid = 0: it takes a whole number from 1"),
-                ('[limits "uid:1"]\nregions_per_uid = 1\n[limits "uid:1"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set in line 2"),
+                ('[limits "uid:1"]\nregions_per_uid = 1\n[limits "uid:1"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set on line 2"),
                 ('[limits "user:nobody-of-that-name"]\nregions_per_uid = 1\n', 1, '[limits "user:nobody-of-that-name"]: there is no user nobody-of-that-name'),
                 ('[limits "group:none-of-that-name"]\n', 1, '[limits "group:none-of-that-name"]: there is no group none-of-that-name'),
                 ('[limits "uid:root"]\n', 1, '[limits "uid:root"]: root is not a number from 0 to 4294967294'),
                 ('[limits "uid:4294967295"]\n', 1, '[limits "uid:4294967295"]: 4294967295 is not a number from 0 to 4294967294'),
-                ('[limits "root"]\n', 1, '[limits "root"]: whose limits they are is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME'),
-                ('[limits ""]\n', 1, '[limits ""]: there are sections'), ("[limits uid:1]\n", 1, "[limits uid:1]: there are sections"),
+                ('[limits "root"]\n', 1, '[limits "root"]: the user or group is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME'),
+                ('[limits ""]\n', 1, '[limits ""]: unknown section'), ("[limits uid:1]\n", 1, "[limits uid:1]: unknown section"),
                 ('[limits "uid:1"]\nconnections_per_uid = 5000\n', 2, "connections-per-uid = 5000: it may not exceed connections, which is 4096 by default"),
                 ('[limits "gid:1"]\njobs_per_uid = 10\nbehind_waits_per_uid = 11\n', 3, "behind-waits-per-uid = 11: it may not exceed jobs-per-uid, which is 10"))
         for text, line, words in rows:
@@ -332,7 +332,7 @@ class Overrides(ConfigCase):
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), text + done.stderr)
             self.assertTrue(done.stderr.startswith(f"tmad: {self.file}:{line}: {words}"), done.stderr)
         self.write("".join(f'[limits "uid:{n}"]\nregions_per_uid = 1\n' for n in range(65)))
-        self.assertIn(":129: [limits \"uid:64\"]: there are at most 64 users and groups", self.check().stderr)
+        self.assertIn(":129: [limits \"uid:64\"]: at most 64 users and groups can", self.check().stderr)
 
 
 class Access(ConfigCase):
@@ -491,7 +491,7 @@ class Reload(ReloadCase):
         self.write("[limits]\nconnections = 10\n")
         tmad = self.start()
         status = self.reload(tmad, "[tmad]\nthreads = 3\n[limits]\nconnections = 20\ntensor-map-entries = 5\n")
-        self.assertRegex(status, r"^Serving on .*; settings read again at \d\d:\d\d:\d\d UTC: 1 changed, 2 wait for a restart")
+        self.assertRegex(status, r"^Serving on .*; settings reloaded at \d\d:\d\d:\d\d UTC: 1 changed, 2 wait for a restart")
         log = tmad.log()
         self.assertIn("reload: connections: 10 -> 20\n", log)
         self.assertIn("reload: threads: 0 -> 3; it waits for a restart\n", log)
@@ -544,13 +544,13 @@ class Reload(ReloadCase):
             self.assertIn(": 2 changed, 0 wait for a restart", status)
             self.assertEqual(limit(), 3)
             self.assertIn(f"reload: uid {os.getuid()}: regions-per-uid: 2 -> 3\n", tmad.log())
-            self.assertIn(f"reload: uid {os.getuid()}: plans-per-uid: as everybody -> 5\n", tmad.log())
+            self.assertIn(f"reload: uid {os.getuid()}: plans-per-uid: as everyone -> 5\n", tmad.log())
             if not os.environ.get("EMULATOR"):
                 self.reload(tmad, f'[limits "gid:{os.getgid()}"]\nregions_per_uid = 4\n')
                 self.assertEqual(limit(), 4)
             self.reload(tmad, "[limits]\nregions_per_uid = 9\n")
             self.assertEqual(limit(), 9)
-            self.assertIn(f"reload: uid {os.getuid()}: plans-per-uid: 5 -> as everybody\n", tmad.log())
+            self.assertIn(f"reload: uid {os.getuid()}: plans-per-uid: 5 -> as everyone\n", tmad.log())
             self.assertIn("connections_per_uid = 8K: ", self.reload(tmad, '[limits "uid:1"]\nconnections_per_uid = 8K\n')
                           .replace("-", "_"))
             self.assertEqual(limit(), 9)
@@ -626,12 +626,12 @@ class Reload(ReloadCase):
         tmad = self.start()
         with tmad.rpc() as rpc:
             status = self.reload(tmad, "[limits]\nconnections = 20\nplans-per-uid = none\nx = 1\n")
-            self.assertIn(f"the settings were broken and those of before go on: {self.file}:3: plans-per-uid = none", status)
+            self.assertIn(f"the settings had errors and the previous ones stay in force: {self.file}:3: plans-per-uid = none", status)
             self.assertIs(rpc.call("ping"), True)
         self.assertEqual(self.limits(tmad)["connections"], 10)
         log = tmad.log()
         self.assertIn(f"tmad: reload: {self.file}:3: plans-per-uid = none: it takes a whole number", log)
-        self.assertIn(f"tmad: reload: {self.file}:4: x: there is no such setting", log)
+        self.assertIn(f"tmad: reload: {self.file}:4: x: unknown setting", log)
         self.assertIn("tmad: reload: nothing has changed\n", log)
         os.unlink(self.file)
         self.assertIn("No such file", self.reload(tmad))

@@ -246,7 +246,7 @@ class Hostile(unittest.TestCase):
             self.slow_half_a_message(tmad, 100)
         tmad.process.send_signal(signal.SIGTERM)
         self.assertEqual(tmad.process.wait(scaled(5)), 0)
-        self.assertIn("do not close", tmad.log())
+        self.assertIn("still being closed", tmad.log())
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
     def test_another_user_maps_much(self):

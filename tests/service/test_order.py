@@ -105,7 +105,7 @@ class Order(RawCase):
         done = self.word(64)
         self.refused("TIMEOUT", "copy",
                      self.copy(wait=self.point(0, 1, deadline_ms=30), signal=self.point(64, 1)),
-                     ["wait", "byte 0", "come to 1", "30 ms"])
+                     ["wait", "byte 0", "reached 1", "30 ms"])
         self.assertEqual(self.dst[:], b"\xee" * 4096)
         self.assertEqual(int(done), 0, "what failed signals nothing")
         self.rpc.call("copy", self.copy())
@@ -132,13 +132,13 @@ class Order(RawCase):
                 ("OUT_OF_RANGE", {"wait": self.point(4096, 1)}, ["wait.offset", "4096"]),
                 ("OUT_OF_RANGE", {"wait": self.point(4089, 1)}, ["wait.offset", "4089"]),
                 ("OUT_OF_RANGE", {"signal": self.point(MASK, 1)}, ["signal.offset", str(MASK)]),
-                ("INVALID_ARGUMENT", {"signal": self.point(12, 1)}, ["signal.offset", "12", "multiple of 8"]),
+                ("INVALID_ARGUMENT", {"signal": self.point(12, 1)}, ["signal.offset", "12", "aligned to 8 bytes"]),
                 ("INVALID_ARGUMENT", {"wait": self.point(0, 1, deadline_ms=30001)},
                  ["wait.deadline_ms", "30001", "wait_deadline_ms"]),
                 ("INVALID_ARGUMENT", {"wait": {"region": self.timeline, "offset": 0}}, ["wait.value"]),
                 ("INVALID_ARGUMENT", {"signal": self.point(0, 1, deadline_ms=1)}, ["deadline_ms", "signal"]),
                 ("INVALID_ARGUMENT", {"reply": "never"}, ["reply", "never", "queued"]),
-                ("INVALID_ARGUMENT", {"reply": "signal"}, ["reply", "signal is missing"])):
+                ("INVALID_ARGUMENT", {"reply": "signal"}, ["reply", "has no signal"])):
             with self.subTest(order):
                 self.refused(name, "copy", self.copy(**order), words)
         self.refused("INVALID_ARGUMENT", "explain", self.copy(wait=self.point(0, 1)), ["wait"])

@@ -136,7 +136,7 @@ class Rings(RawCase):
                 ("INVALID_ARGUMENT", {"at": [other, 0], "entries": 3}, ["entries", "3", "power of two"]),
                 ("INVALID_ARGUMENT", {"at": [other, 0], "entries": 1}, ["entries"]),
                 ("INVALID_ARGUMENT", {"at": [other, 0], "entries": 8192}, ["entries", "8192"]),
-                ("INVALID_ARGUMENT", {"at": [other, 8], "entries": 2}, ["at", "8", "multiple of 64"]),
+                ("INVALID_ARGUMENT", {"at": [other, 8], "entries": 2}, ["at", "8", "aligned to 64"]),
                 ("INVALID_ARGUMENT", {"at": [other], "entries": 2}, ["at", "[region, offset]"]),
                 ("OUT_OF_RANGE", {"at": [other, 0], "entries": 64}, ["at", "6272", "4096"]),
                 ("OUT_OF_RANGE", {"at": [other, (1 << 64) - 64], "entries": 2}, ["at"]),

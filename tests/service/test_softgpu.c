@@ -314,7 +314,7 @@ Test(softgpu_two, memory_of_another_device)
 	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)pointer, BYTES, 0, &region),
 	             TMA_INVALID_ARGUMENT);
 	cr_assert(strstr(tma_last_error(client), "the memory is on GPU-50f79001-") &&
-	              strstr(tma_last_error(client), "this service serves GPU-50f79000-"),
+	              strstr(tma_last_error(client), "this service uses GPU-50f79000-"),
 	          "%s", tma_last_error(client));
 }
 

@@ -161,7 +161,7 @@ class Told(ManagerCase):
         manager = self.started()
         manager.process.send_signal(signal.SIGHUP)
         self.assertTrue(int(manager.wait_told("RELOADING", "1")["MONOTONIC_USEC"]) > 0)
-        self.assertIn("settings read again", manager.wait_told("READY")["STATUS"])
+        self.assertIn("settings reloaded", manager.wait_told("READY")["STATUS"])
 
     def test_a_device_that_is_lost(self):
         manager = self.started(program=FAULTY, engine="cuda")
@@ -169,7 +169,7 @@ class Told(ManagerCase):
         made = rpc.call("region_create", {"size": 1 << 20})
         params = {"dst": tensor(made["region"], [6666]), "src": tensor(made["region"], [6666], offset=10000)}
         rpc.request("copy", params)
-        manager.wait_told("STATUS", "Starting again, engine cuda was lost: a copy of 6666 bytes is fatal to it")
+        manager.wait_told("STATUS", "Starting again: engine cuda was lost: a copy of 6666 bytes is fatal to it")
         manager.wait_told("READY")
         self.assertEqual(manager.stop(), 0)
 
@@ -266,13 +266,13 @@ class Watchdog(ManagerCase):
         manager = self.started(program=FAULTY, engine="cuda", watchdog_usec=WATCHDOG_USEC, FAULTY_SILENT=silent)
         self.assertTrue(manager.is_fed(scaled(10)))
         with open(silent, "w", encoding="ascii"):
-            wait_until(lambda: "the watchdog is not fed" in manager.log(), "a warning")
+            wait_until(lambda: "the watchdog is not notified" in manager.log(), "a warning")
         manager.forget()
         self.assertFalse(manager.is_fed(SILENCE_S))
         os.unlink(silent)
         self.assertTrue(manager.is_fed(scaled(10)))
-        self.assertEqual(manager.log().count("the watchdog is not fed"), 1, "it is said once")
-        self.assertIn("a sign of life again", manager.log())
+        self.assertEqual(manager.log().count("the watchdog is not notified"), 1, "it is said once")
+        self.assertIn("signs of life again", manager.log())
 
     def test_what_a_manager_does_about_it(self):
         """It ends the process and starts another: who asked meanwhile is answered."""

@@ -119,7 +119,7 @@ class Connections(unittest.TestCase):
 
     def test_who_is_refused_reads_why(self):
         for limit, named in (("connections-per-uid", "connections_per_uid: this uid's limit on connections is 1"),
-                             ("connections", "connections: the limit on connections of all uids together is 1")):
+                             ("connections", "connections: the limit on connections for all uids together is 1")):
             with self.subTest(limit=limit), Tmad(f"--{limit}=1") as tmad, self.let_in(tmad) as one:
                 with tmad.rpc() as refused:  # by then the service waits for what it asks
                     time.sleep(0.05)

@@ -110,7 +110,7 @@ class Archives(unittest.TestCase):
         np.savez(self.npz, **{f"array_{i}": np.array(i) for i in range(1000)})
         self.refuses(self.npz + ":z", "it has array_0, array_1, ", ", ...")
         self.refuses(self.file("b.npz") + ":x", "b.npz:x: cannot be opened (No such file")
-        self.refuses(self.file("text", b"hello") + ":x", "text is no .npz archive")
+        self.refuses(self.file("text", b"hello") + ":x", "text is not an .npz archive")
         self.file("a:b.npy")
         np.save(self.file("a:b.npy"), self.arrays["x"])
         self.copies(self.file("a:b.npy"), self.arrays["x"])
@@ -126,11 +126,11 @@ class Archives(unittest.TestCase):
         def change(offset, with_what):
             return good[:offset] + with_what + good[offset + len(with_what):]
         rows = (("no directory", good[:start], "it has no directory"), ("cut", good[:-30], "it has no directory"),
-                ("directory elsewhere", good[:-6] + struct.pack("<L", len(good)) + good[-2:], "cut short"),
+                ("directory elsewhere", good[:-6] + struct.pack("<L", len(good)) + good[-2:], "truncated"),
                 ("member elsewhere", change(start + 42, struct.pack("<L", 1)), "not where its directory says"),
-                ("too large", change(start + 20, struct.pack("<L", len(good))), "larger than what is there"),
+                ("too large", change(start + 20, struct.pack("<L", len(good))), "larger than its data in the file"),
                 ("encrypted", change(start + 8, b"\x01"), "x is encrypted"), ("packed by lzma", change(start + 10, b"\x0e"), "method 14"),
-                ("another checksum", change(start + 16, b"abcd"), "not what its checksum is of"),
+                ("another checksum", change(start + 16, b"abcd"), "does not match its checksum"),
                 ("bytes changed", change(at + 300, b"\xff" * 200), "a.npz"))
         for name, data, word in rows:
             with self.subTest(name=name):

@@ -245,14 +245,14 @@ class Ends(Case):
         for cut in (0, 3, 7, 9, 40, 128, len(data) // 2, len(data) - 1):
             for args in ([], ["--permute", "1,0"], ["--pad=0:-999,0:0"]):
                 with self.subTest(cut=cut, args=args):
-                    self.refuses(["standard input: cut short: it ends at byte " + str(cut)], data[:cut], "-", self.dst, *args)
+                    self.refuses(["standard input: truncated: it ends at byte " + str(cut)], data[:cut], "-", self.dst, *args)
 
     def test_cut_short_into_a_pipe(self):
         """What was read before may be out."""
         data = npy(numbers((4000, 1000)))
         out, said = self.copy(data[:-1], "-", "-", "--memory", "1M", code=1)
         self.assertTrue(data.startswith(out))
-        self.assertIn(f"cut short: it ends at byte {len(data) - 1}", said)
+        self.assertIn(f"truncated: it ends at byte {len(data) - 1}", said)
 
     def test_no_array(self):
         self.refuses(["standard input: not an .npy file"], b"hello, this is a text\n" * 9, "-", self.dst)
@@ -274,7 +274,7 @@ class Ends(Case):
                     self.assertEqual(len(copy.stdout.read(wanted)), wanted)
                     copy.stdout.close()
                     self.assertEqual(copy.wait(scaled(20)), 1)
-                    self.assertEqual(copy.stderr.read(), b"tmactl: standard output: nobody reads on (Broken pipe)\n")
+                    self.assertEqual(copy.stderr.read(), b"tmactl: standard output: the reader has closed it (Broken pipe)\n")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full here")
     def test_full(self):

@@ -141,7 +141,7 @@ class Usage(TmactlCase):
         s, d = self.src, self.dst
         rows = (
             (["--permute", "1,0"], ["--permute", "1,0", "3"]), (["--permute", "0,1,3"], ["--permute", "3"]),
-            (["--pad", "1:1"], ["--pad", "1 dimension, the file has 3"]), (["--pad", "0:0,-2:-2,0:0"], ["--pad", "4"]),
+            (["--pad", "1:1"], ["--pad", "1 dimension, but the file has 3"]), (["--pad", "0:0,-2:-2,0:0"], ["--pad", "4"]),
             (["--pad", "0:0,0:-9,0:0"], ["--pad", "-9"]),
             (["--pad", "0:0,0:0,0:9223372036854775807"], []),
             (["--pad", "0:0,0:0,4611686018427387904:4611686018427387904"], []),
@@ -207,7 +207,7 @@ class Files(TmactlCase):
         self.fails(1, ["a terminal"], "copy", "/dev/ptmx", self.dst, timeout=10)
 
     def test_no_clobber(self):
-        self.fails(1, [self.dst, "exists, and --no-clobber keeps it"], "copy", "--no-clobber", self.src, self.dst)
+        self.fails(1, [self.dst, "already exists, and --no-clobber protects it"], "copy", "--no-clobber", self.src, self.dst)
         os.unlink(self.dst)
         done = self.run_tmactl("copy", "--no-clobber", self.src, self.dst)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -370,7 +370,7 @@ class Trust(TmactlCase):
         os.chown(self.tmad.path, 0, grp.getgrnam("daemon").gr_gid)
         done = self.run_tmactl("ping", user=65534, group=65534, extra_groups=[])
         self.was_refused(done.returncode, done.stdout, done.stderr, 1,
-                         [self.tmad.path, "Permission denied", "members of group daemon may: usermod -aG daemon"], 2)
+                         [self.tmad.path, "Permission denied", "members of group daemon may connect: usermod -aG daemon"], 2)
         done = self.run_tmactl("ping", user=65534, group=65534, extra_groups=[grp.getgrnam("daemon").gr_gid])
         self.assertNotIn("members of group", done.stderr)
 

@@ -247,7 +247,7 @@ class Pages(Case):
         self.tmad.kill()
         page.wait_for("does not answer")
         self.tmad.start()
-        page.wait_for("has started anew")
+        page.wait_for("has been restarted")
         page.type("q")
         self.assertEqual(page.end(), 0)
 

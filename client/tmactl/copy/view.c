@@ -19,8 +19,8 @@ int view_init(struct view *ret, const struct npy *npy, const struct view_args *a
 	if (check_perm(args, npy->rank, f) < 0)
 		return -1;
 	if (args->pad && args->n_pad != npy->rank)
-		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimension%s, the file has %d", args->pad,
-		            args->n_pad, args->n_pad == 1 ? "" : "s", npy->rank);
+		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimension%s, but the file has %d",
+		            args->pad, args->n_pad, args->n_pad == 1 ? "" : "s", npy->rank);
 	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, npy->descr.item_bytes, f) < 0)
 		return -1;
 	if (!ret->dst_bytes)
@@ -45,7 +45,7 @@ static int check_perm(const struct view_args *args, int rank, struct failure *f)
 		return 0;
 	snprintf(names, sizeof names, rank > 1 ? "each of 0..%d once" : rank ? "0" : "none", rank - 1);
 	if (args->n_perm != rank)
-		return fail(f, EXIT_USAGE, "--permute %s: it names %d dimension%s, the file has %d",
+		return fail(f, EXIT_USAGE, "--permute %s: it names %d dimension%s, but the file has %d",
 		            args->permute, args->n_perm, args->n_perm == 1 ? "" : "s", rank);
 	for (int d = 0; d < rank; d++) {
 		i = view_dimension(args, rank, d);
@@ -101,7 +101,7 @@ static int axis_pad(struct view *v, struct view_axis *axis, int d, const struct 
 	/* The limits keep the sums below from overflowing. */
 	if (before < -INT64_MAX / 4 || before > INT64_MAX / 4 || after < -INT64_MAX / 4 ||
 	    after > INT64_MAX / 4)
-		return fail(f, EXIT_USAGE, "--pad %s: dimension %d: a pad passes %" PRId64, args->pad, d,
+		return fail(f, EXIT_USAGE, "--pad %s: dimension %d: a pad exceeds %" PRId64, args->pad, d,
 		            INT64_MAX / 4);
 	if ((crop_before || crop_after) && n + crop_before + crop_after <= 0)
 		return fail(f, EXIT_USAGE,

@@ -108,11 +108,12 @@ void picture_order(FILE *file, const tma_document *plan, int y)
 	svg_group(file, "legend");
 	svg_text(
 	    file, SRC_X, bottom + 34, SVG_START, "axis",
-	    "A colour is a row of the source; a number is an element, counted along the source's rows as far as "
+	    "Each colour is a row of the source; each number is an element, counted along the rows as far as "
 	    "they are drawn.");
-	svg_text(file, SRC_X, bottom + 56, SVG_START, "axis", "%s",
-	         o.has_tile
-	             ? "Tiles of this plan are in no rows of shared memory that a swizzle could permute."
-	             : "This plan has no tile: it moves whole runs or single elements.");
+	svg_text(
+	    file, SRC_X, bottom + 56, SVG_START, "axis", "%s",
+	    o.has_tile
+		? "The tiles of this plan do not lie in rows of shared memory that a swizzle could permute."
+		: "This plan has no tile: it moves whole runs or single elements.");
 	svg_group_end(file);
 }

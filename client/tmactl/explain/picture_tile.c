@@ -177,7 +177,7 @@ static unsigned column_groups(const struct tile *t, unsigned *ret_rows)
 
 static void draw_legend(FILE *file, const struct tile *t, int y)
 {
-	static const char *const rules[] = { "the address is as it is", "a[4] ^= a[7]", "a[5:4] ^= a[8:7]",
+	static const char *const rules[] = { "the address is unchanged", "a[4] ^= a[7]", "a[5:4] ^= a[8:7]",
 		                             "a[6:4] ^= a[9:7]" };
 	unsigned rows, groups = column_groups(t, &rows);
 

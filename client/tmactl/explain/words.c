@@ -13,11 +13,11 @@ static const struct {
 	int is_fast;
 	const char *sentence;
 } table[] = {
-	{ "cpu", "memcpy", 0, 1, "one run of bytes, copied as it lies" },
-	{ "cpu", "tile_copy", 0, 1, "whole rows, by the widest loads and stores of the machine" },
-	{ "cpu", "tile_transpose", 0, 1, "square tiles, turned in vector registers" },
+	{ "cpu", "memcpy", 0, 1, "one run of bytes, copied as is" },
+	{ "cpu", "tile_copy", 0, 1, "whole rows, by the machine's widest loads and stores" },
+	{ "cpu", "tile_transpose", 0, 1, "square tiles, transposed in vector registers" },
 	{ "cpu", "strided", 0, 0,
-	  "element by element, since neither side has rows that the other one could take whole" },
+	  "element by element, since neither side has rows that the other could take whole" },
 	{ "cuda", "memcpy", 0, 1, "one run of bytes, by the driver's own copy" },
 	{ "cuda", "tile_copy", 2, 1,
 	  "boxes, loaded into shared memory by the Tensor Memory Accelerator and stored by it: no thread touches "
@@ -25,13 +25,14 @@ static const struct {
 	{ "cuda", "tile_copy", 0, 1,
 	  "long aligned runs, through shared memory by the Tensor Memory Accelerator's plain bulk copies" },
 	{ "cuda", "tile_transpose", 0, 1,
-	  "boxes, loaded into swizzled shared memory by the Tensor Memory Accelerator, turned in registers and "
+	  "boxes, loaded into swizzled shared memory by the Tensor Memory Accelerator, transposed in "
+	  "registers and "
 	  "written in whole rows" },
 	{ "cuda", "strided", 1, 0,
 	  "tiles through padded shared memory by the threads' own loads and stores, which take any address and "
 	  "any stride" },
 	{ "cuda", "strided", 0, 0, "rows, by the threads' own vector loads and stores" },
-	{ NULL, "fill", 0, 1, "nothing of the source is read: the value, over and over" },
+	{ NULL, "fill", 0, 1, "the value, over and over; the source is not read" },
 };
 
 static int row_of(const tma_document *plan)

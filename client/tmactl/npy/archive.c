@@ -60,7 +60,7 @@ static int read_at(const struct archive *a, void *data, size_t len, uint64_t off
 	ssize_t n;
 
 	if (offset > a->bytes || len > a->bytes - offset)
-		return damaged(a, "it is cut short");
+		return damaged(a, "it is truncated");
 	for (size_t at = 0; at < len; at += (size_t)n) {
 		n = pread(a->fd, (char *)data + at, len - at, (off_t)(offset + at));
 		if (n < 0 && errno == EINTR)
@@ -68,7 +68,7 @@ static int read_at(const struct archive *a, void *data, size_t len, uint64_t off
 		else if (n < 0)
 			return fail(a->f, EXIT_FAILED, "%s: cannot be read (%s)", a->path, strerror(errno));
 		else if (n == 0)
-			return damaged(a, "it is cut short");
+			return damaged(a, "it is truncated");
 	}
 	return 0;
 }
@@ -245,8 +245,8 @@ static int open_member(const struct archive *a, const struct entry *e, const cha
 		return fail(a->f, EXIT_FAILED, "%s: %s is encrypted; unpack it first", a->path, name);
 	if (e->method != STORED && e->method != DEFLATED)
 		return fail(a->f, EXIT_FAILED,
-		            "%s: %s is packed by method %u; numpy.savez stores or deflates", a->path, name,
-		            e->method);
+		            "%s: %s is compressed by method %u; numpy.savez stores or deflates", a->path,
+		            name, e->method);
 	*ret = e->member;
 	ret->is_deflated = e->method == DEFLATED;
 	if (read_at(a, b, sizeof b, ret->offset) < 0)
@@ -256,7 +256,7 @@ static int open_member(const struct archive *a, const struct entry *e, const cha
 	ret->offset += LOCAL_BYTES + number(b + 26, 2) + number(b + 28, 2);
 	if (ret->offset > a->bytes || ret->packed > a->bytes - ret->offset ||
 	    (!ret->is_deflated && ret->packed != ret->bytes))
-		return damaged(a, "a member is larger than what is there of it");
+		return damaged(a, "a member is larger than its data in the file");
 	return 0;
 }
 

@@ -82,7 +82,7 @@ static int parse_code(struct descr *ret, const char *code, size_t len, const cha
 	char kind;
 
 	if (order == len)
-		return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is no NumPy type code", path, shown, code);
+		return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is not a NumPy type code", path, shown, code);
 	kind = code[order];
 	rest = code + order + 1;
 	len -= order + 1;
@@ -114,7 +114,7 @@ static int parse_code(struct descr *ret, const char *code, size_t len, const cha
 		snprintf(ret->name, sizeof ret->name, "%s", codes[i].name);
 		return 0;
 	}
-	return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is no NumPy type code known here", path, shown, code);
+	return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is not a supported NumPy type code", path, shown, code);
 }
 
 /* ---- Structured types ------------------------------------------------------------------------------- */
@@ -152,18 +152,18 @@ static int parse_field(uint64_t *ret_bytes, const struct literals *l, const stru
 
 	if (!type || node->n > 3 || (name->kind != LITERAL_STRING && name->kind != LITERAL_TUPLE) ||
 	    (shape && shape->kind != LITERAL_TUPLE && shape->kind != LITERAL_INT))
-		return fail(f, EXIT_FAILED,
-		            "%s: a field of the header's descr is not (name, type) nor (name, "
-		            "type, shape)",
-		            path);
+		return fail(
+		    f, EXIT_FAILED,
+		    "%s: a field of the header's descr is neither (name, type) nor (name, type, shape)",
+		    path);
 	if (descr_parse(&inner, l, type, path, f) < 0)
 		return -1;
 	*ret_bytes = inner.item_bytes;
 	extent = !shape || shape->kind == LITERAL_INT ? shape : literal_child(l, shape);
 	for (; extent; extent = extent == shape ? NULL : literal_next(l, extent)) {
 		if (extent->kind != LITERAL_INT || extent->value < 0)
-			return fail(f, EXIT_FAILED, "%s: the shape of a field has an extent that is no size",
-			            path);
+			return fail(f, EXIT_FAILED,
+			            "%s: the shape of a field has an extent that is not a size", path);
 		if (__builtin_mul_overflow(*ret_bytes, (uint64_t)extent->value, ret_bytes) ||
 		    *ret_bytes > INT32_MAX)
 			return too_large(path, f);
@@ -196,7 +196,7 @@ int descr_encode(const struct descr *descr, const struct tma_number *value, cons
 	if (descr->dtype < 0) {
 		if (number_is_zero(value))
 			return 0;
-		return fail(f, EXIT_USAGE, "--value %s: items of %s can be padded with 0 only (zero bytes)",
+		return fail(f, EXIT_USAGE, "--value %s: items of %s can be padded only with 0 (zero bytes)",
 		            text, descr->name);
 	}
 	if (tma_number_encode((enum tma_dtype)descr->dtype, value, ret) < 0)

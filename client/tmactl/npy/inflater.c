@@ -66,7 +66,7 @@ static int check(const struct inflater *i, const char *path, struct failure *f)
 {
 	if (i->made == i->member.bytes && i->crc == i->member.crc)
 		return 0;
-	return fail(f, EXIT_FAILED, "%s: damaged archive: the array is not what its checksum is of", path);
+	return fail(f, EXIT_FAILED, "%s: damaged archive: the array does not match its checksum", path);
 }
 
 long inflater_read(struct inflater *i, void *data, size_t len, const char *path, struct failure *f)
@@ -87,7 +87,7 @@ long inflater_read(struct inflater *i, void *data, size_t len, const char *path,
 	if (rc == Z_MEM_ERROR)
 		return fail(f, EXIT_FAILED, "out of memory");
 	if (rc != Z_OK && rc != Z_STREAM_END)
-		return fail(f, EXIT_FAILED, "%s: damaged archive: the array does not inflate", path);
+		return fail(f, EXIT_FAILED, "%s: damaged archive: the array cannot be decompressed", path);
 	i->crc = crc32_z(i->crc, data, made);
 	i->made += made;
 	if ((i->is_done || i->made > i->member.bytes) && check(i, path, f) < 0)

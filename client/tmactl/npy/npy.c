@@ -32,11 +32,11 @@ int npy_read(struct npy *ret, struct source *source, struct failure *f)
 	if (read_preamble(source, &major, &offset, &len, f) < 0)
 		return -1;
 	if (len > MAX_HEADER_BYTES)
-		return fail(f, EXIT_FAILED, "%s: a header of %" PRIu64 " bytes; at most %d are read", path,
-		            len, MAX_HEADER_BYTES);
+		return fail(f, EXIT_FAILED, "%s: a header of %" PRIu64 " bytes; at most %d are supported",
+		            path, len, MAX_HEADER_BYTES);
 	if (offset + len > source->bytes)
 		return fail(f, EXIT_FAILED,
-		            "%s: cut short: the header ends at byte %" PRIu64 ", the file at %" PRIu64, path,
+		            "%s: truncated: the header ends at byte %" PRIu64 ", the file at %" PRIu64, path,
 		            offset + len, source->bytes);
 	text = malloc(len + 1);
 	if (!text)
@@ -50,7 +50,8 @@ int npy_read(struct npy *ret, struct source *source, struct failure *f)
 	ret->data_offset = offset + len;
 	if (ret->data_bytes > source->bytes - ret->data_offset)
 		return fail(f, EXIT_FAILED,
-		            "%s: cut short: its shape needs %" PRIu64 " bytes of data, the file has %" PRIu64,
+		            "%s: truncated: its shape needs %" PRIu64
+		            " bytes of data, but the file has %" PRIu64,
 		            path, ret->data_bytes, source->bytes - ret->data_offset);
 	return 0;
 }
@@ -74,14 +75,14 @@ static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_of
 		                ? " (an .npz archive is read from a file, as ARCHIVE:NAME)"
 		                : "");
 	if (source->bytes < sizeof b)
-		return fail(f, EXIT_FAILED, "%s: cut short: %" PRIu64 " bytes are less than a header", path,
+		return fail(f, EXIT_FAILED, "%s: truncated: %" PRIu64 " bytes is less than a header", path,
 		            source->bytes);
 	if (source_read(source, b + MAGIC_BYTES, 2, MAGIC_BYTES, f) < 0)
 		return -1;
 	*ret_major = b[6];
 	if (b[6] < 1 || b[6] > 3 || b[7])
-		return fail(f, EXIT_FAILED, "%s: .npy version %d.%d; 1.0, 2.0 and 3.0 are known", path, b[6],
-		            b[7]);
+		return fail(f, EXIT_FAILED, "%s: .npy version %d.%d; 1.0, 2.0 and 3.0 are supported", path,
+		            b[6], b[7]);
 	len_bytes = b[6] == 1 ? 2 : 4;
 	if (source_read(source, b + 8, (size_t)len_bytes, 8, f) < 0)
 		return -1;
@@ -124,19 +125,18 @@ static int parse_dict(struct npy *npy, const struct literals *l, const char *pat
 	int i;
 
 	if (l->nodes->kind != LITERAL_DICT)
-		return fail(f, EXIT_FAILED, "%s: damaged header: it is no dict", path);
+		return fail(f, EXIT_FAILED, "%s: damaged header: it is not a dict", path);
 	for (; key; key = literal_next(l, value)) {
 		value = literal_next(l, key);
 		for (i = 0; i < 3 && !literal_is(l, key, keys[i]); i++)
 			;
 		if (i == 3)
 			return fail(f, EXIT_FAILED,
-			            "%s: damaged header: key %.*s is none of descr, "
-			            "fortran_order, shape",
-			            path, (int)(key->end - key->start < 40 ? key->end - key->start : 40),
+			            "%s: damaged header: key %.*s is not descr, fortran_order or shape", path,
+			            (int)(key->end - key->start < 40 ? key->end - key->start : 40),
 			            l->text + key->start);
 		if (values[i])
-			return fail(f, EXIT_FAILED, "%s: damaged header: %s is there twice", path, keys[i]);
+			return fail(f, EXIT_FAILED, "%s: damaged header: %s appears twice", path, keys[i]);
 		values[i] = value;
 	}
 	for (i = 0; i < 3; i++)
@@ -167,7 +167,7 @@ static int parse_shape(struct npy *npy, const struct literals *l, const struct l
 	bool overflow = false;
 
 	if (node->kind != LITERAL_TUPLE)
-		return fail(f, EXIT_FAILED, "%s: damaged header: shape is no tuple", path);
+		return fail(f, EXIT_FAILED, "%s: damaged header: shape is not a tuple", path);
 	if (node->n > TMA_MAX_RANK)
 		return fail(f, EXIT_FAILED, "%s: it has %u dimensions; at most %d can be moved", path,
 		            (unsigned)node->n, TMA_MAX_RANK);
@@ -175,7 +175,7 @@ static int parse_shape(struct npy *npy, const struct literals *l, const struct l
 	for (extent = literal_child(l, node); extent; extent = literal_next(l, extent)) {
 		if (extent->kind != LITERAL_INT || extent->value < 0)
 			return fail(
-			    f, EXIT_FAILED, "%s: damaged header: an extent of the shape is no size: %.*s",
+			    f, EXIT_FAILED, "%s: damaged header: an extent of the shape is not a size: %.*s",
 			    path, (int)(extent->end - extent->start < 40 ? extent->end - extent->start : 40),
 			    l->text + extent->start);
 		npy->shape[npy->rank++] = extent->value;

@@ -50,7 +50,7 @@ int output_open(struct output *ret, const char *path, uint64_t bytes, enum outpu
 
 static int exists(const struct output *output, struct failure *f)
 {
-	return fail(f, EXIT_FAILED, "%s: exists, and --no-clobber keeps it", output->path);
+	return fail(f, EXIT_FAILED, "%s: already exists, and --no-clobber protects it", output->path);
 }
 
 /* What is replaced, and what of it stays. */
@@ -68,7 +68,7 @@ static int look_at_target(struct output *output, struct failure *f)
 	if (!stat(target, &st)) {
 		if (!S_ISREG(st.st_mode))
 			return fail(f, EXIT_FAILED, "%s: is %s; only a regular file is replaced",
-			            output->path, S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
+			            output->path, S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
 		if (output->clobber == OUTPUT_NO_CLOBBER)
 			return exists(output, f);
 		output->mode = st.st_mode & 07777;
@@ -115,7 +115,7 @@ static int output_reserve(const struct output *output, struct failure *f)
 
 static int no_room(const struct output *output, struct failure *f)
 {
-	return fail(f, EXIT_FAILED, "%s: no room: it needs %" PRIu64 " bytes (%s)", output->path,
+	return fail(f, EXIT_FAILED, "%s: no space: it needs %" PRIu64 " bytes (%s)", output->path,
 	            output->bytes, strerror(errno));
 }
 
@@ -136,7 +136,7 @@ static int follow_links(char *target, const char *path, struct failure *f)
 			return 0;
 		n = readlink(target, link, sizeof link - 1);
 		if (n < 0)
-			return fail(f, EXIT_FAILED, "%s: cannot be read as a link (%s)", path,
+			return fail(f, EXIT_FAILED, "%s: the link cannot be read (%s)", path,
 			            strerror(errno));
 		link[n] = '\0';
 		slash = strrchr(target, '/');
@@ -146,7 +146,7 @@ static int follow_links(char *target, const char *path, struct failure *f)
 			            PATH_MAX - 1);
 		strcpy(target + base, link);
 	}
-	return fail(f, EXIT_FAILED, "%s: more than %d symbolic links one after another", path, MAX_LINKS);
+	return fail(f, EXIT_FAILED, "%s: a chain of more than %d symbolic links", path, MAX_LINKS);
 }
 
 static char *directory_of(const char *target)
@@ -225,8 +225,7 @@ int output_commit(struct output *output, struct failure *f)
 	if (output->is_stream)
 		return output_end_stream(output, f);
 	if (keep_owner(output) < 0)
-		return fail(f, EXIT_FAILED, "%s: cannot be given its mode (%s)", output->path,
-		            strerror(errno));
+		return fail(f, EXIT_FAILED, "%s: its mode cannot be set (%s)", output->path, strerror(errno));
 	if (!output->temporary && link_name(output) < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be created (%s)", output->path, strerror(errno));
 	/* The last chance of a file system that reports a full disk late. */

@@ -66,7 +66,7 @@ static int send_all(struct output *output, const void *data, size_t len, struct 
 	if (rc == -ECANCELED)
 		return fail(f, EXIT_FAILED, "stopped");
 	if (rc == -EPIPE || rc == -ECONNRESET)
-		return fail(f, EXIT_FAILED, "%s: nobody reads on (%s)", output->path, strerror(-rc));
+		return fail(f, EXIT_FAILED, "%s: the reader has closed it (%s)", output->path, strerror(-rc));
 	if (rc < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path, strerror(-rc));
 	output->sent += len;
@@ -107,7 +107,7 @@ static int send_spool(struct output *output, struct failure *f)
 		if (n > 0)
 			rc = send_all(output, data, (size_t)n, f);
 		else if (n == 0 || errno != EINTR)
-			rc = fail(f, EXIT_FAILED, "%s: what was kept of it cannot be read (%s)", output->path,
+			rc = fail(f, EXIT_FAILED, "%s: its buffered data cannot be read (%s)", output->path,
 			          n ? strerror(errno) : "it is cut short");
 		at += n > 0 ? (uint64_t)n : 0;
 	}

@@ -111,7 +111,7 @@ static int open_member(struct source *s, const char *path, const char *colon, st
 	if (s->fd < 0)
 		rc = fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", archive, strerror(errno));
 	else if ((rc = source_begin(s, f)) == 0 && !archive_is_one(s->fd))
-		rc = fail(f, EXIT_FAILED, "%s: no such file, and %s is no .npz archive", path, archive);
+		rc = fail(f, EXIT_FAILED, "%s: no such file, and %s is not an .npz archive", path, archive);
 	else if (!rc)
 		rc = archive_find(&member, s->fd, s->bytes, archive, colon + 1, f);
 	free(archive);
@@ -148,7 +148,7 @@ static int read_file(const struct source *s, void *data, size_t len, uint64_t of
 			return fail(f, EXIT_FAILED, "%s: cannot be read (%s)", s->path, strerror(errno));
 		else if (n == 0)
 			return fail(f, EXIT_FAILED,
-			            "%s: cut short while it was read: it ends at byte %" PRIu64, s->path,
+			            "%s: truncated while it was read: it ends at byte %" PRIu64, s->path,
 			            offset + at);
 	}
 	return 0;
@@ -180,7 +180,7 @@ static int read_on(struct source *s, void *data, size_t len, struct failure *f)
 		if (n < 0)
 			return -1;
 		if (n == 0)
-			return fail(f, EXIT_FAILED, "%s: cut short: it ends at byte %" PRIu64, s->path,
+			return fail(f, EXIT_FAILED, "%s: truncated: it ends at byte %" PRIu64, s->path,
 			            s->at);
 		s->at += (uint64_t)n;
 	}

@@ -36,7 +36,7 @@ static int open_nameless(void)
 static int no_room(const char *what, struct failure *f)
 {
 	return fail(f, EXIT_FAILED,
-	            "%s: no room to keep it meanwhile: %s has too little (%s); $TMPDIR names another place",
+	            "%s: no space to buffer it: %s has too little (%s); set $TMPDIR to another directory",
 	            what, directory(), strerror(errno));
 }
 
@@ -53,7 +53,7 @@ int spool_open(uint64_t bytes, uint64_t *memory, const char *what, struct failur
 	}
 	fd = open_nameless();
 	if (fd < 0)
-		return fail(f, EXIT_FAILED, "%s: no file can be made in %s to keep it meanwhile (%s)", what,
+		return fail(f, EXIT_FAILED, "%s: no file can be created in %s to buffer it (%s)", what,
 		            directory(), strerror(errno));
 	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
 		no_room(what, f);

@@ -95,7 +95,7 @@ static void print_head(FILE *file, const struct look *look, int width)
 	     clients == 1 ? "" : "s", regions, regions == 1 ? "" : "s",
 	     print_bytes(field_uint(look->stats, "mapped_bytes"), bytes, sizeof bytes),
 	     field_uint(look->stats, "jobs"));
-	line(file, width, COLOUR_NONE, "all together: %s req/s  %s GB/s  p50 %s  p99 %s  waiting %" PRIu64,
+	line(file, width, COLOUR_NONE, "total: %s req/s  %s GB/s  p50 %s  p99 %s  waiting %" PRIu64,
 	     print_rate(look->all.requests_per_s, requests, sizeof requests),
 	     gigabytes(look->all.bytes_per_s, moved, sizeof moved),
 	     us_or_none(look->all.p50_us, p50, sizeof p50), us_or_none(look->all.p99_us, p99, sizeof p99),

@@ -177,7 +177,8 @@ static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const 
 
 	if (!block_plan_map(&tma->load, blocks, BLOCK_SRC, &wide.load) ||
 	    !block_plan_map(&tma->store, blocks, BLOCK_DST, &wide.store))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "the blocks are none that a map can say");
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "the blocks cannot be described by a tensor map");
 	wide.rank = wide.load.rank;
 	wide.tiles = tma->tiles * blocks->n * blocks->layers;
 	*args = (struct blocks_copy_args){ .list = *list, .block_dim = tma->rank };

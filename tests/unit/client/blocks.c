@@ -150,7 +150,7 @@ Test(blocks, what_is_refused_here)
 	rows[4].blocks.index_at.region = dst.region;
 	rows[5].words = "count: 100000";
 	rows[5].blocks.count = 100000;
-	rows[6].words = "a message at most 65536: put the list into a region";
+	rows[6].words = "a message has at most 65536: put the list into a region";
 	rows[6].blocks.index = many;
 	rows[6].blocks.count = 16384;
 	rows[7].words = "layers: 8193";

@@ -108,7 +108,8 @@ Test(connection, a_client_has_one)
 	client = server_client(&s, 5000);
 	cr_assert_eq(tma_connect(client, s.path), TMA_ALREADY_EXISTS);
 	cr_assert_eq(tma_ping(client), 0);
-	cr_assert_str_eq(tma_last_error(client) + strlen(tma_last_error(client)) - 7, "already");
+	cr_assert_not_null(strstr(tma_last_error(client), "the client is already connected to "), "%s",
+	                   tma_last_error(client));
 	tma_free(client);
 	server_stop(&s);
 }
@@ -225,13 +226,13 @@ ParameterizedTestParameters(connection, garbage)
 {
 	/* The msgid of a first request is 0x10000. */
 	static struct bytes_row rows[] = {
-		{ .name = "a number", DATA("\x01"), .error = "no reply" },
-		{ .name = "text", DATA("HTTP/1.0 400 Bad Request"), .error = "no reply" },
-		{ .name = "reserved byte", DATA("\xc1"), .error = "no reply" },
-		{ .name = "ext", DATA("\x94\x01\xd4\x00\x00"), .error = "no reply" },
-		{ .name = "a huge array", DATA("\xdd\xff\xff\xff\xff"), .error = "no reply" },
-		{ .name = "three elements", DATA("\x93\x01\x00\xc0"), .error = "no reply" },
-		{ .name = "a request", DATA("\x94\x00\x00\xa4ping\x90"), .error = "no reply" },
+		{ .name = "a number", DATA("\x01"), .error = "not a reply" },
+		{ .name = "text", DATA("HTTP/1.0 400 Bad Request"), .error = "not a reply" },
+		{ .name = "reserved byte", DATA("\xc1"), .error = "not a reply" },
+		{ .name = "ext", DATA("\x94\x01\xd4\x00\x00"), .error = "not a reply" },
+		{ .name = "a huge array", DATA("\xdd\xff\xff\xff\xff"), .error = "not a reply" },
+		{ .name = "three elements", DATA("\x93\x01\x00\xc0"), .error = "not a reply" },
+		{ .name = "a request", DATA("\x94\x00\x00\xa4ping\x90"), .error = "not a reply" },
 		{ .name = "unknown msgid", DATA("\x94\x01\x07\xc0\xc3"), .error = "request 7, which is not" },
 	};
 

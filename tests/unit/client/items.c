@@ -162,7 +162,7 @@ Test(items, more_than_a_message_holds)
 	cr_assert_eq(n, MOST);
 	cr_assert_eq(tma_last_result(client)->bytes, 30);
 	cr_assert_eq(tma_submit_items(client, items, MOST, NULL, &(tma_ticket){ 0 }), TMA_INVALID_ARGUMENT);
-	cr_assert(strstr(tma_last_error(client), "n: 1000 items, and a message holds the first 369"), "%s",
+	cr_assert(strstr(tma_last_error(client), "n: 1000 items, but only the first 369"), "%s",
 	          tma_last_error(client));
 	assert_statuses(0, MOST, TMA_INVALID_ARGUMENT);
 	stop(&s, client);
@@ -300,7 +300,7 @@ Test(items, what_is_refused_here)
 	cr_assert_str_eq(tma_last_error(client), "items is NULL");
 	cr_assert_eq(tma_run_items(client, items, 0, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_submit_items(client, items, 0, NULL, &ticket), TMA_INVALID_ARGUMENT);
-	cr_assert_str_eq(tma_last_error(client), "n: 0 items are no request");
+	cr_assert_str_eq(tma_last_error(client), "n: a request needs at least 1 item, got 0");
 	cr_assert_eq(tma_run_items(client, items, 2, &order), TMA_INVALID_ARGUMENT);
 	assert_statuses(0, 2, TMA_INVALID_ARGUMENT);
 	transform.order = &order;

@@ -169,7 +169,7 @@ struct lie {
 };
 
 #define UNASKED "which is not under way"
-#define NONE    "what is no reply"
+#define NONE    "that is not a reply"
 #define LATE    "was not answered within 300 ms"
 
 static const struct lie lies[] = {

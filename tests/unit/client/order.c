@@ -94,7 +94,7 @@ Test(order, what_is_refused_here)
 	cr_assert(strstr(tma_last_error(client), "order.completion: signal"), "%s", tma_last_error(client));
 	order.completion = (enum tma_completion)3;
 	cr_assert_eq(tma_submit(client, &transform, &ticket), TMA_INVALID_ARGUMENT);
-	cr_assert_str_eq(tma_last_error(client), "order.completion: 3 is no enum tma_completion");
+	cr_assert_str_eq(tma_last_error(client), "order.completion: 3 is not an enum tma_completion");
 	cr_assert_eq(tma_transform(client, &transform), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_submit_ping(client, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(ticket, 99);

@@ -213,6 +213,6 @@ Test(output, a_full_disk_names_the_file_and_what_it_needs)
 	struct output o = { .fd = open("/dev/full", O_WRONLY), .path = "big.npy", .bytes = 12345 };
 
 	cr_assert_eq(output_write(&o, "x", 1, 0, &f), -1);
-	cr_assert_not_null(strstr(f.text, "big.npy: no room: it needs 12345 bytes"), "%s", f.text);
+	cr_assert_not_null(strstr(f.text, "big.npy: no space: it needs 12345 bytes"), "%s", f.text);
 	close(o.fd);
 }

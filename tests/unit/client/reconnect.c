@@ -399,9 +399,10 @@ Test(reconnect, regions_come_along)
 		wait_hang_up(client);
 		if (i == 1) {
 			id_of(client, made, TMA_NOT_FOUND);
-			cr_assert_str_eq(tma_last_error(client),
-			                 "connected, but a region of 4096 bytes could not be registered "
-			                 "again: the service had made its memory, which went with it");
+			cr_assert_str_eq(
+			    tma_last_error(client),
+			    "connected, but a region of 4096 bytes could not be registered "
+			    "again: the service had created its memory, which was lost with the service");
 			cr_assert_eq(tma_restore(client), TMA_NOT_FOUND);
 		}
 		cr_assert_eq(id_of(client, made, 0) / 100, i + 1, "the id is the new connection's");
@@ -411,7 +412,7 @@ Test(reconnect, regions_come_along)
 		cr_assert_eq(tma_region_data(made), data);
 		cr_assert_str_eq(data, "kept");
 		id_of(client, gone, TMA_NOT_FOUND);
-		cr_assert_not_null(strstr(tma_last_error(client), "the service had made its memory"), "%s",
+		cr_assert_not_null(strstr(tma_last_error(client), "the service had created its memory"), "%s",
 		                   tma_last_error(client));
 	}
 	tma_free(client);

@@ -148,7 +148,7 @@ Test(region, memory_shorter_than_it_says_is_refused)
 	server_start(&s, script_short);
 	client = server_client(&s, 5000);
 	cr_assert_eq(tma_region_create(client, 8192, &region), TMA_PROTOCOL);
-	cr_assert_not_null(strstr(tma_last_error(client), "4096 bytes where 8192"), "%s",
+	cr_assert_not_null(strstr(tma_last_error(client), "4096 bytes, but 8192"), "%s",
 	                   tma_last_error(client));
 	tma_free(client);
 	server_stop(&s);
@@ -419,7 +419,7 @@ ParameterizedTestParameters(region, kinds)
 		  .kind = REGION_KIND_CUDA_FD,
 		  .has_fd = true,
 		  .status = TMA_PROTOCOL,
-		  .error = "a cuda_fd where a cuda_ipc was asked for" },
+		  .error = "a cuda_fd, but a cuda_ipc was requested" },
 		{ .name = "a short handle",
 		  .kind = REGION_KIND_CUDA_IPC,
 		  .handle_len = 63,

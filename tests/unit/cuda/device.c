@@ -86,7 +86,7 @@ ParameterizedTestParameters(device, choice)
 		  .devices = "3",
 		  .which = "GPU-50f7",
 		  .status = STATUS_INVALID_ARGUMENT,
-		  .says = { "device GPU-50f7: it begins both GPU-50f79000-", "and GPU-50f79001-" } },
+		  .says = { "device GPU-50f7: ambiguous, both GPU-50f79000-", "and GPU-50f79001-" } },
 		{ .name = "a UUID too old",
 		  .devices = "2",
 		  .capability = "9.0,8.6",

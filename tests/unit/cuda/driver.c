@@ -71,11 +71,11 @@ ParameterizedTestParameters(driver, child)
 		            "libcuda.so.1: file too short; is the NVIDIA driver installed?" } },
 		{ .name = "a library without the driver",
 		  .library = LIBRARY_STRANGER,
-		  .says = { "UNSUPPORTED: libcuda.so.1: ", "has no cuGetProcAddress_v2 of CUDA 12.0" } },
+		  .says = { "UNSUPPORTED: libcuda.so.1: ", "lacks cuGetProcAddress_v2 of CUDA 12.0" } },
 		{ .name = "too old a driver",
 		  .library = LIBRARY_SOFTGPU,
 		  .variable = "SOFTGPU_DRIVER_VERSION=12040",
-		  .says = { "UNSUPPORTED: libcuda.so.1: the driver is for CUDA 12.4 and has no ",
+		  .says = { "UNSUPPORTED: libcuda.so.1: the driver supports CUDA 12.4 and lacks ",
 		            "cuEventElapsedTime of CUDA 12.8; install a newer one" } },
 		{ .name = "no GPU",
 		  .library = LIBRARY_SOFTGPU,
@@ -131,7 +131,7 @@ Test(driver, each_entry_point_missing)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		setenv("SOFTGPU_WITHOUT", names[i], 1);
 		cr_expect_eq(driver_open(&err), STATUS_UNSUPPORTED, "%s: %s", names[i], err.message);
-		snprintf(wanted, sizeof wanted, " has no %s of CUDA ", names[i]);
+		snprintf(wanted, sizeof wanted, " lacks %s of CUDA ", names[i]);
 		cr_expect(strstr(err.message, wanted), "%s: %s", names[i], err.message);
 		cr_expect_eq(memcmp(&driver, &closed, sizeof closed), 0, "%s", names[i]);
 	}

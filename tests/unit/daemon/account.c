@@ -90,7 +90,7 @@ Test(account, total_counts_all_uids)
 
 	cr_assert_eq(charge_take(&first, &accounts, a, CHARGE_CONNECTIONS, 1, &err), 0);
 	cr_assert_eq(charge_take(&second, &accounts, b, CHARGE_CONNECTIONS, 1, &err), STATUS_QUOTA);
-	cr_assert(strstr(err.message, "connections: the limit on connections of all uids together is 1"),
+	cr_assert(strstr(err.message, "connections: the limit on connections for all uids together is 1"),
 	          "%s", err.message);
 	charge_release(&first);
 	cr_assert_eq(charge_take(&second, &accounts, b, CHARGE_CONNECTIONS, 1, &err), 0);

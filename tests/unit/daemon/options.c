@@ -22,7 +22,7 @@ ParameterizedTestParameters(options, refuses)
 		{ "--regions-per-uid=", "--regions-per-uid=" },
 		{ "--log-level=loud", "--log-level=loud" },
 		{ "--no-such-thing", "--no-such-thing" },
-		{ "--socket", "--socket: it takes an argument" },
+		{ "--socket", "--socket: it needs an argument" },
 		{ "stray", "stray: tmad takes only options" },
 		{ "--socket=", "--socket=: it takes a value" },
 		{ "--instance=a/b", "--instance=a/b: it takes 1 to 64 letters" },

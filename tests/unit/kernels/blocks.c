@@ -172,7 +172,7 @@ Test(blocks, check_is_brute_force, .timeout = 300)
 			refused++;
 		} else if (r) {
 			cr_assert_eq(r, STATUS_OVERLAP, "%d: %d %s", i, r, err.message);
-			cr_assert(strstr(err.message, "irregular") && c.blocks.dst.layers, "%d: %s", i,
+			cr_assert(strstr(err.message, "unevenly") && c.blocks.dst.layers, "%d: %s", i,
 			          err.message);
 			irregular++;
 		} else {
@@ -492,13 +492,13 @@ Test(blocks, sentences)
 	c.blocks.n = UINT64_C(1) << 60;
 	c.blocks.src.step = 0;
 	assert_refused(&c, STATUS_INVALID_ARGUMENT,
-	               "layers: 1152921504606846976 entries in each of 1 are more than 4294967296 blocks");
+	               "layers: 1152921504606846976 entries in each of 1 layers exceed 4294967296 blocks");
 	c.blocks.n = UINT64_C(1) << 31;
 	assert_refused(&c, STATUS_OK, "");
 	c.blocks.n++;
 	assert_refused(
 	    &c, STATUS_INVALID_ARGUMENT,
-	    "layers: 2147483649 entries in each of 1, of 8192 bytes each, are more than 17592186044416");
+	    "layers: 2147483649 entries in each of 1 layers, 8192 bytes each, exceed 17592186044416 bytes");
 }
 
 Test(blocks, index_place)

@@ -81,24 +81,24 @@ static struct layout_row layout_rows[] = {
 	{ .name = "negative",
 	  .rank = 2,
 	  .shape = { 3, -4 },
-	  .refusal = "t.shape: dimension 1 is -4, but no dimension is negative" },
+	  .refusal = "t.shape: dimension 1 is -4, but no dimension can be negative" },
 	{ .name = "count overflows",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 2,
 	  .shape = { INT64_C(1) << 32, INT64_C(1) << 31 },
-	  .refusal = "t.shape: dimension 1, 2147483648, takes the number of elements past 63 bits" },
+	  .refusal = "t.shape: dimension 1, 2147483648, makes the number of elements overflow 63 bits" },
 	{ .name = "count overflows beside an empty one",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 3,
 	  .shape = { 0, INT64_C(1) << 62, 4 },
-	  .refusal = "t.shape: dimension 2, 4, takes the number of elements past 63 bits" },
+	  .refusal = "t.shape: dimension 2, 4, makes the number of elements overflow 63 bits" },
 	{ .name = "bytes overflow",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 1,
 	  .shape = { INT64_C(1) << 61 },
 	  .refusal =
-	      "t.strides: dimension 0, 2305843009213693952 times a stride of 1, takes the byte offsets past "
-	      "63 bits" },
+	      "t.strides: dimension 0, 2305843009213693952 times a stride of 1, makes the byte offsets "
+	      "overflow 63 bits" },
 	{ .name = "stride overflows",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 1,
@@ -106,8 +106,8 @@ static struct layout_row layout_rows[] = {
 	  .strided = true,
 	  .strides = { INT64_MIN },
 	  .refusal =
-	      "t.strides: dimension 0, 3 times a stride of -9223372036854775808, takes the byte offsets "
-	      "past 63 bits" },
+	      "t.strides: dimension 0, 3 times a stride of -9223372036854775808, makes the byte offsets "
+	      "overflow 63 bits" },
 	{ .name = "stride of -2^63",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 1,
@@ -115,8 +115,8 @@ static struct layout_row layout_rows[] = {
 	  .strided = true,
 	  .strides = { INT64_MIN },
 	  .refusal =
-	      "t.strides: dimension 0, 2 times a stride of -9223372036854775808, takes the byte offsets "
-	      "past 63 bits" },
+	      "t.strides: dimension 0, 2 times a stride of -9223372036854775808, makes the byte offsets "
+	      "overflow 63 bits" },
 	{ .name = "span overflows in the sum",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 2,
@@ -124,8 +124,8 @@ static struct layout_row layout_rows[] = {
 	  .strided = true,
 	  .strides = { INT64_C(1) << 62, -(INT64_C(1) << 62) },
 	  .refusal =
-	      "t.strides: dimension 1, 2 times a stride of -4611686018427387904, takes the byte offsets "
-	      "past 63 bits" },
+	      "t.strides: dimension 1, 2 times a stride of -4611686018427387904, makes the byte offsets "
+	      "overflow 63 bits" },
 };
 
 ParameterizedTestParameters(tensor, layout)
@@ -176,12 +176,12 @@ static struct range_row range_rows[] = {
 	  .extent = { 0, 400 },
 	  .offset = 0,
 	  .size = 256,
-	  .refusal = "t: bytes [0, 400) leave a region of 256 bytes" },
+	  .refusal = "t: bytes [0, 400) exceed a region of 256 bytes" },
 	{ .name = "one byte over",
 	  .extent = { 0, 200 },
 	  .offset = 57,
 	  .size = 256,
-	  .refusal = "t: bytes [57, 257) leave a region of 256 bytes" },
+	  .refusal = "t: bytes [57, 257) exceed a region of 256 bytes" },
 	{ .name = "below",
 	  .extent = { -57, 4 },
 	  .offset = 56,
@@ -201,7 +201,7 @@ static struct range_row range_rows[] = {
 	  .extent = { 0, INT64_MAX },
 	  .offset = 8,
 	  .size = UINT64_C(1) << 40,
-	  .refusal = "t: bytes [8, 9223372036854775815) leave a region of 1099511627776 bytes" },
+	  .refusal = "t: bytes [8, 9223372036854775815) exceed a region of 1099511627776 bytes" },
 	{ .name = "lowest",
 	  .extent = { -INT64_MAX, 1 },
 	  .offset = 9,
@@ -211,7 +211,7 @@ static struct range_row range_rows[] = {
 	  .extent = { 0, 1 },
 	  .offset = 0,
 	  .size = 0,
-	  .refusal = "t: bytes [0, 1) leave a region of 0 bytes" },
+	  .refusal = "t: bytes [0, 1) exceed a region of 0 bytes" },
 };
 
 ParameterizedTestParameters(tensor, range)

@@ -217,7 +217,8 @@ static struct tma_row rows[] = {
 	  .element = 4,
 	  .repeats = 1,
 	  .rule =
-	      "tile_copy: source stride 1 is -4 bytes, not 4, and a map does not step along its innermost dimension" },
+	      "tile_copy: source stride 1 is -4 bytes, not 4, but a map does not step along its innermost "
+	      "dimension" },
 	{ .name = "an odd base moves bytes",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -294,7 +295,7 @@ static struct tma_row rows[] = {
 	  .element = 1,
 	  .tile = { 512, 3 },
 	  .repeats = 1,
-	  .rule = "tile_transpose: pixels are 3 bytes, and a tile's rows are of 128" },
+	  .rule = "tile_transpose: pixels are 3 bytes, but a tile's rows are of 128" },
 	{ .name = "pixels become planes",
 	  .dtype = DTYPE_FLOAT16,
 	  .rank = 4,
@@ -331,7 +332,7 @@ static struct tma_row rows[] = {
 	  .element = 4,
 	  .tile = { 64, 56 },
 	  .repeats = 1,
-	  .rule = "tile_transpose: rank is 6 after canonicalisation, and a map has at most 5" },
+	  .rule = "tile_transpose: rank is 6 after canonicalisation, but a map has at most 5" },
 };
 
 ParameterizedTestParameters(tma_plan, routes)

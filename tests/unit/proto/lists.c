@@ -109,7 +109,7 @@ ParameterizedTestParameters(lists, bad_items)
 		  .message = "field items[2].plan appears twice" },
 		{ .name = "a key that is no str",
 		  DATA("\x81\x01\x01"),
-		  .message = "items[2]: the name of a field is a str, got 1" },
+		  .message = "items[2]: field names must be str, got 1" },
 	};
 
 	return cr_make_param_array(struct item_row, rows, sizeof rows / sizeof *rows);

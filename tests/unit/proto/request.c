@@ -93,7 +93,7 @@ ParameterizedTestParameters(request, requests)
 		{ .name = "three elements",
 		  DATA("\x93\x00\x05\xa4ping"),
 		  BROKEN,
-		  .message = "a request has 4 elements, [0, msgid, method, params], and this one 3" },
+		  .message = "a request has 4 elements, [0, msgid, method, params], but this one has 3" },
 		{ .name = "msgid a str",
 		  DATA("\x94\x00\xa1"
 		       "5\xa4ping\x90"),
@@ -148,7 +148,7 @@ ParameterizedTestParameters(request, requests)
 		  DATA("\x94\x00\x05\xa4"
 		       "copy\x92\x80\x80"),
 		  REFUSE,
-		  .message = "copy: 2 parameters, at most one, a map of fields" },
+		  .message = "copy: 2 parameters, but at most one is allowed, a map of fields" },
 		{ .name = "parameter nil",
 		  DATA("\x94\x00\x05\xa4ping\x91\xc0"),
 		  REFUSE,
@@ -211,12 +211,12 @@ ParameterizedTestParameters(request, requests)
 		{ .name = "field name an integer",
 		  DATA(COPY("\x81\x07" TENSOR)),
 		  REFUSE,
-		  .message = "copy: the name of a field is a str, got 7" },
+		  .message = "copy: field names must be str, got 7" },
 		{ .name = "field name a bin",
 		  DATA(COPY("\x82\xa3src\x81\xc4\x01x\x01\xa3"
 		            "dst" TENSOR)),
 		  REFUSE,
-		  .message = "src: the name of a field is a str, got bin" },
+		  .message = "src: field names must be str, got bin" },
 		{ .name = "duplicate",
 		  DATA(COPY("\x82\xa3"
 		            "dst" TENSOR "\xa3"
