@@ -75,7 +75,7 @@ class Options:
         for name, _, doc, default, in_file, by_reload in self.options():
             if in_file:
                 value = examples.get(name) or re.match(r"[a-z]+", default).group()
-                out += _setting(name, value, f"{doc} [{default}]" + ("" if by_reload else "; a restart applies it"))
+                out += _setting(name, value, f"{doc} [{default}]" + ("" if by_reload else "; takes effect at a restart"))
         return out
 
     def make_file_limits(self, *examples):
