@@ -1,6 +1,6 @@
 #!/bin/bash
 # steps.sh: what an operator does with the packages, from their installation to their end, in a booted Debian. Run by
-# must_show.sh, as root in there; the packages are in /packages.
+# packages.sh, as root in there; the packages are in /packages.
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 SYSTEMD_PAGER= SYSTEMD_COLORS=0
 cd /
 . /tests/say.sh
