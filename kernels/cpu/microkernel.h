@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "isa.h"
+#include "kernels/cpu/isa/isa.h"
 
 /* What widening may rely on: any machine that this runs on reads and writes at any address. */
 #define CPU_ALIGN 16

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "isa.h"
+#include "kernels/cpu/isa/isa.h"
 #include "kernels/plan/loop_nest.h"
 #include "microkernel.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "short.h"
+#include "kernels/cpu/isa/short.h"
 
 #define BLOCK_UNITS 1024
 #define BLOCK_SIDE  32 /* units; its square is BLOCK_UNITS */

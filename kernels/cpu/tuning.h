@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "isa.h"
+#include "kernels/cpu/isa/isa.h"
 
 struct cpu_tuning {
 	const struct cpu_isa *isa;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/isa/isa.h"
 #include "kernels/thread.h"
 
 #define SPINS 4096 /* before others may have the CPU: there may be more threads than CPUs */

@@ -5,7 +5,7 @@
 #ifndef TESTS_UNIT_CPU_WAYS_H
 #define TESTS_UNIT_CPU_WAYS_H
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/isa/isa.h"
 #include "kernels/engine.h"
 
 /* Of each memory. */

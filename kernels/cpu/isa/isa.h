@@ -3,8 +3,8 @@
  * Sizes of elements are given as their binary logarithm, `shift`: 1, 2, 4, 8, 16 bytes are 0 .. 4. No
  * function needs any alignment unless it says so, and none reads or writes a byte outside what it is given.
  */
-#ifndef KERNELS_CPU_ISA_H
-#define KERNELS_CPU_ISA_H
+#ifndef KERNELS_CPU_ISA_ISA_H
+#define KERNELS_CPU_ISA_ISA_H
 
 #include <stdbool.h>
 #include <stddef.h>

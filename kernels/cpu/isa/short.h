@@ -1,6 +1,6 @@
 /* Copies of less than a line, without a call. */
-#ifndef KERNELS_CPU_SHORT_H
-#define KERNELS_CPU_SHORT_H
+#ifndef KERNELS_CPU_ISA_SHORT_H
+#define KERNELS_CPU_ISA_SHORT_H
 
 #include <stdint.h>
 #include <string.h>
