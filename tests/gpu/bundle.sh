@@ -5,8 +5,10 @@
 #   bundle.sh SRCDIR BUILDDIR FOLDER
 set -eu
 src=$1 build=$2 to=$3
-programs='tmad tmactl tests/gpu/transforms tests/gpu/bench_gpu tests/gpu/bench_latency tests/gpu/conformance tests/seeds/test_seeds'
-programs="$programs tests/gpu/clients tests/gpu/astray_tmad tests/gpu/lists tests/gpu/bench_blocks tests/gpu/bench_lists"
+programs='tmad tmactl
+	tests/gpu/bench/bench_blocks tests/gpu/bench/bench_gpu tests/gpu/bench/bench_latency tests/gpu/bench/bench_lists
+	tests/gpu/clients/astray_tmad tests/gpu/clients/clients tests/gpu/conformance/conformance
+	tests/gpu/lists tests/gpu/transforms tests/seeds/test_seeds'
 most=$((60 << 20))
 
 # A program that links a library of ours is a script, with the program behind it.

@@ -1,5 +1,5 @@
 /* The conformance run's kernels for the host. */
-#include "tests/gpu/conformance.cu"
+#include "tests/gpu/conformance/conformance.cu"
 
 #include "host.hh"
 

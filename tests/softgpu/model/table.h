@@ -15,6 +15,6 @@ struct model_kernel {
 extern const struct model_kernel model_own_kernels[];         /* kernels/cuda/launch/kernels.def */
 extern const struct model_kernel model_seed_kernels[];        /* tests/seeds/seeds.def */
 extern const struct model_kernel model_broken_kernels[];      /* tests/softgpu/broken.def */
-extern const struct model_kernel model_conformance_kernels[]; /* tests/gpu/conformance.cu */
+extern const struct model_kernel model_conformance_kernels[]; /* tests/gpu/conformance/conformance.cu */
 
 #endif

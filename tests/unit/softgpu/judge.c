@@ -1,5 +1,5 @@
 /* What the conformance run makes of the driver's word on a map: which disagreements are the known ones. */
-#include "tests/gpu/conformance_judge.h"
+#include "tests/gpu/conformance/conformance_judge.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

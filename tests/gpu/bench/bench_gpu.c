@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "bench_rows.h"
-#include "rig.h"
+#include "tests/gpu/rig.h"
 #include "tests/bench/program.h"
 #include "tests/support/oracle.h"
 

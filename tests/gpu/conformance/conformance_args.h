@@ -1,6 +1,6 @@
 /* What the conformance kernels are called with: one tile, moved once. */
-#ifndef TESTS_GPU_CONFORMANCE_ARGS_H
-#define TESTS_GPU_CONFORMANCE_ARGS_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_ARGS_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_ARGS_H
 
 #include <cuda.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* What the GPU benchmark moves: a row a line of its table. */
-#ifndef TESTS_GPU_BENCH_ROWS_H
-#define TESTS_GPU_BENCH_ROWS_H
+#ifndef TESTS_GPU_BENCH_BENCH_ROWS_H
+#define TESTS_GPU_BENCH_BENCH_ROWS_H
 
 #include "tests/bench/row.h"
 

@@ -1,6 +1,6 @@
 /* The GPU, or what stands in for it: memory for the image, and the two kernels. */
-#ifndef TESTS_GPU_CONFORMANCE_GPU_H
-#define TESTS_GPU_CONFORMANCE_GPU_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_GPU_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_GPU_H
 
 #include <cuda.h>
 #include <stdint.h>

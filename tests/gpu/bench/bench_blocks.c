@@ -22,7 +22,7 @@
 #include "kernels/cuda/upload_buffer.h"
 #include "kernels/cuda/launch/enclosed.h"
 #include "kernels/cuda/launch/launch_many.h"
-#include "rig.h"
+#include "tests/gpu/rig.h"
 #include "tests/support/oracle.h"
 
 #define WARM_UPS 2

@@ -1,6 +1,6 @@
 /* What stores do to the bytes next to those that they are to write: measured, not judged. */
-#ifndef TESTS_GPU_CONFORMANCE_MARGINS_H
-#define TESTS_GPU_CONFORMANCE_MARGINS_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_MARGINS_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_MARGINS_H
 
 #include <stdint.h>
 

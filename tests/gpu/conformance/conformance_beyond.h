@@ -1,6 +1,6 @@
 /* What the draws keep away from: measured, not judged. */
-#ifndef TESTS_GPU_CONFORMANCE_BEYOND_H
-#define TESTS_GPU_CONFORMANCE_BEYOND_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_BEYOND_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_BEYOND_H
 
 #include "conformance_draw.h"
 #include "conformance_features.h"

@@ -5,7 +5,7 @@ export LD_LIBRARY_PATH
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 echo 1..1
-if "$TEST_BUILDDIR/tests/gpu/bench_blocks" 1 1024 >"$log" 2>&1; then
+if "$TEST_BUILDDIR/tests/gpu/bench/bench_blocks" 1 1024 >"$log" 2>&1; then
 	echo "ok 1 - every row"
 else
 	echo "not ok 1 - every row"

@@ -5,7 +5,7 @@
 	.hidden conformance_image
 	.type conformance_image, %object
 conformance_image:
-	.incbin "tests/gpu/conformance.fatbin"
+	.incbin "tests/gpu/conformance/conformance.fatbin"
 	.size conformance_image, . - conformance_image
 
 	.section .note.GNU-stack, "", %progbits

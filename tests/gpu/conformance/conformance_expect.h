@@ -3,8 +3,8 @@
  *
  * The tensor lies in an image, the host's copy of all device memory that tensors may lie in.
  */
-#ifndef TESTS_GPU_CONFORMANCE_EXPECT_H
-#define TESTS_GPU_CONFORMANCE_EXPECT_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_EXPECT_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_EXPECT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* What the driver has for many copies: the same by a loop, and by its own batch where it has one. */
-#ifndef TESTS_GPU_BENCH_BLOCKS_BASE_H
-#define TESTS_GPU_BENCH_BLOCKS_BASE_H
+#ifndef TESTS_GPU_BENCH_BENCH_BLOCKS_BASE_H
+#define TESTS_GPU_BENCH_BENCH_BLOCKS_BASE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "rig.h"
+#include "tests/gpu/rig.h"
 
 struct copies {
 	CUdeviceptr *dst;

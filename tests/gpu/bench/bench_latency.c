@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "client/tmaclient.h"
-#include "rig.h"
+#include "tests/gpu/rig.h"
 
 #define TURNS    20
 #define TURN     100

@@ -1,8 +1,8 @@
 /* Memory of a client's that a service can be given: of the device, or a memfd. Its bytes are written and read
  * whole by the process itself, past the service. What fails ends the process (client_fail).
  */
-#ifndef TESTS_GPU_CLIENTS_STORE_H
-#define TESTS_GPU_CLIENTS_STORE_H
+#ifndef TESTS_GPU_CLIENTS_CLIENTS_STORE_H
+#define TESTS_GPU_CLIENTS_CLIENTS_STORE_H
 
 #include <stdint.h>
 

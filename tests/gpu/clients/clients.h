@@ -4,8 +4,8 @@
  * first process never opens it. A child says what is wrong on a line of TAP's for people and ends with 1; its
  * parent makes the case of that.
  */
-#ifndef TESTS_GPU_CLIENTS_H
-#define TESTS_GPU_CLIENTS_H
+#ifndef TESTS_GPU_CLIENTS_CLIENTS_H
+#define TESTS_GPU_CLIENTS_CLIENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

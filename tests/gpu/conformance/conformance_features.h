@@ -1,7 +1,7 @@
 /* What a draw is made of, and how the loads and stores of it went. A draw counts for every feature that it
  * has. */
-#ifndef TESTS_GPU_CONFORMANCE_FEATURES_H
-#define TESTS_GPU_CONFORMANCE_FEATURES_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_FEATURES_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_FEATURES_H
 
 #include <stdbool.h>
 #include <stddef.h>

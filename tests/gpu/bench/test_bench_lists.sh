@@ -11,7 +11,7 @@ for _ in $(seq 200); do
 	sleep 0.1
 done
 echo 1..1
-if "$TEST_BUILDDIR/tests/gpu/bench_lists" "$room/socket" 64 >"$room/log" 2>&1; then
+if "$TEST_BUILDDIR/tests/gpu/bench/bench_lists" "$room/socket" 64 >"$room/log" 2>&1; then
 	echo "ok 1 - every row"
 else
 	echo "not ok 1 - every row"

@@ -1,8 +1,8 @@
 /* One transform between two stores by the service, and the dumb loop that says what it should have done: with
  * every byte of both memories, those outside the regions too.
  */
-#ifndef TESTS_GPU_CLIENTS_MOVE_H
-#define TESTS_GPU_CLIENTS_MOVE_H
+#ifndef TESTS_GPU_CLIENTS_CLIENTS_MOVE_H
+#define TESTS_GPU_CLIENTS_CLIENTS_MOVE_H
 
 #include "clients_store.h"
 

@@ -1,7 +1,7 @@
 /* Whether the driver takes the maps that our rules allow, and no others. Our rules are the documented ones;
  * where the driver is known to leave them, its doing so is counted apart, and anything else is a failure. */
-#ifndef TESTS_GPU_CONFORMANCE_JUDGE_H
-#define TESTS_GPU_CONFORMANCE_JUDGE_H
+#ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_JUDGE_H
+#define TESTS_GPU_CONFORMANCE_CONFORMANCE_JUDGE_H
 
 #include <cuda.h>
 #include <stdbool.h>
