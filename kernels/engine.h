@@ -119,7 +119,7 @@ struct engine_job {
 	int status;  /* 0, CANCELED, TIMEOUT (nothing was moved), DEVICE (the memory failed under the copy),
 	                DEVICE_LOST; of a batch: what failed all of it, or the first move's that failed */
 	uint64_t ns; /* the engine's own time, without the wait */
-	bool begun;  /* it had its turn: something of it may have been moved */
+	bool begun;  /* it was started: something of it may have been moved */
 	struct engine_job *next;
 };
 

@@ -1,9 +1,9 @@
-/* Turns by start time: an owner's time is what it was charged, or that of the others when it came back. */
+/* Start-time fair queueing: owners are kept in the order of the time that they have been charged. */
 #include "fair_queue.h"
 
 #include <assert.h>
 
-#define PREMIUM 4 /* a part of the time that is charged on top */
+#define PREMIUM 4 /* a quarter of the time is charged on top */
 
 static void place(struct fair_queue *fair_queue, struct engine_owner *owner);
 
@@ -37,9 +37,9 @@ void fair_queue_remove(struct fair_queue *fair_queue, struct fair_stream *stream
 		TAILQ_REMOVE(&fair_queue->owners, owner, entry);
 }
 
-/* The owner is charged when the turn has ended. Until then it goes after those that had as much time, so
- * that threads that come at once go to different owners. */
-static struct fair_stream *take_turn(struct fair_queue *fair_queue, struct fair_stream *stream)
+/* The owner is charged when the time slice has ended. Until then it goes after those that had as much time,
+ * so that threads that come at once go to different owners. */
+static struct fair_stream *take_slice(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;
 	TAILQ_REMOVE(&owner->ready, stream, entry);
@@ -53,7 +53,7 @@ static struct fair_stream *take_turn(struct fair_queue *fair_queue, struct fair_
 struct fair_stream *fair_queue_next(struct fair_queue *fair_queue)
 {
 	struct engine_owner *owner = TAILQ_FIRST(&fair_queue->owners);
-	return owner ? take_turn(fair_queue, TAILQ_FIRST(&owner->ready)) : NULL;
+	return owner ? take_slice(fair_queue, TAILQ_FIRST(&owner->ready)) : NULL;
 }
 
 struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
@@ -64,7 +64,7 @@ struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
 	TAILQ_FOREACH(owner, &fair_queue->owners, entry)
 		TAILQ_FOREACH(stream, &owner->ready, entry)
 			if (can_run(stream, arg))
-				return take_turn(fair_queue, stream);
+				return take_slice(fair_queue, stream);
 	return NULL;
 }
 

@@ -1,4 +1,5 @@
-/* The mask is inherited: set around the start, nothing reaches the thread in between. */
+/* A thread inherits its creator's signal mask, so the mask is set around the start: no signal reaches the new
+ * thread in between. */
 #include "thread.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Threads of an engine. */
+/* Starts the threads of an engine, with all signals blocked. */
 #ifndef KERNELS_THREAD_H
 #define KERNELS_THREAD_H
 

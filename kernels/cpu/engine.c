@@ -1,8 +1,8 @@
-/* The CPU engine: threads that take work items, and the one door back to the owner.
+/* The CPU engine: the worker threads, and engine_ops for memory, streams and probes.
  *
- * A stream whose job has work items left stands in the queue, which says whose turn it is; a thread takes one
- * work item at a time, so owners and their streams share the threads whatever the size of their jobs. Threads
- * sleep when the queue has been empty for a moment.
+ * A stream whose job has work items left stands in the fair queue. A worker takes the next stream's next work
+ * item, executes it without the lock, and comes back for another, so owners and their streams share the
+ * threads whatever the size of their jobs. Workers sleep when the queue has been empty for a moment.
  */
 #include "kernels/engine.h"
 
@@ -145,20 +145,20 @@ static int cpu_map(struct engine *engine, const struct engine_handle *handle, st
                    struct error *err)
 {
 	(void)engine;
-	return cpu_memory_map(handle, ret, err);
+	return host_memory_map(handle, ret, err);
 }
 
 static int cpu_create(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err)
 {
 	(void)engine;
-	return cpu_memory_create(wanted, ret, ret_export, err);
+	return host_memory_create(wanted, ret, ret_export, err);
 }
 
 static bool cpu_unmap(struct engine *engine, struct engine_memory *memory)
 {
 	(void)engine;
-	return cpu_memory_unmap_step(memory);
+	return host_memory_unmap_step(memory);
 }
 
 /* ---- Streams and jobs ------------------------------------------------------------------------------- */
@@ -247,9 +247,9 @@ static void *worker_main(void *arg)
 			continue;
 		}
 		awake = true;
-		run_work_item(&stream->run, &worker->work_item);
-		if (!run_work_items(&stream->run, 1))
-			fair_queue_remove(&streams->fair_queue, &stream->turn);
+		running_job_work_item(&stream->running, &worker->work_item);
+		if (!running_job_work_items(&stream->running, 1))
+			fair_queue_remove(&streams->fair_queue, &stream->fair);
 		pthread_mutex_unlock(&streams->lock);
 
 		uint64_t start_ns = clock_ns();
@@ -257,8 +257,8 @@ static void *worker_main(void *arg)
 		uint64_t ns = clock_ns() - start_ns;
 
 		pthread_mutex_lock(&streams->lock);
-		run_end_work_item(&stream->run, &worker->work_item, status);
-		fair_queue_charge(&streams->fair_queue, stream->turn.owner, ns);
+		running_job_end_work_item(&stream->running, &worker->work_item, status);
+		fair_queue_charge(&streams->fair_queue, stream->fair.owner, ns);
 		stream_finish(stream);
 	}
 	pthread_mutex_unlock(&streams->lock);

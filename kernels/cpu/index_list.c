@@ -1,4 +1,4 @@
-/* Entries of an index list, and the places that they stand for. */
+/* Reads and checks the entries of an index list, and computes the addresses of their blocks. */
 #include "index_list.h"
 
 #include <endian.h>
@@ -14,7 +14,7 @@ static const char *list_start(const struct engine_blocks *blocks)
 {
 	if (blocks->index)
 		return blocks->index;
-	return cpu_memory(blocks->index_memory)->data + blocks->index_offset;
+	return host_memory(blocks->index_memory)->data + blocks->index_offset;
 }
 
 static int64_t read_entry(const char *at, uint8_t bytes)
@@ -24,12 +24,12 @@ static int64_t read_entry(const char *at, uint8_t bytes)
 	return (int64_t)le64toh(*(const entry8 *)(const void *)at);
 }
 
-void list_read(struct engine_blocks *blocks, uint64_t first, struct list_group *ret)
+void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_list_group *ret)
 {
 	const char *at = list_start(blocks) + first * blocks->index_bytes;
 	uint64_t left = blocks->n - first;
 	ret->first = first;
-	ret->n = left < LIST_GROUP ? (uint32_t)left : LIST_GROUP;
+	ret->n = left < INDEX_LIST_GROUP ? (uint32_t)left : INDEX_LIST_GROUP;
 	for (uint32_t i = 0; i < ret->n; i++, at += blocks->index_bytes) {
 		int64_t block = read_entry(at, blocks->index_bytes);
 		if (block == -1) {
@@ -42,11 +42,11 @@ void list_read(struct engine_blocks *blocks, uint64_t first, struct list_group *
 	}
 }
 
-struct fault_range list_range(const struct engine_blocks *blocks)
+struct fault_range index_list_range(const struct engine_blocks *blocks)
 {
 	if (blocks->index)
 		return (struct fault_range){ 0 };
-	return cpu_memory(blocks->index_memory)->mapped;
+	return host_memory(blocks->index_memory)->mapped;
 }
 
 /* Bytes past the move's offset; modulo 2^64, as steps may be negative. */
@@ -56,13 +56,13 @@ static uint64_t side_at(const struct engine_blocks_side *side, uint64_t block, u
 	return block * side->step + of_layer;
 }
 
-void list_place(const struct engine_job *job, uint64_t entry, int64_t block, uint32_t layer,
-                struct move_place *ret)
+void index_list_place(const struct engine_job *job, uint64_t entry, int64_t block, uint32_t layer,
+                      struct move_place *ret)
 {
 	const struct engine_blocks *blocks = job->blocks;
 	const struct engine_move *move = &job->move;
 	uint64_t dst = blocks->scatter ? (uint64_t)block : entry;
 	uint64_t src = blocks->scatter ? entry : (uint64_t)block;
-	ret->dst = cpu_memory(move->dst)->data + (move->dst_offset + side_at(&blocks->dst, dst, layer));
-	ret->src = cpu_memory(move->src)->data + (move->src_offset + side_at(&blocks->src, src, layer));
+	ret->dst = host_memory(move->dst)->data + (move->dst_offset + side_at(&blocks->dst, dst, layer));
+	ret->src = host_memory(move->src)->data + (move->src_offset + side_at(&blocks->src, src, layer));
 }

@@ -1,4 +1,5 @@
-/* How a loop nest is run: its microkernel, its pieces, and the loops between the two. */
+/* Plans a move: chooses its microkernel, divides it into pieces, and runs the loops that lead from a piece to
+ * the microkernel. */
 #include "move.h"
 
 #include "kernels/plan/plan.h"
@@ -19,7 +20,7 @@
 #define LONG_RUN 1024
 
 static void choose_microkernel(struct move *move, const struct loop_nest *nest);
-static void turn_rows(struct move *move);
+static void reverse_rows(struct move *move);
 static void choose_strided(struct move *move);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
@@ -71,8 +72,7 @@ void move_shift(struct move *move, int64_t dst, int64_t src)
 	count_pieces(move);
 }
 
-/* ---- The microkernel
- * --------------------------------------------------------------------------------------- */
+/* ---- The microkernel -------------------------------------------------------------------------------- */
 
 static void choose_microkernel(struct move *move, const struct loop_nest *nest)
 {
@@ -98,7 +98,7 @@ static void choose_microkernel(struct move *move, const struct loop_nest *nest)
 		move->microkernel = microkernel_transpose;
 		move->row_dim = src_inner;
 		if (move->dim[src_inner].src < 0)
-			turn_rows(move);
+			reverse_rows(move);
 		return;
 	default:
 		choose_strided(move);
@@ -108,7 +108,7 @@ static void choose_microkernel(struct move *move, const struct loop_nest *nest)
 
 /* A source that runs backwards along the row dimension: seen from its end it is a transpose, and the
  * destination runs backwards. */
-static void turn_rows(struct move *move)
+static void reverse_rows(struct move *move)
 {
 	struct move_dim *dim = &move->dim[move->row_dim];
 	move->dst += (dim->n - 1) * dim->dst;

@@ -1,8 +1,8 @@
-/* A move: one loop nest placed in memory, with its microkernel chosen and cut into pieces that can run side
- * by side.
+/* A move: one loop nest placed in memory, its microkernel chosen, divided into pieces that threads can run
+ * side by side.
  *
- * A piece is a box of the nest. Pieces write disjoint bytes, and no two share a line of the destination but
- * where the loop nest's own rows do. A move holds no memory and may be copied.
+ * A piece is a box of the loop nest. Pieces write disjoint bytes, and no two share a cache line of the
+ * destination unless the loop nest's own rows do. A move owns no memory and may be copied.
  */
 #ifndef KERNELS_CPU_MOVE_H
 #define KERNELS_CPU_MOVE_H

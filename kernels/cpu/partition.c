@@ -1,4 +1,4 @@
-/* How a transform is cut, and how a part of it is run. */
+/* Divides a transform into partitions, and runs one. */
 #include "partition.h"
 
 #include "microkernel.h"
@@ -6,9 +6,9 @@
 #define BATCH_MOST 256 /* subregions */
 
 /* What a subregion costs beside its bytes, in bytes that are moved meanwhile. */
-#define SLAB_COST 1024
+#define SUBREGION_COST 1024
 
-static void next_move(struct cut *cut);
+static void next_move(struct partitioner *partitioner);
 
 static int64_t min(int64_t a, int64_t b)
 {
@@ -35,7 +35,7 @@ int64_t task_cost(const struct transform *t, const struct plan *plan)
 		each = INT64_MAX;
 	cost = max(lines_cost(&t->dst_extent, each), lines_cost(&t->src_extent, each));
 	cost = max(cost, t->count * t->element);
-	if (__builtin_mul_overflow(plan->n_subregions, SLAB_COST, &subregions) ||
+	if (__builtin_mul_overflow(plan->n_subregions, SUBREGION_COST, &subregions) ||
 	    __builtin_add_overflow(cost, subregions, &cost))
 		return INT64_MAX;
 	return cost;
@@ -71,126 +71,128 @@ static bool make_scratch_blocks(const struct task *task, uint64_t n_subregions, 
 	return task->place.stream && n_subregions > 1 && scratch_blocks_init(ret, task->transform);
 }
 
-/* ---- Cutting ---------------------------------------------------------------------------------------- */
+/* ---- Dividing --------------------------------------------------------------------------------------- */
 
-void cut_init(struct cut *cut, const struct task *task, uint32_t threads)
+void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads)
 {
 	struct scratch_blocks scratch_blocks;
 	int64_t piece = task->place.piece_bytes, largest;
-	cut->task = *task;
-	subregions_init(&cut->subregions, task->transform);
-	cut->n = cut->subregions.n;
-	cut->next = 0;
-	cut->next_piece = cut->move.pieces = 0;
-	cut->batch = 0;
-	cut->banded = make_scratch_blocks(task, cut->n, &scratch_blocks);
-	if (cut->banded) {
-		cut->n = scratch_blocks.n;
-		cut->batch = 1;
+	partitioner->task = *task;
+	subregions_init(&partitioner->subregions, task->transform);
+	partitioner->n = partitioner->subregions.n;
+	partitioner->next = 0;
+	partitioner->next_piece = partitioner->move.pieces = 0;
+	partitioner->batch = 0;
+	partitioner->uses_scratch = make_scratch_blocks(task, partitioner->n, &scratch_blocks);
+	if (partitioner->uses_scratch) {
+		partitioner->n = scratch_blocks.n;
+		partitioner->batch = 1;
 		return;
 	}
 	largest = largest_subregion(task->transform);
-	if (cut->n && largest <= piece) {
-		uint64_t share = cut->n / (4 * (uint64_t)threads) + 1;
-		cut->batch = (uint64_t)(piece / largest);
-		if (cut->batch > share)
-			cut->batch = share;
-		if (cut->batch > BATCH_MOST)
-			cut->batch = BATCH_MOST;
+	if (partitioner->n && largest <= piece) {
+		uint64_t share = partitioner->n / (4 * (uint64_t)threads) + 1;
+		partitioner->batch = (uint64_t)(piece / largest);
+		if (partitioner->batch > share)
+			partitioner->batch = share;
+		if (partitioner->batch > BATCH_MOST)
+			partitioner->batch = BATCH_MOST;
 	}
 }
 
-unsigned cut_parts(const struct cut *cut, unsigned most)
+unsigned partitioner_left(const struct partitioner *partitioner, unsigned most)
 {
-	uint64_t parts = (uint64_t)(cut->move.pieces - cut->next_piece);
-	if (parts >= most)
+	uint64_t partitions = (uint64_t)(partitioner->move.pieces - partitioner->next_piece);
+	if (partitions >= most)
 		return most;
-	uint64_t subregions = cut->n - cut->next;
-	if (cut->batch)
-		subregions = subregions / cut->batch + (subregions % cut->batch != 0);
+	uint64_t subregions = partitioner->n - partitioner->next;
+	if (partitioner->batch)
+		subregions = subregions / partitioner->batch + (subregions % partitioner->batch != 0);
 	else if (subregions) /* each may have many pieces */
 		subregions = most;
-	return subregions < most - parts ? (unsigned)(parts + subregions) : most;
+	return subregions < most - partitions ? (unsigned)(partitions + subregions) : most;
 }
 
-static void next_move(struct cut *cut)
+static void next_move(struct partitioner *partitioner)
 {
 	struct loop_nest room;
-	move_init(&cut->move, cut->task.isa, task_subregion(&cut->task, &cut->subregions, cut->next++, &room),
-	          &cut->task.place);
-	cut->next_piece = 0;
+	move_init(&partitioner->move, partitioner->task.isa,
+	          task_subregion(&partitioner->task, &partitioner->subregions, partitioner->next++, &room),
+	          &partitioner->task.place);
+	partitioner->next_piece = 0;
 }
 
-void cut_next(struct cut *cut, struct part *ret)
+void partitioner_next(struct partitioner *partitioner, struct partition *ret)
 {
-	ret->task = cut->task;
-	ret->banded = cut->banded;
+	ret->task = partitioner->task;
+	ret->uses_scratch = partitioner->uses_scratch;
 	ret->piece = -1;
-	if (cut->batch) {
-		uint64_t left = cut->n - cut->next;
-		ret->first = cut->next;
-		cut->next += left < cut->batch ? left : cut->batch;
-		ret->end = cut->next;
+	if (partitioner->batch) {
+		uint64_t left = partitioner->n - partitioner->next;
+		ret->first = partitioner->next;
+		partitioner->next += left < partitioner->batch ? left : partitioner->batch;
+		ret->end = partitioner->next;
 		return;
 	}
-	if (cut->next_piece == cut->move.pieces)
-		next_move(cut);
-	ret->move = cut->move;
-	ret->piece = cut->next_piece++;
+	if (partitioner->next_piece == partitioner->move.pieces)
+		next_move(partitioner);
+	ret->move = partitioner->move;
+	ret->piece = partitioner->next_piece++;
 }
 
-void cut_stop(struct cut *cut)
+void partitioner_stop(struct partitioner *partitioner)
 {
-	cut->next = cut->n;
-	cut->next_piece = cut->move.pieces;
+	partitioner->next = partitioner->n;
+	partitioner->next_piece = partitioner->move.pieces;
 }
 
 /* ---- Running ---------------------------------------------------------------------------------------- */
 
-void part_whole(struct part *ret, const struct task *task)
+void partition_whole(struct partition *ret, const struct task *task)
 {
 	struct subregions subregions;
 	struct scratch_blocks scratch_blocks;
 	ret->task = *task;
 	ret->piece = -1;
 	subregions_init(&subregions, task->transform);
-	ret->banded = make_scratch_blocks(task, subregions.n, &scratch_blocks);
+	ret->uses_scratch = make_scratch_blocks(task, subregions.n, &scratch_blocks);
 	ret->first = 0;
-	ret->end = ret->banded ? scratch_blocks.n : subregions.n;
+	ret->end = ret->uses_scratch ? scratch_blocks.n : subregions.n;
 }
 
-static bool run_subregions(struct part *part, const atomic_bool *stopped, char *scratch)
+static bool run_subregions(struct partition *partition, const atomic_bool *stopped, char *scratch)
 {
-	const struct task *task = &part->task;
+	const struct task *task = &partition->task;
 	struct subregions subregions;
 	struct scratch_blocks scratch_blocks;
-	if (part->banded)
+	if (partition->uses_scratch)
 		scratch_blocks_init(&scratch_blocks, task->transform);
 	else
 		subregions_init(&subregions, task->transform);
-	for (uint64_t i = part->first; i < part->end; i++) {
+	for (uint64_t i = partition->first; i < partition->end; i++) {
 		struct loop_nest room;
 		if (atomic_load_explicit(stopped, memory_order_relaxed))
 			return false;
-		if (part->banded) {
+		if (partition->uses_scratch) {
 			scratch_blocks_run(&scratch_blocks, i, task->isa, &task->place, scratch);
 			continue;
 		}
-		move_init(&part->move, task->isa, task_subregion(task, &subregions, i, &room), &task->place);
-		for (int64_t piece = 0; piece < part->move.pieces; piece++)
-			move_run(&part->move, piece, scratch);
+		move_init(&partition->move, task->isa, task_subregion(task, &subregions, i, &room),
+		          &task->place);
+		for (int64_t piece = 0; piece < partition->move.pieces; piece++)
+			move_run(&partition->move, piece, scratch);
 	}
 	return true;
 }
 
-bool part_run(struct part *part, const atomic_bool *stopped, char *scratch)
+bool partition_run(struct partition *partition, const atomic_bool *stopped, char *scratch)
 {
 	bool whole = true;
-	if (part->piece >= 0)
-		move_run(&part->move, part->piece, scratch);
+	if (partition->piece >= 0)
+		move_run(&partition->move, partition->piece, scratch);
 	else
-		whole = run_subregions(part, stopped, scratch);
-	if (part->task.place.stream)
-		part->task.isa->fence();
+		whole = run_subregions(partition, stopped, scratch);
+	if (partition->task.place.stream)
+		partition->task.isa->fence();
 	return whole;
 }

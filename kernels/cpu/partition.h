@@ -1,8 +1,9 @@
-/* One transform between two places, cut into parts that threads can run side by side.
+/* Divides one transform between two places into partitions, which threads can run side by side.
  *
- * A part is one piece of a subregion, or a few subregions where all of them are smaller than a piece, or a
- * scratch block of them (scratch block.h). Subregions are made as they are reached; nothing is stored for
- * those to come. A part needs nothing of the cut that it was taken from but the transform and its plan.
+ * A partition is one piece of a subregion, or a few whole subregions where all of them are smaller than a
+ * piece, or one scratch block of them (scratch_block.h). Subregions are made as they are reached; nothing is
+ * stored for those to come. A partition does not depend on its partitioner, only on the transform and its
+ * plan.
  */
 #ifndef KERNELS_CPU_PARTITION_H
 #define KERNELS_CPU_PARTITION_H
@@ -15,7 +16,7 @@
 #include "kernels/plan/plan.h"
 #include "move.h"
 
-/* What is cut; the transform and the plan must outlive the cut and its parts. */
+/* What is divided; the transform and the plan must outlive the partitioner and its partitions. */
 struct task {
 	const struct cpu_isa *isa;
 	const struct transform *transform;
@@ -23,21 +24,21 @@ struct task {
 	struct move_place place;
 };
 
-struct part {
+struct partition {
 	struct task task;
 	int64_t piece; /* of move; -1: the subregions from first to end */
 	uint64_t first, end;
-	bool banded; /* they are scratch blocks */
+	bool uses_scratch; /* they are scratch blocks */
 	struct move move;
 };
 
-struct cut {
+struct partitioner {
 	struct task task;
 	struct subregions subregions;
-	bool banded;
+	bool uses_scratch;
 	uint64_t n, next;   /* subregions or scratch blocks */
-	uint64_t batch;     /* of a part; 0: pieces are parts */
-	struct move move;   /* of subregion next - 1, when pieces are parts */
+	uint64_t batch;     /* subregions or scratch blocks of a partition; 0: each piece is a partition */
+	struct move move;   /* of subregion next - 1, when each piece is a partition */
 	int64_t next_piece; /* of it */
 };
 
@@ -49,21 +50,21 @@ int64_t task_cost(const struct transform *transform, const struct plan *plan);
 const struct loop_nest *task_subregion(const struct task *task, const struct subregions *subregions,
                                        uint64_t i, struct loop_nest *room);
 
-void cut_init(struct cut *cut, const struct task *task, uint32_t threads);
+void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads);
 
-/* About how many parts are left, capped at most; exact where it is 0. A zeroed cut has none. */
-unsigned cut_parts(const struct cut *cut, unsigned most);
+/* About how many partitions are left, capped at most; exact where it is 0. A zeroed partitioner has none. */
+unsigned partitioner_left(const struct partitioner *partitioner, unsigned most);
 
-/* One part. There must be one. */
-void cut_next(struct cut *cut, struct part *ret);
+/* The next partition. There must be one. */
+void partitioner_next(struct partitioner *partitioner, struct partition *ret);
 
-/* No more parts. */
-void cut_stop(struct cut *cut);
+/* There are no more partitions from now on. */
+void partitioner_stop(struct partitioner *partitioner);
 
-/* All of a task. */
-void part_whole(struct part *ret, const struct task *task);
+/* One partition that is all of a task. */
+void partition_whole(struct partition *ret, const struct task *task);
 
-/* false: it was stopped before all was done. scratch as for move_run. */
-bool part_run(struct part *part, const atomic_bool *stopped, char *scratch);
+/* false: stopped before all was done. scratch as for move_run. */
+bool partition_run(struct partition *partition, const atomic_bool *stopped, char *scratch);
 
 #endif

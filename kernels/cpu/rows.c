@@ -1,4 +1,4 @@
-/* Microkernels whose rows are contiguous in the destination: copied, repeated, reversed. */
+/* Microkernels whose rows are contiguous in the destination: copy, repeat a value, reverse. */
 #include "microkernel.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* How a job becomes work items. work_item.c executes them. */
+/* Divides a running job into work items; work_item.c executes them. */
 #include "running_job.h"
 
 #include <assert.h>
@@ -8,11 +8,11 @@
 #include "proto/clock.h"
 #include "kernels/host/timeline.h"
 
-static void start_moves(struct run *run, struct engine_job *job);
-static void start_blocks(struct run *run, const struct engine_job *job);
-static void work_item_moves(struct run *run, struct work_item *ret);
-static void work_item_blocks(struct run *run, struct work_item *ret);
-static void settle(struct run *run);
+static void start_moves(struct running_job *running, struct engine_job *job);
+static void start_blocks(struct running_job *running, const struct engine_job *job);
+static void work_item_moves(struct running_job *running, struct work_item *ret);
+static void work_item_blocks(struct running_job *running, struct work_item *ret);
+static void settle(struct running_job *running);
 
 static uint64_t add(uint64_t a, uint64_t b)
 {
@@ -33,45 +33,46 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
 /* ---- Start ------------------------------------------------------------------------------------------ */
 
 /* bytes: of all destinations. */
-static void choose_piece(struct run *run, uint64_t bytes)
+static void choose_piece(struct running_job *running, uint64_t bytes)
 {
-	uint64_t piece = bytes / (4 * (uint64_t)run->threads);
-	if (piece < (uint64_t)run->tuning->piece_least)
-		piece = (uint64_t)run->tuning->piece_least;
-	if (piece > (uint64_t)run->tuning->piece_most)
-		piece = (uint64_t)run->tuning->piece_most;
-	run->piece = (int64_t)piece;
-	run->stream = bytes >= (uint64_t)run->tuning->stream_bytes;
+	uint64_t piece = bytes / (4 * (uint64_t)running->threads);
+	if (piece < (uint64_t)running->tuning->piece_least)
+		piece = (uint64_t)running->tuning->piece_least;
+	if (piece > (uint64_t)running->tuning->piece_most)
+		piece = (uint64_t)running->tuning->piece_most;
+	running->piece = (int64_t)piece;
+	running->stream = bytes >= (uint64_t)running->tuning->stream_bytes;
 }
 
-void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads)
+void running_job_start(struct running_job *running, struct engine_job *job, const struct cpu_tuning *tuning,
+                       uint32_t threads)
 {
-	run->job = job;
-	run->tuning = tuning;
-	run->threads = threads;
-	run->cut_of = NULL;
-	run->cut.n = run->cut.next = 0;
-	run->cut.move.pieces = run->cut.next_piece = 0;
-	run->active = 0;
-	run->is_waking = false;
-	run->status = 0;
-	run->start_ns = clock_ns();
-	atomic_init(&run->stopped, false);
+	running->job = job;
+	running->tuning = tuning;
+	running->threads = threads;
+	running->partitioned = NULL;
+	running->partitioner.n = running->partitioner.next = 0;
+	running->partitioner.move.pieces = running->partitioner.next_piece = 0;
+	running->active = 0;
+	running->is_waking = false;
+	running->status = 0;
+	running->start_ns = clock_ns();
+	atomic_init(&running->stopped, false);
 	if (job->blocks)
-		start_blocks(run, job);
+		start_blocks(running, job);
 	else
-		start_moves(run, job);
+		start_moves(running, job);
 }
 
-void run_start_waking(struct run *run, struct engine_job *job)
+void running_job_start_waking(struct running_job *running, struct engine_job *job)
 {
-	run->job = job;
-	run->active = 0;
-	run->is_waking = true;
-	run->is_counted = false;
-	run->wakes_left = 0;
-	run->status = 0;
-	atomic_init(&run->stopped, false);
+	running->job = job;
+	running->active = 0;
+	running->is_waking = true;
+	running->is_counted = false;
+	running->wakes_left = 0;
+	running->status = 0;
+	atomic_init(&running->stopped, false);
 }
 
 static struct engine_move *moves_of(struct engine_job *job, uint32_t *ret_n)
@@ -80,7 +81,7 @@ static struct engine_move *moves_of(struct engine_job *job, uint32_t *ret_n)
 	return job->moves ? job->moves : &job->move;
 }
 
-void run_clear(struct engine_job *job)
+void running_job_clear(struct engine_job *job)
 {
 	uint32_t n;
 	struct engine_move *moves = moves_of(job, &n);
@@ -95,136 +96,136 @@ void run_clear(struct engine_job *job)
 	}
 }
 
-static void start_moves(struct run *run, struct engine_job *job)
+static void start_moves(struct running_job *running, struct engine_job *job)
 {
 	uint64_t bytes = 0;
-	run->moves = moves_of(job, &run->n_moves);
-	run->next_move = 0;
-	run->left = 0;
-	for (uint32_t i = 0; i < run->n_moves; i++) {
-		const struct engine_move *move = &run->moves[i];
-		run->left = add(run->left, (uint64_t)task_cost(move->transform, move->plan));
+	running->moves = moves_of(job, &running->n_moves);
+	running->next_move = 0;
+	running->left = 0;
+	for (uint32_t i = 0; i < running->n_moves; i++) {
+		const struct engine_move *move = &running->moves[i];
+		running->left = add(running->left, (uint64_t)task_cost(move->transform, move->plan));
 		bytes = add(bytes, (uint64_t)(move->transform->count * move->transform->element));
 	}
-	choose_piece(run, bytes);
+	choose_piece(running, bytes);
 }
 
-static void start_blocks(struct run *run, const struct engine_job *job)
+static void start_blocks(struct running_job *running, const struct engine_job *job)
 {
 	const struct transform *t = job->move.transform;
-	struct run_blocks *b = &run->blocks;
+	struct running_blocks *b = &running->blocks;
 	uint64_t cost = (uint64_t)task_cost(t, job->move.plan);
-	run->n_moves = 0;
+	running->n_moves = 0;
 	b->left = multiply(job->blocks->n, job->blocks->layers);
-	choose_piece(run, multiply((uint64_t)(t->count * t->element), b->left));
+	choose_piece(running, multiply((uint64_t)(t->count * t->element), b->left));
 	b->most = WORK_ITEM_BLOCKS_MOST;
-	if (cost > (uint64_t)run->piece)
+	if (cost > (uint64_t)running->piece)
 		b->most = 0;
-	else if (cost && (uint64_t)run->piece / cost < b->most)
-		b->most = (uint32_t)((uint64_t)run->piece / cost);
+	else if (cost && (uint64_t)running->piece / cost < b->most)
+		b->most = (uint32_t)((uint64_t)running->piece / cost);
 	b->layer = job->blocks->layers;
 	b->at = 0;
 	b->next = 0;
 	b->reading = b->ahead = false;
 	b->current = 0;
-	settle(run);
+	settle(running);
 }
 
-/* ---- Work items -----------------------------------------------------------------------------------------
- */
+/* ---- Work items ------------------------------------------------------------------------------------- */
 
 /* A list in a region is read by a work item. */
-static bool may_read(const struct run *run)
+static bool may_read(const struct running_job *running)
 {
-	const struct run_blocks *b = &run->blocks;
-	const struct engine_blocks *blocks = run->job->blocks;
+	const struct running_blocks *b = &running->blocks;
+	const struct engine_blocks *blocks = running->job->blocks;
 	return !blocks->index && !b->reading && !b->ahead && b->next < blocks->n;
 }
 
-/* At least one where there is one now. */
-static uint64_t work_items_to_come(const struct run *run)
+/* Work items to come after the partitioner's; at least one where there is one now. */
+static uint64_t work_items_to_come(const struct running_job *running)
 {
-	const struct engine_job *job = run->job;
-	const struct run_blocks *b = &run->blocks;
+	const struct engine_job *job = running->job;
+	const struct running_blocks *b = &running->blocks;
 	if (!job->blocks)
-		return run->next_move < run->n_moves ? run->left / (uint64_t)run->piece + 1 : 0;
-	if (b->layer == job->blocks->layers && !may_read(run))
+		return running->next_move < running->n_moves ? running->left / (uint64_t)running->piece + 1
+		                                             : 0;
+	if (b->layer == job->blocks->layers && !may_read(running))
 		return 0;
-	return b->most ? divide_up(b->left, b->most) + may_read(run) : UINT32_MAX;
+	return b->most ? divide_up(b->left, b->most) + may_read(running) : UINT32_MAX;
 }
 
-unsigned run_work_items(const struct run *run, unsigned most)
+unsigned running_job_work_items(const struct running_job *running, unsigned most)
 {
-	if (!run->job || run->status)
+	if (!running->job || running->status)
 		return 0;
-	if (run->is_waking)
-		return run->active == 0 && (!run->is_counted || run->wakes_left > 0);
-	unsigned parts = cut_parts(&run->cut, most);
-	uint64_t work_items = work_items_to_come(run);
+	if (running->is_waking)
+		return running->active == 0 && (!running->is_counted || running->wakes_left > 0);
+	unsigned parts = partitioner_left(&running->partitioner, most);
+	uint64_t work_items = work_items_to_come(running);
 	return work_items < most - parts ? parts + (unsigned)work_items : most;
 }
 
-struct task run_task(const struct run *run, const struct engine_move *move)
+struct task running_job_task(const struct running_job *running, const struct engine_move *move)
 {
-	return (struct task){ .isa = run->tuning->isa,
+	return (struct task){ .isa = running->tuning->isa,
 		              .transform = move->transform,
 		              .plan = move->plan,
-		              .place = { .dst = cpu_memory(move->dst)->data + move->dst_offset,
-		                         .src = cpu_memory(move->src)->data + move->src_offset,
+		              .place = { .dst = host_memory(move->dst)->data + move->dst_offset,
+		                         .src = host_memory(move->src)->data + move->src_offset,
 		                         .fill = move->transform->fill,
-		                         .piece_bytes = run->piece,
-		                         .stream = run->stream } };
+		                         .piece_bytes = running->piece,
+		                         .stream = running->stream } };
 }
 
-static void work_item_wake(const struct run *run, struct work_item *ret)
+static void work_item_wake(const struct running_job *running, struct work_item *ret)
 {
-	ret->kind = run->is_counted ? WORK_ITEM_WAKE : WORK_ITEM_COUNT;
-	ret->n = run->wakes_left < TIMELINE_WAKE_MORE ? run->wakes_left : TIMELINE_WAKE_MORE;
+	ret->kind = running->is_counted ? WORK_ITEM_WAKE : WORK_ITEM_COUNT;
+	ret->n = running->wakes_left < TIMELINE_WAKE_MORE ? running->wakes_left : TIMELINE_WAKE_MORE;
 }
 
-static void work_item_part(struct run *run, struct work_item *ret)
+static void work_item_partition(struct running_job *running, struct work_item *ret)
 {
-	ret->kind = WORK_ITEM_PART;
-	ret->move = run->cut_of;
-	cut_next(&run->cut, &ret->part);
-	if (!cut_parts(&run->cut, 1))
-		run->cut_of->status = 0; /* unless one of the parts ends otherwise */
+	ret->kind = WORK_ITEM_PARTITION;
+	ret->move = running->partitioned;
+	partitioner_next(&running->partitioner, &ret->partition);
+	if (!partitioner_left(&running->partitioner, 1))
+		running->partitioned->status = 0; /* unless one of the partitions ends otherwise */
 }
 
-void run_work_item(struct run *run, struct work_item *ret)
+void running_job_work_item(struct running_job *running, struct work_item *ret)
 {
-	ret->run = run;
+	ret->running = running;
 	ret->n = 0;
-	run->active++;
-	if (run->is_waking)
-		work_item_wake(run, ret);
-	else if (cut_parts(&run->cut, 1))
-		work_item_part(run, ret);
-	else if (run->job->blocks)
-		work_item_blocks(run, ret);
+	running->active++;
+	if (running->is_waking)
+		work_item_wake(running, ret);
+	else if (partitioner_left(&running->partitioner, 1))
+		work_item_partition(running, ret);
+	else if (running->job->blocks)
+		work_item_blocks(running, ret);
 	else
-		work_item_moves(run, ret);
+		work_item_moves(running, ret);
 }
 
 /* ---- Moves ------------------------------------------------------------------------------------------ */
 
-static void work_item_moves(struct run *run, struct work_item *ret)
+static void work_item_moves(struct running_job *running, struct work_item *ret)
 {
 	uint64_t sum = 0;
 	ret->kind = WORK_ITEM_MOVES;
-	ret->move = &run->moves[run->next_move];
-	for (; run->next_move < run->n_moves && sum < (uint64_t)run->piece; ret->n++) {
-		struct engine_move *move = &run->moves[run->next_move];
+	ret->move = &running->moves[running->next_move];
+	for (; running->next_move < running->n_moves && sum < (uint64_t)running->piece; ret->n++) {
+		struct engine_move *move = &running->moves[running->next_move];
 		uint64_t cost = (uint64_t)task_cost(move->transform, move->plan);
-		if (cost > (uint64_t)run->piece && ret->n)
+		if (cost > (uint64_t)running->piece && ret->n)
 			break;
-		run->next_move++;
-		run->left -= run->left == UINT64_MAX ? 0 : cost;
-		if (cost > (uint64_t)run->piece) {
-			struct task task = run_task(run, move);
-			cut_init(&run->cut, &task, run->threads);
-			run->cut_of = move;
-			work_item_part(run, ret);
+		running->next_move++;
+		running->left -= running->left == UINT64_MAX ? 0 : cost;
+		if (cost > (uint64_t)running->piece) {
+			struct task task = running_job_task(running, move);
+			partitioner_init(&running->partitioner, &task, running->threads);
+			running->partitioned = move;
+			work_item_partition(running, ret);
 			return;
 		}
 		sum += cost;
@@ -234,13 +235,13 @@ static void work_item_moves(struct run *run, struct work_item *ret)
 /* ---- Blocks ----------------------------------------------------------------------------------------- */
 
 /* Goes on to the next group when this one is done and that one has been read. */
-static void settle(struct run *run)
+static void settle(struct running_job *running)
 {
-	struct engine_blocks *blocks = run->job->blocks;
-	struct run_blocks *b = &run->blocks;
+	struct engine_blocks *blocks = running->job->blocks;
+	struct running_blocks *b = &running->blocks;
 	for (;;) {
 		if (blocks->index && !b->ahead && b->next < blocks->n) {
-			list_read(blocks, b->next, &b->group[!b->current]);
+			index_list_read(blocks, b->next, &b->group[!b->current]);
 			b->next += b->group[!b->current].n;
 			b->ahead = true;
 		}
@@ -253,47 +254,47 @@ static void settle(struct run *run)
 }
 
 /* The next n entries of the group's layer have been handed out. */
-static void go_on(struct run *run, uint32_t n)
+static void go_on(struct running_job *running, uint32_t n)
 {
-	struct run_blocks *b = &run->blocks;
+	struct running_blocks *b = &running->blocks;
 	b->left -= n;
 	b->at += n;
 	if (b->at == b->group[b->current].n) {
 		b->at = 0;
 		b->layer++;
 	}
-	settle(run);
+	settle(running);
 }
 
-/* One block, in parts; a work item without any when it is passed over. */
-static void work_item_block(struct run *run, struct work_item *ret)
+/* One block, in partitions; a work item without any when it is passed over. */
+static void work_item_block(struct running_job *running, struct work_item *ret)
 {
-	const struct run_blocks *b = &run->blocks;
-	const struct list_group *group = &b->group[b->current];
+	const struct running_blocks *b = &running->blocks;
+	const struct index_list_group *group = &b->group[b->current];
 	int64_t block = group->block[b->at];
 	ret->kind = WORK_ITEM_BLOCKS;
 	if (block >= 0) {
-		struct task task = run_task(run, &run->job->move);
-		list_place(run->job, group->first + b->at, block, b->layer, &task.place);
-		cut_init(&run->cut, &task, run->threads);
-		run->cut_of = &run->job->move;
-		work_item_part(run, ret);
+		struct task task = running_job_task(running, &running->job->move);
+		index_list_place(running->job, group->first + b->at, block, b->layer, &task.place);
+		partitioner_init(&running->partitioner, &task, running->threads);
+		running->partitioned = &running->job->move;
+		work_item_partition(running, ret);
 	}
-	go_on(run, 1);
+	go_on(running, 1);
 }
 
-static void work_item_blocks(struct run *run, struct work_item *ret)
+static void work_item_blocks(struct running_job *running, struct work_item *ret)
 {
-	struct run_blocks *b = &run->blocks;
-	const struct list_group *group = &b->group[b->current];
-	ret->move = &run->job->move;
-	if (may_read(run)) {
+	struct running_blocks *b = &running->blocks;
+	const struct index_list_group *group = &b->group[b->current];
+	ret->move = &running->job->move;
+	if (may_read(running)) {
 		ret->kind = WORK_ITEM_READ;
 		b->reading = true;
 		return;
 	}
 	if (!b->most) {
-		work_item_block(run, ret);
+		work_item_block(running, ret);
 		return;
 	}
 	ret->kind = WORK_ITEM_BLOCKS;
@@ -301,70 +302,70 @@ static void work_item_blocks(struct run *run, struct work_item *ret)
 	ret->layer = b->layer;
 	ret->entry = group->first + b->at;
 	memcpy(ret->block, &group->block[b->at], ret->n * sizeof(ret->block[0]));
-	go_on(run, ret->n);
+	go_on(running, ret->n);
 }
 
 /* ---- The end ---------------------------------------------------------------------------------------- */
 
-static void end_reading(struct run *run, int status)
+static void end_reading(struct running_job *running, int status)
 {
-	struct run_blocks *b = &run->blocks;
+	struct running_blocks *b = &running->blocks;
 	b->reading = false;
 	if (status)
 		return;
 	b->next += b->group[!b->current].n;
 	b->ahead = true;
-	settle(run);
+	settle(running);
 }
 
-void run_end_work_item(struct run *run, const struct work_item *work_item, int status)
+void running_job_end_work_item(struct running_job *running, const struct work_item *work_item, int status)
 {
-	run->active--;
+	running->active--;
 	if (work_item->kind == WORK_ITEM_COUNT) {
-		run->is_counted = true;
-		run->wakes_left = work_item->n;
+		running->is_counted = true;
+		running->wakes_left = work_item->n;
 		return;
 	}
 	if (work_item->kind == WORK_ITEM_WAKE) {
-		run->wakes_left -= work_item->n < TIMELINE_WAKE_MORE ? run->wakes_left : work_item->n;
+		running->wakes_left -= work_item->n < TIMELINE_WAKE_MORE ? running->wakes_left : work_item->n;
 		return;
 	}
 	if (work_item->kind == WORK_ITEM_READ)
-		end_reading(run, status);
+		end_reading(running, status);
 	if (!status)
 		return;
-	if (run->job->blocks) {
-		run_stop(run, status);
+	if (running->job->blocks) {
+		running_job_stop(running, status);
 		return;
 	}
 	if (work_item->move->status != STATUS_DEVICE)
 		work_item->move->status = status;
-	if (run->cut_of == work_item->move)
-		cut_stop(&run->cut);
+	if (running->partitioned == work_item->move)
+		partitioner_stop(&running->partitioner);
 }
 
-void run_stop(struct run *run, int status)
+void running_job_stop(struct running_job *running, int status)
 {
-	if (run->is_waking)
+	if (running->is_waking)
 		return;
-	if (!run->status)
-		run->status = status;
-	atomic_store_explicit(&run->stopped, true, memory_order_relaxed);
+	if (!running->status)
+		running->status = status;
+	atomic_store_explicit(&running->stopped, true, memory_order_relaxed);
 }
 
-bool run_end(struct run *run, struct engine_job **ret)
+bool running_job_end(struct running_job *running, struct engine_job **ret)
 {
-	if (run->active || run_work_items(run, 1))
+	if (running->active || running_job_work_items(running, 1))
 		return false;
-	assert(run->job);
-	struct engine_job *job = run->job;
+	assert(running->job);
+	struct engine_job *job = running->job;
 	*ret = job;
-	run->job = NULL;
-	if (run->is_waking)
+	running->job = NULL;
+	if (running->is_waking)
 		return true;
-	job->status = run->status;
-	for (uint32_t i = 0; i < run->n_moves && !job->status; i++)
-		job->status = run->moves[i].status;
-	job->ns = clock_ns() - run->start_ns;
+	job->status = running->status;
+	for (uint32_t i = 0; i < running->n_moves && !job->status; i++)
+		job->status = running->moves[i].status;
+	job->ns = clock_ns() - running->start_ns;
 	return true;
 }

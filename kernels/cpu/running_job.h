@@ -1,10 +1,11 @@
-/* A run: one job under way, handed out to threads in work items.
+/* A running job: one job under way, handed out to threads as work items.
  *
- * A job is one move, a batch of them, or a move over a list of blocks. A work item is a part of a large move
- * or block (cut.h), or some small ones whole, or a look at what an index list in a region says next (list.h);
- * or, when all has been moved and the signal has been given, some of the many that sleep on it are woken. A
- * run goes through its moves or blocks one after the other, so that work items that are executed at once are
- * of places that lie together. It owns nothing. All calls but work_item_execute are made under one lock.
+ * A job is one move, a batch of moves, or a move over a list of blocks. A work item is one partition of a
+ * large move or block (partition.h), or some small moves or blocks whole, or the reading of the next group of
+ * an index list in a region (index_list.h). After everything has been moved and the signal has been given, it
+ * wakes some of the many threads that sleep on the signal. A running job goes through its moves or blocks one
+ * after the other, so that work items executed at the same time are of places close together. It owns
+ * nothing. All calls but work_item_execute are made under one lock.
  */
 #ifndef KERNELS_CPU_RUNNING_JOB_H
 #define KERNELS_CPU_RUNNING_JOB_H
@@ -21,8 +22,8 @@
 #define WORK_ITEM_BLOCKS_MOST 128
 
 /* How far a list of blocks has been handed out: group by group, in each layer by layer. */
-struct run_blocks {
-	uint32_t most;  /* blocks of a work item; 0: a block is handed out in parts */
+struct running_blocks {
+	uint32_t most;  /* blocks of a work item; 0: a block is handed out in partitions */
 	uint32_t layer; /* of the group that is handed out; all of them: it is done */
 	uint32_t at;    /* entry of it */
 	uint64_t left;  /* blocks to come, in all layers, or UINT64_MAX and less */
@@ -30,21 +31,21 @@ struct run_blocks {
 	bool reading;   /* by a work item, into the group that comes after */
 	bool ahead;     /* that one has been read */
 	int current;
-	struct list_group group[2];
+	struct index_list_group group[2];
 };
 
-struct run {
+struct running_job {
 	struct engine_job *job; /* NULL: idle */
 	const struct cpu_tuning *tuning;
 	uint32_t threads;
 	int64_t piece; /* a work item's cost, about */
 	bool stream;
-	struct cut cut;             /* what is handed out in parts */
-	struct engine_move *cut_of; /* the move that it is of */
-	struct engine_move *moves;  /* of a batch, or the job's one */
+	struct partitioner partitioner;  /* of the move or block that is handed out in partitions */
+	struct engine_move *partitioned; /* that move */
+	struct engine_move *moves;       /* of a batch, or the job's one */
 	uint32_t n_moves, next_move;
 	uint64_t left; /* cost of the moves to come */
-	struct run_blocks blocks;
+	struct running_blocks blocks;
 	unsigned active;     /* work items being executed */
 	bool is_waking;      /* nothing is moved any more */
 	bool is_counted;     /* who sleeps on the signal */
@@ -55,7 +56,7 @@ struct run {
 };
 
 enum work_item_kind {
-	WORK_ITEM_PART,
+	WORK_ITEM_PARTITION,
 	WORK_ITEM_MOVES,
 	WORK_ITEM_BLOCKS,
 	WORK_ITEM_READ,
@@ -64,11 +65,11 @@ enum work_item_kind {
 };
 
 struct work_item {
-	struct run *run;
+	struct running_job *running;
 	enum work_item_kind kind;
-	struct engine_move *move; /* the first; of the part; where blocks are relative to */
+	struct engine_move *move; /* the first; the partition's; where blocks are relative to */
 	uint32_t n;               /* moves, blocks; sleepers to wake, and then: that there are, were woken */
-	struct part part;
+	struct partition partition;
 
 	/* Blocks of one layer. */
 	uint32_t layer;
@@ -77,37 +78,39 @@ struct work_item {
 };
 
 /* Of a job that comes in: it has no result yet, and none of its moves is done until something says so. */
-void run_clear(struct engine_job *job);
+void running_job_clear(struct engine_job *job);
 
-/* Takes a cleared job up; threads: how many may work item from it. *tuning must live as long as the run. */
-void run_start(struct run *run, struct engine_job *job, const struct cpu_tuning *tuning, uint32_t threads);
+/* Starts a cleared job; threads: how many may take work items of it. *tuning must live as long as *running.
+ */
+void running_job_start(struct running_job *running, struct engine_job *job, const struct cpu_tuning *tuning,
+                       uint32_t threads);
 
-/* Takes up a job that has ended and has given its signal, for all who sleep on that to be woken: that cannot
- * be stopped. Its result stays as it is. */
-void run_start_waking(struct run *run, struct engine_job *job);
+/* Starts waking everybody who sleeps on the signal of a job that has ended and given it; that cannot be
+ * stopped. The job's result stays as it is. */
+void running_job_start_waking(struct running_job *running, struct engine_job *job);
 
 /* About how many work items are left, capped at most. 0: there is none now; one that is being executed may
  * bring more. */
-unsigned run_work_items(const struct run *run, unsigned most);
+unsigned running_job_work_items(const struct running_job *running, unsigned most);
 
-/* What a move of the run's job is to whoever runs it. */
-struct task run_task(const struct run *run, const struct engine_move *move);
+/* The task that a move of the job is. */
+struct task running_job_task(const struct running_job *running, const struct engine_move *move);
 
-/* One work item, for work_item_execute and then run_end_claim. There must be one. */
-void run_work_item(struct run *run, struct work_item *ret);
+/* One work item, for work_item_execute and then running_job_end_work_item. There must be one. */
+void running_job_work_item(struct running_job *running, struct work_item *ret);
 
-/* Runs a work item in this thread: 0, CANCELED when the run was stopped meanwhile, DEVICE when the memory
+/* Runs a work item in this thread: 0, CANCELED when the job was stopped meanwhile, DEVICE when the memory
  * failed under it. Of the moves of a batch that were small each has its own status, and the work item's is 0.
  * scratch as for move_run. */
 int work_item_execute(struct work_item *work_item, char *scratch);
 
 /* status: what work_item_execute gave. */
-void run_end_work_item(struct run *run, const struct work_item *work_item, int status);
+void running_job_end_work_item(struct running_job *running, const struct work_item *work_item, int status);
 
 /* No more work items; the job ends with status when those being executed have. */
-void run_stop(struct run *run, int status);
+void running_job_stop(struct running_job *running, int status);
 
-/* Whether all is done; fills the job's result and makes the run idle. */
-bool run_end(struct run *run, struct engine_job **ret);
+/* Whether all is done; fills the job's result and leaves *running idle. */
+bool running_job_end(struct running_job *running, struct engine_job **ret);
 
 #endif

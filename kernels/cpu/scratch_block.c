@@ -1,10 +1,11 @@
-/* Scratch blocks of a padded transform: a transform of their own each, over a part of one axis. */
+/* Runs the scratch blocks of a padded transform: each is a transform of its own, over a stretch of one axis.
+ */
 #include "scratch_block.h"
 
 #include "microkernel.h"
 
 /* Bytes of a scratch block, with room for its place in a line. */
-#define BAND_MOST (CPU_SCRATCH - CPU_LINE)
+#define SCRATCH_BLOCK_MOST (CPU_SCRATCH - CPU_LINE)
 
 /* Rows of at least this many bytes are mostly lines of their own. */
 #define LONG_ROW 1024
@@ -38,11 +39,11 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 		}
 	}
 	const struct transform_axis *inner = &transform->axis[transform->rank - 1];
-	if (axis < 0 || inside > BAND_MOST || transform->axis[axis].dst_stride != inside ||
+	if (axis < 0 || inside > SCRATCH_BLOCK_MOST || transform->axis[axis].dst_stride != inside ||
 	    inner->extent * transform->element >= LONG_ROW)
 		return false;
 	const struct transform_axis *a = &transform->axis[axis];
-	int64_t step = BAND_MOST / inside < a->extent ? BAND_MOST / inside : a->extent;
+	int64_t step = SCRATCH_BLOCK_MOST / inside < a->extent ? SCRATCH_BLOCK_MOST / inside : a->extent;
 	*ret = (struct scratch_blocks){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
 	ret->n = (uint64_t)((a->extent - 1) / step + 1);
 	for (int d = 0; d < axis; d++)

@@ -1,9 +1,9 @@
-/* A padded destination of short rows, cut into scratch blocks that fit scratch.
+/* Divides a padded destination with short rows into scratch blocks, which fit a thread's scratch memory.
  *
- * Its subregions share lines, all the more the shorter the rows are. Band by scratch block they are made in
- * scratch, and each line is written once, past the cache. A scratch block is a stretch of one axis and all of
- * those inside it, none of them and none outside padded but those inside; the destination is contiguous
- * there.
+ * Its subregions share cache lines, the more so the shorter the rows are. Each scratch block is put together
+ * in scratch and then written once, line by line, past the cache. A scratch block is a stretch of one axis
+ * with all the axes inside it; that axis and those outside it are not padded, some of those inside it are,
+ * and the destination is contiguous there.
  */
 #ifndef KERNELS_CPU_SCRATCH_BLOCK_H
 #define KERNELS_CPU_SCRATCH_BLOCK_H

@@ -1,8 +1,8 @@
-/* What counts as small, and the shortest way through a job that is: no work items, no lock.
+/* Which jobs are small, and the shortest way through one: no work items, no lock.
  *
- * A few KiB take less time to move than memory takes to answer: all their lines are asked for before anything
- * else is done. A transpose of more reads its source once in the order that it lies in, is made in scratch
- * and copied from there: memory answers three times as fast to one who asks for line after line.
+ * A few KiB take less time to move than memory takes to answer: all their lines are prefetched before
+ * anything else is done. A larger transpose reads its source once in address order, is put together in
+ * scratch and copied from there: memory answers three times as fast to accesses that go line after line.
  */
 #include "small.h"
 
@@ -18,9 +18,9 @@
 /* Jobs of more subregions, moves or blocks, or that reach over more bytes on either side, do not run where
  * they are submitted, however small: the owner's thread may not meet more than a few pages that have to be
  * found first. */
-#define MOST_SLABS 64
-#define MOST_MOVES 64
-#define MOST_SPAN  (256 * 1024)
+#define MOST_SUBREGIONS 64
+#define MOST_MOVES      64
+#define MOST_SPAN       (256 * 1024)
 
 /* A move, or a block of one. */
 struct small {
@@ -48,14 +48,14 @@ static bool add(struct sum *sum, const struct engine_move *move, int64_t n, cons
 {
 	const struct transform *t = move->transform;
 	int64_t dst = span(&t->dst_extent), src = span(&t->src_extent);
-	if (t->bytes > (uint64_t)tuning->inline_bytes || move->plan->n_subregions > MOST_SLABS ||
+	if (t->bytes > (uint64_t)tuning->inline_bytes || move->plan->n_subregions > MOST_SUBREGIONS ||
 	    dst > MOST_SPAN || src > MOST_SPAN)
 		return false;
 	sum->bytes += (uint64_t)n * t->bytes;
 	sum->subregions += (uint64_t)n * move->plan->n_subregions;
 	sum->dst += n * dst;
 	sum->src += n * src;
-	return sum->bytes <= (uint64_t)tuning->inline_bytes && sum->subregions <= MOST_SLABS &&
+	return sum->bytes <= (uint64_t)tuning->inline_bytes && sum->subregions <= MOST_SUBREGIONS &&
 	       sum->dst <= MOST_SPAN && sum->src <= MOST_SPAN;
 }
 
@@ -181,14 +181,14 @@ static void aim(struct small *small, const struct engine_move *move, char *dst, 
 
 static void aim_at_move(struct small *small, const struct engine_move *move)
 {
-	aim(small, move, cpu_memory(move->dst)->data + move->dst_offset,
-	    cpu_memory(move->src)->data + move->src_offset);
+	aim(small, move, host_memory(move->dst)->data + move->dst_offset,
+	    host_memory(move->src)->data + move->src_offset);
 }
 
 static int run_one(struct small *small)
 {
-	struct fault_range ranges[2] = { cpu_memory(small->move->dst)->mapped,
-		                         cpu_memory(small->move->src)->mapped };
+	struct fault_range ranges[2] = { host_memory(small->move->dst)->mapped,
+		                         host_memory(small->move->src)->mapped };
 	return fault_guard(ranges, work, small) ? 0 : STATUS_DEVICE;
 }
 
@@ -208,20 +208,20 @@ static int run_moves(struct engine_move *moves, uint32_t n, struct small *small)
 
 struct reading {
 	struct engine_blocks *blocks;
-	struct list_group group;
+	struct index_list_group group;
 };
 
 static void read_list(void *arg)
 {
 	struct reading *reading = arg;
-	list_read(reading->blocks, 0, &reading->group);
+	index_list_read(reading->blocks, 0, &reading->group);
 }
 
 static int run_blocks(struct engine_job *job, struct small *small)
 {
 	struct reading reading;
-	struct fault_range ranges[2] = { list_range(job->blocks) };
-	const struct list_group *group = &reading.group;
+	struct fault_range ranges[2] = { index_list_range(job->blocks) };
+	const struct index_list_group *group = &reading.group;
 	int status = 0;
 	reading.blocks = job->blocks;
 	if (!fault_guard(ranges, read_list, &reading))
@@ -231,7 +231,7 @@ static int run_blocks(struct engine_job *job, struct small *small)
 			struct move_place place;
 			if (group->block[i] < 0)
 				continue;
-			list_place(job, i, group->block[i], layer, &place);
+			index_list_place(job, i, group->block[i], layer, &place);
 			aim(small, &job->move, place.dst, place.src);
 			status = run_one(small);
 		}

@@ -1,4 +1,4 @@
-/* Small jobs: moved in one go by the thread that submits them. */
+/* Small jobs: moved whole by the thread that submits them. */
 #ifndef KERNELS_CPU_SMALL_H
 #define KERNELS_CPU_SMALL_H
 

@@ -1,11 +1,11 @@
-/* A transpose past the cache by way of scratch: rows of dst are made there, a part of each at a time, and
- * flushed as whole lines, whatever their place in a line (isa.h).
+/* A transpose past the cache by way of scratch: rows of dst are put together there, a part of each at a time,
+ * and flushed as whole lines, wherever in a line they begin (isa.h).
  *
  *   scratch   | room | part of row 0 | room | part of row 1 | ...
  *
- * A part is a stretch of the dimensions that are contiguous in dst: columns of the microkernel, or where
- * those are short a few steps of the outermost of them. Rows that follow each other in dst without a gap are
- * one row here, and a part is a stretch of them.
+ * A part is a stretch of the dimensions that are contiguous in dst: columns of the microkernel, or, where
+ * those are short, a few steps of the outermost of them. Rows that follow each other in dst without a gap are
+ * treated as one row.
  */
 #include "transpose.h"
 
@@ -24,16 +24,16 @@
 /* Rows of dst that are shorter than this, and follow each other without a gap, are made as one. */
 #define PACKED_BYTES 512
 
-/* How rows are cut: parts of `step` of the outermost contiguous dimension, of which each takes `bytes`. */
-struct cut {
+/* How rows are split: parts of `step` of the outermost contiguous dimension, of which each takes `bytes`. */
+struct row_split {
 	struct microkernel_dim outer;
 	int64_t step, bytes;
 	int64_t pitch;
 };
 
-static struct cut cut_rows(const struct microkernel *microkernel);
+static struct row_split split_rows(const struct microkernel *microkernel);
 static void stage_packed(const struct microkernel *microkernel);
-static void stage_rows(const struct microkernel *microkernel, const struct cut *cut, int64_t row,
+static void stage_rows(const struct microkernel *microkernel, const struct row_split *split, int64_t row,
                        int64_t rows);
 
 static int64_t min(int64_t a, int64_t b)
@@ -79,11 +79,11 @@ void stage_transpose(const struct microkernel *microkernel)
 		stage_packed(microkernel);
 		return;
 	}
-	struct cut cut = cut_rows(microkernel);
+	struct row_split split = split_rows(microkernel);
 	int64_t most =
-	    min(min(STAGE_RUN / microkernel->unit, STAGE_ROWS), (CPU_SCRATCH - 2 * ROOM) / cut.pitch);
+	    min(min(STAGE_RUN / microkernel->unit, STAGE_ROWS), (CPU_SCRATCH - 2 * ROOM) / split.pitch);
 	for (int64_t row = 0; row < microkernel->rows; row += most)
-		stage_rows(microkernel, &cut, row, min(most, microkernel->rows - row));
+		stage_rows(microkernel, &split, row, min(most, microkernel->rows - row));
 }
 
 /* ---- Rows without gaps ------------------------------------------------------------------------------ */
@@ -107,31 +107,31 @@ static void stage_packed(const struct microkernel *microkernel)
 
 /* ---- Parts of rows ---------------------------------------------------------------------------------- */
 
-static struct cut cut_rows(const struct microkernel *microkernel)
+static struct row_split split_rows(const struct microkernel *microkernel)
 {
-	struct cut cut = { .outer = { microkernel->cols, microkernel->unit, microkernel->src_col },
-		           .bytes = microkernel->unit };
+	struct row_split split = { .outer = { microkernel->cols, microkernel->unit, microkernel->src_col },
+		                   .bytes = microkernel->unit };
 	if (microkernel->n_run) {
-		cut.outer = microkernel->run[microkernel->n_run - 1];
-		cut.bytes = run_bytes(microkernel) / cut.outer.n;
+		split.outer = microkernel->run[microkernel->n_run - 1];
+		split.bytes = run_bytes(microkernel) / split.outer.n;
 	}
 	int64_t part = min(max(PART_BYTES, PARTS_BYTES / microkernel->rows), PART_MOST);
-	cut.step = max(part / cut.bytes, max(1, CPU_LINE / cut.bytes));
-	cut.pitch = (cut.step * cut.bytes + ROOM + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
-	return cut;
+	split.step = max(part / split.bytes, max(1, CPU_LINE / split.bytes));
+	split.pitch = (split.step * split.bytes + ROOM + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
+	return split;
 }
 
 /* One part of all rows into scratch; from: of the outermost contiguous dimension. */
-static void fill(const struct microkernel *microkernel, const struct cut *cut, int64_t row, int64_t rows,
-                 int64_t from, int64_t steps)
+static void fill(const struct microkernel *microkernel, const struct row_split *split, int64_t row,
+                 int64_t rows, int64_t from, int64_t steps)
 {
 	int64_t at[MICROKERNEL_DIMS] = { 0 };
 	struct microkernel part = *microkernel;
 	part.n_row = part.n_run = 0;
 	part.rows = rows;
 	part.dst = microkernel->scratch + ROOM;
-	part.dst_row = cut->pitch;
-	part.src = microkernel->src + row * microkernel->src_row + from * cut->outer.src;
+	part.dst_row = split->pitch;
+	part.src = microkernel->src + row * microkernel->src_row + from * split->outer.src;
 	if (!microkernel->n_run) {
 		const char *next = part.src + steps * microkernel->src_col;
 		part.cols = steps;
@@ -157,21 +157,21 @@ static void fill(const struct microkernel *microkernel, const struct cut *cut, i
 	}
 }
 
-static void stage_rows(const struct microkernel *microkernel, const struct cut *cut, int64_t row,
+static void stage_rows(const struct microkernel *microkernel, const struct row_split *split, int64_t row,
                        int64_t rows)
 {
-	for (int64_t from = 0; from < cut->outer.n; from += cut->step) {
-		int64_t steps = min(cut->step, cut->outer.n - from);
-		unsigned ends =
-		    (from == 0 ? CPU_PART_FIRST : 0) | (from + cut->step >= cut->outer.n ? CPU_PART_LAST : 0);
-		fill(microkernel, cut, row, rows, from, steps);
+	for (int64_t from = 0; from < split->outer.n; from += split->step) {
+		int64_t steps = min(split->step, split->outer.n - from);
+		unsigned ends = (from == 0 ? CPU_PART_FIRST : 0) |
+		                (from + split->step >= split->outer.n ? CPU_PART_LAST : 0);
+		fill(microkernel, split, row, rows, from, steps);
 		int64_t n;
 		for (int64_t r = 0; r < rows; r += n) {
 			n = min(rows - r, microkernel->row_block - (row + r) % microkernel->row_block);
-			microkernel->isa->flush(microkernel_row(microkernel, row + r) + from * cut->outer.dst,
-			                        microkernel->dst_row,
-			                        microkernel->scratch + ROOM + r * cut->pitch, cut->pitch, n,
-			                        steps * cut->bytes, ends);
+			microkernel->isa->flush(
+			    microkernel_row(microkernel, row + r) + from * split->outer.dst,
+			    microkernel->dst_row, microkernel->scratch + ROOM + r * split->pitch,
+			    split->pitch, n, steps * split->bytes, ends);
 		}
 	}
 }

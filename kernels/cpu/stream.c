@@ -1,5 +1,8 @@
-/* One thread at a time takes a stream on, so what its jobs signal comes in their order, also where that
- * thread lets go of the lock for it. */
+/* Submits, starts and ends the jobs of a stream.
+ *
+ * Only one thread at a time advances a stream, so signals of its jobs are given in order although that thread
+ * lets go of the lock to give them.
+ */
 #include "stream.h"
 
 #include <assert.h>
@@ -70,7 +73,7 @@ static bool done_add(struct streams *streams, struct engine_job *job)
 	return wake;
 }
 
-/* ---- Taking a stream on: under the lock; bool: what done_add gave back ------------------------------ */
+/* ---- Advancing a stream: under the lock; bool: what done_add gave back ------------------------------ */
 
 /* Of a job that was never started, and of a batch all of it. */
 static void end_unstarted(struct engine_job *job)
@@ -84,10 +87,10 @@ static void offer(struct engine_stream *stream, unsigned work_items)
 {
 	struct streams *streams = stream->streams;
 	if (work_items == 0)
-		fair_queue_remove(&streams->fair_queue, &stream->turn);
-	if (work_items == 0 || stream->turn.queued)
+		fair_queue_remove(&streams->fair_queue, &stream->fair);
+	if (work_items == 0 || stream->fair.queued)
 		return;
-	fair_queue_add(&streams->fair_queue, &stream->turn);
+	fair_queue_add(&streams->fair_queue, &stream->fair);
 	atomic_fetch_add_explicit(&streams->offered, 1, memory_order_relaxed);
 	for (; work_items > 0; work_items--)
 		pthread_cond_signal(&streams->work);
@@ -108,13 +111,13 @@ static bool wake_first(struct engine_owner *owner, const struct engine_point *si
 }
 
 /* Whether more may sleep on it than have been woken. Without the lock: the signals of a stream's jobs are in
- * their order all the same, as one thread at a time takes the stream on. */
+ * their order all the same, as one thread at a time advances the stream. */
 static bool give_signal(struct engine_stream *stream, struct engine_job *job)
 {
 	if (job->status || !job->signal.memory)
 		return false;
 	job->status = timeline_signal(&job->signal);
-	return job->status == 0 && wake_first(stream->turn.owner, &job->signal);
+	return job->status == 0 && wake_first(stream->fair.owner, &job->signal);
 }
 
 /* A job that has given its signal. To wake very many is work like any other, in the owner's time; the job
@@ -123,7 +126,7 @@ static bool end_signalled(struct engine_stream *stream, struct engine_job *job, 
 {
 	if (!more_sleep)
 		return done_add(stream->streams, job);
-	run_start_waking(&stream->run, job);
+	running_job_start_waking(&stream->running, job);
 	offer(stream, 1);
 	return false;
 }
@@ -144,10 +147,10 @@ static bool start(struct engine_stream *stream, struct engine_job *job)
 {
 	struct streams *streams = stream->streams;
 	job->begun = true;
-	run_start(&stream->run, job, &streams->tuning, streams->threads);
-	unsigned work_items = run_work_items(&stream->run, streams->idle + 1);
+	running_job_start(&stream->running, job, &streams->tuning, streams->threads);
+	unsigned work_items = running_job_work_items(&stream->running, streams->idle + 1);
 	if (work_items == 0) {
-		run_end(&stream->run, &job);
+		running_job_end(&stream->running, &job);
 		return end_job(stream, job);
 	}
 	offer(stream, work_items);
@@ -163,7 +166,7 @@ static bool first_is_free(struct engine_stream *stream)
 	if (job->status || !job->wait.memory || stream->has_come)
 		return true;
 	pthread_mutex_unlock(&streams->lock);
-	int r = timeline_look(&job->wait, &low);
+	int r = timeline_read(&job->wait, &low);
 	pthread_mutex_lock(&streams->lock);
 	if (job->status) /* cancelled meanwhile */
 		return true;
@@ -178,10 +181,10 @@ static bool first_is_free(struct engine_stream *stream)
 
 static bool is_idle(const struct engine_stream *stream)
 {
-	return !stream->run.job && !stream->is_advancing;
+	return !stream->running.job && !stream->is_advancing;
 }
 
-/* Ends and starts what can be; ended: a job whose run is over, or NULL. Lets go of the lock on the way. */
+/* Ends and starts what can be; ended: a job that ran to its end, or NULL. Lets go of the lock on the way. */
 static bool advance(struct engine_stream *stream, struct engine_job *ended)
 {
 	bool wake = false;
@@ -189,7 +192,7 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 	stream->is_advancing = true;
 	if (ended)
 		wake = end_job(stream, ended);
-	while (!stream->run.job && stream->first && first_is_free(stream)) {
+	while (!stream->running.job && stream->first && first_is_free(stream)) {
 		struct engine_job *job = stream->first;
 		stream->first = job->next;
 		if (!stream->first)
@@ -206,13 +209,13 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 	return wake;
 }
 
-/* After a work item has ended, or the run was stopped: ends the job when that was its last. */
+/* After a work item has ended, or the job was stopped: ends the job when that was its last work item. */
 static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
-	bool is_signalled = stream->run.is_waking;
-	offer(stream, run_work_items(&stream->run, stream->streams->idle + 1));
-	if (!run_end(&stream->run, &job))
+	bool is_signalled = stream->running.is_waking;
+	offer(stream, running_job_work_items(&stream->running, stream->streams->idle + 1));
+	if (!running_job_end(&stream->running, &job))
 		return false;
 	if (!is_signalled)
 		return advance(stream, job);
@@ -246,7 +249,7 @@ struct engine_stream *stream_new(struct streams *streams, struct engine_owner *o
 	if (!stream)
 		return NULL;
 	stream->streams = streams;
-	stream->turn.owner = owner;
+	stream->fair.owner = owner;
 	stream->end = &stream->first;
 	owner->streams++;
 	return stream;
@@ -254,8 +257,8 @@ struct engine_stream *stream_new(struct streams *streams, struct engine_owner *o
 
 void stream_free(struct engine_stream *stream)
 {
-	assert(!stream->run.job && !stream->first && stream->turn.owner->streams > 0);
-	stream->turn.owner->streams--;
+	assert(!stream->running.job && !stream->first && stream->fair.owner->streams > 0);
+	stream->fair.owner->streams--;
 	free(stream);
 }
 
@@ -264,7 +267,7 @@ static bool run_small(struct engine_stream *stream, struct engine_job *job, bool
 {
 	struct streams *streams = stream->streams;
 	uint32_t low;
-	int r = job->wait.memory ? timeline_look(&job->wait, &low) : 1;
+	int r = job->wait.memory ? timeline_read(&job->wait, &low) : 1;
 	if (r == 0)
 		return false;
 	job->status = r < 0 ? r : 0;
@@ -282,7 +285,7 @@ void stream_submit(struct engine_stream *stream, struct engine_job *job)
 	struct streams *streams = stream->streams;
 	assert(job->moves || job->move.dst->writable);
 	assert(!job->signal.memory || job->signal.memory->writable);
-	run_clear(job);
+	running_job_clear(job);
 	job->next = NULL;
 	pthread_mutex_lock(&streams->lock);
 	bool idle = is_idle(stream) && !stream->first;
@@ -315,8 +318,8 @@ void stream_cancel(struct engine_stream *stream)
 	for (struct engine_job *job = stream->first; job; job = job->next)
 		job->status = STATUS_CANCELED;
 	cancel_watched(stream);
-	if (stream->run.job) {
-		run_stop(&stream->run, STATUS_CANCELED);
+	if (stream->running.job) {
+		running_job_stop(&stream->running, STATUS_CANCELED);
 		wake = finish(stream);
 	}
 	unlock_and_wake(stream->streams, wake);

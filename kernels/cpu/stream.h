@@ -1,9 +1,9 @@
-/* Streams of the CPU engine, and jobs that wait in them and have ended: what the owner's thread, the engine's
- * and the watcher share, under one lock that guards everything but the copying itself.
+/* Streams of the CPU engine with their waiting and finished jobs: what the owner's thread, the workers and
+ * the watcher share, under one lock that guards everything but the copying itself.
  *
- * A stream whose job has work items left stands in the queue. Its next job starts when its last has ended, on
- * whichever thread ended it; one whose point has not come is left to the watcher, and starts there. Words of
- * timelines are a client's memory: no thread holds the lock while it touches them.
+ * A stream whose job has work items left stands in the fair queue. Its next job starts when its last has
+ * ended, on the thread that ended it; a job whose point has not come is left to the watcher, and starts
+ * there. Words of timelines are a client's memory: no thread holds the lock while it touches them.
  */
 #ifndef KERNELS_CPU_STREAM_H
 #define KERNELS_CPU_STREAM_H
@@ -37,15 +37,15 @@ struct streams {
 };
 
 struct engine_stream {
-	struct fair_stream turn; /* first: fair_queue_next gives it back */
+	struct fair_stream fair; /* first: fair_queue_next gives it back */
 	struct streams *streams;
-	struct run run;
+	struct running_job running;
 	struct engine_job *first; /* waiting */
 	struct engine_job **end;
 	struct watched watched; /* the first job's point, while is_watched */
 	bool is_watched;
 	bool has_come;     /* the first job's point */
-	bool is_advancing; /* a thread takes it on, and may have let go of the lock */
+	bool is_advancing; /* a thread does so, and may have let go of the lock */
 };
 
 /* threads: that take work items; the caller starts them. The watcher starts. */
@@ -65,8 +65,7 @@ bool stream_cancel_job(struct engine_stream *stream, struct engine_job *job);
 /* The finished jobs, linked by next. */
 struct engine_job *streams_reap(struct streams *streams);
 
-/* ---- Of a thread that takes work items, under the lock
- * ----------------------------------------------------- */
+/* ---- A worker's, under the lock ---------------------------------------------------------------------- */
 
 /* After a work item has ended: ends the job when that was its last, and goes on with the next. Lets go of the
  * lock on the way; afterwards the stream may be gone. */

@@ -1,4 +1,4 @@
-/* The microkernel for everything that no better one takes. */
+/* The microkernel for every box that no faster microkernel takes. */
 #include "microkernel.h"
 
 #include <string.h>

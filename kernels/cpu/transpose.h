@@ -1,4 +1,4 @@
-/* What the transpose microkernel's two files share. */
+/* What the two files of the transpose microkernel, transpose.c and stage.c, share. */
 #ifndef KERNELS_CPU_TRANSPOSE_H
 #define KERNELS_CPU_TRANSPOSE_H
 

@@ -1,4 +1,4 @@
-/* The engine's sizes, each with its reason. */
+/* The CPU engine's sizes and times, each with its reason. */
 #include "tuning.h"
 
 #include <stdbool.h>

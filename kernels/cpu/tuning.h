@@ -1,5 +1,5 @@
-/* What the engine chooses at open and tests choose otherwise: the instruction set and the sizes at which it
- * changes its ways, so that small cases go every way. */
+/* What the engine chooses when it is opened: the instruction set, and the sizes at which it changes its
+ * method. Tests force others, so that small cases take every path. */
 #ifndef KERNELS_CPU_TUNING_H
 #define KERNELS_CPU_TUNING_H
 

@@ -1,4 +1,5 @@
-/* One turn of the thread: look at every word, end what has come or is over, or sleep on what was read. */
+/* The watcher's thread. Each pass reads every word, ends the watches whose point has come or whose time is
+ * over, and otherwise sleeps on the values that it read. */
 #include "watcher.h"
 
 #include <assert.h>
@@ -139,7 +140,7 @@ static int look_at(struct watched *watched, uint64_t now)
 	if (atomic_load(&watched->canceled))
 		return STATUS_CANCELED;
 	uint32_t before = watched->low;
-	int r = timeline_look(watched->point, &watched->low);
+	int r = timeline_read(watched->point, &watched->low);
 	watched->stirs += watched->low != before;
 	return r == 0 && now >= watched->until_ns ? STATUS_TIMEOUT : r;
 }

@@ -1,10 +1,10 @@
 /* The watcher: a thread that sleeps on the words of points that have not come, and says when they have.
  *
  * It touches words and their futexes without the engine's lock. What it watches stays its own until it has
- * called on_end: until then the point's memory must stay mapped, also when the watch was cancelled. The
+ * called on_end: until then the point's memory must stay mapped, even when the watch was cancelled. The
  * newest points are slept on together by futex_waitv; where that is not to be had, and for points beyond
- * those that one call takes, it naps and looks again, less and less often. So it does with a word that stirs
- * and stirs and does not come: a client could keep the thread awake with it.
+ * those that one call takes, it polls, less and less often. It also polls a word that keeps changing without
+ * its point coming: otherwise a client could keep the thread awake with it.
  */
 #ifndef KERNELS_CPU_WATCHER_H
 #define KERNELS_CPU_WATCHER_H
@@ -68,7 +68,7 @@ void watcher_add(struct watcher *watcher, struct watched *watched, const struct 
 /* Under the lock, of one that is watched: it ends soon, as CANCELED if not otherwise. */
 void watcher_cancel(struct watcher *watcher, struct watched *watched);
 
-/* Under the lock. Whether the thread has taken a turn since the last call; asks it for another one if so. */
+/* Under the lock. Whether the thread has made a pass since the last call; asks for another one if so. */
 bool watcher_probe(struct watcher *watcher);
 
 #endif

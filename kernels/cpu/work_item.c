@@ -1,4 +1,4 @@
-/* How a work item is executed: under the guard against memory that fails. */
+/* Executes a work item, under the guard against client memory that fails. */
 #include "kernels/host/memory.h"
 #include "running_job.h"
 #include "kernels/host/timeline.h"
@@ -6,30 +6,31 @@
 struct execution {
 	struct work_item *work_item;
 	char *scratch;
-	bool whole; /* false: the run was stopped meanwhile */
+	bool whole; /* false: the job was stopped meanwhile */
 };
 
 static bool is_stopped(const struct execution *execution)
 {
-	return atomic_load_explicit(&execution->work_item->run->stopped, memory_order_relaxed);
+	return atomic_load_explicit(&execution->work_item->running->stopped, memory_order_relaxed);
 }
 
 /* The memory that a move touches. */
 static int guard_move(struct execution *execution, const struct engine_move *move, void (*work)(void *arg))
 {
-	struct fault_range ranges[2] = { cpu_memory(move->dst)->mapped, cpu_memory(move->src)->mapped };
+	struct fault_range ranges[2] = { host_memory(move->dst)->mapped, host_memory(move->src)->mapped };
 	if (!fault_guard(ranges, work, execution))
 		return STATUS_DEVICE;
 	return execution->whole ? 0 : STATUS_CANCELED;
 }
 
-/* ---- Parts and moves -------------------------------------------------------------------------------- */
+/* ---- Partitions and moves --------------------------------------------------------------------------- */
 
-static void part_work(void *arg)
+static void partition_work(void *arg)
 {
 	struct execution *execution = arg;
 	struct work_item *work_item = execution->work_item;
-	execution->whole = part_run(&work_item->part, &work_item->run->stopped, execution->scratch);
+	execution->whole =
+	    partition_run(&work_item->partition, &work_item->running->stopped, execution->scratch);
 }
 
 /* Those that it does not come to stay as they are: not done. */
@@ -37,9 +38,9 @@ static void run_moves(struct execution *execution)
 {
 	struct work_item *work_item = execution->work_item;
 	for (uint32_t i = 0; i < work_item->n && !is_stopped(execution); i++) {
-		struct task task = run_task(work_item->run, &work_item->move[i]);
-		part_whole(&work_item->part, &task);
-		work_item->move[i].status = guard_move(execution, &work_item->move[i], part_work);
+		struct task task = running_job_task(work_item->running, &work_item->move[i]);
+		partition_whole(&work_item->partition, &task);
+		work_item->move[i].status = guard_move(execution, &work_item->move[i], partition_work);
 	}
 }
 
@@ -77,14 +78,14 @@ static void run_shifted(struct shifted *shifted, const struct task *task, int64_
  * ends, as the machine expects by itself. */
 static int64_t way_to_next(const struct work_item *work_item, uint32_t i, const struct move_place *place)
 {
-	const struct engine_job *job = work_item->run->job;
+	const struct engine_job *job = work_item->running->job;
 	const struct tensor_extent *extent = &job->move.transform->src_extent;
 	struct move_place next;
 	for (i++; i < work_item->n && work_item->block[i] < 0;)
 		i++;
 	if (i >= work_item->n)
 		return 0;
-	list_place(job, work_item->entry + i, work_item->block[i], work_item->layer, &next);
+	index_list_place(job, work_item->entry + i, work_item->block[i], work_item->layer, &next);
 	if (job->move.plan->family == FAMILY_MEMCPY && next.src - place->src == extent->high - extent->low)
 		return 0;
 	return next.src - place->src;
@@ -94,23 +95,24 @@ static void blocks_work(void *arg)
 {
 	struct execution *execution = arg;
 	struct work_item *work_item = execution->work_item;
-	const struct engine_job *job = work_item->run->job;
-	struct task task = run_task(work_item->run, &job->move);
+	const struct engine_job *job = work_item->running->job;
+	struct task task = running_job_task(work_item->running, &job->move);
 	struct shifted shifted = { .made = false };
 	bool is_one = job->move.plan->n_subregions == 1;
 	for (uint32_t i = 0; i < work_item->n && execution->whole; i++) {
 		if (work_item->block[i] < 0)
 			continue;
-		list_place(job, work_item->entry + i, work_item->block[i], work_item->layer, &task.place);
+		index_list_place(job, work_item->entry + i, work_item->block[i], work_item->layer,
+		                 &task.place);
 		if (is_stopped(execution)) {
 			execution->whole = false;
 		} else if (is_one) {
 			run_shifted(&shifted, &task, way_to_next(work_item, i, &task.place),
 			            execution->scratch);
 		} else {
-			part_whole(&work_item->part, &task);
-			execution->whole =
-			    part_run(&work_item->part, &work_item->run->stopped, execution->scratch);
+			partition_whole(&work_item->partition, &task);
+			execution->whole = partition_run(&work_item->partition, &work_item->running->stopped,
+			                                 execution->scratch);
 		}
 	}
 	if (task.place.stream)
@@ -121,16 +123,16 @@ static void blocks_work(void *arg)
 static void read_work(void *arg)
 {
 	const struct execution *execution = arg;
-	struct run *run = execution->work_item->run;
-	struct run_blocks *b = &run->blocks;
-	list_read(run->job->blocks, b->next, &b->group[!b->current]);
+	struct running_job *running = execution->work_item->running;
+	struct running_blocks *b = &running->blocks;
+	index_list_read(running->job->blocks, b->next, &b->group[!b->current]);
 }
 
 /* ---- All -------------------------------------------------------------------------------------------- */
 
 static int run_read(struct execution *execution)
 {
-	struct fault_range ranges[2] = { list_range(execution->work_item->run->job->blocks) };
+	struct fault_range ranges[2] = { index_list_range(execution->work_item->running->job->blocks) };
 	return fault_guard(ranges, read_work, execution) ? 0 : STATUS_DEVICE;
 }
 
@@ -138,17 +140,17 @@ int work_item_execute(struct work_item *work_item, char *scratch)
 {
 	struct execution execution = { .work_item = work_item, .scratch = scratch, .whole = true };
 	switch (work_item->kind) {
-	case WORK_ITEM_PART:
-		return guard_move(&execution, work_item->move, part_work);
+	case WORK_ITEM_PARTITION:
+		return guard_move(&execution, work_item->move, partition_work);
 	case WORK_ITEM_BLOCKS:
 		return guard_move(&execution, work_item->move, blocks_work);
 	case WORK_ITEM_READ:
 		return run_read(&execution);
 	case WORK_ITEM_COUNT:
-		work_item->n = timeline_wakes(&work_item->run->job->signal);
+		work_item->n = timeline_wakes(&work_item->running->job->signal);
 		return 0;
 	case WORK_ITEM_WAKE:
-		work_item->n = timeline_wake(&work_item->run->job->signal, work_item->n);
+		work_item->n = timeline_wake(&work_item->running->job->signal, work_item->n);
 		return 0;
 	default:
 		run_moves(&execution);

@@ -1,4 +1,4 @@
-/* The limits, one after the other, from the cheapest to look at. */
+/* Checks the limits on what may be under way, the cheapest check first. */
 #include "admission.h"
 
 #include "job.h"
@@ -68,7 +68,7 @@ static bool staged_may_start(struct scheduler *scheduler, const struct engine_st
 	uint32_t most = scheduler->limits.staged_jobs;
 
 	if (stream->n_in_flight > 0 || scheduler->staged >= most ||
-	    stream->turn.owner->staging >= half(most) || (bytes > 0 && scheduler->scratch_full))
+	    stream->fair.owner->staging >= half(most) || (bytes > 0 && scheduler->scratch_full))
 		return false;
 	if (bytes == 0 || scratch_has(&scheduler->scratch, bytes))
 		return true;
@@ -76,15 +76,15 @@ static bool staged_may_start(struct scheduler *scheduler, const struct engine_st
 	return false;
 }
 
-bool admission_can_start(struct fair_stream *turn, void *arg)
+bool admission_can_start(struct fair_stream *fair, void *arg)
 {
-	struct engine_stream *stream = (struct engine_stream *)turn;
+	struct engine_stream *stream = (struct engine_stream *)fair;
 	struct scheduler *scheduler = arg;
 	struct in_flight_job *last = TAILQ_LAST(&stream->in_flight, in_flight_list);
 
 	if (TAILQ_EMPTY(&scheduler->free) || stream->n_in_flight >= scheduler->limits.stream_jobs ||
 	    (last && staging_is_needed(&last->staging)) ||
-	    !owner_may_start(scheduler, turn->owner, stream->first) || !plan_first(scheduler, stream))
+	    !owner_may_start(scheduler, fair->owner, stream->first) || !plan_first(scheduler, stream))
 		return false;
 	return !staging_is_needed(&stream->staging) || staged_may_start(scheduler, stream);
 }

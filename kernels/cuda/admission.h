@@ -1,6 +1,6 @@
-/* Which job may start now: within what the engine, its owner and its stream may have under way, and with room
- * in the scratch memory. A job that is more than one launch has its stream to itself. Nobody passes one that
- * waits for scratch memory to another's.
+/* Decides which job may start now: within what the engine, its owner and its stream may have under way, and
+ * with room in scratch memory. A job of more than one launch has its stream to itself. While a job waits for
+ * scratch memory, no other job that needs scratch memory overtakes it.
  */
 #ifndef KERNELS_CUDA_ADMISSION_H
 #define KERNELS_CUDA_ADMISSION_H
@@ -11,6 +11,6 @@
 
 /* For fair_queue_next_if, with a struct scheduler; under the lock, by its thread. Plans the stream's first
  * job when it is not planned yet; sets scratch_missing and scratch_full. */
-bool admission_can_start(struct fair_stream *turn, void *scheduler);
+bool admission_can_start(struct fair_stream *fair, void *scheduler);
 
 #endif

@@ -1,5 +1,5 @@
-/* Choosing the GPU and loading the kernels. The embedded image holds machine code for the targets that the
- * build names and PTX for what comes after them; the driver takes what fits. */
+/* Chooses the GPU and loads the kernels. The embedded image holds machine code for the targets that the build
+ * names and PTX for later ones; the driver takes what fits. */
 #include "device.h"
 
 #include <stdbool.h>

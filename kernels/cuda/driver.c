@@ -1,5 +1,5 @@
-/* Loading the driver. What is in the table is either all there or nothing is: an entry point that is missing
- * closes the library again, so nobody ever calls through a null pointer. */
+/* Loads the driver, and says what its results mean. The table is either complete or empty: when an entry
+ * point is missing the library is closed again, so nobody ever calls through a null pointer. */
 #include "driver.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* The CUDA engine: the device, its memory, and the scheduler's thread, behind the operations of an engine. */
+/* The CUDA engine: engine_ops on top of the device, its memory and the scheduler's thread. */
 #include "kernels/engine.h"
 
 #include <stdio.h>

@@ -1,5 +1,4 @@
-/* One question at a time; the next one may find the event of the last still on its way, and waits for that.
- */
+/* One probe at a time. A probe may find the last one's event still pending, and then waits for that one. */
 #include "heartbeat.h"
 
 #include "driver.h"
@@ -35,7 +34,7 @@ int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct err
 
 /* ---- The thread ---------------------------------------------------------------------------------------- */
 
-/* What is there stays when something is missing, and the next question asks for the rest. */
+/* What is there stays when something is missing, and the next probe tries the rest again. */
 static int open_stream(struct heartbeat *heartbeat, struct error *err)
 {
 	int least, greatest, r = 0;
@@ -62,7 +61,7 @@ static int ask(struct heartbeat *heartbeat, struct error *err)
 }
 
 /* 0: not yet; 1: the device has come to the event; or DEVICE_LOST. */
-static int look(struct heartbeat *heartbeat, struct error *err)
+static int query(struct heartbeat *heartbeat, struct error *err)
 {
 	CUresult result = driver.cuEventQuery(heartbeat->event);
 
@@ -82,13 +81,13 @@ static bool is_alive(struct heartbeat *heartbeat, struct queue *queue, uint64_t 
 	int r = heartbeat->is_under_way ? 0 : ask(heartbeat, &err);
 
 	if (r == 0)
-		r = look(heartbeat, &err);
+		r = query(heartbeat, &err);
 	if (r == STATUS_DEVICE_LOST)
 		queue_lose(queue, err.message);
 	return r != 0 || landed_ns > heartbeat->taken_ns;
 }
 
-void heartbeat_turn(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
+void heartbeat_poll(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
 {
 	if (heartbeat->taken != heartbeat->asked)
 		heartbeat->taken_ns = clock_ns();

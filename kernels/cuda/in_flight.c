@@ -1,5 +1,6 @@
-/* Rounds: in, through the kernel, out; each stage on a stream of its own when there are several rounds, so
- * that one round's stages overlap the others'. */
+/* Launches and polls the rounds of an in-flight job. A round brings the source in, runs the kernel and takes
+ * the destination out; when there are several rounds, each of the three has a stream of its own, so that
+ * stages of different rounds overlap. */
 #include "in_flight.h"
 
 #include <sys/random.h>
@@ -26,8 +27,7 @@ static int bring_in(struct round *round, CUstream in, struct error *err);
 static int move(struct round *round, CUstream own, struct error *err);
 static int take_out(struct round *round, CUstream out, struct error *err);
 
-/* ---- What in-flight jobs share
- * ------------------------------------------------------------------------------- */
+/* ---- What in-flight jobs share -------------------------------------------------------------------- */
 
 int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device,
                         const struct plan_facts *facts, uint64_t map_entries, struct error *err)
@@ -83,8 +83,7 @@ void in_flight_deinit(struct in_flight_job *in_flight)
 		driver.cuEventDestroy(in_flight->start);
 }
 
-/* ---- An in-flight job
- * ------------------------------------------------------------------------------------------ */
+/* ---- An in-flight job ----------------------------------------------------------------------------- */
 
 void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
                      CUstream own)
@@ -161,7 +160,7 @@ static void end(struct in_flight_job *in_flight)
 		in_flight->wakes_left = timelines_wakes(&job->signal);
 }
 
-/* Few at a time: the thread is everybody's, and looks at each in-flight job in turn. */
+/* Few at a time: all in-flight jobs share the thread, which polls one after the other. */
 static enum in_flight_state wake_some(struct in_flight_job *in_flight)
 {
 	uint64_t start_ns = clock_ns();
@@ -186,7 +185,7 @@ static int measure(struct in_flight_job *in_flight)
 	return r;
 }
 
-enum in_flight_state in_flight_look(struct in_flight_job *in_flight)
+enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
 {
 	enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
 

@@ -1,8 +1,8 @@
-/* An in-flight job: one job on its way over the device.
+/* An in-flight job: one job that is running on the device.
  *
- * An in-flight job is started under the engine's lock and then belongs to the engine's thread, which launches
- * its rounds and looks at their events until it has ended. In-flight jobs and their events are made once and
- * used again. Only in_flight_stop may be called by others.
+ * It is started under the engine's lock and then belongs to the engine's thread, which launches its rounds
+ * and polls their events until it has ended. In-flight jobs and their events are made once and reused. Only
+ * in_flight_stop may be called from other threads.
  */
 #ifndef KERNELS_CUDA_IN_FLIGHT_H
 #define KERNELS_CUDA_IN_FLIGHT_H
@@ -77,7 +77,7 @@ enum in_flight_state { IN_FLIGHT_UNDER_WAY, IN_FLIGHT_MOVED, IN_FLIGHT_ENDED };
 /* Looks whether rounds have landed, and then wakes who sleeps on the signal, some at a time. Once ended,
  * nothing of it is on the device any more, and the job has its status and time; DEVICE_LOST when the device
  * cannot be asked, and then what is on it is unknown. */
-enum in_flight_state in_flight_look(struct in_flight_job *in_flight);
+enum in_flight_state in_flight_poll(struct in_flight_job *in_flight);
 
 /* No more rounds are launched. From any thread. */
 void in_flight_stop(struct in_flight_job *in_flight);

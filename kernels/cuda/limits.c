@@ -1,4 +1,4 @@
-/* The engine's sizes, each with its reason. */
+/* The CUDA engine's sizes and times, each with its reason. */
 #include "limits.h"
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 	return (struct cuda_limits){
 		/* What waits on the device cannot be cancelled, nor can others pass it. */
 		.jobs = 64,
-		/* So that the device has the next job at hand while the thread looks elsewhere. */
+		/* So that the device has the next job at hand while the thread is busy elsewhere. */
 		.stream_jobs = 8,
 		/* Some hundred microseconds of a device that copies terabytes a second. */
 		.owner_bytes = 256 << 20,

@@ -1,5 +1,5 @@
-/* What the engine chooses at open and tests choose otherwise: the sizes at which it changes its ways, so that
- * small cases go every way. */
+/* What the engine chooses when it is opened: the sizes at which it changes its method. Tests force others, so
+ * that small cases take every path. */
 #ifndef KERNELS_CUDA_LIMITS_H
 #define KERNELS_CUDA_LIMITS_H
 
@@ -14,7 +14,7 @@ struct cuda_limits {
 	uint64_t round_bytes;
 	uint64_t scratch_bytes;   /* at most, of what the device has */
 	uint64_t scratch_idle_ns; /* after which scratch memory is given back */
-	uint64_t spin_ns;         /* since the last event, before the thread begins to sleep between looks */
+	uint64_t spin_ns;         /* since the last event, before the thread begins to sleep between passes */
 	uint64_t most_sleep_ns;
 };
 

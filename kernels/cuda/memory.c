@@ -1,4 +1,5 @@
-/* Regions by kind; and those in host memory, which the CPU engine's code maps and the driver pins. */
+/* Maps, makes and unmaps regions of every kind; and those in host memory, which kernels/host maps and the
+ * driver pins. */
 #include "memory.h"
 
 #include <assert.h>
@@ -8,12 +9,12 @@
 
 #include "kernels/host/memory.h"
 
-static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
-                           struct cuda_memory *memory, struct error *err);
-static int host_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
-                              struct cuda_memory *memory, struct engine_export *ret_export,
-                              struct error *err);
-static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+static int memfd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                            struct cuda_memory *memory, struct error *err);
+static int memfd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                               struct cuda_memory *memory, struct engine_export *ret_export,
+                               struct error *err);
+static int memfd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
 int cuda_memories_init(struct cuda_memories *memories, const struct device *device, struct error *err)
 {
@@ -53,7 +54,7 @@ static const struct {
 	              struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 	int (*unmap)(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 } kinds[REGION_KIND_COUNT] = {
-	[REGION_KIND_MEMFD] = { host_memory_map, host_memory_create, host_memory_unmap },
+	[REGION_KIND_MEMFD] = { memfd_memory_map, memfd_memory_create, memfd_memory_unmap },
 	[REGION_KIND_CUDA_IPC] = { ipc_memory_map, ipc_memory_create, ipc_memory_unmap },
 	[REGION_KIND_CUDA_FD] = { fd_memory_map, fd_memory_create, fd_memory_unmap },
 };
@@ -120,7 +121,7 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *bas
 	struct cuda_memory *memory = cuda_memory(base);
 
 	if (memory->host)
-		cpu_memory_leave(memory->host);
+		host_memory_leave(memory->host);
 	if (memory->ipc)
 		ipc_memory_leave(memories, memory);
 	free(memory);
@@ -132,9 +133,9 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *bas
 static int pin(struct cuda_memories *memories, struct engine_memory *host, struct cuda_memory *memory,
                struct error *err)
 {
-	struct fault_range range = cpu_memory(host)->mapped;
+	struct fault_range range = host_memory(host)->mapped;
 	void *start = (void *)range.start;
-	char *data = cpu_memory(host)->data;
+	char *data = host_memory(host)->data;
 	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
 	struct error why;
 	CUdeviceptr address;
@@ -157,31 +158,32 @@ static int pin(struct cuda_memories *memories, struct engine_memory *host, struc
 	return 0;
 }
 
-static int host_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
-                           struct cuda_memory *memory, struct error *err)
+static int memfd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                            struct cuda_memory *memory, struct error *err)
 {
 	struct engine_memory *host;
-	int r = cpu_memory_map_to_pin(handle, &host, err);
+	int r = host_memory_map_to_pin(handle, &host, err);
 
 	if (r < 0)
 		return r;
 	r = pin(memories, host, memory, err);
 	if (r < 0)
-		cpu_memory_unmap(host);
+		host_memory_unmap(host);
 	return r;
 }
 
-static int host_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
-                              struct cuda_memory *memory, struct engine_export *ret_export, struct error *err)
+static int memfd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
+                               struct cuda_memory *memory, struct engine_export *ret_export,
+                               struct error *err)
 {
 	struct engine_memory *host;
-	int r = cpu_memory_create(wanted, &host, ret_export, err);
+	int r = host_memory_create(wanted, &host, ret_export, err);
 
 	if (r < 0)
 		return r;
 	r = pin(memories, host, memory, err);
 	if (r < 0) {
-		cpu_memory_unmap(host);
+		host_memory_unmap(host);
 		close(ret_export->fd);
 	}
 	return r;
@@ -189,15 +191,15 @@ static int host_memory_create(struct cuda_memories *memories, const struct engin
 
 /* The first step lets the device's pins go, of all of it: the driver pins no part of it by itself. What stays
  * pinned stays mapped too: nothing else at its address could be pinned. */
-static int host_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
+static int memfd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
 	if (memory->is_unpinned)
-		return cpu_memory_unmap_step(memory->host) ? 0 : CUDA_MEMORY_LEFT;
-	int r = memory_call(err, cuMemHostUnregister, ((void *)cpu_memory(memory->host)->mapped.start));
+		return host_memory_unmap_step(memory->host) ? 0 : CUDA_MEMORY_LEFT;
+	int r = memory_call(err, cuMemHostUnregister, ((void *)host_memory(memory->host)->mapped.start));
 
 	if (r < 0) {
-		cpu_memory_leave(memory->host);
+		host_memory_leave(memory->host);
 		return r;
 	}
 	memory->is_unpinned = true;

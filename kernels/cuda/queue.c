@@ -1,5 +1,6 @@
-/* A job waits in its stream, flies, and ends in the done list, which the owner is woken for once until it has
- * reaped. Jobs of a stream end in the order that they came in, also when they are cancelled. */
+/* The path of a job: it waits in its stream, is in flight, and ends in the done list, for which the owner is
+ * woken once until it has reaped. Jobs of a stream end in the order that they came in, even when they are
+ * cancelled. */
 #include "queue.h"
 
 #include <assert.h>
@@ -41,7 +42,7 @@ struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner 
 	if (!stream)
 		return NULL;
 	stream->queue = queue;
-	stream->turn.owner = owner;
+	stream->fair.owner = owner;
 	stream->end = &stream->first;
 	TAILQ_INIT(&stream->in_flight);
 	owner->streams++;
@@ -50,8 +51,8 @@ struct engine_stream *queue_stream_new(struct queue *queue, struct engine_owner 
 
 void queue_stream_free(struct engine_stream *stream)
 {
-	assert(!stream->first && stream->n_in_flight == 0 && stream->turn.owner->streams > 0);
-	stream->turn.owner->streams--;
+	assert(!stream->first && stream->n_in_flight == 0 && stream->fair.owner->streams > 0);
+	stream->fair.owner->streams--;
 	free(stream);
 }
 
@@ -66,7 +67,7 @@ struct engine_job *queue_take(struct engine_stream *stream)
 		stream->end = &stream->first;
 	stream->planned = false;
 	stream->has_come = false;
-	stream->since_ns = stream->look_ns = 0;
+	stream->since_ns = stream->poll_ns = 0;
 	return job;
 }
 
@@ -96,16 +97,16 @@ bool queue_settle(struct engine_stream *stream)
 	struct queue *queue = stream->queue;
 	bool wake = false;
 
-	if (stream->n_in_flight == 0 && !stream->is_looked_at)
+	if (stream->n_in_flight == 0 && !stream->is_polled)
 		while (stream->first && stream->first->status)
 			wake |= queue_done(queue, queue_take(stream));
 	bool lives = stream->first && !stream->first->status;
 	bool waits = lives && stream->first->wait.memory && !stream->has_come;
 	set_waiting(stream, waits);
 	if (!lives || waits)
-		fair_queue_remove(&queue->fair_queue, &stream->turn);
-	else if (!stream->turn.queued)
-		fair_queue_add(&queue->fair_queue, &stream->turn);
+		fair_queue_remove(&queue->fair_queue, &stream->fair);
+	else if (!stream->fair.queued)
+		fair_queue_add(&queue->fair_queue, &stream->fair);
 	return wake;
 }
 

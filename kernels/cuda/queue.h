@@ -1,9 +1,10 @@
-/* Jobs that wait, by stream, and jobs that have ended: what the owner's thread and the engine's share.
+/* The queue that the owner's thread and the engine's thread share: waiting jobs, by stream, and finished
+ * jobs.
  *
- * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and holds
- * the lock for no call of the driver's. A stream stands in the queue while its first job waits that is not
- * cancelled, or among those that wait while that job's point has not come. A sticky error ends everything:
- * every job, waiting, under way or submitted later, ends as DEVICE_LOST.
+ * The owner's thread only takes the lock, queues and signals; the engine's thread does the rest, and never
+ * holds the lock during a call of the driver. A stream stands in the fair queue while its first job waits and
+ * is not cancelled, or in the list `waiting` while that job's point has not come. A sticky error ends
+ * everything: every job, waiting, under way or submitted later, ends as DEVICE_LOST.
  */
 #ifndef KERNELS_CUDA_QUEUE_H
 #define KERNELS_CUDA_QUEUE_H
@@ -18,7 +19,7 @@
 #include "kernels/fair_queue.h"
 #include "staging.h"
 
-struct lane;
+struct stream_slot;
 
 TAILQ_HEAD(in_flight_list, in_flight_job);
 
@@ -31,14 +32,14 @@ struct queue {
 	TAILQ_HEAD(, engine_stream) waiting; /* for a point */
 	struct engine_job *done;
 	struct engine_job **done_end;
-	bool changed; /* since the engine's thread last looked */
+	bool changed; /* since the engine's thread began its pass */
 	bool closing;
 	bool lost;
 	char lost_why[256];
 };
 
 struct engine_stream {
-	struct fair_stream turn; /* first: the queue gives it back */
+	struct fair_stream fair; /* first: fair_queue_next gives it back */
 	struct queue *queue;
 	struct engine_job *first; /* waiting */
 	struct engine_job **end;
@@ -48,16 +49,16 @@ struct engine_stream {
 
 	/* Of the first job's point; see timeline.h. */
 	TAILQ_ENTRY(engine_stream) waiting_entry;
-	bool is_waiting;   /* in the queue's list */
-	bool is_looked_at; /* without the lock: the job may not end */
+	bool is_waiting; /* in the queue's list */
+	bool is_polled;  /* without the lock: the job may not end */
 	bool has_come;
-	uint64_t since_ns; /* it is waited for; 0: it has not been looked at */
-	uint64_t look_ns;  /* the next time */
+	uint64_t since_ns; /* it is waited for; 0: it has not been polled */
+	uint64_t poll_ns;  /* the next time */
 
 	/* The engine's thread's own. */
 	struct staging staging;
-	struct lane *lane; /* while it has in-flight jobs */
-	uint64_t held;     /* see scheduler.c */
+	struct stream_slot *slot; /* while it has in-flight jobs */
+	uint64_t held;            /* see scheduler.c */
 };
 
 void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg);
@@ -81,7 +82,7 @@ struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t
 /* The device is lost. */
 void queue_lose(struct queue *queue, const char *why);
 
-/* Under the lock: the engine's thread takes another turn. */
+/* Under the lock: the engine's thread makes another pass. */
 void queue_stir(struct queue *queue);
 
 /* 0, or DEVICE_LOST. */

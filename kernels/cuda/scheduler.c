@@ -1,5 +1,5 @@
-/* One turn of the thread: start what can be started, launch and look at everything that flies, land what has
- * ended, rest. */
+/* One pass of the engine's thread: poll the points that jobs wait for, start what can be started, launch and
+ * poll everything in flight, end what has completed, rest. */
 #include "scheduler.h"
 
 #include <assert.h>
@@ -19,20 +19,20 @@
 static void *thread_main(void *arg);
 static void start_all(struct scheduler *scheduler);
 static void start(struct scheduler *scheduler, struct engine_stream *stream);
-static bool fly(struct scheduler *scheduler, struct in_flight_list *ret_ended);
+static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *ret_ended);
 static bool land(struct scheduler *scheduler, struct in_flight_list *ended);
 static void lose_all(struct scheduler *scheduler);
 
 /* ---- The beginning and the end ------------------------------------------------------------------------ */
 
-static int make_lanes(struct scheduler *scheduler, struct error *err)
+static int make_slots(struct scheduler *scheduler, struct error *err)
 {
 	int least, greatest;
 	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
 
-	for (int i = 0; i < SCHEDULER_LANES && r == 0; i++)
+	for (int i = 0; i < SCHEDULER_SLOTS && r == 0; i++)
 		r = driver_call(err, cuStreamCreateWithPriority,
-		                (&scheduler->lanes[i].stream, CU_STREAM_NON_BLOCKING, greatest));
+		                (&scheduler->slots[i].stream, CU_STREAM_NON_BLOCKING, greatest));
 	return r;
 }
 
@@ -60,14 +60,14 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 
 	*scheduler = (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
 	queue_init(&scheduler->queue, options->wake, options->wake_arg);
-	TAILQ_INIT(&scheduler->flying);
+	TAILQ_INIT(&scheduler->under_way);
 	TAILQ_INIT(&scheduler->free);
 	scratch_init(&scheduler->scratch);
 	r = timelines_init(&scheduler->timelines, scheduler->limits.most_sleep_ns, err);
 	if (r == 0)
 		r = in_flight_pool_init(&scheduler->pool, device, facts, options->tensor_maps, err);
 	if (r == 0)
-		r = make_lanes(scheduler, err);
+		r = make_slots(scheduler, err);
 	if (r == 0)
 		r = make_pool(scheduler, err);
 	if (r < 0)
@@ -91,7 +91,7 @@ enum cuda_health scheduler_stop(struct scheduler *scheduler)
 	pthread_cond_signal(&queue->work);
 	pthread_mutex_unlock(&queue->lock);
 	pthread_join(scheduler->thread, NULL);
-	assert(TAILQ_EMPTY(&scheduler->flying));
+	assert(TAILQ_EMPTY(&scheduler->under_way));
 	return queue->lost ? CUDA_LOST : CUDA_HEALTHY;
 }
 
@@ -102,9 +102,9 @@ static void destroy_all(struct scheduler *scheduler)
 
 	TAILQ_FOREACH(in_flight, &scheduler->free, entry)
 		in_flight_deinit(in_flight);
-	for (int i = 0; i < SCHEDULER_LANES; i++)
-		if (scheduler->lanes[i].stream)
-			driver.cuStreamDestroy(scheduler->lanes[i].stream);
+	for (int i = 0; i < SCHEDULER_SLOTS; i++)
+		if (scheduler->slots[i].stream)
+			driver.cuStreamDestroy(scheduler->slots[i].stream);
 	scratch_close(&scheduler->scratch, &ignored);
 }
 
@@ -185,7 +185,7 @@ static void work(struct scheduler *scheduler)
 	bool moved, wake;
 
 	pthread_mutex_unlock(&queue->lock);
-	moved = fly(scheduler, &ended);
+	moved = poll_in_flight(scheduler, &ended);
 	pthread_mutex_lock(&queue->lock);
 	wake = land(scheduler, &ended);
 	if (wake) {
@@ -199,9 +199,9 @@ static void work(struct scheduler *scheduler)
 }
 
 /* Under the lock. */
-static void look_at_points(struct scheduler *scheduler)
+static void poll_points(struct scheduler *scheduler)
 {
-	if (!timelines_turn(&scheduler->timelines, &scheduler->queue))
+	if (!timelines_poll(&scheduler->timelines, &scheduler->queue))
 		return;
 	queue_unlock_and_wake(&scheduler->queue, true);
 	pthread_mutex_lock(&scheduler->queue.lock);
@@ -209,7 +209,7 @@ static void look_at_points(struct scheduler *scheduler)
 
 static bool is_idle(const struct scheduler *scheduler)
 {
-	return TAILQ_EMPTY(&scheduler->flying) && TAILQ_EMPTY(&scheduler->queue.waiting) &&
+	return TAILQ_EMPTY(&scheduler->under_way) && TAILQ_EMPTY(&scheduler->queue.waiting) &&
 	       scheduler->timelines.n == 0 && !heartbeat_is_asked(&scheduler->heartbeat);
 }
 
@@ -227,9 +227,9 @@ static void *thread_main(void *arg)
 	while (!queue->closing) {
 		queue->changed = false;
 		if (!queue->lost)
-			look_at_points(scheduler);
+			poll_points(scheduler);
 		if (heartbeat_is_asked(&scheduler->heartbeat))
-			heartbeat_turn(&scheduler->heartbeat, queue, scheduler->landed_ns);
+			heartbeat_poll(&scheduler->heartbeat, queue, scheduler->landed_ns);
 		if (queue->lost)
 			lose_all(scheduler);
 		else
@@ -245,38 +245,37 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* ---- Starting: under the lock
- * ------------------------------------------------------------------------------ */
+/* ---- Starting: under the lock --------------------------------------------------------------------- */
 
 static void start_all(struct scheduler *scheduler)
 {
-	struct fair_stream *turn;
+	struct fair_stream *fair;
 
 	scheduler->scratch_full = false;
-	while ((turn = fair_queue_next_if(&scheduler->queue.fair_queue, admission_can_start, scheduler)))
-		start(scheduler, (struct engine_stream *)turn);
+	while ((fair = fair_queue_next_if(&scheduler->queue.fair_queue, admission_can_start, scheduler)))
+		start(scheduler, (struct engine_stream *)fair);
 }
 
-static struct lane *least_used(struct scheduler *scheduler)
+static struct stream_slot *least_used(struct scheduler *scheduler)
 {
-	struct lane *best = &scheduler->lanes[0];
+	struct stream_slot *best = &scheduler->slots[0];
 
-	for (int i = 1; i < SCHEDULER_LANES && best->users > 0; i++)
-		if (scheduler->lanes[i].users < best->users)
-			best = &scheduler->lanes[i];
+	for (int i = 1; i < SCHEDULER_SLOTS && best->users > 0; i++)
+		if (scheduler->slots[i].users < best->users)
+			best = &scheduler->slots[i];
 	return best;
 }
 
 static void start(struct scheduler *scheduler, struct engine_stream *stream)
 {
 	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
-	struct engine_owner *owner = stream->turn.owner;
+	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = queue_take(stream);
 
 	job->begun = true;
 	if (stream->n_in_flight++ == 0) {
-		stream->lane = least_used(scheduler);
-		stream->lane->users++;
+		stream->slot = least_used(scheduler);
+		stream->slot->users++;
 	}
 	owner->running++;
 	owner->running_bytes += job_bytes(job);
@@ -286,39 +285,38 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	}
 	if (stream->staging.scratch_bytes > 0)
 		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &in_flight->scratch);
-	in_flight_start(in_flight, job, &stream->staging, stream->lane->stream);
+	in_flight_start(in_flight, job, &stream->staging, stream->slot->stream);
 	in_flight->stream = stream;
 	TAILQ_REMOVE(&scheduler->free, in_flight, entry);
-	TAILQ_INSERT_TAIL(&scheduler->flying, in_flight, entry);
+	TAILQ_INSERT_TAIL(&scheduler->under_way, in_flight, entry);
 	TAILQ_INSERT_TAIL(&stream->in_flight, in_flight, stream_entry);
 	queue_settle(stream);
 	scheduler->moved_ns = in_flight->started_ns;
 }
 
-/* ---- Flying: without the lock
- * ------------------------------------------------------------------------------ */
+/* ---- Polling: without the lock -------------------------------------------------------------------- */
 
-/* Flights of one stream end in their order, so those behind one that has not are not looked at. Gives back
+/* Jobs of one stream end in their order, so those behind one that has not ended are not polled. Gives back
  * whether anything moved. */
-static bool fly(struct scheduler *scheduler, struct in_flight_list *ret_ended)
+static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *ret_ended)
 {
 	struct in_flight_job *in_flight, *next;
 	bool moved = false;
 
 	scheduler->pass++;
-	for (in_flight = TAILQ_FIRST(&scheduler->flying); in_flight; in_flight = next) {
+	for (in_flight = TAILQ_FIRST(&scheduler->under_way); in_flight; in_flight = next) {
 		enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
 
 		next = TAILQ_NEXT(in_flight, entry);
 		in_flight_launch(&scheduler->pool, in_flight);
 		if (in_flight->stream->held != scheduler->pass)
-			state = in_flight_look(in_flight);
+			state = in_flight_poll(in_flight);
 		if (in_flight->status == STATUS_DEVICE_LOST) {
 			queue_lose(&scheduler->queue, in_flight->why.message);
 			break;
 		}
 		if (state == IN_FLIGHT_ENDED) {
-			TAILQ_REMOVE(&scheduler->flying, in_flight, entry);
+			TAILQ_REMOVE(&scheduler->under_way, in_flight, entry);
 			TAILQ_INSERT_TAIL(ret_ended, in_flight, entry);
 		} else {
 			in_flight->stream->held = scheduler->pass;
@@ -328,13 +326,12 @@ static bool fly(struct scheduler *scheduler, struct in_flight_list *ret_ended)
 	return moved;
 }
 
-/* ---- Landing: under the lock; whether the owner has to be woken
- * -------------------------------------------- */
+/* ---- Ending: under the lock; whether the owner has to be woken ------------------------------------ */
 
 static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_flight)
 {
 	struct engine_stream *stream = in_flight->stream;
-	struct engine_owner *owner = stream->turn.owner;
+	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = in_flight->job;
 	bool wake;
 
@@ -348,7 +345,7 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	scratch_give(&scheduler->scratch, &in_flight->scratch);
 	TAILQ_REMOVE(&stream->in_flight, in_flight, stream_entry);
 	if (--stream->n_in_flight == 0)
-		stream->lane->users--;
+		stream->slot->users--;
 	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);
 	wake = queue_done(&scheduler->queue, job);
 	return queue_settle(stream) || wake;
@@ -373,7 +370,7 @@ static bool land(struct scheduler *scheduler, struct in_flight_list *ended)
 static void lose_all(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
-	bool wake = land(scheduler, &scheduler->flying);
+	bool wake = land(scheduler, &scheduler->under_way);
 
 	wake |= timelines_lose(&scheduler->timelines);
 	wake |= queue_lose_waiting(queue);

@@ -1,8 +1,8 @@
-/* The engine's thread: starts jobs as their turn comes, launches them and watches them until they end.
+/* The engine's thread: starts jobs in the fair queue's order, launches them and polls them until they end.
  *
  * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still
- * be cancelled. With nothing to do the thread sleeps until it is woken; with something under way it looks
- * again and again, less and less often.
+ * be cancelled. With nothing to do the thread sleeps until it is woken; with something under way it polls,
+ * less and less often.
  */
 #ifndef KERNELS_CUDA_SCHEDULER_H
 #define KERNELS_CUDA_SCHEDULER_H
@@ -21,10 +21,10 @@
 #include "scratch.h"
 #include "timeline.h"
 
-#define SCHEDULER_LANES 32
+#define SCHEDULER_SLOTS 32
 
-/* A stream of the device's. An engine stream has one while it has jobs under way; busy ones may share it. */
-struct lane {
+/* A stream of the device. An engine stream has one while it has jobs under way; busy ones may share it. */
+struct stream_slot {
 	CUstream stream;
 	uint32_t users;
 };
@@ -39,14 +39,14 @@ struct scheduler {
 	bool started;
 
 	/* The thread's own. */
-	struct lane lanes[SCHEDULER_LANES];
+	struct stream_slot slots[SCHEDULER_SLOTS];
 	struct in_flight_job *all_in_flight;
-	struct in_flight_list flying; /* in the order started */
+	struct in_flight_list under_way; /* in the order started */
 	struct in_flight_list free;
-	uint32_t staged;    /* of those flying: more than one launch */
-	uint64_t moved_ns;  /* when a job was last started, or a round landed */
-	uint64_t landed_ns; /* when a round was last seen to have landed */
-	uint64_t pass;      /* number of the present look at all in-flight jobs */
+	uint32_t staged;    /* of those under way: of more than one launch */
+	uint64_t moved_ns;  /* when a job was last started, or a round completed */
+	uint64_t landed_ns; /* when a round was last seen to have completed */
+	uint64_t pass;      /* number of the present pass over all in-flight jobs */
 	struct timelines timelines;
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */

@@ -1,4 +1,4 @@
-/* First fit between blocks that are kept by address. */
+/* First-fit allocation between blocks that are kept in order of their addresses. */
 #include "scratch.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
-/* Scratch memory on the device: one bounded stretch that host memory is staged through.
+/* Scratch memory on the device: one bounded stretch through which host memory is staged.
  *
- * Taken from the device when it is first needed, and given back once nobody has used it for a while. Blocks
- * of it are handed out first fit; the links are in their users, so that handing out allocates nothing. Used
- * by one thread.
+ * Allocated when it is first needed, and given back once nobody has used it for a while. Its blocks are
+ * handed out first fit; the links are in their users, so that handing out allocates nothing. Used by one
+ * thread.
  */
 #ifndef KERNELS_CUDA_SCRATCH_H
 #define KERNELS_CUDA_SCRATCH_H

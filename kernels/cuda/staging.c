@@ -1,4 +1,4 @@
-/* The cut into rounds, and what of them fits into scratch memory. */
+/* Divides a job into rounds, and decides what of them fits into scratch memory. */
 #include "staging.h"
 
 #include <stdlib.h>

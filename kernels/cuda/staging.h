@@ -1,10 +1,11 @@
-/* How a job that has a side in host memory travels: in which rounds, and what of it by way of scratch memory
- * on the device. Pure: knows no driver, so it is tested without one.
+/* How a job with a side in host memory is carried out: in which rounds, and which side of it goes through
+ * scratch memory on the device. Pure: knows no driver, so it is tested without one.
  *
- * A kernel can use host memory where it is, at the price of a trip for each access. Where most of what lies
- * between the source's first and last byte is read, those bytes are better brought in one stretch; where the
- * destination has no gaps, it is better written on the device and taken out in one stretch. Large jobs are
- * cut into rounds, so that one comes in while another runs and a third goes out.
+ * A kernel can use host memory in place, at the price of a trip over the bus for each access. Where most of
+ * the bytes between the source's first and last are read, it is better to copy all of them to the device in
+ * one stretch; where the destination has no gaps, it is better to write it on the device and copy it out in
+ * one stretch. Large jobs are divided into rounds, so that one comes in while another runs and a third goes
+ * out.
  */
 #ifndef KERNELS_CUDA_STAGING_H
 #define KERNELS_CUDA_STAGING_H

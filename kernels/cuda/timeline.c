@@ -1,4 +1,5 @@
-/* One look: gathered under the lock, asked for and answered without it, and applied under it. */
+/* One poll of the points that jobs wait for: gathered under the lock, read without it, and applied under it.
+ */
 #include "timeline.h"
 
 #include <errno.h>
@@ -13,8 +14,10 @@
 
 #define PAGE_BYTES 4096
 
-/* A look takes at most a fifth of the thread's time: what many wait for does not slow down who does not. */
-#define REST_PER_LOOK 4
+/* Polling takes at most a fifth of the thread's time, so that jobs that wait do not slow down those that do
+ * not.
+ */
+#define REST_PER_POLL 4
 
 int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *err)
 {
@@ -41,7 +44,7 @@ void timelines_deinit(struct timelines *timelines, enum cuda_health health)
 		driver.cuStreamDestroy(timelines->stream);
 }
 
-/* What is there stays when something is missing, and the next look asks for the rest. */
+/* What is there stays when something is missing, and the next poll tries the rest again. */
 static int open_device(struct timelines *timelines, struct error *err)
 {
 	int least, greatest, r = 0;
@@ -70,7 +73,7 @@ static int open_device(struct timelines *timelines, struct error *err)
 
 /* ---- Gathering: under the lock ------------------------------------------------------------------------ */
 
-/* Those that are due, the longest not looked at first; they go last. */
+/* Those that are due, the one that was not polled for the longest time first; they then go last. */
 static void gather(struct timelines *timelines, struct queue *queue, uint64_t now)
 {
 	struct engine_stream *stream, *next;
@@ -82,33 +85,33 @@ static void gather(struct timelines *timelines, struct queue *queue, uint64_t no
 		next = TAILQ_NEXT(stream, waiting_entry);
 		if (stream->since_ns == 0)
 			stream->since_ns = now;
-		if (stream->look_ns > now) {
-			due = stream->look_ns < due ? stream->look_ns : due;
+		if (stream->poll_ns > now) {
+			due = stream->poll_ns < due ? stream->poll_ns : due;
 			continue;
 		}
-		stream->is_looked_at = true;
-		timelines->looks[timelines->n++] = (struct look){ .stream = stream };
+		stream->is_polled = true;
+		timelines->polls[timelines->n++] = (struct poll){ .stream = stream };
 	}
 	for (uint32_t i = 0; i < timelines->n; i++) {
-		TAILQ_REMOVE(&queue->waiting, timelines->looks[i].stream, waiting_entry);
-		TAILQ_INSERT_TAIL(&queue->waiting, timelines->looks[i].stream, waiting_entry);
+		TAILQ_REMOVE(&queue->waiting, timelines->polls[i].stream, waiting_entry);
+		TAILQ_INSERT_TAIL(&queue->waiting, timelines->polls[i].stream, waiting_entry);
 	}
 	timelines->due_ns = stream ? now : due;
 }
 
-/* ---- Looking: without the lock ------------------------------------------------------------------------ */
+/* ---- Reading: without the lock ------------------------------------------------------------------------ */
 
 static int job_status(int r)
 {
 	return r == STATUS_NO_MEMORY || r == STATUS_DEVICE_LOST ? r : STATUS_DEVICE;
 }
 
-static int look_at_host(const struct engine_point *point, struct engine_memory *host)
+static int read_on_host(const struct engine_point *point, struct engine_memory *host)
 {
 	struct engine_point on_host = { .memory = host, .offset = point->offset, .value = point->value };
 	uint32_t low;
 
-	return timeline_look(&on_host, &low);
+	return timeline_read(&on_host, &low);
 }
 
 static int ask_device(struct timelines *timelines, uint32_t i, const struct engine_point *point,
@@ -129,20 +132,20 @@ static int ask(struct timelines *timelines, struct error *err)
 	bool any = false;
 
 	for (uint32_t i = 0; i < timelines->n; i++) {
-		struct look *look = &timelines->looks[i];
-		const struct engine_point *point = &look->stream->first->wait;
+		struct poll *poll = &timelines->polls[i];
+		const struct engine_point *point = &poll->stream->first->wait;
 		struct engine_memory *host = cuda_memory(point->memory)->host;
 
 		if (host) {
-			look->result = look_at_host(point, host);
+			poll->result = read_on_host(point, host);
 			continue;
 		}
 		int r = ask_device(timelines, i, point, err);
 		if (r == STATUS_DEVICE_LOST)
 			return r;
-		look->is_read_by_device = r == 0;
-		look->result = r < 0 ? job_status(r) : 0;
-		any |= look->is_read_by_device;
+		poll->is_read_by_device = r == 0;
+		poll->result = r < 0 ? job_status(r) : 0;
+		any |= poll->is_read_by_device;
 	}
 	timelines->is_on_device = any;
 	if (any && driver_call(err, cuEventRecord, (timelines->read, timelines->stream)) < 0)
@@ -150,7 +153,7 @@ static int ask(struct timelines *timelines, struct error *err)
 	return 0;
 }
 
-/* 1: the look is over; 0: it is not; or DEVICE_LOST. */
+/* 1: the poll is over; 0: it is not; or DEVICE_LOST. */
 static int answer(struct timelines *timelines, struct error *err)
 {
 	CUresult result = timelines->is_on_device ? driver.cuEventQuery(timelines->read) : CUDA_SUCCESS;
@@ -162,32 +165,32 @@ static int answer(struct timelines *timelines, struct error *err)
 		return STATUS_DEVICE_LOST;
 	}
 	for (uint32_t i = 0; i < timelines->n; i++) {
-		struct look *look = &timelines->looks[i];
+		struct poll *poll = &timelines->polls[i];
 
-		if (look->is_read_by_device)
-			look->result = (int64_t)(timelines->words[i] - look->stream->first->wait.value) >= 0;
+		if (poll->is_read_by_device)
+			poll->result = (int64_t)(timelines->words[i] - poll->stream->first->wait.value) >= 0;
 	}
 	return 1;
 }
 
 /* ---- Applying: under the lock ------------------------------------------------------------------------- */
 
-static bool apply_one(struct timelines *timelines, const struct look *look, uint64_t now)
+static bool apply_one(struct timelines *timelines, const struct poll *poll, uint64_t now)
 {
-	struct engine_stream *stream = look->stream;
+	struct engine_stream *stream = poll->stream;
 	struct engine_job *job = stream->first;
 	uint64_t pause = (now - stream->since_ns) / 8;
 
-	stream->is_looked_at = false;
-	stream->look_ns = now + (pause < timelines->most_ns ? pause : timelines->most_ns);
-	if (job->status == 0 && look->result == 1)
+	stream->is_polled = false;
+	stream->poll_ns = now + (pause < timelines->most_ns ? pause : timelines->most_ns);
+	if (job->status == 0 && poll->result == 1)
 		stream->has_come = true;
-	else if (job->status == 0 && look->result < 0)
-		job_end_all(job, look->result);
+	else if (job->status == 0 && poll->result < 0)
+		job_end_all(job, poll->result);
 	else if (job->status == 0 && timelines->started_ns >= job->wait_until_ns)
 		job_end_all(job, STATUS_TIMEOUT);
-	else if (stream->look_ns < timelines->due_ns)
-		timelines->due_ns = stream->look_ns;
+	else if (stream->poll_ns < timelines->due_ns)
+		timelines->due_ns = stream->poll_ns;
 	return queue_settle(stream);
 }
 
@@ -197,12 +200,12 @@ static bool apply(struct timelines *timelines)
 	bool wake = false;
 
 	for (uint32_t i = 0; i < timelines->n; i++)
-		wake |= apply_one(timelines, &timelines->looks[i], now);
+		wake |= apply_one(timelines, &timelines->polls[i], now);
 	timelines->n = 0;
 	return wake;
 }
 
-bool timelines_turn(struct timelines *timelines, struct queue *queue)
+bool timelines_poll(struct timelines *timelines, struct queue *queue)
 {
 	uint64_t now = clock_ns();
 	bool is_new = timelines->n == 0;
@@ -218,7 +221,7 @@ bool timelines_turn(struct timelines *timelines, struct queue *queue)
 		timelines->started_ns = now;
 		r = ask(timelines, &err);
 		now = clock_ns();
-		timelines->earliest_ns = now + REST_PER_LOOK * (now - timelines->started_ns);
+		timelines->earliest_ns = now + REST_PER_POLL * (now - timelines->started_ns);
 	}
 	if (r == 0)
 		r = answer(timelines, &err);
@@ -240,8 +243,8 @@ bool timelines_lose(struct timelines *timelines)
 	bool wake = false;
 
 	for (uint32_t i = 0; i < timelines->n; i++) {
-		timelines->looks[i].stream->is_looked_at = false;
-		wake |= queue_settle(timelines->looks[i].stream);
+		timelines->polls[i].stream->is_polled = false;
+		wake |= queue_settle(timelines->polls[i].stream);
 	}
 	timelines->n = 0;
 	return wake;

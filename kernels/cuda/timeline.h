@@ -1,4 +1,4 @@
-/* Timelines on the device: words that jobs wait for are looked at, and signals are written, by the device.
+/* Timelines on the device: polls the words that jobs wait for, and has the device write signals.
  *
  * A wait is never put on a stream (cuStreamWaitValue64): it cannot be taken back, and while one is parked, so
  * is everybody: cuMemFree and cuMemHostUnregister block until it has come, and with them every other call
@@ -18,9 +18,9 @@
 #include "memory.h"
 #include "queue.h"
 
-#define TIMELINE_WORDS 64 /* of one look */
+#define TIMELINE_WORDS 64 /* of one poll */
 
-struct look {
+struct poll {
 	struct engine_stream *stream; /* its first job's point */
 	bool is_read_by_device;
 	int result; /* 1: it has come; 0; or negative: the job's status */
@@ -29,17 +29,17 @@ struct look {
 /* All of it the engine's thread's own. */
 struct timelines {
 	bool is_guarded;
-	uint64_t most_ns; /* between two looks */
+	uint64_t most_ns; /* between two polls */
 
-	/* From the first look at a word on the device on. */
+	/* From the first poll of a word on the device on. */
 	CUstream stream;
 	CUevent read;
 	uint64_t *words; /* pinned */
 
-	struct look looks[TIMELINE_WORDS];
-	uint32_t n;          /* of the look under way; 0: none is */
-	bool is_on_device;   /* the look under way */
-	uint64_t started_ns; /* the last look, by the monotonic clock */
+	struct poll polls[TIMELINE_WORDS];
+	uint32_t n;          /* of the poll under way; 0: none is */
+	bool is_on_device;   /* the poll under way */
+	uint64_t started_ns; /* the last poll, by the monotonic clock */
 	uint64_t earliest_ns;
 	uint64_t due_ns; /* the next one; UINT64_MAX: when something changes */
 };
@@ -49,14 +49,14 @@ int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *
 /* A zeroed one is allowed. On a device that is lost the driver is not asked. */
 void timelines_deinit(struct timelines *timelines, enum cuda_health health);
 
-/* Under the queue's lock, which it lets go: looks at the points that are due, or whether the look under way
- * is over. Gives back whether the owner has to be woken. */
-bool timelines_turn(struct timelines *timelines, struct queue *queue);
+/* Under the queue's lock, which it lets go: polls the points that are due, or checks whether the poll under
+ * way is over. Gives back whether the owner has to be woken. */
+bool timelines_poll(struct timelines *timelines, struct queue *queue);
 
-/* When the next turn has something to do, as far as is known now; 0: at once. */
+/* When the next pass has something to do, as far as is known now; 0: at once. */
 uint64_t timelines_due_ns(const struct timelines *timelines);
 
-/* Under the lock: the device is lost, and the look under way, if any, is over. */
+/* Under the lock: the device is lost, and the poll under way, if any, is over. */
 bool timelines_lose(struct timelines *timelines);
 
 /* Puts the signal on the stream, behind all that is on it. */

@@ -1,4 +1,5 @@
-/* Pinned pages and device memory, side by side. */
+/* Opens an upload buffer, pinned pages and device memory of the same size, and copies from one to the other.
+ */
 #include "upload_buffer.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
-/* An in-flight job's upload buffer: memory in which the host lays out lists for a kernel, and the same amount
- * on the device.
+/* An upload buffer: memory in which the host lays out lists for a kernel, and the same amount on the device.
  *
- * Opened when an in-flight job first needs it, and kept. What lies on it is the in-flight job's until the
+ * Each in-flight job has one, opened when it is first needed and then kept. What lies in it stays until the
  * in-flight job has ended.
  */
 #ifndef KERNELS_CUDA_UPLOAD_BUFFER_H

@@ -1,5 +1,5 @@
-/* The guard's handler. A guard is a thread's own; the handler touches nothing else but the old action, which
- * is set before the handler is and stays. */
+/* The SIGBUS handler behind the guard. A guard belongs to a thread; the handler touches nothing else but the
+ * previous action, which is stored before the handler is installed and stays. */
 #include "fault.h"
 
 #include <errno.h>

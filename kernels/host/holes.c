@@ -1,5 +1,5 @@
-/* One userfaultfd for all mappings of the process. Nobody reads it: with UFFD_FEATURE_SIGBUS it has no
- * events. */
+/* Watches for holes by one userfaultfd for all mappings of the process. Nobody reads it: with
+ * UFFD_FEATURE_SIGBUS it has no events. */
 #include "holes.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* Holes in clients' files are not ours to fill.
  *
- * Who touches a page that a file does not have makes it, and his cgroup pays for it for as long as the file
- * lives: longer than a region. A mapping that is watched has SIGBUS there instead (userfaultfd), which the
- * guard of fault.h makes the end of one job; and no page, however large, is zeroed under a copy. Where the
- * kernel refuses that, a file is only looked at once, and what is punched later is not noticed.
+ * Whoever touches a page that a file lacks makes it, and pays for it with its cgroup for as long as the file
+ * lives: longer than a region. In a watched mapping such an access gets SIGBUS instead (userfaultfd), by
+ * which the guard of fault.h ends one job; and no page, however large, is zeroed under a copy. Where the
+ * kernel refuses userfaultfd, a file is checked only once, and a hole punched later is not noticed.
  */
 #ifndef KERNELS_HOST_HOLES_H
 #define KERNELS_HOST_HOLES_H

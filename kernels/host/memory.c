@@ -1,5 +1,6 @@
-/* Mapping memfds. Every size is checked against what the kernel says of the file; a seal against shrinking
- * keeps it true. Pages are mapped before the mapping is handed out, so that a copy does not stop for each. */
+/* Maps, makes and checks memfds. Every size is checked against what the kernel says of the file; a seal
+ * against shrinking keeps it true. Pages are mapped before the mapping is handed out, so that a copy does not
+ * fault on each. */
 #include "memory.h"
 
 #include <errno.h>
@@ -32,15 +33,15 @@ struct span {
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err);
 static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err);
 static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
-                    struct cpu_memory **ret, struct error *err);
-static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
-static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
-static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err);
+                    struct host_memory **ret, struct error *err);
+static int watch(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
+static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
+static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
 
 static int map_client(const struct engine_handle *handle, enum sharing sharing, struct engine_memory **ret,
                       struct error *err)
 {
-	struct cpu_memory *memory;
+	struct host_memory *memory;
 	struct stat st;
 	if (handle->kind != REGION_KIND_MEMFD)
 		return error_set(err, STATUS_UNSUPPORTED,
@@ -57,18 +58,18 @@ static int map_client(const struct engine_handle *handle, enum sharing sharing, 
 	if (r == 0)
 		r = populate(handle, memory, err);
 	if (r < 0)
-		cpu_memory_unmap(&memory->base);
+		host_memory_unmap(&memory->base);
 	else
 		*ret = &memory->base;
 	return r;
 }
 
-int cpu_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+int host_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
 {
 	return map_client(handle, UNPINNED, ret, err);
 }
 
-int cpu_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
 {
 	return map_client(handle, TO_PIN, ret, err);
 }
@@ -76,7 +77,7 @@ int cpu_memory_map_to_pin(const struct engine_handle *handle, struct engine_memo
 /* Filled before it is watched: its pages are the service's to make, this once. */
 static int map_made(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
 {
-	struct cpu_memory *memory;
+	struct host_memory *memory;
 	struct stat st;
 	if (fstat(handle->fd, &st) < 0)
 		return error_set(err, STATUS_NO_MEMORY, "size: a memfd of %" PRIu64 " bytes: %s",
@@ -89,13 +90,13 @@ static int map_made(const struct engine_handle *handle, struct engine_memory **r
 	if (r == 0)
 		r = watch(handle, memory, err);
 	if (r < 0)
-		cpu_memory_unmap(&memory->base);
+		host_memory_unmap(&memory->base);
 	else
 		*ret = &memory->base;
 	return r;
 }
 
-int cpu_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
+int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                       struct engine_export *ret_export, struct error *err)
 {
 	struct engine_handle handle = *wanted;
@@ -207,10 +208,10 @@ static void *map_span(const struct engine_handle *handle, struct span span, bool
 }
 
 static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
-                    struct cpu_memory **ret, struct error *err)
+                    struct host_memory **ret, struct error *err)
 {
 	struct span span = page_span(handle, st);
-	struct cpu_memory *memory = malloc(sizeof(*memory));
+	struct host_memory *memory = malloc(sizeof(*memory));
 	if (!memory)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	void *map = map_span(handle, span, is_private);
@@ -223,7 +224,7 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, b
 		free(memory);
 		return status;
 	}
-	*memory = (struct cpu_memory){
+	*memory = (struct host_memory){
 		.base = { .kind = REGION_KIND_MEMFD,
 		          .writable = handle->writable,
 		          .size = handle->size,
@@ -249,7 +250,7 @@ static int refuse_hole(uint64_t at, struct error *err)
 
 /* From then on no access of ours makes a page. A file that is sealed against writing can get no hole, and its
  * mapping may be one that cannot be watched. */
-static int watch(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+static int watch(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	uint64_t hole;
 	int r = holes_can_watch() ? holes_watch((void *)memory->mapped.start, memory->mapped.size) : -EINVAL;
@@ -264,7 +265,7 @@ static int watch(const struct engine_handle *handle, const struct cpu_memory *me
 	return refuse_hole(hole, err);
 }
 
-static struct memfd_fill whole_pages(const struct engine_handle *handle, const struct cpu_memory *memory)
+static struct memfd_fill whole_pages(const struct engine_handle *handle, const struct host_memory *memory)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t start = (uintptr_t)memory->data & ~(page - 1);
@@ -278,7 +279,7 @@ static struct memfd_fill whole_pages(const struct engine_handle *handle, const s
 }
 
 /* Maps what the file has, which is all. */
-static int populate(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
 	uint64_t hole;
@@ -307,7 +308,7 @@ static int populate(const struct engine_handle *handle, const struct cpu_memory 
 }
 
 /* On small pages: with a huge one a client that pins any part of it would keep all of it in our account. */
-static int fill(const struct engine_handle *handle, const struct cpu_memory *memory, struct error *err)
+static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
 	struct headroom headroom;

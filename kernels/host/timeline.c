@@ -1,4 +1,5 @@
-/* One atomic access a call, under the guard against memory that fails. */
+/* Reads, signals and wakes the words of timelines: one atomic access a call, under the guard against memory
+ * that fails. */
 #include "timeline.h"
 
 #include <linux/futex.h>
@@ -18,12 +19,12 @@ struct access {
 
 static uint64_t *word_of(const struct engine_point *point)
 {
-	return (uint64_t *)(void *)(cpu_memory(point->memory)->data + point->offset);
+	return (uint64_t *)(void *)(host_memory(point->memory)->data + point->offset);
 }
 
 static bool guarded(const struct engine_point *point, void (*work)(void *arg), struct access *access)
 {
-	struct fault_range ranges[2] = { cpu_memory(point->memory)->mapped, { NULL, 0 } };
+	struct fault_range ranges[2] = { host_memory(point->memory)->mapped, { NULL, 0 } };
 	return fault_guard(ranges, work, access);
 }
 
@@ -39,7 +40,7 @@ static void store(void *arg)
 	__atomic_store_n(access->word, access->value, __ATOMIC_RELEASE);
 }
 
-int timeline_look(const struct engine_point *point, uint32_t *ret_low)
+int timeline_read(const struct engine_point *point, uint32_t *ret_low)
 {
 	struct access access = { word_of(point), 0 };
 	if (!guarded(point, load, &access))

@@ -14,7 +14,7 @@
 
 /* Whether a point has come, and all that was written before its word is visible: 1, or 0 with the low half as
  * it was read, or DEVICE: the memory failed. The word is read once. */
-int timeline_look(const struct engine_point *point, uint32_t *ret_low);
+int timeline_read(const struct engine_point *point, uint32_t *ret_low);
 
 /* Sleepers woken with the signal; then at a time; and at most, for one signal. A call for a few may take long
  * all the same: the kernel searches all that sleep on words of the same hash, a million in 0.3 s. */

@@ -1,6 +1,6 @@
-/* How a mapping goes, bit by bit. The kernel empties a mapping of 4 KiB pages at about 10 GB/s and holds the
- * process's mmap_lock meanwhile, so one call for all of it would keep every other thread that needs that
- * lock, for 0.3 s in 4 GB. Emptying it by MADV_DONTNEED takes the lock for reading, a step at a time: a
+/* Unmaps host memory, a step at a time. The kernel empties a mapping of 4 KiB pages at about 10 GB/s and
+ * holds the process's mmap_lock meanwhile, so one call for all of it would keep every other thread that needs
+ * that lock, for 0.3 s in 4 GB. Emptying it by MADV_DONTNEED takes the lock for reading, a step at a time: a
  * thread that changes the address space (brk, mmap) waits for one step at most, and page faults for none.
  * Unmapping step by step would not do: brk then competes with one writer after the other for the lock, and
  * lost for 16 ms (Linux 6.18). What is unmapped has been emptied before; its page tables are freed at about
@@ -21,7 +21,7 @@
 #define UNMAP_BYTES ((size_t)1 << 30)
 
 /* false: the kernel does not empty such a mapping (of hugetlb pages before 5.18). */
-static bool empty(const struct cpu_memory *memory, char *start, size_t size)
+static bool empty(const struct host_memory *memory, char *start, size_t size)
 {
 	int advice = memory->is_made ? MADV_REMOVE : MADV_DONTNEED;
 	int r;
@@ -32,7 +32,7 @@ static bool empty(const struct cpu_memory *memory, char *start, size_t size)
 }
 
 /* What has been emptied; all of the rest where it cannot be cut there (hugetlb pages of 1 GiB). */
-static void unmap_emptied(struct cpu_memory *memory)
+static void unmap_emptied(struct host_memory *memory)
 {
 	struct fault_range *mapped = &memory->mapped;
 	size_t size = memory->emptied;
@@ -45,9 +45,9 @@ static void unmap_emptied(struct cpu_memory *memory)
 	memory->emptied = 0;
 }
 
-bool cpu_memory_unmap_step(struct engine_memory *base)
+bool host_memory_unmap_step(struct engine_memory *base)
 {
-	struct cpu_memory *memory = cpu_memory(base);
+	struct host_memory *memory = host_memory(base);
 	char *at = (char *)memory->mapped.start + memory->emptied;
 	size_t left = memory->mapped.size - memory->emptied;
 	size_t step = STEP_BYTES - (uintptr_t)at % STEP_BYTES;
@@ -64,17 +64,17 @@ bool cpu_memory_unmap_step(struct engine_memory *base)
 	return true;
 }
 
-void cpu_memory_unmap(struct engine_memory *memory)
+void host_memory_unmap(struct engine_memory *memory)
 {
-	while (!cpu_memory_unmap_step(memory))
+	while (!host_memory_unmap_step(memory))
 		continue;
 }
 
 /* Pages that a device has pinned go when it lets them go, with the process at the latest. What still writes
  * to the mapping may make one again, and must not fail. */
-void cpu_memory_leave(struct engine_memory *base)
+void host_memory_leave(struct engine_memory *base)
 {
-	struct cpu_memory *memory = cpu_memory(base);
+	struct host_memory *memory = host_memory(base);
 	if (memory->is_made) {
 		holes_unwatch((void *)memory->mapped.start, memory->mapped.size);
 		for (size_t at = 0, step; at < memory->mapped.size; at += step) {

@@ -192,8 +192,7 @@ static void plan_border(struct plan *plan, const struct loop_nest *nest)
 		tma->border_rank = 0;
 }
 
-/* ---- The choice
- * -------------------------------------------------------------------------------------------------- */
+/* ---- The choice ----------------------------------------------------------------------------------- */
 
 /* Without a map, and without the driver: a single element is a row of one. */
 static void set_spread(struct plan *plan, const struct loop_nest *nest)

@@ -146,7 +146,7 @@ unsigned measure_threads(const struct measure *m)
 
 static uint8_t *data_of(const struct room *room)
 {
-	return (uint8_t *)cpu_memory(room->memory)->data;
+	return (uint8_t *)host_memory(room->memory)->data;
 }
 
 /* As a client makes it for itself. */

@@ -88,7 +88,7 @@ static struct bench *bench_of(uint8_t way)
 
 static uint8_t *data_of(struct engine_memory *memory)
 {
-	return (uint8_t *)cpu_memory(memory)->data;
+	return (uint8_t *)host_memory(memory)->data;
 }
 
 /* ---- What has to hold --------------------------------------------------------------------------------- */

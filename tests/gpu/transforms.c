@@ -102,9 +102,7 @@ static void aligned_case(uint64_t seed, struct oracle_case *c)
 	must(tensor_layout_init(&spec->dst, dtype, rank, made, stride, "dst", &err), &err);
 }
 
-/* ---- Awkward cases: what the kernels without the unit are for, large enough for all that they do
- * ------------
- */
+/* ---- Awkward cases: what the kernels without the unit are for, large enough for all that they do ---- */
 
 static void awkward_case(uint64_t seed, struct oracle_case *c)
 {

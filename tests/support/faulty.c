@@ -82,7 +82,7 @@ static int faulty_create(struct engine *engine, const struct engine_handle *want
 	if (r < 0)
 		return r;
 	(*ret)->kind = kind;
-	cpu_memory(*ret)->is_made = false; /* of an allocation: it lives as long as its descriptors */
+	host_memory(*ret)->is_made = false; /* of an allocation: it lives as long as its descriptors */
 	if (kind == REGION_KIND_CUDA_IPC) {
 		snprintf((char *)ret_export->handle, ENGINE_HANDLE_BYTES, "/proc/%d/fd/%d", (int)getpid(),
 		         ret_export->fd);

@@ -1,4 +1,4 @@
-/* Which instruction sets this build and this machine have. */
+/* Chooses the instruction set: the best that both this build and this machine have. */
 #include "isa.h"
 
 const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)

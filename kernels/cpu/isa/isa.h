@@ -23,7 +23,7 @@ typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t
                           const char *next);
 
 /* Rows that are written in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst
- * lie in stage, pitch bytes apart, with CPU_LINE bytes of room before each. What a part microkernels of its
+ * lie in stage, pitch bytes apart, with CPU_LINE bytes of room before each. What a part leaves of its
  * last line is kept in that room, so that the next part finds it there and writes the line whole. n is at
  * least CPU_LINE, but for a part that is the row's last. */
 enum cpu_part {

@@ -1,4 +1,4 @@
-/* The loops with 32-byte vectors. */
+/* The inner loops with AVX2: 32-byte vectors. */
 #include "isa.h"
 
 #ifdef __x86_64__

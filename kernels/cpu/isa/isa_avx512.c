@@ -1,4 +1,4 @@
-/* The loops with 64-byte vectors: a register is a line. */
+/* The inner loops with AVX-512: 64-byte vectors, so that a register is a cache line. */
 #include "isa.h"
 
 #ifdef __x86_64__

@@ -1,4 +1,5 @@
-/* The loops with 32-byte vectors, a pair of registers: what aarch64 writes past the cache is a pair. */
+/* The inner loops with NEON: 32-byte vectors as pairs of registers, because non-temporal stores on aarch64
+ * write a pair. */
 #include "isa.h"
 
 #ifdef __aarch64__

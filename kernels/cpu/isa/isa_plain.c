@@ -1,4 +1,4 @@
-/* The loops in plain C with 16-byte vectors, for any machine. Nothing goes past the cache. */
+/* The inner loops in plain C with 16-byte vectors, for any machine; no non-temporal stores. */
 #include "isa.h"
 
 #define TARGET

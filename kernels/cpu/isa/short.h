@@ -1,4 +1,4 @@
-/* Copies of less than a line, without a call. */
+/* Copies of at most 64 bytes, inlined. */
 #ifndef KERNELS_CPU_ISA_SHORT_H
 #define KERNELS_CPU_ISA_SHORT_H
 

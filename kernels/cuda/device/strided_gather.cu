@@ -157,8 +157,7 @@ template <int E> DEVICE void write_elements(const strided_args &args, const gath
 		chunk_write<E>(g.c, g.outside ? pattern_of(args.pattern, g.turn) : take_elements<E>(args, g));
 }
 
-/* ---- GATHER_BATCH chunks a thread
- * -------------------------------------------------------------------------- */
+/* ---- GATHER_BATCH chunks a thread ----------------------------------------------------------------- */
 
 template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share &own)
 {

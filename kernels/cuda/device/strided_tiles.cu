@@ -345,8 +345,7 @@ DEVICE void tile_out(const strided_args &args, const tile &t, tile_kind kind, co
 		tile_out_chunks<E, false>(args, t, shared);
 }
 
-/* ---- Tile by tile
- * ------------------------------------------------------------------------------------------ */
+/* ---- Tile by tile --------------------------------------------------------------------------------- */
 
 template <int E, typename MOVE> DEVICE void tiles(const MOVE &move, const share &own, unsigned char *shared)
 {

@@ -1,5 +1,5 @@
-/* From the client's entries to those of the arguments, a group at a time: thousands of them are to be ready
- * before the launch. */
+/* Converts a client's index list to the entries in a launch's arguments, a group at a time: thousands of them
+ * have to be ready before the launch. */
 #include "enclosed.h"
 
 #include <assert.h>

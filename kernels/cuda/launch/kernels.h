@@ -1,4 +1,4 @@
-/* The kernels by number. */
+/* The kernels, numbered in the order of kernels.def. */
 #ifndef KERNELS_CUDA_LAUNCH_KERNELS_H
 #define KERNELS_CUDA_LAUNCH_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* Launches: each route fills its kernel's arguments, all go out by one call. */
+/* Fills a kernel's arguments by the plan's route and launches it. */
 #include "launch.h"
 
 #include <string.h>

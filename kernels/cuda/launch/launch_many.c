@@ -1,4 +1,4 @@
-/* The kernels that take many_move, runs, blocks and borders of many blocks. */
+/* Launches the kernels for many moves, for runs of bytes, and for blocks of a list and their borders. */
 #include "launch_many.h"
 
 #include <assert.h>

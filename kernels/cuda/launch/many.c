@@ -1,6 +1,6 @@
-/* Lists of blocks: the entries in the launch or on the upload buffer, the layers' offsets there too, one
- * launch. Batches: runs of bytes by one launch, what is left by one for each kernel, and what is large or
- * does not fit by itself. */
+/* A list of blocks is one launch, with its entries in the arguments or in the upload buffer, where the
+ * layers' offsets also are. Of a batch, all runs of bytes are one launch, the other small moves one launch
+ * for each kernel, and a move that is large or does not fit is a launch of its own. */
 #include "many.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
-/* Jobs of more than one move, on their way over the device: what is laid out on the in-flight job's upload
- * buffer, and launched. */
+/* Jobs of more than one move: lays out what they need in the in-flight job's upload buffer, and launches
+ * them. */
 #ifndef KERNELS_CUDA_LAUNCH_MANY_H
 #define KERNELS_CUDA_LAUNCH_MANY_H
 
 #include "kernels/cuda/in_flight.h"
 
-/* Puts all of the in-flight job's job on the stream: a move over a list of blocks, or a batch. A batch's move
+/* Puts the whole job on the stream: a move over a list of blocks, or a batch. A batch's move
  * that cannot be launched has its status; the others go on. */
 int many_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
                 struct error *err);

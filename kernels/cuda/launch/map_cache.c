@@ -1,5 +1,4 @@
-/* A hash table of chains with an LRU list through it, over entries that are taken in order and then reused.
- */
+/* A hash table with chains, and an LRU list through it, over a fixed array of entries. */
 #include "map_cache.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Arguments and shapes of the kernels without a tensor map. */
+/* Fills the arguments of the kernels without a tensor map, and chooses the shape of their launches. */
 #include "strided_args.h"
 
 #include <assert.h>

@@ -90,8 +90,7 @@ static void copy_host(const struct service *service, uint64_t seed)
 	copy_for_ever(service, store_host, 64);
 }
 
-/* ---- Killing
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Killing -------------------------------------------------------------------------------------- */
 
 /* What must be as it was. */
 struct levels {

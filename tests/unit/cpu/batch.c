@@ -1,4 +1,4 @@
-/* Batches: how moves become work items, and that each ends as it does, alone. */
+/* Batches: how moves become work items, and that each move has its own end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,11 +34,11 @@ static void batch_init(struct batch *batch, uint32_t n_moves, const int64_t *n)
 }
 
 /* For one that does not go through a stream. */
-static void batch_start(struct batch *batch, struct run *run, const struct cpu_tuning *tuning,
+static void batch_start(struct batch *batch, struct running_job *running, const struct cpu_tuning *tuning,
                         uint32_t threads)
 {
-	run_clear(&batch->job);
-	run_start(run, &batch->job, tuning, threads);
+	running_job_clear(&batch->job);
+	running_job_start(running, &batch->job, tuning, threads);
 }
 
 static void batch_deinit(struct batch *batch)
@@ -84,7 +84,7 @@ ParameterizedTestParameters(batch, work_items)
 /* Small moves share work items, large ones have many; none is executed. */
 ParameterizedTest(struct work_items_row *row, batch, work_items)
 {
-	static struct run run;
+	static struct running_job running;
 	static struct work_item work_item;
 	static struct batch batch;
 	int64_t n[MOST_MOVES];
@@ -94,20 +94,21 @@ ParameterizedTest(struct work_items_row *row, batch, work_items)
 	for (uint32_t i = 0; i < row->small + row->large; i++)
 		n[i] = i % 2 ? (i / 2 < row->large ? 1024 : 32) : (i / 2 < row->small ? 32 : 1024);
 	batch_init(&batch, row->small + row->large, n);
-	batch_start(&batch, &run, &tuning, 2);
-	cr_assert_eq(run_work_items(&run, 4), row->start, "%s: %u", row->name, run_work_items(&run, 4));
-	for (; run_work_items(&run, 1); work_items++) {
-		run_work_item(&run, &work_item);
+	batch_start(&batch, &running, &tuning, 2);
+	cr_assert_eq(running_job_work_items(&running, 4), row->start, "%s: %u", row->name,
+	             running_job_work_items(&running, 4));
+	for (; running_job_work_items(&running, 1); work_items++) {
+		running_job_work_item(&running, &work_item);
 		if (work_item.kind == WORK_ITEM_MOVES)
 			small += work_item.n;
 		for (uint32_t i = 0; work_item.kind == WORK_ITEM_MOVES && i < work_item.n; i++) {
 			cr_assert_leq(work_item.move[i].transform->count, 1024, "%s", row->name);
 			work_item.move[i].status = 0;
 		}
-		run_end_work_item(&run, &work_item, 0);
+		running_job_end_work_item(&running, &work_item, 0);
 	}
 	struct engine_job *ended;
-	cr_assert(run_end(&run, &ended));
+	cr_assert(running_job_end(&running, &ended));
 	cr_assert_eq(ended->status, 0, "%s", row->name);
 	for (uint32_t i = 0; i < batch.job.n_moves; i++)
 		cr_assert_eq(batch.moves[i].status, 0, "%s: move %u", row->name, i);
@@ -115,7 +116,7 @@ ParameterizedTest(struct work_items_row *row, batch, work_items)
 	for (uint32_t i = 0; i < batch.job.n_moves; i++)
 		expected += n[i] == 32;
 	cr_assert_eq(small, expected, "%s", row->name);
-	cr_assert(work_items >= row->least && work_items <= row->most, "%s: %lu claims", row->name,
+	cr_assert(work_items >= row->least && work_items <= row->most, "%s: %lu work items", row->name,
 	          (unsigned long)work_items);
 	batch_deinit(&batch);
 	close_engine();
@@ -164,12 +165,12 @@ ParameterizedTest(struct batch_row *row, batch, memory_that_fails)
 	close_engine();
 }
 
-/* After every number of work items in turn; one is stopped before it is executed, the rest before they are
+/* After each number of work items, one after the other; one is stopped before it is executed, the rest before they are
  * made.
  */
 Test(batch, cancel_in_the_middle)
 {
-	static struct run run;
+	static struct running_job running;
 	static struct work_item work_item;
 	static struct batch batch;
 	static const int64_t n[] = { 20, 64, 0, 100, 1, 30, 7, 33, 16 };
@@ -183,30 +184,32 @@ Test(batch, cancel_in_the_middle)
 		uint32_t good = 0;
 		struct engine_job *ended;
 		batch_init(&batch, N, n);
-		batch_start(&batch, &run, &tuning, 1);
-		for (int i = 0; i < work_items && run_work_items(&run, 1); i++) {
-			run_work_item(&run, &work_item);
-			run_end_work_item(&run, &work_item, work_item_execute(&work_item, scratch));
+		batch_start(&batch, &running, &tuning, 1);
+		for (int i = 0; i < work_items && running_job_work_items(&running, 1); i++) {
+			running_job_work_item(&running, &work_item);
+			running_job_end_work_item(&running, &work_item,
+			                          work_item_execute(&work_item, scratch));
 		}
-		all = !run_work_items(&run, 1);
+		all = !running_job_work_items(&running, 1);
 		if (!all) {
-			run_work_item(&run, &work_item);
-			run_stop(&run, STATUS_CANCELED);
-			run_end_work_item(&run, &work_item, work_item_execute(&work_item, scratch));
+			running_job_work_item(&running, &work_item);
+			running_job_stop(&running, STATUS_CANCELED);
+			running_job_end_work_item(&running, &work_item,
+			                          work_item_execute(&work_item, scratch));
 		}
-		cr_assert(run_end(&run, &ended));
-		cr_assert_eq(ended->status, all ? 0 : STATUS_CANCELED, "%d claims", work_items);
+		cr_assert(running_job_end(&running, &ended));
+		cr_assert_eq(ended->status, all ? 0 : STATUS_CANCELED, "%d work items", work_items);
 		for (uint32_t i = 0; i < N; i++) {
 			int status = batch.moves[i].status;
 			good += status == 0;
-			cr_assert(status == 0 || status == STATUS_CANCELED, "%d claims, move %u: %d",
+			cr_assert(status == 0 || status == STATUS_CANCELED, "%d work items, move %u: %d",
 			          work_items, i, status);
-			cr_assert(status || is_moved(&batch, i, true), "%d claims, move %u", work_items, i);
-			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d claims, move %u",
+			cr_assert(status || is_moved(&batch, i, true), "%d work items, move %u", work_items, i);
+			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d work items, move %u",
 			          work_items, i);
 		}
-		cr_assert_eq(good == N, all, "%d claims: %u moves done", work_items, good);
-		cr_assert(work_items || !good, "%u moves were done by no claim", good);
+		cr_assert_eq(good == N, all, "%d work items: %u moves done", work_items, good);
+		cr_assert(work_items || !good, "%u moves were done by no work item", good);
 		batch_deinit(&batch);
 	}
 	close_engine();

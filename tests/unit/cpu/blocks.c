@@ -1,4 +1,4 @@
-/* Lists of blocks: how they are cut into work items, and how they end that do not just run. */
+/* Lists of blocks: how they are divided into work items, and how those end that do not just run. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 #define POISON 0x5a
 
 /* Of memory that is only looked at. */
-static struct cpu_memory nowhere(uint64_t size)
+static struct host_memory nowhere(uint64_t size)
 {
 	static char byte;
-	return (struct cpu_memory){ .base = { .size = size }, .data = &byte };
+	return (struct host_memory){ .base = { .size = size }, .data = &byte };
 }
 
 /* ---- Work items -----------------------------------------------------------------------------------------
@@ -51,42 +51,42 @@ ParameterizedTestParameters(blocks, work_items_are_short)
 }
 
 /* What a list in a region would say is put where a work item would have read it. */
-static void pretend_to_read(struct run *run)
+static void pretend_to_read(struct running_job *running)
 {
-	struct run_blocks *b = &run->blocks;
-	struct engine_blocks list = *run->job->blocks;
+	struct running_blocks *b = &running->blocks;
+	struct engine_blocks list = *running->job->blocks;
 	static int32_t zeros[8192];
 	list.index = zeros;
-	list_read(&list, b->next, &b->group[!b->current]);
+	index_list_read(&list, b->next, &b->group[!b->current]);
 }
 
 /* Blocks are handed out once in each layer, and no work item holds more than a piece. */
 ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 {
-	static struct run run;
+	static struct running_job running;
 	static struct work_item work_item;
 	static struct list_work work;
 	static int32_t index[8192];
-	struct cpu_memory memory = nowhere((uint64_t)row->bytes * row->n * row->layers);
+	struct host_memory memory = nowhere((uint64_t)row->bytes * row->n * row->layers);
 	struct cpu_tuning tuning = cpu_tuning_get();
 	uint64_t blocks = 0, work_items = 0, part_bytes = 0;
 	uint8_t *seen = calloc(row->n, row->layers);
 	list_work_init(&work, row->bytes, row->n, row->layers, false, &memory.base, &memory.base);
 	work.blocks.index = row->region ? NULL : index;
 	work.blocks.index_memory = &memory.base;
-	run_start(&run, &work.job, &tuning, 2);
-	cr_assert_eq(run_work_items(&run, 4), row->least < 4 ? 2 : 4, "%s: %u", row->name,
-	             run_work_items(&run, 4));
-	while (run_work_items(&run, 1)) {
-		run_work_item(&run, &work_item);
+	running_job_start(&running, &work.job, &tuning, 2);
+	cr_assert_eq(running_job_work_items(&running, 4), row->least < 4 ? 2 : 4, "%s: %u", row->name,
+	             running_job_work_items(&running, 4));
+	while (running_job_work_items(&running, 1)) {
+		running_job_work_item(&running, &work_item);
 		switch (work_item.kind) {
 		case WORK_ITEM_READ:
 			cr_assert(row->region, "%s", row->name);
-			pretend_to_read(&run);
+			pretend_to_read(&running);
 			break;
 		case WORK_ITEM_BLOCKS:
 			cr_assert_leq((int64_t)work_item.n * row->bytes, tuning.piece_most,
-			              "%s: claim %lu holds %u", row->name, (unsigned long)work_items,
+			              "%s: work item %lu holds %u", row->name, (unsigned long)work_items,
 			              work_item.n);
 			for (uint32_t i = 0; i < work_item.n; i++)
 				cr_assert_eq(seen[work_item.layer * row->n + work_item.entry + i]++, 0, "%s",
@@ -94,18 +94,19 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 			blocks += work_item.n;
 			break;
 		default:
-			cr_assert_eq(work_item.kind, WORK_ITEM_PART, "%s", row->name);
-			part_bytes += (uint64_t)work_item.part.move.dim[0].chunk * work_item.part.move.unit;
-			cr_assert_leq(work_item.part.move.dim[0].chunk * work_item.part.move.unit,
+			cr_assert_eq(work_item.kind, WORK_ITEM_PARTITION, "%s", row->name);
+			part_bytes +=
+			    (uint64_t)work_item.partition.move.dim[0].chunk * work_item.partition.move.unit;
+			cr_assert_leq(work_item.partition.move.dim[0].chunk * work_item.partition.move.unit,
 			              tuning.piece_most);
 		}
-		run_end_work_item(&run, &work_item, 0);
+		running_job_end_work_item(&running, &work_item, 0);
 		work_items++;
 	}
 	struct engine_job *ended;
-	cr_assert(run_end(&run, &ended));
+	cr_assert(running_job_end(&running, &ended));
 	cr_assert_eq(ended->status, 0);
-	cr_assert_geq(work_items, row->least, "%s: %lu claims", row->name, (unsigned long)work_items);
+	cr_assert_geq(work_items, row->least, "%s: %lu work items", row->name, (unsigned long)work_items);
 	if (part_bytes)
 		cr_assert_geq(part_bytes, (uint64_t)row->bytes * row->n * row->layers, "%s", row->name);
 	else
@@ -113,38 +114,38 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 	free(seen);
 }
 
-/* While a work item looks at what the list says there is nothing else to do; the next look is taken before
+/* While a work item reads the list there is nothing else to do; the next group is read before
  * the group that is there has been handed out. */
 Test(blocks, reads_ahead)
 {
-	static struct run run;
+	static struct running_job running;
 	static struct work_item read, work_item;
 	static struct list_work work;
-	struct cpu_memory memory = nowhere(64 << 20);
+	struct host_memory memory = nowhere(64 << 20);
 	struct cpu_tuning tuning = cpu_tuning_get();
-	list_work_init(&work, 4096, 3 * LIST_GROUP, 1, false, &memory.base, &memory.base);
+	list_work_init(&work, 4096, 3 * INDEX_LIST_GROUP, 1, false, &memory.base, &memory.base);
 	work.blocks.index_memory = &memory.base;
-	run_start(&run, &work.job, &tuning, 2);
-	cr_assert_eq(run_work_items(&run, 8), 8, "there is more to come than a look");
-	run_work_item(&run, &read);
+	running_job_start(&running, &work.job, &tuning, 2);
+	cr_assert_eq(running_job_work_items(&running, 8), 8, "there is more to come than a look");
+	running_job_work_item(&running, &read);
 	cr_assert_eq(read.kind, WORK_ITEM_READ);
-	cr_assert_eq(run_work_items(&run, 8), 0);
-	pretend_to_read(&run);
-	run_end_work_item(&run, &read, 0);
-	run_work_item(&run, &read);
+	cr_assert_eq(running_job_work_items(&running, 8), 0);
+	pretend_to_read(&running);
+	running_job_end_work_item(&running, &read, 0);
+	running_job_work_item(&running, &read);
 	cr_assert_eq(read.kind, WORK_ITEM_READ);
-	run_work_item(&run, &work_item);
+	running_job_work_item(&running, &work_item);
 	cr_assert_eq(work_item.kind, WORK_ITEM_BLOCKS);
-	run_end_work_item(&run, &work_item, 0);
+	running_job_end_work_item(&running, &work_item, 0);
 
 	/* The list's memory fails: what is under way may end, and that is all. */
-	run_work_item(&run, &work_item);
-	run_end_work_item(&run, &read, STATUS_DEVICE);
-	cr_assert_eq(run_work_items(&run, 8), 0);
+	running_job_work_item(&running, &work_item);
+	running_job_end_work_item(&running, &read, STATUS_DEVICE);
+	cr_assert_eq(running_job_work_items(&running, 8), 0);
 	struct engine_job *ended;
-	cr_assert_not(run_end(&run, &ended));
-	run_end_work_item(&run, &work_item, 0);
-	cr_assert(run_end(&run, &ended));
+	cr_assert_not(running_job_end(&running, &ended));
+	running_job_end_work_item(&running, &work_item, 0);
+	cr_assert(running_job_end(&running, &ended));
 	cr_assert_eq(ended->status, STATUS_DEVICE);
 }
 
@@ -154,7 +155,7 @@ Test(blocks, reads_ahead)
 Test(blocks, cancel_in_the_middle)
 {
 	enum { BYTES = 1024, N = 512 };
-	static struct run run;
+	static struct running_job running;
 	static struct work_item first, second;
 	static struct list_work work;
 	static int32_t index[N];
@@ -168,18 +169,18 @@ Test(blocks, cancel_in_the_middle)
 		index[i] = N - 1 - i;
 	list_work_init(&work, BYTES, N, 1, false, dst, src);
 	work.blocks.index = index;
-	run_start(&run, &work.job, &tuning, 1);
-	run_work_item(&run, &first);
-	run_work_item(&run, &second);
+	running_job_start(&running, &work.job, &tuning, 1);
+	running_job_work_item(&running, &first);
+	running_job_work_item(&running, &second);
 	cr_assert_eq(work_item_execute(&first, scratch), 0);
-	run_end_work_item(&run, &first, 0);
-	run_stop(&run, STATUS_CANCELED);
-	cr_assert_eq(run_work_items(&run, 1), 0);
+	running_job_end_work_item(&running, &first, 0);
+	running_job_stop(&running, STATUS_CANCELED);
+	cr_assert_eq(running_job_work_items(&running, 1), 0);
 	int status = work_item_execute(&second, scratch);
 	cr_assert_eq(status, STATUS_CANCELED);
-	run_end_work_item(&run, &second, status);
+	running_job_end_work_item(&running, &second, status);
 	struct engine_job *ended;
-	cr_assert(run_end(&run, &ended));
+	cr_assert(running_job_end(&running, &ended));
 	cr_assert_eq(ended->status, STATUS_CANCELED);
 	for (uint32_t i = 0; i < BYTES * N; i++)
 		cr_assert_eq(data(dst)[i], i < first.n * BYTES ? 1 : POISON, "byte %u", i);

@@ -109,7 +109,7 @@ ParameterizedTest(struct fault_row *row, engine_end, memory_that_fails)
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
 	struct engine_memory *broken = new_memory(N * N * 4);
-	break_memory(broken, cpu_memory(broken)->mapped.size / 2);
+	break_memory(broken, host_memory(broken)->mapped.size / 2);
 	work_init(&bad, N, true, row->source ? dst : broken, row->source ? broken : src);
 	work_init(&good, N, true, dst, src);
 	engine_submit(engine, stream, &bad.job);

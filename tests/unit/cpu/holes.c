@@ -93,8 +93,8 @@ static void touch(void *arg)
 /* Whether the access goes well. */
 static bool get(struct engine_memory *memory, size_t at, char *ret)
 {
-	struct fault_range ranges[2] = { cpu_memory(memory)->mapped };
-	struct access access = { .at = cpu_memory(memory)->data + at };
+	struct fault_range ranges[2] = { host_memory(memory)->mapped };
+	struct access access = { .at = host_memory(memory)->data + at };
 	bool good = fault_guard(ranges, touch, &access);
 	*ret = access.value;
 	return good;
@@ -102,8 +102,8 @@ static bool get(struct engine_memory *memory, size_t at, char *ret)
 
 static bool put(struct engine_memory *memory, size_t at, char value)
 {
-	struct fault_range ranges[2] = { cpu_memory(memory)->mapped };
-	struct access access = { .at = cpu_memory(memory)->data + at, .writes = true, .value = value };
+	struct fault_range ranges[2] = { host_memory(memory)->mapped };
+	struct access access = { .at = host_memory(memory)->data + at, .writes = true, .value = value };
 	return fault_guard(ranges, touch, &access);
 }
 
@@ -217,13 +217,13 @@ ParameterizedTest(struct row *row, holes, at_registration)
 	struct engine_memory *memory = NULL;
 	struct error err = { 0 };
 	cr_assert_eq(lseek(fd, 77, SEEK_SET), 77);
-	int r = row->pinned ? cpu_memory_map_to_pin(&handle, &memory, &err)
-	                    : cpu_memory_map(&handle, &memory, &err);
+	int r = row->pinned ? host_memory_map_to_pin(&handle, &memory, &err)
+	                    : host_memory_map(&handle, &memory, &err);
 	cr_assert_eq(r, row->status, "%s: %d %s", row->name, r, err.message);
 	if (r < 0)
 		cr_assert_not_null(strstr(err.message, row->says), "%s: %s", row->name, err.message);
 	else
-		cpu_memory_unmap(memory);
+		host_memory_unmap(memory);
 	cr_assert_eq(pages_of(fd), row->written + row->allocated, "%s: pages were made", row->name);
 	cr_assert_eq(lseek(fd, 0, SEEK_CUR), 77, "%s: the descriptor's position is the client's", row->name);
 	if (row->unwatched)
@@ -259,8 +259,8 @@ ParameterizedTest(struct later_row *row, holes, later)
 	char value;
 	if (!holes_can_watch())
 		cr_skip("there is no userfaultfd here");
-	cr_assert_eq(row->pinned ? cpu_memory_map_to_pin(&handle, &memory, &err)
-	                         : cpu_memory_map(&handle, &memory, &err),
+	cr_assert_eq(row->pinned ? host_memory_map_to_pin(&handle, &memory, &err)
+	                         : host_memory_map(&handle, &memory, &err),
 	             0, "%s: %s", row->name, err.message);
 	punch(fd, 2, 5);
 	cr_assert_eq(pages_of(fd), PAGES - 5);
@@ -282,7 +282,7 @@ ParameterizedTest(struct later_row *row, holes, later)
 		cr_assert_eq(pread(fd, &value, 1, 3 * PAGE), 1);
 		cr_assert_eq(value, 'p');
 	}
-	cpu_memory_unmap(memory);
+	host_memory_unmap(memory);
 }
 
 /* What the service made is gone with its region, whoever has the descriptor. */
@@ -296,7 +296,7 @@ Test(holes, what_was_made_is_emptied)
 	if (emulated())
 		cr_skip("an emulator takes MADV_REMOVE without an effect");
 	for (int left = 0; left < 2; left++) {
-		cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
+		cr_assert_eq(host_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
 		cr_assert_eq(pages_of(made.fd), PAGES);
 		cr_assert(put(memory, 5, 'x') && get(memory, 5, &value) && value == 'x');
 		if (holes_can_watch()) {
@@ -304,9 +304,9 @@ Test(holes, what_was_made_is_emptied)
 			cr_assert_not(put(memory, 5, 'x'));
 		}
 		if (left)
-			cpu_memory_leave(memory);
+			host_memory_leave(memory);
 		else
-			cpu_memory_unmap(memory);
+			host_memory_unmap(memory);
 		cr_assert_eq(pages_of(made.fd), 0, "%d", left);
 		cr_assert_eq(pread(made.fd, &value, 1, PAGE + 5), 1);
 		cr_assert_eq(value, 0);

@@ -85,15 +85,15 @@ static char *make(int *ret_fd)
 	return map;
 }
 
-static struct cpu_memory *map_region(int fd, bool writable)
+static struct host_memory *map_region(int fd, bool writable)
 {
 	struct engine_handle handle = {
 		.kind = REGION_KIND_MEMFD, .fd = fd, .size = SIZE, .writable = writable
 	};
 	struct engine_memory *memory;
 	struct error err;
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
-	return cpu_memory(memory);
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), 0, "%s", err.message);
+	return host_memory(memory);
 }
 
 /* On both sides, though the service asks for none. */
@@ -104,7 +104,7 @@ Test(huge, what_a_client_makes_lies_on_huge_pages)
 	char *other = make(&fd);
 	cr_assert_eq(smaps(other, "ShmemPmdMapped"), WHOLE >> 10);
 	for (int writable = 0; writable < 2; writable++) {
-		struct cpu_memory *memory = map_region(fd, writable);
+		struct host_memory *memory = map_region(fd, writable);
 		cr_assert_eq(smaps(memory->data, "ShmemPmdMapped"), WHOLE >> 10, "%d", writable);
 		cr_assert_eq(smaps(memory->data, "Rss"), (WHOLE >> 10) + 4, "%d: all is present, and no more",
 		             writable);
@@ -113,7 +113,7 @@ Test(huge, what_a_client_makes_lies_on_huge_pages)
 		/* One byte there is that byte here. */
 		other[HUGE_PAGE_BYTES + 1] = 'x';
 		cr_assert_eq(memory->data[HUGE_PAGE_BYTES + 1], 'x', "%d", writable);
-		cpu_memory_unmap(&memory->base);
+		host_memory_unmap(&memory->base);
 	}
 	munmap(other, SIZE);
 	close(fd);
@@ -139,11 +139,11 @@ Test(huge, what_the_service_makes_lies_on_small_pages)
 	struct engine_memory *memory;
 	struct engine_export made;
 	struct error err;
-	cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
-	cr_assert_eq(smaps(cpu_memory(memory)->data, "ShmemPmdMapped"), 0);
-	cr_assert_eq(smaps(cpu_memory(memory)->data, "Rss"), (WHOLE >> 10) + 4, "all is present");
-	check_zeroed(cpu_memory(memory)->data);
-	cpu_memory_unmap(memory);
+	cr_assert_eq(host_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
+	cr_assert_eq(smaps(host_memory(memory)->data, "ShmemPmdMapped"), 0);
+	cr_assert_eq(smaps(host_memory(memory)->data, "Rss"), (WHOLE >> 10) + 4, "all is present");
+	check_zeroed(host_memory(memory)->data);
+	host_memory_unmap(memory);
 	close(made.fd);
 }
 
@@ -177,20 +177,20 @@ Test(huge, a_hugetlb_memfd, .init = set_up, .fini = tear_down)
 	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	handle.offset = 4096;
 	handle.size = HUGE_PAGE_BYTES - 4096 - 3;
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), STATUS_INVALID_ARGUMENT);
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), STATUS_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(err.message, "hole at byte 4096"), "%s", err.message);
 	if (fallocate(handle.fd, 0, 0, (off_t)HUGE_PAGE_BYTES) < 0)
 		cr_skip("the pool of hugetlb pages is empty");
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
-	memset(cpu_memory(memory)->data, 1, handle.size);
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), 0, "%s", err.message);
+	memset(host_memory(memory)->data, 1, handle.size);
 	cr_assert_eq(
 	    fallocate(handle.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)HUGE_PAGE_BYTES), 0);
-	struct fault_range ranges[2] = { cpu_memory(memory)->mapped };
+	struct fault_range ranges[2] = { host_memory(memory)->mapped };
 	if (holes_can_watch()) {
-		cr_assert_not(fault_guard(ranges, touch, cpu_memory(memory)->data));
+		cr_assert_not(fault_guard(ranges, touch, host_memory(memory)->data));
 		cr_assert_eq(fstat(handle.fd, &st), 0);
 		cr_assert_eq(st.st_blocks, 0, "a page was made");
 	}
-	cpu_memory_unmap(memory);
+	host_memory_unmap(memory);
 	close(handle.fd);
 }

@@ -216,7 +216,7 @@ ParameterizedTest(struct map_row *row, memory, map)
 		                        .writable = !row->read_only };
 	struct engine_memory *memory = NULL;
 	struct error err = { 0 };
-	int r = cpu_memory_map(&handle, &memory, &err);
+	int r = host_memory_map(&handle, &memory, &err);
 	cr_assert_eq(r, row->status, "%s: %d %s", row->name, r, err.message);
 	if (r < 0) {
 		cr_assert_eq(err.status, r, "%s", row->name);
@@ -230,7 +230,7 @@ ParameterizedTest(struct map_row *row, memory, map)
 	cr_assert_eq(memory->base, row->offset, "%s", row->name);
 	cr_assert_eq(memory->writable, !row->read_only, "%s", row->name);
 	cr_assert_eq(memory->memory[1], st.st_ino, "%s", row->name);
-	char *data = cpu_memory(memory)->data, byte = 0;
+	char *data = host_memory(memory)->data, byte = 0;
 	if (memory->writable) {
 		data[0] = 'a';
 		data[row->size - 1] = 'z';
@@ -239,7 +239,7 @@ ParameterizedTest(struct map_row *row, memory, map)
 	} else {
 		cr_assert_eq(data[0], 0, "%s", row->name);
 	}
-	cpu_memory_unmap(memory);
+	host_memory_unmap(memory);
 	close(handle.fd);
 }
 
@@ -248,7 +248,7 @@ Test(memory, other_kinds_are_the_other_engines)
 	struct engine_handle handle = { .kind = REGION_KIND_CUDA_IPC, .fd = -1, .size = 1 };
 	struct engine_memory *memory;
 	struct error err;
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), STATUS_UNSUPPORTED);
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), STATUS_UNSUPPORTED);
 	cr_assert_not_null(strstr(err.message, "--engine=cuda"), "%s", err.message);
 	cr_assert_not_null(strstr(err.message, "cuda_ipc"), "%s", err.message);
 }
@@ -261,8 +261,8 @@ Test(memory, a_read_only_region_cannot_be_written, .signal = SIGSEGV)
 	struct engine_memory *memory;
 	struct error err;
 	signal(SIGSEGV, SIG_DFL);
-	if (cpu_memory_map(&handle, &memory, &err) == 0)
-		*(volatile char *)cpu_memory(memory)->data = 1;
+	if (host_memory_map(&handle, &memory, &err) == 0)
+		*(volatile char *)host_memory(memory)->data = 1;
 }
 
 /* Two mappings of one memfd are one memory; two memfds are not. */
@@ -277,17 +277,17 @@ Test(memory, identity)
 	b.fd = dup(a.fd);
 	b.offset = 50;
 	c.fd = new_memfd(F_SEAL_SHRINK);
-	cr_assert_eq(cpu_memory_map(&a, &ma, &err), 0);
-	cr_assert_eq(cpu_memory_map(&b, &mb, &err), 0);
-	cr_assert_eq(cpu_memory_map(&c, &mc, &err), 0);
+	cr_assert_eq(host_memory_map(&a, &ma, &err), 0);
+	cr_assert_eq(host_memory_map(&b, &mb, &err), 0);
+	cr_assert_eq(host_memory_map(&c, &mc, &err), 0);
 	cr_assert_arr_eq(ma->memory, mb->memory, sizeof(ma->memory));
 	cr_assert_neq(ma->memory[1], mc->memory[1]);
 	cr_assert_eq(mb->base - ma->base, 50);
-	cpu_memory(mb)->data[0] = 'x';
-	cr_assert_eq(cpu_memory(ma)->data[50], 'x');
-	cpu_memory_unmap(ma);
-	cpu_memory_unmap(mb);
-	cpu_memory_unmap(mc);
+	host_memory(mb)->data[0] = 'x';
+	cr_assert_eq(host_memory(ma)->data[50], 'x');
+	host_memory_unmap(ma);
+	host_memory_unmap(mb);
+	host_memory_unmap(mc);
 }
 
 Test(memory, create)
@@ -295,7 +295,7 @@ Test(memory, create)
 	struct engine_memory *memory;
 	struct error err;
 	struct engine_export made;
-	cr_assert_eq(cpu_memory_create(&(struct engine_handle){ .kind = REGION_KIND_MEMFD, .size = SIZE },
+	cr_assert_eq(host_memory_create(&(struct engine_handle){ .kind = REGION_KIND_MEMFD, .size = SIZE },
 	                               &memory, &made, &err),
 	             0, "%s", err.message);
 	int fd = made.fd;
@@ -306,11 +306,11 @@ Test(memory, create)
 	cr_assert_lt(ftruncate(fd, 10), 0);
 	cr_assert_lt(ftruncate(fd, 2 * SIZE), 0);
 	for (int i = 0; i < SIZE; i++)
-		cr_assert_eq(cpu_memory(memory)->data[i], 0);
+		cr_assert_eq(host_memory(memory)->data[i], 0);
 	cr_assert(memory->writable);
 	cr_assert_eq(memory->size, SIZE);
 	cr_assert_eq(memory->kind, REGION_KIND_MEMFD);
-	cpu_memory_unmap(memory);
+	host_memory_unmap(memory);
 	close(fd);
 }
 
@@ -323,11 +323,11 @@ Test(memory, unwanted)
 	struct engine_export made;
 	struct error err;
 
-	cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), STATUS_CANCELED);
+	cr_assert_eq(host_memory_create(&wanted, &memory, &made, &err), STATUS_CANCELED);
 	cr_assert_null(memory);
 	unwanted = false;
-	cr_assert_eq(cpu_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
-	cpu_memory_unmap(memory);
+	cr_assert_eq(host_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
+	host_memory_unmap(memory);
 	close(made.fd);
 }
 
@@ -358,7 +358,7 @@ ParameterizedTest(struct create_row *row, memory, create_refuses)
 	struct engine_export made = { .fd = -1 };
 	int before = dup(0);
 	close(before);
-	cr_assert_eq(cpu_memory_create(&(struct engine_handle){ .kind = row->kind, .size = row->size },
+	cr_assert_eq(host_memory_create(&(struct engine_handle){ .kind = row->kind, .size = row->size },
 	                               &memory, &made, &err),
 	             row->status, "%s: %s", row->name, err.message);
 	cr_assert_eq(err.status, row->status, "%s", row->name);
@@ -383,7 +383,7 @@ Test(memory, sparse)
 	handle.fd = memfd_create("sparse", MFD_ALLOW_SEALING);
 	cr_assert_eq(ftruncate(handle.fd, 1ll << 40), 0);
 	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), STATUS_INVALID_ARGUMENT);
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), STATUS_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(err.message, "hole at byte 0"), "%s", err.message);
 	fstat(handle.fd, &st);
 	cr_assert_eq(st.st_blocks, 0);
@@ -423,10 +423,10 @@ Test(memory, goes_in_steps)
 	handle.fd = memfd_create("steps", MFD_ALLOW_SEALING);
 	cr_assert_eq(posix_fallocate(handle.fd, 0, STEPS_BYTES), 0);
 	cr_assert_eq(fcntl(handle.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	cr_assert_eq(cpu_memory_map(&handle, &memory, &err), 0, "%s", err.message);
-	char *start = cpu_memory(memory)->data;
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), 0, "%s", err.message);
+	char *start = host_memory(memory)->data;
 	memset(start, 'x', STEPS_BYTES);
-	for (size_t before = count_pages(start, STEPS_BYTES); !cpu_memory_unmap_step(memory); steps++) {
+	for (size_t before = count_pages(start, STEPS_BYTES); !host_memory_unmap_step(memory); steps++) {
 		size_t after = is_mapped(start) ? count_pages(start, STEPS_BYTES) : 0;
 		cr_assert_leq(before - after, STEP_PAGES, "step %d: from %zu pages to %zu", steps, before,
 		              after);

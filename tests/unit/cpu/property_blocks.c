@@ -42,7 +42,7 @@ static bool one_in(uint64_t *state, int n)
 
 static uint8_t *data_of(struct engine_memory *memory)
 {
-	return (uint8_t *)cpu_memory(memory)->data;
+	return (uint8_t *)host_memory(memory)->data;
 }
 
 /* Random bytes in the source and poison in the destination, size bytes of each; both are known here too. */

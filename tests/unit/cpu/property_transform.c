@@ -68,14 +68,14 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	if (transform_check_places(&transform, &dst, &src, &err) < 0)
 		return complain(bench, c, err.message);
 
-	memcpy(cpu_memory(bench->dst)->data, c->dst, dst_bytes);
-	memcpy(cpu_memory(bench->src)->data, c->src, src_bytes);
+	memcpy(host_memory(bench->dst)->data, c->dst, dst_bytes);
+	memcpy(host_memory(bench->src)->data, c->src, src_bytes);
 	int status = run(bench, &transform, ORACLE_GUARD + c->dst_offset, ORACLE_GUARD + c->src_offset);
 	if (status < 0)
 		return complain(bench, c, status_name(status));
-	if (memcmp(cpu_memory(bench->src)->data, c->src, src_bytes) != 0)
+	if (memcmp(host_memory(bench->src)->data, c->src, src_bytes) != 0)
 		return complain(bench, c, "the source was written");
-	memcpy(c->dst, cpu_memory(bench->dst)->data, dst_bytes);
+	memcpy(c->dst, host_memory(bench->dst)->data, dst_bytes);
 	if (oracle_case_check(c, text, sizeof(text)))
 		return true;
 	fprintf(stderr, "property_transform: %s, %s: %s\n", bench->isa, way_names[bench->way], text);
@@ -140,7 +140,7 @@ static bool try_inverse(struct bench *bench, uint64_t seed)
 	transpose_of(&there, dtype, rank, shape, perm);
 	transpose_of(&back, dtype, rank, permuted, inverse);
 	size_t size = (size_t)there.count * there.element;
-	char *src = cpu_memory(bench->src)->data, *start = malloc(size);
+	char *src = host_memory(bench->src)->data, *start = malloc(size);
 	if (!start)
 		bench_die("out of memory");
 	for (size_t i = 0; i + 8 <= size; i += 8) {
@@ -154,7 +154,7 @@ static bool try_inverse(struct bench *bench, uint64_t seed)
 	bench->dst = bench->src;
 	bench->src = dst;
 	status |= run(bench, &back, 0, 0);
-	bool good = status == 0 && memcmp(cpu_memory(bench->dst)->data, start, size) == 0;
+	bool good = status == 0 && memcmp(host_memory(bench->dst)->data, start, size) == 0;
 	free(start);
 	if (!good)
 		fprintf(stderr, "property_transform: seed %" PRIu64 " (%s, %s): not the identity\n", seed,

@@ -91,7 +91,7 @@ struct engine_memory *new_memory(uint64_t size)
 
 char *data(struct engine_memory *memory)
 {
-	return cpu_memory(memory)->data;
+	return host_memory(memory)->data;
 }
 
 void work_init(struct work *work, int64_t n, bool transposed, struct engine_memory *dst,
@@ -151,7 +151,7 @@ void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t 
 
 void break_memory(struct engine_memory *memory, size_t from)
 {
-	struct fault_range mapped = cpu_memory(memory)->mapped;
+	struct fault_range mapped = host_memory(memory)->mapped;
 	int fd = memfd_create("short", 0);
 	cr_assert_neq(mmap((char *)mapped.start + from, mapped.size - from, PROT_READ | PROT_WRITE,
 	                   MAP_SHARED | MAP_FIXED, fd, 0),

@@ -22,7 +22,7 @@ struct work_item_row {
 	int64_t before[3];
 };
 
-ParameterizedTestParameters(run, work_items_touch_few_lines)
+ParameterizedTestParameters(running, work_items_touch_few_lines)
 {
 	static struct work_item_row rows[] = {
 		{ .name = "a page an element, both",
@@ -73,7 +73,7 @@ ParameterizedTestParameters(run, work_items_touch_few_lines)
 		  .dst = { 200000 },
 		  .dst_strides = { 4096 },
 		  .before = { 75000 } },
-		{ .name = "small slabs, pages",
+		{ .name = "small subregions, pages",
 		  .mode = PAD_MODE_WRAP,
 		  .rank = 1,
 		  .src = { 100 },
@@ -115,36 +115,36 @@ static void spec_init(struct transform_spec *spec, const struct work_item_row *r
 static int64_t work_item_elements(const struct work_item *work_item)
 {
 	int64_t n = 1;
-	const struct part *part = &work_item->part;
-	if (part->piece < 0) {
+	const struct partition *partition = &work_item->partition;
+	if (partition->piece < 0) {
 		struct subregions subregions;
 		n = 0;
-		subregions_init(&subregions, part->task.transform);
-		for (uint64_t i = part->first; i < part->end; i++) {
+		subregions_init(&subregions, partition->task.transform);
+		for (uint64_t i = partition->first; i < partition->end; i++) {
 			struct loop_nest nest;
 			subregions_get(&subregions, i, CPU_ALIGN, &nest);
 			n += loop_nest_count(&nest);
 		}
 		return n;
 	}
-	for (int d = 0; d < part->move.rank; d++)
-		n *= part->move.dim[d].chunk < part->move.dim[d].n ? part->move.dim[d].chunk
-		                                                   : part->move.dim[d].n;
+	for (int d = 0; d < partition->move.rank; d++)
+		n *= partition->move.dim[d].chunk < partition->move.dim[d].n ? partition->move.dim[d].chunk
+		                                                             : partition->move.dim[d].n;
 	return n;
 }
 
 /* Nothing is mapped: work items are made and not executed. */
-ParameterizedTest(struct work_item_row *row, run, work_items_touch_few_lines)
+ParameterizedTest(struct work_item_row *row, running, work_items_touch_few_lines)
 {
 	struct transform_spec spec;
 	struct transform transform;
 	struct plan plan;
 	struct error err;
 	static char address; /* the work items are only looked at: nothing is moved */
-	struct cpu_memory memory = { .data = &address };
+	struct host_memory memory = { .data = &address };
 	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = CPU_ALIGN };
 	struct cpu_tuning tuning = cpu_tuning_get();
-	struct run run = { 0 };
+	struct running_job running = { 0 };
 	static struct work_item work_item;
 	int64_t work_items = 0;
 	spec_init(&spec, row);
@@ -153,18 +153,18 @@ ParameterizedTest(struct work_item_row *row, run, work_items_touch_few_lines)
 	struct engine_job job = {
 		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base }
 	};
-	run_clear(&job);
-	run_start(&run, &job, &tuning, 2);
-	while (run_work_items(&run, 1)) {
-		run_work_item(&run, &work_item);
-		cr_assert_eq(work_item.kind, WORK_ITEM_PART, "%s", row->name);
+	running_job_clear(&job);
+	running_job_start(&running, &job, &tuning, 2);
+	while (running_job_work_items(&running, 1)) {
+		running_job_work_item(&running, &work_item);
+		cr_assert_eq(work_item.kind, WORK_ITEM_PARTITION, "%s", row->name);
 		int64_t elements = work_item_elements(&work_item);
-		cr_assert_leq(elements, MOST_LINES, "%s: claim %ld has %ld elements", row->name,
+		cr_assert_leq(elements, MOST_LINES, "%s: work item %ld has %ld elements", row->name,
 		              (long)work_items, (long)elements);
-		run_end_work_item(&run, &work_item, 0);
+		running_job_end_work_item(&running, &work_item, 0);
 		work_items++;
 	}
 	struct engine_job *ended;
-	cr_assert(run_end(&run, &ended));
+	cr_assert(running_job_end(&running, &ended));
 	cr_assert_gt(work_items, 1, "%s", row->name);
 }

@@ -1,4 +1,4 @@
-/* Scratch blocks of padded transforms: which transforms are cut into them, and that together they write what
+/* Scratch blocks of padded transforms: which transforms are divided into them, and that together they write what
  * the oracle says and nothing else. */
 #include "kernels/cpu/scratch_block.h"
 

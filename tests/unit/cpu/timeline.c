@@ -536,8 +536,7 @@ ParameterizedTest(struct gone_row *row, timeline, memory_that_fails)
 	tear_down();
 }
 
-/* ---- Another process
- * --------------------------------------------------------------------------------------- */
+/* ---- Another process ------------------------------------------------------------------------------ */
 
 /* Sleeps until word 1 is 7, with nobody to end it but a wake; then lets word 0 come. */
 static void sleep_as_client(void)

@@ -151,8 +151,7 @@ ParameterizedTest(struct fail_row *row, cuda_end, one_job_fails)
 	close_engine();
 }
 
-/* ---- A device that is lost
- * --------------------------------------------------------------------------------- */
+/* ---- A device that is lost ------------------------------------------------------------------------ */
 
 struct lost_row {
 	char name[24];

@@ -314,8 +314,7 @@ Test(eight_bits, places, .timeout = 120)
 				                                    .size = at[j / N / N] });
 }
 
-/* ---- Subregions
- * -------------------------------------------------------------------------------------------- */
+/* ---- Subregions ----------------------------------------------------------------------------------- */
 
 /* The source index that output o reads, NumPy's way, one step at a time; -1: the border's value. */
 static int source_of(int o, int before, int source, enum pad_mode mode)
@@ -369,7 +368,7 @@ static void check_slabs(const struct transform *t, int crop)
 
 			if (from == -2 || written[o] ||
 			    (nest.fill ? from != -1 : from < 0 || nest.src_offset + k * src != from + crop))
-				cr_assert_fail("%d padded by %d to %d, %s: slab %d writes %d wrongly",
+				cr_assert_fail("%d padded by %d to %d, %s: subregion %d writes %d wrongly",
 				               axis->source, axis->before, axis->extent,
 				               pad_mode_names[t->mode], i, o);
 			written[o] = true;

@@ -1,4 +1,4 @@
-/* Whose turn it is, without threads and with times that are made up. */
+/* Which stream is served next, without threads and with made-up times. */
 #include "kernels/fair_queue.h"
 
 #include <criterion/criterion.h>
@@ -22,8 +22,8 @@ static void party_init(struct party *party, int streams)
 	}
 }
 
-/* One turn, charged with what it takes the owner that has it. */
-static struct fair_stream *turn(uint64_t ns)
+/* One time slice, charged to the owner that has it. */
+static struct fair_stream *slice(uint64_t ns)
 {
 	struct fair_stream *stream = fair_queue_next(&fair_queue);
 	fair_queue_charge(&fair_queue, stream->owner, ns);
@@ -52,14 +52,14 @@ Test(fair_queue, streams_of_one_owner_take_turns)
 	fair_queue_init(&fair_queue);
 	party_init(&a, 3);
 	for (int i = 0; i < 6; i++)
-		cr_assert_eq(turn(10), &a.stream[i % 3], "turn %d", i);
+		cr_assert_eq(slice(10), &a.stream[i % 3], "slice %d", i);
 	fair_queue_remove(&fair_queue, &a.stream[1]);
-	cr_assert_eq(turn(10), &a.stream[0]);
-	cr_assert_eq(turn(10), &a.stream[2]);
+	cr_assert_eq(slice(10), &a.stream[0]);
+	cr_assert_eq(slice(10), &a.stream[2]);
 	fair_queue_add(&fair_queue, &a.stream[1]);
-	cr_assert_eq(turn(10), &a.stream[0]);
-	cr_assert_eq(turn(10), &a.stream[2]);
-	cr_assert_eq(turn(10), &a.stream[1]);
+	cr_assert_eq(slice(10), &a.stream[0]);
+	cr_assert_eq(slice(10), &a.stream[2]);
+	cr_assert_eq(slice(10), &a.stream[1]);
 }
 
 /* Threads that come before any claim has ended. */
@@ -81,7 +81,7 @@ static bool is_not(struct fair_stream *stream, void *arg)
 	return stream != arg && stream->owner != arg;
 }
 
-/* Who is passed over has not had its turn. */
+/* A stream that is passed over keeps its place. */
 Test(fair_queue, passes_those_that_cannot_run)
 {
 	static struct party a, b;
@@ -116,9 +116,9 @@ ParameterizedTestParameters(fair_queue, owners_have_equal_time)
 	static struct share_row rows[] = {
 		{ .name = "one stream each", .streams = { 1, 1 }, .ns = { 10, 10 } },
 		{ .name = "many streams", .streams = { 8, 1 }, .ns = { 10, 10 } },
-		{ .name = "dear claims", .streams = { 1, 1 }, .ns = { 1000, 10 } },
-		{ .name = "many streams, dear claims", .streams = { 8, 1 }, .ns = { 777, 10 } },
-		{ .name = "cheap claims", .streams = { 8, 2 }, .ns = { 1, 500 } },
+		{ .name = "dear slices", .streams = { 1, 1 }, .ns = { 1000, 10 } },
+		{ .name = "many streams, dear slices", .streams = { 8, 1 }, .ns = { 777, 10 } },
+		{ .name = "cheap slices", .streams = { 8, 2 }, .ns = { 1, 500 } },
 	};
 	return cr_make_param_array(struct share_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
@@ -136,7 +136,7 @@ ParameterizedTest(struct share_row *row, fair_queue, owners_have_equal_time)
 		had[p] += cost(row->ns[p], row->streams[p]);
 		uint64_t more = had[0] > had[1] ? had[0] - had[1] : had[1] - had[0];
 		uint64_t dearest = row->ns[0] > row->ns[1] ? row->ns[0] : row->ns[1];
-		cr_assert_leq(more, cost(dearest, 2), "%s: turn %d: %lu and %lu ns", row->name, i,
+		cr_assert_leq(more, cost(dearest, 2), "%s: slice %d: %lu and %lu ns", row->name, i,
 		              (unsigned long)had[0], (unsigned long)had[1]);
 	}
 }
@@ -150,13 +150,13 @@ Test(fair_queue, time_away_is_not_saved)
 	fair_queue_remove(&fair_queue, &b.stream[0]);
 	party_init(&a, 8);
 	for (int i = 0; i < 1000; i++)
-		turn(10);
+		slice(10);
 	fair_queue_add(&fair_queue, &b.stream[0]);
-	int turns[2] = { 0 };
+	int slices[2] = { 0 };
 	for (int i = 0; i < 100; i++)
-		turns[turn(10)->owner == &b.owner]++;
-	cr_assert_geq(turns[0], 45, "%d and %d turns", turns[0], turns[1]);
-	cr_assert_geq(turns[1], 53, "%d and %d turns", turns[0], turns[1]);
+		slices[slice(10)->owner == &b.owner]++;
+	cr_assert_geq(slices[0], 45, "%d and %d slices", slices[0], slices[1]);
+	cr_assert_geq(slices[1], 53, "%d and %d slices", slices[0], slices[1]);
 }
 
 /* Nor is there anything to win by leaving after each claim. */
@@ -166,17 +166,17 @@ Test(fair_queue, coming_back_wins_nothing)
 	fair_queue_init(&fair_queue);
 	party_init(&a, 1);
 	party_init(&b, 1);
-	int turns[2] = { 0 };
+	int slices[2] = { 0 };
 	for (int i = 0; i < 1000; i++) {
 		struct fair_stream *stream = fair_queue_next(&fair_queue);
 		bool leaves = stream == &a.stream[0];
-		turns[!leaves]++;
+		slices[!leaves]++;
 		if (leaves)
 			fair_queue_remove(&fair_queue, stream);
 		fair_queue_charge(&fair_queue, stream->owner, 10);
 		if (leaves)
 			fair_queue_add(&fair_queue, stream);
 	}
-	cr_assert_leq(turns[0], 501, "%d and %d turns", turns[0], turns[1]);
-	cr_assert_geq(turns[0], 499, "%d and %d turns", turns[0], turns[1]);
+	cr_assert_leq(slices[0], 501, "%d and %d slices", slices[0], slices[1]);
+	cr_assert_geq(slices[0], 499, "%d and %d slices", slices[0], slices[1]);
 }

@@ -200,7 +200,8 @@ ParameterizedTest(struct plan_row *row, plan, plans)
 	cr_assert_eq(plan.tile[0], row->tile, "%s: tile %ld", row->name, (long)plan.tile[0]);
 	cr_assert_eq(plan.tile[1], row->tile, "%s: tile %ld", row->name, (long)plan.tile[1]);
 	cr_assert_eq(plan.grid, row->grid, "%s: grid %ld", row->name, (long)plan.grid);
-	cr_assert_eq(plan.n_subregions, row->subregions, "%s: %ld slabs", row->name, (long)plan.n_subregions);
+	cr_assert_eq(plan.n_subregions, row->subregions, "%s: %ld subregions", row->name,
+	             (long)plan.n_subregions);
 	for (; n_rules < 4 && row->rules[n_rules][0]; n_rules++) {
 		char text[160];
 

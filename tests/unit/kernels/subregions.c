@@ -62,7 +62,7 @@ Test(subregions, random_transforms_equal_the_oracle, .timeout = 300)
 
 			subregions_get(&subregions, i, align, &nest);
 			flaw = canonical_flaw(&nest, align, t.element);
-			cr_assert(!flaw, "slab %d has %s: %s", (int)i, flaw, text);
+			cr_assert(!flaw, "subregion %d has %s: %s", (int)i, flaw, text);
 			walk_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
 			count += loop_nest_count(&nest) * nest.element;
 		}
@@ -114,10 +114,10 @@ Test(subregions, arithmetic_holds_at_the_limits)
 				first = nest.src_offset;
 				last = first + (n - 1) * (nest.rank ? nest.dim[0].src : 0);
 				cr_assert(first >= 0 && first < source && last >= 0 && last < source,
-				          "pads %zu, %s, slab %d reads from %ld to %ld", i,
+				          "pads %zu, %s, subregion %d reads from %ld to %ld", i,
 				          pad_mode_names[mode], (int)s, (long)first, (long)last);
 				cr_assert(nest.dst_offset >= 0 && nest.dst_offset <= extent - n,
-				          "pads %zu, %s, slab %d writes to %ld", i, pad_mode_names[mode],
+				          "pads %zu, %s, subregion %d writes to %ld", i, pad_mode_names[mode],
 				          (int)s, (long)nest.dst_offset);
 				count += n;
 			}
