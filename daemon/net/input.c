@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "proto/arithmetic.h"
 #include "proto/wire/buffer.h"
 #include "proto/status.h"
 
@@ -70,18 +71,13 @@ void inputs_deinit(struct inputs *inputs)
 
 /* ---- Blocks ------------------------------------------------------------------------------------------- */
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint8_t *take(struct inputs *inputs)
 {
 	if (inputs->n_free == 0)
 		return malloc(INPUT_BYTES);
 	inputs->n_free--;
-	inputs->n_clean = least(inputs->n_clean, inputs->n_free);
-	inputs->unused = least(inputs->unused, inputs->n_free);
+	inputs->n_clean = min_u32(inputs->n_clean, inputs->n_free);
+	inputs->unused = min_u32(inputs->unused, inputs->n_free);
 	return inputs->memory + (size_t)inputs->free[inputs->n_free] * INPUT_BYTES;
 }
 
@@ -141,7 +137,7 @@ static void on_look(uv_timer_t *timer)
 		uv_timer_stop(timer);
 	if (n == 0)
 		return;
-	n = least(n, INPUTS_RETURNED);
+	n = min_u32(n, INPUTS_RETURNED);
 	memcpy(inputs->returning, inputs->free + inputs->n_clean, n * sizeof *inputs->free);
 	memmove(inputs->free + inputs->n_clean, inputs->free + inputs->n_clean + n,
 	        (inputs->n_free - inputs->n_clean - n) * sizeof *inputs->free);

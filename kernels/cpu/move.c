@@ -3,6 +3,7 @@
 #include "move.h"
 
 #include "kernels/plan/plan.h"
+#include "proto/arithmetic.h"
 
 /* A piece of a transpose reads runs of so many units, at most SRC_FIRST bytes, where the source has them: as
  * many pages of the destination are open at once. More where its rows are staged, as those that are not whole
@@ -25,26 +26,6 @@ static void choose_strided(struct move *move);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
 static void count_pieces(struct move *move);
-
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t max(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-	return a <= b ? a > 0 : a / b + (a % b != 0);
-}
-
-static int64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -stride : stride;
-}
 
 void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place)
@@ -136,9 +117,9 @@ static void choose_strided(struct move *move)
 		move->microkernel = microkernel_reverse;
 		return;
 	}
-	int64_t least = magnitude(move->dim[col].src);
+	int64_t least = magnitude_i64(move->dim[col].src);
 	for (int d = col - 1; d >= 0; d--) {
-		int64_t stride = magnitude(move->dim[d].src);
+		int64_t stride = magnitude_i64(move->dim[d].src);
 		if (stride && stride < least) {
 			least = stride;
 			move->row_dim = d;
@@ -155,8 +136,8 @@ static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 		return n;
 	if (most < 1)
 		most = 1;
-	int64_t chunk = divide_up(n, divide_up(n, most));
-	return divide_up(chunk, step) * step;
+	int64_t chunk = divide_up_i64(n, divide_up_i64(n, most));
+	return divide_up_i64(chunk, step) * step;
 }
 
 /* The dimension whose stride is `stride` on one side and that has no chunk yet; -1: none. */
@@ -177,7 +158,7 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		int d = i ? move->row_dim : move->col_dim;
 		if (d < 0)
 			continue;
-		int64_t stride = magnitude(dst ? move->dim[d].dst : move->dim[d].src);
+		int64_t stride = magnitude_i64(dst ? move->dim[d].dst : move->dim[d].src);
 		if (stride >= CPU_LINE && stride > move->unit)
 			continue;
 		units *= move->dim[d].n;
@@ -191,7 +172,7 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		units *= move->dim[next].n;
 		span *= move->dim[next].n;
 	}
-	return max(move->unit, divide_up(max(span, CPU_LINE), units));
+	return max_i64(move->unit, divide_up_i64(max_i64(span, CPU_LINE), units));
 }
 
 /* Goes on from dimension d while it is whole and its run is short, up to `want` bytes; gives how many times
@@ -207,7 +188,8 @@ static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t m
 		if (next < 0)
 			break;
 		dim = &move->dim[next];
-		move->dim[next].chunk = even_chunk(dim->n, min(most / times, divide_up(want, run)), 1);
+		move->dim[next].chunk =
+		    even_chunk(dim->n, min_i64(most / times, divide_up_i64(want, run)), 1);
 		found[(*n)++] = (int8_t)next;
 		times *= dim->chunk;
 		run *= dim->n;
@@ -221,17 +203,17 @@ static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 	struct move_dim *r = &move->dim[move->row_dim], *c = &move->dim[move->col_dim];
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
 	int64_t units = r->dst % CPU_LINE ? STAGED_UNITS : FIRST_UNITS;
-	int64_t run = max(min(units, SRC_FIRST / cost), line);
+	int64_t run = max_i64(min_i64(units, SRC_FIRST / cost), line);
 	int64_t rows, cols;
 	rows = r->chunk = even_chunk(r->n, run, line);
-	c->chunk = even_chunk(c->n, max(room / run, line), line);
+	c->chunk = even_chunk(c->n, max_i64(room / run, line), line);
 	if (move->microkernel == microkernel_transpose)
 		rows *= chain(move, false, move->row_dim, SRC_RUN, room / (rows * c->chunk));
-	cols = c->chunk = even_chunk(c->n, max(room / rows, line), line);
+	cols = c->chunk = even_chunk(c->n, max_i64(room / rows, line), line);
 	if (move->microkernel == microkernel_transpose)
 		cols *= chain(move, true, move->col_dim, DST_RUN, room / (rows * cols));
 	if (!move->n_row)
-		rows = r->chunk = even_chunk(r->n, max(room / cols, r->chunk), line);
+		rows = r->chunk = even_chunk(r->n, max_i64(room / cols, r->chunk), line);
 	return room / (rows * cols);
 }
 
@@ -239,8 +221,8 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 {
 	for (int d = 0; d < move->rank; d++)
 		move->dim[d].chunk = 0;
-	int64_t cost = max(unit_cost(move, true), unit_cost(move, false));
-	int64_t room = max(piece_bytes / cost, 1); /* units */
+	int64_t cost = max_i64(unit_cost(move, true), unit_cost(move, false));
+	int64_t room = max_i64(piece_bytes / cost, 1); /* units */
 	int row = move->row_dim, col = move->col_dim;
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
 	move->n_row = move->n_run = 0;
@@ -248,11 +230,11 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 		return;
 
 	struct move_dim *c = &move->dim[col];
-	bool crossed = row >= 0 && magnitude(move->dim[row].src) < magnitude(c->src);
+	bool crossed = row >= 0 && magnitude_i64(move->dim[row].src) < magnitude_i64(c->src);
 	if (crossed) {
 		room = choose_crossed(move, room, cost);
 	} else {
-		c->chunk = even_chunk(c->n, max(room, line), line);
+		c->chunk = even_chunk(c->n, max_i64(room, line), line);
 		room /= c->chunk;
 	}
 	for (int d = move->rank - 1; d >= 0; d--) {
@@ -277,7 +259,7 @@ static void count_pieces(struct move *move)
 	for (int d = 0; d < move->rank; d++) {
 		const struct move_dim *dim = &move->dim[d];
 		if (dim->chunk < dim->n)
-			move->pieces *= divide_up(dim->n + (d == col ? move->lead : 0), dim->chunk);
+			move->pieces *= divide_up_i64(dim->n + (d == col ? move->lead : 0), dim->chunk);
 	}
 }
 
@@ -312,11 +294,11 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
 		int64_t lead = d == move->col_dim ? move->lead : 0;
-		int64_t count = divide_up(dim->n + lead, dim->chunk);
+		int64_t count = divide_up_i64(dim->n + lead, dim->chunk);
 		int64_t digit = count > 1 ? piece % count : 0;
 		piece /= count;
 		int64_t from = digit ? digit * dim->chunk - lead : 0;
-		int64_t to = min(dim->n, (digit + 1) * dim->chunk - lead);
+		int64_t to = min_i64(dim->n, (digit + 1) * dim->chunk - lead);
 		microkernel->dst += from * dim->dst;
 		microkernel->src += from * dim->src;
 		if (d == move->col_dim) {

@@ -2,6 +2,7 @@
 #include "partition.h"
 
 #include "microkernel.h"
+#include "proto/arithmetic.h"
 
 #define BATCH_MOST 256 /* subregions */
 
@@ -10,20 +11,10 @@
 
 static void next_move(struct partitioner *partitioner);
 
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t max(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Lines that count elements can be on: one for each, or all between the first byte and the last. */
 static int64_t lines_cost(const struct tensor_extent *extent, int64_t each)
 {
-	return min(each, extent->high - extent->low + 2 * (int64_t)CPU_LINE);
+	return min_i64(each, extent->high - extent->low + 2 * (int64_t)CPU_LINE);
 }
 
 int64_t task_cost(const struct transform *t, const struct plan *plan)
@@ -31,10 +22,10 @@ int64_t task_cost(const struct transform *t, const struct plan *plan)
 	int64_t each, subregions, cost;
 	if (t->count == 0)
 		return 0;
-	if (__builtin_mul_overflow(t->count, max(t->element, CPU_LINE), &each))
+	if (__builtin_mul_overflow(t->count, max_i64(t->element, CPU_LINE), &each))
 		each = INT64_MAX;
-	cost = max(lines_cost(&t->dst_extent, each), lines_cost(&t->src_extent, each));
-	cost = max(cost, t->count * t->element);
+	cost = max_i64(lines_cost(&t->dst_extent, each), lines_cost(&t->src_extent, each));
+	cost = max_i64(cost, t->count * t->element);
 	if (__builtin_mul_overflow(plan->n_subregions, SUBREGION_COST, &subregions) ||
 	    __builtin_add_overflow(cost, subregions, &cost))
 		return INT64_MAX;
@@ -44,14 +35,15 @@ int64_t task_cost(const struct transform *t, const struct plan *plan)
 /* Bytes of the lines that one side of the largest subregion is on, or more. */
 static int64_t largest_subregion(const struct transform *t)
 {
-	int64_t bytes = max(t->element, CPU_LINE);
+	int64_t bytes = max_i64(t->element, CPU_LINE);
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
 		int64_t most = axis->source;
 		if (t->mode == PAD_MODE_CONSTANT || axis->source <= 1)
 			most = axis->extent;
 		else if (t->mode == PAD_MODE_EDGE)
-			most = max(most, max(axis->before, axis->extent - axis->before - axis->source));
+			most =
+			    max_i64(most, max_i64(axis->before, axis->extent - axis->before - axis->source));
 		bytes *= most;
 	}
 	return bytes;

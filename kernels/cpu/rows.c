@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "proto/arithmetic.h"
+
 /* Shorter runs are mostly their first and last lines, which go through the cache anyway; unless they are
  * whole lines, a few of them. */
 #define STREAM_MIN   512
@@ -15,11 +17,6 @@
 
 /* Reversed rows are made in pieces of this many bytes when they go past the cache. */
 #define STAGE_BYTES 4096
-
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
 
 static bool is_lines(const char *dst, int64_t n)
 {
@@ -104,7 +101,7 @@ static void reverse_staged(const struct microkernel *microkernel, char *dst, con
 	int64_t unit = microkernel->unit;
 	int64_t n = STAGE_BYTES / unit + microkernel_to_line(dst) / unit;
 	for (int64_t at = 0; at < microkernel->cols; at += n, n = STAGE_BYTES / unit) {
-		n = min(n, microkernel->cols - at);
+		n = min_i64(n, microkernel->cols - at);
 		microkernel->isa->reverse[microkernel_shift(microkernel->unit)](microkernel->scratch,
 		                                                                src - at * unit, n);
 		microkernel_copy_run(microkernel, dst + at * unit, microkernel->scratch, n * unit);

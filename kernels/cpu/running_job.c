@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/host/memory.h"
+#include "proto/arithmetic.h"
 #include "proto/clock.h"
 #include "kernels/host/timeline.h"
 
@@ -23,11 +24,6 @@ static uint64_t multiply(uint64_t a, uint64_t b)
 {
 	uint64_t product;
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-static uint64_t divide_up(uint64_t a, uint64_t b)
-{
-	return a / b + (a % b != 0);
 }
 
 /* ---- Start ------------------------------------------------------------------------------------------ */
@@ -151,7 +147,7 @@ static uint64_t work_items_to_come(const struct running_job *running)
 		                                             : 0;
 	if (b->layer == job->blocks->layers && !may_read(running))
 		return 0;
-	return b->most ? divide_up(b->left, b->most) + may_read(running) : UINT32_MAX;
+	return b->most ? divide_up_u64(b->left, b->most) + may_read(running) : UINT32_MAX;
 }
 
 unsigned running_job_work_items(const struct running_job *running, unsigned most)

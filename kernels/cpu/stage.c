@@ -9,6 +9,8 @@
  */
 #include "transpose.h"
 
+#include "proto/arithmetic.h"
+
 #define ROOM CPU_LINE /* before a part; and after the last for stores of 16 bytes that reach past it */
 
 /* Bytes of a run read from one row of src before the next row, and rows of dst that are made side by side, at
@@ -35,16 +37,6 @@ static struct row_split split_rows(const struct microkernel *microkernel);
 static void stage_packed(const struct microkernel *microkernel);
 static void stage_rows(const struct microkernel *microkernel, const struct row_split *split, int64_t row,
                        int64_t rows);
-
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t max(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
 
 static bool is_packed(const struct microkernel *microkernel)
 {
@@ -80,10 +72,10 @@ void stage_transpose(const struct microkernel *microkernel)
 		return;
 	}
 	struct row_split split = split_rows(microkernel);
-	int64_t most =
-	    min(min(STAGE_RUN / microkernel->unit, STAGE_ROWS), (CPU_SCRATCH - 2 * ROOM) / split.pitch);
+	int64_t most = min_i64(min_i64(STAGE_RUN / microkernel->unit, STAGE_ROWS),
+	                       (CPU_SCRATCH - 2 * ROOM) / split.pitch);
 	for (int64_t row = 0; row < microkernel->rows; row += most)
-		stage_rows(microkernel, &split, row, min(most, microkernel->rows - row));
+		stage_rows(microkernel, &split, row, min_i64(most, microkernel->rows - row));
 }
 
 /* ---- Rows without gaps ------------------------------------------------------------------------------ */
@@ -95,7 +87,7 @@ static void stage_packed(const struct microkernel *microkernel)
 	struct microkernel part = *microkernel;
 	part.dst = microkernel->scratch + ROOM;
 	for (int64_t row = 0; row < microkernel->rows; row += most) {
-		part.rows = min(most, microkernel->rows - row);
+		part.rows = min_i64(most, microkernel->rows - row);
 		part.src = microkernel->src + row * microkernel->src_row;
 		transpose_cached(&part, NULL);
 		unsigned ends =
@@ -115,8 +107,8 @@ static struct row_split split_rows(const struct microkernel *microkernel)
 		split.outer = microkernel->run[microkernel->n_run - 1];
 		split.bytes = run_bytes(microkernel) / split.outer.n;
 	}
-	int64_t part = min(max(PART_BYTES, PARTS_BYTES / microkernel->rows), PART_MOST);
-	split.step = max(part / split.bytes, max(1, CPU_LINE / split.bytes));
+	int64_t part = min_i64(max_i64(PART_BYTES, PARTS_BYTES / microkernel->rows), PART_MOST);
+	split.step = max_i64(part / split.bytes, max_i64(1, CPU_LINE / split.bytes));
 	split.pitch = (split.step * split.bytes + ROOM + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
 	return split;
 }
@@ -161,13 +153,13 @@ static void stage_rows(const struct microkernel *microkernel, const struct row_s
                        int64_t rows)
 {
 	for (int64_t from = 0; from < split->outer.n; from += split->step) {
-		int64_t steps = min(split->step, split->outer.n - from);
+		int64_t steps = min_i64(split->step, split->outer.n - from);
 		unsigned ends = (from == 0 ? CPU_PART_FIRST : 0) |
 		                (from + split->step >= split->outer.n ? CPU_PART_LAST : 0);
 		fill(microkernel, split, row, rows, from, steps);
 		int64_t n;
 		for (int64_t r = 0; r < rows; r += n) {
-			n = min(rows - r, microkernel->row_block - (row + r) % microkernel->row_block);
+			n = min_i64(rows - r, microkernel->row_block - (row + r) % microkernel->row_block);
 			microkernel->isa->flush(
 			    microkernel_row(microkernel, row + r) + from * split->outer.dst,
 			    microkernel->dst_row, microkernel->scratch + ROOM + r * split->pitch,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cpu/isa/short.h"
+#include "proto/arithmetic.h"
 
 #define BLOCK_UNITS 1024
 #define BLOCK_SIDE  32 /* units; its square is BLOCK_UNITS */
@@ -50,25 +51,15 @@ static line_fn *line_of(uint32_t unit)
 	}
 }
 
-static int64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -stride : stride;
-}
-
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Sides of a block: square where rows and columns run in different orders on the two sides, else as wide as
  * it can be; what one side lacks goes to the other. */
 static void block_shape(const struct microkernel *microkernel, int64_t *ret_rows, int64_t *ret_cols)
 {
-	bool crossed = magnitude(microkernel->src_row) < magnitude(microkernel->src_col);
-	int64_t cols = min(microkernel->cols, crossed ? BLOCK_SIDE : BLOCK_UNITS);
-	int64_t rows = min(microkernel->rows, BLOCK_UNITS / cols);
+	bool crossed = magnitude_i64(microkernel->src_row) < magnitude_i64(microkernel->src_col);
+	int64_t cols = min_i64(microkernel->cols, crossed ? BLOCK_SIDE : BLOCK_UNITS);
+	int64_t rows = min_i64(microkernel->rows, BLOCK_UNITS / cols);
 	*ret_rows = rows;
-	*ret_cols = min(microkernel->cols, BLOCK_UNITS / rows);
+	*ret_cols = min_i64(microkernel->cols, BLOCK_UNITS / rows);
 }
 
 /* The inner loop is the longer one. */
@@ -95,6 +86,6 @@ void microkernel_strided(const struct microkernel *microkernel)
 			move_block(microkernel, line,
 			           microkernel->dst + r * microkernel->dst_row + c * microkernel->dst_col,
 			           microkernel->src + r * microkernel->src_row + c * microkernel->src_col,
-			           min(row_block, microkernel->rows - r),
-			           min(col_block, microkernel->cols - c));
+			           min_i64(row_block, microkernel->rows - r),
+			           min_i64(col_block, microkernel->cols - c));
 }

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "proto/arithmetic.h"
 #include "transpose.h"
 
 /* Bytes of a run read from one row of src before the next row, and rows of dst that are written side by side,
@@ -18,11 +19,6 @@
 
 static void transpose_box(const struct microkernel *microkernel);
 static void transpose_aligned(const struct microkernel *microkernel, int64_t lead);
-
-static int64_t max(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
 
 static struct microkernel microkernel_part(const struct microkernel *microkernel, int64_t row, int64_t rows,
                                            int64_t col, int64_t cols)
@@ -176,13 +172,13 @@ static void transpose_aligned(const struct microkernel *microkernel, int64_t lea
 	int64_t narrow = 16 / microkernel->unit;
 	if (lead) {
 		struct microkernel head =
-		    microkernel_part(microkernel, 0, microkernel->rows, 0, max(lead, narrow));
+		    microkernel_part(microkernel, 0, microkernel->rows, 0, max_i64(lead, narrow));
 		transpose_cached(&head, NULL);
 	}
 	int64_t col = strips(
 	    microkernel, microkernel->isa->strip_stream[microkernel_shift(microkernel->unit)], lead, NULL);
 	if (col < microkernel->cols) {
-		int64_t rest = max(microkernel->cols - col, narrow);
+		int64_t rest = max_i64(microkernel->cols - col, narrow);
 		struct microkernel tail =
 		    microkernel_part(microkernel, 0, microkernel->rows, microkernel->cols - rest, rest);
 		transpose_cached(&tail, NULL);

@@ -3,13 +3,10 @@
 
 #include <stdbool.h>
 
+#include "proto/arithmetic.h"
+
 static struct cuda_limits forced;
 static bool is_forced;
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 {
@@ -28,7 +25,7 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.direct_bytes = 32 << 10,
 		/* Long enough for the link's full speed, short against the whole. */
 		.round_bytes = 16 << 20,
-		.scratch_bytes = least(memory_bytes / 8, UINT64_C(1) << 30),
+		.scratch_bytes = min_u64(memory_bytes / 8, UINT64_C(1) << 30),
 		.scratch_idle_ns = UINT64_C(10000000000),
 		/* About what the smallest jobs take. */
 		.spin_ns = 50000,

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "driver.h"
+#include "proto/arithmetic.h"
 
 #define LEAST_BYTES UINT64_C(4096)
 
@@ -45,7 +46,7 @@ int scratch_close(struct scratch *scratch, struct error *err)
 
 static uint64_t round_up(uint64_t size)
 {
-	return (size + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+	return divide_up_u64(size, SCRATCH_ALIGN) * SCRATCH_ALIGN;
 }
 
 /* The first gap of that size: where it starts, and the block after it, NULL when it is the last. 0: none. */

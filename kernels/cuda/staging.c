@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/plan/narrow.h"
+#include "proto/arithmetic.h"
 
 static void choose_ways(struct staging *s, enum staging_place dst, enum staging_place src, uint64_t direct);
 static void cut(struct staging *s, uint64_t round_bytes);
@@ -16,16 +17,6 @@ static bool init_run(struct staging *s, enum staging_place dst, enum staging_pla
 static uint64_t extent_bytes(struct tensor_extent extent)
 {
 	return (uint64_t)(extent.high - extent.low);
-}
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 /* Bytes that a part takes whatever its phase. */
@@ -123,8 +114,8 @@ static void cut(struct staging *s, uint64_t round_bytes)
 		bytes /= (uint64_t)extent;
 		s->axis[s->n_axes++] = order[i];
 		s->step = bytes < round_bytes ? (int64_t)(round_bytes / bytes) : 1;
-		s->step = divide_up(extent, divide_up(extent, s->step)); /* of about the same size */
-		s->rounds *= (uint64_t)divide_up(extent, s->step);
+		s->step = divide_up_i64(extent, divide_up_i64(extent, s->step)); /* of about the same size */
+		s->rounds *= (uint64_t)divide_up_i64(extent, s->step);
 		bytes *= (uint64_t)s->step;
 	}
 }
@@ -146,7 +137,7 @@ static void measure(struct staging *s)
 
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
-		int64_t n = round_extent(s, d), source = least(n, axis->source);
+		int64_t n = round_extent(s, d), source = min_i64(n, axis->source);
 
 		dst += (uint64_t)((n - 1) * llabs(axis->dst_stride));
 		if (source > 0)
@@ -192,12 +183,12 @@ static void narrow_to_round(const struct staging *s, uint64_t i, struct staging_
 	for (int a = s->n_axes - 1; a >= 0; a--) {
 		int64_t extent = s->transform->axis[s->axis[a]].extent;
 		int64_t step = a < s->n_axes - 1 ? 1 : s->step;
-		uint64_t parts = (uint64_t)divide_up(extent, step);
+		uint64_t parts = (uint64_t)divide_up_i64(extent, step);
 		int64_t first = (int64_t)(i % parts) * step;
 
 		i /= parts;
 		ret->dst_offset +=
-		    transform_narrow(&ret->transform, s->axis[a], first, least(step, extent - first));
+		    transform_narrow(&ret->transform, s->axis[a], first, min_i64(step, extent - first));
 	}
 }
 
@@ -207,7 +198,7 @@ void staging_round(const struct staging *s, uint64_t i, struct staging_round *re
 
 	ret->dst_offset = 0;
 	if (s->run) {
-		int64_t first = (int64_t)i * s->step, n = least(s->step, tma->dim[0].n - first);
+		int64_t first = (int64_t)i * s->step, n = min_i64(s->step, tma->dim[0].n - first);
 
 		ret->reads.low = tma->src_offset + first;
 		ret->reads.high = ret->reads.low + n;

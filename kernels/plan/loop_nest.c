@@ -3,6 +3,8 @@
  * cheap. */
 #include "loop_nest.h"
 
+#include "proto/arithmetic.h"
+
 /* ---- Canonical form --------------------------------------------------------------------------------- */
 
 static void drop_units_and_turn(struct loop_nest *nest);
@@ -165,11 +167,6 @@ static int64_t piece_length(const struct transform_axis *axis, enum pad_mode mod
 	}
 }
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 /* Modes other than constant; the axis has elements. */
 static uint64_t segment_count(const struct transform_axis *axis, enum pad_mode mode)
 {
@@ -179,7 +176,7 @@ static uint64_t segment_count(const struct transform_axis *axis, enum pad_mode m
 	if (axis->source == 1 || axis->extent == axis->source)
 		return 1;
 	length = piece_length(axis, mode);
-	return 1 + (uint64_t)divide_up(axis->before, length) + (uint64_t)divide_up(after, length);
+	return 1 + (uint64_t)divide_up_i64(axis->before, length) + (uint64_t)divide_up_i64(after, length);
 }
 
 static struct segment interior_segment(const struct transform_axis *axis)
@@ -224,7 +221,7 @@ static struct segment segment_get(const struct transform_axis *axis, enum pad_mo
 		return interior_segment(axis);
 	if (axis->source == 1)
 		return (struct segment){ .n = axis->extent };
-	return piece_get(axis, mode, (int64_t)i - divide_up(axis->before, piece_length(axis, mode)));
+	return piece_get(axis, mode, (int64_t)i - divide_up_i64(axis->before, piece_length(axis, mode)));
 }
 
 /* ---- Subregions ------------------------------------------------------------------------------------------

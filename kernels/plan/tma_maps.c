@@ -218,9 +218,9 @@ static void set_copy_boxes(struct tma_plan *tma, uint32_t tile_bytes)
 	uint32_t unit = unit_of(tma->element);
 	uint64_t bytes, n = tma->store.dim[0], chunk = 16 / unit;
 
-	tma->store.box[0] = (uint32_t)(divide_up(part_of(n, 256), chunk) * chunk);
+	tma->store.box[0] = (uint32_t)(divide_up_u64(part_of(n, 256), chunk) * chunk);
 	bytes = tma->store.box[0] * unit;
-	tma->tiles = tma->grid[0] = (uint32_t)divide_up(n, tma->store.box[0]);
+	tma->tiles = tma->grid[0] = (uint32_t)divide_up_u64(n, tma->store.box[0]);
 	for (uint32_t d = 1; d < tma->rank; d++) {
 		uint64_t most = bytes < tile_bytes ? tile_bytes / bytes : 1;
 
@@ -228,7 +228,7 @@ static void set_copy_boxes(struct tma_plan *tma, uint32_t tile_bytes)
 			most = 256;
 		tma->store.box[d] = tma->repeat[d] > 1 ? 1 : (uint32_t)part_of((uint64_t)tma->dim[d].n, most);
 		tma->grid[d] =
-		    tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up(tma->store.dim[d], tma->store.box[d]);
+		    tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up_u64(tma->store.dim[d], tma->store.box[d]);
 		bytes *= tma->store.box[d];
 		tma->tiles *= tma->grid[d];
 	}
@@ -371,7 +371,8 @@ bool tma_try_transpose(struct plan *plan, const struct loop_nest *nest, int src_
 		return false;
 	tma->tiles = 1;
 	for (uint32_t d = 0; d < tma->rank; d++) {
-		tma->grid[d] = tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up((uint64_t)tma->dim[d].n, tile[d]);
+		tma->grid[d] =
+		    tma->repeat[d] > 1 ? 1 : (uint32_t)divide_up_u64((uint64_t)tma->dim[d].n, tile[d]);
 		tma->tiles *= tma->grid[d];
 	}
 	if (tma->tiles > UINT32_MAX || tma->repeats > UINT32_MAX)

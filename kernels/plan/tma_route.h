@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "plan.h"
+#include "proto/arithmetic.h"
 
 #define TMA_LONGEST INT32_MAX /* extent of a dimension that coordinates of 32 bits can count */
 
@@ -41,15 +42,10 @@ bool tma_is_whole(const struct loop_nest *nest);
  * others in their order. */
 void tma_set_dims(struct tma_plan *tma, const struct loop_nest *nest, int first, int second);
 
-static inline uint64_t divide_up(uint64_t a, uint64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 /* Parts of n that are as equal as can be, of at most `most`. */
 static inline uint64_t part_of(uint64_t n, uint64_t most)
 {
-	return divide_up(n, divide_up(n, most));
+	return divide_up_u64(n, divide_up_u64(n, most));
 }
 
 #endif

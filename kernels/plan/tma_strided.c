@@ -26,8 +26,8 @@ bool tma_try_bulk(struct plan *plan, const struct loop_nest *nest, const struct 
 		return false;
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
 	tma->dim[0].n = (int64_t)run;
-	tma->chunk = (uint32_t)divide_up(part_of(run, COPY_TILE_BYTES), 16) * 16;
-	tma->tiles = divide_up(run, tma->chunk);
+	tma->chunk = (uint32_t)divide_up_u64(part_of(run, COPY_TILE_BYTES), 16) * 16;
+	tma->tiles = divide_up_u64(run, tma->chunk);
 	tma->repeats = 1;
 	bits |= run % 16 ? run : 0;
 	for (uint32_t d = 1; d < tma->rank; d++) {
@@ -86,7 +86,7 @@ bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_i
 	tma->src_offset = nest->src_offset;
 	tma->repeats = 1;
 	tma->run = (uint32_t)channel->n;
-	tma->slots = divide_up((uint64_t)(pixel->n * element) / 16, 32);
+	tma->slots = divide_up_u64((uint64_t)(pixel->n * element) / 16, 32);
 	tma->tiles = tma->slots;
 	for (uint32_t d = 2; d < tma->rank; d++)
 		tma->tiles *= (uint64_t)tma->dim[d].n;
@@ -112,7 +112,7 @@ static void set_rows(struct plan *plan, const struct loop_nest *nest)
 		tma->tiles = 1;
 	} else {
 		tma->route = TMA_ROUTE_ROWS;
-		tma->slots = divide_up(bytes, ROW_BYTES);
+		tma->slots = divide_up_u64(bytes, ROW_BYTES);
 		tma->tiles = tma->slots;
 	}
 	for (uint32_t d = 1; d < tma->rank; d++)
@@ -144,8 +144,8 @@ static void set_tiles(struct plan *plan, const struct loop_nest *nest, int src_i
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
 	/* A row's last chunk may begin a margin after where it would in an aligned row. */
-	columns = divide_up((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
-	rows = divide_up((uint64_t)tma->dim[1].n, TILES_Y(element));
+	columns = divide_up_u64((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
+	rows = divide_up_u64((uint64_t)tma->dim[1].n, TILES_Y(element));
 	tma->grid[0] = (uint32_t)columns;
 	tma->grid[1] = (uint32_t)rows;
 	tma->tiles = columns * rows;

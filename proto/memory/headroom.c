@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/arithmetic.h"
+
 #define RESERVE_SHARE 4 /* of a cgroup's limit: the part that spare leaves */
 
 static bool find_group(char *ret, size_t size, int version, const char *root);
@@ -166,11 +168,6 @@ static uint64_t read_meminfo(const struct headroom *headroom, const char *key)
 	return read_line(headroom, "/proc/meminfo", key, 1024, UINT64_MAX);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t minus(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
@@ -186,16 +183,16 @@ static void add_group(const struct headroom *headroom, const char *group, struct
 	char stat[HEADROOM_PATH + 64];
 
 	if (v2)
-		limit = least(limit, read_number(headroom, group, "memory.high", UINT64_MAX));
+		limit = min_u64(limit, read_number(headroom, group, "memory.high", UINT64_MAX));
 	if (limit >= figures->machine) /* version 1 says "none" with a large number */
 		return;
 	snprintf(stat, sizeof stat, "%s/memory.stat", group);
 	used = read_number(headroom, group, v2 ? "memory.current" : "memory.usage_in_bytes", 0);
 	files = read_line(headroom, stat, v2 ? "inactive_file" : "total_inactive_file", 1, 0);
 	available = minus(limit, minus(used, files));
-	figures->group = least(figures->group, limit);
-	figures->available = least(figures->available, available);
-	figures->spare = least(figures->spare, minus(available, limit / RESERVE_SHARE));
+	figures->group = min_u64(figures->group, limit);
+	figures->available = min_u64(figures->available, available);
+	figures->spare = min_u64(figures->spare, minus(available, limit / RESERVE_SHARE));
 }
 
 void headroom_read(const struct headroom *headroom, struct headroom_figures *ret)
@@ -229,5 +226,5 @@ void headroom_now(struct headroom_figures *ret)
 
 uint64_t headroom_whole(const struct headroom_figures *figures)
 {
-	return least(figures->machine, figures->group);
+	return min_u64(figures->machine, figures->group);
 }

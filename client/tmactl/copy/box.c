@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/arithmetic.h"
+
 /* Bytes between two runs that are cheaper to read than to skip with another system call. */
 #define GAP_BYTES 2048
 /* How much longer than the source's runs the output's are to be: long writes come to the page cache in large
@@ -79,11 +81,6 @@ struct cost {
 	uint64_t dst_bytes;
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Of the largest box with these longest pieces. */
 static struct cost plan_cost(const struct box_plan *plan, const int64_t *limit)
 {
@@ -95,7 +92,7 @@ static struct cost plan_cost(const struct box_plan *plan, const int64_t *limit)
 	struct cost cost;
 
 	for (int d = 0; d < view->rank; d++)
-		len[d] = least(limit[d], view->axis[d].source);
+		len[d] = min_i64(limit[d], view->axis[d].source);
 	source_runs(plan, len, &src, packed);
 	output_runs(view, limit, &dst);
 	cost.src_run = src.count ? src.bytes : UINT64_MAX;
@@ -172,7 +169,7 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 		n = (view->axis[d].extent + plan->limit[d] - 1) / plan->limit[d];
 		before = (view->axis[d].extent + n - 1) / n;
 		if (plan->limit[d] >= GRAIN)
-			plan->limit[d] = least(plan->limit[d], (before + GRAIN - 1) / GRAIN * GRAIN);
+			plan->limit[d] = min_i64(plan->limit[d], (before + GRAIN - 1) / GRAIN * GRAIN);
 		else
 			plan->limit[d] = before;
 	}
@@ -214,11 +211,11 @@ static struct box_piece piece_clamped(const struct view_axis *axis, enum tma_pad
 	int64_t low = p.dst - axis->before;
 	int64_t high;
 
-	p.len = least(limit, axis->extent - p.dst);
+	p.len = min_i64(limit, axis->extent - p.dst);
 	high = low + p.len;
 	if (high > 0 && low < axis->source) {
 		p.src = low > 0 ? low : 0;
-		p.src_len = least(high, axis->source) - p.src;
+		p.src_len = min_i64(high, axis->source) - p.src;
 		p.before = p.src - low;
 		p.after = high - p.src - p.src_len;
 	} else if (mode == TMA_PAD_EDGE) {
@@ -248,7 +245,7 @@ static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, in
 	struct box_piece p;
 
 	for (int64_t o = 0; o < axis->extent; o += p.len) {
-		int64_t end = least(axis->extent, limit < axis->extent - o ? o + limit : axis->extent);
+		int64_t end = min_i64(axis->extent, limit < axis->extent - o ? o + limit : axis->extent);
 		int64_t t = o - axis->before;
 		int64_t copy;
 		int64_t start;
@@ -260,7 +257,7 @@ static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, in
 			if (start > end - n) {
 				copy = floor_div(t, period); /* the one that the piece starts in */
 				start = axis->before + copy * period;
-				p.len = least(end, start + n) - o;
+				p.len = min_i64(end, start + n) - o;
 				p.src = o - start;
 				p.src_len = p.len;
 			} else {

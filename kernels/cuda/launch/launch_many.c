@@ -149,7 +149,7 @@ static int launch_row_blocks(struct launcher *launcher, CUstream stream, const s
                              uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                              const struct block_list *list, struct error *err)
 {
-	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up(run, ROW_BYTES);
+	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up_u64(run, ROW_BYTES);
 	struct blocks_rows_long_args all; /* the entries are written only where there are any */
 	struct blocks_rows_args *args = &all.blocks;
 
@@ -160,7 +160,7 @@ static int launch_row_blocks(struct launcher *launcher, CUstream stream, const s
 		                           .slots = slots * blocks->n * blocks->layers };
 	args->list.by_slots = divisor_of(slots);
 	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_rows, blocks, list, all.entries),
-	                                     .blocks = divide_up(args->slots, ROWS_THREADS / 32),
+	                                     .blocks = divide_up_u64(args->slots, ROWS_THREADS / 32),
 	                                     .threads = ROWS_THREADS },
 	                    launcher->device, stream, args, err);
 }
@@ -258,7 +258,7 @@ uint64_t runs_lay(struct run_entry *entries, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++) {
 		entries[i].first = parts;
-		parts += divide_up(entries[i].bytes, ROW_BYTES);
+		parts += divide_up_u64(entries[i].bytes, ROW_BYTES);
 	}
 	return parts;
 }
@@ -267,11 +267,11 @@ int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, ui
                 struct error *err)
 {
 	struct runs_args args = {
-		.runs = entries, .parts = parts, .scale = divide_up((uint64_t)n << 32, parts), .n = n
+		.runs = entries, .parts = parts, .scale = divide_up_u64((uint64_t)n << 32, parts), .n = n
 	};
 
 	return shape_launch(&(struct shape){ .kernel = KERNEL_many_runs,
-	                                     .blocks = divide_up(parts, ROWS_THREADS / 32),
+	                                     .blocks = divide_up_u64(parts, ROWS_THREADS / 32),
 	                                     .threads = ROWS_THREADS,
 	                                     .a_multiprocessor = MANY_RUNS_BLOCKS },
 	                    launcher->device, stream, &args, err);

@@ -8,6 +8,7 @@
 #include <criterion/parameterized.h>
 
 #include "kernels/cpu/move.h"
+#include "proto/arithmetic.h"
 #include "tests/support/tap.h"
 
 #define GUARD 64
@@ -41,16 +42,6 @@ struct arena {
 	struct loop_nest nest;
 	int64_t dst_low, dst_high, src_low, src_high; /* bytes around element [0, 0] */
 };
-
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t max(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* gap: elements left out between rows, on both sides. */
 static void loop_nest_for(struct loop_nest *nest, int way, uint32_t element, struct shape shape, int64_t gap)
@@ -104,8 +95,8 @@ static void extents(struct arena *arena)
 	arena->dst_high = arena->src_high = nest->element;
 	for (int d = 0; d < nest->rank; d++) {
 		arena->dst_high += (nest->dim[d].n - 1) * nest->dim[d].dst;
-		arena->src_low += min(0, (nest->dim[d].n - 1) * nest->dim[d].src);
-		arena->src_high += max(0, (nest->dim[d].n - 1) * nest->dim[d].src);
+		arena->src_low += min_i64(0, (nest->dim[d].n - 1) * nest->dim[d].src);
+		arena->src_high += max_i64(0, (nest->dim[d].n - 1) * nest->dim[d].src);
 	}
 }
 

@@ -1,0 +1,44 @@
+/* Minimum, maximum, magnitude and quotients rounded up: one function for each type that uses them. */
+#ifndef PROTO_ARITHMETIC_H
+#define PROTO_ARITHMETIC_H
+
+#include <stdint.h>
+
+static inline int64_t min_i64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Not of INT64_MIN. */
+static inline int64_t magnitude_i64(int64_t a)
+{
+	return a < 0 ? -a : a;
+}
+
+/* a / b, rounded up; a >= 0, b > 0. A quotient of up to 1, as most are in the plan of a move, needs no division. */
+static inline int64_t divide_up_i64(int64_t a, int64_t b)
+{
+	return a <= b ? a > 0 : a / b + (a % b != 0);
+}
+
+static inline uint64_t divide_up_u64(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+#endif
