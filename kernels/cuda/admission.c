@@ -1,7 +1,6 @@
 /* Checks the limits on what may be under way, the cheapest check first. */
 #include "admission.h"
 
-#include "job.h"
 #include "memory.h"
 #include "proto/clock.h"
 

@@ -154,3 +154,12 @@ int driver_fail(struct error *err, CUresult result, const char *call)
 	                 name ? name : "an unknown error",
 	                 meaning ? meaning : "this driver does not say what it means");
 }
+
+int driver_priority_stream(CUstream *ret, struct error *err)
+{
+	int least, greatest;
+	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
+
+	return r < 0 ? r
+	             : driver_call(err, cuStreamCreateWithPriority, (ret, CU_STREAM_NON_BLOCKING, greatest));
+}

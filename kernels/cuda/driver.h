@@ -41,6 +41,9 @@ int driver_fail(struct error *err, CUresult result, const char *call);
 #define driver_call(err, function, arguments) \
 	driver_check(err, driver.function arguments, #function #arguments)
 
+/* A non-blocking stream of the highest priority. */
+int driver_priority_stream(CUstream *ret, struct error *err);
+
 static inline int driver_check(struct error *err, CUresult result, const char *call)
 {
 	return result == CUDA_SUCCESS ? 0 : driver_fail(err, result, call);

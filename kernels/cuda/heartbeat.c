@@ -37,14 +37,8 @@ int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct err
 /* What is there stays when something is missing, and the next probe tries the rest again. */
 static int open_stream(struct heartbeat *heartbeat, struct error *err)
 {
-	int least, greatest, r = 0;
+	int r = heartbeat->stream ? 0 : driver_priority_stream(&heartbeat->stream, err);
 
-	if (!heartbeat->stream) {
-		r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
-		if (r == 0)
-			r = driver_call(err, cuStreamCreateWithPriority,
-			                (&heartbeat->stream, CU_STREAM_NON_BLOCKING, greatest));
-	}
 	if (r == 0 && !heartbeat->event)
 		r = driver_call(err, cuEventCreate, (&heartbeat->event, CU_EVENT_DISABLE_TIMING));
 	return r;

@@ -6,7 +6,6 @@
 #include <sys/random.h>
 
 #include "driver.h"
-#include "job.h"
 #include "kernels/host/timeline.h"
 #include "kernels/plan/narrow.h"
 #include "kernels/cuda/launch/many.h"
@@ -33,18 +32,14 @@ int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device
                         const struct plan_facts *facts, uint64_t map_entries, struct error *err)
 {
 	uint64_t seed = 0;
-	int least, greatest;
-	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
+	int r;
 
 	*pool = (struct in_flight_pool){ .facts = *facts };
 	if (getrandom(&seed, sizeof seed, 0) < 0)
 		seed = clock_ns();
+	r = driver_priority_stream(&pool->copy_in, err);
 	if (r == 0)
-		r = driver_call(err, cuStreamCreateWithPriority,
-		                (&pool->copy_in, CU_STREAM_NON_BLOCKING, greatest));
-	if (r == 0)
-		r = driver_call(err, cuStreamCreateWithPriority,
-		                (&pool->copy_out, CU_STREAM_NON_BLOCKING, greatest));
+		r = driver_priority_stream(&pool->copy_out, err);
 	if (r == 0)
 		r = driver_call(err, cuEventCreate, (&pool->passed, CU_EVENT_DISABLE_TIMING));
 	if (r == 0)

@@ -107,4 +107,21 @@ bool queue_wait(struct queue *queue, uint64_t until_ns);
 /* Not under the lock after it. */
 void queue_unlock_and_wake(struct queue *queue, bool wake);
 
+/* ---- Jobs of any kind: one move, a move over a list of blocks, or a batch ----------------------------- */
+
+/* Read and written, by all of it; at most 2^62. */
+uint64_t job_bytes(const struct engine_job *job);
+
+/* Whether it has more than one move: it then runs in one go, each side where it is. */
+static inline bool job_is_many(const struct engine_job *job)
+{
+	return job->blocks || job->moves;
+}
+
+/* Every move ends so, and the job. */
+void job_end_all(struct engine_job *job, int status);
+
+/* The first of a batch's moves that has failed by now, its status; else 0. */
+int job_first_failure(const struct engine_job *job);
+
 #endif

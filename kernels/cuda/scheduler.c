@@ -10,7 +10,6 @@
 
 #include "admission.h"
 #include "driver.h"
-#include "job.h"
 #include "kernels/thread.h"
 #include "proto/clock.h"
 
@@ -27,12 +26,10 @@ static void lose_all(struct scheduler *scheduler);
 
 static int make_slots(struct scheduler *scheduler, struct error *err)
 {
-	int least, greatest;
-	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
+	int r = 0;
 
 	for (int i = 0; i < SCHEDULER_SLOTS && r == 0; i++)
-		r = driver_call(err, cuStreamCreateWithPriority,
-		                (&scheduler->slots[i].stream, CU_STREAM_NON_BLOCKING, greatest));
+		r = driver_priority_stream(&scheduler->slots[i].stream, err);
 	return r;
 }
 

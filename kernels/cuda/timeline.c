@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "driver.h"
-#include "job.h"
 #include "kernels/host/fault.h"
 #include "kernels/host/timeline.h"
 #include "proto/clock.h"
@@ -47,14 +46,8 @@ void timelines_deinit(struct timelines *timelines, enum cuda_health health)
 /* What is there stays when something is missing, and the next poll tries the rest again. */
 static int open_device(struct timelines *timelines, struct error *err)
 {
-	int least, greatest, r = 0;
+	int r = timelines->stream ? 0 : driver_priority_stream(&timelines->stream, err);
 
-	if (!timelines->stream) {
-		r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
-		if (r == 0)
-			r = driver_call(err, cuStreamCreateWithPriority,
-			                (&timelines->stream, CU_STREAM_NON_BLOCKING, greatest));
-	}
 	if (r == 0 && !timelines->read)
 		r = driver_call(err, cuEventCreate, (&timelines->read, CU_EVENT_DISABLE_TIMING));
 	if (r == 0 && !timelines->words) {

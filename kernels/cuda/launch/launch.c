@@ -5,11 +5,38 @@
 
 #include "kernels/cuda/device/args.h"
 #include "kernels/cuda/device.h"
-#include "shape.h"
 #include "strided_args.h"
 #include "kernels/plan/tuning.h"
 
 #define RING_BYTES(stages, tile) ((stages) * ((tile) + 2 * sizeof(uint64_t)))
+
+/* ---- Shapes ------------------------------------------------------------------------------------------- */
+
+uint64_t shape_blocks(const struct shape *shape, const struct device *device)
+{
+	const uint64_t most =
+	    shape->a_multiprocessor ? (uint64_t)shape->a_multiprocessor * device->processors : INT32_MAX;
+
+	return shape->blocks < most ? shape->blocks : most;
+}
+
+int shape_launch(const struct shape *shape, const struct device *device, CUstream stream, void *args,
+                 struct error *err)
+{
+	CUlaunchConfig config = {
+		.gridDimX = (unsigned)shape_blocks(shape, device),
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = shape->threads,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.sharedMemBytes = shape->shared,
+		.hStream = stream,
+	};
+	void *params[] = { args };
+
+	return driver_call(err, cuLaunchKernelEx, (&config, device->function[shape->kernel], params, NULL));
+}
 
 static int launch(struct launcher *launcher, CUstream stream, const struct shape *shape, void *args,
                   struct error *err)

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/driver.h"
 #include "enclosed.h"
-#include "kernels/cuda/job.h"
+#include "kernels/cuda/queue.h"
 #include "kernels/plan/block_plan.h"
 #include "launch_many.h"
 #include "strided_args.h"

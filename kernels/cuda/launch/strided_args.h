@@ -7,7 +7,7 @@
 #include "kernels/cuda/device/args.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/transform.h"
-#include "shape.h"
+#include "launch.h"
 
 /* Whether the plan's route is one of those. */
 static inline bool is_strided(const struct tma_plan *tma)
