@@ -30,7 +30,8 @@ static inline int64_t magnitude_i64(int64_t a)
 	return a < 0 ? -a : a;
 }
 
-/* a / b, rounded up; a >= 0, b > 0. A quotient of up to 1, as most are in the plan of a move, needs no division. */
+/* a / b, rounded up; a >= 0, b > 0. A quotient of up to 1, as most are in the plan of a move, needs no
+ * division. */
 static inline int64_t divide_up_i64(int64_t a, int64_t b)
 {
 	return a <= b ? a > 0 : a / b + (a % b != 0);

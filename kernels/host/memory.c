@@ -97,7 +97,7 @@ static int map_made(const struct engine_handle *handle, struct engine_memory **r
 }
 
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
-                      struct engine_export *ret_export, struct error *err)
+                       struct engine_export *ret_export, struct error *err)
 {
 	struct engine_handle handle = *wanted;
 	if (wanted->kind != REGION_KIND_MEMFD)

@@ -32,7 +32,7 @@ int host_memory_map(const struct engine_handle *handle, struct engine_memory **r
  * cannot be watched while it is pinned. */
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
-                      struct engine_export *ret_export, struct error *err);
+                       struct engine_export *ret_export, struct error *err);
 
 /* A step of unmapping it, which no other thread of the process has to wait for (unmap.c): whether it was the
  * last. From the first one on nothing may use the memory. */

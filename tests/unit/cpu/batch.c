@@ -165,8 +165,8 @@ ParameterizedTest(struct batch_row *row, batch, memory_that_fails)
 	close_engine();
 }
 
-/* After each number of work items, one after the other; one is stopped before it is executed, the rest before they are
- * made.
+/* After each number of work items, one after the other; one is stopped before it is executed, the rest before
+ * they are made.
  */
 Test(batch, cancel_in_the_middle)
 {
@@ -204,7 +204,8 @@ Test(batch, cancel_in_the_middle)
 			good += status == 0;
 			cr_assert(status == 0 || status == STATUS_CANCELED, "%d work items, move %u: %d",
 			          work_items, i, status);
-			cr_assert(status || is_moved(&batch, i, true), "%d work items, move %u", work_items, i);
+			cr_assert(status || is_moved(&batch, i, true), "%d work items, move %u", work_items,
+			          i);
 			cr_assert(!status || !n[i] || !is_moved(&batch, i, true), "%d work items, move %u",
 			          work_items, i);
 		}

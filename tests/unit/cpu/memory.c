@@ -296,7 +296,7 @@ Test(memory, create)
 	struct error err;
 	struct engine_export made;
 	cr_assert_eq(host_memory_create(&(struct engine_handle){ .kind = REGION_KIND_MEMFD, .size = SIZE },
-	                               &memory, &made, &err),
+	                                &memory, &made, &err),
 	             0, "%s", err.message);
 	int fd = made.fd;
 	cr_assert_eq(made.handle_len, 0);
@@ -359,7 +359,7 @@ ParameterizedTest(struct create_row *row, memory, create_refuses)
 	int before = dup(0);
 	close(before);
 	cr_assert_eq(host_memory_create(&(struct engine_handle){ .kind = row->kind, .size = row->size },
-	                               &memory, &made, &err),
+	                                &memory, &made, &err),
 	             row->status, "%s: %s", row->name, err.message);
 	cr_assert_eq(err.status, row->status, "%s", row->name);
 	cr_assert_null(memory, "%s", row->name);

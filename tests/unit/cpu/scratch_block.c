@@ -1,5 +1,5 @@
-/* Scratch blocks of padded transforms: which transforms are divided into them, and that together they write what
- * the oracle says and nothing else. */
+/* Scratch blocks of padded transforms: which transforms are divided into them, and that together they write
+ * what the oracle says and nothing else. */
 #include "kernels/cpu/scratch_block.h"
 
 #include <stdlib.h>
