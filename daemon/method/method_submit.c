@@ -41,7 +41,7 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
 
-/* The loop is everybody's: items that would hold it up by intricate layouts are left out. */
+/* The loop is everybody's: items whose complex layouts would hold it up are refused. */
 static int check_item(struct session *session, const struct item_list *items, uint32_t i, uint64_t *steps,
                       struct placed *ret, struct plan_entry **ret_plan, struct error *err)
 {

@@ -1,4 +1,4 @@
-"""Settings in files: what goes before what, what is refused and how, --check-config, and a reload of a live service."""
+"""Settings in files: what overrides what, what is refused and how, --check-config, and a reload of a live service."""
 import fcntl
 import grp
 import os

@@ -108,7 +108,7 @@ static int send_spool(struct output *output, struct failure *f)
 			rc = send_all(output, data, (size_t)n, f);
 		else if (n == 0 || errno != EINTR)
 			rc = fail(f, EXIT_FAILED, "%s: its buffered data cannot be read (%s)", output->path,
-			          n ? strerror(errno) : "it is cut short");
+			          n ? strerror(errno) : "it is truncated");
 		at += n > 0 ? (uint64_t)n : 0;
 	}
 	free(data);
