@@ -17,6 +17,7 @@
 #include "shutdown.h"
 #include "daemon/resource/job.h"
 #include "daemon/observe/log.h"
+#include "daemon/net/deadline.h"
 #include "daemon/net/session.h"
 #include "daemon/net/watch.h"
 
@@ -137,7 +138,7 @@ static void start_handles(struct server *server)
 	start_pool(server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
-	time_slices_open(&server->time_slices, loop);
+	time_slices_open(&server->time_slices, loop, server->clock);
 	submissions_open(&server->submissions, server, loop);
 	uv_signal_init(loop, &server->sigterm);
 	uv_signal_init(loop, &server->sigint);
@@ -170,6 +171,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 
 	memset(server, 0, sizeof *server);
 	server->thread = pthread_self();
+	server->clock = setup->clock ? setup->clock : &clock_uv;
 	server->limits = options->limits;
 	server->recovery = setup->recovery;
 	server->recovery.listener = server->recovery.metrics = -1;
@@ -331,6 +333,11 @@ static void on_settle(uv_prepare_t *prepare)
 }
 
 /* ---- Sessions ---------------------------------------------------------------------------------------- */
+
+uint64_t server_now_ms(const struct server *server)
+{
+	return server->clock->now_ms(&server->loop);
+}
 
 void server_each_session(struct server *server, void (*act)(struct session *session))
 {

@@ -13,6 +13,7 @@
 
 #include <uv.h>
 
+#include "clock.h"
 #include "daemon/net/account.h"
 #include "daemon/resource/chore.h"
 #include "daemon/net/async_close.h"
@@ -57,6 +58,7 @@ enum server_end {
 struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
+	const struct clock *clock; /* NULL: clock_uv */
 	const struct config
 	    *config; /* options are its own, and it came of this command line; NULL: no reload */
 	int argc;
@@ -70,6 +72,7 @@ struct job;
 
 struct server {
 	uv_loop_t loop;
+	const struct clock *clock;
 	pthread_t thread; /* the loop's */
 	uv_async_t engine_done;
 	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
@@ -78,7 +81,7 @@ struct server {
 	uv_signal_t sighup;
 	uv_timer_t drain_timer;
 	uv_timer_t resend; /* runs while sessions wait to send descriptors (reply.c) */
-	uv_timer_t idle;   /* looks for sessions that do nothing (deadline.c) */
+	uv_timer_t idle;   /* checks for sessions that do nothing (deadline.c) */
 	uv_work_t first_work;
 	struct listener listener;
 	struct watchdog watchdog;
@@ -142,14 +145,14 @@ void server_drain(struct server *server);
 /* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
 void server_lose(struct server *server);
 
+/* By its clock: when the current iteration of the loop began. */
+uint64_t server_now_ms(const struct server *server);
+
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));
 
 /* Sessions whose next request waits: for jobs, for replies to be read, for a turn. */
 uint64_t server_count_waiting(const struct server *server);
-
-/* Starts to look for sessions that do nothing, when there is a deadline for that. deadline.c. */
-void server_watch_idle(struct server *server);
 
 /* Closes the loop's handles, which ends server_run. */
 void server_stop(struct server *server);

@@ -8,6 +8,7 @@
 #include "daemon/observe/log.h"
 #include "proto/text.h"
 #include "daemon/server.h"
+#include "daemon/net/deadline.h"
 #include "daemon/net/session.h"
 
 #define VALUE_BYTES 256

@@ -44,7 +44,7 @@ static struct msg_session_entry entry_of(const struct session *session)
 		.session = session->id,
 		.uid = session->peer.uid,
 		.pid = (uint64_t)session->peer.pid,
-		.age_ms = uv_now(&session->server->loop) - session->start_ms,
+		.age_ms = server_now_ms(session->server) - session->start_ms,
 		.requests = usage->requests,
 		.errors = usage_sum(usage->errors, STATUS_COUNT),
 		.bytes = usage_sum(usage->bytes, FAMILY_COUNT),

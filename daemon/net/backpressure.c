@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "daemon/server.h"
+#include "deadline.h"
 
 /* Of a session with a wait under way: whether one more transform may stand behind it. */
 static bool fits_behind(const struct session *session)
@@ -31,7 +32,7 @@ bool session_must_wait(struct session *session)
 	} else {
 		return false;
 	}
-	frame_clock_pause(session);
+	frame_timer_pause(session);
 	return true;
 }
 

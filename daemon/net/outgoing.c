@@ -113,7 +113,7 @@ static bool look_at(struct server *server, struct account *account)
 
 int outgoing_charge(struct server *server, struct account *account, struct charge *charge, struct error *err)
 {
-	uint64_t now = uv_now(&server->loop);
+	uint64_t now = server_now_ms(server);
 
 	if (!charge_fits(&server->accounts, account, CHARGE_OUTGOING_FDS, 1) &&
 	    now - account->looked_ms >= PAUSE_MS && !look_at(server, account))
@@ -135,7 +135,7 @@ static void watch(struct server *server)
 	uv_timer_t *timer = &server->outgoing.timer;
 
 	if (!uv_is_active((uv_handle_t *)timer))
-		uv_timer_start(timer, on_look, LOOK_MS, LOOK_MS);
+		server->clock->timer_start(timer, on_look, LOOK_MS, LOOK_MS);
 }
 
 void outgoing_sent(struct session *session)
@@ -148,7 +148,7 @@ void outgoing_sent(struct session *session)
 	if (session->n_unread_fds == 0)
 		LIST_INSERT_HEAD(&session->account->unread, session, unread_entry);
 	session->unread_fds[session->n_unread_fds++] =
-	    (struct unread_fd){ .pos = session->sent, .sent_ms = uv_now(&server->loop) };
+	    (struct unread_fd){ .pos = session->sent, .sent_ms = server_now_ms(server) };
 	watch(server);
 }
 
@@ -167,7 +167,7 @@ void outgoing_drop(struct session *session)
 
 static void end_late(struct server *server, struct account *account)
 {
-	uint64_t now = uv_now(&server->loop);
+	uint64_t now = server_now_ms(server);
 	struct session *session, *next;
 
 	for (session = LIST_FIRST(&account->unread); session; session = next) {
@@ -194,7 +194,7 @@ static void on_look(uv_timer_t *timer)
 		account_unref(account);
 	}
 	if (!is_any)
-		uv_timer_stop(timer);
+		server->clock->timer_stop(timer);
 }
 
 /* ---- The end of a session ----------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "daemon/method/dispatch.h"
 #include "daemon/resource/submission.h"
 #include "daemon/server.h"
+#include "deadline.h"
 #include "watch.h"
 
 static void on_readable(uv_poll_t *poll, int status, int events);
@@ -126,7 +127,7 @@ static void session_read(struct session *session)
 		return;
 	}
 	session->received += (uint64_t)n;
-	session->used_ms = uv_now(&server->loop);
+	session->used_ms = server_now_ms(server);
 
 	take_input(session, server->receive, (size_t)n);
 	session_update_poll(session);
@@ -204,7 +205,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 			dispatch(session, data + used, frame_len);
 			used += frame_len;
 			session_drop_fds(session, session->handled);
-			frame_clock_reset(session);
+			frame_timer_reset(session);
 			break;
 		case FRAME_PARTIAL:
 			partial = true;
@@ -216,7 +217,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 	}
 
 	if (partial && session->state == SESSION_OPEN)
-		frame_clock_run(session);
+		frame_timer_run(session);
 	return used;
 }
 

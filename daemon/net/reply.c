@@ -8,11 +8,10 @@
 #include <string.h>
 
 #include "daemon/server.h"
+#include "deadline.h"
 
 /* As many descriptors are on their way as the kernel allows, to all clients or to this one. */
 #define RESEND_MS 20
-
-static void on_reply_deadline(uv_timer_t *timer);
 
 bool session_has_room(const struct session *session)
 {
@@ -195,30 +194,22 @@ void session_flush(struct session *session)
 		session->sent += (uint64_t)n;
 		charge_shrink(&session->out_charge, (uint64_t)n);
 		buffer_consume(&session->out, (size_t)n, SESSION_KEEP_BYTES);
-		session->used_ms = uv_now(&session->server->loop);
-		uv_timer_stop(&session->reply_timer);
+		session->used_ms = server_now_ms(session->server);
+		reply_timer_reset(session);
 	}
 	if (session->state == SESSION_ENDED)
 		return;
 
 	if (!is_peers) {
 		log_crowded(session->server);
-		uv_timer_stop(&session->reply_timer);
-	} else if (buffer_len(&session->out) > 0 && !uv_is_active((uv_handle_t *)&session->reply_timer)) {
-		uv_timer_start(&session->reply_timer, on_reply_deadline,
-		               session->server->limits.reply_deadline_ms, 0);
+		reply_timer_reset(session);
+	} else if (buffer_len(&session->out) > 0) {
+		reply_timer_run(session);
 	}
 	if (session->waiting == WAIT_REPLIES && session_has_room(session))
 		time_slices_add(session->server, session);
 	session_update_poll(session);
 	session_settle(session);
-}
-
-static void on_reply_deadline(uv_timer_t *timer)
-{
-	struct session *session = timer->data;
-
-	session_end(session, LOG_LEVEL_NOTICE, "it did not read its replies in time (reply_deadline_ms)");
 }
 
 /* ---- The log ------------------------------------------------------------------------------------------ */

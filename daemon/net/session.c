@@ -12,6 +12,7 @@
 #include "daemon/resource/prepared.h"
 #include "daemon/resource/submission.h"
 #include "daemon/server.h"
+#include "deadline.h"
 
 #define GROUPS 256 /* on the stack */
 
@@ -102,8 +103,8 @@ bool session_open(struct server *server, int fd)
 	session->poll.data = session->frame_timer.data = session->reply_timer.data = session;
 	session->handles = 3;
 	session->id = ++server->last_session;
-	session->frame_left_ns = limit_ns(server->limits.frame_deadline_ms);
-	session->start_ms = session->used_ms = uv_now(&server->loop);
+	frame_timer_reset(session);
+	session->start_ms = session->used_ms = server_now_ms(server);
 	region_table_init(&session->regions, session);
 	TAILQ_INIT(&session->jobs_under_way);
 	TAILQ_INSERT_TAIL(&server->sessions, session, entry);
@@ -132,7 +133,7 @@ void session_finish(struct session *session)
 	if (session->last == UINT64_MAX)
 		session->last =
 		    session->received + (ioctl(session->fd, SIOCINQ, &unread) < 0 ? 0 : (uint64_t)unread);
-	uv_timer_stop(&session->frame_timer);
+	frame_timer_reset(session);
 	session_update_poll(session);
 	session_settle(session);
 }
@@ -159,8 +160,8 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	region_table_release_all(&session->regions);
 	prepared_release_all(session);
 	uv_poll_stop(&session->poll);
-	uv_timer_stop(&session->frame_timer);
-	uv_timer_stop(&session->reply_timer);
+	frame_timer_reset(session);
+	reply_timer_reset(session);
 	session_settle(session);
 }
 

@@ -63,7 +63,7 @@ struct outgoing_fd {
 
 #define SESSION_MAX_OUTGOING_FDS 64
 
-/* One that was sent with the byte at pos, at uv_now, and is not known to be received. */
+/* One that was sent with the byte at pos, at server_now_ms, and is not known to be received. */
 struct unread_fd {
 	uint64_t pos;
 	uint64_t sent_ms;
@@ -94,8 +94,8 @@ struct session {
 	uv_timer_t reply_timer; /* runs while replies wait for the peer */
 	int poll_events;
 	int handles;       /* not yet closed */
-	uint64_t start_ms; /* uv_now */
-	uint64_t used_ms;  /* when it last sent something or was answered (uv_now) */
+	uint64_t start_ms; /* server_now_ms */
+	uint64_t used_ms;  /* when it last sent something or was answered (server_now_ms) */
 
 	/* In. */
 	struct buffer in; /* what could not be handled at once */
@@ -153,11 +153,6 @@ void session_on_job_ended(struct session *session);
 
 /* The session ends: nothing goes on. */
 void session_stop_waiting(struct session *session);
-
-/* The time that a message which has begun has left. deadline.c, as the next two. */
-void frame_clock_reset(struct session *session);
-void frame_clock_pause(struct session *session);
-void frame_clock_run(struct session *session);
 
 /* Answers a request. result as rpc_encode_result takes it. fd: goes with the reply and becomes the session's,
  * which is charged for it already (out_fds_charge); -1 for none. Nothing happens on a session that has ended.

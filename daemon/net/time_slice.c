@@ -20,9 +20,9 @@ static void on_busy(uv_idle_t *idle)
 	(void)idle;
 }
 
-void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop)
+void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const struct clock *clock)
 {
-	*time_slices = (struct time_slices){ .last_uid = (uid_t)-1 };
+	*time_slices = (struct time_slices){ .clock = clock, .last_uid = (uid_t)-1 };
 	TAILQ_INIT(&time_slices->ready);
 	uv_idle_init(loop, &time_slices->busy);
 }
@@ -67,7 +67,7 @@ bool time_slice_is_over(struct time_slices *time_slices, struct account *account
 	if (account->turn == time_slices->n && account->time_slice_is_long &&
 	    ++account->turn_acts % CLOCK_ACTS != 0)
 		return false;
-	now = uv_hrtime();
+	now = time_slices->clock->now_ns();
 	if (account->turn != time_slices->n) {
 		if (time_slices->last_uid != account->uid && time_slices->last_uid != (uid_t)-1)
 			time_slices->shared_until = now + SHARED_NS;

@@ -17,19 +17,21 @@
 #include <uv.h>
 
 struct account;
+struct clock;
 struct server;
 struct session;
 TAILQ_HEAD(account_queue, account);
 
 struct time_slices {
+	const struct clock *clock;
 	uv_idle_t busy;             /* runs while sessions are ready, so that the loop does not sleep */
 	struct account_queue ready; /* accounts with sessions that are ready */
 	uint64_t n;                 /* of the loop, counted from 1 */
 	uid_t last_uid;             /* that had a turn */
-	uint64_t shared_until;      /* turns are short (uv_hrtime) */
+	uint64_t shared_until;      /* turns are short (clock->now_ns) */
 };
 
-void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop);
+void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const struct clock *clock);
 void time_slices_close(struct time_slices *time_slices);
 
 /* The calling thread, which is the loop's, asks for little of a CPU at a time, so that it is given it as soon

@@ -128,7 +128,7 @@ static void finish(struct submission *s, const struct submission_end *end)
 	}
 	s->done++;
 	account_time(s, uv_hrtime());
-	s->session->used_ms = uv_now(&s->session->server->loop);
+	s->session->used_ms = server_now_ms(s->session->server);
 	if (put.is_asleep)
 		waker_wake(s->waker);
 }
