@@ -152,7 +152,7 @@ static void start_handles(struct server *server)
 	refusals_open(&server->refusals, server, loop);
 	trim_open(&server->trim, server, loop);
 	inputs_open(&server->inputs, loop, server->limits.connections);
-	closers_open(&server->closers, loop, &server->accounts, drain_check, server);
+	async_close_start(&server->async_close, loop, &server->accounts, drain_check, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
@@ -376,7 +376,7 @@ void server_stop(struct server *server)
 	refusals_close(&server->refusals);
 	inputs_close(&server->inputs);
 	trim_close(&server->trim);
-	closers_close(&server->closers);
+	async_close_stop(&server->async_close);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	time_slices_close(&server->time_slices);

@@ -1,7 +1,7 @@
 /* The running service: one loop, one engine, and what its sessions share.
  *
  * Everything here is the loop thread's. Work of other threads enters by three doors: engine_done (jobs),
- * libuv's work queue (chores: mapping and unmapping memory) and the closers.
+ * libuv's work queue (chores: mapping and unmapping memory) and async_close (closed descriptors).
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -91,7 +91,7 @@ struct server {
 
 	struct limits limits;
 	struct accounts accounts;
-	struct closers closers;
+	struct async_close async_close;
 	struct outgoing outgoing;
 	struct refusals refusals;
 	struct inputs inputs;

@@ -84,7 +84,7 @@ static void on_last_deadline(uv_timer_t *timer)
 	struct server *server = timer->data;
 
 	server_each_session(server, log_stuck);
-	closers_log(&server->closers);
+	async_close_log_stuck(&server->async_close);
 	server->state = SERVER_STUCK;
 	uv_stop(&server->loop);
 }
@@ -96,7 +96,7 @@ void drain_check(void *arg)
 	if (server->state == SERVER_LOST && TAILQ_EMPTY(&server->sessions))
 		uv_stop(&server->loop);
 
-	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->closers.n == 0)
+	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->async_close.n == 0)
 		server_stop(server);
 }
 

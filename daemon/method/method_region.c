@@ -47,11 +47,11 @@ static void mapping_free(struct mapping *mapping)
 	struct session *session = mapping->session;
 
 	if (mapping->made.fd >= 0)
-		closer_close(&session->server->closers, session->account, mapping->made.fd,
-		             &mapping->outgoing);
+		async_close_fd(&session->server->async_close, session->account, mapping->made.fd,
+		               &mapping->outgoing);
 	if (mapping->handle.fd >= 0)
-		closer_close(&session->server->closers, session->account, mapping->handle.fd,
-		             &mapping->count);
+		async_close_fd(&session->server->async_close, session->account, mapping->handle.fd,
+		               &mapping->count);
 	charge_release(&mapping->count);
 	charge_release(&mapping->bytes);
 	charge_release(&mapping->outgoing);

@@ -34,7 +34,7 @@ enum charge_kind {
 	CHARGE_KIND_COUNT
 };
 
-struct closer;
+struct async_close_queue;
 struct lingering;
 struct session;
 TAILQ_HEAD(session_queue, session);
@@ -56,7 +56,7 @@ struct account {
 	struct chore_queue chores;         /* not under way: in the order that they begin or go on */
 	TAILQ_ENTRY(account) chores_entry; /* in chores->waiting, while it has some of those */
 	uint32_t chores_under_way;
-	struct closer *closer;        /* NULL: nothing of it is being closed */
+	struct async_close_queue *async_close; /* NULL: nothing of it is being closed */
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 	LIST_HEAD(, session) unread;  /* sessions whose peers have not received all descriptors; outgoing.c */
 	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */

@@ -1,4 +1,9 @@
-/* One thread an account, one lock for all: it is held for a few instructions, never while closing. */
+/* Each account with something to close has a queue and a thread that empties it.
+ *
+ * One lock guards all queues and what has been closed; it is held for a few instructions, never during a
+ * close. A queue is made with the first descriptor to close, and freed on the loop once its thread has ended
+ * and all of its descriptors are accounted for.
+ */
 #include "async_close.h"
 
 #include <assert.h>
@@ -16,164 +21,166 @@
 
 #define IDLE_NS UINT64_C(1000000000)
 
-/* Of one account, more than its limits let it bring at once. */
+/* More than an account's limits let it send at once. */
 #define MAX_CLOSING 8192
 
 struct closing {
-	TAILQ_ENTRY(closing) entry; /* in closer->queue, then in closers->closed */
-	struct closer *closer;
+	TAILQ_ENTRY(closing) entry; /* in queue->fds, then in async_close->closed */
+	struct async_close_queue *queue;
 	int fd;
 	struct charge charge;
 };
 
-struct closer {
-	LIST_ENTRY(closer) entry;
-	struct closers *closers;
+struct async_close_queue {
+	LIST_ENTRY(async_close_queue) entry;
+	struct async_close *async_close;
 	struct account *account;
 	uint64_t n; /* not yet accounted for; the loop's alone */
 	uv_thread_t thread;
 	bool started; /* has to be joined; the loop's alone */
 	/* Under the lock. */
 	uv_cond_t cond;
-	struct closing_queue queue;
-	bool running; /* and looks at the queue once more before it ends */
+	struct closing_queue fds;
+	bool running; /* checks fds once more before it ends */
 };
 
 static void on_wake(uv_async_t *async);
-static void closer_run(void *arg);
+static void queue_run(void *arg);
 
-void closers_open(struct closers *closers, uv_loop_t *loop, struct accounts *accounts,
-                  void (*on_idle)(void *arg), void *arg)
+void async_close_start(struct async_close *async_close, uv_loop_t *loop, struct accounts *accounts,
+                       void (*on_idle)(void *arg), void *arg)
 {
-	*closers = (struct closers){ .accounts = accounts, .on_idle = on_idle, .arg = arg };
-	LIST_INIT(&closers->list);
-	TAILQ_INIT(&closers->closed);
-	uv_mutex_init(&closers->mutex);
-	uv_async_init(loop, &closers->wake, on_wake);
-	closers->wake.data = closers;
+	*async_close = (struct async_close){ .accounts = accounts, .on_idle = on_idle, .arg = arg };
+	LIST_INIT(&async_close->queues);
+	TAILQ_INIT(&async_close->closed);
+	uv_mutex_init(&async_close->mutex);
+	uv_async_init(loop, &async_close->wake, on_wake);
+	async_close->wake.data = async_close;
 }
 
-static struct closer *closer_new(struct closers *closers, struct account *account)
+static struct async_close_queue *queue_new(struct async_close *async_close, struct account *account)
 {
-	struct closer *closer = calloc(1, sizeof *closer);
+	struct async_close_queue *queue = calloc(1, sizeof *queue);
 
-	if (!closer)
+	if (!queue)
 		return NULL;
-	if (uv_cond_init(&closer->cond) < 0) {
-		free(closer);
+	if (uv_cond_init(&queue->cond) < 0) {
+		free(queue);
 		return NULL;
 	}
-	closer->closers = closers;
-	closer->account = account_ref(closers->accounts, account->uid);
-	TAILQ_INIT(&closer->queue);
-	LIST_INSERT_HEAD(&closers->list, closer, entry);
-	account->closer = closer;
-	return closer;
+	queue->async_close = async_close;
+	queue->account = account_ref(async_close->accounts, account->uid);
+	TAILQ_INIT(&queue->fds);
+	LIST_INSERT_HEAD(&async_close->queues, queue, entry);
+	account->async_close = queue;
+	return queue;
 }
 
 /* Its thread has ended, or is about to. */
-static void closer_free(struct closer *closer)
+static void queue_free(struct async_close_queue *queue)
 {
-	assert(closer->n == 0);
-	if (closer->started)
-		uv_thread_join(&closer->thread);
-	uv_cond_destroy(&closer->cond);
-	LIST_REMOVE(closer, entry);
-	closer->account->closer = NULL;
-	account_unref(closer->account);
-	free(closer);
+	assert(queue->n == 0);
+	if (queue->started)
+		uv_thread_join(&queue->thread);
+	uv_cond_destroy(&queue->cond);
+	LIST_REMOVE(queue, entry);
+	queue->account->async_close = NULL;
+	account_unref(queue->account);
+	free(queue);
 }
 
-void closers_close(struct closers *closers)
+void async_close_stop(struct async_close *async_close)
 {
-	struct closer *closer;
+	struct async_close_queue *queue;
 
-	assert(closers->n == 0);
-	uv_mutex_lock(&closers->mutex);
-	closers->stopping = true;
-	LIST_FOREACH(closer, &closers->list, entry)
-		uv_cond_signal(&closer->cond);
-	uv_mutex_unlock(&closers->mutex);
-	while ((closer = LIST_FIRST(&closers->list)))
-		closer_free(closer);
-	uv_close((uv_handle_t *)&closers->wake, NULL);
-	uv_mutex_destroy(&closers->mutex);
+	assert(async_close->n == 0);
+	uv_mutex_lock(&async_close->mutex);
+	async_close->stopping = true;
+	LIST_FOREACH(queue, &async_close->queues, entry)
+		uv_cond_signal(&queue->cond);
+	uv_mutex_unlock(&async_close->mutex);
+	while ((queue = LIST_FIRST(&async_close->queues)))
+		queue_free(queue);
+	uv_close((uv_handle_t *)&async_close->wake, NULL);
+	uv_mutex_destroy(&async_close->mutex);
 }
 
 /* ---- Closing ------------------------------------------------------------------------------------------ */
 
-/* The new thread takes no signals, from its first moment on: they are the loop's. */
-static bool closer_start(struct closer *closer)
+/* All signals are blocked in the new thread from its start: the loop takes them. */
+static bool queue_start_thread(struct async_close_queue *queue)
 {
 	sigset_t all, before;
 	int r;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = uv_thread_create(&closer->thread, closer_run, closer);
+	r = uv_thread_create(&queue->thread, queue_run, queue);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r == 0;
 }
 
-/* Has a thread run that looks at the queue. */
-static bool closer_wake(struct closer *closer)
+/* Makes sure that a thread checks the queue. */
+static bool queue_wake(struct async_close_queue *queue)
 {
-	if (closer->running) {
-		uv_cond_signal(&closer->cond);
+	if (queue->running) {
+		uv_cond_signal(&queue->cond);
 		return true;
 	}
-	if (closer->started)
-		uv_thread_join(&closer->thread);
-	closer->started = closer->running = closer_start(closer);
-	return closer->running;
+	if (queue->started)
+		uv_thread_join(&queue->thread);
+	queue->started = queue->running = queue_start_thread(queue);
+	return queue->running;
 }
 
-static bool closer_add(struct closer *closer, int fd, struct charge *charge)
+static bool queue_add(struct async_close_queue *queue, int fd, struct charge *charge)
 {
-	struct closers *closers = closer->closers;
+	struct async_close *async_close = queue->async_close;
 	struct closing *closing = malloc(sizeof *closing);
 	bool taken;
 
 	if (!closing)
 		return false;
-	*closing = (struct closing){ .closer = closer, .fd = fd, .charge = *charge };
-	uv_mutex_lock(&closers->mutex);
-	TAILQ_INSERT_TAIL(&closer->queue, closing, entry);
-	taken = closer_wake(closer);
+	*closing = (struct closing){ .queue = queue, .fd = fd, .charge = *charge };
+	uv_mutex_lock(&async_close->mutex);
+	TAILQ_INSERT_TAIL(&queue->fds, closing, entry);
+	taken = queue_wake(queue);
 	if (!taken)
-		TAILQ_REMOVE(&closer->queue, closing, entry);
-	uv_mutex_unlock(&closers->mutex);
+		TAILQ_REMOVE(&queue->fds, closing, entry);
+	uv_mutex_unlock(&async_close->mutex);
 	if (!taken) {
 		free(closing);
 		return false;
 	}
 	*charge = (struct charge){ 0 };
-	closer->n++;
-	closers->n++;
+	queue->n++;
+	async_close->n++;
 	return true;
 }
 
-void closer_close(struct closers *closers, struct account *account, int fd, struct charge *charge)
+void async_close_fd(struct async_close *async_close, struct account *account, int fd, struct charge *charge)
 {
-	struct closer *closer = account->closer ? account->closer : closer_new(closers, account);
+	struct async_close_queue *queue =
+	    account->async_close ? account->async_close : queue_new(async_close, account);
 
-	if (closer && closer_add(closer, fd, charge))
+	if (queue && queue_add(queue, fd, charge))
 		return;
 	close(fd);
 	charge_release(charge);
 }
 
-/* After the shutdown nothing more arrives. Descriptors travel with bytes, so where none is unread there are
- * none in the queue. What is under way for the account comes first: a connection is charged until its
- * descriptors are gone. */
-void closer_close_socket(struct closers *closers, struct account *account, int fd, struct charge *charge)
+/* After the shutdown nothing more arrives. Descriptors travel with bytes, so a socket without unread bytes
+ * holds none. While the account has descriptors to close, the socket goes behind them: a connection stays
+ * charged until its descriptors are closed. */
+void async_close_socket(struct async_close *async_close, struct account *account, int fd,
+                        struct charge *charge)
 {
-	bool busy = account->closer && account->closer->n > 0;
+	bool busy = account->async_close && account->async_close->n > 0;
 	int unread;
 
 	shutdown(fd, SHUT_RDWR);
 	if (busy || ioctl(fd, SIOCINQ, &unread) < 0 || unread > 0) {
-		closer_close(closers, account, fd, charge);
+		async_close_fd(async_close, account, fd, charge);
 		return;
 	}
 	close(fd);
@@ -182,92 +189,93 @@ void closer_close_socket(struct closers *closers, struct account *account, int f
 
 /* ---- The thread --------------------------------------------------------------------------------------- */
 
-/* The next to close; NULL when there was none for a while, or there will be none. */
-static struct closing *next_closing(struct closer *closer)
+/* The next descriptor to close; NULL when none came for IDLE_NS, or the service stops. */
+static struct closing *next_closing(struct async_close_queue *queue)
 {
-	struct closers *closers = closer->closers;
+	struct async_close *async_close = queue->async_close;
 	struct closing *closing;
 	int r = 0;
 
-	while (TAILQ_EMPTY(&closer->queue) && !closers->stopping && r == 0)
-		r = uv_cond_timedwait(&closer->cond, &closers->mutex, IDLE_NS);
-	closing = TAILQ_FIRST(&closer->queue);
+	while (TAILQ_EMPTY(&queue->fds) && !async_close->stopping && r == 0)
+		r = uv_cond_timedwait(&queue->cond, &async_close->mutex, IDLE_NS);
+	closing = TAILQ_FIRST(&queue->fds);
 	if (closing)
-		TAILQ_REMOVE(&closer->queue, closing, entry);
+		TAILQ_REMOVE(&queue->fds, closing, entry);
 	return closing;
 }
 
-static void closer_run(void *arg)
+static void queue_run(void *arg)
 {
-	struct closer *closer = arg;
-	struct closers *closers = closer->closers;
+	struct async_close_queue *queue = arg;
+	struct async_close *async_close = queue->async_close;
 	struct closing *closing;
-	uv_mutex_lock(&closers->mutex);
-	while ((closing = next_closing(closer))) {
-		uv_mutex_unlock(&closers->mutex);
+
+	uv_mutex_lock(&async_close->mutex);
+	while ((closing = next_closing(queue))) {
+		uv_mutex_unlock(&async_close->mutex);
 		close(closing->fd);
-		uv_mutex_lock(&closers->mutex);
-		TAILQ_INSERT_TAIL(&closers->closed, closing, entry);
-		uv_async_send(&closers->wake);
+		uv_mutex_lock(&async_close->mutex);
+		TAILQ_INSERT_TAIL(&async_close->closed, closing, entry);
+		uv_async_send(&async_close->wake);
 	}
-	closer->running = false;
-	uv_async_send(&closers->wake);
-	uv_mutex_unlock(&closers->mutex);
+	queue->running = false;
+	uv_async_send(&async_close->wake);
+	uv_mutex_unlock(&async_close->mutex);
 }
 
 /* ---- Back on the loop --------------------------------------------------------------------------------- */
 
-static void account_for(struct closers *closers, struct closing_queue *closed)
+static void account_for(struct async_close *async_close, struct closing_queue *closed)
 {
 	struct closing *closing;
 
 	while ((closing = TAILQ_FIRST(closed))) {
 		TAILQ_REMOVE(closed, closing, entry);
 		charge_release(&closing->charge);
-		closing->closer->n--;
-		closers->n--;
+		closing->queue->n--;
+		async_close->n--;
 		free(closing);
 	}
 }
 
 static void on_wake(uv_async_t *async)
 {
-	struct closers *closers = async->data;
+	struct async_close *async_close = async->data;
 	struct closing_queue closed = TAILQ_HEAD_INITIALIZER(closed);
-	struct closer *closer, *next;
-	uint64_t before = closers->n;
+	struct async_close_queue *queue, *next;
+	uint64_t before = async_close->n;
 
-	uv_mutex_lock(&closers->mutex);
-	TAILQ_CONCAT(&closed, &closers->closed, entry);
-	uv_mutex_unlock(&closers->mutex);
-	account_for(closers, &closed);
+	uv_mutex_lock(&async_close->mutex);
+	TAILQ_CONCAT(&closed, &async_close->closed, entry);
+	uv_mutex_unlock(&async_close->mutex);
+	account_for(async_close, &closed);
 
-	for (closer = LIST_FIRST(&closers->list); closer; closer = next) {
+	for (queue = LIST_FIRST(&async_close->queues); queue; queue = next) {
 		bool running;
 
-		next = LIST_NEXT(closer, entry);
-		uv_mutex_lock(&closers->mutex);
-		running = closer->running;
-		uv_mutex_unlock(&closers->mutex);
-		if (!running && closer->n == 0)
-			closer_free(closer);
+		next = LIST_NEXT(queue, entry);
+		uv_mutex_lock(&async_close->mutex);
+		running = queue->running;
+		uv_mutex_unlock(&async_close->mutex);
+		if (!running && queue->n == 0)
+			queue_free(queue);
 	}
-	if (before > 0 && closers->n == 0)
-		closers->on_idle(closers->arg);
+	if (before > 0 && async_close->n == 0)
+		async_close->on_idle(async_close->arg);
 }
 
-bool closer_is_full(const struct account *account)
+bool async_close_is_full(const struct account *account)
 {
-	return account->closer && account->closer->n >= MAX_CLOSING;
+	return account->async_close && account->async_close->n >= MAX_CLOSING;
 }
 
-void closers_log(const struct closers *closers)
+void async_close_log_stuck(const struct async_close *async_close)
 {
-	const struct closer *closer;
+	const struct async_close_queue *queue;
 
-	LIST_FOREACH(closer, &closers->list, entry)
-		if (closer->n > 0)
+	LIST_FOREACH(queue, &async_close->queues, entry)
+		if (queue->n > 0)
 			log_about(LOG_LEVEL_WARNING,
-			          &(struct log_about){ .has_uid = true, .uid = closer->account->uid },
-			          "descriptors that it sent are still being closed: %" PRIu64, closer->n);
+			          &(struct log_about){ .has_uid = true, .uid = queue->account->uid },
+			          "descriptors that it sent are still being closed: %" PRIu64, queue->n);
 }

@@ -36,7 +36,7 @@ void session_close_fds(struct session *session, const int *fds, size_t n)
 	struct charge none = { 0 };
 
 	for (size_t i = 0; i < n; i++)
-		closer_close(&session->server->closers, session->account, fds[i], &none);
+		async_close_fd(&session->server->async_close, session->account, fds[i], &none);
 }
 
 static void forget_first(struct session *session)
@@ -50,7 +50,7 @@ static void drop_first(struct session *session)
 	struct charge charge = { 0 };
 
 	charge_move(&session->fds_charge, &charge, 1);
-	closer_close(&session->server->closers, session->account, session->fds[0].fd, &charge);
+	async_close_fd(&session->server->async_close, session->account, session->fds[0].fd, &charge);
 	forget_first(session);
 }
 

@@ -65,7 +65,7 @@ static void close_one(struct server *server, struct account *account, int fd)
 {
 	struct charge none = { 0 };
 
-	closer_close_socket(&server->closers, account, fd, &none);
+	async_close_socket(&server->async_close, account, fd, &none);
 	account_unref(account);
 }
 

@@ -47,7 +47,7 @@ static void close_unsent(struct session *session, int fd)
 	struct charge charge = { 0 };
 
 	charge_move(&session->out_fds_charge, &charge, 1);
-	closer_close(&session->server->closers, session->account, fd, &charge);
+	async_close_fd(&session->server->async_close, session->account, fd, &charge);
 }
 
 void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,

@@ -57,7 +57,7 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	if (!session->account)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
 	session_meet_groups(session);
-	if (closer_is_full(session->account))
+	if (async_close_is_full(session->account))
 		return error_set(err, STATUS_QUOTA,
 		                 "too many of the descriptors that it sent are still being closed");
 	r = charge_take(&session->connection, &server->accounts, session->account, CHARGE_CONNECTIONS, 1,

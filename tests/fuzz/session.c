@@ -104,7 +104,7 @@ static void turn(void)
 {
 	for (int i = 0; i < 3; i++)
 		uv_run(&server->loop, UV_RUN_NOWAIT);
-	while (server->closers.n > 0)
+	while (server->async_close.n > 0)
 		uv_run(&server->loop, UV_RUN_ONCE);
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 }

@@ -129,8 +129,8 @@ struct session *client_session(const struct client *client)
 	struct session *session;
 
 	TAILQ_FOREACH(session, &client->server->sessions, entry)
-	if (session->id == client->session)
-		return session;
+		if (session->id == client->session)
+			return session;
 	return NULL;
 }
 
