@@ -66,7 +66,7 @@ struct engine_memory {
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
 };
 
-/* Whom streams work for. Owners share the engine: however many streams one has and whatever their jobs cost,
+/* The owner of streams. Owners share the engine: however many streams one has and whatever their jobs cost,
  * each owner that has work gets as much time as any other. The caller embeds it and touches no field. It must
  * outlive its streams. */
 struct engine_owner {
@@ -101,8 +101,8 @@ struct engine_point {
 };
 
 /* A job is one move, a move over a list of blocks, or a batch of moves. It starts when the stream's jobs
- * before it have ended and the point that it waits for has come; everything it wrote is visible to who sees
- * its signal. A job that does not end with status 0 signals nothing. */
+ * before it have ended and the point that it waits for has come; everything it wrote is visible to whoever
+ * sees its signal. A job that does not end with status 0 signals nothing. */
 struct engine_job {
 	/* By the submitter; all must live until on_done. */
 	struct engine_move move;
@@ -207,7 +207,7 @@ static inline int engine_make(struct engine *engine, const struct engine_handle 
 	return engine_count_memory(engine, engine->ops->create(engine, wanted, ret, ret_export, err));
 }
 
-/* The same for one who waits. */
+/* The same for a caller that waits. */
 static inline int engine_create(struct engine *engine, enum region_kind kind, uint64_t size,
                                 struct engine_memory **ret, struct engine_export *ret_export,
                                 struct error *err)
@@ -217,9 +217,9 @@ static inline int engine_create(struct engine *engine, enum region_kind kind, ui
 	return engine_make(engine, &wanted, ret, ret_export, err);
 }
 
-/* A step of unmapping, for who has other things to do in between: whether it was the last, and *memory is
- * gone. No job may use the memory from the first step on. Other threads of the process do not wait for a
- * step, but where a device lets memory go; each may be of another thread. May block. */
+/* A step of unmapping, for callers that have other things to do in between: whether it was the last, and
+ * *memory is gone. No job may use the memory from the first step on. Other threads of the process do not wait
+ * for a step, but where a device lets memory go; each may be of another thread. May block. */
 static inline bool engine_unmap_step(struct engine *engine, struct engine_memory *memory)
 {
 	if (!engine->ops->unmap(engine, memory))

@@ -11,8 +11,7 @@
  *
  * Measured (ratio to memcpy, small pages; tests/bench/README.md, "What was tried"): 256 units instead of runs
  * of 1 KiB: uint8 0.75 -> 0.78, float16 0.89 -> 0.96. With huge pages 128 or 512 units, and runs of 1 KiB,
- * are within noise. STAGED_UNITS: staged runs of 1 and 4 KiB are within noise with huge pages; with small
- * pages not measured. SRC_FIRST: not measured for itself. */
+ * are within noise. STAGED_UNITS and SRC_FIRST against other values: not measured. */
 #define FIRST_UNITS  256
 #define STAGED_UNITS 512
 #define SRC_FIRST    1024

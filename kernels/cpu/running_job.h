@@ -48,7 +48,7 @@ struct running_job {
 	struct running_blocks blocks;
 	unsigned active;     /* work items being executed */
 	bool is_waking;      /* nothing is moved any more */
-	bool is_counted;     /* who sleeps on the signal */
+	bool is_counted;     /* those who sleep on the signal */
 	uint32_t wakes_left; /* when it is: sleepers to wake */
 	uint64_t start_ns;
 	int status; /* why it was stopped */

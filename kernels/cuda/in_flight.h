@@ -42,7 +42,7 @@ struct in_flight_job {
 	uint64_t launched;               /* rounds */
 	uint64_t landed;
 	struct tensor_extent brought; /* of a source that is brought as a whole */
-	bool is_waking;               /* all is done but waking who sleeps on the signal */
+	bool is_waking;               /* all is done but waking those who sleep on the signal */
 	uint32_t wakes_left;          /* sleepers that may still be woken */
 	uint64_t waking_ns;           /* that it has taken so far, of the engine's thread */
 	int status;                   /* the first failure */
@@ -69,12 +69,12 @@ void in_flight_deinit(struct in_flight_job *in_flight);
 void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
                      CUstream own);
 
-/* Launches the rounds that can be. What fails is the in-flight job's status: no more rounds follow. */
+/* Launches the rounds that can be launched. A failure becomes the job's status, and no more rounds follow. */
 void in_flight_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight);
 
 enum in_flight_state { IN_FLIGHT_UNDER_WAY, IN_FLIGHT_MOVED, IN_FLIGHT_ENDED };
 
-/* Looks whether rounds have landed, and then wakes who sleeps on the signal, some at a time. Once ended,
+/* Polls rounds, and after the last wakes those who sleep on the signal, some at a time. Once ended,
  * nothing of it is on the device any more, and the job has its status and time; DEVICE_LOST when the device
  * cannot be asked, and then what is on it is unknown. */
 enum in_flight_state in_flight_poll(struct in_flight_job *in_flight);

@@ -1,5 +1,5 @@
-/* The CUDA engine's plan for a move of many blocks, whatever plan came with it: one that is right for each of
- * them, wherever it lies. Pure. */
+/* The CUDA engine's own plan for a move of many blocks: one that is right for each block, wherever it lies,
+ * whatever plan came with the move. Pure. */
 #ifndef KERNELS_PLAN_BLOCK_PLAN_H
 #define KERNELS_PLAN_BLOCK_PLAN_H
 

@@ -1,4 +1,5 @@
-/* Stretches in 128 bits, where no sum of theirs overflows; regular layouts as repeated ones (overlap.h). */
+/* Checks lists of blocks. Stretches are computed in 128 bits, where no sum of theirs overflows; regular
+ * layouts are treated as repeated ones (overlap.h). */
 #include "blocks.h"
 
 #include <endian.h>

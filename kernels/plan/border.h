@@ -1,5 +1,5 @@
-/* Dimensions, and a border as boxes: what both the planner, who counts the work, and the kernel, who does it,
- * must agree on.
+/* A strided dimension with its window, and the border outside of the windows as boxes. The planner, which
+ * counts the work, and the kernel, which does it, must agree on both.
  *
  * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and
  * one after it; it spans the windows of the dimensions outside of it and all of those inside. Together they

@@ -1,27 +1,27 @@
-/* Canonical form, and the subregions of a padded transform. Nothing here fails or allocates: transform_init
- * has checked every product that is formed. A request can have millions of subregions, so both are kept
- * cheap. */
+/* Brings loop nests to canonical form, and divides a padded transform into subregions. Nothing here fails or
+ * allocates: transform_init has checked every product that is formed. A request can have millions of
+ * subregions, so both are kept cheap. */
 #include "loop_nest.h"
 
 #include "proto/arithmetic.h"
 
 /* ---- Canonical form --------------------------------------------------------------------------------- */
 
-static void drop_units_and_turn(struct loop_nest *nest);
+static void drop_units_and_flip(struct loop_nest *nest);
 static void sort_dims(struct loop_nest *nest);
 static void fuse_dims(struct loop_nest *nest, bool padded);
 static void widen(struct loop_nest *nest, uint32_t align);
 
 void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align)
 {
-	drop_units_and_turn(nest);
+	drop_units_and_flip(nest);
 	sort_dims(nest);
 	fuse_dims(nest, true);
 	if (!nest->fill)
 		widen(nest, align);
 }
 
-static void drop_units_and_turn(struct loop_nest *nest)
+static void drop_units_and_flip(struct loop_nest *nest)
 {
 	int rank = 0;
 
@@ -272,7 +272,7 @@ bool loop_nest_window(struct loop_nest *ret, const struct transform *t, uint32_t
 			.before = t->axis[d].before,
 			.source = t->axis[d].source,
 		};
-	drop_units_and_turn(ret);
+	drop_units_and_flip(ret);
 	sort_dims(ret);
 	fuse_dims(ret, t->mode == PAD_MODE_CONSTANT);
 	if (t->mode == PAD_MODE_CONSTANT || ret->rank == 0 || is_whole(&ret->dim[ret->rank - 1]))

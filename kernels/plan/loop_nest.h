@@ -1,7 +1,7 @@
 /* A loop nest: one strided copy or fill in canonical form, what an engine's inner loops run.
  *
  * Canonical: unit dimensions dropped, dimensions that are contiguous on both sides fused, destination
- * strides positive (a dimension that runs backwards on both sides is turned around), ordered by destination
+ * strides positive (a dimension that runs backwards on both sides is reversed), ordered by destination
  * stride with the smallest last, elements widened while sizes, strides and offsets allow (four contiguous
  * uint8 become one 4-byte element). A loop nest of rank 0 is one element; no dimension is empty. A fill keeps
  * the transform's element, the size of its pattern.

@@ -1,4 +1,5 @@
-/* Narrowing moves the window of an axis: what is before, what is read, what is after. */
+/* Narrows a transform: the window of an axis moves, and with it what is before, what is read and what is
+ * after. */
 #include "narrow.h"
 
 #include <assert.h>

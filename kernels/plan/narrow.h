@@ -1,4 +1,5 @@
-/* Parts of a transform that are transforms of their own, and the bytes that one touches. Pure. */
+/* Parts of a transform that are transforms of their own, and the range of bytes that a transform touches.
+ * Pure. */
 #ifndef KERNELS_PLAN_NARROW_H
 #define KERNELS_PLAN_NARROW_H
 

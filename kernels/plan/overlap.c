@@ -1,4 +1,4 @@
-/* Both questions become one: is target = sum of stride[i] * x[i] with 0 <= x[i] <= max[i]?
+/* Both tests for overlap become one question: is target = sum of stride[i] * x[i] with 0 <= x[i] <= max[i]?
  *
  * Terms that together reach every multiple of the smaller stride are merged first, which undoes most
  * layouts entirely; what is left is searched from the largest stride down, each choice bounded by what the
@@ -56,7 +56,7 @@ static void count_steps(int tries_left)
 	steps += (uint64_t)(OVERLAP_MOST_STEPS - (tries_left < 0 ? 0 : tries_left));
 }
 
-/* ---- The questions -------------------------------------------------------------------------------- */
+/* ---- The tests ------------------------------------------------------------------------------------ */
 
 static wide magnitude(wide x)
 {

@@ -1,4 +1,4 @@
-/* Whether strided byte sets meet: exact, by a bounded search over the strides (a small Diophantine
+/* Whether strided sets of bytes overlap: exact, by a bounded search over the strides (a small Diophantine
  * problem). Most layouts are decided by their extents or by nested strides without any search. */
 #ifndef KERNELS_PLAN_OVERLAP_H
 #define KERNELS_PLAN_OVERLAP_H
@@ -33,7 +33,7 @@ enum overlap overlap_self_repeated(const struct tensor_layout *layout, const str
  * (element [0, ..., 0] to element [0, ..., 0]). */
 enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance);
 
-/* The steps that this thread's searches have taken so far, for who bounds what several questions cost
+/* The steps that this thread's searches have taken so far, for callers that bound what several tests cost
  * together: one takes OVERLAP_MOST_STEPS at most, about a third of a millisecond. */
 uint64_t overlap_steps(void);
 #define OVERLAP_MOST_STEPS 16384

@@ -1,4 +1,6 @@
-/* The family of a transform's interior, its tile, and the rules that ruled better families out. */
+/* Chooses the family of a transform's interior and its tile, and records the rules that ruled better families
+ * out.
+ */
 #include "plan.h"
 
 #include <inttypes.h>

@@ -4,11 +4,16 @@
  * Values of the enums are those of cuda.h (CUtensorMapDataType and its kin); the driver's side asserts it.
  * Source of the rules: CUDA Driver API, cuTensorMapEncodeTiled.
  *
- * Driver 580.159 and an H200 go their own way in these places; the rules here stay those of the
- * documentation: dim           up to 2^32 is documented and encoded, but a load through a map with a
- * dimension of 2^32 - 4 or more ends the context; how long one may be is not known, and plans keep below 2^30
- *   box           refused where box[0] is no multiple of 16 bytes with interleave, and where all of the box
- * is more than 228 KiB, which fits no shared memory interleave    32B is taken with every swizzle
+ * Driver 580.159 and an H200 differ from the documentation in these places; the rules here stay those of the
+ * documentation:
+ *
+ * - dim: up to 2^32 is documented and encoded, but a load through a map with a dimension of 2^32 - 4 or more
+ *   ends the context; how long one may be is not known, and plans keep below 2^30.
+ *
+ * - box: refused where box[0] is no multiple of 16 bytes with interleave, and where all of the box is more
+ * than 228 KiB, which fits no shared memory.
+ *
+ * - interleave: 32B is taken with every swizzle.
  */
 #ifndef KERNELS_PLAN_TENSOR_MAP_H
 #define KERNELS_PLAN_TENSOR_MAP_H

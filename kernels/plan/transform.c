@@ -1,4 +1,4 @@
-/* Validation of a transform, and its reduction to axes. Arguments are checked in the order a reader names
+/* Validates a transform and reduces it to axes. Arguments are checked in the order in which a reader names
  * them: dtype and ranks, perm, then dimension by dimension the crop, the pad and the destination's extent,
  * last the value and the destination's own overlap. */
 #include "transform.h"
