@@ -194,7 +194,7 @@ static void narrow_to_round(const struct staging *s, uint64_t i, struct staging_
 
 void staging_round(const struct staging *s, uint64_t i, struct staging_round *ret)
 {
-	const struct tma_plan *tma = &s->plan->tma;
+	const struct tma_route_plan *tma = &s->plan->tma;
 
 	ret->dst_offset = 0;
 	if (s->run) {
@@ -220,7 +220,7 @@ void staging_round(const struct staging *s, uint64_t i, struct staging_round *re
 static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
                      const struct staging_limits *limits)
 {
-	const struct tma_plan *tma = &s->plan->tma;
+	const struct tma_route_plan *tma = &s->plan->tma;
 	bool over = dst == STAGING_ON_HOST && src == STAGING_ON_HOST;
 	uint64_t bytes = (uint64_t)tma->dim[0].n, step = limits->round_bytes;
 

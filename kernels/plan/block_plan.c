@@ -1,4 +1,4 @@
-/* The alignment that all blocks have, and the plan with it. */
+/* Finds the alignment that all blocks share, and plans with it. */
 #include "block_plan.h"
 
 #include "blocks.h"
@@ -56,7 +56,7 @@ bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blo
 /* Whether there is a kernel for such blocks alone, by a plan for one of them. */
 static bool has_own_kernel(const struct plan *plan, const struct engine_blocks *blocks)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 	const uint64_t items = blocks->n * blocks->layers, run = (uint64_t)tma->dim[0].n;
 	struct tensor_map_layout map;
 

@@ -1,8 +1,8 @@
-/* From a transform and facts about the engine to a plan: pure, so that it is tested without hardware.
+/* From a transform and facts about the engine to a plan. Pure, so that it is tested without hardware.
  *
- * The family names how the interior moves; borders are subregions of their own, or a little
- * work in the tiles of the interior. Every reply carries the
- * family, and the rules say why a better one was not legal: no silent fallback.
+ * The family names how the interior moves; borders are subregions of their own, or a little work in the tiles
+ * of the interior. Every reply carries the family, and the rules say why a better one was not legal: no
+ * silent fallback.
  */
 #ifndef KERNELS_PLAN_PLAN_H
 #define KERNELS_PLAN_PLAN_H
@@ -51,7 +51,7 @@ struct plan {
 	const char *swizzle;               /* of the tile in shared memory: "none" */
 	int64_t grid;                      /* pieces that can run side by side at most */
 	struct loop_nest interior;         /* rank 0 and fill when there is no interior */
-	struct tma_plan
+	struct tma_route_plan
 	    tma; /* when planned for it; interior is then the whole destination, pads as windows */
 	uint64_t n_subregions;
 	int n_rules;

@@ -1,4 +1,4 @@
-/* A tile's dimensions are those of the route that moves it. */
+/* Computes what a plan's tile is; its dimensions are those of the route that moves it. */
 #include "plan_tile.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void of_cpu(const struct plan *plan, struct plan_tile *ret)
 /* A map's elements have 8 bytes at most: of a copy, the tile's have too. */
 static void of_map(const struct plan *plan, struct plan_tile *ret)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 	bool is_copy = tma->route == TMA_ROUTE_COPY;
 
 	ret->element = is_copy && tma->element > 8 ? 8 : tma->element;
@@ -45,7 +45,7 @@ static void of_map(const struct plan *plan, struct plan_tile *ret)
 
 void plan_tile_of(const struct plan *plan, struct plan_tile *ret)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 
 	*ret = (struct plan_tile){ 0 };
 	if (plan->tile_rank == 0)

@@ -1,5 +1,5 @@
-/* What a plan's tile is in memory, for who explains or draws it; and the facts to plan with for an engine
- * that is not here. Pure. */
+/* What a plan's tile is in memory, for tools that explain or draw it; and the facts to plan with for an
+ * engine that is not here. Pure. */
 #ifndef KERNELS_PLAN_PLAN_TILE_H
 #define KERNELS_PLAN_PLAN_TILE_H
 

@@ -1,4 +1,4 @@
-/* Routes by tensor map: what a map can say of each side, and the boxes and tiles of a copy and of a
+/* Tries the routes by tensor map: what a map can say of each side, and the boxes and tiles of a copy and of a
  * transpose.
  *
  * A map starts at a multiple of 16 bytes and a tile at one too: a load or store whose innermost coordinate is
@@ -39,7 +39,7 @@ static bool check_map(struct plan *plan, enum family family, const char *side,
 
 /* Whether dimension d goes on in the source where the one before it ends, so that a map counts both as one.
  */
-static bool follows(const struct tma_plan *tma, uint32_t d)
+static bool follows(const struct tma_route_plan *tma, uint32_t d)
 {
 	const struct strided_dim *dim = &tma->dim[d], *inner = &tma->dim[d - 1];
 
@@ -53,7 +53,7 @@ static bool is_broadcast(const struct strided_dim *dim)
 }
 
 /* Dimensions of a map, of which the last may be several; those that are broadcast need none. */
-static uint32_t map_rank(const struct tma_plan *tma, uint32_t most)
+static uint32_t map_rank(const struct tma_route_plan *tma, uint32_t most)
 {
 	uint32_t rank = tma->rank;
 
@@ -67,7 +67,7 @@ static uint32_t map_rank(const struct tma_plan *tma, uint32_t most)
  * `also` names; of the grid's dimensions there are `most`. */
 static bool check_dims(struct plan *plan, enum family family, uint32_t also, uint32_t most)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	int before = plan->n_rules;
 
 	if (map_rank(tma, most) > TENSOR_MAP_MAX_RANK) {
@@ -105,7 +105,7 @@ static uint32_t phase_of(uint32_t base_phase, int64_t offset)
 
 /* How much a fetch may be rounded up to: what the rows are whole multiples of, so that no gap between them is
  * read; more where whole rows are so long that it does not count. */
-static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, enum family family)
+static enum tensor_map_l2 promotion_of(const struct tma_route_plan *tma, enum family family)
 {
 	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
 
@@ -127,7 +127,7 @@ static enum tensor_map_l2 promotion_of(const struct tma_plan *tma, enum family f
 /* The source as dimension 0 and up of tma->dim: dimensions, strides, where a tile is loaded from. */
 static bool set_load(struct plan *plan, enum family family, const struct loop_nest *nest, uint32_t phase)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	struct tensor_map_layout *map = &tma->load;
 	uint32_t unit = unit_of(tma->element), scale = tma->element / unit;
 	uint32_t past = phase_of(phase, nest->src_offset);
@@ -182,7 +182,7 @@ static bool set_load(struct plan *plan, enum family family, const struct loop_ne
  * up to the next one). */
 static bool set_store(struct plan *plan, const struct loop_nest *nest, uint32_t phase)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	struct tensor_map_layout *map = &tma->store;
 	uint32_t unit = unit_of(tma->element), scale = tma->element / unit;
 	uint32_t past = phase_of(phase, nest->dst_offset);
@@ -213,7 +213,7 @@ static bool set_store(struct plan *plan, const struct loop_nest *nest, uint32_t 
 
 /* ---- COPY: boxes of about COPY_TILE_BYTES, whole rows first ------------------------------------------ */
 
-static void set_copy_boxes(struct tma_plan *tma, uint32_t tile_bytes)
+static void set_copy_boxes(struct tma_route_plan *tma, uint32_t tile_bytes)
 {
 	uint32_t unit = unit_of(tma->element);
 	uint64_t bytes, n = tma->store.dim[0], chunk = 16 / unit;
@@ -240,7 +240,7 @@ static void set_copy_boxes(struct tma_plan *tma, uint32_t tile_bytes)
 }
 
 /* A tile for each of the blocks that run at one time, if the tensor is large enough for that. */
-static void choose_copy_boxes(struct tma_plan *tma, const struct plan_facts *facts)
+static void choose_copy_boxes(struct tma_route_plan *tma, const struct plan_facts *facts)
 {
 	uint32_t tile_bytes = COPY_TILE_BYTES;
 
@@ -252,7 +252,7 @@ static void choose_copy_boxes(struct tma_plan *tma, const struct plan_facts *fac
 
 bool tma_try_copy(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 
 	tma->element = nest->element;
 	tma->repeats = 1;
@@ -280,7 +280,7 @@ bool tma_try_copy(struct plan *plan, const struct loop_nest *nest, const struct 
 
 /* After dimensions 0 and 1 the one along which the destination goes on, then the one along which the source
  * does: tiles that are narrower than they could be extend along these. Broadcast ones are last. */
-static void set_transpose_dims(struct tma_plan *tma, const struct loop_nest *nest, int src_inner)
+static void set_transpose_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int src_inner)
 {
 	tma_set_dims(tma, nest, src_inner, nest->rank - 1);
 	for (uint32_t place = 2; place < tma->rank; place++) {
@@ -314,7 +314,7 @@ static uint32_t log_enough(int64_t n, uint32_t most)
 static bool destination_is_aligned(struct plan *plan, const struct loop_nest *nest,
                                    const struct plan_facts *facts)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 	int64_t row = tma->dim[1].n * tma->element;
 	uint64_t bits = facts->dst_phase + (uint64_t)nest->dst_offset;
 
@@ -329,10 +329,11 @@ static bool destination_is_aligned(struct plan *plan, const struct loop_nest *ne
 	return false;
 }
 
+/* x is dimension 1, along the destination; y is dimension 0, along the source (tile_transpose.cu). */
 bool tma_try_transpose(struct plan *plan, const struct loop_nest *nest, int src_inner,
                        const struct plan_facts *facts)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	uint32_t x = transpose_tile_x(nest->element), y = transpose_tile_y(nest->element);
 	uint32_t log_x = (uint32_t)__builtin_ctz(x);
 	uint32_t box_y = TRANSPOSE_ROW_BYTES / nest->element, log_y = (uint32_t)__builtin_ctz(y / box_y);

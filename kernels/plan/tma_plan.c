@@ -1,4 +1,4 @@
-/* From the whole destination, pads as windows, to a route.
+/* Chooses the route for the whole destination, with pads as windows.
  *
  * Routes are tried from the best: the driver's copy, runs, maps on both sides, a map and registers, and last
  * what needs no map. Each one that is ruled out leaves its rules in the plan.
@@ -14,7 +14,7 @@
 static void choose_route(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts);
 static void name_route(struct plan *plan);
 static void plan_border(struct plan *plan, const struct loop_nest *nest);
-static void set_pattern(struct tma_plan *tma, const struct transform *t, uint32_t phase);
+static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase);
 
 /* ---- The whole --------------------------------------------------------------------------------------- */
 
@@ -125,7 +125,7 @@ static void name_route(struct plan *plan)
 }
 
 /* The value over and over, as it lies in an aligned chunk of the destination. */
-static void set_pattern(struct tma_plan *tma, const struct transform *t, uint32_t phase)
+static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase)
 {
 	uint8_t bytes[sizeof tma->pattern];
 
@@ -145,7 +145,7 @@ bool tma_is_whole(const struct loop_nest *nest)
 }
 
 /* Innermost first; the loop nest's dimension that comes first, then the others in their order. */
-void tma_set_dims(struct tma_plan *tma, const struct loop_nest *nest, int first, int second)
+void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int first, int second)
 {
 	int order[TENSOR_MAX_RANK + 1], n = 0;
 
@@ -167,7 +167,7 @@ void tma_set_dims(struct tma_plan *tma, const struct loop_nest *nest, int first,
 
 static void plan_border(struct plan *plan, const struct loop_nest *nest)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	uint32_t rank = 0;
 
 	if (nest->rank == 0 || nest->dim[nest->rank - 1].dst != nest->element)
@@ -209,7 +209,7 @@ static void set_spread(struct plan *plan, const struct loop_nest *nest)
 
 static void choose_route(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	const struct loop_nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
 	int64_t element = nest->element;
 	int src_inner = -1;

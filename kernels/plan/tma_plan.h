@@ -31,7 +31,7 @@ enum tma_route {
 	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
 };
 
-struct tma_plan {
+struct tma_route_plan {
 	enum tma_route route;
 	uint32_t element; /* bytes, of the kernel; rows and tiles: at most the alignment */
 	uint32_t rank;
@@ -74,8 +74,8 @@ struct tma_plan {
 	uint32_t pattern[4]; /* of the fill, 16 bytes */
 };
 
-/* Tiles in elements; the transpose kernel's are fixed by its registers. */
-#define TRANSPOSE_ROW_BYTES 128
+/* Tiles in elements, x along the destination and y along the source; the transpose kernel's are fixed by its
+ * registers. */
 static inline uint32_t transpose_tile_x(uint32_t element)
 {
 	return TRANSPOSE_X_BYTES / element;

@@ -40,7 +40,7 @@ bool tma_is_whole(const struct loop_nest *nest);
 
 /* tma->dim, innermost first: the loop nest's dimension `first`, then `second` unless it is -1, then the
  * others in their order. */
-void tma_set_dims(struct tma_plan *tma, const struct loop_nest *nest, int first, int second);
+void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int first, int second);
 
 /* Parts of n that are as equal as can be, of at most `most`. */
 static inline uint64_t part_of(uint64_t n, uint64_t most)

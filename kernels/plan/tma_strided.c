@@ -1,5 +1,5 @@
-/* Routes without a tensor map: aligned runs by the unit's plain copies; else rows, tiles and gathers without
- * the unit, which take whatever there is.
+/* Tries the routes without a tensor map: aligned runs by the unit's plain copies; else rows, tiles and
+ * gathers without the unit, which accept every layout.
  */
 #include "tma_route.h"
 
@@ -17,7 +17,7 @@
 
 bool tma_try_bulk(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	uint64_t bits =
 	    (facts->dst_phase + (uint64_t)nest->dst_offset) | (facts->src_phase + (uint64_t)nest->src_offset);
 	uint64_t run = (uint64_t)nest->dim[nest->rank - 1].n * nest->element;
@@ -57,7 +57,7 @@ static bool is_channels(int64_t n)
 bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_inner,
                       const struct plan_facts *facts)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	const int inner = nest->rank - 1;
 	const int64_t element = nest->element;
 	/* In the source, or in the destination. */
@@ -101,7 +101,7 @@ bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_i
 
 static void set_rows(struct plan *plan, const struct loop_nest *nest)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 
 	const uint64_t bytes = (uint64_t)nest->dim[nest->rank - 1].n * nest->element;
 
@@ -121,7 +121,7 @@ static void set_rows(struct plan *plan, const struct loop_nest *nest)
 
 static void set_gather(struct plan *plan, const struct loop_nest *nest)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	int64_t row = nest->element;
 
 	tma_set_dims(tma, nest, nest->rank - 1, -1);
@@ -136,7 +136,7 @@ static void set_gather(struct plan *plan, const struct loop_nest *nest)
 
 static void set_tiles(struct plan *plan, const struct loop_nest *nest, int src_inner)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	const uint32_t element = nest->element;
 	uint64_t columns, rows;
 
@@ -169,7 +169,7 @@ static int source_inner(const struct loop_nest *nest)
 	return best;
 }
 
-static void begin_strided(struct tma_plan *tma, const struct loop_nest *nest)
+static void begin_strided(struct tma_route_plan *tma, const struct loop_nest *nest)
 {
 	tma->element = nest->element;
 	tma->dst_offset = nest->dst_offset;
@@ -198,7 +198,7 @@ bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest)
  * a run is short, element by element. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest)
 {
-	struct tma_plan *tma = &plan->tma;
+	struct tma_route_plan *tma = &plan->tma;
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
 	int64_t element = nest->element;
 	int other = source_inner(nest);

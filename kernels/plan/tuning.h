@@ -1,6 +1,15 @@
-/* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/README.md). */
+/* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/README.md).
+ * Kernels assert those that they could derive otherwise. */
 #ifndef KERNELS_PLAN_TUNING_H
 #define KERNELS_PLAN_TUNING_H
+
+/* A warp. Of a block whose threads work on tiles in shared memory one warp more loads, and stores, by the
+ * unit; of tile_copy and its kin it is the whole block. */
+#define WARP_THREADS 32
+
+/* Dynamic shared memory of a ring of tiles (pipeline.cuh): each stage has its tile and two barriers. */
+#define BARRIER_BYTES            8
+#define RING_BYTES(stages, tile) ((stages) * ((tile) + 2 * BARRIER_BYTES))
 
 /* tile_copy, bulk_copy: tiles of a block, loads under way, blocks of a multiprocessor. */
 #define COPY_STAGES     3
@@ -8,9 +17,11 @@
 #define COPY_BLOCKS     2
 #define COPY_TILE_BYTES 32768
 
-/* Copies of many blocks: shared memory of a multiprocessor that their tiles share, blocks of one at most. */
+/* Copies of many blocks: shared memory of a multiprocessor that their tiles share, blocks of one at most;
+ * what a tile's note takes. */
 #define COPY_SHARED_BYTES 204800
 #define COPY_MOST_BLOCKS  16
+#define COPY_NOTE_BYTES   16
 
 /* tile_pad: threads that write borders, elements that one of them reads before it writes; what a tile's note
  * takes. A border of more than one in PAD_SHARE elements is another launch's. */
@@ -19,14 +30,25 @@
 #define PAD_NOTE_BYTES 128
 #define PAD_SHARE      8
 
-/* tile_transpose: tiles of a block, blocks of a multiprocessor; a tile's bytes, and those of it that are one
- * row of the destination; how many threads of a warp write one row. */
-#define TRANSPOSE_STAGES        3
-#define TRANSPOSE_BLOCKS        2
-#define TRANSPOSE_TILE_BYTES    32768
-#define TRANSPOSE_X_BYTES       256
-#define TRANSPOSE_LANES_X       16
-#define TRANSPOSE_BAND(element) ((element) < 4 ? 1 : 8) /* tiles along the destination, side by side */
+/* tile_transpose: tiles of a block, blocks of a multiprocessor; a tile's bytes, those of it that are one row
+ * of the destination, and those that are one row of a box of the source; how many threads of a warp write one
+ * row. RASTER: the width of a strip, in tiles along the destination, that blocks go through together. */
+#define TRANSPOSE_STAGES          3
+#define TRANSPOSE_BLOCKS          2
+#define TRANSPOSE_TILE_BYTES      32768
+#define TRANSPOSE_X_BYTES         256
+#define TRANSPOSE_ROW_BYTES       128
+#define TRANSPOSE_LANES_X         16
+#define TRANSPOSE_RASTER(element) ((element) < 4 ? 1 : 8)
+
+/* Squares of a tile, of 16 / element elements a side, each transposed in the registers of one thread; the
+ * threads that do so, in as many rounds as it takes; what a tile's note takes. */
+#define TRANSPOSE_SQUARES(element) (TRANSPOSE_TILE_BYTES / 16 / (16 / (element)))
+#define TRANSPOSE_MOST_READERS     256
+#define TRANSPOSE_READERS(element)                                                        \
+	(TRANSPOSE_SQUARES(element) < TRANSPOSE_MOST_READERS ? TRANSPOSE_SQUARES(element) \
+	                                                     : TRANSPOSE_MOST_READERS)
+#define TRANSPOSE_NOTE_BYTES 24
 
 /* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
 #define ROW_BYTES 8192
@@ -47,11 +69,13 @@
 /* strided_gather: chunks that a thread reads before it writes. */
 #define GATHER_BATCH 2
 
-/* strided_tiles: blocks of a multiprocessor. A tile is so many rows of the source by words of at least 4
- * bytes; the destination's rows are written from multiples of so many bytes, for which a tile has a margin.
- * Smaller elements lose a word, since it takes two to shift one. A tile by elements is read so many at once.
+/* strided_tiles: blocks of a multiprocessor, and those of many_tiles. A tile is so many rows of the source by
+ * words of at least 4 bytes; the destination's rows are written from multiples of so many bytes, for which a
+ * tile has a margin. Smaller elements lose a word, since it takes two to shift one. A tile by elements is
+ * read so many at once.
  */
 #define TILES_BLOCKS           4
+#define MANY_TILES_BLOCKS      3
 #define TILES_BATCH(element)   ((element) < 8 ? 8 : 32 / (element))
 #define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
 #define TILES_ROWS(element)    ((element) <= 2 ? 128 : (element) <= 8 ? 64 : 32)

@@ -1,4 +1,4 @@
-/* What kernels are called with: plain structs, filled by launch.c, the same bytes on both sides.
+/* The arguments of kernels: plain structs that kernels/cuda/launch fills, with the same layout on both sides.
  *
  * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise;
  * strides are bytes; n is the destination's extent. A window: destination index i reads source index i -
@@ -67,7 +67,7 @@ struct tile_transpose_args {
 	uint32_t rank; /* of the map */
 	uint32_t tiles;
 	uint32_t repeats;
-	uint32_t shift_x;
+	uint32_t shift_x; /* x is dimension 1, y dimension 0: tile_transpose.cu has the legend */
 	uint32_t shift_y;
 	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as n */
 	uint32_t repeat[ARGS_GRID_RANK];

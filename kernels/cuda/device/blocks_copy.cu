@@ -1,8 +1,8 @@
-/* Blocks of a list that are no run of bytes, by the unit: by maps that count blocks, and layers, as further
- * dimensions.
+/* Copies blocks of a list that are not one run of bytes, by the unit, with tensor maps that count blocks, and
+ * layers, as further dimensions.
  *
- * What a tile is, and where it goes, is looked up once, COPY_AHEAD tiles before it is stored, and noted in
- * shared memory: the list may be others' to write.
+ * Which block a tile belongs to, and where it goes, is looked up once, COPY_AHEAD tiles before it is stored, and
+ * noted in shared memory: others may write to the list meanwhile.
  */
 #include "many.cuh"
 #include "pipeline.cuh"
@@ -17,6 +17,8 @@ struct block_note {
 	uint32_t layer;
 	uint32_t there;
 };
+
+static_assert(sizeof(block_note) == COPY_NOTE_BYTES, "as much is asked for");
 
 template <typename ENTRIES> struct block_walk {
 	const blocks_copy_args &args;
@@ -91,19 +93,19 @@ DEVICE void copy_blocks(const blocks_copy_args &args, const ENTRIES &entries, un
 
 } // namespace
 
-KERNEL(32, 1) blocks_copy(const GRID_CONSTANT struct blocks_copy_args args)
+KERNEL(WARP_THREADS, 1) blocks_copy(const GRID_CONSTANT struct blocks_copy_args args)
 {
 	DYNAMIC_SHARED(shared);
 	copy_blocks(args, entries_in_memory(), shared);
 }
 
-KERNEL(32, 1) blocks_copy_short(const GRID_CONSTANT struct blocks_copy_short_args args)
+KERNEL(WARP_THREADS, 1) blocks_copy_short(const GRID_CONSTANT struct blocks_copy_short_args args)
 {
 	DYNAMIC_SHARED(shared);
 	copy_blocks(args.blocks, entries_enclosed{ args.entries }, shared);
 }
 
-KERNEL(32, 1) blocks_copy_long(const GRID_CONSTANT struct blocks_copy_long_args args)
+KERNEL(WARP_THREADS, 1) blocks_copy_long(const GRID_CONSTANT struct blocks_copy_long_args args)
 {
 	DYNAMIC_SHARED(shared);
 	copy_blocks(args.blocks, entries_enclosed{ args.entries }, shared);

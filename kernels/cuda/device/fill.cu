@@ -1,6 +1,5 @@
-/* Borders: the elements of the destination outside of the window, by the rule of the pad mode. The window
- * itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks
- * (rows.cuh).
+/* Writes borders: the elements of the destination outside of the window, by the rule of the pad mode. The window
+ * itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks (rows.cuh).
  */
 #include "pad.cuh"
 #include "rows.cuh"
@@ -12,9 +11,9 @@ namespace
 /* One chunk of a row that starts at inner index start. */
 template <int E>
 DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t start, uint64_t src,
-                         uint32_t turn)
+                         uint32_t rotation)
 {
-	const uint4 pattern = pattern_of(args.pattern, turn);
+	const uint4 pattern = pattern_of(args.pattern, rotation);
 	uint32_t words[4] = { pattern.x, pattern.y, pattern.z, pattern.w };
 
 	if (args.mode != PAD_RULE_CONSTANT) {
@@ -60,7 +59,7 @@ DEVICE void fill_box(const fill_args &args, const list_place &place, uint32_t bo
 		row_chunk c = chunk_of<E>(dst, row_bytes, k);
 
 		if (c.first < c.last)
-			chunk_write<E>(c, border_read<E>(args, c, inner.start, src, place.turn));
+			chunk_write<E>(c, border_read<E>(args, c, inner.start, src, place.rotation));
 	}
 }
 

@@ -1,4 +1,4 @@
-/* All kernels, one image. */
+/* All kernels as one translation unit, and so one image. */
 #include "tile_copy.cu"
 #include "tile_pad.cu"
 #include "tile_transpose.cu"

@@ -1,8 +1,8 @@
-/* Several moves in one launch, and a move of several blocks: which move a block of threads is for, and where
- * the block of a slot lies.
+/* Several moves in one launch, and a move of several blocks: which move a block of threads works on, and where the
+ * block of a slot lies.
  *
- * What moves slots takes its arguments either as strided_args, one tensor, or as many_move, whose slots go on
- * from block to block of a list; for the former all of this is nothing.
+ * A kernel that moves slots takes its arguments either as strided_args, for one tensor, or as many_move, whose
+ * slots go on from block to block of a list; for the former everything here compiles to nothing.
  */
 #ifndef KERNELS_CUDA_DEVICE_MANY_CUH
 #define KERNELS_CUDA_DEVICE_MANY_CUH
@@ -28,8 +28,8 @@ struct list_place {
 	uint64_t src;
 	uint64_t low;
 	uint64_t high;
-	uint32_t turn; /* bytes that dst lies past the first block's, modulo 16 */
-	bool there;    /* else the entry names none, and nothing is to be done */
+	uint32_t rotation; /* of the fill pattern: bytes that dst lies past the first block's, modulo 16 */
+	bool there;        /* else the entry names none, and nothing is to be done */
 };
 
 template <typename MOVE> struct is_many {
@@ -116,7 +116,7 @@ DEVICE void find_listed(const block_list &list, const ENTRIES &entries, uint64_t
 	place.src += from;
 	place.low += from;
 	place.high += from;
-	place.turn = (uint32_t)to & 15;
+	place.rotation = (uint32_t)to & 15;
 }
 
 DEVICE list_place find_block(const strided_args &move, uint64_t &, bool)

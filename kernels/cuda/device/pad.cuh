@@ -1,4 +1,4 @@
-/* Where a padded destination reads its source, by the pad mode (enum pad_mode). */
+/* Which source index a padded destination reads, by the pad mode (enum pad_mode). */
 #ifndef KERNELS_CUDA_DEVICE_PAD_CUH
 #define KERNELS_CUDA_DEVICE_PAD_CUH
 

@@ -1,14 +1,17 @@
-/* A ring of tiles in shared memory, each with the barrier that says that it has arrived; and the walk of a
- * block over the tiles of a grid.
+/* A ring of tiles in shared memory, each with the barrier that says that it has arrived; and the order in which a
+ * block of threads goes through the tiles of a grid.
  *
- * Tile i lies in stage i % STAGES, and its barrier ends there for the (i / STAGES)th time, which gives the
+ * Tile i lies in stage i % STAGES, and its barrier completes there for the (i / STAGES)th time, which gives the
  * parity.
  */
 #ifndef KERNELS_CUDA_DEVICE_PIPELINE_CUH
 #define KERNELS_CUDA_DEVICE_PIPELINE_CUH
 
 #include "args.h"
+#include "kernels/plan/tuning.h"
 #include "tma.cuh"
+
+static_assert(sizeof(barrier) == BARRIER_BYTES, "RING_BYTES asks for as much");
 
 /* The tiles of this block: blockIdx.x, then every gridDim.x-th. Neighbours run side by side. */
 DEVICE uint32_t own_tiles(uint32_t tiles)

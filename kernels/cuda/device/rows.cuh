@@ -1,8 +1,8 @@
-/* The destination as rows of 16-byte chunks, each chunk aligned: what one thread writes at once, whatever the
- * phase of the row.
+/* The destination as rows of aligned 16-byte chunks, each of which one thread writes at once, whatever the phase
+ * of the row.
  *
  * Dimension 0 is the innermost of the destination, contiguous there. A row of n elements touches at most
- * row_chunks() aligned chunks; the first and the last may be its own only in part.
+ * row_chunks() aligned chunks; the first and the last may belong to it only in part.
  */
 #ifndef KERNELS_CUDA_DEVICE_ROWS_CUH
 #define KERNELS_CUDA_DEVICE_ROWS_CUH

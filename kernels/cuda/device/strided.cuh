@@ -1,5 +1,4 @@
-/* What the kernels without the Tensor Memory Accelerator share: element types, windows, what may be read.
- */
+/* What the kernels without the Tensor Memory Accelerator share: element types, windows, and what may be read. */
 #ifndef KERNELS_CUDA_DEVICE_STRIDED_CUH
 #define KERNELS_CUDA_DEVICE_STRIDED_CUH
 
@@ -59,7 +58,7 @@ DEVICE uint4 shift_chunk(const uint4 &a, const uint4 &b, uint32_t phase)
 }
 
 /* The elements of a chunk in the opposite order. */
-template <int E> DEVICE uint4 turn_around(const uint4 &v)
+template <int E> DEVICE uint4 reverse_elements(const uint4 &v)
 {
 	if constexpr (E == 16)
 		return v;
@@ -71,13 +70,13 @@ template <int E> DEVICE uint4 turn_around(const uint4 &v)
 	                  pick_bytes(v.x, 0, order));
 }
 
-/* The fill as it lies in an aligned chunk of the block's destination, which lies `turn` bytes after where the
- * pattern is that of. */
-DEVICE uint4 pattern_of(const uint32_t (&pattern)[4], uint32_t turn)
+/* The fill as it lies in an aligned chunk of the block's destination, which lies `rotation` bytes past an
+ * address where the pattern begins. */
+DEVICE uint4 pattern_of(const uint32_t (&pattern)[4], uint32_t rotation)
 {
 	const uint4 p = make_uint4(pattern[0], pattern[1], pattern[2], pattern[3]);
 
-	return turn ? shift_chunk(p, p, 16 - turn) : p;
+	return rotation ? shift_chunk(p, p, 16 - rotation) : p;
 }
 
 /* KERNEL name_1 to name_16, each of which calls body<E>. */

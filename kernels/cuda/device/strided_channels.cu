@@ -1,9 +1,9 @@
-/* A few channels that lie together on one side and in a plane each on the other: images between NHWC and
+/* Moves a few channels that lie together on one side and in a plane each on the other: images between NHWC and
  * NCHW.
  *
  * A unit is 16 / E pixels: C chunks of 16 bytes that follow each other on the one side, a chunk of each of C
  * planes on the other. A warp moves 32 units; neighbours read and write neighbouring chunks on both sides,
- * those of pixels by way of shared memory, and each thread weaves its own unit in registers.
+ * those of pixels by way of shared memory, and each thread interleaves its own unit in registers.
  */
 #include "strided.cuh"
 

@@ -1,8 +1,8 @@
-/* Whatever the source's strides are: negative ones, steps, runs too short for rows or tiles.
+/* Moves whatever the source's strides are: negative ones, steps, runs too short for rows or tiles.
  *
- * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one follow each other
- * in the source, forwards or backwards, they are read at once, as the two aligned chunks around them; else
- * they are found one by one.
+ * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one chunk follow each other
+ * in the source, forwards or backwards, they are read at once, as the two aligned chunks around them; else one by
+ * one.
  */
 #include "strided.cuh"
 
@@ -10,16 +10,16 @@ namespace
 {
 
 /* One chunk, and where its first element is in its run: up to three dimensions that follow each other in the
- * destination. */
+ * destination. x, y and z are indices of dimensions 0, 1 and 2. (A uint4's .x .y .z .w are its four words.) */
 struct gathered {
 	row_chunk c;
 	int64_t x;
 	int64_t y;
 	int64_t z;
-	uint64_t from; /* of the first element */
-	uint32_t turn; /* of the block */
-	bool outside;  /* of a window of a dimension around the run */
-	bool inside;   /* of those of all dimensions but the first */
+	uint64_t from;     /* of the first element */
+	uint32_t rotation; /* of the block's fill pattern, bytes */
+	bool outside;      /* of a window of a dimension around the run */
+	bool inside;       /* of those of all dimensions but the first */
 };
 
 template <int E> DEVICE gathered chunk_at(const strided_args &args, const list_place &block, uint64_t number)
@@ -30,7 +30,7 @@ template <int E> DEVICE gathered chunk_at(const strided_args &args, const list_p
 	gathered g;
 
 	g.from = block.src;
-	g.turn = block.turn;
+	g.rotation = block.rotation;
 	g.outside = false;
 	for (uint32_t d = args.run; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
@@ -93,7 +93,7 @@ template <int E> DEVICE uint4 take_elements(const strided_args &args, const gath
 {
 	const strided_dim &first = args.dim[0], &second = args.dim[args.run > 1 ? 1 : 0],
 			  &third = args.dim[args.run > 2 ? 2 : 0];
-	const uint4 fill = pattern_of(args.pattern, g.turn);
+	const uint4 fill = pattern_of(args.pattern, g.rotation);
 	uint32_t words[4] = { fill.x, fill.y, fill.z, fill.w };
 	int64_t x = g.x, y = g.y, z = g.z;
 	uint64_t from = g.from;
@@ -125,9 +125,9 @@ template <int E> DEVICE uint4 take_elements_whole(const strided_args &args, cons
 {
 	const uint32_t n = (uint32_t)args.dim[0].n, m = args.run > 1 ? (uint32_t)args.dim[1].n : ~0u;
 	const uint64_t step = (uint64_t)args.dim[0].src;
-	const uint64_t turn =
+	const uint64_t carry =
 	    args.run > 1 ? (uint64_t)(args.dim[1].src - args.dim[0].n * args.dim[0].src) : 0;
-	const uint64_t turn2 =
+	const uint64_t carry2 =
 	    args.run > 2 ? (uint64_t)(args.dim[2].src - args.dim[1].n * args.dim[1].src) : 0;
 	uint32_t x = (uint32_t)g.x, y = (uint32_t)g.y;
 	uint64_t src = g.from;
@@ -139,10 +139,10 @@ template <int E> DEVICE uint4 take_elements_whole(const strided_args &args, cons
 		src += step;
 		if (++x == n && i + 1 < 16 / E) {
 			x = 0;
-			src += turn;
+			src += carry;
 			if (++y == m) {
 				y = 0;
-				src += turn2;
+				src += carry2;
 			}
 		}
 	}
@@ -154,7 +154,7 @@ template <int E> DEVICE void write_elements(const strided_args &args, const gath
 	if (g.c.whole && args.whole)
 		global_write((uint4 *)g.c.address, take_elements_whole<E>(args, g));
 	else if (g.c.first < g.c.last)
-		chunk_write<E>(g.c, g.outside ? pattern_of(args.pattern, g.turn) : take_elements<E>(args, g));
+		chunk_write<E>(g.c, g.outside ? pattern_of(args.pattern, g.rotation) : take_elements<E>(args, g));
 }
 
 /* ---- GATHER_BATCH chunks a thread ----------------------------------------------------------------- */
@@ -198,7 +198,7 @@ template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share
 		}
 		const uint4 v = shift_chunk(a[u], b[u], (uint32_t)wide_start<E>(args, g[u]) & 15);
 
-		global_write((uint4 *)g[u].c.address, args.dim[0].src > 0 ? v : turn_around<E>(v));
+		global_write((uint4 *)g[u].c.address, args.dim[0].src > 0 ? v : reverse_elements<E>(v));
 	}
 }
 

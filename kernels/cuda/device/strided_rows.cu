@@ -1,8 +1,8 @@
-/* Rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows backwards, any
+/* Moves rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows backwards, any
  * rank.
  *
- * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
- * and shifted into place. What is left at a row's ends, and pads, go element by element.
+ * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it and
+ * shifted into place. What is left at a row's ends, and pads, are moved element by element.
  */
 #include "pad.cuh"
 #include "strided.cuh"
@@ -57,7 +57,7 @@ template <int E, int W, int STEP> DEVICE void copy_chunks(const row_part &part)
 				const uint4 v =
 				    W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u];
 
-				global_write(to + u * 32, STEP < 0 ? turn_around<E>(v) : v);
+				global_write(to + u * 32, STEP < 0 ? reverse_elements<E>(v) : v);
 			}
 		from += 32 * ROW_BATCH * STEP;
 		to += 32 * ROW_BATCH;
@@ -126,7 +126,7 @@ DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const
 }
 
 template <int E, bool MODES>
-DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t turn, int64_t first,
+DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                           int64_t last)
 {
 	using type = typename element<E>::type;
@@ -134,7 +134,7 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, uint
 
 	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
-		type value = *(const type *)((const char *)args.pattern + (to - turn) % 16);
+		type value = *(const type *)((const char *)args.pattern + (to - rotation) % 16);
 
 		if (place.inside && in_window(inner, i))
 			value = global_read(
@@ -186,8 +186,8 @@ template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, c
 			copy_part<E, -1>(part);
 		else
 			copy_part<E, 1>(part);
-		copy_elements<E, MODES>(args, place, block.turn, part.first, part.chunks_first);
-		copy_elements<E, MODES>(args, place, block.turn, part.chunks_last, part.last);
+		copy_elements<E, MODES>(args, place, block.rotation, part.first, part.chunks_first);
+		copy_elements<E, MODES>(args, place, block.rotation, part.chunks_last, part.last);
 	}
 }
 

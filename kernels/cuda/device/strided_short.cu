@@ -19,7 +19,7 @@ namespace
 struct short_row {
 	uint64_t start; /* address of its window in the destination; of all of it where it is outside */
 	uint32_t at;    /* of the window's lowest byte, in the tile */
-	uint32_t state; /* ROW_INSIDE, ROW_SKIPPED; in bits 8 and up the block's turn */
+	uint32_t state; /* ROW_INSIDE, ROW_SKIPPED; in bits 8 and up the block's rotation */
 };
 
 constexpr uint32_t ROW_INSIDE = 1;  /* of the outer dimensions' windows */
@@ -77,7 +77,7 @@ DEVICE short_load find_row(const strided_args &args, const list_place &block, ui
 		}
 	}
 	row.start = dst + (inside ? (uint64_t)(inner.before * E) : 0);
-	row.state = inside | block.turn << 8;
+	row.state = inside | block.rotation << 8;
 	if (!inside)
 		return { 0, 0, 0 };
 
@@ -133,7 +133,7 @@ DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned
 			continue;
 		uint4 v = pattern_of(args.pattern, MANY ? row.state >> 8 : 0);
 		if (inside && back)
-			v = turn_around<E>(short_chunk<E>(tile, row.at + bytes - 16 - at));
+			v = reverse_elements<E>(short_chunk<E>(tile, row.at + bytes - 16 - at));
 		else if (inside)
 			v = short_chunk<E>(tile, row.at + at);
 		global_write((uint4 *)(row.start + at), v);
@@ -164,8 +164,8 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 		if ((e < head ? x >= (int32_t)first : x < (int32_t)last) || (MANY && row.state & ROW_SKIPPED))
 			continue;
 		const uint64_t to = row.start + (uint64_t)((x - (int32_t)before) * E);
-		const uint64_t turn = MANY ? row.state >> 8 : 0;
-		type value = *(const type *)((const char *)args.pattern + (to - turn) % 16);
+		const uint64_t rotation = MANY ? row.state >> 8 : 0;
+		type value = *(const type *)((const char *)args.pattern + (to - rotation) % 16);
 
 		if (inside && (args.mode != PAD_RULE_CONSTANT || in_window(inner, x))) {
 			const uint32_t from = (uint32_t)source_index(inner, args.mode, x);

@@ -1,20 +1,22 @@
 /* Transposes that the Tensor Memory Accelerator may not touch: odd bases, ragged rows, high ranks.
  *
  *     source rows x        registers             shared memory            destination
- *     words of y      ->   squares, turned   ->  a row is one y:      ->  aligned chunks
+ *     words of y      ->   transposed        ->  a row is one y:      ->  aligned chunks
  *     at any phase         and shifted           words of x               of 16 bytes
  *
  * In shared memory a row of the tile is a row of the destination. Each is written from where its aligned
  * chunks begin: a tile's part of a row starts up to a margin before its own x, by the phase of the row, so
  * that chunks are whole everywhere but at the ends of the tensor's rows. The next tile's words are read while
  * one is written.
+ *
+ * Axes: x is dimension 0, the destination's innermost; y is dimension 1, the source's innermost.
  */
 #include "strided.cuh"
 
 namespace
 {
 
-constexpr int tiles_threads = 256;
+constexpr int tiles_threads = ROWS_THREADS;
 constexpr int tiles_warps = tiles_threads / 32;
 
 /* Words of shared memory: the least that holds an element, of at least 4 bytes. */
@@ -23,7 +25,7 @@ template <int E> struct strided_shape {
 	static constexpr int rows = TILES_ROWS(E);     /* x */
 	static constexpr int columns = TILES_COLUMNS(E);
 	static constexpr int across = columns / 32;
-	static constexpr int groups = rows / some / tiles_warps; /* of rows that one thread turns */
+	static constexpr int groups = rows / some / tiles_warps; /* of rows that one thread transposes */
 	static constexpr int margin = TILES_MARGIN(E);
 	static constexpr int most_y = TILES_Y(E);
 	static constexpr int pitch =
@@ -31,6 +33,8 @@ template <int E> struct strided_shape {
 	static constexpr int chunks = TILES_X(E) * E / 16;
 	static constexpr int lanes = chunks <= 16 ? 16 : 32; /* that write one row */
 	using word = typename element<(E < 4 ? 4 : E)>::type;
+
+	static_assert(some * columns * pitch * sizeof(word) == TILES_BYTES(E), "the launch asks for as much");
 };
 
 /* One tile. Row r is x + r - margin; those of [low, high) are there. */
@@ -122,7 +126,7 @@ template <int E, bool MANY> DEVICE tile_kind kind_of(const strided_args &args, c
 /* ---- In --------------------------------------------------------------------------------------------------
  */
 
-/* Where the word of column c and of turned element j begins: neighbouring columns are neighbouring rows. */
+/* Where the word of column c and of transposed element j begins: neighbouring columns are neighbouring rows. */
 template <int E> DEVICE uint32_t tile_word(int c, int j, int group)
 {
 	using shape = strided_shape<E>;
@@ -179,9 +183,9 @@ DEVICE uint32_t careful_word(uint64_t low, uint64_t high, uint64_t from)
 	return word;
 }
 
-/* A square of words, one for each of its elements, turned: out[j] has element j of each. */
+/* A square of words, one for each of its elements, transposed: out[j] has element j of each. */
 template <int E, typename WORD>
-DEVICE void turn_words(const WORD (&in)[strided_shape<E>::some], WORD (&out)[strided_shape<E>::some])
+DEVICE void transpose_words(const WORD (&in)[strided_shape<E>::some], WORD (&out)[strided_shape<E>::some])
 {
 	if constexpr (E == 1) {
 		uint32_t ab = pick_bytes(in[0], in[1], 0x5140), cd = pick_bytes(in[2], in[3], 0x5140);
@@ -266,7 +270,7 @@ template <int E> struct held_words {
 						in[s] = shift_words(in[s], next, phase * 8);
 					}
 				}
-				turn_words<E, type>(in, out);
+				transpose_words<E, type>(in, out);
 #pragma unroll
 				for (int j = 0; j < shape::some; j++)
 					*(type *)(shared + tile_word<E>(w * 32 + lane, j,
@@ -394,7 +398,8 @@ template <int E, typename MOVE> DEVICE void tiles(const MOVE &move, const share 
 BY_ELEMENT(STRIDED_TILES)
 
 #define MANY_TILES(e)                                                                      \
-	KERNEL(tiles_threads, 3) many_tiles_##e(const GRID_CONSTANT struct many_args args) \
+	KERNEL(tiles_threads, MANY_TILES_BLOCKS)                                           \
+	many_tiles_##e(const GRID_CONSTANT struct many_args args)                          \
 	{                                                                                  \
 		DYNAMIC_SHARED(shared);                                                    \
 		const share own = take_move(args, shared);                                 \

@@ -1,5 +1,5 @@
-/* Copies whose inner dimension is contiguous on both sides: the unit moves tiles in and out, nobody touches a
- * byte. One thread a block keeps AHEAD loads in flight and stores what has arrived; zero pads are what a load
+/* Copies whose inner dimension is contiguous on both sides: the unit moves tiles in and out, and no thread touches
+ * a byte. One thread a block keeps AHEAD loads in flight and stores what has arrived; zero pads are what a load
  * brings from outside of the source, crops are shifted coordinates.
  *
  * A block has STAGES tiles. While tile i is stored, tiles i + 1 to i + AHEAD arrive, and the STAGES - AHEAD
@@ -64,7 +64,7 @@ struct copy_walk {
 
 } // namespace
 
-KERNEL(32, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args)
+KERNEL(WARP_THREADS, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args)
 {
 	DYNAMIC_SHARED(shared);
 	tile_ring<COPY_STAGES> ring(shared, args.tile_bytes);
@@ -130,7 +130,7 @@ struct run_walk {
 
 } // namespace
 
-KERNEL(32, 1) bulk_copy(const GRID_CONSTANT struct bulk_copy_args args)
+KERNEL(WARP_THREADS, 1) bulk_copy(const GRID_CONSTANT struct bulk_copy_args args)
 {
 	DYNAMIC_SHARED(shared);
 	tile_ring<COPY_STAGES> ring(shared, args.chunk);

@@ -1,9 +1,9 @@
-/* Copies as tile_copy's whose border is not zero: it is written into the tiles in shared memory, between
+/* Copies like tile_copy's whose border is not zero: it is written into the tiles in shared memory, between
  * their load and their store, so that the destination is written once.
  *
  *     load: the window's part of a tile, zeros around it  ->  patch: the border's elements  ->  store
  *
- * One thread loads and stores as tile_copy's does; PAD_THREADS others patch. A dimension of which a tile has
+ * One thread loads and stores as in tile_copy; PAD_THREADS others patch. A dimension of which a tile has
  * one index is not patched but loaded from where its source is.
  */
 #include "pad.cuh"
@@ -168,7 +168,7 @@ template <int E> DEVICE void pad_tiles(const tile_pad_args &args, unsigned char 
 } // namespace
 
 #define TILE_PAD(e)                                                                             \
-	KERNEL(PAD_THREADS + 32, 1) tile_pad_##e(const GRID_CONSTANT struct tile_pad_args args) \
+	KERNEL(PAD_THREADS + WARP_THREADS, 1) tile_pad_##e(const GRID_CONSTANT struct tile_pad_args args) \
 	{                                                                                       \
 		DYNAMIC_SHARED(shared);                                                         \
 		pad_tiles<e>(args, shared);                                                     \

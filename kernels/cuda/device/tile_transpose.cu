@@ -1,14 +1,22 @@
 /* Transposes: dimension 0 is contiguous in the source, dimension 1 in the destination.
  *
- * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the others read blocks of 16 / E rows by
- * 16 bytes, turn them in registers and write 16 bytes of each of their 16 / E rows of the destination.
+ * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the other threads read squares of 16 / E
+ * rows by 16 bytes, transpose them in registers and write 16 bytes of each of their 16 / E rows of the
+ * destination.
  *
  *     shared memory                       registers              destination
  *     row x:   [c0][c1] .. [c7]           16 / E vectors  ->     row y:   .. [16 bytes at x] ..
  *     row x+1: [c1][c0] .. [c6]                                  row y+1: .. [16 bytes at x] ..
  *
+ * Axes:
+ *     y   dimension 0, along the source: columns of a row in shared memory, rows of the destination
+ *     x   dimension 1, along the destination: rows in shared memory, columns of a row of the destination
+ *     z   dimension 2: a tile's rows go on through it where dimension 1 is short (args.shift_x)
+ *     w   dimension 3: a tile's boxes go on through it where dimension 0 is short (args.shift_y)
+ * A uint4's .x .y .z .w are its four words and no axes.
+ *
  * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
- * reads 2 chunks of 16 blocks, so that its 16-byte writes are 256 bytes of one row: whole lines count for
+ * reads 2 chunks of 16 squares, so that its 16-byte writes are 256 bytes of one row: whole lines count for
  * more than reads without a conflict (tests/bench/README.md).
  */
 #include "pipeline.cuh"
@@ -17,31 +25,37 @@
 namespace
 {
 
-constexpr int row_bytes = 128;
+constexpr int row_bytes = TRANSPOSE_ROW_BYTES;
+constexpr int row_chunks_in_box = row_bytes / 16;
 
-/* TILE_X rows, BOXES loads of 128 bytes a row: 16 KiB. Both sides move whole lines. */
+/* A tile: `boxes` loads, each of tile_x rows of 128 bytes; 32 KiB. Both sides move whole lines. */
 template <int E> struct transpose_shape {
-	static constexpr int block_rows = 16 / E;            /* rows that one thread turns */
+	static constexpr int square = 16 / E;                /* rows and columns that one thread transposes */
 	static constexpr int box_y = row_bytes / E;          /* elements */
-	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements */
+	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements; rows of a box */
 	static constexpr int boxes = TRANSPOSE_TILE_BYTES / (tile_x * row_bytes);
 	static constexpr int box_bytes = tile_x * row_bytes;
 	static constexpr int tile_bytes = box_bytes * boxes;
-	static constexpr int blocks = tile_x / block_rows * 8 * boxes; /* in a tile */
-	static constexpr int readers = blocks < 256 ? blocks : 256;
+	static constexpr int squares = tile_x / square * row_chunks_in_box * boxes; /* in a tile */
+	static constexpr int readers = TRANSPOSE_READERS(E);
+
+	static_assert(tile_bytes == TRANSPOSE_TILE_BYTES, "the launch asks for as much");
+	static_assert(squares == TRANSPOSE_SQUARES(E) && squares % readers == 0,
+	              "the readers take all of them in whole rounds");
+	static_assert(readers % WARP_THREADS == 0, "the loading warp follows");
 };
 
-/* in: block_rows rows of 16 bytes; out[j]: the jth element of each, in row order. */
-template <int E> struct turn;
+/* in: `square` rows of 16 bytes; out[j]: the jth element of each, in row order. */
+template <int E> struct register_transpose;
 
-template <> struct turn<16> {
+template <> struct register_transpose<16> {
 	DEVICE_MEMBER static void go(const uint4 (&in)[1], uint4 (&out)[1])
 	{
 		out[0] = in[0];
 	}
 };
 
-template <> struct turn<8> {
+template <> struct register_transpose<8> {
 	DEVICE_MEMBER static void go(const uint4 (&in)[2], uint4 (&out)[2])
 	{
 		out[0] = make_uint4(in[0].x, in[0].y, in[1].x, in[1].y);
@@ -49,7 +63,7 @@ template <> struct turn<8> {
 	}
 };
 
-template <> struct turn<4> {
+template <> struct register_transpose<4> {
 	DEVICE_MEMBER static void go(const uint4 (&in)[4], uint4 (&out)[4])
 	{
 		out[0] = make_uint4(in[0].x, in[1].x, in[2].x, in[3].x);
@@ -64,7 +78,7 @@ DEVICE uint32_t word_of(const uint4 &v, int w)
 	return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
 }
 
-template <> struct turn<2> {
+template <> struct register_transpose<2> {
 	DEVICE_MEMBER static void go(const uint4 (&in)[8], uint4 (&out)[8])
 	{
 #pragma unroll
@@ -84,7 +98,7 @@ template <> struct turn<2> {
 	}
 };
 
-template <> struct turn<1> {
+template <> struct register_transpose<1> {
 	DEVICE_MEMBER static void go(const uint4 (&in)[16], uint4 (&out)[16])
 	{
 #pragma unroll
@@ -115,15 +129,15 @@ struct tile_place {
 	uint32_t at[ARGS_GRID_RANK];
 };
 
-/* Tiles of a plane in bands of BAND along dimension 1, each walked along dimension 0. */
-template <int BAND>
-DEVICE void band_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
+/* Rasterization: the tiles of a plane in strips of WIDTH along dimension 1, each walked along dimension 0. */
+template <int WIDTH>
+DEVICE void raster_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
 {
-	const uint32_t number = at[1] * grid[0] + at[0], band = number / (grid[0] * BAND) * BAND;
-	const uint32_t left = number - band * grid[0], wide = grid[1] - band < BAND ? grid[1] - band : BAND;
+	const uint32_t number = at[1] * grid[0] + at[0], strip = number / (grid[0] * WIDTH) * WIDTH;
+	const uint32_t left = number - strip * grid[0], wide = grid[1] - strip < WIDTH ? grid[1] - strip : WIDTH;
 
 	at[0] = left / wide;
-	at[1] = band + left % wide;
+	at[1] = strip + left % wide;
 }
 
 template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uint32_t i)
@@ -132,8 +146,8 @@ template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uin
 	tile_place place;
 
 	tile_index(blockIdx.x + i * gridDim.x, args.grid, place.at);
-	if (TRANSPOSE_BAND(E) > 1)
-		band_index<TRANSPOSE_BAND(E)>(args.grid, place.at);
+	if (TRANSPOSE_RASTER(E) > 1)
+		raster_index<TRANSPOSE_RASTER(E)>(args.grid, place.at);
 	place.at[0] = place.at[0] * shape::box_y << args.shift_y;
 	place.at[1] <<= args.shift_x;
 	place.at[2] *= shape::tile_x >> args.shift_x;
@@ -146,6 +160,8 @@ struct tile_note {
 	uint64_t dst;  /* address of its first element in the destination */
 	uint32_t n[4]; /* indices from there to the end of dimensions 0 to 3 */
 };
+
+static_assert(sizeof(tile_note) == TRANSPOSE_NOTE_BYTES, "as much is asked for");
 
 template <int E, int STAGES>
 DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, tile_note *notes,
@@ -195,7 +211,7 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 
 /* 16 bytes of each of 16 / E rows, as far as there are rows. */
 template <int E>
-DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
+DEVICE void write_square(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
                         const uint4 (&v)[16 / E])
 {
 #pragma unroll
@@ -204,29 +220,29 @@ DEVICE void write_block(const tile_transpose_args &args, unsigned char *dst, uin
 			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
-/* Which of a tile's blocks a thread turns: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row is
- * written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
-template <int E> struct block_place {
+/* Which of a tile's squares a thread transposes: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row
+ * is written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
+template <int E> struct square_place {
 	uint32_t chunk;
 	uint32_t row;
 	uint32_t box;
 
-	DEVICE_MEMBER block_place(uint32_t block)
+	DEVICE_MEMBER square_place(uint32_t number)
 	{
 		using shape = transpose_shape<E>;
-		constexpr uint32_t across = shape::tile_x / shape::block_rows,
+		constexpr uint32_t across = shape::tile_x / shape::square,
 				   lanes_x = TRANSPOSE_LANES_X < across ? TRANSPOSE_LANES_X : across,
 				   lanes_c = 32 / lanes_x;
-		uint32_t lane = block % 32, warp = block / 32;
+		uint32_t lane = number % 32, warp = number / 32;
 
-		chunk = lane % lanes_c + warp / (across / lanes_x) % (8 / lanes_c) * lanes_c;
-		row = (lane / lanes_c + warp % (across / lanes_x) * lanes_x) * shape::block_rows;
-		box = warp / (across / lanes_x) / (8 / lanes_c);
+		chunk = lane % lanes_c + warp / (across / lanes_x) % (row_chunks_in_box / lanes_c) * lanes_c;
+		row = (lane / lanes_c + warp % (across / lanes_x) * lanes_x) * shape::square;
+		box = warp / (across / lanes_x) / (row_chunks_in_box / lanes_c);
 	}
 };
 
 template <int E, int STAGES>
-DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes,
+DEVICE void transpose_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes,
                        uint32_t tiles, uint32_t reader)
 {
 	using shape = transpose_shape<E>;
@@ -235,24 +251,24 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 		ring.wait_full(i);
 		const tile_note note = notes[i % STAGES];
 #pragma unroll
-		for (int b = 0; b < shape::blocks; b += shape::readers) {
-			const block_place<E> own(b + reader);
+		for (int s = 0; s < shape::squares; s += shape::readers) {
+			const square_place<E> own(s + reader);
 			const unsigned char *from = ring.tile(i) + own.box * shape::box_bytes;
-			uint4 in[shape::block_rows], out[shape::block_rows];
+			uint4 in[shape::square], out[shape::square];
 
 #pragma unroll
-			for (int r = 0; r < shape::block_rows; r++)
+			for (int r = 0; r < shape::square; r++)
 				in[r] = tile_read<uint4>(from + (own.row + r) * row_bytes +
 				                         ((own.chunk ^ ((own.row + r) & 7)) << 4));
-			if (b + shape::readers == shape::blocks) {
+			if (s + shape::readers == shape::squares) {
 				fence_proxy_async(); /* read, before the unit writes there again */
 				ring.release(i);
 			}
-			turn<E>::go(in, out);
+			register_transpose<E>::go(in, out);
 
 			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
 			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::box_y +
-			             own.chunk * shape::block_rows;
+			             own.chunk * shape::square;
 			uint32_t w = own.box >> args.shift_y;
 
 			if (x >= note.n[1] || y >= note.n[0] || z >= note.n[2] || w >= note.n[3])
@@ -261,7 +277,7 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 			    (unsigned char *)note.dst + x * E + (int64_t)y * args.dst_stride[0] +
 			    (int64_t)z * args.dst_stride[2] + (int64_t)w * args.dst_stride[3];
 
-			write_block<E>(args, dst, note.n[0] - y, out);
+			write_square<E>(args, dst, note.n[0] - y, out);
 			for (uint32_t r = 1; r < args.repeats; r++) {
 				uint32_t again[ARGS_GRID_RANK];
 				unsigned char *to = dst;
@@ -270,7 +286,7 @@ DEVICE void turn_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 #pragma unroll
 				for (int d = 2; d < ARGS_GRID_RANK; d++)
 					to += (int64_t)again[d] * args.dst_stride[d];
-				write_block<E>(args, to, note.n[0] - y, out);
+				write_square<E>(args, to, note.n[0] - y, out);
 			}
 		}
 	}
@@ -290,14 +306,14 @@ template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned
 		if (threadIdx.x == shape::readers)
 			load_tiles<E>(args, ring, notes, tiles);
 	} else {
-		turn_tiles<E>(args, ring, notes, tiles, threadIdx.x);
+		transpose_tiles<E>(args, ring, notes, tiles, threadIdx.x);
 	}
 }
 
 } // namespace
 
 #define TRANSPOSE_KERNEL(e)                                                     \
-	KERNEL(transpose_shape<e>::readers + 32, 1)                             \
+	KERNEL(TRANSPOSE_READERS(e) + WARP_THREADS, 1)                          \
 	tile_transpose_##e(const GRID_CONSTANT struct tile_transpose_args args) \
 	{                                                                       \
 		DYNAMIC_SHARED(shared);                                         \

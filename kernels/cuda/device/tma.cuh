@@ -1,19 +1,22 @@
+// clang-format off: the table keeps its columns
 /* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX.
  *
  * Compiled for the host (no nvcc), the same functions come from tma_model.hh, a model of the unit in software
  * that tests bring; kernels are written against this list and nothing else.
  *
  *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
- *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at
- * parity 0 cluster_sync, cluster_rank    the blocks of a cluster load_tile, load_bulk          global ->
- * shared, complete on a barrier store_tile, store_bulk        shared -> global, complete by groups of the
- * thread that issued them fence_proxy_async             makes this thread's tile_writes visible to the unit;
- * before a store, in every thread that wrote, followed by a barrier with the one that stores
+ *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
+ *   cluster_sync, cluster_rank    the blocks of a cluster
+ *   load_tile, load_bulk          global -> shared, complete on a barrier
+ *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
+ *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
+ *                                 thread that wrote, followed by a barrier with the one that stores
  *
  * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros
  * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
  * cp.async.bulk.tensor; CUDA C++ Programming Guide, 10.29.
  */
+// clang-format on
 #ifndef KERNELS_CUDA_DEVICE_TMA_CUH
 #define KERNELS_CUDA_DEVICE_TMA_CUH
 

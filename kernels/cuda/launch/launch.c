@@ -1,6 +1,7 @@
 /* Fills a kernel's arguments by the plan's route and launches it. */
 #include "launch.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "kernels/cuda/device/args.h"
@@ -8,7 +9,22 @@
 #include "strided_args.h"
 #include "kernels/plan/tuning.h"
 
-#define RING_BYTES(stages, tile) ((stages) * ((tile) + 2 * sizeof(uint64_t)))
+/* A multiprocessor of compute capability 9.0 and later has 228 KiB of shared memory, of which each block
+ * takes 1 KiB. The kernels assert their side of these sizes. */
+#define SHARED_BYTES       (228 * 1024)
+#define SHARED_BYTES_OWN   1024
+#define CHECK_SHARED(n, b) static_assert((n) * ((b) + SHARED_BYTES_OWN) <= SHARED_BYTES, "as many blocks fit")
+
+#define TRANSPOSE_SHARED \
+	(RING_BYTES(TRANSPOSE_STAGES, TRANSPOSE_TILE_BYTES) + TRANSPOSE_STAGES * TRANSPOSE_NOTE_BYTES)
+
+CHECK_SHARED(TRANSPOSE_BLOCKS, TRANSPOSE_SHARED);
+CHECK_SHARED(COPY_BLOCKS, RING_BYTES(COPY_STAGES, COPY_TILE_BYTES) + COPY_STAGES * PAD_NOTE_BYTES);
+static_assert(TRANSPOSE_TILE_BYTES % (TRANSPOSE_X_BYTES * TRANSPOSE_ROW_BYTES) == 0,
+              "boxes make a whole tile");
+static_assert(TRANSPOSE_READERS(16) == TRANSPOSE_MOST_READERS && TRANSPOSE_READERS(1) % WARP_THREADS == 0,
+              "the loading warp follows whole warps");
+static_assert(TRANSPOSE_NOTE_BYTES % 8 == 0 && PAD_NOTE_BYTES % 8 == 0, "notes lie behind barriers, aligned");
 
 /* ---- Shapes ------------------------------------------------------------------------------------------- */
 
@@ -46,8 +62,8 @@ static int launch(struct launcher *launcher, CUstream stream, const struct shape
 
 /* ---- Routes -------------------------------------------------------------------------------------------- */
 
-int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, const struct tma_plan *tma,
-                        uint64_t dst, uint64_t src, struct error *err)
+int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher,
+                        const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	uint32_t bytes = (uint32_t)tensor_map_tile_bytes(&tma->load);
 	int r = map_cache_get(&launcher->maps, &tma->load, src, &ret->load, err);
@@ -71,7 +87,7 @@ int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, c
 }
 
 static int launch_copy(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                       const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+                       const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	struct tile_pad_args args = { .src = src, .mode = transform->mode };
 	int r = tile_copy_args_init(&args.copy, launcher, tma, dst, src, err);
@@ -80,14 +96,14 @@ static int launch_copy(struct launcher *launcher, CUstream stream, const struct 
 		return r;
 	struct shape shape = { .kernel = KERNEL_tile_copy,
 		               .blocks = tma->tiles,
-		               .threads = 32,
+		               .threads = WARP_THREADS,
 		               .shared = RING_BYTES(COPY_STAGES, args.copy.tile_bytes),
 		               .a_multiprocessor = COPY_BLOCKS };
 
 	if (!tma->patched)
 		return launch(launcher, stream, &shape, &args.copy, err);
 	shape.kernel = by_element(KERNEL_tile_pad_1, tma->element);
-	shape.threads = PAD_THREADS + 32;
+	shape.threads = PAD_THREADS + WARP_THREADS;
 	shape.shared += COPY_STAGES * PAD_NOTE_BYTES;
 	args.scale = (int32_t)(tma->load.dim[0] / (uint64_t)tma->dim[0].source);
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
@@ -99,8 +115,8 @@ static int launch_copy(struct launcher *launcher, CUstream stream, const struct 
 	return launch(launcher, stream, &shape, &args, err);
 }
 
-static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_plan *tma, uint64_t dst,
-                       uint64_t src, struct error *err)
+static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
+                       uint64_t dst, uint64_t src, struct error *err)
 {
 	struct bulk_copy_args args = {
 		.dst = dst,
@@ -120,16 +136,16 @@ static int launch_bulk(struct launcher *launcher, CUstream stream, const struct 
 	return launch(launcher, stream,
 	              &(struct shape){ .kernel = KERNEL_bulk_copy,
 	                               .blocks = tma->tiles,
-	                               .threads = 32,
+	                               .threads = WARP_THREADS,
 	                               .shared = RING_BYTES(COPY_STAGES, args.chunk),
 	                               .a_multiprocessor = COPY_BLOCKS },
 	              &args, err);
 }
 
-static int launch_transpose(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+static int launch_transpose(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
                             uint64_t dst, uint64_t src, struct error *err)
 {
-	uint32_t e = tma->element, blocks = TRANSPOSE_TILE_BYTES / 16 / (16 / e);
+	uint32_t e = tma->element;
 	struct tile_transpose_args args = {
 		.dst = dst,
 		.rank = tma->load.rank,
@@ -153,15 +169,14 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	return launch(launcher, stream,
 	              &(struct shape){ .kernel = by_element(KERNEL_tile_transpose_1, e),
 	                               .blocks = tma->tiles,
-	                               .threads = (blocks < 256 ? blocks : 256) + 32,
-	                               .shared = RING_BYTES(TRANSPOSE_STAGES, TRANSPOSE_TILE_BYTES) +
-	                                         TRANSPOSE_STAGES * 40,
+	                               .threads = TRANSPOSE_READERS(e) + WARP_THREADS,
+	                               .shared = TRANSPOSE_SHARED,
 	                               .a_multiprocessor = TRANSPOSE_BLOCKS },
 	              &args, err);
 }
 
 static int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                          const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+                          const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	struct strided_args args;
 
@@ -171,7 +186,7 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 }
 
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                         const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	struct fill_args args;
 
@@ -184,7 +199,7 @@ static int launch_border(struct launcher *launcher, CUstream stream, const struc
 }
 
 static int launch_window(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                         const struct tma_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	dst += (uint64_t)tma->dst_offset;
 	src += (uint64_t)tma->src_offset;

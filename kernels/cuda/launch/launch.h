@@ -57,7 +57,7 @@ int launch_transform(struct launcher *launcher, CUstream stream, const struct tr
 struct tile_copy_args;
 
 /* What tile_copy takes, its maps included, for a plan's COPY. */
-int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher, const struct tma_plan *tma,
-                        uint64_t dst, uint64_t src, struct error *err);
+int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher,
+                        const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err);
 
 #endif

@@ -12,15 +12,14 @@
 #include "strided_args.h"
 #include "kernels/plan/tuning.h"
 
-/* Blocks of a multiprocessor: as many_tiles is bounded, and enough runs to hide a trip to memory. */
-#define MANY_TILES_BLOCKS 3
-#define MANY_RUNS_BLOCKS  8
+/* Blocks of a multiprocessor that go through runs: enough to hide a trip to memory. */
+#define MANY_RUNS_BLOCKS 8
 
 static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
 
 uint32_t many_kernel(const struct transform *transform, const struct plan *plan)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 
 	switch (tma->route) {
 	case TMA_ROUTE_SHORT:
@@ -51,7 +50,7 @@ static uint32_t shared_bytes(uint32_t kernel)
 	return MANY_SHARED;
 }
 
-static uint32_t blocks_of(const struct launcher *launcher, const struct tma_plan *tma,
+static uint32_t blocks_of(const struct launcher *launcher, const struct tma_route_plan *tma,
                           const struct strided_args *args)
 {
 	const uint32_t slots = strided_slots(tma, args);
@@ -74,7 +73,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
                          const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
                          uint64_t items, struct error *err)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 	struct many_args args = { .n = 1, .own.list = *list };
 	struct strided_args *move = &args.own.move;
 
@@ -98,7 +97,7 @@ static int launch_borders(struct launcher *launcher, CUstream stream, const stru
                           const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
                           uint64_t items, struct error *err)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 	struct blocks_fill_args args = { .list = *list, .tiles = tma->border_tiles * items };
 
 	if (tma->route != TMA_ROUTE_NONE) /* the window's launch counts */
@@ -145,7 +144,7 @@ static uint32_t enclose(uint32_t kernel, struct engine_blocks *blocks, const str
 	return kernel + (enclosed_is_short(blocks, list->entry_bytes) ? 1 : 2);
 }
 
-static int launch_row_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+static int launch_row_blocks(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
                              uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                              const struct block_list *list, struct error *err)
 {
@@ -165,13 +164,13 @@ static int launch_row_blocks(struct launcher *launcher, CUstream stream, const s
 	                    launcher->device, stream, args, err);
 }
 
-static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_plan *tma,
+static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
                               uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                               const struct block_list *list, struct error *err)
 {
 	struct blocks_copy_long_args all;
 	struct blocks_copy_args *args = &all.blocks;
-	struct tma_plan wide = *tma;
+	struct tma_route_plan wide = *tma;
 	uint32_t shared;
 	int r;
 
@@ -187,10 +186,10 @@ static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const 
 	                        src + (uint64_t)tma->src_offset, err);
 	if (r < 0)
 		return r;
-	shared = COPY_STAGES * (args->copy.tile_bytes + 2 * 8 + 16);
+	shared = RING_BYTES(COPY_STAGES, args->copy.tile_bytes) + COPY_STAGES * COPY_NOTE_BYTES;
 	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_copy, blocks, list, all.entries),
 	                                     .blocks = wide.tiles,
-	                                     .threads = 32,
+	                                     .threads = WARP_THREADS,
 	                                     .shared = shared,
 	                                     .a_multiprocessor = a_multiprocessor(shared) },
 	                    launcher->device, stream, args, err);
@@ -229,7 +228,7 @@ size_t many_entry_bytes(const struct plan *plan)
 uint32_t many_entry_write(void *entry, const struct launcher *launcher, const struct transform *transform,
                           const struct plan *plan, uint64_t dst, uint64_t src)
 {
-	const struct tma_plan *tma = &plan->tma;
+	const struct tma_route_plan *tma = &plan->tma;
 	struct many_move move = { .list.by_slots.n = 0 };
 
 	strided_args_init(&move.move, transform, tma, dst + (uint64_t)tma->dst_offset,

@@ -161,7 +161,7 @@ static bool lay_tables(struct batch *batch)
 	return batch->kernel && batch->entry && batch->blocks && batch->which && batch->first && batch->runs;
 }
 
-static void add_run(struct batch *batch, const struct tma_plan *tma, uint64_t dst, uint64_t src)
+static void add_run(struct batch *batch, const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
 {
 	batch->runs[batch->n_runs++] = (struct run_entry){ .dst = dst + (uint64_t)tma->dst_offset,
 		                                           .src = src + (uint64_t)tma->src_offset,
@@ -189,7 +189,7 @@ static const struct plan *plain_plan(const struct batch *batch, const struct eng
 static uint16_t lay_move(struct batch *batch, uint32_t i)
 {
 	const struct engine_move *move = &batch->job->moves[i];
-	const struct tma_plan *tma = &move->plan->tma;
+	const struct tma_route_plan *tma = &move->plan->tma;
 	const uint64_t dst = address_of(move->dst, move->dst_offset),
 		       src = address_of(move->src, move->src_offset);
 	const struct plan *plan;

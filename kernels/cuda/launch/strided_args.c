@@ -24,7 +24,7 @@ static void set_short_rows(struct strided_args *args, uint32_t element)
 }
 
 void strided_args_init(struct strided_args *ret, const struct transform *transform,
-                       const struct tma_plan *tma, uint64_t dst, uint64_t src)
+                       const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
 {
 	*ret = (struct strided_args){
 		.dst = dst,
@@ -53,7 +53,7 @@ void strided_args_init(struct strided_args *ret, const struct transform *transfo
 		set_short_rows(ret, tma->element);
 }
 
-uint32_t strided_slots(const struct tma_plan *tma, const struct strided_args *args)
+uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_args *args)
 {
 	switch (tma->route) {
 	case TMA_ROUTE_SHORT:
@@ -67,7 +67,7 @@ uint32_t strided_slots(const struct tma_plan *tma, const struct strided_args *ar
 	}
 }
 
-static enum kernel_id kernel_of(const struct transform *transform, const struct tma_plan *tma)
+static enum kernel_id kernel_of(const struct transform *transform, const struct tma_route_plan *tma)
 {
 	switch (tma->route) {
 	case TMA_ROUTE_SHORT:
@@ -83,7 +83,7 @@ static enum kernel_id kernel_of(const struct transform *transform, const struct 
 	}
 }
 
-static uint32_t shared_bytes(const struct tma_plan *tma, const struct strided_args *args)
+static uint32_t shared_bytes(const struct tma_route_plan *tma, const struct strided_args *args)
 {
 	switch (tma->route) {
 	case TMA_ROUTE_TILES:
@@ -97,7 +97,7 @@ static uint32_t shared_bytes(const struct tma_plan *tma, const struct strided_ar
 	}
 }
 
-struct shape strided_shape_of(const struct transform *transform, const struct tma_plan *tma,
+struct shape strided_shape_of(const struct transform *transform, const struct tma_route_plan *tma,
                               const struct strided_args *args)
 {
 	const uint32_t slots = strided_slots(tma, args);
@@ -109,8 +109,8 @@ struct shape strided_shape_of(const struct transform *transform, const struct tm
 		               .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 };
 }
 
-void border_args_init(struct fill_args *ret, const struct transform *transform, const struct tma_plan *tma,
-                      uint64_t dst, uint64_t src)
+void border_args_init(struct fill_args *ret, const struct transform *transform,
+                      const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
 {
 	*ret = (struct fill_args){
 		.dst = dst + (uint64_t)tma->border_dst_offset,
