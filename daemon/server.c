@@ -1,4 +1,4 @@
-/* Start, turn, stop; between the last two, shutdown.c. */
+/* Start, an iteration of the loop, and stop. How a service is brought to its stop is in shutdown.c. */
 #include "server.h"
 
 #include <assert.h>
@@ -64,7 +64,7 @@ static void check_fd_limit(const struct server *server)
 	         server->descriptors);
 }
 
-/* From any thread. The loop's own is awake, and looks before it sleeps. */
+/* From any thread. The loop's own thread is awake, and reaps before it sleeps. */
 static void wake(void *arg)
 {
 	struct server *server = arg;
@@ -291,7 +291,7 @@ void server_deinit(struct server *server)
 	accounts_deinit(&server->accounts);
 }
 
-/* ---- A turn of the loop ------------------------------------------------------------------------------ */
+/* ---- An iteration ------------------------------------------------------------------------------------ */
 
 static void reap(struct server *server)
 {
@@ -316,8 +316,8 @@ static void flush_all(struct server *server)
 		session_flush(session);
 }
 
-/* Before the loop sleeps: small jobs that ran at once are answered, and every session with replies sends all
- * of them by one call; then sessions that waited have a turn, and so do their replies. */
+/* Before the loop sleeps: answers small jobs that ran at once, and lets every session send its replies with
+ * one call; then lets ready sessions go on, and does the same for their replies. */
 static void on_settle(uv_prepare_t *prepare)
 {
 	struct server *server = prepare->data;
@@ -325,9 +325,9 @@ static void on_settle(uv_prepare_t *prepare)
 	if (!server->engine)
 		return;
 	flush_all(server);
-	time_slices_run(server);
+	time_slices_resume_ready(server);
 	flush_all(server);
-	trim_look(&server->trim);
+	trim_check(&server->trim);
 	if (server->is_job_done) /* of a session that ended just now */
 		uv_async_send(&server->engine_done);
 }

@@ -151,7 +151,7 @@ uint64_t server_now_ms(const struct server *server);
 /* act may end the session. */
 void server_each_session(struct server *server, void (*act)(struct session *session));
 
-/* Sessions whose next request waits: for jobs, for replies to be read, for a turn. */
+/* Sessions whose next request waits: for jobs, for replies to be read, for a time slice. */
 uint64_t server_count_waiting(const struct server *server);
 
 /* Closes the loop's handles, which ends server_run. */

@@ -224,8 +224,8 @@ static struct outcome apply(struct server *server, const struct options *from, c
 	return outcome;
 }
 
-/* What waited for what there is now more of. */
-static void look_again(struct session *session)
+/* A session that waits may fit into the new limits. */
+static void resume_waiting(struct session *session)
 {
 	if (session->waiting == WAIT_JOBS)
 		time_slices_wake_waiting(session->server, session->account);
@@ -253,5 +253,5 @@ static void apply_limits(struct server *server, const struct limits *limits,
 		         "reload: connections: %" PRIu64 ", but there are descriptors for fewer than %" PRIu64
 		         "; a restart makes room for more",
 		         server->limits.connections, server->descriptors);
-	server_each_session(server, look_again);
+	server_each_session(server, resume_waiting);
 }

@@ -16,8 +16,8 @@ static int check_layers(const struct msg_blocks *p, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct plan_entry **ret_plan, struct error *err);
 
-/* What a list without entries, or of blocks without elements, is to an engine: it keeps its turn and sets its
- * signal. */
+/* A list without entries, or of blocks without elements, still goes to the engine: it keeps its place in the
+ * stream and sets its signal. */
 static const int64_t nothing = -1;
 
 static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)

@@ -82,7 +82,7 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 		refuse(session, request, &err);
 		break;
 	case RPC_RING:
-		submission_run(session);
+		submission_take(session);
 		break;
 	case RPC_IGNORE:
 		break;

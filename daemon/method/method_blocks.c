@@ -13,7 +13,7 @@ static void answer(struct job *job)
 	const struct msg_blocks_done done = {
 		.path = bytes_of(family_names[list->blocks.family]),
 		.bytes = moved * list->blocks.layers * job->plan->transform.bytes,
-		.ns = job->run.ns,
+		.ns = job->engine_job.ns,
 		.moved = moved,
 		.passed = passed,
 		.beyond = list->blocks.beyond,
@@ -49,7 +49,7 @@ static int move_blocks(struct session *session, const struct rpc_request *reques
 		return err->status;
 	}
 	job_set_move(job, plan, &list->placed);
-	job->run.blocks = &list->blocks;
+	job->engine_job.blocks = &list->blocks;
 	job->own = list;
 	job->release = release;
 	if (list->index)

@@ -112,7 +112,8 @@ static struct mapping *mapping_of(struct chore *chore)
 	return (struct mapping *)((char *)chore - offsetof(struct mapping, chore));
 }
 
-/* As it begins: what is made is charged as on its way from now on, not while it waits for its turn. */
+/* As the chore begins: memory that it makes is charged as an outgoing descriptor from now on, not while the
+ * chore waits. */
 static bool may_begin(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);

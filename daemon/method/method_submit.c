@@ -91,7 +91,7 @@ static void check_items(struct session *session, const struct rpc_request *reque
 static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 {
 	const struct batch_item *item = batch->items;
-	double share = bytes ? (double)job->run.ns / (double)bytes : 0;
+	double share = bytes ? (double)job->engine_job.ns / (double)bytes : 0;
 	uint64_t counted = 0, counted_ns = 0;
 
 	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
@@ -115,7 +115,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 static void answer(struct job *job)
 {
 	struct batch *batch = job->own;
-	struct msg_submit_done done = { .ns = job->run.ns };
+	struct msg_submit_done done = { .ns = job->engine_job.ns };
 	uint32_t n_bad = batch_result(batch, &done);
 
 	count(job, batch, done.bytes);
@@ -180,13 +180,14 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 	batch = job->own;
 	check_items(session, request, batch);
 	if (batch->n_moves < batch->n)
-		job->run.signal.memory = NULL;
-	if (batch->n_moves == 0 && (batch->n > 0 || !(job->run.wait.memory || job->run.signal.memory))) {
+		job->engine_job.signal.memory = NULL;
+	if (batch->n_moves == 0 &&
+	    (batch->n > 0 || !(job->engine_job.wait.memory || job->engine_job.signal.memory))) {
 		answer_at_once(job);
 		return 0;
 	}
-	job->run.moves = batch->moves;
-	job->run.n_moves = batch->n_moves;
+	job->engine_job.moves = batch->moves;
+	job->engine_job.n_moves = batch->n_moves;
 	job_submit(job);
 	return 0;
 }

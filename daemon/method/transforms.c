@@ -148,7 +148,7 @@ static void answer(struct job *job)
 	struct msg_transform_done done = {
 		.path = bytes_of(family_names[family]),
 		.bytes = job->plan->transform.bytes,
-		.ns = job->run.ns,
+		.ns = job->engine_job.ns,
 	};
 
 	job_count(job, family, done.bytes, done.ns);

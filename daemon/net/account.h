@@ -47,12 +47,12 @@ struct account {
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
 	struct engine_owner owner; /* of the sessions' streams: a uid has one share of the engine's time */
-	TAILQ_ENTRY(account) ready_entry; /* in turns->ready */
-	struct session_queue ready;       /* sessions that go on in its next turn, oldest first */
-	uint64_t turn;                    /* of the loop, that turn_end is of */
-	uint64_t time_slice_end; /* when the sessions' requests leave the loop to others (clock->now_ns) */
-	uint32_t turn_acts;
-	bool time_slice_is_long;
+	TAILQ_ENTRY(account) ready_entry; /* in time_slices->ready */
+	struct session_queue ready;       /* sessions that go on in its next time slice, oldest first */
+	uint64_t slice_iteration;         /* of the loop, in which the slice began */
+	uint64_t slice_end_ns;            /* clock->now_ns */
+	uint32_t slice_acts;              /* since the clock was last read */
+	bool slice_is_long;
 	struct chore_queue chores;         /* not under way: in the order that they begin or go on */
 	TAILQ_ENTRY(account) chores_entry; /* in chores->waiting, while it has some of those */
 	uint32_t chores_under_way;
@@ -60,7 +60,7 @@ struct account {
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
 	LIST_HEAD(, session) unread;  /* sessions whose peers have not received all descriptors; outgoing.c */
 	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */
-	uint64_t looked_ms;               /* when nothing more had been received (server_now_ms) */
+	uint64_t checked_ms;              /* when a check last found nothing received (server_now_ms) */
 	struct usage *usage;              /* of the uid; stays when the account goes */
 	uint64_t overrides;               /* that apply to it (overrides.h) */
 	struct limits own;                /* its limits where some do, else those of everybody count */

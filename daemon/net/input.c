@@ -10,7 +10,7 @@
 #include "proto/wire/buffer.h"
 #include "proto/status.h"
 
-#define LOOK_MS 500
+#define CHECK_MS 500
 
 /* Beyond one for each session, so that those whose memory is being returned are not missed. */
 #define SPARE (INPUTS_RETURNED + 64)
@@ -24,7 +24,7 @@
 #define MOST 65536
 #endif
 
-static void on_look(uv_timer_t *timer);
+static void on_check(uv_timer_t *timer);
 static void return_memory(uv_work_t *work);
 static void on_returned(uv_work_t *work, int status);
 
@@ -91,7 +91,7 @@ static void give_back(struct inputs *inputs, uint8_t *block)
 	}
 	inputs->free[inputs->n_free++] = (uint32_t)(at / INPUT_BYTES);
 	if (!uv_is_active((uv_handle_t *)&inputs->timer))
-		uv_timer_start(&inputs->timer, on_look, LOOK_MS, LOOK_MS);
+		uv_timer_start(&inputs->timer, on_check, CHECK_MS, CHECK_MS);
 }
 
 int input_keep(struct inputs *inputs, struct buffer *in, const uint8_t *data, size_t len)
@@ -125,7 +125,7 @@ void input_drop(struct inputs *inputs, struct buffer *in, size_t len)
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
-static void on_look(uv_timer_t *timer)
+static void on_check(uv_timer_t *timer)
 {
 	struct inputs *inputs = timer->data;
 	uint32_t n = inputs->unused > inputs->n_clean ? inputs->unused - inputs->n_clean : 0;
@@ -170,5 +170,5 @@ static void on_returned(uv_work_t *work, int status)
 	inputs->unused += n;
 	inputs->n_returning = 0;
 	if (n == INPUTS_RETURNED && !uv_is_closing((uv_handle_t *)&inputs->timer))
-		on_look(&inputs->timer);
+		on_check(&inputs->timer);
 }

@@ -27,7 +27,7 @@ struct inputs {
 	uint32_t *free;   /* a stack */
 	uint32_t n_free;  /* the last one given back is the first one taken */
 	uint32_t n_clean; /* of them, the first ones: they take no memory */
-	uint32_t unused;  /* the first ones again: nobody took them since the timer's last look */
+	uint32_t unused;  /* the first ones again: nobody took them since the timer's last check */
 	uv_timer_t timer; /* runs while there are others */
 	uv_work_t work;
 	uint32_t n_returning; /* taken from the stack by the work that is under way */
@@ -37,7 +37,7 @@ struct inputs {
 /* Room for about so many sessions; where it cannot be had, malloc does. */
 void inputs_open(struct inputs *inputs, uv_loop_t *loop, uint64_t n);
 
-/* The handle closes in the loop's next turn. */
+/* The handle closes in the loop's next iteration. */
 void inputs_close(struct inputs *inputs);
 
 /* After the loop's end. */

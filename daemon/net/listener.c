@@ -19,10 +19,10 @@
 #include "session.h"
 #include "watch.h"
 
-#define BACKLOG        1024
-#define RETRY_MS       100
-#define ACCEPTS_A_TURN 64
-#define DIRECTORY_MODE 0755
+#define BACKLOG         1024
+#define RETRY_MS        100
+#define ACCEPTS_AT_ONCE 64
+#define DIRECTORY_MODE  0755
 
 static void on_connection(uv_poll_t *poll, int status, int events);
 static void on_retry(uv_timer_t *timer);
@@ -249,7 +249,7 @@ static void accept_some(struct listener *listener)
 {
 	bool is_over = false;
 
-	for (int i = 0; i < ACCEPTS_A_TURN && !is_over; i++) {
+	for (int i = 0; i < ACCEPTS_AT_ONCE && !is_over; i++) {
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {

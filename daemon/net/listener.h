@@ -34,7 +34,7 @@ void listener_drop(int kept);
 /* Accepts no more; clients wait in the socket's queue. */
 void listener_pause(struct listener *listener);
 
-/* Stops accepting, removes our own socket file. Asynchronous: the loop's last turn frees nothing of it. */
+/* Stops accepting, removes our own socket file. Asynchronous: it may be freed once the loop has ended. */
 void listener_close(struct listener *listener);
 
 #endif

@@ -12,7 +12,7 @@
 #include "daemon/server.h"
 #include "session.h"
 
-#define LOOK_MS 100 /* between two looks of the timer's */
+#define CHECK_MS 100 /* between two looks of the timer's */
 
 /* Of a uid that has no more room: after a look that found nothing, the next one. */
 #define PAUSE_MS 5
@@ -25,7 +25,7 @@ struct lingering {
 	struct charge fds;
 };
 
-static void on_look(uv_timer_t *timer);
+static void on_check(uv_timer_t *timer);
 
 void outgoing_open(struct outgoing *outgoing, struct server *server, uv_loop_t *loop)
 {
@@ -63,7 +63,7 @@ static uint32_t count_received(const struct session *session)
 }
 
 /* How many have been received since the last look. */
-static uint32_t look_at_session(struct session *session)
+static uint32_t forget_received(struct session *session)
 {
 	uint32_t n = count_received(session);
 
@@ -89,7 +89,7 @@ static void let_go(struct server *server, struct lingering *lingering)
 }
 
 /* Whether anything has been received. The account has to be held. */
-static bool look_at(struct server *server, struct account *account)
+static bool check_account(struct server *server, struct account *account)
 {
 	struct session *session, *next_session;
 	struct lingering *lingering, *next;
@@ -97,7 +97,7 @@ static bool look_at(struct server *server, struct account *account)
 
 	for (session = LIST_FIRST(&account->unread); session; session = next_session) {
 		next_session = LIST_NEXT(session, unread_entry);
-		found |= look_at_session(session) > 0;
+		found |= forget_received(session) > 0;
 	}
 	for (lingering = LIST_FIRST(&account->lingering); lingering; lingering = next) {
 		next = LIST_NEXT(lingering, entry);
@@ -116,15 +116,15 @@ int outgoing_charge(struct server *server, struct account *account, struct charg
 	uint64_t now = server_now_ms(server);
 
 	if (!charge_fits(&server->accounts, account, CHARGE_OUTGOING_FDS, 1) &&
-	    now - account->looked_ms >= PAUSE_MS && !look_at(server, account))
-		account->looked_ms = now;
+	    now - account->checked_ms >= PAUSE_MS && !check_account(server, account))
+		account->checked_ms = now;
 	return charge_take(charge, &server->accounts, account, CHARGE_OUTGOING_FDS, 1, err);
 }
 
 bool outgoing_may_send(struct session *session)
 {
 	if (session->n_unread_fds == SESSION_MAX_UNREAD_FDS)
-		look_at_session(session);
+		forget_received(session);
 	return session->n_unread_fds < SESSION_MAX_UNREAD_FDS;
 }
 
@@ -135,7 +135,7 @@ static void watch(struct server *server)
 	uv_timer_t *timer = &server->outgoing.timer;
 
 	if (!uv_is_active((uv_handle_t *)timer))
-		server->clock->timer_start(timer, on_look, LOOK_MS, LOOK_MS);
+		server->clock->timer_start(timer, on_check, CHECK_MS, CHECK_MS);
 }
 
 void outgoing_sent(struct session *session)
@@ -179,7 +179,7 @@ static void end_late(struct server *server, struct account *account)
 	}
 }
 
-static void on_look(uv_timer_t *timer)
+static void on_check(uv_timer_t *timer)
 {
 	struct outgoing *outgoing = timer->data;
 	struct server *server = outgoing->server;
@@ -188,7 +188,7 @@ static void on_look(uv_timer_t *timer)
 
 	for (account = LIST_FIRST(&server->accounts.list); account; account = next) {
 		account->refs++;
-		look_at(server, account);
+		check_account(server, account);
 		end_late(server, account);
 		is_any |= !LIST_EMPTY(&account->unread) || !LIST_EMPTY(&account->lingering);
 		next = LIST_NEXT(account, entry);
@@ -227,7 +227,7 @@ void outgoing_close_socket(struct session *session)
 	bool is_unread;
 
 	if (session->n_unread_fds > 0)
-		look_at_session(session);
+		forget_received(session);
 	is_unread = session->n_unread_fds > 0;
 	if (is_unread) {
 		LIST_REMOVE(session, unread_entry);

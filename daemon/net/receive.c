@@ -189,7 +189,8 @@ static void charge_input(struct session *session)
 }
 
 /* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
- * not yet handled, from the start of a message. A uid that has much to ask takes turns with others. */
+ * not yet handled, from the start of a message. A uid with many requests stops at the end of its
+ * time slice. */
 static size_t session_feed(struct session *session, const uint8_t *data, size_t len)
 {
 	struct error err;
@@ -223,7 +224,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 
 void session_resume(struct session *session)
 {
-	submission_run(session);
+	submission_take(session);
 	if (session->state == SESSION_ENDED || session->waiting != WAIT_NONE)
 		return;
 	if (buffer_len(&session->in) == 0) {
@@ -248,14 +249,14 @@ static void set_poll(struct session *session, int events)
 		session_end(session, LOG_LEVEL_WARNING, "no memory to watch its socket");
 }
 
-/* It has more, and waits for its turn longer than the loop takes to go round. */
+/* For a session whose socket is readable while it waits. */
 static void stop_reading(struct session *session)
 {
 	set_poll(session, session->poll_events & ~UV_READABLE);
 }
 
-/* Asks the loop for just the events that can be acted on. One whose turn comes at once goes on as it is: to
- * ask less and then more again is three system calls. */
+/* A session that is ready goes on so soon that it stays polled as it is: to stop and start again would take
+ * three system calls. */
 void session_update_poll(struct session *session)
 {
 	int events = 0;

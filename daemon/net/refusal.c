@@ -11,10 +11,10 @@
 #include "proto/wire/socket.h"
 #include "daemon/server.h"
 
-#define LOOK_MS 10
-#define WAIT_MS 1000
+#define CHECK_MS 10
+#define WAIT_MS  1000
 
-static void on_look(uv_timer_t *timer);
+static void on_check(uv_timer_t *timer);
 
 void refusals_open(struct refusals *refusals, struct server *server, uv_loop_t *loop)
 {
@@ -31,7 +31,7 @@ void refusals_close(struct refusals *refusals)
 /* ---- One ---------------------------------------------------------------------------------------------- */
 
 /* The request stays where it is, with what came with it. */
-static enum rpc_head look_at(int fd, uint32_t *ret_msgid)
+static enum rpc_head peek(int fd, uint32_t *ret_msgid)
 {
 	uint8_t head[RPC_HEAD_BYTES];
 	ssize_t n = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
@@ -54,7 +54,7 @@ static void answer(int fd, uint32_t msgid, const struct error *err)
 static bool try_to_answer(int fd, const struct error *err)
 {
 	uint32_t msgid = 0;
-	enum rpc_head head = look_at(fd, &msgid);
+	enum rpc_head head = peek(fd, &msgid);
 
 	if (head == RPC_HEAD_REQUEST)
 		answer(fd, msgid, err);
@@ -103,7 +103,7 @@ static void add(struct refusals *refusals, struct account *account, int fd, cons
 		.account = account, .fd = fd, .since_ms = uv_now(&refusals->server->loop), .error = *err
 	};
 	if (!uv_is_active((uv_handle_t *)&refusals->timer))
-		uv_timer_start(&refusals->timer, on_look, LOOK_MS, LOOK_MS);
+		uv_timer_start(&refusals->timer, on_check, CHECK_MS, CHECK_MS);
 }
 
 void refuse_socket(struct server *server, int fd, const struct error *err)
@@ -121,7 +121,7 @@ void refuse_socket(struct server *server, int fd, const struct error *err)
 		add(&server->refusals, account, fd, err);
 }
 
-static void on_look(uv_timer_t *timer)
+static void on_check(uv_timer_t *timer)
 {
 	struct refusals *refusals = timer->data;
 	uint64_t now = uv_now(timer->loop);

@@ -38,7 +38,7 @@ enum session_wait {
 	WAIT_NONE,
 	WAIT_JOBS,    /* a job of the uid's to end; in account->waiting */
 	WAIT_BEHIND,  /* a job of its own to end, because one of them waits for a timeline */
-	WAIT_REPLIES, /* replies to be read, or a mapping to be answered; session_flush looks */
+	WAIT_REPLIES, /* replies to be read, or a mapping to be answered; session_flush ends it */
 	WAIT_READY,   /* nothing more: in account->ready */
 };
 
@@ -132,8 +132,8 @@ struct session {
 	struct usage usage;
 };
 
-/* Takes over an accepted, non-blocking socket. One that a limit refuses gets no session (refusal.h). Whether
- * that is enough for this turn of the loop. */
+/* Takes over an accepted, non-blocking socket. One that a limit refuses gets no session (refusal.h). Returns
+ * whether no more should be accepted in this iteration of the loop. */
 bool session_open(struct server *server, int fd);
 
 /* Its process's groups may have limits of their own: they are its account's. Never waits. */

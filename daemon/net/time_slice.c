@@ -1,4 +1,4 @@
-/* A queue of accounts, each with a queue of sessions. */
+/* The lengths of slices, and the queue of accounts with ready sessions. */
 #include "time_slice.h"
 
 #include <sched.h>
@@ -9,11 +9,11 @@
 #include "daemon/server.h"
 #include "session.h"
 
-/* Of one uid, when no other has asked lately, and when one has. */
-#define LONG_TURN_NS  500000
-#define SHORT_TURN_NS 5000
-#define SHARED_NS     UINT64_C(1000000000)
-#define CLOCK_ACTS    16 /* in a long turn, between two looks at the clock: it may stop while we do not run */
+/* A uid's slice when no other uid has asked for SHARED_NS, and when one has. */
+#define LONG_SLICE_NS  500000
+#define SHORT_SLICE_NS 5000
+#define SHARED_NS      UINT64_C(1000000000)
+#define CLOCK_ACTS     16 /* of a long slice between two readings of the clock */
 
 static void on_busy(uv_idle_t *idle)
 {
@@ -64,23 +64,23 @@ bool time_slice_is_over(struct time_slices *time_slices, struct account *account
 {
 	uint64_t now;
 
-	if (account->turn == time_slices->n && account->time_slice_is_long &&
-	    ++account->turn_acts % CLOCK_ACTS != 0)
+	if (account->slice_iteration == time_slices->iteration && account->slice_is_long &&
+	    ++account->slice_acts % CLOCK_ACTS != 0)
 		return false;
 	now = time_slices->clock->now_ns();
-	if (account->turn != time_slices->n) {
+	if (account->slice_iteration != time_slices->iteration) {
 		if (time_slices->last_uid != account->uid && time_slices->last_uid != (uid_t)-1)
-			time_slices->shared_until = now + SHARED_NS;
+			time_slices->shared_until_ns = now + SHARED_NS;
 		time_slices->last_uid = account->uid;
-		account->turn = time_slices->n;
-		account->turn_acts = 0;
-		account->time_slice_is_long = now >= time_slices->shared_until;
-		account->time_slice_end = now + (account->time_slice_is_long ? LONG_TURN_NS : SHORT_TURN_NS);
+		account->slice_iteration = time_slices->iteration;
+		account->slice_acts = 0;
+		account->slice_is_long = now >= time_slices->shared_until_ns;
+		account->slice_end_ns = now + (account->slice_is_long ? LONG_SLICE_NS : SHORT_SLICE_NS);
 	}
-	return now >= account->time_slice_end;
+	return now >= account->slice_end_ns;
 }
 
-/* ---- Who is ready ------------------------------------------------------------------------------------ */
+/* ---- Ready sessions ---------------------------------------------------------------------------------- */
 
 void time_slices_add(struct server *server, struct session *session)
 {
@@ -106,7 +106,7 @@ static void take(struct time_slices *time_slices, struct session *session)
 		uv_idle_stop(&time_slices->busy);
 }
 
-/* What a session was woken for and did not do is passed on. */
+/* If the session was woken because a job ended, another session of the account may use that. */
 void time_slices_remove(struct server *server, struct session *session)
 {
 	take(&server->time_slices, session);
@@ -123,16 +123,16 @@ void time_slices_wake_waiting(struct server *server, struct account *account)
 	time_slices_add(server, session);
 }
 
-/* ---- A turn of the loop ------------------------------------------------------------------------------ */
+/* ---- Going on -------------------------------------------------------------------------------------- */
 
 static void resume(struct server *server, struct session *session)
 {
 	take(&server->time_slices, session);
 	session_resume(session);
-	time_slices_wake_waiting(server, session->account); /* it may have had nothing to ask */
+	time_slices_wake_waiting(server, session->account); /* it may have left room for a job unused */
 }
 
-static void run_account(struct server *server, struct account *account)
+static void resume_account(struct server *server, struct account *account)
 {
 	struct session *session;
 
@@ -140,15 +140,16 @@ static void run_account(struct server *server, struct account *account)
 		resume(server, session);
 }
 
-void time_slices_run(struct server *server)
+void time_slices_resume_ready(struct server *server)
 {
 	struct time_slices *time_slices = &server->time_slices;
 	struct account *account;
 
-	time_slices->n++;
-	while ((account = TAILQ_FIRST(&time_slices->ready)) && account->turn != time_slices->n) {
+	time_slices->iteration++;
+	while ((account = TAILQ_FIRST(&time_slices->ready)) &&
+	       account->slice_iteration != time_slices->iteration) {
 		TAILQ_REMOVE(&time_slices->ready, account, ready_entry);
 		TAILQ_INSERT_TAIL(&time_slices->ready, account, ready_entry);
-		run_account(server, account);
+		resume_account(server, account);
 	}
 }

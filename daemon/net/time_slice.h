@@ -1,10 +1,12 @@
-/* Whose turn it is on the loop.
+/* Time slices: how the users share the loop.
  *
- * In each turn of the loop a uid's requests are handled for a while, whatever the number of its sessions;
- * what is left waits for the next one, and so does what the uid has sent and nobody has read. So the requests
- * of one uid wait for one turn of each other uid at most. While several uids ask, turns are about as long as
- * a small request takes with its reply, so that a uid with one small request at a time keeps much of its
- * speed beside any other; a uid that is alone has longer ones, because it costs to go round.
+ * In each iteration of the loop every uid has one time slice, however many sessions it has. Requests that do
+ * not fit into it wait for the next iteration, and so does input that the uid has sent and nobody has read.
+ * So a request waits for one slice of each other uid at most. While several uids send requests, a slice is
+ * about as long as a small request takes with its reply, so that a uid with one small request at a time keeps
+ * most of its speed beside any other. A uid that is alone has longer slices, because iterations cost time.
+ *
+ * The queue: accounts with ready sessions, each with a queue of those sessions; both are served round robin.
  */
 #ifndef DAEMON_NET_TIME_SLICE_H
 #define DAEMON_NET_TIME_SLICE_H
@@ -26,31 +28,32 @@ struct time_slices {
 	const struct clock *clock;
 	uv_idle_t busy;             /* runs while sessions are ready, so that the loop does not sleep */
 	struct account_queue ready; /* accounts with sessions that are ready */
-	uint64_t n;                 /* of the loop, counted from 1 */
-	uid_t last_uid;             /* that had a turn */
-	uint64_t shared_until;      /* turns are short (clock->now_ns) */
+	uint64_t iteration;         /* of the loop, counted from 1 */
+	uid_t last_uid;             /* the last that had a slice */
+	uint64_t shared_until_ns;   /* until then slices are short (clock->now_ns) */
 };
 
 void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const struct clock *clock);
 void time_slices_close(struct time_slices *time_slices);
 
-/* The calling thread, which is the loop's, asks for little of a CPU at a time, so that it is given it as soon
- * as it wakes: else it waits for milliseconds behind threads of the engine. A kernel before 6.12 takes no
- * notice. */
+/* Asks the kernel for short slices of a CPU for the calling thread, which is the loop's, so that it runs as
+ * soon as it wakes: otherwise it waits for milliseconds behind threads of the engine. Kernels before 6.12
+ * ignore that. */
 void time_slices_ask_for_cpu(void);
 
-/* Once in a turn of the loop, before it sleeps: sessions that are ready go on. */
-void time_slices_run(struct server *server);
+/* Begins an iteration, and lets the sessions that are ready go on. Once in each iteration of the loop, before
+ * it sleeps. */
+void time_slices_resume_ready(struct server *server);
 
-/* Whether the account's turn is over: to be asked before each thing that is done for it, or after. The first
- * call in a turn of the loop begins it. */
+/* Whether the account's slice is over: to be asked before or after each act for the account. The first call
+ * in an iteration begins the slice. */
 bool time_slice_is_over(struct time_slices *time_slices, struct account *account);
 
-/* Has a session go on in its account's next turn; or not, when it ends before. */
+/* Makes a session go on in its account's next slice; or takes that back, because the session ends. */
 void time_slices_add(struct server *server, struct session *session);
 void time_slices_remove(struct server *server, struct session *session);
 
-/* Lets the session of the account that has waited longest for a job to end go on, if one may be queued. */
+/* If the account may queue a job: lets the session go on that has waited for that longest. */
 void time_slices_wake_waiting(struct server *server, struct account *account);
 
 #endif

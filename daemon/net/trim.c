@@ -7,10 +7,10 @@
 
 #include "daemon/server.h"
 
-#define MUCH     (UINT64_C(8) << 20)
-#define DELAY_MS 1000
+#define ENOUGH_BYTES (UINT64_C(8) << 20)
+#define DELAY_MS     1000
 
-#define CONNECTION_BYTES 20000 /* about what one takes that asks for nothing */
+#define CONNECTION_BYTES 20000 /* about what an idle one takes */
 
 static void on_time(uv_timer_t *timer);
 
@@ -33,14 +33,14 @@ static uint64_t held(const struct server *server)
 	return total[CHARGE_CONNECTIONS] * CONNECTION_BYTES + total[CHARGE_QUEUED_BYTES];
 }
 
-void trim_look(struct trim *trim)
+void trim_check(struct trim *trim)
 {
 	uint64_t now = held(trim->server);
 
 	if (now > trim->peak)
 		trim->peak = now;
-	else if (trim->peak - now >= MUCH && !trim->is_under_way && trim->server->state == SERVER_RUNNING &&
-	         !uv_is_active((uv_handle_t *)&trim->timer))
+	else if (trim->peak - now >= ENOUGH_BYTES && !trim->is_under_way &&
+	         trim->server->state == SERVER_RUNNING && !uv_is_active((uv_handle_t *)&trim->timer))
 		uv_timer_start(&trim->timer, on_time, DELAY_MS, 0);
 }
 

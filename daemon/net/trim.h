@@ -25,7 +25,7 @@ struct trim {
 void trim_open(struct trim *trim, struct server *server, uv_loop_t *loop);
 void trim_close(struct trim *trim);
 
-/* In each turn of the loop. */
-void trim_look(struct trim *trim);
+/* Starts the timer if much has become free. Once in each iteration of the loop. */
+void trim_check(struct trim *trim);
 
 #endif

@@ -34,8 +34,8 @@ int watch_reserve(uv_loop_t *loop, uint64_t most)
 	return r;
 }
 
-/* libuv adds it to the set in the loop's next turn, finds it there, and changes what it is watched for, which
- * takes no memory. */
+/* libuv adds it to the set in the loop's next iteration, finds it there, and changes what it is watched for,
+ * which takes no memory. */
 int watch_start(uv_poll_t *poll, int events, uv_poll_cb on_event)
 {
 	struct epoll_event nothing = { 0 };

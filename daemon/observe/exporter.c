@@ -1,4 +1,5 @@
-/* Sockets and turns; what is said is in exposition.c, how pages are found in page.c. */
+/* Sockets, and when they are served. The contents are written in exposition.c, URLs are resolved in page.c.
+ */
 #include "exporter.h"
 
 #include <errno.h>
@@ -17,9 +18,9 @@
 #include "daemon/server.h"
 #include "daemon/net/watch.h"
 
-#define BACKLOG        1024
-#define ACCEPTS_A_TURN 8
-#define RETRY_MS       100
+#define BACKLOG         1024
+#define ACCEPTS_AT_ONCE 8
+#define RETRY_MS        100
 
 /* For the first request to come whole, for its answer to go, and from then on for the next to come. */
 #define FIRST_MS  5000
@@ -35,13 +36,13 @@
 /* Of a connection, for a request's head and a piece of the answer. */
 #define CONNECTION_BYTES 16384
 
-/* After a turn, others have the loop for so many times what it took, and a millisecond. */
+/* After a step of HTTP the exporter rests for so many times what the step took, and a millisecond. */
 #define REST_TIMES 9
 
 static void on_listening(uv_poll_t *poll, int status, int events);
 static void on_polling(uv_poll_t *poll, int status, int events);
 static void on_tick(uv_timer_t *timer);
-static void turn(struct exporter *exporter);
+static void serve(struct exporter *exporter);
 
 /* ---- Peers -------------------------------------------------------------------------------------------- */
 
@@ -114,7 +115,7 @@ static void on_request_done(void *cls, struct MHD_Connection *connection, void *
 }
 
 /* Of a peer that is answered: whether it has room for more. One that has not is waited for. */
-static void look_at_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
+static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
 {
 	if (has_room == (peer->waiting_since_ms == UINT64_MAX))
 		return;
@@ -125,7 +126,7 @@ static void look_at_reader(struct exporter_peer *peer, bool has_room, uint64_t n
 
 /* libmicrohttpd does not always see that one is gone whose request has begun. What it has read it may still
  * answer. */
-static void look_at_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
+static void check_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
 {
 	int unread;
 
@@ -134,7 +135,7 @@ static void look_at_writer(struct exporter_peer *peer, bool sends_no_more, uint6
 		peer->until_ms = now + PATIENCE_MS;
 }
 
-static void look_at_peers(struct exporter *exporter)
+static void check_peers(struct exporter *exporter)
 {
 	struct pollfd polled[EXPORTER_PEERS];
 	uint64_t now = now_of(exporter);
@@ -149,9 +150,9 @@ static void look_at_peers(struct exporter *exporter)
 		return;
 	for (int i = 0; i < EXPORTER_PEERS; i++) {
 		if (polled[i].fd >= 0 && exporter->peers[i].is_answered)
-			look_at_reader(&exporter->peers[i], polled[i].revents != 0, now);
+			check_reader(&exporter->peers[i], polled[i].revents != 0, now);
 		else if (polled[i].fd >= 0)
-			look_at_writer(&exporter->peers[i], polled[i].revents != 0, now);
+			check_writer(&exporter->peers[i], polled[i].revents != 0, now);
 	}
 }
 
@@ -207,13 +208,13 @@ static uint64_t next_end(const struct exporter *exporter)
 	return first;
 }
 
-/* ---- Turns -------------------------------------------------------------------------------------------- */
+/* ---- Serving ------------------------------------------------------------------------------------------ */
 
 static void accept_some(struct exporter *exporter, uint64_t now)
 {
 	struct pollfd pending = { .fd = exporter->fd, .events = POLLIN };
 
-	for (int i = 0; i < ACCEPTS_A_TURN && exporter->n_peers < EXPORTER_PEERS; i++) {
+	for (int i = 0; i < ACCEPTS_AT_ONCE && exporter->n_peers < EXPORTER_PEERS; i++) {
 		struct sockaddr_storage address;
 		socklen_t len = sizeof address;
 		int fd =
@@ -246,7 +247,7 @@ static void rest(struct exporter *exporter, uint64_t ms)
 	uv_timer_start(&exporter->tick, on_tick, ms, 0);
 }
 
-static void turn(struct exporter *exporter)
+static void serve(struct exporter *exporter)
 {
 	uint64_t now = uv_now(&exporter->server->loop), start = uv_hrtime();
 
@@ -256,7 +257,7 @@ static void turn(struct exporter *exporter)
 	}
 	shut_down_late(exporter, now);
 	MHD_run(exporter->http);
-	look_at_peers(exporter);
+	check_peers(exporter);
 	rest(exporter, 1 + (uv_hrtime() - start) * REST_TIMES / 1000000);
 }
 
@@ -278,7 +279,7 @@ static void on_tick(uv_timer_t *timer)
 	struct exporter *exporter = timer->data;
 
 	if (is_busy(exporter) || next_end(exporter) <= uv_now(timer->loop))
-		turn(exporter);
+		serve(exporter);
 	else
 		watch(exporter);
 }
@@ -287,14 +288,14 @@ static void on_listening(uv_poll_t *poll, int status, int events)
 {
 	(void)status;
 	(void)events;
-	turn(poll->data);
+	serve(poll->data);
 }
 
 static void on_polling(uv_poll_t *poll, int status, int events)
 {
 	(void)status;
 	(void)events;
-	turn(poll->data);
+	serve(poll->data);
 }
 
 /* ---- Opening and closing ------------------------------------------------------------------------------ */

@@ -2,11 +2,11 @@
  *
  * libmicrohttpd speaks HTTP, on the loop's thread and without one of its own; nothing runs while nobody asks.
  * Whoever can connect may be hostile: connections are few, each has an absolute time for its request and its
- * answer, and after each turn of HTTP the loop is others' for a multiple of what it took. When all places are
- * taken, a new connection gets the place of the peer that the exporter has waited for longest: for a request
- * that does not come, or to read what there is for it. A scraper that sends its request at once and reads its
- * answer keeps its place, however many others are slow; where nobody is slow, new connections wait in the
- * socket's queue.
+ * answer, and after each step of HTTP the loop is left to others for a multiple of the time that the step
+ * took. When all places are taken, a new connection gets the place of the peer that the exporter has waited
+ * for longest: for a request that does not come, or to read what there is for it. A scraper that sends its
+ * request at once and reads its answer keeps its place, however many others are slow; where nobody is slow,
+ * new connections wait in the socket's queue.
  */
 #ifndef DAEMON_OBSERVE_EXPORTER_H
 #define DAEMON_OBSERVE_EXPORTER_H
@@ -58,7 +58,7 @@ struct exporter {
 int exporter_open(struct exporter *exporter, struct server *server, int kept, const char *address,
                   struct error *err);
 
-/* Ends everything at once, also what is half sent. The loop's last turn frees nothing of it. Idempotent. */
+/* Ends everything at once, also what is half sent. It may be freed once the loop has ended. Idempotent. */
 void exporter_close(struct exporter *exporter);
 
 /* The head of a request has come whole: its answer begins. */

@@ -6,8 +6,8 @@
 #include "log.h"
 #include "daemon/server.h"
 
-#define TICKS   3    /* within the watchdog's time */
-#define LOOK_MS 2000 /* that the engine has at least, between two looks without a watchdog */
+#define TICKS    3    /* within the watchdog's time */
+#define PROBE_MS 2000 /* that the engine has at least, between two looks without a watchdog */
 
 void watchdog_open(struct watchdog *watchdog, struct server *server)
 {
@@ -22,7 +22,7 @@ void watchdog_feed(void)
 		sd_notify(0, "WATCHDOG=1");
 }
 
-static void look(struct server *server)
+static void probe(struct server *server)
 {
 	struct watchdog *watchdog = &server->watchdog;
 	struct error err;
@@ -41,9 +41,9 @@ bool watchdog_engine_up(struct watchdog *watchdog)
 	uint64_t now = uv_now(watchdog->timer.loop);
 	struct server *server = watchdog->timer.data;
 
-	if (!uv_is_active((uv_handle_t *)&watchdog->timer) && now - watchdog->looked_ms >= LOOK_MS) {
-		watchdog->looked_ms = now;
-		look(server);
+	if (!uv_is_active((uv_handle_t *)&watchdog->timer) && now - watchdog->probed_ms >= PROBE_MS) {
+		watchdog->probed_ms = now;
+		probe(server);
 	}
 	return !server->engine->lost && !watchdog->is_silent;
 }
@@ -52,7 +52,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
-	look(server);
+	probe(server);
 	if (!server->watchdog.is_silent)
 		watchdog_feed();
 	notify_status(server);

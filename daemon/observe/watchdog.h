@@ -13,8 +13,8 @@ struct server;
 
 struct watchdog {
 	uv_timer_t timer; /* runs while there is a watchdog */
-	bool is_silent;   /* the engine, as of the last look at it; not where nobody looks */
-	uint64_t looked_ms;
+	bool is_silent;   /* the engine, as of the last probe */
+	uint64_t probed_ms;
 };
 
 void watchdog_open(struct watchdog *watchdog, struct server *server);

@@ -11,7 +11,7 @@
 #include "daemon/net/session.h"
 #include "daemon/method/transforms.h"
 
-static void on_job_done(struct engine_job *run);
+static void on_job_done(struct engine_job *engine_job);
 
 /* ---- Making and dropping ----------------------------------------------------------------------------- */
 
@@ -46,14 +46,14 @@ static void set_order(struct job *job, const struct order *order)
 {
 	job->completion = order->completion;
 	if (order->wait) {
-		job->run.wait =
+		job->engine_job.wait =
 		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
-		job->run.wait_until_ns = uv_hrtime() + limit_ns(order->wait_ms);
+		job->engine_job.wait_until_ns = uv_hrtime() + limit_ns(order->wait_ms);
 		job->wait_ms = order->wait_ms;
 		job_use(job, order->wait);
 	}
 	if (order->signal) {
-		job->run.signal =
+		job->engine_job.signal =
 		    (struct engine_point){ order->signal->memory, order->signal_offset, order->signal_value };
 		job_use(job, order->signal);
 	}
@@ -80,7 +80,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	job->method = request->method;
 	job->answer = answer;
 	job->start_ns = server->taken_ns;
-	job->run.on_done = on_job_done;
+	job->engine_job.on_done = on_job_done;
 	set_order(job, order);
 	return job;
 }
@@ -106,7 +106,7 @@ void job_use(struct job *job, struct region *region)
 void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
 {
 	job->plan = plan;
-	job->run.move = placed_move(plan, placed);
+	job->engine_job.move = placed_move(plan, placed);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
 }
@@ -133,9 +133,9 @@ void job_submit(struct job *job)
 
 	session->jobs++;
 	session->transforms += job->charge.amount;
-	session->waiting_jobs += job->run.wait.memory != NULL;
+	session->waiting_jobs += job->engine_job.wait.memory != NULL;
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
-	engine_submit(session->server->engine, session->stream, &job->run);
+	engine_submit(session->server->engine, session->stream, &job->engine_job);
 	/* The session may end by it, and then cancels what it has. */
 	if (job->completion == COMPLETION_QUEUED)
 		session_reply_queued(session, job->msgid);
@@ -153,7 +153,7 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 
 bool job_cancel(struct job *job)
 {
-	return engine_cancel(job->session->server->engine, job->session->stream, &job->run);
+	return engine_cancel(job->session->server->engine, job->session->stream, &job->engine_job);
 }
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
@@ -193,17 +193,17 @@ static void refuse_queued(struct job *job, const struct error *err)
 
 static void refuse(struct job *job)
 {
-	const struct engine_point *wait = &job->run.wait;
+	const struct engine_point *wait = &job->engine_job.wait;
 	struct error err;
 
-	if (job->run.status == STATUS_TIMEOUT)
+	if (job->engine_job.status == STATUS_TIMEOUT)
 		error_set(&err, STATUS_TIMEOUT,
 		          "wait: the word at byte %" PRIu64 " of the region had not reached %" PRIu64
 		          " after %" PRIu64 " ms",
 		          wait->offset, wait->value, job->wait_ms);
 	else
-		error_set(&err, job->run.status, "%s: %s", job->method->name,
-		          status_meaning(job->run.status));
+		error_set(&err, job->engine_job.status, "%s: %s", job->method->name,
+		          status_meaning(job->engine_job.status));
 	if (job->refuse)
 		job->refuse(job, &err);
 	else if (job->completion == COMPLETION_QUEUED)
@@ -213,32 +213,32 @@ static void refuse(struct job *job)
 }
 
 /* A batch that failed with single moves has an answer, with a status for each. */
-static bool is_refused(const struct engine_job *run)
+static bool is_refused(const struct engine_job *engine_job)
 {
-	if (run->moves && run->status == STATUS_DEVICE)
-		for (uint32_t i = 0; i < run->n_moves; i++)
-			if (run->moves[i].status == STATUS_DEVICE)
+	if (engine_job->moves && engine_job->status == STATUS_DEVICE)
+		for (uint32_t i = 0; i < engine_job->n_moves; i++)
+			if (engine_job->moves[i].status == STATUS_DEVICE)
 				return false;
-	return run->status < 0;
+	return engine_job->status < 0;
 }
 
-static void on_job_done(struct engine_job *run)
+static void on_job_done(struct engine_job *engine_job)
 {
-	struct job *job = (struct job *)run; /* its first member */
+	struct job *job = (struct job *)engine_job; /* its first member */
 	struct session *session = job->session;
 	struct server *server = session->server;
 	struct account *account = session->account;
 
-	if (run->status == STATUS_DEVICE_LOST && run->begun && server->state == SERVER_RUNNING)
+	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
-	if (is_refused(run))
+	if (is_refused(engine_job))
 		refuse(job);
 	else
 		job->answer(job);
 	TAILQ_REMOVE(&session->jobs_under_way, job, entry);
 	session->jobs--;
 	session->transforms -= job->charge.amount;
-	session->waiting_jobs -= run->wait.memory != NULL;
+	session->waiting_jobs -= engine_job->wait.memory != NULL;
 	job_drop(job);
 	time_slices_wake_waiting(server, account);
 	session_on_job_ended(session);

@@ -26,7 +26,7 @@ struct method;
 #define JOB_MAX_REGIONS 5
 
 struct job {
-	struct engine_job run;
+	struct engine_job engine_job;
 	struct session *session;
 	TAILQ_ENTRY(job) entry; /* in session->jobs_under_way */
 	uint32_t msgid;
@@ -38,7 +38,7 @@ struct job {
 	void (*release)(struct job *job); /* of what the method put into `own`; NULL: nothing */
 	void *own;
 	uint64_t tag;            /* of a submission ring's entry */
-	struct plan_entry *plan; /* of run.move; NULL: it has none */
+	struct plan_entry *plan; /* of engine_job.move; NULL: it has none */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct charge charge;

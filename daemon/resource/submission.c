@@ -15,7 +15,7 @@
 #define NS_PER_US UINT64_C(1000)
 
 /* Between two turns of the loop that find nothing else to do. */
-#define LOOK_NS 3000
+#define POLL_NS 3000
 
 /* To stay awake has to pay. Whenever something comes, a ring has earned what it costs to be rung for it;
  * while it sleeps, a share of that time; and what it has, up to its spin_ns, it can stay awake for. So one
@@ -31,13 +31,13 @@ static void refuse(struct job *job, const struct error *err);
  * lost
  */
 
-enum look { LOOK_NONE, LOOK_ENTRY, LOOK_BROKEN };
+enum finding { FOUND_NONE, FOUND_ENTRY, FOUND_BROKEN };
 
 struct touch {
 	struct submission *submission;
 	struct submission_entry entry;
 	struct submission_end end;
-	enum look found;
+	enum finding found;
 	bool is_asleep; /* who wants to be woken */
 };
 
@@ -49,17 +49,17 @@ static bool touch(struct touch *touch, void (*work)(void *touch))
 	return engine_guard(s->shared, submission_bytes(s->entries), work, touch);
 }
 
-static enum look look(const struct submission *s)
+static enum finding find_entry(const struct submission *s)
 {
 	/* Not before a store to `awake`, or neither side would see the other. */
 	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
 	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
 
 	if (submitted == s->taken)
-		return LOOK_NONE;
+		return FOUND_NONE;
 	if (submitted - s->taken > s->entries || submitted - reaped > s->entries)
-		return LOOK_BROKEN;
-	return LOOK_ENTRY;
+		return FOUND_BROKEN;
+	return FOUND_ENTRY;
 }
 
 static void take_entry(void *arg)
@@ -69,18 +69,18 @@ static void take_entry(void *arg)
 	const volatile uint64_t *from = (const volatile uint64_t *)&s->shared->entry[s->taken % s->entries];
 	uint64_t *to = (uint64_t *)&touch->entry;
 
-	touch->found = look(s);
-	if (touch->found != LOOK_ENTRY)
+	touch->found = find_entry(s);
+	if (touch->found != FOUND_ENTRY)
 		return;
 	for (size_t i = 0; i < sizeof touch->entry / sizeof *to; i++)
 		to[i] = from[i];
 }
 
-static void just_look(void *arg)
+static void find(void *arg)
 {
 	struct touch *touch = arg;
 
-	touch->found = look(touch->submission);
+	touch->found = find_entry(touch->submission);
 }
 
 static void put_end(void *arg)
@@ -99,7 +99,7 @@ static void say_awake(void *arg)
 	struct submission *s = touch->submission;
 
 	__atomic_store_n(&s->shared->awake, s->awake, __ATOMIC_SEQ_CST);
-	touch->found = look(s);
+	touch->found = find_entry(s);
 }
 
 /* ---- Ends --------------------------------------------------------------------------------------------- */
@@ -137,10 +137,10 @@ static void answer(struct job *job)
 {
 	const struct plan_entry *plan = job->plan;
 
-	job_count(job, plan->plan.family, plan->transform.bytes, job->run.ns);
-	finish(
-	    job->session->submission,
-	    &(struct submission_end){ .tag = job->tag, .bytes = plan->transform.bytes, .ns = job->run.ns });
+	job_count(job, plan->plan.family, plan->transform.bytes, job->engine_job.ns);
+	finish(job->session->submission, &(struct submission_end){ .tag = job->tag,
+	                                                           .bytes = plan->transform.bytes,
+	                                                           .ns = job->engine_job.ns });
 }
 
 static void refuse(struct job *job, const struct error *err)
@@ -245,7 +245,7 @@ static void wake_up(struct submission *s)
 	touch(&(struct touch){ .submission = s }, say_awake);
 }
 
-void submission_run(struct session *session)
+void submission_take(struct session *session)
 {
 	struct submission *s = session->submission;
 	struct touch one = { .submission = s };
@@ -257,18 +257,18 @@ void submission_run(struct session *session)
 	/* No more than there can have been: where nothing makes it wait, the client could go on for ever. */
 	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
 	     most--) {
-		if (!touch(&one, just_look)) {
+		if (!touch(&one, find)) {
 			session_end(session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
 			return;
 		}
-		if (one.found == LOOK_NONE || session_must_wait(session))
+		if (one.found == FOUND_NONE || session_must_wait(session))
 			return;
-		if (!touch(&one, take_entry) || one.found == LOOK_BROKEN) {
+		if (!touch(&one, take_entry) || one.found == FOUND_BROKEN) {
 			session_end(session, LOG_LEVEL_NOTICE,
 			            "its submission ring has more entries than it has room for ends");
 			return;
 		}
-		if (one.found == LOOK_NONE)
+		if (one.found == FOUND_NONE)
 			return;
 		take(s, &one.entry);
 	}
@@ -291,7 +291,7 @@ void submission_stop(struct submission *s)
 
 /* Whether the ring has something that can be taken. Who has nothing left to stay awake for sleeps, unless
  * something comes just then; so does one whose session has to wait, which goes on by itself. */
-static bool look_or_sleep(struct submission *s, uint64_t now)
+static bool poll_or_sleep(struct submission *s, uint64_t now)
 {
 	struct touch one = { .submission = s };
 	bool must_wait = s->session->waiting != WAIT_NONE;
@@ -299,13 +299,13 @@ static bool look_or_sleep(struct submission *s, uint64_t now)
 	if (must_wait || now - s->active_ns >= s->left_ns) {
 		account_time(s, now);
 		submission_stop(s);
-		return touch(&one, say_awake) && one.found != LOOK_NONE && !must_wait;
+		return touch(&one, say_awake) && one.found != FOUND_NONE && !must_wait;
 	}
-	return !touch(&one, just_look) || one.found != LOOK_NONE;
+	return !touch(&one, find) || one.found != FOUND_NONE;
 }
 
 /* One look at every ring; whether anything was found. */
-static bool look_at_all(struct submissions *all)
+static bool poll_all(struct submissions *all)
 {
 	uint64_t now = uv_hrtime();
 	struct submission *s, *next;
@@ -315,10 +315,10 @@ static bool look_at_all(struct submissions *all)
 		struct session *session = s->session;
 
 		next = LIST_NEXT(s, entry);
-		if (!look_or_sleep(s, now))
+		if (!poll_or_sleep(s, now))
 			continue;
 		found = true;
-		submission_run(session);
+		submission_take(session);
 		session_update_poll(session);
 		session_settle(session);
 	}
@@ -328,9 +328,9 @@ static bool look_at_all(struct submissions *all)
 static void on_spin(uv_idle_t *spin)
 {
 	struct server *server = spin->data;
-	uint64_t end = uv_hrtime() + LOOK_NS;
+	uint64_t end = uv_hrtime() + POLL_NS;
 
-	while (!look_at_all(&server->submissions) && !server->is_job_done && uv_hrtime() < end &&
+	while (!poll_all(&server->submissions) && !server->is_job_done && uv_hrtime() < end &&
 	       !LIST_EMPTY(&server->submissions.awake))
 		continue;
 }

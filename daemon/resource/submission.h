@@ -60,6 +60,6 @@ void submission_stop(struct submission *submission);
 
 /* Takes what the session's ring has, as far as limits and turns allow; nothing without a ring. The session
  * may end by it. */
-void submission_run(struct session *session);
+void submission_take(struct session *session);
 
 #endif

@@ -97,10 +97,10 @@ static int open_descriptors(void)
 	return n;
 }
 
-/* ---- The server's turns ------------------------------------------------------------------------------- */
+/* ---- The loop ----------------------------------------------------------------------------------------- */
 
 /* Until it would sleep; descriptors that it closes on a thread are closed then. */
-static void turn(void)
+static void iterate(void)
 {
 	for (int i = 0; i < 3; i++)
 		uv_run(&server->loop, UV_RUN_NOWAIT);
@@ -115,7 +115,7 @@ static void go_on(uint8_t held)
 	bool more;
 
 	do {
-		turn();
+		iterate();
 		more = !(held & 1) && doubles_work();
 		more |= !(held & 2) && doubles_job();
 	} while (more);
@@ -134,7 +134,7 @@ static void client_open(struct client *client)
 		return;
 	}
 	fcntl(client->fd, F_SETFL, O_NONBLOCK);
-	turn();
+	iterate();
 	TAILQ_FOREACH(session, &server->sessions, entry)
 		setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
 }

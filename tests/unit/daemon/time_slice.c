@@ -26,7 +26,7 @@ static struct account *own, *other;
 static void start(void)
 {
 	time_slices_open(&slices, uv_default_loop(), &fake_clock);
-	slices.n = 1;
+	slices.iteration = 1;
 	limits_init(&limits);
 	accounts_init(&accounts, &limits);
 	own = account_ref(&accounts, OWN_UID);
@@ -67,7 +67,7 @@ ParameterizedTest(struct row *row, time_slice, lasts)
 	if (row->is_shared) {
 		time_slice_is_over(&slices, other);
 		fake_clock_pass_ns(row->since_ns);
-		slices.n++;
+		slices.iteration++;
 	}
 	cr_assert_not(time_slice_is_over(&slices, own), "%s: its first act", row->name);
 	fake_clock_pass_ns(row->lasts_ns - 1);
@@ -80,16 +80,16 @@ Test(time_slice, a_user_that_is_alone_again_has_long_slices_after_a_second)
 {
 	start();
 	time_slice_is_over(&slices, other);
-	slices.n++;
+	slices.iteration++;
 	time_slice_is_over(&slices, own);
 	fake_clock_pass_ns(SHARED_NS - 1);
-	slices.n++;
+	slices.iteration++;
 	cr_assert_not(time_slice_is_over(&slices, own));
-	cr_assert_not(own->time_slice_is_long);
+	cr_assert_not(own->slice_is_long);
 	fake_clock_pass_ns(1);
-	slices.n++;
+	slices.iteration++;
 	cr_assert_not(time_slice_is_over(&slices, own));
-	cr_assert(own->time_slice_is_long);
+	cr_assert(own->slice_is_long);
 }
 
 Test(time_slice, stays_over_until_the_next_iteration)
@@ -100,7 +100,7 @@ Test(time_slice, stays_over_until_the_next_iteration)
 	cr_assert(is_over(own));
 	fake_clock_pass_ns((3600 * SHARED_NS));
 	cr_assert(is_over(own));
-	slices.n++;
+	slices.iteration++;
 	cr_assert_not(time_slice_is_over(&slices, own));
 }
 
@@ -156,7 +156,7 @@ static struct crowd meet(int pings_of_other)
 	for (int i = 0; i < SESSIONS; i++)
 		client_send_pings(&crowd.own[i], PINGS);
 	client_send_pings(&crowd.other, pings_of_other);
-	crowd.server->time_slices.shared_until = UINT64_MAX; /* they have met before */
+	crowd.server->time_slices.shared_until_ns = UINT64_MAX; /* they have met before */
 	return crowd;
 }
 
