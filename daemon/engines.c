@@ -1,4 +1,4 @@
-/* The choice between the engines of this build. */
+/* Chooses between the engines of this build. */
 #include "engines.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Which engine the service runs on. */
+/* The choice of the engine that the service runs on. */
 #ifndef DAEMON_ENGINES_H
 #define DAEMON_ENGINES_H
 
@@ -13,14 +13,14 @@ struct engine_openers {
 	engine_open_fn *cuda; /* NULL: not in this build */
 };
 
-/* An engine, and why it is this one where nobody has said so. */
+/* An engine, and the reason for it where the user left the choice to us. */
 struct chosen_engine {
 	struct engine *engine;
 	char note[256]; /* "": it was asked for, or is the first choice */
 };
 
-/* Opens the one that choice names; auto: the cuda engine, or the cpu engine where that does not open. On
- * failure nothing is left and err says what is missing. */
+/* Opens the engine that choice names; auto: the cuda engine, or the cpu engine where that does not open. On
+ * failure nothing is left open, and err says what is missing. */
 int engines_open(struct chosen_engine *ret, const struct engine_openers *openers, enum engine_choice choice,
                  const struct engine_options *options, struct error *err);
 

@@ -1,4 +1,4 @@
-/* tmad, with the engines of this build. */
+/* The main function of tmad: names the engines of this build. */
 #include "tmad.h"
 
 int main(int argc, char **argv)

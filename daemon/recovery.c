@@ -1,5 +1,5 @@
-/* The variable is "PID LISTENER METRICS COUNT AT...": the pid, so that it means nothing to any other process.
- */
+/* The variable is "PID LISTENER METRICS COUNT AT...". It starts with the pid, so that it means nothing to
+ * another process. */
 #include "recovery.h"
 
 #include <dirent.h>
@@ -52,11 +52,10 @@ void recovery_take(struct recovery *ret)
 	if (!text)
 		return;
 	if (recovery_read(ret, getpid(), text)) {
-		prctl(PR_SET_NAME, "tmad"); /* it is "exe" else */
+		prctl(PR_SET_NAME, "tmad"); /* otherwise it would be "exe" */
 		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
 		fcntl(ret->metrics, F_SETFD, FD_CLOEXEC);
-		ret->settings =
-		    getenv(RECOVERY_SETTINGS); /* it stays where it is: nothing sets it in this life */
+		ret->settings = getenv(RECOVERY_SETTINGS); /* stays valid: nothing sets it in this life */
 	}
 	unsetenv(RECOVERY_VARIABLE);
 	unsetenv(RECOVERY_SETTINGS);
@@ -85,7 +84,7 @@ void recovery_write(const struct recovery *recovery, pid_t pid, char text[RECOVE
 		n += snprintf(text + n, (size_t)(RECOVERY_TEXT - n), " %" PRIu64, recovery->at_ms[i]);
 }
 
-/* Libraries open descriptors too, and not all of them think of this. */
+/* Libraries open descriptors too, and not all of them set FD_CLOEXEC. */
 static int close_all_on_exec(void)
 {
 	DIR *directory = opendir("/proc/self/fd");

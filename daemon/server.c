@@ -1,4 +1,8 @@
-/* Start, an iteration of the loop, and stop. How a service is brought to its stop is in shutdown.c. */
+/* The server's start, an iteration of its loop, and the closing of its handles.
+ *
+ * In each iteration libuv calls back for timers, sockets and finished work; on_settle, a prepare handle, then
+ * does what is left to do before the loop sleeps. shutdown.c decides when the server stops.
+ */
 #include "server.h"
 
 #include <assert.h>
@@ -21,7 +25,7 @@
 #include "daemon/net/session.h"
 #include "daemon/net/watch.h"
 
-/* Descriptors of the process beyond its connections, at most. */
+/* The descriptors that the process may need beyond its connections, at most. */
 #define DESCRIPTORS 65536
 
 static void on_engine_done(uv_async_t *async);
@@ -30,8 +34,8 @@ static void on_reload_signal(uv_signal_t *signal, int number);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
-/* As many descriptors as are allowed and can be of use: each connection takes one, those that travel do for a
- * while. Returns how many there are. */
+/* Raises the limit on descriptors as far as is allowed and useful: each connection takes one, and so do
+ * descriptors in transit. Returns the limit. */
 static uint64_t raise_fd_limit(uint64_t connections)
 {
 	struct rlimit limit;
@@ -45,7 +49,7 @@ static uint64_t raise_fd_limit(uint64_t connections)
 	return most;
 }
 
-/* What one user may hold has to leave others some. */
+/* Warns if one user may hold all descriptors. */
 static void check_fd_limit(const struct server *server)
 {
 	const struct limits *limits = &server->limits;
@@ -123,7 +127,7 @@ static void do_nothing(uv_work_t *work)
 	(void)work;
 }
 
-/* The threads of libuv's pool block what is blocked while the first work starts them. */
+/* The threads of libuv's pool start with the first work, and inherit the blocked signals. */
 static void start_pool(struct server *server)
 {
 	mask_stop_signals(SIG_BLOCK);
@@ -210,7 +214,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		goto err_memory;
 	}
 	start_handles(server);
-	/* One that came while the program started again is pending, and is seen when the loop runs. */
+	/* A signal that arrived during the start is pending, and is handled once the loop runs. */
 	mask_stop_signals(SIG_UNBLOCK);
 	r = open_engine(server, setup, err);
 	if (r < 0)
@@ -242,7 +246,8 @@ err_kept:
 	return err->status;
 }
 
-/* From here on they wait for the next life: no other thread takes them. What came before is seen now. */
+/* Signals that arrive from now on stay pending for the next life: no other thread takes them. Those that
+ * arrived before are handled now. */
 static void keep_stop_signals(struct server *server)
 {
 	mask_stop_signals(SIG_BLOCK);
@@ -328,7 +333,7 @@ static void on_settle(uv_prepare_t *prepare)
 	time_slices_resume_ready(server);
 	flush_all(server);
 	trim_check(&server->trim);
-	if (server->is_job_done) /* of a session that ended just now */
+	if (server->is_job_done) /* of a session that just ended */
 		uv_async_send(&server->engine_done);
 }
 
@@ -370,7 +375,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 void server_stop(struct server *server)
 {
 	server->state = SERVER_STOPPED;
-	mask_stop_signals(SIG_BLOCK); /* it is being done, and their handles go */
+	mask_stop_signals(SIG_BLOCK); /* the server stops already, and closes their handles */
 	exporter_close(&server->exporter);
 	outgoing_close(&server->outgoing);
 	refusals_close(&server->refusals);

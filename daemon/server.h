@@ -1,7 +1,12 @@
 /* The running service: one loop, one engine, and what its sessions share.
  *
- * Everything here is the loop thread's. Work of other threads enters by three doors: engine_done (jobs),
- * libuv's work queue (chores: mapping and unmapping memory) and async_close (closed descriptors).
+ * Everything here belongs to the loop's thread. Results of other threads reach it in three ways: engine_done
+ * (jobs of the engine), libuv's work queue (chores: mapping and unmapping memory; also reading settings and
+ * returning memory), and async_close (closed descriptors). The thread that writes the log needs no answer
+ * (observe/sink.h).
+ *
+ * server_init, then server_run, which returns when the service stops or the device is lost; server_deinit
+ * only after an orderly stop.
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -41,26 +46,25 @@
 
 enum server_state {
 	SERVER_RUNNING,
-	SERVER_DRAINING, /* asked to stop: no new requests, what is under way is finished and answered */
-	SERVER_STOPPED,  /* no session is left, handles are closing */
-	SERVER_STUCK,    /* something that was ended does not go: a descriptor, memory, a transform */
-	SERVER_LOST,     /* the device is lost: no new requests, what is under way is answered so */
+	SERVER_DRAINING, /* asked to stop: no new requests; work under way is finished and answered */
+	SERVER_STOPPED,  /* no session is left; handles are closing */
+	SERVER_STUCK,    /* something that was canceled does not end: a close, a mapping, a transform */
+	SERVER_LOST, /* the device is lost: no new requests; work under way is answered with DEVICE_LOST */
 };
 
-/* How a run ended. */
+/* How server_run ended. */
 enum server_end {
-	SERVER_END_STOPPED, /* as asked: deinit it */
-	SERVER_END_STUCK,   /* as asked, but a thread is not done: leave it as it is */
-	SERVER_END_LOST,    /* the device is lost and clients know: leave it as it is, and start again */
+	SERVER_END_STOPPED, /* as asked: call server_deinit */
+	SERVER_END_STUCK,   /* as asked, but a thread still works: leave the server as it is */
+	SERVER_END_LOST,    /* the device is lost and clients know: leave the server as it is, and restart */
 };
 
-/* What a service is started with. */
+/* What a server is started with. */
 struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
-	const struct clock *clock; /* NULL: clock_uv */
-	const struct config
-	    *config; /* options are its own, and it came of this command line; NULL: no reload */
+	const struct clock *clock;   /* NULL: clock_uv */
+	const struct config *config; /* holds options, and came from this command line; NULL: no reload */
 	int argc;
 	char **argv;
 	struct recovery recovery;
@@ -81,7 +85,7 @@ struct server {
 	uv_signal_t sighup;
 	uv_timer_t drain_timer;
 	uv_timer_t resend; /* runs while sessions wait to send descriptors (reply.c) */
-	uv_timer_t idle;   /* checks for sessions that do nothing (deadline.c) */
+	uv_timer_t idle;   /* ends sessions that do nothing (deadline.c) */
 	uv_work_t first_work;
 	struct listener listener;
 	struct watchdog watchdog;
@@ -100,14 +104,14 @@ struct server {
 	struct metrics metrics;
 	struct plan_cache plans;
 	struct engine *engine;
-	uint64_t taken_ns;     /* when the requests that are being handled were taken up (uv_hrtime) */
-	uint64_t reaped_ns;    /* when the jobs that are being answered were found to have ended */
-	bool is_job_done;      /* on the loop's thread, and not yet reaped */
-	char engine_note[256]; /* why it is this one; "": nobody needs to be told */
+	uint64_t taken_ns;     /* when handling of the current requests began (uv_hrtime) */
+	uint64_t reaped_ns;    /* when the jobs being answered were found to have ended */
+	bool is_job_done;      /* set on the loop's thread; not yet reaped */
+	char engine_note[256]; /* why this engine was chosen; "": as was asked for */
 	struct recovery recovery;
 	struct penalties penalties;
 	struct reload reload;
-	uint64_t descriptors;        /* that the process may have, and the loop has room for */
+	uint64_t descriptors;        /* that the process may open, and the loop has room for */
 	bool stop_asked;             /* while the device was lost */
 	struct rpc_decoder *decoder; /* requests are decoded and handled one at a time */
 	struct rpc_request request;
@@ -123,41 +127,41 @@ struct server {
 	char boot_id[33];
 	uint64_t start_ns;            /* since the epoch */
 	struct blocks_seen seen;      /* by one list at a time */
-	uint8_t receive[INPUT_BYTES]; /* what a session reads before it is known to need keeping */
+	uint8_t receive[INPUT_BYTES]; /* input, until it is known that it must be kept */
 };
 
-/* Opens the engine and the listener, and starts to serve when server_run is called. On failure err says
- * why, and nothing is left. The server is too large for a stack. */
+/* Opens the engine and the listener; server_run serves. On failure err says why, and nothing is left open.
+ * The server is too large for a stack. */
 int server_init(struct server *server, const struct server_setup *setup, struct error *err);
 
-/* Runs until it has been asked to stop and everything has ended, or the device was lost. */
+/* Serves until the server was asked to stop and everything has ended, or until the device was lost. */
 enum server_end server_run(struct server *server);
 
 /* Only after SERVER_END_STOPPED. */
 void server_deinit(struct server *server);
 
-/* After SERVER_END_LOST, when it is not started again: takes the socket's file away. */
+/* After SERVER_END_LOST, if there is no restart: removes the socket files. */
 void server_abandon(struct server *server);
 
-/* Stops accepting and reading; sessions end when they are answered, or when drain_deadline_ms have passed. */
+/* Stops accepting and reading. Sessions end when they have been answered, or after drain_deadline_ms. */
 void server_drain(struct server *server);
 
-/* The engine is lost: what is under way ends as DEVICE_LOST and is answered, then server_run ends. */
+/* The engine is lost: work under way ends as DEVICE_LOST and is answered; then server_run returns. */
 void server_lose(struct server *server);
 
-/* By its clock: when the current iteration of the loop began. */
+/* When the current iteration of the loop began, by the server's clock. */
 uint64_t server_now_ms(const struct server *server);
 
-/* act may end the session. */
+/* Calls act for each session, which it may end. */
 void server_each_session(struct server *server, void (*act)(struct session *session));
 
-/* Sessions whose next request waits: for jobs, for replies to be read, for a time slice. */
+/* The number of sessions whose next request waits: for jobs, for replies to be read, for a time slice. */
 uint64_t server_count_waiting(const struct server *server);
 
-/* Closes the loop's handles, which ends server_run. */
+/* Closes the loop's handles; then server_run returns. */
 void server_stop(struct server *server);
 
-/* Called when a session is gone. */
+/* A session has been freed. */
 void server_on_session_freed(struct server *server);
 
 #endif

@@ -1,5 +1,8 @@
-/* From the wish to stop to the end: sessions finish what they have read, then what is left is ended, then
- * what does not end is left to the end of the process. */
+/* A stop: sessions finish what they have read; after drain_deadline_ms those that are left are ended; what
+ * does not end even then is left to the end of the process. A second signal skips the first step.
+ *
+ * A lost device: sessions are told, and have LOST_MS to read that.
+ */
 #include "shutdown.h"
 
 #include <inttypes.h>
@@ -10,7 +13,7 @@
 #include "server.h"
 #include "daemon/net/session.h"
 
-/* After the drain deadline, for what was then ended to go. */
+/* After the drain deadline: for what was ended then to be gone. */
 #define LAST_MS 1000
 
 /* For clients to read that the device is lost. */
@@ -57,7 +60,7 @@ void drain_on_signal(uv_signal_t *signal, int number)
 	if (server->state == SERVER_LOST)
 		server->stop_asked = true;
 	else if (server->state == SERVER_DRAINING)
-		end_now(server); /* asked twice */
+		end_now(server); /* a second signal */
 	else
 		server_drain(server);
 }
@@ -122,8 +125,8 @@ static void answer_and_finish(struct session *session)
 	session_finish(session);
 }
 
-/* What is under way ends as DEVICE_LOST, in the engine or in dispatch. When all of it is answered, or clients
- * have had their time to read, the loop stops. */
+/* Work under way ends as DEVICE_LOST, in the engine or in dispatch. The loop stops when all of it is
+ * answered, or when clients have had their time to read. */
 void server_lose(struct server *server)
 {
 	server->state = SERVER_LOST;

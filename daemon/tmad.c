@@ -1,4 +1,5 @@
-/* Parses its options, serves until it is asked to stop, and starts again when the device was lost. */
+/* The program: parses its options, serves until it is asked to stop, and restarts within the process when the
+ * device was lost. */
 #include "tmad.h"
 
 #include <malloc.h>
@@ -19,14 +20,15 @@ enum exit_code {
 	EXIT_USAGE = 2,
 };
 
-/* Threads may still use the server, or the loop be in the middle of something: nothing is freed here. */
+/* Threads may still use the server, or the loop may be in the middle of an iteration: nothing is freed here.
+ */
 static _Noreturn void end_here(enum exit_code code)
 {
 	log_close();
 	_exit(code);
 }
 
-/* Threads of the lost engine and of libuv still use the server, so nothing is freed here. */
+/* Threads of the lost engine and of libuv still use the server: nothing is freed here. */
 static void start_again(struct server *server, char **argv)
 {
 	struct recovery *recovery = &server->recovery;
@@ -39,7 +41,7 @@ static void start_again(struct server *server, char **argv)
 		end_here(EXIT_STOPPED);
 	}
 	penalties_pass_on(&server->penalties);
-	watchdog_feed(); /* until the engine is open again the loop stands still */
+	watchdog_feed(); /* the loop stands still until the engine is open again */
 	if (recovery_count(recovery, uv_hrtime() / 1000000)) {
 		log_pass_on();
 		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd,
@@ -53,8 +55,8 @@ static void start_again(struct server *server, char **argv)
 	end_here(EXIT_FAILED);
 }
 
-/* libuv aborts where it gets no descriptor, thread or memory that it needs for itself, all of it at the
- * start: watch.h. */
+/* libuv aborts if it gets no descriptor, thread or memory for itself. It needs all of them at the start
+ * (watch.h). */
 static void on_abort(int number)
 {
 	(void)number;
@@ -98,8 +100,8 @@ static void say_error(const char *line)
 	log_line(LOG_LEVEL_ERROR, "%s", line);
 }
 
-/* What the files say; when they are broken in a life after the first, what they said in the last one. Where
- * neither is of use that has been said, *ret is NULL, and what is returned is not EXIT_STOPPED. */
+/* Reads the settings; if the files are broken in a life after the first, uses those of the last life. On
+ * failure it is logged, *ret is NULL, and the return value is not EXIT_STOPPED. */
 static enum exit_code settle(struct config **ret, int argc, char **argv, const struct recovery *recovery)
 {
 	struct config *config = config_read(argc, argv);
@@ -126,7 +128,7 @@ static enum exit_code settle(struct config **ret, int argc, char **argv, const s
 	return EXIT_STOPPED;
 }
 
-/* One that comes before the loop can take it waits for that, and ends nobody. */
+/* A SIGHUP that arrives before the loop can take it stays pending instead of ending the process. */
 static void hold_reload_signal(void)
 {
 	sigset_t set;
@@ -138,16 +140,16 @@ static void hold_reload_signal(void)
 
 #define MIB (1 << 20)
 
-/* The loop asks the kernel for memory seldom, in large amounts, and gives none back after each long reply:
- * brk and mmap need the process's mmap_lock, which other threads hold while they map and unmap clients'
- * memory. (A first touch of a page needs it too before Linux 6.4, for reading alone.) By default each 132 KiB
- * are a brk, and each list of 2000 regions is an mmap. */
+/* Makes the heap grow seldom and in large steps, and give nothing back after each long reply: brk and mmap
+ * need the process's mmap_lock, which other threads hold while they map and unmap clients' memory. (Before
+ * Linux 6.4 the first touch of a page needs it too, only for reading.) By default each 132 KiB would be a
+ * brk, and each list of 2000 regions an mmap. */
 static void settle_heap(void)
 {
 #ifdef __GLIBC__
 	mallopt(M_TOP_PAD, 8 * MIB);
 	mallopt(M_TRIM_THRESHOLD, 32 * MIB);
-	mallopt(M_MMAP_THRESHOLD, 32 * MIB); /* the most that it takes */
+	mallopt(M_MMAP_THRESHOLD, 32 * MIB); /* the maximum */
 #endif
 }
 
@@ -162,7 +164,7 @@ static int run(int argc, char **argv, const struct engine_openers *openers)
 	hold_reload_signal();
 	recovery_take(&setup.recovery);
 	log_init(LOG_LEVEL_INFO);
-	signal(SIGPIPE, SIG_IGN); /* of a log that nobody reads any more */
+	signal(SIGPIPE, SIG_IGN); /* the reader of the log may be gone */
 	r = settle(&config, argc, argv, &setup.recovery);
 	if (!config)
 		return r;

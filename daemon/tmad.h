@@ -1,10 +1,10 @@
-/* The program, apart from its main: what engines there are is said by the caller. */
+/* The program without its main function; the caller names the engines. */
 #ifndef DAEMON_TMAD_H
 #define DAEMON_TMAD_H
 
 #include "engines.h"
 
-/* Parses the command line and serves until asked to stop; the process's exit code. */
+/* Parses the command line and serves until asked to stop. Returns the process's exit code. */
 int tmad_main(int argc, char **argv, const struct engine_openers *openers);
 
 #endif

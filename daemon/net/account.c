@@ -1,11 +1,11 @@
-/* Accounts are few (one a connected uid), so a list serves; charges are counters in them. */
+/* Accounts are few, one for each connected uid, so a list serves. Charges are counters in them. */
 #include "account.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* What a charge is called, its limit a uid, and the limit of all uids together (-1: none). */
+/* The noun for a kind of charge, its limit for a uid, and its limit for all uids together (-1: none). */
 static const struct {
 	const char *noun;
 	int limit;
@@ -136,7 +136,7 @@ bool charge_fits(const struct accounts *accounts, const struct account *account,
 	       fits(accounts->total[kind], amount, limit_of(accounts->limits, kinds[kind].total));
 }
 
-/* Where a uid may have all that there is, the limit of all is the one to name. */
+/* If a uid may take all that there is, name the limit for all uids. */
 static int check(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount, struct error *err)
 {

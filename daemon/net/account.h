@@ -1,8 +1,9 @@
-/* What each user holds of us, and the limits on it.
+/* What each user holds of the service, and the limits on it.
  *
- * Everything a client can make the service hold is charged to the uid of its connection before it is
- * taken, and given back by the destructor of the object that holds it: the charge is a field of that
- * object. An account lives while anything is charged to it, or a session refers to it.
+ * Everything that a client can make the service hold is charged to the uid of its connection before it is
+ * taken. The charge is a field of the object that holds the thing, and the object's destructor releases it.
+ * An account lives while anything is charged to it or a session refers to it. All of this belongs to the
+ * loop's thread.
  */
 #ifndef DAEMON_NET_ACCOUNT_H
 #define DAEMON_NET_ACCOUNT_H
@@ -51,19 +52,19 @@ struct account {
 	struct session_queue ready;       /* sessions that go on in its next time slice, oldest first */
 	uint64_t slice_iteration;         /* of the loop, in which the slice began */
 	uint64_t slice_end_ns;            /* clock->now_ns */
-	uint32_t slice_acts;              /* since the clock was last read */
+	uint32_t slice_acts;              /* of the slice */
 	bool slice_is_long;
-	struct chore_queue chores;         /* not under way: in the order that they begin or go on */
+	struct chore_queue chores;         /* not under way, in the order in which they begin or go on */
 	TAILQ_ENTRY(account) chores_entry; /* in chores->waiting, while it has some of those */
 	uint32_t chores_under_way;
-	struct async_close_queue *async_close; /* NULL: nothing of it is being closed */
+	struct async_close_queue *async_close; /* NULL: no descriptor of the account is being closed */
 	struct session_queue waiting; /* sessions whose next request waits for CHARGE_JOBS, oldest first */
-	LIST_HEAD(, session) unread;  /* sessions whose peers have not received all descriptors; outgoing.c */
-	LIST_HEAD(, lingering) lingering; /* their sockets, when they have ended */
+	LIST_HEAD(, session) unread;  /* sessions whose peers have descriptors to receive; outgoing.c */
+	LIST_HEAD(, lingering) lingering; /* sockets of such sessions that have ended */
 	uint64_t checked_ms;              /* when a check last found nothing received (server_now_ms) */
 	struct usage *usage;              /* of the uid; stays when the account goes */
 	uint64_t overrides;               /* that apply to it (overrides.h) */
-	struct limits own;                /* its limits where some do, else those of everybody count */
+	struct limits own;                /* its limits if overrides apply; otherwise accounts->limits hold */
 };
 
 struct accounts {
@@ -84,25 +85,27 @@ struct charge {
 
 void accounts_init(struct accounts *accounts, const struct limits *limits);
 
-/* Asserts that every charge has come home. */
+/* Asserts that every charge has been released. */
 void accounts_deinit(struct accounts *accounts);
 
-/* Other limits or overrides (NULL: none) from now on: accounts have to meet their processes' groups anew. */
+/* Applies changed limits and other overrides (NULL: none). Accounts meet the groups of their processes again
+ * after it (account_meet). */
 void accounts_refresh(struct accounts *accounts, const struct overrides *overrides);
 
-/* A process of the uid's that is in these groups has connected: their overrides apply while the account
- * lives. */
+/* A process of this uid and these groups has connected: the groups' overrides apply while the account lives.
+ */
 void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n);
 
-/* Those of the uid; limits that are not a uid's are everybody's. */
+/* The limits that apply to the uid; a limit that is not per uid is the same for all. */
 const struct limits *account_limits(const struct accounts *accounts, const struct account *account);
 
-/* The uid's account, made when it is new; NULL: out of memory. The caller has a reference. */
+/* Returns the uid's account, creating it if necessary, with a reference for the caller; NULL: out of memory.
+ */
 struct account *account_ref(struct accounts *accounts, uid_t uid);
 void account_unref(struct account *account);
 
-/* Adds amount to a charge, which is empty or already of this account and kind. QUOTA when the limit of the
- * uid or of all together would be passed: nothing is taken then. */
+/* Adds amount to a charge, which is empty or already has this account and kind. Returns QUOTA, and takes
+ * nothing, if that would exceed the limit of the uid or of all uids together. */
 int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
                 enum charge_kind kind, uint64_t amount, struct error *err);
 
@@ -110,10 +113,10 @@ int charge_take(struct charge *charge, struct accounts *accounts, struct account
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);
 
-/* Part of a charge becomes part of another one, which is empty or of the same account and kind. */
+/* Moves part of a charge to another one, which is empty or has the same account and kind. */
 void charge_move(struct charge *from, struct charge *to, uint64_t amount);
 
-/* Gives back part of a charge, or all of it. An empty charge is allowed. */
+/* Releases part of a charge, or all of it. An empty charge is allowed. */
 void charge_shrink(struct charge *charge, uint64_t amount);
 void charge_release(struct charge *charge);
 

@@ -1,19 +1,23 @@
-/* When a session's next request has to wait. */
+/* Backpressure: when a session's next request has to wait, and when it may go on.
+ *
+ * A session that must not handle a request yet leaves its input unread, so that its peer's socket fills up.
+ * It is in at most one queue: account->waiting (for the uid's jobs) or account->ready (for a time slice).
+ */
 #include "session.h"
 
 #include "daemon/server.h"
 #include "deadline.h"
 
-/* Of a session with a wait under way: whether one more transform may stand behind it. */
+/* Whether one more transform may queue behind a job that waits for a timeline. */
 static bool fits_behind(const struct session *session)
 {
 	return session->transforms < session->server->limits.jobs_behind_wait &&
 	       charge_fits(&session->server->accounts, session->account, CHARGE_BEHIND_WAITS, 1);
 }
 
-/* Whether the next request has to stay unread for now. The time that it waits is not
- * the peer's. One that waits already is in a queue: entries of its ring may have put it there, with messages
- * behind the one that rang. */
+/* The time during which a request is left unread is not counted against the peer. A session that waits
+ * already stays in its queue: an entry of its ring may have put it there, with messages behind the one that
+ * rang. */
 bool session_must_wait(struct session *session)
 {
 	if (session->waiting != WAIT_NONE)

@@ -1,4 +1,4 @@
-/* Timers of sessions, and one of the server's that checks all sessions for idleness. */
+/* Two timers of each session, and one of the server that checks all sessions for idleness. */
 #include "deadline.h"
 
 #include "daemon/server.h"

@@ -1,4 +1,9 @@
-/* The descriptors that came with a session's bytes, until a request takes them or they are dropped. */
+/* Descriptors that came with a session's bytes, until a request takes them or they are dropped.
+ *
+ * Each remembers the range of the stream's bytes that it came with, and so the messages that it may belong
+ * to. They are in the order of arrival and charged as pending_fds_per_uid. Dropped descriptors are closed off
+ * the loop (async_close.h).
+ */
 #include "session.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* Blocks by their numbers. Those that the stack's bottom holds are used last. */
+/* Blocks are known by their numbers. The stack of free blocks has those without memory at its bottom, so that
+ * they are used last. */
 #include "input.h"
 
 #include <assert.h>
@@ -12,14 +13,14 @@
 
 #define CHECK_MS 500
 
-/* Beyond one for each session, so that those whose memory is being returned are not missed. */
+/* Beyond one for each session: blocks whose memory is being returned cannot be taken. */
 #define SPARE (INPUTS_RETURNED + 64)
 
 #if !defined(__has_feature)
 #define __has_feature(name) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-#define MOST 0 /* malloc's are watched */
+#define MOST 0 /* the sanitizer watches blocks of malloc only */
 #else
 #define MOST 65536
 #endif
@@ -35,7 +36,7 @@ static uint8_t *map(size_t bytes)
 
 	if (memory == MAP_FAILED)
 		return NULL;
-	madvise(memory, bytes, MADV_NOHUGEPAGE); /* a few bytes are not to take a huge one */
+	madvise(memory, bytes, MADV_NOHUGEPAGE); /* a few bytes must not take a huge page */
 	return memory;
 }
 
@@ -156,7 +157,7 @@ static void return_memory(uv_work_t *work)
 		        MADV_DONTNEED);
 }
 
-/* The others go on at once where there are many. */
+/* If there are many, the next ones follow at once. */
 static void on_returned(uv_work_t *work, int status)
 {
 	struct inputs *inputs = work->data;

@@ -1,4 +1,4 @@
-/* Accepting: one connection after another while there are fds; a pause, never a spin, when there are none. */
+/* Accepts connections while there are descriptors; when there are none, it pauses instead of spinning. */
 #include "listener.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void on_retry(uv_timer_t *timer);
 static void accept_some(struct listener *listener);
 static void wait_for_fds(struct listener *listener, int error);
 
-/* The path that a Unix socket is bound to; "" when it is none. */
+/* The path that a Unix socket is bound to; "" if it is not one. */
 static void bound_path(int fd, char *path, size_t size)
 {
 	struct sockaddr_un address = { 0 };
@@ -41,8 +41,9 @@ static void bound_path(int fd, char *path, size_t size)
 		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
 }
 
-/* Who may connect to a socket of the service manager's is said where that is made; to be silent on it here
- * could let in more than were meant. A life after the first one goes on with the socket that it has. */
+/* Access to a socket that the service manager made is set in its unit; to ignore our own setting silently
+ * could let in more users than intended. After a restart within the process, the service goes on with the
+ * socket that it has. */
 static int refuse_access(const struct listener *listener, const struct options *options, int setting,
                          const char *key, struct error *err)
 {
@@ -60,7 +61,7 @@ static int refuse_access(const struct listener *listener, const struct options *
 	return 0;
 }
 
-/* 1 when a socket was passed, 0 when none was. */
+/* Returns 1 if a socket was passed, 0 if none was. */
 static int take_passed(struct listener *listener, const struct options *options, struct error *err)
 {
 	int fd = passed_socket(NULL);
@@ -79,7 +80,7 @@ static int take_passed(struct listener *listener, const struct options *options,
 	return 1;
 }
 
-/* 1 when it is a socket that was ours already, 0 when there is none. */
+/* Returns 1 if there is a socket from before a restart within the process, 0 if there is none. */
 static int take_kept(struct listener *listener, int kept, struct error *err)
 {
 	if (kept < 0)
@@ -104,7 +105,7 @@ void listener_drop(int kept)
 		close(kept);
 }
 
-/* The last directory of the default paths is made when it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
+/* Creates the last directory of the default paths if it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
 static void make_directory(const char *path)
 {
 	char directory[sizeof((struct listener *)0)->path];
@@ -115,7 +116,7 @@ static void make_directory(const char *path)
 	if (!slash || slash == directory)
 		return;
 	*slash = '\0';
-	mkdir(directory, DIRECTORY_MODE); /* when it fails, so does the bind, and that is reported */
+	mkdir(directory, DIRECTORY_MODE); /* if this fails, so does the bind, which is reported */
 }
 
 static int bind_own(struct listener *listener, const struct options *options, struct error *err)
@@ -265,7 +266,8 @@ static void accept_some(struct listener *listener)
 	}
 }
 
-/* The connection at the head of the queue is refused with the spare fd, so that its client knows. */
+/* Uses the spare descriptor to refuse the connection at the head of the queue, so that its client learns of
+ * it. */
 static void wait_for_fds(struct listener *listener, int error)
 {
 	int fd;

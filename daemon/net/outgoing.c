@@ -1,5 +1,5 @@
-/* What each session has sent is in its unread_fds, oldest first; the sessions that have any are in their
- * account's list, and so are the sockets that linger. */
+/* A session's unread_fds are the descriptors that it has sent, oldest first. An account lists its sessions
+ * that have any, and the sockets that linger. */
 #include "outgoing.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "daemon/server.h"
 #include "session.h"
 
-#define CHECK_MS 100 /* between two looks of the timer's */
+#define CHECK_MS 100 /* between two checks of the timer */
 
-/* Of a uid that has no more room: after a look that found nothing, the next one. */
+/* For a uid that has no more room: after a check that found nothing received, until the next one. */
 #define PAUSE_MS 5
 
 struct lingering {
@@ -41,8 +41,8 @@ void outgoing_close(struct outgoing *outgoing)
 
 /* ---- What has been received --------------------------------------------------------------------------- */
 
-/* The memory that what the peer has not read takes, at least a byte for each of its bytes; 0 also where that
- * is not told. */
+/* The memory that unread bytes take, at least one byte for each of them; 0 also if the kernel does not tell.
+ */
 static uint64_t unread_of(int fd)
 {
 	int unread;
@@ -50,7 +50,8 @@ static uint64_t unread_of(int fd)
 	return ioctl(fd, SIOCOUTQ, &unread) < 0 || unread < 0 ? 0 : (uint64_t)unread;
 }
 
-/* Before the first descriptor that is not received, nothing is unread; from its byte on, all is. */
+/* Counts the descriptors that have been received. Where nothing is unread, all have; otherwise a descriptor
+ * has been received if fewer bytes are unread than were sent from its byte on. */
 static uint32_t count_received(const struct session *session)
 {
 	uint64_t unread = unread_of(session->fd);
@@ -62,7 +63,7 @@ static uint32_t count_received(const struct session *session)
 	return n;
 }
 
-/* How many have been received since the last look. */
+/* Forgets the descriptors that have been received since the last check; returns how many. */
 static uint32_t forget_received(struct session *session)
 {
 	uint32_t n = count_received(session);
@@ -78,7 +79,7 @@ static uint32_t forget_received(struct session *session)
 	return n;
 }
 
-/* Its peer has received all of it, or is gone. */
+/* Closes the socket: its peer has received everything, or is gone. */
 static void let_go(struct server *server, struct lingering *lingering)
 {
 	LIST_REMOVE(lingering, entry);
@@ -88,7 +89,8 @@ static void let_go(struct server *server, struct lingering *lingering)
 	free(lingering);
 }
 
-/* Whether anything has been received. The account has to be held. */
+/* Checks all sockets of the account; returns whether anything has been received. The caller holds the
+ * account. */
 static bool check_account(struct server *server, struct account *account)
 {
 	struct session *session, *next_session;
@@ -200,7 +202,7 @@ static void on_check(uv_timer_t *timer)
 
 /* ---- The end of a session ----------------------------------------------------------------------------- */
 
-/* Where there is no memory for it, the socket is closed at once. */
+/* If there is no memory for it, the socket is closed at once. */
 static bool linger(struct session *session)
 {
 	struct lingering *lingering = malloc(sizeof *lingering);
@@ -220,7 +222,7 @@ static bool linger(struct session *session)
 	return true;
 }
 
-/* A service that stops waits for nobody. */
+/* A service that stops does not wait for peers to receive. */
 void outgoing_close_socket(struct session *session)
 {
 	struct server *server = session->server;

@@ -1,4 +1,4 @@
-/* The variables name a process, a count of descriptors from 3 on, and a name for each. */
+/* LISTEN_PID names a process, LISTEN_FDS counts descriptors from 3 on, LISTEN_FDNAMES has a name for each. */
 #include "passed.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ enum kind { CLIENTS, METRICS, KINDS };
 static struct {
 	int n;
 	int fd[KINDS];
-	char *names; /* as they came, joined again */
+	char *names; /* as they were passed, joined again */
 } passed = { .fd = { -1, -1 } };
 
 static enum kind kind_of(const char *name)

@@ -1,7 +1,7 @@
-/* Sockets that a service manager passed: LISTEN_FDS and LISTEN_FDNAMES, as sd_listen_fds(3) has them.
+/* Sockets passed by a service manager: LISTEN_FDS and LISTEN_FDNAMES, see sd_listen_fds(3).
  *
  * One is for clients, whatever its name; one named "metrics" may come with it. They stay open until the
- * process ends, because what follows an execv (recovery.c) is passed them again under the same numbers.
+ * process ends, because after an execv (recovery.c) the program is passed them again under the same numbers.
  */
 #ifndef DAEMON_NET_PASSED_H
 #define DAEMON_NET_PASSED_H
@@ -11,15 +11,15 @@
 /* FileDescriptorName= of the socket for metrics. */
 #define PASSED_METRICS "metrics"
 
-/* Reads the variables, and takes them out of the environment; once, at the start. INVALID_ARGUMENT: they make
- * no sense, or there is more than one socket of a kind. */
+/* Reads the variables and removes them from the environment; once, at the start. INVALID_ARGUMENT: they are
+ * malformed, or there is more than one socket of a kind. */
 int passed_init(struct error *err);
 
-/* The socket of that name, NULL: the one for clients; -1: there is none. It listens, is a stream socket,
- * Unix or not, is not blocking, and is not the caller's to close while the service runs. */
+/* Returns the socket of that name (NULL: the one for clients), or -1 if there is none. It is a listening
+ * stream socket, Unix or not, and non-blocking. The caller must not close it while the service runs. */
 int passed_socket(const char *name);
 
-/* What execv starts in this process is passed the same. Negative errno. */
+/* Passes the same sockets to the program that execv starts in this process. Negative errno. */
 int passed_pass_on(void);
 
 #endif

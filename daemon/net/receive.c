@@ -1,5 +1,10 @@
-/* The way in: a session's bytes are read, cut into messages, and handled. What may not be handled yet is
- * kept. */
+/* Input of a session: reads bytes, finds whole messages, and has them handled.
+ *
+ * Bytes are read into a buffer that all sessions share, and handled from there. Only what cannot be handled
+ * at once (the beginning of a message, or requests that have to wait) is copied to a block of the session's
+ * own (input.h) and charged as input_bytes_per_uid. The session's poll handle asks for just the events that
+ * can be acted on.
+ */
 #include "session.h"
 
 #include <errno.h>
@@ -27,8 +32,8 @@ bool session_reads(const struct session *session)
 	return session->state != SESSION_ENDED && session->received < session->last;
 }
 
-/* Of one that waits and is not read: whether its peer is gone altogether. One that only closed its sending
- * side still has its answers. */
+/* For a session that waits and is not read: ends it if its peer is gone altogether. A peer that only closed
+ * its sending side still gets its answers. */
 static void on_disconnect(struct session *session)
 {
 	struct pollfd peer = { .fd = session->fd, .events = 0 };
@@ -39,7 +44,7 @@ static void on_disconnect(struct session *session)
 	session_update_poll(session);
 }
 
-/* What the socket itself says: libuv calls every error of a socket EBADF. */
+/* The error of the socket itself: libuv reports every error of a socket as EBADF. */
 static int socket_error(int fd)
 {
 	int error = 0;
@@ -48,7 +53,7 @@ static int socket_error(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 ? errno : error;
 }
 
-/* A peer that closes its socket while there are replies in it resets the connection. */
+/* A peer that closes its socket while replies are in it resets the connection. */
 static void end_by_error(struct session *session, int error)
 {
 	if (error == ECONNRESET || error == 0)
@@ -81,8 +86,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		session_read(session);
 }
 
-/* The peer is done sending. One that is gone altogether gets no answers; one that only closed its sending
- * side does. */
+/* The peer sends no more. One that is gone altogether gets no answers; one that only closed its sending side
+ * does. */
 static void on_end_of_stream(struct session *session)
 {
 	struct pollfd peer = { .fd = session->fd, .events = 0 };
@@ -134,8 +139,8 @@ static void session_read(struct session *session)
 	session_settle(session);
 }
 
-/* What is unhandled already is the beginning of a message: no more is read than its end and what may come
- * behind it. Of a uid that has much unhandled, little is read at a time. */
+/* Kept input is the beginning of a message: reads no more than may complete it. A uid that has much kept
+ * input is read in small amounts. */
 static size_t room_to_read(const struct session *session)
 {
 	uint64_t left = session->last - session->received;
@@ -149,7 +154,7 @@ static size_t room_to_read(const struct session *session)
 	return left < room ? (size_t)left : room;
 }
 
-/* Handles what has been read, as far as it goes, and keeps the rest. */
+/* Handles what has been read as far as possible, and keeps the rest. */
 static void take_input(struct session *session, const uint8_t *data, size_t len)
 {
 	bool direct = buffer_len(&session->in) == 0;
@@ -165,7 +170,7 @@ static void take_input(struct session *session, const uint8_t *data, size_t len)
 		feed_kept(session);
 }
 
-/* Handles what was kept. */
+/* Handles kept input as far as possible. */
 static void feed_kept(struct session *session)
 {
 	size_t used = session_feed(session, session->in.data + session->in.start, buffer_len(&session->in));
@@ -174,7 +179,7 @@ static void feed_kept(struct session *session)
 	charge_input(session);
 }
 
-/* For what is kept until there is more, or until it may be handled. */
+/* Adjusts the charge to what is kept now. */
 static void charge_input(struct session *session)
 {
 	uint64_t kept = buffer_len(&session->in), charged = session->in_charge.amount;

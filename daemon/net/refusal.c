@@ -1,4 +1,4 @@
-/* No handle for each: they are few, and a timer looks at all of them. */
+/* Refused connections have no poll handles: they are few, and a timer checks all of them. */
 #include "refusal.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ void refusals_close(struct refusals *refusals)
 
 /* ---- One ---------------------------------------------------------------------------------------------- */
 
-/* The request stays where it is, with what came with it. */
+/* Leaves the request, and the descriptors that came with it, in the socket. */
 static enum rpc_head peek(int fd, uint32_t *ret_msgid)
 {
 	uint8_t head[RPC_HEAD_BYTES];
@@ -50,7 +50,7 @@ static void answer(int fd, uint32_t msgid, const struct error *err)
 	buffer_deinit(&reply);
 }
 
-/* Whether there is nothing more to wait for. */
+/* Returns whether there is nothing more to wait for. */
 static bool try_to_answer(int fd, const struct error *err)
 {
 	uint32_t msgid = 0;
@@ -80,7 +80,7 @@ static void drop(struct refusals *refusals, uint32_t i)
 	memmove(refusal, refusal + 1, (refusals->n - i) * sizeof *refusal);
 }
 
-/* Its uid's own make room first. */
+/* Refusals of the same uid make room first. */
 static void make_room(struct refusals *refusals, const struct account *account)
 {
 	uint32_t of_uid = 0, oldest = 0;

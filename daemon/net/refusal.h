@@ -1,8 +1,9 @@
-/* Connections that a limit refuses, and who shall know which.
+/* Connections that a limit refuses: the client is told which limit.
  *
- * A reply needs a msgid, so the first request is looked at, unread: where its msgid has come the connection
- * is answered with the error and closed, else it waits for that for a short while. Few may wait, and fewer of
- * one uid; they are charged to nobody. The others are closed without a word, the oldest first.
+ * A reply needs a msgid, so the service peeks at the first request without reading it. Once the msgid has
+ * arrived, the connection is answered with the error and closed; until then it waits, for a short while. Few
+ * connections may wait, and fewer of one uid; they are charged to nobody. When there are more, the oldest are
+ * closed without an answer.
  */
 #ifndef DAEMON_NET_REFUSAL_H
 #define DAEMON_NET_REFUSAL_H
@@ -28,7 +29,7 @@ struct refusal {
 
 struct refusals {
 	struct server *server;
-	uv_timer_t timer; /* runs while some wait */
+	uv_timer_t timer; /* runs while connections wait */
 	uint32_t n;
 	struct refusal of[REFUSALS_MOST]; /* oldest first */
 };
@@ -36,11 +37,11 @@ struct refusals {
 void refusals_open(struct refusals *refusals, struct server *server, uv_loop_t *loop);
 void refusals_close(struct refusals *refusals);
 
-/* Takes over an accepted, non-blocking socket that gets no session; err NULL: it is closed at once. It may
- * hold descriptors already. */
+/* Takes over an accepted, non-blocking socket that gets no session; err NULL: closes it at once. Descriptors
+ * may have arrived in it. */
 void refuse_socket(struct server *server, int fd, const struct error *err);
 
-/* Closes those that wait. */
+/* Closes the connections that wait. */
 void refusals_end(struct refusals *refusals);
 
 #endif

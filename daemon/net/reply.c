@@ -1,4 +1,8 @@
-/* The way out of a session: replies are queued, accounted for, and sent together before the loop sleeps. */
+/* Output of a session: replies are queued, charged, and sent together before the loop sleeps.
+ *
+ * A descriptor goes with the first byte of its reply. What the socket does not take stays queued; the peer
+ * has reply_deadline_ms to read on (deadline.h). The session's log lines are written here too.
+ */
 #include "session.h"
 
 #include <errno.h>
@@ -10,7 +14,7 @@
 #include "daemon/server.h"
 #include "deadline.h"
 
-/* As many descriptors are on their way as the kernel allows, to all clients or to this one. */
+/* Before another attempt to send descriptors, when as many are on their way as the kernel allows. */
 #define RESEND_MS 20
 
 bool session_has_room(const struct session *session)
@@ -19,8 +23,7 @@ bool session_has_room(const struct session *session)
 	       session->n_out_fds + session->mappings < SESSION_MAX_OUTGOING_FDS;
 }
 
-/* Accounts for what was appended since the buffer had before bytes, and has it sent before the loop
- * sleeps. */
+/* Charges for what was appended since the buffer had before bytes, and has it sent before the loop sleeps. */
 static void queue_reply(struct session *session, size_t before)
 {
 	struct server *server = session->server;
@@ -111,8 +114,8 @@ void session_refuse(struct session *session, uint32_t msgid, const struct method
 		queue_reply(session, before);
 }
 
-/* Sends once; returns bytes, or negative errno: EBUSY while the peer has too many descriptors to receive,
- * ETOOMANYREFS while all peers together have. A descriptor goes with the first byte of its reply. */
+/* Sends once. Returns the bytes sent or a negative errno: EBUSY while this peer has too many descriptors to
+ * receive, ETOOMANYREFS while all peers together have. A descriptor goes with the first byte of its reply. */
 static ssize_t send_some(struct session *session)
 {
 	size_t len = buffer_len(&session->out), n_fds = 0;
@@ -168,7 +171,7 @@ static void log_crowded(struct server *server)
 
 void session_flush(struct session *session)
 {
-	bool is_peers = true; /* what is not sent waits for the peer */
+	bool is_peers = true; /* it is the peer that unsent replies wait for */
 
 	session->resend = false;
 	if (session->unsent) {
@@ -244,8 +247,8 @@ void session_log(struct session *session, enum log_level level, int64_t msgid, c
 	log_about(level, &of, "%s", text);
 }
 
-/* What a client asked wrongly is its own matter; the rest is also of whoever runs the service: a limit,
- * memory, the device, a defect. */
+/* Malformed requests concern the client alone; limits, memory, the device and defects also concern the
+ * operator. */
 static enum log_level refusal_level(int status)
 {
 	switch (status) {

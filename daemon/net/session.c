@@ -1,4 +1,9 @@
-/* The life of a session: it opens, finishes, ends, and is freed when nothing holds it any more. */
+/* The life of a session: it opens, finishes, ends, and is freed when nothing holds it any more.
+ *
+ * session_open takes every charge and every other resource before the session exists. session_finish stops
+ * reading and lets what has arrived be answered. session_end cancels everything; after that session_settle
+ * frees the session once the last job, mapping and handle are gone.
+ */
 #include "session.h"
 
 #include <stdlib.h>
@@ -14,14 +19,14 @@
 #include "daemon/server.h"
 #include "deadline.h"
 
-#define GROUPS 256 /* on the stack */
+#define GROUPS 256 /* on the stack; more are allocated */
 
 static void session_free(struct session *session);
 static void on_closed(uv_handle_t *handle);
 
 /* ---- Opening ------------------------------------------------------------------------------------------ */
 
-/* Of a process that is in more groups than there is room for, the group that it runs as counts. */
+/* Of a process with more groups than there is memory for, only the group that it runs as counts. */
 void session_meet_groups(struct session *session)
 {
 	struct accounts *accounts = &session->server->accounts;
@@ -45,7 +50,7 @@ static int session_init(struct session *session, struct server *server, int fd, 
 {
 	int r = socket_peer(fd, &session->peer);
 
-	/* Else the kernel drops urgent bytes as we read past them, and closes their descriptors on this
+	/* Otherwise the kernel drops urgent bytes as we read past them, and closes their descriptors on this
 	 * thread. */
 	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
 	session->server = server;

@@ -32,7 +32,7 @@ void time_slices_close(struct time_slices *time_slices)
 	uv_close((uv_handle_t *)&time_slices->busy, NULL);
 }
 
-/* What sched_setattr takes; not every libc has it. */
+/* The argument of sched_setattr; not every libc declares it. */
 struct scheduling {
 	uint32_t size;
 	uint32_t policy;
@@ -44,7 +44,7 @@ struct scheduling {
 	uint64_t period;
 };
 
-#define RESET_ON_FORK 0x01 /* threads that it starts are as others */
+#define RESET_ON_FORK 0x01 /* threads that this thread starts have the usual slices */
 
 void time_slices_ask_for_cpu(void)
 {

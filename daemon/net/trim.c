@@ -1,4 +1,4 @@
-/* What connections hold is known by their charges. */
+/* The charges tell how much memory connections hold. */
 #include "trim.h"
 
 #ifdef __GLIBC__

@@ -1,8 +1,8 @@
-/* Memory that many connections took goes back to the system when they are gone, or have read their replies.
+/* Returns memory to the system after many connections have gone, or have read their replies.
  *
- * What is freed lies between what is not, where free alone leaves it to the process. malloc_trim gives it
- * back, on the work queue: the loop waits for it where both want malloc's lock, so it runs once a second at
- * most, and only after much has become free.
+ * Freed memory lies between memory in use, and free alone leaves it to the process. malloc_trim returns it,
+ * on the work queue. The loop waits for it where both want malloc's lock, so it runs at most once a second,
+ * and only after much memory has been freed.
  */
 #ifndef DAEMON_NET_TRIM_H
 #define DAEMON_NET_TRIM_H
@@ -16,16 +16,16 @@ struct server;
 
 struct trim {
 	struct server *server;
-	uv_timer_t timer; /* runs from when much has become free */
+	uv_timer_t timer; /* runs when much has been freed, until it is trimmed */
 	uv_work_t work;
 	bool is_under_way;
-	uint64_t peak; /* bytes held, at most, since the last time */
+	uint64_t peak; /* most bytes held since the last trim */
 };
 
 void trim_open(struct trim *trim, struct server *server, uv_loop_t *loop);
 void trim_close(struct trim *trim);
 
-/* Starts the timer if much has become free. Once in each iteration of the loop. */
+/* Starts the timer if much has been freed. Once in each iteration of the loop. */
 void trim_check(struct trim *trim);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the kernel may refuse is asked for here, so that libuv asks for what is there already. */
+/* Asks the kernel first for everything that it may refuse, so that libuv finds it there. */
 #include "watch.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static void on_never(uv_poll_t *poll, int status, int events)
 	(void)events;
 }
 
-/* The table grows to the largest descriptor that was ever watched, and never shrinks. */
+/* The table grows to the largest descriptor that was ever polled, and never shrinks. */
 int watch_reserve(uv_loop_t *loop, uint64_t most)
 {
 	int fd = eventfd(0, EFD_CLOEXEC);
@@ -34,8 +34,8 @@ int watch_reserve(uv_loop_t *loop, uint64_t most)
 	return r;
 }
 
-/* libuv adds it to the set in the loop's next iteration, finds it there, and changes what it is watched for,
- * which takes no memory. */
+/* libuv would add the descriptor to the epoll set in the loop's next iteration; it finds it there and changes
+ * its events, which takes no memory. */
 int watch_start(uv_poll_t *poll, int events, uv_poll_cb on_event)
 {
 	struct epoll_event nothing = { 0 };
