@@ -387,14 +387,14 @@ int region_fill(tma_region *region);
 
 /* ---- region.c -------------------------------------------------------------------------------------- */
 
-/* Maps the region's memfd here. */
-int region_map(tma_region *region);
+/* A region of the client's, of which the service does not know yet. */
+int region_new(tma_client *client, size_t size, tma_region **ret);
 
-/* Unmaps and frees every region, without a word to the service. */
+/* Unmaps and frees the region, without a word to the service. */
+void region_free(tma_region *region);
+
+/* region_free of every region. */
 void client_free_regions(tma_client *client);
-
-/* Tells the service of a region's memory, again or for the first time. */
-int region_register(tma_region *region, int64_t deadline);
 
 /* The id of the region that an argument, name, is: INVALID_ARGUMENT when it is of another client. */
 int region_param(tma_client *client, const tma_region *region, const char *name, uint64_t *ret);
@@ -404,6 +404,19 @@ int place_check(tma_client *client, const struct tma_place *place, const char *n
 
 /* The same of a place, which has to have a region. */
 int place_param(tma_client *client, struct tma_place place, const char *name, struct region_place *ret);
+
+/* ---- region_create.c ------------------------------------------------------------------------------- */
+
+/* Maps the region's memfd here. */
+int region_map(tma_region *region);
+
+/* ---- region_register.c ----------------------------------------------------------------------------- */
+
+/* Tells the service of a region's memory, again or for the first time. */
+int region_register(tma_region *region, int64_t deadline);
+
+/* The end of every registration: region_register; the region is freed when that fails. */
+int region_finish(tma_region *region, tma_region **ret);
 
 /* ---- document.c ------------------------------------------------------------------------------------ */
 

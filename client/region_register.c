@@ -1,0 +1,172 @@
+/* Regions of memory that the caller already has: a memfd, an allocation of CUDA's, a device pointer. */
+#include "client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static int on_region_registered(tma_client *client, const struct rpc_reply *reply,
+                                const struct method *method, void *arg, struct error *err)
+{
+	tma_region *region = arg;
+	struct msg_region_registered done;
+	int rc = rpc_decode_result(reply, method, &done, err);
+
+	if (rc < 0)
+		return rc;
+	region->id = done.region;
+	region->connection = client->connection;
+	region->life = REGION_KNOWN;
+	return 0;
+}
+
+int region_register(tma_region *region, int64_t deadline)
+{
+	struct msg_region_register params = {
+		.has = F(region_register, kind) | F(region_register, size) | F(region_register, offset) |
+		       F(region_register, writable),
+		.kind = region->kind,
+		.size = region->size,
+		.offset = region->offset,
+		.writable = region->writable,
+		.handle = { (const char *)region->handle, sizeof region->handle },
+		.device = bytes_of(region->device),
+		.allocation = region->allocation,
+	};
+
+	if (region->kind == REGION_KIND_CUDA_IPC)
+		params.has |= F(region_register, handle);
+	if (*region->device)
+		params.has |= F(region_register, device);
+	if (region->allocation)
+		params.has |= F(region_register, allocation);
+	return client_call_until(region->client,
+	                         &(struct call){ .method = METHOD_region_register,
+	                                         .params = &params,
+	                                         .fd = region->fd,
+	                                         .on_reply = on_region_registered,
+	                                         .arg = region },
+	                         deadline);
+}
+
+/* What a registration begins with: checks, and a region of that kind. */
+static int region_prepare(tma_client *client, enum region_kind kind, uint64_t offset, size_t size,
+                          unsigned flags, tma_region **ret)
+{
+	int rc = client_check_usable(client);
+
+	if (rc < 0)
+		return rc;
+	if (flags & ~(unsigned)TMA_REGION_READ_ONLY)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "flags: %#x has bits that are not in enum tma_region_flags", flags);
+	rc = region_new(client, size, ret);
+	if (rc < 0)
+		return rc;
+	(*ret)->kind = kind;
+	(*ret)->offset = offset;
+	(*ret)->writable = !(flags & TMA_REGION_READ_ONLY);
+	return 0;
+}
+
+int region_finish(tma_region *region, tma_region **ret)
+{
+	int rc = region_register(region, client_deadline(region->client));
+
+	if (rc < 0)
+		region_free(region);
+	else
+		*ret = region;
+	return rc;
+}
+
+static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64_t allocation,
+                       uint64_t offset, size_t size, unsigned flags, tma_region **ret)
+{
+	tma_region *region = NULL;
+	int rc = region_prepare(client, kind, offset, size, flags, &region);
+
+	if (rc < 0)
+		return rc;
+	region->allocation = allocation;
+	region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (region->fd >= 0 && kind == REGION_KIND_MEMFD && (rc = region_fill(region)) < 0) {
+		region_free(region);
+		return rc;
+	}
+	if (region->fd >= 0)
+		return region_finish(region, ret);
+	rc = errno == EBADF
+	         ? client_fail(client, STATUS_INVALID_ARGUMENT, "fd: %d is not a file descriptor", fd)
+	         : client_fail(client, STATUS_NO_MEMORY, "fd: it cannot be duplicated (%s)", strerror(errno));
+	region_free(region);
+	return rc;
+}
+
+int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size, unsigned flags,
+                              tma_region **ret)
+{
+	return register_fd(client, REGION_KIND_MEMFD, fd, 0, offset, size, flags, ret);
+}
+
+int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset, size_t size,
+                                unsigned flags, tma_region **ret)
+{
+	return register_fd(client, REGION_KIND_CUDA_FD, fd, allocation, offset, size, flags, ret);
+}
+
+int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,
+                                 unsigned flags, tma_region **ret)
+{
+	tma_region *region = NULL;
+	int rc;
+
+	if (client && !handle)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "handle: it is NULL; it has %d bytes",
+		                   DEVICE_HANDLE_BYTES);
+	rc = region_prepare(client, REGION_KIND_CUDA_IPC, offset, size, flags, &region);
+	if (rc < 0)
+		return rc;
+	memcpy(region->handle, handle, sizeof region->handle);
+	return region_finish(region, ret);
+}
+
+static int region_from_export(tma_client *client, const struct device_export *export, size_t size,
+                              unsigned flags, tma_region **ret)
+{
+	tma_region *region = NULL;
+	int rc = region_prepare(client, export->kind, export->offset, size, flags, &region);
+
+	if (rc < 0) {
+		if (export->fd >= 0)
+			close(export->fd);
+		return rc;
+	}
+	region->fd = export->fd;
+	if (export->kind == REGION_KIND_CUDA_FD)
+		region->allocation = export->size;
+	memcpy(region->handle, export->handle, sizeof region->handle);
+	memcpy(region->device, export->device, sizeof region->device);
+	return region_finish(region, ret);
+}
+
+int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size, unsigned flags,
+                               tma_region **ret)
+{
+	struct device_driver driver;
+	struct device_export export;
+	struct error err;
+	int rc = client_check_usable(client);
+
+	if (rc < 0)
+		return rc;
+	rc = device_driver_open(&driver, &err);
+	if (!rc) {
+		rc = device_export(&driver, device_ptr, size, &export, &err);
+		device_driver_close(&driver);
+	}
+	if (rc < 0)
+		return client_fail(client, rc, "%s", err.message);
+	return region_from_export(client, &export, size, flags, ret);
+}
