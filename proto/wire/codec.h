@@ -1,4 +1,5 @@
-/* The one walk between MessagePack and the structs of schema.h, by their field tables. For rpc.c alone. */
+/* The one walk between MessagePack and the structs of schema.h, by their field tables. For rpc_request.c and
+ * rpc_reply.c. */
 #ifndef PROTO_WIRE_CODEC_H
 #define PROTO_WIRE_CODEC_H
 

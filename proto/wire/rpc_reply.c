@@ -1,279 +1,23 @@
-/* The envelopes of MessagePack-RPC around the codec. A decoder is a zone that is cleared for each message
- * and keeps one chunk; that holds the objects of every request that the schema allows. */
-#include "rpc.h"
+/* What the service sends, written and read: replies, and the notification done of a request that was queued.
+ */
+#include "rpc_envelope.h"
 
 #include <assert.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec.h"
 #include "pack.h"
 #include "proto/text.h"
 
-#define ZONE_CHUNK_SIZE (8 * 1024)
-
 #define DONE "done" /* the one notification that the service sends */
-#define RING "ring" /* the one that it takes */
 #define ENDS "ends" /* of an error's details */
 
-enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
-
-struct rpc_decoder {
-	msgpack_zone zone;
-	msgpack_object root;
-};
-
-static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
-                                    struct error *err);
-static bool envelope_type(const msgpack_object *root, uint64_t *ret);
-static bool is_msgid(const msgpack_object *object);
-static bool is_name(const msgpack_object *object);
-static bool names_plan(const msgpack_object *item);
-static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
-                                        struct error *err);
-static enum rpc_outcome decode_notification(const msgpack_object_array *message, struct error *err);
-static enum rpc_outcome decode_call(const msgpack_object_array *message, struct rpc_request *ret,
-                                    struct error *err);
-static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
-                         struct error *err);
+static int pack_result(struct buffer *b, const struct method *method, const void *result);
+static int pack_error(struct buffer *b, const struct error *error, bool ends);
 static bool is_done(const msgpack_object_array *message);
 static void decode_error(const msgpack_object *object, struct error *ret);
 static bool has_ends(const msgpack_object *error);
-static int finish(struct buffer *b, size_t before, int r);
-static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid);
-
-struct rpc_decoder *rpc_decoder_new(void)
-{
-	struct rpc_decoder *decoder = calloc(1, sizeof *decoder);
-
-	if (decoder && !msgpack_zone_init(&decoder->zone, ZONE_CHUNK_SIZE)) {
-		free(decoder);
-		return NULL;
-	}
-	return decoder;
-}
-
-void rpc_decoder_free(struct rpc_decoder *decoder)
-{
-	if (!decoder)
-		return;
-	msgpack_zone_destroy(&decoder->zone);
-	free(decoder);
-}
-
-static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
-                                    struct error *err)
-{
-	size_t end = 0;
-	msgpack_unpack_return r;
-
-	msgpack_zone_clear(&decoder->zone);
-	r = msgpack_unpack((const char *)data, len, &end, &decoder->zone, &decoder->root);
-	if (r == MSGPACK_UNPACK_NOMEM_ERROR) {
-		error_set(err, STATUS_NO_MEMORY, "no memory for a message of %zu bytes", len);
-		return NULL;
-	}
-	if ((r != MSGPACK_UNPACK_SUCCESS && r != MSGPACK_UNPACK_EXTRA_BYTES) || end != len) {
-		error_set(err, STATUS_PROTOCOL, "%zu bytes are not one MessagePack object", len);
-		return NULL;
-	}
-	return &decoder->root;
-}
-
-/* ---- Envelopes ---- */
-
-static bool envelope_type(const msgpack_object *root, uint64_t *ret)
-{
-	if (root->type != MSGPACK_OBJECT_ARRAY || root->via.array.size == 0 ||
-	    root->via.array.ptr[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
-		return false;
-	*ret = root->via.array.ptr[0].via.u64;
-	return true;
-}
-
-static bool is_msgid(const msgpack_object *object)
-{
-	return object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= UINT32_MAX;
-}
-
-/* Old encoders know no str apart from bin; the two lie alike in an object. */
-static bool is_name(const msgpack_object *object)
-{
-	return object->type == MSGPACK_OBJECT_STR || object->type == MSGPACK_OBJECT_BIN;
-}
-
-static bool has_name(const msgpack_object *object, const char *name)
-{
-	return object->via.str.size == strlen(name) && !memcmp(object->via.str.ptr, name, strlen(name));
-}
-
-/* ---- The server's side ---- */
-
-enum rpc_outcome rpc_decode_request(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
-                                    struct rpc_request *ret, struct error *err)
-{
-	const msgpack_object *root = unpack(decoder, data, len, err);
-
-	return root ? decode_envelope(root, ret, err) : RPC_BROKEN;
-}
-
-void rpc_decoder_rest(struct rpc_decoder *decoder)
-{
-	msgpack_zone_clear(&decoder->zone);
-}
-
-#define FIELDS_OF_ORDER(m) (F(m, wait) | F(m, signal) | F(m, reply))
-
-int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_item *ret, struct error *err)
-{
-	static const struct codec_rules transform = { "an item",
-		                                      ~FIELDS_OF_ORDER(transform) & ~F(transform, engine) &
-		                                          ((1u << FIELD_COUNT_transform) - 1),
-		                                      F(transform, dst) | F(transform, src),
-		                                      CODEC_REFUSE_UNKNOWN };
-	static const struct codec_rules run = { "an item",
-		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
-		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
-		                                CODEC_REFUSE_UNKNOWN };
-
-	ret->is_run = names_plan((const msgpack_object *)items->objects + i);
-	if (ret->is_run)
-		return codec_decode_entry(items->objects, i, "items", &plan_run_message, &run, &ret->run,
-		                          err);
-	return codec_decode_entry(items->objects, i, "items", &transform_message, &transform, &ret->transform,
-	                          err);
-}
-
-static bool names_plan(const msgpack_object *item)
-{
-	if (item->type != MSGPACK_OBJECT_MAP)
-		return false;
-	for (uint32_t i = 0; i < item->via.map.size; i++) {
-		const msgpack_object *key = &item->via.map.ptr[i].key;
-
-		if (key->type == MSGPACK_OBJECT_STR && has_name(key, "plan"))
-			return true;
-	}
-	return false;
-}
-
-static enum rpc_outcome decode_envelope(const msgpack_object *root, struct rpc_request *ret,
-                                        struct error *err)
-{
-	uint64_t type;
-
-	if (!envelope_type(root, &type)) {
-		error_set(err, STATUS_PROTOCOL, "a message is an array that starts with its type, 0 or 2");
-		return RPC_BROKEN;
-	}
-	if (type == RPC_TYPE_REQUEST)
-		return decode_call(&root->via.array, ret, err);
-	if (type == RPC_TYPE_NOTIFICATION)
-		return decode_notification(&root->via.array, err);
-	error_set(
-	    err, STATUS_PROTOCOL,
-	    "a message of type %llu is neither a request, [0, msgid, method, params], nor a notification, "
-	    "[2, method, params]",
-	    (unsigned long long)type);
-	return RPC_BROKEN;
-}
-
-static enum rpc_outcome decode_notification(const msgpack_object_array *message, struct error *err)
-{
-	const msgpack_object *items = message->ptr;
-	char what[CODEC_WHAT_SIZE];
-
-	if (message->size != 3)
-		error_set(err, STATUS_PROTOCOL,
-		          "a notification has 3 elements, [2, method, params], but this one has %u",
-		          message->size);
-	else if (!is_name(&items[1]))
-		error_set(err, STATUS_PROTOCOL, "a notification's method must be a str, got %s",
-		          codec_what(&items[1], what, sizeof what));
-	else if (items[2].type != MSGPACK_OBJECT_ARRAY)
-		error_set(err, STATUS_PROTOCOL, "a notification's params must be an array, got %s",
-		          codec_what(&items[2], what, sizeof what));
-	else
-		return has_name(&items[1], RING) ? RPC_RING : RPC_IGNORE;
-	return RPC_BROKEN;
-}
-
-/* What has a msgid can be answered. */
-static enum rpc_outcome decode_call(const msgpack_object_array *message, struct rpc_request *ret,
-                                    struct error *err)
-{
-	const msgpack_object *items = message->ptr;
-	const msgpack_object_str *name = &items[2].via.str;
-	char quote[TEXT_QUOTE_SIZE], what[CODEC_WHAT_SIZE];
-
-	if (message->size != 4) {
-		error_set(err, STATUS_PROTOCOL,
-		          "a request has 4 elements, [0, msgid, method, params], but this one has %u",
-		          message->size);
-		return RPC_BROKEN;
-	}
-	if (!is_msgid(&items[1])) {
-		error_set(err, STATUS_PROTOCOL, "a request's msgid must be an integer from 0 to %u, got %s",
-		          UINT32_MAX, codec_what(&items[1], what, sizeof what));
-		return RPC_BROKEN;
-	}
-	ret->msgid = (uint32_t)items[1].via.u64;
-	ret->method = NULL;
-	if (!is_name(&items[2])) {
-		error_set(err, STATUS_INVALID_ARGUMENT, "method: expected a str, got %s",
-		          codec_what(&items[2], what, sizeof what));
-		return RPC_REFUSE;
-	}
-	ret->method = method_find(name->ptr, name->size);
-	if (!ret->method) {
-		error_set(err, STATUS_UNSUPPORTED, "no method %s; info lists the methods",
-		          text_quote(name->ptr, name->size, quote, sizeof quote));
-		return RPC_REFUSE;
-	}
-	return decode_params(ret->method, &items[3], &ret->params, err) < 0 ? RPC_REFUSE : RPC_DISPATCH;
-}
-
-static int decode_params(const struct method *method, const msgpack_object *params, union params *ret,
-                         struct error *err)
-{
-	const struct codec_rules rules = { method->name, method->accepts, method->requires,
-		                           CODEC_REFUSE_UNKNOWN };
-	const msgpack_object *map;
-	char what[CODEC_WHAT_SIZE];
-
-	if (params->type != MSGPACK_OBJECT_ARRAY)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: params must be an array, empty or with one map of fields, got %s",
-		                 method->name, codec_what(params, what, sizeof what));
-	map = params->via.array.size ? params->via.array.ptr : NULL;
-	if (params->via.array.size > 1)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: %u parameters, but at most one is allowed, a map of fields",
-		                 method->name, params->via.array.size);
-	if (map && map->type != MSGPACK_OBJECT_MAP)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a map of fields, got %s",
-		                 method->name, codec_what(map, what, sizeof what));
-	return codec_decode(map, method->params, &rules, ret, err);
-}
-
-/* Opens an envelope of four items, the first two of them packed. */
-static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid)
-{
-	int r = pack_array(b, 4);
-
-	r = r ? r : pack_uint(b, type);
-	return r ? r : pack_uint(b, msgid);
-}
-
-/* What was appended stays whole or not at all; packing fails only for want of memory. */
-static int finish(struct buffer *b, size_t before, int r)
-{
-	if (!r)
-		return 0;
-	buffer_truncate(b, before);
-	return STATUS_NO_MEMORY;
-}
 
 /* What follows an envelope's msgid, of a reply and of the notification done alike. */
 static int pack_result(struct buffer *b, const struct method *method, const void *result)
@@ -317,35 +61,35 @@ static int pack_error(struct buffer *b, const struct error *error, bool ends)
 int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result)
 {
 	size_t before = buffer_len(b);
-	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+	int r = rpc_pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
-	return finish(b, before, r ? r : pack_result(b, method, result));
+	return rpc_finish(b, before, r ? r : pack_result(b, method, result));
 }
 
 int rpc_encode_error(struct buffer *b, uint32_t msgid, const struct error *error)
 {
 	size_t before = buffer_len(b);
-	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+	int r = rpc_pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
-	return finish(b, before, r ? r : pack_error(b, error, false));
+	return rpc_finish(b, before, r ? r : pack_error(b, error, false));
 }
 
 int rpc_encode_last_error(struct buffer *b, uint32_t msgid, const struct error *error)
 {
 	size_t before = buffer_len(b);
-	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+	int r = rpc_pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
-	return finish(b, before, r ? r : pack_error(b, error, true));
+	return rpc_finish(b, before, r ? r : pack_error(b, error, true));
 }
 
 int rpc_encode_queued(struct buffer *b, uint32_t msgid)
 {
 	static const struct msg_queued queued = { .queued = true };
 	size_t before = buffer_len(b);
-	int r = pack_envelope(b, RPC_TYPE_REPLY, msgid);
+	int r = rpc_pack_envelope(b, RPC_TYPE_REPLY, msgid);
 
 	r = r ? r : pack_nil(b);
-	return finish(b, before, r ? r : codec_encode(b, &queued_message, &queued));
+	return rpc_finish(b, before, r ? r : codec_encode(b, &queued_message, &queued));
 }
 
 int rpc_encode_done(struct buffer *b, uint32_t msgid, const struct method *method, const void *result,
@@ -360,44 +104,19 @@ int rpc_encode_done(struct buffer *b, uint32_t msgid, const struct method *metho
 	r = r ? r : pack_uint(b, msgid);
 	if (!r)
 		r = error ? pack_error(b, error, false) : pack_result(b, method, result);
-	return finish(b, before, r);
-}
-
-/* ---- The client's side ---- */
-
-int rpc_encode_request(struct buffer *b, uint32_t msgid, const struct method *method, const void *params)
-{
-	size_t before = buffer_len(b);
-	bool fields = params && method->params->n_fields;
-	int r = pack_envelope(b, RPC_TYPE_REQUEST, msgid);
-
-	r = r ? r : pack_str(b, method->name, strlen(method->name));
-	r = r ? r : pack_array(b, fields);
-	if (!r && fields)
-		r = codec_encode(b, method->params, params);
-	return finish(b, before, r);
-}
-
-int rpc_encode_ring(struct buffer *b)
-{
-	size_t before = buffer_len(b);
-	int r = pack_array(b, 3);
-
-	r = r ? r : pack_uint(b, RPC_TYPE_NOTIFICATION);
-	r = r ? r : pack_str(b, RING, strlen(RING));
-	return finish(b, before, r ? r : pack_array(b, 0));
+	return rpc_finish(b, before, r);
 }
 
 int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t len, struct rpc_reply *ret,
                      struct error *err)
 {
-	const msgpack_object *root = unpack(decoder, data, len, err);
+	const msgpack_object *root = rpc_unpack(decoder, data, len, err);
 	const msgpack_object *outcome; /* msgid, error, result */
 	uint64_t type;
 
 	if (!root)
 		return err->status;
-	if (!envelope_type(root, &type))
+	if (!rpc_envelope_type(root, &type))
 		return error_set(err, STATUS_PROTOCOL, "it is not a MessagePack-RPC message");
 	outcome = root->via.array.ptr + 1;
 	ret->is_done = type == RPC_TYPE_NOTIFICATION && is_done(&root->via.array);
@@ -405,7 +124,7 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
 		outcome = outcome[1].via.array.ptr;
 	else if (type == RPC_TYPE_NOTIFICATION)
 		return 1;
-	else if (type != RPC_TYPE_REPLY || root->via.array.size != 4 || !is_msgid(&outcome[0]))
+	else if (type != RPC_TYPE_REPLY || root->via.array.size != 4 || !rpc_is_msgid(&outcome[0]))
 		return error_set(
 		    err, STATUS_PROTOCOL,
 		    "a message of type %llu with %u elements from the service is not a reply, [1, msgid, "
@@ -426,9 +145,9 @@ static bool is_done(const msgpack_object_array *message)
 {
 	const msgpack_object *items = message->ptr;
 
-	return message->size == 3 && is_name(&items[1]) && has_name(&items[1], DONE) &&
+	return message->size == 3 && rpc_is_name(&items[1]) && rpc_has_name(&items[1], DONE) &&
 	       items[2].type == MSGPACK_OBJECT_ARRAY && items[2].via.array.size == 3 &&
-	       is_msgid(&items[2].via.array.ptr[0]);
+	       rpc_is_msgid(&items[2].via.array.ptr[0]);
 }
 
 /* Ours is [code, message, details], code negative. Other servers answer a str, or anything. */
@@ -466,7 +185,7 @@ static bool has_ends(const msgpack_object *error)
 	for (uint32_t i = 0; i < details->via.map.size; i++) {
 		const msgpack_object_kv *pair = &details->via.map.ptr[i];
 
-		if (pair->key.type == MSGPACK_OBJECT_STR && has_name(&pair->key, ENDS))
+		if (pair->key.type == MSGPACK_OBJECT_STR && rpc_has_name(&pair->key, ENDS))
 			return pair->val.type == MSGPACK_OBJECT_BOOLEAN && pair->val.via.boolean;
 	}
 	return false;
@@ -498,7 +217,7 @@ bool rpc_is_queued(const struct rpc_reply *reply)
 	const msgpack_object_kv *pair = map->type == MSGPACK_OBJECT_MAP ? map->via.map.ptr : NULL;
 
 	return !reply->is_done && pair && map->via.map.size > 0 && pair->key.type == MSGPACK_OBJECT_STR &&
-	       has_name(&pair->key, "queued");
+	       rpc_has_name(&pair->key, "queued");
 }
 
 int rpc_code_at(const struct code_list *codes, uint32_t i)
