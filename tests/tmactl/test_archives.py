@@ -1,41 +1,24 @@
 """tmactl copy and explain of arrays in .npz archives, as numpy.load reads them."""
 import json
 import os
-import shutil
 import struct
 import sys
-import tempfile
-import unittest
 import zipfile
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from cases import KEEP, TmactlCase
 from tmad import Tmad, tmactl
 
-KEEP = b"what was there before"
 
-
-class Archives(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.tmad = Tmad()
-        cls.addClassCleanup(cls.tmad.stop)
-
+class Archives(TmactlCase):
     def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="tmad-archives-")
-        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
-        self.dst, self.npz = self.file("out.npy"), self.file("a.npz")
+        super().setUp()
+        self.npz = self.file("a.npz")
         self.arrays = {"x": np.arange(60000, dtype="<f4").reshape(300, 200), "y": np.asfortranarray(np.eye(7, dtype="<i2")),
                        "a/b:c": np.array(3.5)}
-
-    def file(self, name, data=None):
-        path = os.path.join(self.directory, name)
-        if data is not None:
-            with open(path, "wb") as file:
-                file.write(data)
-        return path
 
     def copies(self, src, expected, *args):
         done = tmactl("copy", src, self.dst, *args, socket_path=self.tmad.path)

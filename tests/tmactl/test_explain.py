@@ -1,17 +1,15 @@
 """tmactl explain: the words, the hint that is true, the drawing whose addresses are the hardware's."""
 import json
 import os
-import shutil
 import sys
-import tempfile
-import unittest
 import xml.etree.ElementTree
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import ENGINE, RpcError, Tmad, tmactl
+from cases import TmactlCase
+from tmad import ENGINE, RpcError, tmactl
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHUNK, LINE = 16, 128
@@ -23,16 +21,10 @@ def swizzled(address, swizzle):
     return address ^ ((address >> 7) % (1 << bits) << 4)
 
 
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.tmad = Tmad()
-        cls.addClassCleanup(cls.tmad.stop)
-
+class Case(TmactlCase):
     def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="tmactl-explain-")
-        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
-        self.svg = os.path.join(self.directory, "plan.svg")
+        super().setUp()
+        self.svg = self.file("plan.svg")
 
     def explain(self, *args, code=0):
         done = tmactl("explain", *args, socket_path=self.tmad.path)

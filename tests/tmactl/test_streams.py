@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -16,12 +15,12 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from cases import KEEP, TmactlCase
 from terminal import Terminal, plain
 from tmad import NATIVE, TMACTL, Tmad, scaled, wait_until
 
 MIB = 1 << 20
 N = 1 if NATIVE else 4  # of what moves, one part in so many
-KEEP = b"what was there before"
 
 
 def npy(array, version=None):
@@ -40,24 +39,7 @@ def mirrored(n, before, after):
     return n - 1 - np.abs(np.arange(-before, n + after) % (2 * (n - 1)) - (n - 1))
 
 
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.tmad = Tmad()
-        cls.addClassCleanup(cls.tmad.stop)
-
-    def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="tmad-streams-")
-        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
-        self.dst = self.file("out.npy")
-
-    def file(self, name, data=None):
-        path = os.path.join(self.directory, name)
-        if data is not None:
-            with open(path, "wb") as file:
-                file.write(data)
-        return path
-
+class Case(TmactlCase):
     def command(self, *args, socket_path=None):
         return [TMACTL, "--socket", socket_path or self.tmad.path, "copy", *map(str, args)]
 

@@ -8,7 +8,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -16,10 +15,10 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from cases import KEEP, TmactlCase
 from liar import Liar
 from tmad import ENGINE, TMACTL, TMAD, Tmad, scaled, tmactl, wait_until
 
-KEEP = b"what was there before"
 
 
 def npy(header, data=b"", version=(1, 0)):
@@ -29,24 +28,11 @@ def npy(header, data=b"", version=(1, 0)):
     return b"\x93NUMPY" + bytes(version) + struct.pack(form, len(text)) + text + data
 
 
-class TmactlCase(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.tmad = Tmad()
-        cls.addClassCleanup(cls.tmad.stop)
-
+class Case(TmactlCase):
     def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="tmactl-test-")
-        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
-        self.src, self.dst = self.file("in.npy"), self.file("out.npy")
+        super().setUp()
+        self.src = self.file("in.npy")
         np.save(self.src, np.arange(64, dtype="<f4").reshape(4, 4, 4))
-
-    def file(self, name, data=None):
-        path = os.path.join(self.directory, name)
-        if data is not None:
-            with open(path, "wb") as file:
-                file.write(data)
-        return path
 
     def run_tmactl(self, *args, **options):
         options.setdefault("socket_path", self.tmad.path)
@@ -70,7 +56,7 @@ class TmactlCase(unittest.TestCase):
             self.assertIn(word, stderr)
 
 
-class Usage(TmactlCase):
+class Usage(Case):
     def test_bad_usage(self):
         s, d = self.src, self.dst
         rows = (
@@ -170,7 +156,7 @@ class Usage(TmactlCase):
                 self.assertIn(word, done.stdout)
 
 
-class Files(TmactlCase):
+class Files(Case):
     def test_files_that_are_none_or_wrong(self):
         good = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }\n", bytes(16))
         object_array = self.file("object.npy")
@@ -275,7 +261,7 @@ class Files(TmactlCase):
             self.fails(1, words, "copy", self.src, self.dst, preexec_fn=limit, restore_signals=False)
 
 
-class BadDays(TmactlCase):
+class BadDays(Case):
     def big(self):
         """A file whose copy takes long enough to be interrupted; zeros that take no room on the disk."""
         path = self.file("big.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (16384, 8192), }\n"))
@@ -341,7 +327,7 @@ class BadDays(TmactlCase):
         self.assertNotIn("\r", done.stdout)
 
 
-class Trust(TmactlCase):
+class Trust(Case):
     @unittest.skipIf(os.geteuid() != 0, "only root can start a server of another user")
     def test_a_server_of_another_user(self):
         """What a stranger's server would get is a handle to memory: it gets nothing, unless it is named."""
@@ -403,7 +389,7 @@ def lie(method, params):
             "dst_strides": [EVIL], "src_strides": {EVIL: EVIL}, "rules": [{"family": EVIL, "rule": EVIL}]}
 
 
-class Terminal(TmactlCase):
+class Terminal(Case):
     """Nothing that others chose moves a cursor."""
 
     def is_harmless(self, text):
@@ -424,7 +410,7 @@ class Terminal(TmactlCase):
         self.is_harmless(done.stderr)
 
 
-class Commands(TmactlCase):
+class Commands(Case):
     def output(self, *args):
         done = self.run_tmactl(*args)
         self.assertEqual((done.returncode, done.stderr), (0, ""), args)

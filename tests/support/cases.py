@@ -1,0 +1,30 @@
+"""What the tests of tmactl start from: a service for the class, a folder for each test, and a file that a refused command
+must leave alone."""
+import os
+import shutil
+import tempfile
+import unittest
+
+from tmad import Tmad
+
+KEEP = b"what was there before"
+
+
+class TmactlCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad()
+        cls.addClassCleanup(cls.tmad.stop)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tmactl-test-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.dst = self.file("out.npy")
+
+    def file(self, name, data=None):
+        """The path of a file in the test's folder, which data is written into when it is given."""
+        path = os.path.join(self.directory, name)
+        if data is not None:
+            with open(path, "wb") as file:
+                file.write(data)
+        return path
