@@ -21,10 +21,10 @@
 struct top {
 	struct tmactl *t;
 	double interval;
-	long count; /* looks; 0: until it is stopped */
+	long count; /* of snapshots; 0: until it is stopped */
 	enum sort_key key;
-	tma_client *client; /* NULL: the service is gone */
-	struct look look;   /* the last one; zeros: none */
+	tma_client *client;       /* NULL: the service is gone */
+	struct snapshot snapshot; /* the last one; zeros: none */
 	char note[256];
 	bool on_terminal;
 };
@@ -42,7 +42,7 @@ int cmd_top(struct tmactl *t, int argc, char **argv)
 			top_run(&top);
 	}
 	term_close();
-	look_deinit(&top.look);
+	snapshot_deinit(&top.snapshot);
 	tma_free(top.client);
 	if (term_stopped() && term_stopped() != SIGINT) {
 		signal(term_stopped(), SIG_DFL);
@@ -112,7 +112,7 @@ static int top_parse(struct top *top, int argc, char **argv)
 	return 0;
 }
 
-/* ---- A look ----------------------------------------------------------------------------------------- */
+/* ---- A snapshot ------------------------------------------------------------------------------------- */
 
 static void top_lose(struct top *top, const struct failure *why)
 {
@@ -122,23 +122,24 @@ static void top_lose(struct top *top, const struct failure *why)
 	top->client = NULL;
 }
 
-/* What went wrong is the note; the last look stays then. */
-static bool top_look(struct top *top)
+/* Takes a new snapshot. On failure the last one stays, and the note says why. */
+static bool top_refresh(struct top *top)
 {
 	struct failure why = { 0 };
-	struct look look;
+	struct snapshot snapshot;
 
 	if (!top->client)
 		top->client = tmactl_connect(top->t, &why);
-	if (!top->client || look_init(&look, top->client, top->look.info ? &top->look : NULL, &why) < 0) {
+	if (!top->client ||
+	    snapshot_init(&snapshot, top->client, top->snapshot.info ? &top->snapshot : NULL, &why) < 0) {
 		top_lose(top, &why);
 		return false;
 	}
 	top->note[0] = '\0';
-	if (top->look.info && !look_is_same_run(&look, &top->look))
+	if (top->snapshot.info && !snapshot_is_same_service(&snapshot, &top->snapshot))
 		snprintf(top->note, sizeof top->note, "tmad has been restarted");
-	look_deinit(&top->look);
-	top->look = look;
+	snapshot_deinit(&top->snapshot);
+	top->snapshot = snapshot;
 	return true;
 }
 
@@ -151,42 +152,42 @@ static void show_page(struct top *top)
 	size_t size;
 	FILE *file;
 
-	if (!top->look.info)
+	if (!top->snapshot.info)
 		return;
 	file = open_memstream(&frame, &size);
 	term_size(&columns, &lines);
-	look_sort(&top->look, top->key);
+	snapshot_sort(&top->snapshot, top->key);
 	if (file) {
-		top_print(file, &top->look, top->key, top->note, columns, lines);
+		top_print(file, &top->snapshot, top->key, top->note, columns, lines);
 		fclose(file);
 		term_show(frame);
 	}
 	free(frame);
 }
 
-/* A look that failed is a line of standard error, or a document. */
+/* A failed refresh prints a line on standard error, or a document. */
 static void show_list(struct top *top, bool answered, bool is_first)
 {
 	if (top->t->json) {
-		look_sort(&top->look, top->key);
-		top_print_json(answered ? &top->look : NULL, top->note);
+		snapshot_sort(&top->snapshot, top->key);
+		top_print_json(answered ? &top->snapshot : NULL, top->note);
 	} else if (!answered) {
 		fprintf(stderr, "tmactl: %s\n", top->note);
 	} else {
 		if (!is_first)
 			putchar('\n');
-		look_sort(&top->look, top->key);
-		top_print(stdout, &top->look, top->key, top->note, 0, 0);
+		snapshot_sort(&top->snapshot, top->key);
+		top_print(stdout, &top->snapshot, top->key, top->note, 0, 0);
 	}
 	fflush(stdout);
 }
 
 /* ---- The loop --------------------------------------------------------------------------------------- */
 
-/* False: it is to end. True, with *ret_look: it is time to look. */
-static bool on_key(struct top *top, enum term_key what, char key, bool *ret_look)
+/* Returns false to end the command. Sets *ret_refresh when the user asks for a new snapshot. */
+static bool on_key(struct top *top, enum term_key what, char key, bool *ret_refresh)
 {
-	*ret_look = false;
+	*ret_refresh = false;
 	if (what == TERM_STOP || (what == TERM_CHAR && (key == 'q' || key == 'Q')))
 		return false;
 	if (what == TERM_RIGHT || (what == TERM_CHAR && key == 's'))
@@ -194,24 +195,24 @@ static bool on_key(struct top *top, enum term_key what, char key, bool *ret_look
 	else if (what == TERM_LEFT || (what == TERM_CHAR && key == 'S'))
 		top->key = (top->key + SORT_COUNT - 1) % SORT_COUNT;
 	else if (what == TERM_CHAR && key == ' ')
-		*ret_look = true;
+		*ret_refresh = true;
 	return true;
 }
 
-/* Until the time or somebody asks for the next look; false: it is to end. */
+/* Waits until the time, or until the user asks for a new snapshot. Returns false to end the command. */
 static bool wait_on_page(struct top *top, double until)
 {
-	bool look = false;
+	bool refresh = false;
 	char key = 0;
 
-	while (!look) {
+	while (!refresh) {
 		double left = until - clock_s();
 		enum term_key what;
 
 		if (left <= 0)
 			return true;
 		what = term_wait((int)(left * 1000) + 1, &key);
-		if (!on_key(top, what, key, &look))
+		if (!on_key(top, what, key, &refresh))
 			return false;
 		if (what != TERM_TIMEOUT)
 			show_page(top);
@@ -233,13 +234,13 @@ static bool wait_in_list(double until)
 
 static void top_run(struct top *top)
 {
-	bool answered = top_look(top), is_first = true;
+	bool answered = top_refresh(top), is_first = true;
 
 	if (!answered) {
 		fail(&top->t->error, EXIT_FAILED, "%s", top->note);
 		return;
 	}
-	/* One look needs no page, which would be gone at once. */
+	/* A single snapshot needs no page: it would disappear at once. */
 	top->on_terminal = !top->t->json && top->count != 1 && term_open() == 0;
 	for (long n = 1;; n++) {
 		double until = clock_s() + top->interval;
@@ -253,6 +254,6 @@ static void top_run(struct top *top)
 			return;
 		if (!(top->on_terminal ? wait_on_page(top, until) : wait_in_list(until)))
 			return;
-		answered = top_look(top);
+		answered = top_refresh(top);
 	}
 }

@@ -1,4 +1,4 @@
-/* Counters are subtracted; a connection that was not there has started with zeros. */
+/* Rates are differences of the counters of two snapshots; a connection that is new counts from zero. */
 #include "snapshot.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static const tma_document *find(const tma_document *map, const char *key)
 	return tma_document_find(map, key);
 }
 
-/* A counter that went back is of another run, and has counted since. */
+/* A counter that went back has been reset by a restart. */
 static uint64_t grown(uint64_t now, uint64_t was)
 {
 	return now < was ? now : now - was;
@@ -45,60 +45,60 @@ static void of_session(struct usage *u, const struct session_row *now, const str
 	u->session = now;
 }
 
-static void of_service(struct look *look, const struct look *was, double seconds)
+static void of_service(struct snapshot *snapshot, const struct snapshot *was, double seconds)
 {
 	const tma_document *old = was ? was->stats : NULL;
 	uint64_t latency[LATENCY_BARS], before[LATENCY_BARS];
 
-	latency_read(find(look->stats, "latency"), latency);
+	latency_read(find(snapshot->stats, "latency"), latency);
 	latency_read(find(old, "latency"), before);
 	for (int i = 0; i < LATENCY_BARS; i++)
 		latency[i] = grown(latency[i], before[i]);
-	usage_set(&look->all, was ? seconds : (double)field_uint(look->stats, "uptime_ms") / 1e3,
-	          grown(field_uint(look->stats, "requests"), field_uint(old, "requests")),
-	          grown(field_sum(find(look->stats, "bytes")), field_sum(find(old, "bytes"))), latency);
+	usage_set(&snapshot->all, was ? seconds : (double)field_uint(snapshot->stats, "uptime_ms") / 1e3,
+	          grown(field_uint(snapshot->stats, "requests"), field_uint(old, "requests")),
+	          grown(field_sum(find(snapshot->stats, "bytes")), field_sum(find(old, "bytes"))), latency);
 }
 
-int look_init(struct look *ret, tma_client *client, const struct look *was, struct failure *f)
+int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapshot *was, struct failure *f)
 {
-	struct look look = { .at = clock_s() };
+	struct snapshot snapshot = { .at = clock_s() };
 	double seconds;
 
-	if (tma_info(client, &look.info) < 0 || tma_stats(client, &look.stats) < 0 ||
-	    session_list_get(&look.sessions, client) < 0) {
+	if (tma_info(client, &snapshot.info) < 0 || tma_stats(client, &snapshot.stats) < 0 ||
+	    session_list_get(&snapshot.sessions, client) < 0) {
 		tmactl_refused(client, f);
-		look_deinit(&look);
+		snapshot_deinit(&snapshot);
 		return -1;
 	}
-	look.usage = calloc(look.sessions.n + 1, sizeof *look.usage);
-	if (!look.usage) {
-		look_deinit(&look);
+	snapshot.usage = calloc(snapshot.sessions.n + 1, sizeof *snapshot.usage);
+	if (!snapshot.usage) {
+		snapshot_deinit(&snapshot);
 		return fail(f, EXIT_FAILED, "out of memory");
 	}
-	if (was && !look_is_same_run(&look, was))
+	if (was && !snapshot_is_same_service(&snapshot, was))
 		was = NULL;
-	seconds = was ? look.at - was->at : 0;
-	of_service(&look, was, seconds);
-	for (size_t i = 0; i < look.sessions.n; i++) {
-		const struct session_row *row = &look.sessions.rows[i];
+	seconds = was ? snapshot.at - was->at : 0;
+	of_service(&snapshot, was, seconds);
+	for (size_t i = 0; i < snapshot.sessions.n; i++) {
+		const struct session_row *row = &snapshot.sessions.rows[i];
 
-		of_session(&look.usage[i], row, was ? session_list_find(&was->sessions, row->session) : NULL,
-		           seconds);
+		of_session(&snapshot.usage[i], row,
+		           was ? session_list_find(&was->sessions, row->session) : NULL, seconds);
 	}
-	*ret = look;
+	*ret = snapshot;
 	return 0;
 }
 
-void look_deinit(struct look *look)
+void snapshot_deinit(struct snapshot *snapshot)
 {
-	tma_document_free(look->info);
-	tma_document_free(look->stats);
-	session_list_deinit(&look->sessions);
-	free(look->usage);
-	*look = (struct look){ 0 };
+	tma_document_free(snapshot->info);
+	tma_document_free(snapshot->stats);
+	session_list_deinit(&snapshot->sessions);
+	free(snapshot->usage);
+	*snapshot = (struct snapshot){ 0 };
 }
 
-int look_is_same_run(const struct look *a, const struct look *b)
+int snapshot_is_same_service(const struct snapshot *a, const struct snapshot *b)
 {
 	const char *one = tma_document_text(find(a->info, "boot_id"));
 	const char *other = tma_document_text(find(b->info, "boot_id"));
@@ -141,8 +141,8 @@ static int compare(const void *a, const void *b)
 	return one->session->session < other->session->session ? -1 : 1;
 }
 
-void look_sort(struct look *look, enum sort_key key)
+void snapshot_sort(struct snapshot *snapshot, enum sort_key key)
 {
 	sorted_by = key;
-	qsort(look->usage, look->sessions.n, sizeof *look->usage, compare);
+	qsort(snapshot->usage, snapshot->sessions.n, sizeof *snapshot->usage, compare);
 }

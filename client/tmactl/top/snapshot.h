@@ -1,4 +1,4 @@
-/* What tmactl top sees at one moment, and what went on between two. */
+/* What the service reported at one moment, and the rates between two such moments: the rows of tmactl top. */
 #ifndef CLIENT_TMACTL_TOP_SNAPSHOT_H
 #define CLIENT_TMACTL_TOP_SNAPSHOT_H
 
@@ -18,7 +18,7 @@ enum sort_key {
 	SORT_COUNT
 };
 
-/* A connection, or all of the service, since the look before. */
+/* A connection, or all of the service, since the previous snapshot. */
 struct usage {
 	double requests_per_s;
 	double bytes_per_s;
@@ -27,7 +27,7 @@ struct usage {
 	const struct session_row *session; /* NULL: of the service */
 };
 
-struct look {
+struct snapshot {
 	double at; /* seconds, by the monotonic clock */
 	tma_document *info;
 	tma_document *stats;
@@ -36,16 +36,16 @@ struct look {
 	struct usage *usage; /* sessions.n of them, sorted */
 };
 
-/* Asks the service. was: the look before, NULL for the first; then rates are since each connection was made.
- * 0 or -1: nothing is to be deinitialised then. */
-int look_init(struct look *ret, tma_client *client, const struct look *was, struct failure *f);
+/* Asks the service. was is the previous snapshot; without one (NULL), rates count from when each connection
+ * was made. Returns 0, or -1 with nothing to deinitialise. */
+int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapshot *was, struct failure *f);
 
-/* Zero-initialised is allowed. */
-void look_deinit(struct look *look);
+/* A zero-initialised snapshot is allowed. */
+void snapshot_deinit(struct snapshot *snapshot);
 
-void look_sort(struct look *look, enum sort_key key);
+void snapshot_sort(struct snapshot *snapshot, enum sort_key key);
 
-/* Whether both are of one run of the service. */
-int look_is_same_run(const struct look *a, const struct look *b);
+/* Whether the service has not been restarted between the two. */
+int snapshot_is_same_service(const struct snapshot *a, const struct snapshot *b);
 
 #endif

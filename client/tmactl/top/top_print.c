@@ -80,40 +80,41 @@ __attribute__((format(printf, 4, 5))) static void line(FILE *file, int width, en
 	fprintf(file, "%s%s%s\n", colour(which), text, colour(COLOUR_NONE));
 }
 
-static void print_head(FILE *file, const struct look *look, int width)
+static void print_head(FILE *file, const struct snapshot *snapshot, int width)
 {
-	uint64_t clients = field_uint(look->stats, "connections");
-	uint64_t regions = field_uint(look->stats, "regions");
+	uint64_t clients = field_uint(snapshot->stats, "connections");
+	uint64_t regions = field_uint(snapshot->stats, "regions");
 	char age[32], bytes[32], requests[32], moved[32], p50[32], p99[32];
 
 	clients -= clients > 0; /* this one */
 	line(file, width, COLOUR_BOLD,
 	     "tmad %s %s %s  up %s  %" PRIu64 " client%s  %" PRIu64 " region%s %s  queue %" PRIu64,
-	     field_text(look->info, "version"), field_text(look->info, "engine"),
-	     field_text(look->info, "device"),
-	     print_age(field_uint(look->stats, "uptime_ms"), age, sizeof age), clients,
+	     field_text(snapshot->info, "version"), field_text(snapshot->info, "engine"),
+	     field_text(snapshot->info, "device"),
+	     print_age(field_uint(snapshot->stats, "uptime_ms"), age, sizeof age), clients,
 	     clients == 1 ? "" : "s", regions, regions == 1 ? "" : "s",
-	     print_bytes(field_uint(look->stats, "mapped_bytes"), bytes, sizeof bytes),
-	     field_uint(look->stats, "jobs"));
+	     print_bytes(field_uint(snapshot->stats, "mapped_bytes"), bytes, sizeof bytes),
+	     field_uint(snapshot->stats, "jobs"));
 	line(file, width, COLOUR_NONE, "total: %s req/s  %s GB/s  p50 %s  p99 %s  waiting %" PRIu64,
-	     print_rate(look->all.requests_per_s, requests, sizeof requests),
-	     gigabytes(look->all.bytes_per_s, moved, sizeof moved),
-	     us_or_none(look->all.p50_us, p50, sizeof p50), us_or_none(look->all.p99_us, p99, sizeof p99),
-	     field_uint(look->stats, "waiting"));
+	     print_rate(snapshot->all.requests_per_s, requests, sizeof requests),
+	     gigabytes(snapshot->all.bytes_per_s, moved, sizeof moved),
+	     us_or_none(snapshot->all.p50_us, p50, sizeof p50),
+	     us_or_none(snapshot->all.p99_us, p99, sizeof p99), field_uint(snapshot->stats, "waiting"));
 }
 
-void top_print(FILE *file, const struct look *look, enum sort_key key, const char *note, int width, int lines)
+void top_print(FILE *file, const struct snapshot *snapshot, enum sort_key key, const char *note, int width,
+               int lines)
 {
 	size_t room = !lines ? SIZE_MAX : lines > HEAD_LINES ? (size_t)(lines - HEAD_LINES) : 0;
 	struct table table;
 
-	print_head(file, look, width);
+	print_head(file, snapshot, width);
 	if (*note || lines)
 		line(file, width, COLOUR_BAD, "%s", note);
 	fputc('\n', file);
 	table_init(&table, columns, sizeof columns / sizeof *columns);
-	for (size_t i = 0; i < look->sessions.n && i < room; i++)
-		add_row(&table, &look->usage[i]);
+	for (size_t i = 0; i < snapshot->sessions.n && i < room; i++)
+		add_row(&table, &snapshot->usage[i]);
 	table_print(file, &table, room, width, lines ? column_of[key] : -1, "\n");
 	table_deinit(&table);
 }
@@ -134,30 +135,30 @@ static void print_text_json(const char *key, const char *text)
 	print_json_string(text, strlen(text), 1);
 }
 
-void top_print_json(const struct look *look, const char *error)
+void top_print_json(const struct snapshot *snapshot, const char *error)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	printf("{\"time\": %.3f", (double)now.tv_sec + (double)now.tv_nsec / 1e9);
-	if (!look) {
+	if (!snapshot) {
 		print_text_json("error", error);
 		puts("}");
 		return;
 	}
-	print_text_json("version", field_text(look->info, "version"));
-	print_text_json("boot_id", field_text(look->info, "boot_id"));
-	print_text_json("engine", field_text(look->info, "engine"));
-	print_text_json("device", field_text(look->info, "device"));
+	print_text_json("version", field_text(snapshot->info, "version"));
+	print_text_json("boot_id", field_text(snapshot->info, "boot_id"));
+	print_text_json("engine", field_text(snapshot->info, "engine"));
+	print_text_json("device", field_text(snapshot->info, "device"));
 	printf(", \"uptime_ms\": %" PRIu64 ", \"connections\": %" PRIu64 ", \"regions\": %" PRIu64
 	       ", \"mapped_bytes\": %" PRIu64 ", \"jobs\": %" PRIu64 ", \"waiting\": %" PRIu64 ", ",
-	       field_uint(look->stats, "uptime_ms"), field_uint(look->stats, "connections"),
-	       field_uint(look->stats, "regions"), field_uint(look->stats, "mapped_bytes"),
-	       field_uint(look->stats, "jobs"), field_uint(look->stats, "waiting"));
-	print_usage_json(&look->all);
+	       field_uint(snapshot->stats, "uptime_ms"), field_uint(snapshot->stats, "connections"),
+	       field_uint(snapshot->stats, "regions"), field_uint(snapshot->stats, "mapped_bytes"),
+	       field_uint(snapshot->stats, "jobs"), field_uint(snapshot->stats, "waiting"));
+	print_usage_json(&snapshot->all);
 	fputs(", \"sessions\": [", stdout);
-	for (size_t i = 0; i < look->sessions.n; i++) {
-		const struct usage *u = &look->usage[i];
+	for (size_t i = 0; i < snapshot->sessions.n; i++) {
+		const struct usage *u = &snapshot->usage[i];
 
 		printf("%s{\"session\": %" PRIu64 ", ", i ? ", " : "", u->session->session);
 		session_print_owner_json(u->session);
