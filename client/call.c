@@ -7,7 +7,7 @@
 
 #define UNSENT 1 /* the connection was found lost before anything was sent */
 
-static int run_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
+static int call_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int request_try(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int request_encode(tma_client *client, const struct call *call, uint32_t slot);
 static int slot_take(tma_client *client, uint32_t *ret_slot);
@@ -36,19 +36,19 @@ int client_call_until(tma_client *client, const struct call *call, int64_t deadl
 /* Once more at most: what the service does not survive shall not follow it from life to life. */
 int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
-	int rc = run_once(client, call, deadline, ret_slot);
+	int rc = call_once(client, call, deadline, ret_slot);
 
 	if (rc < 0 || !client->requests[*ret_slot].may_repeat || client->is_bound ||
 	    client_check_usable(client) < 0)
 		return rc;
 	request_free(client, *ret_slot);
-	rc = run_once(client, call, deadline, ret_slot);
+	rc = call_once(client, call, deadline, ret_slot);
 	if (!rc)
 		client->requests[*ret_slot].result.repeats = 1;
 	return rc;
 }
 
-static int run_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
+static int call_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
 	int rc = request_start(client, call, deadline, ret_slot);
 

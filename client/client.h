@@ -65,7 +65,7 @@ struct tma_plan {
 };
 
 /* Items of a call. A message has as many of them as it holds, from the first on. */
-struct item_run {
+struct item_cursor {
 	struct tma_item *items;
 	size_t n;
 	size_t first;   /* of them in the caller's array: those before went with other messages */
@@ -90,10 +90,10 @@ typedef int params_fn(tma_client *client, const struct call *call, struct reques
 
 struct call {
 	enum method_id method;
-	const void *params;   /* the method's struct; NULL when it has no fields, or: */
-	params_fn *fill;      /* makes it */
-	const void *from;     /* for fill */
-	struct item_run *run; /* the same, of items */
+	const void *params;         /* the method's struct; NULL when it has no fields, or: */
+	params_fn *fill;            /* makes it */
+	const void *from;           /* for fill */
+	struct item_cursor *cursor; /* the same, of items */
 	const struct tma_order *order;
 	int fd;         /* to send along; -1: none */
 	bool is_submit; /* does not wait: it may be kept unsent for a batch, and tries a lost connection once

@@ -18,18 +18,18 @@
 
 static params_fn items_fill;
 static reply_fn on_submit_done;
-static int take_items(tma_client *client, struct item_run *run, struct request *request);
+static int take_items(tma_client *client, struct item_cursor *cursor, struct request *request);
 static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret);
 static uint64_t item_elements(const struct submit_item *item);
 static void name_item(struct error *error, size_t i, const char *message);
 
 /* ---- Calls -------------------------------------------------------------------------------------------- */
 
-static struct call call_of(struct item_run *run, const struct tma_order *order)
+static struct call call_of(struct item_cursor *cursor, const struct tma_order *order)
 {
 	return (struct call){ .method = METHOD_submit,
 		              .fill = items_fill,
-		              .run = run,
+		              .cursor = cursor,
 		              .order = order,
 		              .fd = -1,
 		              .on_reply = on_submit_done };
@@ -64,36 +64,36 @@ static int items_check(tma_client *client, const struct tma_item *items, size_t 
 }
 
 /* One message. Returns the status of what stopped all of it, or 0; the first error of all goes to first. */
-static int run_some(tma_client *client, const struct call *call, int64_t deadline, struct tma_result *sum,
-                    struct error *first)
+static int send_some(tma_client *client, const struct call *call, int64_t deadline, struct tma_result *sum,
+                     struct error *first)
 {
-	struct item_run *run = call->run;
+	struct item_cursor *cursor = call->cursor;
 	uint32_t slot = 0;
 	bool is_stopped;
 	int rc;
 
-	run->taken = run->sent = 0;
+	cursor->taken = cursor->sent = 0;
 	rc = request_run(client, call, deadline, &slot);
 	if (rc == 0) {
 		is_stopped = client->requests[slot].is_stopped;
 		rc = ticket_end(client, slot, NULL);
-		run->is_later = true;
+		cursor->is_later = true;
 		sum->bytes += client->last_result.bytes;
 		sum->ns += client->last_result.ns;
 		sum->repeats |= client->last_result.repeats;
 	} else {
-		is_stopped = run->taken == 0 || run->sent > 0;
+		is_stopped = cursor->taken == 0 || cursor->sent > 0;
 	}
 	if (rc < 0 && !first->status)
 		*first = client->error;
-	run->is_failed |= rc < 0;
+	cursor->is_failed |= rc < 0;
 	return is_stopped ? rc : 0;
 }
 
 int tma_run_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order)
 {
-	struct item_run run = { .items = items, .n = n };
-	struct call call = call_of(&run, order);
+	struct item_cursor cursor = { .items = items, .n = n };
+	struct call call = call_of(&cursor, order);
 	struct tma_result sum = { 0 };
 	struct error first = { 0 };
 	int rc = items_check(client, items, n);
@@ -107,13 +107,13 @@ int tma_run_items(tma_client *client, struct tma_item *items, size_t n, const st
 		return move_unsent(client, rc);
 	}
 	deadline = client_deadline(client);
-	while (run.n > 0 && !rc) {
-		rc = run_some(client, &call, deadline, &sum, &first);
+	while (cursor.n > 0 && !rc) {
+		rc = send_some(client, &call, deadline, &sum, &first);
 		if (rc < 0)
-			end_all(run.items, run.n, rc);
-		run.items += run.taken;
-		run.first += run.taken;
-		run.n -= run.taken;
+			end_all(cursor.items, cursor.n, rc);
+		cursor.items += cursor.taken;
+		cursor.first += cursor.taken;
+		cursor.n -= cursor.taken;
 	}
 	if (first.status)
 		client->error = first;
@@ -126,8 +126,8 @@ int tma_run_items(tma_client *client, struct tma_item *items, size_t n, const st
 int tma_submit_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
                      tma_ticket *ret)
 {
-	struct item_run run = { .items = items, .n = n, .is_whole = true };
-	struct call call = call_of(&run, order);
+	struct item_cursor cursor = { .items = items, .n = n, .is_whole = true };
+	struct call call = call_of(&cursor, order);
 	int rc = items_check(client, items, n);
 
 	set_all(items, n, STATUS_PENDING);
@@ -143,34 +143,34 @@ int tma_submit_items(tma_client *client, struct tma_item *items, size_t n, const
 /* A signal says that all was moved: without what is refused here nobody is to see it. */
 static int items_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
-	struct item_run *run = call->run;
+	struct item_cursor *cursor = call->cursor;
 	struct tma_order order = call->order ? *call->order : (struct tma_order){ 0 };
-	int rc = take_items(client, run, request);
+	int rc = take_items(client, cursor, request);
 
 	if (rc < 0)
 		return rc;
-	if (run->is_whole && run->taken < run->n)
+	if (cursor->is_whole && cursor->taken < cursor->n)
 		return client_fail(
 		    client, STATUS_INVALID_ARGUMENT,
 		    "n: %zu items, but only the first %zu fit into a message; tma_run_items sends several "
 		    "messages",
-		    run->n, run->taken);
-	if (run->sent == 0 || (request->error.status && order.completion == TMA_COMPLETION_SIGNAL)) {
+		    cursor->n, cursor->taken);
+	if (cursor->sent == 0 || (request->error.status && order.completion == TMA_COMPLETION_SIGNAL)) {
 		client->error = request->error;
 		return client->error.status;
 	}
-	if (run->is_later)
+	if (cursor->is_later)
 		order.wait.region = NULL;
-	if (run->is_failed || request->error.status || run->taken < run->n)
+	if (cursor->is_failed || request->error.status || cursor->taken < cursor->n)
 		order.signal.region = NULL;
 	request->has_signal = order.signal.region;
 	ret->submit.has = F(submit, items);
-	ret->submit.items = (struct item_list){ .items = client->items, .n = (uint32_t)run->sent };
+	ret->submit.items = (struct item_list){ .items = client->items, .n = (uint32_t)cursor->sent };
 	return order_fill(submit, client, &order, &ret->submit);
 }
 
 /* Those from the first on that a message holds, into client->items. */
-static int take_items(tma_client *client, struct item_run *run, struct request *request)
+static int take_items(tma_client *client, struct item_cursor *cursor, struct request *request)
 {
 	uint64_t left = frame_request_limits.elements - ENVELOPE_ELEMENTS, elements;
 	size_t most = left / (1 + RUN_ELEMENTS);
@@ -179,21 +179,21 @@ static int take_items(tma_client *client, struct item_run *run, struct request *
 		client->items = malloc(most * sizeof *client->items);
 	if (!client->items)
 		return client_fail(client, STATUS_NO_MEMORY, "out of memory for the items of a message");
-	request->items = run->items;
-	request->first = run->first;
+	request->items = cursor->items;
+	request->first = cursor->first;
 	request->error.status = 0;
-	run->sent = 0;
-	for (run->taken = 0; run->taken < run->n && run->sent < most; run->taken++) {
-		struct tma_item *item = &run->items[run->taken];
-		struct submit_item *sent = &client->items[run->sent];
+	cursor->sent = 0;
+	for (cursor->taken = 0; cursor->taken < cursor->n && cursor->sent < most; cursor->taken++) {
+		struct tma_item *item = &cursor->items[cursor->taken];
+		struct submit_item *sent = &client->items[cursor->sent];
 
 		item->status = item_params(client, item, sent);
 		if (item->status < 0) {
 			if (request->error.status)
 				continue;
-			request->refused = run->taken;
+			request->refused = cursor->taken;
 			request->error.status = item->status;
-			name_item(&request->error, run->first + run->taken, client->error.message);
+			name_item(&request->error, cursor->first + cursor->taken, client->error.message);
 			continue;
 		}
 		elements = 1 + item_elements(sent);
@@ -201,10 +201,10 @@ static int take_items(tma_client *client, struct item_run *run, struct request *
 		if (elements > left)
 			break;
 		left -= elements;
-		run->sent++;
+		cursor->sent++;
 	}
-	request->n_items = run->taken;
-	request->n_sent = (uint32_t)run->sent;
+	request->n_items = cursor->taken;
+	request->n_sent = (uint32_t)cursor->sent;
 	request->is_stopped = false;
 	return 0;
 }
