@@ -223,7 +223,7 @@ Test(batch, every_move_is_cancelled)
 
 	setenv("SOFTGPU_SLOW_US", "100000", 1);
 	open_all(REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD);
-	for (int i = 0; i < 4; i++) { /* as many of a stream as fly at a time */
+	for (int i = 0; i < 4; i++) { /* as many of a stream as are in flight at a time */
 		work_init(&first[i], 16, true, dst[0], src[0]);
 		engine_submit(engine, stream, &first[i].job);
 	}

@@ -155,7 +155,8 @@ ParameterizedTest(struct order_row *row, engine, order_in_a_stream)
 	free(work);
 }
 
-/* More streams than may fly at once, each a chain of its own, on the device and on the host by turns. */
+/* More streams than may be in flight at once, each a chain of its own, alternately on the device and the
+ * host. */
 Test(engine, many_streams)
 {
 	enum { STREAMS = 40, JOBS = 6, N = 20 };
