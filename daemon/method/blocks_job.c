@@ -1,4 +1,4 @@
-/* Fields are checked in this order: the entries and layers by themselves, the transform and its places, then
+/* Checks the fields in this order: entries and layers on their own, the transform and its places, then
  * everything that lies in memory (kernels/plan/blocks.h). */
 #include "blocks_job.h"
 
@@ -117,7 +117,7 @@ static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, 
 	return 0;
 }
 
-/* One side's. */
+/* Checks the list of layers of one side. */
 static int check_layer_list(const char *side, uint64_t layers, bool has_step, bool has_list, size_t len,
                             struct error *err)
 {
@@ -154,7 +154,7 @@ static int check_layers(const struct msg_blocks *p, struct error *err)
 
 /* ---- The transform, and what lies in memory ------------------------------------------------------------ */
 
-/* Of one block. */
+/* The transform of one block. */
 static struct msg_transform transform_of(const struct msg_blocks *p)
 {
 	struct msg_transform transform = {

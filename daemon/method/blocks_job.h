@@ -1,4 +1,4 @@
-/* From the fields of a gather or a scatter to a list of blocks that an engine may run. */
+/* The fields of a gather or scatter request, checked and turned into a list of blocks for the engine. */
 #ifndef DAEMON_METHOD_BLOCKS_JOB_H
 #define DAEMON_METHOD_BLOCKS_JOB_H
 
@@ -12,19 +12,19 @@
 
 struct session;
 
-/* Lives as long as the job that runs it, with copies of what came in the message. */
+/* Lives as long as its job, with copies of what came in the message. */
 struct blocks_job {
 	struct engine_blocks blocks;
 	struct placed placed;
-	struct charge charge; /* for what came in the message */
+	struct charge charge; /* list_bytes_per_uid, for what came in the message */
 	struct region *index; /* NULL: the entries came in the message */
-	uint64_t n;           /* entries; 0: there is nothing to move, and the engine gets one entry of -1 */
+	uint64_t n;           /* entries; 0: nothing to move, and the engine gets one entry of -1 */
 	int64_t *sorted;      /* room for as many offsets as dst has layers */
 	int64_t words[];      /* offsets of layers, room to sort them, entries */
 };
 
-/* All of a request's fields but its order. *ret_plan has a reference for the caller, and *ret is the caller's
- * to free; nothing of either is left when it is refused. */
+/* Checks all fields of a request except its order. *ret_plan has a reference for the caller, and the caller
+ * frees *ret; on refusal, nothing is left of either. */
 int blocks_job_new(struct session *session, const struct msg_blocks *params, bool scatter,
                    struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err);
 

@@ -1,4 +1,4 @@
-/* The table of handlers, one a row of the schema's METHODs. */
+/* The table of handlers, one for each METHOD of the schema; and what is checked before any of them. */
 #include "dispatch.h"
 
 #include "daemon/server.h"
@@ -37,7 +37,8 @@ static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_scatter] = true,
 };
 
-/* Not handled: what came with it would be taken for the next request's. */
+/* The request is not handled: drops its descriptor, which would otherwise be taken for that of the next
+ * request. */
 static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
 {
 	if (request->method && request->method->fds > 0)

@@ -1,4 +1,4 @@
-/* From a message to its method's handler. */
+/* From a message to the handler of its method. */
 #ifndef DAEMON_METHOD_DISPATCH_H
 #define DAEMON_METHOD_DISPATCH_H
 
@@ -9,12 +9,12 @@
 
 struct session;
 
-/* Handles one whole message of the session's: answers it, refuses it, starts what will answer it, or ends
- * the session when it is not MessagePack-RPC. */
+/* Handles one whole message of the session: answers it, refuses it, starts what will answer it, or ends the
+ * session if it is not MessagePack-RPC. */
 void dispatch(struct session *session, const uint8_t *data, size_t len);
 
-/* A method. Answers by session_reply, now or later, and returns 0; or returns a status with err filled, and
- * dispatch refuses. The request is valid during the call. */
+/* A handler. Answers with session_reply, now or later, and returns 0; or returns a status with err filled in,
+ * and dispatch refuses the request. The request is valid during the call. */
 typedef int method_handler(struct session *session, const struct rpc_request *request, struct error *err);
 
 /* method_service.c */
@@ -23,7 +23,7 @@ method_handler method_info, method_ping, method_stats;
 method_handler method_region_register, method_region_create, method_region_release, method_region_list;
 /* method_session.c */
 method_handler method_session_list;
-/* method_transform.c: copy, transpose, pad and transform are one; explain plans only */
+/* method_transform.c: copy, transpose, pad and transform share a handler; explain only plans */
 method_handler method_transform, method_explain;
 /* method_ring.c */
 method_handler method_ring_open, method_ring_close;

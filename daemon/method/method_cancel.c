@@ -1,4 +1,4 @@
-/* cancel: a request that has not started is given up. */
+/* cancel: gives up a request that has not started. */
 #include "dispatch.h"
 
 #include "daemon/resource/job.h"

@@ -1,4 +1,4 @@
-/* explain: the plan of a transform, not run, for this engine or as another one would have it. */
+/* explain: plans a transform, for this engine or for another one, without running it. */
 #include "dispatch.h"
 
 #include <string.h>
@@ -53,7 +53,7 @@ static void explain(struct session *session, const struct rpc_request *request, 
 	session_reply(session, request->msgid, request->method, &e, -1);
 }
 
-/* The facts of the engine that is asked for: of this one, unless it is another's. */
+/* The facts of the engine that the request names: this one, unless it is another. */
 static int facts_of(struct session *session, const struct msg_transform *p, struct plan_facts *ret,
                     struct error *err)
 {
@@ -68,7 +68,7 @@ static int facts_of(struct session *session, const struct msg_transform *p, stru
 	return error_set(err, STATUS_INVALID_ARGUMENT, "engine: expected cpu or cuda");
 }
 
-/* A plan for another engine is no one that this one runs: it does not go into the cache. */
+/* A plan for another engine stays out of the cache: this engine cannot use it. */
 static int plan_for(struct session *session, const struct msg_transform *p, const struct plan_facts *facts,
                     struct plan_entry **ret, struct error *err)
 {
@@ -82,8 +82,8 @@ static int plan_for(struct session *session, const struct msg_transform *p, cons
 	return plan_cache_get(&session->server->plans, &spec, facts, ret, err);
 }
 
-/* Regions may be left out; when both are named, all is checked as for a transform. Else ranges are free, as
- * they are for another engine. */
+/* Regions may be left out; if both are named, everything is checked as for a transform. Otherwise ranges are
+ * free, as they are for another engine. */
 int method_explain(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_transform *p = &request->params.transform;

@@ -1,4 +1,4 @@
-/* plan_prepare, plan_run, plan_release: a transform checked once and run many times. */
+/* plan_prepare, plan_run, plan_release: a transform that is checked once and run many times. */
 #include "dispatch.h"
 
 #include "order.h"

@@ -1,7 +1,8 @@
 /* region_register, region_create, region_release, region_list.
  *
- * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped,
- * then the region is added and answered. A session that ends meanwhile waits for it.
+ * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped off
+ * the loop, then the region is added and the request answered. A session that ends meanwhile is freed after
+ * that.
  */
 #include "dispatch.h"
 
@@ -17,31 +18,31 @@
 
 struct mapping {
 	struct chore chore;
-	LIST_ENTRY(mapping) entry; /* in session->unmapped, until it is mapped */
+	LIST_ENTRY(mapping) entry; /* in session->unmapped until it is mapped */
 	struct session *session;
 	uint32_t msgid;
 	const struct method *method;
-	uint64_t start_ns; /* when the request was taken up */
+	uint64_t start_ns; /* when handling began */
 	bool create;
-	struct engine_handle handle; /* create: kind and size alone. register: fd is ours to close */
+	struct engine_handle handle; /* create: only kind and size. register: fd is ours to close */
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
 	atomic_bool unwanted;                   /* handle.unwanted */
 	struct charge count;
 	struct charge bytes;
-	struct charge outgoing; /* create: of made.fd, where there will be one */
+	struct charge outgoing; /* create: for made.fd, if there will be one */
 	struct charge created;
-	/* What the work came to. */
+	/* The outcome. */
 	int status;
 	struct error err;
 	struct engine_memory *memory;
-	struct engine_export made; /* create: to hand out */
+	struct engine_export made; /* create: for the client */
 };
 
 static bool may_begin(struct chore *chore);
 static bool map(struct chore *chore);
 static void on_mapped(struct chore *chore);
 
-/* A descriptor that is not known for a memfd is closed off the loop, and counts as a region until then. */
+/* A descriptor not known to be a memfd is closed off the loop, and counts as a region until then. */
 static void mapping_free(struct mapping *mapping)
 {
 	struct session *session = mapping->session;
@@ -59,7 +60,7 @@ static void mapping_free(struct mapping *mapping)
 	free(mapping);
 }
 
-/* Takes over handle->fd, but not on failure. */
+/* Takes over handle->fd on success only. */
 static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
                          const struct engine_handle *handle, struct error *err)
 {
@@ -132,7 +133,7 @@ static bool may_begin(struct chore *chore)
 	return false;
 }
 
-/* All of it in one step. */
+/* Maps everything in one step. */
 static bool map(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -141,7 +142,7 @@ static bool map(struct chore *chore)
 	m->status = m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
 	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
 	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
-		close(m->handle.fd); /* it is a memfd: this does not block */
+		close(m->handle.fd); /* a memfd: this does not block */
 		m->handle.fd = -1;
 	}
 	return true;
@@ -170,7 +171,7 @@ static void answer(struct mapping *m, struct region *region)
 	}
 }
 
-/* What was mapped in vain. */
+/* Unmaps memory that is no longer wanted. */
 static bool unmap(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -216,7 +217,7 @@ static void on_mapped(struct chore *chore)
 	session_settle(session);
 }
 
-/* Device memory is on one device. The UUIDs' texts may differ in case, and have "GPU-" before them or not. */
+/* Device memory belongs to one device. UUIDs may differ in case, and have "GPU-" before them or not. */
 static bool is_uuid(const char *uuid, struct bytes text)
 {
 	static const char prefix[] = "GPU-";
@@ -286,7 +287,7 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 	return start_mapping(session, request, true, &handle, err);
 }
 
-/* A release to answer when the memory is gone: the session waits for it as for a mapping. */
+/* A release that is answered when the memory has gone: the session waits for it as for a mapping. */
 struct release {
 	struct session *session;
 	uint32_t msgid;

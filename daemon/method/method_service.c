@@ -1,4 +1,4 @@
-/* info, ping, stats: what the service says of itself. */
+/* info, ping, stats: what the service says about itself. */
 #include "dispatch.h"
 
 #include "daemon/observe/log.h"
@@ -37,7 +37,7 @@ int method_ping(struct session *session, const struct rpc_request *request, stru
 	return 0;
 }
 
-/* The counters that are not 0, by name. */
+/* The counters that are not 0, with their names. */
 static struct counter_list named(struct counter *ret, const uint64_t *values, const char *const *names,
                                  uint32_t n)
 {

@@ -1,5 +1,5 @@
-/* session_list: who is connected, and what they do. Root and the service's own user see everybody, others
- * see connections of their own uid. */
+/* session_list: the connections and their use of the service. Root and the user of the service see all, other
+ * users see the connections of their own uid. */
 #include "dispatch.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
-/* Entries of a reply, and room for one of them in it. */
+/* The most entries of a reply, and room for one of them. */
 #define PAGE        256
 #define ENTRY_BYTES 1024
 
@@ -64,7 +64,7 @@ static struct msg_session_entry entry_of(const struct session *session)
 	return entry;
 }
 
-/* As many as a reply should have bytes for. */
+/* As many entries as a reply should have bytes for. */
 static uint32_t page_of(const struct limits *limits)
 {
 	uint64_t room = limits->reply_pause_bytes / ENTRY_BYTES;
@@ -83,7 +83,7 @@ int method_session_list(struct session *session, const struct rpc_request *reque
 
 	if (!entries)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of connections");
-	/* The youngest are last. */
+	/* The list is in the order of ids. */
 	TAILQ_FOREACH(other, &server->sessions, entry)
 		if (other->id > after && list.n < most && may_see(session, other))
 			entries[list.n++] = entry_of(other);

@@ -1,5 +1,5 @@
-/* submit: many transforms and runs of plans as one job. Each item is checked on its own, and a bad one is
- * left out. */
+/* submit: many transforms and runs of plans as one job. Each item is checked on its own; bad items are left
+ * out. */
 #include "dispatch.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static int plan_item(struct session *session, const struct item_list *items, uin
 	                   : transform_plan(session, &item.transform, ret, ret_plan, err);
 }
 
-/* What is refused is logged once, by its first. */
+/* Logs refused items once, with the first error. */
 static void log_refused(struct session *session, const struct rpc_request *request, const struct batch *batch,
                         uint32_t first, const struct error *error)
 {
@@ -36,12 +36,12 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 	            batch->n - batch->n_moves, batch->n, first, status_name(error->status), error->message);
 }
 
-/* Steps of searches for overlaps: of all items of a message, and of each one besides, which decide what
- * layouts in use ask. */
+/* Steps of searches for overlaps: for all items of a message together, and in addition for each item, enough
+ * to decide layouts in use. */
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
 
-/* The loop is everybody's: items whose complex layouts would hold it up are refused. */
+/* All users share the loop: items whose intricate layouts would hold it up are left out. */
 static int check_item(struct session *session, const struct item_list *items, uint32_t i, uint64_t *steps,
                       struct placed *ret, struct plan_entry **ret_plan, struct error *err)
 {
@@ -87,7 +87,8 @@ static void check_items(struct session *session, const struct rpc_request *reque
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-/* The engine's time is of the batch: each item that went well has its share, by its bytes of all. */
+/* The engine measures the batch as a whole: each item that succeeded gets a share of the time by its bytes.
+ */
 static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 {
 	const struct batch_item *item = batch->items;
@@ -111,7 +112,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 	}
 }
 
-/* One that would be silent when all has gone well is not when some has not: no signal says which. */
+/* A request that asked for no reply on success gets one on failure: no signal would report it. */
 static void answer(struct job *job)
 {
 	struct batch *batch = job->own;
@@ -141,7 +142,7 @@ static void answer_at_once(struct job *job)
 
 /* ---- The method --------------------------------------------------------------------------------------- */
 
-/* With a batch for its items; NULL with err. */
+/* Creates the job with a batch for its items; NULL with err. */
 static struct job *make_job(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_submit *p = &request->params.submit;
@@ -169,7 +170,7 @@ err_drop:
 	return NULL;
 }
 
-/* Whoever waits for the signal takes it that all has been moved. */
+/* The signal means that everything has been moved, so it is not set if an item was refused. */
 int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct job *job = make_job(session, request, err);

@@ -1,4 +1,5 @@
-/* copy, transpose, pad, transform: check against the regions, find or make the plan, queue the job. */
+/* copy, transpose, pad, transform: checks the request against the regions, finds or makes the plan, queues
+ * the job. */
 #include "dispatch.h"
 
 #include "order.h"

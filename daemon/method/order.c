@@ -1,4 +1,4 @@
-/* Checking points of timelines against regions. */
+/* Checks the points of timelines that a request waits for and signals. */
 #include "order.h"
 
 #include <inttypes.h>

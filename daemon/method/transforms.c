@@ -1,4 +1,4 @@
-/* Layouts, places and plans of requests. */
+/* The layouts, places and plans of requests. */
 #include "transforms.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
-/* What a plan takes for the alignment of tensors without a place, and no address is more aligned to it. */
+/* The alignment assumed for tensors without a place: to a plan, no address is more aligned. */
 #define GREATEST_ALIGN 16
 
 static int layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
@@ -93,7 +93,7 @@ struct plan_facts placed_facts(const struct session *session, const struct place
 	uint64_t src = placed ? placed->src->memory->base + placed->src_offset : 0;
 	uint64_t bits = dst | src | GREATEST_ALIGN;
 
-	facts.align = (uint32_t)(bits & -bits); /* the largest power of two that both are a multiple of */
+	facts.align = (uint32_t)(bits & -bits); /* the largest power of two that divides both */
 	if (facts.tma) {
 		facts.dst_phase = dst % GREATEST_ALIGN;
 		facts.src_phase = src % GREATEST_ALIGN;

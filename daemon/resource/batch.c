@@ -1,4 +1,5 @@
-/* Memory and results of batches. */
+/* The memory of batches, and their results: a status for each item, and sentences for the first items that
+ * failed. */
 #include "batch.h"
 
 #include <stdlib.h>
@@ -9,14 +10,14 @@
 #include "region.h"
 #include "daemon/server.h"
 
-/* The least room of a batch, and the most that is kept. */
+/* The smallest batch that is allocated, and the largest that is kept, in items. */
 #define ROOM_LEAST     64
 #define ROOM_KEPT_MOST 1024
 
-/* What an error takes in a reply besides its sentence. */
+/* The bytes of an error in a reply besides its sentence. */
 #define ERROR_BYTES 64
 
-#define UNSAID SIZE_MAX /* no sentence */
+#define UNSAID SIZE_MAX /* the sentence was not kept */
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
@@ -86,7 +87,7 @@ void batch_add(struct batch *batch, struct plan_entry *plan, const struct placed
 	batch->moves[batch->n_moves++] = placed_move(plan, placed);
 }
 
-/* Sentences that the reply will not have are not kept. */
+/* Sentences for which the reply will have no room are not kept. */
 void batch_refuse(struct batch *batch, const struct error *error)
 {
 	struct batch_item *item = &batch->items[batch->n];
@@ -103,7 +104,7 @@ void batch_refuse(struct batch *batch, const struct error *error)
 
 /* ---- The result --------------------------------------------------------------------------------------- */
 
-/* The statuses of what ran; how many of all are not 0. */
+/* Fills in the statuses of the moves. Returns how many items of all failed. */
 static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 {
 	const struct engine_move *move = batch->moves;
@@ -121,7 +122,8 @@ static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 	return n_bad;
 }
 
-/* The first n_bad at most, as far as they fit. Without memory there are none: the statuses say enough. */
+/* The errors of the first n_bad items that failed, as far as they fit. Without memory there are none: the
+ * statuses are enough. */
 static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 {
 	struct msg_item_error *errors = n_bad ? calloc(n_bad, sizeof *errors) : NULL;

@@ -1,7 +1,8 @@
-/* A batch: the items of a submit, each with its plan and its places or the reason why it was refused.
+/* A batch: the items of a submit request, each with its plan and places, or with the reason why it was
+ * refused.
  *
- * It holds the plans and regions of its items until it is freed. All of it is one piece of memory, of which
- * the server keeps one for reuse.
+ * It holds the plans and regions of its items until it is freed. It is one allocation, of which the server
+ * keeps one for reuse.
  */
 #ifndef DAEMON_RESOURCE_BATCH_H
 #define DAEMON_RESOURCE_BATCH_H
@@ -20,36 +21,36 @@ struct batch_item {
 	struct plan_entry *plan; /* NULL: it was refused */
 	struct region *dst;
 	struct region *src;
-	size_t sentence; /* of a refused one: where in sentences it starts */
+	size_t sentence; /* of a refused item: where its sentence starts */
 };
 
 struct batch {
 	struct server *server;
-	uint32_t room; /* for items */
+	uint32_t room; /* in items */
 	uint32_t n;
-	uint32_t n_moves; /* of the items that were not refused, in their order */
+	uint32_t n_moves; /* of items that were not refused, in their order */
 	struct batch_item *items;
 	struct engine_move *moves;
 	int32_t *statuses;
 	struct buffer sentences; /* each ends with a NUL */
-	uint64_t errors_bytes;   /* that errors may still take in the reply */
+	uint64_t errors_bytes;   /* left for errors in the reply */
 };
 
-/* For n items, none of them there yet; NULL: out of memory. */
+/* Returns an empty batch with room for n items; NULL: out of memory. */
 struct batch *batch_new(struct server *server, uint32_t n);
 void batch_free(struct batch *batch);
 
-/* Frees what is kept for reuse. */
+/* Frees the batch that is kept for reuse. */
 void batch_free_kept(struct server *server);
 
-/* The next item runs; takes over the caller's reference on plan. */
+/* Adds an item that runs; takes over the caller's reference to plan. */
 void batch_add(struct batch *batch, struct plan_entry *plan, const struct placed *placed);
 
-/* The next item does not. */
+/* Adds an item that is refused. */
 void batch_refuse(struct batch *batch, const struct error *error);
 
-/* What became of the items, when their moves have ended, without ns; how many statuses are not 0.
- * ret->errors.items is to be freed, all else is the batch's. */
+/* The result of the items, when their moves have ended, without ns; returns how many statuses are not 0. The
+ * caller frees ret->errors.items; the rest belongs to the batch. */
 uint32_t batch_result(struct batch *batch, struct msg_submit_done *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* A queue of accounts, each with a queue of chores; libuv's own queue is never longer than its threads are
- * many. */
+/* A queue of accounts, each with a queue of chores. libuv's own queue never holds more work than it has
+ * threads, so that the order is decided here. */
 #include "chore.h"
 
 #include <stddef.h>
@@ -14,7 +14,7 @@
 static void on_work(uv_work_t *work);
 static void on_worked(uv_work_t *work, int status);
 
-/* libuv looks at its environment when the first work comes. */
+/* libuv reads the variable when it gets its first work. */
 void chores_init(struct chores *chores, uv_loop_t *loop)
 {
 	char threads[16];
@@ -25,7 +25,7 @@ void chores_init(struct chores *chores, uv_loop_t *loop)
 	setenv("UV_THREADPOOL_SIZE", threads, 1);
 }
 
-/* Whether one of the account's may begin, beside those that it has under way. */
+/* Whether a chore of the account may begin beside those that are under way. */
 static bool may_begin(const struct chores *chores, const struct account *account)
 {
 	if (account->chores_under_way == 0)
@@ -106,7 +106,7 @@ static void on_worked(uv_work_t *work, int status)
 	struct chore *chore = chore_of(work);
 	struct account *account = chore->account;
 	struct chores *chores = chore->chores;
-	bool is_done = chore->is_done; /* before it goes on */
+	bool is_done = chore->is_done; /* read before another thread may go on with it */
 
 	(void)status;
 	account->chores_under_way--;

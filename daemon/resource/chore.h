@@ -1,10 +1,10 @@
-/* Chores: work on memory that may take long, off the loop. Memory is mapped and unmapped so.
+/* Chores: work on memory that may take long, such as mapping and unmapping, done off the loop.
  *
- * The threads that do them are everybody's (libuv's), so users take turns. A chore is done in steps; after a
- * time slice it goes last in its account, and its account last among those that wait. Of one account one is
- * under way, and a second one while half of the threads have nothing to do: some users with chores of one
- * long step each still leave a thread to the next user. What an account has queued is bounded by what is
- * charged for it (regions).
+ * All users share the threads that do chores (libuv's), so each thread works in time slices. A chore is done
+ * in steps; after a time slice it goes to the end of its account's queue, and the account to the end of the
+ * queue of accounts. One chore of an account is under way, and a second one while half of the threads are
+ * free: even if several users have chores of one long step each, a thread is left for the next user. The
+ * charges for regions bound how many chores an account has queued.
  */
 #ifndef DAEMON_RESOURCE_CHORE_H
 #define DAEMON_RESOURCE_CHORE_H
@@ -19,11 +19,12 @@ struct account;
 struct chores;
 TAILQ_HEAD(chore_account_queue, account);
 
-/* The caller embeds it and fills in the functions; the rest is ours. */
+/* The caller embeds it and sets the functions; the rest is private. */
 struct chore {
-	bool (*begins)(struct chore *chore); /* on the loop; NULL: yes. false: it is gone, and may be freed */
-	bool (*step)(struct chore *chore);   /* off the loop; whether that was the last */
-	void (*on_done)(struct chore *chore); /* on the loop; may free it, or add it again */
+	bool (*begins)(
+	    struct chore *chore); /* on the loop; NULL: true. false: the chore is dropped, and may be freed */
+	bool (*step)(struct chore *chore);    /* off the loop; returns whether that was the last step */
+	void (*on_done)(struct chore *chore); /* on the loop; may free the chore, or add it again */
 
 	uv_work_t work;
 	TAILQ_ENTRY(chore) entry; /* in account->chores */
@@ -39,11 +40,11 @@ struct chores {
 	uint32_t under_way;
 };
 
-/* Before the loop's first work: says how many threads it has. */
+/* Before the loop's first work: sets the number of libuv's threads. */
 void chores_init(struct chores *chores, uv_loop_t *loop);
 
-/* The account is held until on_done is called, or begins has given false: which may be before this returns.
- */
+/* Holds the account until on_done is called or begins returns false, which may happen before chores_add
+ * returns. */
 void chores_add(struct chores *chores, struct account *account, struct chore *chore);
 
 #endif

@@ -1,11 +1,11 @@
-/* Slots in an array that doubles; the free ones are a list through it. */
+/* Slots in an array that doubles when it is full; the free slots form a list. */
 #include "id_table.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A slot's number starts at 1, so that no id is 0. */
+/* Slots are numbered from 1, so that no id is 0. */
 #define SLOT_BITS   20
 #define SLOT_MASK   ((UINT64_C(1) << SLOT_BITS) - 1)
 #define FIRST_SLOTS 4
@@ -16,7 +16,7 @@ void id_table_deinit(struct id_table *table)
 	free(table->slots);
 }
 
-/* Twice as many slots, the new ones free. */
+/* Doubles the number of slots. */
 static int grow(struct id_table *table, const char *nouns, struct error *err)
 {
 	uint32_t n = table->n_slots ? 2 * table->n_slots : FIRST_SLOTS;

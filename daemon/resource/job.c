@@ -1,4 +1,4 @@
-/* Submission, completion and reuse of jobs. */
+/* Jobs are created, submitted, answered when the engine has finished them, and reused. */
 #include "job.h"
 
 #include <assert.h>
@@ -136,7 +136,7 @@ void job_submit(struct job *job)
 	session->waiting_jobs += job->engine_job.wait.memory != NULL;
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
 	engine_submit(session->server->engine, session->stream, &job->engine_job);
-	/* The session may end by it, and then cancels what it has. */
+	/* This may end the session, which then cancels the job. */
 	if (job->completion == COMPLETION_QUEUED)
 		session_reply_queued(session, job->msgid);
 }
@@ -146,7 +146,7 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 	struct job *job;
 
 	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
-		if (job->msgid == msgid && !job->refuse) /* an entry of a ring answers no request */
+		if (job->msgid == msgid && !job->refuse) /* an entry of a ring has no msgid */
 			break;
 	return job;
 }
@@ -212,7 +212,7 @@ static void refuse(struct job *job)
 		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
 }
 
-/* A batch that failed with single moves has an answer, with a status for each. */
+/* A batch of which single moves failed is answered with a status for each item. */
 static bool is_refused(const struct engine_job *engine_job)
 {
 	if (engine_job->moves && engine_job->status == STATUS_DEVICE)

@@ -1,8 +1,10 @@
 /* A job: one request that moves something, from its check to its answer.
  *
- * It holds its session, its plans and the regions that it touches, and is charged to the uid. Structs are
- * kept for reuse, so that a request on the fast path allocates nothing. A method makes a job (job_new), says
- * what it moves, and submits it; at its end the method's `answer` builds the result.
+ * A job holds its session, its plans and the regions that it touches, and is charged to the uid
+ * (jobs_per_uid). Structs are kept for reuse, so that a request on the fast path allocates nothing. A method
+ * creates a job (job_new), says what it moves, and submits it; when it has ended, the method's `answer`
+ * builds the result. Jobs belong to the loop's thread; the engine has the embedded engine_job from job_submit
+ * until on_job_done.
  */
 #ifndef DAEMON_RESOURCE_JOB_H
 #define DAEMON_RESOURCE_JOB_H
@@ -22,7 +24,7 @@ struct server;
 struct session;
 struct method;
 
-/* dst, src, wait, signal, index. */
+/* dst, src, wait, signal and index. */
 #define JOB_MAX_REGIONS 5
 
 struct job {
@@ -33,52 +35,53 @@ struct job {
 	const struct method *method;
 	enum completion completion;
 	uint64_t wait_ms;
-	void (*answer)(struct job *job);                          /* it ended with status 0: job_reply */
-	void (*refuse)(struct job *job, const struct error *err); /* it failed; NULL: a reply says so */
-	void (*release)(struct job *job); /* of what the method put into `own`; NULL: nothing */
+	void (*answer)(struct job *job); /* it succeeded; calls job_reply */
+	void (*refuse)(struct job *job,
+	               const struct error *err); /* it failed; NULL: the error is sent as a reply */
+	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
 	void *own;
-	uint64_t tag;            /* of a submission ring's entry */
-	struct plan_entry *plan; /* of engine_job.move; NULL: it has none */
+	uint64_t tag;            /* of an entry of a submission ring */
+	struct plan_entry *plan; /* of engine_job.move; NULL: there is none */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct charge charge;
-	bool is_behind;       /* it waits for a timeline, or is behind one that does */
-	struct charge behind; /* as charge, when it is */
+	bool is_behind;       /* it waits for a timeline, or is queued behind a job that does */
+	struct charge behind; /* charged as behind_waits_per_uid if is_behind */
 	uint64_t start_ns;
 	struct job *next_free;
 };
 
 TAILQ_HEAD(job_queue, job);
 
-/* A job of the session's, charged, with its order. NULL: QUOTA or NO_MEMORY. */
+/* Creates a job of the session and charges for it. NULL: QUOTA or NO_MEMORY. */
 struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
                     void (*answer)(struct job *job), struct error *err);
 
-/* Charges it for so many more transforms; QUOTA, and then it is dropped. */
+/* Charges for more transforms. QUOTA: the caller drops the job. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
 
-/* The region is held until the job is gone. */
+/* Holds the region until the job is gone. */
 void job_use(struct job *job, struct region *region);
 
-/* What it moves. Takes over the caller's reference on plan. */
+/* Sets what the job moves. Takes over the caller's reference to plan. */
 void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed);
 
-/* Queues it on the session's stream. */
+/* Queues the job on the session's stream. */
 void job_submit(struct job *job);
 
-/* Instead of job_submit: nothing is answered. */
+/* Drops a job instead of submitting it; nothing is answered. */
 void job_drop(struct job *job);
 
-/* For answer: as session_reply, when and how the request asked for it. */
+/* For answer: replies as the request asked for (session_reply). */
 void job_reply(struct job *job, const void *result);
 
-/* For answer: counts what a transform has moved, and what of the engine's time it had. */
+/* For answer: counts the bytes that a transform has moved and the engine's time that it took. */
 void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns);
 
-/* The job of the session's that answers msgid, the last submitted; NULL: none is under way. */
+/* The session's job for the request msgid, the last one submitted; NULL: none is under way. */
 struct job *job_find(const struct session *session, uint32_t msgid);
 
-/* Whether it had not started: it ends as CANCELED. */
+/* Cancels the job if it has not started, and returns whether it did; the job ends as CANCELED. */
 bool job_cancel(struct job *job);
 
 /* Frees the structs kept for reuse. */

@@ -1,5 +1,5 @@
-/* A hash table of chains with an LRU list through it. The key is the spec, packed: equal keys, equal plans.
- */
+/* A hash table of chains, with an LRU list through its entries. The key is the packed spec: equal keys mean
+ * equal plans. */
 #include "plan_cache.h"
 
 #include <assert.h>
@@ -68,7 +68,7 @@ void plan_cache_deinit(struct plan_cache *cache)
 	if (!cache->buckets)
 		return;
 	while ((entry = TAILQ_FIRST(&cache->used))) {
-		assert(entry->refs == 1); /* no job runs it */
+		assert(entry->refs == 1); /* no job uses it */
 		evict(cache, entry);
 	}
 	assert(cache->entries == 0);
@@ -86,7 +86,7 @@ void plan_entry_unref(struct plan_entry *entry)
 		free(entry);
 }
 
-/* Nothing for a count of -1. Lists are short: a call costs more than the loop. */
+/* Packs nothing for a count of -1. The lists are short: a call would cost more than the loop. */
 static void key_add(struct key *key, const int64_t *values, int n)
 {
 	uint64_t *word = key->word + key->n;
@@ -99,7 +99,7 @@ static void key_add(struct key *key, const int64_t *values, int n)
 	key->n += (uint32_t)n;
 }
 
-/* Counts come before what they count, so that no two specs pack alike. */
+/* Counts come before the items, so that no two specs pack alike. */
 static void key_pack(struct key *key, const struct transform_spec *spec, const struct plan_facts *facts)
 {
 	const struct tensor_layout *dst = &spec->dst, *src = &spec->src;
@@ -117,7 +117,7 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 		facts->dst_phase,
 		facts->src_phase,
 		facts->spread,
-		0, /* to whole words */
+		0, /* padding to whole words */
 	};
 
 	memcpy(key->word, head, sizeof head);
@@ -133,7 +133,7 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 	key_add(key, spec->after, spec->n_after);
 }
 
-/* Both halves of a product that depends on all bits of its factors. */
+/* Mixes both halves of a product, which depend on all bits of its factors. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
 	unsigned __int128 product = (unsigned __int128)a * b;
@@ -141,8 +141,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Each factor has a part of the seed in it: no key can make one 0. Two chains, which a CPU runs side by side.
- */
+/* The seed is part of each factor, so that no key can make one 0. The two chains run in parallel on a CPU. */
 static uint64_t key_hash(const struct key *key, uint64_t seed)
 {
 	uint64_t secret = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
@@ -214,7 +213,7 @@ static void entry_insert(struct plan_cache *cache, struct plan_bucket *bucket, s
 	cache->entries++;
 }
 
-/* Who asks often asks the same again: the plan used last is tried before any hash is made. */
+/* A client often asks for the same plan again: the plan used last is compared before a hash is computed. */
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err)
 {

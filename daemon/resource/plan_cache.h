@@ -1,8 +1,8 @@
-/* Plans by layout: what a request's tensors, permutation and pads come to, without their addresses.
+/* A cache of plans by layout: the outcome of a request's tensors, permutation and pads, without addresses.
  *
- * A hit allocates nothing and checks nothing again but what depends on regions. Entries are counted
- * references: the cache holds one, each job that runs the plan and each prepared plan another. Least recently
- * used goes first.
+ * A hit allocates nothing and repeats only the checks that depend on regions. Entries are reference-counted:
+ * the cache holds one reference, each job that uses the plan and each prepared plan another. The least
+ * recently used entry is evicted first.
  */
 #ifndef DAEMON_RESOURCE_PLAN_CACHE_H
 #define DAEMON_RESOURCE_PLAN_CACHE_H
@@ -16,7 +16,7 @@
 struct plan_entry {
 	struct transform transform;
 	struct plan plan;
-	/* The cache's own. */
+	/* Private to the cache. */
 	uint32_t refs;
 	uint64_t hash;
 	TAILQ_ENTRY(plan_entry) used; /* most recent first */
@@ -37,23 +37,24 @@ struct plan_cache {
 	uint64_t evictions;
 };
 
-/* 0 or STATUS_NO_MEMORY. capacity 0: nothing is kept. seed: random, so that collisions cannot be chosen. */
+/* Returns 0 or STATUS_NO_MEMORY. capacity 0: nothing is kept. seed: random, so that clients cannot choose
+ * collisions. */
 int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed);
 void plan_cache_deinit(struct plan_cache *cache);
 
-/* Those used least recently go, as far as they are too many. Without memory for more lists, they are longer.
- */
+/* Evicts the least recently used entries as far as there are too many. Without memory for more chains, chains
+ * get longer. */
 void plan_cache_resize(struct plan_cache *cache, uint64_t capacity);
 
-/* *ret has a reference for the caller. Else the error of transform_init, or NO_MEMORY. */
+/* *ret has a reference for the caller. Errors are those of transform_init, and NO_MEMORY. */
 int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
                    const struct plan_facts *facts, struct plan_entry **ret, struct error *err);
 
-/* One that is in no cache, with a reference for the caller. Errors as above. */
+/* As plan_cache_get, for an entry outside the cache. */
 int plan_entry_new(const struct transform_spec *spec, const struct plan_facts *facts, struct plan_entry **ret,
                    struct error *err);
 
-/* One more reference. */
+/* Adds a reference. */
 void plan_entry_ref(struct plan_entry *entry);
 void plan_entry_unref(struct plan_entry *entry);
 

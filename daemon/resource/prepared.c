@@ -1,4 +1,4 @@
-/* The session's table of prepared plans. */
+/* A session's prepared plans, each with the plans for the kinds of places that were used last. */
 #include "prepared.h"
 
 #include <inttypes.h>
@@ -7,11 +7,11 @@
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
-/* For two kinds of places at a time: a pair that is aligned, and one that is not. Others come from the cache.
- */
+/* Plans are kept for two kinds of places: a pair that is aligned, and one that is not. Others come from the
+ * cache. */
 #define KEPT_PLANS 2
 
-/* A plan, and what it depends on of the places. */
+/* A plan, and the properties of the places that it depends on. */
 struct kept {
 	struct plan_entry *entry; /* NULL: none */
 	uint32_t align;
@@ -23,7 +23,7 @@ struct prepared {
 	uint64_t id;
 	struct transform_spec spec;
 	struct kept kept[KEPT_PLANS];
-	uint32_t oldest; /* of kept: the next to make room */
+	uint32_t oldest; /* index in kept of the next to be replaced */
 	struct charge charge;
 };
 
@@ -52,7 +52,7 @@ static int refuse_place(const struct msg_tensor *tensor, const char *name, struc
 	return 0;
 }
 
-/* The plan for places like these, of which the caller gets no reference. */
+/* The plan for places like these; the caller gets no reference. */
 static int find_plan(struct session *session, struct prepared *prepared, const struct plan_facts *facts,
                      struct plan_entry **ret, struct error *err)
 {

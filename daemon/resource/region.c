@@ -1,4 +1,5 @@
-/* The table of a connection's regions, and how a region ends. */
+/* The table of a connection's regions, and the two steps of a region's end: out of the table, then unmapped.
+ */
 #include "region.h"
 
 #include <assert.h>

@@ -1,4 +1,8 @@
-/* Taking entries, writing ends, and staying awake between them. */
+/* Submission rings: taking entries, writing their ends, and staying awake between entries.
+ *
+ * All access to the shared memory is in the first section and guarded, because the client's pages can be
+ * lost.
+ */
 #include "submission.h"
 
 #include <assert.h>
@@ -14,12 +18,12 @@
 
 #define NS_PER_US UINT64_C(1000)
 
-/* Between two turns of the loop that find nothing else to do. */
+/* How long one iteration of the loop may poll the rings that find nothing. */
 #define POLL_NS 3000
 
-/* To stay awake has to pay. Whenever something comes, a ring has earned what it costs to be rung for it;
- * while it sleeps, a share of that time; and what it has, up to its spin_ns, it can stay awake for. So one
- * that has an entry now and then costs little, however its client falls in with the end of each wait. */
+/* To stay awake has to pay off. Whenever something comes, a ring is credited with what a bell would cost
+ * (RUNG_NS), and while it sleeps with a share of the time. It can stay awake for its credit, which is at most
+ * spin_ns. So a ring with an entry now and then costs little, whatever the rhythm of its client. */
 #define RUNG_NS     20000
 #define SLEEP_SHARE 8
 
@@ -27,9 +31,7 @@ static void on_spin(uv_idle_t *spin);
 static void answer(struct job *job);
 static void refuse(struct job *job, const struct error *err);
 
-/* ---- Shared memory: all of it is touched in this section, guarded, because pages of the client's can be
- * lost
- */
+/* ---- Shared memory, all access guarded ---------------------------------------------------------------- */
 
 enum finding { FOUND_NONE, FOUND_ENTRY, FOUND_BROKEN };
 
@@ -38,10 +40,10 @@ struct touch {
 	struct submission_entry entry;
 	struct submission_end end;
 	enum finding found;
-	bool is_asleep; /* who wants to be woken */
+	bool is_asleep; /* the client sleeps and wants to be woken */
 };
 
-/* false: the memory failed. */
+/* Calls work under a guard. false: the memory failed. */
 static bool touch(struct touch *touch, void (*work)(void *touch))
 {
 	struct submission *s = touch->submission;
@@ -51,7 +53,7 @@ static bool touch(struct touch *touch, void (*work)(void *touch))
 
 static enum finding find_entry(const struct submission *s)
 {
-	/* Not before a store to `awake`, or neither side would see the other. */
+	/* Ordered after the store to `awake`; otherwise each side could miss the other. */
 	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
 	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
 
@@ -104,7 +106,7 @@ static void say_awake(void *arg)
 
 /* ---- Ends --------------------------------------------------------------------------------------------- */
 
-/* Takes from what it has, or adds to it, up to now. */
+/* Charges or credits the time up to now. */
 static void account_time(struct submission *s, uint64_t now)
 {
 	uint64_t ns = now - s->active_ns;
@@ -254,7 +256,8 @@ void submission_take(struct session *session)
 	if (!s || session->state != SESSION_OPEN)
 		return;
 	wake_up(s);
-	/* No more than there can have been: where nothing makes it wait, the client could go on for ever. */
+	/* At most as many as the ring can hold: if nothing made it wait, the client could keep it busy for
+	 * ever. */
 	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
 	     most--) {
 		if (!touch(&one, find)) {
@@ -289,8 +292,8 @@ void submission_stop(struct submission *s)
 		uv_idle_stop(&all->spin);
 }
 
-/* Whether the ring has something that can be taken. Who has nothing left to stay awake for sleeps, unless
- * something comes just then; so does one whose session has to wait, which goes on by itself. */
+/* Whether the ring has something to take. A ring without credit to stay awake goes to sleep, unless something
+ * comes at that moment; so does one whose session has to wait, and then goes on by itself. */
 static bool poll_or_sleep(struct submission *s, uint64_t now)
 {
 	struct touch one = { .submission = s };
@@ -304,7 +307,7 @@ static bool poll_or_sleep(struct submission *s, uint64_t now)
 	return !touch(&one, find) || one.found != FOUND_NONE;
 }
 
-/* One look at every ring; whether anything was found. */
+/* Polls every ring once; returns whether anything was found. */
 static bool poll_all(struct submissions *all)
 {
 	uint64_t now = uv_hrtime();

@@ -1,10 +1,11 @@
-/* Submission rings: runs of prepared plans that a client puts into shared memory (proto/submission.h), taken
- * without a message each.
+/* Submission rings: runs of prepared plans that a client puts into shared memory (proto/submission.h) and
+ * that the service takes without a message for each.
  *
- * An entry is copied before anything of it is looked at, and then is a request like any other: the same
- * checks, limits, accounts and turns. While the service is awake, nobody rings: after the last entry it looks
- * for more by itself, for as long as the ring was opened with at most, and then says that it sleeps. The
- * client can write to all of the ring at any time; whatever it does there is its own connection's matter.
+ * An entry is copied before anything in it is read, and then treated like any other request: the same checks,
+ * limits, accounts and time slices. While the service is awake, the client need not ring: after the last
+ * entry the service polls for more, at most for the time with which the ring was opened, and then declares
+ * that it sleeps. The client can write to all of the ring at any time; whatever it does there harms only its
+ * own connection.
  */
 #ifndef DAEMON_RESOURCE_SUBMISSION_H
 #define DAEMON_RESOURCE_SUBMISSION_H
@@ -25,21 +26,21 @@ struct waker;
 
 struct submission {
 	struct session *session;
-	struct region *region; /* held */
+	struct region *region; /* a reference is held */
 	struct submission_ring *shared;
-	struct waker *waker; /* of who sleeps on its `done` */
+	struct waker *waker; /* for clients that sleep on `done` */
 	uint32_t entries;
 	uint32_t taken;     /* from `submitted` */
-	uint32_t done;      /* as the shared one, which is not believed */
+	uint32_t done;      /* as in the ring, which is not trusted */
 	uint32_t under_way; /* jobs */
 	uint64_t spin_ns;
-	uint64_t left_ns;   /* that it can stay awake for, at active_ns */
-	uint64_t active_ns; /* when something last came or ended */
+	uint64_t left_ns;   /* credit for staying awake, at active_ns */
+	uint64_t active_ns; /* when an entry last came or ended */
 	bool awake;         /* in submissions->awake */
 	LIST_ENTRY(submission) entry;
 };
 
-/* Of the server: the rings that are looked at, between the loop's turns. */
+/* The server's rings that are awake: they are polled in each iteration of the loop. */
 struct submissions {
 	LIST_HEAD(, submission) awake;
 	uv_idle_t spin;
@@ -48,18 +49,18 @@ struct submissions {
 void submissions_open(struct submissions *submissions, struct server *server, uv_loop_t *loop);
 void submissions_close(struct submissions *submissions);
 
-/* A ring of the session's, which has none, in host memory of a region. 0, or NO_MEMORY. */
+/* Opens a ring for a session that has none, in host memory of a region. Returns 0 or NO_MEMORY. */
 int submission_open(struct session *session, struct region *region, uint64_t offset, uint32_t entries,
                     uint64_t spin_us, struct error *err);
 
-/* Looks at it no more. Its jobs have ended. NULL is allowed. */
+/* Closes the ring; its jobs have ended. NULL is allowed. */
 void submission_close(struct submission *submission);
 
-/* Looks no more until the client rings again. NULL is allowed. */
+/* Puts the ring to sleep until the client rings again. NULL is allowed. */
 void submission_stop(struct submission *submission);
 
-/* Takes what the session's ring has, as far as limits and turns allow; nothing without a ring. The session
- * may end by it. */
+/* Takes the entries of the session's ring, as far as limits and time slices allow; does nothing without a
+ * ring. This may end the session. */
 void submission_take(struct session *session);
 
 #endif

@@ -1,4 +1,4 @@
-/* One call at a time; what is asked for meanwhile is one more. */
+/* One call is under way at a time; all requests that come meanwhile are served by one more call. */
 #include "waker.h"
 
 #include <stdbool.h>
@@ -14,8 +14,8 @@
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
-#define MOST    8      /* sleepers: a ring is one client's */
-#define SLOW_NS 250000 /* a call that took longer is no call for the loop */
+#define MOST    8      /* sleepers at most: a ring belongs to one client */
+#define SLOW_NS 250000 /* a call that takes longer must not be made on the loop */
 #define LONG_NS UINT64_C(1000000000)
 
 struct waker {
@@ -24,7 +24,7 @@ struct waker {
 	uint32_t *word;
 	uint64_t slow_until_ns; /* uv_hrtime */
 	struct chore chore;
-	bool is_under_way; /* the chore, which then holds the region and the session */
+	bool is_under_way; /* the chore, which holds the region and the session meanwhile */
 	bool again;
 	bool is_freed;
 };

@@ -1,8 +1,8 @@
-/* Waking who sleeps on a word of a client's memory, from the loop.
+/* Waking clients that sleep on a word of shared memory (futex), from the loop.
  *
- * A word of a ring has one sleeper, or none. The kernel finds it among all that sleep on words of the same
- * hash, which a client can make many: once that has taken long, it is a chore for a while, in the client's
- * own share.
+ * A word of a ring has one sleeper, or none. The kernel finds it among all sleepers whose words have the same
+ * hash, and a client can create many of those. Once a call has taken long, the calls are made off the loop
+ * for a while, as chores of the client's account.
  */
 #ifndef DAEMON_RESOURCE_WAKER_H
 #define DAEMON_RESOURCE_WAKER_H
@@ -13,13 +13,13 @@ struct region;
 struct session;
 struct waker;
 
-/* The word is in a region of the session's, which is in use while the waker is. NULL: out of memory. */
+/* The word lies in a region of the session, which the waker holds. NULL: out of memory. */
 struct waker *waker_new(struct session *session, struct region *region, uint32_t *word);
 
 /* A call under way ends by itself; the session waits for it. NULL is allowed. */
 void waker_free(struct waker *waker);
 
-/* Soon wakes those that sleep now, a few at most. */
+/* Wakes those that sleep now, a few at most; maybe a little later. */
 void waker_wake(struct waker *waker);
 
 #endif
