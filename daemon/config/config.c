@@ -1,4 +1,4 @@
-/* Which files there are, and what they come to with the command line. */
+/* Finds the files of settings, reads them, and merges them with the command line. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ void config_say_errors(const struct config *config, void (*say)(const char *line
 
 /* ---- Reading ------------------------------------------------------------------------------------------ */
 
-/* tmad@NAME.conf, beside tmad.conf. */
+/* The path of tmad@NAME.conf, beside tmad.conf. */
 static char *instance_path(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');
@@ -54,7 +54,7 @@ static char *instance_path(const char *path, const char *name)
 	return asprintf(&ret, "%.*stmad@%s.conf", directory, path, name) < 0 ? NULL : ret;
 }
 
-/* "" for none of them. */
+/* "" asks for no file. */
 static bool find_files(struct config *config)
 {
 	const char *given = config->options.config, *instance = config->options.instance;
@@ -68,7 +68,7 @@ static bool find_files(struct config *config)
 	return config->file[0].path && (!instance || config->file[1].path);
 }
 
-/* What a section of limits has has to fit with what else it has, or is there for everybody. */
+/* The limits of a section must fit those that bound them, in the section or for everybody. */
 static void check_override(struct config *config, const struct override *o)
 {
 	const struct options *options = &config->options;
@@ -89,7 +89,7 @@ static void check_override(struct config *config, const struct override *o)
 	}
 }
 
-/* The command line a second time: over everything. */
+/* Parses the command line again: it overrides the files. */
 static void merge(struct config *config, int argc, char **argv)
 {
 	struct options *options = &config->options;
@@ -118,7 +118,7 @@ static void merge(struct config *config, int argc, char **argv)
 		check_override(config, &config->overrides.of[i]);
 }
 
-/* With what the command line says. */
+/* Including what the command line says. */
 static struct config *config_new(int argc, char **argv)
 {
 	struct config *config = calloc(1, sizeof *config);
@@ -164,7 +164,7 @@ void config_free(struct config *config)
 
 /* ---- What is kept ------------------------------------------------------------------------------------- */
 
-/* No line is longer than it was. */
+/* No line gets longer than it was in its file. */
 static void write_kept(FILE *out, const struct config *config, int first, int n)
 {
 	for (int i = first; i < first + n; i++) {

@@ -1,8 +1,9 @@
-/* The settings of a tmad: its command line over tmad@NAME.conf over tmad.conf over the defaults.
+/* The settings of a tmad: the command line overrides tmad@NAME.conf, which overrides tmad.conf, which
+ * overrides the defaults.
  *
- * The files are INI (libinih), sections [tmad], [limits], and [limits "WHO"] of one user or group. A file is
- * read as a whole before anything of it counts, and everything that is wrong in it is said, each with its
- * line.
+ * The files are INI (libinih), with sections [tmad], [limits], and [limits "WHO"] for one user or group. A
+ * file is read completely before any of it applies, and every error in it is reported with its line.
+ * config_read makes a config, config_free frees it; a reload makes another one.
  */
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H
@@ -13,49 +14,50 @@
 #include "options.h"
 #include "overrides.h"
 
-#define CONFIG_FILES       2     /* tmad.conf, and the instance's */
+#define CONFIG_FILES       2     /* tmad.conf and that of the instance */
 #define CONFIG_FILE_BYTES  65536 /* at most */
-#define CONFIG_ERRORS      32    /* told of one by one */
+#define CONFIG_ERRORS      32    /* reported one by one */
 #define CONFIG_ERROR_BYTES 768
 
 struct config_file {
-	char *path;   /* NULL: there is none */
-	bool is_read; /* it was there */
+	char *path;   /* NULL: no such file */
+	bool is_read; /* it exists */
 	char *text[SETTING_COUNT];
-	unsigned line[SETTING_COUNT]; /* 0: it is not in there */
+	unsigned line[SETTING_COUNT]; /* 0: the file does not have it */
 };
 
 struct config {
-	struct options options; /* what it came to, when there are no errors; points into file and argv */
+	struct options options; /* the result, if there are no errors; points into file and argv */
 	struct config_file file[CONFIG_FILES];
-	struct overrides overrides; /* of both; what the instance's has counts */
-	bool no_memory;             /* one of the errors is that */
-	unsigned n_errors;          /* all of them; those past CONFIG_ERRORS are not told of */
+	struct overrides overrides; /* of both files; those of the instance override */
+	bool no_memory;             /* set if this is one of the errors */
+	unsigned n_errors;          /* all errors; those past CONFIG_ERRORS are only counted */
 	char error[CONFIG_ERRORS][CONFIG_ERROR_BYTES];
 };
 
-/* Reads the files that the command line asks for. Blocks as files do. NULL: no memory, at all; else n_errors
- * says whether it may be used. */
+/* Reads the files that the command line asks for; blocks. NULL: no memory at all; otherwise n_errors says
+ * whether the result may be used. */
 struct config *config_read(int argc, char **argv);
 
-/* What the files of another came to, as one text, and a config of that text in the place of files. NULL: no
- * memory. */
+/* config_kept: the outcome of the files as one text; config_read_kept: a config from that text instead of
+ * files. NULL: no memory. */
 char *config_kept(const struct config *config);
 struct config *config_read_kept(int argc, char **argv, const char *text);
 
 /* NULL is allowed. */
 void config_free(struct config *config);
 
-/* Calls say with each error, and a last line where there were more. */
+/* Calls say with each error, and with a last line if there were more. */
 void config_say_errors(const struct config *config, void (*say)(const char *line));
 
-/* tmad --check-config: each file and "ok" to stdout, or all errors to stderr. Whether there are none. */
+/* tmad --check-config: prints each file and "ok" to stdout, or all errors to stderr. Returns whether there
+ * are none. */
 bool config_check(int argc, char **argv);
 
-/* config_file.c: what config.c is made of. text[size] as if it stood in file; errors are added to config. */
+/* config_file.c, for config.c: parses text[size] as the contents of file; errors are added to config. */
 void config_parse(struct config *config, struct config_file *file, const char *text, size_t size);
 
-/* Opens file->path, and parses it when it is there; it must be when needed. */
+/* Opens and parses file->path if it exists; needed: a missing file is an error. */
 void config_parse_file(struct config *config, struct config_file *file, bool needed);
 
 void config_no_memory(struct config *config);

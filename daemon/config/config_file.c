@@ -1,5 +1,5 @@
-/* One file of settings. libinih splits its lines; what it would pass over is looked for before it sees them:
- * a line that its buffer does not hold, bytes that are no text, sections that nobody reads. */
+/* Parses one file of settings. libinih splits its lines; what it would silently skip is checked before it
+ * sees a line: lines longer than its buffer, bytes that are no text, unknown sections. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@
 #include <ini.h>
 
 #define BOM        "\xef\xbb\xbf"
-#define LINE_BYTES 198 /* that libinih's buffer holds in every build; config_kept counts on it */
+#define LINE_BYTES 198 /* fit into libinih's buffer in every build; config_kept relies on it */
 
 enum section {
-	SECTION_NONE, /* before the first */
+	SECTION_NONE, /* before the first section */
 	SECTION_TMAD,
 	SECTION_LIMITS,
 	SECTION_OVERRIDE, /* [limits "uid:1004"] */
-	SECTION_UNKNOWN,  /* said already: what is in it is not looked at */
+	SECTION_UNKNOWN,  /* reported already; its contents are not checked */
 };
 
 static const char *const sections[] = { [SECTION_TMAD] = "tmad", [SECTION_LIMITS] = "limits" };
@@ -32,7 +32,7 @@ struct reading {
 	unsigned line;
 	enum section section;
 	struct override *override; /* of SECTION_OVERRIDE */
-	bool is_due;               /* the line has to be name = value, and has not been met as one */
+	bool is_due;               /* the line must be name = value and has not been parsed as that */
 };
 
 static char *give_line(char *buffer, int room, void *stream);
@@ -86,7 +86,7 @@ static void parse_open(struct config *config, struct config_file *file, int fd, 
 
 void config_parse_file(struct config *config, struct config_file *file, bool needed)
 {
-	/* Not to wait for whoever has the other end of a pipe. */
+	/* Avoids waiting for the other end of a pipe. */
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	char *text;
 
@@ -118,7 +118,7 @@ static bool is_comment(char c)
 	return c == '#' || c == ';';
 }
 
-/* Of [limits "WHO"], what is between the quotes; 0: it is something else. */
+/* Finds what is between the quotes of [limits "WHO"]; 0: it is something else. */
 static size_t find_who(const char *name, size_t len, const char **ret)
 {
 	size_t begin = strlen(sections[SECTION_LIMITS]);
@@ -155,7 +155,7 @@ static void enter_override(struct reading *r, const char *who, size_t len)
 		    r->file->path, r->line, text, OVERRIDES_MOST);
 }
 
-/* What is read of [section], and whether it is one. */
+/* Parses [section]; returns whether it is one. */
 static void enter_section(struct reading *r, const char *text, const char *end)
 {
 	const char *close = memchr(text, ']', (size_t)(end - text)), *rest, *who;
@@ -213,7 +213,7 @@ static bool is_passed_on(struct reading *r, const char *text, const char *end, s
 	return r->is_due;
 }
 
-/* As fgets: room is for a line break and an end too. */
+/* As fgets: room includes the line break and the terminator. */
 static char *give_line(char *buffer, int room, void *stream)
 {
 	struct reading *r = stream;
@@ -233,7 +233,7 @@ static char *give_line(char *buffer, int room, void *stream)
 		end--;
 	while (end > text && is_blank(end[-1]))
 		end--;
-	while (text < end && is_blank(*text)) /* libinih would take it for more of the value before */
+	while (text < end && is_blank(*text)) /* libinih would append it to the value before */
 		text++;
 	if (is_passed_on(r, text, end, most)) {
 		len = (size_t)(end - text);
@@ -265,7 +265,7 @@ static void refuse_name(struct reading *r, const char *name)
 		config_error(r->config, "%s:%u: %s: unknown setting", r->file->path, r->line, name);
 }
 
-/* Whether it may stand in the section of a user or group. */
+/* Whether the setting may stand in the section of a user or group. */
 static bool check_override(struct reading *r, int limit, const char *name)
 {
 	const struct override *o = r->override;
@@ -282,7 +282,7 @@ static bool check_override(struct reading *r, int limit, const char *name)
 	return false;
 }
 
-/* Whether it may stand here. */
+/* Whether the setting may stand in this section. */
 static bool check_name(struct reading *r, int setting, const char *name)
 {
 	enum section belongs = setting < OPTION_COUNT ? SECTION_TMAD : SECTION_LIMITS;
@@ -312,7 +312,7 @@ static void keep_override(struct reading *r, int limit, uint64_t value)
 	r->override->line[limit] = r->line;
 }
 
-/* The value is tried on a set of its own: the whole file has to be right before anything of it counts. */
+/* Tries the value on a separate set of options: the whole file must be right before any of it applies. */
 static int on_value(void *user, const char *section, const char *name, const char *value)
 {
 	struct reading *r = user;
@@ -322,7 +322,7 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	char place[CONFIG_ERROR_BYTES / 2];
 	struct error rule;
 
-	(void)section; /* known already */
+	(void)section; /* known from the section line */
 	if (!*name)
 		return 1;
 	r->is_due = false;

@@ -40,7 +40,7 @@ static void lower(uint64_t *limit, uint64_t most)
 		*limit = most > 0 ? most : 1;
 }
 
-/* Pages of clients' files are the clients' own, but to map 4 KiB of them takes 8 bytes of ours. */
+/* Pages of clients' files belong to the clients, but mapping 4 KiB of them takes 8 bytes of ours. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures)
 {
 	uint64_t whole = headroom_whole(figures);
@@ -55,7 +55,7 @@ void limits_fit_memory(struct limits *limits, const struct headroom_figures *fig
 	lower(&limits->list_bytes_per_uid, whole / 32);
 }
 
-/* What is lowered here is looked at below. */
+/* A limit that is lowered here may bound one that is checked later. */
 const struct limit_bound limit_bounds[LIMIT_BOUNDS] = {
 	{ LIMIT_INDEX_connections_per_uid, LIMIT_INDEX_connections },
 	{ LIMIT_INDEX_created_bytes_per_uid, LIMIT_INDEX_mapped_bytes_per_uid },

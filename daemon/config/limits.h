@@ -1,4 +1,4 @@
-/* The limits of a running tmad, one field a row of limits.def. */
+/* The limits of a running tmad, one field for each row of limits.def. */
 #ifndef DAEMON_CONFIG_LIMITS_H
 #define DAEMON_CONFIG_LIMITS_H
 
@@ -21,7 +21,7 @@ enum {
 struct limit_info {
 	const char *name;
 	const char *doc;
-	uint64_t least; /* that makes sense */
+	uint64_t least; /* smallest sensible value */
 	uint64_t dflt;
 };
 
@@ -31,17 +31,17 @@ struct headroom_figures;
 
 void limits_init(struct limits *limits);
 
-/* Makes the limits of memory fit what the service may use: at all of them one user holds less than half of
- * it. */
+/* Fits the memory limits to the memory that the service may use: one user who reaches all limits holds less
+ * than half of it. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures);
 
-/* Whether a reload applies a change of it, as limits.def says; else a restart does. */
+/* Whether a reload applies a change of the limit, as limits.def says; otherwise a restart does. */
 bool limit_applies_at_once(int index);
 
 /* The limit with that index (LIMIT_INDEX_*). */
 uint64_t *limits_at(struct limits *limits, int index);
 
-/* One limit bounds another one: to pass it would be impossible. */
+/* One limit bounds another one, which could never be reached above it. */
 struct limit_bound {
 	int less; /* may not exceed... */
 	int more;
@@ -50,17 +50,17 @@ struct limit_bound {
 #define LIMIT_BOUNDS 7
 extern const struct limit_bound limit_bounds[LIMIT_BOUNDS];
 
-/* Lowers what exceeds its bound, but for the limits that are fixed (NULL: none is). */
+/* Lowers limits that exceed their bounds, except fixed ones (NULL: none). */
 void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT]);
 
-/* A limit in milliseconds as nanoseconds: centuries are as long as they can be, so that a moment can be
+/* Converts a limit from milliseconds to nanoseconds; centuries are capped, so that a point in time can be
  * added. */
 static inline uint64_t limit_ns(uint64_t ms)
 {
 	return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
 }
 
-/* All of them with the fixed ones of a message, for `info`: writes at most n, returns how many. */
+/* All limits and the fixed ones of a message, for `info`. Writes at most n, returns how many. */
 uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Users and groups of the machine by name or number. A lookup by name may block: not for the loop's thread
- * while it runs. */
+/* Users and groups by name or number. A lookup by name may block: the loop's thread must not do one while it
+ * runs. */
 #ifndef DAEMON_CONFIG_NAMES_H
 #define DAEMON_CONFIG_NAMES_H
 
@@ -7,11 +7,11 @@
 
 #include "proto/status.h"
 
-/* Digits are a number, anything else is a name. 0, or INVALID_ARGUMENT and what is wrong. */
+/* Digits are an id, anything else is a name. Returns 0, or INVALID_ARGUMENT with the reason. */
 int user_parse(const char *text, uint32_t *ret, struct error *err);
 int group_parse(const char *text, uint32_t *ret, struct error *err);
 
-/* Digits alone: -1 is no id. */
+/* Digits only: -1 is no id. */
 int id_parse(const char *text, uint32_t *ret, struct error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The settings' names, values and places. The command line is getopt_long's; files are config.c's. */
+/* The names, values and places of settings. getopt_long parses the command line; config.c reads the files. */
 #include "options.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define INSTANCE_MOST 64
 #define DEFAULT_MODE  0660
 
-/* What getopt_long gives for a setting; 0 is its own. */
+/* The value of a setting for getopt_long, which uses 0 itself. */
 #define ID_OF(setting) ((setting) + 1)
 #define SETTING_OF(id) ((id)-1)
 
@@ -109,7 +109,7 @@ void setting_place(int setting, const struct setting_origin *from, char *text, s
 
 /* ---- Values ------------------------------------------------------------------------------------------- */
 
-/* The index of text in names, or INVALID_ARGUMENT. */
+/* Returns the index of text in names, or INVALID_ARGUMENT. */
 static int parse_choice(const char *text, const char *const *names, int n, struct error *err)
 {
 	char list[128] = "";
@@ -131,7 +131,7 @@ static int parse_text(const char *text, const char **ret, struct error *err)
 	return 0;
 }
 
-/* It becomes a part of a file's name. */
+/* The name becomes part of a file's name. */
 static int parse_instance(const char *text, const char **ret, struct error *err)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:\\";
@@ -146,7 +146,7 @@ static int parse_instance(const char *text, const char **ret, struct error *err)
 	return 0;
 }
 
-/* Its owner has to get at it, and nothing but reading and writing means anything. */
+/* The owner must have access, and only read and write permissions have a meaning. */
 static int parse_mode(const char *text, uint32_t *ret, struct error *err)
 {
 	uint32_t mode = 0;
@@ -266,7 +266,7 @@ void options_init(struct options *options)
 	limits_init(&options->limits);
 }
 
-/* With dashes, as they are listed, and with underscores. */
+/* Options with dashes, as they are listed, and with underscores. */
 static void fill_table(struct option *table, char (*names)[SETTING_NAME_BYTES])
 {
 	for (int i = 0; i < 2 * SETTING_COUNT; i++) {
@@ -294,8 +294,8 @@ static int parse_given(struct options *o, int setting, const char *text, struct 
 	return error_set(err, rule.status, "%s: %s", place, rule.message);
 }
 
-/* What getopt_long has refused: an abbreviation of several, one that takes no argument, or a name that is
- * none. */
+/* The option that getopt_long has refused: an ambiguous abbreviation, one that takes no argument, or an
+ * unknown name. */
 static int refuse_option(const char *text, int id, struct error *err)
 {
 	char nearest[SETTING_NAME_BYTES], name[SETTING_NAME_BYTES];
@@ -328,7 +328,7 @@ int options_parse(struct options *options, int argc, char **argv, struct error *
 
 	fill_table(table, names);
 	opterr = 0;
-	optind = 0; /* glibc's own start is made again */
+	optind = 0; /* makes glibc start over */
 	while ((id = getopt_long(argc, argv, ":", table, NULL)) != -1) {
 		if (id == ':')
 			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: it needs an argument",

@@ -1,5 +1,5 @@
-/* What tmad can be told, by its command line and by its files: the options of options.def and the limits of
- * limits.def, which together are its settings. One parser reads their values, wherever they stand. */
+/* The settings of tmad: the options of options.def and the limits of limits.def, given on the command line or
+ * in files. One parser reads their values, wherever they are given. */
 #ifndef DAEMON_CONFIG_OPTIONS_H
 #define DAEMON_CONFIG_OPTIONS_H
 
@@ -17,7 +17,7 @@ enum option_id {
 };
 
 enum option_place {
-	OPTION_PLACE_FILE, /* and on the command line */
+	OPTION_PLACE_FILE, /* in a file or on the command line */
 	OPTION_PLACE_LINE, /* on the command line alone */
 };
 
@@ -28,7 +28,7 @@ enum option_applies {
 
 struct option_info {
 	const char *name;
-	const char *argument; /* NULL: takes none */
+	const char *argument; /* NULL: it takes none */
 	const char *doc;
 	enum option_place place;
 	enum option_applies applies;
@@ -55,7 +55,7 @@ enum options_action {
 
 /* Where a setting was given. */
 struct setting_origin {
-	const char *text; /* as it stands there; NULL: it was not given, or takes no argument */
+	const char *text; /* as written; NULL: not given, or it takes no argument */
 	const char *file; /* NULL: the command line */
 	unsigned line;
 };
@@ -70,35 +70,36 @@ struct options {
 	enum engine_choice engine;
 	const char *device;   /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
 	uint32_t threads;     /* 0: one a CPU */
-	const char *metrics;  /* where they are served; NULL: nowhere */
-	const char *config;   /* NULL: the system's file, where it is there; "": none */
+	const char *metrics;  /* where metrics are served; NULL: nowhere */
+	const char *config;   /* NULL: the system's file if it exists; "": none */
 	const char *instance; /* NULL: none */
 	enum log_level log_level;
 	struct limits limits;
-	const struct overrides *overrides; /* of limits, of the files alone; NULL: none */
+	const struct overrides *overrides; /* of limits, from files only; NULL: none */
 	struct setting_origin origin[SETTING_COUNT];
 };
 
-/* The defaults. */
+/* Sets the defaults. */
 void options_init(struct options *options);
 
-/* The command line over what *options has. 0, or INVALID_ARGUMENT with the option, the rule and the value in
- * err, and *options as it was. Strings point into argv. Not for two threads at a time. */
+/* Applies the command line to *options. Returns 0, or INVALID_ARGUMENT with the option, the rule and the
+ * value in err, and leaves *options alone. Strings point into argv. Not thread-safe. */
 int options_parse(struct options *options, int argc, char **argv, struct error *err);
 
-/* One setting from there; what it keeps points to what from does. 0, or INVALID_ARGUMENT and the rule alone
- * in err, and *options as it was: setting_place says the rest. */
+/* Parses one setting. String values point to what from points to. Returns 0, or INVALID_ARGUMENT with only
+ * the rule in err, and leaves *options alone; setting_place names the place. */
 int setting_parse(struct options *options, int setting, const struct setting_origin *from, struct error *err);
 
-/* Limits that were not given are lowered to those that bound them. */
+/* Lowers limits that were not given to those that bound them. */
 void options_fit(struct options *options);
 
-/* Rules about several settings, OPTIONS_RULES of them. 0, or INVALID_ARGUMENT with all of it in text. */
+/* Checks one of the OPTIONS_RULES rules about several settings. Returns 0, or INVALID_ARGUMENT with the whole
+ * message in text. */
 #define OPTIONS_RULES (1 + LIMIT_BOUNDS)
 int options_check(const struct options *options, int rule, char *text, size_t size);
 
-/* A limit that is given there for somebody, where the one that bounds it is as in bound. 0, or
- * INVALID_ARGUMENT with all of it in text. */
+/* Checks a limit given for a user or group against the one that bounds it, as in bound. Returns 0, or
+ * INVALID_ARGUMENT with the whole message in text. */
 int options_check_bound(const struct options *options, const struct limit_bound *bound, uint64_t less,
                         uint64_t more, const struct setting_origin *from, char *text, size_t size);
 
@@ -107,22 +108,22 @@ int options_check_bound(const struct options *options, const struct limit_bound 
 /* "--threads=two" or "/etc/tmad/tmad.conf:7: threads = two". */
 void setting_place(int setting, const struct setting_origin *from, char *text, size_t size);
 
-/* The setting of that name, in which '-' and '_' are the same; -1: there is none. */
+/* Finds a setting by name; - and _ are the same. -1: there is none. */
 int setting_find(const char *name);
 
-/* The one whose name is nearest, and may stand there; false: none is near. */
+/* Finds the setting with the nearest name that may stand there; false: none is near. */
 bool setting_nearest(const char *name, enum option_place place, char nearest[SETTING_NAME_BYTES]);
 
-/* As it is written, with dashes. */
+/* The name as it is written, with dashes. */
 void setting_name(int setting, char name[SETTING_NAME_BYTES]);
 
 enum option_place setting_stands_in(int setting);
 enum option_applies setting_applies(int setting);
 
-/* The value as it could be written. */
+/* The value in a form that could be written. */
 void setting_value(const struct options *options, int setting, char *text, size_t size);
 
-/* The help text, to stdout. */
+/* Prints the help text to stdout. */
 void options_print_help(void);
 
 #endif

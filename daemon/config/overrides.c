@@ -1,5 +1,5 @@
-/* Sections are few, so a list serves; which apply to a uid is found when it connects, and kept as a set of
- * bits. */
+/* Sections are few, so a list serves. The set of those that apply to a uid is determined when it connects,
+ * and kept as bits. */
 #include "overrides.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* A number is digits, a point and more digits where there is a unit, and the unit. */
+/* A number is digits, a decimal point and more digits if there is a unit, and the unit. */
 #include "quantity.h"
 
 #include <inttypes.h>
@@ -75,7 +75,7 @@ static bool read_number(const char *text, struct number *ret)
 	return !is_fraction || (n.of > 1 && *n.unit);
 }
 
-/* 0: there is none of that name, in either case. K, KB and KiB are the same. */
+/* The size of a unit, in either case; 0: unknown. K, KB and KiB are the same. */
 static uint64_t unit_size(const struct unit *units, const char *name)
 {
 	size_t len = strlen(name);
@@ -89,8 +89,8 @@ static uint64_t unit_size(const struct unit *units, const char *name)
 	return 0;
 }
 
-/* digits / of * size, in units of own; whether it is a number of 64 bits. rest: what is left over is no
- * matter. */
+/* Computes digits / of * size in units of own; returns whether it is a 64-bit number. rest: a remainder is
+ * allowed. */
 static bool scale(const struct number *n, uint64_t size, uint64_t own, bool rest, uint64_t *ret)
 {
 	unsigned __int128 whole = (unsigned __int128)n->digits * size, by = (unsigned __int128)n->of * own;

@@ -1,4 +1,4 @@
-/* Reading is the work queue's; comparing and applying are the loop's. */
+/* The work queue reads the files; the loop compares and applies them. */
 #include "reload.h"
 
 #include <inttypes.h>
@@ -119,7 +119,7 @@ static void on_have_read(uv_work_t *work, int status)
 	struct reload *reload = &server->reload;
 	struct config *read = reload->read;
 
-	(void)status; /* nothing cancels it */
+	(void)status; /* it is never canceled */
 	reload->read = NULL;
 	reload->is_under_way = false;
 	if (server->state != SERVER_RUNNING) {
@@ -133,13 +133,13 @@ static void on_have_read(uv_work_t *work, int status)
 
 /* ---- Applying ----------------------------------------------------------------------------------------- */
 
-/* Whether the setting, given in one of them at least, differs, which is said. */
+/* Whether the setting, which at least one of them gives, differs; logs that. */
 static bool compare(const struct options *from, const struct options *to, int setting)
 {
 	char name[SETTING_NAME_BYTES], old[VALUE_BYTES], new[VALUE_BYTES];
 	bool at_once = setting_applies(setting) == OPTION_APPLIES_RELOAD;
 
-	if (!from->origin[setting].text && !to->origin[setting].text) /* lowered with what bounds it */
+	if (!from->origin[setting].text && !to->origin[setting].text) /* lowered together with its bound */
 		return false;
 	setting_value(from, setting, old, sizeof old);
 	setting_value(to, setting, new, sizeof new);
@@ -151,7 +151,7 @@ static bool compare(const struct options *from, const struct options *to, int se
 	return true;
 }
 
-/* NULL: there is none of that user or group. */
+/* NULL: that user or group has none. */
 static const struct override *find_override(const struct overrides *overrides, const struct override *whose)
 {
 	for (uint32_t i = 0; i < overrides->n; i++)
@@ -168,7 +168,7 @@ static void limit_text(uint64_t value, char text[24])
 		snprintf(text, 24, "as everyone");
 }
 
-/* NULL: it is not there. How many of its limits differ, which is said. */
+/* Compares one section (NULL: it does not exist) and logs its changes. Returns how many limits differ. */
 static int compare_override(const struct override *whose, const struct override *from,
                             const struct override *to)
 {
@@ -188,7 +188,8 @@ static int compare_override(const struct override *whose, const struct override 
 	return changed;
 }
 
-/* All apply at once. Returns how many differ: those there are now, then those of sections that are gone. */
+/* Overrides apply at once. Returns how many differ: in sections that exist now, then in sections that are
+ * gone. */
 static int compare_overrides(const struct overrides *from, const struct overrides *to)
 {
 	int changed = 0;
@@ -201,8 +202,8 @@ static int compare_overrides(const struct overrides *from, const struct override
 	return changed;
 }
 
-/* What waits for a restart is compared with what the service was started with, so that it is said each time
- * for as long as it waits. */
+/* A change that needs a restart is found by comparing with the settings at the start, so that each reload
+ * reports it until the restart. */
 static struct outcome apply(struct server *server, const struct options *from, const struct options *to)
 {
 	const struct options *started = &server->reload.started->options;
@@ -247,7 +248,7 @@ static void apply_limits(struct server *server, const struct limits *limits,
 	plan_cache_resize(&server->plans, server->limits.plan_cache_entries);
 	if (idle != server->limits.idle_deadline_ms)
 		server_watch_idle(server);
-	/* The loop's table of descriptors has been made for so many, and does not grow without a risk. */
+	/* The loop's table of descriptors has a fixed size; growing it is a risk. */
 	if (server->limits.connections > server->descriptors)
 		log_line(LOG_LEVEL_WARNING,
 		         "reload: connections: %" PRIu64 ", but there are descriptors for fewer than %" PRIu64

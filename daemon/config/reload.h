@@ -1,4 +1,5 @@
-/* SIGHUP: the files of settings are read again, and what a reload can change changes, or nothing does. */
+/* SIGHUP: reads the files of settings again, and applies all changes that a reload can apply, or none if
+ * there is an error. */
 #ifndef DAEMON_CONFIG_RELOAD_H
 #define DAEMON_CONFIG_RELOAD_H
 
@@ -14,18 +15,18 @@ struct reload {
 	uv_work_t work; /* reads files, which may block */
 	int argc;
 	char **argv;
-	const struct config *started; /* what restarts alone can change is as here; the caller's */
-	struct config *latest;        /* read last without errors; NULL: started */
-	struct config *read;          /* by work; NULL: no memory */
+	const struct config *started; /* settings that need a restart are as here; owned by the caller */
+	struct config *latest;        /* last read without errors; NULL: started */
+	struct config *read;          /* result of work; NULL: no memory */
 	bool is_under_way;
-	bool is_asked_again; /* while one was under way */
+	bool is_asked_again; /* by a signal during a reload */
 };
 
-/* Begins one, or another after the one that is under way. In the end the service manager gets READY=1,
+/* Starts a reload, or another one after the one under way. In the end the service manager gets READY=1,
  * whether the files were good or not. Only while the service runs. */
 void reload_start(struct server *server);
 
-/* What counts now. NULL: the server was started without a config. */
+/* The settings in force. NULL: the server was started without a config. */
 const struct config *reload_latest(const struct reload *reload);
 
 void reload_deinit(struct reload *reload);

@@ -1,4 +1,4 @@
-/* Addresses by hand: no resolver, so that nothing but what is written here can come of a name. */
+/* Parses addresses without a resolver, so that they mean nothing but what is written here. */
 #include "endpoint.h"
 
 #include <arpa/inet.h>
@@ -39,7 +39,7 @@ static int parse_path(struct endpoint *ret, const char *path, struct error *err)
 	return 0;
 }
 
-/* Whether host, which has no port, is a loopback address. */
+/* Whether host (without port) is a loopback address. */
 static bool parse_host(struct endpoint *ret, const char *host, in_port_t port)
 {
 	struct sockaddr_in *four = (struct sockaddr_in *)&ret->address;
@@ -93,7 +93,7 @@ static int listen_on_port(const struct endpoint *endpoint, int backlog)
 
 	if (fd < 0)
 		return -errno;
-	/* Connections of the last life may still be on their way to an end. */
+	/* Connections of the last life may not have ended yet. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	if (bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->len) == 0 &&
 	    listen(fd, backlog) == 0)

@@ -1,4 +1,4 @@
-/* Where metrics are served: a path, or a port that only this machine reaches. */
+/* The address at which metrics are served: a path, or a port that only this machine reaches. */
 #ifndef DAEMON_OBSERVE_ENDPOINT_H
 #define DAEMON_OBSERVE_ENDPOINT_H
 
@@ -19,17 +19,17 @@ struct endpoint {
  * is 127.0.0.1; port 0: any that is free. Else INVALID_ARGUMENT with the rule. */
 int endpoint_parse(struct endpoint *ret, const char *text, struct error *err);
 
-/* A listening socket there, non-blocking, close-on-exec, the caller's: its file, of mode 0660, takes the
- * place of one that nobody listens on. ALREADY_EXISTS or PERMISSION. */
+/* Creates a listening socket there: non-blocking, close-on-exec, owned by the caller. Its file, with mode
+ * 0660, replaces a socket file that nobody listens on. ALREADY_EXISTS or PERMISSION. */
 int endpoint_listen(const struct endpoint *endpoint, int backlog, struct error *err);
 
-/* What a listening socket is bound to; len 0 when that cannot be said. */
+/* The address to which a listening socket is bound; len 0 if unknown. */
 void endpoint_of(struct endpoint *ret, int fd);
 
 /* "unix:/run/x", "http://127.0.0.1:9464". */
 void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME]);
 
-/* The path of its file; NULL: it has none. */
+/* The path of its file; NULL: it has no file. */
 const char *endpoint_path(const struct endpoint *endpoint);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sockets, and when they are served. The contents are written in exposition.c, URLs are resolved in page.c.
- */
+/* Accepts peers, and decides when libmicrohttpd may work. exposition.c writes the contents, page.c resolves
+ * URLs. */
 #include "exporter.h"
 
 #include <errno.h>
@@ -22,21 +22,21 @@
 #define ACCEPTS_AT_ONCE 8
 #define RETRY_MS        100
 
-/* For the first request to come whole, for its answer to go, and from then on for the next to come. */
+/* For the first request to arrive completely, for its answer to be read, and then for the next request. */
 #define FIRST_MS  5000
 #define ANSWER_MS 10000
 #define NEXT_MS   60000
 
-/* A peer that has been waited for so long makes room when all places are taken. */
+/* A peer that has kept the exporter waiting for so long makes room when all places are taken. */
 #define PATIENCE_MS 200
 
-/* A peer that does not read is found out after so much of its page, which nobody would write else. */
+/* The send buffer: limits how much of a page is written before a peer that does not read is noticed. */
 #define SEND_BYTES 65536
 
-/* Of a connection, for a request's head and a piece of the answer. */
+/* Memory of a connection, for the head of a request and a piece of the answer. */
 #define CONNECTION_BYTES 16384
 
-/* After a step of HTTP the exporter rests for so many times what the step took, and a millisecond. */
+/* After each step of HTTP the exporter rests for this multiple of its duration, and a millisecond. */
 #define REST_TIMES 9
 
 static void on_listening(uv_poll_t *poll, int status, int events);
@@ -114,7 +114,7 @@ static void on_request_done(void *cls, struct MHD_Connection *connection, void *
 		wait_for_request(exporter, peer, NEXT_MS);
 }
 
-/* Of a peer that is answered: whether it has room for more. One that has not is waited for. */
+/* For a peer being answered: whether it has room for more. If not, the exporter waits for it. */
 static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
 {
 	if (has_room == (peer->waiting_since_ms == UINT64_MAX))
@@ -124,8 +124,8 @@ static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now
 	peer->waiting_since_ms = has_room ? UINT64_MAX : now;
 }
 
-/* libmicrohttpd does not always see that one is gone whose request has begun. What it has read it may still
- * answer. */
+/* libmicrohttpd does not always notice that a peer has gone in the middle of its request. It may still answer
+ * what it has read. */
 static void check_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
 {
 	int unread;
@@ -161,7 +161,7 @@ static uint64_t waited_for(const struct exporter_peer *peer, uint64_t now)
 	return peer->waited_ms + (peer->waiting_since_ms <= now ? now - peer->waiting_since_ms : 0);
 }
 
-/* libmicrohttpd sees its end, and closes it. */
+/* libmicrohttpd notices the end and closes the connection. */
 static void shut_down(struct exporter_peer *peer)
 {
 	shutdown(peer->fd, SHUT_RDWR);
@@ -175,8 +175,8 @@ static void shut_down_late(struct exporter *exporter, uint64_t now)
 			shut_down(&exporter->peers[i]);
 }
 
-/* All places are taken, and somebody waits for one: who was waited for longest goes, unless somebody does
- * already. */
+/* All places are taken, and somebody waits for one: shuts down the peer waited for longest, unless a peer is
+ * being shut down already. */
 static void make_room(struct exporter *exporter, uint64_t now)
 {
 	struct exporter_peer *slowest = exporter->peers;
@@ -227,7 +227,7 @@ static void accept_some(struct exporter *exporter, uint64_t now)
 		}
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SEND_BYTES }, sizeof(int));
 		MHD_add_connection(exporter->http, fd, (struct sockaddr *)&address,
-		                   len); /* or it closes it */
+		                   len); /* on failure it closes fd */
 	}
 	if (exporter->n_peers == EXPORTER_PEERS && poll(&pending, 1, 0) > 0)
 		make_room(exporter, now);
@@ -300,7 +300,7 @@ static void on_polling(uv_poll_t *poll, int status, int events)
 
 /* ---- Opening and closing ------------------------------------------------------------------------------ */
 
-/* 1 when there is a socket, 0 when none is wanted. */
+/* Returns 1 if there is a socket, 0 if none is wanted. */
 static int open_socket(struct exporter *exporter, int kept, const char *address, struct error *err)
 {
 	int passed = passed_socket(PASSED_METRICS);
@@ -334,7 +334,7 @@ static struct MHD_Daemon *start_http(struct exporter *exporter)
 	    exporter, MHD_OPTION_NOTIFY_COMPLETED, on_request_done, exporter, MHD_OPTION_END);
 }
 
-/* Who sees its connection end finds that nobody listens any more. */
+/* A peer whose connection ends must find that nobody listens any more. */
 static void stop_http(struct exporter *exporter)
 {
 	if (exporter->owns && endpoint_path(&exporter->endpoint))

@@ -1,4 +1,4 @@
-/* One table of families; a shape says how many samples a family has, and how sample i reads. */
+/* A table of metric families. The shape of a family says how many samples it has, and how they read. */
 #include "exposition.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #define LINE_MOST    1024
 #define NS_PER_S     UINT64_C(1000000000)
-#define BARS_SAMPLES (LATENCY_BARS + 2) /* and the sum, and the count */
+#define BARS_SAMPLES (LATENCY_BARS + 2) /* plus the sum and the count */
 
 enum shape {
 	SHAPE_ONE,
@@ -69,7 +69,7 @@ struct text {
 	size_t size;
 };
 
-/* What it is asked for has room: LINE_MOST. */
+/* The caller leaves room for LINE_MOST. */
 __attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
 {
 	size_t room = text->size - text->len;
@@ -90,7 +90,7 @@ static void put_value(struct text *text, const struct metric *metric, uint64_t v
 		put(text, " %" PRIu64 "\n", value);
 }
 
-/* Texts of a driver's may hold anything. */
+/* Texts from a driver may contain anything. */
 static void put_label(struct text *text, const char *name, const char *value)
 {
 	put(text, "%s=\"", name);
@@ -155,7 +155,7 @@ static void put_labelled(struct text *text, const struct metric *metric, const c
 	put_value(text, metric, number);
 }
 
-/* Of a uid, only what has happened: most would be zeros. */
+/* For a uid, only events that have happened: most samples would be zeros. */
 static void put_uid_labelled(struct text *text, const struct metric *metric, const struct snapshot_uid *uid,
                              const char *label, const char *value, uint64_t number)
 {
@@ -196,7 +196,7 @@ static void put_engine(struct text *text, const struct metric *metric, const str
 	put(text, "} %" PRIu64 "\n", metric->shape == SHAPE_BUILD ? 1 : *numbers_at(s, metric));
 }
 
-/* Of METHOD_COUNT: what was counted for no method. */
+/* METHOD_COUNT: counted for no method. */
 static void put_method(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	const uint64_t *by_method = numbers_at(s, metric);
@@ -268,7 +268,7 @@ static void put_sample(struct text *text, const struct metric *metric, const str
 
 /* ---- Families ----------------------------------------------------------------------------------------- */
 
-/* OpenMetrics names a family without what its type puts behind it. */
+/* OpenMetrics omits the suffix of the type from the name of a family. */
 static void put_header(struct text *text, const struct metric *metric, bool openmetrics)
 {
 	static const char *const types[] = { "counter", "gauge", "histogram", "info" };

@@ -1,5 +1,5 @@
-/* A snapshot as text: OpenMetrics 1.0, or the text format 0.0.4 of Prometheus. Written piece by piece into
- * memory of the caller's; it allocates nothing. */
+/* Writes a snapshot as text: OpenMetrics 1.0, or the text format 0.0.4 of Prometheus. It writes piece by
+ * piece into memory of the caller, and allocates nothing. */
 #ifndef DAEMON_OBSERVE_EXPOSITION_H
 #define DAEMON_OBSERVE_EXPOSITION_H
 
@@ -9,17 +9,17 @@
 
 struct snapshot;
 
-/* Room in which a piece always has a line at least. */
+/* A piece of this size always has room for a line. */
 #define EXPOSITION_ROOM 2048
 
 struct exposition {
 	const struct snapshot *snapshot;
 	bool openmetrics;
 	uint32_t family;
-	uint32_t sample; /* of it, 0: its header */
+	uint32_t sample; /* of the family; 0: its header */
 };
 
-/* Zero-initialised with the first two fields set, it is at the start. Writes whole lines, returns their
+/* Zero-initialised except for the first two fields, it is at the start. Writes whole lines and returns their
  * bytes; 0 when there are no more. size is at least EXPOSITION_ROOM. */
 size_t exposition_write(struct exposition *exposition, char *text, size_t size);
 

@@ -1,5 +1,6 @@
-/* A line is a datagram of NAME=VALUE lines, built on the stack (systemd's Native Journal Protocol). Not by
- * sd_journal_sendv: that waits for a journal that does not read, and with it would all clients. */
+/* A line is a datagram of NAME=VALUE lines, built on the stack (systemd's Native Journal Protocol).
+ * sd_journal_sendv is not used: it waits for a journal that does not read, and all clients would wait with
+ * it. */
 #include "journal.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 #define JOURNAL "/run/systemd/journal/socket"
 
-/* No value has a line's end in it: log.c has cleaned the text, the others are numbers and names. */
+/* No value contains a line break: log.c has cleaned the text, the others are numbers and names. */
 struct fields {
 	char room[2048];
 	size_t used;

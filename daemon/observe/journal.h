@@ -1,4 +1,4 @@
-/* The systemd journal's own way in (sd-journal(3)), which takes fields with a line. */
+/* The native protocol of the systemd journal (sd-journal(3)), in which lines have fields. */
 #ifndef DAEMON_OBSERVE_JOURNAL_H
 #define DAEMON_OBSERVE_JOURNAL_H
 
@@ -6,13 +6,13 @@
 
 #include "log.h"
 
-/* Whether what is written to fd is the journal's: $JOURNAL_STREAM names its device and inode. The variable
- * alone says nothing of a stderr that was sent elsewhere since. */
+/* Whether fd leads to the journal: $JOURNAL_STREAM has its device and inode. The variable alone does not tell
+ * whether stderr was redirected since. */
 bool journal_is(int fd);
 
-/* A line, its priority, and for what is known of whom it is about TMAD_UID, TMAD_PID, TMAD_SESSION,
- * TMAD_REQUEST, TMAD_METHOD, TMAD_STATUS and TMAD_DURATION_US. Never waits. Negative errno: the journal did
- * not take it, with -EAGAIN because it has no room. */
+/* Sends a line with its priority and, as far as known, TMAD_UID, TMAD_PID, TMAD_SESSION, TMAD_REQUEST,
+ * TMAD_METHOD, TMAD_STATUS and TMAD_DURATION_US. Never blocks. Negative errno: the journal did not take it,
+ * with -EAGAIN because it has no room. */
 int journal_send(enum log_level level, const char *text, const struct log_about *about);
 
 #endif

@@ -16,15 +16,15 @@
 
 #define LOST_VARIABLE  "TMAD_LOG_LOST" /* "PID LINES", from one life to the next */
 #define LINE_BYTES     1024
-#define LINES_A_SECOND 20 /* of one uid */
-#define UIDS           16 /* counted at a time; further ones share the last row */
+#define LINES_A_SECOND 20 /* for one uid */
+#define UIDS           16 /* counted separately; further uids share the last row */
 
 static enum log_level max_level = LOG_LEVEL_INFO;
 static bool is_journal, is_terminal;
-static uint64_t lost;         /* since the start */
-static uint64_t journal_lost; /* of them, what the journal did not take and was not told */
+static uint64_t lost;         /* lines, since the start */
+static uint64_t journal_lost; /* lines among them that the journal did not take and has not been told about */
 
-/* Lines of the second that runs. */
+/* Lines of the current second. */
 static struct {
 	unsigned long long second;
 	unsigned dropped;
@@ -123,8 +123,7 @@ static const char *level_name(enum log_level level)
 	return names[level - LOG_LEVEL_ERROR];
 }
 
-/* As stderr has it: for the journal with the priority in front, for people at a terminal with time and
- * severity. */
+/* The format of stderr: with the priority in front for the journal, with time and severity for a terminal. */
 static size_t format_line(enum log_level level, const char *text, char *line)
 {
 	char clock[32];
@@ -160,7 +159,7 @@ static size_t tell_missing(uint64_t n, char *line)
 	return format_line(LOG_LEVEL_WARNING, text, line);
 }
 
-/* 0, or negative errno as of journal_send. Behind the number of lines that are missing before it. */
+/* Returns 0, or a negative errno as journal_send. Reports missing lines first. */
 static int send_to_journal(enum log_level level, const char *text, const struct log_about *about)
 {
 	static const struct log_about nothing;
@@ -175,14 +174,14 @@ static int send_to_journal(enum log_level level, const char *text, const struct 
 	}
 	if (r != -EAGAIN)
 		r = journal_send(level, text, about);
-	if (r == -EAGAIN) { /* its stderr would be full next */
+	if (r == -EAGAIN) { /* stderr is the journal too, and would be full next */
 		journal_lost++;
 		lost++;
 	}
 	return r;
 }
 
-/* What the journal does not take by its own way it takes as stderr. */
+/* Lines that the journal does not take natively go to stderr. */
 static void write_line(enum log_level level, const char *text, const struct log_about *about)
 {
 	char line[SINK_LINE_BYTES];

@@ -1,4 +1,4 @@
-/* Counting for the service, and for each of those whom it counts for. */
+/* Counts for the service, the uid and the session together. */
 #include "metrics.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Counters of the whole service, from its start. Written by the loop's thread alone. */
+/* Counters of the whole service since its start. Only the loop's thread writes them. */
 #ifndef DAEMON_OBSERVE_METRICS_H
 #define DAEMON_OBSERVE_METRICS_H
 
@@ -14,7 +14,7 @@ struct metrics {
 	uint64_t requests_by_method[METHOD_COUNT];
 	uint64_t errors[STATUS_COUNT]; /* by -status - 1 */
 	uint64_t bytes[FAMILY_COUNT];
-	uint64_t ns[FAMILY_COUNT]; /* the engine's own time */
+	uint64_t ns[FAMILY_COUNT]; /* time of the engine */
 	uint64_t connections_accepted;
 	uint64_t connections_refused;
 	uint64_t sessions_ended;

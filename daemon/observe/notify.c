@@ -1,4 +1,4 @@
-/* One status for each state of the server. */
+/* A status text for each state of the server. */
 #include "notify.h"
 
 #include <inttypes.h>

@@ -1,25 +1,26 @@
-/* What the service manager is told of us, by sd_notify(3): what `systemctl status` shows. Without one nothing
- * is done. */
+/* Notifications to the service manager by sd_notify(3), which `systemctl status` shows. Without a service
+ * manager nothing happens. */
 #ifndef DAEMON_OBSERVE_NOTIFY_H
 #define DAEMON_OBSERVE_NOTIFY_H
 
 struct server;
 
 struct notify {
-	char note[512];  /* behind the status while it serves; "": none */
+	char note[512];  /* appended to the status while it serves; "": none */
 	char told[1024]; /* the status last told */
 };
 
-/* READY=1, and the status. note: behind it from now on, cut where it is too long; "": none. */
+/* Sends READY=1 and the status. note is appended to the status from now on, truncated if it is too long; "":
+ * none. */
 void notify_ready(struct server *server, const char *note);
 
-/* The status, where it is not what it was: to be called whenever it may have changed. */
+/* Sends the status if it has changed; to be called whenever it may have. */
 void notify_status(struct server *server);
 
-/* RELOADING=1, and a status of its own; notify_ready ends it. */
+/* Sends RELOADING=1 and a status of its own, until notify_ready. */
 void notify_reloading(struct server *server);
 
-/* STOPPING=1, and the status. */
+/* Sends STOPPING=1 and the status. */
 void notify_stopping(struct server *server);
 
 #endif

@@ -1,4 +1,4 @@
-/* A scrape is a snapshot that is written out as its peer reads. */
+/* A scrape is a snapshot, which is written as its peer reads. */
 #include "page.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct scrape {
 	struct snapshot *snapshot;
 	struct exposition exposition;
 	size_t len;  /* in block */
-	size_t sent; /* of it */
+	size_t sent; /* of len */
 	char block[BLOCK_BYTES];
 };
 
@@ -108,7 +108,7 @@ static struct MHD_Response *scrape_new(struct server *server, bool openmetrics)
 	return response;
 }
 
-/* Whoever names it at all can read it; those that prefer something else do not name it first. */
+/* A client that accepts it at all can read it; those that prefer something else do not list it first. */
 static bool wants_openmetrics(struct MHD_Connection *connection)
 {
 	const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
@@ -130,7 +130,7 @@ static enum MHD_Result answer_scrape(struct exporter *exporter, struct MHD_Conne
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-/* Called with a request's head, with each part of a body, which nobody wants, and at its end. */
+/* Called with the head of a request, with each part of a body, which is ignored, and at its end. */
 enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
                             const char *version, const char *upload, size_t *upload_size, void **context)
 {
@@ -143,7 +143,7 @@ enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection, const 
 		           ? MHD_NO
 		           : MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, exporter->no_method);
 	if (!*context) {
-		*context = exporter; /* its head has been seen */
+		*context = exporter; /* the head has arrived */
 		exporter_on_request(exporter, connection);
 		return MHD_YES;
 	}

@@ -1,4 +1,4 @@
-/* What the exporter answers: /metrics, /, and no more. */
+/* The pages of the exporter: /metrics and /; everything else is 404. */
 #ifndef DAEMON_OBSERVE_PAGE_H
 #define DAEMON_OBSERVE_PAGE_H
 
@@ -6,7 +6,7 @@
 
 struct exporter;
 
-/* The answers that are always the same. Negative: out of memory; pages_close is due then too. */
+/* Creates the fixed answers. Negative: out of memory; pages_close must be called then too. */
 int pages_open(struct exporter *exporter);
 void pages_close(struct exporter *exporter);
 

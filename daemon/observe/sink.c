@@ -1,5 +1,5 @@
-/* One mutex holds the queue, its thread holds nothing while it writes. Lines are in the queue as they are
- * written, each ends with the only line break in it. */
+/* A mutex guards the queue; the thread does not hold it while it writes. Lines are queued as they will be
+ * written; each ends with its only line break. */
 #include "sink.h"
 
 #include <errno.h>
@@ -13,16 +13,16 @@
 
 static struct {
 	int fd;
-	bool may_wait; /* who writes to it */
+	bool may_wait; /* whether a write may block */
 	sink_missing *tell;
 	pthread_mutex_t lock;
-	pthread_cond_t filled; /* or it is ending */
+	pthread_cond_t filled; /* or the thread is to end */
 	pthread_cond_t emptied;
 	pthread_t thread;
 	bool has_thread;
-	bool is_writing; /* the thread has a line in hand */
+	bool is_writing; /* the thread is writing a line */
 	bool is_ending;
-	uint64_t missing; /* and nobody was told */
+	uint64_t missing; /* not reported yet */
 	size_t start, used;
 	char queue[SINK_BYTES];
 } sink = { .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -57,7 +57,7 @@ static bool start_thread(void)
 	pthread_cond_init(&sink.filled, NULL);
 	pthread_cond_init(&sink.emptied, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	/* SIGTTOU too: a terminal does not stop the process for what this thread writes. */
+	/* Blocks SIGTTOU too: a terminal must not stop the process because this thread writes. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&sink.thread, NULL, write_lines, NULL);
@@ -65,7 +65,7 @@ static bool start_thread(void)
 	return r == 0;
 }
 
-/* The first line in the queue; 0: it is empty. */
+/* The length of the first line in the queue; 0: it is empty. */
 static size_t take(char *line)
 {
 	size_t n = 0;
@@ -78,7 +78,7 @@ static size_t take(char *line)
 	return n;
 }
 
-/* Of somebody's who made the descriptor non-blocking as well. */
+/* For a descriptor that another process made non-blocking. */
 static void write_whole(const char *line, size_t len)
 {
 	struct pollfd writable = { .fd = sink.fd, .events = POLLOUT };
@@ -89,7 +89,7 @@ static void write_whole(const char *line, size_t len)
 		if (n < 0 && errno == EAGAIN)
 			poll(&writable, 1, -1);
 		else if (n < 0 && errno != EINTR)
-			return; /* nobody to tell */
+			return; /* there is no reader */
 	}
 }
 
@@ -133,7 +133,7 @@ static bool put(const char *line, size_t len)
 	return true;
 }
 
-/* Behind the number of those that are missing before it. */
+/* Reports missing lines first. */
 static bool put_in_order(const char *line, size_t len)
 {
 	char told[SINK_LINE_BYTES];
@@ -146,7 +146,7 @@ static bool put_in_order(const char *line, size_t len)
 	return put(line, len);
 }
 
-/* Where there is no thread to be had. Another writer may take the room first: then this waits. */
+/* Without a thread, writes from here. Another process may take the room first; then this waits. */
 static bool write_if_ready(const char *line, size_t len)
 {
 	struct pollfd writable = { .fd = sink.fd, .events = POLLOUT };

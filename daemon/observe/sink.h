@@ -1,9 +1,9 @@
-/* Standard error, written to without waiting for whoever reads it.
+/* Standard error, written to without waiting for its reader.
  *
- * A pipe that is not read, a stopped terminal and a socket make their writer wait, and its descriptor cannot
- * be made non-blocking: it is the parent's too. A thread writes to them, from a queue of SINK_BYTES; a line
- * that finds no room is counted, and the number takes its place when there is room again. Files and devices
- * such as /dev/null take their lines at once.
+ * A pipe that is not read, a stopped terminal and a socket block their writer, and the descriptor cannot be
+ * made non-blocking, because the parent shares it. A thread writes to them from a queue of SINK_BYTES. Lines
+ * that find no room are counted; the count is written in their place when there is room again. Files and
+ * devices such as /dev/null are written to directly.
  */
 #ifndef DAEMON_OBSERVE_SINK_H
 #define DAEMON_OBSERVE_SINK_H
@@ -13,20 +13,21 @@
 #include <stdint.h>
 
 #define SINK_BYTES      65536
-#define SINK_LINE_BYTES 1280 /* at most; a pipe takes it as a whole */
+#define SINK_LINE_BYTES 1280 /* the maximum; a pipe takes it as a whole */
 
-/* Writes a line that says that n lines are missing to line[SINK_LINE_BYTES]; returns its length. Called by
- * both threads, one at a time. */
+/* Formats the line "n lines are missing" into line[SINK_LINE_BYTES]; returns its length. Called by both
+ * threads, one at a time. */
 typedef size_t sink_missing(uint64_t n, char *line);
 
-/* Lines go to fd from now on; missing: of lines that were lost before. Once. */
+/* Writes to fd from now on; missing: lines that were lost before. Once. */
 void sink_open(int fd, sink_missing *tell, uint64_t missing);
 
-/* A whole line with its end. False: there was no room, and it is lost. Never waits. Of one thread alone. */
+/* Queues a whole line with its line break. False: there was no room, and the line is lost. Never blocks. For
+ * one thread only. */
 bool sink_write(const char *line, size_t len);
 
-/* Waits until all lines are written, at most so long; returns how many are not. The last act before the
- * process ends: without one, the thread's lines may be lost. */
+/* Waits until all lines are written, for a limited time; returns how many are not. The last call before the
+ * process ends: lines of the thread may be lost otherwise. */
 uint64_t sink_close(unsigned ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* Copies of counters: what is scraped is sent piece by piece, while they go on. */
+/* Copies counters, because a scrape is sent piece by piece while they change. */
 #include "snapshot.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* All that is told of the service to who scrapes it, as it was at one moment. */
+/* Everything that a scraper is told about the service, as it was at one moment. */
 #ifndef DAEMON_OBSERVE_SNAPSHOT_H
 #define DAEMON_OBSERVE_SNAPSHOT_H
 
@@ -12,14 +12,14 @@
 struct server;
 
 struct snapshot_uid {
-	char name[12]; /* its number, or "other" */
+	char name[12]; /* the number of the uid, or "other" */
 	struct usage usage;
 	uint64_t levels[CHARGE_KIND_COUNT];
-	uint64_t limits[LIMIT_COUNT]; /* that differ from everybody's; else 0 */
+	uint64_t limits[LIMIT_COUNT]; /* limits that differ from those of everybody; otherwise 0 */
 };
 
 struct snapshot {
-	const char *version; /* these three are the program's */
+	const char *version; /* these three belong to the program */
 	const char *engine;
 	const char *device;
 	uint64_t start_ns; /* since the epoch */
@@ -39,7 +39,7 @@ struct snapshot {
 	struct snapshot_uid uid[];
 };
 
-/* NULL: out of memory. For free(). At most 180 KB. */
+/* Returns NULL if out of memory; the caller frees it. At most 180 KB. */
 struct snapshot *snapshot_new(struct server *server);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rows of users, and adding to a row. */
+/* Finds the rows of users, and adds to a row. */
 #include "usage.h"
 
 #include <assert.h>
@@ -46,7 +46,7 @@ uint64_t usage_sum(const uint64_t *counters, int n)
 	return sum;
 }
 
-/* As many as the bits of its whole microseconds. */
+/* The bar: the number of bits of the whole microseconds. */
 int latency_bar(uint64_t ns)
 {
 	uint64_t us = ns / 1000;

@@ -1,4 +1,5 @@
-/* Each tick feeds, asks the engine for a sign of life by the next one, and brings the status up to date. */
+/* Each tick feeds the watchdog, asks the engine for a sign of life by the next tick, and updates the status.
+ */
 #include "watchdog.h"
 
 #include <systemd/sd-daemon.h>
@@ -6,8 +7,8 @@
 #include "log.h"
 #include "daemon/server.h"
 
-#define TICKS    3    /* within the watchdog's time */
-#define PROBE_MS 2000 /* that the engine has at least, between two looks without a watchdog */
+#define TICKS    3    /* per watchdog interval */
+#define PROBE_MS 2000 /* that the engine has at least between two probes without a watchdog */
 
 void watchdog_open(struct watchdog *watchdog, struct server *server)
 {
