@@ -1,4 +1,4 @@
-/* The life of a connection: who to trust, how it begins, what is said of it afterwards, how it is freed. */
+/* The life of a connection: checking whom to trust, the handshake, its properties, and its release. */
 #include "client.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* An allocation of cuMemCreate is exported as a descriptor, one of cuMemAlloc (cudaMalloc) as an IPC handle;
- * what is neither is refused by what it is. */
+/* Exports device memory: an allocation of cuMemCreate as a descriptor, one of cuMemAlloc (cudaMalloc) as
+ * an IPC handle. Anything else is refused, and the error says what it is. */
 #include "device.h"
 
 #include <dlfcn.h>

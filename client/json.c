@@ -1,4 +1,4 @@
-/* A document as JSON text (RFC 8259): always valid, whatever bytes the texts hold. */
+/* A document as JSON text (RFC 8259), which is valid whatever bytes its texts hold. */
 #include "client.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Host memory of regions, whose pages are made here: in the caller's process they are charged to the caller's
- * cgroup, for as long as the file lives. The service makes none of them. */
+/* Host memory of regions. The caller's process makes the pages, so that they are charged to the caller's
+ * cgroup for as long as the file lives; the service makes none of them. */
 #include "client.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Order: what a request waits for and signals, when it is answered, and giving it up. */
+/* Order: what a request waits for and signals, when it is answered, and its cancellation. */
 #include "client.h"
 
 static int check_order(tma_client *client, const struct tma_order *order);

@@ -1,5 +1,5 @@
-/* Plans: transforms that the service has checked, but for their places. A plan's handle lives until it is
- * released or its client freed; it holds what a later connection needs to prepare it again. */
+/* Plans: transforms that the service has checked, except for their places. A plan's handle lives until the
+ * plan is released or its client freed; it holds what a later connection needs to prepare the plan again. */
 #include "client.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Points of timelines, on memory that is mapped here. Who waits sleeps on the futex of the word's low half,
- * shared between processes, as the service's CPU engine does. A device that writes the word wakes nobody: no
- * sleep is longer than a nap. */
+/* Points of timelines in memory that is mapped here. A waiter sleeps on the futex of the word's low half,
+ * which processes share, as the service's CPU engine does. A device that writes the word wakes nobody, so
+ * no sleep is longer than a nap. */
 #include "client.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* A submission ring, the client's side: entries in, ends out, and a bell when the service sleeps
- * (proto/submission.h). The ring is of one connection. Its memory is a region that the service makes. */
+/* The client's side of a submission ring: entries in, completions out, and a bell when the service sleeps
+ * (proto/submission.h). A ring belongs to one connection. Its memory is a region that the service makes. */
 #include "client.h"
 
 #include <inttypes.h>

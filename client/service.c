@@ -1,4 +1,4 @@
-/* What the service says of itself: ping and the calls that answer with a document. */
+/* What the service reports about itself: ping, and the calls that return a document. */
 #include "client.h"
 
 static int on_document(tma_client *client, const struct rpc_reply *reply, const struct method *method,

@@ -1,4 +1,4 @@
-/* Points of timelines on a CUDA stream of the program's: what the stream writes or waits for by itself. */
+/* Points of timelines on the program's own CUDA stream: values that the stream itself writes or waits for. */
 #include "client.h"
 
 #include <inttypes.h>

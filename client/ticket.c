@@ -1,4 +1,4 @@
-/* Calls that move something, at once or by ticket, and their results. */
+/* Calls that move data, blocking or by ticket, and their results. */
 #include "client.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Transforms. Checked here is only what would be unsafe to send; the service says the rest, in its own
- * sentences. */
+/* Transforms. The library checks only what would be unsafe to send; the service checks the rest and
+ * reports it in its own words. */
 #include "client.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The public vocabulary: its names, and proof that it is the protocol's. A new row of status.def or
- * dtype.def without its line in tmaclient.h does not compile. */
+/* The public vocabulary: its names, and compile-time checks that it matches the protocol. A new row of
+ * status.def or dtype.def does not compile without its line in tmaclient.h. */
 #include "client.h"
 
 #include <string.h>

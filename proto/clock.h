@@ -1,4 +1,4 @@
-/* The time that everything measures by: it goes on from an unknown start, and nobody sets it. */
+/* The monotonic clock that everything measures by. Its zero is arbitrary, and nobody can set it. */
 #ifndef PROTO_CLOCK_H
 #define PROTO_CLOCK_H
 

@@ -1,5 +1,5 @@
-/* How far two names are apart, to say which of those there are somebody may have meant. In a header of its
- * own, since the daemon and the programs that only link the library have no object in common. */
+/* The distance between two names, to suggest the one that the user may have meant. A header of its own,
+ * since the daemon and programs that only link the library have no object in common. */
 #ifndef PROTO_NEAREST_H
 #define PROTO_NEAREST_H
 

@@ -1,4 +1,4 @@
-/* Quoting and cleaning of text that came from elsewhere. */
+/* Quotes and cleans text that comes from elsewhere. */
 #include "text.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Foreign text in our sentences: what a peer sent may hold any byte, what we say is valid UTF-8. */
+/* Foreign text in our messages: what a peer sends may hold any byte; what we print is valid UTF-8. */
 #ifndef PROTO_TEXT_H
 #define PROTO_TEXT_H
 

@@ -1,4 +1,4 @@
-/* Strict parsers: a value is taken whole or refused with its flag and text. */
+/* Strict parsers: a value is accepted as a whole, or refused with its flag and its text. */
 #include "args.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* What the flags' values mean: lists, pads, numbers, sizes. */
+/* Parsers of flag values: lists, pads, numbers, sizes. */
 #ifndef CLIENT_TMACTL_ARGS_H
 #define CLIENT_TMACTL_ARGS_H
 

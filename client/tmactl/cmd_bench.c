@@ -1,4 +1,4 @@
-/* tmactl bench: what the service carries: requests a second, and how long each takes. */
+/* tmactl bench: how many requests per second the service carries, and how long each takes. */
 #include "tmactl.h"
 
 #include <inttypes.h>

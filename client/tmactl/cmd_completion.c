@@ -1,4 +1,4 @@
-/* tmactl completion: what a shell is to know of tmactl. */
+/* tmactl completion: prints the completion script for a shell. */
 #include "tmactl.h"
 
 #include <stdio.h>

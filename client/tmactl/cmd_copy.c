@@ -1,4 +1,4 @@
-/* tmactl copy: an .npy file or stream into another, permuted, padded, cropped. */
+/* tmactl copy: copies an .npy file or stream into another, permuted, padded or cropped. */
 #include "tmactl.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* tmactl explain: how the service would move a tensor, and why not better. */
+/* tmactl explain: how the service would move a tensor, and why not faster. */
 #include "tmactl.h"
 
 #include <errno.h>

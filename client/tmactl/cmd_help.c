@@ -1,4 +1,4 @@
-/* tmactl help: what commands.def says, for people. */
+/* tmactl help: prints what commands.def says. */
 #include "tmactl.h"
 
 #include <stdio.h>

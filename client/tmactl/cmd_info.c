@@ -1,4 +1,4 @@
-/* tmactl info: what the service is and allows. */
+/* tmactl info: what the service is, and its limits. */
 #include "tmactl.h"
 
 #include <inttypes.h>

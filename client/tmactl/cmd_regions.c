@@ -1,4 +1,4 @@
-/* tmactl regions: the memory that the service has mapped, and whose it is. */
+/* tmactl regions: the memory that the service has mapped, and who owns it. */
 #include "tmactl.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* tmactl top: who uses the service, and how much, again and again. */
+/* tmactl top: who uses the service, and how much, refreshed at an interval. */
 #include "tmactl.h"
 
 #include <errno.h>

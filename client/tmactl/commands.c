@@ -1,4 +1,4 @@
-/* The tables that commands.def makes, and how they are looked through. */
+/* The tables that expand from commands.def, and searches in them. */
 #include "commands.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What commands.def says, as tables: a command is a row here and a function in a cmd_*.c of its own. */
+/* commands.def as tables. Each command is a row here and a function in a cmd_*.c of its own. */
 #ifndef CLIENT_TMACTL_COMMANDS_H
 #define CLIENT_TMACTL_COMMANDS_H
 

@@ -1,4 +1,4 @@
-/* The one way to fill a struct failure. */
+/* Fills a struct failure; nothing else does. */
 #include "tmactl.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Fields of what the service said. */
+/* Fields of the service's documents. */
 #include "field.h"
 
 #include "client/tmactl/terminal/print.h"

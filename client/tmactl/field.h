@@ -1,4 +1,5 @@
-/* Fields of what the service said, by key; what an older service leaves out reads as nothing. */
+/* Fields of the service's documents, by key. A field that an older service does not send reads as zero or
+ * empty. */
 #ifndef CLIENT_TMACTL_FIELD_H
 #define CLIENT_TMACTL_FIELD_H
 

@@ -1,4 +1,4 @@
-/* Somebody asks to stop: by a signal, or because another part of the work has failed. */
+/* A request to stop: from a signal, or because another part of the work has failed. */
 #ifndef CLIENT_TMACTL_STOP_H
 #define CLIENT_TMACTL_STOP_H
 

@@ -1,4 +1,4 @@
-/* From flags and a shape to a transform of the library's. */
+/* Turns flags and a shape into a transform of the library. */
 #include "transform_request.h"
 
 int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f)

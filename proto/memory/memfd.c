@@ -1,4 +1,5 @@
-/* Pages are made present a few at a time: between two looks at who waits and at what memory is left. */
+/* Pages are made present a few at a time. Between two steps it checks for waiters and for the memory that
+ * is left. */
 #include "memfd.h"
 
 #include <errno.h>

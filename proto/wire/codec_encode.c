@@ -1,4 +1,4 @@
-/* Encoding by the field tables. Memory is all that can fail; the first failure is returned. */
+/* Encoding by the field tables. Only an allocation can fail; the first failure is returned. */
 #include "codec.h"
 
 #include <assert.h>

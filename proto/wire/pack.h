@@ -1,5 +1,5 @@
-/* msgpack-c's packer at the end of a buffer, an item a call. 0, or STATUS_NO_MEMORY with part of it appended.
- */
+/* msgpack-c's packer at the end of a buffer, one item per call. Returns 0, or STATUS_NO_MEMORY with part
+ * of the item appended. */
 #ifndef PROTO_WIRE_PACK_H
 #define PROTO_WIRE_PACK_H
 

@@ -1,5 +1,5 @@
-/* A decoder is a zone that is cleared for each message and keeps one chunk; that holds the objects of every
- * request that the schema allows. */
+/* The decoder is a zone that is cleared for each message and keeps one chunk, large enough for the objects
+ * of every request that the schema allows. */
 #include "rpc_envelope.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Unix stream sockets. Every fd that a message brought is handed to the caller, also when others were cut
- * off. */
+/* Unix stream sockets. Every descriptor that a message brings is handed to the caller, even if others were
+ * cut off. */
 #include "socket.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Values below an octave of bars have one each; each octave above is cut into as many. */
+/* Values below the first octave of bars have a bar each; every octave above is divided into as many bars. */
 #include "histogram.h"
 
 #define OCTAVE (1u << HISTOGRAM_BITS)

@@ -1,5 +1,5 @@
-/* How often which value came, log-linear: 64 bars an octave, so that a percentile is at most 1.6 % too
- * high, over all of 64 bits. Zero-initialised it is empty; it allocates nothing. */
+/* A histogram on a logarithmic scale: 64 bars per octave over all of 64 bits, so that a percentile is at
+ * most 1.6 % too high. A zero-initialised histogram is empty; it allocates nothing. */
 #ifndef CLIENT_TMACTL_BENCH_HISTOGRAM_H
 #define CLIENT_TMACTL_BENCH_HISTOGRAM_H
 

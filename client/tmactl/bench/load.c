@@ -1,5 +1,6 @@
-/* The load's loop: one epoll over all connections; what one has answered is counted, asked anew and sent by
- * one call. Requests of a connection are answered in order, so their tickets stand in a ring. */
+/* The load's loop: one epoll over all connections. A connection's answers are counted, and new requests
+ * are queued and sent by one call. A connection's requests are answered in order, so their tickets form a
+ * circular queue. */
 #include "load.h"
 
 #include <errno.h>

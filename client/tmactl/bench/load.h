@@ -1,5 +1,5 @@
-/* A load: connections that each keep so many requests under way, on one thread, until enough were answered,
- * the time is over or somebody asks to stop. */
+/* A load: connections that each keep a number of requests in flight, on one thread, until enough have been
+ * answered, the time is over, or the user stops it. */
 #ifndef CLIENT_TMACTL_BENCH_LOAD_H
 #define CLIENT_TMACTL_BENCH_LOAD_H
 

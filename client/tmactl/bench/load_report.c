@@ -1,4 +1,4 @@
-/* What a load measured, for people and for programs. */
+/* A load's measurements, as text or as JSON. */
 #include "load_report.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* What a load measured, on standard output: a few lines, or one JSON object. kind: what was asked, by name.
- */
+/* Reports a load's measurements on standard output: a few lines, or one JSON object. kind names the
+ * request. */
 #ifndef CLIENT_TMACTL_BENCH_LOAD_REPORT_H
 #define CLIENT_TMACTL_BENCH_LOAD_REPORT_H
 

@@ -1,4 +1,4 @@
-/* For zsh: a function _tmactl, to be found by compinit or to be sourced. */
+/* For zsh: a function _tmactl, which compinit finds or the user sources. */
 #include "completion.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What the mover and its workers share; of mover.c and mover_worker.c alone. */
+/* What the mover and its workers share. For mover.c and mover_worker.c only. */
 #ifndef CLIENT_TMACTL_COPY_MOVER_WORKER_H
 #define CLIENT_TMACTL_COPY_MOVER_WORKER_H
 

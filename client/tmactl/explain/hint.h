@@ -1,4 +1,4 @@
-/* What to change so that a transform gets onto the fast path. */
+/* What to change so that a transform takes the fast path. */
 #ifndef CLIENT_TMACTL_EXPLAIN_HINT_H
 #define CLIENT_TMACTL_EXPLAIN_HINT_H
 

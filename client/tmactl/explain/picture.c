@@ -1,4 +1,4 @@
-/* The page: a head in words, and below it the tile or the order of elements. */
+/* The page: a heading in words, and below it the tile or the order of elements. */
 #include "picture.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* tmactl explain --svg: a plan, drawn. */
+/* tmactl explain --svg: a drawing of a plan. */
 #ifndef CLIENT_TMACTL_EXPLAIN_PICTURE_H
 #define CLIENT_TMACTL_EXPLAIN_PICTURE_H
 

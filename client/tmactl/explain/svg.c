@@ -1,4 +1,4 @@
-/* The few elements that tmactl draws with, and how they look. */
+/* The few SVG elements that tmactl draws with, and their style. */
 #include "svg.h"
 
 #include <stdarg.h>

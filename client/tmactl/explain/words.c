@@ -1,4 +1,4 @@
-/* What the families' names mean. */
+/* Explains the names of the kernel families. */
 #include "words.h"
 
 #include <stddef.h>

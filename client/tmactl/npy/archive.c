@@ -1,5 +1,5 @@
-/* ZIP, as far as arrays are found by it: the end record, its 64-bit form, the directory, a member's own
- * header. */
+/* As much of ZIP as is needed to find arrays: the end record, its 64-bit form, the directory, and a
+ * member's own header. */
 #include "archive.h"
 
 #include <errno.h>

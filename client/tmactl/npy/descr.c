@@ -1,4 +1,4 @@
-/* NumPy's type codes, once, and the fields of structured types. */
+/* The table of NumPy's type codes, and the fields of structured types. */
 #include "descr.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* zlib, fed from the archive. */
+/* Feeds zlib from the archive. */
 #include "inflater.h"
 
 #include <errno.h>

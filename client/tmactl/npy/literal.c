@@ -1,4 +1,4 @@
-/* A recursive parser of bounded depth over bytes that nobody vouches for. */
+/* A recursive parser of bounded depth, for untrusted bytes. */
 #include "literal.h"
 
 #include <stdlib.h>

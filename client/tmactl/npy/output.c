@@ -1,4 +1,4 @@
-/* O_TMPFILE where the file system has it, else a temporary name; then link and rename. */
+/* Uses O_TMPFILE if the file system supports it, otherwise a temporary name; then links and renames. */
 #include "output.h"
 
 #include <errno.h>

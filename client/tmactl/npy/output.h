@@ -1,6 +1,6 @@
-/* A file that comes into being at once or not at all: written without a name, or under a temporary one in
- * the same directory, and renamed over the destination when it is whole. Or a stream, which has what was
- * sent. */
+/* An output file that appears complete or not at all: it is written without a name, or under a temporary
+ * one in the same directory, and renamed over the destination when it is complete. An output can also be a
+ * stream, which keeps what has been sent. */
 #ifndef CLIENT_TMACTL_NPY_OUTPUT_H
 #define CLIENT_TMACTL_NPY_OUTPUT_H
 

@@ -1,4 +1,4 @@
-/* Sending in order; a spool for what comes in another. */
+/* Sends bytes in order, and spools those that come out of order. */
 #include "output_stream.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Outputs that have no places: standard output, FIFOs, devices. Of output.c alone. */
+/* Outputs without positions: standard output, FIFOs, devices. For output.c only. */
 #ifndef CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
 #define CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
 

@@ -1,4 +1,4 @@
-/* poll before each call, so that one that blocks has something to do. */
+/* Polls before each call, so that a call on a blocking descriptor has something to do. */
 #include "pipe.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Bytes to and from what has no places: pipes, FIFOs, sockets, terminals. Whoever waits for the other side
- * looks now and then whether to stop. */
+/* Reads and writes files without positions: pipes, FIFOs, sockets, terminals. A wait for the other side
+ * checks now and then whether to stop. */
 #ifndef CLIENT_TMACTL_NPY_PIPE_H
 #define CLIENT_TMACTL_NPY_PIPE_H
 

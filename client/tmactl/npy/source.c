@@ -1,4 +1,4 @@
-/* Opening by what a path is; reading by whether it has places. */
+/* Opens a path according to what it is, and reads it according to whether it has positions. */
 #include "source.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Where an array's bytes come from: a file, an array of an archive, standard input or another pipe. Those of
- * a file can be read anywhere and by several threads; the others once, from the first to the last. */
+/* Where an array's bytes come from: a file, an array of an archive, standard input or another pipe. Bytes
+ * of a file can be read at any position and by several threads; others only once, from first to last. */
 #ifndef CLIENT_TMACTL_NPY_SOURCE_H
 #define CLIENT_TMACTL_NPY_SOURCE_H
 

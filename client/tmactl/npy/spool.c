@@ -1,4 +1,4 @@
-/* A memfd, or a file that nobody else can open. */
+/* A memfd, or a file that no other process can open. */
 #include "spool.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* A place for bytes that come or go in another order than they are used: memory while there is some to spare,
- * else a file without a name in $TMPDIR. */
+/* Holds bytes that arrive or leave in another order than they are used: in memory while there is some to
+ * spare, otherwise in a file without a name in $TMPDIR. */
 #ifndef CLIENT_TMACTL_NPY_SPOOL_H
 #define CLIENT_TMACTL_NPY_SPOOL_H
 

@@ -1,4 +1,4 @@
-/* Whether there are colours, and which. */
+/* Decides whether to use colours, and which. */
 #include "colour.h"
 
 #include <stdlib.h>

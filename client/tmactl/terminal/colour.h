@@ -1,4 +1,4 @@
-/* Colours, where a terminal shows them. */
+/* Colours, if the terminal shows them. */
 #ifndef CLIENT_TMACTL_TERMINAL_COLOUR_H
 #define CLIENT_TMACTL_TERMINAL_COLOUR_H
 

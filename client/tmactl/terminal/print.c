@@ -1,4 +1,4 @@
-/* Documents and quantities for people. */
+/* Prints documents and quantities for people. */
 #include "print.h"
 
 #include <inttypes.h>

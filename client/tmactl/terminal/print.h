@@ -1,4 +1,4 @@
-/* Documents and quantities for people. */
+/* Prints documents and quantities for people. */
 #ifndef CLIENT_TMACTL_TERMINAL_PRINT_H
 #define CLIENT_TMACTL_TERMINAL_PRINT_H
 

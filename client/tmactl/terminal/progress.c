@@ -1,5 +1,5 @@
-/* What fits on one line: the percentage always, then the speed and the time left, then the name, then a bar.
- */
+/* Prints what fits on one line: always the percentage, then the speed and the time left, then the name,
+ * then a bar. */
 #include "progress.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A line of progress on standard error, for people who wait: only on a terminal, only when it takes longer
- * than a moment, never wider than the terminal, and taken away before anything else is said. */
+/* A progress line on standard error: only on a terminal, only for work that takes longer than a moment,
+ * never wider than the terminal, and erased before any other message. */
 #ifndef CLIENT_TMACTL_TERMINAL_PROGRESS_H
 #define CLIENT_TMACTL_TERMINAL_PROGRESS_H
 

@@ -1,4 +1,4 @@
-/* Cells are kept until the widths are known. */
+/* Keeps the cells until the widths are known. */
 #include "table.h"
 
 #include <stdarg.h>

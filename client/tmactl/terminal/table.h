@@ -1,4 +1,4 @@
-/* A table for people: columns as wide as they need to be. */
+/* A table for people, whose columns are as wide as they need to be. */
 #ifndef CLIENT_TMACTL_TERMINAL_TABLE_H
 #define CLIENT_TMACTL_TERMINAL_TABLE_H
 

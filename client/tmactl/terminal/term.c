@@ -1,5 +1,5 @@
-/* Signals are blocked except in term_wait, so that none comes between two halves of something; those that
- * stop or suspend are handled there, outside of any handler. */
+/* Signals are blocked except in term_wait, so that none interrupts an operation halfway. Those that stop
+ * or suspend the program are handled there, outside of any handler. */
 #include "term.h"
 
 #include <errno.h>

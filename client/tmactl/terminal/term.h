@@ -1,5 +1,6 @@
-/* The terminal as a page: alternate screen, no cursor, keys as they are pressed. It is put back when the page
- * ends, whichever way: close, a signal that stops the program or one that suspends it. One at a time. */
+/* The terminal as a full-screen page: alternate screen, no cursor, single key presses. The terminal is
+ * restored however the page ends: by close, or by a signal that stops or suspends the program. There is
+ * one page at a time. */
 #ifndef CLIENT_TMACTL_TERMINAL_TERM_H
 #define CLIENT_TMACTL_TERMINAL_TERM_H
 

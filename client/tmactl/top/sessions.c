@@ -1,5 +1,5 @@
-/* The list comes in pages; names come from the password file and /proc, and are not to be trusted: a process
- * names itself. */
+/* The service sends the list in pages. Names come from the password file and /proc and are untrusted: a
+ * process chooses its own name. */
 #include "sessions.h"
 
 #include <fcntl.h>

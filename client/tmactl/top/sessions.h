@@ -1,5 +1,5 @@
-/* Who is connected: the service's list of connections, with the names that this machine has for their users
- * and processes. */
+/* Who is connected: the service's list of connections, with this machine's names for their users and
+ * processes. */
 #ifndef CLIENT_TMACTL_TOP_SESSIONS_H
 #define CLIENT_TMACTL_TOP_SESSIONS_H
 

@@ -1,4 +1,4 @@
-/* The head in two lines, and a row a connection. */
+/* Prints a heading of two lines, and a row for each connection. */
 #include "top_print.h"
 
 #include <inttypes.h>
