@@ -16,7 +16,7 @@ what=${1:-all} logs=${2:-gpu-logs}
 case $what in
 check | bench | sanitize | all) ;;
 *)
-	sed -n '5,5s/^# *//p' "$0" >&2
+	sed -n 's/^# *\(run\.sh \[.*\)/\1/p' "$0" >&2
 	exit 2
 	;;
 esac
