@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections that come and go leave nothing behind, and running out of descriptors or limits is handled."""
 import contextlib
 import os
@@ -183,7 +184,8 @@ class Connections(unittest.TestCase):
             wait_until(lambda: rpc.call("stats")["input_bytes"] == 16 * 60000, "they are charged")
             late = self.half_a_message(tmad, 60000)
             late.settimeout(scaled(10))
-            self.assertEqual(late.recv(1), b"")
+            with contextlib.suppress(ConnectionResetError):  # where it is closed with bytes of the message unread
+                self.assertEqual(late.recv(1), b"")
             self.assertIn("ended: input_bytes_per_uid: this uid's limit on bytes of requests not yet handled is 1000000;", tmad.log())
             self.assertIs(rpc.call("ping"), True)
             for client in (*clients, late):
