@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gather and scatter: a transform of each block of a list. */
 #include "client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: how a call gets a slot and a msgid, and how its outcome comes back. */
 #include "client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a connection: checking whom to trust, the handshake, its properties, and its release. */
 #include "client.h"
 

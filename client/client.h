@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of libtmaclient share: the connection, its requests under way, its regions.
  *
  * A request lives in a slot that is reused, so that calls allocate nothing once the table has grown. Its

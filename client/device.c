@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exports device memory: an allocation of cuMemCreate as a descriptor, one of cuMemAlloc (cudaMalloc) as
  * an IPC handle. Anything else is refused, and the error says what it is. */
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory of this process, by its pointer: which allocation it is in, and a handle for the service.
  *
  * The CUDA driver is found at run time, and what is called of it is declared here: the library builds and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Documents: a reply's tree as one allocation, nodes first and texts after, so that freeing the root frees
  * all and nothing can be half built. The depth of a reply is bounded by its frame scan. */
 #include "client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes and fds between the socket and the requests: one non-blocking pump, and waiting around it.
  *
  * Whoever waits, for a reply or for room to send, keeps reading, so that two full directions never hold

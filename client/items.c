@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Items: many transforms and runs in one request. As many go into a message as its elements allow; what of
  * them cannot be sent is refused here, alone.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A document as JSON text (RFC 8259), which is valid whatever bytes its texts hold. */
 #include "client.h"
 

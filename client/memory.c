@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory of regions. The caller's process makes the pages, so that they are charged to the caller's
  * cgroup for as long as the file lives; the service makes none of them. */
 #include "client.h"

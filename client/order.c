@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Order: what a request waits for and signals, when it is answered, and its cancellation. */
 #include "client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: transforms that the service has checked, except for their places. A plan's handle lives until the
  * plan is released or its client freed; it holds what a later connection needs to prepare the plan again. */
 #include "client.h"

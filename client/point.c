@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Points of timelines in memory that is mapped here. A waiter sleeps on the futex of the word's low half,
  * which processes share, as the service's CPU engine does. A device that writes the word wakes nobody, so
  * no sleep is longer than a nap. */

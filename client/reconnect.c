@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A lost connection is made anew by the next request: the service starts again at the same path, or somebody
  * starts it. Regions and plans keep their handles and get new ids.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: memory that both sides know, from its handle's first moment to its last, and how requests name it.
  * A region's handle lives until it is released or its client freed; it holds what a later connection needs to
  * register the memory again. region_create.c and region_register.c say how a region comes to be. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions whose memory is made for the caller: host memory here (memory.c), memory of a device by the
  * service. */
 #include "client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions of memory that the caller already has: a memfd, an allocation of CUDA's, a device pointer. */
 #include "client.h"
 

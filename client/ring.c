@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The client's side of a submission ring: entries in, completions out, and a bell when the service sleeps
  * (proto/submission.h). A ring belongs to one connection. Its memory is a region that the service makes. */
 #include "client.h"

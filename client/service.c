@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the service reports about itself: ping, and the calls that return a document. */
 #include "client.h"
 

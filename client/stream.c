@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Points of timelines on the program's own CUDA stream: values that the stream itself writes or waits for. */
 #include "client.h"
 

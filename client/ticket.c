@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that move data, blocking or by ticket, and their results. */
 #include "client.h"
 

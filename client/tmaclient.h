@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmaclient.h - the client library of tmad, a service that copies, transposes and pads tensors.
  *
  *     cc app.c $(pkg-config --cflags --libs tmaclient)

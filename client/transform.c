@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transforms. The library checks only what would be unsafe to send; the service checks the rest and
  * reports it in its own words. */
 #include "client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The public vocabulary: its names, and compile-time checks that it matches the protocol. A new row of
  * status.def or dtype.def does not compile without its line in tmaclient.h. */
 #include "client.h"

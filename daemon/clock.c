@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The clock of a service: libuv's functions as they are. */
 #include "clock.h"
 

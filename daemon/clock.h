@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The clock that time slices and the deadlines of sessions use: libuv's, or in a unit test one that the test
  * sets.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses between the engines of this build. */
 #include "engines.h"
 

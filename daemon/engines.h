@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The choice of the engine that the service runs on. */
 #ifndef DAEMON_ENGINES_H
 #define DAEMON_ENGINES_H

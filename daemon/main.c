@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The main function of tmad: names the engines of this build. */
 #include "tmad.h"
 

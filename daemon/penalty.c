@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The variable is "PID N", then "UID POINTS AT UNTIL" for each suspect. */
 #include "penalty.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Users whose requests bring the device down are refused for a while.
  *
  * When the device is lost, every uid that had a transform under way on it becomes a suspect; a uid whose

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The variable is "PID LISTENER METRICS COUNT AT...". It starts with the pid, so that it means nothing to
  * another process. */
 #include "recovery.h"

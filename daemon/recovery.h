@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Restarting within the process after a device was lost, and what is passed from one life to the next.
  *
  * A sticky error of a GPU cannot be cleared within a process image, so the service replaces its program by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server's start, an iteration of its loop, and the closing of its handles.
  *
  * In each iteration libuv calls back for timers, sockets and finished work; on_settle, a prepare handle, then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The running service: one loop, one engine, and what its sessions share.
  *
  * Everything here belongs to the loop's thread. Results of other threads reach it in three ways: engine_done

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stop: sessions finish what they have read; after drain_deadline_ms those that are left are ended; what
  * does not end even then is left to the end of the process. A second signal skips the first step.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a service that is asked to stop, or whose device is lost, comes to its end. server.h has the rest:
  * server_drain, server_lose, server_abandon. */
 #ifndef DAEMON_SHUTDOWN_H

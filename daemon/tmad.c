@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The program: parses its options, serves until it is asked to stop, and restarts within the process when the
  * device was lost. */
 #include "tmad.h"

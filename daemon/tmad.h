@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The program without its main function; the caller names the engines. */
 #ifndef DAEMON_TMAD_H
 #define DAEMON_TMAD_H

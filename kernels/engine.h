@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine is: memory, streams, and jobs that run in a stream's order.
  *
  * An engine has threads of its own. Finished jobs come back by one door: the engine calls the wake

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Start-time fair queueing: owners are kept in the order of the time that they have been charged. */
 #include "fair_queue.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fair queue: which stream an engine serves next. Owners are served by the time that they have had, and
  * the streams of one owner in rotation.
  *

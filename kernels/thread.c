@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A thread inherits its creator's signal mask, so the mask is set around the start: no signal reaches the new
  * thread in between. */
 #include "thread.h"

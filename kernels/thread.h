@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the threads of an engine, with all signals blocked. */
 #ifndef KERNELS_THREAD_H
 #define KERNELS_THREAD_H

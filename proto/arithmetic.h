@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Minimum, maximum, magnitude and quotients rounded up: one function for each type that uses them. */
 #ifndef PROTO_ARITHMETIC_H
 #define PROTO_ARITHMETIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The monotonic clock that everything measures by. Its zero is arbitrary, and nobody can set it. */
 #ifndef PROTO_CLOCK_H
 #define PROTO_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The distance between two names, to suggest the one that the user may have meant. A header of its own,
  * since the daemon and programs that only link the library have no object in common. */
 #ifndef PROTO_NEAREST_H

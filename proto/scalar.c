@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A number becomes the bits of an element, with one rounding at most: integers and doubles are taken apart
  * into sign, 64-bit significand and exponent, and rounded straight to the target format. */
 #include "scalar.h"

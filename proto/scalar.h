@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One number as it travels (the pad value), and its bits as an element of a tensor. */
 #ifndef PROTO_SCALAR_H
 #define PROTO_SCALAR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that expand from schema.def. */
 #include "schema.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What expands from schema.def: the structs, their field tables, the method table.
  *
  * Every struct starts with `has`, a mask of the fields that are present (F(message, field)); decoding

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names and meanings of the status codes, and the one way to fill a struct error. */
 #include "status.h"
 

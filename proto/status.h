@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes and the error that explains one.
  *
  * A function that can refuse returns 0 or a negative STATUS_* code and fills a struct error with the one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A submission ring: how requests and their ends lie in memory that a client and the service share.
  *
  * The memory is a part of a region of the client's. The client writes entries and counts them in `submitted`;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Element types and layouts. Every product and sum over a shape is checked here, once; the functions that
  * take a struct tensor_layout rely on tensor_layout_init having accepted it. */
 #include "tensor.h"

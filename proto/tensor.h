@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensor vocabulary: element types, layouts, and the one place where extents are computed.
  *
  * Shapes are outermost first. Strides are in elements and may be zero or negative. Every product and sum

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quotes and cleans text that comes from elsewhere. */
 #include "text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Foreign text in our messages: what a peer sends may hold any byte; what we print is valid UTF-8. */
 #ifndef PROTO_TEXT_H
 #define PROTO_TEXT_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # deb.sh TARBALL DIRECTORY: builds Debian packages and the source package from a distribution tarball, in DIRECTORY, which
 # is emptied first and also receives the log. The environment applies as for dpkg-buildpackage: DEB_BUILD_OPTIONS=nocheck
 # skips the tests, DEB_BUILD_PROFILES=pkg.tmad.nocuda the CUDA engine.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo: a real tmad permutes and pads a real tensor file, and NumPy checks every bit of it."""
 import json
 import os

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers four blocks of a pool into one tensor. The index -1 leaves its block
  * of the tensor unchanged. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Submits transforms and takes their tickets as they end, in a poll loop that
  * can serve other descriptors as well. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a plan for each of 1000 matrices through a submission ring, with at most
  * 64 runs in flight. */
 #include <stdio.h>

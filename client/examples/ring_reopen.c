@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes the matrices that arrive on standard input, across restarts of the
  * service. A ring ends with its connection; opening another one reconnects,
  * which also restores the regions and the plan. A run that was in flight may or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes a transform wait for what a CUDA stream has computed so far, and the
  * stream wait for the transform. The host waits for neither. */
 #include <tmaclient.h>

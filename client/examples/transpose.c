@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes a 3 x 4 matrix in memory that both sides map. */
 #include <stdio.h>
 #include <tmaclient.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strict parsers: a value is accepted as a whole, or refused with its flag and its text. */
 #include "args.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parsers of flag values: lists, pads, numbers, sizes. */
 #ifndef CLIENT_TMACTL_ARGS_H
 #define CLIENT_TMACTL_ARGS_H

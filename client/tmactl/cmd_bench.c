@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl bench: how many requests per second the service carries, and how long each takes. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl completion: prints the completion script for a shell. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl copy: copies an .npy file or stream into another, permuted, padded or cropped. */
 #include "tmactl.h"
 

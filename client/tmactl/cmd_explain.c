@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl explain: how the service would move a tensor, and why not faster. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl help: prints what commands.def says. */
 #include "tmactl.h"
 

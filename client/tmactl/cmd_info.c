@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl info: what the service is, and its limits. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl ping: whether the service answers, and how fast. */
 #include "tmactl.h"
 

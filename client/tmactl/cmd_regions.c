@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl regions: the memory that the service has mapped, and who owns it. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl stats: the service's counters, in groups. */
 #include "tmactl.h"
 

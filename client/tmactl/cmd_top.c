@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl top: who uses the service, and how much, refreshed at an interval. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that expand from commands.def, and searches in them. */
 #include "commands.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* commands.def as tables. Each command is a row here and a function in a cmd_*.c of its own. */
 #ifndef CLIENT_TMACTL_COMMANDS_H
 #define CLIENT_TMACTL_COMMANDS_H

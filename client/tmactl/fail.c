@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills a struct failure; nothing else does. */
 #include "tmactl.h"
 

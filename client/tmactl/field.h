@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of the service's documents, by key. A field that an older service does not send reads as zero or
  * empty. */
 #ifndef CLIENT_TMACTL_FIELD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A request to stop: from a signal, or because another part of the work has failed. */
 #ifndef CLIENT_TMACTL_STOP_H
 #define CLIENT_TMACTL_STOP_H

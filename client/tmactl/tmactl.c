@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl: main, and what the commands share. */
 #include "tmactl.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl: one command, one file. A command is a row of commands.def; it speaks to the service only through
  * tmaclient.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Turns flags and a shape into a transform of the library. */
 #include "transform_request.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transform as the flags say it: a shape and an element type, of a file or made up, with --permute, --pad,
  * --mode and --value. */
 #ifndef CLIENT_TMACTL_TRANSFORM_REQUEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the files of settings, reads them, and merges them with the command line. */
 #include "config.h"
 

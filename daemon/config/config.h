@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a tmad: the command line overrides tmad@NAME.conf, which overrides tmad.conf, which
  * overrides the defaults.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses one file of settings. libinih splits its lines; what it would silently skip is checked before it
  * sees a line: lines longer than its buffer, bytes that are no text, unknown sections. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The limits of a running tmad, one field for each row of limits.def. */
 #ifndef DAEMON_CONFIG_LIMITS_H
 #define DAEMON_CONFIG_LIMITS_H

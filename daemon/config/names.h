@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Users and groups by name or number. A lookup by name may block: the loop's thread must not do one while it
  * runs. */
 #ifndef DAEMON_CONFIG_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The names, values and places of settings. getopt_long parses the command line; config.c reads the files. */
 #include "options.h"
 

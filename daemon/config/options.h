@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of tmad: the options of options.def and the limits of limits.def, given on the command line or
  * in files. One parser reads their values, wherever they are given. */
 #ifndef DAEMON_CONFIG_OPTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sections are few, so a list serves. The set of those that apply to a uid is determined when it connects,
  * and kept as bits. */
 #include "overrides.h"

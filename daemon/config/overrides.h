@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Limits for single users or groups: sections such as [limits "uid:1004"] of tmad.conf.
  *
  * Only limits of a uid (*_per_uid) can be overridden. Among the sections that apply to a uid, a user's

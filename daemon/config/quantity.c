@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A number is digits, a decimal point and more digits if there is a unit, and the unit. */
 #include "quantity.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of limits as people write them: 4096, 64M, 30s. */
 #ifndef DAEMON_CONFIG_QUANTITY_H
 #define DAEMON_CONFIG_QUANTITY_H

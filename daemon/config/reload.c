@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The work queue reads the files; the loop compares and applies them. */
 #include "reload.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SIGHUP: reads the files of settings again, and applies all changes that a reload can apply, or none if
  * there is an error. */
 #ifndef DAEMON_CONFIG_RELOAD_H

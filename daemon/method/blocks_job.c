@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the fields in this order: entries and layers on their own, the transform and its places, then
  * everything that lies in memory (kernels/plan/blocks.h). */
 #include "blocks_job.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fields of a gather or scatter request, checked and turned into a list of blocks for the engine. */
 #ifndef DAEMON_METHOD_BLOCKS_JOB_H
 #define DAEMON_METHOD_BLOCKS_JOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of handlers, one for each METHOD of the schema; and what is checked before any of them. */
 #include "dispatch.h"
 

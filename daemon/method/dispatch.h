@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a message to the handler of its method. */
 #ifndef DAEMON_METHOD_DISPATCH_H
 #define DAEMON_METHOD_DISPATCH_H

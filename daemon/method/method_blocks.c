@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gather and scatter: a transform of each block that a list names. */
 #include "dispatch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cancel: gives up a request that has not started. */
 #include "dispatch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain: plans a transform, for this engine or for another one, without running it. */
 #include "dispatch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_prepare, plan_run, plan_release: a transform that is checked once and run many times. */
 #include "dispatch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* region_register, region_create, region_release, region_list.
  *
  * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped off

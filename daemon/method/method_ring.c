@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ring_open, ring_close: a submission ring in memory that the connection shares. */
 #include "dispatch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* info, ping, stats: what the service says about itself. */
 #include "dispatch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session_list: the connections and their use of the service. Root and the user of the service see all, other
  * users see the connections of their own uid. */
 #include "dispatch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* submit: many transforms and runs of plans as one job. Each item is checked on its own; bad items are left
  * out. */
 #include "dispatch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy, transpose, pad, transform: checks the request against the regions, finds or makes the plan, queues
  * the job. */
 #include "dispatch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the points of timelines that a request waits for and signals. */
 #include "order.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of a request: when it starts, what it signals at its end, and when it is answered. These are the
  * fields wait, signal and reply of every method that moves something. */
 #ifndef DAEMON_METHOD_ORDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layouts, places and plans of requests. */
 #include "transforms.h"
 

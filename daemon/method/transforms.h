@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the fields of a request to a plan between two places, for every method with a transform in it. */
 #ifndef DAEMON_METHOD_TRANSFORMS_H
 #define DAEMON_METHOD_TRANSFORMS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accounts are few, one for each connected uid, so a list serves. Charges are counters in them. */
 #include "account.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each user holds of the service, and the limits on it.
  *
  * Everything that a client can make the service hold is charged to the uid of its connection before it is

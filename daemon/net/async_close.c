@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each account with something to close has a queue and a thread that empties it.
  *
  * One lock guards all queues and what has been closed; it is held for a few instructions, never during a

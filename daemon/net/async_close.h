@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Closing descriptors off the loop.
  *
  * close(2) may block for as long as the sender of the descriptor likes: a TCP socket that lingers, a file of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backpressure: when a session's next request has to wait, and when it may go on.
  *
  * A session that must not handle a request yet leaves its input unread, so that its peer's socket fills up.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two timers of each session, and one of the server that checks all sessions for idleness. */
 #include "deadline.h"
 

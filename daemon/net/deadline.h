@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The deadlines of sessions: for a message to arrive, for replies to be read, and for a connection that does
  * nothing. Each ends the session. They use the server's clock (daemon/clock.h).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors that came with a session's bytes, until a request takes them or they are dropped.
  *
  * Each remembers the range of the stream's bytes that it came with, and so the messages that it may belong

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks are known by their numbers. The stack of free blocks has those without memory at its bottom, so that
  * they are used last. */
 #include "input.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kept input: one block for each session that has input which it cannot handle yet, because the message is
  * incomplete or has to wait.
  *

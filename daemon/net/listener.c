@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accepts connections while there are descriptors; when there are none, it pauses instead of spinning. */
 #include "listener.h"
 

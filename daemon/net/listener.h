@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The listening socket, at our own path or passed by a service manager.
  *
  * It stays open across a restart within the process (recovery.h). Our own socket file is removed when the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session's unread_fds are the descriptors that it has sent, oldest first. An account lists its sessions
  * that have any, and the sockets that linger. */
 #include "outgoing.h"

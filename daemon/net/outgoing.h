@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors on their way to clients: those of regions that the service creates (region_create).
  *
  * Each is charged to the uid (outgoing_fds_per_uid) from before it is created until the peer has received it,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* LISTEN_PID names a process, LISTEN_FDS counts descriptors from 3 on, LISTEN_FDNAMES has a name for each. */
 #include "passed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets passed by a service manager: LISTEN_FDS and LISTEN_FDNAMES, see sd_listen_fds(3).
  *
  * One is for clients, whatever its name; one named "metrics" may come with it. They stay open until the

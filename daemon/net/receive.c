@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Input of a session: reads bytes, finds whole messages, and has them handled.
  *
  * Bytes are read into a buffer that all sessions share, and handled from there. Only what cannot be handled

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Refused connections have no poll handles: they are few, and a timer checks all of them. */
 #include "refusal.h"
 

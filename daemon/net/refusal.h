@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that a limit refuses: the client is told which limit.
  *
  * A reply needs a msgid, so the service peeks at the first request without reading it. Once the msgid has

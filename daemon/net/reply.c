@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Output of a session: replies are queued, charged, and sent together before the loop sleeps.
  *
  * A descriptor goes with the first byte of its reply. What the socket does not take stays queued; the peer

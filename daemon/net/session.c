@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a session: it opens, finishes, ends, and is freed when nothing holds it any more.
  *
  * session_open takes every charge and every other resource before the session exists. session_finish stops

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session: one connection and everything that it holds.
  *
  * The life of a request reads downward in receive.c and dispatch.c: on_readable -> session_feed -> dispatch

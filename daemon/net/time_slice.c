@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The lengths of slices, and the queue of accounts with ready sessions. */
 #include "time_slice.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Time slices: how the users share the loop.
  *
  * In each iteration of the loop every uid has one time slice, however many sessions it has. Requests that do

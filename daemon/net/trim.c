@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The charges tell how much memory connections hold. */
 #include "trim.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Returns memory to the system after many connections have gone, or have read their replies.
  *
  * Freed memory lies between memory in use, and free alone leaves it to the process. malloc_trim returns it,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Asks the kernel first for everything that it may refuse, so that libuv finds it there. */
 #include "watch.h"
 

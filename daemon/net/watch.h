@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Polling a descriptor without libuv's aborts: libuv ends the process when the kernel has no memory for one
  * more descriptor in its epoll set, or the process has none for its table of them. */
 #ifndef DAEMON_NET_WATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parses addresses without a resolver, so that they mean nothing but what is written here. */
 #include "endpoint.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The address at which metrics are served: a path, or a port that only this machine reaches. */
 #ifndef DAEMON_OBSERVE_ENDPOINT_H
 #define DAEMON_OBSERVE_ENDPOINT_H

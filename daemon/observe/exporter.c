@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Accepts peers, and decides when libmicrohttpd may work. exposition.c writes the contents, page.c resolves
  * URLs. */
 #include "exporter.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics over HTTP: GET /metrics, for Prometheus and compatible scrapers, on a socket of their own.
  *
  * libmicrohttpd speaks HTTP, on the loop's thread and without a thread of its own; nothing runs without

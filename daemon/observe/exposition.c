@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table of metric families. The shape of a family says how many samples it has, and how they read. */
 #include "exposition.h"
 

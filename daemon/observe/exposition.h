@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a snapshot as text: OpenMetrics 1.0, or the text format 0.0.4 of Prometheus. It writes piece by
  * piece into memory of the caller, and allocates nothing. */
 #ifndef DAEMON_OBSERVE_EXPOSITION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A line is a datagram of NAME=VALUE lines, built on the stack (systemd's Native Journal Protocol).
  * sd_journal_sendv is not used: it waits for a journal that does not read, and all clients would wait with
  * it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The native protocol of the systemd journal (sd-journal(3)), in which lines have fields. */
 #ifndef DAEMON_OBSERVE_JOURNAL_H
 #define DAEMON_OBSERVE_JOURNAL_H

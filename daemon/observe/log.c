@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each line is one write, so that lines of several processes do not mix. */
 #include "log.h"
 

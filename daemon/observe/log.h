@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log: one line for each decision.
  *
  * Under systemd a line goes to the journal, with fields for its subject (journal.c); otherwise to stderr,

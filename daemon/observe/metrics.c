@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts for the service, the uid and the session together. */
 #include "metrics.h"
 

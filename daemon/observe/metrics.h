@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of the whole service since its start. Only the loop's thread writes them. */
 #ifndef DAEMON_OBSERVE_METRICS_H
 #define DAEMON_OBSERVE_METRICS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A status text for each state of the server. */
 #include "notify.h"
 

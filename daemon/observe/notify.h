@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Notifications to the service manager by sd_notify(3), which `systemctl status` shows. Without a service
  * manager nothing happens. */
 #ifndef DAEMON_OBSERVE_NOTIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A scrape is a snapshot, which is written as its peer reads. */
 #include "page.h"
 

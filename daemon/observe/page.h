@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pages of the exporter: /metrics and /; everything else is 404. */
 #ifndef DAEMON_OBSERVE_PAGE_H
 #define DAEMON_OBSERVE_PAGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A mutex guards the queue; the thread does not hold it while it writes. Lines are queued as they will be
  * written; each ends with its only line break. */
 #include "sink.h"

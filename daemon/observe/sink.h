@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Standard error, written to without waiting for its reader.
  *
  * A pipe that is not read, a stopped terminal and a socket block their writer, and the descriptor cannot be

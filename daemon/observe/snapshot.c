@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies counters, because a scrape is sent piece by piece while they change. */
 #include "snapshot.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that a scraper is told about the service, as it was at one moment. */
 #ifndef DAEMON_OBSERVE_SNAPSHOT_H
 #define DAEMON_OBSERVE_SNAPSHOT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the rows of users, and adds to a row. */
 #include "usage.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Usage: what each user has consumed since the start; counters that never decrease.
  *
  * An account (account.h) says what a uid holds now, and goes with its last connection; the uid's row here

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each tick feeds the watchdog, asks the engine for a sign of life by the next tick, and updates the status.
  */
 #include "watchdog.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The service manager's watchdog (WATCHDOG_USEC, sd_watchdog_enabled(3)). It is fed three times per interval
  * as long as the loop iterates, which its timer proves, and the engine answers (engine_probe). If either
  * hangs, nothing is repaired here: the service manager ends the process and starts it again. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of batches, and their results: a status for each item, and sentences for the first items that
  * failed. */
 #include "batch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A batch: the items of a submit request, each with its plan and places, or with the reason why it was
  * refused.
  *

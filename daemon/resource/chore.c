@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A queue of accounts, each with a queue of chores. libuv's own queue never holds more work than it has
  * threads, so that the order is decided here. */
 #include "chore.h"

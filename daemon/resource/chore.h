@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chores: work on memory that may take long, such as mapping and unmapping, done off the loop.
  *
  * All users share the threads that do chores (libuv's), so each thread works in time slices. A chore is done

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots in an array that doubles when it is full; the free slots form a list. */
 #include "id_table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table of a connection's objects by the ids that the client uses: regions, plans.
  *
  * An id is a slot's number with a generation above it: no id is given twice, and a lookup is one read. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs are created, submitted, answered when the engine has finished them, and reused. */
 #include "job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job: one request that moves something, from its check to its answer.
  *
  * A job holds its session, its plans and the regions that it touches, and is charged to the uid

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A hash table of chains, with an LRU list through its entries. The key is the packed spec: equal keys mean
  * equal plans. */
 #include "plan_cache.h"

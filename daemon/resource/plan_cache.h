@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A cache of plans by layout: the outcome of a request's tensors, permutation and pads, without addresses.
  *
  * A hit allocates nothing and repeats only the checks that depend on regions. Entries are reference-counted:

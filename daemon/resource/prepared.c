@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session's prepared plans, each with the plans for the kinds of places that were used last. */
 #include "prepared.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prepared plans: transforms of a connection that have been checked in advance, except for the places of
  * their tensors.
  *

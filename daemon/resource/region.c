@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of a connection's regions, and the two steps of a region's end: out of the table, then unmapped.
  */
 #include "region.h"

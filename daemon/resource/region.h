@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: memory that a connection has shared with the service, or had it create.
  *
  * A region's id belongs to its connection and is never given twice. A region lives from the reply that names

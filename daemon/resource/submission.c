@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Submission rings: taking entries, writing their ends, and staying awake between entries.
  *
  * All access to the shared memory is in the first section and guarded, because the client's pages can be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Submission rings: runs of prepared plans that a client puts into shared memory (proto/submission.h) and
  * that the service takes without a message for each.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One call is under way at a time; all requests that come meanwhile are served by one more call. */
 #include "waker.h"
 

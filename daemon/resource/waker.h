@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waking clients that sleep on a word of shared memory (futex), from the loop.
  *
  * A word of a ring has one sleeper, or none. The kernel finds it among all sleepers whose words have the same

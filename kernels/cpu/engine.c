@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU engine: the worker threads, and engine_ops for memory, streams and probes.
  *
  * A stream whose job has work items left stands in the fair queue. A worker takes the next stream's next work

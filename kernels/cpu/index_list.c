@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and checks the entries of an index list, and computes the addresses of their blocks. */
 #include "index_list.h"
 

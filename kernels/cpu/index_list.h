@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index list of a list of blocks: each entry is read once, checked, and kept, a group at a time.
  *
  * A list in a region is a client's memory, which may change or fail: index_list_read runs under the guard

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A microkernel: the two innermost loops of a move, over `rows` and `cols` units of a box.
  *
  * Unit (r, c) goes from src + r * src_row + c * src_col to dst + r * dst_row + c * dst_col. cols is the

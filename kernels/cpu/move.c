@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans a move: chooses its microkernel, divides it into pieces, and runs the loops that lead from a piece to
  * the microkernel. */
 #include "move.h"

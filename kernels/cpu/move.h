@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A move: one loop nest placed in memory, its microkernel chosen, divided into pieces that threads can run
  * side by side.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divides a transform into partitions, and runs one. */
 #include "partition.h"
 

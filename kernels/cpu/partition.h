@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divides one transform between two places into partitions, which threads can run side by side.
  *
  * A partition is one piece of a subregion, or a few whole subregions where all of them are smaller than a

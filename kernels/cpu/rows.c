@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Microkernels whose rows are contiguous in the destination: copy, repeat a value, reverse. */
 #include "microkernel.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divides a running job into work items; work_item.c executes them. */
 #include "running_job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A running job: one job under way, handed out to threads as work items.
  *
  * A job is one move, a batch of moves, or a move over a list of blocks. A work item is one partition of a

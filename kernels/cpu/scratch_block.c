@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the scratch blocks of a padded transform: each is a transform of its own, over a stretch of one axis.
  */
 #include "scratch_block.h"

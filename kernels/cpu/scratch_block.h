@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divides a padded destination with short rows into scratch blocks, which fit a thread's scratch memory.
  *
  * Its subregions share cache lines, the more so the shorter the rows are. Each scratch block is put together

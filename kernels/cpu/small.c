@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which jobs are small, and the shortest way through one: no work items, no lock.
  *
  * A few KiB take less time to move than memory takes to answer: all their lines are prefetched before

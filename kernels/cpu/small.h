@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small jobs: moved whole by the thread that submits them. */
 #ifndef KERNELS_CPU_SMALL_H
 #define KERNELS_CPU_SMALL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A transpose past the cache by way of scratch: rows of dst are put together there, a part of each at a time,
  * and flushed as whole lines, wherever in a line they begin (isa.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Submits, starts and ends the jobs of a stream.
  *
  * Only one thread at a time advances a stream, so signals of its jobs are given in order although that thread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of the CPU engine with their waiting and finished jobs: what the owner's thread, the workers and
  * the watcher share, under one lock that guards everything but the copying itself.
  *

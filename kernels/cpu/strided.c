@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The microkernel for every box that no faster microkernel takes. */
 #include "microkernel.h"
 

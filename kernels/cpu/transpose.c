@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The transpose microkernel: dst[r][c] = src[c][r], rows contiguous on their own side.
  *
  * Boxes are cut into strips that give every row of dst one line (isa.h). What is left at the edges is done

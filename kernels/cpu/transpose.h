@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the two files of the transpose microkernel, transpose.c and stage.c, share. */
 #ifndef KERNELS_CPU_TRANSPOSE_H
 #define KERNELS_CPU_TRANSPOSE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU engine's sizes and times, each with its reason. */
 #include "tuning.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watcher's thread. Each pass reads every word, ends the watches whose point has come or whose time is
  * over, and otherwise sleeps on the values that it read. */
 #include "watcher.h"

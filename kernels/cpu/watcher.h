@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watcher: a thread that sleeps on the words of points that have not come, and says when they have.
  *
  * It touches words and their futexes without the engine's lock. What it watches stays its own until it has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Executes a work item, under the guard against client memory that fails. */
 #include "kernels/host/memory.h"
 #include "running_job.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the limits on what may be under way, the cheapest check first. */
 #include "admission.h"
 

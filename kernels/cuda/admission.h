@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decides which job may start now: within what the engine, its owner and its stream may have under way, and
  * with room in scratch memory. A job of more than one launch has its stream to itself. While a job waits for
  * scratch memory, no other job that needs scratch memory overtakes it.

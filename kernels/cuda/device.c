@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the GPU and loads the kernels. The embedded image holds machine code for the targets that the build
  * names and PTX for later ones; the driver takes what fits. */
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads the driver, and says what its results mean. The table is either complete or empty: when an entry
  * point is missing the library is closed again, so nobody ever calls through a null pointer. */
 #include "driver.h"

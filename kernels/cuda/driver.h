@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA driver, found at run time: libcuda.so.1 by dlopen, its entry points by cuGetProcAddress. Nothing
  * is linked, so the same program starts on a machine without a driver.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA engine: engine_ops on top of the device, its memory and the scheduler's thread. */
 #include "kernels/engine.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One probe at a time. A probe may find the last one's event still pending, and then waits for that one. */
 #include "heartbeat.h"
 

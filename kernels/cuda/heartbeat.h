@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The heartbeat: whether the engine's thread and the device answer.
  *
  * A probe is taken up in the thread's next pass, which records an event on a stream of its own: it is behind

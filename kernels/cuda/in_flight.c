@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launches and polls the rounds of an in-flight job. A round brings the source in, runs the kernel and takes
  * the destination out; when there are several rounds, each of the three has a stream of its own, so that
  * stages of different rounds overlap. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An in-flight job: one job that is running on the device.
  *
  * It is started under the engine's lock and then belongs to the engine's thread, which launches its rounds

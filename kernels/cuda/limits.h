@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine chooses when it is opened: the sizes at which it changes its method. Tests force others, so
  * that small cases take every path. */
 #ifndef KERNELS_CUDA_LIMITS_H

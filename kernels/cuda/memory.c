@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Maps, makes and unmaps regions of every kind; and those in host memory, which kernels/host maps and the
  * driver pins. */
 #include "memory.h"

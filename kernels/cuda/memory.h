@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the CUDA engine: what clients bring (memfd, cuda_ipc, cuda_fd), and what is made for them.
  *
  * Mapped and unmapped on any thread that has the device's context current; several at once. A mapping never

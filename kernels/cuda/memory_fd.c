@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory by file descriptor: allocations of the driver's virtual memory management, mapped whole from
  * their start, because a part cannot be. Each import is a memory of its own: the driver does not say whether
  * two descriptors are of one allocation. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory by CUDA IPC handle. Each handle is opened once and its users are counted, because the driver
  * gives the same address for an allocation that is open already, and because opening takes about a
  * millisecond. The lock is held while a handle is opened or closed, so that nobody meets one half-way. */

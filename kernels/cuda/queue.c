@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The path of a job: it waits in its stream, is in flight, and ends in the done list, for which the owner is
  * woken once until it has reaped. Jobs of a stream end in the order that they came in, even when they are
  * cancelled. */

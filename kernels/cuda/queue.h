@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The queue that the owner's thread and the engine's thread share: waiting jobs, by stream, and finished
  * jobs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One pass of the engine's thread: poll the points that jobs wait for, start what can be started, launch and
  * poll everything in flight, end what has completed, rest. */
 #include "scheduler.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's thread: starts jobs in the fair queue's order, launches them and polls them until they end.
  *
  * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still

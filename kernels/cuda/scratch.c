@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* First-fit allocation between blocks that are kept in order of their addresses. */
 #include "scratch.h"
 

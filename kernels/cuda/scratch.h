@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scratch memory on the device: one bounded stretch through which host memory is staged.
  *
  * Allocated when it is first needed, and given back once nobody has used it for a while. Its blocks are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Divides a job into rounds, and decides what of them fits into scratch memory. */
 #include "staging.h"
 

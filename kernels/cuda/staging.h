@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a job with a side in host memory is carried out: in which rounds, and which side of it goes through
  * scratch memory on the device. Pure: knows no driver, so it is tested without one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One poll of the points that jobs wait for: gathered under the lock, read without it, and applied under it.
  */
 #include "timeline.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timelines on the device: polls the words that jobs wait for, and has the device write signals.
  *
  * A wait is never put on a stream (cuStreamWaitValue64): it cannot be taken back, and while one is parked, so

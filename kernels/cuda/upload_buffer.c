@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens an upload buffer, pinned pages and device memory of the same size, and copies from one to the other.
  */
 #include "upload_buffer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An upload buffer: memory in which the host lays out lists for a kernel, and the same amount on the device.
  *
  * Each in-flight job has one, opened when it is first needed and then kept. What lies in it stays until the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The SIGBUS handler behind the guard. A guard belongs to a thread; the handler touches nothing else but the
  * previous action, which is stored before the handler is installed and stays. */
 #include "fault.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A SIGBUS inside a copy ends that copy, not the process.
  *
  * A client's memory can fail under a copy: a hole punched when memory is short, a file that lost its end.

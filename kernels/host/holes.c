@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Watches for holes by one userfaultfd for all mappings of the process. Nobody reads it: with
  * UFFD_FEATURE_SIGBUS it has no events. */
 #include "holes.h"

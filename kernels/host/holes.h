@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Holes in clients' files are not ours to fill.
  *
  * Whoever touches a page that a file lacks makes it, and pays for it with its cgroup for as long as the file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Maps, makes and checks memfds. Every size is checked against what the kernel says of the file; a seal
  * against shrinking keeps it true. Pages are mapped before the mapping is handed out, so that a copy does not
  * fault on each. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory of either engine: a mapping of a memfd. Mapped on any thread; the mapping never changes.
  *
  * A page of the file is charged to the cgroup of whoever touches it first, for as long as the file has it. So

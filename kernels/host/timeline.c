@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads, signals and wakes the words of timelines: one atomic access a call, under the guard against memory
  * that fails. */
 #include "timeline.h"

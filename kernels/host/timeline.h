@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words of timelines: 64 bits in a client's memory, that other processes change at any time and may take
  * away.
  *

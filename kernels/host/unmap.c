@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unmaps host memory, a step at a time. The kernel empties a mapping of 4 KiB pages at about 10 GB/s and
  * holds the process's mmap_lock meanwhile, so one call for all of it would keep every other thread that needs
  * that lock, for 0.3 s in 4 GB. Emptying it by MADV_DONTNEED takes the lock for reading, a step at a time: a

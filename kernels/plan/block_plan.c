@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the alignment that all blocks share, and plans with it. */
 #include "block_plan.h"
 

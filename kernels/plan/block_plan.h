@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA engine's own plan for a move of many blocks: one that is right for each block, wherever it lies,
  * whatever plan came with the move. Pure. */
 #ifndef KERNELS_PLAN_BLOCK_PLAN_H

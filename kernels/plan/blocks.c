@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks lists of blocks. Stretches are computed in 128 bits, where no sum of theirs overflows; regular
  * layouts are treated as repeated ones (overlap.h). */
 #include "blocks.h"

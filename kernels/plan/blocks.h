@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks: what one is, what a request may leave out of it, and what has to hold before an engine may
  * run it. Pure: of memory it reads only a list that the host has.
  *

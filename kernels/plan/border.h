@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A strided dimension with its window, and the border outside of the windows as boxes. The planner, which
  * counts the work, and the kernel, which does it, must agree on both.
  *

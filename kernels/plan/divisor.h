@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Division by a number that is known before the launch: a multiplication and a shift, where a division costs
  * twenty instructions. Exact for numerators below 2^31 (Granlund and Montgomery, "Division by Invariant
  * Integers using Multiplication"); others take the long way.

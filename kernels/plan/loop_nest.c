@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Brings loop nests to canonical form, and divides a padded transform into subregions. Nothing here fails or
  * allocates: transform_init has checked every product that is formed. A request can have millions of
  * subregions, so both are kept cheap. */

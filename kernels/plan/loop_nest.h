@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A loop nest: one strided copy or fill in canonical form, what an engine's inner loops run.
  *
  * Canonical: unit dimensions dropped, dimensions that are contiguous on both sides fused, destination

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Narrows a transform: the window of an axis moves, and with it what is before, what is read and what is
  * after. */
 #include "narrow.h"

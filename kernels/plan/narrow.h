@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of a transform that are transforms of their own, and the range of bytes that a transform touches.
  * Pure. */
 #ifndef KERNELS_PLAN_NARROW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Both tests for overlap become one question: is target = sum of stride[i] * x[i] with 0 <= x[i] <= max[i]?
  *
  * Terms that together reach every multiple of the smaller stride are merged first, which undoes most

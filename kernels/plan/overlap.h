@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether strided sets of bytes overlap: exact, by a bounded search over the strides (a small Diophantine
  * problem). Most layouts are decided by their extents or by nested strides without any search. */
 #ifndef KERNELS_PLAN_OVERLAP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the family of a transform's interior and its tile, and records the rules that ruled better families
  * out.
  */

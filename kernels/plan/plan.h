@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a transform and facts about the engine to a plan. Pure, so that it is tested without hardware.
  *
  * The family names how the interior moves; borders are subregions of their own, or a little work in the tiles

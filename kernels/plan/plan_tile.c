@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Computes what a plan's tile is; its dimensions are those of the route that moves it. */
 #include "plan_tile.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan's tile is in memory, for tools that explain or draw it; and the facts to plan with for an
  * engine that is not here. Pure. */
 #ifndef KERNELS_PLAN_PLAN_TILE_H

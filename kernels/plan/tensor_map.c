@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the rules of tensor maps, field by field in the order that cuTensorMapEncodeTiled takes them. Where
  * its documentation and its sample code differ, the documentation's sentence is the rule: strides are
  * multiples of 16 below 2^40, so 0 (a dimension that repeats) and overlapping rows pass.

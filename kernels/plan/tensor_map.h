@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor maps: the layout that the Tensor Memory Accelerator reads, every rule it must keep, and its key.
  *
  * A layout has no address: maps are cached by layout, and the address is patched in. Pure; knows no driver.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tries the routes by tensor map: what a map can say of each side, and the boxes and tiles of a copy and of a
  * transpose.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the route for the whole destination, with pads as windows.
  *
  * Routes are tried from the best: the driver's copy, runs, maps on both sides, a map and registers, and last

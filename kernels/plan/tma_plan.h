@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan for the Tensor Memory Accelerator: which kernel moves the window, over which tiles and through
  * which tensor maps, and whether another one writes the border. Pure: knows no driver, so it is tested
  * without hardware.

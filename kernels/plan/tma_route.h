@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The routes of a plan for the Tensor Memory Accelerator: each is tried with a loop nest, the whole
  * destination or the window alone, and either sets the plan up or leaves in it the rules that ruled it out.
  * Internal to the planner.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tries the routes without a tensor map: aligned runs by the unit's plain copies; else rows, tiles and
  * gathers without the unit, which accept every layout.
  */

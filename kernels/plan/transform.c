@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Validates a transform and reduces it to axes. Arguments are checked in the order in which a reader names
  * them: dtype and ranks, perm, then dimension by dimension the crop, the pad and the destination's extent,
  * last the value and the destination's own overlap. */

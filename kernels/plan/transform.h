@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one operation: dst[...] = pad(permute(src, perm), before, after, mode, value), with NumPy's meaning.
  *
  * transform_init validates a request once, without addresses, and reduces it to axes in the destination's

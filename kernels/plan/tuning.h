@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/README.md).
  * Kernels assert those that they could derive otherwise. */
 #ifndef KERNELS_PLAN_TUNING_H

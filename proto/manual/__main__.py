@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the manual: python3 proto/manual SOURCE VERSION FILE...; each FILE (client/tmactl/tmactl.1) is written there.
 
 A page is its template (client/tmactl/tmactl.1.in), mdoc(7) in which a line @NAME ARGUMENT...@ stands for what pages.py makes

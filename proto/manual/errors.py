@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of errors: the statuses (proto/status.def), and what the sentences say (proto/errors.def)."""
 import mdoc
 import tables

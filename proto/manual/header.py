@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads tmaclient.h as what it is written to be: documentation, from top to bottom.
 
 A group opens with a title, /* ---- Title ---- */. What stands together without a blank line is one entry: a comment

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes mdoc(7): plain words as text lines, paragraphs and literal displays, and arguments of macros."""
 import re
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of tmad: its options (daemon/config/options.def) and limits (daemon/config/limits.def), on the command line and in tmad.conf,
 and its methods (proto/schema.def).
 

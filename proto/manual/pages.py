@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lines @NAME@ of a template stand for. Each method make_NAME returns lines of mdoc."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the project's tables (*.def): files of NAME(argument, ...) rows in C's syntax, which the C sources include."""
 import re
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* /proc/self/cgroup names the group, /proc/self/mountinfo where its hierarchy is mounted and which part of
  * it; each group up to there has its limit and its use in files of its own. What cannot be read limits
  * nothing. */

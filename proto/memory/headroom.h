@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much memory there is, and how much is left, for this process: the machine's, and that of the cgroups
  * that it is in (version 1 or 2), whose limits end processes long before the machine is short.
  */

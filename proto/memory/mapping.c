@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An address range is reserved with room to spare, and the file mapped within it: the kernel maps a huge page
  * only where address and offset have the same remainder, and not every version picks such an address. */
 #include "mapping.h"

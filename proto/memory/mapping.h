@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A mapping of a memfd, placed so that huge pages of the file can be mapped as such. Both sides of a region
  * map it so. */
 #ifndef PROTO_MEMORY_MAPPING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pages are made present a few at a time. Between two steps it checks for waiters and for the memory that
  * is left. */
 #include "memfd.h"

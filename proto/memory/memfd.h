@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memfds: how they are made, and how their pages come to be. A page of such a file is charged to the cgroup
  * of the process that touches it first, for as long as the file has it: whoever is to pay for it fills it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The growable byte run. Its live bytes are data[start..end); they move to the front, or to a larger
  * block, only when the room behind them is used up, and to the front only when no more bytes move than
  * were consumed since the last move: appending costs amortised constant time. */

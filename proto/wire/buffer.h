@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A growable run of bytes with a cap: bytes are appended at the end and consumed from the front.
  * Zero-initialised it is empty; nothing is allocated before the first append. */
 #ifndef PROTO_WIRE_BUFFER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding by the field tables. It borrows strings from the message's bytes and copies
  * everything else; refusals name the field by its path and quote what the peer sent, cut and escaped. */
 #include "codec.h"

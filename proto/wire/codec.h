@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one walk between MessagePack and the structs of schema.h, by their field tables. For rpc_request.c and
  * rpc_reply.c. */
 #ifndef PROTO_WIRE_CODEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encoding by the field tables. Only an allocation can fail; the first failure is returned. */
 #include "codec.h"
 

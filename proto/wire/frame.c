@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scan for a message's end. Its state is the number of items that each open container still misses;
  * scan->pos may run ahead of the bytes that have arrived, inside a str, bin or number whose header has. */
 #include "frame.h"

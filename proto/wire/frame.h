@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a MessagePack message ends: an iterative scan that allocates nothing and enforces limits before
  * msgpack-c sees a byte (msgpack-c reserves what an array's header declares).
  *

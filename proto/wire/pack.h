@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* msgpack-c's packer at the end of a buffer, one item per call. Returns 0, or STATUS_NO_MEMORY with part
  * of the item appended. */
 #ifndef PROTO_WIRE_PACK_H

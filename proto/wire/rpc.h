@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MessagePack-RPC: requests and replies to and from structs, by the tables of schema.h.
  *
  * The one codec behind it (codec.c) walks field tables, so that missing, unknown, duplicate and

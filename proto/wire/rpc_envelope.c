@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decoder is a zone that is cleared for each message and keeps one chunk, large enough for the objects
  * of every request that the schema allows. */
 #include "rpc_envelope.h"

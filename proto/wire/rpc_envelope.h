@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What requests and replies share: a decoder, and the array around every message: [0, msgid, method, params],
  * [1, msgid, error, result] or [2, method, params]. For rpc_request.c and rpc_reply.c alone. */
 #ifndef PROTO_WIRE_RPC_ENVELOPE_H

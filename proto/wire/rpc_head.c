@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first bytes of a message, before all of it has come: whether it is a request, and its msgid. */
 #include "rpc.h"
 

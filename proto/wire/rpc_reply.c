@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the service sends, written and read: replies, and the notification done of a request that was queued.
  */
 #include "rpc_envelope.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a client sends, written and read: requests, the items of a submit, and the notification ring. */
 #include "rpc_envelope.h"
 

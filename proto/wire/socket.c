@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unix stream sockets. Every descriptor that a message brings is handed to the caller, even if others were
  * cut off. */
 #include "socket.h"

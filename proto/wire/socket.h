@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unix stream sockets: addresses, peers, and bytes with file descriptors (SCM_RIGHTS).
  * All sockets made here are close-on-exec; send never raises SIGPIPE. Errors are negative errno, because
  * callers tell EAGAIN from ECONNRESET. */

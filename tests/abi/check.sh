@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # check.sh SOURCE BUILD CC: the library in BUILD against the interface that was released last, which tests/abi/released
 # keeps: its header, and its version-info. What that library exported is made again from the header.
 set -eu

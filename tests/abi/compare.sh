@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # compare.sh OLD NEW: whether programs built with the library in OLD run with the one in NEW: both are directories
 # with a libtmaclient.so that has debugging information, and its tmaclient.h. Prints what differs in what the header
 # declares. Exits with 0 when they do, or when the soname says that they do not; with 1 when they do not and it does

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # stub.sh DIRECTORY SONAME CC: DIRECTORY/libtmaclient.so, a library that has what the header in DIRECTORY declares, with
 # debugging information, and that does nothing.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What make abi-check compares with: a library that differs where programs would notice is told from one that does
 # not. Each has the real header, with one line changed, and functions enough to reach that.
 set -u

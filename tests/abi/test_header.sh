@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The public header alone, as programs compile it: each standard that it promises, by each compiler that is here.
 set -u
 : "${TEST_SRCDIR:?run by make check}"

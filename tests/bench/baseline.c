@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One helper thread for each stretch but the caller's. */
 #include "baseline.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memcpy on threads: what an engine is held against.
  *
  * The threads are started once. Between baseline_start and baseline_stop they stand by without sleeping, so

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU engine against memcpy, row by row.
  *
  * Compared are the time from submitting a job until it has been reaped, and the time that memcpy takes for as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What requests cost without a service: a copy of 64 KiB as a function call, and plans
  * found in the cache or made. One line of JSON, medians of batches in nanoseconds; service.py prints it. */
 #include <stdint.h>

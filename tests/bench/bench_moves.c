@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks, batches, runs of plans and the submission ring, as a client of the service sees them: a
  * part of these, a line of JSON for each row. moves.py starts the service and makes the table.
  *

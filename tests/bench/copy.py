@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`tmactl copy` against a NumPy script and cp, whole commands, files included: one table from one run.
 
     make bench-copy, or python3 tests/bench/copy.py [--runs N] [--json] [PART-OF-A-NAME]

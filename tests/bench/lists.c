@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Index lists without repetition, and the oracle block by block. */
 #include "lists.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that move a list of blocks: the index list, and how the result is checked. */
 #ifndef TESTS_BENCH_LISTS_H
 #define TESTS_BENCH_LISTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine, the memory that both sides use, and the turns they take. */
 #include "measure.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One row after the other through the CPU engine and through memcpy.
  *
  * Both sides move the same number of bytes between the same two pieces of the engine's own memory, filled

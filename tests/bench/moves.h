@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many small moves through a running service, each row next to what it is held against: what the parts of
  * bench_moves have in common.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many small moves, in one run and one table: lists of blocks, batches, runs of plans and the submission ring through a
 service of its own on a temporary socket, each next to what it is held against, and the engine's own rows of blocks.
 

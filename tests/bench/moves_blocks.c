@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of 4 and 32 KiB, picked by chance and none twice out of twice as many: by one request against memcpy
  * of as many bytes, and against a request, or an item, for each block. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs of a plan of 4 KiB: pipelined next to pings, and one at a time by the socket and by a submission ring.
  */
 #include <stdlib.h>

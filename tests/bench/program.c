@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options, then the rows or a file of them, then the report. */
 #include "program.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the benchmark programs have in common: the command line, which rows of a table are wanted, and what
  * becomes of their figures. A program brings its rows and a way to measure one.
  */

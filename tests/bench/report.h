@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a benchmark reports: figures of each row from the times of its runs, as a table or as JSON, and the
  * difference between two reports.
  *

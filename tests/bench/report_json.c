@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A report as JSON: the times of every run, and the figures made of them. Only the times are read back. */
 #include "report.h"
 

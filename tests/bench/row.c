@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a row becomes a request, and how its result is checked. */
 #include "row.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row of a benchmark: a tensor, what is done to it, and the least that is asked of it. Pure; shared by the
  * CPU's and the GPU's program, each of which has a table of its own.
  */

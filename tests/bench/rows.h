@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the CPU benchmark moves: a row a line of its table. Tensors are about 256 MB (powers of two of 2 and 8
  * bytes: 128 MiB, so that they can be square) unless the row is there for being small.
  */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service's path, in one run: requests a second and their latency by `tmactl bench`, next to redis-server's PING
 by redis-benchmark, with as many connections, as deep. Both servers listen on temporary Unix sockets and take turns.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A benchmark program itself, on rows of a few KiB: what it prints, reads back and refuses. No figure is judged.
 #
 #   test_bench.sh [PROGRAM]

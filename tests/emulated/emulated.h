@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether an emulator runs the test: what /proc tells of the process is then the emulator's. */
 #ifndef TESTS_EMULATED_EMULATED_H
 #define TESTS_EMULATED_EMULATED_H

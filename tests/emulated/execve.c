@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Criterion runs each test in a process of its own, which executes the program anew. Of a program for another
  * machine the kernel knows nothing: its emulator is executed, the command in the environment's EMULATOR. */
 #include <sys/syscall.h>

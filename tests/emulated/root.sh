@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # usage: root.sh DIRECTORY ARCHITECTURE PACKAGE...
 #
 # Makes DIRECTORY a file system with Debian packages of another architecture and all that they depend on: for a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program whose calls of libc fail as asked, and a scripted session with such a tmad."""
 import concurrent.futures
 import errno

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A scripted session of libtmaclient, linked with the shim: fault_session SOCKET.
  *
  * Each call works and what it did is right, or it fails with a status and a sentence; after it the client is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linked into a program, makes the Nth of its calls of libc fail as shim.h says.
  *
  * Counted are the calls that our own code makes, and those of the libraries that it stands on where a failure

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a test and a program with the shim share: a file, mapped by both, that the environment's FAULTS names.
  * tests/faults/faults.py has the same layout.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fault injection, client side: each libc call of libtmaclient and tmactl fails once.
 
 A library's call fails with a status and a sentence, or its success is one; the client is of use afterwards.

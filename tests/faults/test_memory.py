@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that is invalid or becomes invalid: typed errors, no fatal SIGBUS, no OOM kill.
 
 What a seal keeps from happening is made to happen with a shim for which every file is sealed: memory that a

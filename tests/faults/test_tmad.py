@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fault injection, tmad: each of its libc calls fails once during a scripted session with several clients.
 
 However it goes, tmad does not crash, hang, leak or lose a reply: a request that is not done is refused with an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of lists of blocks.
  *
  * What is accepted lies in its regions, has no byte of the destination twice and none of both sides, by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding and encoding by the field tables. The first byte chooses: a request, a reply, or one message of
  * schema.def as the outermost map; the rest are messages.
  *

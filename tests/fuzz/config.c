@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file of settings.
  *
  * Whatever is in it: each line comes to one error at most, which is text and names the line; a file without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors to send: the right one, and others. They are opened once and sent again and again. */
 #ifndef TESTS_FUZZ_DESCRIPTORS_H
 #define TESTS_FUZZ_DESCRIPTORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions here come before those of the shared libraries, whoever calls. */
 #include "doubles.h"
 

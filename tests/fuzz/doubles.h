@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the session target puts in the place of threads and of the clock, so that a step happens when it is
  * told to: libuv's work queue, an engine whose jobs wait, and monotonic time on the main thread. */
 #ifndef TESTS_FUZZ_DOUBLES_H

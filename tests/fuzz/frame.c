@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scan for a message's end. The first byte chooses limits and pieces, the rest are messages.
  *
  * However the bytes arrive, the scan comes to the same: that is checked against one look at all of them. What

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How findings are told. */
 #include "fuzz.h"
 

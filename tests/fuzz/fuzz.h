@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a fuzz target is: one file with LLVMFuzzerTestOneInput and LLVMFuzzerCustomMutator. libFuzzer runs it
  * (make fuzz); so does replay.c, by any compiler, over the corpus and over inputs that the mutator makes.
  *

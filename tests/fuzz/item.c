@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading headers once more, apart from proto/wire/frame.c: a test does not rely on what it tests. */
 #include "item.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The items of a MessagePack message, as a flat list, so that one of them can be changed. */
 #ifndef TESTS_FUZZ_ITEM_H
 #define TESTS_FUZZ_ITEM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzz target without libFuzzer: over the files of its corpus, and over inputs that its mutator makes
  * from them and from nothing. By hand: PROGRAM FILE... runs these files alone. */
 #include "fuzz.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run.sh SECONDS DIRECTORY TARGET...: builds the fuzz targets with clang and libFuzzer in DIRECTORY/build, and runs
 # each for so many seconds, as many at a time as there are CPUs. They start from tests/fuzz/corpus and from what
 # earlier runs left in DIRECTORY/corpus. An input that breaks a promise is in DIRECTORY/found, and this fails.

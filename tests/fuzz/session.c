@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole server in process, on a real socket, with up to four clients: the input says, step by step, what
  * they send with which descriptors, what they close, and when work and jobs are done (steps.h). Each input
  * has a server of its own, started and stopped.

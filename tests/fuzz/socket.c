@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A real tmad, fuzzed over its socket: valid requests with their descriptors, each with one thing changed,
  * most often a single byte. After each message, a ping on another connection has to be answered. At the end
  * it has to be the same process, with no more descriptors and no more memory than before.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Each change picks its item among those that it can be done to. */
 #include "spoil.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One change to a message that was valid: what a careless or hostile client gets wrong. */
 #ifndef TESTS_FUZZ_SPOIL_H
 #define TESTS_FUZZ_SPOIL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A conversation of valid requests, and the ways to spoil it. */
 #include "steps.h"
 

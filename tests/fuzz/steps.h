@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The input of the session target: what clients do and what else happens, step by step. */
 #ifndef TESTS_FUZZ_STEPS_H
 #define TESTS_FUZZ_STEPS_H

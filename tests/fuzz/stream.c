@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Most often one message of the stream is spoilt, so that the others lead the target to where it matters. */
 #include "stream.h"
 

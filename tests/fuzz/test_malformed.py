@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Malformed requests, enumerated completely for several kinds of damage: each is answered with a typed error or ends
 its connection, and costs next to no memory.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fields by their kinds; then tensors that agree with each other. */
 #include "traffic.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid requests at random, made from schema.def's tables: every method, every subset of its fields. */
 #ifndef TESTS_FUZZ_TRAFFIC_H
 #define TESTS_FUZZ_TRAFFIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Validation, canonicalisation and plans of transforms, and the CPU engine on small ones.
  *
  * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading and writing a transform request, and changing it. */
 #include "transform_request.h"
 

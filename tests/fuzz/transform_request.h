@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The input of the transform target: a transform_spec with its places, in few bytes, so that a change of one
  * byte is a change of one argument. Bytes that are missing read as nothing given. */
 #ifndef TESTS_FUZZ_QUESTION_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes a folder, and an archive of it, that runs on a GPU host: the programs, stripped, and the libraries that
 # they need beyond the C library's and the driver's.
 #

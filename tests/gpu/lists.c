@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random lists of blocks and batches by the engine on the device, against the oracle: whole memories
  * compared.
  *

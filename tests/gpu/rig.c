@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rig: every call is checked. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU, the launcher and a stream: what the hardware tests and the benchmark share. They drive the kernels
  * as the engine does, without an engine, a daemon or a library beyond the driver's; on the stand-in driver
  * too.

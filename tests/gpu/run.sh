@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
 # says where a log tells more.
 #

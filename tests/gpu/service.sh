@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The service on a GPU: what tmactl has it make of files is what the CPU engine makes of them, to the byte. TAP.
 #
 #   service.sh TMAD TMACTL

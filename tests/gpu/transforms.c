@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random transforms on the device against the oracle: the whole destination, guards and gaps included.
  *
  *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone

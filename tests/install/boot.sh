@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # boot.sh, sourced: a Debian root that debootstrap makes, and a systemd that runs in it as PID 1 of its own
 # namespaces. Wants $work, a directory that stays between runs, and $root.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* caller [SOCKET]: a program that calls the service all the time until SIGTERM, for the test of the packages;
  * built against the installed library. One thread transposes through libtmaclient and looks at every result;
  * another one connects to the socket and hangs up, and counts how often nobody listened. Prints what came of

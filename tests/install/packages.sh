@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # packages.sh PACKAGES WORK CC: the packages in a clean Debian root, booted: installed, started by their socket,
 # called, refused, read, reloaded, killed, upgraded and purged. Prints each command with what it answers, and a count
 # at the end. Needs root, namespaces and debootstrap, and says so where it has not got them. WORK keeps the root that

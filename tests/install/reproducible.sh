@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # reproducible.sh MAKE DIRECTORY: builds the packages again in a directory of its own, under other circumstances than
 # those in DIRECTORY, from a tarball that is made again too, and compares them byte for byte.
 set -eu

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # say.sh, sourced: steps that print each command with what it answers, and are counted.
 passed=0
 failed=0

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # steps.sh: what an operator does with the packages, from their installation to their end, in a booted Debian. Run by
 # packages.sh, as root in there; the packages are in /packages.
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 SYSTEMD_PAGER= SYSTEMD_COLORS=0

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the seeds' kernels are called with. Coordinates are elements, innermost first. */
 #ifndef TESTS_SEEDS_ARGS_H
 #define TESTS_SEEDS_ARGS_H

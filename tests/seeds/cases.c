@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tensor is random bytes between guards; a tile's memory is poisoned before it is written. */
 #include "cases.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One tile through a map: on the GPU, and by the dumbest loop. Each prints its case, unless another process
  * has. */
 #ifndef TESTS_SEEDS_CASES_H

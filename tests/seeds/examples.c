@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The examples that are kernels of their own. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One walk over a tile's elements in the order of shared memory; loads and stores are what is done at each.
  */
 #include "expect.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a tile must be, by the dumbest loop: element by element, byte by byte. Knows nothing of the model.
  *
  * A tile is bytes of shared memory that starts at a multiple of 1024; used says which of them the unit

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The seeds' kernels for the host. */
 #include "seeds.cu"
 

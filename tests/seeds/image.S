@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The seeds' fatbin, as nvcc wrote it. */
 	.section .rodata
 	.balign 64

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one GPU, its stream and its memory, from rig_open to rig_close. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU with the seeds' kernels on it, and two pieces of its memory: the tensor, and the bytes of tiles.
  * Everything goes through the driver's table, so that the GPU may be the stand-in. What should never fail
  * ends the program.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The examples that the unit is taught with, as kernels on tma.cuh's list. Each block has its tile at the
  * start of its shared memory and its barrier behind it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Seeds: the usual introductory examples of the Tensor Memory Accelerator, on whatever GPU the driver finds.
  *
  * A launch that fails ends its context, and the process cannot have another. So a child runs the cases: it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every field of a tensor map, one after the other. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No allocation on the path of ping, of a transform whose plan is cached and of a prepared plan: counted in tmad and in the library."""
 import mmap
 import os

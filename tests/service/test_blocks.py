@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gather and scatter: against NumPy at random, and what they refuse.
 
 The seed is printed; TEST_SEED repeats a run, TEST_CASES sets its length by a number instead of TEST_SHARE.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings in files: what overrides what, what is refused and how, --check-config, and a reload of a live service."""
 import fcntl
 import grp

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmad as a process: how it starts, stops, idles, and what it does with clients that misbehave or die."""
 import os
 import re

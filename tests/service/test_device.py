@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the service does about its device: which engine, device memory, and a device that is lost.
 
 The device is tests/support/faulty.c: an engine of the tests that calls itself cuda.

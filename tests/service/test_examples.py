@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manual's examples do what the text above them says."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The socket of metrics: where it may be, how long it lives, and that nobody who can reach it hurts the service."""
 import contextlib
 import http.client

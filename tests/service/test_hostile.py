@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that mean harm, or are merely unlucky: what they do stays their own."""
 import contextlib
 import os

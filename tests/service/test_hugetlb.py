@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hugetlb memory of clients': served as it is, and no page of it is made under a request, which for one of 1 GiB takes a
 quarter of a second that everybody would wait."""
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Includes point one way (tests/support/includes.py): those of the tree do, and one that does not is found."""
 import os
 import shutil

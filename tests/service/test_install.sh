@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What `make install` leaves behind is whole: units that systemd accepts, and a header, a library and a
 # pkg-config file that the README's example compiles with, and runs with against the installed tmad.
 set -u

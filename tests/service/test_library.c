@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library against a real tmad: what the public header promises. */
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library against a real tmad: plans, items, blocks, and requests that wait for points and signal them.
  */
 #include <criterion/criterion.h>

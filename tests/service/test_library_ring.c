@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library's submission rings against a real tmad. */
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tmad logs: to stderr, and to a journal of the test's own, which stands where systemd's would for a tmad in
 a mount namespace."""
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manual is whole and true: what the programs take, say and export is in the page it belongs to, and nothing else is."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages over the wire, good and bad, and what the service says of itself."""
 import os
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics: what is scraped is what was done, and what dashboard and alerts are made of is there."""
 import contextlib
 import json

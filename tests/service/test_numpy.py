@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tmactl copy` against NumPy, byte for byte, over types, orders, permutations and pads at random.
 
 The seed is printed; TEST_SEED repeats a run, TEST_CASES sets its length by a number instead of TEST_SHARE.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When requests start, what they set and when they are answered: wait, signal, reply, cancel."""
 import contextlib
 import ctypes

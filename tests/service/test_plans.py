@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prepared plans: what a run does, what preparing and running refuse, and how long a plan lives."""
 import os
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An off-the-shelf MessagePack-RPC client drives tmad unmodified: pynvim's."""
 import os
 import sys

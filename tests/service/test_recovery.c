@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library under a service that dies and comes back, and under a device that is lost: what a program has
  * to do about it is nothing. */
 #include <criterion/criterion.h>

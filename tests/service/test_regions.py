@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions over the wire: memory in, memory out, and memory that is no good."""
 import ctypes
 import fcntl

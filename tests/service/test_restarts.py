@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl goes on when the service ends and is started again: a copy has the right bytes, a load has all its answers."""
 import json
 import os

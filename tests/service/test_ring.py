@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Submission rings: runs of plans through shared memory, and what a client can do to it."""
 import contextlib
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """session_list, and region_list of others: what they say is what was done, and nobody sees what is not theirs."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library and tmad --engine=cuda on the stand-in driver: device memory of this process, shared by its
  * pointer or its handle, moved by the service, through a device that is lost. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service over the stand-in driver when that fails: a kernel that dies, and each call of the driver in turn.
 
 The Nth call fails for N = FIRST, FIRST + STRIDE and so on; TEST_DRIVER_CALLS=FIRST:STRIDE says which, 1:1 all of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service suite on the cuda engine, over the stand-in driver: the suites' own cases, as children.
 
 Taken is what the engine can change: where bytes go and how they get there, whose memory a region is, how a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches: what a submit moves, and what becomes of each of its items."""
 import os
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmad under a service manager: sockets that are passed, what it tells, when it feeds the watchdog, and how it
 stops and comes back. The manager is tests/support/manager.py."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a transform request does, and what it refuses."""
 import os
 import sys

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that are right, but for the mistake that they are asked to make. */
 #include "broken.h"
 

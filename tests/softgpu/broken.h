@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels with mistakes: what they are called with. */
 #ifndef TESTS_SOFTGPU_BROKEN_H
 #define TESTS_SOFTGPU_BROKEN_H

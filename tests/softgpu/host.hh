@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table entry for a kernel that this file compiled. After the kernels: their KERNEL is not needed any more.
  */
 #ifndef TESTS_SOFTGPU_HOST_HH

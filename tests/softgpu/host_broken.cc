@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels with mistakes, for the host. */
 #include "broken.cu"
 

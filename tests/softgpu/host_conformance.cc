@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The conformance run's kernels for the host. */
 #include "tests/gpu/conformance/conformance.cu"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's kernels, from their own sources. */
 #include "kernels/cuda/device/kernels.cu"
 

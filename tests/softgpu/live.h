@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a test may ask of the stand-in driver and of no other. */
 #ifndef TESTS_SOFTGPU_LIVE_H
 #define TESTS_SOFTGPU_LIVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the stand-in driver asks of the software model: run a kernel that was compiled for the host, and keep
  * a tensor map's layout in the 128 bytes that are opaque to everyone else.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tma.cuh for the host: the same names, by the model of the unit; and what of CUDA's language the kernels
  * use.
  *

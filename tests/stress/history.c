@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client whose service is killed again and again, and the history of what it asked and was told.
  *
  *   history SOCKET SEED    Works until standard input ends. Prints a line a request:

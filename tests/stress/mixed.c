@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a connection can ask for, one function each, drawn by weight. */
 #include "mixed.h"
 

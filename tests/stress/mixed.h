@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random work of one connection: every method, many sizes, regions that come and go, several requests at
  * once, and requests that are wrong on purpose. What comes back is not compared with anything but its status.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads that sleep on one word: stress_sleepers FD N, until its standard input ends.
  *
  * FD is a shared file of at least 4096 bytes. At 0 is the word, 64 bits, which goes up; at 64, 32 bits:

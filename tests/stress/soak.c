@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One user's connections of the soak: one after the other, each with mixed work for a while.
  *
  *   soak SOCKET SEED UID    Works until standard input ends. Prints what it did and the errors it asked for:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one user does to its memory costs the service's cgroup nothing that outlives a region: it is never killed for
 memory, and others are served."""
 import contextlib

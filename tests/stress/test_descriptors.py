@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptors of every kind and number, sent with whole messages and parts of messages, are never leaked."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """While another user floods the service, a polite user keeps half of the speed that it has alone.
 
 What is measured is the order in which the service serves; how the kernel divides the CPUs among processes and

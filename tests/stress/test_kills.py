@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that are killed at random points leave nothing behind.
 
 tests/stress/victims.c has 4 clients at a time work on everything there is, flood, and send half of messages; it kills

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that read nothing, or write one byte a second, are ended by the limits; other clients are not affected.
 
 The deadlines are shortened, and so is the second. The other client's times are compared with its own, before, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The daemon is killed and stopped under load, repeatedly.
 
 Clients (tests/stress/history.c) write down what they asked and what they were told, and compare every destination with

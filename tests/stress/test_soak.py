@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mixed load and churn for a long time: SOAK_S seconds, 30 minutes at full length.
 
 Clients of several users (tests/stress/soak.c) use every method at all sizes, make, register and release regions,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one user asks of the kernel does not keep the loop: others' pings go on while a large region is released, while
 thousands of regions are, and while thousands of threads are woken.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptors that clients do not receive: however one user goes about it, the others get theirs.
 
 The service runs as a user for whom the kernel limits descriptors on their way (RLIMIT_NOFILE). The attacker is a third

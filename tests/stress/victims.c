@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that are killed, one after the other and several at a time, at random points of whatever they do.
  *
  *   victims SOCKET N SEED [UID]    Kills N of them; each runs as UID. Prints what they had come to.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loaded before libc's own (LD_PRELOAD), counts a program's allocations where another process can read them:
  * the file that ALLOCATIONS names holds two 64-bit counts, of memory taken (malloc and its kin; a realloc is
  * one) and of memory given back. An exec starts again from 0. */

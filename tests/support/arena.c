@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Criterion under ThreadSanitizer. Its workers share memory with it at an address that it draws by rand_r,
  * ten times at most, from [2^45, 2^45 + 2^46): nearly all of which is TSan's own. So the draws are ours, and
  * each of them is an address that TSan leaves to programs: [0x550000000000, 0x568000000000) on x86-64. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tmad whose cuda engine is the real one, but that the job of ASTRAY_BYTES goes where there is no memory:
  * the device finds an illegal address, as it would by a mistake in a kernel.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random lists of blocks: a transform of the oracle's for each block, steps, layers and an index, all by the
  * seed alone; and what the destination then has to be, block by block.
  */

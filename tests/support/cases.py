@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of tmactl start from: a service for the class, a folder for each test, and a file that a refused command
 must leave alone."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # From what make -n says it would run, the compilation database that editors read: one entry for each C or C++ source
 # file, with the first command that compiles it. -v folder= is where make runs, -v sources= where the source tree is.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tmad whose cuda engine is the cpu engine with faults, so that what the service does about a device is
  * tested without one.
  *

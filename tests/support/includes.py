@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which folder includes which: a room's files include their own room and those that it lists, and nothing else. Run by
 itself it names each line that breaks this and fails."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server at a Unix socket that answers each request with whatever its test wants."""
 import socket
 import threading

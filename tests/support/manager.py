@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A service manager for one tmad, as far as tmad can tell: it passes sockets (LISTEN_FDS), is notified
 (NOTIFY_SOCKET), and minds the watchdog (WATCHDOG_USEC)."""
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cgroup with a limit of memory, of version 1 or 2, below the one that the test runs in."""
 import os
 import time

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The oracle and its cases. Written from NumPy's documentation of pad, not from kernels/. */
 #include "oracle.h"
 

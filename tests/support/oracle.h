@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dumbest transform there is, and random transforms to try against it. Knows no subregion, loop nest or
  * engine.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starting and stopping a tmad for a test. */
 #include "process.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tmad of the test's own, for tests in C: on a temporary socket, stopped by its pid. The program is
  * $TEST_TMAD, its engine $TEST_ENGINE. The engine cuda is over the stand-in driver in $TEST_BUILDDIR.
  * Failures are Criterion's. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol by hand, with python3-msgpack and socket.send_fds: what tests of requests share."""
 import unittest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics over HTTP: asking for them, and reading both of their formats without mercy."""
 import http.client
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sentences of errors: those that the sources can say, and those of proto/errors.def. A * is what is filled in."""
 import os
 import re

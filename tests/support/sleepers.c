@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether they are asleep, the kernel says: it is asked to requeue them to where they are. */
 #include "sleepers.h"
 

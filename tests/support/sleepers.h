@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that sleep on a word by futex until it is not 0, without a limit. */
 #ifndef TESTS_SUPPORT_SLEEPERS_H
 #define TESTS_SUPPORT_SLEEPERS_H

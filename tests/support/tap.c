@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The counts of the one program that runs. */
 #include "tap.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Test Anything Protocol, for programs that run where no test framework is. A program counts its cases and
  * says how many there were at the end.
  */

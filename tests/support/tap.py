@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a file's unittest cases and reports them as TAP, which automake's driver reads."""
 import sys
 import time

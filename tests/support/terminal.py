@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program on a terminal of its own: what it writes, what is typed, what is left of the terminal's settings."""
 import fcntl
 import os

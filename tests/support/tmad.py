@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real tmad on a temporary socket, and the ways the tests talk to it.
 
 Where the built programs are comes from the environment that `make check` sets; by hand, build/ is assumed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether ThreadSanitizer watches the program. It cannot follow a child that starts threads after a fork of
  * several threads, and a mapping takes a multiple of its size of the address space. */
 #ifndef TESTS_SUPPORT_TSAN_H

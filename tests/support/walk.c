@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One element at a time, the last dimension fastest. */
 #include "walk.h"
 

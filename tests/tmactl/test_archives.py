@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl copy and explain of arrays in .npz archives, as numpy.load reads them."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl bench: what it says it did is what the service counted, and it ends as asked."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shell completion: what is installed is what tmactl prints, and the shells themselves complete by it."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`tmactl copy` keeps to --memory, whatever the file's size and shape.
 
 What is under way lies in regions, so the service can be told to map no more than --memory for a user: a copy that

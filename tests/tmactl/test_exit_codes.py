@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every command of tmactl ends with: 0 done, 1 refused or failed, 2 bad usage; and what people see meanwhile:
 progress and colours, on a terminal and nowhere else."""
 import os

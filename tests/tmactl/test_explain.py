@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl explain: the words, the hint that is true, the drawing whose addresses are the hardware's."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl copy through pipes: what comes out is what NumPy says, nothing else is written there, and what ends ends well."""
 import fcntl
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl on bad input and bad days: the exit code, one line that names the thing, and nothing harmed."""
 import grp
 import json

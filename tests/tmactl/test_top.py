@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tmactl top and regions: who is there, by the service's own counters; a terminal that is left as it was."""
 import ctypes
 import json

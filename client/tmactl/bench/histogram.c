@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values below the first octave of bars have a bar each; every octave above is divided into as many bars. */
 #include "histogram.h"
 

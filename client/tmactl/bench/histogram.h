@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A histogram on a logarithmic scale: 64 bars per octave over all of 64 bits, so that a percentile is at
  * most 1.6 % too high. A zero-initialised histogram is empty; it allocates nothing. */
 #ifndef CLIENT_TMACTL_BENCH_HISTOGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The load's loop: one epoll over all connections. A connection's answers are counted, and new requests
  * are queued and sent by one call. A connection's requests are answered in order, so their tickets form a
  * circular queue. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A load: connections that each keep a number of requests in flight, on one thread, until enough have been
  * answered, the time is over, or the user stops it. */
 #ifndef CLIENT_TMACTL_BENCH_LOAD_H

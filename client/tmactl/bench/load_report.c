@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A load's measurements, as text or as JSON. */
 #include "load_report.h"
 

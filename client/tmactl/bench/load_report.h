@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reports a load's measurements on standard output: a few lines, or one JSON object. kind names the
  * request. */
 #ifndef CLIENT_TMACTL_BENCH_LOAD_REPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shell completion, printed from commands.def. */
 #ifndef CLIENT_TMACTL_COMPLETION_COMPLETION_H
 #define CLIENT_TMACTL_COMPLETION_COMPLETION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For bash, with or without bash-completion. */
 #include "completion.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For zsh: a function _tmactl, which compinit finds or the user sources. */
 #include "completion.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How boxes are shaped, and what one box reads and writes. */
 #include "box.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Boxes: a view too large to hold, cut into pieces that are moved one at a time.
  *
  * Each output axis is cut into pieces; a box takes one piece of each axis. A piece's source indices run by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The mover: shapes the boxes, starts the workers, watches them and stops them. */
 #include "mover.h"
 

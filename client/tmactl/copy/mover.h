@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves a view from file to file through the service, a box at a time, in bounded memory.
  *
  * A pipe on either side is read or written as the boxes follow each other, where they do so in its order;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker: touches its own struct and, under the lock, the mover's tally. */
 #include "mover_worker.h"
 

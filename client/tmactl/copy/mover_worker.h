@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the mover and its workers share. For mover.c and mover_worker.c only. */
 #ifndef CLIENT_TMACTL_COPY_MOVER_WORKER_H
 #define CLIENT_TMACTL_COPY_MOVER_WORKER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flags and a file's shape to axes: check, permute, crop, carry items as elements, drop and fuse axes. */
 #include "view.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A copy of one file into another as axes of the output: the file's order, --permute and --pad reduced to
  * strides into the source's bytes, in as few axes as will do. */
 #ifndef CLIENT_TMACTL_COPY_VIEW_H

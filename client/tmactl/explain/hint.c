@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of a tensor map are met by rows that begin and end at multiples of 16 bytes. Either the rows are
  * put further apart, or the array is made larger; the service says which of these is enough. */
 #include "hint.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What to change so that a transform takes the fast path. */
 #ifndef CLIENT_TMACTL_EXPLAIN_HINT_H
 #define CLIENT_TMACTL_EXPLAIN_HINT_H

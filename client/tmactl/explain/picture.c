@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The page: a heading in words, and below it the tile or the order of elements. */
 #include "picture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tmactl explain --svg: a drawing of a plan. */
 #ifndef CLIENT_TMACTL_EXPLAIN_PICTURE_H
 #define CLIENT_TMACTL_EXPLAIN_PICTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elements in the order of memory: those of a tile, or the first ones of the two inner dimensions, on the
  * left as the source has them and on the right as the destination has. An element has one number and one
  * colour, its row's of the source, on both sides. */

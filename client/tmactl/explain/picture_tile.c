@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tile twice: as rows of the source on the left, and as lines of shared memory on the right. A cell is a
  * chunk of 16 bytes, its colour the banks that it lies in, the same on both sides; the cells of chunk 0 are
  * outlined, which are what threads that walk down a column of the tile read together. */

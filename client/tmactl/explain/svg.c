@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The few SVG elements that tmactl draws with, and their style. */
 #include "svg.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SVG, written as it is drawn. Lengths are in user units, a pixel unless it is scaled; texts are escaped. */
 #ifndef CLIENT_TMACTL_EXPLAIN_SVG_H
 #define CLIENT_TMACTL_EXPLAIN_SVG_H

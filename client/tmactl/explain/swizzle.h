@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the Tensor Memory Accelerator puts a 16-byte chunk of a tile's row in shared memory. The unit XORs
  * the chunk's place within 128 bytes with bits of the address above it:
  *

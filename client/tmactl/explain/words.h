@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A plan in words. */
 #ifndef CLIENT_TMACTL_EXPLAIN_WORDS_H
 #define CLIENT_TMACTL_EXPLAIN_WORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* As much of ZIP as is needed to find arrays: the end record, its 64-bit form, the directory, and a
  * member's own header. */
 #include "archive.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* .npz archives: ZIP files whose members are .npy files. */
 #ifndef CLIENT_TMACTL_NPY_ARCHIVE_H
 #define CLIENT_TMACTL_NPY_ARCHIVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of NumPy's type codes, and the fields of structured types. */
 #include "descr.h"
 

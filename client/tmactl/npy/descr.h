@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an .npy header's descr says of an item: its size, and how a value is written into one. */
 #ifndef CLIENT_TMACTL_NPY_DESCR_H
 #define CLIENT_TMACTL_NPY_DESCR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Feeds zlib from the archive. */
 #include "inflater.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A deflated member of an archive, read from its first byte to its last. */
 #ifndef CLIENT_TMACTL_NPY_INFLATER_H
 #define CLIENT_TMACTL_NPY_INFLATER_H

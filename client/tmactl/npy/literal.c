@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recursive parser of bounded depth, for untrusted bytes. */
 #include "literal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Python literals, as far as an .npy header needs them: dicts, lists, tuples, strings, integers, True,
  * False, None. The nodes borrow the text. */
 #ifndef CLIENT_TMACTL_NPY_LITERAL_H

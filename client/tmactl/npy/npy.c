@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The .npy format, versions 1.0, 2.0 and 3.0: magic, version, header length, a Python dict, the items. */
 #include "npy.h"
 

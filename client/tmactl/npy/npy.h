@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* .npy files: the header of one to read, and the header of one to write. */
 #ifndef CLIENT_TMACTL_NPY_NPY_H
 #define CLIENT_TMACTL_NPY_NPY_H

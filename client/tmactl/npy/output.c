@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Uses O_TMPFILE if the file system supports it, otherwise a temporary name; then links and renames. */
 #include "output.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An output file that appears complete or not at all: it is written without a name, or under a temporary
  * one in the same directory, and renamed over the destination when it is complete. An output can also be a
  * stream, which keeps what has been sent. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sends bytes in order, and spools those that come out of order. */
 #include "output_stream.h"
 

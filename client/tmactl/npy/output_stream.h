@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs without positions: standard output, FIFOs, devices. For output.c only. */
 #ifndef CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
 #define CLIENT_TMACTL_NPY_OUTPUT_STREAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Polls before each call, so that a call on a blocking descriptor has something to do. */
 #include "pipe.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes files without positions: pipes, FIFOs, sockets, terminals. A wait for the other side
  * checks now and then whether to stop. */
 #ifndef CLIENT_TMACTL_NPY_PIPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a path according to what it is, and reads it according to whether it has positions. */
 #include "source.h"
 

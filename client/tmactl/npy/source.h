@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where an array's bytes come from: a file, an array of an archive, standard input or another pipe. Bytes
  * of a file can be read at any position and by several threads; others only once, from first to last. */
 #ifndef CLIENT_TMACTL_NPY_SOURCE_H

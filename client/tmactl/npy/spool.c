@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A memfd, or a file that no other process can open. */
 #include "spool.h"
 

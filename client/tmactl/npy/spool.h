@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Holds bytes that arrive or leave in another order than they are used: in memory while there is some to
  * spare, otherwise in a file without a name in $TMPDIR. */
 #ifndef CLIENT_TMACTL_NPY_SPOOL_H

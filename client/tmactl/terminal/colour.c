@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Decides whether to use colours, and which. */
 #include "colour.h"
 

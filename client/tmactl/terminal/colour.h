@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Colours, if the terminal shows them. */
 #ifndef CLIENT_TMACTL_TERMINAL_COLOUR_H
 #define CLIENT_TMACTL_TERMINAL_COLOUR_H

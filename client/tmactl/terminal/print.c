@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints documents and quantities for people. */
 #include "print.h"
 

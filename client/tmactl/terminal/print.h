@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints documents and quantities for people. */
 #ifndef CLIENT_TMACTL_TERMINAL_PRINT_H
 #define CLIENT_TMACTL_TERMINAL_PRINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints what fits on one line: always the percentage, then the speed and the time left, then the name,
  * then a bar. */
 #include "progress.h"

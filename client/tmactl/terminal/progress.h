@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A progress line on standard error: only on a terminal, only for work that takes longer than a moment,
  * never wider than the terminal, and erased before any other message. */
 #ifndef CLIENT_TMACTL_TERMINAL_PROGRESS_H

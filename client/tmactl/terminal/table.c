@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the cells until the widths are known. */
 #include "table.h"
 

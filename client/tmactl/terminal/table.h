@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table for people, whose columns are as wide as they need to be. */
 #ifndef CLIENT_TMACTL_TERMINAL_TABLE_H
 #define CLIENT_TMACTL_TERMINAL_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signals are blocked except in term_wait, so that none interrupts an operation halfway. Those that stop
  * or suspend the program are handled there, outside of any handler. */
 #include "term.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The terminal as a full-screen page: alternate screen, no cursor, single key presses. The terminal is
  * restored however the page ends: by close, or by a signal that stops or suspends the program. There is
  * one page at a time. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The service sends the list in pages. Names come from the password file and /proc and are untrusted: a
  * process chooses its own name. */
 #include "sessions.h"

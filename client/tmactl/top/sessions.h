@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who is connected: the service's list of connections, with this machine's names for their users and
  * processes. */
 #ifndef CLIENT_TMACTL_TOP_SESSIONS_H

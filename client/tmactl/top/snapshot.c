@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rates are differences of the counters of two snapshots; a connection that is new counts from zero. */
 #include "snapshot.h"
 

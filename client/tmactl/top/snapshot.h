@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the service reported at one moment, and the rates between two such moments: the rows of tmactl top. */
 #ifndef CLIENT_TMACTL_TOP_SNAPSHOT_H
 #define CLIENT_TMACTL_TOP_SNAPSHOT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a heading of two lines, and a row for each connection. */
 #include "top_print.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a snapshot, for people or for programs. */
 #ifndef CLIENT_TMACTL_TOP_TOP_PRINT_H
 #define CLIENT_TMACTL_TOP_TOP_PRINT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the instruction set: the best that both this build and this machine have. */
 #include "isa.h"
 

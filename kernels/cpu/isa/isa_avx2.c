@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops with AVX2: 32-byte vectors. */
 #include "isa.h"
 

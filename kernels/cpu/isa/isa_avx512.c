@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops with AVX-512: 64-byte vectors, so that a register is a cache line. */
 #include "isa.h"
 

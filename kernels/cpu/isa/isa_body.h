@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of one instruction set; included by isa_<name>.c after it has defined
  *
  *   TARGET                  the functions' attribute, empty for what the compiler targets anyway

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops with NEON: 32-byte vectors as pairs of registers, because non-temporal stores on aarch64
  * write a pair. */
 #include "isa.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops over pixels of a few channels; a part of isa_body.h.
  *
  * A pixel of `channels` elements, at most 16 bytes, is given C elements of room, the next power of two. C

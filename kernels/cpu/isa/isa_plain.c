@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops in plain C with 16-byte vectors, for any machine; no non-temporal stores. */
 #include "isa.h"
 

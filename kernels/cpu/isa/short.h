@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of at most 64 bytes, inlined. */
 #ifndef KERNELS_CPU_ISA_SHORT_H
 #define KERNELS_CPU_ISA_SHORT_H

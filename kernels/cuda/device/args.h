@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments of kernels: plain structs that kernels/cuda/launch fills, with the same layout on both sides.
  *
  * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise;

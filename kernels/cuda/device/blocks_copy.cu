@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies blocks of a list that are not one run of bytes, by the unit, with tensor maps that count blocks, and
  * layers, as further dimensions.
  *

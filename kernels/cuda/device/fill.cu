@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes borders: the elements of the destination outside of the window, by the rule of the pad mode. The window
  * itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks (rows.cuh).
  */

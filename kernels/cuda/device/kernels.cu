@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All kernels as one translation unit, and so one image. */
 #include "tile_copy.cu"
 #include "tile_pad.cu"

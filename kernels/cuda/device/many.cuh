@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several moves in one launch, and a move of several blocks: which move a block of threads works on, and where the
  * block of a slot lies.
  *

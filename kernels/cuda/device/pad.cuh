@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which source index a padded destination reads, by the pad mode (enum pad_mode). */
 #ifndef KERNELS_CUDA_DEVICE_PAD_CUH
 #define KERNELS_CUDA_DEVICE_PAD_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A ring of tiles in shared memory, each with the barrier that says that it has arrived; and the order in which a
  * block of threads goes through the tiles of a grid.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What ptxas -v says of each kernel, for each of the targets (-v targets="sm_90a ..."), as one table. Fails when a
 # kernel spills registers, when a target lacks one that another has, and when nothing was compiled.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The destination as rows of aligned 16-byte chunks, each of which one thread writes at once, whatever the phase
  * of the row.
  *

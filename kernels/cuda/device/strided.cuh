@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernels without the Tensor Memory Accelerator share: element types, windows, and what may be read. */
 #ifndef KERNELS_CUDA_DEVICE_STRIDED_CUH
 #define KERNELS_CUDA_DEVICE_STRIDED_CUH

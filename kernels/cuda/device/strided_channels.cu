@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves a few channels that lie together on one side and in a plane each on the other: images between NHWC and
  * NCHW.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves whatever the source's strides are: negative ones, steps, runs too short for rows or tiles.
  *
  * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one chunk follow each other

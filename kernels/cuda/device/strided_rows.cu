@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows backwards, any
  * rank.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Short rows that are contiguous on both sides, whatever their phases: what a row costs beside its bytes is
  * shared by all threads of a block.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes that the Tensor Memory Accelerator may not touch: odd bases, ragged rows, high ranks.
  *
  *     source rows x        registers             shared memory            destination

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies like tile_copy's whose border is not zero: it is written into the tiles in shared memory, between
  * their load and their store, so that the destination is written once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes: dimension 0 is contiguous in the source, dimension 1 in the destination.
  *
  * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the other threads read squares of 16 / E

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // clang-format off: the table keeps its columns
 /* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX.
  *

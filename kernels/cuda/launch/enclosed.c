@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a client's index list to the entries in a launch's arguments, a group at a time: thousands of them
  * have to be ready before the launch. */
 #include "enclosed.h"

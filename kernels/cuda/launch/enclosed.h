@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Index lists that travel in a launch's arguments, and need no memory on the device. */
 #ifndef KERNELS_CUDA_LAUNCH_ENCLOSED_H
 #define KERNELS_CUDA_LAUNCH_ENCLOSED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels' fatbin, as nvcc wrote it, in the read-only data: from cuda_image to cuda_image_end. */
 	.section .rodata
 	.balign 64

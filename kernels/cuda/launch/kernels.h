@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels, numbered in the order of kernels.def. */
 #ifndef KERNELS_CUDA_LAUNCH_KERNELS_H
 #define KERNELS_CUDA_LAUNCH_KERNELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills a kernel's arguments by the plan's route and launches it. */
 #include "launch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a plan and two addresses to what the device runs: kernel arguments, tensor maps, launches.
  *
  * Used by the engine's thread alone. Nothing here allocates: arguments are copied by the driver at the

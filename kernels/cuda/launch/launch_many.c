@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launches the kernels for many moves, for runs of bytes, and for blocks of a list and their borders. */
 #include "launch_many.h"
 

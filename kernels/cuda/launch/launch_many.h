@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of more than one move: a move of many blocks, and moves of one kernel by a table. */
 #ifndef KERNELS_CUDA_LAUNCH_LAUNCH_MANY_H
 #define KERNELS_CUDA_LAUNCH_LAUNCH_MANY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A list of blocks is one launch, with its entries in the arguments or in the upload buffer, where the
  * layers' offsets also are. Of a batch, all runs of bytes are one launch, the other small moves one launch
  * for each kernel, and a move that is large or does not fit is a launch of its own. */

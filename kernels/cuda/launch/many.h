@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs of more than one move: lays out what they need in the in-flight job's upload buffer, and launches
  * them. */
 #ifndef KERNELS_CUDA_LAUNCH_MANY_H

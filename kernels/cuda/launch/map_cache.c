@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A hash table with chains, and an LRU list through it, over a fixed array of entries. */
 #include "map_cache.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Encoded tensor maps by layout: the address is patched into a copy.
  *
  * Room for every entry is taken at the start, so that neither a hit nor a miss allocates. Least recently used

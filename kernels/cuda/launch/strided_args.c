@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the arguments of the kernels without a tensor map, and chooses the shape of their launches. */
 #include "strided_args.h"
 

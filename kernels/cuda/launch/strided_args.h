@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernels without a tensor map are called with, by the plan's route. */
 #ifndef KERNELS_CUDA_LAUNCH_STRIDED_ARGS_H
 #define KERNELS_CUDA_LAUNCH_STRIDED_ARGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks and batches, one request each, against the driver's ways to do as much: one copy of as many
  * bytes, a loop of cuMemcpyAsync, and cuMemcpyBatchAsync.
  *

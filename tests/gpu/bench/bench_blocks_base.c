@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemcpyBatchAsync came with CUDA 12.8, and its first form is asked for: later drivers have it too. */
 #include "bench_blocks_base.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver has for many copies: the same by a loop, and by its own batch where it has one. */
 #ifndef TESTS_GPU_BENCH_BENCH_BLOCKS_BASE_H
 #define TESTS_GPU_BENCH_BENCH_BLOCKS_BASE_H

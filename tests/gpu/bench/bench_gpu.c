@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the device moves tensors, against its own copy of as many bytes in the same run.
  *
  * Compared are the kernel of a plan and cuMemcpyDtoDAsync of the same number of bytes, by the device's

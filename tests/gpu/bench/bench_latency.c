@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the service adds to a launch: the same small transpose between the same device memory, by a launch of
  * this process and a wait for it, and by a tmad on the same device, one at a time and many under way.
  *

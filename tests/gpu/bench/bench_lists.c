@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers by a service, a list a request, against its own copy of as many bytes: one at a time, and many
  * under way.
  *

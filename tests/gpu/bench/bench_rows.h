@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the GPU benchmark moves: a row a line of its table. */
 #ifndef TESTS_GPU_BENCH_BENCH_ROWS_H
 #define TESTS_GPU_BENCH_BENCH_ROWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Client processes with device memory, through libtmaclient, of a tmad on the device: what they share and
  * move, how their streams and it wait for each other, what they get wrong, how they die, and how the device
  * does.

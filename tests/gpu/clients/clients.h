@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the cases about client processes share: a service of the test's own, and processes that use it.
  *
  * A process that uses the device is a child that has not forked since it opened the driver; the program's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that are killed in the middle of their copies, beside one whose copies have to be right. */
 #include <errno.h>
 #include <poll.h>

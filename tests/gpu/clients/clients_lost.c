@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A device that is lost under its clients, by an access to no memory; and how they go on.
  *
  * Nothing that a client can send has this effect, so the service is one that sends the job of FATAL bytes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of every kind, in and out of the service, of two clients at once; overlaps; the descriptor cache. */
 #include <stdlib.h>
 #include <string.h>

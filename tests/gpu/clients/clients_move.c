@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves, and what they are checked by. */
 #include "clients_move.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One transform between two stores by the service, and the dumb loop that says what it should have done: with
  * every byte of both memories, those outside the regions too.
  */

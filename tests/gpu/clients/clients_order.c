@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client's stream and the service hand memory of the device back and forth by points of timelines, which
  * neither of them asks a host about: by the stream's own operations, and by requests of every kind.
  *

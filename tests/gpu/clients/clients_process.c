@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starting, asking and ending what the cases run. */
 #include "clients.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the service is given as device memory and is none, or not what is said of it: one typed error each,
  * and it serves on.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory by the driver's table, as a client that knows no service would have it. */
 #include "clients_store.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a client's that a service can be given: of the device, or a memfd. Its bytes are written and read
  * whole by the process itself, past the service. What fails ends the process (client_fail).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the unit does what the software model says: random tensor maps, each judged by our rules and by the
  * driver, and the legal ones loaded and stored, bit for bit.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One tile loaded or stored by the unit, everything else by plain threads: what the conformance run compares
  * with the software model. */
 #include "conformance_args.h"

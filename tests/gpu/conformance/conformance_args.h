@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the conformance kernels are called with: one tile, moved once. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_ARGS_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_ARGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One table. Of each kind there is what is known to work beside what is not. */
 #include "conformance_beyond.h"
 

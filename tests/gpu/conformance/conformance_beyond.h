@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the draws keep away from: measured, not judged. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_BEYOND_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_BEYOND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small numbers are the likelier ones throughout: the corners are where tiles are small, tensors are ragged
  * and coordinates are just outside. */
 #include "conformance_draw.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random tensor maps and tiles: legal ones of every kind, and ones with a rule or two broken. A tile begins
  * where the unit takes it, at a multiple of 16 bytes in dimension 0. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_DRAW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* By the model's own walk over a tile, with places in the image for addresses: both are multiples of 256. */
 #include "conformance_expect.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the software model says of one tile: a load's shared memory, a store's bytes in the tensor and the
  * bytes around them that a unit which writes in whole 16-byte pieces would touch.
  *

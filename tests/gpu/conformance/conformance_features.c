@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One table: a feature is a question to a draw, with a number where several differ in it alone. */
 #include "conformance_features.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a draw is made of, and how the loads and stores of it went. A draw counts for every feature that it
  * has. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_FEATURES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One stream, one block, one call at a time: every function returns when the device is done. */
 #include "conformance_gpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU, or what stands in for it: memory for the image, and the two kernels. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_GPU_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_GPU_H

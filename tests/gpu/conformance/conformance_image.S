@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The conformance kernels' fatbin. */
 	.section .rodata
 	.balign 64

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the driver takes the maps that our rules allow, and no others. Our rules are the documented ones;
  * where the driver is known to leave them, its doing so is counted apart, and anything else is a failure. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_JUDGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What stores do to the bytes next to those that they are to write: measured, not judged. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_MARGINS_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_MARGINS_H

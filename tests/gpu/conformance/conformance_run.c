@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One draw after the other: encode, load, store, compare. */
 #include "conformance_run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The draws of a seed on a GPU, or on what stands in for one, and what came of them. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_RUN_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_RUN_H

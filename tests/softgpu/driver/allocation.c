@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory without an address: cuMemCreate. It lives while it has a handle or a mapping (mapping.c). Its fd for
  * other processes is a duplicate of its memfd, whose name carries the device; an import makes an allocation
  * of its own of it. */

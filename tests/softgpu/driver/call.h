@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The door of the stand-in driver: what every entry point does first and last, and what goes wrong on
  * purpose.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies and sets. Addresses are checked at the call, where the driver would refuse them, and again when
  * their turn comes: what has gone by then is an illegal address. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How entry points are found, what results are called, and what is alive. */
 #include <cudaTypedefs.h>
 #include <stdio.h>

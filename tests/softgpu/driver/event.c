@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events. An event holds the mark that it was recorded with last; waits hold the one of their time. */
 #include <stdlib.h>
 

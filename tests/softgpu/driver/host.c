@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that is made known to the device. What the process has mapped, and how, is asked of the kernel.
  */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handles of memory for other processes: which process holds it, under which fd, and the memfd's name, so
  * that an fd number that has been used again is not taken for the memory that it was. The memory is reached
  * through /proc/<pid>/fd, so the other process has to be alive and of the same user. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launches. The argument is copied at the call, as the driver does; the model runs the kernel when its turn
  * comes. What it does wrong is said on stderr and sticks: an illegal address where there is no memory, an
  * illegal instruction for a rule of the unit. */

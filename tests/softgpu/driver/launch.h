@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel of a module. */
 #ifndef TESTS_SOFTGPU_LAUNCH_H
 #define TESTS_SOFTGPU_LAUNCH_H

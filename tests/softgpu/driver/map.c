@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor maps: the rules by the project's own checker, the 128 bytes by the model. */
 #include <stdio.h>
 

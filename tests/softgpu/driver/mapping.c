@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reserved addresses, and allocations mapped into them. */
 #include <sys/mman.h>
 

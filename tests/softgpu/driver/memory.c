@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its kin, and what is known of a pointer. */
 #include <inttypes.h>
 #include <stdio.h>

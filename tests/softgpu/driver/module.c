@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modules and their functions. The image has to be a fatbin; the kernels come from the model, by name. */
 #include <stdlib.h>
 #include <string.h>

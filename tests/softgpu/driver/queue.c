@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The device: one thread that runs the operations of all streams, one at a time, and the streams themselves.
  *
  * An operation stays first in its stream while it runs. Which streams can go on is decided by the events that

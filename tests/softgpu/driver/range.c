@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of address ranges, and the memory behind them. */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the stand-in driver know of each other. Everything is guarded by the lock of call.h.
  *
  * Device memory is memfds mapped shared: a device address is a host address, and another process can open the

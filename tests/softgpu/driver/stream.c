@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, as the driver shows them. */
 #include "call.h"
 #include "softgpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words of timelines: an operation that writes one, and one that waits for one. Who changes a word wakes
  * nobody, so the device looks again and again while it has nothing else to do. */
 #include <stdlib.h>

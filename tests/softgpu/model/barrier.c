@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mbarriers. Their state is kept here; the 8 bytes of shared memory hold a mark, so that a kernel which
  * writes over them is found out. */
 #include "machine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two switches a turn: into the fiber and back. By hand on x86-64 and aarch64, where a switch saves what the
  * calling convention says a callee must keep; by ucontext elsewhere (or with FIBER_UCONTEXT). */
 #include "fiber.h"

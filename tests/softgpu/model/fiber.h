@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fibers: stacks that one thread of the host runs in turns. The caller resumes a fiber; the fiber gives back
  * by yielding or by ending. Nothing here is shared between threads of the host.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Global memory is the host's own. Whether an address is memory of the device's, the driver says; it is asked
  * about whole lines first, and what it said is remembered for the launch. */
 #include "machine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels that were compiled for the host call: the language's own (threadIdx, __syncthreads) and the
  * instructions of tma.cuh, by plain C functions. tma_model.hh gives them the names that kernels use.
  *

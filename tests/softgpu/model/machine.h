@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The insides of the model: a cluster of blocks that runs, its threads, its shared memory, the unit's queue.
  *
  * One kernel runs at a time, one cluster of it after the other, on one thread of the host; there is one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tensor map's 128 bytes, as the stand-in keeps them: fixed fields, a word that says what they are, and a
  * sum over the rest that tells a map from bytes that were never one, or were one once. */
 #include "tests/softgpu/model.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where threads meet: __syncthreads, __syncwarp, a cluster's barrier. Threads that have ended are not waited
  * for. */
 #include "machine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Vector clocks, with a shortcut: what all threads of a block heard at their last meeting is kept once, a
  * block's base; a thread has a view of its own only from the first barrier it passed since. One cluster runs
  * at a time, so there is one order; its memory is kept from one to the next. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who knows of what: the happens-before order of a cluster's threads and of its barriers' phases.
  *
  * Every actor (a thread, or a barrier) has a clock. An event is a stamp: its actor and the clock's value. A

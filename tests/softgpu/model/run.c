@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A launch: cluster after cluster, every thread a fiber. The scheduler resumes those that can go on, in an
  * order that it draws, and lets the unit go on now and then, or when nothing else can. When that cannot
  * either, the kernel hangs, and the report says who waits for what.

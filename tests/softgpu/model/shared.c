@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A block's shared memory and what is known of each byte: who wrote it last, who read it since, whether a
  * load is to fill it and whether a store has still to read it. All of it is from one block to the next the
  * same memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels that were compiled for the host. A table ends with a NULL name. */
 #ifndef TESTS_SOFTGPU_MODEL_TABLE_H
 #define TESTS_SOFTGPU_MODEL_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row is what dimension 0 moves. Without interleave that is the box's extent of contiguous elements, with
  * no element stride of its own. With it (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes
  * that lie side by side, and the last but one selects a single group of channels, whatever its box. Without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the unit moves for one tile: pieces of 16 bytes, each with its place in shared memory and in the
  * tensor. Pure arithmetic over a layout that passed tensor_map_check; the model moves bytes by it and tests
  * ask it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The unit: what was issued and has not happened yet. A load happens at once, some time; a store reads its
  * shared memory some time and writes some time after that. Which goes on next is drawn, so that a kernel that
  * counts on an order gets another one.

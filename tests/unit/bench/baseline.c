@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every byte is copied, by however many threads, and none beside them. */
 #include "tests/bench/baseline.h"
 

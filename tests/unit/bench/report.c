@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Figures from times, the table, JSON there and back, before and after. */
 #include "tests/bench/report.h"
 

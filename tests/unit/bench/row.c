@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A row's request, and that a wrong byte does not pass. */
 #include "tests/bench/row.h"
 

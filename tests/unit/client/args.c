@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the flags' values are read as. */
 #include "client/tmactl/args.h"
 

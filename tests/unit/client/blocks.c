@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gather and scatter: what is sent of them, and what comes back. */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Boxes: they tile the output, read what they should, keep to their budget and have long runs. */
 #include "client/tmactl/copy/box.h"
 

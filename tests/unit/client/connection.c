@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connections: how they begin and end, and what is said of it. */
 #include <fcntl.h>
 #include <stdio.h>

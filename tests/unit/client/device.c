@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory by its pointer, against a driver of the test's: what is exported how, and what is said of the
  * rest. */
 #include "client/device.h"

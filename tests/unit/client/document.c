@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Documents out of MessagePack, and their JSON. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the header says of all structs and all functions: structs grow into their reserved members, and what
  * fails leaves *ret as it was. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log-linear histogram: its bars tile the integers, its percentiles are near what sorting says. */
 #include "client/tmactl/bench/histogram.h"
 

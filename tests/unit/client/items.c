@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Items: how they are put into messages, and whose status is whose. */
 #include <stdio.h>
 #include <string.h>

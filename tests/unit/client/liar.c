@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A service that answers wrongly: every call ends with a status that says so, in time, and nothing that came
  * along stays open. */
 #include <dirent.h>

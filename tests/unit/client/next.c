@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tickets in the order in which they ended: who takes one, who waits, and what is left when a connection is
  * lost. */
 #include <poll.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* .npy headers, good and hostile. */
 #include "client/tmactl/npy/npy.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Order: what is said of it on the wire, the two other ways to be answered, and giving up. */
 #include <string.h>
 #include <sys/mman.h>

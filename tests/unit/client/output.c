@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file at once or not at all. */
 #include "client/tmactl/npy/output.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: what is sent of them, and that they come along to a later connection. */
 #include <poll.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Points of timelines on memory that is mapped here. */
 #include <pthread.h>
 #include <sys/mman.h>

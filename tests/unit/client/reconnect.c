@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that are lost and made anew: what comes along, what is not repeated, when it is left. */
 #include <errno.h>
 #include <poll.h>

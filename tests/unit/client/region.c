@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: the fd that comes, or does not, and handles that outlive their connection. */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls whose connection is lost under them: which are made again, which are not, and how often. */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A service made of a script: one thread, one connection, whatever bytes the test wants. */
 #ifndef TESTS_UNIT_CLIENT_SERVER_H
 #define TESTS_UNIT_CLIENT_SERVER_H

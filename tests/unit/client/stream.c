@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A CUDA stream's side of timelines, against a driver of the test's. */
 #include <dlfcn.h>
 #include <stdlib.h>

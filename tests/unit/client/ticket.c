@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests under way: order, slots, errors, and two directions that are full. */
 #include <limits.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Flags against a file's shape, and the axes that come of them. */
 #include "client/tmactl/copy/view.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batches: how moves become work items, and that each move has its own end. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks: how they are divided into work items, and how those end that do not just run. */
 #include <signal.h>
 #include <stdlib.h>

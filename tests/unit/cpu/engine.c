@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine as its owner sees it: order within a stream, streams side by side, owners' shares. */
 #include <signal.h>
 #include <stdlib.h>

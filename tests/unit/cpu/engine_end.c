@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How jobs end that do not just run: cancelled, on memory that fails; and the engine with nothing to do. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The guard: a mapping whose file lost its end stands for memory that fails. */
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory on huge pages, where the kernel gives them, and where it does not. */
 #include <fcntl.h>
 #include <stdio.h>

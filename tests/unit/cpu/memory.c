@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What may be mapped, and what is said of what may not. */
 #include <fcntl.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every microkernel, for every element size and instruction set, against a naive loop: ragged and prime
  * shapes, bases that are not aligned, gaps between rows, in one piece and in many, through the cache and past
  * it. The whole destination is compared, guards and gaps included. */

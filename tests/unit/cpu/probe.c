@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signs of life: threads that sleep, that work without a break, and that do not come back. */
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random lists of blocks and random batches through the engine against the oracle: all of both memories,
  * gaps, guards and the source included.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random transforms through the engine against the oracle, the whole destination with guards and gaps; and
  * that a transpose by a permutation and one by its inverse are the identity.
  *

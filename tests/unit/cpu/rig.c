@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rig: opening and closing, jobs and their way back. */
 #include "rig.h"
 

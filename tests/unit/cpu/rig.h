@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the engine share: one engine, one owner of its streams, and jobs of square float32 tensors.
  * Failures are Criterion's. */
 #ifndef TESTS_UNIT_CPU_RIG_H

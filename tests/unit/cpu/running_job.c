@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one work item may hold: however far apart elements lie, few pages are touched. */
 #include "kernels/cpu/running_job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timelines: jobs that wait for points and signal them, in this process and others. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signals that many sleep on: all are woken, and not by who submits. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

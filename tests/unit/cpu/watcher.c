@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watcher with more words than one sleep takes, and where the kernel has no sleep on many. */
 #include <errno.h>
 #include <linux/audit.h>

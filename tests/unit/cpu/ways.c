@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Engines, and one job after the other through them. */
 #include "ways.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU engine by every way that it has, for the property tests: each instruction set of this machine; run
  * where it is submitted, by way of scratch or not, or by threads in pieces of a few hundred bytes; through
  * the cache or past it. What goes wrong here ends the program.

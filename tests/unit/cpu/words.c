@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Atomic loads and stores, and shared futexes. */
 #include "words.h"
 

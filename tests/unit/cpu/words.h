@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words of timelines, as a client has them. */
 #ifndef TESTS_UNIT_CPU_WORDS_H
 #define TESTS_UNIT_CPU_WORDS_H

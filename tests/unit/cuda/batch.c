@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batches against the oracle, move by move: random transforms and many copies, each with its status; and how
  * many launches a batch takes. */
 #include <stdlib.h>

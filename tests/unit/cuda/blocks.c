@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks against the oracle, block by block: random transforms, lists, layers and places, whole
  * memories compared; and how many launches one takes. */
 #include <stdlib.h>

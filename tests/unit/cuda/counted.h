@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How many launches the engine makes, and how often it sends bytes to the device: the driver's entry points
  * are taken over. */
 #ifndef TESTS_UNIT_CUDA_COUNTED_H

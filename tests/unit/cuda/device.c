@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing a GPU, and what every failure on the way leaves behind. */
 #include "kernels/cuda/device.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver table: what is said when there is none or too old a one, and what results mean. */
 #include "kernels/cuda/driver.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists in a launch's arguments against what each entry by itself says: which travel, by how many bytes an
  * entry, and what is written and counted. */
 #include "kernels/cuda/launch/enclosed.h"

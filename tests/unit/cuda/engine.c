@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The engine as its owner sees it: what it is, every way between memories, order within a stream, owners. */
 #include <signal.h>
 #include <stdlib.h>

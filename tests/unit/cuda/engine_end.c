@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How jobs end that do not just run: cancelled, failed, or on a device that is lost. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A session over and over, with the Nth call of the driver failing, for every N: nothing crashes, hangs or
  * leaks, and what is reported as done is right. At less than the usual share a sample of the calls fails,
  * which starts at random. */

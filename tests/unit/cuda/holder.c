@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The two speak by one byte at a time; memory's names go by SCM_RIGHTS. */
 #include "holder.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Another process that holds memory on the device for a test: its own engine made it. Failures are
  * Criterion's. */
 #ifndef TESTS_UNIT_CUDA_HOLDER_H

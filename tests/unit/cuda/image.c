@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the embedded image has code for. Its container is as nvcc 13 writes it: a header of 16 bytes with the
  * size of what follows, then entries, each of a kind and for an architecture. */
 #include <stdbool.h>

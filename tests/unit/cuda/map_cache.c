@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The map cache: equal layouts share an entry whatever their address, the oldest goes first, a hit allocates
  * nothing, and a driver that fails spoils nothing. Maps are read back with the model's help. */
 #include "kernels/cuda/launch/map_cache.h"

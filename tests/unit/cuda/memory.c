@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What may be mapped on the CUDA engine, what is said of what may not, and what is made. */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that the CUDA engine makes: zeroed, with what a client needs to map it; and what is said when it
  * cannot. */
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of another process: by handle and by fd, through the engine, and back. */
 #include <stdlib.h>
 #include <string.h>

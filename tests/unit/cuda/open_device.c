@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the GPU that its argument names (none: the first) and closes it again. Prints what it is, or the
  * status and the sentence; exits with 0 either way, so that any other end is a crash. */
 #include <stdio.h>

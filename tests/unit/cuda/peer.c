@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Another process: opens memory by its IPC handle in hex (ipc HANDLE) or by an fd that it inherited (fd N
  * SIZE), twice, and adds one to every byte. Exits with 0, or says what failed and with 1. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signs of life: of a device that has nothing to do, that works, and that does not come back. */
 #include <stdlib.h>
 #include <string.h>

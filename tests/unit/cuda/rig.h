@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the engine share: one engine on the stand-in driver, one owner of its streams, memory of
  * every kind, and jobs. Failures are Criterion's. Device memory of the stand-in is this process's, so it is
  * read and written here as it is. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of scratch memory: apart, within it, and given back. No device is asked. */
 #include "kernels/cuda/scratch.h"
 

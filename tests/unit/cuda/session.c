@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One session of an engine from open to close, for tests that make the driver fail in its midst: it copes
  * with whatever fails, and says on stdout what came of it:
  *

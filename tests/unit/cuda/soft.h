@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of the stand-in driver share: the device open, and short ways to do what is not looked at.
  * Failures are Criterion's. */
 #ifndef TESTS_UNIT_CUDA_SOFT_H

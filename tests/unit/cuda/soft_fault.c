@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes wrong on purpose in the stand-in driver, and that it then stays as it would. */
 #include "soft.h"
 

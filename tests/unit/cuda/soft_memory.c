@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the stand-in driver: what it gives, what it knows of an address, and what it refuses. */
 #include "soft.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and events of the stand-in driver: an order that they ask for, and no other. */
 #include "soft.h"
 

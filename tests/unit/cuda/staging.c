@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds: every random transform, staged through a scratch memory that is as small as it may be and run round
  * by round, equals the oracle; and the ways that a few well known ones take. */
 #include "kernels/cuda/staging.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timelines on the device: jobs that wait for points and signal them, and streams of clients that do. */
 #include <poll.h>
 #include <sched.h>

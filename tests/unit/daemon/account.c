@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Charges: what fits is taken, what does not leaves everything as it was, and all of it comes home. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files of settings: what is right reaches its field, what is wrong is named with its line, all of it. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text of a snapshot: the same in whatever pieces it is written. */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timers are started with libuv for a time that never comes, so that it knows which of them are active. */
 #include "fake_clock.h"
 

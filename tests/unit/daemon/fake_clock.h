@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A clock that stands still until the test moves it, and the timers that are started by it. One a process. */
 #ifndef TESTS_UNIT_DAEMON_FAKE_CLOCK_H
 #define TESTS_UNIT_DAEMON_FAKE_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ids: each finds its own object, none is given twice, and what is removed is found no more. */
 #include <criterion/criterion.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Defaults of the limits of memory, by what the service may use. */
 #include "daemon/config/limits.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: every option reaches its field, every mistake is named. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who is refused after which losses, and that it is known in the next life. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The plan cache: equal requests share an entry, different ones never do, the oldest goes first. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

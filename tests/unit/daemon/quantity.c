@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers with units, and what is none. */
 #include "daemon/config/quantity.h"
 

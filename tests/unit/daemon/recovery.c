@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes from one life of the service to the next, and when there is no next. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

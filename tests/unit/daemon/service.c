@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server has a listening socket, because it cannot do without; no client connects to it. */
 #include "service.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole server in the test's process, on the fake clock, with clients on socket pairs. One a process. */
 #ifndef TESTS_UNIT_DAEMON_SERVICE_H
 #define TESTS_UNIT_DAEMON_SERVICE_H

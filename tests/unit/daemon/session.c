@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The deadlines of sessions, on a clock that the test sets: each ends a session at its time and not before,
  * and what is not the peer's delay does not count. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Time slices, on a clock that the test sets: how long one lasts, and that users share the loop by users, not
  * by connections. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of users are bounded and stay; bars of latencies. */
 #include <criterion/criterion.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks against brute force: small regions, every byte of every block marked. */
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of layouts, ranges, overlaps and subregions over its whole domain: the same sources, with 8
  * bits for 64 and 16 for 128, against exact arithmetic in int. What overflows 64 bits unseen overflows 8
  * unseen.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which stream is served next, without threads and with made-up times. */
 #include "kernels/fair_queue.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same arithmetic in its own width, which eight_bits.c has too little of: sums that are compared before
  * they are kept have room to spare there. From the ends of 64 bits, against 128; and overlaps of every small
  * layout, against the set of bytes that it touches. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Canonical form, row by row: what goes in, what must come out. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of a transform, run one by one, are the transform; and what they touch is what they say. */
 #include <criterion/criterion.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Overlap against brute force: small layouts, every byte marked. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: which family, and what is said of the better ones. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

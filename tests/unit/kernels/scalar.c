@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pad values: every 8- and 16-bit pattern, and every midpoint between neighbours, against a decoder that
  * goes the other way; ranges of integers and what is said of values outside. */
 #include <criterion/criterion.h>

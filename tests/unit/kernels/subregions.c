@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Subregions: every random transform, run subregion by subregion with the plainest loops over each loop nest,
  * equals the oracle, gaps and guard bytes included. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts: what is refused and how it is said, extents, ranges, shape texts. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor maps: each rule on both sides of its bound, several broken at once, sizes, and keys. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

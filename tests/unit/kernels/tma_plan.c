@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans for the Tensor Memory Accelerator: which route, and what is said of the better ones. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What transform_init and transform_check_places refuse and how they say it, and what they reduce to. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

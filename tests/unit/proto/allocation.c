@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* In the steady state a message costs no allocation, and an allocation that fails is an error like any other.
  * malloc is counted, and made to fail, where the C library lets a program
  * replace it, which under a sanitizer it does not. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The byte run: order, growth, refusals. */
 #include "proto/wire/buffer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Holds protocol.md to the tables: each section that follows from them stands in it word for word, and it
  * has no other row. When this fails, put the printed text in the place of the section it replaces. */
 #include <stdarg.h>

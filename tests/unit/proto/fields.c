@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every type of MessagePack in every field of every method's parameters. */
 #include "proto/wire/rpc.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scan: cut anywhere, resumed anywhere, and every limit on both of its sides. */
 #include "proto/wire/frame.h"
 

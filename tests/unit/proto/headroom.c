@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What memory there is and what is left, read from trees of files as /proc and cgroups have them. */
 #include "proto/memory/headroom.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is decoded one by one: the items of a submit, the statuses and errors of its result. And the answers
  * of requests that are only queued. */
 #include "proto/wire/rpc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mappings lie where huge pages fit, hold the file's bytes, and leave nothing behind. */
 #include "proto/memory/mapping.h"
 

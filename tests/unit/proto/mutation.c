@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid requests, broken at random, through the scan and the decoder as a session would. */
 #include "proto/wire/rpc.h"
 

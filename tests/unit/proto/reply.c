@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replies: what a service encodes and a client decodes. */
 #include "proto/wire/rpc.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: envelopes, refusals by their sentences, values and defaults. */
 #include "proto/wire/rpc.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid messages, from the tables. */
 #include "sample.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Valid messages made from the tables of schema.h, for tests to send, cut and break. */
 #ifndef TEST_SAMPLE_H
 #define TEST_SAMPLE_H

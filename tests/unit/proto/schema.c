@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold of every row of schema.def. */
 #include "proto/schema.h"
 

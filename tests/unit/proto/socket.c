@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors over a socket pair, and socket files in a directory of the test's own. */
 #include "proto/wire/socket.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Quoting and cleaning, by rows. */
 #include "proto/text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every mistake is found, whatever the order of things, and the report says which; without it the kernel
  * passes. */
 #include <criterion/criterion.h>

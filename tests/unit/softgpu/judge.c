@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the conformance run makes of the driver's word on a map: which disagreements are the known ones. */
 #include "tests/gpu/conformance/conformance_judge.h"
 

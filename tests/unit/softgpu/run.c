@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launches: which kernels there are, and what is refused. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

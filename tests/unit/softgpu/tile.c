@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a tile moves, against the dumbest loop: every byte of the tile by its index, one coordinate at a time.
  */
 #include <criterion/criterion.h>
