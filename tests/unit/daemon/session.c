@@ -94,7 +94,7 @@ Test(session_deadlines, bytes_that_arrive_do_not_prolong_a_message)
 	client_send(&client, PING, 3);
 	service_iterate(client.server);
 	pass(&client, FRAME_MS - 1);
-	client_send(&client, PING + 3, 2);
+	client_send(&client, &PING[3], 2);
 	service_iterate(client.server);
 	cr_assert(is_open(&client));
 	pass(&client, 1);
@@ -109,7 +109,7 @@ Test(session_deadlines, each_message_has_all_the_time)
 		client_send(&client, PING, 3);
 		service_iterate(client.server);
 		pass(&client, FRAME_MS - 1);
-		client_send(&client, PING + 3, PING_BYTES - 3);
+		client_send(&client, &PING[3], PING_BYTES - 3);
 		service_iterate(client.server);
 		cr_assert_gt(client_read(&client), 0, "message %d is answered", i);
 	}
@@ -127,7 +127,7 @@ Test(session_deadlines, a_message_s_time_stands_still_while_its_rest_is_left_unr
 	pass(&client, FRAME_MS - 1000);
 
 	fill_jobs(&client, &jobs);
-	client_send(&client, PING + 3, 2);
+	client_send(&client, &PING[3], 2);
 	service_iterate(client.server);
 	cr_assert_eq(client_session(&client)->waiting, WAIT_JOBS);
 	pass(&client, HOUR_MS);
