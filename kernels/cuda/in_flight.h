@@ -35,7 +35,7 @@ struct in_flight_job {
 	struct engine_stream *stream;
 	CUstream own;
 	struct staging staging;
-	struct scratch_block scratch;
+	struct scratch_range scratch;
 	struct upload_buffer upload_buffer; /* of jobs of more than one move */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS]; /* round i records end[i % slots] */

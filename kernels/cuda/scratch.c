@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First-fit allocation between blocks that are kept in order of their addresses. */
+/* First-fit allocation between ranges that are kept in order of their addresses. */
 #include "scratch.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 void scratch_init(struct scratch *scratch)
 {
 	*scratch = (struct scratch){ 0 };
-	TAILQ_INIT(&scratch->blocks);
+	TAILQ_INIT(&scratch->ranges);
 }
 
 int scratch_open(struct scratch *scratch, uint64_t most, struct error *err)
@@ -40,7 +40,7 @@ int scratch_close(struct scratch *scratch, struct error *err)
 {
 	CUdeviceptr address = scratch->address;
 
-	assert(TAILQ_EMPTY(&scratch->blocks));
+	assert(TAILQ_EMPTY(&scratch->ranges));
 	scratch->address = scratch->size = 0;
 	return address ? driver_call(err, cuMemFree, (address)) : 0;
 }
@@ -50,13 +50,13 @@ static uint64_t round_up(uint64_t size)
 	return divide_up_u64(size, SCRATCH_ALIGN) * SCRATCH_ALIGN;
 }
 
-/* The first gap of that size: where it starts, and the block after it, NULL when it is the last. 0: none. */
-static uint64_t find_gap(const struct scratch *scratch, uint64_t size, struct scratch_block **ret_next)
+/* The first gap of that size: where it starts, and the range after it, NULL when it is the last. 0: none. */
+static uint64_t find_gap(const struct scratch *scratch, uint64_t size, struct scratch_range **ret_next)
 {
 	uint64_t at = scratch->address, end = scratch->address + scratch->size;
-	struct scratch_block *next;
+	struct scratch_range *next;
 
-	TAILQ_FOREACH(next, &scratch->blocks, entry) {
+	TAILQ_FOREACH(next, &scratch->ranges, entry) {
 		if (next->start - at >= size)
 			break;
 		at = next->start + next->size;
@@ -67,14 +67,14 @@ static uint64_t find_gap(const struct scratch *scratch, uint64_t size, struct sc
 
 bool scratch_has(const struct scratch *scratch, uint64_t size)
 {
-	struct scratch_block *next;
+	struct scratch_range *next;
 
 	return find_gap(scratch, round_up(size), &next) != 0;
 }
 
-void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_block *ret)
+void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_range *ret)
 {
-	struct scratch_block *next;
+	struct scratch_range *next;
 
 	ret->size = round_up(size);
 	ret->start = find_gap(scratch, ret->size, &next);
@@ -82,12 +82,12 @@ void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_block *
 	if (next)
 		TAILQ_INSERT_BEFORE(next, ret, entry);
 	else
-		TAILQ_INSERT_TAIL(&scratch->blocks, ret, entry);
+		TAILQ_INSERT_TAIL(&scratch->ranges, ret, entry);
 }
 
-void scratch_give(struct scratch *scratch, struct scratch_block *block)
+void scratch_give(struct scratch *scratch, struct scratch_range *range)
 {
-	if (block->size > 0)
-		TAILQ_REMOVE(&scratch->blocks, block, entry);
-	block->size = 0;
+	if (range->size > 0)
+		TAILQ_REMOVE(&scratch->ranges, range, entry);
+	range->size = 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scratch memory on the device: one bounded stretch through which host memory is staged.
  *
- * Allocated when it is first needed, and given back once nobody has used it for a while. Its blocks are
+ * Allocated when it is first needed, and given back once nobody has used it for a while. Its ranges are
  * handed out first fit; the links are in their users, so that handing out allocates nothing. Used by one
  * thread.
  */
@@ -15,16 +15,16 @@
 
 #include "proto/status.h"
 
-struct scratch_block {
+struct scratch_range {
 	uint64_t start; /* address */
 	uint64_t size;  /* 0: not in use */
-	TAILQ_ENTRY(scratch_block) entry;
+	TAILQ_ENTRY(scratch_range) entry;
 };
 
 struct scratch {
 	uint64_t address; /* 0: there is none */
 	uint64_t size;
-	TAILQ_HEAD(scratch_blocks, scratch_block) blocks; /* by address */
+	TAILQ_HEAD(scratch_ranges, scratch_range) ranges; /* by address */
 };
 
 void scratch_init(struct scratch *scratch);
@@ -33,17 +33,17 @@ void scratch_init(struct scratch *scratch);
  * nothing; DEVICE_LOST. */
 int scratch_open(struct scratch *scratch, uint64_t most, struct error *err);
 
-/* No block may be in use. Without memory it does nothing. */
+/* No range may be in use. Without memory it does nothing. */
 int scratch_close(struct scratch *scratch, struct error *err);
 
-/* Whether there is room now for a block of so many bytes, not 0. */
+/* Whether there is room now for a range of so many bytes, not 0. */
 bool scratch_has(const struct scratch *scratch, uint64_t size);
 
 /* There has to be room; the start is a multiple of SCRATCH_ALIGN. */
 #define SCRATCH_ALIGN 256
-void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_block *ret);
+void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_range *ret);
 
-/* A block that is not in use is allowed. */
-void scratch_give(struct scratch *scratch, struct scratch_block *block);
+/* A range that is not in use is allowed. */
+void scratch_give(struct scratch *scratch, struct scratch_range *range);
 
 #endif

@@ -23,7 +23,7 @@ TestSuite(scratch, .init = set_up);
 
 Test(scratch, first_fit)
 {
-	struct scratch_block a = { 0 }, b = { 0 }, c = { 0 };
+	struct scratch_range a = { 0 }, b = { 0 }, c = { 0 };
 	cr_assert(scratch_has(&scratch, SIZE));
 	cr_assert_not(scratch_has(&scratch, SIZE + 1));
 	scratch_take(&scratch, 1, &a);
@@ -42,7 +42,7 @@ Test(scratch, first_fit)
 }
 
 /* Whether there is room is what looking at every place says. */
-static bool has_room(const struct scratch_block *blocks, uint64_t size)
+static bool has_room(const struct scratch_range *blocks, uint64_t size)
 {
 	for (uint64_t at = START; at + size <= START + SIZE; at += SCRATCH_ALIGN) {
 		bool free = true;
@@ -57,10 +57,10 @@ static bool has_room(const struct scratch_block *blocks, uint64_t size)
 
 Test(scratch, random_blocks)
 {
-	struct scratch_block blocks[MOST] = { 0 };
+	struct scratch_range blocks[MOST] = { 0 };
 	uint64_t state = 1;
 	for (int step = 0; step < 20000; step++) {
-		struct scratch_block *block = &blocks[oracle_between(&state, 0, MOST - 1)];
+		struct scratch_range *block = &blocks[oracle_between(&state, 0, MOST - 1)];
 		uint64_t size = (uint64_t)oracle_between(&state, 1, 12) * SCRATCH_ALIGN;
 		if (block->size > 0) {
 			scratch_give(&scratch, block);
