@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lost connection is made anew by the next request: the service starts again at the same path, or somebody
- * starts it. Regions and plans keep their handles and get new ids.
+/* Reconnecting: the next request after a lost connection connects again, because the service restarts itself
+ * at the same path, or someone starts it. Regions and plans keep their handles and get new ids.
  *
  * A connection that was opened is incomplete until it was told of all of them. What the service refuses for
  * now, since it may still hold what an earlier connection had, is asked for again; what it refuses for good,
