@@ -109,8 +109,10 @@ static void session_read(struct session *session)
 	ssize_t n;
 	struct error err;
 
-	if (!session_reads(session))
+	if (!session_reads(session)) { /* it began to finish while it was ready */
+		session_settle(session);
 		return;
+	}
 	n = socket_receive(session->fd, server->receive, room_to_read(session), fds, &n_fds);
 	if (n == -EAGAIN || n == -EINTR)
 		return;

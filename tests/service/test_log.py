@@ -163,7 +163,7 @@ class NobodyReads(LogCase):
         os.set_blocking(self.writer, True)
 
     def read(self, until):
-        """From now on; returns all that came when it holds what matches."""
+        """From now on; returns all that came when it contains a match."""
         def reads():
             with contextlib.suppress(OSError):
                 while piece := os.read(self.reader, 65536):
@@ -172,6 +172,11 @@ class NobodyReads(LogCase):
             self.thread = threading.Thread(target=reads, daemon=True)
             self.thread.start()
         return wait_until(lambda: re.search(until, self.text), f"{until} in the log").string
+
+    def read_once(self, until):
+        """Up to a match, and nothing after it, so that the pipe can be filled then."""
+        while not re.search(until, self.text):
+            self.text += os.read(self.reader, 65536).decode()
 
     def start(self, *args):
         os.chmod(self.directory, 0o755)
@@ -264,6 +269,7 @@ class NobodyReads(LogCase):
         wait_until(lambda: os.path.exists(self.path), "it listens")
         with Rpc(self.path) as rpc, Memory(65536) as memory:
             region = memory.register(rpc)
+            self.read_once("ready on")  # its thread may write this only now
             self.fill()
             rpc.request("copy", {"dst": tensor(region, [6666]), "src": tensor(region, [6666], offset=32768)})
             while rpc.receive() is not None:

@@ -3,6 +3,7 @@
  * by connections. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <sys/socket.h>
 
 #include "daemon/net/account.h"
 #include "daemon/net/time_slice.h"
@@ -244,4 +245,23 @@ Test(time_slices, a_session_that_ends_while_it_is_ready_is_ready_no_more)
 	service_iterate(crowd.server);
 	cr_assert_null(client_session(&crowd.own[0]));
 	cr_assert_gt(client_handled(&crowd.own[1]), 0);
+}
+
+Test(time_slices, a_session_that_finishes_while_it_is_ready_ends)
+{
+	struct server *server = service_start(NULL);
+	struct client busy = client_connect(server, OWN_UID), gone = client_connect(server, OWN_UID);
+	struct session *session;
+
+	service_iterate_once(server); /* polls both; from then on it sees them in the order of what comes */
+	fake_clock_tick(TICK_NS);
+	server->time_slices.shared_until_ns = UINT64_MAX;
+	client_send_pings(&busy, PINGS);
+	cr_assert_eq(shutdown(gone.fd, SHUT_RDWR), 0);
+	service_iterate_once(server);
+	session = client_session(&gone);
+	cr_assert(session && session->waiting == WAIT_READY, "the slice was over before it was read");
+	session_finish(session);
+	service_iterate(server);
+	cr_assert_null(client_session(&gone));
 }
