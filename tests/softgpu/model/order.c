@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vector clocks, with a shortcut: what all threads of a block heard at their last meeting is kept once, a
- * block's base; a thread has a view of its own only from the first barrier it passed since. One cluster runs
- * at a time, so there is one order; its memory is kept from one to the next. */
+/* Vector clocks, with two shortcuts. What all threads of a block heard at their last meeting is kept once, as
+ * the block's base; a thread has news beside it only from the first barrier it passed since. And threads that
+ * met have the same news until one of them hears more, so they share one view of it. One cluster runs at a
+ * time, so there is one order; its memory is kept from one to the next. */
 #include "order.h"
 
 #include <assert.h>
@@ -10,6 +11,11 @@
 
 #define CLOCK_MASK ((UINT32_C(1) << ORDER_CLOCK_BITS) - 1)
 #define MAX_ACTORS (UINT32_C(1) << (32 - ORDER_CLOCK_BITS))
+#define NO_NEWS    UINT32_MAX
+
+/* Clocks that are compared at once. */
+#define LANES 8
+typedef uint32_t clocks __attribute__((vector_size(LANES * sizeof(uint32_t)), aligned(4), may_alias));
 
 /* Clocks of all actors, twice: seen, and fenced. */
 struct order_view {
@@ -22,17 +28,19 @@ static struct {
 	uint32_t block_threads;
 	uint32_t threads;
 	uint32_t actors; /* threads, then the barriers there are */
-	uint32_t width;  /* actors at most: the length of a view's halves */
+	uint32_t width;  /* actors at most, rounded up to LANES: the length of a view's halves */
 	uint32_t *memory;
 	size_t words;
 	uint32_t *clock;
 	uint32_t *fenced; /* a thread's own: its events before this clock are fenced */
-	unsigned char *has_own;
+	uint32_t *news;   /* a thread's: the number of its view, or NO_NEWS */
+	uint32_t *users;  /* threads that have that view */
+	uint32_t *free;   /* views that nobody has */
+	uint32_t n_free;
 	bool worn;
 } order;
 
-/* Views by their place in memory: blocks' bases, threads' own, barriers' arriving and ended, one to work in.
- */
+/* Views by their place in memory: blocks' bases, threads' news, barriers' arriving and ended. */
 static struct order_view view_at(uint32_t index)
 {
 	uint32_t *first = order.memory + (size_t)index * 2 * order.width;
@@ -45,24 +53,19 @@ static struct order_view base_of(uint32_t thread)
 	return view_at(thread / order.block_threads);
 }
 
-static struct order_view own_of(uint32_t thread)
+static struct order_view news_at(uint32_t number)
 {
-	return view_at(order.blocks + thread);
+	return view_at(order.blocks + number);
 }
 
 static struct order_view arriving_of(uint32_t number)
 {
-	return view_at(order.blocks + order.threads + 2 * number);
+	return view_at(order.blocks + order.threads + 1 + 2 * number);
 }
 
 static struct order_view ended_of(uint32_t number)
 {
-	return view_at(order.blocks + order.threads + 2 * number + 1);
-}
-
-static struct order_view scratch(void)
-{
-	return view_at(order.blocks + order.threads + 2 * ORDER_MAX_BARRIERS);
+	return view_at(order.blocks + order.threads + 1 + 2 * number + 1);
 }
 
 static void clear(struct order_view view)
@@ -75,10 +78,14 @@ static void copy(struct order_view to, struct order_view from)
 	memcpy(to.seen, from.seen, 2 * (size_t)order.width * sizeof(*to.seen));
 }
 
-static void raise(uint32_t *restrict to, const uint32_t *restrict from, uint32_t n)
+static void raise(uint32_t *to, const uint32_t *from, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++)
-		to[i] = to[i] > from[i] ? to[i] : from[i];
+	for (uint32_t i = 0; i < n; i += LANES) {
+		const clocks a = *(const clocks *)(to + i), b = *(const clocks *)(from + i);
+		const clocks is_later = (clocks)(a > b);
+
+		*(clocks *)(to + i) = (a & is_later) | (b & ~is_later);
+	}
 }
 
 static void join(struct order_view to, struct order_view from)
@@ -89,11 +96,13 @@ static void join(struct order_view to, struct order_view from)
 
 bool order_reset(uint32_t blocks, uint32_t block_threads)
 {
-	uint32_t threads = blocks * block_threads, width = threads + ORDER_MAX_BARRIERS;
-	size_t views = (size_t)blocks + threads + 2 * ORDER_MAX_BARRIERS + 1;
-	size_t words = views * 2 * width + 2 * (size_t)width + (threads + 3) / 4;
+	uint32_t threads = blocks * block_threads, actors = threads + ORDER_MAX_BARRIERS;
+	uint32_t width = (actors + LANES - 1) / LANES * LANES;
+	/* One more for news than there are threads: it is written before the old is given back. */
+	size_t views = (size_t)blocks + threads + 1 + 2 * ORDER_MAX_BARRIERS;
+	size_t words = views * 2 * width + 2 * (size_t)width + 3 * ((size_t)threads + 1);
 
-	if (width > MAX_ACTORS)
+	if (actors > MAX_ACTORS)
 		return false;
 	if (words > order.words) {
 		uint32_t *memory = realloc(order.memory, words * sizeof(*memory));
@@ -109,12 +118,20 @@ bool order_reset(uint32_t blocks, uint32_t block_threads)
 	order.width = width;
 	order.clock = order.memory + views * 2 * width;
 	order.fenced = order.clock + width;
-	order.has_own = (unsigned char *)(order.fenced + width);
+	order.news = order.fenced + width;
+	order.users = order.news + threads + 1;
+	order.free = order.users + threads + 1;
+	order.n_free = 0;
 	order.worn = false;
 	for (uint32_t i = 0; i < width; i++)
 		order.clock[i] = 1;
 	memset(order.fenced, 0, width * sizeof(*order.fenced));
-	memset(order.has_own, 0, threads);
+	for (uint32_t v = 0; v <= threads; v++) {
+		order.users[v] = 0;
+		order.free[order.n_free++] = v;
+	}
+	for (uint32_t t = 0; t < threads; t++)
+		order.news[t] = NO_NEWS;
 	for (uint32_t b = 0; b < blocks; b++)
 		clear(view_at(b));
 	return true;
@@ -150,7 +167,7 @@ bool order_knows(uint32_t thread, order_stamp stamp)
 	uint32_t actor = order_actor(stamp), clock = stamp & CLOCK_MASK;
 
 	return actor == thread || base_of(thread).seen[actor] > clock ||
-	       (order.has_own[thread] && own_of(thread).seen[actor] > clock);
+	       (order.news[thread] != NO_NEWS && news_at(order.news[thread]).seen[actor] > clock);
 }
 
 bool order_has_fenced(order_stamp stamp)
@@ -165,7 +182,7 @@ bool order_knows_fenced(uint32_t thread, order_stamp stamp)
 	if (actor == thread)
 		return order_has_fenced(stamp);
 	return base_of(thread).fenced[actor] > clock ||
-	       (order.has_own[thread] && own_of(thread).fenced[actor] > clock);
+	       (order.news[thread] != NO_NEWS && news_at(order.news[thread]).fenced[actor] > clock);
 }
 
 void order_fence(uint32_t thread)
@@ -176,24 +193,60 @@ void order_fence(uint32_t thread)
 
 /* ---- News ------------------------------------------------------------------------------------------ */
 
-/* Puts what the thread knows and did into a view; what it does from now on is not in it. */
-static void tell(uint32_t thread, struct order_view to)
+/* What the thread did is in the view; what it does from now on is not. */
+static void tell_own(uint32_t thread, struct order_view to)
 {
-	join(to, base_of(thread));
-	if (order.has_own[thread])
-		join(to, own_of(thread));
 	to.seen[thread] = order.clock[thread] + 1;
 	to.fenced[thread] = order.fenced[thread];
 	tick(thread);
 }
 
+/* The same with what it knows. */
+static void tell(uint32_t thread, struct order_view to)
+{
+	join(to, base_of(thread));
+	if (order.news[thread] != NO_NEWS)
+		join(to, news_at(order.news[thread]));
+	tell_own(thread, to);
+}
+
+/* A view of nothing, for threads to have. */
+static uint32_t news_new(void)
+{
+	const uint32_t number = order.free[--order.n_free];
+
+	clear(news_at(number));
+	return number;
+}
+
+static void news_drop(uint32_t thread)
+{
+	const uint32_t number = order.news[thread];
+
+	order.news[thread] = NO_NEWS;
+	if (number != NO_NEWS && --order.users[number] == 0)
+		order.free[order.n_free++] = number;
+}
+
+static void news_set(uint32_t thread, uint32_t number)
+{
+	order.users[number]++;
+	news_drop(thread);
+	order.news[thread] = number;
+}
+
 static void hear(uint32_t thread, struct order_view from)
 {
-	if (!order.has_own[thread]) {
-		clear(own_of(thread));
-		order.has_own[thread] = 1;
+	const uint32_t known = order.news[thread];
+
+	if (known == NO_NEWS || order.users[known] > 1) {
+		const uint32_t number = news_new();
+
+		if (known != NO_NEWS)
+			copy(news_at(number), news_at(known));
+		news_set(thread, number);
 	}
-	join(own_of(thread), from);
+	join(news_at(order.news[thread]), from);
 }
 
 uint32_t order_barrier_new(uint32_t number)
@@ -223,19 +276,23 @@ void order_wait(uint32_t thread, uint32_t number)
 	hear(thread, ended_of(number));
 }
 
-/* Into all, the views of those from first on that are alive. */
+/* Into all, the news of n threads from first on that are alive, and what each of them did. Those that follow
+ * each other have often met, and the same news. */
 static void gather(struct order_view all, uint32_t first, uint32_t n, bool (*alive)(uint32_t thread))
 {
+	uint32_t joined = NO_NEWS;
+
 	for (uint32_t t = first; t < first + n; t++) {
 		if (!alive(t))
 			continue;
-		if (order.has_own[t])
-			join(all, own_of(t));
-		order.has_own[t] = 0;
-		all.seen[t] = order.clock[t] + 1;
-		all.fenced[t] = order.fenced[t];
-		tick(t);
+		if (order.news[t] != NO_NEWS && order.news[t] != joined)
+			join(all, news_at(order.news[t]));
+		joined = order.news[t];
+		tell_own(t, all);
 	}
+	for (uint32_t t = first; t < first + n; t++)
+		if (alive(t))
+			news_drop(t);
 }
 
 void order_meet_block(uint32_t block, bool (*alive)(uint32_t thread))
@@ -245,23 +302,29 @@ void order_meet_block(uint32_t block, bool (*alive)(uint32_t thread))
 
 void order_meet_cluster(bool (*alive)(uint32_t thread))
 {
-	struct order_view all = scratch();
+	struct order_view all = view_at(0);
 
-	clear(all);
-	for (uint32_t b = 0; b < order.blocks; b++)
+	for (uint32_t b = 1; b < order.blocks; b++)
 		join(all, view_at(b));
 	gather(all, 0, order.threads, alive);
-	for (uint32_t b = 0; b < order.blocks; b++)
+	for (uint32_t b = 1; b < order.blocks; b++)
 		copy(view_at(b), all);
 }
 
 void order_meet(const uint32_t *threads, uint32_t n)
 {
-	struct order_view all = scratch();
+	const uint32_t number = news_new();
+	const struct order_view all = news_at(number);
+	uint32_t joined = NO_NEWS;
 
-	clear(all);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t t = threads[i];
+
+		if (order.news[t] != NO_NEWS && order.news[t] != joined)
+			join(all, news_at(order.news[t]));
+		joined = order.news[t];
+		tell_own(t, all);
+	}
 	for (uint32_t i = 0; i < n; i++)
-		tell(threads[i], all);
-	for (uint32_t i = 0; i < n; i++)
-		hear(threads[i], all);
+		news_set(threads[i], number);
 }
