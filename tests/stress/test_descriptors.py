@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import Memory, RpcError, Tmad, pack_request, scaled, share, wait_until
+from tmad import Memory, RpcError, Tmad, own_uid, pack_request, scaled, share, wait_until
 
 LIMIT = 4  # message_fds
 COUNTS = [0] * 8 + [1] * 8 + [LIMIT] * 4 + [LIMIT + 1] * 2 + [253]
@@ -123,15 +123,16 @@ class Descriptors(unittest.TestCase):
         """As many are unread as the kernel allows: who has to wait for that is answered when others have read."""
         limit = 200
         tmad = Tmad(start=False)
-        os.chown(tmad.directory, 65534, 65534)
+        uid = own_uid()
+        os.chown(tmad.directory, uid, uid)
 
-        def become_nobody():
+        def become_user():
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
             os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
+            os.setgid(uid)
+            os.setuid(uid)
         with contextlib.ExitStack() as stack:
-            tmad.start(preexec_fn=become_nobody)
+            tmad.start(preexec_fn=become_user)
             stack.enter_context(tmad)
             greedy = [stack.enter_context(tmad.rpc()) for _ in range(8)]
             patient = stack.enter_context(tmad.rpc())

@@ -15,9 +15,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import NATIVE, Rpc, Tmad, pack_request, share, wait_until
+from tmad import NATIVE, Rpc, Tmad, own_uid, pack_request, share, wait_until
 
-SERVICE, ATTACKER = 65534, 65533
+SERVICE, ATTACKER = own_uid(0), own_uid(1)
 CONNECTIONS = max(share(330), 33)
 DESCRIPTORS = max(share(20000), 2000)  # RLIMIT_NOFILE of the service: fewer than 128 for each connection
 WARM = 130  # rounds that are more than fill them

@@ -54,6 +54,11 @@ def scaled(seconds):
     return seconds if NATIVE else seconds * 5
 
 
+def own_uid(i=0):
+    """One of four users that no other test has at the same time: the kernel limits what all processes of a user hold."""
+    return 200000 + os.getpid() % 100000 * 4 + i
+
+
 def has_memory(size):
     """Whether the machine can give out so many bytes."""
     with open("/proc/meminfo", encoding="ascii") as meminfo:
