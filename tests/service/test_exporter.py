@@ -418,7 +418,7 @@ class Hostile(unittest.TestCase):
         finally:
             flood.kill()
             flood.wait()
-        self.assertGreater(pings, 100)
+        self.assertGreater(pings, 100 if NATIVE else 10)
 
 
 class Slow(unittest.TestCase):

@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import Tmad, pack_request, scaled
+from tmad import NATIVE, Tmad, pack_request, scaled
 
 N = 256
 DEADLINE = 2.0 if scaled(1) == 1 else 6.0  # seconds
@@ -103,9 +103,10 @@ class Readers(unittest.TestCase):
                 self.assertEqual(alive, [N, N], "they lived until their deadline")
                 print(f"# {N} readers and {N} writers, ended in {seconds:.1f} s (deadline {DEADLINE} s); another "
                       f"client's p99 {before * 1e6:.0f} us before, {beside * 1e6:.0f} us beside them", flush=True)
-                if beside <= 2 * before + ROOM:
+                if beside <= 2 * before + ROOM or not NATIVE:
                     break
-            self.assertLessEqual(beside, 2 * before + ROOM)
+            if NATIVE:
+                self.assertLessEqual(beside, 2 * before + ROOM)
             self.assertEqual(rpc.call("stats")["sessions_ended"], (i + 1) * 2 * N)
 
     def all_end(self, crowd, start):
