@@ -147,29 +147,47 @@ static void spec_init(const struct band_row *row, struct transform_spec *spec)
 	cr_assert_eq(tensor_layout_init(&spec->dst, row->dtype, row->rank, shape, strides, "dst", &err), 0);
 }
 
-static void try_level(const struct band_row *row, const struct transform_spec *spec,
+/* What is read, and what the destination is then to be, gaps included. */
+struct oracle {
+	uint8_t *src;
+	uint8_t *dst;
+	size_t dst_size;
+};
+
+static void oracle_init(struct oracle *oracle, const struct transform_spec *spec,
+                        const struct transform *transform)
+{
+	size_t src_size = (size_t)transform->src_extent.high;
+	uint64_t state = 1;
+
+	oracle->dst_size = (size_t)transform->dst_extent.high;
+	oracle->src = malloc(src_size);
+	oracle->dst = malloc(oracle->dst_size);
+	for (size_t i = 0; i < src_size; i++)
+		oracle->src[i] = (uint8_t)oracle_random(&state);
+	memset(oracle->dst, 0x5a, oracle->dst_size);
+	oracle_run(spec, oracle->dst, oracle->src);
+}
+
+static void try_level(const struct band_row *row, const struct oracle *oracle,
                       const struct transform *transform, const struct scratch_blocks *scratch_blocks,
                       const struct cpu_isa *isa, int64_t skew, char *scratch)
 {
-	size_t dst_size = (size_t)transform->dst_extent.high + (size_t)skew + 2 * GUARD;
-	size_t src_size = (size_t)transform->src_extent.high;
-	uint8_t *src = malloc(src_size), *dst = malloc(dst_size), *expected = malloc(dst_size);
-	uint64_t state = 1;
-	for (size_t i = 0; i < src_size; i++)
-		src[i] = (uint8_t)oracle_random(&state);
+	size_t dst_size = oracle->dst_size + (size_t)skew + 2 * GUARD;
+	uint8_t *dst = malloc(dst_size), *expected = malloc(dst_size);
+
 	memset(dst, 0x5a, dst_size);
 	memset(expected, 0x5a, dst_size);
+	memcpy(expected + GUARD + skew, oracle->dst, oracle->dst_size);
 	struct move_place place = { .dst = (char *)dst + GUARD + skew,
-		                    .src = (char *)src,
+		                    .src = (char *)oracle->src,
 		                    .fill = transform->fill,
 		                    .piece_bytes = 1 << 20,
 		                    .stream = true };
 	for (uint64_t i = scratch_blocks->n; i-- > 0;)
 		scratch_blocks_run(scratch_blocks, i, isa, &place, scratch);
-	oracle_run(spec, expected + GUARD + skew, src);
 	cr_assert_arr_eq(dst, expected, dst_size, "%s, %s, skew %ld, %s scratch", row->name, isa->name,
 	                 (long)skew, scratch ? "with" : "without");
-	free(src);
 	free(dst);
 	free(expected);
 }
@@ -179,6 +197,7 @@ ParameterizedTest(struct band_row *row, scratch_block, together_the_whole)
 	struct transform_spec spec;
 	struct transform transform;
 	struct scratch_blocks scratch_blocks;
+	struct oracle oracle;
 	struct error err;
 	spec_init(row, &spec);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
@@ -187,12 +206,15 @@ ParameterizedTest(struct band_row *row, scratch_block, together_the_whole)
 		return;
 	cr_assert_gt(scratch_blocks.n, 1, "%s", row->name);
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	oracle_init(&oracle, &spec, &transform);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++) {
-			try_level(row, &spec, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
+			try_level(row, &oracle, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
 			          scratch);
-			try_level(row, &spec, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
+			try_level(row, &oracle, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
 			          NULL);
 		}
+	free(oracle.src);
+	free(oracle.dst);
 	free(scratch);
 }

@@ -28,7 +28,7 @@ static const char *build_directory(void)
 	return directory ? directory : ".";
 }
 
-#define MOST_CALLS 1500 /* that are tried at the usual share */
+#define MOST_CALLS 1000 /* that are tried at the usual share */
 
 /* The Nth call fails with result; 0: none. */
 static void run_session(unsigned n, int result, const char *count, struct outcome *ret, const char *name)
