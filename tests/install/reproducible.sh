@@ -11,8 +11,8 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/tmad-again-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# The zone and the language are such as change dates and the order of names, where those are looked at. Every file is
-# compiled: what a cache holds is what was compiled first.
+# The zone and the language are such as change dates and the order of names, where those are looked at. ccache
+# is left out: its objects could be the first build's own.
 umask 027
 mkdir -p "$scratch/a/longer path/home"
 env TZ=Pacific/Chatham LC_ALL=C.UTF-8 LANGUAGE=de HOME="$scratch/a/longer path/home" USER=somebody CCACHE_DISABLE=1 \

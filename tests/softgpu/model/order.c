@@ -320,6 +320,7 @@ void order_meet(const uint32_t *threads, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t t = threads[i];
 
+		assert(t / order.block_threads == threads[0] / order.block_threads); /* they have one base */
 		if (order.news[t] != NO_NEWS && order.news[t] != joined)
 			join(all, news_at(order.news[t]));
 		joined = order.news[t];

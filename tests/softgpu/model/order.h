@@ -54,7 +54,7 @@ void order_wait(uint32_t thread, uint32_t number);
  */
 void order_meet_block(uint32_t block, bool (*alive)(uint32_t thread));
 void order_meet_cluster(bool (*alive)(uint32_t thread));
-/* The same for n of them. */
+/* The same for n threads of one block. */
 void order_meet(const uint32_t *threads, uint32_t n);
 
 #endif

@@ -15,7 +15,7 @@
 #define GUARD 64
 #define GAP   5 /* elements between rows of dst, where a row has gaps */
 
-struct band_row {
+struct scratch_row {
 	char name[40];
 	enum dtype dtype;
 	enum pad_mode mode;
@@ -27,7 +27,7 @@ struct band_row {
 
 ParameterizedTestParameters(scratch_block, together_the_whole)
 {
-	static struct band_row rows[] = {
+	static struct scratch_row rows[] = {
 		{ .name = "zero, images",
 		  .dtype = DTYPE_FLOAT32,
 		  .mode = PAD_MODE_CONSTANT,
@@ -123,10 +123,10 @@ ParameterizedTestParameters(scratch_block, together_the_whole)
 		  .before = { 0, 1, 1 },
 		  .after = { 0, 1, 1 } },
 	};
-	return cr_make_param_array(struct band_row, rows, sizeof(rows) / sizeof(rows[0]));
+	return cr_make_param_array(struct scratch_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void spec_init(const struct band_row *row, struct transform_spec *spec)
+static void spec_init(const struct scratch_row *row, struct transform_spec *spec)
 {
 	struct error err;
 	int64_t shape[4], strides[4], step = 1;
@@ -148,39 +148,39 @@ static void spec_init(const struct band_row *row, struct transform_spec *spec)
 }
 
 /* What is read, and what the destination is then to be, gaps included. */
-struct oracle {
+struct sample {
 	uint8_t *src;
 	uint8_t *dst;
 	size_t dst_size;
 };
 
-static void oracle_init(struct oracle *oracle, const struct transform_spec *spec,
+static void sample_init(struct sample *sample, const struct transform_spec *spec,
                         const struct transform *transform)
 {
 	size_t src_size = (size_t)transform->src_extent.high;
 	uint64_t state = 1;
 
-	oracle->dst_size = (size_t)transform->dst_extent.high;
-	oracle->src = malloc(src_size);
-	oracle->dst = malloc(oracle->dst_size);
+	sample->dst_size = (size_t)transform->dst_extent.high;
+	sample->src = malloc(src_size);
+	sample->dst = malloc(sample->dst_size);
 	for (size_t i = 0; i < src_size; i++)
-		oracle->src[i] = (uint8_t)oracle_random(&state);
-	memset(oracle->dst, 0x5a, oracle->dst_size);
-	oracle_run(spec, oracle->dst, oracle->src);
+		sample->src[i] = (uint8_t)oracle_random(&state);
+	memset(sample->dst, 0x5a, sample->dst_size);
+	oracle_run(spec, sample->dst, sample->src);
 }
 
-static void try_level(const struct band_row *row, const struct oracle *oracle,
+static void try_level(const struct scratch_row *row, const struct sample *sample,
                       const struct transform *transform, const struct scratch_blocks *scratch_blocks,
                       const struct cpu_isa *isa, int64_t skew, char *scratch)
 {
-	size_t dst_size = oracle->dst_size + (size_t)skew + 2 * GUARD;
+	size_t dst_size = sample->dst_size + (size_t)skew + 2 * GUARD;
 	uint8_t *dst = malloc(dst_size), *expected = malloc(dst_size);
 
 	memset(dst, 0x5a, dst_size);
 	memset(expected, 0x5a, dst_size);
-	memcpy(expected + GUARD + skew, oracle->dst, oracle->dst_size);
+	memcpy(expected + GUARD + skew, sample->dst, sample->dst_size);
 	struct move_place place = { .dst = (char *)dst + GUARD + skew,
-		                    .src = (char *)oracle->src,
+		                    .src = (char *)sample->src,
 		                    .fill = transform->fill,
 		                    .piece_bytes = 1 << 20,
 		                    .stream = true };
@@ -192,12 +192,12 @@ static void try_level(const struct band_row *row, const struct oracle *oracle,
 	free(expected);
 }
 
-ParameterizedTest(struct band_row *row, scratch_block, together_the_whole)
+ParameterizedTest(struct scratch_row *row, scratch_block, together_the_whole)
 {
 	struct transform_spec spec;
 	struct transform transform;
 	struct scratch_blocks scratch_blocks;
-	struct oracle oracle;
+	struct sample sample;
 	struct error err;
 	spec_init(row, &spec);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
@@ -206,15 +206,15 @@ ParameterizedTest(struct band_row *row, scratch_block, together_the_whole)
 		return;
 	cr_assert_gt(scratch_blocks.n, 1, "%s", row->name);
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
-	oracle_init(&oracle, &spec, &transform);
+	sample_init(&sample, &spec, &transform);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++) {
-			try_level(row, &oracle, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
+			try_level(row, &sample, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
 			          scratch);
-			try_level(row, &oracle, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
+			try_level(row, &sample, &transform, &scratch_blocks, cpu_isa_get(level), skew * 37,
 			          NULL);
 		}
-	free(oracle.src);
-	free(oracle.dst);
+	free(sample.src);
+	free(sample.dst);
 	free(scratch);
 }

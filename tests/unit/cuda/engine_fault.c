@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session over and over, with the Nth call of the driver failing, for every N: nothing crashes, hangs or
- * leaks, and what is reported as done is right. At less than the usual share a sample of the calls fails,
- * which starts at random. */
+ * leaks, and what is reported as done is right. At less than the usual share, and of more than MOST_CALLS, it
+ * is a sample of the calls, which starts at random. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 	cr_assert(outcome.opened && !outcome.lost && outcome.live == 0, "%s", row->name);
 	cr_assert_eq(outcome.done, JOBS, "%s: %d", row->name, outcome.done);
 	int calls = (int)calls_of(count);
-	/* Those that poll are as many as the machine is slow. */
+	/* A session polls: on a slow machine it makes more calls. */
 	int tried = (int)tap_portion(10 * (calls < MOST_CALLS ? calls : MOST_CALLS));
 	int step = tried < calls ? calls / tried : 1;
 	cr_assert_gt(calls, 200, "%s: %d", row->name, calls);
