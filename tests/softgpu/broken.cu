@@ -214,6 +214,31 @@ DEVICE void misuse_warp(const broken_args &args, unsigned char *shared)
 	tile_read<uint32_t>(shared + next * 4);
 }
 
+/* By all threads: lanes that met wait for a load each on their own. */
+DEVICE void misuse_news(const broken_args &args, unsigned char *shared)
+{
+	barrier *b = (barrier *)(shared + kBarrierAt + 64);
+	const uint32_t t = threadIdx.x;
+
+	if (t == 0) {
+		barrier_init(b, 1);
+		barrier_init_fence();
+	}
+	__syncthreads();
+	if (t == 0) {
+		barrier_arrive_expect(b, 64);
+		load_bulk(shared + kBarrierAt + 128, (const void *)args.in, 64, b);
+	}
+	__syncwarp();
+	if (t == 0 || !makes(args, MISTAKE_WAIT_OF_ANOTHER_LANE))
+		barrier_wait(b, 0);
+	if (t < 2)
+		tile_read<uint32_t>(shared + kBarrierAt + 128 + t * 4);
+	__syncthreads();
+	if (t == 0)
+		barrier_inval(b);
+}
+
 DEVICE void misuse_global(const broken_args &args)
 {
 	uint64_t at = makes(args, MISTAKE_GLOBAL_READ_OUTSIDE) ? args.outside : args.in;
@@ -229,6 +254,8 @@ KERNEL(BROKEN_THREADS, 1) broken_once(const GRID_CONSTANT struct broken_args arg
 	DYNAMIC_SHARED(shared);
 
 	misuse_warp(args, shared);
+	__syncthreads();
+	misuse_news(args, shared);
 	__syncthreads();
 	misuse_tile(args, shared);
 	fence_proxy_async();
