@@ -26,14 +26,15 @@ archive() {
 # in_root COMMAND...: before it is booted, with this machine's network.
 in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
-# A root with all that the packages depend on downloaded, for a boot without a network. What is kept is for these
-# dependencies alone.
+# A root with all that the packages depend on downloaded, for a boot without a network. It is kept for a week, in
+# ROOT_CACHE if that is set, and for these dependencies alone.
 make_root() {
-	local key kept
+	local cache=${ROOT_CACHE:-$work} key kept
 	key=$({ echo "$root_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } | md5sum | cut -c 1-16)
-	kept=$work/root-$key.tar
+	kept=$cache/root-$key.tar
 	rm -rf "$root"
-	mkdir -p "$root"
+	mkdir -p "$root" "$cache"
+	find "$cache" -maxdepth 1 -name 'root-*.tar' -mtime +6 -delete
 	if [ -e "$kept" ]; then
 		tar -xf "$kept" -C "$root" --numeric-owner
 		return
@@ -47,7 +48,7 @@ make_root() {
 	cp "$@" "$root/packages"
 	(cd "$root" && set -- packages/*.deb && in_root apt-get -q -y update &&
 		in_root apt-get -q -y --no-install-recommends --download-only install $(printf './%s ' "$@")) || return 1
-	rm -rf "$root/packages" "$root/etc/apt/apt.conf.d/99proxy" "$work"/root-*.tar
+	rm -rf "$root/packages" "$root/etc/apt/apt.conf.d/99proxy" "$cache"/root-*.tar
 	tar -cf "$kept.tmp" -C "$root" --numeric-owner . && mv "$kept.tmp" "$kept"
 }
 
