@@ -30,7 +30,7 @@ in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 # ROOT_CACHE if that is set, and for these dependencies alone.
 make_root() {
 	local cache=${ROOT_CACHE:-$work} key kept
-	key=$({ echo "$root_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } | md5sum | cut -c 1-16)
+	key=$({ cat /etc/os-release; echo "$root_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } | md5sum | cut -c 1-16)
 	kept=$cache/root-$key.tar
 	rm -rf "$root"
 	mkdir -p "$root" "$cache"
