@@ -30,7 +30,8 @@ in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 # ROOT_CACHE if that is set, and for these dependencies alone.
 make_root() {
 	local cache=${ROOT_CACHE:-$work} key kept
-	key=$({ cat /etc/os-release; echo "$root_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } | md5sum | cut -c 1-16)
+	key=$({ cat /etc/os-release; echo "$root_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } |
+		md5sum | cut -c 1-16)
 	kept=$cache/root-$key.tar
 	rm -rf "$root"
 	mkdir -p "$root" "$cache"
@@ -49,7 +50,8 @@ make_root() {
 	(cd "$root" && set -- packages/*.deb && in_root apt-get -q -y update &&
 		in_root apt-get -q -y --no-install-recommends --download-only install $(printf './%s ' "$@")) || return 1
 	rm -rf "$root/packages" "$root/etc/apt/apt.conf.d/99proxy" "$cache"/root-*.tar
-	tar -cf "$kept.tmp" -C "$root" --numeric-owner . && mv "$kept.tmp" "$kept"
+	# By a name of its own: another clone may be keeping one too.
+	tar -cf "$kept.$$" -C "$root" --numeric-owner . && mv "$kept.$$" "$kept" || { rm -f "$kept.$$"; return 1; }
 }
 
 # What becomes PID 1, in the namespaces. /proc/sys and /sys are the machine's: only to be read.

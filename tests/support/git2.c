@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for libgit2, of which Criterion calls three functions, to show how two texts differ. Every test
  * is a process of its own, and libgit2 brings sixteen libraries and reads the certificates that the system
- * trusts: without it a test starts in half the time, or less in an emulator.
+ * trusts: without it a test starts in a third of the time.
  *
  * Declarations are libgit2's (git2/global.h, git2/diff.h), but for what nobody looks at.
  */
