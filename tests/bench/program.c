@@ -4,17 +4,22 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "quick_rows.h"
+#include "random_rows.h"
 
 #define MAX_THREADS 256
 #define MAX_PARTS   16
 
 enum option_id {
 	OPTION_ROWS = 1,
+	OPTION_RANDOM,
+	OPTION_LEAST,
+	OPTION_MOST,
 	OPTION_RUNS,
 	OPTION_THREADS,
 	OPTION_ISA,
@@ -35,6 +40,10 @@ static const struct {
 } infos[] = {
 	{ OPTION_ROWS, "rows", "PART", "only rows with PART in \"what type [shape]\"; may be given again",
 	  false },
+	{ OPTION_RANDOM, "random", "SEED",
+	  "rows drawn by chance, as many as the argument after it says [100]", false },
+	{ OPTION_LEAST, "least", "KIB", "of such a row's source [4]", false },
+	{ OPTION_MOST, "most", "KIB", "of the same [2097152]", false },
 	{ OPTION_RUNS, "runs", "N", "runs of each row, from 1 to 101", false },
 	{ OPTION_THREADS, "threads", "N", "of either side [one a CPU]", true },
 	{ OPTION_ISA, "isa", "NAME", "the engine's instruction set: plain, avx2, avx512, ... [the best]",
@@ -56,6 +65,9 @@ struct command {
 	bool help;
 	const char *part[MAX_PARTS];
 	int n_parts;
+	bool is_random;
+	struct random_rows random;
+	int n_random;
 	const char *load;    /* NULL: not given */
 	const char *compare; /* NULL: not given */
 };
@@ -67,7 +79,9 @@ static int run(const struct program *program, const struct command *command, str
 
 int program_main(const struct program *program, int argc, char **argv)
 {
-	struct command command = { .options.runs = program->runs };
+	struct command command = { .options.runs = program->runs,
+		                   .random = { .least = 4096, .most = UINT64_C(2) << 30 },
+		                   .n_random = 100 };
 	struct error err;
 	int r = parse(&command, program, argc, argv, &err);
 
@@ -116,6 +130,18 @@ static int apply(struct command *command, enum option_id id, const char *value, 
 			return error_set(err, STATUS_INVALID_ARGUMENT, "--rows: at most %d", MAX_PARTS);
 		command->part[command->n_parts++] = value;
 		return 0;
+	case OPTION_RANDOM:
+		r = parse_number(value, INT_MAX, "random", &number, err);
+		command->is_random = true;
+		command->random.seed = r == 0 ? (uint64_t)number : 0;
+		return r;
+	case OPTION_LEAST:
+	case OPTION_MOST:
+		r = parse_number(value, 1 << 21, id == OPTION_LEAST ? "least" : "most", &number, err);
+		if (r == 0)
+			*(id == OPTION_LEAST ? &command->random.least : &command->random.most) =
+			    (uint64_t)number << 10;
+		return r;
 	case OPTION_RUNS:
 		return parse_number(value, REPORT_MAX_RUNS, "runs", &command->options.runs, err);
 	case OPTION_THREADS:
@@ -154,6 +180,9 @@ static int check(const struct command *command, struct error *err)
 	if (json && command->compare)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "--json and --compare: only one of them; --load compares what --json wrote");
+	if (command->random.least > command->random.most / 2)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "--least and --most: the one is more than half of the other");
 	if ((json || command->load || command->compare) && !report_has_json())
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
@@ -178,6 +207,11 @@ static int parse(struct command *command, const struct program *program, int arg
 			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %s; see --help", argv[optind - 1],
 			                 id == ':' ? "it takes an argument" : "no such option");
 		r = apply(command, (enum option_id)id, optarg, err);
+		if (r < 0)
+			return r;
+	}
+	if (command->is_random && optind < argc) {
+		r = parse_number(argv[optind++], INT_MAX, "random=SEED", &command->n_random, err);
 		if (r < 0)
 			return r;
 	}
@@ -226,12 +260,19 @@ static void fill_names(const struct program *program, const struct bench_row *ro
 static const struct bench_row *next_wanted(const struct program *program, const struct command *command,
                                            int *at, struct report_row *ret)
 {
+	static struct random_row drawn;
 	bool quick = command->options.quick;
 	const struct bench_row *rows = quick ? bench_quick_rows : program->rows;
 	int n = quick ? (int)(sizeof(bench_quick_rows) / sizeof(bench_quick_rows[0])) : program->n_rows;
 
+	if (command->is_random)
+		n = command->n_random;
 	while (*at < n) {
-		const struct bench_row *row = &rows[(*at)++];
+		const struct bench_row *row = command->is_random ? &drawn.row : &rows[*at];
+
+		if (command->is_random)
+			random_row_draw(&command->random, (uint64_t)*at, &drawn);
+		(*at)++;
 
 		if (row->blocks && !program->is_cpu)
 			continue;
@@ -275,6 +316,8 @@ static int measure_rows(const struct program *program, const struct command *com
 	}
 	if (print)
 		report_print_end(stdout, report, command->format);
+	if (print && command->is_random)
+		report_print_distribution(stdout, report);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* Figures and tables. */
 #include "report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,6 +183,63 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 	fprintf(out, "%srows that reach their bar: %d of %d; under %.1f: %d\n",
 	        format == REPORT_MARKDOWN ? "\n" : "", report->n_rows - under, report->n_rows, REPORT_HALF,
 	        half);
+}
+
+/* ---- Distribution ------------------------------------------------------------------------------------ */
+
+static int by_ratio(const void *a, const void *b)
+{
+	double x = ((const struct report_row *)a)->ratio.median,
+	       y = ((const struct report_row *)b)->ratio.median;
+
+	return (x > y) - (x < y);
+}
+
+/* Of the rows of this type and family; NULL: any. They are sorted. */
+static void print_share(FILE *out, const struct report *report, const char *dtype, const char *family)
+{
+	double *ratio = calloc((size_t)report->n_rows, sizeof *ratio), sum = 0;
+	int n = 0;
+
+	for (int i = 0; ratio && i < report->n_rows; i++) {
+		const struct report_row *row = &report->rows[i];
+
+		if ((dtype && strcmp(dtype, row->dtype)) || (family && strcmp(family, row->family)))
+			continue;
+		ratio[n++] = row->ratio.median;
+		sum += log(row->ratio.median);
+	}
+	if (n > 0)
+		fprintf(out, "%-16s %5d %8.3f %8.3f %8.3f %8.3f\n",
+		        dtype    ? dtype
+		        : family ? family
+		                 : "all",
+		        n, exp(sum / n), ratio[n / 10], ratio[n / 2], ratio[0]);
+	free(ratio);
+}
+
+void report_print_distribution(FILE *out, struct report *report)
+{
+	if (report->n_rows == 0)
+		return;
+	qsort(report->rows, (size_t)report->n_rows, sizeof *report->rows, by_ratio);
+	fprintf(out, "\n%-16s %5s %8s %8s %8s %8s\n", "", "rows", "mean", "10 %", "median", "worst");
+	print_share(out, report, NULL, NULL);
+	for (int i = 0; i < report->n_rows; i++) {
+		bool new_dtype = true, new_family = true;
+
+		for (int k = 0; k < i; k++) {
+			new_dtype = new_dtype && strcmp(report->rows[k].dtype, report->rows[i].dtype);
+			new_family = new_family && strcmp(report->rows[k].family, report->rows[i].family);
+		}
+		if (new_dtype)
+			print_share(out, report, report->rows[i].dtype, NULL);
+		if (new_family)
+			print_share(out, report, NULL, report->rows[i].family);
+	}
+	fputs("\nthe worst:\n", out);
+	for (int i = 0; i < report->n_rows && i < 10; i++)
+		report_print_row(out, &report->rows[i], REPORT_TEXT);
 }
 
 /* ---- Before and after ------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #include "proto/status.h"
 
 #define REPORT_MAX_RUNS 101
-#define REPORT_MAX_RANK 6
+#define REPORT_MAX_RANK 8
 #define REPORT_LABEL    192
 #define REPORT_HALF     0.5 /* no row may be under it, whatever its bar */
 
@@ -80,6 +80,10 @@ int report_add(struct report *report, const struct report_row *row, const struct
 void report_print_head(FILE *out, const struct report *report, enum report_format format);
 void report_print_row(FILE *out, const struct report_row *row, enum report_format format);
 void report_print_end(FILE *out, const struct report *report, enum report_format format);
+
+/* How the ratios of all rows are distributed, by element type and family too, and the ten worst. Sorts the
+ * rows. */
+void report_print_distribution(FILE *out, struct report *report);
 
 /* The ratio of each row that both have, before and after. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,

@@ -11,7 +11,7 @@
 
 #include "kernels/plan/transform.h"
 
-#define BENCH_MAX_RANK 6
+#define BENCH_MAX_RANK 8
 
 struct bench_row {
 	const char *what; /* with dtype and shape it names the row */

@@ -18,6 +18,7 @@
 #define SETS     2
 #define RANDOM   (64u << 20)
 #define POISON   0xa5
+#define PAGE     4096
 
 static struct rig rig;
 static bool is_open;
@@ -116,20 +117,37 @@ static void launch(const struct turn *turn, int set)
 	           turn->src[set] + turn->src_offset);
 }
 
+/* Pinned, since a copy to other memory takes much longer, and kept for the next row. */
+struct host_room {
+	void *p;
+	size_t bytes;
+};
+
+static uint8_t *room_of(struct host_room *room, size_t bytes)
+{
+	if (bytes > room->bytes) {
+		if (room->p)
+			rig_call(cuMemHostUnregister, (room->p));
+		free(room->p);
+		room->bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+		room->p = aligned_alloc(PAGE, room->bytes);
+		if (!room->p)
+			rig_die("out of memory");
+		rig_call(cuMemHostRegister, (room->p, room->bytes, 0));
+	}
+	return room->p;
+}
+
 static int check(const struct turn *turn, int set, struct error *err)
 {
-	uint8_t *dst = malloc(turn->dst_bytes), *src = malloc(most_of(turn->src_bytes, 1));
+	static struct host_room dst_room, src_room;
+	uint8_t *dst = room_of(&dst_room, turn->dst_bytes), *src = room_of(&src_room, most_of(turn->src_bytes, 1));
 
-	if (!dst || !src)
-		rig_die("out of memory");
 	rig_call(cuMemcpyDtoHAsync, (dst, turn->dst[set], turn->dst_bytes, rig.stream));
 	if (turn->src_bytes)
 		rig_call(cuMemcpyDtoHAsync, (src, turn->src[set], turn->src_bytes, rig.stream));
 	rig_wait(&rig);
-	int r = bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
-	free(dst);
-	free(src);
-	return r;
+	return bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
 }
 
 static double elapsed_ns(CUevent start, CUevent end)
