@@ -1,70 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A size is drawn first, and then extents until they make about that size. */
+/* A size is drawn first, then extents that make about that size, then what is done to the axes. */
 #include "random_rows.h"
 
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/support/oracle.h"
 
-static const int64_t extents[] = {
-	2,    3,    4,    5,    6,    7,    8,     10,    12,    13,    14,    15,    16,     17,
-	20,   24,   28,   31,   32,   40,   48,    49,    56,    61,    64,    80,    96,     100,
-	112,  120,  127,  128,  144,  160,  192,   196,   200,   224,   255,   256,   257,    320,
-	384,  400,  509,  512,  640,  768,  1000,  1021,  1024,  1280,  1536,  2048,  2560,   3072,
-	4093, 4096, 5120, 7168, 8191, 8192, 10000, 11008, 16384, 28672, 32768, 65521, 131072,
-};
-#define N_EXTENTS ((int64_t)(sizeof extents / sizeof *extents))
+#define STEPS      1024 /* of a size between two powers of two */
+#define MAX_MARGIN 16   /* elements on a side of an axis */
+#define GAP_SHARE  8    /* a gap is at most that part of a row, because it is read in part */
 
-static const enum dtype dtypes[] = { DTYPE_UINT8,   DTYPE_INT8,    DTYPE_FLOAT16, DTYPE_BFLOAT16,
-	                             DTYPE_FLOAT32, DTYPE_INT32,   DTYPE_FLOAT64, DTYPE_INT64,
-	                             DTYPE_UINT8,   DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_COMPLEX128 };
+/* ---- Shapes ----------------------------------------------------------------------------------------- */
 
-/* Up to `most`, all the same likely. */
-static int64_t draw_extent(uint64_t *state, int64_t most)
+/* Ascending, ended by 0. */
+static const int64_t powers_of_two[] = { 2,       4,       8,       16,     32,     64,      128,
+	                                 256,     512,     1024,    2048,   4096,   8192,    16384,
+	                                 32768,   65536,   131072,  262144, 524288, 1 << 20, 1 << 21,
+	                                 1 << 22, 1 << 23, 1 << 24, 0 };
+static const int64_t primes[] = { 2,     3,     5,      7,      11,     13,      17,      19,       31,
+	                          61,    127,   257,    509,    1021,   2039,    4093,    8191,     16381,
+	                          32749, 65521, 131071, 262139, 524287, 1048573, 4194301, 16777213, 0 };
+static const int64_t usual[] = { 3,     6,      7,      10,      12,       14,   15,   20,    24,    28,
+	                         40,    48,     49,     56,      80,       96,   100,  112,   120,   144,
+	                         160,   192,    196,    200,     224,      320,  384,  400,   640,   768,
+	                         1000,  1280,   1536,   2560,    3072,     5120, 7168, 10000, 11008, 28672,
+	                         50257, 100000, 151936, 1000000, 10000000, 0 };
+
+static const int64_t *const families[] = { powers_of_two, primes, usual };
+#define N_FAMILIES 3
+
+static const enum dtype dtypes[] = { DTYPE_UINT8,   DTYPE_UINT8,    DTYPE_INT8,    DTYPE_FLOAT16,
+	                             DTYPE_FLOAT16, DTYPE_BFLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT32,
+	                             DTYPE_INT32,   DTYPE_FLOAT64,  DTYPE_INT64,   DTYPE_COMPLEX128 };
+
+static bool one_in(uint64_t *state, int n)
+{
+	return oracle_between(state, 1, n) == 1;
+}
+
+/* One of the family up to `most`, all alike likely; its smallest when none is. */
+static int64_t draw_extent(uint64_t *state, const int64_t *family, int64_t most)
 {
 	int64_t n = 0;
 
-	while (n < N_EXTENTS && extents[n] <= most)
+	while (family[n] && family[n] <= most)
 		n++;
-	return n ? extents[oracle_between(state, 0, n - 1)] : 1;
+	return family[oracle_between(state, 0, n ? n - 1 : 0)];
 }
 
-/* false: the sizes do not work out. */
+static int64_t largest_extent(const int64_t *family, int64_t most)
+{
+	int64_t ret = family[0];
+
+	for (int i = 0; family[i] && family[i] <= most; i++)
+		ret = family[i];
+	return ret;
+}
+
+static void shuffle(uint64_t *state, int n, int64_t *order)
+{
+	for (int i = 0; i < n; i++) {
+		const int64_t other = oracle_between(state, 0, i);
+
+		order[i] = order[other];
+		order[other] = i;
+	}
+}
+
+/* Bytes: each power of two is as likely as the next. */
+static uint64_t draw_size(uint64_t *state, const struct random_rows *rows)
+{
+	int octaves = 1;
+
+	while (rows->least << (octaves + 1) <= rows->most)
+		octaves++;
+	const uint64_t low = rows->least << oracle_between(state, 0, octaves - 1);
+	return low + low * (uint64_t)oracle_between(state, 0, STEPS) / STEPS;
+}
+
+/* Axes get their extents in an order of chance: each leaves room for those that follow, the last takes what
+ * is left. false: that is not of the size that was asked for. */
 static bool draw_shape(uint64_t *state, const struct random_rows *rows, struct bench_row *row)
 {
-	const double low = log2((double)rows->least), high = log2((double)rows->most);
-	const double size = exp2(low + (high - low) * (double)oracle_between(state, 0, 1 << 20) / (1 << 20));
-	int64_t left = (int64_t)(size / dtype_size(row->dtype)), elements = 1;
-	const int largest = (int)oracle_between(state, 0, row->rank - 1);
+	const int64_t *family = one_in(state, 2) ? NULL : families[oracle_between(state, 0, N_FAMILIES - 1)];
+	int64_t order[BENCH_MAX_RANK], left = (int64_t)(draw_size(state, rows) / dtype_size(row->dtype));
+	uint64_t bytes = dtype_size(row->dtype);
 
-	for (int d = 0; d < row->rank; d++) {
-		if (d == largest)
-			continue;
-		row->shape[d] = draw_extent(state, left / 2);
-		left /= row->shape[d];
-		elements *= row->shape[d];
+	shuffle(state, row->rank, order);
+	for (int i = 0; i < row->rank; i++) {
+		const int64_t *of = family ? family : families[oracle_between(state, 0, N_FAMILIES - 1)];
+		int64_t *extent = &row->shape[order[i]];
+
+		*extent = i < row->rank - 1 ? draw_extent(state, of, left >> (row->rank - 1 - i))
+		                            : largest_extent(of, left);
+		left /= *extent;
+		bytes *= (uint64_t)*extent;
 	}
-	row->shape[largest] = 1;
-	for (int64_t i = 0; i < N_EXTENTS && extents[i] <= left; i++)
-		row->shape[largest] = extents[i];
-	elements *= row->shape[largest];
-	return row->shape[largest] > 1 && (uint64_t)elements * dtype_size(row->dtype) >= rows->least &&
-	       (uint64_t)elements * dtype_size(row->dtype) <= rows->most;
+	return bytes >= rows->least && bytes <= rows->most;
 }
 
-static void shuffle(uint64_t *state, struct bench_row *row)
-{
-	for (int d = 0; d < row->rank; d++)
-		row->perm[d] = d;
-	for (int d = row->rank - 1; d > 0; d--) {
-		const int64_t other = oracle_between(state, 0, d), kept = row->perm[d];
-
-		row->perm[d] = row->perm[other];
-		row->perm[other] = kept;
-	}
-}
+/* ---- What is done to it ----------------------------------------------------------------------------- */
 
 static bool is_ordered(const struct bench_row *row)
 {
@@ -74,85 +111,122 @@ static bool is_ordered(const struct bench_row *row)
 	return true;
 }
 
-/* Of one or two axes, on either side. */
+static void draw_perm(uint64_t *state, struct bench_row *row, bool may_be_ordered)
+{
+	do
+		shuffle(state, row->rank, row->perm);
+	while (!may_be_ordered && is_ordered(row));
+	if (may_be_ordered && !one_in(state, 3))
+		for (int d = 0; d < row->rank; d++)
+			row->perm[d] = d;
+}
+
+/* The axis of the destination that is the source's longest. */
+static int longest(const struct bench_row *row)
+{
+	int ret = 0;
+
+	for (int d = 1; d < row->rank; d++)
+		if (row->shape[row->perm[d]] > row->shape[row->perm[ret]])
+			ret = d;
+	return ret;
+}
+
+/* Of one or two axes, on either side: at most a quarter of the axis, one element of a short one. Short ones
+ * are not cropped if there is another: more would be read of what is cropped than of what is kept. */
 static void draw_margins(uint64_t *state, struct bench_row *row, int sign)
 {
 	const int64_t n = oracle_between(state, 1, 2);
 
 	for (int64_t i = 0; i < n; i++) {
-		const int64_t d = oracle_between(state, 0, row->rank - 1);
-		const int64_t most = row->shape[row->perm[d]] / 4 < 16 ? row->shape[row->perm[d]] / 4 : 16;
+		const int64_t drawn = oracle_between(state, 0, row->rank - 1);
+		const int64_t d = sign < 0 && row->shape[row->perm[drawn]] < 4 ? longest(row) : drawn;
+		const int64_t extent = row->shape[row->perm[d]];
+		const int64_t most = extent / 4 < MAX_MARGIN ? extent / 4 : MAX_MARGIN;
 
-		row->before[d] = sign * oracle_between(state, 0, most);
-		row->after[d] = sign * oracle_between(state, 0, most);
+		row->before[d] = sign * oracle_between(state, most ? 0 : 1, most ? most : 1);
+		row->after[d] = sign * oracle_between(state, row->before[d] || !most ? 0 : 1, most);
 	}
-	if (sign > 0 && oracle_between(state, 0, 2) == 0)
-		row->value = 7;
-	if (sign > 0 && oracle_between(state, 0, 3) == 0)
-		row->mode = oracle_between(state, 0, 1) ? PAD_MODE_EDGE : PAD_MODE_REFLECT;
-	if (row->mode != PAD_MODE_CONSTANT)
-		row->value = 0;
 }
 
-static const char *draw_kind(uint64_t *state, struct bench_row *row)
+static void draw_mode(uint64_t *state, struct bench_row *row)
+{
+	if (one_in(state, 4))
+		row->mode = (enum pad_mode)oracle_between(state, PAD_MODE_EDGE, PAD_MODE_WRAP);
+	else if (one_in(state, 3))
+		row->value = 7;
+}
+
+/* ---- A row ------------------------------------------------------------------------------------------ */
+
+static void append(struct random_row *ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void append(struct random_row *ret, const char *format, ...)
+{
+	size_t len = strlen(ret->what);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(ret->what + len, sizeof(ret->what) - len, format, args);
+	va_end(args);
+}
+
+static void draw_kind(uint64_t *state, struct random_row *ret)
 {
 	const int64_t kind = oracle_between(state, 0, 99);
+	struct bench_row *row = &ret->row;
 
-	shuffle(state, row);
+	draw_perm(state, row, kind >= 64);
 	if (kind < 64) {
-		while (is_ordered(row))
-			shuffle(state, row);
-		return "permute";
-	}
-	if (kind < 92 && oracle_between(state, 0, 2))
-		for (int d = 0; d < row->rank; d++)
-			row->perm[d] = d;
-	if (kind < 78) {
+		append(ret, "permute");
+	} else if (kind < 78) {
 		draw_margins(state, row, 1);
-		return row->mode == PAD_MODE_EDGE      ? "edge pad"
-		       : row->mode == PAD_MODE_REFLECT ? "reflect pad"
-		                                       : "pad";
-	}
-	if (kind < 88) {
+		draw_mode(state, row);
+		append(ret, "%s pad", row->mode || row->value ? pad_mode_names[row->mode] : "zero");
+	} else if (kind < 88) {
 		draw_margins(state, row, -1);
-		return "crop";
+		append(ret, "crop");
+	} else if (kind < 94 && row->shape[row->rank - 1] >= GAP_SHARE) {
+		row->gap = oracle_between(state, 1, row->shape[row->rank - 1] / GAP_SHARE);
+		append(ret, "gap %d", (int)row->gap);
+	} else {
+		row->reversed =
+		    one_in(state, 3) ? (unsigned)oracle_between(state, 1, (1 << row->rank) - 1) : 1;
+		append(ret, "reversed");
 	}
-	if (kind < 94 && row->shape[row->rank - 1] >= 16) {
-		row->gap = oracle_between(state, 1, row->shape[row->rank - 1] / 8);
-		return "gaps";
-	}
-	row->reversed = true;
-	return "reversed";
 }
 
-/* What is done to each axis of the destination: the source's it is, and what is added to or cut from it. */
-static void name(struct random_row *ret, const char *kind)
+/* For each axis of the destination: which one of the source it is, after a minus when that runs backwards,
+ * and what it is padded or cropped by. */
+static void append_axes(struct random_row *ret)
 {
 	const struct bench_row *row = &ret->row;
-	size_t len = (size_t)snprintf(ret->what, sizeof ret->what, "%s ", kind);
 
-	for (int d = 0; d < row->rank && len < sizeof ret->what; d++) {
-		len += (size_t)snprintf(ret->what + len, sizeof ret->what - len, "%s%d", d ? "," : "",
-		                        (int)row->perm[d]);
-		if (len < sizeof ret->what && (row->before[d] || row->after[d]))
-			len += (size_t)snprintf(ret->what + len, sizeof ret->what - len, "(%d:%d)",
-			                        (int)row->before[d], (int)row->after[d]);
+	for (int d = 0; d < row->rank; d++) {
+		const int from = (int)row->perm[d];
+
+		append(ret, "%c%s%d", d ? ',' : ' ', row->reversed >> (row->rank - 1 - from) & 1 ? "-" : "",
+		       from);
+		if (row->before[d] || row->after[d])
+			append(ret, "(%d:%d)", (int)row->before[d], (int)row->after[d]);
 	}
 	ret->row.what = ret->what;
 }
 
 void random_row_draw(const struct random_rows *rows, uint64_t i, struct random_row *ret)
 {
-	uint64_t state = rows->seed * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xd1342543de82ef95) + 1;
+	uint64_t state = rows->seed;
 	struct bench_row *row = &ret->row;
 
-	oracle_random(&state);
+	state = oracle_random(&state) + i;
+	state = oracle_random(&state);
 	do {
 		*ret = (struct random_row){ 0 };
-		row->dtype = dtypes[oracle_between(&state, 0, (int64_t)(sizeof dtypes / sizeof *dtypes) - 1)];
-		row->rank = (int)oracle_between(&state, 2, 4) +
-		            (int)oracle_between(&state, 0, 2) * (int)oracle_between(&state, 0, 2);
+		row->dtype =
+		    dtypes[oracle_between(&state, 0, (int64_t)(sizeof(dtypes) / sizeof(*dtypes)) - 1)];
+		row->rank = (int)(oracle_between(&state, 2, 4) +
+		                  oracle_between(&state, 0, 2) * oracle_between(&state, 0, 2));
 	} while (!draw_shape(&state, rows, row));
-	name(ret, draw_kind(&state, row));
-	row->ragged = true;
+	draw_kind(&state, ret);
+	append_axes(ret);
 }

@@ -29,10 +29,11 @@ int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int6
 	*ret_first = row->offset;
 	if (row->repeated)
 		stride[0] = 0;
-	if (row->reversed) {
-		*ret_first += row->shape[inner] - 1;
-		stride[inner] = -1;
-	}
+	for (int d = 0; d < row->rank; d++)
+		if (row->reversed >> (inner - d) & 1) {
+			*ret_first += (row->shape[d] - 1) * stride[d];
+			stride[d] = -stride[d];
+		}
 	for (int d = 0; d < row->rank; d++) {
 		ret->perm[d] = moved ? row->perm[d] : d;
 		ret->before[d] = row->before[d];

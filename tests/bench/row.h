@@ -23,12 +23,12 @@ struct bench_row {
 	int64_t after[BENCH_MAX_RANK];
 	enum pad_mode mode;
 	uint64_t value;
-	int64_t gap;    /* elements between the source's rows */
-	int64_t offset; /* of both tensors' first elements, elements */
-	bool repeated;  /* the outermost stride of the source is 0 */
-	bool reversed;  /* the innermost stride of the source is -1 */
-	int64_t blocks; /* of that shape and C order, that a list names; 0: the tensor once */
-	bool scatter;   /* to where the list says; else from there */
+	int64_t gap;       /* elements between the source's rows */
+	int64_t offset;    /* of both tensors' first elements, elements */
+	bool repeated;     /* the outermost stride of the source is 0 */
+	unsigned reversed; /* axes of the source whose strides are negative; bit 0: the innermost */
+	int64_t blocks;    /* of that shape and C order, that a list names; 0: the tensor once */
+	bool scatter;      /* to where the list says; else from there */
 	bool ragged; /* rows, or the data in them, do not start at multiples of 16 bytes: the bar is lower */
 };
 

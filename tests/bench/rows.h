@@ -89,9 +89,9 @@ static const struct bench_row bench_rows[] = {
 	ROW("crop NHWC 16:16,16:16", FLOAT16, 4, DIMS(32, 256, 256, 64), SAME(0, -16, -16, 0)),
 	ROW("broadcast of a row", FLOAT32, 2, DIMS(8192, 8192), .repeated = true),
 	ROW("broadcast of a column", FLOAT32, 2, DIMS(8192, 8192), .perm = { 1, 0 }, .repeated = true),
-	ROW("reversed rows", FLOAT32, 2, DIMS(8192, 8192), .reversed = true),
-	ROW("reversed rows", UINT8, 2, DIMS(16384, 16384), .reversed = true),
-	ROW("reversed rows, transpose", FLOAT32, 2, DIMS(8192, 8192), .perm = { 1, 0 }, .reversed = true),
+	ROW("reversed rows", FLOAT32, 2, DIMS(8192, 8192), .reversed = 1),
+	ROW("reversed rows", UINT8, 2, DIMS(16384, 16384), .reversed = 1),
+	ROW("reversed rows, transpose", FLOAT32, 2, DIMS(8192, 8192), .perm = { 1, 0 }, .reversed = 1),
 	COPY(FLOAT32, 8192, 8192),
 
 	/* 4 KiB, 64 KiB, 1 MiB, 4 MB. */

@@ -56,7 +56,8 @@ ParameterizedTest(struct row_case *c, row, check)
 Test(row, views)
 {
 	static const struct bench_row gapped = ROW("", FLOAT32, 2, DIMS(3, 5), .gap = 2, .offset = 7);
-	static const struct bench_row reversed = ROW("", FLOAT32, 2, DIMS(3, 5), .reversed = true);
+	static const struct bench_row reversed = ROW("", FLOAT32, 2, DIMS(3, 5), .reversed = 1);
+	static const struct bench_row outer = ROW("", FLOAT32, 2, DIMS(3, 5), .reversed = 2, .gap = 2);
 	static const struct bench_row repeated =
 	    ROW("", FLOAT32, 2, DIMS(3, 5), .perm = { 1, 0 }, .repeated = true);
 	struct transform_spec spec;
@@ -67,6 +68,8 @@ Test(row, views)
 	cr_expect(first == 7 && spec.src.stride[0] == 7 && spec.src.stride[1] == 1 && spec.perm[1] == 1);
 	cr_assert_eq(bench_row_spec(&reversed, &spec, &first, &err), 0);
 	cr_expect(first == 4 && spec.src.stride[0] == 5 && spec.src.stride[1] == -1);
+	cr_assert_eq(bench_row_spec(&outer, &spec, &first, &err), 0);
+	cr_expect(first == 14 && spec.src.stride[0] == -7 && spec.src.stride[1] == 1);
 	cr_assert_eq(bench_row_spec(&repeated, &spec, &first, &err), 0);
 	cr_expect(first == 0 && spec.src.stride[0] == 0 && spec.dst.shape[0] == 5 && spec.dst.shape[1] == 3);
 }
