@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "baseline.h"
+#include "explain.h"
 #include "kernels/host/memory.h"
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
@@ -352,9 +353,11 @@ int measure_row(struct measure *m, const struct bench_row *row, int n_runs, stru
 
 	ret->n_runs = n_runs;
 	ret->bytes = (double)turn.bytes;
-	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
-	if (r == 0)
+	if (r == 0) {
+		snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
+		explain_plan(&turn.plan, ret->explain, sizeof(ret->explain));
 		r = time_runs(m, &turn, n_runs, ret, err);
+	}
 	free(turn.index);
 	return r;
 }

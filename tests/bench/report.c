@@ -2,11 +2,11 @@
 /* Figures and tables. */
 #include "report.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/tensor.h"
+#include "table.h"
 
 /* ---- Figures ---------------------------------------------------------------------------------------- */
 
@@ -78,55 +78,17 @@ int report_add(struct report *report, const struct report_row *row, const struct
 	return 0;
 }
 
-/* ---- Tables ----------------------------------------------------------------------------------------- */
-
-#define CELL 64
-
-struct column {
-	const char *title;
-	int width; /* of text; negative: from the left */
-};
-
-/* The last cell is not filled up. */
-static void print_cells(FILE *out, const struct column *columns, int n, char cells[][CELL],
-                        enum report_format format)
-{
-	if (format == REPORT_MARKDOWN) {
-		for (int i = 0; i < n; i++)
-			fprintf(out, "| %s ", cells[i]);
-		fputs("|\n", out);
-	} else {
-		for (int i = 0; i < n - 1; i++)
-			fprintf(out, "%*s ", columns[i].width, cells[i]);
-		fprintf(out, "%s\n", cells[n - 1]);
-	}
-	fflush(out);
-}
-
-static void print_titles(FILE *out, const struct column *columns, int n, enum report_format format)
-{
-	char cells[16][CELL];
-
-	for (int i = 0; i < n; i++)
-		snprintf(cells[i], CELL, "%s", columns[i].title);
-	print_cells(out, columns, n, cells, format);
-	if (format == REPORT_MARKDOWN) {
-		for (int i = 0; i < n; i++)
-			fputs("|---", out);
-		fputs("|\n", out);
-	}
-}
+/* ---- One report ------------------------------------------------------------------------------------- */
 
 static void print_run(FILE *out, const struct report *report)
 {
-	fprintf(out, "%s; %s; %s\n", report->date, report->machine, report->engine);
+	fprintf(out, "%s; %s; %s%s%s\n", report->date, report->machine, report->engine,
+	        *report->random ? "; " : "", report->random);
 }
-
-/* ---- One report ------------------------------------------------------------------------------------- */
 
 enum { WHAT, TYPE, SHAPE, FAMILY, BASE, OURS, RATIO, SPREAD, BAR, VERDICT, N_COLUMNS };
 
-static const struct column row_columns[N_COLUMNS] = {
+static const struct table_column row_columns[N_COLUMNS] = {
 	[WHAT] = { "what", -32 },     [TYPE] = { "type", -10 },     [SHAPE] = { "shape", -24 },
 	[FAMILY] = { "family", -14 }, [BASE] = { "", 8 },           [OURS] = { "tmad", 8 },
 	[RATIO] = { "ratio", 6 },     [SPREAD] = { "spread", -11 }, [BAR] = { "bar", -4 },
@@ -140,7 +102,7 @@ static const char *verdict(const struct report_row *row)
 
 void report_print_head(FILE *out, const struct report *report, enum report_format format)
 {
-	struct column columns[N_COLUMNS];
+	struct table_column columns[N_COLUMNS];
 
 	memcpy(columns, row_columns, sizeof(columns));
 	columns[BASE].title = report->base;
@@ -149,27 +111,32 @@ void report_print_head(FILE *out, const struct report *report, enum report_forma
 	      out);
 	if (format == REPORT_MARKDOWN)
 		fputs("\n", out);
-	print_titles(out, columns, N_COLUMNS, format);
+	table_print_titles(out, columns, N_COLUMNS, format);
 }
 
 void report_print_row(FILE *out, const struct report_row *row, enum report_format format)
 {
-	char cells[N_COLUMNS][CELL];
+	char cells[N_COLUMNS][TABLE_CELL];
 
-	snprintf(cells[WHAT], CELL, "%s", row->what);
-	snprintf(cells[TYPE], CELL, "%s", row->dtype);
-	tensor_shape_text(row->rank, row->shape, cells[SHAPE], CELL);
-	snprintf(cells[FAMILY], CELL, "%s", row->family);
-	snprintf(cells[BASE], CELL, "%.1f", row->base.median);
-	snprintf(cells[OURS], CELL, "%.1f", row->ours.median);
-	snprintf(cells[RATIO], CELL, "%.2f", row->ratio.median);
-	snprintf(cells[SPREAD], CELL, "%.2f..%.2f", row->ratio.low, row->ratio.high);
-	snprintf(cells[BAR], CELL, "%.2f", row->bar);
-	snprintf(cells[VERDICT], CELL, "%s", verdict(row));
-	print_cells(out, row_columns, N_COLUMNS, cells, format);
-	if (format == REPORT_TEXT)
-		for (const char *note = row->notes; *note; note += strcspn(note, "\n"), note += *note == '\n')
-			fprintf(out, "    %.*s\n", (int)strcspn(note, "\n"), note);
+	snprintf(cells[WHAT], TABLE_CELL, "%s", row->what);
+	snprintf(cells[TYPE], TABLE_CELL, "%s", row->dtype);
+	tensor_shape_text(row->rank, row->shape, cells[SHAPE], TABLE_CELL);
+	snprintf(cells[FAMILY], TABLE_CELL, "%s", row->family);
+	snprintf(cells[BASE], TABLE_CELL, "%.1f", row->base.median);
+	snprintf(cells[OURS], TABLE_CELL, "%.1f", row->ours.median);
+	snprintf(cells[RATIO], TABLE_CELL, "%.2f", row->ratio.median);
+	snprintf(cells[SPREAD], TABLE_CELL, "%.2f..%.2f", row->ratio.low, row->ratio.high);
+	snprintf(cells[BAR], TABLE_CELL, "%.2f", row->bar);
+	snprintf(cells[VERDICT], TABLE_CELL, "%s", verdict(row));
+	table_print_cells(out, row_columns, N_COLUMNS, cells, format);
+	if (format == REPORT_TEXT && *verdict(row))
+		report_print_explain(out, row);
+}
+
+void report_print_explain(FILE *out, const struct report_row *row)
+{
+	for (const char *line = row->explain; *line; line += strcspn(line, "\n"), line += *line == '\n')
+		fprintf(out, "    %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
 void report_print_end(FILE *out, const struct report *report, enum report_format format)
@@ -185,68 +152,11 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 	        half);
 }
 
-/* ---- Distribution ------------------------------------------------------------------------------------ */
-
-static int by_ratio(const void *a, const void *b)
-{
-	double x = ((const struct report_row *)a)->ratio.median,
-	       y = ((const struct report_row *)b)->ratio.median;
-
-	return (x > y) - (x < y);
-}
-
-/* Of the rows of this type and family; NULL: any. They are sorted. */
-static void print_share(FILE *out, const struct report *report, const char *dtype, const char *family)
-{
-	double *ratio = calloc((size_t)report->n_rows, sizeof *ratio), sum = 0;
-	int n = 0;
-
-	for (int i = 0; ratio && i < report->n_rows; i++) {
-		const struct report_row *row = &report->rows[i];
-
-		if ((dtype && strcmp(dtype, row->dtype)) || (family && strcmp(family, row->family)))
-			continue;
-		ratio[n++] = row->ratio.median;
-		sum += log(row->ratio.median);
-	}
-	if (n > 0)
-		fprintf(out, "%-16s %5d %8.3f %8.3f %8.3f %8.3f\n",
-		        dtype    ? dtype
-		        : family ? family
-		                 : "all",
-		        n, exp(sum / n), ratio[n / 10], ratio[n / 2], ratio[0]);
-	free(ratio);
-}
-
-void report_print_distribution(FILE *out, struct report *report)
-{
-	if (report->n_rows == 0)
-		return;
-	qsort(report->rows, (size_t)report->n_rows, sizeof *report->rows, by_ratio);
-	fprintf(out, "\n%-16s %5s %8s %8s %8s %8s\n", "", "rows", "mean", "10 %", "median", "worst");
-	print_share(out, report, NULL, NULL);
-	for (int i = 0; i < report->n_rows; i++) {
-		bool new_dtype = true, new_family = true;
-
-		for (int k = 0; k < i; k++) {
-			new_dtype = new_dtype && strcmp(report->rows[k].dtype, report->rows[i].dtype);
-			new_family = new_family && strcmp(report->rows[k].family, report->rows[i].family);
-		}
-		if (new_dtype)
-			print_share(out, report, report->rows[i].dtype, NULL);
-		if (new_family)
-			print_share(out, report, NULL, report->rows[i].family);
-	}
-	fputs("\nthe worst:\n", out);
-	for (int i = 0; i < report->n_rows && i < 10; i++)
-		report_print_row(out, &report->rows[i], REPORT_TEXT);
-}
-
 /* ---- Before and after ------------------------------------------------------------------------------- */
 
 enum { CHANGE_WHAT, CHANGE_TYPE, CHANGE_SHAPE, CHANGE_BEFORE, CHANGE_AFTER, CHANGE, CHANGE_WORD, N_CHANGE };
 
-static const struct column change_columns[N_CHANGE] = {
+static const struct table_column change_columns[N_CHANGE] = {
 	[CHANGE_WHAT] = { "what", -32 },   [CHANGE_TYPE] = { "type", -10 },
 	[CHANGE_SHAPE] = { "shape", -24 }, [CHANGE_BEFORE] = { "before", -17 },
 	[CHANGE_AFTER] = { "after", -17 }, [CHANGE] = { "change", 8 },
@@ -269,21 +179,23 @@ static void print_change(FILE *out, const struct report_row *was, const struct r
 {
 	static const char *const words[] = { "worse", "", "better" };
 	const struct spread *a = &was->ratio, *b = &now->ratio;
-	char cells[N_CHANGE][CELL];
+	char cells[N_CHANGE][TABLE_CELL];
 
-	snprintf(cells[CHANGE_WHAT], CELL, "%s", now->what);
-	snprintf(cells[CHANGE_TYPE], CELL, "%s", now->dtype);
-	tensor_shape_text(now->rank, now->shape, cells[CHANGE_SHAPE], CELL);
-	snprintf(cells[CHANGE_BEFORE], CELL, "%.2f (%.2f..%.2f)", a->median, a->low, a->high);
-	snprintf(cells[CHANGE_AFTER], CELL, "%.2f (%.2f..%.2f)", b->median, b->low, b->high);
-	snprintf(cells[CHANGE], CELL, "%+.1f %%", 100 * (b->median / a->median - 1));
-	snprintf(cells[CHANGE_WORD], CELL, "%s", words[change + 1]);
-	print_cells(out, change_columns, N_CHANGE, cells, format);
+	snprintf(cells[CHANGE_WHAT], TABLE_CELL, "%s", now->what);
+	snprintf(cells[CHANGE_TYPE], TABLE_CELL, "%s", now->dtype);
+	tensor_shape_text(now->rank, now->shape, cells[CHANGE_SHAPE], TABLE_CELL);
+	snprintf(cells[CHANGE_BEFORE], TABLE_CELL, "%.2f (%.2f..%.2f)", a->median, a->low, a->high);
+	snprintf(cells[CHANGE_AFTER], TABLE_CELL, "%.2f (%.2f..%.2f)", b->median, b->low, b->high);
+	snprintf(cells[CHANGE], TABLE_CELL, "%+.1f %%", 100 * (b->median / a->median - 1));
+	snprintf(cells[CHANGE_WORD], TABLE_CELL, "%s", words[change + 1]);
+	table_print_cells(out, change_columns, N_CHANGE, cells, format);
 }
 
 void report_print_change(FILE *out, const struct report *before, const struct report *after,
                          enum report_format format)
 {
+	double *ratio = calloc((size_t)after->n_rows + 1, 2 * sizeof(*ratio)),
+	       *ratio_after = ratio + after->n_rows;
 	int count[3] = { 0 }, n = 0;
 
 	fputs("before: ", out);
@@ -292,7 +204,7 @@ void report_print_change(FILE *out, const struct report *before, const struct re
 	print_run(out, after);
 	if (format == REPORT_MARKDOWN)
 		fputs("\n", out);
-	print_titles(out, change_columns, N_CHANGE, format);
+	table_print_titles(out, change_columns, N_CHANGE, format);
 	for (int i = 0; i < after->n_rows; i++) {
 		const struct report_row *now = &after->rows[i], *was = find(before, now);
 
@@ -301,8 +213,20 @@ void report_print_change(FILE *out, const struct report *before, const struct re
 		int change = spread_change(&was->ratio, &now->ratio);
 		print_change(out, was, now, change, format);
 		count[change + 1]++;
+		if (ratio) {
+			ratio[n] = was->ratio.median;
+			ratio_after[n] = now->ratio.median;
+		}
 		n++;
 	}
 	fprintf(out, "%srows in both: %d; better: %d; worse: %d; the others are within their spreads\n",
 	        format == REPORT_MARKDOWN ? "\n" : "", n, count[2], count[0]);
+	if (ratio && n > 0) {
+		struct distribution a = distribution_of(ratio, n), b = distribution_of(ratio_after, n);
+
+		fprintf(out,
+		        "geometric mean %.3f -> %.3f; 10th percentile %.3f -> %.3f; worst %.3f -> %.3f\n",
+		        a.mean, b.mean, a.tenth, b.tenth, a.worst, b.worst);
+	}
+	free(ratio);
 }

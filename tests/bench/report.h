@@ -26,19 +26,33 @@ struct spread {
 	double high;
 };
 
+/* The rest of a row's request, for programs that make the same tensors. Counted in elements. */
+struct report_request {
+	int64_t src_stride[REPORT_MAX_RANK];
+	int64_t src_offset; /* from the start of the memory to element [0, ..., 0] */
+	int64_t dst_offset; /* the same; the destination is in C order */
+	int64_t perm[REPORT_MAX_RANK];
+	int64_t before[REPORT_MAX_RANK];
+	int64_t after[REPORT_MAX_RANK];
+	char mode[16];
+	uint64_t value;
+	int64_t blocks; /* of a list; 0: the tensor once */
+};
+
 struct report_row {
 	/* These three name it. */
 	char what[64];
 	char dtype[16];
 	int rank;
 	int64_t shape[REPORT_MAX_RANK];
+	struct report_request request;
 	char family[24];
 	double bar;   /* the least ratio that is asked for */
 	double bytes; /* read plus written, by one call */
 	int n_runs;
 	double base_ns[REPORT_MAX_RUNS]; /* a call, in each run */
 	double ours_ns[REPORT_MAX_RUNS];
-	char notes[1024]; /* lines below the row in a table of text; need not be */
+	char explain[2048]; /* lines about the plan; need not be there */
 
 	/* By report_add. */
 	struct spread base; /* GB/s */
@@ -51,7 +65,8 @@ struct report {
 	char engine[160];
 	char base[24]; /* "memcpy" */
 	char date[24];
-	int threads; /* of either side; 0: none of the CPU's */
+	char random[64]; /* the options that draw these rows again; empty: they were chosen */
+	int threads;     /* of either side; 0: none of the CPU's */
 	int n_rows;
 	struct report_row *rows;
 };
@@ -65,6 +80,17 @@ struct spread spread_of(const double *values, int n);
  * else 0. */
 int spread_change(const struct spread *before, const struct spread *after);
 
+/* Of the ratios of many rows. */
+struct distribution {
+	double mean;  /* geometric */
+	double tenth; /* percentile */
+	double median;
+	double worst;
+};
+
+/* n >= 1 positive values, which it sorts. */
+struct distribution distribution_of(double *values, int n);
+
 /* *report is zeros with what is known of the run; report_deinit frees its rows. */
 void report_deinit(struct report *report);
 
@@ -76,27 +102,28 @@ char *report_label(const struct report_row *row, char label[REPORT_LABEL]);
 int report_add(struct report *report, const struct report_row *row, const struct report_row **ret,
                struct error *err);
 
-/* The table: its head, each row, and how many rows reach their bars. Not for REPORT_JSON. */
+/* The table: its head; each row, in text with what explains its plan if it is under its bar; how many rows
+ * reach their bars. Not for REPORT_JSON. */
 void report_print_head(FILE *out, const struct report *report, enum report_format format);
 void report_print_row(FILE *out, const struct report_row *row, enum report_format format);
+void report_print_explain(FILE *out, const struct report_row *row);
 void report_print_end(FILE *out, const struct report *report, enum report_format format);
 
-/* How the ratios of all rows are distributed, by element type and family too, and the ten worst. Sorts the
- * rows. */
-void report_print_distribution(FILE *out, struct report *report);
+/* How the ratios are distributed, over all rows, by element size and by family, and the ten worst rows with
+ * what explains their plans. */
+void report_print_distribution(FILE *out, const struct report *report, enum report_format format);
 
-/* The ratio of each row that both have, before and after. */
+/* The ratio of each row that both have, before and after, and how all of them are distributed. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,
                          enum report_format format);
 
 /* Whether this build has a library for JSON; without it the two below are UNSUPPORTED. */
 bool report_has_json(void);
 
-/* All of it but the notes. */
 int report_write_json(FILE *out, const struct report *report, struct error *err);
 
-/* What report_write_json wrote to a file; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when
- * it is not that. */
+/* What report_write_json wrote to a file, with or without requests and explanations, which are younger than
+ * the rest; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when it is not that. */
 int report_read_json(const char *path, struct report *ret, struct error *err);
 
 #endif

@@ -27,15 +27,29 @@ static json_t *json_of_times(const double *ns, int n)
 	return array;
 }
 
+static json_t *json_of_axes(const int64_t *values, int rank)
+{
+	json_t *array = json_array();
+
+	for (int d = 0; d < rank; d++)
+		json_array_append_new(array, json_integer(values[d]));
+	return array;
+}
+
 static json_t *json_of_row(const struct report_row *row)
 {
-	json_t *shape = json_array();
+	const struct report_request *q = &row->request;
 
-	for (int d = 0; d < row->rank; d++)
-		json_array_append_new(shape, json_integer(row->shape[d]));
-	return json_pack("{s:s, s:s, s:o, s:s, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "what", row->what,
-	                 "dtype", row->dtype, "shape", shape, "family", row->family, "bar", row->bar, "bytes",
-	                 row->bytes, "base_ns", json_of_times(row->base_ns, row->n_runs), "tmad_ns",
+	return json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:I, s:I,"
+	                 " s:s, s:s, s:f, s:f, s:o, s:o, s:o, s:o, s:o}",
+	                 "what", row->what, "dtype", row->dtype, "shape", json_of_axes(row->shape, row->rank),
+	                 "src_strides", json_of_axes(q->src_stride, row->rank), "src_offset",
+	                 (json_int_t)q->src_offset, "dst_offset", (json_int_t)q->dst_offset, "perm",
+	                 json_of_axes(q->perm, row->rank), "before", json_of_axes(q->before, row->rank),
+	                 "after", json_of_axes(q->after, row->rank), "mode", q->mode, "value",
+	                 (json_int_t)q->value, "blocks", (json_int_t)q->blocks, "family", row->family,
+	                 "explain", row->explain, "bar", row->bar, "bytes", row->bytes, "base_ns",
+	                 json_of_times(row->base_ns, row->n_runs), "tmad_ns",
 	                 json_of_times(row->ours_ns, row->n_runs), "base_gb_s", json_of_spread(&row->base),
 	                 "tmad_gb_s", json_of_spread(&row->ours), "ratio", json_of_spread(&row->ratio));
 }
@@ -44,8 +58,9 @@ static json_t *json_of_row(const struct report_row *row)
 int report_write_json(FILE *out, const struct report *report, struct error *err)
 {
 	size_t flags = JSON_COMPACT; /* with all digits: what is read back is the same */
-	json_t *run = json_pack("{s:s, s:s, s:s, s:s, s:i}", "date", report->date, "machine", report->machine,
-	                        "engine", report->engine, "base", report->base, "threads", report->threads);
+	json_t *run = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "date", report->date, "machine",
+	                        report->machine, "engine", report->engine, "base", report->base, "threads",
+	                        report->threads, "random", report->random);
 	bool written = fputs("{\"run\":", out) >= 0 && json_dumpf(run, out, flags) == 0 &&
 	               fputs(",\n\"rows\":[", out) >= 0;
 
@@ -83,7 +98,8 @@ static int read_times(const json_t *array, double ns[REPORT_MAX_RUNS])
 	return (int)n;
 }
 
-static int read_shape(const json_t *array, int64_t shape[REPORT_MAX_RANK])
+/* The rank, or -1. */
+static int read_axes(const json_t *array, int64_t values[REPORT_MAX_RANK])
 {
 	size_t rank = json_array_size(array);
 
@@ -92,42 +108,68 @@ static int read_shape(const json_t *array, int64_t shape[REPORT_MAX_RANK])
 	for (size_t d = 0; d < rank; d++) {
 		if (!json_is_integer(json_array_get(array, d)))
 			return -1;
-		shape[d] = json_integer_value(json_array_get(array, d));
+		values[d] = json_integer_value(json_array_get(array, d));
 	}
 	return (int)rank;
 }
 
+/* false: there is one, and it is not of the row's rank. */
+static bool read_request(json_t *node, struct report_row *row)
+{
+	struct report_request *q = &row->request;
+	json_t *strides, *perm, *before, *after;
+	json_int_t src_offset, dst_offset, value, blocks;
+	const char *mode;
+
+	if (!json_object_get(node, "src_strides"))
+		return true;
+	if (json_unpack(node, "{s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:I, s:I}", "src_strides", &strides,
+	                "src_offset", &src_offset, "dst_offset", &dst_offset, "perm", &perm, "before",
+	                &before, "after", &after, "mode", &mode, "value", &value, "blocks", &blocks) < 0)
+		return false;
+	q->src_offset = src_offset;
+	q->dst_offset = dst_offset;
+	q->value = (uint64_t)value;
+	q->blocks = blocks;
+	snprintf(q->mode, sizeof(q->mode), "%s", mode);
+	return read_axes(strides, q->src_stride) == row->rank && read_axes(perm, q->perm) == row->rank &&
+	       read_axes(before, q->before) == row->rank && read_axes(after, q->after) == row->rank;
+}
+
 static int read_row(json_t *node, struct report *report, const char *path, struct error *err)
 {
-	const char *what, *dtype, *family;
+	const char *what, *dtype, *family, *explain = "";
 	const json_t *shape, *base, *ours;
 	const struct report_row *added;
 	struct report_row row = { 0 };
 	json_error_t why;
 
-	if (json_unpack_ex(node, &why, 0, "{s:s, s:s, s:o, s:s, s:F, s:F, s:o, s:o}", "what", &what, "dtype",
-	                   &dtype, "shape", &shape, "family", &family, "bar", &row.bar, "bytes", &row.bytes,
-	                   "base_ns", &base, "tmad_ns", &ours) < 0)
+	if (json_unpack_ex(node, &why, 0, "{s:s, s:s, s:o, s:s, s?s, s:F, s:F, s:o, s:o}", "what", &what,
+	                   "dtype", &dtype, "shape", &shape, "family", &family, "explain", &explain, "bar",
+	                   &row.bar, "bytes", &row.bytes, "base_ns", &base, "tmad_ns", &ours) < 0)
 		return refuse(path, why.text, err);
 	snprintf(row.what, sizeof(row.what), "%s", what);
 	snprintf(row.dtype, sizeof(row.dtype), "%s", dtype);
 	snprintf(row.family, sizeof(row.family), "%s", family);
-	row.rank = read_shape(shape, row.shape);
+	snprintf(row.explain, sizeof(row.explain), "%s", explain);
+	row.rank = read_axes(shape, row.shape);
 	row.n_runs = read_times(base, row.base_ns);
 	if (row.rank < 0 || row.n_runs < 0 || read_times(ours, row.ours_ns) != row.n_runs)
 		return refuse(path, "a row's shape or times", err);
+	if (!read_request(node, &row))
+		return refuse(path, "a row's strides, perm, before, after, mode or value", err);
 	return report_add(report, &row, &added, err);
 }
 
 static int read_report(json_t *root, struct report *report, const char *path, struct error *err)
 {
-	const char *date, *machine, *engine, *base;
+	const char *date, *machine, *engine, *base, *random = "";
 	json_t *rows;
 	json_error_t why;
 
-	if (json_unpack_ex(root, &why, 0, "{s:{s:s, s:s, s:s, s:s, s:i}, s:o}", "run", "date", &date,
+	if (json_unpack_ex(root, &why, 0, "{s:{s:s, s:s, s:s, s:s, s:i, s?s}, s:o}", "run", "date", &date,
 	                   "machine", &machine, "engine", &engine, "base", &base, "threads", &report->threads,
-	                   "rows", &rows) < 0)
+	                   "random", &random, "rows", &rows) < 0)
 		return refuse(path, why.text, err);
 	if (!json_is_array(rows))
 		return refuse(path, "rows are no array", err);
@@ -135,6 +177,7 @@ static int read_report(json_t *root, struct report *report, const char *path, st
 	snprintf(report->machine, sizeof(report->machine), "%s", machine);
 	snprintf(report->engine, sizeof(report->engine), "%s", engine);
 	snprintf(report->base, sizeof(report->base), "%s", base);
+	snprintf(report->random, sizeof(report->random), "%s", random);
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		int r = read_row(json_array_get(rows, i), report, path, err);
 

@@ -31,6 +31,7 @@ rc() {
 }
 
 out_has() { grep -qF -e "$1" "$work/out"; }
+cmp_fails() { ! cmp -s "$1" "$2"; }
 out_lines() { [ "$(grep -c "$1" "$work/out")" = "$2" ]; }
 one_line_error() { [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ] && grep -qF -e "$1" "$work/err"; }
 is_json() { [ "${TEST_PYTHON:-no}" = no ] || "$TEST_PYTHON" -c 'import json, sys; json.load(open(sys.argv[1]))' "$1"; }
@@ -48,12 +49,34 @@ ok "... every row" out_has "rows that reach their bar: "
 rows=$(sed -n 's/^rows that reach their bar: [0-9]* of \([0-9]*\);.*/\1/p' "$work/out")
 ok "one row" rc 0 --quick --runs 1 --rows 'edge pad' --markdown
 ok "... in Markdown" out_lines '^| edge pad .*|$' 1
+ok "random rows" rc 0 --quick --random 7 12 --most 16 --runs 1
+rows_of() { sed '/^rows that/,$d' "$work/out" | grep -E ' \[[0-9, ]*\] ' | cut -c 1-68; } # no figures
+rows_of >"$work/drawn"
+ok "... as many as were asked for" [ "$(grep -c . "$work/drawn")" = 12 ]
+ok "... and how they are distributed" out_lines '^all  *12 ' 1
+ok "... by the size of elements" out_has "-byte elements "
+ok "... with the worst ten" out_lines '^[0-9.]*  .* by [a-z_]*$' 10
+ok "... explained" out_lines '^    \(no tile\|tile [0-9x]*\),' "$(grep -c '^    .*, grid ' "$work/out")"
+ok "... the same again" rc 0 --quick --random 7 12 --most 16 --runs 1
+rows_of >"$work/again"
+ok "... from the same seed" cmp -s "$work/drawn" "$work/again"
+ok "... others from another" rc 0 --quick --random 8 12 --most 16 --runs 1
+rows_of >"$work/again"
+ok "... seed" cmp_fails "$work/drawn" "$work/again"
+ok "those with a word in them" rc 0 --quick --random 7 40 --most 16 --runs 1 --rows crop
+ok "... only" out_lines '^crop ' "$(sed -n 's/^all  *\([0-9]*\) .*/\1/p' "$work/out")"
 ok "--help" rc 0 --help
 ok "... leaves nothing out" out_has --compare=FILE
 refused "an option that is none" --speed --speed
 refused "an argument" faster faster
 refused "no number of runs" --runs=0 --runs=0
 refused "no file" --compare --compare
+refused "a seed that is none" --random=x --random x
+refused "no number of rows" "--random SEED many" --random 7 many
+refused "one argument too many" "12: no such argument" --random 7 12 12
+refused "sizes without rows to draw" --least --least 8
+refused "sizes that leave no room" --most=8 --random 7 --least 8 --most 8
+refused "rows that are drawn and read" --load --random 7 --load "$work/none"
 refused "rows that there are not" --rows --quick --rows nothing
 refused "two formats" --markdown --json --markdown
 if rc 0 --quick --json; then
@@ -67,6 +90,16 @@ if rc 0 --quick --json; then
 	ok "... nothing changes" out_has "rows in both: $rows; better: 0; worse: 0;"
 	ok "... in any row" out_lines ' +0\.0 % $' "$rows"
 	refused "JSON of a comparison" --compare --json --compare "$work/report.json"
+	ok "random rows as JSON" rc 0 --quick --random 7 12 --most 16 --runs 1 --json
+	cp "$work/out" "$work/random.json"
+	ok "... which has all of their requests" out_lines \
+		'"src_strides":.*"src_offset":.*"perm":.*"before":.*"after":.*"mode":.*"value":.*"explain":"[^"]' 12
+	ok "... which --load reads" rc 0 --load "$work/random.json"
+	ok "... and sums up" out_lines '^all  *12 ' 1
+	ok "... explained" out_has ", grid "
+	ok "random rows compared" rc 0 --quick --random 7 12 --most 16 --runs 1 --compare "$work/random.json"
+	ok "... all of them" out_has "rows in both: 12; "
+	ok "... by their mean" out_has "geometric mean "
 	refused "a file that is not there" "$work/none" --load "$work/none"
 	echo '{}' >"$work/other.json"
 	refused "another JSON" other.json --compare "$work/other.json"

@@ -10,15 +10,15 @@
 #include <stdlib.h>
 
 #include "bench_rows.h"
-#include "tests/gpu/rig.h"
+#include "tests/bench/explain.h"
 #include "tests/bench/program.h"
+#include "tests/gpu/rig.h"
 #include "tests/support/oracle.h"
 
 #define WARM_UPS 3
 #define SETS     2
 #define RANDOM   (64u << 20)
 #define POISON   0xa5
-#define PAGE     4096
 
 static struct rig rig;
 static bool is_open;
@@ -117,37 +117,20 @@ static void launch(const struct turn *turn, int set)
 	           turn->src[set] + turn->src_offset);
 }
 
-/* Pinned, since a copy to other memory takes much longer, and kept for the next row. */
-struct host_room {
-	void *p;
-	size_t bytes;
-};
-
-static uint8_t *room_of(struct host_room *room, size_t bytes)
-{
-	if (bytes > room->bytes) {
-		if (room->p)
-			rig_call(cuMemHostUnregister, (room->p));
-		free(room->p);
-		room->bytes = (bytes + PAGE - 1) / PAGE * PAGE;
-		room->p = aligned_alloc(PAGE, room->bytes);
-		if (!room->p)
-			rig_die("out of memory");
-		rig_call(cuMemHostRegister, (room->p, room->bytes, 0));
-	}
-	return room->p;
-}
-
 static int check(const struct turn *turn, int set, struct error *err)
 {
-	static struct host_room dst_room, src_room;
-	uint8_t *dst = room_of(&dst_room, turn->dst_bytes), *src = room_of(&src_room, most_of(turn->src_bytes, 1));
+	uint8_t *dst = malloc(turn->dst_bytes), *src = malloc(most_of(turn->src_bytes, 1));
 
+	if (!dst || !src)
+		rig_die("out of memory");
 	rig_call(cuMemcpyDtoHAsync, (dst, turn->dst[set], turn->dst_bytes, rig.stream));
 	if (turn->src_bytes)
 		rig_call(cuMemcpyDtoHAsync, (src, turn->src[set], turn->src_bytes, rig.stream));
 	rig_wait(&rig);
-	return bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
+	int r = bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
+	free(dst);
+	free(src);
+	return r;
 }
 
 static double elapsed_ns(CUevent start, CUevent end)
@@ -177,18 +160,6 @@ static void time_runs(const struct turn *turn, struct report_row *ret)
 	}
 }
 
-/* Why it is none of the better families. */
-static void note_rules(const struct plan *plan, struct report_row *ret)
-{
-	size_t len = 0;
-
-	if (plan->family != FAMILY_STRIDED)
-		return;
-	for (int i = 0; i < plan->n_rules && len < sizeof(ret->notes); i++)
-		len += (size_t)snprintf(ret->notes + len, sizeof(ret->notes) - len, "not %s: %s\n",
-		                        family_names[plan->rules[i].family], plan->rules[i].text);
-}
-
 static int measure_row(const struct bench_row *row, const struct program_options *options,
                        struct report_row *ret, struct error *err)
 {
@@ -202,7 +173,7 @@ static int measure_row(const struct bench_row *row, const struct program_options
 	ret->n_runs = options->runs;
 	ret->bytes = (double)turn.transform.bytes;
 	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
-	note_rules(&turn.plan, ret);
+	explain_plan(&turn.plan, ret->explain, sizeof(ret->explain));
 	if (r == 0) {
 		time_runs(&turn, ret);
 		r = check(&turn, SETS - 1, err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures from times, the table, JSON there and back, before and after. */
+/* Figures from times, the table, how many rows are distributed, JSON there and back, before and after. */
 #include "tests/bench/report.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,6 +77,16 @@ static void add(struct report *report, const char *what, double bar, double fact
 	struct report_row row = { .dtype = "float32",
 		                  .rank = 2,
 		                  .shape = { 31, 33 },
+		                  .request = { .src_stride = { -33, 1 },
+		                               .src_offset = 990,
+		                               .dst_offset = 5,
+		                               .perm = { 1, 0 },
+		                               .before = { 0, -2 },
+		                               .after = { 3, 4 },
+		                               .mode = "edge",
+		                               .value = 7,
+		                               .blocks = 40 },
+		                  .explain = "tile 32x32\n",
 		                  .family = "tile_transpose",
 		                  .bar = bar,
 		                  .bytes = 8000,
@@ -97,6 +108,7 @@ static struct report sample(double factor)
 		                 .engine = "an engine",
 		                 .base = "memcpy",
 		                 .date = "today",
+		                 .random = "--random=7 2",
 		                 .threads = 2 };
 
 	add(&report, "transpose", 0.9, factor);
@@ -184,18 +196,75 @@ Test(report, markdown_has_a_line_for_each_row)
 	report_deinit(&report);
 }
 
-Test(report, notes_stand_below_their_row)
+Test(report, a_row_under_its_bar_is_explained)
 {
-	struct report report = sample(1);
+	struct report under = sample(2), over = sample(1);
 	char *row;
 
-	strcpy(report.rows[0].notes, "one reason\nanother\n");
-	row = PRINTED(report_print_row, &report.rows[0], REPORT_TEXT);
+	strcpy(under.rows[0].explain, "one reason\nanother\n");
+	strcpy(over.rows[0].explain, "one reason\n");
+	row = PRINTED(report_print_row, &under.rows[0], REPORT_TEXT);
 	expect_text(row, "\n    one reason\n    another\n");
 	free(row);
-	row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
+	row = PRINTED(report_print_row, &under.rows[0], REPORT_MARKDOWN);
 	expect_no_text(row, "reason");
 	free(row);
+	row = PRINTED(report_print_row, &over.rows[0], REPORT_TEXT);
+	expect_no_text(row, "reason");
+	free(row);
+	report_deinit(&under);
+	report_deinit(&over);
+}
+
+/* ---- Many rows -------------------------------------------------------------------------------------- */
+
+Test(report, distribution)
+{
+	double values[] = { 4, 1, 2, 8, 1, 4, 2, 8, 2, 4, 16 };
+	struct distribution d = distribution_of(values, sizeof(values) / sizeof(values[0]));
+
+	cr_expect_float_eq(d.mean, pow(2, 19 / 11.0), 1e-12, "%g", d.mean);
+	cr_expect_eq(d.tenth, 1, "%g", d.tenth); /* the second lowest of eleven */
+	cr_expect_eq(d.median, 4, "%g", d.median);
+	cr_expect_eq(d.worst, 1, "%g", d.worst);
+}
+
+/* Twelve rows of 4 bytes by one family, of 1/2, 1/3, ... 1/13, and one of 2 bytes by another. */
+static struct report many(void)
+{
+	struct report report = { .base = "memcpy", .random = "--random=7 13" };
+
+	for (int i = 2; i < 14; i++) {
+		char what[16];
+
+		snprintf(what, sizeof(what), "row %d", i);
+		add(&report, what, REPORT_HALF, i);
+		snprintf(report.rows[i - 2].explain, sizeof(report.rows->explain), "tile %d\n", i);
+	}
+	add(&report, "fast", REPORT_HALF, 0.5);
+	strcpy(report.rows[12].dtype, "float16");
+	strcpy(report.rows[12].family, "memcpy");
+	return report;
+}
+
+Test(report, groups_and_the_worst_ten)
+{
+	struct report report = many();
+	char *text = PRINTED(report_print_distribution, &report, REPORT_MARKDOWN);
+
+	expect_text(text, "ratios to memcpy\n");
+	expect_text(text, "| all | 13 | 0.186 | 0.083 | 0.143 | 0.077 |\n");
+	expect_text(text, "|  2-byte elements | 1 | 2.000 | 2.000 | 2.000 | 2.000 |\n");
+	expect_text(text, "|  4-byte elements | 12 | 0.153 | 0.083 | 0.134 | 0.077 |\n");
+	expect_text(text, "| memcpy | 1 | 2.000 ");
+	expect_text(text, "| tile_transpose | 12 | 0.153 ");
+	expect_text(
+	    text,
+	    "the worst 10:\n0.077  row 13 float32 [31, 33] by tile_transpose\n    tile 13\n0.083  row 12");
+	expect_text(text, "row 4 float32");
+	expect_no_text(text, "row 3 float32");
+	cr_expect_str_eq(report.rows[0].what, "row 2", "rows were reordered");
+	free(text);
 	report_deinit(&report);
 }
 
@@ -222,6 +291,8 @@ Test(report, a_change_outside_both_spreads_is_marked)
 	expect_text(better, "rows in both: 2; better: 1; worse: 0;");
 	expect_text(worse, "| -37.5 % | worse |\n");
 	expect_text(worse, "| 1.00 (1.00..1.00) | +0.0 % |  |\n");
+	expect_text(worse,
+	            "geometric mean 0.894 -> 0.707; 10th percentile 0.800 -> 0.500; worst 0.800 -> 0.500\n");
 	free(better);
 	free(worse);
 	report_deinit(&slow);
@@ -273,6 +344,7 @@ Test(report, json_there_and_back)
 	cr_expect_str_eq(again.engine, report.engine);
 	cr_expect_str_eq(again.base, report.base);
 	cr_expect_str_eq(again.date, report.date);
+	cr_expect_str_eq(again.random, report.random);
 	cr_expect_eq(again.threads, report.threads);
 	cr_assert_eq(again.n_rows, report.n_rows);
 	for (int i = 0; i < report.n_rows; i++)
@@ -284,11 +356,14 @@ Test(report, json_there_and_back)
 
 #define RUN \
 	"{\"run\":{\"date\":\"d\",\"machine\":\"m\",\"engine\":\"e\",\"base\":\"b\",\"threads\":2},\"rows\":["
+#define REQUEST(strides)                                                                             \
+	"\"src_strides\":" strides ",\"src_offset\":0,\"dst_offset\":0,\"perm\":[0],\"before\":[0]," \
+	"\"after\":[0],\"mode\":\"wrap\",\"value\":0,\"blocks\":0"
 #define ROW_HEAD "{\"what\":\"w\",\"dtype\":\"t\",\"family\":\"f\",\"bar\":0.9,\"bytes\":8,"
 
 struct file_case {
 	char name[40];
-	char text[320];
+	char text[480];
 	char message[64]; /* empty: it is taken */
 };
 
@@ -297,6 +372,17 @@ ParameterizedTestParameters(report, file)
 	static struct file_case cases[] = {
 		{ "no row", RUN "]}", "" },
 		{ "one row", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1],\"tmad_ns\":[2.5]}]}", "" },
+		{ "no array of strides",
+		  RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1],\"tmad_ns\":[1]," REQUEST("7") "}]}",
+		  "strides" },
+		{ "a stride too many",
+		  RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1],\"tmad_ns\":[1]," REQUEST("[2,1]") "}]}",
+		  "strides" },
+		{ "strides without a mode",
+		  RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1],\"tmad_ns\":[1],\"src_strides\":[1]}]}",
+		  "mode" },
+		{ "a row with its request",
+		  RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[1],\"tmad_ns\":[1]," REQUEST("[1]") "}]}", "" },
 		{ "no JSON", "what", "tmad-report" },
 		{ "not ours", "{\"rows\":[]}", "not what --json writes" },
 		{ "no rows", RUN "],\"rows\":7}", "rows are no array" },
@@ -307,7 +393,7 @@ ParameterizedTestParameters(report, file)
 		{ "a time of 0", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[0],\"tmad_ns\":[1]}]}", "times" },
 		{ "a time that is none", RUN ROW_HEAD "\"shape\":[2],\"base_ns\":[\"1\"],\"tmad_ns\":[1]}]}",
 		  "times" },
-		{ "rank 7", RUN ROW_HEAD "\"shape\":[1,1,1,1,1,1,1],\"base_ns\":[1],\"tmad_ns\":[1]}]}",
+		{ "rank 9", RUN ROW_HEAD "\"shape\":[1,1,1,1,1,1,1,1,1],\"base_ns\":[1],\"tmad_ns\":[1]}]}",
 		  "shape" },
 		{ "a shape of words", RUN ROW_HEAD "\"shape\":[\"a\"],\"base_ns\":[1],\"tmad_ns\":[1]}]}",
 		  "shape" },

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a row is as fast as it is: what its plan says, in lines for a report. */
+#ifndef TESTS_BENCH_EXPLAIN_H
+#define TESTS_BENCH_EXPLAIN_H
+
+#include <stddef.h>
+
+#include "kernels/plan/plan.h"
+
+/* The tile and the grid, then a line for each rule that ruled out a better family. */
+void explain_plan(const struct plan *plan, char *text, size_t size);
+
+#endif
