@@ -2,9 +2,11 @@
 /* How fast the device moves tensors, against its own copy of as many bytes in the same run.
  *
  * Compared are the kernel of a plan and cuMemcpyDtoDAsync of the same number of bytes, by the device's
- * events. They take turns on the same buffers, two sets of them, each larger than the L2, so that nothing is
- * found in it. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line and the
- * table.
+ * events. They take turns in the same memory. Each call uses the next place in it, and all places together
+ * are twice as large as the L2, so that nothing is found in it. A run repeats short calls; a copy of
+ * something else, which is not timed, keeps the device busy until all of them are enqueued, so that none
+ * waits for the host. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line
+ * and the table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +17,26 @@
 #include "tests/gpu/rig.h"
 #include "tests/support/oracle.h"
 
-#define WARM_UPS 3
-#define SETS     2
-#define RANDOM   (64u << 20)
-#define POISON   0xa5
+#define WARM_UPS     3
+#define ALIGN        256
+#define SAMPLE_BYTES (128ull << 20) /* that a run moves, unless it needs too many calls */
+#define MAX_CALLS    32
+#define RANDOM       (64u << 20)
+#define LEAD         (128u << 20) /* that a copy ahead of the calls reads */
+#define MAX_LEADS    64
+#define POISON       0xa5
+
+/* Memory of the host, pinned; grows. */
+struct host {
+	uint8_t *data;
+	size_t size;
+};
 
 static struct rig rig;
 static bool is_open;
 static CUdeviceptr random_bytes;
+static CUdeviceptr lead_dst, lead_src;
+static struct host dst_host, src_host;
 
 /* ---- Data ------------------------------------------------------------------------------------------- */
 
@@ -50,6 +64,29 @@ static CUdeviceptr new_random(size_t size)
 	return memory;
 }
 
+/* At least that many bytes of the host. */
+static uint8_t *host_room(struct host *host, size_t size)
+{
+	if (host->size >= size)
+		return host->data;
+	if (host->data)
+		rig_call(cuMemHostUnregister, (host->data));
+	free(host->data);
+	host->size = (size + RANDOM) / RANDOM * RANDOM;
+	host->data = aligned_alloc(4096, host->size);
+	if (!host->data)
+		rig_die("out of memory");
+	rig_call(cuMemHostRegister, (host->data, host->size, 0));
+	return host->data;
+}
+
+static void host_free(struct host *host)
+{
+	if (host->data)
+		rig_call(cuMemHostUnregister, (host->data));
+	free(host->data);
+}
+
 /* ---- A row ------------------------------------------------------------------------------------------ */
 
 /* A row, ready to be moved. */
@@ -58,12 +95,18 @@ struct turn {
 	struct transform_spec spec;
 	struct transform transform;
 	struct plan plan;
-	size_t dst_offset; /* of element [0, ..., 0] */
+	size_t dst_offset; /* of element [0, ..., 0] in a place */
 	size_t src_offset;
-	size_t dst_bytes; /* from the start of the memory to the end of the tensor */
+	size_t dst_bytes; /* from the start of a place to the end of the tensor */
 	size_t src_bytes;
-	CUdeviceptr dst[SETS];
-	CUdeviceptr src[SETS];
+	size_t pitch; /* from a place to the next, on either side */
+	uint64_t n_places;
+	uint64_t place; /* of the last call */
+	int calls;      /* of either side in a run */
+	int leads;      /* copies ahead of them, */
+	size_t lead;    /* of that many bytes each */
+	CUdeviceptr dst;
+	CUdeviceptr src;
 	CUevent event[3];
 };
 
@@ -72,7 +115,8 @@ static size_t most_of(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static int prepare(struct turn *turn, const struct bench_row *row, struct error *err)
+static int prepare(struct turn *turn, const struct bench_row *row, const struct program_options *options,
+                   struct error *err)
 {
 	struct transform *t = &turn->transform;
 	int64_t first;
@@ -90,72 +134,107 @@ static int prepare(struct turn *turn, const struct bench_row *row, struct error 
 	turn->src_bytes = turn->src_offset + (size_t)t->src_extent.high;
 	for (int i = 0; i < 3; i++)
 		rig_call(cuEventCreate, (&turn->event[i], CU_EVENT_DEFAULT));
-	/* Room for the copy too, which takes its bytes from the same buffers. */
-	size_t half = t->bytes / 2, room = most_of(turn->dst_bytes, half) + 256;
-	for (int i = 0; i < SETS; i++) {
-		turn->dst[i] = rig_new(room);
-		turn->src[i] = new_random(most_of(turn->src_bytes, half) + 256);
-		rig_call(cuMemsetD8Async, (turn->dst[i], POISON, room, rig.stream));
+	/* Room for the copy too, which takes its bytes from the same places. */
+	turn->pitch = (most_of(most_of(turn->dst_bytes, turn->src_bytes), t->bytes / 2) / ALIGN + 2) * ALIGN;
+	turn->n_places = most_of(2, options->quick ? 0 : 2 * (size_t)rig.device.l2_bytes / turn->pitch + 1);
+	turn->calls = (int)(t->bytes ? SAMPLE_BYTES / t->bytes : 1);
+	turn->calls = turn->calls < 1 ? 1 : turn->calls > MAX_CALLS ? MAX_CALLS : turn->calls;
+	turn->leads = turn->calls > 1;
+	turn->lead = LEAD;
+	if (options->quick) {
+		turn->calls = 2;
+		turn->lead = ALIGN;
 	}
-	rig_plan(&rig, t, turn->dst[0] + turn->dst_offset, turn->src[0] + turn->src_offset, &turn->plan);
+	turn->dst = rig_new(turn->n_places * turn->pitch);
+	turn->src = new_random(turn->n_places * turn->pitch);
+	rig_call(cuMemsetD8Async, (turn->dst, POISON, turn->n_places * turn->pitch, rig.stream));
+	rig_plan(&rig, t, turn->dst + turn->dst_offset, turn->src + turn->src_offset, &turn->plan);
 	return 0;
 }
 
 static void dismiss(struct turn *turn)
 {
-	for (int i = 0; i < SETS; i++) {
-		rig_free(turn->dst[i]);
-		rig_free(turn->src[i]);
-	}
+	rig_free(turn->dst);
+	rig_free(turn->src);
 	for (int i = 0; i < 3; i++)
 		rig_call(cuEventDestroy, (turn->event[i]));
 }
 
-static void launch(const struct turn *turn, int set)
+/* How far the next place is from the first. */
+static size_t next_place(struct turn *turn)
 {
-	rig_launch(&rig, &turn->transform, &turn->plan, turn->dst[set] + turn->dst_offset,
-	           turn->src[set] + turn->src_offset);
+	turn->place = turn->place + 1 < turn->n_places ? turn->place + 1 : 0;
+	return turn->place * turn->pitch;
 }
 
-static int check(const struct turn *turn, int set, struct error *err)
+static void copy(struct turn *turn)
 {
-	uint8_t *dst = malloc(turn->dst_bytes), *src = malloc(most_of(turn->src_bytes, 1));
+	size_t at = next_place(turn);
 
-	if (!dst || !src)
-		rig_die("out of memory");
-	rig_call(cuMemcpyDtoHAsync, (dst, turn->dst[set], turn->dst_bytes, rig.stream));
+	rig_call(cuMemcpyDtoDAsync, (turn->dst + at, turn->src + at, turn->transform.bytes / 2, rig.stream));
+}
+
+static void launch(struct turn *turn)
+{
+	size_t at = next_place(turn);
+
+	rig_launch(&rig, &turn->transform, &turn->plan, turn->dst + at + turn->dst_offset,
+	           turn->src + at + turn->src_offset);
+}
+
+/* What the last launch left. */
+static int check(const struct turn *turn, struct error *err)
+{
+	size_t at = turn->place * turn->pitch;
+	uint8_t *dst = host_room(&dst_host, turn->dst_bytes), *src = host_room(&src_host, turn->src_bytes);
+
+	rig_call(cuMemcpyDtoHAsync, (dst, turn->dst + at, turn->dst_bytes, rig.stream));
 	if (turn->src_bytes)
-		rig_call(cuMemcpyDtoHAsync, (src, turn->src[set], turn->src_bytes, rig.stream));
+		rig_call(cuMemcpyDtoHAsync, (src, turn->src + at, turn->src_bytes, rig.stream));
 	rig_wait(&rig);
-	int r = bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
-	free(dst);
-	free(src);
-	return r;
+	return bench_row_check(turn->row, &turn->spec, dst + turn->dst_offset, src + turn->src_offset, err);
 }
 
-static double elapsed_ns(CUevent start, CUevent end)
+/* ---- Time ------------------------------------------------------------------------------------------- */
+
+/* Whether the host had enqueued all of it before the device began. */
+static bool enqueue_run(struct turn *turn)
+{
+	for (int i = 0; i < turn->leads; i++)
+		rig_call(cuMemcpyDtoDAsync, (lead_dst, lead_src, turn->lead, rig.stream));
+	rig_call(cuEventRecord, (turn->event[0], rig.stream));
+	for (int i = 0; i < turn->calls; i++)
+		copy(turn);
+	rig_call(cuEventRecord, (turn->event[1], rig.stream));
+	for (int i = 0; i < turn->calls; i++)
+		launch(turn);
+	rig_call(cuEventRecord, (turn->event[2], rig.stream));
+	return driver.cuEventQuery(turn->event[0]) == CUDA_ERROR_NOT_READY;
+}
+
+/* Nanoseconds a call. */
+static double elapsed_ns(const struct turn *turn, CUevent start, CUevent end)
 {
 	float ms;
 
 	rig_call(cuEventElapsedTime, (&ms, start, end));
-	return (double)ms * 1e6;
+	return (double)ms * 1e6 / turn->calls;
 }
 
-static void time_runs(const struct turn *turn, struct report_row *ret)
+static void time_runs(struct turn *turn, struct report_row *ret)
 {
 	for (int run = -WARM_UPS; run < ret->n_runs; run++) {
-		int set = (run + WARM_UPS) % SETS;
+		bool was_ahead = enqueue_run(turn);
 
-		rig_call(cuEventRecord, (turn->event[0], rig.stream));
-		rig_call(cuMemcpyDtoDAsync,
-		         (turn->dst[set], turn->src[set], turn->transform.bytes / 2, rig.stream));
-		rig_call(cuEventRecord, (turn->event[1], rig.stream));
-		launch(turn, set);
-		rig_call(cuEventRecord, (turn->event[2], rig.stream));
 		rig_wait(&rig);
+		if (!was_ahead && turn->leads > 0 && turn->leads < MAX_LEADS) {
+			turn->leads *= 2;
+			run--;
+			continue;
+		}
 		if (run >= 0) {
-			ret->base_ns[run] = elapsed_ns(turn->event[0], turn->event[1]);
-			ret->ours_ns[run] = elapsed_ns(turn->event[1], turn->event[2]);
+			ret->base_ns[run] = elapsed_ns(turn, turn->event[0], turn->event[1]);
+			ret->ours_ns[run] = elapsed_ns(turn, turn->event[1], turn->event[2]);
 		}
 	}
 }
@@ -164,19 +243,19 @@ static int measure_row(const struct bench_row *row, const struct program_options
                        struct report_row *ret, struct error *err)
 {
 	struct turn turn;
-	int r = prepare(&turn, row, err);
+	int r = prepare(&turn, row, options, err);
 
 	if (r < 0)
 		return r;
-	launch(&turn, 0);
-	r = check(&turn, 0, err);
+	launch(&turn);
+	r = check(&turn, err);
 	ret->n_runs = options->runs;
 	ret->bytes = (double)turn.transform.bytes;
 	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
 	explain_plan(&turn.plan, ret->explain, sizeof(ret->explain));
 	if (r == 0) {
 		time_runs(&turn, ret);
-		r = check(&turn, SETS - 1, err);
+		r = check(&turn, err);
 	}
 	dismiss(&turn);
 	return r;
@@ -196,6 +275,8 @@ static int open_device(const struct program_options *options, struct report *hea
 	if (!is_open)
 		return STATUS_DEVICE;
 	make_random();
+	lead_dst = rig_new(LEAD);
+	lead_src = new_random(LEAD);
 	snprintf(head->machine, sizeof(head->machine), "%s, driver %d.%d", rig.device.name,
 	         rig.device.driver_version / 1000, rig.device.driver_version % 1000 / 10);
 	snprintf(head->engine, sizeof(head->engine), "cuda engine's kernels");
@@ -207,6 +288,10 @@ static void close_device(void)
 {
 	if (!is_open)
 		return;
+	host_free(&dst_host);
+	host_free(&src_host);
+	rig_free(lead_src);
+	rig_free(lead_dst);
 	rig_free(random_bytes);
 	rig_close(&rig);
 }
