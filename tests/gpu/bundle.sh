@@ -31,6 +31,7 @@ for program in $programs; do
 	cp "$(binary_of "$program")" "$to/bin/"
 done
 cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$to/"
+cp "$src"/tests/gpu/bench/compare*.py "$src/tests/gpu/bench/cutensor.py" "$to/"
 LD_LIBRARY_PATH=$build/.libs ldd "$to"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
 	while read -r name path; do
 		is_the_systems "$name" && continue

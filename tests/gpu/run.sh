@@ -10,6 +10,8 @@
 #             launch; lists by it, against its own copy
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
+# compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
+#
 # By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
