@@ -139,7 +139,7 @@ static int prepare(struct turn *turn, const struct bench_row *row, const struct 
 	turn->n_places = most_of(2, options->quick ? 0 : 2 * (size_t)rig.device.l2_bytes / turn->pitch + 1);
 	turn->calls = (int)(t->bytes ? SAMPLE_BYTES / t->bytes : 1);
 	turn->calls = turn->calls < 1 ? 1 : turn->calls > MAX_CALLS ? MAX_CALLS : turn->calls;
-	turn->leads = turn->calls > 1;
+	turn->leads = 1;
 	turn->lead = LEAD;
 	if (options->quick) {
 		turn->calls = 2;
@@ -227,7 +227,7 @@ static void time_runs(struct turn *turn, struct report_row *ret)
 		bool was_ahead = enqueue_run(turn);
 
 		rig_wait(&rig);
-		if (!was_ahead && turn->leads > 0 && turn->leads < MAX_LEADS) {
+		if (!was_ahead && turn->leads < MAX_LEADS) {
 			turn->leads *= 2;
 			run--;
 			continue;

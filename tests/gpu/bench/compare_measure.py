@@ -135,9 +135,9 @@ def operations_of(row, clock, tensors):
     return operations
 
 
-def measure(rows, tensors, seconds):
+def measure(rows, tensors, seconds, device="cuda"):
     """A result for each row, for compare_rows.report_lines, as it comes; none after so many seconds."""
-    clock, deadline = Clock(rows, torch.device("cuda")), time.monotonic() + seconds
+    clock, deadline = Clock(rows, device), time.monotonic() + seconds
     for row in rows:
         if time.monotonic() > deadline:
             return

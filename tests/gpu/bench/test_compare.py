@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -24,6 +26,7 @@ import tap
 try:
     import torch
 
+    import compare_measure
     import compare_torch
 except ImportError:
     torch = None
@@ -204,6 +207,48 @@ class TorchCase(unittest.TestCase):
         for dtype in ("float16", "bfloat16", "float32", "float64"):
             self.assertTrue(bool((data.view(getattr(torch, dtype)).abs() > 1e-30).all()) or dtype == "float64", dtype)
             self.assertTrue(bool(data.view(getattr(torch, dtype)).isfinite().all()), dtype)
+
+    def test_measuring(self):
+        """With events that take one millisecond, the device of which begins late enough on the second attempt."""
+        late = iter([True] + [False] * 1000)
+        event = types.SimpleNamespace(record=lambda: None, query=lambda: next(late), synchronize=lambda: None,
+                                      elapsed_time=lambda end: 1.0)
+        rows = [self.row(), self.row(dtype="uint8", before=[0] * 3, after=[0] * 3)]
+        with mock.patch.object(torch.cuda, "Event", lambda enable_timing: event), \
+             mock.patch.object(torch.cuda, "get_device_properties",
+                               lambda device: types.SimpleNamespace(L2_cache_size=1 << 12)), \
+             mock.patch.object(compare_measure, "LEAD", 1 << 12), \
+             mock.patch.object(compare_measure, "compiled", compare_torch.eager), torch.no_grad():
+            results = list(compare_measure.measure(rows, None, 60, "cpu"))
+            self.assertEqual(list(compare_measure.measure(rows, None, 0, "cpu")), [])
+        self.assertEqual([one["label"] for one in results], [row.label for row in rows])
+        for one in results:
+            self.assertEqual(one["others"], {"eager": 1.0, "compile": 1.0, "cutensor": None})
+            self.assertEqual(one["others_ns"]["eager"], 1e6 / compare_measure.MAX_CALLS)
+            self.assertEqual((one["tmad"], one["tmad_ns"]), (0.5, 20))
+        self.assertIn("| compile | 2 | 1.000 |", "\n".join(compare_rows.report_lines(results)))
+
+    def test_wrong_bytes_are_found(self):
+        def wrong(row, device):
+            run = compare_torch.eager(row, device)
+            return lambda dst, src: run(dst, src) ^ 1
+
+        row = self.row(dtype="uint8")
+        clock = types.SimpleNamespace(src=compare_torch.random_arena(2 * compare_torch.pitch_of(row), "cpu"))
+        clock.dst = torch.zeros_like(clock.src)
+        with mock.patch.object(compare_measure, "compiled", wrong), self.assertRaisesRegex(ValueError, "compile and"):
+            compare_measure.operations_of(row, clock, None)
+
+    def test_one_that_refuses_is_left_out(self):
+        def refuse(row, device):
+            raise RuntimeError("not that one\nat all")
+
+        row = self.row()
+        clock = types.SimpleNamespace(src=compare_torch.random_arena(2 * compare_torch.pitch_of(row), "cpu"))
+        clock.dst = torch.zeros_like(clock.src)
+        with mock.patch.object(compare_measure, "compiled", refuse), mock.patch.object(sys, "stderr"):
+            operations = compare_measure.operations_of(row, clock, None)
+        self.assertEqual([name for name, run in operations.items() if run], ["eager"])
 
     def test_compiled(self):
         if not hasattr(torch, "compile"):
