@@ -28,6 +28,11 @@ BUNDLED = os.path.join(HERE, "bin", "bench_gpu")  # by make gpu-bundle
 BENCH = BUNDLED if os.path.exists(BUNDLED) else os.path.join(BUILD, "tests/gpu/bench/bench_gpu")
 
 
+def text_of(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def run_bench(options):
     """bench_gpu's report of the rows that the options name."""
     command = [options.bench, "--json", "--random", *options.random]
@@ -43,7 +48,7 @@ def run_bench(options):
 
 def measure(options):
     """The run and the results, which are also written as they come: a run that is cut short loses none."""
-    text = open(options.report, encoding="utf-8").read() if options.report else run_bench(options)
+    text = text_of(options.report) if options.report else run_bench(options)
     run, rows = compare_rows.read_report(text)
     rows = rows[:options.limit]
     with tempfile.TemporaryDirectory(prefix="tmad-compare-") as cache:
@@ -72,12 +77,6 @@ def measure(options):
     return run, results
 
 
-def load(path):
-    with open(path, encoding="utf-8") as file:
-        first, *results = map(json.loads, file)
-    return first["run"], results
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
@@ -95,7 +94,7 @@ def main():
     parser.add_argument("--out", metavar="FILE", help="write each result as JSON, for --load")
     options = parser.parse_args()
     try:
-        run, results = load(options.load) if options.load else measure(options)
+        run, results = compare_rows.read_results(text_of(options.load)) if options.load else measure(options)
     except (OSError, ValueError) as error:
         sys.exit(f"compare.py: {error}")
     print(f"{run['date']}; {run['machine']}; {run['engine']}; {run['others']}; {run['random']}\n")

@@ -102,6 +102,20 @@ def read_report(text):
         raise ValueError(f"not what bench_gpu --json prints: {error!r} is missing or wrong") from error
 
 
+def read_results(text):
+    """What compare.py --out wrote: what it says of the run, and a result for each row. ValueError: it is something
+    else."""
+    try:
+        first, *results = map(json.loads, text.splitlines())
+        for result in results:
+            against_best(result)
+        if not results:
+            raise ValueError("not what compare.py --out writes: there is no result")
+        return first["run"], results
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not what compare.py --out writes: {error!r} is missing or wrong") from error
+
+
 @dataclasses.dataclass(frozen=True)
 class Distribution:
     rows: int
