@@ -10,9 +10,9 @@
  * it then writes to as many pages of the destination at once. STAGED_UNITS where its rows are staged, as
  * those are that do not begin whole lines apart.
  *
- * Measured (ratio to memcpy, small pages; tests/bench/README.md, "What was tried"): 256 units instead of runs
- * of 1 KiB: uint8 0.75 -> 0.78, float16 0.89 -> 0.96. With huge pages 128 or 512 units, and runs of 1 KiB,
- * are within noise. STAGED_UNITS and SRC_FIRST against other values: not measured. */
+ * Measured (ratio to memcpy, small pages; tests/bench/EXPERIMENTS.md, "What was tried"): 256 units instead of
+ * runs of 1 KiB: uint8 0.75 -> 0.78, float16 0.89 -> 0.96. With huge pages 128 or 512 units, and runs of 1
+ * KiB, are within noise. STAGED_UNITS and SRC_FIRST against other values: not measured. */
 #define FIRST_UNITS  256
 #define STAGED_UNITS 512
 #define SRC_FIRST    1024

@@ -15,12 +15,12 @@
 #define ROOM CPU_LINE /* before a part; and after the last for stores of 16 bytes that reach past it */
 
 /* Bytes of a run read from one row of src before the next row, and rows of dst that are made side by side, at
- * most. Runs of 1 and 4 KiB: within noise, with huge pages (tests/bench/README.md). */
+ * most. Runs of 1 and 4 KiB: within noise, with huge pages (tests/bench/EXPERIMENTS.md). */
 #define STAGE_RUN  2048
 #define STAGE_ROWS 512
 
 /* Bytes of a part of a row; more where rows are few, up to as many in all. Parts of 64, 128, 512 and 1024
- * bytes: within 0.05 of memcpy's speed (tests/bench/README.md). */
+ * bytes: within 0.05 of memcpy's speed (tests/bench/EXPERIMENTS.md). */
 #define PART_BYTES  256
 #define PARTS_BYTES (16 << 10)
 #define PART_MOST   4096

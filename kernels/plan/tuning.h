@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/README.md).
+/* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/EXPERIMENTS.md).
  * Kernels assert those that they could derive otherwise. */
 #ifndef KERNELS_PLAN_TUNING_H
 #define KERNELS_PLAN_TUNING_H

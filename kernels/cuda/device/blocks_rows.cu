@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a warp takes
  * one part of a run. With as many bytes under way as registers hold, that is faster than the unit's plain copies
- * (tests/bench/README.md).
+ * (tests/bench/EXPERIMENTS.md).
  */
 #include "many.cuh"
 #include "strided.cuh"

@@ -18,7 +18,7 @@
  *
  * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
  * reads 2 chunks of 16 squares, so that its 16-byte writes are 256 bytes of one row: whole lines count for
- * more than reads without a conflict (tests/bench/README.md).
+ * more than reads without a conflict (tests/bench/EXPERIMENTS.md).
  */
 #include "pipeline.cuh"
 #include "kernels/plan/tuning.h"
