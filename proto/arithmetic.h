@@ -20,9 +20,26 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+static inline uint32_t max_u32(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
 static inline int64_t max_i64(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
+}
+
+/* Of 0 and a: a. */
+static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
+{
+	while (b) {
+		const uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
 }
 
 /* Not of INT64_MIN. */

@@ -96,8 +96,8 @@ struct plan_facts placed_facts(const struct session *session, const struct place
 
 	facts.align = (uint32_t)(bits & -bits); /* the largest power of two that divides both */
 	if (facts.tma) {
-		facts.dst_phase = dst % GREATEST_ALIGN;
-		facts.src_phase = src % GREATEST_ALIGN;
+		facts.dst_phase = dst % PLAN_PHASE;
+		facts.src_phase = src % PLAN_PHASE;
 	}
 	return facts;
 }

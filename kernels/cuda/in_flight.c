@@ -405,8 +405,8 @@ static int move(struct round *round, CUstream own, struct error *err)
 		return launch_transform(&round->pool->launcher, own, s->transform, s->plan, dst, src, err);
 	dst += (uint64_t)round->part.dst_offset;
 	facts.align = common_align(dst, src);
-	facts.dst_phase = dst % 16;
-	facts.src_phase = src % 16;
+	facts.dst_phase = dst % PLAN_PHASE;
+	facts.src_phase = src % PLAN_PHASE;
 	plan_init(&plan, &round->part.transform, &facts);
 	return launch_transform(&round->pool->launcher, own, &round->part.transform, &plan, dst, src, err);
 }

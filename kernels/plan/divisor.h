@@ -39,4 +39,10 @@ ON_BOTH_SIDES uint64_t divide_by(uint64_t a, const struct divisor *by)
 	return (uint32_t)((a * by->factor) >> by->shift);
 }
 
+/* a below 2^31, as n. */
+ON_BOTH_SIDES uint32_t divide_u32(uint32_t a, const struct divisor *by)
+{
+	return (uint32_t)(((uint64_t)a * by->factor) >> by->shift);
+}
+
 #endif

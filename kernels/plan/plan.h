@@ -25,12 +25,15 @@ enum family {
 
 extern const char *const family_names[FAMILY_COUNT];
 
+/* A sector of memory: what a base address is of it decides how rows are written. */
+#define PLAN_PHASE 32
+
 struct plan_facts {
 	const char *engine; /* "cpu" */
 	uint32_t threads;   /* that move bytes; multiprocessors */
 	uint32_t align;     /* of both base addresses, bytes; what widening may rely on */
 	bool tma;           /* planned for the Tensor Memory Accelerator; the two below are then of use */
-	uint8_t dst_phase;  /* of the base addresses: modulo 16 */
+	uint8_t dst_phase;  /* of the base addresses: modulo PLAN_PHASE */
 	uint8_t src_phase;
 	bool spread; /* one of many moves of one launch: no map, and no copy of the driver's */
 };
@@ -55,6 +58,7 @@ struct plan {
 	struct tma_route_plan
 	    tma; /* when planned for it; interior is then the whole destination, pads as windows */
 	uint64_t n_subregions;
+	double predicted; /* time, in units of what a device copy of as many bytes takes; 0: not known */
 	int n_rules;
 	struct plan_rule rules[PLAN_MAX_RULES];
 };

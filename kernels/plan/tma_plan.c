@@ -14,6 +14,8 @@
 
 static void choose_route(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts);
 static void name_route(struct plan *plan);
+static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
+                    enum pad_mode mode);
 static void plan_border(struct plan *plan, const struct loop_nest *nest);
 static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase);
 
@@ -102,7 +104,19 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 		         loop_nest_count(&inner) != loop_nest_count(&nest))
 			plan_border(plan, &nest);
 	}
+	improve(plan, &nest, facts, t->mode);
 	name_route(plan);
+}
+
+/* Only families that are better than the plan's had to be ruled out. */
+static void drop_rules(struct plan *plan)
+{
+	int n = 0;
+
+	for (int i = 0; i < plan->n_rules; i++)
+		if (plan->rules[i].family < plan->family)
+			plan->rules[n++] = plan->rules[i];
+	plan->n_rules = n;
 }
 
 static void name_route(struct plan *plan)
@@ -118,9 +132,13 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_TILES] = FAMILY_STRIDED,
 		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
 		[TMA_ROUTE_CHANNELS] = FAMILY_STRIDED,
+		[TMA_ROUTE_PERMUTE] = FAMILY_TILE_TRANSPOSE,
 	};
 
 	plan->family = families[plan->tma.route];
+	if (plan->tma.route == TMA_ROUTE_PERMUTE && plan->tma.alike)
+		plan->family = FAMILY_TILE_COPY;
+	drop_rules(plan);
 	plan->grid = plan->tma.tiles ? (int64_t)plan->tma.tiles : 1;
 	plan->n_subregions = (plan->tma.route != TMA_ROUTE_NONE) + (plan->tma.border_rank > 0);
 }
@@ -252,4 +270,44 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 	}
 	plan->tile_rank = 0;
 	tma_set_strided(plan, nest);
+}
+
+/* ---- By cost ------------------------------------------------------------------------------------------- */
+
+static void take_cheaper(struct plan *plan, struct plan *other, const struct loop_nest *nest,
+                         enum pad_mode mode)
+{
+	other->predicted = tma_cost(other, nest, mode);
+	if (other->predicted < plan->predicted)
+		*plan = *other;
+}
+
+/* Other ways to move the same, of which the cheapest is taken: tiles of many axes, border included; the
+ * window alone, with a fill around it. */
+static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
+                    enum pad_mode mode)
+{
+	struct plan other;
+
+	plan->predicted = tma_cost(plan, nest, mode);
+	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread)
+		return;
+	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0) {
+		struct loop_nest inner = *nest;
+
+		shrink(&inner, facts->align);
+		narrow_to(&inner, facts->align, mode);
+		other = (struct plan){ .interior = plan->interior, .swizzle = "none" };
+		memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
+		choose_route(&other, &inner, facts);
+		plan_border(&other, nest);
+		take_cheaper(plan, &other, nest, mode);
+	}
+	other = *plan;
+	other.tile_rank = 0;
+	other.tma.border_rank = 0;
+	other.tma.border_tiles = 0;
+	other.tma.patched = false;
+	if (tma_try_permute(&other, nest, facts, mode))
+		take_cheaper(plan, &other, nest, mode);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "border.h"
+#include "permute.h"
 #include "tuning.h"
 #include "tensor_map.h"
 
@@ -30,7 +31,10 @@ enum tma_route {
 	TMA_ROUTE_TILES,
 	TMA_ROUTE_GATHER,
 	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
+	TMA_ROUTE_PERMUTE,  /* tiles of many axes */
 };
+
+#define TMA_ROUTES (TMA_ROUTE_PERMUTE + 1)
 
 struct tma_route_plan {
 	enum tma_route route;
@@ -62,6 +66,8 @@ struct tma_route_plan {
 	                     as logarithms */
 	uint32_t shift_y;
 
+	double cost;  /* PERMUTE: predicted time, in units of what a copy of as many bytes takes */
+	bool alike;   /* PERMUTE: runs of both sides begin with the same dimension */
 	bool patched; /* COPY: the border is written into the tiles */
 
 	/* The border, where it is written after the window: its dimensions, or rank 0 for none. */
@@ -73,6 +79,8 @@ struct tma_route_plan {
 	struct strided_dim border[ARGS_MAX_RANK];
 
 	uint32_t pattern[4]; /* of the fill, 16 bytes */
+
+	struct permute_args permute; /* PERMUTE: but for the addresses */
 };
 
 /* Tiles in elements, x along the destination and y along the source; the transpose kernel's are fixed by its

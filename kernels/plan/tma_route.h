@@ -31,8 +31,19 @@ bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_i
 /* Rows that are contiguous on both sides, borders of any mode included. */
 bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest);
 
+/* Without a map: tiles of many axes, whatever the pad. */
+bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
+                     enum pad_mode mode);
+
+/* Makes this tile the plan's. */
+struct permute_tile;
+void tma_set_permute(struct plan *plan, const struct permute_tile *tile);
+
 /* Without a map: always legal. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest);
+
+/* What a byte of the destination takes, border included, in units of what a copy takes for it. */
+double tma_cost(const struct plan *plan, const struct loop_nest *nest, enum pad_mode mode);
 
 /* ---- What they share --------------------------------------------------------------------------------- */
 

@@ -51,6 +51,12 @@
 	                                                     : TRANSPOSE_MOST_READERS)
 #define TRANSPOSE_NOTE_BYTES 24
 
+/* tile_permute: threads of a block; blocks of a multiprocessor, by registers. */
+#define PERMUTE_THREADS 256
+#define PERMUTE_BLOCKS  6
+#define PADDED_BLOCKS   4
+#define WORDS_BLOCKS    4
+
 /* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
 #define ROW_BYTES 8192
 #define ROW_BATCH 8

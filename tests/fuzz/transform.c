@@ -361,8 +361,8 @@ static void try_places(const struct transform_request *q, const struct transform
 	facts.tma = true;
 	facts.threads = 132;
 	facts.engine = "cuda";
-	facts.dst_phase = dst.offset % 16;
-	facts.src_phase = src.offset % 16;
+	facts.dst_phase = dst.offset % PLAN_PHASE;
+	facts.src_phase = src.offset % PLAN_PHASE;
 	check_plan(t, &facts);
 }
 

@@ -144,8 +144,8 @@ static struct engine_move move_of(struct work *work, const struct transform_spec
 	if (transform_init(&work->transform, spec, &err) < 0)
 		rig_die("%s", err.message);
 	facts.align = (uint32_t)(bits & -bits);
-	facts.dst_phase = a % 16;
-	facts.src_phase = b % 16;
+	facts.dst_phase = a % PLAN_PHASE;
+	facts.src_phase = b % PLAN_PHASE;
 	plan_init(&work->plan, &work->transform, &facts);
 	return (struct engine_move){ .transform = &work->transform,
 		                     .plan = &work->plan,

@@ -47,18 +47,24 @@ void rig_free(CUdeviceptr memory)
 	rig_call(cuMemFree, (memory));
 }
 
-void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
-              struct plan *ret)
+struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src)
 {
-	uint64_t bits = dst | src | 16;
-	struct plan_facts facts = {
+	const uint64_t bits = dst | src | 16;
+
+	return (struct plan_facts){
 		.engine = "cuda",
 		.threads = rig->device.processors,
 		.align = (uint32_t)(bits & -bits),
 		.tma = true,
-		.dst_phase = dst % 16,
-		.src_phase = src % 16,
+		.dst_phase = dst % PLAN_PHASE,
+		.src_phase = src % PLAN_PHASE,
 	};
+}
+
+void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
+              struct plan *ret)
+{
+	const struct plan_facts facts = rig_facts(rig, dst, src);
 
 	plan_init(ret, transform, &facts);
 }

@@ -39,7 +39,8 @@ __attribute__((format(printf, 1, 2), noreturn)) void rig_die(const char *format,
 CUdeviceptr rig_new(size_t size);
 void rig_free(CUdeviceptr memory);
 
-/* The plan for bases of these addresses. */
+/* Facts, and the plan, for bases of these addresses. */
+struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src);
 void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
               struct plan *ret);
 

@@ -3,6 +3,8 @@
  *
  *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
  *
+ * Each is moved as planned, and then once more by a random tile of many axes, if one can be drawn.
+ *
  * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger: each fourth of
  * them what is done without the Tensor Memory Accelerator, the others aligned so that it may take most of
  * them.
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_tile.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 
@@ -189,8 +192,9 @@ struct bench {
 	CUdeviceptr src;
 	size_t room;
 	uint64_t families[FAMILY_COUNT];
-	uint64_t routes[TMA_ROUTE_CHANNELS + 1];
+	uint64_t routes[TMA_ROUTES];
 	uint64_t patched;
+	uint64_t tiles[PERMUTE_HOWS]; /* random ones */
 };
 
 static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
@@ -203,33 +207,57 @@ static bool complain(const struct oracle_case *c, const struct plan *plan, const
 	return false;
 }
 
+static bool move(struct bench *bench, struct oracle_case *c, const struct transform *transform,
+                 const struct plan *plan, uint64_t dst, uint64_t src)
+{
+	const size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
+	struct error err;
+	char text[2048];
+
+	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
+	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
+	if (launch_transform(&bench->rig.launcher, bench->rig.stream, transform, plan, dst, src, &err) < 0)
+		return complain(c, plan, err.message);
+	rig_call(cuMemcpyDtoHAsync, (c->dst, bench->dst, dst_bytes, bench->rig.stream));
+	rig_wait(&bench->rig);
+	if (!oracle_case_check(c, text, sizeof text))
+		return complain(c, plan, text);
+	return true;
+}
+
 static bool try_case(struct bench *bench, struct oracle_case *c)
 {
-	size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
-	uint64_t dst = bench->dst + ORACLE_GUARD + c->dst_offset,
-		 src = bench->src + ORACLE_GUARD + c->src_offset;
+	const size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
+	const uint64_t dst = bench->dst + ORACLE_GUARD + c->dst_offset,
+		       src = bench->src + ORACLE_GUARD + c->src_offset;
+	uint64_t state = c->seed;
 	struct transform transform;
 	struct plan plan;
 	struct error err;
-	char text[2048];
+	uint8_t *before;
+	bool good;
 
 	if (dst_bytes > bench->room || src_bytes > bench->room)
 		return complain(c, NULL, "larger than the room for it");
 	if (transform_init(&transform, &c->spec, &err) < 0)
 		return complain(c, NULL, err.message);
+	before = malloc(dst_bytes);
+	if (!before)
+		rig_die("out of memory");
+	memcpy(before, c->dst, dst_bytes);
 	rig_plan(&bench->rig, &transform, dst, src, &plan);
 	bench->families[plan.family]++;
 	bench->routes[plan.tma.route]++;
 	bench->patched += plan.tma.patched;
-	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
-	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
-	if (launch_transform(&bench->rig.launcher, bench->rig.stream, &transform, &plan, dst, src, &err) < 0)
-		return complain(c, &plan, err.message);
-	rig_call(cuMemcpyDtoHAsync, (c->dst, bench->dst, dst_bytes, bench->rig.stream));
-	rig_wait(&bench->rig);
-	if (!oracle_case_check(c, text, sizeof text))
-		return complain(c, &plan, text);
-	return true;
+	good = move(bench, c, &transform, &plan, dst, src);
+	const struct plan_facts facts = rig_facts(&bench->rig, dst, src);
+	if (good && random_tile_plan(&state, &transform, &facts, &plan)) {
+		memcpy(c->dst, before, dst_bytes);
+		bench->tiles[plan.tma.permute.how]++;
+		good = move(bench, c, &transform, &plan, dst, src);
+	}
+	free(before);
+	return good;
 }
 
 static bool try_seed(struct bench *bench, uint64_t seed)
@@ -273,9 +301,12 @@ int main(int argc, char **argv)
 	printf("# %" PRIu64 " with a border in their tiles\n", bench.patched);
 	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
 	       " transpose %" PRIu64 " rows %" PRIu64 " short %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
-	       " channels %" PRIu64 "\n",
+	       " channels %" PRIu64 " permute %" PRIu64 "\n",
 	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
-	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8], bench.routes[9]);
+	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8], bench.routes[9],
+	       bench.routes[10]);
+	printf("# random tiles: %" PRIu64 " by elements, %" PRIu64 " by words, %" PRIu64 " by pieces\n",
+	       bench.tiles[PERMUTE_ELEMENTS], bench.tiles[PERMUTE_WORDS], bench.tiles[PERMUTE_PIECES]);
 	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
 	return failed != 0;

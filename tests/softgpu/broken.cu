@@ -28,13 +28,13 @@ DEVICE void start_load(const broken_args &args, unsigned char *tile, int32_t tur
 		store_wait_read<0>();
 	if (makes(args, MISTAKE_EXPECT_NOTHING))
 		barrier_arrive(b);
-	else if (!makes(args, MISTAKE_EXPECT_TOO_LATE))
+	else if (!makes(args, MISTAKE_EXPECT_TOO_LITTLE_LATER))
 		barrier_arrive_expect(b, bytes);
 	if (makes(args, MISTAKE_TOO_MANY_ARRIVALS))
 		barrier_arrive(b);
 	load_tile(tile, &args.load, makes(args, MISTAKE_WRONG_RANK) ? 3 : 2, c, b);
-	if (makes(args, MISTAKE_EXPECT_TOO_LATE))
-		barrier_arrive_expect(b, bytes);
+	if (makes(args, MISTAKE_EXPECT_TOO_LITTLE_LATER))
+		barrier_arrive_expect(b, bytes / 2);
 }
 
 DEVICE void start_store(const broken_args &args, const unsigned char *tile, int32_t turn)

@@ -96,7 +96,16 @@ template <typename T> DEVICE T tile_read(const void *p)
 {
 	T value;
 
-	model_tile_read(p, sizeof(T));
+	model_tile_read(p, sizeof(T), true);
+	memcpy(&value, p, sizeof(T));
+	return value;
+}
+
+template <typename T> DEVICE T tile_read_around(const void *p, bool whole)
+{
+	T value;
+
+	model_tile_read(p, sizeof(T), whole);
 	memcpy(&value, p, sizeof(T));
 	return value;
 }

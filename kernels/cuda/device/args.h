@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/plan/border.h"
+#include "kernels/plan/permute.h"
 
 /* A tile lies at index[d] in a grid of grid[d] tiles; it is loaded from index * load_step + load_shift and
  * stored to index * store_step + store_shift. A broadcast dimension has one tile in the grid and is stored

@@ -176,6 +176,33 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	              &args, err);
 }
 
+static int launch_permute(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
+                          uint64_t dst, uint64_t src, struct error *err)
+{
+	struct permute_args args = tma->permute;
+	enum kernel_id kernel =
+	    args.how == PERMUTE_PIECES ? KERNEL_tile_pieces
+	    : args.how == PERMUTE_WORDS
+		? args.padded ? KERNEL_padded_words : KERNEL_tile_words
+		: by_element(args.padded ? KERNEL_padded_permute_1 : KERNEL_tile_permute_1, tma->element);
+
+	args.low = src;
+	args.high = src + tma->element;
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
+
+		*(reach < 0 ? &args.low : &args.high) += (uint64_t)reach;
+	}
+	args.dst += dst;
+	args.src += src;
+	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
+	return launch(
+	    launcher, stream,
+	    &(struct shape){
+		.kernel = kernel, .blocks = tma->tiles, .threads = PERMUTE_THREADS, .shared = args.shared },
+	    &args, err);
+}
+
 static int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
                           const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
@@ -213,6 +240,8 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 		return launch_copy(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_TRANSPOSE:
 		return launch_transpose(launcher, stream, tma, dst, src, err);
+	case TMA_ROUTE_PERMUTE:
+		return launch_permute(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_SHORT:
 	case TMA_ROUTE_TILES:

@@ -179,8 +179,8 @@ static const struct plan *plain_plan(const struct batch *batch, const struct eng
 	if (is_strided(&move->plan->tma) && move->plan->tma.route != TMA_ROUTE_CHANNELS)
 		return move->plan;
 	facts.align = (uint32_t)(bits & -bits);
-	facts.dst_phase = dst % 16;
-	facts.src_phase = src % 16;
+	facts.dst_phase = dst % PLAN_PHASE;
+	facts.src_phase = src % PLAN_PHASE;
 	facts.spread = true;
 	plan_init(own, move->transform, &facts);
 	return own;

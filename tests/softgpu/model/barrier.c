@@ -109,6 +109,10 @@ static void arrive(struct model_barrier *barrier, const char *what)
 		    what, barrier->offset, barrier->arrivals, barrier->pending_bytes);
 	order_arrive(machine.self->number, barrier->number);
 	barrier->pending--;
+	if (!barrier->pending && barrier->announced > barrier->expected)
+		model_fail("%s ends the arrivals on the barrier at shared + %u, whose phase expects %" PRIu64
+		           " bytes, but loads of %" PRIu64 " were issued",
+		           what, barrier->offset, barrier->expected, barrier->announced);
 	if (!barrier->pending && barrier->pending_bytes < 0)
 		model_fail("%s ends the arrivals on the barrier at shared + %u, but %" PRId64
 		           " bytes more have come than it was to expect",
@@ -144,11 +148,11 @@ void barrier_announce(struct model_barrier *barrier, uint32_t bytes)
 		    "load on the barrier at shared + %u, which has not been fenced for the unit since its init "
 		    "(barrier_init_fence)",
 		    barrier->offset);
-	/* A peer may announce what it expects later, as long as its phase cannot end before. */
-	if (own && barrier->announced + bytes > barrier->expected)
+	/* What a load brings may be expected later, as long as the phase cannot end before: by arrivals that
+	 * are still to come, or by a peer. */
+	if (own && !barrier->pending && barrier->announced + bytes > barrier->expected)
 		model_fail("load of %u bytes on the barrier at shared + %u, whose phase is to expect %" PRIu64
-		           " bytes, of which %" PRIu64
-		           " are taken by other loads (barrier_arrive_expect comes first)",
+		           " bytes, of which %" PRIu64 " are taken by other loads, and has had its arrivals",
 		           bytes, barrier->offset, barrier->expected, barrier->announced);
 	barrier->announced += bytes;
 	barrier->loaded_phase = barrier->phase + 1;

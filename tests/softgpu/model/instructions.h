@@ -34,7 +34,8 @@ void model_sync_cluster(void);
 uint32_t model_cluster_rank(void);
 
 /* Before the access itself; size is 1, 2, 4, 8 or 16. */
-void model_tile_read(const void *p, uint32_t size);
+/* whole: every byte of it has to have been written. */
+void model_tile_read(const void *p, uint32_t size, bool whole);
 void model_tile_write(void *p, uint32_t size);
 void model_global_read(const void *p, uint32_t size);
 void model_global_write(void *p, uint32_t size);

@@ -107,12 +107,12 @@ static void stamp(order_stamp *stamps, uint32_t offset, uint32_t bytes, order_st
 		stamps[i] = value;
 }
 
-void model_tile_read(const void *p, uint32_t size)
+void model_tile_read(const void *p, uint32_t size, bool whole)
 {
 	struct model_block *block = machine.self->block;
 	uint32_t offset = shared_offset(p, size, size, "tile_read");
 
-	for (uint32_t i = offset; i < offset + size; i++)
+	for (uint32_t i = offset; whole && i < offset + size; i++)
 		if (!block->written[i])
 			model_fail("tile_read at shared + %u, which nobody has written", i);
 	check_known(block->written, offset, size, "tile_read", "wrote");

@@ -107,8 +107,8 @@ void work_init_spec(struct work *work, const struct transform_spec *spec, struct
 	struct error err;
 	cr_assert_eq(transform_init(&work->transform, spec, &err), 0, "%s", err.message);
 	facts.align = (uint32_t)(bits & -bits);
-	facts.dst_phase = to % 16;
-	facts.src_phase = from % 16;
+	facts.dst_phase = to % PLAN_PHASE;
+	facts.src_phase = from % PLAN_PHASE;
 	plan_init(&work->plan, &work->transform, &facts);
 	work->job = (struct engine_job){ .move = { .transform = &work->transform,
 		                                   .plan = &work->plan,

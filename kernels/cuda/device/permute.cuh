@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernels for tiles of many axes share (kernels/plan/permute.h): the place of a block's tile, its
+ * loads, the notes of its rows, and how the ends of a row are written.
+ *
+ * A block moves one tile; while it waits, other blocks of its multiprocessor work. Threads work out where the
+ * rows lie while the unit brings the runs of the source. Rows are written in chunks of 16 bytes that are
+ * aligned in the destination, and as whole sectors of 32 bytes: a tile also writes the bytes of the tile
+ * before it with which it shares a sector, which is what the margin is for, and leaves those that it shares
+ * with the next tile to that one.
+ */
+#ifndef KERNELS_CUDA_DEVICE_PERMUTE_CUH
+#define KERNELS_CUDA_DEVICE_PERMUTE_CUH
+
+#include "pad.cuh"
+#include "strided.cuh"
+
+/* A block's tile. Indices are of the destination, and begin with the margin. `from`: the lowest index of the
+ * source that the tile reads, in a dimension that is padded. */
+struct permute_tile {
+	uint64_t dst; /* addresses of the first index */
+	uint64_t src;
+	uint32_t n_dst; /* indices of the split dimensions */
+	uint32_t n_src;
+	uint32_t n_batch;
+	int start_dst;
+	int start_src;
+	int start_batch;
+	int from_dst;
+	int from_src;
+	uint32_t margin;
+	uint32_t base; /* of a row's first element, from its slot */
+	uint32_t load_bytes;
+	bool first;   /* the destination's runs begin here */
+	bool last;    /* and end here */
+	bool outside; /* all of it is border */
+};
+
+/* Replaces a destination's index by the source's. false: there is none, since it is border. */
+template <bool PADDED> DEVICE bool find_index(const permute_args &args, const permute_axis &axis, int &i)
+{
+	if (!PADDED)
+		return true;
+	i -= axis.before;
+	if ((uint32_t)i < (uint32_t)axis.source)
+		return true;
+	if (args.mode == PAD_RULE_CONSTANT)
+		return false;
+	strided_dim dim = {};
+
+	dim.source = axis.source;
+	i = (int)source_index(dim, args.mode, i);
+	return true;
+}
+
+/* How many indices of the source lie between the lowest and the highest that [start, start + n) reads; from:
+ * the lowest. */
+DEVICE uint32_t find_hull(const permute_args &args, const permute_axis &axis, int start, uint32_t n,
+                          int &from)
+{
+	const int end = start + (int)n, window_end = axis.before + axis.source;
+	const int first = max(start, axis.before), last = min(end, window_end) - 1;
+	int low = first <= last ? first - axis.before : axis.source,
+	    high = first <= last ? last - axis.before : -1;
+
+	if (args.mode != PAD_RULE_CONSTANT) {
+		/* On either side of the window, the source's index only rises or only falls. */
+		const int ends[4] = { start, end - 1, min(end, axis.before) - 1, max(start, window_end) };
+
+		for (int k = 0; k < 4; k++) {
+			int i = ends[k];
+
+			if (i < start || i >= end)
+				continue;
+			find_index<true>(args, axis, i);
+			low = min(low, i);
+			high = max(high, i);
+		}
+	}
+	from = low;
+	return high < low ? 0 : (uint32_t)(high - low + 1);
+}
+
+/* The tile's index along each dimension of the grid. Where it is padded, what is read of a split dimension is
+ * for set_loads. */
+template <bool PADDED> DEVICE void set_place(const permute_args &args, permute_tile &t)
+{
+	uint32_t number = blockIdx.x, at_dst = 0;
+
+	for (uint32_t d = 0; d < args.n_grid; d++) {
+		const permute_axis &axis = args.grid[d];
+		const uint32_t q = d + 1 < args.n_grid ? divide_u32(number, &axis.by) : 0;
+		const uint32_t index = number - q * (uint32_t)axis.by.n;
+		bool is_split = true;
+		int i = (int)index;
+
+		number = q;
+		t.dst += (uint64_t)(index * axis.dst);
+		if (d == args.split_dst.axis) {
+			at_dst = index;
+		} else if (d == args.split_src.axis) {
+			t.start_src = (int)(index * args.split_src.tile);
+			t.n_src = min(args.split_src.tile, args.split_src.n - (uint32_t)t.start_src);
+		} else if (d == args.split_batch.axis) {
+			t.start_batch = (int)(index * args.split_batch.tile);
+			t.n_batch = min(args.split_batch.tile, args.split_batch.n - (uint32_t)t.start_batch);
+		} else {
+			is_split = false;
+		}
+		if (PADDED && is_split)
+			continue;
+		if (!find_index<PADDED>(args, axis, i))
+			t.outside = true;
+		t.src += (uint64_t)(i * axis.src);
+	}
+	if (args.split_dst.axis != PERMUTE_NONE) {
+		const permute_split &split = args.split_dst;
+		const uint32_t start = at_dst * split.tile, end = min(start + split.tile, split.n);
+
+		t.margin = min(start, args.margin);
+		t.n_dst = end - start + t.margin;
+		t.first = start == 0;
+		t.last = end == split.n;
+		t.dst -= (uint64_t)(t.margin * split.dst);
+		t.start_dst = (int)(start - t.margin);
+		if (!PADDED)
+			t.src -= (uint64_t)(t.margin * split.src);
+	}
+}
+
+/* What the loads begin with, and their bytes. */
+template <bool PADDED> DEVICE void set_loads(const permute_args &args, permute_tile &t)
+{
+	const bool by_dst = args.load_by == PERMUTE_BY_SPLIT_DST;
+	uint32_t n = by_dst ? t.n_dst : t.n_src;
+
+	if (args.load_by == PERMUTE_BY_NONE)
+		return;
+	if (PADDED && by_dst) {
+		n = find_hull(args, args.grid[args.split_dst.axis], t.start_dst, t.n_dst, t.from_dst);
+		t.src += (uint64_t)(t.from_dst * args.split_dst.src);
+	} else if (PADDED) {
+		n = find_hull(args, args.grid[args.split_src.axis], t.start_src, t.n_src, t.from_src);
+		t.src += (uint64_t)(t.from_src * args.split_src.src);
+	} else if (args.back) {
+		const int64_t reach = (int64_t)(t.n_dst - 1) * args.split_dst.src;
+
+		t.src += (uint64_t)reach;
+		t.base += (uint32_t)-reach;
+	}
+	if (n == 0)
+		t.outside = true;
+	t.load_bytes = t.load_bytes * n - args.load_gap;
+}
+
+template <bool PADDED> DEVICE permute_tile find_tile(const permute_args &args)
+{
+	permute_tile t = {};
+
+	t.dst = args.dst;
+	t.src = args.src;
+	t.n_dst = t.n_src = t.n_batch = 1;
+	t.first = t.last = true;
+	t.base = args.run_base;
+	t.load_bytes = args.load_bytes;
+	set_place<PADDED>(args, t);
+	set_loads<PADDED>(args, t);
+	return t;
+}
+
+DEVICE uint32_t slot_of(const permute_args &args, uint32_t load)
+{
+	return load * args.pitch + (load >> args.pad_shift) * args.pad;
+}
+
+/* ---- Loads --------------------------------------------------------------------------------------------- */
+
+/* Where a load begins. false: the tile does not have it. */
+template <bool PADDED>
+DEVICE bool find_load(const permute_args &args, const permute_tile &t, uint32_t number, uint64_t &src)
+{
+	bool there = !PADDED || !t.outside;
+
+	src = t.src;
+	for (uint32_t d = 0; d < args.n_load; d++) {
+		const permute_axis &axis = args.load[d];
+		const uint32_t q = d + 1 < args.n_load ? divide_u32(number, &axis.by) : 0;
+		const uint32_t index = number - q * (uint32_t)axis.by.n;
+		int i = (int)index + (!PADDED                  ? 0
+		                      : d == args.limited_load ? t.start_dst
+		                      : d == args.batch_split  ? t.start_batch
+		                                               : 0);
+
+		number = q;
+		there = find_index<PADDED>(args, axis, i) && there;
+		there = there && (d != args.limited_load || index < t.n_dst) &&
+		        (d != args.batch_split || index < t.n_batch);
+		src += (uint64_t)(i * axis.src);
+	}
+	return there;
+}
+
+/* The bytes in [low, high) of a chunk that the unit may not load, since it lies partly outside of what may be
+ * read. */
+template <int E> DEVICE void take_part(uint64_t chunk, uint64_t low, uint64_t high, unsigned char *to)
+{
+	using type = typename element<E>::type;
+
+	tile_write<uint4>(to, make_uint4(0, 0, 0, 0));
+	for (uint32_t i = 0; i < 16; i += E)
+		if (chunk + i >= low && chunk + i < high)
+			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
+}
+
+/* Rounds a run to the chunks around it that the unit may load. */
+DEVICE void clip_load(const permute_args &args, uint64_t &from, uint64_t &end)
+{
+	from &= ~UINT64_C(15);
+	end = (end + 15) & ~UINT64_C(15);
+	if (from < args.low)
+		from += 16;
+	if (end > args.high && end > from)
+		end -= 16;
+}
+
+/* Bytes may arrive before they are expected: the barrier's phase ends only when all threads have arrived,
+ * too. */
+template <int E, bool PADDED>
+DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned char *tile, barrier *arrived)
+{
+	uint32_t bytes = 0;
+	uint64_t src;
+
+	for (uint32_t i = threadIdx.x; i < args.loads; i += PERMUTE_THREADS) {
+		if (!find_load<PADDED>(args, t, i, src))
+			continue;
+		const uint32_t batch = divide_u32(i, &args.by_loads);
+		unsigned char *const slot =
+		    tile + batch * args.batch_pitch + slot_of(args, i - batch * (uint32_t)args.by_loads.n);
+		const uint64_t high = src + t.load_bytes, around = src & ~UINT64_C(15);
+		uint64_t from = src, end = high;
+
+		clip_load(args, from, end);
+		if (from > around)
+			take_part<E>(around, src, high, slot);
+		if (end < high && end >= from)
+			take_part<E>(end, src, high, slot + (end - around));
+		if (end > from)
+			load_bulk(slot + (from - around), (const void *)from, (uint32_t)(end - from),
+			          arrived);
+		bytes += (uint32_t)(end - from);
+	}
+	barrier_arrive_expect(arrived, bytes);
+}
+
+/* ---- Notes --------------------------------------------------------------------------------------------- */
+
+/* Whose notes: those of ELEMENTS are named by the element's size. */
+enum { NOTES_OF_PIECES = 0, NOTES_OF_WORDS = -1 };
+
+/* Writes a row's note (permute.h). Its first and last chunks are written in part where the row's bytes end at
+ * a sector's middle and no other tile writes that sector. */
+template <int E>
+DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned char *note, uint32_t dst,
+                       uint32_t at, uint32_t bytes, bool border)
+{
+	const uint32_t start = ((uint32_t)t.dst & 31) + dst, lead = t.margin * args.row_unit;
+	const uint32_t low = (start + lead) & (t.first || args.exact ? ~0u : ~31u),
+		       high = (start + bytes) & (t.last || args.exact ? ~0u : ~31u), chunk = low & ~15u;
+	const uint32_t number = (chunk - (start & ~15u)) / 16;
+	const uint32_t n = bytes == 0 || low >= high ? 0 : (high - chunk + 15) / 16;
+	const uint32_t head = low - chunk, tail = ((high - 1) & 15) + 1;
+
+	at &= 0xffff;
+	if constexpr (E == NOTES_OF_WORDS) {
+		tile_write<uint2>(
+		    note, make_uint2(start, bytes == 0 ? 0 : (border ? PERMUTE_BORDER : at) | bytes << 16));
+	} else if constexpr (E == NOTES_OF_PIECES) {
+		tile_write<uint4>(note, make_uint4(chunk, at | n << 16, 16 * (number + 1) - (start & 15),
+		                                   head | tail << 8));
+	} else {
+		const uint32_t phase = (start & 15) >> args.phase_shift, past = E < 4 ? start & 3 : 0;
+		const uint32_t entry =
+		    2 * (phase * (args.table + PERMUTE_LEAD) + PERMUTE_LEAD + number * (16 / E));
+		const uint32_t mask = 2 * (phase * (args.table * E / 16) + number);
+
+		tile_write<uint4>(note, make_uint4(chunk, at | n << 16, entry | mask << 16,
+		                                   head | tail << 8 | past << 16 | (uint32_t)border << 24));
+	}
+}
+
+template <int E, bool PADDED>
+DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned char *rows)
+{
+	for (uint32_t i = threadIdx.x; i < args.row_notes; i += PERMUTE_THREADS) {
+		const uint32_t n = args.row_split ? t.n_dst : args.last_n;
+		uint32_t number = i, at = 0, bytes = i < args.rows ? args.row_bytes : 0,
+			 phase = (uint32_t)t.src;
+		uint64_t dst = args.row_lead;
+		bool border = PADDED && t.outside;
+
+		if (args.row_split && args.cut_row == PERMUTE_NONE && bytes)
+			bytes = args.row_unit * t.n_dst;
+		for (uint32_t d = 0; d < args.n_row; d++) {
+			const permute_axis &axis = args.row[d];
+			const uint32_t q = d + 1 < args.n_row ? divide_u32(number, &axis.by) : 0;
+			const uint32_t index = number - q * (uint32_t)axis.by.n;
+			/* Which of load it is, in the batch. */
+			const uint32_t batch =
+			    d < args.batch_row ? PERMUTE_NONE - 1 : args.batch_load + d - args.batch_row;
+			int from = 0, s = (int)index;
+
+			number = q;
+			dst += (uint64_t)(index * axis.dst);
+			if (PADDED && d == args.limited_row) {
+				s += t.start_src;
+				from = t.from_src;
+			} else if (PADDED && d == args.split_row) {
+				s += t.start_dst;
+				from = t.from_dst;
+			} else if (PADDED && batch == args.batch_split) {
+				s += t.start_batch;
+			}
+			if (!find_index<PADDED>(args, axis, s))
+				border = true;
+			if (d >= args.batch_row) {
+				at += index * (uint32_t)axis.src;
+				phase += (uint32_t)s * (uint32_t)args.load[batch].src;
+			} else {
+				at += (uint32_t)(s - from) * (uint32_t)axis.src;
+			}
+			if ((d == args.limited_row && index >= t.n_src) ||
+			    (d == args.split_row && index >= t.n_dst) ||
+			    (batch == args.batch_split && index >= t.n_batch))
+				bytes = 0;
+			if (d == args.cut_row && bytes > 0)
+				bytes = n > index * args.cut
+				            ? args.row_unit * min(args.cut, n - index * args.cut)
+				            : 0;
+		}
+		if (args.row_phase)
+			at += phase & 15;
+		write_note<E>(args, t, rows + i * (E == NOTES_OF_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE),
+		              (uint32_t)dst, at, bytes, border);
+	}
+}
+
+/* ---- Chunks ----------------------------------------------------------------------------------------------
+ */
+
+/* The word that holds byte `at` of a chunk, with that byte lowest. */
+DEVICE uint32_t word_from(const uint4 &v, uint32_t at)
+{
+	const uint32_t low = at & 4 ? v.y : v.x, high = at & 4 ? v.w : v.z;
+
+	return (at & 8 ? high : low) >> at % 4 * 8;
+}
+
+/* Writes bytes [at, end) of a chunk by as few stores as possible: each costs the L2 a sector. */
+template <int E> DEVICE void write_part(uint64_t chunk, const uint4 &v, uint32_t at, uint32_t end)
+{
+	if (E == 1 && (at & 1) && at < end) {
+		global_write((uint8_t *)(chunk + at), (uint8_t)word_from(v, at));
+		at++;
+	}
+	if (E <= 2 && (at & 2) && at + 2 <= end) {
+		global_write((uint16_t *)(chunk + at), (uint16_t)word_from(v, at));
+		at += 2;
+	}
+	if (E <= 4 && (at & 4) && at + 4 <= end) {
+		global_write((uint32_t *)(chunk + at), word_from(v, at));
+		at += 4;
+	}
+	if (at + 8 <= end) {
+		global_write((uint2 *)(chunk + at), at & 8 ? make_uint2(v.z, v.w) : make_uint2(v.x, v.y));
+		at += 8;
+	}
+	if (E <= 4 && at + 4 <= end) {
+		global_write((uint32_t *)(chunk + at), word_from(v, at));
+		at += 4;
+	}
+	if (E <= 2 && at + 2 <= end) {
+		global_write((uint16_t *)(chunk + at), (uint16_t)word_from(v, at));
+		at += 2;
+	}
+	if (E == 1 && at < end)
+		global_write((uint8_t *)(chunk + at), (uint8_t)word_from(v, at));
+}
+
+#endif

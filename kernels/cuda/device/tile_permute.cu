@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of many axes, element by element: for any permutation and any pad.
+ *
+ * Each thread assembles a chunk of a row from the elements that the table leads to. There is a copy of the
+ * table for each phase (address modulo 16) that a row may have; for elements of 1 and 2 bytes there are four,
+ * and chunks of rows that begin within a word are shifted.
+ */
+#include "permute_table.cuh"
+
+namespace
+{
+
+/* ---- Rows ---------------------------------------------------------------------------------------------- */
+
+/* Of a chunk that is not `whole`, some elements may be read from anywhere. */
+template <typename T> DEVICE T take(const unsigned char *row, uint32_t offset, bool whole)
+{
+	return tile_read_around<T>(row + offset, whole);
+}
+
+/* Elements of a word, two or four, of which `pairs` has the offsets. */
+template <int E> DEVICE uint32_t gather_word(const unsigned char *row, uint2 pairs, bool whole)
+{
+	if constexpr (E == 2) {
+		return pick_bytes(take<uint16_t>(row, pairs.x & 0xffff, whole),
+		                  take<uint16_t>(row, pairs.x >> 16, whole), 0x5410);
+	} else {
+		const uint32_t low = pick_bytes(take<uint8_t>(row, pairs.x & 0xffff, whole),
+		                                take<uint8_t>(row, pairs.x >> 16, whole), 0x0040);
+		const uint32_t high = pick_bytes(take<uint8_t>(row, pairs.y & 0xffff, whole),
+		                                 take<uint8_t>(row, pairs.y >> 16, whole), 0x0040);
+
+		return pick_bytes(low, high, 0x5410);
+	}
+}
+
+/* A chunk's elements, each from its offset. */
+template <int E> DEVICE uint4 gather_chunk(const unsigned char *row, const uint16_t *offsets, bool whole)
+{
+	if constexpr (E == 16) {
+		return take<uint4>(row, tile_read<uint16_t>(offsets), whole);
+	} else if constexpr (E == 8) {
+		const uint32_t o = tile_read<uint32_t>(offsets);
+		const uint2 a = take<uint2>(row, o & 0xffff, whole), b = take<uint2>(row, o >> 16, whole);
+
+		return make_uint4(a.x, a.y, b.x, b.y);
+	} else if constexpr (E == 4) {
+		const uint2 o = tile_read<uint2>(offsets);
+
+		return make_uint4(
+		    take<uint32_t>(row, o.x & 0xffff, whole), take<uint32_t>(row, o.x >> 16, whole),
+		    take<uint32_t>(row, o.y & 0xffff, whole), take<uint32_t>(row, o.y >> 16, whole));
+	} else if constexpr (E == 2) {
+		const uint4 o = tile_read<uint4>(offsets);
+
+		return make_uint4(gather_word<2>(row, make_uint2(o.x, 0), whole),
+		                  gather_word<2>(row, make_uint2(o.y, 0), whole),
+		                  gather_word<2>(row, make_uint2(o.z, 0), whole),
+		                  gather_word<2>(row, make_uint2(o.w, 0), whole));
+	} else {
+		const uint4 o = tile_read<uint4>(offsets), p = tile_read<uint4>(offsets + 8);
+
+		return make_uint4(gather_word<1>(row, make_uint2(o.x, o.y), whole),
+		                  gather_word<1>(row, make_uint2(o.z, o.w), whole),
+		                  gather_word<1>(row, make_uint2(p.x, p.y), whole),
+		                  gather_word<1>(row, make_uint2(p.z, p.w), whole));
+	}
+}
+
+/* A chunk of a row that begins `past` bytes after the copy's phase, less than a word. */
+template <int E>
+DEVICE uint4 gather_past(const unsigned char *row, const uint16_t *offsets, uint32_t past, bool whole)
+{
+	uint4 v = gather_chunk<E>(row, offsets, whole);
+
+	if constexpr (E < 4) {
+		if (past) {
+			const uint2 o = E == 1 ? tile_read<uint2>(offsets - 4)
+			                       : make_uint2(tile_read<uint32_t>(offsets - 2), 0);
+			const uint32_t before = gather_word<E>(row, o, whole), bits = 32 - 8 * past;
+
+			v = make_uint4(shift_words(before, v.x, bits), shift_words(v.x, v.y, bits),
+			               shift_words(v.y, v.z, bits), shift_words(v.z, v.w, bits));
+		}
+	}
+	return v;
+}
+
+/* In a warp lie 1 << log_side rows by 32 >> log_side of their chunks. */
+template <int E, bool PADDED>
+DEVICE void write_rows(const permute_args &args, const permute_tile &t, const unsigned char *shared)
+{
+	const unsigned char *const rows = shared + args.rows_at, *const table = shared + args.table_at,
+				   *const masks = shared + args.masks_at, *const tile = shared + args.tile_at;
+	const uint32_t side = args.log_side, chunks = (uint32_t)args.by_chunks.n;
+	const uint32_t slots = (args.row_notes >> side) * chunks << side;
+	const uint64_t base = t.dst & ~UINT64_C(31);
+
+	for (uint32_t i = threadIdx.x; i < slots; i += PERMUTE_THREADS) {
+		const uint32_t column = i >> side, group = divide_u32(column, &args.by_chunks);
+		const uint32_t r = (group << side) + (i & ((1u << side) - 1)), c = column - group * chunks;
+		const uint4 note = tile_read<uint4>(rows + 16 * r);
+		const uint32_t n = note.y >> 16, past = E < 4 ? note.w >> 16 & 3 : 0;
+
+		if (c >= n)
+			continue;
+		const uint16_t *const offsets = (const uint16_t *)(table + (note.z & 0xffff) + c * (32 / E));
+		const unsigned char *const row = tile + (note.y & 0xffff);
+		const uint32_t at = c == 0 ? note.w & 0xff : 0, end = c + 1 == n ? note.w >> 8 & 0xff : 16;
+		const uint64_t to = base + note.x + 16 * c;
+		uint4 v;
+
+		if (PADDED) {
+			const uint32_t mask =
+			    note.w >> 24
+				? 0xffff
+				: border_of((const uint16_t *)(masks + (note.z >> 16) + 2 * c), past);
+
+			v = make_uint4(0, 0, 0, 0);
+			if (mask != 0xffff)
+				v = gather_past<E>(row, offsets, past, false);
+			if (mask)
+				v = set_border(v, args.pattern, mask);
+		} else {
+			v = gather_past<E>(row, offsets, past, c > 1 && c + 2 < n);
+		}
+		if (end - at == 16)
+			global_write((uint4 *)to, v);
+		else
+			write_part<E>(to, v, at, end);
+	}
+}
+
+template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsigned char *shared)
+{
+	barrier *const arrived = (barrier *)shared;
+	uint16_t *const table = (uint16_t *)(shared + args.table_at);
+	uint16_t *const masks = (uint16_t *)(shared + args.masks_at);
+	unsigned char *const tile = shared + args.tile_at;
+	const permute_tile t = find_tile<PADDED>(args);
+
+	if (threadIdx.x == 0) {
+		barrier_init(arrived, PERMUTE_THREADS);
+		barrier_init_fence();
+	}
+	__syncthreads();
+	load_runs<E, PADDED>(args, t, tile, arrived);
+	note_rows<E, PADDED>(args, t, shared + args.rows_at);
+	fill_table<E, PADDED>(args, t, table);
+	__syncthreads();
+	if (PADDED) {
+		fill_masks<E>(args, table, masks);
+		__syncthreads();
+	}
+	barrier_wait(arrived, 0);
+	write_rows<E, PADDED>(args, t, shared);
+}
+
+} // namespace
+
+#define TILE_PERMUTE(e)                                                \
+	KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS)                        \
+	tile_permute_##e(const GRID_CONSTANT struct permute_args args) \
+	{                                                              \
+		DYNAMIC_SHARED(shared);                                \
+		permute<e, false>(args, shared);                       \
+	}
+BY_ELEMENT(TILE_PERMUTE)
+
+#define PADDED_PERMUTE(e)                                                \
+	KERNEL(PERMUTE_THREADS, PADDED_BLOCKS)                           \
+	padded_permute_##e(const GRID_CONSTANT struct permute_args args) \
+	{                                                                \
+		DYNAMIC_SHARED(shared);                                  \
+		permute<e, true>(args, shared);                          \
+	}
+BY_ELEMENT(PADDED_PERMUTE)

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of many axes whose innermost axis is the same on both sides, so that rows consist of pieces that are
+ * contiguous in the slots. A chunk of a row is read as the two aligned chunks around it, wherever it begins,
+ * so that neither phases nor the size of elements matter.
+ */
+#include "permute.cuh"
+
+namespace
+{
+
+/* The offset of each piece of a row from that of the row; 0 for those past the end of what is read backwards.
+ */
+DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_t *pieces)
+{
+	const uint32_t last = args.n_run - 1;
+
+	for (uint32_t i = threadIdx.x; i < args.pieces; i += PERMUTE_THREADS) {
+		uint32_t number = i, load = 0, at = t.base;
+		uint64_t src = t.src;
+		bool there = true;
+
+		for (uint32_t d = args.piece_rank; d <= last; d++) {
+			const permute_axis &axis = args.run[d];
+			const uint32_t q = d < last ? divide_u32(number, &axis.by) : 0;
+			const uint32_t index = number - q * (uint32_t)axis.by.n;
+
+			number = q;
+			there = there && !(args.back && d == last && index >= t.n_dst);
+			if (!args.run_loads[d]) {
+				at += index * (uint32_t)axis.src;
+			} else {
+				load += index * args.run_loads[d];
+				src += (uint64_t)(index * axis.src);
+			}
+		}
+		at += slot_of(args, load) + (args.row_phase ? 0 : (uint32_t)src & 15);
+		tile_write<uint16_t>(pieces + i, there ? (uint16_t)at : 0);
+	}
+}
+
+/* The 16 bytes at `at`, from the two aligned chunks around it. */
+DEVICE uint4 take_chunk(const unsigned char *from, uint32_t at)
+{
+	const unsigned char *const around = from + (at & ~15u);
+
+	return shift_chunk(tile_read_around<uint4>(around, false),
+	                   tile_read_around<uint4>(around + 16, false), at & 15);
+}
+
+/* a's bytes below k, b's from there on. */
+DEVICE uint32_t join_words(uint32_t a, uint32_t b, int k)
+{
+	const uint32_t low = k <= 0 ? 0 : k >= 4 ? ~0u : (1u << k * 8) - 1;
+
+	return (a & low) | (b & ~low);
+}
+
+DEVICE uint4 join_chunks(const uint4 &a, const uint4 &b, int k)
+{
+	return make_uint4(join_words(a.x, b.x, k), join_words(a.y, b.y, k - 4), join_words(a.z, b.z, k - 8),
+	                  join_words(a.w, b.w, k - 12));
+}
+
+/* `from` has 16 bytes before it and 32 after it that may be read. */
+DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const unsigned char *from,
+                         const uint4 *rows, const uint16_t *pieces)
+{
+	const uint32_t chunks = (uint32_t)args.by_chunks.n, slots = args.rows * chunks;
+	const uint64_t base = t.dst & ~UINT64_C(31);
+	const int piece = (int)(uint32_t)args.by_piece.n;
+
+	for (uint32_t i = threadIdx.x; i < slots; i += PERMUTE_THREADS) {
+		const uint32_t r = divide_u32(i, &args.by_chunks), c = i - r * chunks;
+		const uint4 note = tile_read<uint4>(rows + r);
+		const uint32_t n = note.y >> 16;
+
+		if (c >= n)
+			continue;
+		const int j = (int)((note.z & 0xffff) + 16 * c) - 16;
+		uint32_t q = args.pieces > 1 && j > 0 ? divide_u32((uint32_t)j, &args.by_piece) : 0;
+		const unsigned char *const row = from - 16;
+		const int within = j - (int)q * piece;
+		/* From 16 bytes before `from`, so that it is not negative. */
+		const uint32_t at = (note.y & 0xffff) + 16;
+		uint4 v = take_chunk(row, at + tile_read<uint16_t>(pieces + q) + (uint32_t)within);
+
+		for (int k = piece - within; k < 16 && ++q < args.pieces; k += piece)
+			v = join_chunks(
+			    v, take_chunk(row, at + tile_read<uint16_t>(pieces + q) - (uint32_t)k), k);
+		const uint32_t low = c == 0 ? note.w & 0xff : 0, end = c + 1 == n ? note.w >> 8 & 0xff : 16;
+		const uint64_t to = base + note.x + 16 * c;
+
+		if (end - low == 16)
+			global_write((uint4 *)to, v);
+		else
+			write_part<1>(to, v, low, end);
+	}
+}
+
+/* ---- Kernels ------------------------------------------------------------------------------------------- */
+
+DEVICE void begin_loads(barrier *arrived)
+{
+	if (threadIdx.x == 0) {
+		barrier_init(arrived, PERMUTE_THREADS);
+		barrier_init_fence();
+	}
+	__syncthreads();
+}
+
+DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
+{
+	barrier *const arrived = (barrier *)shared;
+	uint16_t *const pieces = (uint16_t *)(shared + args.table_at);
+	unsigned char *const tile = shared + args.tile_at;
+	const permute_tile t = find_tile<false>(args);
+
+	begin_loads(arrived);
+	load_runs<1, false>(args, t, tile, arrived);
+	note_rows<NOTES_OF_PIECES, false>(args, t, shared + args.rows_at);
+	fill_pieces(args, t, pieces);
+	__syncthreads();
+	barrier_wait(arrived, 0);
+	write_pieces(args, t, tile, (const uint4 *)(shared + args.rows_at), pieces);
+}
+
+} // namespace
+
+KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS) tile_pieces(const GRID_CONSTANT struct permute_args args)
+{
+	DYNAMIC_SHARED(shared);
+	move_pieces(args, shared);
+}

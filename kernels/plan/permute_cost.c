@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tile costs: a linear model, whose weights were fitted to some thousand tiles of random tensors of 64
+ * MiB and more, measured on an H200 (tests/bench/EXPERIMENTS.md).
+ */
+#include "permute_plan.h"
+
+#define MULTIPROCESSOR_SHARED (227 * 1024)
+#define BLOCK_RESERVED        1024     /* bytes of shared memory that the driver takes for each block */
+#define FEW_WAVEFRONTS        24       /* for a warp's chunks; this many cost no time of their own */
+#define ENOUGH_IN_FLIGHT      100000.0 /* bytes in a multiprocessor */
+#define LOAD_WORK             30.0 /* instructions; what a row, an entry of the table and a piece take, too */
+#define ROW_WORK              12.0
+#define ENTRY_WORK            4.0
+#define PIECE_WORK            5.0
+
+/* Each is multiplied by what its comment says; the products are summed. */
+struct weights {
+	double own;       /* 1 */
+	double load;      /* 1 / bytes of a load */
+	double row;       /* 1 / bytes of a row */
+	double unaligned; /* 1 / bytes of a load, if loads are not whole chunks */
+	double ragged;    /* 1 / bytes of a row, if rows begin within chunks */
+	double exact;     /* 1 / bytes of a row, if rows share sectors */
+	double wasted;    /* the share by which the grid exceeds the tensor */
+	double table;     /* work for the table, for each chunk of the tile */
+	double lists;     /* work for loads and rows, for each chunk of the tile */
+	double tile;      /* 1 / bytes of a tile */
+	double flight;    /* the share by which bytes in flight fall short of enough */
+	double banks;     /* wavefronts of shared memory beyond a few, for a warp's chunks */
+};
+
+static const struct weights *weights_of(enum permute_how how, uint32_t element)
+{
+	static const struct weights elements[] = {
+		[1] = { 0.968, 4.1, 1.9, 2.1, 85, 38, 0.64, 0.051, 0.050, 540, 0.31, 0.0070 },
+		[2] = { 0.964, 3.0, 3.6, 2.0, 27, 51, 0.52, 0.016, 0.035, 2650, 0.22, 0.0031 },
+		[4] = { 0.950, 4.0, 2.0, 19, 22, 40, 0.84, 0.024, 0.033, 3100, 0.21, 0.011 },
+		[8] = { 0.918, 13, 4.4, 9.1, 4.4, 83, 0.51, 0.011, 0.026, 4440, 0.23, 0.012 },
+		[16] = { 0.922, 11, 3.4, 6.0, 4.0, 80, 0.40, 0.011, 0.018, 4440, 0.26, 0.010 },
+	};
+	static const struct weights words = { 0.945, 9.9,   2.9,   12,   15,   46,
+		                              0.96,  0.031, 0.039, 1860, 0.53, 0.0055 };
+	static const struct weights pieces = {
+		1.06, 5.9, 4.3, 4.0, 41, 55, 0.46, 0.081, 0.056, 700, 0.18, 0
+	};
+
+	return how == PERMUTE_PIECES ? &pieces : how == PERMUTE_WORDS ? &words : &elements[element];
+}
+
+static double above(double value, double least)
+{
+	return value > least ? value - least : 0;
+}
+
+double permute_cost(const struct permute_tile *tile)
+{
+	const struct permute_args *args = &tile->args;
+	const struct weights *w = weights_of((enum permute_how)args->how, tile->nest.element);
+	const uint32_t fit = MULTIPROCESSOR_SHARED / (args->shared + BLOCK_RESERVED);
+	const uint32_t most = args->how == PERMUTE_WORDS ? WORDS_BLOCKS : PERMUTE_BLOCKS;
+	const double flight = (fit < most ? fit : most) * tile->useful, chunks = tile->useful / 16;
+	const double table = args->how == PERMUTE_PIECES
+	                         ? args->pieces * PIECE_WORK
+	                         : args->row_bytes / (double)tile->nest.element * (ENTRY_WORK + args->phases);
+	const double lists = args->loads * LOAD_WORK + args->rows * ROW_WORK;
+	double cost = w->own;
+
+	if (fit == 0)
+		return PERMUTE_NEVER;
+	cost += (w->load + w->unaligned * tile->unaligned_loads) / tile->load_run;
+	cost += (w->row + w->ragged * args->ragged + w->exact * args->exact) / tile->row_run;
+	cost += w->wasted * (tile->wasted - 1);
+	cost += (w->table * table + w->lists * lists) / chunks;
+	cost += w->tile / tile->useful;
+	cost += w->flight * above(1, flight / ENOUGH_IN_FLIGHT);
+	cost += w->banks * above(tile->wavefronts * WARP_THREADS, FEW_WAVEFRONTS);
+	return cost;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tile's shared memory: its notes, its tables and its slots, and how they keep out of each other's
+ * banks.
+ */
+#include "permute_plan.h"
+
+#include "proto/arithmetic.h"
+
+#define BANKS      32
+#define MOST_SIDE  4 /* rows that lie side by side in a warp, as a logarithm */
+#define MOST_SHIFT 6
+#define NO_SHIFT   31
+
+/* ---- Slots ------------------------------------------------------------------------------------------- */
+
+/* Where an element lies: in one of the loads of a batch, and so many bytes into its slot. */
+struct spot {
+	uint32_t load;
+	uint32_t batch;
+	uint32_t at;
+};
+
+static void add_row(const struct permute_args *args, uint32_t r, struct spot *spot)
+{
+	uint32_t step = 1;
+
+	for (uint32_t d = 0; d < args->n_row; d++) {
+		const uint32_t n = (uint32_t)args->row[d].by.n, index = r % n;
+
+		r /= n;
+		if (d < args->batch_row) {
+			spot->at += index * (uint32_t)args->row[d].src;
+		} else {
+			spot->batch += index * step;
+			step *= n;
+		}
+	}
+}
+
+static void add_entry(const struct permute_args *args, uint32_t j, struct spot *spot)
+{
+	for (uint32_t d = 0; d < args->n_run; d++) {
+		const uint32_t n = (uint32_t)args->run[d].by.n, index = j % n;
+
+		j /= n;
+		spot->load += index * args->run_loads[d];
+		if (!args->run_loads[d])
+			spot->at += index * (uint32_t)args->run[d].src;
+	}
+}
+
+/* From one index of the batch to the next. */
+static uint32_t batch_pitch(const struct permute_args *args, uint32_t pitch, uint32_t shift)
+{
+	const uint32_t loads = (uint32_t)args->by_loads.n;
+
+	return loads * pitch + (loads >> shift) * args->pad;
+}
+
+static uint32_t slot_bytes(const struct permute_args *args, uint32_t pitch, uint32_t shift)
+{
+	return args->loads / (uint32_t)args->by_loads.n * batch_pitch(args, pitch, shift);
+}
+
+/* ---- Banks ------------------------------------------------------------------------------------------- */
+
+/* What a warp reads at a time: a part of it where elements are wide. */
+struct access {
+	int n;
+	struct spot spot[WARP_THREADS];
+};
+
+/* How often shared memory is accessed for what it does at once if no two lanes want different words of a
+ * bank. */
+static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
+                           uint32_t pitch, uint32_t shift)
+{
+	const uint32_t batch = batch_pitch(args, pitch, shift);
+	uint32_t seen[BANKS][WARP_THREADS], n[BANKS] = { 0 }, most = 0;
+
+	for (int l = 0; l < access->n; l++) {
+		const struct spot *spot = &access->spot[l];
+		const uint32_t word = (spot->at + spot->batch * batch + spot->load * pitch +
+		                       (spot->load >> shift) * args->pad) /
+		                      4;
+
+		for (uint32_t w = word; w < word + words; w++) {
+			const uint32_t bank = w % BANKS;
+			uint32_t s = 0;
+
+			while (s < n[bank] && seen[bank][s] != w)
+				s++;
+			if (s < n[bank])
+				continue;
+			seen[bank][n[bank]++] = w;
+			most = n[bank] > most ? n[bank] : most;
+		}
+	}
+	return most;
+}
+
+/* The accesses of a warp's chunks, of which the first is number `first`: chunks of groups of `rows` rows, of
+ * which each reads `some` entries. */
+static int find_accesses(const struct permute_args *args, uint32_t element, uint32_t side, uint32_t first,
+                         struct access *ret)
+{
+	const uint32_t chunks = (uint32_t)args->by_chunks.n, some = 16 / element;
+	const uint32_t together = element == 16 ? 8 : element == 8 ? 16 : 32;
+	const uint32_t rows = args->how == PERMUTE_WORDS ? 4 : 1;
+	struct access *access = ret;
+
+	for (uint32_t k = 0; k < some; k++) {
+		for (uint32_t lane = 0; lane < WARP_THREADS; lane += together, access++) {
+			access->n = 0;
+			for (uint32_t l = lane; l < lane + together; l++) {
+				const uint32_t i = first + l, column = i >> side, group = column / chunks;
+				const uint32_t r = ((group << side) + (i & ((1u << side) - 1))) * rows;
+				const uint32_t j = (column - group * chunks) * some + k;
+				struct spot *spot = &access->spot[access->n];
+
+				if (r >= args->rows || j >= args->row_bytes / element)
+					continue;
+				*spot = (struct spot){ 0 };
+				add_row(args, r, spot);
+				add_entry(args, j, spot);
+				access->n++;
+			}
+		}
+	}
+	return (int)(access - ret);
+}
+
+/* Wavefronts of a warp's store: one for each line. */
+static uint32_t store_wavefronts(uint32_t side)
+{
+	return side <= 2 ? 5 : side == 3 ? 9 : 17;
+}
+
+/* Wavefronts for a warp's chunks, of which the accesses take `sum`, and the share of its lanes that do
+ * something. */
+static double chunk_wavefronts(const struct permute_args *args, uint32_t side, double sum)
+{
+	const uint32_t rows = args->how == PERMUTE_WORDS ? 4u << side : 1u << side;
+	const double idle = (double)((args->rows - 1) / rows + 1) * rows / args->rows;
+
+	if (args->how != PERMUTE_WORDS)
+		return (sum + store_wavefronts(side)) * idle;
+	return (sum * (args->aligned ? 1 : 2) / 4 + 4 + store_wavefronts(side)) * idle * WARP_THREADS /
+	       (WARP_THREADS - (1u << side));
+}
+
+/* Pads between the slots, and rows side by side, such that few accesses meet in a bank. */
+void permute_arrange(struct permute_tile *tile)
+{
+	struct permute_args *args = &tile->args;
+	const uint32_t element = tile->nest.element, own = args->pitch, words = element < 4 ? 1 : element / 4;
+	double best = 1e30;
+
+	for (uint32_t side = 0; side <= MOST_SIDE && (side == 0 || 1u << side <= 2 * args->rows); side++) {
+		struct access access[2 * 16];
+		const int n = find_accesses(args, element, side, 0, access),
+			  both = n + find_accesses(args, element, side, 5 * WARP_THREADS, access + n);
+
+		for (uint32_t pad = 0; pad <= 16; pad += 16) {
+			for (uint32_t shift = 1; shift <= MOST_SHIFT; shift++) {
+				const uint32_t s = shift == MOST_SHIFT ? NO_SHIFT : shift, pitch = own + pad;
+				uint32_t sum = 0;
+				double cost;
+
+				if (slot_bytes(args, pitch, s) > PERMUTE_MOST_SLOTS ||
+				    (args->by_loads.n == 1 && s != NO_SHIFT))
+					continue;
+				for (int a = 0; a < both; a++)
+					sum += wavefronts(args, &access[a], words, pitch, s);
+				cost = chunk_wavefronts(args, side, sum / 2.0);
+				if (cost + pad * 0.02 >= best)
+					continue;
+				best = cost + pad * 0.02;
+				tile->wavefronts = cost / WARP_THREADS;
+				args->log_side = side;
+				args->pitch = pitch;
+				args->pad_shift = s;
+			}
+		}
+	}
+}
+
+/* Bytes from the first slot that a chunk's elements may be read from: a row that is shorter than others, or a
+ * chunk that is not all of one, is read as if there were more of it. */
+static uint32_t reach_of(const struct permute_args *args, uint32_t element)
+{
+	uint32_t reach = 15 + element, loads = 0;
+
+	for (uint32_t d = 0; d < args->n_row; d++)
+		reach += (uint32_t)(args->row[d].by.n - 1) * (uint32_t)args->row[d].src;
+	for (uint32_t d = 0; d < args->n_run; d++) {
+		const uint32_t last = (uint32_t)args->run[d].by.n - 1;
+
+		loads += last * args->run_loads[d];
+		if (!args->run_loads[d] && args->run[d].src > 0)
+			reach += last * (uint32_t)args->run[d].src;
+		else if (!args->run_loads[d] && args->back && d + 1 == args->n_run)
+			reach += last * (uint32_t)-args->run[d].src;
+	}
+	return reach + args->run_base + loads * args->pitch + (loads >> args->pad_shift) * args->pad;
+}
+
+/* ---- Everything ---------------------------------------------------------------------------------------- */
+
+void permute_lay_out(struct permute_tile *tile)
+{
+	struct permute_args *args = &tile->args;
+	const uint32_t element = tile->nest.element;
+	const uint32_t group = (args->how == PERMUTE_WORDS ? 4u : 1u) << args->log_side;
+	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
+	uint32_t at = 16, step = batch_pitch(args, args->pitch, args->pad_shift);
+
+	args->batch_pitch = step;
+	for (uint32_t d = args->batch_row; d < args->n_row; d++) {
+		args->row[d].src = step;
+		step *= (uint32_t)args->row[d].by.n;
+	}
+	args->row_notes = (uint32_t)divide_up_u64(args->rows, group) * group;
+	args->by_chunks = divisor_of(chunks);
+	args->rows_at = at;
+	at += args->row_notes * (args->how == PERMUTE_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE);
+	args->table_at = at = (at + 15) & ~15u;
+	args->table = args->how == PERMUTE_PIECES ? args->pieces : chunks * (16 / element);
+	at += args->how == PERMUTE_PIECES ? args->table * 2 : args->phases * (args->table + PERMUTE_LEAD) * 2;
+	args->masks_at = at = (at + 15) & ~15u;
+	if (args->padded)
+		at += (args->phases * chunks * 2 + 15) & ~15u;
+	at +=
+	    args->how == PERMUTE_PIECES ? 16 : 0; /* what is read before the first byte, and after the last */
+	args->tile_at = at;
+	at += max_u32(slot_bytes(args, args->pitch, args->pad_shift), reach_of(args, element)) + 16;
+	args->shared = args->how == PERMUTE_PIECES ? at + 32 : at;
+}

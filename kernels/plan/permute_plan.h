@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a tile of many axes is planned: a box is turned into a tile (permute_tile.c), its cost is predicted
+ * (permute_cost.c), and it is laid out in shared memory (permute_layout.c). Internal to the planner.
+ */
+#ifndef KERNELS_PLAN_PERMUTE_PLAN_H
+#define KERNELS_PLAN_PERMUTE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "permute.h"
+#include "plan.h"
+
+#define SECTOR             32
+#define PERMUTE_MOST_SLOTS 65000 /* bytes: offsets are of 16 bits */
+
+/* Extents of a tile, in the order of the loop nest. */
+struct permute_box {
+	uint32_t n[TENSOR_MAX_RANK + 1];
+};
+
+/* The dimensions of a run, innermost first. */
+struct permute_chain {
+	int n;
+	int dim[TENSOR_MAX_RANK + 1];
+	int split; /* the last one, where the box has only a part of it; else -1 */
+};
+
+struct permute_sides {
+	const struct loop_nest *nest;
+	const struct plan_facts *facts;
+	enum pad_mode mode;
+	struct permute_chain dst; /* as long as they can be */
+	struct permute_chain src;
+};
+
+/* A box as the kernel is told of it, and what its cost depends on. */
+struct permute_tile {
+	struct permute_args args;
+	struct loop_nest nest; /* what args refers to: some dimensions may be reversed */
+	uint64_t tiles;
+	double useful;        /* bytes of a tile, without its margin */
+	double load_run;      /* bytes of a run of the source */
+	double row_run;       /* bytes of a row, without its margin */
+	double wasted;        /* bytes of all tiles by those of the destination */
+	double wavefronts;    /* of shared memory, for a chunk; 0 until permute_arrange */
+	double cost;          /* for the caller */
+	bool unaligned_loads; /* not of whole chunks */
+	bool alike;           /* runs of both sides begin with the same dimension */
+};
+
+/* nest and facts must outlive *ret. */
+void permute_sides_init(struct permute_sides *ret, const struct loop_nest *nest,
+                        const struct plan_facts *facts, enum pad_mode mode);
+
+/* What of a chain a box has. */
+struct permute_chain permute_chain_within(const struct permute_chain *all, const struct loop_nest *nest,
+                                          const struct permute_box *box);
+
+bool permute_chain_has(const struct permute_chain *chain, int d);
+
+/* Bytes from one index of dimension d to the next, on one side. */
+typedef int64_t permute_stride(const struct loop_nest *nest, int d);
+permute_stride permute_dst_stride;
+permute_stride permute_src_stride;
+
+/* What the runs' addresses are multiples of, up to `most`: `base`, the strides of the dimensions that are not
+ * in the run, and `step`. Bytes. */
+uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain *run, permute_stride *stride,
+                       uint64_t step, uint64_t base, uint64_t most);
+
+/* false: the kernels cannot move it that way. */
+bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sides,
+                       const struct permute_box *box, enum permute_how how);
+
+/* Where everything lies in shared memory. */
+void permute_lay_out(struct permute_tile *tile);
+
+/* Pads between the slots, and how many rows lie side by side in a warp, such that few lanes want different
+ * words of a bank. The tile must have been laid out, and must be so again. Takes much longer than all else
+ * here: only for tiles that may be taken. */
+void permute_arrange(struct permute_tile *tile);
+
+/* Predicted time of a byte, in units of what a copy takes for it; PERMUTE_NEVER where a multiprocessor cannot
+ * hold the tile. */
+#define PERMUTE_NEVER 1e30
+double permute_cost(const struct permute_tile *tile);
+
+#endif

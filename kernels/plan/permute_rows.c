@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of a tile: the runs of its destination, or parts of them. */
+#include "permute_work.h"
+
+#include "proto/arithmetic.h"
+
+#define MOST_ROWS     4096
+#define MOST_TABLE    1024             /* entries of a row's table; longer rows are cut */
+#define LONGEST_TABLE (4 * MOST_TABLE) /* where they cannot be */
+#define MOST_PIECES   2048
+#define LEAST_PIECE   16 /* bytes */
+#define GROUP         4  /* rows that WORDS takes together */
+
+/* ---- Where rows end ------------------------------------------------------------------------------------ */
+
+/* A row is as long as a table of its elements may be. What lies beyond steps from row to row, if the source's
+ * runs have it too. */
+static void cut_row(struct permute_work *work)
+{
+	const struct permute_chain *dst = &work->dst;
+	struct permute_args *args = work->args;
+	const uint64_t most = MOST_TABLE * work->nest->element;
+	uint64_t unit = work->nest->element, part, whole;
+	int i = 0, shared = dst->n; /* from there on, dimensions are in both chains */
+
+	work->row_dims = dst->n;
+	while (shared > 0 && permute_chain_has(&work->src, dst->dim[shared - 1]))
+		shared--;
+	for (; i < dst->n - 1; i++) {
+		const int d = dst->dim[i];
+
+		if (unit * work->n[d] >
+		    (work->nest->dim[d].src < 0 ? LONGEST_TABLE / MOST_TABLE * most : most))
+			break;
+		unit *= work->n[d];
+	}
+	if (args->how != PERMUTE_PIECES && i < shared && shared > 0) {
+		work->row_dims = shared;
+	} else if (args->how != PERMUTE_PIECES) {
+		work->row_dims = i + 1;
+		part = most / unit;
+		whole = SECTOR / gcd_u64(SECTOR, unit);
+		if (part < work->n[dst->dim[i]] && work->nest->dim[dst->dim[i]].src > 0)
+			args->cut = (uint32_t)(part > whole ? part / whole * whole : part);
+	}
+	work->last = dst->dim[work->row_dims - 1];
+	unit = work->nest->element;
+	for (i = 0; i < work->row_dims - 1; i++)
+		unit *= work->n[dst->dim[i]];
+	args->row_unit = (uint32_t)unit;
+	args->row_split = work->last == dst->split;
+}
+
+/* Rows that begin or end within a sector get a margin of the tile before, so that each sector is written
+ * once; but not if that were more than a quarter of the row. */
+static void set_margin(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	const uint64_t margin = divide_up_u64(SECTOR - 1, args->row_unit);
+
+	if (!args->exact || !args->row_split || args->cut || margin * 4 > work->n[work->last])
+		return;
+	args->margin = (uint32_t)margin;
+	args->exact = 0;
+	work->n[work->last] += margin;
+	work->m[work->last] =
+	    min_u64(work->m[work->last] + margin, (uint64_t)work->nest->dim[work->last].source);
+	work->row_align = gcd_u64(work->row_align, margin * args->row_unit);
+}
+
+bool permute_cut_rows(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	const struct loop_nest *nest = work->nest;
+	const int split = work->dst.split;
+	const uint64_t step =
+	    split < 0 ? 0 : (uint64_t)magnitude_i64(nest->dim[split].dst) * work->box->n[split];
+	struct permute_chain row = work->dst;
+
+	cut_row(work);
+	row.n = work->row_dims;
+	work->row_align = permute_align(nest, &row, permute_dst_stride, step,
+	                                work->sides->facts->dst_phase + (uint64_t)nest->dst_offset, SECTOR);
+	if (args->cut)
+		work->row_align = gcd_u64(work->row_align, (uint64_t)args->row_unit * args->cut);
+	args->exact = work->row_align % SECTOR != 0;
+	set_margin(work);
+	args->last_n = (uint32_t)work->n[work->last];
+	return work->row_align >= nest->element && !(args->cut && is_padded(&nest->dim[work->last]));
+}
+
+/* ---- From row to row ----------------------------------------------------------------------------------- */
+
+/* Steps within the slots may not be negative; those of a batch lead from slot to slot. */
+static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nest_dim *dim, bool is_batch)
+{
+	struct permute_args *args = work->args;
+	const uint64_t reach = (n - 1) * (uint64_t)magnitude_i64(dim->dst);
+
+	work->rows *= n;
+	work->span += reach;
+	if (dim->dst < 0)
+		args->row_lead += (uint32_t)reach;
+	if (args->n_row < PERMUTE_LIST_RANK)
+		work->padded_row[args->n_row] = is_padded(dim);
+	return (is_batch || dim->src > 0) && work->rows <= MOST_ROWS &&
+	       work->span <= UINT32_MAX - 2 * PERMUTE_MOST_SLOTS &&
+	       permute_add_axis(args->row, &args->n_row, n, dim);
+}
+
+static bool set_steps(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	const struct loop_nest *nest = work->nest;
+
+	work->rows = 1;
+	for (int i = 0; i < work->src.n; i++) {
+		const int d = work->src.dim[i];
+
+		if (permute_chain_has(&work->dst, d))
+			continue;
+		if (d == work->src.split)
+			args->limited_row = args->n_row;
+		if (!add_row(work, work->n[d], &nest->dim[d], false))
+			return false;
+	}
+	if (args->cut) {
+		struct loop_nest_dim part = nest->dim[work->last];
+
+		part.dst *= args->cut;
+		part.src *= args->cut;
+		args->cut_row = args->n_row;
+		if (!add_row(work, divide_up_u64(work->n[work->last], args->cut), &part, false))
+			return false;
+	}
+	for (int i = work->row_dims; i < work->dst.n; i++) {
+		const int d = work->dst.dim[i];
+
+		if (d == work->dst.split)
+			args->split_row = args->n_row;
+		if (!add_row(work, work->n[d], &nest->dim[d], false))
+			return false;
+	}
+	args->batch_row = args->n_row;
+	for (int i = 0; i < work->batch.n; i++)
+		if (!add_row(work, work->n[work->batch.dim[i]], &nest->dim[work->batch.dim[i]], true))
+			return false;
+	return true;
+}
+
+/* From element to element. A dimension that is not in the source's runs leads from load to load. */
+static bool set_elements(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	uint32_t load = 1;
+
+	for (int i = 0; i < work->row_dims; i++) {
+		const int d = work->dst.dim[i];
+		const bool is_load = !permute_chain_has(&work->src, d);
+		const uint64_t n = d == work->last && args->cut ? args->cut : work->n[d];
+
+		if (!permute_add_axis(args->run, &args->n_run, n, &work->nest->dim[d]))
+			return false;
+		args->run_loads[i] = is_load ? load : 0;
+		if (is_load)
+			load *= (uint32_t)work->n[d];
+	}
+	return true;
+}
+
+bool permute_set_rows(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	const uint64_t bytes = args->row_unit * (args->cut ? args->cut : work->n[work->last]);
+
+	if (!set_steps(work) || !set_elements(work))
+		return false;
+	args->rows = (uint32_t)work->rows;
+	args->dst -= args->row_lead;
+	args->row_bytes = (uint32_t)bytes;
+	return bytes <= (args->how == PERMUTE_PIECES ? UINT16_MAX : LONGEST_TABLE * work->nest->element);
+}
+
+/* ---- How they are moved -------------------------------------------------------------------------------- */
+
+/* The innermost dimension is a piece; the others step from piece to piece. */
+static bool set_pieces(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	uint64_t pieces = 1;
+
+	if (work->src.dim[0] != work->dst.dim[0] || work->nest->dim[work->dst.dim[0]].src < 0)
+		return false;
+	args->piece_rank = 1;
+	for (uint32_t d = 1; d < args->n_run; d++)
+		pieces *= args->run[d].by.n;
+	args->by_piece = divisor_of(args->run[0].by.n * work->nest->element);
+	args->pieces = (uint32_t)pieces;
+	return args->by_piece.n >= LEAST_PIECE && pieces <= MOST_PIECES;
+}
+
+/* The rows of a group are neighbours in the slots, whatever is border. */
+static bool set_words(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	uint64_t together = 1;
+	uint32_t d = 0;
+
+	if (work->nest->element != 1)
+		return false;
+	for (; d < args->batch_row && together % GROUP; d++) {
+		if (args->row[d].src != (int64_t)together || work->padded_row[d])
+			break;
+		together *= args->row[d].by.n;
+	}
+	if (together < GROUP || (together % GROUP && together != args->rows))
+		return false;
+	for (; d < args->batch_row; d++)
+		args->aligned &= args->row[d].src % 4 == 0;
+	for (d = 0; d < args->n_run; d++)
+		args->aligned &= args->run_loads[d] > 0 || args->run[d].src % 4 == 0;
+	args->aligned &= args->run_base % 4 == 0;
+	return true;
+}
+
+bool permute_set_how(struct permute_work *work)
+{
+	struct permute_args *args = work->args;
+	const uint32_t align = (uint32_t)min_u64(work->row_align, 16);
+
+	args->ragged = align < 16;
+	args->phase_shift = args->how == PERMUTE_WORDS ? 4 : align < 4 ? 2 : (uint32_t)__builtin_ctz(align);
+	args->phases = 16u >> args->phase_shift;
+	switch ((enum permute_how)args->how) {
+	case PERMUTE_PIECES:
+		return set_pieces(work);
+	case PERMUTE_WORDS:
+		return set_words(work);
+	default:
+		return true;
+	}
+}

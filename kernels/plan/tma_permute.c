@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of many axes (permute.h): boxes are tried for many lengths of the runs on either side, and the one is
+ * taken whose tile is predicted to cost least.
+ */
+#include "tma_route.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "permute_plan.h"
+
+#define LEAST_RUN 8 /* bytes on either side; with less there is nothing to gain */
+#define FINALISTS 6
+
+/* ---- Boxes --------------------------------------------------------------------------------------------- */
+
+/* Extends the box along a chain until its run has this many bytes: by whole dimensions, and then by a part of
+ * one that divides it evenly and, if possible, makes a multiple of a sector. */
+static void extend(struct permute_box *box, const struct permute_chain *chain, const struct loop_nest *nest,
+                   bool is_dst, uint64_t bytes)
+{
+	for (int i = 0; i < chain->n; i++) {
+		const int d = chain->dim[i];
+		const uint64_t step = (uint64_t)llabs(is_dst ? nest->dim[d].dst : nest->dim[d].src);
+		const uint64_t n = (uint64_t)nest->dim[d].n, need = divide_up_u64(bytes, step);
+		const uint64_t whole = SECTOR / gcd_u64(SECTOR, step);
+		uint64_t part = divide_up_u64(n, divide_up_u64(n, need));
+
+		if (step >= bytes)
+			break;
+		if (box->n[d] == n || n < need * 3 / 2) {
+			box->n[d] = (uint32_t)n;
+			continue;
+		}
+		if (whole < part)
+			part = divide_up_u64(part, whole) * whole;
+		part = min_u64(part, n);
+		if (part > box->n[d])
+			box->n[d] = (uint32_t)part;
+		break;
+	}
+}
+
+/* Extends the box along dimensions that no run needs, the destination's innermost first, until it has this
+ * many bytes. */
+static void extend_batch(struct permute_box *box, const struct loop_nest *nest, uint64_t bytes)
+{
+	uint64_t own = nest->element;
+
+	for (int d = 0; d < nest->rank; d++)
+		own *= box->n[d];
+	for (int d = nest->rank - 1; d >= 0 && own * 2 <= bytes; d--) {
+		const uint64_t n = (uint64_t)nest->dim[d].n, need = bytes / own;
+
+		if (box->n[d] > 1 || n == 1)
+			continue;
+		box->n[d] = (uint32_t)(n < need * 3 / 2 ? n : divide_up_u64(n, divide_up_u64(n, need)));
+		own *= box->n[d];
+		if (box->n[d] < n)
+			break;
+	}
+}
+
+/* ---- The choice ---------------------------------------------------------------------------------------- */
+
+struct choice {
+	const struct permute_sides *sides;
+	int n;
+	struct permute_tile tile[FINALISTS]; /* the cheapest so far, in order */
+	double cost[FINALISTS];
+	struct permute_box box[FINALISTS];
+};
+
+static void consider(struct choice *choice, const struct permute_box *box, enum permute_how how)
+{
+	struct permute_tile tile;
+	double cost;
+	int at;
+
+	if (!permute_tile_init(&tile, choice->sides, box, how))
+		return;
+	permute_lay_out(&tile);
+	cost = permute_cost(&tile);
+	if (cost >= PERMUTE_NEVER || (choice->n == FINALISTS && cost >= choice->cost[FINALISTS - 1]))
+		return;
+	for (int i = 0; i < choice->n; i++) /* other lengths may make the same box */
+		if (choice->tile[i].args.how == (uint32_t)how &&
+		    memcmp(&choice->box[i], box, sizeof *box) == 0)
+			return;
+	at = choice->n < FINALISTS ? choice->n++ : FINALISTS - 1;
+	for (; at > 0 && choice->cost[at - 1] > cost; at--) {
+		choice->tile[at] = choice->tile[at - 1];
+		choice->cost[at] = choice->cost[at - 1];
+		choice->box[at] = choice->box[at - 1];
+	}
+	choice->box[at] = *box;
+	choice->tile[at] = tile;
+	choice->cost[at] = cost;
+}
+
+static void consider_all(struct choice *choice)
+{
+	static const uint16_t lengths[] = { 64,  96,   128,  192,  256,  384,   512,
+		                            768, 1024, 2048, 4096, 8192, 16384, 32768 };
+	static const uint16_t sizes[] = { 0, 12288, 24576, 40960 };
+	const struct loop_nest *nest = choice->sides->nest;
+	const size_t n = sizeof lengths / sizeof *lengths;
+	struct permute_box last = { { 0 } };
+
+	for (size_t i = 0; i < n * n; i++) {
+		struct permute_box box, before;
+
+		for (int d = 0; d < TENSOR_MAX_RANK + 1; d++)
+			box.n[d] = 1;
+		extend(&box, &choice->sides->src, nest, false, lengths[i / n]);
+		extend(&box, &choice->sides->dst, nest, true, lengths[i % n]);
+		if (memcmp(&box, &last, sizeof box) == 0)
+			continue;
+		last = box;
+		for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+			before = box;
+			extend_batch(&box, nest, sizes[k]);
+			if (k > 0 && memcmp(&box, &before, sizeof box) == 0)
+				continue;
+			for (int how = 0; how < PERMUTE_HOWS; how++)
+				consider(choice, &box, (enum permute_how)how);
+			box = last;
+		}
+	}
+}
+
+/* Bank conflicts take long to predict, so they decide only among the tiles that are cheapest without them. */
+static bool choose(struct permute_tile *best, const struct permute_sides *sides)
+{
+	struct choice choice = { .sides = sides };
+	double least = PERMUTE_NEVER;
+
+	consider_all(&choice);
+	for (int i = 0; i < choice.n; i++) {
+		struct permute_tile *tile = &choice.tile[i];
+		double cost;
+
+		if (tile->args.how != PERMUTE_PIECES)
+			permute_arrange(tile);
+		permute_lay_out(tile);
+		cost = permute_cost(tile);
+		if (cost >= least)
+			continue;
+		least = cost;
+		*best = *tile;
+		best->cost = cost;
+	}
+	return least < PERMUTE_NEVER;
+}
+
+/* A padded dimension whose window and border are multiples of n indices becomes a padded one of groups, and
+ * within them one of n indices that is not padded, so that runs may end anywhere in it. For borders with a
+ * value. */
+static void loosen(struct loop_nest *nest)
+{
+	for (int d = 0; d < nest->rank && nest->rank < TENSOR_MAX_RANK; d++) {
+		struct loop_nest_dim *dim = &nest->dim[d];
+		const int64_t n =
+		    (int64_t)gcd_u64(gcd_u64((uint64_t)dim->n, (uint64_t)dim->before), (uint64_t)dim->source);
+
+		if (dim->source == dim->n || n == 1 || dim->source == 0)
+			continue;
+		memmove(dim + 1, dim, (size_t)(nest->rank++ - d) * sizeof *dim);
+		dim[1] = (struct loop_nest_dim){ n, dim->dst, dim->src, 0, n };
+		dim[0] = (struct loop_nest_dim){ dim->n / n, dim->dst * n, dim->src * n, dim->before / n,
+			                         dim->source / n };
+	}
+}
+
+void tma_set_permute(struct plan *plan, const struct permute_tile *tile)
+{
+	struct tma_route_plan *tma = &plan->tma;
+
+	tma->cost = tile->cost;
+	tma->permute = tile->args;
+	tma->element = tile->nest.element;
+	tma->dst_offset = tile->nest.dst_offset;
+	tma->src_offset = tile->nest.src_offset;
+	tma->repeats = 1;
+	tma->tiles = tile->tiles;
+	tma->route = TMA_ROUTE_PERMUTE;
+	tma->alike = tile->alike;
+	tma_set_dims(tma, &tile->nest, tile->nest.rank - 1, -1);
+}
+
+bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
+                     enum pad_mode mode)
+{
+	struct permute_sides sides;
+	struct permute_tile tile;
+	struct loop_nest loose = *nest;
+
+	for (int d = 0; d < nest->rank; d++)
+		if (nest->dim[d].n > TMA_LONGEST)
+			return false;
+	if (mode == PAD_MODE_CONSTANT)
+		loosen(&loose);
+	permute_sides_init(&sides, &loose, facts, mode);
+	if (!choose(&tile, &sides) || tile.load_run < LEAST_RUN || tile.row_run < LEAST_RUN)
+		return false;
+	tma_set_permute(plan, &tile);
+	return true;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes are drawn along the runs of either side, so that most of them are not refused. */
+#include "random_tile.h"
+
+#include "kernels/plan/narrow.h"
+#include "kernels/plan/permute_plan.h"
+#include "kernels/plan/tma_route.h"
+#include "tests/support/oracle.h"
+
+#define TRIES      20
+#define MOST_TILES 300 /* softgpu takes its time for each */
+
+/* Whole dimensions, and then some indices of the next. */
+static void draw_run(uint64_t *state, const struct permute_chain *chain, const struct loop_nest *nest,
+                     struct permute_box *box)
+{
+	const int64_t whole = oracle_between(state, 0, chain->n);
+
+	for (int i = 0; i < chain->n && i <= whole; i++) {
+		const int d = chain->dim[i];
+		const int64_t n = i < whole ? nest->dim[d].n : oracle_between(state, 1, nest->dim[d].n);
+
+		if (n > box->n[d])
+			box->n[d] = (uint32_t)n;
+	}
+}
+
+static struct permute_box draw_box(uint64_t *state, const struct permute_sides *sides)
+{
+	const struct loop_nest *nest = sides->nest;
+	struct permute_box box;
+
+	for (int d = 0; d <= TENSOR_MAX_RANK; d++)
+		box.n[d] = 1;
+	draw_run(state, &sides->src, nest, &box);
+	draw_run(state, &sides->dst, nest, &box);
+	for (int d = 0; d < nest->rank; d++)
+		if (box.n[d] == 1 && oracle_between(state, 0, 3) == 0)
+			box.n[d] = (uint32_t)oracle_between(state, 1, nest->dim[d].n);
+	return box;
+}
+
+bool random_tile_plan(uint64_t *state, const struct transform *transform, const struct plan_facts *facts,
+                      struct plan *ret)
+{
+	struct permute_sides sides;
+	struct loop_nest nest;
+
+	plan_init(ret, transform, facts); /* for the fill */
+	if (ret->tma.route == TMA_ROUTE_NONE || !loop_nest_window(&nest, transform, facts->align))
+		return false;
+	if (facts->align < nest.element)
+		loop_nest_narrow(&nest, facts->align, transform->mode);
+	permute_sides_init(&sides, &nest, facts, transform->mode);
+	for (int i = 0; i < TRIES; i++) {
+		const enum permute_how how =
+		    nest.element == 1 && i < TRIES / 2
+			? PERMUTE_WORDS
+			: (enum permute_how)oracle_between(state, 0, PERMUTE_HOWS - 1);
+		const struct permute_box box = draw_box(state, &sides);
+		struct permute_tile tile;
+
+		if (!permute_tile_init(&tile, &sides, &box, how) || tile.tiles > MOST_TILES)
+			continue;
+		permute_lay_out(&tile);
+		if (how != PERMUTE_PIECES && oracle_between(state, 0, 1)) {
+			permute_arrange(&tile);
+			permute_lay_out(&tile);
+		}
+		if (permute_cost(&tile) >= PERMUTE_NEVER)
+			continue;
+		ret->tma.border_rank = 0;
+		ret->tma.border_tiles = 0;
+		ret->tma.patched = false;
+		tma_set_permute(ret, &tile);
+		return true;
+	}
+	return false;
+}
