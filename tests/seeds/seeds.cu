@@ -4,7 +4,7 @@
  */
 #include "args.h"
 
-#include "kernels/cuda/device/tma.cuh"
+#include "cluster.cuh"
 
 namespace
 {
@@ -192,7 +192,7 @@ KERNEL(kThreads, 1) seed_multicast(const GRID_CONSTANT struct seed_tile_args arg
 		barrier_arrive_expect(b, args.bytes);
 	cluster_sync();
 	if (cluster_rank() == 0 && threadIdx.x == 0)
-		load_tile_multicast(tile, &args.map, c, b, (uint16_t)((1u << gridDim.x) - 1));
+		load_tile_multicast(tile, &args.map, 2, c, b, (uint16_t)((1u << gridDim.x) - 1));
 	barrier_wait(b, 0);
 	dump(tile, args.span, args.bytes_at + (uint64_t)blockIdx.x * args.span);
 	cluster_sync();

@@ -2,7 +2,7 @@
 /* Kernels that are right, but for the mistake that they are asked to make. */
 #include "broken.h"
 
-#include "kernels/cuda/device/tma.cuh"
+#include "tests/seeds/cluster.cuh"
 
 namespace
 {
@@ -134,7 +134,7 @@ DEVICE void misuse_load(const broken_args &args, unsigned char *shared)
 	barrier_init_fence();
 	if (makes(args, MISTAKE_MULTICAST_TO_NOBODY)) {
 		barrier_arrive_expect(b, BROKEN_TILE_BYTES);
-		load_tile_multicast(shared, &args.load, c, b, 2);
+		load_tile_multicast(shared, &args.load, 2, c, b, 2);
 	}
 	if (makes(args, MISTAKE_TWO_LOADS_IN_ONE_PLACE)) {
 		barrier_arrive_expect(b, 128);
@@ -275,4 +275,126 @@ KERNEL(BROKEN_THREADS, 1) broken_once(const GRID_CONSTANT struct broken_args arg
 	if (makes(args, MISTAKE_SYNC_OF_SOME) && threadIdx.x < BROKEN_THREADS / 2)
 		barrier_wait((barrier *)(shared + kBarrierAt), 1);
 	__syncthreads();
+}
+
+/* ---- Two blocks of a cluster ------------------------------------------------------------------------- */
+
+namespace
+{
+
+constexpr uint32_t kCopyBytes = BROKEN_THREADS * 4;
+constexpr uint32_t kCopyTo = 1024;
+constexpr int32_t kCopies = 2;
+
+struct cluster_barriers {
+	barrier *arrival; /* bytes have come */
+	barrier *release; /* in the first block: the second has read them */
+};
+
+DEVICE void start_copy(const broken_args &args, unsigned char *shared, barrier *arrival)
+{
+	unsigned char *to = shared + (makes(args, MISTAKE_COPY_TO_OFF_16)        ? kCopyTo + 8
+	                              : makes(args, MISTAKE_COPY_PAST_SHARED)    ? BROKEN_SHARED
+	                              : makes(args, MISTAKE_COPY_OVER_A_BARRIER) ? kBarrierAt
+	                                                                         : kCopyTo);
+
+	copy_bulk(to, shared + (makes(args, MISTAKE_COPY_FROM_OFF_16) ? 4 : 0),
+	          makes(args, MISTAKE_COPY_OF_24_BYTES) ? 24 : kCopyBytes, arrival,
+	          makes(args, MISTAKE_COPY_TO_NO_BLOCK) ? 2 : 1);
+}
+
+/* The first block writes and copies, again as soon as the second has read. */
+DEVICE void send(const broken_args &args, unsigned char *shared, cluster_barriers barriers)
+{
+	for (int32_t turn = 0; turn < kCopies; turn++) {
+		if (turn > 0 && !makes(args, MISTAKE_COPY_BEFORE_RELEASE)) {
+			if (makes(args, MISTAKE_WAIT_OF_THE_BLOCK_ONLY))
+				barrier_wait(barriers.release, 0);
+			else
+				barrier_wait_cluster(barriers.release, 0);
+		}
+		if (turn == 0 || !makes(args, MISTAKE_COPY_BEFORE_RELEASE))
+			tile_write<uint32_t>(shared + threadIdx.x * 4, turn);
+		if (!makes(args, MISTAKE_COPY_NO_FENCE))
+			fence_proxy_async();
+		__syncthreads();
+		if (threadIdx.x == 0)
+			start_copy(args, shared, barriers.arrival);
+		if (makes(args, MISTAKE_WRITE_BEFORE_COPY_READ) && threadIdx.x == 0)
+			tile_write<uint32_t>(shared, 0);
+	}
+}
+
+/* The second block expects, reads and tells. */
+DEVICE void receive(const broken_args &args, unsigned char *shared, cluster_barriers barriers)
+{
+	uint32_t bytes = makes(args, MISTAKE_COPY_EXPECTS_TOO_LITTLE) ? kCopyBytes / 2
+	                 : makes(args, MISTAKE_COPY_EXPECTS_TOO_MUCH) ? kCopyBytes * 2
+	                                                              : kCopyBytes;
+
+	for (int32_t turn = 0; turn < kCopies; turn++) {
+		if (threadIdx.x == 0)
+			barrier_arrive_expect(barriers.arrival, bytes);
+		if (!makes(args, MISTAKE_COPY_NO_WAIT))
+			barrier_wait(barriers.arrival, turn);
+		tile_read<uint32_t>(shared + kCopyTo + threadIdx.x * 4);
+		if (!makes(args, MISTAKE_RELEASE_BEFORE_READ))
+			__syncthreads();
+		if (threadIdx.x == 0 && turn + 1 < kCopies)
+			barrier_arrive_block(barriers.release,
+			                     makes(args, MISTAKE_ARRIVE_ON_NO_BLOCK) ? 2 : 0);
+	}
+}
+
+/* The second block loads for both. */
+DEVICE void share(const broken_args &args, unsigned char *shared, barrier *arrival)
+{
+	uint32_t parity = cluster_rank() == 0 ? 0 : kCopies & 1;
+
+	if (makes(args, MISTAKE_MULTICAST_OVER_NO_FENCE) && cluster_rank() == 0)
+		tile_write<uint32_t>(shared + kCopyTo + threadIdx.x * 4, 0);
+	cluster_sync();
+	if (threadIdx.x == 0)
+		barrier_arrive_expect(arrival, kCopyBytes);
+	if (cluster_rank() == 1 && threadIdx.x == 0)
+		load_bulk_multicast(shared + kCopyTo, (const void *)args.in, kCopyBytes, arrival,
+		                    makes(args, MISTAKE_MULTICAST_TO_NONE)          ? 0
+		                    : makes(args, MISTAKE_MULTICAST_BULK_TO_NOBODY) ? 7
+		                                                                    : 3);
+	barrier_wait(arrival, parity);
+	tile_read<uint32_t>(shared + kCopyTo + threadIdx.x * 4);
+}
+
+} // namespace
+
+KERNEL(BROKEN_THREADS, 1) broken_cluster(const GRID_CONSTANT struct broken_args args)
+{
+	DYNAMIC_SHARED(shared);
+	cluster_barriers barriers = { (barrier *)(shared + kBarrierAt),
+		                      (barrier *)(shared + kBarrierAt) + 1 };
+	bool is_first = cluster_rank() == 0;
+
+	if (threadIdx.x == 0) {
+		barrier_init(barriers.arrival, 1);
+		barrier_init(barriers.release, 1);
+		if (!makes(args, MISTAKE_NO_INIT_FENCE_OF_PEER) || is_first)
+			barrier_init_fence();
+	}
+	if (makes(args, MISTAKE_PEER_NOT_STARTED))
+		__syncthreads();
+	else
+		cluster_sync();
+	if (makes(args, MISTAKE_EXIT_BEFORE_ARRIVAL)) {
+		if (!is_first && threadIdx.x == 0)
+			barrier_arrive_block(barriers.release, 0);
+		return;
+	}
+	if (is_first)
+		send(args, shared, barriers);
+	else
+		receive(args, shared, barriers);
+	if (makes(args, MISTAKE_EXIT_BEFORE_COPY_READ))
+		return;
+	share(args, shared, barriers.arrival);
+	cluster_sync();
 }

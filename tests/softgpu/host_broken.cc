@@ -5,6 +5,6 @@
 #include "host.hh"
 
 extern "C" const struct model_kernel model_broken_kernels[] = {
-	HOST_KERNEL(broken_pipeline, broken_args)
-	    HOST_KERNEL(broken_once, broken_args){ nullptr, 0, 0, nullptr },
+	HOST_KERNEL(broken_pipeline, broken_args) HOST_KERNEL(broken_once, broken_args)
+	    HOST_KERNEL(broken_cluster, broken_args){ nullptr, 0, 0, nullptr },
 };

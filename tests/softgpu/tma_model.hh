@@ -171,12 +171,6 @@ DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const i
 	model_load_tile(tile, map, rank, c, b);
 }
 
-DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_t (&c)[2], barrier *b,
-                                uint16_t mask)
-{
-	model_load_tile_multicast(tile, map, 2, c, b, mask);
-}
-
 DEVICE void load_bulk(void *to, const void *from, uint32_t bytes, barrier *b)
 {
 	model_load_bulk(to, from, bytes, b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // clang-format off: the table keeps its columns
-/* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX.
+/* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX,
+ * but for tests/seeds/cluster.cuh, whose instructions no kernel uses.
  *
  * Compiled for the host (no nvcc), the same functions come from tma_model.hh, a model of the unit in software
  * that tests bring; kernels are written against this list and nothing else.
@@ -189,18 +190,6 @@ DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const i
 		    : "memory");
 		break;
 	}
-}
-
-/* The same tile into the same place of each block of the cluster that mask names; each of their barriers gets
- * the bytes. */
-DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, const int32_t (&c)[2], barrier *b,
-                                uint16_t mask)
-{
-	asm volatile(
-	    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-	    "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(tile)),
-	    "l"(map), "r"(shared_address(b)), "r"(c[0]), "r"(c[1]), "h"(mask)
-	    : "memory");
 }
 
 /* bytes, to and from are multiples of 16. */

@@ -55,31 +55,32 @@ void model_barrier_init_fence(void)
 
 struct model_barrier *barrier_at(const void *p, const char *what)
 {
-	uint32_t offset = shared_offset(p, 8, 8, what);
-	uint32_t number = machine.self->block->barrier_at[offset / 8];
+	return barrier_in(machine.self->block, shared_offset(p, 8, 8, what), what);
+}
+
+struct model_barrier *barrier_in(const struct model_block *block, uint32_t offset, const char *what)
+{
+	uint32_t number = block->barrier_at[offset / 8];
+	const char *whose = shared_whose(block);
 	struct model_barrier *barrier;
 	uint64_t mark;
 
+	if (!block->n_alive)
+		model_fail("%s of the barrier at shared + %u%s, which has ended", what, offset, whose);
 	if (!number)
 		model_fail(
-		    "%s at shared + %u, where no barrier lives (barrier_init, and none after barrier_inval)",
-		    what, offset);
+		    "%s at shared + %u%s, where no barrier lives (barrier_init, and none after barrier_inval)",
+		    what, offset, whose);
 	barrier = &machine.barriers[number - 1];
-	memcpy(&mark, p, sizeof(mark));
+	memcpy(&mark, block->shared + offset, sizeof(mark));
 	if (mark != MARK + barrier->number)
-		model_fail("%s of the barrier at shared + %u, which was written over", what, offset);
+		model_fail("%s of the barrier at shared + %u%s, which was written over", what, offset, whose);
 	if (!order_knows(machine.self->number, barrier->init))
-		model_fail("%s of the barrier at shared + %u, with nothing to order it after barrier_init by "
-		           "thread %u",
-		           what, offset, barrier->init_thread % machine.block_threads);
+		model_fail(
+		    "%s of the barrier at shared + %u%s, with nothing to order it after barrier_init by "
+		    "thread %u",
+		    what, offset, whose, barrier->init_thread % machine.block_threads);
 	return barrier;
-}
-
-struct model_barrier *barrier_peer(const struct model_barrier *barrier, uint32_t rank)
-{
-	uint32_t number = machine.blocks[rank].barrier_at[barrier->offset / 8];
-
-	return number ? &machine.barriers[number - 1] : NULL;
 }
 
 void model_barrier_inval(void *p)
@@ -126,6 +127,24 @@ void model_barrier_arrive(void *p)
 	arrive(barrier_at(p, "barrier_arrive"), "barrier_arrive");
 }
 
+void model_barrier_arrive_block(void *p, uint32_t rank)
+{
+	const char *what = "barrier_arrive_block";
+	uint32_t offset = shared_offset(p, 8, 8, what);
+	struct model_barrier *barrier;
+
+	if (rank >= machine.n_blocks)
+		model_fail("%s on block %u of a cluster of %u", what, rank, machine.n_blocks);
+	barrier = barrier_in(&machine.blocks[rank], offset, what);
+	if (barrier->block != machine.self->block) {
+		barrier->has_peers = true;
+		if (!cluster_touched(barrier->block, order_now(machine.self->number),
+		                     "another block has arrived on a barrier"))
+			model_fail("no memory for what blocks have to know");
+	}
+	arrive(barrier, what);
+}
+
 void model_barrier_arrive_expect(void *p, uint32_t bytes)
 {
 	struct model_barrier *barrier = barrier_at(p, "barrier_arrive_expect");
@@ -143,11 +162,11 @@ void barrier_announce(struct model_barrier *barrier, uint32_t bytes)
 {
 	bool own = barrier->block == machine.self->block;
 
-	if (barrier->init_thread == machine.self->number && !barrier->fenced)
+	if ((barrier->init_thread == machine.self->number || !own) && !barrier->fenced)
 		model_fail(
-		    "load on the barrier at shared + %u, which has not been fenced for the unit since its init "
-		    "(barrier_init_fence)",
-		    barrier->offset);
+		    "load on the barrier at shared + %u%s, which has not been fenced for the unit since its "
+		    "init (barrier_init_fence)",
+		    barrier->offset, shared_whose(barrier->block));
 	/* What a load brings may be expected later, as long as the phase cannot end before: by arrivals that
 	 * are still to come, or by a peer. */
 	if (own && !barrier->pending && barrier->announced + bytes > barrier->expected)
@@ -210,6 +229,17 @@ static void learn(struct model_barrier *barrier)
 {
 	order_wait(machine.self->number, barrier->number);
 	barrier->waited_phase = barrier->phase;
+	cluster_hears();
+}
+
+/* Acquires of a block's own scope: they say nothing of what other blocks did before they arrived. */
+static void learn_in_block(struct model_barrier *barrier, const char *what)
+{
+	if (barrier->has_peers)
+		model_fail("%s for the barrier at shared + %u, on which other blocks arrive "
+		           "(barrier_wait_cluster)",
+		           what, barrier->offset);
+	learn(barrier);
 }
 
 /* To ask takes time, in which the unit goes on: a thread that asks again and again sees the end. */
@@ -223,18 +253,28 @@ bool model_barrier_test(void *p, uint32_t parity)
 	}
 	if (!has_ended(barrier, parity))
 		return false;
-	learn(barrier);
+	learn_in_block(barrier, "barrier_test");
 	return true;
 }
 
-void model_barrier_wait(void *p, uint32_t parity)
+static struct model_barrier *wait_for(void *p, uint32_t parity, const char *what)
 {
-	struct model_barrier *barrier = asked_at(p, parity, "barrier_wait");
+	struct model_barrier *barrier = asked_at(p, parity, what);
 
 	if (!has_ended(barrier, parity)) {
 		machine.self->barrier = barrier;
 		machine.self->parity = parity;
 		model_rest(THREAD_AT_BARRIER);
 	}
-	learn(barrier);
+	return barrier;
+}
+
+void model_barrier_wait(void *p, uint32_t parity)
+{
+	learn_in_block(wait_for(p, parity, "barrier_wait"), "barrier_wait");
+}
+
+void model_barrier_wait_cluster(void *p, uint32_t parity)
+{
+	learn(wait_for(p, parity, "barrier_wait_cluster"));
 }

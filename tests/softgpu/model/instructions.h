@@ -47,12 +47,16 @@ void model_barrier_arrive(void *barrier);
 void model_barrier_arrive_expect(void *barrier, uint32_t bytes);
 bool model_barrier_test(void *barrier, uint32_t parity);
 void model_barrier_wait(void *barrier, uint32_t parity);
+void model_barrier_wait_cluster(void *barrier, uint32_t parity);
+void model_barrier_arrive_block(void *barrier, uint32_t rank);
 
 void model_prefetch_map(const void *map);
 void model_load_tile(void *tile, const void *map, uint32_t rank, const int32_t *c, void *barrier);
 void model_load_tile_multicast(void *tile, const void *map, uint32_t rank, const int32_t *c, void *barrier,
                                uint32_t mask);
 void model_load_bulk(void *to, const void *from, uint32_t bytes, void *barrier);
+void model_load_bulk_multicast(void *to, const void *from, uint32_t bytes, void *barrier, uint32_t mask);
+void model_copy_bulk(void *to, const void *from, uint32_t bytes, void *barrier, uint32_t rank);
 void model_store_tile(const void *map, uint32_t rank, const int32_t *c, const void *tile);
 void model_store_bulk(void *to, const void *from, uint32_t bytes);
 void model_store_commit(void);

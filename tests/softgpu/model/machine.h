@@ -63,7 +63,8 @@ struct model_barrier {
 	uint32_t waited_phase; /* the same of the last that a thread has waited for */
 	uint32_t init_thread;
 	order_stamp init;
-	bool fenced; /* since init, by that thread */
+	bool fenced;    /* since init, by that thread */
+	bool has_peers; /* threads of other blocks have arrived */
 };
 
 struct model_block {
@@ -73,6 +74,7 @@ struct model_block {
 	uint32_t shared_bytes;
 	struct model_thread *threads;
 	uint32_t n_alive;
+	uint32_t n_copies;    /* to other blocks that are still to read its shared memory */
 	order_stamp *written; /* a byte: by whom last */
 	order_stamp *read;    /* a byte: by whom since */
 	uint16_t *loading;    /* 16 bytes: loads that are to fill them */
@@ -119,13 +121,16 @@ bool shared_prepare(struct model_block *block, uint32_t bytes);
 void shared_free(void);
 /* Offset of [p, p + bytes) in the running thread's block; what names the access where that fails. */
 uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char *what);
-/* A load is issued, has come; a store is issued, has been waited for by its issuer. */
+/* " of block 1", or "" for the running thread's. */
+const char *shared_whose(const struct model_block *block);
+/* A load is issued, has come; a store is issued, has been waited for by its issuer. A copy to another block
+ * is a store of its source, waited for by the barrier's actor once it has come. */
 void shared_load_begins(struct model_block *block, uint32_t offset, uint32_t bytes,
                         const struct model_barrier *barrier);
 void shared_load_ends(struct model_block *block, uint32_t offset, uint32_t bytes,
                       const struct model_barrier *barrier);
 void shared_store_begins(uint32_t offset, uint32_t bytes);
-void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t bytes, uint32_t thread);
+void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t bytes, uint32_t actor);
 
 /* ---- global.c */
 void global_forget(void);
@@ -135,8 +140,8 @@ bool global_check(uint64_t address, uint64_t bytes, bool write);
 /* ---- barrier.c */
 /* The live barrier at p, or a failure that says what was tried. */
 struct model_barrier *barrier_at(const void *p, const char *what);
-/* The same place in another block of the cluster; NULL: there is none alive. */
-struct model_barrier *barrier_peer(const struct model_barrier *barrier, uint32_t rank);
+/* The same in any block of the cluster. */
+struct model_barrier *barrier_in(const struct model_block *block, uint32_t offset, const char *what);
 /* A load of this thread is on its way. */
 void barrier_announce(struct model_barrier *barrier, uint32_t bytes);
 /* It has come. issuer is named where that breaks a rule. */
@@ -150,5 +155,16 @@ bool unit_is_idle(void);
 void unit_step(void);
 /* The thread ends: false when a store of its has not been waited for. */
 bool unit_has_unread(const struct model_thread *thread);
+
+/* ---- cluster.c */
+void cluster_forget(void);
+void cluster_free(void);
+/* What another block did to this one's shared memory: this one has to know of it before it ends. false: no
+ * memory. */
+bool cluster_touched(const struct model_block *block, order_stamp by, const char *what);
+/* The running thread has heard something. */
+void cluster_hears(void);
+/* It ends: a failure when its block does, and does not know of all that was done. */
+void cluster_thread_ends(void);
 
 #endif

@@ -103,6 +103,7 @@ __attribute__((destructor(101))) static void model_free(void)
 	fiber_set_free(machine.fibers);
 	free(machine.threads);
 	unit_free();
+	cluster_free();
 	order_free();
 	shared_free();
 }
@@ -266,6 +267,7 @@ static bool turn(void)
 static bool run_cluster(uint32_t first_block)
 {
 	machine.n_barriers = 0;
+	cluster_forget();
 	if (!reserve())
 		return false;
 	for (uint32_t rank = 0; rank < machine.n_blocks; rank++)
@@ -325,6 +327,7 @@ static void thread_main(void *argument)
 		           self->has_open ? "stores that it has not committed (store_commit)"
 		                          : "stores that may still have to read their shared memory "
 		                            "(store_wait_read<0>)");
+	cluster_thread_ends();
 	self->state = THREAD_DONE;
 	self->block->n_alive--;
 	meet_thread_ended(self);

@@ -8,6 +8,7 @@
  */
 #include "machine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,16 @@ uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char
 	return (uint32_t)offset;
 }
 
+const char *shared_whose(const struct model_block *block)
+{
+	static char text[24];
+
+	if (block == machine.self->block)
+		return "";
+	snprintf(text, sizeof(text), " of block %u", block->rank);
+	return text;
+}
+
 /* ---- Accesses of a thread -------------------------------------------------------------------------- */
 
 /* Fails with what the thread does not know of; thread_word is what a thread did to the byte. */
@@ -77,11 +88,14 @@ static void fail_unordered(const char *what, uint32_t offset, order_stamp stamp,
 {
 	uint32_t actor = order_actor(stamp);
 
-	if (actor >= machine.n_threads)
-		model_fail(
-		    "%s at shared + %u, but the load that fills it completes on the barrier at shared + %u, "
-		    "and the thread has not waited for that phase",
-		    what, offset, machine.barriers[actor - machine.n_threads].offset);
+	if (actor >= machine.n_threads) {
+		const struct model_barrier *barrier = &machine.barriers[actor - machine.n_threads];
+
+		model_fail("%s at shared + %u, but the %s it completes on the barrier at shared + %u%s, and "
+		           "the thread has not waited for that phase",
+		           what, offset, strcmp(thread_word, "read") ? "load that fills" : "copy that reads",
+		           barrier->offset, shared_whose(barrier->block));
+	}
 	model_fail("%s at shared + %u, which thread %u of block %u %s, with no barrier in between", what,
 	           offset, actor % machine.block_threads, actor / machine.block_threads, thread_word);
 }
@@ -167,23 +181,22 @@ static void check_fenced(const struct model_block *block, uint32_t offset, uint3
 void shared_load_begins(struct model_block *block, uint32_t offset, uint32_t bytes,
                         const struct model_barrier *barrier)
 {
+	const char *whose = shared_whose(block);
+
 	for (uint32_t at = offset; at < offset + bytes; at += TILE_PIECE) {
 		if (block->storing[at / TILE_PIECE])
-			model_fail(
-			    "load into shared + %u, which a store has still to read: nobody has waited for it",
-			    at);
+			model_fail("load into shared + %u%s, which a store has still to read: nobody has "
+			           "waited for it",
+			           at, whose);
 		if (block->loading[at / TILE_PIECE])
-			model_fail("load into shared + %u, which another load is still to fill", at);
+			model_fail("load into shared + %u%s, which another load is still to fill", at, whose);
 		if (block->barrier_at[at / 8] || block->barrier_at[at / 8 + 1])
-			model_fail("load into shared + %u, where a barrier lives", at);
+			model_fail("load into shared + %u%s, where a barrier lives", at, whose);
 		block->loading[at / TILE_PIECE]++;
 	}
-	/* Another block's threads have to see to it themselves. */
-	if (block == machine.self->block) {
-		check_fenced(block, offset, bytes, "load into what lies");
-		check_known(block->written, offset, bytes, "load into what lies", "wrote");
-		check_known(block->read, offset, bytes, "load into what lies", "read");
-	}
+	check_fenced(block, offset, bytes, "load into what lies");
+	check_known(block->written, offset, bytes, "load into what lies", "wrote");
+	check_known(block->read, offset, bytes, "load into what lies", "read");
 	memset(block->shared + offset, MODEL_POISON, bytes);
 	stamp(block->written, offset, bytes, order_now(barrier->actor));
 	stamp(block->read, offset, bytes, 0);
@@ -207,9 +220,9 @@ void shared_store_begins(uint32_t offset, uint32_t bytes)
 		block->storing[at / TILE_PIECE]++;
 }
 
-void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t bytes, uint32_t thread)
+void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t bytes, uint32_t actor)
 {
 	for (uint32_t at = offset; at < offset + bytes; at += TILE_PIECE)
 		block->storing[at / TILE_PIECE]--;
-	stamp(block->read, offset, bytes, order_now(thread));
+	stamp(block->read, offset, bytes, order_now(actor));
 }

@@ -5,31 +5,11 @@
  *
  * What can be judged at the issue is judged there, in the name of the thread that issues.
  */
-#include "machine.h"
+#include "unit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum op_state { LOAD_ISSUED, STORE_ISSUED, STORE_READ, STORE_WRITTEN };
-
-struct unit_op {
-	enum op_state state;
-	const struct model_thread *issuer;
-	struct model_block *block;
-	uint32_t offset; /* in shared memory */
-	uint32_t span;   /* bytes of it */
-	uint32_t bytes;  /* that are moved */
-	bool is_tile;
-	struct tensor_map_layout layout;
-	int32_t c[TENSOR_MAP_MAX_RANK];
-	uint64_t address; /* of the tensor, or of the bytes */
-	struct model_barrier *barrier;
-	uint32_t mask;           /* of the blocks that a load goes to */
-	uint32_t group;          /* of the issuer's */
-	bool waited;             /* the issuer knows that the shared memory was read */
-	unsigned char *snapshot; /* what a store has read, in the order of pieces */
-};
 
 static struct {
 	struct unit_op *ops;
@@ -68,8 +48,7 @@ static void decode_map(const void *map, struct tensor_map_layout *ret, uint64_t 
 		model_fail("%s through a map at %p, where no map is", what, map);
 }
 
-/* An operation on the tile at c: map, rank, place and memory are right, or it fails. */
-static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, const int32_t *c, bool write)
+struct unit_op unit_tile(const void *tile, const void *map, uint32_t rank, const int32_t *c, bool write)
 {
 	const char *what = write ? "store_tile" : "load_tile";
 	struct unit_op op = { .issuer = machine.self, .block = machine.self->block, .is_tile = true };
@@ -116,7 +95,7 @@ static struct unit_op tile_op(const void *tile, const void *map, uint32_t rank, 
 	return op;
 }
 
-static struct unit_op bulk_op(const void *shared, uint64_t global, uint32_t bytes, bool write)
+struct unit_op unit_bulk(const void *shared, uint64_t global, uint32_t bytes, bool write)
 {
 	const char *what = write ? "store_bulk" : "load_bulk";
 	struct unit_op op = {
@@ -137,7 +116,7 @@ static struct unit_op bulk_op(const void *shared, uint64_t global, uint32_t byte
 	return op;
 }
 
-static void issue_load(struct unit_op op, struct model_barrier *barrier, uint32_t mask)
+void unit_issue_load(struct unit_op op, uint32_t barrier, uint32_t mask, const char *what)
 {
 	op.state = LOAD_ISSUED;
 	op.barrier = barrier;
@@ -147,15 +126,7 @@ static void issue_load(struct unit_op op, struct model_barrier *barrier, uint32_
 
 		if (!(mask >> rank & 1))
 			continue;
-		peer = barrier_peer(barrier, rank);
-		if (!peer)
-			model_fail("load to block %u of the cluster, where no barrier lives at shared + %u",
-			           rank, barrier->offset);
-		if (!order_knows(machine.self->number, peer->init))
-			model_fail(
-			    "load on the barrier at shared + %u of block %u, with nothing to order it after that "
-			    "block's barrier_init",
-			    barrier->offset, rank);
+		peer = barrier_in(&machine.blocks[rank], barrier, what);
 		barrier_announce(peer, op.bytes);
 		shared_load_begins(&machine.blocks[rank], op.offset, op.span, peer);
 	}
@@ -173,26 +144,18 @@ void model_prefetch_map(const void *map)
 
 void model_load_tile(void *tile, const void *map, uint32_t rank, const int32_t *c, void *p)
 {
-	struct model_barrier *barrier = barrier_at(p, "load_tile");
+	uint32_t barrier = barrier_at(p, "load_tile")->offset;
 
-	issue_load(tile_op(tile, map, rank, c, false), barrier, 1u << machine.self->block->rank);
-}
-
-void model_load_tile_multicast(void *tile, const void *map, uint32_t rank, const int32_t *c, void *p,
-                               uint32_t mask)
-{
-	struct model_barrier *barrier = barrier_at(p, "load_tile_multicast");
-
-	if (!mask || mask >> machine.n_blocks)
-		model_fail("load_tile_multicast to blocks 0x%x of a cluster of %u", mask, machine.n_blocks);
-	issue_load(tile_op(tile, map, rank, c, false), barrier, mask);
+	unit_issue_load(unit_tile(tile, map, rank, c, false), barrier, 1u << machine.self->block->rank,
+	                "load_tile");
 }
 
 void model_load_bulk(void *to, const void *from, uint32_t bytes, void *p)
 {
-	struct model_barrier *barrier = barrier_at(p, "load_bulk");
+	uint32_t barrier = barrier_at(p, "load_bulk")->offset;
 
-	issue_load(bulk_op(to, (uintptr_t)from, bytes, false), barrier, 1u << machine.self->block->rank);
+	unit_issue_load(unit_bulk(to, (uintptr_t)from, bytes, false), barrier,
+	                1u << machine.self->block->rank, "load_bulk");
 }
 
 static void issue_store(struct unit_op op)
@@ -209,12 +172,12 @@ static void issue_store(struct unit_op op)
 
 void model_store_tile(const void *map, uint32_t rank, const int32_t *c, const void *tile)
 {
-	issue_store(tile_op(tile, map, rank, c, true));
+	issue_store(unit_tile(tile, map, rank, c, true));
 }
 
 void model_store_bulk(void *to, const void *from, uint32_t bytes)
 {
-	issue_store(bulk_op(from, (uintptr_t)to, bytes, true));
+	issue_store(unit_bulk(from, (uintptr_t)to, bytes, true));
 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------- */
@@ -353,6 +316,10 @@ static void load_into(const struct unit_op *op, unsigned char *shared)
 	struct tile_walk walk;
 	struct tile_piece piece;
 
+	if (op->is_copy) {
+		memmove(shared + op->offset, op->block->shared + op->from, op->bytes);
+		return;
+	}
 	if (!op->is_tile) {
 		memcpy(shared + op->offset, (const void *)(uintptr_t)op->address, op->bytes);
 		return;
@@ -371,6 +338,15 @@ static void load_into(const struct unit_op *op, unsigned char *shared)
 	}
 }
 
+/* The copy has read its source: known to who waits for the phase that it completes, in whatever block. */
+static void copy_has_read(struct unit_op *op, const struct model_barrier *barrier)
+{
+	op->block->n_copies--;
+	shared_store_ends(op->block, op->from, op->bytes, barrier->actor);
+	if (!cluster_touched(op->block, order_now(barrier->actor), "a copy has read its shared memory"))
+		model_fail_for(op->issuer, "no memory for what blocks have to know");
+}
+
 static void load_comes(struct unit_op *op)
 {
 	for (uint32_t rank = 0; rank < machine.n_blocks; rank++) {
@@ -379,9 +355,11 @@ static void load_comes(struct unit_op *op)
 
 		if (!(op->mask >> rank & 1))
 			continue;
-		peer = barrier_peer(op->barrier, rank);
+		peer = &machine.barriers[block->barrier_at[op->barrier / 8] - 1];
 		load_into(op, block->shared);
 		shared_load_ends(block, op->offset, op->span, peer);
+		if (op->is_copy)
+			copy_has_read(op, peer);
 		barrier_complete(peer, op->bytes, op->issuer);
 	}
 }

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+// clang-format off: the table keeps its columns
+/* What the blocks of a cluster can do for each other, one small function an instruction: beside tma.cuh's list,
+ * which has what kernels use. For the host, the functions come from cluster_model.hh.
+ *
+ *   load_tile_multicast    global -> shared of several blocks: to the same place in each, and the bytes complete on
+ *   load_bulk_multicast    the barrier at the same place in each
+ *   copy_bulk              shared -> shared of another block, completes on a barrier there; nothing else says that
+ *                          the source has been read
+ *   barrier_arrive_block   arrives on a barrier of another block
+ *   barrier_wait_cluster   barrier_wait, after which what those other blocks did can be seen
+ *
+ * Places are this block's addresses, whichever block they are meant in. That block must have started and made its
+ * barrier, and it must not end before it knows that all this is over: a cluster_sync at either end sees to both.
+ * Sources: PTX ISA 9.0, cp.async.bulk, cp.async.bulk.tensor, mapa, mbarrier.arrive, mbarrier.try_wait; CUDA C++
+ * Programming Guide, "Distributed Shared Memory".
+ */
+// clang-format on
+#ifndef TESTS_SEEDS_CLUSTER_CUH
+#define TESTS_SEEDS_CLUSTER_CUH
+
+#include "kernels/cuda/device/tma.cuh"
+
+#ifndef __CUDACC__
+#include "tests/softgpu/cluster_model.hh"
+#else
+
+/* The place of p in that block of the cluster. */
+DEVICE uint32_t cluster_address(const void *p, uint32_t block)
+{
+	uint32_t address;
+
+	asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(p)), "r"(block));
+	return address;
+}
+
+/* mask: bit i is block i of the cluster, which need not be this one. Ranks 1 to 5. */
+DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, uint32_t rank, const int32_t *c,
+                                barrier *b, uint16_t mask)
+{
+#define LOAD(dims, coordinates, ...)                                                           \
+	asm volatile("cp.async.bulk.tensor." dims                                              \
+	             ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"               \
+	             ".multicast::cluster [%0], [%1, {" coordinates "}], [%2], %3;" ::"r"(to), \
+	             "l"(map), "r"(on), "h"(mask), __VA_ARGS__                                 \
+	             : "memory")
+	uint32_t to = shared_address(tile), on = shared_address(b);
+
+	switch (rank) {
+	case 1:
+		LOAD("1d", "%4", "r"(c[0]));
+		break;
+	case 2:
+		LOAD("2d", "%4, %5", "r"(c[0]), "r"(c[1]));
+		break;
+	case 3:
+		LOAD("3d", "%4, %5, %6", "r"(c[0]), "r"(c[1]), "r"(c[2]));
+		break;
+	case 4:
+		LOAD("4d", "%4, %5, %6, %7", "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+		break;
+	default:
+		LOAD("5d", "%4, %5, %6, %7, %8", "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]));
+		break;
+	}
+#undef LOAD
+}
+
+/* bytes, to and from are multiples of 16. */
+DEVICE void load_bulk_multicast(void *to, const void *from, uint32_t bytes, barrier *b, uint16_t mask)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+	             "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+	             "l"(from), "r"(bytes), "r"(shared_address(b)), "h"(mask)
+	             : "memory");
+}
+
+/* The same rules; to and b are places in the block that the bytes go to. */
+DEVICE void copy_bulk(void *to, const void *from, uint32_t bytes, barrier *b, uint32_t block)
+{
+	asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+	             "[%0], [%1], %2, [%3];" ::"r"(cluster_address(to, block)),
+	             "r"(shared_address(from)), "r"(bytes), "r"(cluster_address(b, block))
+	             : "memory");
+}
+
+DEVICE void barrier_arrive_block(barrier *b, uint32_t block)
+{
+	asm volatile(
+	    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(b, block))
+	    : "memory");
+}
+
+DEVICE void barrier_wait_cluster(barrier *b, uint32_t parity)
+{
+	asm volatile("{\n"
+	             ".reg .pred done;\n"
+	             "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+	             "@!done bra again;\n"
+	             "}\n" ::"r"(shared_address(b)),
+	             "r"(parity)
+	             : "memory");
+}
+
+#endif
+#endif
