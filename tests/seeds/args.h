@@ -25,4 +25,34 @@ struct seed_mojo_args {
 	CUtensorMap map;
 };
 
+/* One tile or as many bytes, for the blocks of a cluster that a mask names. */
+struct seed_share_args {
+	CUtensorMap map;
+	uint64_t bytes_at; /* global: each block writes its shared memory there, one after the other */
+	uint64_t from;     /* global: bytes in place of a tile; or 0 */
+	uint32_t rank;
+	uint32_t bytes;
+	uint32_t span;
+	uint32_t issuer; /* the block that loads */
+	uint32_t mask;
+	int32_t c[5];
+};
+
+/* Shared memory of each block: bytes at from, then to, to be copied into another block's. */
+struct seed_copy_args {
+	uint64_t data;     /* global: a share for each block */
+	uint64_t bytes_at; /* global: what each block got, one after the other */
+	uint32_t bytes;
+	uint32_t from;
+	uint32_t to;
+	uint32_t span;
+};
+
+struct seed_stages_args {
+	uint64_t data;
+	uint64_t bytes_at; /* global: all of data as each block saw it, one after the other */
+	uint32_t bytes;    /* a tile */
+	uint32_t tiles;
+};
+
 #endif

@@ -11,7 +11,7 @@
 #include "rig.h"
 #include "tests/support/tap.h"
 
-enum { THREADS = 128, POISON = 0xa5 };
+enum { THREADS = 128 };
 
 static uint8_t tensor[RIG_TENSOR_BYTES], tiles[RIG_TILE_BYTES];
 static uint8_t wanted_tensor[RIG_TENSOR_BYTES], wanted_tiles[RIG_TILE_BYTES];
@@ -27,6 +27,14 @@ void case_random(uint8_t *ret, uint32_t n, uint32_t seed)
 		state ^= state << 17;
 		ret[i] = (uint8_t)(state >> 32);
 	}
+}
+
+void case_prepare(uint8_t *ret_tensor, uint8_t *ret_tiles, uint32_t seed)
+{
+	case_random(ret_tensor, RIG_TENSOR_BYTES, seed);
+	memset(ret_tiles, CASE_POISON, RIG_TILE_BYTES);
+	rig_write_tensor(ret_tensor);
+	rig_write_tiles(ret_tiles);
 }
 
 bool case_begins(void)
@@ -74,12 +82,9 @@ void case_load(const struct tensor_map_layout *layout, const int32_t *c, const c
 
 	if (!case_begins())
 		return;
-	case_random(tensor, sizeof(tensor), layout->rank + (uint32_t)layout->type);
-	memset(tiles, POISON, sizeof(tiles));
+	case_prepare(tensor, tiles, layout->rank + (uint32_t)layout->type);
 	memcpy(wanted_tiles, tiles, sizeof(tiles));
 	memset(used, 0, sizeof(used));
-	rig_write_tensor(tensor);
-	rig_write_tiles(tiles);
 	expect_load(layout, c, tensor + RIG_GUARD, wanted_tiles, used);
 
 	good = run(KERNEL_seed_load, layout, c, size);
@@ -104,7 +109,7 @@ void case_store(const struct tensor_map_layout *layout, const int32_t *c, const 
 	if (!case_begins())
 		return;
 	case_random(tiles, sizeof(tiles), layout->rank + (uint32_t)layout->type);
-	memset(tensor, POISON, sizeof(tensor));
+	memset(tensor, CASE_POISON, sizeof(tensor));
 	memcpy(wanted_tensor, tensor, sizeof(tensor));
 	rig_write_tensor(tensor);
 	rig_write_tiles(tiles);

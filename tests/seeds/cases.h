@@ -25,6 +25,10 @@ void case_fill_strides(struct tensor_map_layout *layout, uint32_t extra);
 /* Bytes that are the same each time. */
 void case_random(uint8_t *ret, uint32_t n, uint32_t seed);
 
+/* Such bytes for all of the tensor's memory, poison for the tiles', here and on the GPU. */
+enum { CASE_POISON = 0xa5 };
+void case_prepare(uint8_t *ret_tensor, uint8_t *ret_tiles, uint32_t seed);
+
 /* Every rank, type, fill, swizzle, interleave, element stride and L2 promotion. */
 void cases_of_ranks(void);
 void cases_of_types(void);
@@ -37,6 +41,9 @@ void cases_of_barriers(void);
 void case_bulk(void);
 void case_mojo(void);
 void case_half_tile(void);
-void case_multicast(void);
+
+/* A cluster's blocks load for each other and copy to each other. */
+void cases_of_multicast(void);
+void cases_of_copies(void);
 
 #endif

@@ -8,15 +8,6 @@
 
 static uint8_t tensor[RIG_TENSOR_BYTES], tiles[RIG_TILE_BYTES];
 
-/* Puts random bytes into the tensor's memory and clears the tiles'. */
-static void prepare(uint32_t seed)
-{
-	case_random(tensor, sizeof(tensor), seed);
-	memset(tiles, 0xa5, sizeof(tiles));
-	rig_write_tensor(tensor);
-	rig_write_tiles(tiles);
-}
-
 /* ---- Barriers: two tiles, one after the other ------------------------------------------------------ */
 
 static void barriers(enum seed_kernel kernel, const char *name)
@@ -37,7 +28,7 @@ static void barriers(enum seed_kernel kernel, const char *name)
 
 	if (!case_begins())
 		return;
-	prepare((uint32_t)kernel);
+	case_prepare(tensor, tiles, (uint32_t)kernel);
 	good = rig_encode(&args.map, &layout) && rig_run(&launch);
 	if (good)
 		rig_read_tiles(tiles);
@@ -72,7 +63,7 @@ void case_bulk(void)
 
 	if (!case_begins())
 		return;
-	prepare(1);
+	case_prepare(tensor, tiles, 1);
 	good = rig_run(&launch);
 	if (good)
 		rig_read_tensor(got);
@@ -125,7 +116,7 @@ void case_mojo(void)
 
 	if (!case_begins())
 		return;
-	prepare(2);
+	case_prepare(tensor, tiles, 2);
 	good = rig_encode(&args.map, &layout);
 	for (int i = 0; i < 64; i++)
 		matrix[i] = (float)i;
@@ -147,7 +138,7 @@ void case_mojo(void)
 	tap_case(good, "the Mojo example adds each element its place in the tile");
 }
 
-/* ---- CuTe's half tile, and a tile for a cluster ---------------------------------------------------- */
+/* ---- CuTe's half tile ------------------------------------------------------------------------------ */
 
 void case_half_tile(void)
 {
@@ -169,47 +160,10 @@ void case_half_tile(void)
 
 	if (!case_begins())
 		return;
-	prepare(3);
+	case_prepare(tensor, tiles, 3);
 	good = rig_encode(&args.map, &layout) && rig_run(&launch);
 	if (good)
 		rig_read_tiles(tiles);
 	tap_case(good && !memcmp(tiles, tensor + RIG_GUARD, (size_t)ROWS * ROW_BYTES),
 	         "the CuTe example's 128 x 64 tile of halves");
-}
-
-void case_multicast(void)
-{
-	enum { ROWS = 16, ROW_BYTES = 64, BYTES = ROWS * ROW_BYTES, BLOCKS = 2 };
-	struct tensor_map_layout layout = {
-		.type = TENSOR_MAP_UINT32,
-		.rank = 2,
-		.dim = { 32, 64 },
-		.stride = { 128 },
-		.box = { 16, ROWS },
-		.element_stride = { 1, 1 },
-	};
-	struct seed_tile_args args = {
-		.bytes_at = rig_tiles(), .rank = 2, .bytes = BYTES, .span = BYTES, .c = { 8, 5 }
-	};
-	struct rig_launch launch = {
-		.kernel = KERNEL_seed_multicast,
-		.grid = { BLOCKS },
-		.cluster = BLOCKS,
-		.threads = 128,
-		.shared_bytes = BYTES + 16,
-		.args = &args,
-	};
-	bool good;
-
-	if (!case_begins())
-		return;
-	prepare(4);
-	good = rig_encode(&args.map, &layout) && rig_run(&launch);
-	if (good)
-		rig_read_tiles(tiles);
-	for (int block = 0; block < BLOCKS; block++)
-		for (int y = 0; y < ROWS; y++)
-			good = good && !memcmp(tiles + block * BYTES + y * ROW_BYTES,
-			                       tensor + RIG_GUARD + (5 + y) * 128 + 8 * 4, ROW_BYTES);
-	tap_case(good, "one load for both blocks of a cluster");
 }

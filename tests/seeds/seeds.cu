@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The examples that the unit is taught with, as kernels on tma.cuh's list. Each block has its tile at the
- * start of its shared memory and its barrier behind it.
+/* The examples that the unit is taught with, as kernels on the lists of tma.cuh and cluster.cuh. Each block
+ * has its tile at the start of its shared memory and its barriers behind it.
  */
 #include "args.h"
 
@@ -180,20 +180,141 @@ KERNEL(kThreads, 1) seed_half_tile(const GRID_CONSTANT struct seed_tile_args arg
 	dump(tile, kBytes, args.bytes_at);
 }
 
-/* The first block of the cluster loads for all: each has a barrier of its own for the bytes that it gets. */
-KERNEL(kThreads, 1) seed_multicast(const GRID_CONSTANT struct seed_tile_args args)
+/* ---- Clusters ----------------------------------------------------------------------------------------- */
+
+/* One block loads into those that the mask names: each has a barrier of its own for the bytes that it gets.
+ */
+KERNEL(kThreads, 1) seed_share(const GRID_CONSTANT struct seed_share_args args)
 {
 	DYNAMIC_SHARED(tile);
 	barrier *b = (barrier *)(tile + args.span);
-	const int32_t c[2] = { args.c[0], args.c[1] };
+	bool is_named = args.mask >> cluster_rank() & 1;
 
+	for (uint32_t i = threadIdx.x * 4; i < args.span; i += blockDim.x * 4)
+		tile_write(tile + i, 0xa5a5a5a5);
+	fence_proxy_async();
 	make_barrier(b, 1);
-	if (threadIdx.x == 0)
+	if (is_named && threadIdx.x == 0)
 		barrier_arrive_expect(b, args.bytes);
 	cluster_sync();
-	if (cluster_rank() == 0 && threadIdx.x == 0)
-		load_tile_multicast(tile, &args.map, 2, c, b, (uint16_t)((1u << gridDim.x) - 1));
-	barrier_wait(b, 0);
+	if (cluster_rank() == args.issuer && threadIdx.x == 0) {
+		if (args.from)
+			load_bulk_multicast(tile, (const void *)args.from, args.bytes, b,
+			                    (uint16_t)args.mask);
+		else
+			load_tile_multicast(tile, &args.map, args.rank, args.c, b, (uint16_t)args.mask);
+	}
+	if (is_named)
+		barrier_wait(b, 0);
 	dump(tile, args.span, args.bytes_at + (uint64_t)blockIdx.x * args.span);
+	cluster_sync();
+}
+
+namespace
+{
+
+/* Two barriers behind the copies' shared memory: for the bytes that are loaded, and for those copied. */
+struct copy_barriers {
+	barrier *loaded;
+	barrier *copied;
+};
+
+DEVICE copy_barriers start_copies(const seed_copy_args &args, unsigned char *shared)
+{
+	copy_barriers barriers = { (barrier *)(shared + args.span), (barrier *)(shared + args.span) + 1 };
+
+	if (threadIdx.x == 0) {
+		barrier_init(barriers.loaded, 1);
+		barrier_init(barriers.copied, 1);
+		barrier_init_fence();
+	}
+	cluster_sync();
+	return barriers;
+}
+
+/* By one thread, which waits for it. */
+DEVICE void load_share(const seed_copy_args &args, unsigned char *shared, barrier *loaded)
+{
+	barrier_arrive_expect(loaded, args.bytes);
+	load_bulk(shared + args.from, (const void *)(args.data + (uint64_t)blockIdx.x * args.bytes),
+	          args.bytes, loaded);
+	barrier_wait(loaded, 0);
+}
+
+} // namespace
+
+/* Every block loads a share and copies it to the next one's shared memory, the last to the first's. */
+KERNEL(kThreads, 1) seed_copy_ring(const GRID_CONSTANT struct seed_copy_args args)
+{
+	DYNAMIC_SHARED(shared);
+	copy_barriers barriers = start_copies(args, shared);
+
+	if (threadIdx.x == 0) {
+		barrier_arrive_expect(barriers.copied, args.bytes);
+		load_share(args, shared, barriers.loaded);
+		copy_bulk(shared + args.to, shared + args.from, args.bytes, barriers.copied,
+		          (cluster_rank() + 1) % gridDim.x);
+	}
+	barrier_wait(barriers.copied, 0);
+	dump(shared + args.to, args.bytes, args.bytes_at + (uint64_t)blockIdx.x * args.bytes);
+	cluster_sync();
+}
+
+/* The first block alone loads; every other passes on what it got: unit to unit, so that nothing is fenced. */
+KERNEL(kThreads, 1) seed_copy_chain(const GRID_CONSTANT struct seed_copy_args args)
+{
+	DYNAMIC_SHARED(shared);
+	copy_barriers barriers = start_copies(args, shared);
+	bool is_first = cluster_rank() == 0;
+	uint32_t at = is_first ? args.from : args.to;
+
+	if (threadIdx.x == 0) {
+		if (is_first)
+			load_share(args, shared, barriers.loaded);
+		else
+			barrier_arrive_expect(barriers.copied, args.bytes);
+	}
+	barrier_wait(is_first ? barriers.loaded : barriers.copied, 0);
+	if (threadIdx.x == 0 && cluster_rank() + 1 < gridDim.x)
+		copy_bulk(shared + args.to, shared + at, args.bytes, barriers.copied, cluster_rank() + 1);
+	dump(shared + at, args.bytes, args.bytes_at + (uint64_t)blockIdx.x * args.bytes);
+	cluster_sync();
+}
+
+/* The first block fills two stages in all blocks, again and again: a stage as soon as every block has
+ * released it. */
+KERNEL(kThreads, 1) seed_stages(const GRID_CONSTANT struct seed_stages_args args)
+{
+	DYNAMIC_SHARED(shared);
+	barrier *full = (barrier *)(shared + 2 * args.bytes), *empty = full + 2;
+	uint64_t out = args.bytes_at + (uint64_t)blockIdx.x * args.tiles * args.bytes;
+
+	if (threadIdx.x == 0) {
+		for (int s = 0; s < 2; s++) {
+			barrier_init(&full[s], 1);
+			barrier_init(&empty[s], gridDim.x);
+		}
+		barrier_init_fence();
+	}
+	cluster_sync();
+
+	for (uint32_t i = 0; i < args.tiles; i++) {
+		uint32_t stage = i % 2, turn = i / 2;
+		unsigned char *tile = shared + stage * args.bytes;
+
+		if (threadIdx.x == 0)
+			barrier_arrive_expect(&full[stage], args.bytes);
+		if (threadIdx.x == 0 && cluster_rank() == 0) {
+			if (turn > 0)
+				barrier_wait_cluster(&empty[stage], (turn - 1) & 1);
+			load_bulk_multicast(tile, (const void *)(args.data + (uint64_t)i * args.bytes),
+			                    args.bytes, &full[stage], (uint16_t)((1u << gridDim.x) - 1));
+		}
+		barrier_wait(&full[stage], turn & 1);
+		dump(tile, args.bytes, out + (uint64_t)i * args.bytes);
+		__syncthreads();
+		if (threadIdx.x == 0)
+			barrier_arrive_block(&empty[stage], 0);
+	}
 	cluster_sync();
 }

@@ -29,7 +29,8 @@ static int run_cases(void)
 	case_bulk();
 	case_mojo();
 	case_half_tile();
-	case_multicast();
+	cases_of_multicast();
+	cases_of_copies();
 	cases_of_ranks();
 	cases_of_types();
 	cases_of_swizzles();
