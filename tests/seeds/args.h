@@ -55,4 +55,25 @@ struct seed_stages_args {
 	uint32_t tiles;
 };
 
+/* One axis of a grid of tiles: two dimensions, and by how much the coordinates grow from one tile to the
+ * next. */
+struct seed_move_axis {
+	uint32_t tiles;
+	uint32_t load_dim;
+	uint32_t store_dim;
+	int32_t load_step;
+	int32_t store_step;
+};
+
+/* Tiles of one tensor that become tiles of another. */
+struct seed_move_args {
+	CUtensorMap load;
+	CUtensorMap store;
+	uint32_t load_rank;
+	uint32_t store_rank;
+	uint32_t bytes; /* of a tile; a multiple of 16 */
+	uint32_t axes;
+	struct seed_move_axis axis[5];
+};
+
 #endif

@@ -72,7 +72,7 @@ static bool run(enum seed_kernel kernel, const struct tensor_map_layout *layout,
 	};
 
 	memcpy(args.c, c, layout->rank * sizeof(*c));
-	return rig_encode(&args.map, layout) && rig_run(&launch);
+	return rig_encode(&args.map, layout, 0) && rig_run(&launch);
 }
 
 void case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name)

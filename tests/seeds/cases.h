@@ -46,4 +46,7 @@ void case_half_tile(void);
 void cases_of_multicast(void);
 void cases_of_copies(void);
 
+/* Boxes of 3 to 5 axes from one tensor to another. */
+void cases_of_moves(void);
+
 #endif

@@ -110,7 +110,7 @@ static void share_tile(const struct tensor_map_layout *layout, const int32_t *c,
 	memset(used, 0, sizeof(used));
 	expect_load(layout, c, tensor + RIG_GUARD, wanted, used);
 	memcpy(args.c, c, layout->rank * sizeof(*c));
-	if (rig_encode(&args.map, layout))
+	if (rig_encode(&args.map, layout, 0))
 		share(args, blocks, load, name);
 	else
 		tap_case(false, "%s", name);

@@ -29,7 +29,7 @@ static void barriers(enum seed_kernel kernel, const char *name)
 	if (!case_begins())
 		return;
 	case_prepare(tensor, tiles, (uint32_t)kernel);
-	good = rig_encode(&args.map, &layout) && rig_run(&launch);
+	good = rig_encode(&args.map, &layout, 0) && rig_run(&launch);
 	if (good)
 		rig_read_tiles(tiles);
 	for (uint32_t turn = 0; turn < 2; turn++)
@@ -117,7 +117,7 @@ void case_mojo(void)
 	if (!case_begins())
 		return;
 	case_prepare(tensor, tiles, 2);
-	good = rig_encode(&args.map, &layout);
+	good = rig_encode(&args.map, &layout, 0);
 	for (int i = 0; i < 64; i++)
 		matrix[i] = (float)i;
 	memcpy(tensor + RIG_GUARD, matrix, sizeof(matrix));
@@ -161,7 +161,7 @@ void case_half_tile(void)
 	if (!case_begins())
 		return;
 	case_prepare(tensor, tiles, 3);
-	good = rig_encode(&args.map, &layout) && rig_run(&launch);
+	good = rig_encode(&args.map, &layout, 0) && rig_run(&launch);
 	if (good)
 		rig_read_tiles(tiles);
 	tap_case(good && !memcmp(tiles, tensor + RIG_GUARD, (size_t)ROWS * ROW_BYTES),

@@ -130,7 +130,7 @@ void rig_read_tiles(uint8_t *ret)
 
 /* ---- Kernels --------------------------------------------------------------------------------------- */
 
-bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout)
+bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint64_t offset)
 {
 	cuuint64_t dim[TENSOR_MAP_MAX_RANK], stride[TENSOR_MAP_MAX_RANK] = { 0 };
 	CUresult result;
@@ -141,8 +141,8 @@ bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout)
 			stride[d - 1] = layout->stride[d - 1];
 	}
 	result = driver.cuTensorMapEncodeTiled(
-	    ret, (CUtensorMapDataType)layout->type, layout->rank, (void *)(uintptr_t)rig_tensor(), dim,
-	    stride, layout->box, layout->element_stride, (CUtensorMapInterleave)layout->interleave,
+	    ret, (CUtensorMapDataType)layout->type, layout->rank, (void *)(uintptr_t)(rig_tensor() + offset),
+	    dim, stride, layout->box, layout->element_stride, (CUtensorMapInterleave)layout->interleave,
 	    (CUtensorMapSwizzle)layout->swizzle, (CUtensorMapL2promotion)layout->l2,
 	    (CUtensorMapFloatOOBfill)layout->fill);
 	if (result != CUDA_SUCCESS)

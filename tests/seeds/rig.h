@@ -51,8 +51,8 @@ void rig_read_tensor(uint8_t *ret);
 void rig_write_tiles(const uint8_t *bytes);
 void rig_read_tiles(uint8_t *ret);
 
-/* A map of the tensor. false: the driver refuses it. */
-bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout);
+/* A map of the tensor that lies offset bytes behind the guard. false: the driver refuses it. */
+bool rig_encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint64_t offset);
 
 /* Runs it to its end. false: it failed; nothing works in this process after that. */
 bool rig_run(const struct rig_launch *launch);

@@ -318,3 +318,33 @@ KERNEL(kThreads, 1) seed_stages(const GRID_CONSTANT struct seed_stages_args args
 	}
 	cluster_sync();
 }
+
+/* ---- Boxes -------------------------------------------------------------------------------------------- */
+
+/* A tile a block, from one map to another: what differs is where its axes lie. */
+KERNEL(32, 1) seed_move(const GRID_CONSTANT struct seed_move_args args)
+{
+	DYNAMIC_SHARED(tile);
+	barrier *b = (barrier *)(tile + args.bytes);
+	int32_t load_at[5] = { 0, 0, 0, 0, 0 }, store_at[5] = { 0, 0, 0, 0, 0 };
+	uint32_t number = blockIdx.x;
+
+	if (threadIdx.x != 0)
+		return;
+	for (uint32_t a = 0; a < args.axes; a++) {
+		const seed_move_axis &axis = args.axis[a];
+		int32_t i = (int32_t)(number % axis.tiles);
+
+		number /= axis.tiles;
+		load_at[axis.load_dim] += i * axis.load_step;
+		store_at[axis.store_dim] += i * axis.store_step;
+	}
+	barrier_init(b, 1);
+	barrier_init_fence();
+	barrier_arrive_expect(b, args.bytes);
+	load_tile(tile, &args.load, args.load_rank, load_at, b);
+	barrier_wait(b, 0);
+	store_tile(&args.store, args.store_rank, store_at, tile);
+	store_commit();
+	store_wait<0>();
+}

@@ -31,6 +31,7 @@ static int run_cases(void)
 	case_half_tile();
 	cases_of_multicast();
 	cases_of_copies();
+	cases_of_moves();
 	cases_of_ranks();
 	cases_of_types();
 	cases_of_swizzles();
