@@ -5,6 +5,6 @@
 #include "host.hh"
 
 extern "C" const struct model_kernel model_conformance_kernels[] = {
-	HOST_KERNEL(conformance_load, conformance_args)
-	    HOST_KERNEL(conformance_store, conformance_args){ nullptr, 0, 0, nullptr },
+	HOST_KERNEL(conformance_load, conformance_args) HOST_KERNEL(conformance_store, conformance_args)
+	    HOST_KERNEL(conformance_cluster, conformance_cluster_args){ nullptr, 0, 0, nullptr },
 };

@@ -4,6 +4,8 @@
  *
  *   conformance [SEED [COUNT [FIRST [SECONDS]]]]
  *
+ * Of each such draw, the tile is also loaded for blocks of a cluster, and bytes are moved in clusters.
+ *
  * Draws FIRST to COUNT - 1 of the seed, as many as the time allows; a draw depends on nothing but the seed
  * and its number. Runs on whatever libcuda.so.1 is found. TAP: a test point for each feature, over all draws
  * that have it. The first that go wrong are told in full at the end, then what the device does with what the
@@ -150,6 +152,15 @@ static void report_feature(struct points *points, const char *name, const struct
 	      done[FEATURE_LOAD] + done[FEATURE_STORE] + tally->lost ? "" : " # SKIP none drawn");
 }
 
+static void report_cluster(struct points *points, const char *name, const struct cluster_tally *tally)
+{
+	for (int i = 0; i < CLUSTER_SIZES; i++)
+		point(points, tally->wrong[i] + tally->lost[i] == 0,
+		      "cluster of %d, %s: moves %" PRIu64 ", wrong %" PRIu64 "; lost %" PRIu64 "%s", 2 << i,
+		      name, tally->done[i], tally->wrong[i], tally->lost[i],
+		      tally->done[i] + tally->lost[i] ? "" : " # SKIP none drawn");
+}
+
 static void report_wrong(const struct results *results)
 {
 	for (uint64_t i = 0; i < results->wrong && i < SHOWN_IN_FULL; i++)
@@ -169,6 +180,8 @@ static bool report(const struct results *results)
 	      j->illegal, j->apart);
 	for (int f = 0; f < FEATURE_COUNT; f++)
 		report_feature(&points, feature_name(f), &results->tally[f]);
+	for (int way = 0; way < CONFORMANCE_CLUSTER_WAYS; way++)
+		report_cluster(&points, cluster_way_names[way], &results->cluster[way]);
 	point(&points, results->strays == 0, "stores: nothing is written far from where it is to be");
 	point(&points, results->lost == 0, "device: %" PRIu64 " draws were the end of their context",
 	      results->lost);

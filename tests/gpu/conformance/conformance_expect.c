@@ -101,6 +101,15 @@ void expect_print_pieces(const struct draw *draw, const unsigned char *want, con
 	}
 }
 
+const char *expect_print_piece(const unsigned char *bytes, uint64_t at, uint64_t n, char *text)
+{
+	at = down(at);
+	*text = '\0';
+	for (uint64_t i = at, used = 0; i < at + TILE_PIECE && i < n; i++)
+		used += (uint64_t)sprintf(text + used, "%02x", bytes[i]);
+	return text;
+}
+
 /* ---- Stores ------------------------------------------------------------------------------------------ */
 
 bool expect_is_before(const struct draw *draw)

@@ -33,6 +33,10 @@ void expect_load(const struct draw *draw, const unsigned char *image, unsigned c
 void expect_print_pieces(const struct draw *draw, const unsigned char *want, const unsigned char *got,
                          uint32_t n, char *text, size_t size);
 
+/* The 16 of n bytes that byte at is one of. Returns text. */
+#define EXPECT_PIECE_TEXT 48
+const char *expect_print_piece(const unsigned char *bytes, uint64_t at, uint64_t n, char *text);
+
 /* Whether a store of it starts before 0, which the unit does not take. */
 bool expect_is_before(const struct draw *draw);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One stream, one block, one call at a time: every function returns when the device is done. */
+/* One stream, one launch, one call at a time: every function returns when the device is done. */
 #include "conformance_gpu.h"
 
 #include "kernels/cuda/driver.h"
@@ -30,13 +30,15 @@ int gpu_open(struct gpu *ret, uint64_t image_bytes, uint64_t tile_bytes, struct 
 	if (r == 0)
 		r = open_kernel(ret, &ret->store, "conformance_store", err);
 	if (r == 0)
+		r = open_kernel(ret, &ret->cluster, "conformance_cluster", err);
+	if (r == 0)
 		r = driver_call(err, cuStreamCreateWithPriority, (&ret->stream, CU_STREAM_NON_BLOCKING, 0));
 	if (r == 0)
 		r = driver_call(err, cuMemAlloc, (&ret->image, image_bytes));
 	if (r == 0)
 		r = driver_call(err, cuMemAlloc, (&ret->tile, tile_bytes));
 	if (r == 0)
-		r = driver_call(err, cuMemAlloc, (&ret->status, sizeof(uint32_t)));
+		r = driver_call(err, cuMemAlloc, (&ret->status, CONFORMANCE_MOST_BLOCKS * sizeof(uint32_t)));
 	if (r < 0)
 		gpu_close(ret);
 	return r;
@@ -72,23 +74,47 @@ int gpu_read(struct gpu *gpu, void *to, CUdeviceptr from, uint64_t bytes, struct
 	return settle(gpu, driver_call(err, cuMemcpyDtoHAsync, (to, from, bytes, gpu->stream)), err);
 }
 
-int gpu_run(struct gpu *gpu, CUfunction function, struct conformance_args *args, struct error *err)
+/* cluster: blocks, and the grid is one; 1 is none. */
+static int launch(struct gpu *gpu, CUfunction function, void *args, uint32_t cluster, uint32_t copied,
+                  struct error *err)
 {
+	CUlaunchAttribute attribute = {
+		.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+		.value.clusterDim = { cluster, 1, 1 },
+	};
 	CUlaunchConfig config = {
-		.gridDimX = 1,
+		.gridDimX = cluster,
 		.gridDimY = 1,
 		.gridDimZ = 1,
 		.blockDimX = CONFORMANCE_THREADS,
 		.blockDimY = 1,
 		.blockDimZ = 1,
-		.sharedMemBytes = args->copied + CONFORMANCE_BARRIER,
+		.sharedMemBytes = copied + CONFORMANCE_BARRIER,
 		.hStream = gpu->stream,
+		.attrs = &attribute,
+		.numAttrs = cluster > 1 ? 1 : 0,
 	};
 	void *params[] = { args };
 
+	return settle(gpu, driver_call(err, cuLaunchKernelEx, (&config, function, params, NULL)), err);
+}
+
+int gpu_run(struct gpu *gpu, CUfunction function, struct conformance_args *args, struct error *err)
+{
 	args->bytes = gpu->tile;
 	args->status = gpu->status;
-	return settle(gpu, driver_call(err, cuLaunchKernelEx, (&config, function, params, NULL)), err);
+	return launch(gpu, function, args, 1, args->copied, err);
+}
+
+int gpu_run_cluster(struct gpu *gpu, struct conformance_cluster_args *args, uint32_t blocks,
+                    struct error *err)
+{
+	struct conformance_cluster_args placed = *args;
+
+	placed.tile.bytes = gpu->tile;
+	placed.tile.status = gpu->status;
+	placed.global += gpu->image;
+	return launch(gpu, gpu->cluster, &placed, blocks, placed.tile.copied, err);
 }
 
 CUresult gpu_encode(CUtensorMap *map, const struct tensor_map_layout *l, uint64_t address)

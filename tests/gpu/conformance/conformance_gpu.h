@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU, or what stands in for it: memory for the image, and the two kernels. */
+/* The GPU, or what stands in for it: memory for the image, and the kernels. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_GPU_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_GPU_H
 
@@ -14,10 +14,11 @@ struct gpu {
 	CUmodule module;
 	CUfunction load;
 	CUfunction store;
+	CUfunction cluster;
 	CUstream stream;
 	CUdeviceptr image; /* aligned to 256 */
 	CUdeviceptr tile;
-	CUdeviceptr status;
+	CUdeviceptr status; /* CONFORMANCE_MOST_BLOCKS of uint32_t */
 };
 
 /* image_bytes and tile_bytes: of memory for each. On failure there is nothing to close. */
@@ -32,5 +33,9 @@ CUresult gpu_encode(CUtensorMap *map, const struct tensor_map_layout *l, uint64_
 
 /* Runs the kernel to its end, args->bytes and args->status being the gpu's. */
 int gpu_run(struct gpu *gpu, CUfunction function, struct conformance_args *args, struct error *err);
+
+/* The same for a cluster; args->global is an offset in the image. */
+int gpu_run_cluster(struct gpu *gpu, struct conformance_cluster_args *args, uint32_t blocks,
+                    struct error *err);
 
 #endif

@@ -36,6 +36,7 @@ static int run_draws(struct run *run, struct error *err);
 static int run_draw(struct run *run, struct error *err);
 static int make_map(struct run *run, const struct draw *draw, CUtensorMap *map, struct error *err);
 static int load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
+static int share(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
 static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
 static int store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err);
 static int check_image(struct run *run, struct error *err);
@@ -190,6 +191,8 @@ static int run_draw(struct run *run, struct error *err)
 	if (r == 0)
 		r = load(run, &draw, &map, err);
 	if (r == 0)
+		r = share(run, &draw, &map, err);
+	if (r == 0)
 		r = try_store(run, &draw, &map, err);
 	if (r < 0)
 		count_lost(run, &draw, err);
@@ -236,24 +239,12 @@ static uint32_t written_bytes(const unsigned char *shared, uint32_t n)
 	return n;
 }
 
-#define PIECE_TEXT 48
-
-/* The 16 bytes that byte at is one of. Returns text. */
-static const char *print_piece(const unsigned char *bytes, uint64_t at, uint64_t n, char *text)
-{
-	at -= at % 16;
-	*text = '\0';
-	for (uint64_t i = at, used = 0; i < at + 16 && i < n; i++)
-		used += (uint64_t)sprintf(text + used, "%02x", bytes[i]);
-	return text;
-}
-
 /* What lies between rows that are narrower than the swizzle may be anything. */
 static bool check_load(struct run *run, const struct draw *draw, const struct conformance_args *args,
                        uint32_t status)
 {
 	uint32_t first = 0, differ = 0, n = args->copied;
-	char pieces[256], want[PIECE_TEXT], got[PIECE_TEXT];
+	char pieces[256], want[EXPECT_PIECE_TEXT], got[EXPECT_PIECE_TEXT];
 
 	for (uint32_t i = n; i-- > 0;)
 		if (run->got[i] != run->tile[i] && (i >= n - CONFORMANCE_GUARD || run->marks[i])) {
@@ -273,8 +264,8 @@ static bool check_load(struct run *run, const struct draw *draw, const struct co
 	    run, draw,
 	    "load: %u bytes of %u differ, the first being %u; from %u on there is %s, the model says "
 	    "%s; pieces lie at%s",
-	    differ, args->expect, first, first & ~15u, print_piece(run->got, first, n, got),
-	    print_piece(run->tile, first, n, want), pieces);
+	    differ, args->expect, first, first & ~15u, expect_print_piece(run->got, first, n, got),
+	    expect_print_piece(run->tile, first, n, want), pieces);
 }
 
 static int load(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
@@ -303,12 +294,34 @@ static int load(struct run *run, const struct draw *draw, const CUtensorMap *map
 	return r;
 }
 
+/* ---- Clusters ---------------------------------------------------------------------------------------- */
+
+/* The tile, and bytes that are the image's or a block's own, in clusters. */
+static int share(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
+{
+	struct cluster_memory memory = { run->image, run->tile, run->marks, run->got };
+	struct rng rng = { run->seed ^ rng_next(&(struct rng){ run->results->number }) };
+	struct window window;
+	char text[512];
+	int r = 0;
+
+	for (int way = 0; way < CONFORMANCE_CLUSTER_WAYS && r == 0; way++) {
+		if (way == CONFORMANCE_SHARE_TILE && !expect_window(draw, &window))
+			continue;
+		r = cluster_try(&run->gpu, (enum conformance_cluster_way)way, &rng, draw, map, memory,
+		                TILE_ROOM, &run->results->cluster[way], text, sizeof text, err);
+		if (r > 0)
+			r = wrong(run, draw, "%s", text);
+	}
+	return r;
+}
+
 /* ---- Stores ------------------------------------------------------------------------------------------ */
 
 static bool check_store(struct run *run, const struct draw *draw, const struct window *w)
 {
 	uint64_t first = 0, differ = 0;
-	char want[PIECE_TEXT], got[PIECE_TEXT];
+	char want[EXPECT_PIECE_TEXT], got[EXPECT_PIECE_TEXT];
 
 	for (uint64_t at = w->end; at-- > w->first;)
 		if (run->got[at] != run->image[at] &&
@@ -322,7 +335,8 @@ static bool check_store(struct run *run, const struct draw *draw, const struct w
 	             "store: %" PRIu64 " bytes differ, the first being %" PRId64
 	             " of the tensor (%s); its 16 are %s, the model says %s",
 	             differ, (int64_t)(first - IMAGE_ORIGIN - draw->offset), role_names[run->roles[first]],
-	             print_piece(run->got, first, w->end, got), print_piece(run->image, first, w->end, want));
+	             expect_print_piece(run->got, first, w->end, got),
+	             expect_print_piece(run->image, first, w->end, want));
 }
 
 static int try_store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "conformance_cluster.h"
 #include "conformance_features.h"
 #include "conformance_judge.h"
 #include "conformance_margins.h"
@@ -22,6 +23,7 @@ struct results {
 	struct feature_tally tally[FEATURE_COUNT];
 	struct judge judge;
 	struct margins margins;
+	struct cluster_tally cluster[CONFORMANCE_CLUSTER_WAYS];
 	uint64_t replaced;           /* maps whose address was patched in */
 	uint64_t replaced_otherwise; /* of them: not the bytes of a fresh one */
 	uint64_t huge;               /* draws that were judged and not moved */
