@@ -24,10 +24,11 @@
 #include "divisor.h"
 
 #define PERMUTE_GRID_RANK 10
-#define PERMUTE_LIST_RANK 5 /* dimensions of the loads, of the rows, and of a row */
+#define PERMUTE_LIST_RANK 8 /* dimensions of the loads, of the rows, and of a row */
 #define PERMUTE_NONE      UINT32_MAX
 #define PERMUTE_BORDER    UINT16_MAX /* an entry of the table, until the masks are made */
 #define PERMUTE_LEAD      8          /* entries ahead of each copy of the table */
+#define PERMUTE_NO_SKEW   31
 
 struct permute_axis {
 	struct divisor by; /* indices */
@@ -118,10 +119,12 @@ struct permute_args {
 	    pitch; /* bytes from slot to slot, a multiple of 16; `pad` more after 1 << pad_shift of them */
 	uint32_t pad;
 	uint32_t pad_shift;
-	uint32_t batch_pitch; /* bytes from one index of the batch to the next */
-	uint32_t run_base;    /* offset of a row's first element, from its slot */
-	uint32_t row_phase;   /* the phase of a load's address (modulo 16) is its rows'; else that of table
-	                         entries */
+	uint32_t batch_pitch;    /* bytes from one index of the batch to the next */
+	uint32_t skew;           /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
+	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped */
+	uint32_t run_base;       /* offset of a row's first element, from its slot */
+	uint32_t row_phase;      /* the phase of a load's address (modulo 16) is its rows'; else that of table
+	                            entries */
 
 	/* The table: an entry for each element of a row's chunks, once for every phase that a row may have
 	 * (its address modulo 16, shifted right by phase_shift). */

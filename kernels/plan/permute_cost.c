@@ -32,16 +32,16 @@ struct weights {
 static const struct weights *weights_of(enum permute_how how, uint32_t element)
 {
 	static const struct weights elements[] = {
-		[1] = { 0.968, 4.1, 1.9, 2.1, 85, 38, 0.64, 0.051, 0.050, 540, 0.31, 0.0070 },
-		[2] = { 0.964, 3.0, 3.6, 2.0, 27, 51, 0.52, 0.016, 0.035, 2650, 0.22, 0.0031 },
-		[4] = { 0.950, 4.0, 2.0, 19, 22, 40, 0.84, 0.024, 0.033, 3100, 0.21, 0.011 },
-		[8] = { 0.918, 13, 4.4, 9.1, 4.4, 83, 0.51, 0.011, 0.026, 4440, 0.23, 0.012 },
-		[16] = { 0.922, 11, 3.4, 6.0, 4.0, 80, 0.40, 0.011, 0.018, 4440, 0.26, 0.010 },
+		[1] = { 0.959, 4.1, 1.9, 2.2, 64, 46, 0.71, 0.055, 0.054, 490, 0.42, 0.0088 },
+		[2] = { 0.998, 3.0, 3.4, 2.1, 30, 47, 0.50, 0.012, 0.033, 2360, 0.33, 0.0025 },
+		[4] = { 1.05, 3.7, 2.2, 11, 14, 32, 0.47, 0.0011, 0.030, 1560, 0.29, 0.011 },
+		[8] = { 1.04, 11, 4.8, 8.3, 4.9, 46, 0.25, 0.0081, 0.024, 1070, 0.29, 0.012 },
+		[16] = { 1.05, 8.7, 3.7, 6.0, 4.0, 80, 0.35, 0.0078, 0.017, 1150, 0.27, 0.010 },
 	};
-	static const struct weights words = { 0.945, 9.9,   2.9,   12,   15,   46,
-		                              0.96,  0.031, 0.039, 1860, 0.53, 0.0055 };
+	static const struct weights words = { 1.03, 11,    2.0,   19,   24,   46,
+		                              0.85, 0.035, 0.018, 1820, 0.24, 0.0050 };
 	static const struct weights pieces = {
-		1.06, 5.9, 4.3, 4.0, 41, 55, 0.46, 0.081, 0.056, 700, 0.18, 0
+		1.10, 6.2, 4.6, 4.2, 58, 54, 0.55, 0.081, 0.078, 310, 0.14, 0
 	};
 
 	return how == PERMUTE_PIECES ? &pieces : how == PERMUTE_WORDS ? &words : &elements[element];
@@ -62,7 +62,7 @@ double permute_cost(const struct permute_tile *tile)
 	const double table = args->how == PERMUTE_PIECES
 	                         ? args->pieces * PIECE_WORK
 	                         : args->row_bytes / (double)tile->nest.element * (ENTRY_WORK + args->phases);
-	const double lists = args->loads * LOAD_WORK + args->rows * ROW_WORK;
+	const double lists = args->loads * (double)args->by_parts.n * LOAD_WORK + args->rows * ROW_WORK;
 	double cost = w->own;
 
 	if (fit == 0)

@@ -6,10 +6,15 @@
 
 #include "proto/arithmetic.h"
 
-#define BANKS      32
-#define MOST_SIDE  4 /* rows that lie side by side in a warp, as a logarithm */
-#define MOST_SHIFT 6
-#define NO_SHIFT   31
+#define BANKS         32
+#define MOST_SIDE     4 /* rows that lie side by side in a warp: a logarithm */
+#define MOST_SHIFT    5
+#define NO_SHIFT      31
+#define LEAST_SKEW    7
+#define MOST_SKEW     11
+#define FEW_LOADS     16
+#define MOST_PARTS    768
+#define MOST_SPACINGS (1 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
 
 /* ---- Slots ------------------------------------------------------------------------------------------- */
 
@@ -49,17 +54,39 @@ static void add_entry(const struct permute_args *args, uint32_t j, struct spot *
 	}
 }
 
-/* From one index of the batch to the next. */
-static uint32_t batch_pitch(const struct permute_args *args, uint32_t pitch, uint32_t shift)
+/* How slots are kept out of each other's banks: as the fields of permute_args with these names. */
+struct spacing {
+	uint32_t pitch;
+	uint32_t pad_shift;
+	uint32_t skew;
+};
+
+static struct spacing spacing_of(const struct permute_args *args)
+{
+	return (struct spacing){ args->pitch, args->pad_shift, args->skew };
+}
+
+static uint32_t slot_of(const struct permute_args *args, const struct spacing *spacing, uint32_t load)
+{
+	return load * spacing->pitch + (load >> spacing->pad_shift) * args->pad;
+}
+
+static uint32_t skewed(uint32_t at, uint32_t skew)
+{
+	return at + (at >> skew) * 16;
+}
+
+/* Before the skew. */
+static uint32_t slot_bytes(const struct permute_args *args, const struct spacing *spacing)
 {
 	const uint32_t loads = (uint32_t)args->by_loads.n;
 
-	return loads * pitch + (loads >> shift) * args->pad;
+	return args->loads / loads * slot_of(args, spacing, loads);
 }
 
-static uint32_t slot_bytes(const struct permute_args *args, uint32_t pitch, uint32_t shift)
+static uint32_t parts_of(const struct spacing *spacing)
 {
-	return args->loads / (uint32_t)args->by_loads.n * batch_pitch(args, pitch, shift);
+	return spacing->skew == PERMUTE_NO_SKEW ? 1 : (spacing->pitch >> spacing->skew) + 2;
 }
 
 /* ---- Banks ------------------------------------------------------------------------------------------- */
@@ -73,16 +100,15 @@ struct access {
 /* How often shared memory is accessed for what it does at once if no two lanes want different words of a
  * bank. */
 static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
-                           uint32_t pitch, uint32_t shift)
+                           const struct spacing *spacing)
 {
-	const uint32_t batch = batch_pitch(args, pitch, shift);
+	const uint32_t batch = slot_of(args, spacing, (uint32_t)args->by_loads.n);
 	uint32_t seen[BANKS][WARP_THREADS], n[BANKS] = { 0 }, most = 0;
 
 	for (int l = 0; l < access->n; l++) {
 		const struct spot *spot = &access->spot[l];
-		const uint32_t word = (spot->at + spot->batch * batch + spot->load * pitch +
-		                       (spot->load >> shift) * args->pad) /
-		                      4;
+		const uint32_t at = spot->at + spot->batch * batch + slot_of(args, spacing, spot->load);
+		const uint32_t word = skewed(at, spacing->skew) / 4;
 
 		for (uint32_t w = word; w < word + words; w++) {
 			const uint32_t bank = w % BANKS;
@@ -136,58 +162,83 @@ static uint32_t store_wavefronts(uint32_t side)
 	return side <= 2 ? 5 : side == 3 ? 9 : 17;
 }
 
-/* Wavefronts for a warp's chunks, of which the accesses take `sum`, and the share of its lanes that do
- * something. */
-static double chunk_wavefronts(const struct permute_args *args, uint32_t side, double sum)
+/* Wavefronts for a warp's chunks, of which the accesses take `sum`, or what takes as long: the copies that
+ * bring the slots, and for a skew two instructions for each access of a lane. */
+static double chunk_wavefronts(const struct permute_tile *tile, const struct spacing *spacing, uint32_t side,
+                               double sum)
 {
+	const struct permute_args *args = &tile->args;
 	const uint32_t rows = args->how == PERMUTE_WORDS ? 4u << side : 1u << side;
 	const double idle = (double)((args->rows - 1) / rows + 1) * rows / args->rows;
+	double accesses = 16.0 / tile->nest.element, helpers = 1, shuffles = 0;
 
-	if (args->how != PERMUTE_WORDS)
-		return (sum + store_wavefronts(side)) * idle;
-	return (sum * (args->aligned ? 1 : 2) / 4 + 4 + store_wavefronts(side)) * idle * WARP_THREADS /
-	       (WARP_THREADS - (1u << side));
+	if (args->how == PERMUTE_WORDS) {
+		sum *= (args->aligned ? 1 : 2) / 4.0;
+		accesses *= (args->aligned ? 1 : 2) / 4.0;
+		helpers = (double)WARP_THREADS / (WARP_THREADS - (1u << side));
+		shuffles = 4;
+	}
+	if (spacing->skew != PERMUTE_NO_SKEW)
+		sum += accesses / 2;
+	return (sum + shuffles + store_wavefronts(side)) * idle * helpers +
+	       args->loads * parts_of(spacing) * WARP_THREADS * 16 / tile->useful;
 }
 
-/* Pads between the slots, and rows side by side, such that few accesses meet in a bank. */
+/* Pads after slots help where loads are many, a skew where they are few. */
+static int find_spacings(const struct permute_args *args, struct spacing *ret)
+{
+	int n = 0;
+
+	ret[n++] = spacing_of(args);
+	for (uint32_t pad = 0; pad <= 16; pad += 16)
+		for (uint32_t shift = pad ? 1 : 0; args->by_loads.n > 1 && shift <= MOST_SHIFT; shift++)
+			ret[n++] =
+			    (struct spacing){ args->pitch + pad, shift ? shift : NO_SHIFT, PERMUTE_NO_SKEW };
+	for (uint32_t skew = LEAST_SKEW; args->loads <= FEW_LOADS && skew <= MOST_SKEW; skew++)
+		ret[n++] = (struct spacing){ args->pitch, NO_SHIFT, skew };
+	return n;
+}
+
 void permute_arrange(struct permute_tile *tile)
 {
 	struct permute_args *args = &tile->args;
-	const uint32_t element = tile->nest.element, own = args->pitch, words = element < 4 ? 1 : element / 4;
-	double best = 1e30;
+	const uint32_t element = tile->nest.element, words = element < 4 ? 1 : element / 4;
+	struct spacing spacings[MOST_SPACINGS], best = spacing_of(args);
+	const int n_spacings = find_spacings(args, spacings);
+	double least = 1e30;
 
 	for (uint32_t side = 0; side <= MOST_SIDE && (side == 0 || 1u << side <= 2 * args->rows); side++) {
 		struct access access[2 * 16];
 		const int n = find_accesses(args, element, side, 0, access),
 			  both = n + find_accesses(args, element, side, 5 * WARP_THREADS, access + n);
 
-		for (uint32_t pad = 0; pad <= 16; pad += 16) {
-			for (uint32_t shift = 1; shift <= MOST_SHIFT; shift++) {
-				const uint32_t s = shift == MOST_SHIFT ? NO_SHIFT : shift, pitch = own + pad;
-				uint32_t sum = 0;
-				double cost;
+		for (int i = 0; i < n_spacings; i++) {
+			const struct spacing *spacing = &spacings[i];
+			uint32_t sum = 0;
+			double cost;
 
-				if (slot_bytes(args, pitch, s) > PERMUTE_MOST_SLOTS ||
-				    (args->by_loads.n == 1 && s != NO_SHIFT))
-					continue;
-				for (int a = 0; a < both; a++)
-					sum += wavefronts(args, &access[a], words, pitch, s);
-				cost = chunk_wavefronts(args, side, sum / 2.0);
-				if (cost + pad * 0.02 >= best)
-					continue;
-				best = cost + pad * 0.02;
-				tile->wavefronts = cost / WARP_THREADS;
-				args->log_side = side;
-				args->pitch = pitch;
-				args->pad_shift = s;
-			}
+			if (slot_bytes(args, spacing) > PERMUTE_MOST_SLOTS ||
+			    args->loads * parts_of(spacing) > MOST_PARTS)
+				continue;
+			for (int a = 0; a < both; a++)
+				sum += wavefronts(args, &access[a], words, spacing);
+			cost = chunk_wavefronts(tile, spacing, side, sum / 2.0);
+			if (cost + (spacing->pitch - args->pitch) * 0.02 >= least)
+				continue;
+			least = cost + (spacing->pitch - args->pitch) * 0.02;
+			tile->wavefronts = cost / WARP_THREADS;
+			args->log_side = side;
+			best = *spacing;
 		}
 	}
+	args->pitch = best.pitch;
+	args->pad_shift = best.pad_shift;
+	args->skew = best.skew;
 }
 
 /* Bytes from the first slot that a chunk's elements may be read from: a row that is shorter than others, or a
  * chunk that is not all of one, is read as if there were more of it. */
-static uint32_t reach_of(const struct permute_args *args, uint32_t element)
+static uint32_t reach_of(const struct permute_args *args, const struct spacing *spacing, uint32_t element)
 {
 	uint32_t reach = 15 + element, loads = 0;
 
@@ -202,7 +253,7 @@ static uint32_t reach_of(const struct permute_args *args, uint32_t element)
 		else if (!args->run_loads[d] && args->back && d + 1 == args->n_run)
 			reach += last * (uint32_t)-args->run[d].src;
 	}
-	return reach + args->run_base + loads * args->pitch + (loads >> args->pad_shift) * args->pad;
+	return reach + args->run_base + slot_of(args, spacing, loads);
 }
 
 /* ---- Everything ---------------------------------------------------------------------------------------- */
@@ -213,13 +264,15 @@ void permute_lay_out(struct permute_tile *tile)
 	const uint32_t element = tile->nest.element;
 	const uint32_t group = (args->how == PERMUTE_WORDS ? 4u : 1u) << args->log_side;
 	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
-	uint32_t at = 16, step = batch_pitch(args, args->pitch, args->pad_shift);
+	const struct spacing spacing = spacing_of(args);
+	uint32_t at = 16, step = slot_of(args, &spacing, (uint32_t)args->by_loads.n);
 
 	args->batch_pitch = step;
 	for (uint32_t d = args->batch_row; d < args->n_row; d++) {
 		args->row[d].src = step;
 		step *= (uint32_t)args->row[d].by.n;
 	}
+	args->by_parts = divisor_of(parts_of(&spacing));
 	args->row_notes = (uint32_t)divide_up_u64(args->rows, group) * group;
 	args->by_chunks = divisor_of(chunks);
 	args->rows_at = at;
@@ -233,6 +286,7 @@ void permute_lay_out(struct permute_tile *tile)
 	at +=
 	    args->how == PERMUTE_PIECES ? 16 : 0; /* what is read before the first byte, and after the last */
 	args->tile_at = at;
-	at += max_u32(slot_bytes(args, args->pitch, args->pad_shift), reach_of(args, element)) + 16;
+	at +=
+	    skewed(max_u32(slot_bytes(args, &spacing), reach_of(args, &spacing, element)) + 16, spacing.skew);
 	args->shared = args->how == PERMUTE_PIECES ? at + 32 : at;
 }

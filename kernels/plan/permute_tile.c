@@ -216,6 +216,8 @@ static bool set_slots(struct permute_work *work)
 	args->pitch = (uint32_t)divide_up_u64(work->load_run + (align < 16 ? 30 : 0), 16) * 16;
 	args->pad_shift = 31;
 	args->pad = 16;
+	args->skew = PERMUTE_NO_SKEW;
+	args->by_parts = divisor_of(1);
 	args->row_phase = args->by_loads.n == 1;
 	for (int i = 0; i < work->batch.n && !args->row_phase; i++)
 		if (nest->dim[work->batch.dim[i]].src % 16)

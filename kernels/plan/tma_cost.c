@@ -4,57 +4,79 @@
 
 #include "permute_plan.h"
 
-#define SMALL_TILE 8192 /* bytes, below which too few are in flight */
+#define SMALL_TILE 15000.0 /* bytes of a box, below which too few are in flight */
+#define SMALL_BULK 6000.0  /* of a plain copy */
 
-/* How much more the tiles of a map hold than there is of the tensor. */
+static double box_bytes(const struct tma_route_plan *tma)
+{
+	double bytes = tma->element;
+
+	for (uint32_t d = 0; d < tma->load.rank; d++)
+		bytes *= (double)tma->load.box[d];
+	return bytes;
+}
+
+/* How much more a transpose's tiles hold than there is. */
 static double tile_waste(const struct plan *plan)
 {
 	const struct tma_route_plan *tma = &plan->tma;
 	double waste = 1;
 
 	for (uint32_t d = 0; d < tma->rank && d < (uint32_t)plan->tile_rank; d++) {
-		const uint64_t n = (uint64_t)tma->dim[d].n,
-			       tile = (uint64_t)plan->tile[plan->tile_rank - 1 - (int)d];
+		const uint64_t n = (uint64_t)tma->dim[d].n;
+		const uint64_t tile = (uint64_t)plan->tile[plan->tile_rank - 1 - (int)d];
 
 		waste *= (double)(divide_up_u64(n, tile) * tile) / (double)n;
 	}
 	return waste;
 }
 
-static double tile_bytes(const struct plan *plan)
+static double window_bytes(const struct tma_route_plan *tma)
 {
-	double bytes = plan->tma.element;
+	double bytes = tma->element;
 
-	for (int d = 0; d < plan->tile_rank; d++)
-		bytes *= (double)plan->tile[d];
+	for (uint32_t d = 0; d < tma->rank; d++)
+		bytes *= (double)tma->dim[d].n;
 	return bytes;
+}
+
+/* Rows of the destination begin within sectors. */
+static bool is_ragged(const struct tma_route_plan *tma, uint64_t align)
+{
+	uint64_t bits = (uint64_t)tma->dst_offset;
+
+	for (uint32_t d = 1; d < tma->rank; d++)
+		bits |= (uint64_t)tma->dim[d].dst;
+	return bits % align != 0;
 }
 
 static double route_cost(const struct plan *plan)
 {
 	const struct tma_route_plan *tma = &plan->tma;
 	const double run = (double)tma->dim[0].n * tma->element;
-	double own;
+	const double box = box_bytes(tma);
 
 	switch (tma->route) {
 	case TMA_ROUTE_PERMUTE:
 		return tma->cost;
 	case TMA_ROUTE_BULK:
+		return 1.04 + (tma->chunk < SMALL_BULK ? (SMALL_BULK - tma->chunk) / 2000 : 0);
 	case TMA_ROUTE_COPY:
-		own = tile_bytes(plan);
-		return 1.04 * tile_waste(plan) * (own < SMALL_TILE ? SMALL_TILE / own : 1);
+		return 1.04 * box * (double)tma->tiles / window_bytes(tma) *
+		       (box < SMALL_TILE ? SMALL_TILE / box : 1);
 	case TMA_ROUTE_TRANSPOSE:
-		return 1.06 * (0.62 + 0.38 * tile_waste(plan));
+		return 1.06 + (tma->element <= 4 ? 0.25 : 0.45) * (tile_waste(plan) - 1) +
+		       (tma->element <= 2 && is_ragged(tma, SECTOR) ? 0.5 : 0);
 	case TMA_ROUTE_CHANNELS: /* warps of 32 chunks */
-		return 1.02 + 0.4 * ((double)tma->slots * 32 * 16 / run - 1);
-	case TMA_ROUTE_ROWS: /* warps of 32 chunks, each for a row */
+		return 1.02 + 0.27 * ((double)tma->slots * 32 * 16 / run - 1);
+	case TMA_ROUTE_ROWS: /* likewise, each for a row */
 		return 0.5 + 0.5 * (double)divide_up_u64((uint64_t)run, 512) * 512 / run;
 	case TMA_ROUTE_SHORT:
-		return 0.95 + 70 / run;
+		return (0.95 + 70 / run) * (tma->element <= 2 && is_ragged(tma, 16) ? 1.5 : 1);
 	case TMA_ROUTE_TILES:
-		return 3;
-	case TMA_ROUTE_GATHER:
-		return 5;
+		return 1.5 + 3.0 / tma->element;
+	case TMA_ROUTE_GATHER: /* a sector for each element, at worst */
+		return 4 + 12.0 / tma->element;
 	default:
 		return 1;
 	}

@@ -66,6 +66,9 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 		if (how != PERMUTE_PIECES && oracle_between(state, 0, 1)) {
 			permute_arrange(&tile);
 			permute_lay_out(&tile);
+		} else if (how != PERMUTE_PIECES && oracle_between(state, 0, 1)) {
+			tile.args.skew = (uint32_t)oracle_between(state, 4, 12);
+			permute_lay_out(&tile);
 		}
 		if (permute_cost(&tile) >= PERMUTE_NEVER)
 			continue;

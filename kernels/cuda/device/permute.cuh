@@ -172,6 +172,12 @@ DEVICE uint32_t slot_of(const permute_args &args, uint32_t load)
 	return load * args.pitch + (load >> args.pad_shift) * args.pad;
 }
 
+/* Where a byte of the slots lies. */
+template <bool SKEWED> DEVICE uint32_t skewed(uint32_t at, uint32_t skew)
+{
+	return SKEWED ? at + (at >> skew) * 16 : at;
+}
+
 /* ---- Loads --------------------------------------------------------------------------------------------- */
 
 /* Where a load begins. false: the tile does not have it. */
@@ -227,27 +233,38 @@ DEVICE void clip_load(const permute_args &args, uint64_t &from, uint64_t &end)
 template <int E, bool PADDED>
 DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned char *tile, barrier *arrived)
 {
+	const uint32_t parts = (uint32_t)args.by_parts.n;
 	uint32_t bytes = 0;
 	uint64_t src;
 
-	for (uint32_t i = threadIdx.x; i < args.loads; i += PERMUTE_THREADS) {
-		if (!find_load<PADDED>(args, t, i, src))
+	for (uint32_t i = threadIdx.x; i < args.loads * parts; i += PERMUTE_THREADS) {
+		const uint32_t load = divide_u32(i, &args.by_parts), part = i - load * parts;
+
+		if (!find_load<PADDED>(args, t, load, src))
 			continue;
-		const uint32_t batch = divide_u32(i, &args.by_loads);
-		unsigned char *const slot =
-		    tile + batch * args.batch_pitch + slot_of(args, i - batch * (uint32_t)args.by_loads.n);
+		const uint32_t batch = divide_u32(load, &args.by_loads);
+		const uint32_t slot =
+		    batch * args.batch_pitch + slot_of(args, load - batch * (uint32_t)args.by_loads.n);
 		const uint64_t high = src + t.load_bytes, around = src & ~UINT64_C(15);
 		uint64_t from = src, end = high;
 
 		clip_load(args, from, end);
-		if (from > around)
-			take_part<E>(around, src, high, slot);
-		if (end < high && end >= from)
-			take_part<E>(end, src, high, slot + (end - around));
-		if (end > from)
-			load_bulk(slot + (from - around), (const void *)from, (uint32_t)(end - from),
-			          arrived);
-		bytes += (uint32_t)(end - from);
+		if (part == 0 && from > around)
+			take_part<E>(around, src, high, tile + skewed<true>(slot, args.skew));
+		if (part == 0 && end < high && end >= from)
+			take_part<E>(end, src, high,
+			             tile + skewed<true>(slot + (uint32_t)(end - around), args.skew));
+		if (end <= from)
+			continue;
+		const uint32_t first = slot + (uint32_t)(from - around), last = first + (uint32_t)(end - from);
+		const uint32_t begin = ((first >> args.skew) + part) << args.skew;
+		const uint32_t low = max(first, begin), n = min(last, begin + (1u << args.skew)) - low;
+
+		if (low >= last)
+			continue;
+		load_bulk(tile + skewed<true>(low, args.skew), (const void *)(from + (low - first)), n,
+		          arrived);
+		bytes += n;
 	}
 	barrier_arrive_expect(arrived, bytes);
 }
@@ -344,46 +361,51 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 	}
 }
 
-/* ---- Chunks ----------------------------------------------------------------------------------------------
- */
+/* ---- Chunks ---------------------------------------------------------------------------------------------- */
 
-/* The word that holds byte `at` of a chunk, with that byte lowest. */
-DEVICE uint32_t word_from(const uint4 &v, uint32_t at)
+DEVICE uint32_t word_at(const uint4 &v, uint32_t at)
 {
 	const uint32_t low = at & 4 ? v.y : v.x, high = at & 4 ? v.w : v.z;
 
-	return (at & 8 ? high : low) >> at % 4 * 8;
+	return at & 8 ? high : low;
 }
 
-/* Writes bytes [at, end) of a chunk by as few stores as possible: each costs the L2 a sector. */
+/* Writes the bytes of a word that are in [at, end): offsets in its chunk, where the word is at `first`. */
+template <int E>
+DEVICE void write_part_of_word(uint64_t chunk, uint32_t word, uint32_t first, uint32_t at, uint32_t end)
+{
+	using type = typename element<E>::type;
+
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i += E)
+		if (first + i >= at && first + i < end)
+			global_write((type *)(chunk + first + i), (type)(word >> 8 * i));
+}
+
+/* Writes bytes [at, end) of a chunk: whole words, and what there is of the first and of the last. */
 template <int E> DEVICE void write_part(uint64_t chunk, const uint4 &v, uint32_t at, uint32_t end)
 {
-	if (E == 1 && (at & 1) && at < end) {
-		global_write((uint8_t *)(chunk + at), (uint8_t)word_from(v, at));
-		at++;
+	if constexpr (E >= 8) {
+		if (at == 0 && end >= 8)
+			global_write((uint2 *)chunk, make_uint2(v.x, v.y));
+		if (at <= 8 && end == 16)
+			global_write((uint2 *)(chunk + 8), make_uint2(v.z, v.w));
+	} else {
+		const uint32_t w[4] = { v.x, v.y, v.z, v.w };
+
+#pragma unroll
+		for (uint32_t i = 0; i < 4; i++)
+			if (at <= 4 * i && end >= 4 * i + 4)
+				global_write((uint32_t *)(chunk + 4 * i), w[i]);
 	}
-	if (E <= 2 && (at & 2) && at + 2 <= end) {
-		global_write((uint16_t *)(chunk + at), (uint16_t)word_from(v, at));
-		at += 2;
+	if constexpr (E < 4) {
+		const uint32_t head = at & ~3u, tail = end & ~3u;
+
+		if (at & 3)
+			write_part_of_word<E>(chunk, word_at(v, head), head, at, end);
+		if ((end & 3) && (tail != head || (at & 3) == 0))
+			write_part_of_word<E>(chunk, word_at(v, tail), tail, at, end);
 	}
-	if (E <= 4 && (at & 4) && at + 4 <= end) {
-		global_write((uint32_t *)(chunk + at), word_from(v, at));
-		at += 4;
-	}
-	if (at + 8 <= end) {
-		global_write((uint2 *)(chunk + at), at & 8 ? make_uint2(v.z, v.w) : make_uint2(v.x, v.y));
-		at += 8;
-	}
-	if (E <= 4 && at + 4 <= end) {
-		global_write((uint32_t *)(chunk + at), word_from(v, at));
-		at += 4;
-	}
-	if (E <= 2 && at + 2 <= end) {
-		global_write((uint16_t *)(chunk + at), (uint16_t)word_from(v, at));
-		at += 2;
-	}
-	if (E == 1 && at < end)
-		global_write((uint8_t *)(chunk + at), (uint8_t)word_from(v, at));
 }
 
 #endif

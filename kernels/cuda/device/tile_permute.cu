@@ -12,72 +12,79 @@ namespace
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* Of a chunk that is not `whole`, some elements may be read from anywhere. */
-template <typename T> DEVICE T take(const unsigned char *row, uint32_t offset, bool whole)
-{
-	return tile_read_around<T>(row + offset, whole);
-}
+/* Elements of a row. Of a chunk that is not `whole`, some may be read from anywhere. */
+template <bool SKEWED> struct row_elements {
+	const unsigned char *slots;
+	uint32_t at;
+	uint32_t skew;
+	bool whole;
+
+	template <typename T> DEVICE_MEMBER T take(uint32_t offset) const
+	{
+		return tile_read_around<T>(slots + skewed<SKEWED>(at + offset, skew), whole);
+	}
+};
 
 /* Elements of a word, two or four, of which `pairs` has the offsets. */
-template <int E> DEVICE uint32_t gather_word(const unsigned char *row, uint2 pairs, bool whole)
+template <int E, typename ROW> DEVICE uint32_t gather_word(const ROW &row, uint2 pairs)
 {
 	if constexpr (E == 2) {
-		return pick_bytes(take<uint16_t>(row, pairs.x & 0xffff, whole),
-		                  take<uint16_t>(row, pairs.x >> 16, whole), 0x5410);
+		return pick_bytes(row.template take<uint16_t>(pairs.x & 0xffff),
+		                  row.template take<uint16_t>(pairs.x >> 16), 0x5410);
 	} else {
-		const uint32_t low = pick_bytes(take<uint8_t>(row, pairs.x & 0xffff, whole),
-		                                take<uint8_t>(row, pairs.x >> 16, whole), 0x0040);
-		const uint32_t high = pick_bytes(take<uint8_t>(row, pairs.y & 0xffff, whole),
-		                                 take<uint8_t>(row, pairs.y >> 16, whole), 0x0040);
+		const uint32_t low = pick_bytes(row.template take<uint8_t>(pairs.x & 0xffff),
+		                                row.template take<uint8_t>(pairs.x >> 16), 0x0040);
+		const uint32_t high = pick_bytes(row.template take<uint8_t>(pairs.y & 0xffff),
+		                                 row.template take<uint8_t>(pairs.y >> 16), 0x0040);
 
 		return pick_bytes(low, high, 0x5410);
 	}
 }
 
 /* A chunk's elements, each from its offset. */
-template <int E> DEVICE uint4 gather_chunk(const unsigned char *row, const uint16_t *offsets, bool whole)
+template <int E, typename ROW> DEVICE uint4 gather_chunk(const ROW &row, const uint16_t *offsets)
 {
 	if constexpr (E == 16) {
-		return take<uint4>(row, tile_read<uint16_t>(offsets), whole);
+		return row.template take<uint4>(tile_read<uint16_t>(offsets));
 	} else if constexpr (E == 8) {
 		const uint32_t o = tile_read<uint32_t>(offsets);
-		const uint2 a = take<uint2>(row, o & 0xffff, whole), b = take<uint2>(row, o >> 16, whole);
+		const uint2 a = row.template take<uint2>(o & 0xffff), b = row.template take<uint2>(o >> 16);
 
 		return make_uint4(a.x, a.y, b.x, b.y);
 	} else if constexpr (E == 4) {
 		const uint2 o = tile_read<uint2>(offsets);
 
 		return make_uint4(
-		    take<uint32_t>(row, o.x & 0xffff, whole), take<uint32_t>(row, o.x >> 16, whole),
-		    take<uint32_t>(row, o.y & 0xffff, whole), take<uint32_t>(row, o.y >> 16, whole));
+		    row.template take<uint32_t>(o.x & 0xffff), row.template take<uint32_t>(o.x >> 16),
+		    row.template take<uint32_t>(o.y & 0xffff), row.template take<uint32_t>(o.y >> 16));
 	} else if constexpr (E == 2) {
 		const uint4 o = tile_read<uint4>(offsets);
 
-		return make_uint4(gather_word<2>(row, make_uint2(o.x, 0), whole),
-		                  gather_word<2>(row, make_uint2(o.y, 0), whole),
-		                  gather_word<2>(row, make_uint2(o.z, 0), whole),
-		                  gather_word<2>(row, make_uint2(o.w, 0), whole));
+		return make_uint4(gather_word<2>(row, make_uint2(o.x, 0)),
+		                  gather_word<2>(row, make_uint2(o.y, 0)),
+		                  gather_word<2>(row, make_uint2(o.z, 0)),
+		                  gather_word<2>(row, make_uint2(o.w, 0)));
 	} else {
 		const uint4 o = tile_read<uint4>(offsets), p = tile_read<uint4>(offsets + 8);
 
-		return make_uint4(gather_word<1>(row, make_uint2(o.x, o.y), whole),
-		                  gather_word<1>(row, make_uint2(o.z, o.w), whole),
-		                  gather_word<1>(row, make_uint2(p.x, p.y), whole),
-		                  gather_word<1>(row, make_uint2(p.z, p.w), whole));
+		return make_uint4(gather_word<1>(row, make_uint2(o.x, o.y)),
+		                  gather_word<1>(row, make_uint2(o.z, o.w)),
+		                  gather_word<1>(row, make_uint2(p.x, p.y)),
+		                  gather_word<1>(row, make_uint2(p.z, p.w)));
 	}
 }
 
 /* A chunk of a row that begins `past` bytes after the copy's phase, less than a word. */
-template <int E>
-DEVICE uint4 gather_past(const unsigned char *row, const uint16_t *offsets, uint32_t past, bool whole)
+template <int E, typename ROW>
+DEVICE uint4 gather_past(const ROW &row, const uint16_t *offsets, uint32_t past)
 {
-	uint4 v = gather_chunk<E>(row, offsets, whole);
+	uint4 v = gather_chunk<E>(row, offsets);
 
 	if constexpr (E < 4) {
 		if (past) {
 			const uint2 o = E == 1 ? tile_read<uint2>(offsets - 4)
 			                       : make_uint2(tile_read<uint32_t>(offsets - 2), 0);
-			const uint32_t before = gather_word<E>(row, o, whole), bits = 32 - 8 * past;
+			const uint32_t before = gather_word<E>(row, o), bits = 32 - 8 * past;
 
 			v = make_uint4(shift_words(before, v.x, bits), shift_words(v.x, v.y, bits),
 			               shift_words(v.y, v.z, bits), shift_words(v.z, v.w, bits));
@@ -87,7 +94,7 @@ DEVICE uint4 gather_past(const unsigned char *row, const uint16_t *offsets, uint
 }
 
 /* In a warp lie 1 << log_side rows by 32 >> log_side of their chunks. */
-template <int E, bool PADDED>
+template <int E, bool PADDED, bool SKEWED>
 DEVICE void write_rows(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {
 	const unsigned char *const rows = shared + args.rows_at, *const table = shared + args.table_at,
@@ -105,7 +112,8 @@ DEVICE void write_rows(const permute_args &args, const permute_tile &t, const un
 		if (c >= n)
 			continue;
 		const uint16_t *const offsets = (const uint16_t *)(table + (note.z & 0xffff) + c * (32 / E));
-		const unsigned char *const row = tile + (note.y & 0xffff);
+		const row_elements<SKEWED> row = { tile, note.y & 0xffff, args.skew,
+			                           !PADDED && c > 1 && c + 2 < n };
 		const uint32_t at = c == 0 ? note.w & 0xff : 0, end = c + 1 == n ? note.w >> 8 & 0xff : 16;
 		const uint64_t to = base + note.x + 16 * c;
 		uint4 v;
@@ -118,11 +126,11 @@ DEVICE void write_rows(const permute_args &args, const permute_tile &t, const un
 
 			v = make_uint4(0, 0, 0, 0);
 			if (mask != 0xffff)
-				v = gather_past<E>(row, offsets, past, false);
+				v = gather_past<E>(row, offsets, past);
 			if (mask)
 				v = set_border(v, args.pattern, mask);
 		} else {
-			v = gather_past<E>(row, offsets, past, c > 1 && c + 2 < n);
+			v = gather_past<E>(row, offsets, past);
 		}
 		if (end - at == 16)
 			global_write((uint4 *)to, v);
@@ -153,7 +161,10 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 		__syncthreads();
 	}
 	barrier_wait(arrived, 0);
-	write_rows<E, PADDED>(args, t, shared);
+	if (args.skew == PERMUTE_NO_SKEW)
+		write_rows<E, PADDED, false>(args, t, shared);
+	else
+		write_rows<E, PADDED, true>(args, t, shared);
 }
 
 } // namespace

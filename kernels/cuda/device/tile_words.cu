@@ -12,15 +12,17 @@
 namespace
 {
 
-/* Four bytes from any address on. */
-template <bool ALIGNED> DEVICE uint32_t read_word(const unsigned char *slots, uint32_t at)
+/* Four bytes of the slots, from any place on. */
+template <bool ALIGNED, bool SKEWED>
+DEVICE uint32_t read_word(const unsigned char *slots, uint32_t at, uint32_t skew)
 {
 	if (ALIGNED)
-		return tile_read_around<uint32_t>(slots + at, false);
-	const unsigned char *const word = slots + (at & ~3u);
+		return tile_read_around<uint32_t>(slots + skewed<SKEWED>(at, skew), false);
+	const uint32_t low = at & ~3u;
 
-	return shift_words(tile_read_around<uint32_t>(word, false),
-	                   tile_read_around<uint32_t>(word + 4, false), at % 4 * 8);
+	return shift_words(tile_read_around<uint32_t>(slots + skewed<SKEWED>(low, skew), false),
+	                   tile_read_around<uint32_t>(slots + skewed<SKEWED>(low + 4, skew), false),
+	                   at % 4 * 8);
 }
 
 /* Byte r of word i becomes byte i of word r. */
@@ -36,8 +38,8 @@ DEVICE void transpose_words(uint32_t (&w)[4])
 }
 
 /* Word i of row r of a group's chunk is v[i][r]. */
-template <bool ALIGNED>
-DEVICE void gather_group(const unsigned char *slots, uint32_t at, const uint16_t *offsets,
+template <bool ALIGNED, bool SKEWED>
+DEVICE void gather_group(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
                          uint32_t (&v)[4][4])
 {
 #pragma unroll
@@ -47,8 +49,8 @@ DEVICE void gather_group(const unsigned char *slots, uint32_t at, const uint16_t
 
 #pragma unroll
 		for (int i = 0; i < 4; i++) {
-			v[2 * half + i / 2][i % 2 * 2] = read_word<ALIGNED>(slots, at + (pairs[i] & 0xffff));
-			v[2 * half + i / 2][i % 2 * 2 + 1] = read_word<ALIGNED>(slots, at + (pairs[i] >> 16));
+			v[2 * half + i / 2][i % 2 * 2] = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] & 0xffff), skew);
+			v[2 * half + i / 2][i % 2 * 2 + 1] = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] >> 16), skew);
 		}
 	}
 #pragma unroll
@@ -69,7 +71,7 @@ DEVICE uint4 shift_row(const uint4 &own, uint32_t p, uint32_t before)
 
 /* A warp has 1 << log_side groups side by side, and 32 >> log_side chunks of each. The first chunk of each
  * serves only the lane after it, unless the row begins with it. */
-template <bool ALIGNED, bool PADDED>
+template <bool ALIGNED, bool PADDED, bool SKEWED>
 DEVICE void write_groups(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {
 	const unsigned char *const rows = shared + args.rows_at, *const slots = shared + args.tile_at;
@@ -96,7 +98,7 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 
 		const uint32_t at = n01.y & 0xffff;
 
-		gather_group<ALIGNED>(slots, PADDED && at == PERMUTE_BORDER ? 0 : at, table + 16 * c, v);
+		gather_group<ALIGNED, SKEWED>(slots, args.skew, PADDED && at == PERMUTE_BORDER ? 0 : at, table + 16 * c, v);
 #pragma unroll
 		for (int r = 0; r < 4; r++) {
 			const uint32_t start = starts[r], p = start & 15, bytes = ends[r] >> 16;
@@ -144,10 +146,14 @@ template <bool PADDED> DEVICE void move_words(const permute_args &args, unsigned
 		__syncthreads();
 	}
 	barrier_wait(arrived, 0);
-	if (args.aligned)
-		write_groups<true, PADDED>(args, t, shared);
+	if (args.skew != PERMUTE_NO_SKEW && args.aligned)
+		write_groups<true, PADDED, true>(args, t, shared);
+	else if (args.skew != PERMUTE_NO_SKEW)
+		write_groups<false, PADDED, true>(args, t, shared);
+	else if (args.aligned)
+		write_groups<true, PADDED, false>(args, t, shared);
 	else
-		write_groups<false, PADDED>(args, t, shared);
+		write_groups<false, PADDED, false>(args, t, shared);
 }
 
 } // namespace
