@@ -21,14 +21,14 @@ DEVICE void copy_bulk(void *to, const void *from, uint32_t bytes, barrier *b, ui
 	model_copy_bulk(to, from, bytes, b, block);
 }
 
-DEVICE void barrier_arrive_block(barrier *b, uint32_t block)
+DEVICE void barrier_arrive_block(barrier *b, uint32_t block, CALLER_LINE)
 {
-	model_barrier_arrive_block(b, block);
+	model_barrier_arrive_block(b, block, line);
 }
 
-DEVICE void barrier_wait_cluster(barrier *b, uint32_t parity)
+DEVICE void barrier_wait_cluster(barrier *b, uint32_t parity, CALLER_LINE)
 {
-	model_barrier_wait_cluster(b, parity);
+	model_barrier_wait_cluster(b, parity, line);
 }
 
 #endif

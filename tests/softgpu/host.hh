@@ -9,6 +9,7 @@ extern "C" {
 }
 
 #undef KERNEL
+#undef for
 
 namespace
 {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "kernels/plan/tensor_map.h"
+#include "tests/softgpu/counts.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,12 @@ bool model_run(const struct model_kernel *kernel, const struct model_launch *lau
 /* Whether the kernel may read or write these bytes: set by the driver, which knows what memory there is.
  * NULL: not asked. Called on the thread that runs the kernel. */
 extern bool (*model_memory_check)(uint64_t address, uint64_t bytes, bool write);
+
+/* What launches add to; NULL: they are not counted. Not to be changed while one runs. */
+extern struct softgpu_counts *model_counts;
+
+/* Sectors that hold those bytes. */
+uint64_t model_sectors(uint64_t address, uint64_t bytes);
 
 /* The layout must have passed tensor_map_check. */
 void model_map_encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint64_t address);

@@ -41,6 +41,34 @@ template <int NUMBER> struct kernel_bound;
 #define DEVICE_MEMBER        inline
 #define DYNAMIC_SHARED(name) unsigned char *const name = model_dynamic_shared()
 
+/* A parameter: the line of the call. The model matches the instructions of a warp's lanes by it, and by the
+ * iterations of the loops around it, which is why a kernel's for tells of each. */
+#define CALLER_LINE uint32_t line = __builtin_LINE()
+
+class loop_iteration
+{
+	const bool counted = model_is_counting;
+
+      public:
+	explicit loop_iteration(uint32_t loop)
+	{
+		if (counted)
+			model_iteration_begin(loop);
+	}
+	~loop_iteration()
+	{
+		if (counted)
+			model_iteration_end();
+	}
+};
+
+// clang-format off
+#define for(...) \
+	for (__VA_ARGS__) \
+		if (const loop_iteration loop_iteration_(__COUNTER__); false) { \
+		} else
+// clang-format on
+
 #define threadIdx (model_here->thread)
 #define blockIdx  (model_here->block)
 #define blockDim  (model_here->block_dim)
@@ -51,14 +79,14 @@ DEVICE void __syncthreads()
 	model_sync_block();
 }
 
-DEVICE void __syncwarp(uint32_t mask = 0xffffffff)
+DEVICE void __syncwarp(uint32_t mask = 0xffffffff, CALLER_LINE)
 {
-	model_sync_warp(mask);
+	model_sync_warp(mask, line);
 }
 
-template <typename T> DEVICE T __ldg(const T *p)
+template <typename T> DEVICE T __ldg(const T *p, CALLER_LINE)
 {
-	model_global_read(p, sizeof(T));
+	model_global_read(p, sizeof(T), line);
 	return *p;
 }
 
@@ -92,27 +120,27 @@ DEVICE uint32_t shared_address(const void *p)
 	return (uint32_t)((const unsigned char *)p - model_dynamic_shared());
 }
 
-template <typename T> DEVICE T tile_read(const void *p)
+template <typename T> DEVICE T tile_read(const void *p, CALLER_LINE)
 {
 	T value;
 
-	model_tile_read(p, sizeof(T), true);
+	model_tile_read(p, sizeof(T), true, line);
 	memcpy(&value, p, sizeof(T));
 	return value;
 }
 
-template <typename T> DEVICE T tile_read_around(const void *p, bool whole)
+template <typename T> DEVICE T tile_read_around(const void *p, bool whole, CALLER_LINE)
 {
 	T value;
 
-	model_tile_read(p, sizeof(T), whole);
+	model_tile_read(p, sizeof(T), whole, line);
 	memcpy(&value, p, sizeof(T));
 	return value;
 }
 
-template <typename T> DEVICE void tile_write(void *p, T value)
+template <typename T> DEVICE void tile_write(void *p, T value, CALLER_LINE)
 {
-	model_tile_write(p, sizeof(T));
+	model_tile_write(p, sizeof(T), line);
 	memcpy(p, &value, sizeof(T));
 }
 
@@ -141,24 +169,24 @@ DEVICE void barrier_inval(barrier *b)
 	model_barrier_inval(b);
 }
 
-DEVICE void barrier_arrive(barrier *b)
+DEVICE void barrier_arrive(barrier *b, CALLER_LINE)
 {
-	model_barrier_arrive(b);
+	model_barrier_arrive(b, line);
 }
 
-DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
+DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes, CALLER_LINE)
 {
-	model_barrier_arrive_expect(b, bytes);
+	model_barrier_arrive_expect(b, bytes, line);
 }
 
-DEVICE bool barrier_test(barrier *b, uint32_t parity)
+DEVICE bool barrier_test(barrier *b, uint32_t parity, CALLER_LINE)
 {
-	return model_barrier_test(b, parity);
+	return model_barrier_test(b, parity, line);
 }
 
-DEVICE void barrier_wait(barrier *b, uint32_t parity)
+DEVICE void barrier_wait(barrier *b, uint32_t parity, CALLER_LINE)
 {
-	model_barrier_wait(b, parity);
+	model_barrier_wait(b, parity, line);
 }
 
 DEVICE void tensor_map_prefetch(const CUtensorMap *map)
@@ -206,41 +234,33 @@ DEVICE void fence_proxy_async()
 	model_fence_proxy_async();
 }
 
-template <typename T> DEVICE T global_read(const T *p)
+template <typename T> DEVICE T global_read(const T *p, CALLER_LINE)
 {
-	model_global_read(p, sizeof(T));
+	model_global_read(p, sizeof(T), line);
 	return *p;
 }
 
-template <typename T> DEVICE T global_read_once(const T *p)
+template <typename T> DEVICE T global_read_once(const T *p, CALLER_LINE)
 {
-	model_global_read(p, sizeof(T));
+	model_global_read(p, sizeof(T), line);
 	return *(const volatile T *)p;
 }
 
-template <typename T> DEVICE void global_write(T *p, T value)
+template <typename T> DEVICE void global_write(T *p, T value, CALLER_LINE)
 {
-	model_global_write(p, sizeof(T));
+	model_global_write(p, sizeof(T), line);
 	*p = value;
 }
 
-DEVICE void global_add(uint64_t *p, uint64_t n)
+DEVICE void global_add(uint64_t *p, uint64_t n, CALLER_LINE)
 {
-	model_global_write(p, sizeof *p);
+	model_global_add(p, line);
 	atomicAdd(p, n);
 }
 
-/* By a place for each thread of the blocks that run side by side. */
-DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
+DEVICE uint32_t from_lane(uint32_t value, uint32_t lane, CALLER_LINE)
 {
-	static thread_local uint32_t lanes[16][1024];
-	uint32_t *warp = &lanes[model_cluster_rank()][threadIdx.x / 32 * 32], theirs;
-
-	warp[threadIdx.x % 32] = value;
-	model_sync_warp(0xffffffff);
-	theirs = warp[lane % 32];
-	model_sync_warp(0xffffffff);
-	return theirs;
+	return model_shuffle(value, lane, line);
 }
 
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)

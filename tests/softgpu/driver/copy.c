@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "softgpu.h"
+#include "tests/softgpu/model.h"
 
 enum side { SIDE_DEVICE, SIDE_HOST, SIDE_EITHER };
 
@@ -53,6 +54,10 @@ static CUresult run_copy(struct op *op)
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	memmove((void *)copy->dst, (const void *)copy->src, copy->size);
+	if (model_counts && copy->src_is_known)
+		model_counts->read.driver += model_sectors(copy->src, copy->size);
+	if (model_counts && copy->dst_is_known)
+		model_counts->written.driver += model_sectors(copy->dst, copy->size);
 	return CUDA_SUCCESS;
 }
 
@@ -87,6 +92,8 @@ static CUresult run_set(struct op *op)
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	memset((void *)set->dst, set->value, set->size);
+	if (model_counts)
+		model_counts->written.driver += model_sectors(set->dst, set->size);
 	return CUDA_SUCCESS;
 }
 

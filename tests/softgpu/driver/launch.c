@@ -63,6 +63,13 @@ static CUresult run(struct op *op)
 	return CUDA_SUCCESS;
 }
 
+void softgpu_count(struct softgpu_counts *counts)
+{
+	call_lock();
+	model_counts = counts;
+	call_unlock();
+}
+
 /* 0 when an attribute is not one that this device can do. */
 static uint32_t cluster_of(const CUlaunchConfig *config)
 {

@@ -122,12 +122,14 @@ static void arrive(struct model_barrier *barrier, const char *what)
 	model_breathe();
 }
 
-void model_barrier_arrive(void *p)
+void model_barrier_arrive(void *p, uint32_t line)
 {
+	if (model_is_counting)
+		count_instruction(SOFTGPU_BARRIER_ARRIVE, 0, 0, line);
 	arrive(barrier_at(p, "barrier_arrive"), "barrier_arrive");
 }
 
-void model_barrier_arrive_block(void *p, uint32_t rank)
+void model_barrier_arrive_block(void *p, uint32_t rank, uint32_t line)
 {
 	const char *what = "barrier_arrive_block";
 	uint32_t offset = shared_offset(p, 8, 8, what);
@@ -142,13 +144,17 @@ void model_barrier_arrive_block(void *p, uint32_t rank)
 		                     "another block has arrived on a barrier"))
 			model_fail("no memory for what blocks have to know");
 	}
+	if (model_is_counting)
+		count_instruction(SOFTGPU_BARRIER_ARRIVE, 0, 0, line);
 	arrive(barrier, what);
 }
 
-void model_barrier_arrive_expect(void *p, uint32_t bytes)
+void model_barrier_arrive_expect(void *p, uint32_t bytes, uint32_t line)
 {
 	struct model_barrier *barrier = barrier_at(p, "barrier_arrive_expect");
 
+	if (model_is_counting)
+		count_instruction(SOFTGPU_BARRIER_ARRIVE, 0, 0, line);
 	if (barrier->pending_bytes + (int64_t)bytes > MAX_COUNT)
 		model_fail("barrier_arrive_expect of %u bytes on the barrier at shared + %u makes %" PRId64
 		           " bytes pending; it counts to %u",
@@ -243,10 +249,12 @@ static void learn_in_block(struct model_barrier *barrier, const char *what)
 }
 
 /* To ask takes time, in which the unit goes on: a thread that asks again and again sees the end. */
-bool model_barrier_test(void *p, uint32_t parity)
+bool model_barrier_test(void *p, uint32_t parity, uint32_t line)
 {
 	struct model_barrier *barrier = asked_at(p, parity, "barrier_test");
 
+	if (model_is_counting)
+		count_instruction(SOFTGPU_BARRIER_WAIT, 0, 0, line);
 	if (!has_ended(barrier, parity)) {
 		unit_step();
 		model_rest(THREAD_READY);
@@ -257,10 +265,12 @@ bool model_barrier_test(void *p, uint32_t parity)
 	return true;
 }
 
-static struct model_barrier *wait_for(void *p, uint32_t parity, const char *what)
+static struct model_barrier *wait_for(void *p, uint32_t parity, const char *what, uint32_t line)
 {
 	struct model_barrier *barrier = asked_at(p, parity, what);
 
+	if (model_is_counting)
+		count_instruction(SOFTGPU_BARRIER_WAIT, 0, 0, line);
 	if (!has_ended(barrier, parity)) {
 		machine.self->barrier = barrier;
 		machine.self->parity = parity;
@@ -269,12 +279,12 @@ static struct model_barrier *wait_for(void *p, uint32_t parity, const char *what
 	return barrier;
 }
 
-void model_barrier_wait(void *p, uint32_t parity)
+void model_barrier_wait(void *p, uint32_t parity, uint32_t line)
 {
-	learn_in_block(wait_for(p, parity, "barrier_wait"), "barrier_wait");
+	learn_in_block(wait_for(p, parity, "barrier_wait", line), "barrier_wait");
 }
 
-void model_barrier_wait_cluster(void *p, uint32_t parity)
+void model_barrier_wait_cluster(void *p, uint32_t parity, uint32_t line)
 {
-	learn(wait_for(p, parity, "barrier_wait_cluster"));
+	learn(wait_for(p, parity, "barrier_wait_cluster", line));
 }

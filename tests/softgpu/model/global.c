@@ -44,8 +44,9 @@ bool global_check(uint64_t address, uint64_t bytes, bool write)
 	return true;
 }
 
-static void access_global(const void *p, uint32_t size, bool write)
+static void access_global(const void *p, uint32_t size, enum softgpu_instruction kind, uint32_t line)
 {
+	const bool write = kind != SOFTGPU_GLOBAL_READ;
 	const char *what = write ? "write" : "read";
 
 	if ((uintptr_t)p % size)
@@ -54,14 +55,21 @@ static void access_global(const void *p, uint32_t size, bool write)
 	if (!global_check((uintptr_t)p, size, write))
 		model_fail("%s of %u bytes at global address %p, which is no memory that may be so accessed",
 		           what, size, p);
+	if (model_is_counting)
+		count_instruction(kind, (uintptr_t)p, size, line);
 }
 
-void model_global_read(const void *p, uint32_t size)
+void model_global_read(const void *p, uint32_t size, uint32_t line)
 {
-	access_global(p, size, false);
+	access_global(p, size, SOFTGPU_GLOBAL_READ, line);
 }
 
-void model_global_write(void *p, uint32_t size)
+void model_global_write(void *p, uint32_t size, uint32_t line)
 {
-	access_global(p, size, true);
+	access_global(p, size, SOFTGPU_GLOBAL_WRITE, line);
+}
+
+void model_global_add(uint64_t *p, uint32_t line)
+{
+	access_global(p, sizeof(*p), SOFTGPU_GLOBAL_ADD, line);
 }

@@ -27,28 +27,38 @@ struct model_here {
 
 extern const struct model_here *model_here;
 
+/* While a launch is counted: every iteration of every loop; each loop has a number of its own. */
+extern bool model_is_counting;
+void model_iteration_begin(uint32_t loop);
+void model_iteration_end(void);
+
 unsigned char *model_dynamic_shared(void);
 void model_sync_block(void);
-void model_sync_warp(uint32_t mask);
+void model_sync_warp(uint32_t mask, uint32_t line);
 void model_sync_cluster(void);
 uint32_t model_cluster_rank(void);
 
-/* Before the access itself; size is 1, 2, 4, 8 or 16. */
+/* The value of that lane; the whole warp takes part. */
+uint32_t model_shuffle(uint32_t value, uint32_t lane, uint32_t line);
+
+/* Before the access itself; size is 1, 2, 4, 8 or 16. line: the kernel's that makes it, as above and below.
+ */
 /* whole: every byte of it has to have been written. */
-void model_tile_read(const void *p, uint32_t size, bool whole);
-void model_tile_write(void *p, uint32_t size);
-void model_global_read(const void *p, uint32_t size);
-void model_global_write(void *p, uint32_t size);
+void model_tile_read(const void *p, uint32_t size, bool whole, uint32_t line);
+void model_tile_write(void *p, uint32_t size, uint32_t line);
+void model_global_read(const void *p, uint32_t size, uint32_t line);
+void model_global_write(void *p, uint32_t size, uint32_t line);
+void model_global_add(uint64_t *p, uint32_t line);
 
 void model_barrier_init(void *barrier, uint32_t arrivals);
 void model_barrier_init_fence(void);
 void model_barrier_inval(void *barrier);
-void model_barrier_arrive(void *barrier);
-void model_barrier_arrive_expect(void *barrier, uint32_t bytes);
-bool model_barrier_test(void *barrier, uint32_t parity);
-void model_barrier_wait(void *barrier, uint32_t parity);
-void model_barrier_wait_cluster(void *barrier, uint32_t parity);
-void model_barrier_arrive_block(void *barrier, uint32_t rank);
+void model_barrier_arrive(void *barrier, uint32_t line);
+void model_barrier_arrive_expect(void *barrier, uint32_t bytes, uint32_t line);
+bool model_barrier_test(void *barrier, uint32_t parity, uint32_t line);
+void model_barrier_wait(void *barrier, uint32_t parity, uint32_t line);
+void model_barrier_wait_cluster(void *barrier, uint32_t parity, uint32_t line);
+void model_barrier_arrive_block(void *barrier, uint32_t rank, uint32_t line);
 
 void model_prefetch_map(const void *map);
 void model_load_tile(void *tile, const void *map, uint32_t rank, const int32_t *c, void *barrier);

@@ -20,6 +20,7 @@
 #define MODEL_MAX_CLUSTER 16
 #define MODEL_MAX_THREADS 1024        /* of a block */
 #define MODEL_MAX_SHARED  (227 << 10) /* of a block, bytes */
+#define MODEL_MAX_LOOPS   15          /* one in the other */
 #define MODEL_POISON      0xcb /* what shared memory holds that nobody wrote, and what is being loaded */
 
 enum thread_state {
@@ -30,6 +31,13 @@ enum thread_state {
 	THREAD_AT_BARRIER,
 	THREAD_AT_STORES,
 	THREAD_DONE
+};
+
+/* An iteration of a loop, or the kernel itself; kept while a launch is counted. */
+struct model_iteration {
+	uint64_t path; /* tells it from all other iterations */
+	uint32_t loop; /* the last one directly inside */
+	uint32_t n;    /* iterations of that loop so far */
 };
 
 struct model_thread {
@@ -43,7 +51,10 @@ struct model_thread {
 	uint32_t group; /* at stores: those of groups below it are waited for */
 	bool read;      /* to have read; else to have written */
 	uint32_t next_group;
-	bool has_open; /* stores after the last commit */
+	bool has_open;  /* stores after the last commit */
+	uint32_t value; /* brought to a shuffle */
+	uint32_t depth; /* loops that it is in */
+	struct model_iteration iterations[MODEL_MAX_LOOPS + 1];
 };
 
 /* An mbarrier. Phase p is over when no arrivals and no bytes are pending. */
@@ -80,6 +91,7 @@ struct model_block {
 	uint16_t *loading;    /* 16 bytes: loads that are to fill them */
 	uint16_t *storing;    /* 16 bytes: stores whose issuer has not waited for their reading */
 	uint8_t *barrier_at;  /* 8 bytes: number of the live barrier there, + 1 */
+	uint64_t in_flight;   /* bytes of loads that have not come */
 };
 
 struct model_machine {
@@ -136,6 +148,23 @@ void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t byte
 void global_forget(void);
 /* false: it is no memory that the driver knows. */
 bool global_check(uint64_t address, uint64_t bytes, bool write);
+
+/* ---- count.c */
+struct unit_op;
+
+void count_cluster_begins(void);
+void count_cluster_ends(void);
+void count_free(void);
+/* While model_is_counting: the running thread reaches an instruction; at, size: of the access, if it is one.
+ */
+void count_instruction(enum softgpu_instruction kind, uint64_t at, uint32_t size, uint32_t line);
+/* The warps of threads [first, first + n) meet. */
+void count_meeting(enum softgpu_instruction kind, uint32_t first, uint32_t n);
+/* A request to the unit, as it is issued. Returns the bytes of global memory that it moves, 0 while nothing
+ * is counted. */
+uint64_t count_op(const struct unit_op *op);
+/* So many bytes more are on their way to the block. */
+void count_in_flight(struct model_block *block, int64_t bytes);
 
 /* ---- barrier.c */
 /* The live barrier at p, or a failure that says what was tried. */

@@ -30,6 +30,7 @@ static void try_block(const struct model_block *block)
 
 	if (!block->n_alive || !all_there(first, machine.block_threads, THREAD_AT_SYNC))
 		return;
+	count_meeting(SOFTGPU_BLOCK_SYNC, first, machine.block_threads);
 	order_meet_block(block->rank, is_alive);
 	release(first, machine.block_threads);
 }
@@ -38,6 +39,7 @@ static void try_cluster(void)
 {
 	if (!all_there(0, machine.n_threads, THREAD_AT_CLUSTER_SYNC))
 		return;
+	count_meeting(SOFTGPU_CLUSTER_SYNC, 0, machine.n_threads);
 	order_meet_cluster(is_alive);
 	release(0, machine.n_threads);
 }
@@ -96,7 +98,7 @@ void model_sync_cluster(void)
 	meet(THREAD_AT_CLUSTER_SYNC);
 }
 
-void model_sync_warp(uint32_t mask)
+static void meet_warp(uint32_t mask)
 {
 	uint32_t lane = machine.self->number % machine.block_threads % MODEL_WARP;
 
@@ -104,6 +106,27 @@ void model_sync_warp(uint32_t mask)
 		model_fail("__syncwarp of lanes 0x%08x by lane %u, which is not one of them", mask, lane);
 	machine.self->mask = mask;
 	meet(THREAD_AT_WARP_SYNC);
+}
+
+void model_sync_warp(uint32_t mask, uint32_t line)
+{
+	if (model_is_counting)
+		count_instruction(SOFTGPU_WARP_SYNC, 0, 0, line);
+	meet_warp(mask);
+}
+
+/* Nobody brings another value before all have taken this one. */
+uint32_t model_shuffle(uint32_t value, uint32_t lane, uint32_t line)
+{
+	struct model_thread *self = machine.self;
+
+	if (model_is_counting)
+		count_instruction(SOFTGPU_SHUFFLE, 0, 0, line);
+	self->value = value;
+	meet_warp(UINT32_MAX);
+	value = machine.threads[first_of_warp(self) + lane % MODEL_WARP].value;
+	meet_warp(UINT32_MAX);
+	return value;
 }
 
 uint32_t model_cluster_rank(void)

@@ -32,7 +32,8 @@ static void report_hang(void);
 const struct model_kernel *model_find(const char *name)
 {
 	const struct model_kernel *const tables[] = { model_own_kernels, model_seed_kernels,
-		                                      model_broken_kernels, model_conformance_kernels };
+		                                      model_broken_kernels, model_counted_kernels,
+		                                      model_conformance_kernels };
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
 		for (const struct model_kernel *kernel = tables[i]; kernel->name; kernel++)
@@ -61,6 +62,8 @@ static void seed(void)
 	machine.random = (text ? strtoull(text, NULL, 0) : 0) * UINT64_C(0x9e3779b97f4a7c15) +
 	                 ++launches * UINT64_C(0xd1342543de82ef95) + 1;
 	eagerness = paces[model_random(4)];
+	if (model_counts)
+		eagerness = 0; /* so that as much is in flight as the kernel lets be */
 }
 
 static bool run_launch(void)
@@ -71,9 +74,14 @@ static bool run_launch(void)
 	if (!check_launch())
 		return false;
 	global_forget();
-	for (uint64_t b = 0; b < blocks; b += machine.n_blocks)
+	for (uint64_t b = 0; b < blocks; b += machine.n_blocks) {
+		count_cluster_begins();
 		if (!run_cluster((uint32_t)b))
 			return false;
+		count_cluster_ends();
+	}
+	if (model_counts)
+		model_counts->launches++;
 	return true;
 }
 
@@ -106,6 +114,7 @@ __attribute__((destructor(101))) static void model_free(void)
 	cluster_free();
 	order_free();
 	shared_free();
+	count_free();
 }
 
 /* ---- Failures -------------------------------------------------------------------------------------- */

@@ -121,7 +121,7 @@ static void stamp(order_stamp *stamps, uint32_t offset, uint32_t bytes, order_st
 		stamps[i] = value;
 }
 
-void model_tile_read(const void *p, uint32_t size, bool whole)
+void model_tile_read(const void *p, uint32_t size, bool whole, uint32_t line)
 {
 	struct model_block *block = machine.self->block;
 	uint32_t offset = shared_offset(p, size, size, "tile_read");
@@ -131,9 +131,11 @@ void model_tile_read(const void *p, uint32_t size, bool whole)
 			model_fail("tile_read at shared + %u, which nobody has written", i);
 	check_known(block->written, offset, size, "tile_read", "wrote");
 	stamp(block->read, offset, size, order_now(machine.self->number));
+	if (model_is_counting)
+		count_instruction(SOFTGPU_SHARED_READ, offset, size, line);
 }
 
-void model_tile_write(void *p, uint32_t size)
+void model_tile_write(void *p, uint32_t size, uint32_t line)
 {
 	struct model_block *block = machine.self->block;
 	uint32_t offset = shared_offset(p, size, size, "tile_write");
@@ -148,6 +150,8 @@ void model_tile_write(void *p, uint32_t size)
 	check_known(block->read, offset, size, "tile_write", "read");
 	stamp(block->written, offset, size, order_now(machine.self->number));
 	stamp(block->read, offset, size, 0);
+	if (model_is_counting)
+		count_instruction(SOFTGPU_SHARED_WRITE, offset, size, line);
 }
 
 /* ---- Accesses of the unit -------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ struct model_kernel {
 extern const struct model_kernel model_own_kernels[];         /* kernels/cuda/launch/kernels.def */
 extern const struct model_kernel model_seed_kernels[];        /* tests/seeds/seeds.def */
 extern const struct model_kernel model_broken_kernels[];      /* tests/softgpu/broken.def */
+extern const struct model_kernel model_counted_kernels[];     /* tests/softgpu/counted.cu */
 extern const struct model_kernel model_conformance_kernels[]; /* tests/gpu/conformance/conformance.cu */
 
 #endif

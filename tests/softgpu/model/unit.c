@@ -121,6 +121,7 @@ void unit_issue_load(struct unit_op op, uint32_t barrier, uint32_t mask, const c
 	op.state = LOAD_ISSUED;
 	op.barrier = barrier;
 	op.mask = mask;
+	op.in_flight = count_op(&op);
 	for (uint32_t rank = 0; rank < machine.n_blocks; rank++) {
 		struct model_barrier *peer;
 
@@ -129,6 +130,7 @@ void unit_issue_load(struct unit_op op, uint32_t barrier, uint32_t mask, const c
 		peer = barrier_in(&machine.blocks[rank], barrier, what);
 		barrier_announce(peer, op.bytes);
 		shared_load_begins(&machine.blocks[rank], op.offset, op.span, peer);
+		count_in_flight(&machine.blocks[rank], (int64_t)op.in_flight);
 	}
 	push(op);
 	model_breathe();
@@ -165,6 +167,7 @@ static void issue_store(struct unit_op op)
 	op.state = STORE_ISSUED;
 	op.group = self->next_group;
 	shared_store_begins(op.offset, op.span);
+	count_op(&op);
 	push(op);
 	self->has_open = true;
 	model_breathe();
@@ -357,6 +360,7 @@ static void load_comes(struct unit_op *op)
 			continue;
 		peer = &machine.barriers[block->barrier_at[op->barrier / 8] - 1];
 		load_into(op, block->shared);
+		count_in_flight(block, -(int64_t)op->in_flight);
 		shared_load_ends(block, op->offset, op->span, peer);
 		if (op->is_copy)
 			copy_has_read(op, peer);

@@ -14,6 +14,7 @@ struct unit_op {
 	uint32_t offset;           /* in shared memory */
 	uint32_t span;             /* bytes of it */
 	uint32_t bytes;            /* that are moved */
+	uint64_t in_flight;        /* a load's count_op */
 	bool is_tile;
 	struct tensor_map_layout layout;
 	int32_t c[TENSOR_MAP_MAX_RANK];
