@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A random row, what its kernels moved on the stand-in driver, and the least that they could have. */
+#ifndef TESTS_GPU_TRAFFIC_H
+#define TESTS_GPU_TRAFFIC_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/plan/plan.h"
+#include "tests/bench/random_rows.h"
+#include "tests/softgpu/counts.h"
+
+/* The ratio of the sectors that are moved to the ideal is at most: */
+#define TRAFFIC_MEAN  1.15 /* in the geometric mean of all rows */
+#define TRAFFIC_WORST 2.0
+
+struct traffic_ideal {
+	uint64_t read;    /* sectors of the source that hold an element that is needed */
+	uint64_t written; /* sectors of the destination that hold an element that is written */
+};
+
+struct traffic_row {
+	uint64_t number; /* of the seed's rows */
+	struct bench_row row;
+	char what[64];
+	enum tma_route route;
+	char tile[48];
+	struct traffic_ideal ideal;
+	struct softgpu_counts counts;
+	double ratio; /* by traffic_report_add */
+};
+
+/* dst and src: addresses of elements [0, ..., 0]. false: no memory. */
+bool traffic_ideal_init(struct traffic_ideal *ret, const struct transform_spec *spec, uint64_t dst,
+                        uint64_t src);
+
+struct traffic_report {
+	struct traffic_row *rows;
+	int n;
+};
+
+/* false: no memory. */
+bool traffic_report_add(struct traffic_report *report, const struct traffic_row *row);
+void traffic_report_deinit(struct traffic_report *report);
+
+double traffic_report_mean(const struct traffic_report *report);
+double traffic_report_worst(const struct traffic_report *report);
+
+/* The distribution of the ratios, overall, by route and by element type, and the ten worst rows; in lines
+ * that begin with #. Sorts the rows. */
+void traffic_report_print(FILE *out, struct traffic_report *report);
+void traffic_row_print(FILE *out, const struct traffic_row *row);
+
+#endif
