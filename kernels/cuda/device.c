@@ -176,6 +176,7 @@ static int read_identity(struct device *ret, int ordinal, struct error *err)
 
 static int read_facts(struct device *ret, struct error *err)
 {
+	uint32_t memory_khz = 0, bus_bits = 0;
 	const struct {
 		uint32_t *ret;
 		CUdevice_attribute attribute;
@@ -183,6 +184,8 @@ static int read_facts(struct device *ret, struct error *err)
 		{ &ret->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT },
 		{ &ret->l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE },
 		{ &ret->shared_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN },
+		{ &memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE },
+		{ &bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH },
 	};
 	for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
 		int value;
@@ -191,6 +194,7 @@ static int read_facts(struct device *ret, struct error *err)
 			return r;
 		*facts[i].ret = (uint32_t)value;
 	}
+	ret->copy = copy_speed_of(memory_khz, bus_bits);
 	size_t bytes;
 	int r = driver_call(err, cuDeviceTotalMem, (&bytes, ret->handle));
 	if (r < 0)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "kernels/cuda/launch/kernels.h"
+#include "kernels/plan/predict.h"
 #include "proto/status.h"
 
 /* Read by any thread between open and close. */
@@ -19,6 +20,7 @@ struct device {
 	uint32_t processors; /* streaming multiprocessors */
 	uint32_t l2_bytes;
 	uint64_t memory_bytes;
+	struct copy_speed copy;
 	uint32_t shared_bytes; /* that one block can be given at most */
 	int driver_version;    /* of CUDA, 1000 * major + 10 * minor */
 	CUdevice handle;

@@ -62,7 +62,8 @@ static void describe(struct cuda_engine *engine)
 		.facts = { .engine = "cuda",
 		           .threads = device->processors,
 		           .align = CUDA_ALIGN,
-		           .tma = true },
+		           .tma = true,
+		           .copy = device->copy },
 		.kind = REGION_KIND_CUDA_FD,
 		.watches_holes = holes_can_watch(),
 	};

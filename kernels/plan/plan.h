@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "loop_nest.h"
+#include "predict.h"
 #include "tma_plan.h"
 #include "transform.h"
 
@@ -29,6 +30,8 @@ extern const char *const family_names[FAMILY_COUNT];
 #define PLAN_PHASE 32
 
 struct plan_facts {
+	/* Of the device; zeros: plans have no predicted time. */
+	struct copy_speed copy;
 	const char *engine; /* "cpu" */
 	uint32_t threads;   /* that move bytes; multiprocessors */
 	uint32_t align;     /* of both base addresses, bytes; what widening may rely on */
@@ -58,7 +61,7 @@ struct plan {
 	struct tma_route_plan
 	    tma; /* when planned for it; interior is then the whole destination, pads as windows */
 	uint64_t n_subregions;
-	double predicted; /* time, in units of what a device copy of as many bytes takes; 0: not known */
+	double predicted; /* time, in units of what a copy of as many bytes takes; 0: not predicted */
 	int n_rules;
 	struct plan_rule rules[PLAN_MAX_RULES];
 };

@@ -7,6 +7,8 @@
 #include "transform.h"
 
 #define H200_PROCESSORS 132
+#define H200_MEMORY_KHZ 3201000
+#define H200_BUS_BITS   6016
 #define ALIGN           16 /* what both engines widen by at most */
 
 /* Dimension d of the tile, counted from the outermost, is dimension `of` of the route's. */
@@ -77,9 +79,13 @@ void plan_tile_of(const struct plan *plan, struct plan_tile *ret)
 
 bool plan_facts_of(const char *engine, size_t len, struct plan_facts *ret)
 {
-	static const struct plan_facts known[] = {
+	const struct plan_facts known[] = {
 		{ .engine = "cpu", .threads = 1, .align = ALIGN },
-		{ .engine = "cuda", .threads = H200_PROCESSORS, .align = ALIGN, .tma = true },
+		{ .engine = "cuda",
+		  .threads = H200_PROCESSORS,
+		  .align = ALIGN,
+		  .tma = true,
+		  .copy = copy_speed_of(H200_MEMORY_KHZ, H200_BUS_BITS) },
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -56,6 +56,7 @@ struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src)
 		.threads = rig->device.processors,
 		.align = (uint32_t)(bits & -bits),
 		.tma = true,
+		.copy = rig->device.copy,
 		.dst_phase = dst % PLAN_PHASE,
 		.src_phase = src % PLAN_PHASE,
 	};

@@ -115,6 +115,12 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 		*ret = 2;
 		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: /* with the bus 16 GB/s, about what a host has */
+		*ret = 1000000;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+		*ret = 64;
+		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
 		*ret = 8 << 20;
 		return CUDA_SUCCESS;

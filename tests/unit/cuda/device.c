@@ -150,6 +150,8 @@ Test(device, facts)
 	cr_expect_eq(device.processors, 2);
 	cr_expect_eq(device.l2_bytes, 8 << 20);
 	cr_expect_eq(device.memory_bytes, 1 << 30);
+	cr_expect_float_eq(device.copy.bytes_per_ns, copy_speed_of(1000000, 64).bytes_per_ns, 1e-9);
+	cr_expect_gt(device.copy.bytes_per_ns, 0);
 	cr_expect_eq(device.shared_bytes, 227 * 1024);
 	cr_expect_eq(device.driver_version, 13000);
 	for (int i = 0; i < KERNEL_COUNT; i++) {

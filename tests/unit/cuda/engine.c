@@ -20,6 +20,7 @@ Test(engine, says_what_it_is)
 	cr_assert_str_eq(engine->facts.engine, "cuda");
 	cr_assert(engine->facts.tma);
 	cr_assert_gt(engine->facts.threads, 0);
+	cr_assert_gt(engine->facts.copy.bytes_per_ns, 0);
 	cr_assert_eq(engine->kind, REGION_KIND_CUDA_FD);
 	cr_assert_str_eq(engine->device, "softgpu, sm_90, driver 13.0");
 	cr_assert_eq(strncmp(engine->uuid, "GPU-", 4), 0, "%s", engine->uuid);

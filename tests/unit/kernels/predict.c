@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The time of a copy, and of a plan next to it. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "kernels/plan/plan.h"
+#include "kernels/plan/plan_tile.h"
+
+/* Rows of tests/bench/EXPERIMENTS.md: bytes read plus written, and GB/s of the copy. */
+Test(predict, an_h200_copies_as_measured)
+{
+	static const struct {
+		double bytes;
+		double measured;
+	} rows[] = {
+		{ 2.0 * 32768 * 32768 * 4, 4252.2 },       { 2.0 * 8192 * 8192 * 4, 4009.9 },
+		{ 2.0 * 320 * 56 * 56 * 256 * 2, 4114.9 }, { 2.0 * 64 * 112 * 112 * 128 * 4, 4056.5 },
+		{ 2.0 * 1024 * 224 * 224 * 3, 3830.5 },
+	};
+	struct plan_facts facts;
+
+	cr_assert(plan_facts_of("cuda", strlen("cuda"), &facts));
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const double ns = copy_speed_ns(&facts.copy, (uint64_t)rows[i].bytes);
+
+		cr_expect_float_eq(rows[i].bytes / ns / rows[i].measured, 1, 0.03, "row %zu: %.1f GB/s", i,
+		                   rows[i].bytes / ns);
+	}
+}
+
+Test(predict, a_plan_costs_a_multiple_of_a_copy)
+{
+	const struct copy_speed speed = copy_speed_of(1000000, 64);
+	struct plan plan = { .predicted = 1.5 };
+	const double copy_ns = copy_speed_ns(&speed, 1 << 20);
+
+	cr_assert_float_eq(plan_predict_ns(&plan, 1 << 20, &speed), 1.5 * copy_ns, 1e-6);
+	cr_assert_float_eq(copy_speed_ns(&speed, 1 << 30) - copy_speed_ns(&speed, 1 << 29),
+	                   (1 << 29) / speed.bytes_per_ns, 1e-3);
+	plan.predicted = 0;
+	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &speed), 0, "what has no prediction");
+}
+
+Test(predict, a_device_that_does_not_say)
+{
+	const struct copy_speed no_clock = copy_speed_of(0, 6016), no_bus = copy_speed_of(3201000, 0);
+	const struct plan plan = { .predicted = 1 };
+	struct plan_facts facts;
+
+	cr_assert_eq(copy_speed_ns(&no_clock, 1 << 20), 0);
+	cr_assert_eq(copy_speed_ns(&no_bus, 1 << 20), 0);
+	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &no_bus), 0);
+	cr_assert(plan_facts_of("cpu", strlen("cpu"), &facts));
+	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &facts.copy), 0, "the CPU engine");
+}
