@@ -85,6 +85,7 @@ void running_job_clear(struct engine_job *job)
 	job->status = 0;
 	job->ns = 0;
 	job->begun = false;
+	job->is_measured = false;
 	for (uint32_t i = 0; i < n; i++)
 		moves[i].status = STATUS_CANCELED;
 	if (job->blocks) {

@@ -144,14 +144,23 @@ static bool end_job(struct engine_stream *stream, struct engine_job *job)
 	return end_signalled(stream, job, more_sleep);
 }
 
+/* A job has been moved; since: what contention_start gave. */
+static void end_measuring(struct streams *streams, struct engine_job *job, uint64_t since)
+{
+	bool was_alone = contention_end(&streams->contention, since, true);
+	job->is_measured = was_alone && !job->blocks && !job->moves;
+}
+
 static bool start(struct engine_stream *stream, struct engine_job *job)
 {
 	struct streams *streams = stream->streams;
 	job->begun = true;
+	stream->contention = contention_start(&streams->contention, true);
 	running_job_start(&stream->running, job, &streams->tuning, streams->threads);
 	unsigned work_items = running_job_work_items(&stream->running, streams->idle + 1);
 	if (work_items == 0) {
 		running_job_end(&stream->running, &job);
+		end_measuring(streams, job, stream->contention);
 		return end_job(stream, job);
 	}
 	offer(stream, work_items);
@@ -218,8 +227,10 @@ static bool finish(struct engine_stream *stream)
 	offer(stream, running_job_work_items(&stream->running, stream->streams->idle + 1));
 	if (!running_job_end(&stream->running, &job))
 		return false;
-	if (!is_signalled)
+	if (!is_signalled) {
+		end_measuring(stream->streams, job, stream->contention);
 		return advance(stream, job);
+	}
 	bool wake = done_add(stream->streams, job);
 	return advance(stream, NULL) || wake;
 }
@@ -291,10 +302,12 @@ void stream_submit(struct engine_stream *stream, struct engine_job *job)
 	pthread_mutex_lock(&streams->lock);
 	bool idle = is_idle(stream) && !stream->first;
 	if (idle && small_is(job, &streams->tuning)) {
+		uint64_t since = contention_start(&streams->contention, true);
 		pthread_mutex_unlock(&streams->lock);
 		bool more_sleep;
 		bool has_run = run_small(stream, job, &more_sleep);
 		pthread_mutex_lock(&streams->lock);
+		end_measuring(streams, job, since);
 		if (has_run) {
 			unlock_and_wake(streams, end_signalled(stream, job, more_sleep));
 			return;

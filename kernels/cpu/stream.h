@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/contention.h"
 #include "kernels/engine.h"
 #include "kernels/fair_queue.h"
 #include "running_job.h"
@@ -33,6 +34,7 @@ struct streams {
 	char *scratch; /* of the owner's thread */
 	struct cpu_tuning tuning;
 	uint32_t threads;
+	struct contention contention;
 	void (*wake)(void *arg);
 	void *wake_arg;
 };
@@ -45,8 +47,9 @@ struct engine_stream {
 	struct engine_job **end;
 	struct watched watched; /* the first job's point, while is_watched */
 	bool is_watched;
-	bool has_come;     /* the first job's point */
-	bool is_advancing; /* a thread does so, and may have let go of the lock */
+	bool has_come;       /* the first job's point */
+	bool is_advancing;   /* a thread does so, and may have let go of the lock */
+	uint64_t contention; /* since the running job's start */
 };
 
 /* threads: that take work items; the caller starts them. The watcher starts. */

@@ -50,6 +50,7 @@ struct in_flight_job {
 	struct error why;             /* with status */
 	atomic_bool stopped;
 	uint64_t started_ns;                     /* by the monotonic clock */
+	uint64_t contention;                     /* by the engine: since its start */
 	TAILQ_ENTRY(in_flight_job) entry;        /* by the engine: in order of their start, or free */
 	TAILQ_ENTRY(in_flight_job) stream_entry; /* of the stream, in order */
 };

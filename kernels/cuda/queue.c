@@ -166,6 +166,7 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	assert(!job->signal.memory || job->signal.memory->writable);
 	job->ns = 0;
 	job->begun = false;
+	job->is_measured = false;
 	if (job->blocks) {
 		job->blocks->family = job->move.plan->family;
 		job->blocks->passed = job->blocks->beyond = 0;

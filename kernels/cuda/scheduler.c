@@ -269,12 +269,14 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
 	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = queue_take(stream);
+	bool is_first = false;
 
 	job->begun = true;
 	if (stream->n_in_flight++ == 0) {
 		stream->slot = least_used(scheduler);
-		stream->slot->users++;
+		is_first = stream->slot->users++ == 0;
 	}
+	in_flight->contention = contention_start(&scheduler->contention, is_first);
 	owner->running++;
 	owner->running_bytes += job_bytes(job);
 	if (staging_is_needed(&stream->staging)) {
@@ -326,12 +328,18 @@ static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *r
 
 /* ---- Ending: under the lock; whether the owner has to be woken ------------------------------------ */
 
+/* Whether a job is one move from the device's memory to the device's. */
+static bool is_on_device(const struct engine_job *job)
+{
+	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host;
+}
+
 static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_flight)
 {
 	struct engine_stream *stream = in_flight->stream;
 	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = in_flight->job;
-	bool wake;
+	bool is_last = false, wake;
 
 	owner->running--;
 	owner->running_bytes -= job_bytes(job);
@@ -343,7 +351,9 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	scratch_give(&scheduler->scratch, &in_flight->scratch);
 	TAILQ_REMOVE(&stream->in_flight, in_flight, stream_entry);
 	if (--stream->n_in_flight == 0)
-		stream->slot->users--;
+		is_last = --stream->slot->users == 0;
+	job->is_measured =
+	    contention_end(&scheduler->contention, in_flight->contention, is_last) && is_on_device(job);
 	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);
 	wake = queue_done(&scheduler->queue, job);
 	return queue_settle(stream) || wake;

@@ -18,6 +18,7 @@
 #include "limits.h"
 #include "memory.h"
 #include "heartbeat.h"
+#include "kernels/contention.h"
 #include "queue.h"
 #include "scratch.h"
 #include "timeline.h"
@@ -49,6 +50,7 @@ struct scheduler {
 	uint64_t landed_ns; /* when a round was last seen to have completed */
 	uint64_t pass;      /* number of the present pass over all in-flight jobs */
 	struct timelines timelines;
+	struct contention contention; /* of slots */
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */

@@ -155,6 +155,7 @@ ParameterizedTest(struct batch_row *row, batch, memory_that_fails)
 	engine_submit(engine, stream, &batch.job);
 	wait_done(1);
 	cr_assert_eq(batch.job.status, STATUS_DEVICE, "%s: %d", row->name, batch.job.status);
+	cr_assert_not(batch.job.is_measured, "%s: it is many moves", row->name);
 	for (uint32_t i = 0; i < batch.job.n_moves; i++) {
 		bool bad = i == 1 || i == 4;
 		cr_assert_eq(batch.moves[i].status, bad ? STATUS_DEVICE : 0, "%s: move %u: %d", row->name, i,

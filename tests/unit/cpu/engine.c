@@ -74,6 +74,7 @@ ParameterizedTest(struct order_row *row, engine, order_in_a_stream)
 	for (int i = 0; i < JOBS; i++) {
 		cr_assert_eq(done[i], &work[i].job, "%s: job %d came out of order", row->name, i);
 		cr_assert_eq(work[i].job.status, 0, "%s: job %d", row->name, i);
+		cr_assert(work[i].job.is_measured, "%s: job %d: no other stream was there", row->name, i);
 	}
 	const uint32_t *last = (const uint32_t *)data(memory[JOBS % 3]);
 	for (int64_t r = 0; r < row->n; r++) /* 31 transposes */
@@ -140,6 +141,9 @@ Test(engine, streams_share)
 	wait_done(2);
 	cr_assert_eq(done[0], &small.job);
 	cr_assert_gt(large.job.ns, 0);
+	cr_assert(first.job.is_measured);
+	cr_assert_not(large.job.is_measured);
+	cr_assert_not(small.job.is_measured);
 	engine_stream_free(engine, a);
 	engine_stream_free(engine, b);
 	engine_unmap(engine, dst);

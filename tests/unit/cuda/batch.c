@@ -64,6 +64,7 @@ static void run(struct engine_job *job, struct engine_move *moves, uint32_t n, c
 	engine_submit(engine, stream, job);
 	wait_done(1);
 	cr_assert_eq(job->status, 0, "%s: %d", name, job->status);
+	cr_assert_not(job->is_measured, "%s: it is many moves", name);
 	for (uint32_t i = 0; i < n; i++)
 		cr_assert_eq(moves[i].status, 0, "%s: move %u: %d", name, i, moves[i].status);
 	for (int m = 0; m < 2; m++)

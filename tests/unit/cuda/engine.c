@@ -264,6 +264,57 @@ Test(engine, says_how_long_it_took)
 	close_engine();
 }
 
+struct measured_row {
+	char name[40];
+	enum region_kind dst, src;
+	int streams;
+	bool measured;
+};
+
+ParameterizedTestParameters(engine, says_whether_that_is_what_the_move_takes)
+{
+	static struct measured_row rows[] = {
+		{ "one stream", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, 1, true },
+		{ "two streams", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, 2, false },
+		{ "from the host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, 1, false },
+		{ "to the host", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, 1, false },
+	};
+	return cr_make_param_array(struct measured_row, rows, sizeof rows / sizeof *rows);
+}
+
+/* The jobs of two streams meet unless this thread sleeps between their submissions for as long as one takes:
+ * then they are submitted again. */
+ParameterizedTest(struct measured_row *row, engine, says_whether_that_is_what_the_move_takes)
+{
+	enum { JOBS = 4, TRIES = 10 };
+	static struct work work[JOBS];
+	struct engine_stream *stream[2];
+	size_t measured;
+	setenv("SOFTGPU_SLOW_US", "5000", 1);
+	open_engine(NULL);
+	for (int i = 0; i < 2; i++)
+		stream[i] = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(row->dst, 65536), *src = new_memory(row->src, 65536);
+	for (int i = 0; i < TRIES; i++) {
+		measured = n_done = 0;
+		for (int j = 0; j < JOBS; j++) {
+			work_init(&work[j], 100, true, dst, src);
+			engine_submit(engine, stream[j % row->streams], &work[j].job);
+		}
+		wait_done(JOBS);
+		for (int j = 0; j < JOBS; j++)
+			measured += work[j].job.is_measured;
+		if (measured == (row->measured ? JOBS : 0))
+			break;
+	}
+	cr_assert_eq(measured, row->measured ? JOBS : 0, "%s: %zu of %d", row->name, measured, JOBS);
+	for (int i = 0; i < 2; i++)
+		engine_stream_free(engine, stream[i]);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	close_engine();
+}
+
 static double cpu_seconds(void)
 {
 	struct timespec t;
