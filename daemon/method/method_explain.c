@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain: plans a transform, for this engine or for another one, without running it. */
+/* explain: plans a transform, for this engine or for another one, without running it, and says how long it
+ * will take and how long it has taken. */
 #include "dispatch.h"
 
 #include <string.h>
@@ -8,6 +9,12 @@
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "transforms.h"
+
+/* Whether plans are for this service's engine, which may run them. */
+static bool is_own(const struct session *session, const struct plan_facts *facts)
+{
+	return facts->tma == session->server->engine->facts.tma;
+}
 
 static void fill_tile(const struct plan *plan, struct msg_explanation *e)
 {
@@ -20,19 +27,40 @@ static void fill_tile(const struct plan *plan, struct msg_explanation *e)
 	memcpy(e->tile_src_strides.v, tile.src, (size_t)plan->tile_rank * sizeof *tile.src);
 	e->tile_element = tile.element;
 	e->tile_row = tile.row_bytes;
-	e->has = F(explanation, tile_dst_strides) | F(explanation, tile_src_strides) |
-	         F(explanation, tile_element) | F(explanation, tile_row);
+	e->has |= F(explanation, tile_dst_strides) | F(explanation, tile_src_strides) |
+	          F(explanation, tile_element) | F(explanation, tile_row);
 }
 
-static void explain(struct session *session, const struct rpc_request *request, const char *engine,
-                    const struct plan_entry *entry)
+static void fill_prediction(const struct plan_entry *entry, const struct plan_facts *facts,
+                            struct msg_explanation *e)
+{
+	const uint64_t bytes = entry->transform.bytes;
+
+	e->predicted_ns = (uint64_t)(plan_predict_ns(&entry->plan, bytes, &facts->copy) + 0.5);
+	e->copy_ns = (uint64_t)(copy_speed_ns(&facts->copy, bytes) + 0.5);
+	if (e->predicted_ns)
+		e->has |= F(explanation, predicted_ns) | F(explanation, copy_ns);
+}
+
+static void fill_runs(const struct plan_runs *runs, struct msg_explanation *e)
+{
+	e->runs = runs->n;
+	e->measured_runs = runs->n_measured;
+	e->measured_ns = plan_runs_median_ns(runs);
+	e->has |= F(explanation, runs) | F(explanation, measured_runs);
+	if (runs->n_measured)
+		e->has |= F(explanation, measured_ns);
+}
+
+static void explain(struct session *session, const struct rpc_request *request,
+                    const struct plan_facts *facts, const struct plan_entry *entry)
 {
 	const struct plan *plan = &entry->plan;
 	const struct loop_nest *nest = &plan->interior;
 	struct msg_rule rules[PLAN_MAX_RULES];
 	struct msg_explanation e = {
 		.family = bytes_of(family_names[plan->family]),
-		.engine = bytes_of(engine),
+		.engine = bytes_of(facts->engine),
 		.swizzle = bytes_of(plan->swizzle),
 		.grid = { .n = 1, .v = { plan->grid } },
 		.bytes = entry->transform.bytes,
@@ -42,6 +70,9 @@ static void explain(struct session *session, const struct rpc_request *request, 
 	};
 
 	fill_tile(plan, &e);
+	fill_prediction(entry, facts, &e);
+	if (is_own(session, facts))
+		fill_runs(&entry->runs, &e);
 	e.shape.n = e.dst_strides.n = e.src_strides.n = (uint32_t)nest->rank;
 	for (int i = 0; i < nest->rank; i++) {
 		e.shape.v[i] = nest->dim[i].n;
@@ -78,7 +109,7 @@ static int plan_for(struct session *session, const struct msg_transform *p, cons
 
 	if (r < 0)
 		return r;
-	if (facts->tma != session->server->engine->facts.tma)
+	if (!is_own(session, facts))
 		return plan_entry_new(&spec, facts, ret, err);
 	return plan_cache_get(&session->server->plans, &spec, facts, ret, err);
 }
@@ -93,14 +124,13 @@ int method_explain(struct session *session, const struct rpc_request *request, s
 	struct placed placed;
 	int r = facts_of(session, p, &facts, err);
 
-	if (r == 0 && p->dst.has & p->src.has & F(tensor, region) &&
-	    facts.tma == session->server->engine->facts.tma)
+	if (r == 0 && p->dst.has & p->src.has & F(tensor, region) && is_own(session, &facts))
 		r = transform_plan(session, p, &placed, &plan, err);
 	else if (r == 0)
 		r = plan_for(session, p, &facts, &plan, err);
 	if (r < 0)
 		return r;
-	explain(session, request, facts.engine, plan);
+	explain(session, request, &facts, plan);
 	plan_entry_unref(plan);
 	return 0;
 }

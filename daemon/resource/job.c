@@ -223,6 +223,15 @@ static bool is_refused(const struct engine_job *engine_job)
 	return engine_job->status < 0;
 }
 
+/* What explain will say of the plan. */
+static void count_run(const struct job *job)
+{
+	const struct engine_job *engine_job = &job->engine_job;
+
+	if (job->plan && !engine_job->blocks && engine_job->status == 0)
+		plan_runs_add(&job->plan->runs, engine_job->ns, engine_job->is_measured);
+}
+
 static void on_job_done(struct engine_job *engine_job)
 {
 	struct job *job = (struct job *)engine_job; /* its first member */
@@ -232,6 +241,7 @@ static void on_job_done(struct engine_job *engine_job)
 
 	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
+	count_run(job);
 	if (is_refused(engine_job))
 		refuse(job);
 	else

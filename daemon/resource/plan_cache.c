@@ -87,6 +87,36 @@ void plan_entry_unref(struct plan_entry *entry)
 		free(entry);
 }
 
+/* ---- Runs --------------------------------------------------------------------------------------------- */
+
+void plan_runs_add(struct plan_runs *runs, uint64_t ns, bool is_measured)
+{
+	runs->n++;
+	if (is_measured)
+		runs->ns[runs->n_measured++ % PLAN_KEPT_TIMES] = ns;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+uint64_t plan_runs_median_ns(const struct plan_runs *runs)
+{
+	const size_t n = runs->n_measured < PLAN_KEPT_TIMES ? runs->n_measured : PLAN_KEPT_TIMES;
+	uint64_t ns[PLAN_KEPT_TIMES];
+
+	if (n == 0)
+		return 0;
+	memcpy(ns, runs->ns, n * sizeof *ns);
+	qsort(ns, n, sizeof *ns, by_value);
+	return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
+}
+
+/* ---- Keys --------------------------------------------------------------------------------------------- */
+
 /* Packs nothing for a count of -1. The lists are short: a call would cost more than the loop. */
 static void key_add(struct key *key, const int64_t *values, int n)
 {
@@ -158,6 +188,8 @@ static uint64_t key_hash(const struct key *key, uint64_t seed)
 		a = mix(a ^ *word, secret);
 	return mix(a, b ^ secret);
 }
+
+/* ---- Entries ------------------------------------------------------------------------------------------ */
 
 static struct plan_entry *entry_new(const struct transform_spec *spec, const struct plan_facts *facts,
                                     const struct key *key, struct error *err)

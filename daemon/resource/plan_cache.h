@@ -8,15 +8,27 @@
 #ifndef DAEMON_RESOURCE_PLAN_CACHE_H
 #define DAEMON_RESOURCE_PLAN_CACHE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include "kernels/plan/plan.h"
 #include "kernels/plan/transform.h"
 
+#define PLAN_KEPT_TIMES 7
+
+/* How often a plan has run, alone in its request, and how long the last runs took of those that the engine
+ * measured. */
+struct plan_runs {
+	uint64_t n;
+	uint64_t n_measured;
+	uint64_t ns[PLAN_KEPT_TIMES]; /* of measured run i at i % PLAN_KEPT_TIMES */
+};
+
 struct plan_entry {
 	struct transform transform;
 	struct plan plan;
+	struct plan_runs runs;
 	/* Private to the cache. */
 	uint32_t refs;
 	uint64_t hash;
@@ -54,6 +66,11 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 /* As plan_cache_get, for an entry outside the cache. */
 int plan_entry_new(const struct transform_spec *spec, const struct plan_facts *facts, struct plan_entry **ret,
                    struct error *err);
+
+void plan_runs_add(struct plan_runs *runs, uint64_t ns, bool is_measured);
+
+/* The median of the times that are kept; 0: there are none. */
+uint64_t plan_runs_median_ns(const struct plan_runs *runs);
 
 /* Adds a reference. */
 void plan_entry_ref(struct plan_entry *entry);

@@ -22,6 +22,7 @@ SUITES = (
     ("test_transforms.py", ()),
     ("test_plans.py", ()),
     ("test_submit.py", ()),
+    ("test_explain.py", ()),
     ("test_blocks.py", ()),
     ("test_regions.py", ()),
     ("test_messages.py", ()),

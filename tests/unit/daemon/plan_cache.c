@@ -178,3 +178,22 @@ Test(plan_cache, resize)
 	plan_entry_unref(held);
 	plan_cache_deinit(&cache);
 }
+
+Test(plan_cache, median_of_the_last_measured_runs)
+{
+	static const uint64_t ns[] = { 900, 100, 300, 800, 500, 200, 700, 400, 600, 50 };
+	/* Of the first one, of the first two, ... of the last seven. */
+	static const uint64_t medians[] = { 900, 500, 300, 550, 500, 400, 500, 400, 500, 500 };
+	struct plan_runs runs = { 0 };
+
+	_Static_assert(PLAN_KEPT_TIMES == 7, "the medians above are of so many");
+	cr_assert_eq(plan_runs_median_ns(&runs), 0);
+	for (uint64_t i = 0; i < sizeof ns / sizeof *ns; i++) {
+		plan_runs_add(&runs, 1, false);
+		plan_runs_add(&runs, ns[i], true);
+		cr_assert_eq(plan_runs_median_ns(&runs), medians[i], "%zu: %zu", (size_t)i,
+		             (size_t)plan_runs_median_ns(&runs));
+		cr_assert_eq(runs.n_measured, i + 1);
+		cr_assert_eq(runs.n, 2 * (i + 1));
+	}
+}
