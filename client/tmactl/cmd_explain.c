@@ -16,6 +16,7 @@
 #include "client/tmactl/terminal/print.h"
 #include "transform_request.h"
 #include "client/tmactl/npy/source.h"
+#include "client/tmactl/explain/timing.h"
 #include "client/tmactl/explain/words.h"
 
 #define WORDS_COLUMN 9 /* of the answer */
@@ -212,6 +213,14 @@ static void print_family(const tma_document *plan)
 	              WORDS_COLUMN, printf("%-8s ", "fast"));
 }
 
+static void print_timing(const tma_document *plan)
+{
+	char text[TIMING_SIZE];
+
+	if (*timing_text(plan, text))
+		print_wrapped(text, WORDS_COLUMN, printf("%-8s ", "time"));
+}
+
 static void explain_print(const tma_document *plan, const struct hint *hint)
 {
 	const tma_document *rules = tma_document_find(plan, "rules");
@@ -232,6 +241,7 @@ static void explain_print(const tma_document *plan, const struct hint *hint)
 	printf(
 	    "%-8s %s read + written\n", "moves",
 	    print_bytes((uint64_t)tma_document_int(tma_document_find(plan, "bytes")), bytes, sizeof bytes));
+	print_timing(plan);
 	print_line(plan, "shape", "shape");
 	print_line(plan, "dst_strides", "dst");
 	print_line(plan, "src_strides", "src");

@@ -10,6 +10,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from cases import TmactlCase
+from liar import Liar
 from tmad import ENGINE, RpcError, tmactl
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -136,6 +137,68 @@ class Words(Case):
         self.assertIn("pad rows of the source to 512 elements", self.hint(path, "--permute", "1,0", "--engine", "cuda"))
         np.save(path, np.asfortranarray(np.zeros((510, 512), "f4")))
         self.assertIn("pad rows of the source to 512 elements", self.hint(path, "--engine", "cuda"))
+
+
+class Times(Case):
+    """What is predicted, and next to it what was measured."""
+    ARGS = ("--dtype", "float32", "--shape", "40,24", "--permute", "1,0")
+
+    def time(self, *args, path=None):
+        """The line, without its label; None: there is none."""
+        done = tmactl("explain", *(args or self.ARGS), socket_path=path or self.tmad.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.split("\n")
+        start = [i for i, line in enumerate(lines) if line.startswith("time ")]
+        if not start:
+            return None
+        end = next(i for i in range(start[0] + 1, len(lines)) if not lines[i].startswith(" "))
+        return " ".join(line.removeprefix("time").strip() for line in lines[start[0]:end])
+
+    def test_before_and_after_it_ran(self):
+        self.assertTrue(self.time().endswith("not measured: the service has not run it"))
+        self.assertEqual("predicted" in self.time(), ENGINE == "cuda")
+        with self.tmad.rpc() as rpc:
+            src, dst = (rpc.call("region_create", {"size": 4096})["region"] for _ in range(2))
+            params = {"dst": {"region": dst, "dtype": "float32", "shape": [24, 40]},
+                      "src": {"region": src, "dtype": "float32", "shape": [40, 24]}, "perm": [1, 0]}
+            for runs in ("1 run", "median of 2 runs"):
+                rpc.call("transform", params)
+                self.assertRegex(self.time(), rf"[0-9] [mu]?s measured \({runs}\)$")
+        plan = self.plan(*self.ARGS)
+        self.assertEqual((plan["runs"], plan["measured_runs"]), (2, 2))
+        self.assertGreater(plan["measured_ns"], 0)
+
+    def test_another_engine(self):
+        args = [*self.ARGS, "--engine"]
+        other = self.time(*args, "cpu" if ENGINE == "cuda" else "cuda")
+        if ENGINE == "cuda":
+            self.assertIsNone(other, "a CPU of which nothing is known")
+        else:
+            self.assertRegex(other, r"^[0-9.]+ us predicted \([0-9]\.[0-9][0-9] times a copy's\)$")
+
+    def test_words(self):
+        cuda, cpu = {"engine": "cuda"}, {"engine": "cpu"}
+        predicted = {"predicted_ns": 66123, "copy_ns": 60112}
+        rows = (
+            (cuda, None),
+            ({**cuda, **predicted}, "66 us predicted (1.10 times a copy's)"),
+            ({**cuda, **predicted, "runs": 0, "measured_runs": 0},
+             "66 us predicted (1.10 times a copy's); not measured: the service has not run it"),
+            ({**cuda, **predicted, "runs": 12, "measured_runs": 0},
+             "66 us predicted (1.10 times a copy's); not measured: during its 12 runs, other transforms ran or data crossed "
+             "the bus"),
+            ({**cpu, "runs": 1, "measured_runs": 0}, "not measured: during its 1 run, other transforms ran"),
+            ({**cuda, **predicted, "runs": 12, "measured_runs": 7, "measured_ns": 1234567},
+             "66 us predicted (1.10 times a copy's); 1.23 ms measured (median of 7 runs)"),
+            ({**cpu, "runs": 12, "measured_runs": 8, "measured_ns": 432}, "0.4 us measured (median of the last 7 runs)"),
+            ({**cpu, "runs": 1, "measured_runs": 1, "measured_ns": 9900}, "9.9 us measured (1 run)"),
+        )
+        answer = {}
+        with Liar(self.file("lies"), lambda *_: answer) as liar:
+            for plan, text in rows:
+                with self.subTest(plan=plan):
+                    answer = {"family": "memcpy", "tile": [], "swizzle": "none", "rules": [], "bytes": 8, **plan}
+                    self.assertEqual(self.time(path=liar.path), text)
 
 
 class Pictures(Case):
