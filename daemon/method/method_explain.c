@@ -21,10 +21,10 @@ static void fill_tile(const struct plan *plan, struct msg_explanation *e)
 	struct plan_tile tile;
 
 	plan_tile_of(plan, &tile);
-	e->tile.n = e->tile_dst_strides.n = e->tile_src_strides.n = (uint32_t)plan->tile_rank;
-	memcpy(e->tile.v, plan->tile, (size_t)plan->tile_rank * sizeof *plan->tile);
-	memcpy(e->tile_dst_strides.v, tile.dst, (size_t)plan->tile_rank * sizeof *tile.dst);
-	memcpy(e->tile_src_strides.v, tile.src, (size_t)plan->tile_rank * sizeof *tile.src);
+	e->tile.n = e->tile_dst_strides.n = e->tile_src_strides.n = (uint32_t)tile.rank;
+	memcpy(e->tile.v, tile.n, (size_t)tile.rank * sizeof *tile.n);
+	memcpy(e->tile_dst_strides.v, tile.dst, (size_t)tile.rank * sizeof *tile.dst);
+	memcpy(e->tile_src_strides.v, tile.src, (size_t)tile.rank * sizeof *tile.src);
 	e->tile_element = tile.element;
 	e->tile_row = tile.row_bytes;
 	e->has |= F(explanation, tile_dst_strides) | F(explanation, tile_src_strides) |

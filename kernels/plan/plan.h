@@ -49,15 +49,17 @@ struct plan_rule {
 
 #define PLAN_MAX_RULES 12
 
+#define PLAN_TILE_RANK (TENSOR_MAX_RANK + 1)
+
 #define PLAN_PIECE_BYTES (1 << 20) /* of the destination; what one thread takes at a time */
 
 struct plan {
 	enum family family;
-	int tile_rank;                     /* 0 when it moves without tiles */
-	int64_t tile[TENSOR_MAP_MAX_RANK]; /* elements, outermost first */
-	const char *swizzle;               /* of the tile in shared memory: "none" */
-	int64_t grid;                      /* pieces that can run side by side at most */
-	struct loop_nest interior;         /* rank 0 and fill when there is no interior */
+	int tile_rank;                /* 0 when it moves without tiles */
+	int64_t tile[PLAN_TILE_RANK]; /* elements, outermost first */
+	const char *swizzle;          /* of the tile in shared memory: "none" */
+	int64_t grid;                 /* pieces that can run side by side at most */
+	struct loop_nest interior;    /* rank 0 and fill when there is no interior */
 	struct tma_route_plan
 	    tma; /* when planned for it; interior is then the whole destination, pads as windows */
 	uint64_t n_subregions;

@@ -46,13 +46,26 @@ static void of_map(const struct plan *plan, struct plan_tile *ret)
 		ret->dst[plan->tile_rank - 1] = ret->src[plan->tile_rank - 1] = ret->element;
 }
 
+/* The route's dimensions are the loop nest's, of which plan->tile has all. */
+static void of_permute(const struct plan *plan, struct plan_tile *ret)
+{
+	ret->rank = 0;
+	for (int d = 0; d < plan->tile_rank; d++) {
+		if (plan->tile[d] == 1)
+			continue;
+		ret->n[ret->rank] = plan->tile[d];
+		set_dim(ret, plan, ret->rank++, plan->tile_rank - 1 - d);
+	}
+}
+
 void plan_tile_of(const struct plan *plan, struct plan_tile *ret)
 {
 	const struct tma_route_plan *tma = &plan->tma;
 
-	*ret = (struct plan_tile){ 0 };
+	*ret = (struct plan_tile){ .rank = plan->tile_rank };
 	if (plan->tile_rank == 0)
 		return;
+	memcpy(ret->n, plan->tile, (size_t)plan->tile_rank * sizeof *ret->n);
 	ret->element = tma->element;
 	switch (tma->route) {
 	case TMA_ROUTE_COPY:
@@ -71,6 +84,9 @@ void plan_tile_of(const struct plan *plan, struct plan_tile *ret)
 	case TMA_ROUTE_TILES:
 		set_dim(ret, plan, 0, 1);
 		set_dim(ret, plan, 1, 0);
+		break;
+	case TMA_ROUTE_PERMUTE:
+		of_permute(plan, ret);
 		break;
 	default:
 		of_cpu(plan, ret);

@@ -9,12 +9,15 @@
 
 #include "plan.h"
 
-/* Of plan->tile, outermost first. */
+/* Dimensions outermost first: those of plan->tile; of a tile of many axes those in which it has more than one
+ * element. */
 struct plan_tile {
-	uint32_t element;                 /* bytes of one of the tile's elements */
-	uint32_t row_bytes;               /* in shared memory; 0: it is in none, or not in rows */
-	int64_t dst[TENSOR_MAP_MAX_RANK]; /* bytes from an element to the next in the destination */
-	int64_t src[TENSOR_MAP_MAX_RANK]; /* and in the source */
+	int rank;
+	int64_t n[PLAN_TILE_RANK];   /* elements */
+	uint32_t element;            /* bytes of one of the tile's elements */
+	uint32_t row_bytes;          /* in shared memory; 0: it is in none, or not in rows */
+	int64_t dst[PLAN_TILE_RANK]; /* bytes from an element to the next in the destination */
+	int64_t src[PLAN_TILE_RANK]; /* and in the source */
 };
 
 /* Zeros for a plan without tiles. */

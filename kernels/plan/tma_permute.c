@@ -130,7 +130,7 @@ static void consider_all(struct choice *choice)
 }
 
 /* Bank conflicts take long to predict, so they decide only among the tiles that are cheapest without them. */
-static bool choose(struct permute_tile *best, const struct permute_sides *sides)
+static bool choose(struct permute_tile *best, struct permute_box *best_box, const struct permute_sides *sides)
 {
 	struct choice choice = { .sides = sides };
 	double least = PERMUTE_NEVER;
@@ -149,6 +149,7 @@ static bool choose(struct permute_tile *best, const struct permute_sides *sides)
 		least = cost;
 		*best = *tile;
 		best->cost = cost;
+		*best_box = choice.box[i];
 	}
 	return least < PERMUTE_NEVER;
 }
@@ -172,10 +173,14 @@ static void loosen(struct loop_nest *nest)
 	}
 }
 
-void tma_set_permute(struct plan *plan, const struct permute_tile *tile)
+void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const struct permute_box *box)
 {
 	struct tma_route_plan *tma = &plan->tma;
 
+	plan->tile_rank = tile->nest.rank;
+	for (int d = 0; d < plan->tile_rank; d++)
+		plan->tile[d] = box->n[d];
+	plan->swizzle = "none";
 	tma->cost = tile->cost;
 	tma->permute = tile->args;
 	tma->element = tile->nest.element;
@@ -193,6 +198,7 @@ bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const stru
 {
 	struct permute_sides sides;
 	struct permute_tile tile;
+	struct permute_box box;
 	struct loop_nest loose = *nest;
 
 	for (int d = 0; d < nest->rank; d++)
@@ -201,8 +207,8 @@ bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const stru
 	if (mode == PAD_MODE_CONSTANT)
 		loosen(&loose);
 	permute_sides_init(&sides, &loose, facts, mode);
-	if (!choose(&tile, &sides) || tile.load_run < LEAST_RUN || tile.row_run < LEAST_RUN)
+	if (!choose(&tile, &box, &sides) || tile.load_run < LEAST_RUN || tile.row_run < LEAST_RUN)
 		return false;
-	tma_set_permute(plan, &tile);
+	tma_set_permute(plan, &tile, &box);
 	return true;
 }

@@ -35,9 +35,10 @@ bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest);
 bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                      enum pad_mode mode);
 
-/* Makes this tile the plan's. */
+/* Makes this tile, of this box, the plan's. */
 struct permute_tile;
-void tma_set_permute(struct plan *plan, const struct permute_tile *tile);
+struct permute_box;
+void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const struct permute_box *box);
 
 /* Without a map: always legal. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest);

@@ -75,7 +75,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 		ret->tma.border_rank = 0;
 		ret->tma.border_tiles = 0;
 		ret->tma.patched = false;
-		tma_set_permute(ret, &tile);
+		tma_set_permute(ret, &tile, &box);
 		return true;
 	}
 	return false;

@@ -286,6 +286,16 @@ class Pictures(Case):
                             self.assertIn(offset, strides)
                 self.assertEqual(numbers[0], numbers[1], "the same elements on both sides")
 
+    def test_a_tile_of_many_axes(self):
+        """Shown are the axes along which it is contiguous on either side."""
+        plan, tree = self.draw("--dtype", "float64", "--shape", "15,15,15,15,15,15", "--permute", "5,4,3,2,1,0", "--engine",
+                               "cuda")
+        self.assertGreater(len(plan["tile"]), 2)
+        for side in ("source", "destination"):
+            offsets = [int(group.get("data-offset")) for group in self.part(tree, side).iter(SVG + "g")
+                       if group.get("class") == "element"]
+            self.assertEqual(sorted(offsets)[:3], [0, 8, 16], side)
+
     def test_a_file_that_cannot_be_written(self):
         args = ["--dtype", "int8", "--shape", "4", "--svg"]
         self.assertIn("nowhere/x.svg", self.explain(*args, os.path.join(self.directory, "nowhere/x.svg"), code=1))

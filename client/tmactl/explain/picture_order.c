@@ -23,31 +23,47 @@ struct order {
 	struct side src, dst;
 };
 
-static void side_init(struct side *side, const tma_document *plan, const char *key, size_t rank)
+/* Of two dimensions; those that are not there have none. */
+static int64_t int_of(const tma_document *plan, const char *key, const size_t dim[2], int i, int64_t none)
+{
+	return dim[i] < tma_document_count(tma_document_find(plan, key)) ? picture_int(plan, key, dim[i])
+	                                                                 : none;
+}
+
+static void side_init(struct side *side, const tma_document *plan, const char *key, const size_t dim[2],
+                      size_t rank)
 {
 	for (int i = 0; i < 2; i++)
-		side->stride[i] = rank >= (size_t)(2 - i) ? picture_int(plan, key, rank - 2 + (size_t)i) : 0;
+		side->stride[i] = int_of(plan, key, dim, i, 0);
 	/* Of a dimension that is not there the stride is 0, and it is not across. */
 	side->across = rank > 1 && llabs(side->stride[0]) < llabs(side->stride[1]) ? 0 : 1;
 }
 
+/* The two that are shown: the innermost of the destination and, of those outside of it, the next one or, of a
+ * tile, the innermost of the source. Past the rank: there is none. */
+static void choose(const tma_document *plan, size_t rank, bool has_tile, size_t ret[2])
+{
+	ret[0] = rank > 1 ? rank - 2 : rank;
+	ret[1] = rank > 0 ? rank - 1 : rank;
+	for (size_t d = 0; has_tile && d + 2 < rank; d++)
+		if (llabs(picture_int(plan, "tile_src_strides", d)) <
+		    llabs(picture_int(plan, "tile_src_strides", ret[0])))
+			ret[0] = d;
+}
+
 static void order_init(struct order *o, const tma_document *plan)
 {
-	size_t rank = tma_document_count(tma_document_find(plan, "tile_src_strides"));
-	const char *shape = "tile";
+	const bool has_tile = tma_document_count(tma_document_find(plan, "tile_src_strides")) > 0;
+	const char *shape = has_tile ? "tile" : "shape";
+	const size_t rank = tma_document_count(tma_document_find(plan, shape));
+	size_t dim[2];
 
-	*o = (struct order){ .has_tile = rank > 0 };
-	if (o->has_tile) {
-		side_init(&o->src, plan, "tile_src_strides", rank);
-		side_init(&o->dst, plan, "tile_dst_strides", rank);
-	} else {
-		shape = "shape";
-		rank = tma_document_count(tma_document_find(plan, shape));
-		side_init(&o->src, plan, "src_strides", rank);
-		side_init(&o->dst, plan, "dst_strides", rank);
-	}
+	*o = (struct order){ .has_tile = has_tile };
+	choose(plan, rank, has_tile, dim);
+	side_init(&o->src, plan, has_tile ? "tile_src_strides" : "src_strides", dim, rank);
+	side_init(&o->dst, plan, has_tile ? "tile_dst_strides" : "dst_strides", dim, rank);
 	for (int i = 0; i < 2; i++) {
-		o->whole[i] = rank >= (size_t)(2 - i) ? picture_int(plan, shape, rank - 2 + (size_t)i) : 1;
+		o->whole[i] = int_of(plan, shape, dim, i, 1);
 		o->n[i] = o->whole[i] < MOST ? o->whole[i] : MOST;
 	}
 }

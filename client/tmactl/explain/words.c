@@ -7,43 +7,52 @@
 
 #include "client/tmactl/field.h"
 
+#define SEVERAL_AXES                                                                                            \
+	"boxes of several axes: the Tensor Memory Accelerator loads the source's runs into shared memory, and " \
+	"the threads gather them into whole rows of the destination"
+
 static const struct {
 	const char *engine;
 	const char *family;
-	int tiles; /* of the tile's dimensions, at least */
+	int tiles;   /* of the tile's dimensions, at least */
+	int in_rows; /* of shared memory: the tile has to be */
 	int is_fast;
 	const char *sentence;
 } table[] = {
-	{ "cpu", "memcpy", 0, 1, "one run of bytes, copied as is" },
-	{ "cpu", "tile_copy", 0, 1, "whole rows, by the machine's widest loads and stores" },
-	{ "cpu", "tile_transpose", 0, 1, "square tiles, transposed in vector registers" },
-	{ "cpu", "strided", 0, 0,
+	{ "cpu", "memcpy", 0, 0, 1, "one run of bytes, copied as is" },
+	{ "cpu", "tile_copy", 0, 0, 1, "whole rows, by the machine's widest loads and stores" },
+	{ "cpu", "tile_transpose", 0, 0, 1, "square tiles, transposed in vector registers" },
+	{ "cpu", "strided", 0, 0, 0,
 	  "element by element, since neither side has rows that the other could take whole" },
-	{ "cuda", "memcpy", 0, 1, "one run of bytes, by the driver's own copy" },
-	{ "cuda", "tile_copy", 2, 1,
+	{ "cuda", "memcpy", 0, 0, 1, "one run of bytes, by the driver's own copy" },
+	{ "cuda", "tile_copy", 2, 1, 1,
 	  "boxes, loaded into shared memory by the Tensor Memory Accelerator and stored by it: no thread touches "
 	  "a byte" },
-	{ "cuda", "tile_copy", 0, 1,
+	{ "cuda", "tile_copy", 0, 1, 1,
 	  "long aligned runs, through shared memory by the Tensor Memory Accelerator's plain bulk copies" },
-	{ "cuda", "tile_transpose", 0, 1,
+	{ "cuda", "tile_copy", 0, 0, 1, SEVERAL_AXES },
+	{ "cuda", "tile_transpose", 0, 1, 1,
 	  "boxes, loaded into swizzled shared memory by the Tensor Memory Accelerator, transposed in "
 	  "registers and "
 	  "written in whole rows" },
-	{ "cuda", "strided", 1, 0,
+	{ "cuda", "tile_transpose", 0, 0, 1, SEVERAL_AXES },
+	{ "cuda", "strided", 1, 0, 0,
 	  "tiles through padded shared memory by the threads' own loads and stores, which take any address and "
 	  "any stride" },
-	{ "cuda", "strided", 0, 0, "rows, by the threads' own vector loads and stores" },
-	{ NULL, "fill", 0, 1, "the value, over and over; the source is not read" },
+	{ "cuda", "strided", 0, 0, 0, "rows, by the threads' own vector loads and stores" },
+	{ NULL, "fill", 0, 0, 1, "the value, over and over; the source is not read" },
 };
 
 static int row_of(const tma_document *plan)
 {
 	const char *engine = field_text(plan, "engine"), *family = field_text(plan, "family");
 	int tiles = (int)tma_document_count(tma_document_find(plan, "tile"));
+	int in_rows = field_uint(plan, "tile_row") > 0;
 
 	for (int i = 0; i < (int)(sizeof table / sizeof *table); i++)
 		if ((!table[i].engine || !strcmp(table[i].engine, engine)) &&
-		    !strcmp(table[i].family, family) && tiles >= table[i].tiles)
+		    !strcmp(table[i].family, family) && tiles >= table[i].tiles &&
+		    in_rows >= table[i].in_rows)
 			return i;
 	return -1;
 }
