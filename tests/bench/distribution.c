@@ -19,11 +19,16 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+void sort_values(double *values, int n)
+{
+	qsort(values, (size_t)n, sizeof(*values), by_value);
+}
+
 struct distribution distribution_of(double *values, int n)
 {
 	double sum = 0;
 
-	qsort(values, (size_t)n, sizeof(*values), by_value);
+	sort_values(values, n);
 	for (int i = 0; i < n; i++)
 		sum += log(values[i]);
 	return (struct distribution){ .mean = exp(sum / n),

@@ -31,12 +31,12 @@ void explain_plan(const struct plan *plan, char *text, size_t size)
 	struct plan_tile tile;
 
 	plan_tile_of(plan, &tile);
-	append(&rest, plan->tile_rank ? "tile " : "no tile");
-	for (int d = 0; d < plan->tile_rank; d++)
-		append(&rest, "%s%" PRId64, d ? "x" : "", plan->tile[d]);
+	append(&rest, tile.rank ? "tile " : "no tile");
+	for (int d = 0; d < tile.rank; d++)
+		append(&rest, "%s%" PRId64, d ? "x" : "", tile.n[d]);
 	if (tile.element)
 		append(&rest, ", %" PRIu32 "-byte elements", tile.element);
-	if (plan->tile_rank)
+	if (tile.rank)
 		append(&rest, ", swizzle %s", plan->swizzle);
 	append(&rest, ", grid %" PRId64 "\n", plan->grid);
 	for (int i = 0; i < plan->n_rules; i++)

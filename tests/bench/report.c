@@ -10,20 +10,13 @@
 
 /* ---- Figures ---------------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct spread spread_of(const double *values, int n)
 {
 	double sorted[REPORT_MAX_RUNS];
 	int cut = n / 4;
 
 	memcpy(sorted, values, (size_t)n * sizeof(*values));
-	qsort(sorted, (size_t)n, sizeof(*sorted), by_value);
+	sort_values(sorted, n);
 	return (struct spread){ .low = sorted[cut],
 		                .median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2,
 		                .high = sorted[n - 1 - cut] };
@@ -86,13 +79,13 @@ static void print_run(FILE *out, const struct report *report)
 	        *report->random ? "; " : "", report->random);
 }
 
-enum { WHAT, TYPE, SHAPE, FAMILY, BASE, OURS, RATIO, SPREAD, BAR, VERDICT, N_COLUMNS };
+enum { WHAT, TYPE, SHAPE, FAMILY, BASE, OURS, RATIO, SPREAD, PREDICTED, BAR, VERDICT, N_COLUMNS };
 
 static const struct table_column row_columns[N_COLUMNS] = {
 	[WHAT] = { "what", -32 },     [TYPE] = { "type", -10 },     [SHAPE] = { "shape", -24 },
 	[FAMILY] = { "family", -14 }, [BASE] = { "", 8 },           [OURS] = { "tmad", 8 },
-	[RATIO] = { "ratio", 6 },     [SPREAD] = { "spread", -11 }, [BAR] = { "bar", -4 },
-	[VERDICT] = { "", 0 },
+	[RATIO] = { "ratio", 6 },     [SPREAD] = { "spread", -11 }, [PREDICTED] = { "predicted", 9 },
+	[BAR] = { "bar", -4 },        [VERDICT] = { "", 0 },
 };
 
 static const char *verdict(const struct report_row *row)
@@ -126,6 +119,7 @@ void report_print_row(FILE *out, const struct report_row *row, enum report_forma
 	snprintf(cells[OURS], TABLE_CELL, "%.1f", row->ours.median);
 	snprintf(cells[RATIO], TABLE_CELL, "%.2f", row->ratio.median);
 	snprintf(cells[SPREAD], TABLE_CELL, "%.2f..%.2f", row->ratio.low, row->ratio.high);
+	snprintf(cells[PREDICTED], TABLE_CELL, row->predicted > 0 ? "%.2f" : "-", row->predicted);
 	snprintf(cells[BAR], TABLE_CELL, "%.2f", row->bar);
 	snprintf(cells[VERDICT], TABLE_CELL, "%s", verdict(row));
 	table_print_cells(out, row_columns, N_COLUMNS, cells, format);
@@ -150,6 +144,7 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 	fprintf(out, "%srows that reach their bar: %d of %d; under %.1f: %d\n",
 	        format == REPORT_MARKDOWN ? "\n" : "", report->n_rows - under, report->n_rows, REPORT_HALF,
 	        half);
+	report_print_predictions(out, report, format);
 }
 
 /* ---- Before and after ------------------------------------------------------------------------------- */

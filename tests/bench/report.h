@@ -47,8 +47,10 @@ struct report_row {
 	int64_t shape[REPORT_MAX_RANK];
 	struct report_request request;
 	char family[24];
-	double bar;   /* the least ratio that is asked for */
-	double bytes; /* read plus written, by one call */
+	double bar;               /* the least ratio that is asked for */
+	double bytes;             /* read plus written, by one call */
+	double predicted;         /* ratio, by the plan's cost; 0: none */
+	double predicted_base_ns; /* a call of the base, by the model that turns costs into times; 0: none */
 	int n_runs;
 	double base_ns[REPORT_MAX_RUNS]; /* a call, in each run */
 	double ours_ns[REPORT_MAX_RUNS];
@@ -88,6 +90,9 @@ struct distribution {
 	double worst;
 };
 
+/* Ascending. */
+void sort_values(double *values, int n);
+
 /* n >= 1 positive values, which it sorts. */
 struct distribution distribution_of(double *values, int n);
 
@@ -103,7 +108,7 @@ int report_add(struct report *report, const struct report_row *row, const struct
                struct error *err);
 
 /* The table: its head; each row, in text with what explains its plan if it is under its bar; how many rows
- * reach their bars. Not for REPORT_JSON. */
+ * reach their bars, and how well they were predicted. Not for REPORT_JSON. */
 void report_print_head(FILE *out, const struct report *report, enum report_format format);
 void report_print_row(FILE *out, const struct report_row *row, enum report_format format);
 void report_print_explain(FILE *out, const struct report_row *row);
@@ -112,6 +117,9 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 /* How the ratios are distributed, over all rows, by element size and by family, and the ten worst rows with
  * what explains their plans. */
 void report_print_distribution(FILE *out, const struct report *report, enum report_format format);
+
+/* How far the predictions are from the medians, over all rows that have one; nothing where none has. */
+void report_print_predictions(FILE *out, const struct report *report, enum report_format format);
 
 /* The ratio of each row that both have, before and after, and how all of them are distributed. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,
@@ -122,8 +130,9 @@ bool report_has_json(void);
 
 int report_write_json(FILE *out, const struct report *report, struct error *err);
 
-/* What report_write_json wrote to a file, with or without requests and explanations, which are younger than
- * the rest; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when it is not that. */
+/* What report_write_json wrote to a file, with or without requests, explanations and predictions, which are
+ * younger than the rest; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when it is not that.
+ */
 int report_read_json(const char *path, struct report *ret, struct error *err);
 
 #endif

@@ -39,8 +39,9 @@ static json_t *json_of_axes(const int64_t *values, int rank)
 static json_t *json_of_row(const struct report_row *row)
 {
 	const struct report_request *q = &row->request;
+	json_t *node;
 
-	return json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:I, s:I,"
+	node = json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:s, s:I, s:I,"
 	                 " s:s, s:s, s:f, s:f, s:o, s:o, s:o, s:o, s:o}",
 	                 "what", row->what, "dtype", row->dtype, "shape", json_of_axes(row->shape, row->rank),
 	                 "src_strides", json_of_axes(q->src_stride, row->rank), "src_offset",
@@ -52,6 +53,11 @@ static json_t *json_of_row(const struct report_row *row)
 	                 json_of_times(row->base_ns, row->n_runs), "tmad_ns",
 	                 json_of_times(row->ours_ns, row->n_runs), "base_gb_s", json_of_spread(&row->base),
 	                 "tmad_gb_s", json_of_spread(&row->ours), "ratio", json_of_spread(&row->ratio));
+	if (row->predicted > 0)
+		json_object_set_new(node, "predicted", json_real(row->predicted));
+	if (row->predicted_base_ns > 0)
+		json_object_set_new(node, "predicted_base_ns", json_real(row->predicted_base_ns));
+	return node;
 }
 
 /* One line for the run, and one for each row. */
@@ -144,9 +150,10 @@ static int read_row(json_t *node, struct report *report, const char *path, struc
 	struct report_row row = { 0 };
 	json_error_t why;
 
-	if (json_unpack_ex(node, &why, 0, "{s:s, s:s, s:o, s:s, s?s, s:F, s:F, s:o, s:o}", "what", &what,
-	                   "dtype", &dtype, "shape", &shape, "family", &family, "explain", &explain, "bar",
-	                   &row.bar, "bytes", &row.bytes, "base_ns", &base, "tmad_ns", &ours) < 0)
+	if (json_unpack_ex(node, &why, 0, "{s:s, s:s, s:o, s:s, s?s, s:F, s:F, s:o, s:o, s?F, s?F}", "what",
+	                   &what, "dtype", &dtype, "shape", &shape, "family", &family, "explain", &explain,
+	                   "bar", &row.bar, "bytes", &row.bytes, "base_ns", &base, "tmad_ns", &ours,
+	                   "predicted", &row.predicted, "predicted_base_ns", &row.predicted_base_ns) < 0)
 		return refuse(path, why.text, err);
 	snprintf(row.what, sizeof(row.what), "%s", what);
 	snprintf(row.dtype, sizeof(row.dtype), "%s", dtype);

@@ -47,6 +47,12 @@ refused() {
 ok "it measures" rc 0 --quick
 ok "... every row" out_has "rows that reach their bar: "
 rows=$(sed -n 's/^rows that reach their bar: [0-9]* of \([0-9]*\);.*/\1/p' "$work/out")
+case $bench in
+*bench_gpu)
+	ok "... against what was predicted of it" out_has "ratios within 20 % of the prediction: "
+	ok "... and of copies" out_has "copy within 20 % of the prediction: "
+	;;
+esac
 ok "one row" rc 0 --quick --runs 1 --rows 'edge pad' --markdown
 ok "... in Markdown" out_lines '^| edge pad .*|$' 1
 ok "random rows" rc 0 --quick --random 7 12 --most 16 --runs 1

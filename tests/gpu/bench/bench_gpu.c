@@ -252,6 +252,8 @@ static int measure_row(const struct bench_row *row, const struct program_options
 	ret->n_runs = options->runs;
 	ret->bytes = (double)turn.transform.bytes;
 	snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
+	ret->predicted = turn.plan.predicted > 0 ? 1 / turn.plan.predicted : 0;
+	ret->predicted_base_ns = copy_speed_ns(&rig.device.copy, turn.transform.bytes);
 	explain_plan(&turn.plan, ret->explain, sizeof(ret->explain));
 	if (r == 0) {
 		time_runs(&turn, ret);

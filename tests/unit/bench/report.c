@@ -186,11 +186,16 @@ Test(report, markdown_has_a_line_for_each_row)
 	char *head = PRINTED(report_print_head, &report, REPORT_MARKDOWN);
 	char *row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
 
-	expect_text(head, "| what | type | shape | family | memcpy | tmad | ratio | spread | bar |  |\n");
-	expect_text(head, "\n|---|---|---|---|---|---|---|---|---|---|\n");
+	expect_text(
+	    head, "| what | type | shape | family | memcpy | tmad | ratio | spread | predicted | bar |  |\n");
+	expect_text(head, "\n|---|---|---|---|---|---|---|---|---|---|---|\n");
 	cr_expect_str_eq(
 	    row, "| transpose | float32 | [31, 33] | tile_transpose | 40.0 | 32.0 | 0.80 | 0.80..0.80 | "
-		 "0.90 | under |\n");
+		 "- | 0.90 | under |\n");
+	free(row);
+	report.rows[0].predicted = 0.8125;
+	row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
+	expect_text(row, " | 0.80..0.80 | 0.81 | 0.90 |");
 	free(head);
 	free(row);
 	report_deinit(&report);
@@ -214,6 +219,43 @@ Test(report, a_row_under_its_bar_is_explained)
 	free(row);
 	report_deinit(&under);
 	report_deinit(&over);
+}
+
+/* ---- Predictions ------------------------------------------------------------------------------------ */
+
+Test(report, how_far_predictions_are_off)
+{
+	/* What is predicted of rows of a ratio of 0.5, and so the error of the time. */
+	static const double predicted[] = { 0.5,        0.5 / 1.1,  0.5 / 0.9, 0.5 / 1.19,
+		                            0.5 / 0.81, 0.5 / 1.02, 0.5 / 1,   0.5 / 1.5,
+		                            0.5 / 1.21, 0.5 / 1.05, 0,         0 };
+	struct report report = { .base = "copy" };
+	char *end;
+
+	for (size_t i = 0; i < sizeof(predicted) / sizeof(*predicted); i++) {
+		add(&report, "transpose", REPORT_HALF, 2);
+		report.rows[i].predicted = predicted[i];
+	}
+	report.rows[3].predicted_base_ns = 150; /* of 200 */
+	end = PRINTED(report_print_end, &report, REPORT_TEXT);
+	expect_text(end,
+	            "\nratios within 20 % of the prediction: 8 of 10; error: median 10.0 %, nine of ten rows "
+	            "at most 21.0 %, worst 50.0 %\n");
+	expect_text(end,
+	            "\ncopy within 20 % of the prediction: 0 of 1; error: median 25.0 %, nine of ten rows at "
+	            "most 25.0 %, worst 25.0 %\n");
+	free(end);
+	report_deinit(&report);
+}
+
+Test(report, nothing_was_predicted)
+{
+	struct report report = sample(1);
+	char *end = PRINTED(report_print_end, &report, REPORT_TEXT);
+
+	expect_no_text(end, "prediction");
+	free(end);
+	report_deinit(&report);
 }
 
 /* ---- Many rows -------------------------------------------------------------------------------------- */
@@ -335,6 +377,8 @@ Test(report, json_there_and_back)
 
 	if (!report_has_json())
 		cr_skip_test("built without libjansson");
+	report.rows[0].predicted = 0.9;
+	report.rows[1].predicted_base_ns = 170;
 	cr_assert_eq(report_write_json(file, &report, &err), 0);
 	fclose(file);
 	write_file(path, text);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was predicted of the rows, against what was measured. */
+#include "report.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define CLOSE 0.2 /* an error that is small */
+
+/* Of n relative errors, which it sorts. */
+static void print_errors(FILE *out, const char *what, double *errors, int n)
+{
+	int close = 0;
+
+	if (n == 0)
+		return;
+	sort_values(errors, n);
+	while (close < n && errors[close] <= CLOSE)
+		close++;
+	fprintf(
+	    out,
+	    "%s within %.0f %% of the prediction: %d of %d; error: median %.1f %%, nine of ten rows at most "
+	    "%.1f %%, worst %.1f %%\n",
+	    what, 100 * CLOSE, close, n, 100 * errors[(n - 1) / 2], 100 * errors[(9 * n - 1) / 10],
+	    100 * errors[n - 1]);
+}
+
+void report_print_predictions(FILE *out, const struct report *report, enum report_format format)
+{
+	double *ours = calloc(2 * (size_t)report->n_rows + 1, sizeof(*ours)), *base = ours + report->n_rows;
+	int n_ours = 0, n_base = 0;
+
+	for (int i = 0; ours && i < report->n_rows; i++) {
+		const struct report_row *row = &report->rows[i];
+
+		/* Of times: predicted to measured. */
+		if (row->predicted > 0)
+			ours[n_ours++] = fabs(row->ratio.median / row->predicted - 1);
+		if (row->predicted_base_ns > 0)
+			base[n_base++] = fabs(row->predicted_base_ns * row->base.median / row->bytes - 1);
+	}
+	if (n_ours + n_base > 0 && format == REPORT_MARKDOWN)
+		fputs("\n", out);
+	if (ours) {
+		print_errors(out, "ratios", ours, n_ours);
+		print_errors(out, report->base, base, n_base);
+	}
+	free(ours);
+}
