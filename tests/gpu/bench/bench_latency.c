@@ -5,6 +5,8 @@
  *   bench_latency SOCKET
  *
  * Both take turns, TURN requests each. A ping is the same way to the service and back without a transform.
+ * Last, what explain says of transposes of more sizes: the time on the device that is predicted, and the one
+ * that was measured.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,8 @@
 #define REQUESTS (TURNS * TURN)
 #define WARM_UP  200
 #define DEPTH    32 /* tickets under way */
+
+#define EXPLAINED 20 /* runs before explain is asked */
 
 static void must(tma_client *client, int r)
 {
@@ -183,8 +187,35 @@ static void run(struct rig *rig, tma_client *client, int64_t n)
 	work_deinit(&work);
 }
 
+static double explained_us(const tma_document *plan, const char *key)
+{
+	return (double)tma_document_int(tma_document_find(plan, key)) / 1e3;
+}
+
+/* The first runs bring code and tensor maps; explain takes the median of the last ones. What is small is in
+ * the L2 by then, which is not predicted. */
+static void explain(struct rig *rig, tma_client *client, int64_t n)
+{
+	struct work work;
+	const struct tma_transform transform = { .dst = &work.tensor[0],
+		                                 .src = &work.tensor[1],
+		                                 .perm = swapped };
+	tma_document *plan;
+
+	work_init(&work, rig, client, n);
+	for (int i = 0; i < EXPLAINED; i++)
+		served(&work);
+	must(client, tma_explain(client, &transform, &plan));
+	printf("    %8ld KiB %-16s predicted %9.1f  measured %9.1f  a copy, predicted %9.1f\n",
+	       (long)(n * n * 4 / 1024), family_names[work.plan.family], explained_us(plan, "predicted_ns"),
+	       explained_us(plan, "measured_ns"), explained_us(plan, "copy_ns"));
+	tma_document_free(plan);
+	work_deinit(&work);
+}
+
 int main(int argc, char **argv)
 {
+	static const int64_t sides[] = { 128, 512, 1024, 2048, 2047, 4096, 8192, 8191, 16384 };
 	struct rig rig;
 	struct error err;
 	tma_client *client = tma_new();
@@ -199,6 +230,9 @@ int main(int argc, char **argv)
 	printf("%s, medians and 99th percentiles of %d, turns of %d\n", rig.device.name, REQUESTS, TURN);
 	run(&rig, client, 128);
 	run(&rig, client, 512);
+	printf("explain, microseconds on the device\n");
+	for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+		explain(&rig, client, sides[i]);
 	tma_free(client);
 	rig_close(&rig);
 	return 0;
