@@ -121,8 +121,8 @@ struct engine_job {
 	                DEVICE_LOST; of a batch: what failed all of it, or the first move's that failed */
 	uint64_t ns; /* the engine's own time, without the wait */
 	bool begun;  /* it was started: something of it may have been moved */
-	bool is_measured; /* ns is what the one move takes by itself: no job of another stream was under way
-	                     meanwhile, and on a device none of its bytes came from or went to the host */
+	bool is_measured; /* ns is what the one move takes by itself: no other stream's job ran beside it, and
+	                     on a device none of its bytes came from or went to the host */
 	struct engine_job *next;
 };
 
