@@ -57,6 +57,8 @@ static double route_cost(const struct plan *plan)
 	const double box = box_bytes(tma);
 
 	switch (tma->route) {
+	case TMA_ROUTE_NONE: /* writes alone */
+		return 1.15;
 	case TMA_ROUTE_PERMUTE:
 		return tma->cost;
 	case TMA_ROUTE_BULK:
@@ -97,7 +99,7 @@ double tma_cost(const struct plan *plan, const struct loop_nest *nest, enum pad_
 {
 	double all = 1, window = 1, border;
 
-	if (plan->tma.border_rank == 0)
+	if (plan->tma.border_rank == 0 || plan->tma.route == TMA_ROUTE_NONE)
 		return route_cost(plan);
 	for (int d = 0; d < nest->rank; d++) {
 		all *= (double)nest->dim[d].n;

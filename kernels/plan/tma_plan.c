@@ -83,6 +83,7 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 		subregions_get(&subregions, 0, facts->align, &nest);
 		narrow_to(&nest, facts->align, t->mode);
 		plan_border(plan, &nest);
+		plan->predicted = tma_cost(plan, &nest, t->mode);
 		name_route(plan);
 		return;
 	}

@@ -41,6 +41,41 @@ Test(predict, a_plan_costs_a_multiple_of_a_copy)
 	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &speed), 0, "what has no prediction");
 }
 
+/* What a plan for an H200 costs: shape is the source's, with so much border along the first dimension. */
+static double predicted(const char *engine, const int64_t shape[2], bool transposed, int64_t before)
+{
+	struct transform_spec spec = { .n_perm = 2,
+		                       .perm = { transposed, !transposed },
+		                       .n_before = 2,
+		                       .before = { before },
+		                       .n_after = -1 };
+	const int64_t dst[2] = { shape[transposed] + before, shape[!transposed] };
+	struct plan_facts facts;
+	struct transform t;
+	struct plan plan;
+	struct error err;
+
+	cr_assert_eq(tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err), 0);
+	cr_assert_eq(tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, dst, NULL, "dst", &err), 0);
+	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s", err.message);
+	cr_assert(plan_facts_of(engine, strlen(engine), &facts));
+	plan_init(&plan, &t, &facts);
+	return plan.predicted;
+}
+
+Test(predict, what_plans_cost)
+{
+	static const int64_t shape[2] = { 1000, 1001 }, empty[2] = { 0, 8192 };
+	const double transposed = predicted("cuda", shape, true, 0);
+
+	cr_expect_eq(predicted("cuda", shape, false, 0), 1, "the driver's own copy");
+	cr_expect(transposed > 1 && transposed < 2, "transposed: %g", transposed);
+	/* 0.87 of a copy in tests/bench/EXPERIMENTS.md. */
+	cr_expect_float_eq(predicted("cuda", empty, false, 1000), 1 / 0.87, 0.01, "a fill");
+	cr_expect_eq(predicted("cuda", empty, false, 0), 0, "nothing to move");
+	cr_expect_eq(predicted("cpu", shape, true, 0), 0, "the CPU engine");
+}
+
 Test(predict, a_device_that_does_not_say)
 {
 	const struct copy_speed no_clock = copy_speed_of(0, 6016), no_bus = copy_speed_of(3201000, 0);
