@@ -208,9 +208,7 @@ static void print_family(const tma_document *plan)
 		printf(", swizzle %s", swizzle);
 	puts(")");
 	print_wrapped(words_of_family(plan), WORDS_COLUMN, printf("%-8s ", "means"));
-	print_wrapped(fast ? "yes: it moves as fast as memory does"
-	                   : "no: the rules below rule the faster families out",
-	              WORDS_COLUMN, printf("%-8s ", "fast"));
+	print_wrapped(words_of_speed(plan), WORDS_COLUMN, printf("%-8s ", "fast"));
 }
 
 static void print_timing(const tma_document *plan)

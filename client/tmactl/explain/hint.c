@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of a tensor map are met by rows that begin and end at multiples of 16 bytes. Either the rows are
- * put further apart, or the array is made larger; the service says which of these is enough. */
+/* Rows that begin and end at multiples of 16 bytes are faster, and the only ones that a tensor map accepts.
+ * Either the rows are put further apart, or the array is made larger; the service says which of these is
+ * enough. */
 #include "hint.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "timing.h"
+#include "words.h"
 
 #define MOST_GROWTH 4  /* of a row: one part in so many */
 #define ROW_ALIGN   16 /* bytes: of a tensor map's address and strides, and of where a store may end */
@@ -25,16 +29,6 @@ struct trial {
 	int src_inner; /* the dimension whose elements follow each other */
 	int dst_inner;
 };
-
-static int family_rank(const char *family)
-{
-	static const char *const best_first[] = { "memcpy", "tile_copy", "tile_transpose", "strided" };
-
-	for (int i = 0; i < 4; i++)
-		if (family && !strcmp(family, best_first[i]))
-			return i;
-	return 4;
-}
 
 static int64_t round_up(int64_t n, int64_t unit)
 {
@@ -179,7 +173,7 @@ static void say_extents(struct hint *h, const struct trial *t, const struct tran
 }
 
 static void hint_say(struct hint *h, unsigned change, const struct trial *t,
-                     const struct transform_request *was, const char *family)
+                     const struct transform_request *was, const tma_document *plan)
 {
 	int64_t unit = unit_of(was->src.dtype);
 
@@ -193,7 +187,7 @@ static void hint_say(struct hint *h, unsigned change, const struct trial *t,
 		add(h, " and ");
 	if (change & CHANGE_DST_PITCH)
 		say_pitch(h, "the destination's", &was->dst, t->dst_inner, unit);
-	add(h, ": %s becomes legal", family);
+	add(h, ": the predicted time becomes %.2f times a copy's", timing_ratio(plan));
 }
 
 int hint_find(struct hint *ret, tma_client *client, const struct transform_request *request,
@@ -201,25 +195,21 @@ int hint_find(struct hint *ret, tma_client *client, const struct transform_reque
 {
 	static const unsigned changes[] = { CHANGE_SRC_PITCH, CHANGE_DST_PITCH,
 		                            CHANGE_SRC_PITCH | CHANGE_DST_PITCH, CHANGE_EXTENTS };
-	const char *family = tma_document_text(tma_document_find(plan, "family"));
 	struct trial t;
 
 	*ret = (struct hint){ 0 };
-	/* Only the slow family is slow because of addresses. */
-	if (!family || strcmp(family, "strided") != 0 || request->dst.rank < 1)
+	if (timing_ratio(plan) == 0 || words_is_fast(plan) || request->dst.rank < 1)
 		return 0;
 	for (size_t i = has_pitch ? 0 : 3; i < 4 && !*ret->text; i++) {
 		tma_document *better = NULL;
-		const char *found;
 
 		trial_init(&t, request);
 		if (!trial_change(&t, changes[i], unit_of(request->src.dtype)))
 			continue;
 		if (tma_explain_for(client, &t.q.transform, engine, &better) < 0)
 			return tmactl_refused(client, f);
-		found = tma_document_text(tma_document_find(better, "family"));
-		if (family_rank(found) < family_rank(family))
-			hint_say(ret, changes[i], &t, request, found);
+		if (words_is_fast(better))
+			hint_say(ret, changes[i], &t, request, better);
 		tma_document_free(better);
 	}
 	return 0;

@@ -21,14 +21,21 @@ static const char *print_ns(uint64_t ns, char text[32])
 	return text;
 }
 
-static void add_prediction(const tma_document *plan, char *text, size_t size)
+double timing_ratio(const tma_document *plan)
 {
 	const uint64_t predicted_ns = field_uint(plan, "predicted_ns"), copy_ns = field_uint(plan, "copy_ns");
+
+	return copy_ns ? (double)predicted_ns / (double)copy_ns : 0;
+}
+
+static void add_prediction(const tma_document *plan, char *text, size_t size)
+{
+	const double ratio = timing_ratio(plan);
 	char time[32];
 
-	if (predicted_ns && copy_ns)
-		snprintf(text, size, "%s predicted (%.2f times a copy's)", print_ns(predicted_ns, time),
-		         (double)predicted_ns / (double)copy_ns);
+	if (ratio > 0)
+		snprintf(text, size, "%s predicted (%.2f times a copy's)",
+		         print_ns(field_uint(plan, "predicted_ns"), time), ratio);
 }
 
 static void add_median(const tma_document *plan, uint64_t runs, char *text, size_t size)

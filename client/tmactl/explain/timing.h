@@ -9,6 +9,9 @@
 
 #define TIMING_SIZE 256
 
+/* The predicted time by that of a copy of as many bytes; 0: the plan has none. */
+double timing_ratio(const tma_document *plan);
+
 /* In words: "66 us predicted (1.04 times a copy's); 67 us measured (median of 5 runs)". "": the plan has
  * neither. Writes to text and returns it. */
 char *timing_text(const tma_document *plan, char text[TIMING_SIZE]);

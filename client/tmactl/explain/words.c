@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "client/tmactl/field.h"
+#include "timing.h"
+
+#define FAST 1.25 /* of a copy's time, at most */
 
 #define SEVERAL_AXES                                                                                            \
 	"boxes of several axes: the Tensor Memory Accelerator loads the source's runs into shared memory, and " \
@@ -16,7 +19,7 @@ static const struct {
 	const char *family;
 	int tiles;   /* of the tile's dimensions, at least */
 	int in_rows; /* of shared memory: the tile has to be */
-	int is_fast;
+	int is_fast; /* where no time is predicted */
 	const char *sentence;
 } table[] = {
 	{ "cpu", "memcpy", 0, 0, 1, "one run of bytes, copied as is" },
@@ -64,9 +67,23 @@ const char *words_of_family(const tma_document *plan)
 	return row < 0 ? "a way that this tmactl does not know" : table[row].sentence;
 }
 
-int words_is_fast(const tma_document *plan)
+bool words_is_fast(const tma_document *plan)
 {
-	int row = row_of(plan);
+	const double ratio = timing_ratio(plan);
+	const int row = row_of(plan);
 
+	if (ratio > 0)
+		return ratio <= FAST;
 	return row < 0 || table[row].is_fast;
+}
+
+const char *words_of_speed(const tma_document *plan)
+{
+	const bool is_fast = words_is_fast(plan);
+
+	if (timing_ratio(plan) > 0)
+		return is_fast ? "yes: about as fast as a copy of as many bytes"
+		               : "no: a copy of as many bytes is faster";
+	return is_fast ? "yes: it moves as fast as memory does"
+	               : "no: the rules below rule the faster families out";
 }
