@@ -77,7 +77,7 @@ void block_plan_init(struct plan *plan, const struct transform *transform, const
 	struct plan_facts own = *facts;
 
 	own.spread = false;
-
+	own.listed = true;
 	own.align = align_of(dst | src | block_align(blocks));
 	own.dst_phase = dst % PLAN_PHASE;
 	own.src_phase = src % PLAN_PHASE;

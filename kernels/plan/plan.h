@@ -39,6 +39,7 @@ struct plan_facts {
 	uint8_t dst_phase;  /* of the base addresses: modulo PLAN_PHASE */
 	uint8_t src_phase;
 	bool spread; /* one of many moves of one launch: no map, and no copy of the driver's */
+	bool listed; /* one block of a list: no route that only a single move can take */
 };
 
 /* Why a better family was not legal. */

@@ -291,7 +291,8 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 	struct plan other;
 
 	plan->predicted = tma_cost(plan, nest, mode);
-	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread)
+	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread ||
+	    facts->listed)
 		return;
 	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0) {
 		struct loop_nest inner = *nest;
