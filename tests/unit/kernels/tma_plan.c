@@ -1,29 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans for the Tensor Memory Accelerator: which route, and what is said of the better ones. */
+/* Plans for the Tensor Memory Accelerator: which route, and what is said of the better ones.
+ *
+ * Rows say what is planned for a block of a list, which is what a single move is compared with: cost decides
+ * about that one, and its weights change with each measurement.
+ */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/plan/plan.h"
-
-struct tma_row {
-	char name[48];
-	enum dtype dtype;
-	int rank;
-	int64_t src[6], perm[6], strides[6], before[6], after[6]; /* strides of src; all 0: C order */
-	bool straight;                                            /* no permutation */
-	enum pad_mode mode;
-	uint64_t value;
-	uint8_t dst_phase, src_phase;
-	enum tma_route route;
-	uint32_t element;
-	int64_t tile[5]; /* outermost first, 0s at the end */
-	uint64_t repeats;
-	bool border;
-	bool patched;
-	char rule[120]; /* "family: text" of one of the rules */
-};
+#include "tma_rows.h"
 
 static struct tma_row rows[] = {
 	{ .name = "a scalar is the driver's copy", .dtype = DTYPE_FLOAT32, .route = TMA_ROUTE_MEMCPY },
@@ -354,45 +340,12 @@ static bool has_rule(const struct plan *plan, const char *rule)
 	return false;
 }
 
-static void plan_of(const struct tma_row *row, struct transform *t, struct plan *ret)
-{
-	struct transform_spec spec = { .n_perm = row->straight ? -1 : row->rank,
-		                       .n_before = row->rank,
-		                       .n_after = row->rank,
-		                       .mode = row->mode,
-		                       .value = { .kind = SCALAR_UNSIGNED, .u = row->value } };
-	unsigned bits = row->dst_phase | row->src_phase | 16u;
-	struct plan_facts facts = { .engine = "cuda",
-		                    .threads = 132,
-		                    .align = bits & -bits,
-		                    .tma = true,
-		                    .dst_phase = row->dst_phase,
-		                    .src_phase = row->src_phase };
-	int64_t dst[6];
-	struct error err;
-	bool strided = false;
-
-	for (int d = 0; d < row->rank; d++) {
-		spec.perm[d] = row->straight ? d : row->perm[d];
-		spec.before[d] = row->before[d];
-		spec.after[d] = row->after[d];
-		dst[d] = row->src[spec.perm[d]] + row->before[d] + row->after[d];
-		strided |= row->strides[d] != 0;
-	}
-	cr_assert_eq(tensor_layout_init(&spec.src, row->dtype, row->rank, row->src,
-	                                strided ? row->strides : NULL, "src", &err),
-	             0);
-	cr_assert_eq(tensor_layout_init(&spec.dst, row->dtype, row->rank, dst, NULL, "dst", &err), 0);
-	cr_assert_eq(transform_init(t, &spec, &err), 0, "%s: %s", row->name, err.message);
-	plan_init(ret, t, &facts);
-}
-
 ParameterizedTest(struct tma_row *row, tma_plan, routes)
 {
 	struct transform t;
 	struct plan plan;
 
-	plan_of(row, &t, &plan);
+	tma_row_plan(row, true, &t, &plan);
 	cr_assert_eq(plan.tma.route, row->route, "%s: route %d", row->name, plan.tma.route);
 	cr_assert_eq(plan.tma.element, row->element, "%s: element %u", row->name, plan.tma.element);
 	cr_assert_eq(plan.tma.repeats, row->repeats, "%s: %lu repeats", row->name,
@@ -416,7 +369,7 @@ Test(tma_plan, maps_keep_every_rule)
 		struct transform t;
 		struct plan plan;
 
-		plan_of(&rows[i], &t, &plan);
+		tma_row_plan(&rows[i], true, &t, &plan);
 		if (plan.tma.route == TMA_ROUTE_COPY || plan.tma.route == TMA_ROUTE_TRANSPOSE)
 			cr_expect_eq(tensor_map_check(&plan.tma.load, 0, &rules), 0, "%s: %s", rows[i].name,
 			             rules.text[0]);
