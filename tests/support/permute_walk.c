@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses are real ones as far as phases go: both regions begin at multiples of 4096. */
+#include "permute_walk.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "permute_place.h"
+
+#define SECTOR      32
+#define DST_REGION  0x100000
+#define SRC_REGION  0x8000000
+#define MOST_SHARED (227 * 1024)
+#define FILL        (-1) /* in place of the source's byte */
+#define GAP         (-2) /* is not to be written */
+#define WRITTEN     (-3)
+
+struct walk {
+	const struct tma_route_plan *tma;
+	const struct permute_args *args;
+	int64_t low; /* bounds of the source */
+	int64_t high;
+	int64_t dst_region; /* bytes */
+	int32_t *expected;  /* for each byte of the destination's region: the source's byte */
+	int32_t *slots;     /* for each byte of shared memory: likewise */
+	uint8_t *taken;     /* for each chunk of it: by a load */
+	char *text;
+	size_t text_size;
+};
+
+__attribute__((format(printf, 3, 4))) static bool flaw(struct walk *walk, const struct permute_place *t,
+                                                       const char *format, ...)
+{
+	int n = snprintf(walk->text, walk->text_size, "tile %ld: ", (long)t->number);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(walk->text + n, walk->text_size - (size_t)n, format, args);
+	va_end(args);
+	return false;
+}
+
+/* ---- Loads --------------------------------------------------------------------------------------------- */
+
+static bool bring(struct walk *walk, const struct permute_place *t)
+{
+	const struct permute_args *args = walk->args;
+
+	for (int64_t i = 0; i < args->loads && !t->outside; i++) {
+		const int64_t src = permute_load_of(args, t, i), of_batch = (int64_t)args->by_loads.n;
+		const int64_t slot =
+		    args->tile_at + i / of_batch * args->batch_pitch + permute_slot_of(args, i % of_batch);
+		const int64_t from = slot + src % 16, end = from + t->load_bytes;
+
+		if (src < 0)
+			continue;
+		if (src < walk->low || src + t->load_bytes > walk->high)
+			return flaw(
+			    walk, t, "load %ld is of %ld bytes from %ld on, the source's are [%ld, %ld)",
+			    (long)i, (long)t->load_bytes, (long)src, (long)walk->low, (long)walk->high);
+		if (slot % 16 || end > args->shared)
+			return flaw(walk, t, "load %ld goes to [%ld, %ld) of %u", (long)i, (long)slot,
+			            (long)end, args->shared);
+		for (int64_t at = slot / 16; at < (end + 15) / 16; at++) {
+			if (walk->taken[at])
+				return flaw(walk, t, "load %ld has chunk %ld of another", (long)i, (long)at);
+			walk->taken[at] = 1;
+		}
+		for (int64_t at = from; at < end; at++)
+			walk->slots[at] = (int32_t)(src + at - from);
+	}
+	return true;
+}
+
+/* ---- Rows ---------------------------------------------------------------------------------------------- */
+
+/* What the kernels rely on, of a row that has bytes. */
+static bool check_row(struct walk *walk, const struct permute_place *t, int64_t number,
+                      const struct permute_row *row)
+{
+	const struct permute_args *args = walk->args;
+	const int64_t phase = row->dst % 16, chunks = (int64_t)args->by_chunks.n;
+	const int64_t copy = phase >> args->phase_shift;
+
+	if (row->bytes > args->row_bytes)
+		return flaw(walk, t, "row %ld has %ld bytes of %u", (long)number, (long)row->bytes,
+		            args->row_bytes);
+	if (!args->ragged && phase)
+		return flaw(walk, t, "row %ld begins %ld bytes into a chunk", (long)number, (long)phase);
+	if (phase + row->bytes > 16 * chunks)
+		return flaw(walk, t, "row %ld has more than %ld chunks", (long)number, (long)chunks);
+	if (args->how == PERMUTE_ELEMENTS &&
+	    (copy >= args->phases || phase - (copy << args->phase_shift) > (walk->tma->element < 4 ? 3 : 0)))
+		return flaw(walk, t, "there is no copy of the table for row %ld", (long)number);
+	if (args->how == PERMUTE_WORDS && !row->border) {
+		const struct permute_row group = permute_row_of(args, t, number & ~INT64_C(3));
+
+		if (row->at != group.at + (number & 3) || (args->aligned && group.at % 4))
+			return flaw(walk, t, "row %ld is not the next one of its group", (long)number);
+	}
+	return true;
+}
+
+/* By the table of pieces, as by elements. */
+static bool check_piece(struct walk *walk, const struct permute_place *t, int64_t j, int64_t at)
+{
+	const struct permute_args *args = walk->args;
+	const int64_t piece = (int64_t)args->by_piece.n, first = j / piece * piece;
+
+	if (j / piece >= args->pieces)
+		return flaw(walk, t, "byte %ld is past the last piece", (long)j);
+	if (at - permute_element_of(args, t, first / walk->tma->element) != j - first)
+		return flaw(walk, t, "byte %ld does not follow its piece", (long)j);
+	return true;
+}
+
+static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t number,
+                       const struct permute_row *row, int64_t to)
+{
+	const struct permute_args *args = walk->args;
+	const int64_t element = walk->tma->element, j = to - row->dst, place = to - DST_REGION;
+	const int64_t at = row->border ? -1 : permute_element_of(args, t, j / element);
+	const int64_t from = args->tile_at + row->at + at;
+	int32_t *expected, got = FILL;
+
+	if (place < 0 || place >= walk->dst_region)
+		return flaw(walk, t, "row %ld writes to %ld of %ld", (long)number, (long)place,
+		            (long)walk->dst_region);
+	expected = &walk->expected[place];
+	if (*expected == GAP || *expected == WRITTEN)
+		return flaw(walk, t, "row %ld writes byte %ld, which is %s", (long)number, (long)place,
+		            *expected == GAP ? "none of the tensor's" : "written already");
+	if (at >= 0) {
+		if (from % (element < 16 ? element : 16) || from + element > args->shared ||
+		    row->at + at > UINT16_MAX || (args->how == PERMUTE_WORDS && args->aligned && at % 4))
+			return flaw(walk, t, "byte %ld of row %ld is at %ld", (long)j, (long)number,
+			            (long)from);
+		if (args->how == PERMUTE_PIECES && !check_piece(walk, t, j, at + j % element))
+			return false;
+		got = walk->slots[from + j % element];
+	}
+	if (got != *expected)
+		return flaw(walk, t, "byte %ld of row %ld, %ld of the destination, is from %d, not %d",
+		            (long)j, (long)number, (long)place, got < 0 ? got : got - SRC_REGION,
+		            *expected < 0 ? *expected : *expected - SRC_REGION);
+	*expected = WRITTEN;
+	return true;
+}
+
+/* Of the sectors that it shares, a tile writes the first of each row and leaves the last to the next tile. */
+static bool write_rows(struct walk *walk, const struct permute_place *t)
+{
+	const struct permute_args *args = walk->args;
+
+	for (int64_t i = 0; i < args->rows; i++) {
+		const struct permute_row row = permute_row_of(args, t, i);
+		int64_t from = row.dst + t->margin * args->row_unit, end = row.dst + row.bytes;
+
+		if (row.bytes == 0)
+			continue;
+		if (row.dst < t->dst || row.dst - t->dst > UINT32_MAX - 2 * MOST_SHARED)
+			return flaw(walk, t, "row %ld is %ld bytes from the tile's lowest address", (long)i,
+			            (long)(row.dst - t->dst));
+		if (!args->exact && !t->first)
+			from -= from % SECTOR;
+		if (!args->exact && !t->last)
+			end -= end % SECTOR;
+		if (from < row.dst)
+			return flaw(walk, t, "row %ld has too small a margin", (long)i);
+		if (!check_row(walk, t, i, &row))
+			return false;
+		for (int64_t to = from; to < end; to++)
+			if (!write_byte(walk, t, i, &row, to))
+				return false;
+	}
+	return true;
+}
+
+/* ---- The whole ----------------------------------------------------------------------------------------- */
+
+static void expect(struct walk *walk, const struct oracle_case *c)
+{
+	const struct tensor_layout *dst = &c->spec.dst;
+	const int64_t element = (int64_t)dtype_size(dst->dtype);
+	int64_t index[TENSOR_MAX_RANK] = { 0 }, to, from;
+	int d;
+
+	for (int64_t i = 0; i < walk->dst_region; i++)
+		walk->expected[i] = GAP;
+	do {
+		const bool inside = oracle_element(&c->spec, index, &to, &from);
+
+		to += (int64_t)c->dst_offset;
+		for (int64_t k = 0; k < element; k++)
+			walk->expected[to + k] =
+			    inside ? (int32_t)(SRC_REGION + (int64_t)c->src_offset + from + k) : FILL;
+		for (d = dst->rank - 1; d >= 0 && ++index[d] == dst->shape[d]; d--)
+			index[d] = 0;
+	} while (d >= 0);
+}
+
+/* As a launch finds them. */
+static void set_bounds(struct walk *walk, const struct oracle_case *c)
+{
+	const struct tma_route_plan *tma = walk->tma;
+
+	walk->low = SRC_REGION + (int64_t)c->src_offset + tma->src_offset;
+	walk->high = walk->low + tma->element;
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
+
+		*(reach < 0 ? &walk->low : &walk->high) += reach;
+	}
+}
+
+static bool walk_tiles(struct walk *walk, const struct oracle_case *c)
+{
+	const uint32_t shared = walk->args->shared;
+
+	for (int64_t number = 0; number < (int64_t)walk->tma->tiles; number++) {
+		const struct permute_place t =
+		    permute_place_of(walk->tma, DST_REGION + (int64_t)c->dst_offset,
+		                     SRC_REGION + (int64_t)c->src_offset, number);
+
+		if (walk->args->exact && t.margin)
+			return flaw(walk, &t, "rows have a margin, and exact ends");
+		memset(walk->slots, 0xff, shared * sizeof *walk->slots);
+		memset(walk->taken, 0, shared / 16 + 1);
+		if (!bring(walk, &t) || !write_rows(walk, &t))
+			return false;
+	}
+	for (int64_t i = 0; i < walk->dst_region; i++)
+		if (walk->expected[i] != GAP && walk->expected[i] != WRITTEN)
+			return flaw(walk, &(struct permute_place){ .number = -1 }, "byte %ld is not written",
+			            (long)i);
+	return true;
+}
+
+bool permute_walk(const struct tma_route_plan *tma, const struct oracle_case *c, char *text, size_t text_size)
+{
+	struct walk walk = {
+		.tma = tma,
+		.args = &tma->permute,
+		.dst_region = (int64_t)c->dst_size,
+		.expected = malloc((c->dst_size + 1) * sizeof *walk.expected),
+		.slots = malloc(MOST_SHARED * sizeof *walk.slots),
+		.taken = malloc(MOST_SHARED / 16 + 1),
+		.text = text,
+		.text_size = text_size,
+	};
+	bool ok = false;
+
+	if (!walk.expected || !walk.slots || !walk.taken) {
+		snprintf(text, text_size, "out of memory");
+	} else if (tma->permute.shared > MOST_SHARED) {
+		snprintf(text, text_size, "%u bytes of shared memory", tma->permute.shared);
+	} else {
+		expect(&walk, c);
+		set_bounds(&walk, c);
+		ok = walk_tiles(&walk, c);
+	}
+	free(walk.expected);
+	free(walk.slots);
+	free(walk.taken);
+	return ok;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiles of many axes write every byte of the destination once, each from the right byte of the source: random
+ * boxes, and those that the planner takes. */
+#include <criterion/criterion.h>
+
+#include "kernels/plan/plan.h"
+#include "tests/gpu/random_tile.h"
+#include "tests/support/permute_walk.h"
+#include "tests/support/tap.h"
+
+#define CASES 60000
+
+/* What tiles have by chance, each of them often enough to be tested. */
+enum {
+	HAS_ELEMENTS,
+	HAS_WORDS,
+	HAS_PIECES,
+	HAS_MARGIN,
+	HAS_EXACT,
+	HAS_CUT,
+	HAS_BATCH,
+	HAS_BATCH_SPLIT,
+	HAS_BACK,
+	HAS_RAGGED,
+	HAS_SPLIT_ROW,
+	HAS_LIMITED_LOAD,
+	HAS_LIMITED_ROW,
+	HAS_PADDED,
+	HAS_PADDED_SPLIT,
+	HAS_PADDED_MARGIN,
+	HAS_GAP,
+	HAS_SLOT_PADS,
+	FEATURES
+};
+
+static const char *const feature_names[FEATURES] = { "elements",
+	                                             "words",
+	                                             "pieces",
+	                                             "a margin",
+	                                             "exact ends",
+	                                             "cut rows",
+	                                             "a batch",
+	                                             "a part of a batch",
+	                                             "a dimension read backwards",
+	                                             "ragged rows",
+	                                             "rows from index to index of the destination's split",
+	                                             "loads of it",
+	                                             "rows of the source's split",
+	                                             "pads",
+	                                             "a padded split",
+	                                             "a margin of a padded split",
+	                                             "a gap",
+	                                             "pads between slots" };
+
+static void count_features(const struct permute_args *args, long *n)
+{
+	const bool padded = args->padded && args->load_by != PERMUTE_BY_NONE;
+
+	n[HAS_ELEMENTS] += args->how == PERMUTE_ELEMENTS;
+	n[HAS_WORDS] += args->how == PERMUTE_WORDS;
+	n[HAS_PIECES] += args->how == PERMUTE_PIECES;
+	n[HAS_MARGIN] += args->margin > 0;
+	n[HAS_EXACT] += args->exact;
+	n[HAS_CUT] += args->cut > 0;
+	n[HAS_BATCH] += args->batch_load < args->n_load;
+	n[HAS_BATCH_SPLIT] += args->batch_split != PERMUTE_NONE;
+	n[HAS_BACK] += args->back;
+	n[HAS_RAGGED] += args->ragged;
+	n[HAS_SPLIT_ROW] += args->split_row != PERMUTE_NONE;
+	n[HAS_LIMITED_LOAD] += args->limited_load != PERMUTE_NONE;
+	n[HAS_LIMITED_ROW] += args->limited_row != PERMUTE_NONE;
+	n[HAS_PADDED] += args->padded;
+	n[HAS_PADDED_SPLIT] += padded;
+	n[HAS_PADDED_MARGIN] += padded && args->margin > 0;
+	n[HAS_GAP] += args->load_gap > 0;
+	n[HAS_SLOT_PADS] += args->pad_shift < 31;
+}
+
+static struct plan_facts facts_of(const struct oracle_case *c)
+{
+	const uint64_t bits = c->dst_offset | c->src_offset | 16;
+
+	return (struct plan_facts){ .engine = "cuda",
+		                    .threads = 132,
+		                    .align = (uint32_t)(bits & -bits),
+		                    .tma = true,
+		                    .dst_phase = c->dst_offset % PLAN_PHASE,
+		                    .src_phase = c->src_offset % PLAN_PHASE };
+}
+
+static void draw(uint64_t seed, struct oracle_case *c, struct transform *t)
+{
+	struct error err;
+
+	oracle_random_case(seed, c);
+	cr_assert_eq(transform_init(t, &c->spec, &err), 0, "seed %lu: %s", (unsigned long)seed, err.message);
+}
+
+static void check(uint64_t seed, const struct oracle_case *c, const struct plan *plan)
+{
+	char text[2000], what[300];
+
+	if (permute_walk(&plan->tma, c, what, sizeof what))
+		return;
+	oracle_case_text(c, text, sizeof text);
+	cr_assert(false, "seed %lu: %s: %s", (unsigned long)seed, what, text);
+}
+
+Test(permute_walk, random_boxes, .timeout = 600)
+{
+	const long cases = tap_portion(CASES);
+	long n[FEATURES] = { 0 };
+
+	for (uint64_t seed = 1; seed <= (uint64_t)cases; seed++) {
+		uint64_t state = seed;
+		struct plan_facts facts;
+		struct oracle_case c;
+		struct transform t;
+		struct plan plan;
+
+		draw(seed, &c, &t);
+		facts = facts_of(&c);
+		if (!random_tile_plan(&state, &t, &facts, &plan))
+			continue;
+		count_features(&plan.tma.permute, n);
+		check(seed, &c, &plan);
+	}
+	for (int i = 0; i < FEATURES; i++)
+		cr_expect(cases < CASES / 10 || n[i] > 0, "%s: none of %ld", feature_names[i], cases);
+}
+
+/* There is a plan for each, whatever route it takes. */
+Test(permute_walk, plans, .timeout = 600)
+{
+	const long cases = tap_portion(CASES);
+	long taken = 0;
+
+	for (uint64_t seed = 1; seed <= (uint64_t)cases; seed++) {
+		struct plan_facts facts;
+		struct oracle_case c;
+		struct transform t;
+		struct plan plan;
+
+		draw(seed, &c, &t);
+		facts = facts_of(&c);
+		plan_init(&plan, &t, &facts);
+		cr_assert(t.count == 0 || plan.tma.route != TMA_ROUTE_NONE || plan.tma.border_rank > 0,
+		          "seed %lu: nothing is moved", (unsigned long)seed);
+		if (plan.tma.route != TMA_ROUTE_PERMUTE)
+			continue;
+		cr_assert_eq(plan.tma.border_rank, 0, "seed %lu: a border of rank %u", (unsigned long)seed,
+		             plan.tma.border_rank);
+		taken++;
+		check(seed, &c, &plan);
+	}
+	cr_assert_geq(taken, cases / 10, "%ld of %ld", taken, cases);
+}
