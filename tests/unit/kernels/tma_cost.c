@@ -4,7 +4,9 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <math.h>
 
+#include "kernels/plan/tma_route.h"
 #include "tma_rows.h"
 
 static struct tma_row choices[] = {
@@ -83,4 +85,121 @@ Test(tma_cost, alone_is_no_slower)
 		cr_expect(alone.tma.route == listed.tma.route || alone.predicted < listed.predicted,
 		          "%s: route %d instead of %d", choices[i].name, alone.tma.route, listed.tma.route);
 	}
+}
+
+/* ---- Of each route
+ * ----------------------------------------------------------------------------------------- */
+
+static const struct loop_nest plain = {
+	.rank = 2,
+	.element = 4,
+	.dim = { { 1024, 4096, 4, 0, 1024 }, { 1024, 4, 4096, 0, 1024 } },
+};
+
+/* A megapixel by this route, in tiles that fit it. */
+static struct plan routed(enum tma_route route)
+{
+	struct plan plan = { .tile_rank = 2,
+		             .tile = { 64, 128 },
+		             .tma = { .route = route,
+		                      .element = 4,
+		                      .rank = 2,
+		                      .slots = 8,
+		                      .cost = 1.25,
+		                      .dim = { { 1024, 4, 4096, 0, 1024 }, { 1024, 4096, 4, 0, 1024 } } } };
+
+	if (route == TMA_ROUTE_CHANNELS)
+		plan.tma.slots = 1024 * 4 / 16 / 32;
+	return plan;
+}
+
+Test(tma_cost, is_finite)
+{
+	for (int route = TMA_ROUTE_NONE; route < TMA_ROUTES; route++) {
+		const struct plan plan = routed((enum tma_route)route);
+		const double cost = tma_cost(&plan, &plain, PAD_MODE_CONSTANT);
+
+		cr_expect(isfinite(cost) && cost > 0.5 && cost < 10, "route %d: %f", route, cost);
+	}
+}
+
+Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
+{
+	const struct plan plan = routed(TMA_ROUTE_PERMUTE);
+
+	cr_expect_eq(tma_cost(&plan, &plain, PAD_MODE_CONSTANT), 1.25);
+}
+
+/* Tiles and warps that are not full take as long as full ones. */
+Test(tma_cost, rises_with_waste)
+{
+	static const enum tma_route routes[] = { TMA_ROUTE_BULK, TMA_ROUTE_COPY,  TMA_ROUTE_TRANSPOSE,
+		                                 TMA_ROUTE_ROWS, TMA_ROUTE_SHORT, TMA_ROUTE_CHANNELS };
+
+	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+		struct plan plan = routed(routes[i]);
+		const double full = tma_cost(&plan, &plain, PAD_MODE_CONSTANT);
+
+		plan.tma.dim[0].n = 130;
+		cr_expect_gt(tma_cost(&plan, &plain, PAD_MODE_CONSTANT), full, "route %d", routes[i]);
+	}
+}
+
+/* It is written by another launch, slowly unless it is a value in long runs. */
+Test(tma_cost, rises_with_the_border)
+{
+	struct plan plan = routed(TMA_ROUTE_COPY);
+	double before = tma_cost(&plan, &plain, PAD_MODE_EDGE);
+
+	plan.tma.border_rank = 2;
+	for (int64_t source = 1000; source > 500; source -= 100) {
+		struct loop_nest nest = plain;
+		double edge, value;
+
+		nest.dim[0].source = source;
+		edge = tma_cost(&plan, &nest, PAD_MODE_EDGE);
+		value = tma_cost(&plan, &nest, PAD_MODE_CONSTANT);
+		cr_expect_gt(edge, before, "%ld of 1024", (long)source);
+		cr_expect_gt(edge, value, "%ld of 1024", (long)source);
+		before = edge;
+		nest.dim[1].source = source; /* now also in each row */
+		cr_expect_gt(tma_cost(&plan, &nest, PAD_MODE_CONSTANT), value, "%ld of 1024", (long)source);
+	}
+}
+
+/* ---- Tiles within a pad
+ * ------------------------------------------------------------------------------------ */
+
+static bool try_permute(const struct loop_nest *nest, enum pad_mode mode, struct plan *ret)
+{
+	const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 16, .tma = true };
+
+	*ret = (struct plan){ .swizzle = "none" };
+	return tma_try_permute(ret, nest, &facts, mode);
+}
+
+/* Where the border has a value, and it and the window are multiples of 32 indices, these are a dimension of
+ * their own, which is not padded, so that tiles may end in it. */
+Test(tma_cost, tiles_end_within_a_loose_pad)
+{
+	struct loop_nest nest = { .rank = 2,
+		                  .element = 4,
+		                  .dim = { { 512, 4096, 4, 0, 512 }, { 1024, 4, 2048, 96, 896 } } };
+	struct plan plan;
+
+	cr_assert(try_permute(&nest, PAD_MODE_CONSTANT, &plan));
+	cr_assert_eq(plan.tma.rank, 3, "%u", plan.tma.rank);
+	cr_expect_eq(plan.tma.dim[0].n, 32);
+	cr_expect_eq(plan.tma.dim[0].source, 32);
+	cr_expect_eq(plan.tma.dim[0].src, 2048);
+	cr_expect_eq(plan.tma.dim[1].n, 32);
+	cr_expect_eq(plan.tma.dim[1].before, 3);
+	cr_expect_eq(plan.tma.dim[1].source, 28);
+	cr_expect_eq(plan.tma.dim[1].dst, 128);
+	cr_expect_eq(plan.tma.dim[1].src, 65536);
+	cr_assert(try_permute(&nest, PAD_MODE_EDGE, &plan));
+	cr_expect_eq(plan.tma.rank, 2, "each index of another mode's border is one of its own");
+	nest.dim[1].before = 97;
+	cr_assert(try_permute(&nest, PAD_MODE_CONSTANT, &plan));
+	cr_expect_eq(plan.tma.rank, 2, "nothing divides the border");
 }
