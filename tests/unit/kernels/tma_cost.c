@@ -105,6 +105,9 @@ static struct plan routed(enum tma_route route)
 		                      .element = 4,
 		                      .rank = 2,
 		                      .slots = 8,
+		                      .chunk = 16384,
+		                      .tiles = 1024 * 1024 / (64 * 128),
+		                      .load = { .rank = 2, .box = { 128, 64 } },
 		                      .cost = 1.25,
 		                      .dim = { { 1024, 4, 4096, 0, 1024 }, { 1024, 4096, 4, 0, 1024 } } } };
 
@@ -130,11 +133,11 @@ Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
 	cr_expect_eq(tma_cost(&plan, &plain, PAD_MODE_CONSTANT), 1.25);
 }
 
-/* Tiles and warps that are not full take as long as full ones. */
+/* Boxes, tiles and warps that are not full take as long as full ones. */
 Test(tma_cost, rises_with_waste)
 {
-	static const enum tma_route routes[] = { TMA_ROUTE_BULK, TMA_ROUTE_COPY,  TMA_ROUTE_TRANSPOSE,
-		                                 TMA_ROUTE_ROWS, TMA_ROUTE_SHORT, TMA_ROUTE_CHANNELS };
+	static const enum tma_route routes[] = { TMA_ROUTE_COPY, TMA_ROUTE_TRANSPOSE, TMA_ROUTE_ROWS,
+		                                 TMA_ROUTE_SHORT, TMA_ROUTE_CHANNELS };
 
 	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
 		struct plan plan = routed(routes[i]);
@@ -143,6 +146,20 @@ Test(tma_cost, rises_with_waste)
 		plan.tma.dim[0].n = 130;
 		cr_expect_gt(tma_cost(&plan, &plain, PAD_MODE_CONSTANT), full, "route %d", routes[i]);
 	}
+}
+
+/* Few bytes are in flight where boxes and plain copies are small. */
+Test(tma_cost, rises_with_small_tiles)
+{
+	struct plan copy = routed(TMA_ROUTE_COPY), bulk = routed(TMA_ROUTE_BULK);
+	const double large_copy = tma_cost(&copy, &plain, PAD_MODE_CONSTANT),
+		     large_bulk = tma_cost(&bulk, &plain, PAD_MODE_CONSTANT);
+
+	copy.tma.load.box[1] = 8;
+	copy.tma.tiles *= 8;
+	bulk.tma.chunk = 4096;
+	cr_expect_gt(tma_cost(&copy, &plain, PAD_MODE_CONSTANT), large_copy);
+	cr_expect_gt(tma_cost(&bulk, &plain, PAD_MODE_CONSTANT), large_bulk);
 }
 
 /* It is written by another launch, slowly unless it is a value in long runs. */
