@@ -5,13 +5,20 @@
 #include "proto/arithmetic.h"
 
 #define MOST_ROWS     4096
-#define MOST_TABLE    1024             /* entries of a row's table; longer rows are cut */
-#define LONGEST_TABLE (4 * MOST_TABLE) /* where they cannot be */
+#define MOST_TABLE    1024  /* entries of a row's table; longer rows are cut */
+#define LONGEST_TABLE 16000 /* where they cannot be */
+#define TABLE_BYTES   65000 /* of all copies: notes have offsets of 16 bits */
 #define MOST_PIECES   2048
 #define LEAST_PIECE   16 /* bytes */
 #define GROUP         4  /* rows that WORDS takes together */
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
+
+/* Parts of a row share the table, so none may have a border that the others do not have. */
+static bool can_be_cut(const struct permute_work *work, int d)
+{
+	return work->nest->dim[d].src > 0 && !is_padded(&work->nest->dim[d]);
+}
 
 /* A row is as long as a table of its elements may be. What lies beyond steps from row to row, if the source's
  * runs have it too. */
@@ -29,8 +36,7 @@ static void cut_row(struct permute_work *work)
 	for (; i < dst->n - 1; i++) {
 		const int d = dst->dim[i];
 
-		if (unit * work->n[d] >
-		    (work->nest->dim[d].src < 0 ? LONGEST_TABLE / MOST_TABLE * most : most))
+		if (unit * work->n[d] > most && can_be_cut(work, d))
 			break;
 		unit *= work->n[d];
 	}
@@ -40,7 +46,7 @@ static void cut_row(struct permute_work *work)
 		work->row_dims = i + 1;
 		part = most / unit;
 		whole = SECTOR / gcd_u64(SECTOR, unit);
-		if (part < work->n[dst->dim[i]] && work->nest->dim[dst->dim[i]].src > 0)
+		if (part > 0 && part < work->n[dst->dim[i]] && can_be_cut(work, dst->dim[i]))
 			args->cut = (uint32_t)(part > whole ? part / whole * whole : part);
 	}
 	work->last = dst->dim[work->row_dims - 1];
@@ -86,7 +92,7 @@ bool permute_cut_rows(struct permute_work *work)
 	args->exact = work->row_align % SECTOR != 0;
 	set_margin(work);
 	args->last_n = (uint32_t)work->n[work->last];
-	return work->row_align >= nest->element && !(args->cut && is_padded(&nest->dim[work->last]));
+	return work->row_align >= nest->element;
 }
 
 /* ---- From row to row ----------------------------------------------------------------------------------- */
@@ -237,6 +243,6 @@ bool permute_set_how(struct permute_work *work)
 	case PERMUTE_WORDS:
 		return set_words(work);
 	default:
-		return true;
+		return args->phases * (args->row_bytes / work->nest->element + 2 * 16) * 2 <= TABLE_BYTES;
 	}
 }

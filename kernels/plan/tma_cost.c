@@ -50,7 +50,7 @@ static bool is_ragged(const struct tma_route_plan *tma, uint64_t align)
 	return bits % align != 0;
 }
 
-static double route_cost(const struct plan *plan)
+static double route_cost(const struct plan *plan, enum pad_mode mode)
 {
 	const struct tma_route_plan *tma = &plan->tma;
 	const double run = (double)tma->dim[0].n * tma->element;
@@ -74,9 +74,10 @@ static double route_cost(const struct plan *plan)
 	case TMA_ROUTE_ROWS: /* likewise, each for a row */
 		return 0.5 + 0.5 * (double)divide_up_u64((uint64_t)run, 512) * 512 / run;
 	case TMA_ROUTE_SHORT:
-		return (0.95 + 70 / run) * (tma->element <= 2 && is_ragged(tma, 16) ? 1.5 : 1);
+		return (0.95 + 70 / run) * (tma->element <= 2 && is_ragged(tma, 16) ? 1.5 : 1) *
+		       (mode == PAD_MODE_CONSTANT ? 1 : 1.5);
 	case TMA_ROUTE_TILES:
-		return 1.5 + 3.0 / tma->element;
+		return 2 + 10.0 / tma->element;
 	case TMA_ROUTE_GATHER: /* a sector for each element, at worst */
 		return 4 + 12.0 / tma->element;
 	default:
@@ -100,11 +101,11 @@ double tma_cost(const struct plan *plan, const struct loop_nest *nest, enum pad_
 	double all = 1, window = 1, border;
 
 	if (plan->tma.border_rank == 0 || plan->tma.route == TMA_ROUTE_NONE)
-		return route_cost(plan);
+		return route_cost(plan, mode);
 	for (int d = 0; d < nest->rank; d++) {
 		all *= (double)nest->dim[d].n;
 		window *= (double)nest->dim[d].source;
 	}
 	border = 1 - window / all;
-	return route_cost(plan) * (1 - border) + border_cost(nest, mode) * border;
+	return route_cost(plan, mode) * (1 - border) + border_cost(nest, mode) * border;
 }

@@ -129,6 +129,25 @@ static void consider_all(struct choice *choice)
 	}
 }
 
+/* A border that wraps around needs both ends of its dimension. Unless a tile has all of it, the source's runs
+ * end before that dimension, and each of its indices is a load. */
+static void consider_before_wraps(struct choice *choice)
+{
+	const struct permute_sides *all = choice->sides;
+	struct permute_sides shorter = *all;
+
+	choice->sides = &shorter;
+	for (int i = 1; i < all->src.n; i++) {
+		const struct loop_nest_dim *dim = &all->nest->dim[all->src.dim[i]];
+
+		if (dim->source == dim->n)
+			continue;
+		shorter.src.n = i;
+		consider_all(choice);
+	}
+	choice->sides = all;
+}
+
 /* Bank conflicts take long to predict, so they decide only among the tiles that are cheapest without them. */
 static bool choose(struct permute_tile *best, struct permute_box *best_box, const struct permute_sides *sides)
 {
@@ -136,6 +155,8 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 	double least = PERMUTE_NEVER;
 
 	consider_all(&choice);
+	if (sides->mode == PAD_MODE_WRAP)
+		consider_before_wraps(&choice);
 	for (int i = 0; i < choice.n; i++) {
 		struct permute_tile *tile = &choice.tile[i];
 		double cost;

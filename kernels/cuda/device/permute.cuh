@@ -256,7 +256,8 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 			             tile + skewed<true>(slot + (uint32_t)(end - around), args.skew));
 		if (end <= from)
 			continue;
-		const uint32_t first = slot + (uint32_t)(from - around), last = first + (uint32_t)(end - from);
+		const uint32_t first = slot + (uint32_t)(from - around),
+			       last = first + (uint32_t)(end - from);
 		const uint32_t begin = ((first >> args.skew) + part) << args.skew;
 		const uint32_t low = max(first, begin), n = min(last, begin + (1u << args.skew)) - low;
 
@@ -361,7 +362,8 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 	}
 }
 
-/* ---- Chunks ---------------------------------------------------------------------------------------------- */
+/* ---- Chunks ----------------------------------------------------------------------------------------------
+ */
 
 DEVICE uint32_t word_at(const uint4 &v, uint32_t at)
 {
@@ -370,33 +372,45 @@ DEVICE uint32_t word_at(const uint4 &v, uint32_t at)
 	return at & 8 ? high : low;
 }
 
+/* Whether all of [first, first + n) is in [at, end). */
+DEVICE bool is_within(uint32_t first, uint32_t n, uint32_t at, uint32_t end)
+{
+	return first >= at && first + n <= end;
+}
+
 /* Writes the bytes of a word that are in [at, end): offsets in its chunk, where the word is at `first`. */
 template <int E>
 DEVICE void write_part_of_word(uint64_t chunk, uint32_t word, uint32_t first, uint32_t at, uint32_t end)
 {
-	using type = typename element<E>::type;
-
 #pragma unroll
-	for (uint32_t i = 0; i < 4; i += E)
-		if (first + i >= at && first + i < end)
-			global_write((type *)(chunk + first + i), (type)(word >> 8 * i));
+	for (uint32_t i = first, k = 0; k < 2; i += 2, k++, word >>= 16) {
+		if (is_within(i, 2, at, end)) {
+			global_write((uint16_t *)(chunk + i), (uint16_t)word);
+		} else if (E == 1) {
+			if (is_within(i, 1, at, end))
+				global_write((uint8_t *)(chunk + i), (uint8_t)word);
+			if (is_within(i + 1, 1, at, end))
+				global_write((uint8_t *)(chunk + i + 1), (uint8_t)(word >> 8));
+		}
+	}
 }
 
-/* Writes bytes [at, end) of a chunk: whole words, and what there is of the first and of the last. */
+/* Writes bytes [at, end) of a chunk: whole words, two at a time where that is possible, and what there is of
+ * the first and of the last. Each store costs the L2 a sector. */
 template <int E> DEVICE void write_part(uint64_t chunk, const uint4 &v, uint32_t at, uint32_t end)
 {
-	if constexpr (E >= 8) {
-		if (at == 0 && end >= 8)
-			global_write((uint2 *)chunk, make_uint2(v.x, v.y));
-		if (at <= 8 && end == 16)
-			global_write((uint2 *)(chunk + 8), make_uint2(v.z, v.w));
-	} else {
-		const uint32_t w[4] = { v.x, v.y, v.z, v.w };
-
 #pragma unroll
-		for (uint32_t i = 0; i < 4; i++)
-			if (at <= 4 * i && end >= 4 * i + 4)
-				global_write((uint32_t *)(chunk + 4 * i), w[i]);
+	for (uint32_t i = 0; i < 16; i += 8) {
+		const uint32_t low = i ? v.z : v.x, high = i ? v.w : v.y;
+
+		if (is_within(i, 8, at, end)) {
+			global_write((uint2 *)(chunk + i), make_uint2(low, high));
+		} else if (E <= 4) {
+			if (is_within(i, 4, at, end))
+				global_write((uint32_t *)(chunk + i), low);
+			if (is_within(i + 4, 4, at, end))
+				global_write((uint32_t *)(chunk + i + 4), high);
+		}
 	}
 	if constexpr (E < 4) {
 		const uint32_t head = at & ~3u, tail = end & ~3u;

@@ -60,17 +60,15 @@ template <int E, typename ROW> DEVICE uint4 gather_chunk(const ROW &row, const u
 	} else if constexpr (E == 2) {
 		const uint4 o = tile_read<uint4>(offsets);
 
-		return make_uint4(gather_word<2>(row, make_uint2(o.x, 0)),
-		                  gather_word<2>(row, make_uint2(o.y, 0)),
-		                  gather_word<2>(row, make_uint2(o.z, 0)),
-		                  gather_word<2>(row, make_uint2(o.w, 0)));
+		return make_uint4(
+		    gather_word<2>(row, make_uint2(o.x, 0)), gather_word<2>(row, make_uint2(o.y, 0)),
+		    gather_word<2>(row, make_uint2(o.z, 0)), gather_word<2>(row, make_uint2(o.w, 0)));
 	} else {
 		const uint4 o = tile_read<uint4>(offsets), p = tile_read<uint4>(offsets + 8);
 
-		return make_uint4(gather_word<1>(row, make_uint2(o.x, o.y)),
-		                  gather_word<1>(row, make_uint2(o.z, o.w)),
-		                  gather_word<1>(row, make_uint2(p.x, p.y)),
-		                  gather_word<1>(row, make_uint2(p.z, p.w)));
+		return make_uint4(
+		    gather_word<1>(row, make_uint2(o.x, o.y)), gather_word<1>(row, make_uint2(o.z, o.w)),
+		    gather_word<1>(row, make_uint2(p.x, p.y)), gather_word<1>(row, make_uint2(p.z, p.w)));
 	}
 }
 

@@ -49,8 +49,10 @@ DEVICE void gather_group(const unsigned char *slots, uint32_t skew, uint32_t at,
 
 #pragma unroll
 		for (int i = 0; i < 4; i++) {
-			v[2 * half + i / 2][i % 2 * 2] = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] & 0xffff), skew);
-			v[2 * half + i / 2][i % 2 * 2 + 1] = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] >> 16), skew);
+			v[2 * half + i / 2][i % 2 * 2] =
+			    read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] & 0xffff), skew);
+			v[2 * half + i / 2][i % 2 * 2 + 1] =
+			    read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] >> 16), skew);
 		}
 	}
 #pragma unroll
@@ -98,7 +100,8 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 
 		const uint32_t at = n01.y & 0xffff;
 
-		gather_group<ALIGNED, SKEWED>(slots, args.skew, PADDED && at == PERMUTE_BORDER ? 0 : at, table + 16 * c, v);
+		gather_group<ALIGNED, SKEWED>(slots, args.skew, PADDED && at == PERMUTE_BORDER ? 0 : at,
+		                              table + 16 * c, v);
 #pragma unroll
 		for (int r = 0; r < 4; r++) {
 			const uint32_t start = starts[r], p = start & 15, bytes = ends[r] >> 16;
