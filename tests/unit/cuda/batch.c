@@ -200,6 +200,69 @@ Test(batch, transposes_are_one_launch)
 	close_all();
 }
 
+/* ---- Moves that go by tiles of many axes when they are alone
+ * ---------------------------------------------------- */
+
+struct tile_row {
+	char name[40];
+	int rank;
+	int64_t shape[4], perm[4], strides[4], pad[4]; /* of uint32; pads on both sides */
+	uint64_t first;                                /* elements ahead of element [0, ..., 0] */
+};
+
+static struct tile_row tile_rows[] = {
+	{ "ragged rows", 2, { 101, 103 }, { 1, 0 }, { 103, 1 }, { 0 }, 0 },
+	{ "backwards", 2, { 101, 103 }, { 1, 0 }, { 103, -1 }, { 0 }, 102 },
+	{ "an edge", 4, { 8, 10, 15, 16 }, { 0, 3, 1, 2 }, { 2400, 240, 16, 1 }, { 0, 0, 1, 1 }, 0 },
+	{ "four axes", 4, { 15, 9, 11, 7 }, { 3, 1, 0, 2 }, { 693, 77, 7, 1 }, { 0 }, 0 },
+};
+
+static void tile_spec(const struct tile_row *row, struct transform_spec *ret)
+{
+	int64_t shape[4];
+	struct error err;
+
+	*ret = (struct transform_spec){
+		.n_perm = row->rank, .n_before = row->rank, .n_after = row->rank, .mode = PAD_MODE_EDGE
+	};
+	for (int d = 0; d < row->rank; d++) {
+		ret->perm[d] = row->perm[d];
+		ret->before[d] = ret->after[d] = row->pad[d];
+		shape[d] = row->shape[row->perm[d]] + 2 * row->pad[d];
+	}
+	cr_assert_eq(
+	    tensor_layout_init(&ret->src, DTYPE_UINT32, row->rank, row->shape, row->strides, "src", &err), 0);
+	cr_assert_eq(tensor_layout_init(&ret->dst, DTYPE_UINT32, row->rank, shape, NULL, "dst", &err), 0);
+}
+
+/* In a batch they go by kernels that many moves share. */
+Test(batch, tiles_of_many_axes)
+{
+	enum { ROWS = sizeof tile_rows / sizeof *tile_rows, N = 3 * ROWS };
+	static struct work work[N];
+	static struct engine_move moves[N];
+	uint64_t at = 0;
+
+	open_all(REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD);
+	for (uint32_t i = 0; i < N; i++) {
+		const struct tile_row *row = &tile_rows[i % ROWS];
+		const uint64_t from = row->first * 4 + i / ROWS * 4;
+		struct transform_spec spec;
+
+		tile_spec(row, &spec);
+		work_init_spec(&work[i], &spec, dst[0], at, src[0], from);
+		cr_assert_eq(work[i].plan.tma.route, TMA_ROUTE_PERMUTE, "%s: route %d", row->name,
+		             work[i].plan.tma.route);
+		moves[i] = work[i].job.move;
+		oracle_run(&spec, expected[0] + at, data(src[0]) + from);
+		at += (uint64_t)work[i].transform.count * 4 + 4;
+		cr_assert_leq(at, MEMORY_BYTES);
+	}
+	run(&work[0].job, moves, N, "tiles");
+	cr_assert_lt(n_launches, N, "%u launches", n_launches);
+	close_all();
+}
+
 /* ---- Ends ------------------------------------------------------------------------------------------------
  */
 
