@@ -215,6 +215,18 @@ static struct tile_row rows[] = {
 	  .margin = 8,
 	  .run_loads = { 1 },
 	  .batch = 1 },
+	{ .name = "pads move what is loaded by single indices",
+	  NEST(4, 2, PADDED(72, 256, 4, 4, 64), DIM(64, 4, 256)),
+	  BOX(32, 32),
+	  .tiles = 6,
+	  .loads = 32,
+	  .load_bytes = 4,
+	  .load_by = PERMUTE_BY_SPLIT_SRC,
+	  .rows = 32,
+	  .row_bytes = 128,
+	  .unaligned_loads = true,
+	  .run_loads = { 1 },
+	  .batch = 1 },
 };
 
 ParameterizedTestParameters(permute_tile, boxes)
