@@ -307,6 +307,7 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 	}
 	other = *plan;
 	other.tile_rank = 0;
+	other.swizzle = "none";
 	other.tma.border_rank = 0;
 	other.tma.border_tiles = 0;
 	other.tma.patched = false;

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
+#include <string.h>
 
 #include "kernels/plan/tma_route.h"
 #include "tma_rows.h"
@@ -65,6 +66,9 @@ ParameterizedTest(struct tma_row *row, tma_cost, choices)
 	tma_row_plan(row, false, &t, &plan);
 	cr_assert_eq(plan.tma.route, row->route, "%s: route %d, %f", row->name, plan.tma.route,
 	             plan.predicted);
+	cr_assert(plan.tma.route != TMA_ROUTE_PERMUTE ||
+	              (plan.tile_rank == 0 && !strcmp(plan.swizzle, "none")),
+	          "%s: a tile of another route, swizzled %s", row->name, plan.swizzle);
 	tma_row_plan(row, true, &t, &plan);
 	cr_assert_neq(plan.tma.route, TMA_ROUTE_PERMUTE, "%s: a list cannot take it", row->name);
 	cr_assert(row->route != TMA_ROUTE_PERMUTE || plan.predicted > 2, "%s: close: %f", row->name,
