@@ -30,9 +30,10 @@ static void add_row(const struct permute_args *args, uint32_t r, struct spot *sp
 	uint32_t step = 1;
 
 	for (uint32_t d = 0; d < args->n_row; d++) {
-		const uint32_t n = (uint32_t)args->row[d].by.n, index = r % n;
+		const uint32_t n = (uint32_t)args->row[d].by.n, rest = divide_u32(r, &args->row[d].by);
+		const uint32_t index = r - rest * n;
 
-		r /= n;
+		r = rest;
 		if (d < args->batch_row) {
 			spot->at += index * (uint32_t)args->row[d].src;
 		} else {
@@ -45,9 +46,10 @@ static void add_row(const struct permute_args *args, uint32_t r, struct spot *sp
 static void add_entry(const struct permute_args *args, uint32_t j, struct spot *spot)
 {
 	for (uint32_t d = 0; d < args->n_run; d++) {
-		const uint32_t n = (uint32_t)args->run[d].by.n, index = j % n;
+		const uint32_t n = (uint32_t)args->run[d].by.n, rest = divide_u32(j, &args->run[d].by);
+		const uint32_t index = j - rest * n;
 
-		j /= n;
+		j = rest;
 		spot->load += index * args->run_loads[d];
 		if (!args->run_loads[d])
 			spot->at += index * (uint32_t)args->run[d].src;
@@ -139,7 +141,8 @@ static int find_accesses(const struct permute_args *args, uint32_t element, uint
 		for (uint32_t lane = 0; lane < WARP_THREADS; lane += together, access++) {
 			access->n = 0;
 			for (uint32_t l = lane; l < lane + together; l++) {
-				const uint32_t i = first + l, column = i >> side, group = column / chunks;
+				const uint32_t i = first + l, column = i >> side;
+				const uint32_t group = divide_u32(column, &args->by_chunks);
 				const uint32_t r = ((group << side) + (i & ((1u << side) - 1))) * rows;
 				const uint32_t j = (column - group * chunks) * some + k;
 				struct spot *spot = &access->spot[access->n];
@@ -191,7 +194,8 @@ static int find_spacings(const struct permute_args *args, struct spacing *ret)
 
 	ret[n++] = spacing_of(args);
 	for (uint32_t pad = 0; pad <= 16; pad += 16)
-		for (uint32_t shift = pad ? 1 : 0; args->by_loads.n > 1 && shift <= MOST_SHIFT; shift++)
+		for (uint32_t shift = pad ? 0 : 1; shift <= MOST_SHIFT && args->by_loads.n >> shift > 0;
+		     shift++)
 			ret[n++] =
 			    (struct spacing){ args->pitch + pad, shift ? shift : NO_SHIFT, PERMUTE_NO_SKEW };
 	for (uint32_t skew = LEAST_SKEW; args->loads <= FEW_LOADS && skew <= MOST_SKEW; skew++)
@@ -207,25 +211,34 @@ void permute_arrange(struct permute_tile *tile)
 	const int n_spacings = find_spacings(args, spacings);
 	double least = 1e30;
 
+	/* A combination is given up as soon as it must cost more than the best so far. */
 	for (uint32_t side = 0; side <= MOST_SIDE && (side == 0 || 1u << side <= 2 * args->rows); side++) {
 		struct access access[2 * 16];
 		const int n = find_accesses(args, element, side, 0, access),
 			  both = n + find_accesses(args, element, side, 5 * WARP_THREADS, access + n);
+		uint32_t fewest = 0; /* wavefronts: one for each access */
+
+		for (int a = 0; a < both; a++)
+			fewest += access[a].n > 0;
 
 		for (int i = 0; i < n_spacings; i++) {
 			const struct spacing *spacing = &spacings[i];
-			uint32_t sum = 0;
-			double cost;
+			const double pad = (spacing->pitch - args->pitch) * 0.02;
+			uint32_t sum = fewest;
+			double cost = chunk_wavefronts(tile, spacing, side, sum / 2.0);
 
 			if (slot_bytes(args, spacing) > PERMUTE_MOST_SLOTS ||
 			    args->loads * parts_of(spacing) > MOST_PARTS)
 				continue;
-			for (int a = 0; a < both; a++)
-				sum += wavefronts(args, &access[a], words, spacing);
-			cost = chunk_wavefronts(tile, spacing, side, sum / 2.0);
-			if (cost + (spacing->pitch - args->pitch) * 0.02 >= least)
+			for (int a = 0; a < both && cost + pad < least; a++) {
+				if (access[a].n == 0)
+					continue;
+				sum += wavefronts(args, &access[a], words, spacing) - 1;
+				cost = chunk_wavefronts(tile, spacing, side, sum / 2.0);
+			}
+			if (cost + pad >= least)
 				continue;
-			least = cost + (spacing->pitch - args->pitch) * 0.02;
+			least = cost + pad;
 			tile->wavefronts = cost / WARP_THREADS;
 			args->log_side = side;
 			best = *spacing;

@@ -4,6 +4,7 @@
  */
 #include "tma_route.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #define LEAST_RUN 8 /* bytes on either side; with less there is nothing to gain */
 #define FINALISTS 6
+#define MOST_SEEN 1024 /* boxes: more than are made */
 
 /* ---- Boxes --------------------------------------------------------------------------------------------- */
 
@@ -69,7 +71,43 @@ struct choice {
 	struct permute_tile tile[FINALISTS]; /* the cheapest so far, in order */
 	double cost[FINALISTS];
 	struct permute_box box[FINALISTS];
+	uint64_t seen[MOST_SEEN]; /* hashes of the boxes of these sides, or 0 */
 };
+
+/* Different lengths often make the same box. false: it has been considered. */
+static bool is_new(struct choice *choice, const struct permute_box *box)
+{
+	uint64_t hash = 1;
+
+	for (int d = 0; d < choice->sides->nest->rank; d++) {
+		hash = (hash ^ box->n[d]) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 32;
+	}
+	hash |= 1;
+	for (uint64_t i = hash >> 1;; i++) {
+		uint64_t *const seen = &choice->seen[i % MOST_SEEN];
+
+		if (*seen == hash)
+			return false;
+		if (*seen)
+			continue;
+		*seen = hash;
+		return true;
+	}
+}
+
+/* What permute_tile_init would say only after all else. */
+static bool may_suit(const struct permute_sides *sides, enum permute_how how)
+{
+	switch (how) {
+	case PERMUTE_WORDS:
+		return sides->nest->element == 1;
+	case PERMUTE_PIECES:
+		return sides->src.n > 0 && sides->dst.n > 0 && sides->src.dim[0] == sides->dst.dim[0];
+	default:
+		return true;
+	}
+}
 
 static void consider(struct choice *choice, const struct permute_box *box, enum permute_how how)
 {
@@ -77,16 +115,12 @@ static void consider(struct choice *choice, const struct permute_box *box, enum 
 	double cost;
 	int at;
 
-	if (!permute_tile_init(&tile, choice->sides, box, how))
+	if (!may_suit(choice->sides, how) || !permute_tile_init(&tile, choice->sides, box, how))
 		return;
 	permute_lay_out(&tile);
 	cost = permute_cost(&tile);
 	if (cost >= PERMUTE_NEVER || (choice->n == FINALISTS && cost >= choice->cost[FINALISTS - 1]))
 		return;
-	for (int i = 0; i < choice->n; i++) /* other lengths may make the same box */
-		if (choice->tile[i].args.how == (uint32_t)how &&
-		    memcmp(&choice->box[i], box, sizeof *box) == 0)
-			return;
 	at = choice->n < FINALISTS ? choice->n++ : FINALISTS - 1;
 	for (; at > 0 && choice->cost[at - 1] > cost; at--) {
 		choice->tile[at] = choice->tile[at - 1];
@@ -105,26 +139,27 @@ static void consider_all(struct choice *choice)
 	static const uint16_t sizes[] = { 0, 12288, 24576, 40960 };
 	const struct loop_nest *nest = choice->sides->nest;
 	const size_t n = sizeof lengths / sizeof *lengths;
-	struct permute_box last = { { 0 } };
 
+	static_assert(sizeof lengths / sizeof *lengths * (sizeof lengths / sizeof *lengths) *
+	                      (sizeof sizes / sizeof *sizes) <
+	                  MOST_SEEN,
+	              "there is room for all");
+	memset(choice->seen, 0, sizeof choice->seen);
 	for (size_t i = 0; i < n * n; i++) {
-		struct permute_box box, before;
+		struct permute_box runs;
 
 		for (int d = 0; d < TENSOR_MAX_RANK + 1; d++)
-			box.n[d] = 1;
-		extend(&box, &choice->sides->src, nest, false, lengths[i / n]);
-		extend(&box, &choice->sides->dst, nest, true, lengths[i % n]);
-		if (memcmp(&box, &last, sizeof box) == 0)
-			continue;
-		last = box;
+			runs.n[d] = 1;
+		extend(&runs, &choice->sides->src, nest, false, lengths[i / n]);
+		extend(&runs, &choice->sides->dst, nest, true, lengths[i % n]);
 		for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-			before = box;
+			struct permute_box box = runs;
+
 			extend_batch(&box, nest, sizes[k]);
-			if (k > 0 && memcmp(&box, &before, sizeof box) == 0)
+			if (!is_new(choice, &box))
 				continue;
 			for (int how = 0; how < PERMUTE_HOWS; how++)
 				consider(choice, &box, (enum permute_how)how);
-			box = last;
 		}
 	}
 }
@@ -148,7 +183,8 @@ static void consider_before_wraps(struct choice *choice)
 	choice->sides = all;
 }
 
-/* Bank conflicts take long to predict, so they decide only among the tiles that are cheapest without them. */
+/* Bank conflicts take long to predict, so they decide only among the tiles that are cheapest without them,
+ * and of these they are not predicted where a tile costs too much already: they never make one cheaper. */
 static bool choose(struct permute_tile *best, struct permute_box *best_box, const struct permute_sides *sides)
 {
 	struct choice choice = { .sides = sides };
@@ -157,7 +193,7 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 	consider_all(&choice);
 	if (sides->mode == PAD_MODE_WRAP)
 		consider_before_wraps(&choice);
-	for (int i = 0; i < choice.n; i++) {
+	for (int i = 0; i < choice.n && choice.cost[i] < least; i++) {
 		struct permute_tile *tile = &choice.tile[i];
 		double cost;
 
