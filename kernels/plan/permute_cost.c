@@ -63,12 +63,14 @@ double permute_cost(const struct permute_tile *tile)
 	                         ? args->pieces * PIECE_WORK
 	                         : args->row_bytes / (double)tile->nest.element * (ENTRY_WORK + args->phases);
 	const double lists = args->loads * (double)args->by_parts.n * LOAD_WORK + args->rows * ROW_WORK;
+	/* Stores of single bytes take over where rows are shorter than a sector. */
+	const double exact = w->exact * args->exact * (1 + SECTOR / tile->row_run);
 	double cost = w->own;
 
 	if (fit == 0)
 		return PERMUTE_NEVER;
 	cost += (w->load + w->unaligned * tile->unaligned_loads) / tile->load_run;
-	cost += (w->row + w->ragged * args->ragged + w->exact * args->exact) / tile->row_run;
+	cost += (w->row + w->ragged * args->ragged + exact) / tile->row_run;
 	cost += w->wasted * (tile->wasted - 1);
 	cost += (w->table * table + w->lists * lists) / chunks;
 	cost += w->tile / tile->useful;

@@ -164,9 +164,19 @@ static void consider_all(struct choice *choice)
 	}
 }
 
-/* A border that wraps around needs both ends of its dimension. Unless a tile has all of it, the source's runs
- * end before that dimension, and each of its indices is a load. */
-static void consider_before_wraps(struct choice *choice)
+static int place_in(const struct permute_chain *chain, int d)
+{
+	int i = 0;
+
+	while (i < chain->n && chain->dim[i] != d)
+		i++;
+	return i;
+}
+
+/* Runs that end before a dimension which they could have. A border that wraps around needs both ends of its
+ * dimension: unless a tile has all of it, each of its indices has to be a load. Rows of what is read
+ * backwards cannot be cut, so that they are short, or the dimension is of the batch. */
+static void consider_shorter_runs(struct choice *choice)
 {
 	const struct permute_sides *all = choice->sides;
 	struct permute_sides shorter = *all;
@@ -174,10 +184,13 @@ static void consider_before_wraps(struct choice *choice)
 	choice->sides = &shorter;
 	for (int i = 1; i < all->src.n; i++) {
 		const struct loop_nest_dim *dim = &all->nest->dim[all->src.dim[i]];
+		const int in_dst = place_in(&all->dst, all->src.dim[i]);
+		const bool is_wrapped = all->mode == PAD_MODE_WRAP && dim->source != dim->n;
 
-		if (dim->source == dim->n)
+		if (!is_wrapped && (dim->src > 0 || in_dst == 0 || in_dst == all->dst.n))
 			continue;
 		shorter.src.n = i;
+		shorter.dst.n = is_wrapped ? all->dst.n : in_dst;
 		consider_all(choice);
 	}
 	choice->sides = all;
@@ -191,8 +204,7 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 	double least = PERMUTE_NEVER;
 
 	consider_all(&choice);
-	if (sides->mode == PAD_MODE_WRAP)
-		consider_before_wraps(&choice);
+	consider_shorter_runs(&choice);
 	for (int i = 0; i < choice.n && choice.cost[i] < least; i++) {
 		struct permute_tile *tile = &choice.tile[i];
 		double cost;
