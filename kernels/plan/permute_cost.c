@@ -27,24 +27,30 @@ struct weights {
 	double tile;      /* 1 / bytes of a tile */
 	double flight;    /* the share by which bytes in flight fall short of enough */
 	double banks;     /* wavefronts of shared memory beyond a few, for a warp's chunks */
+	double waves;     /* blocks that run at once / tiles: how much of the last wave is idle */
 };
 
 static const struct weights *weights_of(enum permute_how how, uint32_t element)
 {
 	static const struct weights elements[] = {
-		[1] = { 0.959, 4.1, 1.9, 2.2, 64, 46, 0.71, 0.055, 0.054, 490, 0.42, 0.0088 },
-		[2] = { 0.998, 3.0, 3.4, 2.1, 30, 47, 0.50, 0.012, 0.033, 2360, 0.33, 0.0025 },
-		[4] = { 1.05, 3.7, 2.2, 11, 14, 32, 0.47, 0.0011, 0.030, 1560, 0.29, 0.011 },
-		[8] = { 1.04, 11, 4.8, 8.3, 4.9, 46, 0.25, 0.0081, 0.024, 1070, 0.29, 0.012 },
-		[16] = { 1.05, 8.7, 3.7, 6.0, 4.0, 80, 0.35, 0.0078, 0.017, 1150, 0.27, 0.010 },
+		[1] = { 0.939, 4.1, 1.9, 2.3, 60, 49, 0.78, 0.054, 0.057, 430, 0.56, 0.0091, 0.12 },
+		[2] = { 0.998, 3.0, 3.3, 2.2, 32, 46, 0.49, 0.010, 0.032, 1890, 0.53, 0.0022, 0.13 },
+		[4] = { 1.04, 3.5, 2.4, 8.9, 13, 24, 0.40, 0.0011, 0.029, 1130, 0.41, 0.011, 0.13 },
+		[8] = { 1.04, 9.8, 5.1, 7.8, 5.6, 35, 0.19, 0.0066, 0.023, 790, 0.34, 0.012, 0.12 },
+		[16] = { 1.03, 7.5, 4.0, 6.0, 4.0, 80, 0.33, 0.0066, 0.016, 1000, 0.29, 0.010, 0.12 },
 	};
-	static const struct weights words = { 1.03, 11,    2.0,   19,   24,   46,
-		                              0.85, 0.035, 0.018, 1820, 0.24, 0.0050 };
-	static const struct weights pieces = {
-		1.10, 6.2, 4.6, 4.2, 58, 54, 0.55, 0.081, 0.078, 310, 0.14, 0
-	};
+	static const struct weights words = { 1.02,  11,    1.7,  25,   27,     33,  0.73,
+		                              0.037, 0.015, 1900, 0.22, 0.0045, 0.13 };
+	static const struct weights pieces = { 1.07,  6.3,   4.8, 4.4,  82, 53,  0.63,
+		                               0.080, 0.095, 250, 0.13, 0,  0.14 };
 
 	return how == PERMUTE_PIECES ? &pieces : how == PERMUTE_WORDS ? &words : &elements[element];
+}
+
+/* Rises ever more slowly, up to 2: few tiles are slow in any case. */
+static double saturate(double value)
+{
+	return value / (1 + value / 2);
 }
 
 static double above(double value, double least)
@@ -58,7 +64,8 @@ double permute_cost(const struct permute_tile *tile)
 	const struct weights *w = weights_of((enum permute_how)args->how, tile->nest.element);
 	const uint32_t fit = MULTIPROCESSOR_SHARED / (args->shared + BLOCK_RESERVED);
 	const uint32_t most = args->how == PERMUTE_WORDS ? WORDS_BLOCKS : PERMUTE_BLOCKS;
-	const double flight = (fit < most ? fit : most) * tile->useful, chunks = tile->useful / 16;
+	const uint32_t at_once = fit < most ? fit : most; /* blocks in a multiprocessor */
+	const double flight = at_once * tile->useful, chunks = tile->useful / 16;
 	const double table = args->how == PERMUTE_PIECES
 	                         ? args->pieces * PIECE_WORK
 	                         : args->row_bytes / (double)tile->nest.element * (ENTRY_WORK + args->phases);
@@ -75,6 +82,7 @@ double permute_cost(const struct permute_tile *tile)
 	cost += (w->table * table + w->lists * lists) / chunks;
 	cost += w->tile / tile->useful;
 	cost += w->flight * above(1, flight / ENOUGH_IN_FLIGHT);
+	cost += saturate(w->waves * (double)(tile->processors * at_once) / (double)tile->tiles);
 	cost += w->banks * above(tile->wavefronts * WARP_THREADS, FEW_WAVEFRONTS);
 	return cost;
 }

@@ -39,6 +39,7 @@ struct permute_tile {
 	struct permute_args args;
 	struct loop_nest nest; /* what args refers to: some dimensions may be reversed */
 	uint64_t tiles;
+	uint32_t processors;  /* multiprocessors that share them */
 	double useful;        /* bytes of a tile, without its margin */
 	double load_run;      /* bytes of a run of the source */
 	double row_run;       /* bytes of a row, without its margin */

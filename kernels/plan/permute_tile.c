@@ -232,6 +232,7 @@ static void set_facts(struct permute_work *work)
 	struct permute_tile *tile = work->tile;
 	const struct loop_nest *nest = work->nest;
 
+	tile->processors = work->sides->facts->threads;
 	tile->wavefronts = 0;
 	tile->useful = nest->element;
 	tile->wasted = 1;

@@ -9,7 +9,7 @@
 
 static double box_bytes(const struct tma_route_plan *tma)
 {
-	double bytes = tma->element;
+	double bytes = tensor_map_type_size(tma->load.type);
 
 	for (uint32_t d = 0; d < tma->load.rank; d++)
 		bytes *= (double)tma->load.box[d];
@@ -40,13 +40,13 @@ static double window_bytes(const struct tma_route_plan *tma)
 	return bytes;
 }
 
-/* Rows of the destination begin within sectors. */
+/* Rows of the destination are not multiples of `align` apart. */
 static bool is_ragged(const struct tma_route_plan *tma, uint64_t align)
 {
 	uint64_t bits = (uint64_t)tma->dst_offset;
 
-	for (uint32_t d = 1; d < tma->rank; d++)
-		bits |= (uint64_t)tma->dim[d].dst;
+	for (uint32_t d = 0; d < tma->rank; d++)
+		bits |= tma->dim[d].dst == tma->element ? 0 : (uint64_t)tma->dim[d].dst;
 	return bits % align != 0;
 }
 
@@ -77,9 +77,9 @@ static double route_cost(const struct plan *plan, enum pad_mode mode)
 		return (0.95 + 70 / run) * (tma->element <= 2 && is_ragged(tma, 16) ? 1.5 : 1) *
 		       (mode == PAD_MODE_CONSTANT ? 1 : 1.5);
 	case TMA_ROUTE_TILES:
-		return 2 + 10.0 / tma->element;
+		return 4 + 10.0 / tma->element;
 	case TMA_ROUTE_GATHER: /* a sector for each element, at worst */
-		return 4 + 12.0 / tma->element;
+		return 6 + 12.0 / tma->element;
 	default:
 		return 1;
 	}

@@ -111,7 +111,7 @@ static struct plan routed(enum tma_route route)
 		                      .slots = 8,
 		                      .chunk = 16384,
 		                      .tiles = 1024 * 1024 / (64 * 128),
-		                      .load = { .rank = 2, .box = { 128, 64 } },
+		                      .load = { TENSOR_MAP_UINT32, .rank = 2, .box = { 128, 64 } },
 		                      .cost = 1.25,
 		                      .dim = { { 1024, 4, 4096, 0, 1024 }, { 1024, 4096, 4, 0, 1024 } } } };
 
