@@ -5,7 +5,7 @@
  * The tile is a box, an extent for each dimension. In the source it consists of runs of contiguous bytes: its
  * innermost dimensions there, as many as make a run of some hundred bytes. In the destination, likewise.
  * Either kind of run may end within its outermost dimension, which is then that side's split dimension.
- * Dimensions of neither run are the batch: several boxes of the same kind that one tile holds.
+ * Dimensions of neither run are the stack: several boxes of the same kind, one on another, that a tile holds.
  *
  *     source runs            shared memory               destination runs
  *     loaded in bulk    ->   a slot for each, at    ->   aligned chunks of 16 bytes, gathered
@@ -76,13 +76,13 @@ struct permute_args {
 	uint32_t run_loads[PERMUTE_LIST_RANK]; /* loads from index to index of run; 0: it stays in a slot */
 	struct permute_split split_dst;        /* of the destination's runs */
 	struct permute_split split_src;        /* of the source's, unless that is the same dimension */
-	struct permute_split split_batch;
+	struct permute_split split_stack;
 	uint32_t limited_load; /* which of load is split_dst, or PERMUTE_NONE */
 	uint32_t limited_row;  /* which of row is split_src, or PERMUTE_NONE */
 	uint32_t split_row;    /* which of row is split_dst, or PERMUTE_NONE */
-	uint32_t batch_split;  /* which of load is split_batch, or PERMUTE_NONE */
-	uint32_t batch_load;   /* from there on, load is the batch; from batch_row on, row is */
-	uint32_t batch_row;
+	uint32_t stack_split;  /* which of load is split_stack, or PERMUTE_NONE */
+	uint32_t stack_load;   /* from there on, load is the stack; from stack_row on, row is */
+	uint32_t stack_row;
 	uint32_t padded; /* some dimension has a window that is not whole */
 	uint32_t mode;   /* enum pad_mode */
 	uint32_t back;   /* split_dst ends the source's runs too, and is read backwards */
@@ -90,7 +90,7 @@ struct permute_args {
 
 	/* Loads. */
 	uint32_t loads;
-	struct divisor by_loads; /* of one index of the batch */
+	struct divisor by_loads; /* of one index of the stack */
 	uint32_t load_bytes;
 	uint32_t load_by;  /* enum permute_by */
 	uint32_t load_gap; /* bytes of the product that lie past the end of the load */
@@ -119,7 +119,7 @@ struct permute_args {
 	    pitch; /* bytes from slot to slot, a multiple of 16; `pad` more after 1 << pad_shift of them */
 	uint32_t pad;
 	uint32_t pad_shift;
-	uint32_t batch_pitch;    /* bytes from one index of the batch to the next */
+	uint32_t stack_pitch;    /* bytes from one index of the stack to the next */
 	uint32_t skew;           /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
 	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped */
 	uint32_t run_base;       /* offset of a row's first element, from its slot */

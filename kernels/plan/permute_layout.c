@@ -18,10 +18,10 @@
 
 /* ---- Slots ------------------------------------------------------------------------------------------- */
 
-/* Where an element lies: in one of the loads of a batch, and so many bytes into its slot. */
+/* Where an element lies: in one of the loads of a stack, and so many bytes into its slot. */
 struct spot {
 	uint32_t load;
-	uint32_t batch;
+	uint32_t stack;
 	uint32_t at;
 };
 
@@ -34,10 +34,10 @@ static void add_row(const struct permute_args *args, uint32_t r, struct spot *sp
 		const uint32_t index = r - rest * n;
 
 		r = rest;
-		if (d < args->batch_row) {
+		if (d < args->stack_row) {
 			spot->at += index * (uint32_t)args->row[d].src;
 		} else {
-			spot->batch += index * step;
+			spot->stack += index * step;
 			step *= n;
 		}
 	}
@@ -104,12 +104,12 @@ struct access {
 static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
                            const struct spacing *spacing)
 {
-	const uint32_t batch = slot_of(args, spacing, (uint32_t)args->by_loads.n);
+	const uint32_t stack = slot_of(args, spacing, (uint32_t)args->by_loads.n);
 	uint32_t seen[BANKS][WARP_THREADS], n[BANKS] = { 0 }, most = 0;
 
 	for (int l = 0; l < access->n; l++) {
 		const struct spot *spot = &access->spot[l];
-		const uint32_t at = spot->at + spot->batch * batch + slot_of(args, spacing, spot->load);
+		const uint32_t at = spot->at + spot->stack * stack + slot_of(args, spacing, spot->load);
 		const uint32_t word = skewed(at, spacing->skew) / 4;
 
 		for (uint32_t w = word; w < word + words; w++) {
@@ -280,8 +280,8 @@ void permute_lay_out(struct permute_tile *tile)
 	const struct spacing spacing = spacing_of(args);
 	uint32_t at = 16, step = slot_of(args, &spacing, (uint32_t)args->by_loads.n);
 
-	args->batch_pitch = step;
-	for (uint32_t d = args->batch_row; d < args->n_row; d++) {
+	args->stack_pitch = step;
+	for (uint32_t d = args->stack_row; d < args->n_row; d++) {
 		args->row[d].src = step;
 		step *= (uint32_t)args->row[d].by.n;
 	}

@@ -97,8 +97,8 @@ bool permute_cut_rows(struct permute_work *work)
 
 /* ---- From row to row ----------------------------------------------------------------------------------- */
 
-/* Steps within the slots may not be negative; those of a batch lead from slot to slot. */
-static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nest_dim *dim, bool is_batch)
+/* Steps within the slots may not be negative; those of a stack lead from slot to slot. */
+static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nest_dim *dim, bool is_stack)
 {
 	struct permute_args *args = work->args;
 	const uint64_t reach = (n - 1) * (uint64_t)magnitude_i64(dim->dst);
@@ -109,7 +109,7 @@ static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nes
 		args->row_lead += (uint32_t)reach;
 	if (args->n_row < PERMUTE_LIST_RANK)
 		work->padded_row[args->n_row] = is_padded(dim);
-	return (is_batch || dim->src > 0) && work->rows <= MOST_ROWS &&
+	return (is_stack || dim->src > 0) && work->rows <= MOST_ROWS &&
 	       work->span <= UINT32_MAX - 2 * PERMUTE_MOST_SLOTS &&
 	       permute_add_axis(args->row, &args->n_row, n, dim);
 }
@@ -147,9 +147,9 @@ static bool set_steps(struct permute_work *work)
 		if (!add_row(work, work->n[d], &nest->dim[d], false))
 			return false;
 	}
-	args->batch_row = args->n_row;
-	for (int i = 0; i < work->batch.n; i++)
-		if (!add_row(work, work->n[work->batch.dim[i]], &nest->dim[work->batch.dim[i]], true))
+	args->stack_row = args->n_row;
+	for (int i = 0; i < work->stack.n; i++)
+		if (!add_row(work, work->n[work->stack.dim[i]], &nest->dim[work->stack.dim[i]], true))
 			return false;
 	return true;
 }
@@ -214,14 +214,14 @@ static bool set_words(struct permute_work *work)
 
 	if (work->nest->element != 1)
 		return false;
-	for (; d < args->batch_row && together % GROUP; d++) {
+	for (; d < args->stack_row && together % GROUP; d++) {
 		if (args->row[d].src != (int64_t)together || work->padded_row[d])
 			break;
 		together *= args->row[d].by.n;
 	}
 	if (together < GROUP || (together % GROUP && together != args->rows))
 		return false;
-	for (; d < args->batch_row; d++)
+	for (; d < args->stack_row; d++)
 		args->aligned &= args->row[d].src % 4 == 0;
 	for (d = 0; d < args->n_run; d++)
 		args->aligned &= args->run_loads[d] > 0 || args->run[d].src % 4 == 0;

@@ -61,18 +61,18 @@ static struct permute_split split_of(const struct permute_work *work, int d)
 }
 
 /* The dimensions that are in neither run; the box may have a part of the last of them. */
-static bool set_batch(struct permute_work *work)
+static bool set_stack(struct permute_work *work)
 {
-	work->batch.split = -1;
+	work->stack.split = -1;
 	for (int d = work->nest->rank - 1; d >= 0; d--) {
 		if (work->box->n[d] == 1 || permute_chain_has(&work->src, d) ||
 		    permute_chain_has(&work->dst, d))
 			continue;
-		if (work->batch.split >= 0)
+		if (work->stack.split >= 0)
 			return false;
-		work->batch.dim[work->batch.n++] = d;
+		work->stack.dim[work->stack.n++] = d;
 		if (work->box->n[d] < work->nest->dim[d].n)
-			work->batch.split = d;
+			work->stack.split = d;
 	}
 	return true;
 }
@@ -103,7 +103,7 @@ static bool set_grid(struct permute_work *work)
 
 	args->split_dst = split_of(work, work->dst.split);
 	args->split_src = split_of(work, work->src.split);
-	args->split_batch = split_of(work, work->batch.split);
+	args->split_stack = split_of(work, work->stack.split);
 	work->tile->tiles = 1;
 	for (int d = nest->rank - 1; d >= 0; d--) {
 		const struct loop_nest_dim *dim = &nest->dim[d];
@@ -118,8 +118,8 @@ static bool set_grid(struct permute_work *work)
 			args->split_dst.axis = args->n_grid;
 		else if (d == work->src.split)
 			args->split_src.axis = args->n_grid;
-		else if (d == work->batch.split)
-			args->split_batch.axis = args->n_grid;
+		else if (d == work->stack.split)
+			args->split_stack.axis = args->n_grid;
 		args->grid[args->n_grid++] =
 		    (struct permute_axis){ divisor_of(n), dim->dst * size, dim->src * size,
 			                   (int32_t)dim->before, (int32_t)dim->source };
@@ -133,7 +133,7 @@ static bool set_grid(struct permute_work *work)
 /* ---- Loads --------------------------------------------------------------------------------------------- */
 
 /* The bytes of a run of the source; those of its split dimension are counted in the tile. */
-static bool set_load_run(struct permute_work *work)
+static void set_load_run(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
 
@@ -149,10 +149,7 @@ static bool set_load_run(struct permute_work *work)
 			args->load_bytes = (uint32_t)step;
 			args->load_gap = (uint32_t)(step - inner);
 		}
-		if (d == work->dst.split && i != work->src.n - 1)
-			return false;
 	}
-	return true;
 }
 
 static bool set_loads(struct permute_work *work)
@@ -161,8 +158,7 @@ static bool set_loads(struct permute_work *work)
 	const struct loop_nest *nest = work->nest;
 	uint64_t loads = 1;
 
-	if (!set_load_run(work))
-		return false;
+	set_load_run(work);
 	for (int i = 0; i < work->dst.n; i++) {
 		const int d = work->dst.dim[i];
 
@@ -175,12 +171,12 @@ static bool set_loads(struct permute_work *work)
 		loads *= work->n[d];
 	}
 	args->by_loads = divisor_of(loads);
-	args->batch_load = args->n_load;
-	for (int i = 0; i < work->batch.n; i++) {
-		const int d = work->batch.dim[i];
+	args->stack_load = args->n_load;
+	for (int i = 0; i < work->stack.n; i++) {
+		const int d = work->stack.dim[i];
 
-		if (d == work->batch.split)
-			args->batch_split = args->n_load;
+		if (d == work->stack.split)
+			args->stack_split = args->n_load;
 		if (!permute_add_axis(args->load, &args->n_load, work->n[d], &nest->dim[d]))
 			return false;
 		loads *= work->n[d];
@@ -219,8 +215,8 @@ static bool set_slots(struct permute_work *work)
 	args->skew = PERMUTE_NO_SKEW;
 	args->by_parts = divisor_of(1);
 	args->row_phase = args->by_loads.n == 1;
-	for (int i = 0; i < work->batch.n && !args->row_phase; i++)
-		if (nest->dim[work->batch.dim[i]].src % 16)
+	for (int i = 0; i < work->stack.n && !args->row_phase; i++)
+		if (nest->dim[work->stack.dim[i]].src % 16)
 			return false;
 	return args->loads * (uint64_t)args->pitch <= PERMUTE_MOST_SLOTS;
 }
@@ -265,7 +261,7 @@ bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sid
 		                       .limited_row = PERMUTE_NONE,
 		                       .split_row = PERMUTE_NONE,
 		                       .cut_row = PERMUTE_NONE,
-		                       .batch_split = PERMUTE_NONE,
+		                       .stack_split = PERMUTE_NONE,
 		                       .mode = (uint32_t)sides->mode,
 		                       .how = how };
 	if (work.src.n == 0 || work.dst.n == 0)
@@ -275,7 +271,7 @@ bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sid
 		work.m[d] = min_u64(box->n[d], (uint64_t)sides->nest->dim[d].source);
 		args->padded |= is_padded(&sides->nest->dim[d]);
 	}
-	if (!orient(&work) || (args->padded && !can_be_padded(&work)) || !set_batch(&work) ||
+	if (!orient(&work) || (args->padded && !can_be_padded(&work)) || !set_stack(&work) ||
 	    !set_grid(&work) || !permute_cut_rows(&work) || !set_loads(&work) || !permute_set_rows(&work) ||
 	    !set_slots(&work) || !permute_set_how(&work))
 		return false;

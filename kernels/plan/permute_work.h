@@ -15,7 +15,7 @@ struct permute_work {
 	const struct permute_box *box;
 	struct permute_chain dst; /* the runs of the box */
 	struct permute_chain src;
-	struct permute_chain batch; /* the dimensions of neither; split: one of which the box has a part */
+	struct permute_chain stack; /* the dimensions of neither; split: one of which the box has a part */
 	uint64_t n[TENSOR_MAX_RANK + 1]; /* extents of the box, with the margin */
 	uint64_t m[TENSOR_MAX_RANK + 1]; /* of these indices, how many the source has at most */
 	uint64_t load_run;               /* bytes from the first of a load to its last */

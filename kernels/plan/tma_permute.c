@@ -45,7 +45,7 @@ static void extend(struct permute_box *box, const struct permute_chain *chain, c
 
 /* Extends the box along dimensions that no run needs, the destination's innermost first, until it has this
  * many bytes. */
-static void extend_batch(struct permute_box *box, const struct loop_nest *nest, uint64_t bytes)
+static void extend_stack(struct permute_box *box, const struct loop_nest *nest, uint64_t bytes)
 {
 	uint64_t own = nest->element;
 
@@ -155,7 +155,7 @@ static void consider_all(struct choice *choice)
 		for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
 			struct permute_box box = runs;
 
-			extend_batch(&box, nest, sizes[k]);
+			extend_stack(&box, nest, sizes[k]);
 			if (!is_new(choice, &box))
 				continue;
 			for (int how = 0; how < PERMUTE_HOWS; how++)
@@ -175,7 +175,7 @@ static int place_in(const struct permute_chain *chain, int d)
 
 /* Runs that end before a dimension which they could have. A border that wraps around needs both ends of its
  * dimension: unless a tile has all of it, each of its indices has to be a load. Rows of what is read
- * backwards cannot be cut, so that they are short, or the dimension is of the batch. */
+ * backwards cannot be cut, so that they are short, or the dimension is of the stack. */
 static void consider_shorter_runs(struct choice *choice)
 {
 	const struct permute_sides *all = choice->sides;

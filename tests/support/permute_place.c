@@ -53,8 +53,8 @@ static void set_place(const struct permute_args *args, struct permute_place *t)
 			set_range(&args->split_dst, index, &t->start_dst, &t->n_dst);
 		else if (d == args->split_src.axis)
 			set_range(&args->split_src, index, &t->start_src, &t->n_src);
-		else if (d == args->split_batch.axis)
-			set_range(&args->split_batch, index, &t->start_batch, &t->n_batch);
+		else if (d == args->split_stack.axis)
+			set_range(&args->split_stack, index, &t->start_stack, &t->n_stack);
 		else
 			is_split = false;
 		if (!is_split)
@@ -117,7 +117,7 @@ struct permute_place permute_place_of(const struct tma_route_plan *tma, int64_t 
 		.src = src + tma->src_offset + (int64_t)args->src,
 		.n_dst = 1,
 		.n_src = 1,
-		.n_batch = 1,
+		.n_stack = 1,
 		.base = args->run_base,
 		.first = true,
 		.last = true,
@@ -145,13 +145,13 @@ int64_t permute_load_of(const struct permute_args *args, const struct permute_pl
 		const int64_t n = (int64_t)axis->by.n, index = number % n;
 		const int64_t start = !args->padded             ? 0
 		                      : d == args->limited_load ? t->start_dst
-		                      : d == args->batch_split  ? t->start_batch
+		                      : d == args->stack_split  ? t->start_stack
 		                                                : 0;
 		int64_t s;
 
 		number /= n;
 		if ((d == args->limited_load && index >= t->n_dst) ||
-		    (d == args->batch_split && index >= t->n_batch))
+		    (d == args->stack_split && index >= t->n_stack))
 			return -1;
 		s = source_of(args, axis, start + index);
 		if (s < 0)
@@ -174,15 +174,15 @@ struct permute_row permute_row_of(const struct permute_args *args, const struct 
 	for (uint32_t d = 0; d < args->n_row; d++) {
 		const struct permute_axis *axis = &args->row[d];
 		const int64_t n = (int64_t)axis->by.n, index = number % n;
-		const bool is_batch = d >= args->batch_row;
-		const uint32_t load = is_batch ? args->batch_load + d - args->batch_row : 0;
-		const bool is_split_batch = is_batch && load == args->batch_split;
+		const bool is_stack = d >= args->stack_row;
+		const uint32_t load = is_stack ? args->stack_load + d - args->stack_row : 0;
+		const bool is_split_stack = is_stack && load == args->stack_split;
 		int64_t start = 0, from = 0, s;
 
 		number /= n;
 		row.dst += index * axis->dst;
 		if ((d == args->limited_row && index >= t->n_src) ||
-		    (d == args->split_row && index >= t->n_dst) || (is_split_batch && index >= t->n_batch))
+		    (d == args->split_row && index >= t->n_dst) || (is_split_stack && index >= t->n_stack))
 			row.bytes = 0;
 		if (d == args->cut_row) {
 			const int64_t rest = last_n - index * args->cut;
@@ -196,14 +196,14 @@ struct permute_row permute_row_of(const struct permute_args *args, const struct 
 		} else if (args->padded && d == args->split_row) {
 			start = t->start_dst;
 			from = t->from_dst;
-		} else if (args->padded && is_split_batch) {
-			start = t->start_batch;
+		} else if (args->padded && is_split_stack) {
+			start = t->start_stack;
 		}
 		s = source_of(args, axis, start + index);
 		if (s < 0)
 			row.border = true;
-		row.at += is_batch ? index * axis->src : (s - from) * axis->src;
-		if (is_batch)
+		row.at += is_stack ? index * axis->src : (s - from) * axis->src;
+		if (is_stack)
 			phase += s * args->load[load].src;
 	}
 	if (args->row_phase)

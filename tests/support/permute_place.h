@@ -15,7 +15,7 @@
 struct permute_place {
 	int64_t number;
 	int64_t dst, src;
-	int64_t start_dst, n_dst, start_src, n_src, start_batch, n_batch;
+	int64_t start_dst, n_dst, start_src, n_src, start_stack, n_stack;
 	int64_t from_dst, from_src;
 	int64_t margin, base, load_bytes;
 	bool first, last, outside;
@@ -25,7 +25,7 @@ struct permute_place {
 struct permute_place permute_place_of(const struct tma_route_plan *tma, int64_t dst, int64_t src,
                                       int64_t number);
 
-/* Offset of a load's slot, within an index of the batch. */
+/* Offset of a load's slot, within an index of the stack. */
 int64_t permute_slot_of(const struct permute_args *args, int64_t load);
 
 /* The address where a load begins, or -1: the tile does not have it. */

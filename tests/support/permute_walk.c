@@ -49,9 +49,9 @@ static bool bring(struct walk *walk, const struct permute_place *t)
 	const struct permute_args *args = walk->args;
 
 	for (int64_t i = 0; i < args->loads && !t->outside; i++) {
-		const int64_t src = permute_load_of(args, t, i), of_batch = (int64_t)args->by_loads.n;
+		const int64_t src = permute_load_of(args, t, i), of_stack = (int64_t)args->by_loads.n;
 		const int64_t slot =
-		    args->tile_at + i / of_batch * args->batch_pitch + permute_slot_of(args, i % of_batch);
+		    args->tile_at + i / of_stack * args->stack_pitch + permute_slot_of(args, i % of_stack);
 		const int64_t from = slot + src % 16, end = from + t->load_bytes;
 
 		if (src < 0)

@@ -21,10 +21,10 @@ struct permute_tile {
 	uint64_t src;
 	uint32_t n_dst; /* indices of the split dimensions */
 	uint32_t n_src;
-	uint32_t n_batch;
+	uint32_t n_stack;
 	int start_dst;
 	int start_src;
-	int start_batch;
+	int start_stack;
 	int from_dst;
 	int from_src;
 	uint32_t margin;
@@ -100,9 +100,9 @@ template <bool PADDED> DEVICE void set_place(const permute_args &args, permute_t
 		} else if (d == args.split_src.axis) {
 			t.start_src = (int)(index * args.split_src.tile);
 			t.n_src = min(args.split_src.tile, args.split_src.n - (uint32_t)t.start_src);
-		} else if (d == args.split_batch.axis) {
-			t.start_batch = (int)(index * args.split_batch.tile);
-			t.n_batch = min(args.split_batch.tile, args.split_batch.n - (uint32_t)t.start_batch);
+		} else if (d == args.split_stack.axis) {
+			t.start_stack = (int)(index * args.split_stack.tile);
+			t.n_stack = min(args.split_stack.tile, args.split_stack.n - (uint32_t)t.start_stack);
 		} else {
 			is_split = false;
 		}
@@ -158,7 +158,7 @@ template <bool PADDED> DEVICE permute_tile find_tile(const permute_args &args)
 
 	t.dst = args.dst;
 	t.src = args.src;
-	t.n_dst = t.n_src = t.n_batch = 1;
+	t.n_dst = t.n_src = t.n_stack = 1;
 	t.first = t.last = true;
 	t.base = args.run_base;
 	t.load_bytes = args.load_bytes;
@@ -193,13 +193,13 @@ DEVICE bool find_load(const permute_args &args, const permute_tile &t, uint32_t 
 		const uint32_t index = number - q * (uint32_t)axis.by.n;
 		int i = (int)index + (!PADDED                  ? 0
 		                      : d == args.limited_load ? t.start_dst
-		                      : d == args.batch_split  ? t.start_batch
+		                      : d == args.stack_split  ? t.start_stack
 		                                               : 0);
 
 		number = q;
 		there = find_index<PADDED>(args, axis, i) && there;
 		there = there && (d != args.limited_load || index < t.n_dst) &&
-		        (d != args.batch_split || index < t.n_batch);
+		        (d != args.stack_split || index < t.n_stack);
 		src += (uint64_t)(i * axis.src);
 	}
 	return there;
@@ -242,9 +242,9 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 
 		if (!find_load<PADDED>(args, t, load, src))
 			continue;
-		const uint32_t batch = divide_u32(load, &args.by_loads);
+		const uint32_t stack = divide_u32(load, &args.by_loads);
 		const uint32_t slot =
-		    batch * args.batch_pitch + slot_of(args, load - batch * (uint32_t)args.by_loads.n);
+		    stack * args.stack_pitch + slot_of(args, load - stack * (uint32_t)args.by_loads.n);
 		const uint64_t high = src + t.load_bytes, around = src & ~UINT64_C(15);
 		uint64_t from = src, end = high;
 
@@ -322,9 +322,9 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 			const permute_axis &axis = args.row[d];
 			const uint32_t q = d + 1 < args.n_row ? divide_u32(number, &axis.by) : 0;
 			const uint32_t index = number - q * (uint32_t)axis.by.n;
-			/* Which of load it is, in the batch. */
-			const uint32_t batch =
-			    d < args.batch_row ? PERMUTE_NONE - 1 : args.batch_load + d - args.batch_row;
+			/* Which of load it is, in the stack. */
+			const uint32_t stack =
+			    d < args.stack_row ? PERMUTE_NONE - 1 : args.stack_load + d - args.stack_row;
 			int from = 0, s = (int)index;
 
 			number = q;
@@ -335,20 +335,20 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 			} else if (PADDED && d == args.split_row) {
 				s += t.start_dst;
 				from = t.from_dst;
-			} else if (PADDED && batch == args.batch_split) {
-				s += t.start_batch;
+			} else if (PADDED && stack == args.stack_split) {
+				s += t.start_stack;
 			}
 			if (!find_index<PADDED>(args, axis, s))
 				border = true;
-			if (d >= args.batch_row) {
+			if (d >= args.stack_row) {
 				at += index * (uint32_t)axis.src;
-				phase += (uint32_t)s * (uint32_t)args.load[batch].src;
+				phase += (uint32_t)s * (uint32_t)args.load[stack].src;
 			} else {
 				at += (uint32_t)(s - from) * (uint32_t)axis.src;
 			}
 			if ((d == args.limited_row && index >= t.n_src) ||
 			    (d == args.split_row && index >= t.n_dst) ||
-			    (batch == args.batch_split && index >= t.n_batch))
+			    (stack == args.stack_split && index >= t.n_stack))
 				bytes = 0;
 			if (d == args.cut_row && bytes > 0)
 				bytes = n > index * args.cut

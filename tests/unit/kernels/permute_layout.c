@@ -51,8 +51,8 @@ static void check_layout(uint64_t seed, const struct permute_args *args, uint32_
 	cr_assert_eq(args->row_notes % ((words ? 4u : 1u) << args->log_side), 0, "seed %lu: %u notes",
 	             (unsigned long)seed, args->row_notes);
 	cr_assert_eq(args->pitch % 16, 0, "seed %lu: a pitch of %u", (unsigned long)seed, args->pitch);
-	cr_assert_eq(args->batch_pitch % 16, 0, "seed %lu: a batch's pitch of %u", (unsigned long)seed,
-	             args->batch_pitch);
+	cr_assert_eq(args->stack_pitch % 16, 0, "seed %lu: a stack's pitch of %u", (unsigned long)seed,
+	             args->stack_pitch);
 	cr_assert_eq(args->pad % 16, 0, "seed %lu: a pad of %u", (unsigned long)seed, args->pad);
 }
 

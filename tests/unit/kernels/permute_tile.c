@@ -36,7 +36,7 @@ struct tile_row {
 	uint32_t margin, cut, run_base;
 	bool exact, ragged, unaligned_loads, back;
 	uint32_t run_loads[3];
-	uint32_t batch; /* indices of it */
+	uint32_t stack; /* indices of it */
 	int64_t dst, src;
 };
 
@@ -50,7 +50,7 @@ static struct tile_row rows[] = {
 	  .rows = 1,
 	  .row_bytes = 4096,
 	  .run_loads = { 0, 0 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "a part of both sides' runs",
 	  EVEN,
 	  BOX(32, 32),
@@ -61,7 +61,7 @@ static struct tile_row rows[] = {
 	  .rows = 32,
 	  .row_bytes = 128,
 	  .run_loads = { 1 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "both run into the same dimension",
 	  EVEN,
 	  BOX(8, 64),
@@ -72,7 +72,7 @@ static struct tile_row rows[] = {
 	  .rows = 1,
 	  .row_bytes = 2048,
 	  .run_loads = { 1, 0 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "a long run is cut where the table ends",
 	  EVEN,
 	  BOX(40, 64),
@@ -84,7 +84,7 @@ static struct tile_row rows[] = {
 	  .row_bytes = 4096,
 	  .cut = 16,
 	  .run_loads = { 1, 0 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "ends within sectors take a margin",
 	  ODD,
 	  BOX(32, 48),
@@ -98,7 +98,7 @@ static struct tile_row rows[] = {
 	  .ragged = true,
 	  .unaligned_loads = true,
 	  .run_loads = { 1 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "unless it is more than a quarter",
 	  ODD,
 	  BOX(32, 31),
@@ -112,7 +112,7 @@ static struct tile_row rows[] = {
 	  .ragged = true,
 	  .unaligned_loads = true,
 	  .run_loads = { 1 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "a base within a sector takes one",
 	  EVEN,
 	  BOX(32, 32),
@@ -125,8 +125,8 @@ static struct tile_row rows[] = {
 	  .row_bytes = 160,
 	  .margin = 8,
 	  .run_loads = { 1 },
-	  .batch = 1 },
-	{ .name = "a batch",
+	  .stack = 1 },
+	{ .name = "a stack",
 	  THREE,
 	  BOX(2, 32, 32),
 	  .tiles = 6,
@@ -136,7 +136,7 @@ static struct tile_row rows[] = {
 	  .rows = 2,
 	  .row_bytes = 4096,
 	  .run_loads = { 1, 0 },
-	  .batch = 2 },
+	  .stack = 2 },
 	{ .name = "pieces, with a gap between two of them",
 	  NEST(16, 3, DIM(3, 256, 512), DIM(4, 64, 128), DIM(4, 16, 16)),
 	  BOX(1, 2, 4),
@@ -149,7 +149,7 @@ static struct tile_row rows[] = {
 	  .rows = 1,
 	  .row_bytes = 128,
 	  .run_loads = { 0, 0 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "words",
 	  NEST(1, 2, DIM(96, 64, 1), DIM(64, 1, 96)),
 	  BOX(32, 32),
@@ -161,7 +161,7 @@ static struct tile_row rows[] = {
 	  .rows = 32,
 	  .row_bytes = 32,
 	  .run_loads = { 1 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "backwards in the source alone",
 	  NEST(4, 2, DIM(96, 256, -4), DIM(64, 4, 384)),
 	  BOX(48, 32),
@@ -174,7 +174,7 @@ static struct tile_row rows[] = {
 	  .row_lead = 47 * 256,
 	  .unaligned_loads = true,
 	  .run_loads = { 1 },
-	  .batch = 1,
+	  .stack = 1,
 	  .dst = -47 * 256 },
 	{ .name = "backwards within the runs of both",
 	  NEST(4, 2, DIM(96, 256, 256), DIM(64, 4, -4)),
@@ -188,7 +188,7 @@ static struct tile_row rows[] = {
 	  .run_base = 63 * 4,
 	  .unaligned_loads = true,
 	  .run_loads = { 0, 0 },
-	  .batch = 1,
+	  .stack = 1,
 	  .src = -63 * 4 },
 	{ .name = "a part of what is backwards",
 	  NEST(4, 2, DIM(96, 512, 512), DIM(64, 4, -4)),
@@ -202,7 +202,7 @@ static struct tile_row rows[] = {
 	  .back = true,
 	  .unaligned_loads = true,
 	  .run_loads = { 0 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "pads of a value, in a run",
 	  NEST(4, 2, DIM(64, 288, 4), PADDED(72, 4, 256, 4, 64)),
 	  BOX(32, 36),
@@ -214,7 +214,7 @@ static struct tile_row rows[] = {
 	  .row_bytes = 176,
 	  .margin = 8,
 	  .run_loads = { 1 },
-	  .batch = 1 },
+	  .stack = 1 },
 	{ .name = "pads move what is loaded by single indices",
 	  NEST(4, 2, PADDED(72, 256, 4, 4, 64), DIM(64, 4, 256)),
 	  BOX(32, 32),
@@ -226,7 +226,7 @@ static struct tile_row rows[] = {
 	  .row_bytes = 128,
 	  .unaligned_loads = true,
 	  .run_loads = { 1 },
-	  .batch = 1 },
+	  .stack = 1 },
 };
 
 ParameterizedTestParameters(permute_tile, boxes)
@@ -269,7 +269,7 @@ ParameterizedTest(struct tile_row *row, permute_tile, boxes)
 	for (uint32_t d = 0; d < 3; d++)
 		cr_expect_eq(d < args->n_run ? args->run_loads[d] : 0, row->run_loads[d],
 		             "%s: run_loads[%u] is %u", row->name, d, args->run_loads[d]);
-	cr_expect_eq(args->loads / args->by_loads.n, row->batch, "%s: a batch of %lu", row->name,
+	cr_expect_eq(args->loads / args->by_loads.n, row->stack, "%s: a stack of %lu", row->name,
 	             (unsigned long)(args->loads / args->by_loads.n));
 	cr_expect_eq((int64_t)args->dst, row->dst, "%s: dst %ld", row->name, (long)args->dst);
 	cr_expect_eq((int64_t)args->src, row->src, "%s: src %ld", row->name, (long)args->src);
@@ -306,10 +306,10 @@ static struct tile_row refused[] = {
 	  BOX(8, 64),
 	  .how = PERMUTE_PIECES },
 	{ .name = "pieces backwards", REVERSED, BOX(8, 64), .how = PERMUTE_PIECES },
-	{ .name = "parts of two dimensions of a batch",
+	{ .name = "parts of two dimensions of a stack",
 	  NEST(4, 4, DIM(6, 65536, 8192), DIM(6, 8192, 65536), DIM(64, 128, 4), DIM(32, 4, 256)),
 	  BOX(2, 2, 32, 32) },
-	{ .name = "a batch of other phases",
+	{ .name = "a stack of other phases",
 	  NEST(4, 3, DIM(6, 8192, 8200), DIM(64, 128, 4), DIM(32, 4, 256)),
 	  BOX(2, 32, 32) },
 	{ .name = "a part of what is backwards, and padded",

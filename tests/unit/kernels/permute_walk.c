@@ -18,8 +18,8 @@ enum {
 	HAS_MARGIN,
 	HAS_EXACT,
 	HAS_CUT,
-	HAS_BATCH,
-	HAS_BATCH_SPLIT,
+	HAS_STACK,
+	HAS_STACK_SPLIT,
 	HAS_BACK,
 	HAS_RAGGED,
 	HAS_SPLIT_ROW,
@@ -39,8 +39,8 @@ static const char *const feature_names[FEATURES] = { "elements",
 	                                             "a margin",
 	                                             "exact ends",
 	                                             "cut rows",
-	                                             "a batch",
-	                                             "a part of a batch",
+	                                             "a stack",
+	                                             "a part of a stack",
 	                                             "a dimension read backwards",
 	                                             "ragged rows",
 	                                             "rows from index to index of the destination's split",
@@ -62,8 +62,8 @@ static void count_features(const struct permute_args *args, long *n)
 	n[HAS_MARGIN] += args->margin > 0;
 	n[HAS_EXACT] += args->exact;
 	n[HAS_CUT] += args->cut > 0;
-	n[HAS_BATCH] += args->batch_load < args->n_load;
-	n[HAS_BATCH_SPLIT] += args->batch_split != PERMUTE_NONE;
+	n[HAS_STACK] += args->stack_load < args->n_load;
+	n[HAS_STACK_SPLIT] += args->stack_split != PERMUTE_NONE;
 	n[HAS_BACK] += args->back;
 	n[HAS_RAGGED] += args->ragged;
 	n[HAS_SPLIT_ROW] += args->split_row != PERMUTE_NONE;
