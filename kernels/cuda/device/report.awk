@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What ptxas -v says of each kernel, for each of the targets (-v targets="sm_90a ..."), as one table. Fails when a
-# kernel spills registers, when a target lacks one that another has, and when nothing was compiled.
+# kernel spills registers, when a target lacks one that another has, and when nothing was compiled. warps: how many its
+# registers allow in a multiprocessor at once, of 64; shared memory that is asked for at the launch may allow fewer.
 
 BEGIN { n_targets = split(targets, target_of, " ") }
 
@@ -8,6 +9,13 @@ BEGIN { n_targets = split(targets, target_of, " ") }
 function before(words, line)
 {
 	return match(line, "[0-9]+" words) ? substr(line, RSTART, RLENGTH) + 0 : 0
+}
+
+# Registers are given out by 256 for a warp, of the 65536 that a multiprocessor has.
+function warps(registers)
+{
+	registers = int((registers + 7) / 8) * 8 * 32
+	return 65536 / registers > 64 ? 64 : int(65536 / registers)
 }
 
 /Compiling entry function/ {
@@ -40,21 +48,22 @@ function before(words, line)
 END {
 	printf "%-20s", ""
 	for (t = 1; t <= n_targets; t++)
-		printf "  %-37s", target_of[t]
+		printf "  %-43s", target_of[t]
 	printf "\n%-20s", "kernel"
 	for (t = 1; t <= n_targets; t++)
-		printf "  %9s %8s %8s %9s", "registers", "shared B", "stack B", "spilled B"
+		printf "  %9s %5s %8s %8s %9s", "registers", "warps", "shared B", "stack B", "spilled B"
 	printf "\n"
 	for (k = 1; k <= n_kernels; k++) {
 		printf "%-20s", kernel_of[k]
 		for (t = 1; t <= n_targets; t++) {
 			at = kernel_of[k] SUBSEP target_of[t]
 			if (!(at in registers)) {
-				printf "  %-37s", "not there"
+				printf "  %-43s", "not there"
 				bad++
 				continue
 			}
-			printf "  %9d %8d %8d %9d", registers[at], shared[at], stack[at], spilled[at]
+			printf "  %9d %5d %8d %8d %9d", registers[at], warps(registers[at]), shared[at], stack[at],
+			       spilled[at]
 			bad += spilled[at] > 0
 		}
 		printf "\n"
