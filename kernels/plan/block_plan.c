@@ -79,8 +79,8 @@ void block_plan_init(struct plan *plan, const struct transform *transform, const
 	own.spread = false;
 	own.listed = true;
 	own.align = align_of(dst | src | block_align(blocks));
-	own.dst_phase = dst % PLAN_PHASE;
-	own.src_phase = src % PLAN_PHASE;
+	own.dst_phase = dst % 16;
+	own.src_phase = src % 16;
 	if (own.align == 16) {
 		/* Tiles are as large as can be where there are many blocks. */
 		own.threads = (uint32_t)(facts->threads / (blocks->n * blocks->layers));

@@ -111,8 +111,8 @@ struct plan_facts blocks_facts(const struct plan_facts *engine, const struct eng
 	bits |= side_bits(&blocks->src, src_count(blocks), blocks->layers);
 	facts.align = (uint32_t)(bits & -bits); /* the largest power of two that all are a multiple of */
 	if (facts.tma) {
-		facts.dst_phase = dst % PLAN_PHASE;
-		facts.src_phase = src % PLAN_PHASE;
+		facts.dst_phase = dst % GREATEST_ALIGN;
+		facts.src_phase = src % GREATEST_ALIGN;
 		facts.spread = true;
 	}
 	return facts;

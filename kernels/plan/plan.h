@@ -36,7 +36,7 @@ struct plan_facts {
 	uint32_t threads;   /* that move bytes; multiprocessors */
 	uint32_t align;     /* of both base addresses, bytes; what widening may rely on */
 	bool tma;           /* planned for the Tensor Memory Accelerator; the two below are then of use */
-	uint8_t dst_phase;  /* of the base addresses: modulo PLAN_PHASE */
+	uint8_t dst_phase;  /* of the base addresses: modulo PLAN_PHASE; of a list's blocks, modulo 16 */
 	uint8_t src_phase;
 	bool spread; /* one of many moves of one launch: no map, and no copy of the driver's */
 	bool listed; /* one block of a list: no route that only a single move can take */

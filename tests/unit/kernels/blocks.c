@@ -259,8 +259,8 @@ Test(blocks, facts_are_of_every_block)
 				}
 		cr_assert_eq(bits % facts.align, 0, "%d: align %u", i, facts.align);
 		cr_assert(facts.align < 16 || phases == 0, "%d", i);
-		cr_assert_eq(facts.dst_phase, dst % PLAN_PHASE);
-		cr_assert_eq(facts.src_phase, src % PLAN_PHASE);
+		cr_assert_eq(facts.dst_phase, dst % 16);
+		cr_assert_eq(facts.src_phase, src % 16);
 		cr_assert_eq(facts.threads, 7);
 		cr_assert(facts.spread);
 		seen[facts.align]++;
