@@ -37,6 +37,7 @@ static struct permute_tile good_tile(const struct kind_row *kind)
 		          .shared = 28000 },
 		.nest = { .element = kind->element },
 		.tiles = 10000,
+		.processors = 132,
 		.useful = 24576,
 		.load_run = 512,
 		.row_run = 512,
@@ -75,6 +76,7 @@ ParameterizedTest(struct kind_row *kind, permute_cost, kinds)
 	WORSE(false, args.exact = true);
 	WORSE(false, wavefronts = 4);
 	WORSE(false, args.loads = 768);
+	WORSE(true, tiles = 500);
 	WORSE(false, args.rows = 768);
 	WORSE(false, args.phases = 4);
 	WORSE(false, args.pieces = 2000);

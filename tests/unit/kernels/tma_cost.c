@@ -152,6 +152,25 @@ Test(tma_cost, rises_with_waste)
 	}
 }
 
+/* A map's elements may be narrower than the plan's, and a transpose's rows are those of its outer dimensions.
+ */
+Test(tma_cost, counts_bytes_of_boxes_and_rows)
+{
+	struct plan copy = routed(TMA_ROUTE_COPY), even = routed(TMA_ROUTE_TRANSPOSE), ragged;
+	const double own = tma_cost(&copy, &plain, PAD_MODE_CONSTANT);
+
+	copy.tma.load.type = TENSOR_MAP_UINT16;
+	copy.tma.load.box[0] *= 2;
+	cr_expect_eq(tma_cost(&copy, &plain, PAD_MODE_CONSTANT), own);
+	even.tma.element = 2;
+	even.tma.dim[0] = (struct strided_dim){ 1024, 2048, 2, 0, 1024 };
+	even.tma.dim[1] = (struct strided_dim){ 1024, 2, 2048, 0, 1024 };
+	ragged = even;
+	ragged.tma.dim[0].dst = 2050;
+	cr_expect_lt(tma_cost(&even, &plain, PAD_MODE_CONSTANT), 1.1);
+	cr_expect_gt(tma_cost(&ragged, &plain, PAD_MODE_CONSTANT), 1.4);
+}
+
 /* Few bytes are in flight where boxes and plain copies are small. */
 Test(tma_cost, rises_with_small_tiles)
 {
