@@ -119,8 +119,10 @@ struct permute_args {
 	    pitch; /* bytes from slot to slot, a multiple of 16; `pad` more after 1 << pad_shift of them */
 	uint32_t pad;
 	uint32_t pad_shift;
-	uint32_t stack_pitch;    /* bytes from one index of the stack to the next */
-	uint32_t skew;           /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
+	uint32_t stack_pitch; /* bytes from one index of the stack to the next */
+	uint32_t phase_mask; /* a load's address agrees in these bits with its place in the slots: 15, or 127,
+	                        where the unit then reads whole lines */
+	uint32_t skew;       /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
 	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped */
 	uint32_t run_base;       /* offset of a row's first element, from its slot */
 	uint32_t row_phase;      /* the phase of a load's address (modulo 16) is its rows'; else that of table

@@ -6,8 +6,13 @@
 
 #define MULTIPROCESSOR_SHARED (227 * 1024)
 #define BLOCK_RESERVED        1024     /* bytes of shared memory that the driver takes for each block */
+#define LINE                  128.0    /* bytes */
 #define FEW_WAVEFRONTS        24       /* for a warp's chunks; this many cost no time of their own */
 #define ENOUGH_IN_FLIGHT      100000.0 /* bytes in a multiprocessor */
+#define FEW_IN_FLIGHT         45000.0  /* likewise; with less, others cannot hide what a tile waits for */
+#define STARVED               2.0
+#define HIDDEN_TABLE          3.0  /* work for each chunk of the tile, while its loads are under way */
+#define PADDED_TABLE          0.08 /* more for each instruction of work where entries may be border */
 #define LOAD_WORK             30.0 /* instructions; what a row, an entry of the table and a piece take, too */
 #define ROW_WORK              12.0
 #define ENTRY_WORK            4.0
@@ -15,34 +20,38 @@
 
 /* Each is multiplied by what its comment says; the products are summed. */
 struct weights {
-	double own;       /* 1 */
-	double load;      /* 1 / bytes of a load */
-	double row;       /* 1 / bytes of a row */
-	double unaligned; /* 1 / bytes of a load, if loads are not whole chunks */
-	double ragged;    /* 1 / bytes of a row, if rows begin within chunks */
-	double exact;     /* 1 / bytes of a row, if rows share sectors */
-	double wasted;    /* the share by which the grid exceeds the tensor */
-	double table;     /* work for the table, for each chunk of the tile */
-	double lists;     /* work for loads and rows, for each chunk of the tile */
-	double tile;      /* 1 / bytes of a tile */
-	double flight;    /* the share by which bytes in flight fall short of enough */
-	double banks;     /* wavefronts of shared memory beyond a few, for a warp's chunks */
-	double waves;     /* blocks that run at once / tiles: how much of the last wave is idle */
+	double own;        /* 1 */
+	double load;       /* 1 / bytes of a load */
+	double row;        /* 1 / bytes of a row */
+	double unaligned;  /* 1 / bytes of a load, if loads are not whole chunks */
+	double ragged;     /* 1 / bytes of a row, if rows begin within chunks */
+	double exact;      /* 1 / bytes of a row, if rows share sectors */
+	double wasted;     /* the share by which the grid exceeds the tensor */
+	double table;      /* work for the table, for each chunk of the tile */
+	double lists;      /* work for loads and rows, for each chunk of the tile */
+	double tile;       /* 1 / bytes of a tile */
+	double flight;     /* the share by which bytes in flight fall short of enough */
+	double banks;      /* wavefronts of shared memory beyond a few, for a warp's chunks */
+	double waves;      /* blocks that run at once / tiles: how much of the last wave is idle */
+	double crowd;      /* the share by which bytes in flight exceed what is enough */
+	double long_table; /* work for the table that does not pass while loads are under way */
+	double split;      /* 1, if lines of the source arrive in two parts */
+	double narrow;     /* requests for a line of the destination beyond the first */
 };
 
 static const struct weights *weights_of(enum permute_how how, uint32_t element)
 {
+	/* clang-format off */
 	static const struct weights elements[] = {
-		[1] = { 0.939, 4.1, 1.9, 2.3, 60, 49, 0.78, 0.054, 0.057, 430, 0.56, 0.0091, 0.12 },
-		[2] = { 0.998, 3.0, 3.3, 2.2, 32, 46, 0.49, 0.010, 0.032, 1890, 0.53, 0.0022, 0.13 },
-		[4] = { 1.04, 3.5, 2.4, 8.9, 13, 24, 0.40, 0.0011, 0.029, 1130, 0.41, 0.011, 0.13 },
-		[8] = { 1.04, 9.8, 5.1, 7.8, 5.6, 35, 0.19, 0.0066, 0.023, 790, 0.34, 0.012, 0.12 },
-		[16] = { 1.03, 7.5, 4.0, 6.0, 4.0, 80, 0.33, 0.0066, 0.016, 1000, 0.29, 0.010, 0.12 },
+		[1] = { 0.88, 5, 1.3, 2.4, 81, 65, 0.68, 0.028, 0.035, 350, 0.42, 0.01, 0.16, 0.046, 0.045, 0.099, 0.017 },
+		[2] = { 0.97, 4.2, 0.25, 2.5, 23, 16, 0.47, 0.0097, 0.044, 0, 0.27, 0.0015, 0.17, 0.045, 0.037, 0.027, 0.017 },
+		[4] = { 0.95, 3.7, 1.9, 12, 16, 38, 0.35, 0.001, 0.024, 420, 0.36, 0.011, 0.079, 0.07, 0.05, 0.046, 0.019 },
+		[8] = { 0.93, 11, 3.8, 5.8, 7.5, 30, 0.22, 0.003, 0.023, 510, 0.3, 0.013, 0.16, 0.084, 0.061, 0.06, 0.028 },
+		[16] = { 0.95, 11, 2.5, 6, 4, 35, 0.23, 0.0061, 0.02, 570, 0.2, 0.0099, 0.13, 0.068, 0.038, 0.046, 0.019 },
 	};
-	static const struct weights words = { 1.02,  11,    1.7,  25,   27,     33,  0.73,
-		                              0.037, 0.015, 1900, 0.22, 0.0045, 0.13 };
-	static const struct weights pieces = { 1.07,  6.3,   4.8, 4.4,  82, 53,  0.63,
-		                               0.080, 0.095, 250, 0.13, 0,  0.14 };
+	static const struct weights words = { 0.84, 16, 1.3, 26, 34, 50, 0.71, 0.049, 0.015, 3700, 0.064, 0.0062, 0.22, 0.057, 0.067, 0.049, 0.015 };
+	static const struct weights pieces = { 1, 5.5, 4.7, 4.5, 21, 40, 0.33, 0.16, 0.021, 520, 0.27, 0, 0.12, 0.016, 0.05, 0.068, 0.02 };
+	/* clang-format on */
 
 	return how == PERMUTE_PIECES ? &pieces : how == PERMUTE_WORDS ? &words : &elements[element];
 }
@@ -53,9 +62,22 @@ static double saturate(double value)
 	return value / (1 + value / 2);
 }
 
+static double square(double value)
+{
+	return value * value;
+}
+
 static double above(double value, double least)
 {
 	return value > least ? value - least : 0;
+}
+
+/* Of the destination, by a warp at once: where rows lie side by side in it, it has less of each. */
+static double request_bytes(const struct permute_tile *tile)
+{
+	const double own = (WARP_THREADS >> tile->args.log_side) * 16.0;
+
+	return tile->row_run < own && tile->args.how != PERMUTE_PIECES ? tile->row_run : own;
 }
 
 double permute_cost(const struct permute_tile *tile)
@@ -63,7 +85,9 @@ double permute_cost(const struct permute_tile *tile)
 	const struct permute_args *args = &tile->args;
 	const struct weights *w = weights_of((enum permute_how)args->how, tile->nest.element);
 	const uint32_t fit = MULTIPROCESSOR_SHARED / (args->shared + BLOCK_RESERVED);
-	const uint32_t most = args->how == PERMUTE_WORDS ? WORDS_BLOCKS : PERMUTE_BLOCKS;
+	const uint32_t most = args->how == PERMUTE_WORDS ? WORDS_BLOCKS
+	                      : args->padded             ? PADDED_BLOCKS
+	                                                 : PERMUTE_BLOCKS;
 	const uint32_t at_once = fit < most ? fit : most; /* blocks in a multiprocessor */
 	const double flight = at_once * tile->useful, chunks = tile->useful / 16;
 	const double table = args->how == PERMUTE_PIECES
@@ -83,6 +107,11 @@ double permute_cost(const struct permute_tile *tile)
 	cost += w->tile / tile->useful;
 	cost += w->flight * above(1, flight / ENOUGH_IN_FLIGHT);
 	cost += saturate(w->waves * (double)(tile->processors * at_once) / (double)tile->tiles);
+	cost += w->split * tile->split_lines + w->narrow * above(LINE / request_bytes(tile), 1);
+	cost += STARVED * square(above(1, flight / (args->padded ? 2 : 1) / FEW_IN_FLIGHT));
+	cost += w->crowd * above(flight / ENOUGH_IN_FLIGHT, 1);
+	cost += w->long_table * above(table / chunks, HIDDEN_TABLE) +
+	        PADDED_TABLE * args->padded * table / chunks;
 	cost += w->banks * above(tile->wavefronts * WARP_THREADS, FEW_WAVEFRONTS);
 	return cost;
 }

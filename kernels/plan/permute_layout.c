@@ -10,19 +10,24 @@
 #define MOST_SIDE     4 /* rows that lie side by side in a warp: a logarithm */
 #define MOST_SHIFT    5
 #define NO_SHIFT      31
+#define LINE          128 /* bytes */
 #define LEAST_SKEW    7
 #define MOST_SKEW     11
 #define FEW_LOADS     16
 #define MOST_PARTS    768
-#define MOST_SPACINGS (1 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
+#define MOST_SPACINGS (2 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
+#define SPLIT_LINES   6 /* wavefronts for a warp's chunks: what it costs that lines are read in two parts */
 
 /* ---- Slots ------------------------------------------------------------------------------------------- */
 
-/* Where an element lies: in one of the loads of a stack, and so many bytes into its slot. */
+/* Where an element lies: in one of the loads of a stack, which begins at src, and so many bytes into its
+ * slot.
+ */
 struct spot {
 	uint32_t load;
 	uint32_t stack;
 	uint32_t at;
+	uint32_t src; /* modulo 2^32, from the first load's */
 };
 
 static void add_row(const struct permute_args *args, uint32_t r, struct spot *spot)
@@ -38,6 +43,7 @@ static void add_row(const struct permute_args *args, uint32_t r, struct spot *sp
 			spot->at += index * (uint32_t)args->row[d].src;
 		} else {
 			spot->stack += index * step;
+			spot->src += index * (uint32_t)args->load[args->stack_load + d - args->stack_row].src;
 			step *= n;
 		}
 	}
@@ -51,7 +57,9 @@ static void add_entry(const struct permute_args *args, uint32_t j, struct spot *
 
 		j = rest;
 		spot->load += index * args->run_loads[d];
-		if (!args->run_loads[d])
+		if (args->run_loads[d])
+			spot->src += index * (uint32_t)args->run[d].src;
+		else
 			spot->at += index * (uint32_t)args->run[d].src;
 	}
 }
@@ -61,11 +69,17 @@ struct spacing {
 	uint32_t pitch;
 	uint32_t pad_shift;
 	uint32_t skew;
+	uint32_t phase_mask;
 };
 
 static struct spacing spacing_of(const struct permute_args *args)
 {
-	return (struct spacing){ args->pitch, args->pad_shift, args->skew };
+	return (struct spacing){ args->pitch, args->pad_shift, args->skew, args->phase_mask };
+}
+
+static uint32_t round_up(uint32_t n, uint32_t to)
+{
+	return (n + to - 1) / to * to;
 }
 
 static uint32_t slot_of(const struct permute_args *args, const struct spacing *spacing, uint32_t load)
@@ -78,12 +92,17 @@ static uint32_t skewed(uint32_t at, uint32_t skew)
 	return at + (at >> skew) * 16;
 }
 
+/* From one index of the stack to the next. */
+static uint32_t stack_pitch_of(const struct permute_args *args, const struct spacing *spacing)
+{
+	return round_up(slot_of(args, spacing, (uint32_t)args->by_loads.n), spacing->phase_mask + 1);
+}
+
 /* Before the skew. */
 static uint32_t slot_bytes(const struct permute_args *args, const struct spacing *spacing)
 {
-	const uint32_t loads = (uint32_t)args->by_loads.n;
-
-	return args->loads / loads * slot_of(args, spacing, loads);
+	return args->loads / (uint32_t)args->by_loads.n * stack_pitch_of(args, spacing) +
+	       (spacing->phase_mask & ~15u);
 }
 
 static uint32_t parts_of(const struct spacing *spacing)
@@ -104,12 +123,13 @@ struct access {
 static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
                            const struct spacing *spacing)
 {
-	const uint32_t stack = slot_of(args, spacing, (uint32_t)args->by_loads.n);
+	const uint32_t stack = stack_pitch_of(args, spacing);
 	uint32_t seen[BANKS][WARP_THREADS], n[BANKS] = { 0 }, most = 0;
 
 	for (int l = 0; l < access->n; l++) {
 		const struct spot *spot = &access->spot[l];
-		const uint32_t at = spot->at + spot->stack * stack + slot_of(args, spacing, spot->load);
+		const uint32_t slot = spot->stack * stack + slot_of(args, spacing, spot->load);
+		const uint32_t at = spot->at + slot + ((spot->src - slot) & spacing->phase_mask & ~15u);
 		const uint32_t word = skewed(at, spacing->skew) / 4;
 
 		for (uint32_t w = word; w < word + words; w++) {
@@ -187,20 +207,59 @@ static double chunk_wavefronts(const struct permute_tile *tile, const struct spa
 	       args->loads * parts_of(spacing) * WARP_THREADS * 16 / tile->useful;
 }
 
-/* Pads after slots help where loads are many, a skew where they are few. */
-static int find_spacings(const struct permute_args *args, struct spacing *ret)
+/* Slots in which each load begins as many bytes past a line as in the source. Entries of the table are the
+ * same for all of the stack, so that its indices have to be whole lines apart. false: they are not. */
+static bool match_lines(const struct permute_tile *tile, struct spacing *ret)
 {
+	const struct permute_args *args = &tile->args;
+	const bool is_linear = !args->padded || args->mode == PAD_MODE_CONSTANT;
+	uint32_t step = 0, others = 0;
+
+	for (uint32_t d = 0; d < args->n_load; d++) {
+		const uint32_t past = (uint32_t)args->load[d].src % LINE;
+
+		if (d >= args->stack_load && past && !args->row_phase)
+			return false;
+		if (d == 0 && args->stack_load > 0 && is_linear)
+			step = past;
+		else
+			others |= past;
+	}
+	*ret = spacing_of(args);
+	ret->phase_mask = LINE - 1;
+	if (step % 16 == 0 && others == 0 && (step == 0 || args->stack_load == 1))
+		/* A pitch that follows the source keeps one phase. */
+		ret->pitch += (step - args->pitch) % LINE;
+	else
+		ret->pitch = round_up((uint32_t)tile->load_run + LINE - 1, LINE);
+	return slot_bytes(args, ret) <= PERMUTE_MOST_SLOTS;
+}
+
+/* Pads after slots help where loads are many, a skew where they are few. */
+static int find_spacings(const struct permute_tile *tile, struct spacing *ret)
+{
+	const struct permute_args *args = &tile->args;
 	int n = 0;
 
 	ret[n++] = spacing_of(args);
+	n += match_lines(tile, &ret[n]);
 	for (uint32_t pad = 0; pad <= 16; pad += 16)
 		for (uint32_t shift = pad ? 0 : 1; shift <= MOST_SHIFT && args->by_loads.n >> shift > 0;
 		     shift++)
-			ret[n++] =
-			    (struct spacing){ args->pitch + pad, shift ? shift : NO_SHIFT, PERMUTE_NO_SKEW };
+			ret[n++] = (struct spacing){ args->pitch + pad, shift ? shift : NO_SHIFT,
+				                     PERMUTE_NO_SKEW, 15 };
 	for (uint32_t skew = LEAST_SKEW; args->loads <= FEW_LOADS && skew <= MOST_SKEW; skew++)
-		ret[n++] = (struct spacing){ args->pitch, NO_SHIFT, skew };
+		ret[n++] = (struct spacing){ args->pitch, NO_SHIFT, skew, 15 };
 	return n;
+}
+
+static void set_spacing(struct permute_tile *tile, const struct spacing *spacing)
+{
+	tile->args.pitch = spacing->pitch;
+	tile->args.pad_shift = spacing->pad_shift;
+	tile->args.skew = spacing->skew;
+	tile->args.phase_mask = spacing->phase_mask;
+	tile->split_lines = spacing->phase_mask < LINE - 1;
 }
 
 void permute_arrange(struct permute_tile *tile)
@@ -208,9 +267,13 @@ void permute_arrange(struct permute_tile *tile)
 	struct permute_args *args = &tile->args;
 	const uint32_t element = tile->nest.element, words = element < 4 ? 1 : element / 4;
 	struct spacing spacings[MOST_SPACINGS], best = spacing_of(args);
-	const int n_spacings = find_spacings(args, spacings);
+	const int n_spacings = find_spacings(tile, spacings);
 	double least = 1e30;
 
+	if (args->how == PERMUTE_PIECES) {
+		set_spacing(tile, &spacings[n_spacings > 1 && spacings[1].phase_mask == LINE - 1]);
+		return;
+	}
 	/* A combination is given up as soon as it must cost more than the best so far. */
 	for (uint32_t side = 0; side <= MOST_SIDE && (side == 0 || 1u << side <= 2 * args->rows); side++) {
 		struct access access[2 * 16];
@@ -223,7 +286,9 @@ void permute_arrange(struct permute_tile *tile)
 
 		for (int i = 0; i < n_spacings; i++) {
 			const struct spacing *spacing = &spacings[i];
-			const double pad = (spacing->pitch - args->pitch) * 0.02;
+			const double pad = spacing->phase_mask < LINE - 1
+			                       ? SPLIT_LINES + (spacing->pitch - args->pitch) * 0.02
+			                       : 0;
 			uint32_t sum = fewest;
 			double cost = chunk_wavefronts(tile, spacing, side, sum / 2.0);
 
@@ -244,16 +309,14 @@ void permute_arrange(struct permute_tile *tile)
 			best = *spacing;
 		}
 	}
-	args->pitch = best.pitch;
-	args->pad_shift = best.pad_shift;
-	args->skew = best.skew;
+	set_spacing(tile, &best);
 }
 
 /* Bytes from the first slot that a chunk's elements may be read from: a row that is shorter than others, or a
  * chunk that is not all of one, is read as if there were more of it. */
 static uint32_t reach_of(const struct permute_args *args, const struct spacing *spacing, uint32_t element)
 {
-	uint32_t reach = 15 + element, loads = 0;
+	uint32_t reach = spacing->phase_mask + element, loads = 0;
 
 	for (uint32_t d = 0; d < args->n_row; d++)
 		reach += (uint32_t)(args->row[d].by.n - 1) * (uint32_t)args->row[d].src;
@@ -278,7 +341,7 @@ void permute_lay_out(struct permute_tile *tile)
 	const uint32_t group = (args->how == PERMUTE_WORDS ? 4u : 1u) << args->log_side;
 	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 	const struct spacing spacing = spacing_of(args);
-	uint32_t at = 16, step = slot_of(args, &spacing, (uint32_t)args->by_loads.n);
+	uint32_t at = 16, step = stack_pitch_of(args, &spacing);
 
 	args->stack_pitch = step;
 	for (uint32_t d = args->stack_row; d < args->n_row; d++) {
@@ -298,7 +361,7 @@ void permute_lay_out(struct permute_tile *tile)
 		at += (args->phases * chunks * 2 + 15) & ~15u;
 	at +=
 	    args->how == PERMUTE_PIECES ? 16 : 0; /* what is read before the first byte, and after the last */
-	args->tile_at = at;
+	args->tile_at = at = round_up(at, spacing.phase_mask + 1);
 	at +=
 	    skewed(max_u32(slot_bytes(args, &spacing), reach_of(args, &spacing, element)) + 16, spacing.skew);
 	args->shared = args->how == PERMUTE_PIECES ? at + 32 : at;

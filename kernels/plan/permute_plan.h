@@ -47,6 +47,7 @@ struct permute_tile {
 	double wavefronts;    /* of shared memory, for a chunk; 0 until permute_arrange */
 	double cost;          /* for the caller */
 	bool unaligned_loads; /* not of whole chunks */
+	bool split_lines;     /* lines of the source arrive in two parts; false until permute_arrange */
 	bool alike;           /* runs of both sides begin with the same dimension */
 };
 

@@ -212,6 +212,7 @@ static bool set_slots(struct permute_work *work)
 	args->pitch = (uint32_t)divide_up_u64(work->load_run + (align < 16 ? 30 : 0), 16) * 16;
 	args->pad_shift = 31;
 	args->pad = 16;
+	args->phase_mask = 15;
 	args->skew = PERMUTE_NO_SKEW;
 	args->by_parts = divisor_of(1);
 	args->row_phase = args->by_loads.n == 1;
@@ -230,6 +231,7 @@ static void set_facts(struct permute_work *work)
 
 	tile->processors = work->sides->facts->threads;
 	tile->wavefronts = 0;
+	tile->split_lines = false;
 	tile->useful = nest->element;
 	tile->wasted = 1;
 	for (int d = 0; d < nest->rank; d++) {

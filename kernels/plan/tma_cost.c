@@ -6,6 +6,7 @@
 
 #define SMALL_TILE 15000.0 /* bytes of a box, below which too few are in flight */
 #define SMALL_BULK 6000.0  /* of a plain copy */
+#define LAUNCH     6e6     /* bytes of a destination that are written while one kernel follows another */
 
 static double box_bytes(const struct tma_route_plan *tma)
 {
@@ -62,17 +63,18 @@ static double route_cost(const struct plan *plan, enum pad_mode mode)
 	case TMA_ROUTE_PERMUTE:
 		return tma->cost;
 	case TMA_ROUTE_BULK:
-		return 1.04 + (tma->chunk < SMALL_BULK ? (SMALL_BULK - tma->chunk) / 2000 : 0);
+		return 1.07 + (tma->chunk < SMALL_BULK ? (SMALL_BULK - tma->chunk) / 2000 : 0);
 	case TMA_ROUTE_COPY:
-		return 1.04 * box * (double)tma->tiles / window_bytes(tma) *
+		return (1.05 + 20 / run) * box * (double)tma->tiles / window_bytes(tma) *
 		       (box < SMALL_TILE ? SMALL_TILE / box : 1);
 	case TMA_ROUTE_TRANSPOSE:
-		return 1.06 + (tma->element <= 4 ? 0.25 : 0.45) * (tile_waste(plan) - 1) +
+		return 1.09 + (tma->element <= 4 ? 0.25 : 0.45) * (tile_waste(plan) - 1) +
 		       (tma->element <= 2 && is_ragged(tma, SECTOR) ? 0.5 : 0);
 	case TMA_ROUTE_CHANNELS: /* warps of 32 chunks */
 		return 1.02 + 0.27 * ((double)tma->slots * 32 * 16 / run - 1);
 	case TMA_ROUTE_ROWS: /* likewise, each for a row */
-		return 0.5 + 0.5 * (double)divide_up_u64((uint64_t)run, 512) * 512 / run;
+		return 0.01 + (double)divide_up_u64((uint64_t)run, 512) * 512 / run + 150 / run +
+		       (tma->element == 1 ? 0.06 : 0);
 	case TMA_ROUTE_SHORT:
 		return (0.95 + 70 / run) * (tma->element <= 2 && is_ragged(tma, 16) ? 1.5 : 1) *
 		       (mode == PAD_MODE_CONSTANT ? 1 : 1.5);
@@ -96,16 +98,23 @@ static double border_cost(const struct loop_nest *nest, enum pad_mode mode)
 	return mode == PAD_MODE_CONSTANT ? 0.6 + 100 / run : 20;
 }
 
-double tma_cost(const struct plan *plan, const struct loop_nest *nest, enum pad_mode mode)
+static double nest_bytes(const struct loop_nest *nest)
 {
-	double all = 1, window = 1, border;
+	double bytes = nest->element;
+
+	for (int d = 0; d < nest->rank; d++)
+		bytes *= (double)nest->dim[d].n;
+	return bytes;
+}
+
+double tma_cost(const struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode)
+{
+	double window = 1, border;
 
 	if (plan->tma.border_rank == 0 || plan->tma.route == TMA_ROUTE_NONE)
 		return route_cost(plan, mode);
-	for (int d = 0; d < nest->rank; d++) {
-		all *= (double)nest->dim[d].n;
-		window *= (double)nest->dim[d].source;
-	}
-	border = 1 - window / all;
-	return route_cost(plan, mode) * (1 - border) + border_cost(nest, mode) * border;
+	for (int d = 0; d < outer; d++)
+		window *= (double)nest->dim[d].source / (double)nest->dim[d].n;
+	border = 1 - window;
+	return route_cost(plan, mode) * window + border_cost(nest, mode) * border + LAUNCH / nest_bytes(nest);
 }

@@ -182,14 +182,14 @@ static void consider_shorter_runs(struct choice *choice)
 	struct permute_sides shorter = *all;
 
 	choice->sides = &shorter;
-	for (int i = 1; i < all->src.n; i++) {
+	for (int i = 0; i < all->src.n; i++) {
 		const struct loop_nest_dim *dim = &all->nest->dim[all->src.dim[i]];
 		const int in_dst = place_in(&all->dst, all->src.dim[i]);
-		const bool is_wrapped = all->mode == PAD_MODE_WRAP && dim->source != dim->n;
+		const bool is_wrapped = i > 0 && all->mode == PAD_MODE_WRAP && dim->source != dim->n;
 
 		if (!is_wrapped && (dim->src > 0 || in_dst == 0 || in_dst == all->dst.n))
 			continue;
-		shorter.src.n = i;
+		shorter.src.n = i > 0 ? i : all->src.n;
 		shorter.dst.n = is_wrapped ? all->dst.n : in_dst;
 		consider_all(choice);
 	}
@@ -209,8 +209,7 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 		struct permute_tile *tile = &choice.tile[i];
 		double cost;
 
-		if (tile->args.how != PERMUTE_PIECES)
-			permute_arrange(tile);
+		permute_arrange(tile);
 		permute_lay_out(tile);
 		cost = permute_cost(tile);
 		if (cost >= least)

@@ -16,7 +16,7 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 static void name_route(struct plan *plan);
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                     enum pad_mode mode);
-static void plan_border(struct plan *plan, const struct loop_nest *nest);
+static void plan_border(struct plan *plan, const struct loop_nest *nest, int outer);
 static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase);
 
 /* ---- The whole --------------------------------------------------------------------------------------- */
@@ -30,10 +30,10 @@ static int64_t window_count(const struct loop_nest *nest)
 	return count;
 }
 
-/* Leaves the window only. */
-static void shrink(struct loop_nest *nest, uint32_t align)
+/* Leaves only the window of so many of its dimensions, the outermost. */
+static void shrink(struct loop_nest *nest, int outer, uint32_t align)
 {
-	for (int d = 0; d < nest->rank; d++) {
+	for (int d = 0; d < outer; d++) {
 		struct loop_nest_dim *dim = &nest->dim[d];
 
 		nest->dst_offset += dim->before * dim->dst;
@@ -82,8 +82,8 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 		subregions_init(&subregions, t);
 		subregions_get(&subregions, 0, facts->align, &nest);
 		narrow_to(&nest, facts->align, t->mode);
-		plan_border(plan, &nest);
-		plan->predicted = tma_cost(plan, &nest, t->mode);
+		plan_border(plan, &nest, nest.rank);
+		plan->predicted = tma_cost(plan, &nest, nest.rank, t->mode);
 		name_route(plan);
 		return;
 	}
@@ -96,14 +96,14 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 
 		/* What the maps leave zero is written again: only while that is little. */
 		if (window_count(&nest) <= loop_nest_count(&nest) / 2)
-			shrink(&inner, facts->align);
+			shrink(&inner, inner.rank, facts->align);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
 		if (is_patchable(plan, &nest, &inner))
 			plan->tma.patched = true;
 		else if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
 		         loop_nest_count(&inner) != loop_nest_count(&nest))
-			plan_border(plan, &nest);
+			plan_border(plan, &nest, nest.rank);
 	}
 	improve(plan, &nest, facts, t->mode);
 	name_route(plan);
@@ -185,7 +185,8 @@ void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int 
 
 /* ---- Borders ----------------------------------------------------------------------------------------- */
 
-static void plan_border(struct plan *plan, const struct loop_nest *nest)
+/* The border of so many dimensions, the outermost; that of the others is written with the window. */
+static void plan_border(struct plan *plan, const struct loop_nest *nest, int outer)
 {
 	struct tma_route_plan *tma = &plan->tma;
 	uint32_t rank = 0;
@@ -206,7 +207,7 @@ static void plan_border(struct plan *plan, const struct loop_nest *nest)
 	tma->border_element = nest->element;
 	tma->border_dst_offset = nest->dst_offset;
 	tma->border_src_offset = nest->src_offset;
-	for (uint32_t b = 0; b < 2 * rank; b++)
+	for (uint32_t b = 0; b < (nest->fill ? 2 * rank : 2 * (uint32_t)outer); b++)
 		tma->border_tiles += border_tiles(tma->border, rank, b, nest->element);
 	if (tma->border_tiles == 0)
 		tma->border_rank = 0;
@@ -275,42 +276,69 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 
 /* ---- By cost ------------------------------------------------------------------------------------------- */
 
-static void take_cheaper(struct plan *plan, struct plan *other, const struct loop_nest *nest,
+static void take_cheaper(struct plan *plan, struct plan *other, const struct loop_nest *nest, int outer,
                          enum pad_mode mode)
 {
-	other->predicted = tma_cost(other, nest, mode);
+	other->predicted = tma_cost(other, nest, outer, mode);
 	if (other->predicted < plan->predicted)
 		*plan = *other;
 }
 
-/* Other ways to move the same, of which the cheapest is taken: tiles of many axes, border included; the
- * window alone, with a fill around it. */
-static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
-                    enum pad_mode mode)
+/* Tiles of many axes for the window of so many dimensions, the outermost, and a fill for their border. Rows
+ * cannot end within a dimension that is padded, so that such a dimension, however long, is best without. */
+static void try_permute(struct plan *plan, const struct loop_nest *nest, int outer,
+                        const struct plan_facts *facts, enum pad_mode mode)
 {
-	struct plan other;
+	struct plan other = *plan;
+	struct loop_nest inner = *nest;
 
-	plan->predicted = tma_cost(plan, nest, mode);
-	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread ||
-	    facts->listed)
-		return;
-	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0) {
-		struct loop_nest inner = *nest;
-
-		shrink(&inner, facts->align);
-		narrow_to(&inner, facts->align, mode);
-		other = (struct plan){ .interior = plan->interior, .swizzle = "none" };
-		memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
-		choose_route(&other, &inner, facts);
-		plan_border(&other, nest);
-		take_cheaper(plan, &other, nest, mode);
-	}
-	other = *plan;
 	other.tile_rank = 0;
 	other.swizzle = "none";
 	other.tma.border_rank = 0;
 	other.tma.border_tiles = 0;
 	other.tma.patched = false;
-	if (tma_try_permute(&other, nest, facts, mode))
-		take_cheaper(plan, &other, nest, mode);
+	if (outer > 0) {
+		shrink(&inner, outer, facts->align);
+		narrow_to(&inner, facts->align, mode);
+		plan_border(&other, nest, outer);
+	}
+	if (tma_try_permute(&other, &inner, facts, mode))
+		take_cheaper(plan, &other, nest, outer, mode);
+}
+
+/* Rows by threads, border included. */
+static void try_rows(struct plan *plan, const struct loop_nest *nest, enum pad_mode mode)
+{
+	struct plan other = { .interior = plan->interior, .swizzle = "none" };
+
+	memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
+	if (tma_try_padded_rows(&other, nest))
+		take_cheaper(plan, &other, nest, nest->rank, mode);
+}
+
+/* Other ways to move the same, of which the cheapest is taken: the window alone, rows, and tiles of many
+ * axes; with a fill around what they leave out. */
+static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
+                    enum pad_mode mode)
+{
+	plan->predicted = tma_cost(plan, nest, nest->rank, mode);
+	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread ||
+	    facts->listed)
+		return;
+	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0) {
+		struct plan other = { .interior = plan->interior, .swizzle = "none" };
+		struct loop_nest inner = *nest;
+
+		memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
+		shrink(&inner, inner.rank, facts->align);
+		narrow_to(&inner, facts->align, mode);
+		choose_route(&other, &inner, facts);
+		plan_border(&other, nest, nest->rank);
+		take_cheaper(plan, &other, nest, nest->rank, mode);
+	}
+	try_rows(plan, nest, mode);
+	try_permute(plan, nest, 0, facts, mode);
+	for (int d = 0; d < nest->rank; d++)
+		if (nest->dim[d].source != nest->dim[d].n)
+			try_permute(plan, nest, d + 1, facts, mode);
 }

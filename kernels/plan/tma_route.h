@@ -43,8 +43,9 @@ void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const s
 /* Without a map: always legal. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest);
 
-/* What a byte of the destination takes, border included, in units of what a copy takes for it. */
-double tma_cost(const struct plan *plan, const struct loop_nest *nest, enum pad_mode mode);
+/* What a byte of the destination takes, border included, in units of what a copy takes for it. outer: of so
+ * many dimensions, the outermost, the plan's border is, if it has one. */
+double tma_cost(const struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode);
 
 /* ---- What they share --------------------------------------------------------------------------------- */
 

@@ -129,11 +129,25 @@ struct permute_place permute_place_of(const struct tma_route_plan *tma, int64_t 
 	return t;
 }
 
+/* Where a load begins in its slot. */
+static int64_t phase_of(const struct permute_args *args, int64_t src, int64_t slot)
+{
+	return (src - slot) & args->phase_mask;
+}
+
 /* ---- In the tile ------------------------------------------------------------------------------------- */
 
 int64_t permute_slot_of(const struct permute_args *args, int64_t load)
 {
 	return load * args->pitch + (load >> args->pad_shift) * args->pad;
+}
+
+int64_t permute_in_slots(const struct permute_args *args, int64_t number, int64_t src)
+{
+	const int64_t n = (int64_t)args->by_loads.n;
+	const int64_t slot = number / n * args->stack_pitch + permute_slot_of(args, number % n);
+
+	return slot + phase_of(args, src, slot);
 }
 
 int64_t permute_load_of(const struct permute_args *args, const struct permute_place *t, int64_t number)
@@ -169,7 +183,7 @@ struct permute_row permute_row_of(const struct permute_args *args, const struct 
 		                   .bytes = args->cut ? (int64_t)args->row_unit * args->cut
 		                                      : (int64_t)args->row_unit * last_n,
 		                   .border = t->outside };
-	int64_t phase = t->src;
+	int64_t src = t->src, slot = 0;
 
 	for (uint32_t d = 0; d < args->n_row; d++) {
 		const struct permute_axis *axis = &args->row[d];
@@ -202,18 +216,20 @@ struct permute_row permute_row_of(const struct permute_args *args, const struct 
 		s = source_of(args, axis, start + index);
 		if (s < 0)
 			row.border = true;
-		row.at += is_stack ? index * axis->src : (s - from) * axis->src;
-		if (is_stack)
-			phase += s * args->load[load].src;
+		if (!is_stack) {
+			row.at += (s - from) * axis->src;
+			continue;
+		}
+		slot += index * axis->src;
+		src += s * args->load[load].src;
 	}
-	if (args->row_phase)
-		row.at += phase & 15;
+	row.at += slot + (args->row_phase ? phase_of(args, src, slot) : 0);
 	return row;
 }
 
 int64_t permute_element_of(const struct permute_args *args, const struct permute_place *t, int64_t number)
 {
-	int64_t at = t->base, src = t->src, load = 0;
+	int64_t at = t->base, src = t->src, load = 0, slot;
 
 	for (uint32_t d = 0; d < args->n_run; d++) {
 		const struct permute_axis *axis = &args->run[d];
@@ -230,5 +246,6 @@ int64_t permute_element_of(const struct permute_args *args, const struct permute
 		else
 			at += (s - (is_split ? t->from_dst : 0)) * axis->src;
 	}
-	return at + permute_slot_of(args, load) + (args->row_phase ? 0 : src & 15);
+	slot = permute_slot_of(args, load);
+	return at + slot + (args->row_phase ? 0 : phase_of(args, src, slot));
 }

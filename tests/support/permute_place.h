@@ -31,6 +31,9 @@ int64_t permute_slot_of(const struct permute_args *args, int64_t load);
 /* The address where a load begins, or -1: the tile does not have it. */
 int64_t permute_load_of(const struct permute_args *args, const struct permute_place *t, int64_t number);
 
+/* Where load `number`, of this address, begins: an offset from the first slot. */
+int64_t permute_in_slots(const struct permute_args *args, int64_t number, int64_t src);
+
 struct permute_row {
 	int64_t dst; /* address */
 	int64_t at;  /* of its first element, from the first slot; undefined if it is border */

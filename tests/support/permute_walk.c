@@ -49,10 +49,9 @@ static bool bring(struct walk *walk, const struct permute_place *t)
 	const struct permute_args *args = walk->args;
 
 	for (int64_t i = 0; i < args->loads && !t->outside; i++) {
-		const int64_t src = permute_load_of(args, t, i), of_stack = (int64_t)args->by_loads.n;
-		const int64_t slot =
-		    args->tile_at + i / of_stack * args->stack_pitch + permute_slot_of(args, i % of_stack);
-		const int64_t from = slot + src % 16, end = from + t->load_bytes;
+		const int64_t src = permute_load_of(args, t, i);
+		const int64_t from = args->tile_at + permute_in_slots(args, i, src),
+			      end = from + t->load_bytes;
 
 		if (src < 0)
 			continue;
@@ -60,10 +59,10 @@ static bool bring(struct walk *walk, const struct permute_place *t)
 			return flaw(
 			    walk, t, "load %ld is of %ld bytes from %ld on, the source's are [%ld, %ld)",
 			    (long)i, (long)t->load_bytes, (long)src, (long)walk->low, (long)walk->high);
-		if (slot % 16 || end > args->shared)
-			return flaw(walk, t, "load %ld goes to [%ld, %ld) of %u", (long)i, (long)slot,
+		if ((from - src) % (args->phase_mask + 1) || end > args->shared)
+			return flaw(walk, t, "load %ld goes to [%ld, %ld) of %u", (long)i, (long)from,
 			            (long)end, args->shared);
-		for (int64_t at = slot / 16; at < (end + 15) / 16; at++) {
+		for (int64_t at = from / 16; at < (end + 15) / 16; at++) {
 			if (walk->taken[at])
 				return flaw(walk, t, "load %ld has chunk %ld of another", (long)i, (long)at);
 			walk->taken[at] = 1;
@@ -178,6 +177,43 @@ static bool write_rows(struct walk *walk, const struct permute_place *t)
 	return true;
 }
 
+/* ---- The border --------------------------------------------------------------------------------------- */
+
+/* What another launch fills: a box for either side of as many dimensions as it has tiles for. */
+static bool fill_border(struct walk *walk, const struct oracle_case *c)
+{
+	const struct tma_route_plan *tma = walk->tma;
+	const struct strided_dim *dim = tma->border;
+	uint64_t tiles = 0;
+
+	for (uint32_t b = 0; b < 2 * tma->border_rank && tiles < tma->border_tiles; b++) {
+		const struct permute_place none = { .number = -1 };
+		int64_t index[ARGS_MAX_RANK] = { 0 };
+		uint32_t d = border_rows(dim, tma->border_rank, b) ? 0 : tma->border_rank;
+
+		tiles += border_tiles(dim, tma->border_rank, b, tma->border_element);
+		while (d < tma->border_rank) {
+			int64_t to = (int64_t)c->dst_offset + tma->border_dst_offset;
+
+			for (d = 0; d < tma->border_rank; d++)
+				to += (border_box(dim, tma->border_rank, b, d).start + index[d]) * dim[d].dst;
+			for (uint32_t k = 0; k < tma->border_element; k++, to++) {
+				if (to < 0 || to >= walk->dst_region || walk->expected[to] == GAP ||
+				    walk->expected[to] == WRITTEN)
+					return flaw(walk, &none, "box %u of the border has byte %ld", b,
+					            (long)to);
+				walk->expected[to] = WRITTEN;
+			}
+			for (d = 0; d < tma->border_rank; d++) {
+				if (++index[d] < border_box(dim, tma->border_rank, b, d).n)
+					break;
+				index[d] = 0;
+			}
+		}
+	}
+	return true;
+}
+
 /* ---- The whole ----------------------------------------------------------------------------------------- */
 
 static void expect(struct walk *walk, const struct oracle_case *c)
@@ -231,6 +267,8 @@ static bool walk_tiles(struct walk *walk, const struct oracle_case *c)
 		if (!bring(walk, &t) || !write_rows(walk, &t))
 			return false;
 	}
+	if (!fill_border(walk, c))
+		return false;
 	for (int64_t i = 0; i < walk->dst_region; i++)
 		if (walk->expected[i] != GAP && walk->expected[i] != WRITTEN)
 			return flaw(walk, &(struct permute_place){ .number = -1 }, "byte %ld is not written",

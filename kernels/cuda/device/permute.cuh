@@ -45,6 +45,17 @@ template <bool PADDED> DEVICE bool find_index(const permute_args &args, const pe
 		return true;
 	if (args.mode == PAD_RULE_CONSTANT)
 		return false;
+	/* Most of a border is one turn away, which takes no division. */
+	const uint32_t n = (uint32_t)axis.source, at = (uint32_t)i;
+	const uint32_t turned = args.mode == PAD_RULE_WRAP        ? (i < 0 ? at + n : at - n)
+	                        : args.mode == PAD_RULE_REFLECT   ? (i < 0 ? 0 - at : 2 * n - 2 - at)
+	                        : args.mode == PAD_RULE_SYMMETRIC ? (i < 0 ? ~at : 2 * n - 1 - at)
+	                                                          : (i < 0 ? 0 : n - 1);
+
+	if (turned < n) {
+		i = (int)turned;
+		return true;
+	}
 	strided_dim dim = {};
 
 	dim.source = axis.source;
@@ -172,6 +183,12 @@ DEVICE uint32_t slot_of(const permute_args &args, uint32_t load)
 	return load * args.pitch + (load >> args.pad_shift) * args.pad;
 }
 
+/* Where a load begins in its slot. */
+DEVICE uint32_t phase_of(const permute_args &args, uint64_t src, uint32_t slot)
+{
+	return ((uint32_t)src - slot) & args.phase_mask;
+}
+
 /* Where a byte of the slots lies. */
 template <bool SKEWED> DEVICE uint32_t skewed(uint32_t at, uint32_t skew)
 {
@@ -243,9 +260,10 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 		if (!find_load<PADDED>(args, t, load, src))
 			continue;
 		const uint32_t stack = divide_u32(load, &args.by_loads);
-		const uint32_t slot =
+		const uint32_t own =
 		    stack * args.stack_pitch + slot_of(args, load - stack * (uint32_t)args.by_loads.n);
 		const uint64_t high = src + t.load_bytes, around = src & ~UINT64_C(15);
+		const uint32_t slot = own + (phase_of(args, src, own) & ~15u);
 		uint64_t from = src, end = high;
 
 		clip_load(args, from, end);
@@ -311,8 +329,8 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 {
 	for (uint32_t i = threadIdx.x; i < args.row_notes; i += PERMUTE_THREADS) {
 		const uint32_t n = args.row_split ? t.n_dst : args.last_n;
-		uint32_t number = i, at = 0, bytes = i < args.rows ? args.row_bytes : 0,
-			 phase = (uint32_t)t.src;
+		uint32_t number = i, at = 0, bytes = i < args.rows ? args.row_bytes : 0, slot = 0;
+		uint64_t src = t.src;
 		uint64_t dst = args.row_lead;
 		bool border = PADDED && t.outside;
 
@@ -341,8 +359,8 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 			if (!find_index<PADDED>(args, axis, s))
 				border = true;
 			if (d >= args.stack_row) {
-				at += index * (uint32_t)axis.src;
-				phase += (uint32_t)s * (uint32_t)args.load[stack].src;
+				slot += index * (uint32_t)axis.src;
+				src += (uint64_t)(s * args.load[stack].src);
 			} else {
 				at += (uint32_t)(s - from) * (uint32_t)axis.src;
 			}
@@ -355,8 +373,7 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 				            ? args.row_unit * min(args.cut, n - index * args.cut)
 				            : 0;
 		}
-		if (args.row_phase)
-			at += phase & 15;
+		at += slot + (args.row_phase ? phase_of(args, src, slot) : 0);
 		write_note<E>(args, t, rows + i * (E == NOTES_OF_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE),
 		              (uint32_t)dst, at, bytes, border);
 	}

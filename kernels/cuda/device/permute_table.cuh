@@ -35,9 +35,9 @@ DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32
 		if (d == last && (PADDED ? args.row_split : args.back || args.limited_load != PERMUTE_NONE))
 			there = there && index < t.n_dst;
 	}
-	at += slot_of(args, load);
-	if (!args.row_phase)
-		at += (uint32_t)src & 15;
+	const uint32_t slot = slot_of(args, load);
+
+	at += slot + (args.row_phase ? 0 : phase_of(args, src, slot));
 	return there;
 }
 

@@ -33,7 +33,9 @@ DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_
 				src += (uint64_t)(index * axis.src);
 			}
 		}
-		at += slot_of(args, load) + (args.row_phase ? 0 : (uint32_t)src & 15);
+		const uint32_t slot = slot_of(args, load);
+
+		at += slot + (args.row_phase ? 0 : phase_of(args, src, slot));
 		tile_write<uint16_t>(pieces + i, there ? (uint16_t)at : 0);
 	}
 }

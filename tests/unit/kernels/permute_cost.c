@@ -13,7 +13,7 @@ struct kind_row {
 	uint32_t element;
 };
 
-ParameterizedTestParameters(permute_cost, kinds)
+static struct criterion_test_params every_kind(void)
 {
 	static struct kind_row kinds[] = {
 		{ PERMUTE_ELEMENTS, 1 }, { PERMUTE_ELEMENTS, 2 },  { PERMUTE_ELEMENTS, 4 },
@@ -22,6 +22,16 @@ ParameterizedTestParameters(permute_cost, kinds)
 	};
 
 	return cr_make_param_array(struct kind_row, kinds, sizeof kinds / sizeof *kinds);
+}
+
+ParameterizedTestParameters(permute_cost, kinds)
+{
+	return every_kind();
+}
+
+ParameterizedTestParameters(permute_cost, rises_on_either_side_of_enough_bytes_in_flight)
+{
+	return every_kind();
 }
 
 /* 24 KiB, in and out by 512 bytes. */
@@ -82,6 +92,27 @@ ParameterizedTest(struct kind_row *kind, permute_cost, kinds)
 	WORSE(false, args.pieces = 2000);
 	WORSE(true, args.shared = 120000);
 	WORSE(true, useful = 2048);
+	WORSE(true, split_lines = true);
+	WORSE(kind->how != PERMUTE_PIECES, args.log_side = 4);
+}
+
+/* With too few the memory waits, with too many lines leave the L2 before they are whole. */
+ParameterizedTest(struct kind_row *kind, permute_cost, rises_on_either_side_of_enough_bytes_in_flight)
+{
+	struct permute_tile tile = good_tile(kind);
+	double enough;
+
+	tile.tiles = 1 << 30;
+	tile.useful = 40000;
+	tile.args.shared = 70000;
+	enough = cost_of(&tile);
+	tile.args.padded = 1;
+	cr_expect_gt(cost_of(&tile), enough, "a border");
+	tile.args.padded = 0;
+	tile.args.shared = 28000;
+	cr_expect_gt(cost_of(&tile), enough, "4 blocks or 6");
+	tile.args.shared = 200000;
+	cr_expect_gt(cost_of(&tile), enough, "1 block");
 }
 
 /* The shorter the runs, the dearer, by more and more. */

@@ -118,16 +118,17 @@ static uint32_t count_reads(const struct permute_args *args)
 }
 
 /* A transpose of `columns` columns, by tiles of 32 rows of the destination that each have 32 elements. */
-static void make_transpose(struct permute_tile *ret, struct loop_nest *nest, int64_t columns)
+static void make_transpose(struct permute_tile *ret, struct loop_nest *nest, uint32_t element,
+                           int64_t columns)
 {
 	const struct plan_facts facts = { .align = 16 };
 	const struct permute_box box = { { 32, 32 } };
 	struct permute_sides sides;
 
-	*nest =
-	    (struct loop_nest){ .rank = 2,
-		                .element = 4,
-		                .dim = { { columns, 256, 4, 0, columns }, { 64, 4, 4 * columns, 0, 64 } } };
+	*nest = (struct loop_nest){ .rank = 2,
+		                    .element = element,
+		                    .dim = { { columns, 64 * element, element, 0, columns },
+		                             { 64, element, columns * element, 0, 64 } } };
 	permute_sides_init(&sides, nest, &facts, PAD_MODE_CONSTANT);
 	cr_assert(permute_tile_init(ret, &sides, &box, PERMUTE_ELEMENTS));
 	permute_lay_out(ret);
@@ -140,13 +141,43 @@ Test(permute_layout, arranged_lanes_seldom_meet)
 	struct permute_tile tile;
 	struct loop_nest nest;
 
-	make_transpose(&tile, &nest, 64);
+	make_transpose(&tile, &nest, 4, 64);
 	cr_assert_eq(tile.args.pitch, 128);
 	cr_assert_eq(count_reads(&tile.args), 4 * 8, "%u reads", count_reads(&tile.args));
 	permute_arrange(&tile);
 	permute_lay_out(&tile);
 	cr_assert_leq(count_reads(&tile.args), 4 * 2, "%u reads", count_reads(&tile.args));
 	check_layout(0, &tile.args, 4);
+}
+
+/* Rows of the source that are 80 bytes past whole lines from one another: as far apart in the slots, their
+ * loads all begin as many bytes past a line as in the source, and in banks of their own. */
+Test(permute_layout, loads_keep_their_place_in_a_line)
+{
+	struct permute_tile tile;
+	struct loop_nest nest;
+
+	make_transpose(&tile, &nest, 16, 45);
+	permute_arrange(&tile);
+	permute_lay_out(&tile);
+	cr_expect_eq(tile.args.phase_mask, 127);
+	cr_expect_eq(tile.args.pitch, 512 + 80);
+	cr_expect_eq(tile.args.tile_at % 128, 0);
+	cr_expect_not(tile.split_lines);
+	check_layout(0, &tile.args, 16);
+
+	/* 4 bytes past a line: each load has a place of its own, for which its slot has room. */
+	make_transpose(&tile, &nest, 4, 33);
+	permute_arrange(&tile);
+	permute_lay_out(&tile);
+	cr_expect_eq(tile.args.phase_mask, 127);
+	cr_expect_eq(tile.args.pitch, 256);
+
+	/* Whole lines: all would begin in one bank. */
+	make_transpose(&tile, &nest, 4, 64);
+	permute_arrange(&tile);
+	cr_expect_eq(tile.args.phase_mask, 15);
+	cr_expect(tile.split_lines);
 }
 
 /* Wherever rows of the source begin. */
@@ -157,7 +188,7 @@ Test(permute_layout, arranging_does_no_harm)
 		struct loop_nest nest;
 		uint32_t before;
 
-		make_transpose(&tile, &nest, columns);
+		make_transpose(&tile, &nest, 4, columns);
 		before = count_reads(&tile.args);
 		permute_arrange(&tile);
 		permute_lay_out(&tile);

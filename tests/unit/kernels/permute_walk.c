@@ -30,6 +30,7 @@ enum {
 	HAS_PADDED_MARGIN,
 	HAS_GAP,
 	HAS_SLOT_PADS,
+	HAS_WHOLE_LINES,
 	FEATURES
 };
 
@@ -50,7 +51,8 @@ static const char *const feature_names[FEATURES] = { "elements",
 	                                             "a padded split",
 	                                             "a margin of a padded split",
 	                                             "a gap",
-	                                             "pads between slots" };
+	                                             "pads between slots",
+	                                             "whole lines" };
 
 static void count_features(const struct permute_args *args, long *n)
 {
@@ -74,6 +76,7 @@ static void count_features(const struct permute_args *args, long *n)
 	n[HAS_PADDED_MARGIN] += padded && args->margin > 0;
 	n[HAS_GAP] += args->load_gap > 0;
 	n[HAS_SLOT_PADS] += args->pad_shift < 31;
+	n[HAS_WHOLE_LINES] += args->phase_mask == 127;
 }
 
 static struct plan_facts facts_of(const struct oracle_case *c)
@@ -133,7 +136,7 @@ Test(permute_walk, random_boxes, .timeout = 600)
 Test(permute_walk, plans, .timeout = 600)
 {
 	const long cases = tap_portion(CASES);
-	long taken = 0;
+	long taken = 0, bordered = 0;
 
 	for (uint64_t seed = 1; seed <= (uint64_t)cases; seed++) {
 		struct plan_facts facts;
@@ -148,10 +151,10 @@ Test(permute_walk, plans, .timeout = 600)
 		          "seed %lu: nothing is moved", (unsigned long)seed);
 		if (plan.tma.route != TMA_ROUTE_PERMUTE)
 			continue;
-		cr_assert_eq(plan.tma.border_rank, 0, "seed %lu: a border of rank %u", (unsigned long)seed,
-		             plan.tma.border_rank);
 		taken++;
+		bordered += plan.tma.border_rank > 0;
 		check(seed, &c, &plan);
 	}
 	cr_assert_geq(taken, cases / 10, "%ld of %ld", taken, cases);
+	cr_expect(cases < CASES / 10 || bordered > 0, "none of %ld has a border", cases);
 }

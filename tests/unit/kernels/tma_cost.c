@@ -124,7 +124,7 @@ Test(tma_cost, is_finite)
 {
 	for (int route = TMA_ROUTE_NONE; route < TMA_ROUTES; route++) {
 		const struct plan plan = routed((enum tma_route)route);
-		const double cost = tma_cost(&plan, &plain, PAD_MODE_CONSTANT);
+		const double cost = tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT);
 
 		cr_expect(isfinite(cost) && cost > 0.5 && cost < 10, "route %d: %f", route, cost);
 	}
@@ -134,7 +134,7 @@ Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
 {
 	const struct plan plan = routed(TMA_ROUTE_PERMUTE);
 
-	cr_expect_eq(tma_cost(&plan, &plain, PAD_MODE_CONSTANT), 1.25);
+	cr_expect_eq(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), 1.25);
 }
 
 /* Boxes, tiles and warps that are not full take as long as full ones. */
@@ -145,10 +145,10 @@ Test(tma_cost, rises_with_waste)
 
 	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
 		struct plan plan = routed(routes[i]);
-		const double full = tma_cost(&plan, &plain, PAD_MODE_CONSTANT);
+		const double full = tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT);
 
 		plan.tma.dim[0].n = 130;
-		cr_expect_gt(tma_cost(&plan, &plain, PAD_MODE_CONSTANT), full, "route %d", routes[i]);
+		cr_expect_gt(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), full, "route %d", routes[i]);
 	}
 }
 
@@ -157,39 +157,39 @@ Test(tma_cost, rises_with_waste)
 Test(tma_cost, counts_bytes_of_boxes_and_rows)
 {
 	struct plan copy = routed(TMA_ROUTE_COPY), even = routed(TMA_ROUTE_TRANSPOSE), ragged;
-	const double own = tma_cost(&copy, &plain, PAD_MODE_CONSTANT);
+	const double own = tma_cost(&copy, &plain, 2, PAD_MODE_CONSTANT);
 
 	copy.tma.load.type = TENSOR_MAP_UINT16;
 	copy.tma.load.box[0] *= 2;
-	cr_expect_eq(tma_cost(&copy, &plain, PAD_MODE_CONSTANT), own);
+	cr_expect_eq(tma_cost(&copy, &plain, 2, PAD_MODE_CONSTANT), own);
 	even.tma.element = 2;
 	even.tma.dim[0] = (struct strided_dim){ 1024, 2048, 2, 0, 1024 };
 	even.tma.dim[1] = (struct strided_dim){ 1024, 2, 2048, 0, 1024 };
 	ragged = even;
 	ragged.tma.dim[0].dst = 2050;
-	cr_expect_lt(tma_cost(&even, &plain, PAD_MODE_CONSTANT), 1.1);
-	cr_expect_gt(tma_cost(&ragged, &plain, PAD_MODE_CONSTANT), 1.4);
+	cr_expect_lt(tma_cost(&even, &plain, 2, PAD_MODE_CONSTANT), 1.15);
+	cr_expect_gt(tma_cost(&ragged, &plain, 2, PAD_MODE_CONSTANT), 1.4);
 }
 
 /* Few bytes are in flight where boxes and plain copies are small. */
 Test(tma_cost, rises_with_small_tiles)
 {
 	struct plan copy = routed(TMA_ROUTE_COPY), bulk = routed(TMA_ROUTE_BULK);
-	const double large_copy = tma_cost(&copy, &plain, PAD_MODE_CONSTANT),
-		     large_bulk = tma_cost(&bulk, &plain, PAD_MODE_CONSTANT);
+	const double large_copy = tma_cost(&copy, &plain, 2, PAD_MODE_CONSTANT),
+		     large_bulk = tma_cost(&bulk, &plain, 2, PAD_MODE_CONSTANT);
 
 	copy.tma.load.box[1] = 8;
 	copy.tma.tiles *= 8;
 	bulk.tma.chunk = 4096;
-	cr_expect_gt(tma_cost(&copy, &plain, PAD_MODE_CONSTANT), large_copy);
-	cr_expect_gt(tma_cost(&bulk, &plain, PAD_MODE_CONSTANT), large_bulk);
+	cr_expect_gt(tma_cost(&copy, &plain, 2, PAD_MODE_CONSTANT), large_copy);
+	cr_expect_gt(tma_cost(&bulk, &plain, 2, PAD_MODE_CONSTANT), large_bulk);
 }
 
 /* It is written by another launch, slowly unless it is a value in long runs. */
 Test(tma_cost, rises_with_the_border)
 {
 	struct plan plan = routed(TMA_ROUTE_COPY);
-	double before = tma_cost(&plan, &plain, PAD_MODE_EDGE);
+	double before = tma_cost(&plan, &plain, 2, PAD_MODE_EDGE);
 
 	plan.tma.border_rank = 2;
 	for (int64_t source = 1000; source > 500; source -= 100) {
@@ -197,14 +197,29 @@ Test(tma_cost, rises_with_the_border)
 		double edge, value;
 
 		nest.dim[0].source = source;
-		edge = tma_cost(&plan, &nest, PAD_MODE_EDGE);
-		value = tma_cost(&plan, &nest, PAD_MODE_CONSTANT);
+		edge = tma_cost(&plan, &nest, 2, PAD_MODE_EDGE);
+		value = tma_cost(&plan, &nest, 2, PAD_MODE_CONSTANT);
 		cr_expect_gt(edge, before, "%ld of 1024", (long)source);
 		cr_expect_gt(edge, value, "%ld of 1024", (long)source);
 		before = edge;
 		nest.dim[1].source = source; /* now also in each row */
-		cr_expect_gt(tma_cost(&plan, &nest, PAD_MODE_CONSTANT), value, "%ld of 1024", (long)source);
+		cr_expect_gt(tma_cost(&plan, &nest, 2, PAD_MODE_CONSTANT), value, "%ld of 1024",
+		             (long)source);
 	}
+}
+
+/* A border may be that of the outermost dimensions alone. */
+Test(tma_cost, counts_only_the_border_that_is_filled)
+{
+	struct plan plan = routed(TMA_ROUTE_PERMUTE);
+	struct loop_nest nest = plain;
+	double both;
+
+	plan.tma.border_rank = 2;
+	nest.dim[0].source = 1000;
+	nest.dim[1].source = 500;
+	both = tma_cost(&plan, &nest, 2, PAD_MODE_EDGE);
+	cr_expect_lt(tma_cost(&plan, &nest, 1, PAD_MODE_EDGE), both / 2);
 }
 
 /* ---- Tiles within a pad

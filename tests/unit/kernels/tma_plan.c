@@ -361,6 +361,65 @@ ParameterizedTest(struct tma_row *row, tma_plan, routes)
 }
 
 /* Maps are made of what is legal, or not at all. */
+static struct plan plan_of(const struct transform_spec *spec)
+{
+	const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 32, .tma = true };
+	struct transform t;
+	struct plan plan;
+	struct error err;
+
+	cr_assert_eq(transform_init(&t, spec, &err), 0, "%s", err.message);
+	plan_init(&plan, &t, &facts);
+	return plan;
+}
+
+/* Bytes, of this shape. */
+static void make_layout(struct tensor_layout *ret, int rank, const int64_t *shape)
+{
+	int64_t stride = 1;
+
+	*ret = (struct tensor_layout){ .dtype = DTYPE_UINT8, .rank = rank };
+	for (int d = rank - 1; d >= 0; d--) {
+		ret->shape[d] = shape[d];
+		ret->stride[d] = stride;
+		stride *= shape[d];
+	}
+}
+
+/* Rows end within no dimension that is padded: as long as the outermost one is, they would be too long. */
+Test(tma_plan, the_border_of_a_long_dimension_is_filled_by_itself)
+{
+	struct transform_spec spec = { .n_perm = -1,
+		                       .n_before = 3,
+		                       .before = { 6, 0, 2 },
+		                       .n_after = 3,
+		                       .after = { 0, 0, 2 },
+		                       .mode = PAD_MODE_EDGE };
+	struct plan plan;
+
+	make_layout(&spec.dst, 3, (const int64_t[]){ 16777222, 5, 14 });
+	make_layout(&spec.src, 3, (const int64_t[]){ 16777216, 5, 10 });
+	plan = plan_of(&spec);
+	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan.tma.border_tiles, 1, "of 6 x 70 bytes: %lu", (unsigned long)plan.tma.border_tiles);
+	cr_expect_eq(plan.tma.permute.padded, 1);
+	cr_expect_lt(plan.predicted, 2.5, "%f", plan.predicted);
+}
+
+/* Read backwards, rows cannot be cut, so that they end before that dimension. */
+Test(tma_plan, rows_end_before_a_long_dimension_that_runs_backwards)
+{
+	struct transform_spec spec = { .n_perm = 2, .perm = { 1, 0 }, .n_before = -1, .n_after = -1 };
+	struct plan plan;
+
+	make_layout(&spec.dst, 2, (const int64_t[]){ 16777216, 32 });
+	make_layout(&spec.src, 2, (const int64_t[]){ 32, 16777216 });
+	spec.src.stride[1] = -1;
+	plan = plan_of(&spec);
+	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_lt(plan.predicted, 2, "%f", plan.predicted);
+}
+
 Test(tma_plan, maps_keep_every_rule)
 {
 	struct tensor_map_rules rules;
