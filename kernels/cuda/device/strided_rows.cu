@@ -33,36 +33,43 @@ struct row_part {
 	int64_t last;
 };
 
+/* Chunk U of a lane's batch and those after it, all of which are read before any is written. Unless the batch
+ * is FULL, it ends with the chunks that are left. What is read is defined wherever it is used: registers that
+ * only some paths define are held from the kernel's start, for each of the callers. */
+template <int E, int W, int STEP, bool FULL, int U = 0>
+DEVICE void copy_batch(const uint4 *from, uint4 *to, int left, uint32_t bits)
+{
+	uint4 a, b;
+
+	if (!FULL && U * 32 >= left)
+		return;
+	a = global_read(from + U * 32 * STEP);
+	if (W >= 0)
+		b = global_read(from + U * 32 * STEP + 1);
+	if constexpr (U + 1 < ROW_BATCH)
+		copy_batch<E, W, STEP, FULL, U + 1>(from, to, left, bits);
+	if constexpr (W >= 0)
+		a = shift_pair<W>(a, b, bits);
+	global_write(to + U * 32, STEP < 0 ? reverse_elements<E>(a) : a);
+}
+
 /* W: words of the phase, or -1 when there is none. STEP: chunks from one to the next in the source, 1 or -1.
- * Loads are ROW_BATCH deep. */
+ */
 template <int E, int W, int STEP> DEVICE void copy_chunks(const row_part &part)
 {
 	const int lane = threadIdx.x % 32;
 	const uint4 *from = (const uint4 *)(part.from + (uint64_t)(lane * STEP * 16));
 	uint4 *to = (uint4 *)(part.to + (uint64_t)(lane * 16));
 	const uint32_t bits = part.phase % 4 * 8;
+	int left = (int)part.chunks;
 
-	for (int left = (int)part.chunks - lane; left > 0; left -= 32 * ROW_BATCH) {
-		uint4 a[ROW_BATCH], b[ROW_BATCH];
-
-#pragma unroll
-		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * 32 < left) {
-				a[u] = global_read(from + u * 32 * STEP);
-				if (W >= 0)
-					b[u] = global_read(from + u * 32 * STEP + 1);
-			}
-#pragma unroll
-		for (int u = 0; u < ROW_BATCH; u++)
-			if (u * 32 < left) {
-				const uint4 v =
-				    W >= 0 ? shift_pair < W < 0 ? 0 : W > (a[u], b[u], bits) : a[u];
-
-				global_write(to + u * 32, STEP < 0 ? reverse_elements<E>(v) : v);
-			}
+#pragma unroll 1
+	for (; left >= 32 * ROW_BATCH; left -= 32 * ROW_BATCH) {
+		copy_batch<E, W, STEP, true>(from, to, left, bits);
 		from += 32 * ROW_BATCH * STEP;
 		to += 32 * ROW_BATCH;
 	}
+	copy_batch<E, W, STEP, false>(from, to, left - lane, bits);
 }
 
 /* A row of the destination and the source's, which begins at its window. */
