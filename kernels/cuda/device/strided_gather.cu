@@ -160,6 +160,7 @@ template <int E> DEVICE void write_elements(const strided_args &args, const gath
 
 /* ---- GATHER_BATCH chunks a thread ----------------------------------------------------------------- */
 
+/* What is read is defined for every chunk: what only some paths define holds registers from the start. */
 template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share &own)
 {
 	const strided_args &args = args_of(move);
@@ -172,24 +173,22 @@ template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share
 	for (int u = 0; u < GATHER_BATCH; u++) {
 		uint64_t number = start + (uint64_t)u * ROWS_THREADS;
 
-		g[u].c.first = g[u].c.last = 0;
-		g[u].c.whole = wide[u] = false;
-		if (number >= args.slots)
-			continue;
-		const list_place block = find_block(move, number, true);
+		g[u] = {};
+		wide[u] = false;
+		if (number < args.slots) {
+			const list_place block = find_block(move, number, true);
 
-		if (!block.there)
-			continue;
-		g[u] = chunk_at<E>(args, block, number);
-		wide[u] = is_wide<E>(args, block, g[u]);
-		if (!wide[u])
-			continue;
+			if (block.there) {
+				g[u] = chunk_at<E>(args, block, number);
+				wide[u] = is_wide<E>(args, block, g[u]);
+			}
+		}
 		const uint64_t at = wide_start<E>(args, g[u]);
 		const uint4 *around = (const uint4 *)(at & ~UINT64_C(15));
+		const uint4 nothing = make_uint4(0, 0, 0, 0);
 
-		a[u] = global_read(around);
-		if (at % 16)
-			b[u] = global_read(around + 1);
+		a[u] = wide[u] ? global_read(around) : nothing;
+		b[u] = wide[u] && at % 16 ? global_read(around + 1) : nothing;
 	}
 #pragma unroll
 	for (int u = 0; u < GATHER_BATCH; u++) {
