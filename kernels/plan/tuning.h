@@ -61,9 +61,9 @@
 #define ROW_BYTES 8192
 #define ROW_BATCH 8
 
-/* strided_short: blocks of a multiprocessor; bytes of a row at most; of the rows of a block, in shared
+/* many_short: blocks of a multiprocessor; bytes of a row at most; of the rows of a block, in shared
  * memory; what a row's note takes. */
-#define SHORT_BLOCKS     5
+#define SHORT_BLOCKS     4
 #define SHORT_ROW_BYTES  1536
 #define SHORT_TILE_BYTES 24576
 #define SHORT_NOTE_BYTES 16
@@ -76,13 +76,11 @@
 /* strided_gather: chunks that a thread reads before it writes. */
 #define GATHER_BATCH 2
 
-/* strided_tiles: blocks of a multiprocessor, and those of many_tiles. A tile is so many rows of the source by
- * words of at least 4 bytes; the destination's rows are written from multiples of so many bytes, for which a
- * tile has a margin. Smaller elements lose a word, since it takes two to shift one. A tile by elements is
- * read so many at once.
+/* many_tiles: blocks of a multiprocessor. A tile is so many rows of the source by words of at least 4 bytes;
+ * the destination's rows are written from multiples of so many bytes, for which a tile has a margin. Smaller
+ * elements lose a word, since it takes two to shift one. A tile by elements is read so many at once.
  */
-#define TILES_BLOCKS           4
-#define MANY_TILES_BLOCKS      3
+#define TILES_BLOCKS           3
 #define TILES_BATCH(element)   ((element) < 8 ? 8 : 32 / (element))
 #define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
 #define TILES_ROWS(element)    ((element) <= 2 ? 128 : (element) <= 8 ? 64 : 32)

@@ -33,13 +33,6 @@ struct list_place {
 	bool there;        /* else the entry names none, and nothing is to be done */
 };
 
-template <typename MOVE> struct is_many {
-	static constexpr bool value = false;
-};
-template <> struct is_many<many_move> {
-	static constexpr bool value = true;
-};
-
 DEVICE const strided_args &args_of(const strided_args &move)
 {
 	return move;

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device/args.h"
 #include "kernels/cuda/device.h"
+#include "launch_many.h"
 #include "strided_args.h"
 #include "kernels/plan/tuning.h"
 
@@ -242,9 +243,10 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 		return launch_transpose(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_PERMUTE:
 		return launch_permute(launcher, stream, tma, dst, src, err);
-	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_SHORT:
 	case TMA_ROUTE_TILES:
+		return launch_one(launcher, stream, transform, tma, dst, src, err);
+	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_GATHER:
 	case TMA_ROUTE_CHANNELS:
 		return launch_strided(launcher, stream, transform, tma, dst, src, err);

@@ -18,10 +18,8 @@
 
 static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
 
-uint32_t many_kernel(const struct transform *transform, const struct plan *plan)
+uint32_t many_kernel(const struct transform *transform, const struct tma_route_plan *tma)
 {
-	const struct tma_route_plan *tma = &plan->tma;
-
 	switch (tma->route) {
 	case TMA_ROUTE_SHORT:
 		return by_element(KERNEL_many_short_1, tma->element);
@@ -56,8 +54,7 @@ static uint32_t blocks_of(const struct launcher *launcher, const struct tma_rout
 {
 	const uint32_t slots = strided_slots(tma, args);
 	const struct shape shape = { .blocks = (args->slots + slots - 1) / slots,
-		                     .a_multiprocessor =
-		                         tma->route == TMA_ROUTE_TILES ? MANY_TILES_BLOCKS : 0 };
+		                     .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 };
 
 	return (uint32_t)shape_blocks(&shape, launcher->device);
 }
@@ -66,6 +63,31 @@ static uint32_t blocks_of(const struct launcher *launcher, const struct tma_rout
 static void pack(struct strided_args *args)
 {
 	memmove(&args->dim[args->rank], args->by, args->rank * sizeof *args->by);
+}
+
+/* ---- One move ----------------------------------------------------------------------------------------- */
+
+/* args->own, whose move is not packed yet. */
+static int launch_own(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                      const struct tma_route_plan *tma, struct many_args *args, struct error *err)
+{
+	const uint32_t kernel = many_kernel(transform, tma);
+	const struct shape shape = { .kernel = kernel,
+		                     .blocks = blocks_of(launcher, tma, &args->own.move),
+		                     .threads = ROWS_THREADS,
+		                     .shared = shared_bytes(kernel) };
+
+	pack(&args->own.move);
+	return shape_launch(&shape, launcher->device, stream, args, err);
+}
+
+int launch_one(struct launcher *launcher, CUstream stream, const struct transform *transform,
+               const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct many_args args = { .n = 1 };
+
+	strided_args_init(&args.own.move, transform, tma, dst, src);
+	return launch_own(launcher, stream, transform, tma, &args, err);
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------- */
@@ -82,16 +104,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	                  src + (uint64_t)tma->src_offset);
 	args.own.list.by_slots = divisor_of(move->slots);
 	move->slots *= items;
-	const struct shape shape = { .kernel = many_kernel(transform, plan),
-		                     .blocks = blocks_of(launcher, tma, move),
-		                     .threads = ROWS_THREADS };
-
-	pack(move);
-	return shape_launch(&(struct shape){ .kernel = shape.kernel,
-	                                     .blocks = shape.blocks,
-	                                     .threads = shape.threads,
-	                                     .shared = shared_bytes(shape.kernel) },
-	                    launcher->device, stream, &args, err);
+	return launch_own(launcher, stream, transform, tma, &args, err);
 }
 
 static int launch_borders(struct launcher *launcher, CUstream stream, const struct transform *transform,

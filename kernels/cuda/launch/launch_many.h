@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of more than one move: a move of many blocks, and moves of one kernel by a table. */
+/* Launches of kernels for more than one move: a move of many blocks, and moves of one kernel by a table. */
 #ifndef KERNELS_CUDA_LAUNCH_LAUNCH_MANY_H
 #define KERNELS_CUDA_LAUNCH_LAUNCH_MANY_H
 
@@ -18,11 +18,15 @@ int launch_blocks(struct launcher *launcher, CUstream stream, const struct trans
                   const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,
                   const struct block_list *list, struct error *err);
 
+/* One move, by the kernel that would move it among others. dst and src: where the plan starts, addresses. */
+int launch_one(struct launcher *launcher, CUstream stream, const struct transform *transform,
+               const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err);
+
 /* ---- By a table -----------------------------------------------------------------------------------------
  */
 
 /* Which kernel moves it among others: of a plan whose route is_strided, but CHANNELS. */
-uint32_t many_kernel(const struct transform *transform, const struct plan *plan);
+uint32_t many_kernel(const struct transform *transform, const struct tma_route_plan *tma);
 
 /* Most bytes of an entry of the table, and how many this one takes. */
 #define MANY_ENTRY_BYTES sizeof(struct many_move)

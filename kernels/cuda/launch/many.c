@@ -213,7 +213,7 @@ static uint16_t lay_move(struct batch *batch, uint32_t i)
 		return KERNEL_ALONE;
 	batch->entry[i] = (uint32_t)((char *)entry - batch->upload_buffer->host);
 	batch->blocks[i] = many_entry_write(entry, &batch->pool->launcher, move->transform, plan, dst, src);
-	return (uint16_t)many_kernel(move->transform, plan);
+	return (uint16_t)many_kernel(move->transform, &plan->tma);
 }
 
 /* Moves that are launched together. */

@@ -71,30 +71,12 @@ uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_ar
 static enum kernel_id kernel_of(const struct transform *transform, const struct tma_route_plan *tma)
 {
 	switch (tma->route) {
-	case TMA_ROUTE_SHORT:
-		return KERNEL_strided_short_1;
-	case TMA_ROUTE_TILES:
-		return KERNEL_strided_tiles_1;
 	case TMA_ROUTE_GATHER:
 		return KERNEL_strided_gather_1;
 	case TMA_ROUTE_CHANNELS:
 		return tma->run > CHANNELS_FEW ? KERNEL_strided_many_1 : KERNEL_strided_few_1;
 	default:
 		return transform->mode == PAD_MODE_CONSTANT ? KERNEL_strided_rows_1 : KERNEL_strided_modes_1;
-	}
-}
-
-static uint32_t shared_bytes(const struct tma_route_plan *tma, const struct strided_args *args)
-{
-	switch (tma->route) {
-	case TMA_ROUTE_TILES:
-		return TILES_BYTES(tma->element);
-	case TMA_ROUTE_SHORT:
-		return args->rows * (args->pitch + SHORT_NOTE_BYTES) + 16;
-	case TMA_ROUTE_CHANNELS:
-		return strided_channel_bytes(tma->run);
-	default:
-		return 0;
 	}
 }
 
@@ -106,8 +88,8 @@ struct shape strided_shape_of(const struct transform *transform, const struct tm
 	return (struct shape){ .kernel = by_element(kernel_of(transform, tma), tma->element),
 		               .blocks = (args->slots + slots - 1) / slots,
 		               .threads = ROWS_THREADS,
-		               .shared = shared_bytes(tma, args),
-		               .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 };
+		               .shared =
+		                   tma->route == TMA_ROUTE_CHANNELS ? strided_channel_bytes(tma->run) : 0 };
 }
 
 void border_args_init(struct fill_args *ret, const struct transform *transform,

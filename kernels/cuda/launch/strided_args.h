@@ -23,7 +23,7 @@ void strided_args_init(struct strided_args *ret, const struct transform *transfo
 /* Slots of the route's that a block of threads takes at a time. */
 uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_args *args);
 
-/* The launch of one move. */
+/* The launch of one move of ROWS, GATHER or CHANNELS. */
 struct shape strided_shape_of(const struct transform *transform, const struct tma_route_plan *tma,
                               const struct strided_args *args);
 

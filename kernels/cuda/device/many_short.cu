@@ -8,7 +8,8 @@
  *
  * A block moves one tile, so many rows in the order of the destination. Each has a slot in shared memory;
  * rows that follow each other in the source come with the first of them, by one load, and lie there as they
- * do in the source. Nothing outside of the source's rows is read but what lies between them.
+ * do in the source. Nothing outside of the source's rows is read but what lies between them. A single move is
+ * the only one of many.
  */
 #include "pad.cuh"
 #include "strided.cuh"
@@ -116,7 +117,7 @@ template <int E> DEVICE uint4 short_chunk(const unsigned char *tile, uint32_t at
 }
 
 /* The whole chunks of the windows, and of the rows outside. */
-template <int E, bool MANY>
+template <int E>
 DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned char *tile,
                          const short_row *notes)
 {
@@ -130,9 +131,9 @@ DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned
 		const uint32_t bytes = (uint32_t)(inside ? args.dim[0].source : args.dim[0].n) * E;
 		const uint32_t at = (-(uint32_t)row.start & 15) + k * 16;
 
-		if (at + 16 > bytes || (MANY && row.state & ROW_SKIPPED))
+		if (at + 16 > bytes || row.state & ROW_SKIPPED)
 			continue;
-		uint4 v = pattern_of(args.pattern, MANY ? row.state >> 8 : 0);
+		uint4 v = pattern_of(args.pattern, row.state >> 8);
 		if (inside && back)
 			v = reverse_elements<E>(short_chunk<E>(tile, row.at + bytes - 16 - at));
 		else if (inside)
@@ -143,7 +144,7 @@ DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned
 
 /* Before and after those: pads, and parts of chunks. Of each row there are by_rest.n at most, before_rest of
  * them before. */
-template <int E, bool MANY>
+template <int E>
 DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned char *tile,
                        const short_row *notes)
 {
@@ -162,10 +163,10 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 		const uint32_t last = first + (bytes > lead ? (bytes - lead) / 16 * (16 / E) : 0);
 		const int32_t x = (int32_t)(e < head ? e : n - rest + e);
 
-		if ((e < head ? x >= (int32_t)first : x < (int32_t)last) || (MANY && row.state & ROW_SKIPPED))
+		if ((e < head ? x >= (int32_t)first : x < (int32_t)last) || row.state & ROW_SKIPPED)
 			continue;
 		const uint64_t to = row.start + (uint64_t)((x - (int32_t)before) * E);
-		const uint64_t rotation = MANY ? row.state >> 8 : 0;
+		const uint64_t rotation = row.state >> 8;
 		type value = *(const type *)((const char *)args.pattern + (to - rotation) % 16);
 
 		if (inside && (args.mode != PAD_RULE_CONSTANT || in_window(inner, x))) {
@@ -178,11 +179,9 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 	}
 }
 
-template <int E, typename MOVE>
-DEVICE void short_rows(const MOVE &move, const share &own, unsigned char *shared)
+template <int E> DEVICE void short_rows(const many_move &move, const share &own, unsigned char *shared)
 {
-	constexpr bool many = is_many<MOVE>::value;
-	const strided_args &args = args_of(move);
+	const strided_args &args = move.move;
 	const uint64_t first = (uint64_t)own.number * args.rows;
 	const uint32_t rows = args.slots - first < args.rows ? (uint32_t)(args.slots - first) : args.rows;
 	short_row *notes = (short_row *)(shared + args.rows * args.pitch);
@@ -208,25 +207,17 @@ DEVICE void short_rows(const MOVE &move, const share &own, unsigned char *shared
 	if (load.bytes > 0)
 		load_bulk(shared + load.at, (const void *)load.from, load.bytes, arrived);
 	barrier_wait(arrived, 0);
-	write_chunks<E, many>(args, rows, shared, notes);
-	write_rest<E, many>(args, rows, shared, notes);
+	write_chunks<E>(args, rows, shared, notes);
+	write_rest<E>(args, rows, shared, notes);
 }
 
 } // namespace
 
-#define STRIDED_SHORT(e)                                                                                   \
-	KERNEL(ROWS_THREADS, SHORT_BLOCKS) strided_short_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                                  \
-		DYNAMIC_SHARED(shared);                                                                    \
-		short_rows<e>(args, whole_grid(), shared);                                                 \
-	}
-BY_ELEMENT(STRIDED_SHORT)
-
-#define MANY_SHORT(e)                                                                     \
-	KERNEL(ROWS_THREADS, 4) many_short_##e(const GRID_CONSTANT struct many_args args) \
-	{                                                                                 \
-		DYNAMIC_SHARED(shared);                                                   \
-		const share own = take_move(args, shared);                                \
-		short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED);     \
+#define MANY_SHORT(e)                                                                                \
+	KERNEL(ROWS_THREADS, SHORT_BLOCKS) many_short_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                            \
+		DYNAMIC_SHARED(shared);                                                              \
+		const share own = take_move(args, shared);                                           \
+		short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED);                \
 	}
 BY_ELEMENT(MANY_SHORT)

@@ -8,7 +8,7 @@
  * In shared memory a row of the tile is a row of the destination. Each is written from where its aligned
  * chunks begin: a tile's part of a row starts up to a margin before its own x, by the phase of the row, so
  * that chunks are whole everywhere but at the ends of the tensor's rows. The next tile's words are read while
- * one is written.
+ * one is written. A single move is the only one of many.
  *
  * Axes: x is dimension 0, the destination's innermost; y is dimension 1, the source's innermost.
  */
@@ -48,25 +48,15 @@ struct tile {
 	int high;
 	int ny;
 	bool inside; /* of the outer dimensions' windows */
-	/* What of the source may be read; of one of many, else args says it. */
+	/* What of the source may be read. */
 	uint64_t bottom;
 	uint64_t top;
 };
 
-template <bool MANY> DEVICE uint64_t bottom_of(const strided_args &args, const tile &t)
-{
-	return MANY ? t.bottom : args.low;
-}
-
-template <bool MANY> DEVICE uint64_t top_of(const strided_args &args, const tile &t)
-{
-	return MANY ? t.top : args.high;
-}
-
 /* A tile of a block that is none has neither rows nor columns. */
-template <int E, typename MOVE> DEVICE tile tile_of(const MOVE &move, uint64_t number, bool counts)
+template <int E> DEVICE tile tile_of(const many_move &move, uint64_t number, bool counts)
 {
-	const strided_args &args = args_of(move);
+	const strided_args &args = move.move;
 	const list_place block = find_block(move, number, counts);
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
@@ -104,7 +94,7 @@ enum tile_kind { TILE_ODD, TILE_PART, TILE_FULL }; /* by elements, by words, by 
 
 /* By words where the rows are of words and are the window's; by all words where those around them may be
  * read. */
-template <int E, bool MANY> DEVICE tile_kind kind_of(const strided_args &args, const tile &t)
+template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &t)
 {
 	using shape = strided_shape<E>;
 	const strided_dim &along = args.dim[0], &across = args.dim[1];
@@ -118,8 +108,8 @@ template <int E, bool MANY> DEVICE tile_kind kind_of(const strided_args &args, c
 	if (E < 4) {
 		const uint64_t a = t.src, b = t.src + (uint64_t)((shape::rows - 1) * along.src);
 
-		full = full && (a < b ? a : b) >= bottom_of<MANY>(args, t) + 3 &&
-		       (a < b ? b : a) + (uint64_t)t.ny * E + 8 <= top_of<MANY>(args, t);
+		full = full && (a < b ? a : b) >= t.bottom + 3 &&
+		       (a < b ? b : a) + (uint64_t)t.ny * E + 8 <= t.top;
 	}
 	return full ? TILE_FULL : TILE_PART;
 }
@@ -213,7 +203,7 @@ template <int E> struct held_words {
 
 	type word[shape::groups][shape::some][shape::across];
 
-	template <bool FULL, bool MANY> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
+	template <bool FULL> DEVICE_MEMBER void read(const strided_args &args, const tile &t)
 	{
 		const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 		const uint64_t step = (uint64_t)args.dim[0].src, next = E < 4 ? 4 : (uint64_t)args.dim[1].src;
@@ -235,8 +225,7 @@ template <int E> struct held_words {
 					if (!FULL && (r < t.low || r >= t.high || w * 32 + lane >= used))
 						continue;
 					if constexpr (!FULL && E < 4)
-						word[g][s][w] = careful_word(bottom_of<MANY>(args, t),
-						                             top_of<MANY>(args, t), here);
+						word[g][s][w] = careful_word(t.bottom, t.top, here);
 					else
 						word[g][s][w] = global_read((const type *)here);
 				}
@@ -352,10 +341,9 @@ DEVICE void tile_out(const strided_args &args, const tile &t, tile_kind kind, co
 
 /* ---- Tile by tile --------------------------------------------------------------------------------- */
 
-template <int E, typename MOVE> DEVICE void tiles(const MOVE &move, const share &own, unsigned char *shared)
+template <int E> DEVICE void tiles(const many_move &move, const share &own, unsigned char *shared)
 {
-	constexpr bool many = is_many<MOVE>::value;
-	const strided_args &args = args_of(move);
+	const strided_args &args = move.move;
 	held_words<E> held;
 	tile now, next = tile_of<E>(move, own.number, false);
 	tile_kind kind, next_kind = TILE_ODD;
@@ -374,11 +362,11 @@ template <int E, typename MOVE> DEVICE void tiles(const MOVE &move, const share 
 		}
 		if (number < args.slots) {
 			next = tile_of<E>(move, number, threadIdx.x == 0);
-			next_kind = kind_of<E, many>(args, next);
+			next_kind = kind_of<E>(args, next);
 			if (next_kind == TILE_FULL)
-				held.template read<true, many>(args, next);
+				held.template read<true>(args, next);
 			else if (next_kind == TILE_PART)
-				held.template read<false, many>(args, next);
+				held.template read<false>(args, next);
 		}
 		if (!first) {
 			tile_out<E>(args, now, kind, shared);
@@ -389,21 +377,11 @@ template <int E, typename MOVE> DEVICE void tiles(const MOVE &move, const share 
 
 } // namespace
 
-#define STRIDED_TILES(e)                                                \
-	KERNEL(tiles_threads, TILES_BLOCKS)                             \
-	strided_tiles_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                               \
-		DYNAMIC_SHARED(shared);                                 \
-		tiles<e>(args, whole_grid(), shared);                   \
-	}
-BY_ELEMENT(STRIDED_TILES)
-
-#define MANY_TILES(e)                                                                      \
-	KERNEL(tiles_threads, MANY_TILES_BLOCKS)                                           \
-	many_tiles_##e(const GRID_CONSTANT struct many_args args)                          \
-	{                                                                                  \
-		DYNAMIC_SHARED(shared);                                                    \
-		const share own = take_move(args, shared);                                 \
-		tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);           \
+#define MANY_TILES(e)                                                                                \
+	KERNEL(tiles_threads, TILES_BLOCKS) many_tiles_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                             \
+		DYNAMIC_SHARED(shared);                                                               \
+		const share own = take_move(args, shared);                                            \
+		tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);                      \
 	}
 BY_ELEMENT(MANY_TILES)
