@@ -15,6 +15,7 @@
 #define ROWS_LEAST  64  /* bytes of a run, below which a row is not worth a slot */
 #define PADS_LEAST  512 /* the same where other routes leave the border to another launch */
 #define TILES_LEAST 32  /* bytes of a run, below which a tile is not worth it */
+#define GATHER_MOST 16  /* elements of a run, up to which a warp that gathers reads whole sectors */
 
 bool tma_try_bulk(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts)
 {
@@ -195,6 +196,17 @@ bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest)
 	return try_rows(plan, nest, PADS_LEAST);
 }
 
+/* Whether lanes that write neighbouring chunks read neighbouring elements of the source: the destination's
+ * runs are whole chunks, but so few that a warp's are those of many indices of the dimension around them,
+ * which is contiguous in the source. A tile would be nearly empty. */
+static bool gathers_sectors(const struct loop_nest *nest, int other)
+{
+	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1], *around = &nest->dim[other];
+
+	return inner->n <= GATHER_MOST && inner->n * nest->element % 16 == 0 && inner->dst == nest->element &&
+	       llabs(around->src) == nest->element && around->dst == inner->n * inner->dst;
+}
+
 /* Rows where both sides run along one dimension for a while; tiles where they run along two; else, and where
  * a run is short, element by element. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest)
@@ -212,7 +224,7 @@ void tma_set_strided(struct plan *plan, const struct loop_nest *nest)
 	for (int d = 0; d < nest->rank; d++)
 		tma->whole = tma->whole && nest->dim[d].n <= TMA_LONGEST;
 	pair = pair && llabs(nest->dim[other].src) < llabs(inner->src) && inner->n * element >= TILES_LEAST &&
-	       nest->dim[other].n * element >= TILES_LEAST;
+	       nest->dim[other].n * element >= TILES_LEAST && !gathers_sectors(nest, other);
 	if (!run || pair)
 		set_tiles(plan, nest, other);
 	else

@@ -319,6 +319,15 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .shape = { 40, 36 },
 		  .perm = { 1, 0 },
 		  .is_sent = true },
+		{ .name = "transposed, few rows",
+		  .route = TMA_ROUTE_GATHER,
+		  .n = 11,
+		  .limit = 7,
+		  .layers = 2,
+		  .rank = 2,
+		  .shape = { 12, 36 },
+		  .perm = { 1, 0 },
+		  .is_sent = true },
 	};
 	return cr_make_param_array(struct kernel_row, rows, sizeof rows / sizeof *rows);
 }
