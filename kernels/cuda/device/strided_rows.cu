@@ -133,6 +133,7 @@ DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const
 	return part;
 }
 
+/* Seldom more than one each lane: unrolled, they would only take registers from the chunks. */
 template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                           int64_t last)
@@ -140,6 +141,7 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, uint
 	using type = typename element<E>::type;
 	const strided_dim &inner = args.dim[0];
 
+#pragma unroll 1
 	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) {
 		uint64_t to = place.dst + (uint64_t)(i * E);
 		type value = *(const type *)((const char *)args.pattern + (to - rotation) % 16);
@@ -235,6 +237,7 @@ namespace
 
 DEVICE void copy_bytes(const row_place &place, int64_t first, int64_t last)
 {
+#pragma unroll 1
 	for (int64_t i = first + threadIdx.x % 32; i < last; i += 32)
 		global_write((uint8_t *)place.dst + i, global_read((const uint8_t *)place.src + i));
 }
