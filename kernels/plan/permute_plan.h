@@ -88,4 +88,7 @@ void permute_arrange(struct permute_tile *tile);
 #define PERMUTE_NEVER 1e30
 double permute_cost(const struct permute_tile *tile);
 
+/* No size is a third larger than the other tile's. */
+bool permute_sizes_are_near(const struct permute_sizes *a, const struct permute_sizes *b);
+
 #endif

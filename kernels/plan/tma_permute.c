@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alternatives.h"
 #include "permute_plan.h"
 
 #define LEAST_RUN 8 /* bytes on either side; with less there is nothing to gain */
 #define FINALISTS 6
-#define MOST_SEEN 1024 /* boxes: more than are made */
+#define NEAR      (4.0 / 3) /* sizes of tiles that resemble each other, at most */
+#define MOST_SEEN 1024      /* boxes: more than are made */
 
 /* ---- Boxes --------------------------------------------------------------------------------------------- */
 
@@ -67,6 +69,7 @@ static void extend_stack(struct permute_box *box, const struct loop_nest *nest, 
 
 struct choice {
 	const struct permute_sides *sides;
+	bool is_varied; /* no two tiles resemble each other */
 	int n;
 	struct permute_tile tile[FINALISTS]; /* the cheapest so far, in order */
 	double cost[FINALISTS];
@@ -109,6 +112,44 @@ static bool may_suit(const struct permute_sides *sides, enum permute_how how)
 	}
 }
 
+bool permute_sizes_are_near(const struct permute_sizes *a, const struct permute_sizes *b)
+{
+	const double sizes[][2] = { { a->tile, b->tile }, { a->load, b->load }, { a->row, b->row } };
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		if (sizes[i][0] * NEAR < sizes[i][1] || sizes[i][1] * NEAR < sizes[i][0])
+			return false;
+	return true;
+}
+
+static struct permute_sizes sizes_of(const struct permute_tile *tile)
+{
+	return (struct permute_sizes){ tile->useful, tile->load_run, tile->row_run };
+}
+
+/* Drops the tiles that it resembles; false: one of them costs no more. */
+static bool replace_similar(struct choice *choice, const struct permute_tile *tile, double cost)
+{
+	const struct permute_sizes sizes = sizes_of(tile);
+	int n = 0;
+
+	for (int i = 0; i < choice->n; i++) {
+		const struct permute_sizes other = sizes_of(&choice->tile[i]);
+		const bool is_similar =
+		    choice->tile[i].args.how == tile->args.how && permute_sizes_are_near(&sizes, &other);
+
+		if (is_similar && choice->cost[i] <= cost)
+			return false;
+		if (is_similar)
+			continue;
+		choice->tile[n] = choice->tile[i];
+		choice->cost[n] = choice->cost[i];
+		choice->box[n++] = choice->box[i];
+	}
+	choice->n = n;
+	return true;
+}
+
 static void consider(struct choice *choice, const struct permute_box *box, enum permute_how how)
 {
 	struct permute_tile tile;
@@ -120,6 +161,8 @@ static void consider(struct choice *choice, const struct permute_box *box, enum 
 	permute_lay_out(&tile);
 	cost = permute_cost(&tile);
 	if (cost >= PERMUTE_NEVER || (choice->n == FINALISTS && cost >= choice->cost[FINALISTS - 1]))
+		return;
+	if (choice->is_varied && !replace_similar(choice, &tile, cost))
 		return;
 	at = choice->n < FINALISTS ? choice->n++ : FINALISTS - 1;
 	for (; at > 0 && choice->cost[at - 1] > cost; at--) {
@@ -196,8 +239,16 @@ static void consider_shorter_runs(struct choice *choice)
 	choice->sides = all;
 }
 
-/* Bank conflicts take long to predict, so they decide only among the tiles that are cheapest without them,
- * and of these they are not predicted where a tile costs too much already: they never make one cheaper. */
+/* With bank conflicts, which take long to predict. */
+static double final_cost(struct permute_tile *tile)
+{
+	permute_arrange(tile);
+	permute_lay_out(tile);
+	return tile->cost = permute_cost(tile);
+}
+
+/* Bank conflicts decide only among the tiles that are cheapest without them, and of these they are not
+ * predicted where a tile costs too much already: they never make one cheaper. */
 static bool choose(struct permute_tile *best, struct permute_box *best_box, const struct permute_sides *sides)
 {
 	struct choice choice = { .sides = sides };
@@ -207,16 +258,11 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 	consider_shorter_runs(&choice);
 	for (int i = 0; i < choice.n && choice.cost[i] < least; i++) {
 		struct permute_tile *tile = &choice.tile[i];
-		double cost;
 
-		permute_arrange(tile);
-		permute_lay_out(tile);
-		cost = permute_cost(tile);
-		if (cost >= least)
+		if (final_cost(tile) >= least)
 			continue;
-		least = cost;
+		least = tile->cost;
 		*best = *tile;
-		best->cost = cost;
 		*best_box = choice.box[i];
 	}
 	return least < PERMUTE_NEVER;
@@ -250,6 +296,7 @@ void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const s
 		plan->tile[d] = box->n[d];
 	plan->swizzle = "none";
 	tma->cost = tile->cost;
+	tma->sizes = sizes_of(tile);
 	tma->permute = tile->args;
 	tma->element = tile->nest.element;
 	tma->dst_offset = tile->nest.dst_offset;
@@ -261,22 +308,60 @@ void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const s
 	tma_set_dims(tma, &tile->nest, tile->nest.rank - 1, -1);
 }
 
+/* *loose is what the sides refer to. false: a dimension is too long. */
+static bool set_sides(struct permute_sides *ret, struct loop_nest *loose, const struct loop_nest *nest,
+                      const struct plan_facts *facts, enum pad_mode mode)
+{
+	for (int d = 0; d < nest->rank; d++)
+		if (nest->dim[d].n > TMA_LONGEST)
+			return false;
+	*loose = *nest;
+	if (mode == PAD_MODE_CONSTANT)
+		loosen(loose);
+	permute_sides_init(ret, loose, facts, mode);
+	return true;
+}
+
+static bool is_worth_it(const struct permute_tile *tile)
+{
+	return tile->load_run >= LEAST_RUN && tile->row_run >= LEAST_RUN;
+}
+
 bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                      enum pad_mode mode)
 {
 	struct permute_sides sides;
 	struct permute_tile tile;
 	struct permute_box box;
-	struct loop_nest loose = *nest;
+	struct loop_nest loose;
 
-	for (int d = 0; d < nest->rank; d++)
-		if (nest->dim[d].n > TMA_LONGEST)
-			return false;
-	if (mode == PAD_MODE_CONSTANT)
-		loosen(&loose);
-	permute_sides_init(&sides, &loose, facts, mode);
-	if (!choose(&tile, &box, &sides) || tile.load_run < LEAST_RUN || tile.row_run < LEAST_RUN)
+	if (!set_sides(&sides, &loose, nest, facts, mode) || !choose(&tile, &box, &sides) ||
+	    !is_worth_it(&tile))
 		return false;
 	tma_set_permute(plan, &tile, &box);
 	return true;
+}
+
+void tma_add_permutes(struct alternatives *list, const struct plan *base, const struct loop_nest *inner,
+                      const struct loop_nest *nest, int outer, const struct plan_facts *facts,
+                      enum pad_mode mode)
+{
+	struct permute_sides sides;
+	struct loop_nest loose;
+	struct choice choice = { .sides = &sides, .is_varied = true };
+
+	if (!set_sides(&sides, &loose, inner, facts, mode))
+		return;
+	consider_all(&choice);
+	consider_shorter_runs(&choice);
+	for (int i = 0; i < choice.n; i++) {
+		struct permute_tile *tile = &choice.tile[i];
+		struct plan other = *base;
+
+		if (!is_worth_it(tile) || final_cost(tile) >= PERMUTE_NEVER)
+			continue;
+		tma_set_permute(&other, tile, &choice.box[i]);
+		other.predicted = tma_cost(&other, nest, outer, mode);
+		alternatives_add(list, &other);
+	}
 }

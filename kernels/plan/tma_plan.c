@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alternatives.h"
 #include "tma_route.h"
 
 static void choose_route(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts);
 static void name_route(struct plan *plan);
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
-                    enum pad_mode mode);
+                    enum pad_mode mode, struct alternatives *list);
 static void plan_border(struct plan *plan, const struct loop_nest *nest, int outer);
 static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase);
 
@@ -65,7 +66,9 @@ static bool is_patchable(const struct plan *plan, const struct loop_nest *nest, 
 	       loop_nest_count(nest) - window_count(nest) <= loop_nest_count(nest) / PAD_SHARE;
 }
 
-void tma_plan_init(struct plan *plan, const struct transform *t, const struct plan_facts *facts)
+/* list: also gets what else is considered; NULL: nothing does. */
+static void make_plan(struct plan *plan, const struct transform *t, const struct plan_facts *facts,
+                      struct alternatives *list)
 {
 	struct subregions subregions;
 	struct loop_nest nest;
@@ -105,8 +108,23 @@ void tma_plan_init(struct plan *plan, const struct transform *t, const struct pl
 		         loop_nest_count(&inner) != loop_nest_count(&nest))
 			plan_border(plan, &nest, nest.rank);
 	}
-	improve(plan, &nest, facts, t->mode);
+	improve(plan, &nest, facts, t->mode, list);
 	name_route(plan);
+}
+
+void tma_plan_init(struct plan *plan, const struct transform *t, const struct plan_facts *facts)
+{
+	make_plan(plan, t, facts, NULL);
+}
+
+void tma_plan_alternatives(struct alternatives *list, const struct transform *t,
+                           const struct plan_facts *facts)
+{
+	struct plan again;
+
+	make_plan(&again, t, facts, list);
+	for (int i = 1; i < list->n; i++)
+		name_route(&list->plan[i]);
 }
 
 /* Only families that are better than the plan's had to be ruled out. */
@@ -277,68 +295,108 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 /* ---- By cost ------------------------------------------------------------------------------------------- */
 
 static void take_cheaper(struct plan *plan, struct plan *other, const struct loop_nest *nest, int outer,
-                         enum pad_mode mode)
+                         enum pad_mode mode, struct alternatives *list)
 {
 	other->predicted = tma_cost(other, nest, outer, mode);
+	if (list)
+		alternatives_add(list, other);
 	if (other->predicted < plan->predicted)
 		*plan = *other;
 }
 
-/* Tiles of many axes for the window of so many dimensions, the outermost, and a fill for their border. Rows
- * cannot end within a dimension that is padded, so that such a dimension, however long, is best without. */
-static void try_permute(struct plan *plan, const struct loop_nest *nest, int outer,
-                        const struct plan_facts *facts, enum pad_mode mode)
+/* Without what depends on its route. */
+static struct plan without_route(const struct plan *plan)
 {
 	struct plan other = *plan;
-	struct loop_nest inner = *nest;
 
 	other.tile_rank = 0;
 	other.swizzle = "none";
 	other.tma.border_rank = 0;
 	other.tma.border_tiles = 0;
 	other.tma.patched = false;
+	return other;
+}
+
+/* The window alone, with a fill around it. */
+static void try_window(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
+                       enum pad_mode mode, struct alternatives *list)
+{
+	struct plan other = { .interior = plan->interior, .swizzle = "none" };
+	struct loop_nest inner = *nest;
+
+	memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
+	shrink(&inner, inner.rank, facts->align);
+	narrow_to(&inner, facts->align, mode);
+	choose_route(&other, &inner, facts);
+	plan_border(&other, nest, nest->rank);
+	take_cheaper(plan, &other, nest, nest->rank, mode, list);
+}
+
+/* Rows by threads, border included. */
+static void try_rows(struct plan *plan, const struct loop_nest *nest, enum pad_mode mode,
+                     struct alternatives *list)
+{
+	struct plan other = without_route(plan);
+
+	if (tma_try_padded_rows(&other, nest))
+		take_cheaper(plan, &other, nest, nest->rank, mode, list);
+}
+
+/* Tiles of many axes for the window of so many dimensions, the outermost, and a fill for their border. Rows
+ * cannot end within a dimension that is padded, so that such a dimension, however long, is best without. */
+static void try_permute(struct plan *plan, const struct loop_nest *nest, int outer,
+                        const struct plan_facts *facts, enum pad_mode mode, struct alternatives *list)
+{
+	struct plan other = without_route(plan);
+	struct loop_nest inner = *nest;
+
 	if (outer > 0) {
 		shrink(&inner, outer, facts->align);
 		narrow_to(&inner, facts->align, mode);
 		plan_border(&other, nest, outer);
 	}
-	if (tma_try_permute(&other, &inner, facts, mode))
-		take_cheaper(plan, &other, nest, outer, mode);
+	if (list)
+		tma_add_permutes(list, &other, &inner, nest, outer, facts, mode);
+	else if (tma_try_permute(&other, &inner, facts, mode))
+		take_cheaper(plan, &other, nest, outer, mode, NULL);
 }
 
-/* Rows by threads, border included. */
-static void try_rows(struct plan *plan, const struct loop_nest *nest, enum pad_mode mode)
+/* Routes that choose_route and improve do not compare with the one that they take. */
+static void add_routes(struct alternatives *list, const struct plan *plan, const struct loop_nest *nest,
+                       const struct plan_facts *facts, enum pad_mode mode)
 {
-	struct plan other = { .interior = plan->interior, .swizzle = "none" };
+	struct plan other = without_route(plan);
 
-	memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
-	if (tma_try_padded_rows(&other, nest))
-		take_cheaper(plan, &other, nest, nest->rank, mode);
+	if (!tma_is_whole(nest) && mode != PAD_MODE_CONSTANT)
+		return;
+	tma_set_strided(&other, nest);
+	other.predicted = tma_cost(&other, nest, nest->rank, mode);
+	alternatives_add(list, &other);
+	other = without_route(plan);
+	if (plan->tma.route != TMA_ROUTE_BULK || !tma_try_copy(&other, nest, facts))
+		return;
+	other.predicted = tma_cost(&other, nest, nest->rank, mode);
+	alternatives_add(list, &other);
 }
 
 /* Other ways to move the same, of which the cheapest is taken: the window alone, rows, and tiles of many
  * axes; with a fill around what they leave out. */
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
-                    enum pad_mode mode)
+                    enum pad_mode mode, struct alternatives *list)
 {
 	plan->predicted = tma_cost(plan, nest, nest->rank, mode);
 	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread ||
 	    facts->listed)
 		return;
-	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0) {
-		struct plan other = { .interior = plan->interior, .swizzle = "none" };
-		struct loop_nest inner = *nest;
-
-		memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
-		shrink(&inner, inner.rank, facts->align);
-		narrow_to(&inner, facts->align, mode);
-		choose_route(&other, &inner, facts);
-		plan_border(&other, nest, nest->rank);
-		take_cheaper(plan, &other, nest, nest->rank, mode);
+	if (list) {
+		alternatives_add(list, plan);
+		add_routes(list, plan, nest, facts, mode);
 	}
-	try_rows(plan, nest, mode);
-	try_permute(plan, nest, 0, facts, mode);
+	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0)
+		try_window(plan, nest, facts, mode, list);
+	try_rows(plan, nest, mode, list);
+	try_permute(plan, nest, 0, facts, mode, list);
 	for (int d = 0; d < nest->rank; d++)
 		if (nest->dim[d].source != nest->dim[d].n)
-			try_permute(plan, nest, d + 1, facts, mode);
+			try_permute(plan, nest, d + 1, facts, mode, list);
 }

@@ -16,6 +16,7 @@
 #include "tuning.h"
 #include "tensor_map.h"
 
+struct alternatives;
 struct plan;
 struct plan_facts;
 struct transform;
@@ -35,6 +36,13 @@ enum tma_route {
 };
 
 #define TMA_ROUTES (TMA_ROUTE_PERMUTE + 1)
+
+/* Of a tile of many axes, in bytes. */
+struct permute_sizes {
+	double tile;
+	double load; /* a run of the source */
+	double row;
+};
 
 struct tma_route_plan {
 	enum tma_route route;
@@ -66,9 +74,10 @@ struct tma_route_plan {
 	                     as logarithms */
 	uint32_t shift_y;
 
-	double cost;  /* PERMUTE: predicted time, in units of what a copy of as many bytes takes */
-	bool alike;   /* PERMUTE: runs of both sides begin with the same dimension */
-	bool patched; /* COPY: the border is written into the tiles */
+	double cost; /* PERMUTE: predicted time, in units of what a copy of as many bytes takes */
+	struct permute_sizes sizes; /* PERMUTE */
+	bool alike;                 /* PERMUTE: runs of both sides begin with the same dimension */
+	bool patched;               /* COPY: the border is written into the tiles */
 
 	/* The border, where it is written after the window: its dimensions, or rank 0 for none. */
 	uint32_t border_rank;
@@ -108,5 +117,10 @@ static inline uint32_t strided_channel_bytes(uint32_t channels)
 
 /* As plan_init, for facts->tma. */
 void tma_plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);
+
+/* Adds to the list, which has the chosen plan, the others that tma_plan_init considers and some that it need
+ * not. */
+void tma_plan_alternatives(struct alternatives *list, const struct transform *transform,
+                           const struct plan_facts *facts);
 
 #endif

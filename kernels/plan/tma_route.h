@@ -35,6 +35,12 @@ bool tma_try_padded_rows(struct plan *plan, const struct loop_nest *nest);
 bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                      enum pad_mode mode);
 
+/* Adds tiles of many axes to the list, none of which resembles another: base, with each of them for `inner`.
+ * The border of nest's outermost dimensions, `outer` of them, is base's. */
+void tma_add_permutes(struct alternatives *list, const struct plan *base, const struct loop_nest *inner,
+                      const struct loop_nest *nest, int outer, const struct plan_facts *facts,
+                      enum pad_mode mode);
+
 /* Makes this tile, of this box, the plan's. */
 struct permute_tile;
 struct permute_box;

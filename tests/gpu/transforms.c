@@ -3,7 +3,8 @@
  *
  *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
  *
- * Each is moved as planned, and then once more by a random tile of many axes, if one can be drawn.
+ * Each is moved as planned, then by one of the alternatives that the planner has to that, and then by a
+ * random tile of many axes, if one can be drawn.
  *
  * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger: each fourth of
  * them what is done without the Tensor Memory Accelerator, the others aligned so that it may take most of
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/plan/alternatives.h"
 #include "random_tile.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
@@ -195,6 +197,8 @@ struct bench {
 	uint64_t routes[TMA_ROUTES];
 	uint64_t patched;
 	uint64_t tiles[PERMUTE_HOWS]; /* random ones */
+	uint64_t others[TMA_ROUTES];  /* alternatives */
+	struct alternatives alternatives;
 };
 
 static bool complain(const struct oracle_case *c, const struct plan *plan, const char *what)
@@ -225,6 +229,20 @@ static bool move(struct bench *bench, struct oracle_case *c, const struct transf
 	return true;
 }
 
+/* Makes an alternative the plan; false: there is none. */
+static bool take_alternative(struct bench *bench, uint64_t *state, const struct transform *transform,
+                             const struct plan_facts *facts, struct plan *plan)
+{
+	struct alternatives *list = &bench->alternatives;
+
+	alternatives_init(list, plan, transform, facts);
+	if (list->n == 1)
+		return false;
+	*plan = list->plan[oracle_between(state, 1, list->n - 1)];
+	bench->others[plan->tma.route]++;
+	return true;
+}
+
 static bool try_case(struct bench *bench, struct oracle_case *c)
 {
 	const size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
@@ -251,6 +269,10 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	bench->patched += plan.tma.patched;
 	good = move(bench, c, &transform, &plan, dst, src);
 	const struct plan_facts facts = rig_facts(&bench->rig, dst, src);
+	if (good && take_alternative(bench, &state, &transform, &facts, &plan)) {
+		memcpy(c->dst, before, dst_bytes);
+		good = move(bench, c, &transform, &plan, dst, src);
+	}
 	if (good && random_tile_plan(&state, &transform, &facts, &plan)) {
 		memcpy(c->dst, before, dst_bytes);
 		bench->tiles[plan.tma.permute.how]++;
@@ -278,11 +300,19 @@ static bool try_seed(struct bench *bench, uint64_t seed)
 	return good;
 }
 
+static void print_routes(const char *what, const uint64_t *n)
+{
+	printf("# %s: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
+	       " transpose %" PRIu64 " rows %" PRIu64 " short %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
+	       " channels %" PRIu64 " permute %" PRIu64 "\n",
+	       what, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10]);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : DEFAULT_CASES;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, failed = 0;
-	struct bench bench = { .room = 16 << 20 };
+	static struct bench bench = { .room = 16 << 20 };
 	struct error err;
 
 	if (!rig_open(&bench.rig, NULL, &err)) {
@@ -299,12 +329,8 @@ int main(int argc, char **argv)
 	for (int f = 0; f < FAMILY_COUNT; f++)
 		printf("# %" PRIu64 " by %s\n", bench.families[f], family_names[f]);
 	printf("# %" PRIu64 " with a border in their tiles\n", bench.patched);
-	printf("# routes: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
-	       " transpose %" PRIu64 " rows %" PRIu64 " short %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
-	       " channels %" PRIu64 " permute %" PRIu64 "\n",
-	       bench.routes[0], bench.routes[1], bench.routes[2], bench.routes[3], bench.routes[4],
-	       bench.routes[5], bench.routes[6], bench.routes[7], bench.routes[8], bench.routes[9],
-	       bench.routes[10]);
+	print_routes("routes", bench.routes);
+	print_routes("alternatives", bench.others);
 	printf("# random tiles: %" PRIu64 " by elements, %" PRIu64 " by words, %" PRIu64 " by pieces\n",
 	       bench.tiles[PERMUTE_ELEMENTS], bench.tiles[PERMUTE_WORDS], bench.tiles[PERMUTE_PIECES]);
 	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",

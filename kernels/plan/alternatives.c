@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the cheapest plans of which no two resemble each other. */
+#include "alternatives.h"
+
+#include <string.h>
+
+#include "permute_plan.h"
+#include "tma_route.h"
+
+/* Of the chosen plan's predicted time. The model is off by less for nine rows in ten (EXPERIMENTS.md). */
+#define MOST_TIME 1.25
+
+/* Of predicted time, without what a copy of any size takes (predict.c): below it what surrounds a launch
+ * decides more than the plan. */
+#define LEAST_NS 12000
+
+bool alternatives_are_worth_trying(const struct plan *chosen, uint64_t bytes, const struct copy_speed *copy)
+{
+	return plan_predict_ns(chosen, bytes, copy) - plan_predict_ns(chosen, 0, copy) >= LEAST_NS;
+}
+
+void alternatives_init(struct alternatives *ret, const struct plan *chosen, const struct transform *transform,
+                       const struct plan_facts *facts)
+{
+	ret->n = 1;
+	ret->plan[0] = *chosen;
+	if (facts->tma)
+		tma_plan_alternatives(ret, transform, facts);
+}
+
+/* Of routes other than tiles of many axes, each transform has one plan with a border of its own launch, one
+ * with the border in the tiles, and one without a border. */
+static bool resembles(const struct tma_route_plan *a, const struct tma_route_plan *b)
+{
+	if (a->route != b->route || a->patched != b->patched || (a->border_rank > 0) != (b->border_rank > 0))
+		return false;
+	return a->route != TMA_ROUTE_PERMUTE ||
+	       (a->permute.how == b->permute.how && permute_sizes_are_near(&a->sizes, &b->sizes));
+}
+
+static void drop(struct alternatives *list, int at)
+{
+	memmove(&list->plan[at], &list->plan[at + 1], (size_t)(--list->n - at) * sizeof *list->plan);
+}
+
+void alternatives_add(struct alternatives *list, const struct plan *plan)
+{
+	int at;
+
+	if (plan->predicted > MOST_TIME * list->plan[0].predicted)
+		return;
+	for (int i = 0; i < list->n; i++)
+		if (resembles(&list->plan[i].tma, &plan->tma) &&
+		    (i == 0 || list->plan[i].predicted <= plan->predicted))
+			return;
+	for (int i = list->n - 1; i > 0; i--)
+		if (resembles(&list->plan[i].tma, &plan->tma))
+			drop(list, i);
+	for (at = list->n; at > 1 && list->plan[at - 1].predicted > plan->predicted; at--)
+		continue;
+	if (at == PLAN_ALTERNATIVES)
+		return;
+	if (list->n == PLAN_ALTERNATIVES)
+		list->n--;
+	memmove(&list->plan[at + 1], &list->plan[at], (size_t)(list->n++ - at) * sizeof *list->plan);
+	list->plan[at] = *plan;
+}

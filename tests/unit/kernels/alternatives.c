@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Alternatives to a plan: the chosen one first, then cheaper before dearer, none dear, no two alike; tiles of
+ * many axes among them move the right bytes, as do all of them in tests/gpu/transforms.c.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/plan/alternatives.h"
+#include "kernels/plan/permute_plan.h"
+#include "tests/support/permute_walk.h"
+#include "tests/support/tap.h"
+#include "tma_rows.h"
+
+#define CASES 20000
+
+/* ---- Which there are ----------------------------------------------------------------------------------- */
+
+struct many_case {
+	struct tma_row row;
+	bool has_others;
+	enum tma_route other; /* the route of one of them */
+};
+
+static struct many_case many_cases[] = {
+	{ .row = { .name = "six short axes",
+	           .dtype = DTYPE_FLOAT16,
+	           .rank = 6,
+	           .src = { 16, 12, 10, 6, 10, 14 },
+	           .perm = { 5, 1, 3, 0, 4, 2 } },
+	  .has_others = true,
+	  .other = TMA_ROUTE_PERMUTE },
+	{ .row = { .name = "a transpose of whole chunks",
+	           .dtype = DTYPE_FLOAT32,
+	           .rank = 2,
+	           .src = { 4096, 4096 },
+	           .perm = { 1, 0 } },
+	  .has_others = true,
+	  .other = TMA_ROUTE_PERMUTE },
+	{ .row = { .name = "long runs in bulk",
+	           .dtype = DTYPE_FLOAT32,
+	           .rank = 2,
+	           .src = { 8192, 1552 },
+	           .strides = { 1600, 1 },
+	           .straight = true },
+	  .has_others = true,
+	  .other = TMA_ROUTE_COPY },
+	{ .row = { .name = "one run",
+	           .dtype = DTYPE_UINT8,
+	           .rank = 2,
+	           .src = { 4096, 4096 },
+	           .straight = true } },
+	{ .row = { .name = "a fill",
+	           .dtype = DTYPE_FLOAT32,
+	           .rank = 2,
+	           .src = { 0, 64 },
+	           .before = { 64, 0 },
+	           .straight = true,
+	           .value = 3 } },
+};
+
+ParameterizedTestParameters(alternatives, which)
+{
+	return cr_make_param_array(struct many_case, many_cases, sizeof many_cases / sizeof *many_cases);
+}
+
+static bool has_route(const struct alternatives *list, enum tma_route route)
+{
+	for (int i = 1; i < list->n; i++)
+		if (list->plan[i].tma.route == route)
+			return true;
+	return false;
+}
+
+static struct plan_facts facts_of(uint64_t dst_phase, uint64_t src_phase)
+{
+	const uint64_t bits = dst_phase | src_phase | 16;
+
+	return (struct plan_facts){ .engine = "cuda",
+		                    .threads = 132,
+		                    .align = (uint32_t)(bits & -bits),
+		                    .tma = true,
+		                    .dst_phase = dst_phase % PLAN_PHASE,
+		                    .src_phase = src_phase % PLAN_PHASE };
+}
+
+ParameterizedTest(struct many_case *c, alternatives, which)
+{
+	struct plan_facts facts = facts_of(0, 0);
+	struct alternatives *list = malloc(sizeof *list);
+	struct transform t;
+	struct plan plan;
+
+	tma_row_plan(&c->row, false, &t, &plan);
+	alternatives_init(list, &plan, &t, &facts);
+	cr_assert_eq(list->n > 1, c->has_others, "%s: %d", c->row.name, list->n);
+	cr_assert(!c->has_others || has_route(list, c->other), "%s", c->row.name);
+	facts.listed = true;
+	alternatives_init(list, &plan, &t, &facts);
+	cr_expect_eq(list->n, 1, "%s: of a list", c->row.name);
+	facts.listed = false;
+	facts.spread = true;
+	alternatives_init(list, &plan, &t, &facts);
+	cr_expect_eq(list->n, 1, "%s: of many", c->row.name);
+	facts = (struct plan_facts){ .engine = "cpu", .threads = 2, .align = 16 };
+	plan_init(&plan, &t, &facts);
+	alternatives_init(list, &plan, &t, &facts);
+	cr_expect_eq(list->n, 1, "%s: on the CPU", c->row.name);
+	free(list);
+}
+
+/* What an H200 copies in 12 us, at 4.27 MB in a microsecond. */
+Test(alternatives, long_runs_are_worth_it)
+{
+	const struct copy_speed copy = { .bytes_per_ns = 4270, .fixed_ns = 8000 }, unknown = { 0 };
+	struct plan plan = { .predicted = 1 };
+
+	cr_expect(!alternatives_are_worth_trying(&plan, 51200000, &copy));
+	cr_expect(alternatives_are_worth_trying(&plan, 51300000, &copy));
+	plan.predicted = 2;
+	cr_expect(!alternatives_are_worth_trying(&plan, 25600000, &copy));
+	cr_expect(alternatives_are_worth_trying(&plan, 25700000, &copy));
+	cr_expect(!alternatives_are_worth_trying(&plan, 1 << 30, &unknown));
+	plan.predicted = 0;
+	cr_expect(!alternatives_are_worth_trying(&plan, 1 << 30, &copy), "the CPU's");
+}
+
+/* ---- Their order --------------------------------------------------------------------------------------- */
+
+static struct plan with_cost(enum tma_route route, double tile, double cost)
+{
+	return (struct plan){ .predicted = cost, .tma = { .route = route, .sizes = { tile, 256, 256 } } };
+}
+
+/* Expects plans of these costs. */
+static void expect_costs(const struct alternatives *list, int n, const double *costs)
+{
+	cr_assert_eq(list->n, n, "%d", list->n);
+	for (int i = 0; i < n; i++)
+		cr_assert_float_eq(list->plan[i].predicted, costs[i], 1e-9, "%d: %g", i,
+		                   list->plan[i].predicted);
+}
+
+Test(alternatives, are_sorted_and_different)
+{
+	static struct alternatives list;
+	const struct {
+		enum tma_route route;
+		double tile, cost;
+		int n;
+		double costs[PLAN_ALTERNATIVES];
+	} steps[] = {
+		{ TMA_ROUTE_PERMUTE, 1000, 1.10, 1, { 1 } },              /* resembles the first */
+		{ TMA_ROUTE_PERMUTE, 1300, 0.90, 1, { 1 } },              /* even if it costs less */
+		{ TMA_ROUTE_PERMUTE, 2000, 1.20, 2, { 1, 1.2 } },         /* another size */
+		{ TMA_ROUTE_PERMUTE, 2500, 1.22, 2, { 1, 1.2 } },         /* resembles it, and costs more */
+		{ TMA_ROUTE_PERMUTE, 2600, 1.15, 2, { 1, 1.15 } },        /* costs less */
+		{ TMA_ROUTE_COPY, 0, 1.26, 2, { 1, 1.15 } },              /* too much */
+		{ TMA_ROUTE_COPY, 0, 1.25, 3, { 1, 1.15, 1.25 } },        /* not quite */
+		{ TMA_ROUTE_SHORT, 0, 1.12, 4, { 1, 1.12, 1.15, 1.25 } }, /* before others */
+		{ TMA_ROUTE_PERMUTE, 500, 1.11, 5, { 1, 1.11, 1.12, 1.15, 1.25 } },
+		{ TMA_ROUTE_PERMUTE, 4500, 1.24, 6, { 1, 1.11, 1.12, 1.15, 1.24, 1.25 } },
+		{ TMA_ROUTE_PERMUTE, 9000, 1.25, 6, { 1, 1.11, 1.12, 1.15, 1.24, 1.25 } }, /* no room */
+		{ TMA_ROUTE_GATHER, 0, 1.23, 6, { 1, 1.11, 1.12, 1.15, 1.23, 1.24 } },     /* the last goes */
+		{ TMA_ROUTE_PERMUTE, 3400, 1.01, 5, { 1, 1.01, 1.11, 1.12, 1.23 } }, /* between two that go */
+	};
+
+	list.n = 1;
+	list.plan[0] = with_cost(TMA_ROUTE_PERMUTE, 1000, 1);
+	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+		const struct plan plan = with_cost(steps[i].route, steps[i].tile, steps[i].cost);
+
+		alternatives_add(&list, &plan);
+		expect_costs(&list, steps[i].n, steps[i].costs);
+	}
+}
+
+/* Any of the three sizes may be what differs; so may how rows are found, and where the border goes. */
+Test(alternatives, differ_in_one_thing)
+{
+	static struct alternatives list;
+	struct plan plans[6];
+
+	for (int i = 0; i < 6; i++)
+		plans[i] = with_cost(TMA_ROUTE_PERMUTE, 256, 1 + i * 0.01);
+	plans[1].tma.sizes.tile *= 1.34;
+	plans[2].tma.sizes.load /= 1.34;
+	plans[3].tma.sizes.row *= 1.34;
+	plans[4].tma.permute.how = PERMUTE_PIECES;
+	plans[5].tma.border_rank = 1;
+	list.n = 1;
+	list.plan[0] = plans[0];
+	for (int i = 1; i < 6; i++) {
+		alternatives_add(&list, &plans[i]);
+		cr_expect_eq(list.n, i + 1, "%d", i);
+	}
+}
+
+/* ---- Random transforms --------------------------------------------------------------------------------- */
+
+/* Whether the two are tiles of many axes of one kind. */
+static bool are_alike(const struct plan *a, const struct plan *b)
+{
+	return a->tma.route == TMA_ROUTE_PERMUTE && b->tma.route == TMA_ROUTE_PERMUTE &&
+	       a->tma.permute.how == b->tma.permute.how &&
+	       permute_sizes_are_near(&a->tma.sizes, &b->tma.sizes);
+}
+
+static void check_list(uint64_t seed, const struct alternatives *list, const struct plan *chosen)
+{
+	cr_assert(!memcmp(&list->plan[0], chosen, sizeof *chosen), "seed %lu", (unsigned long)seed);
+	for (int i = 1; i < list->n; i++) {
+		cr_assert_leq(list->plan[i].predicted, 1.25 * chosen->predicted, "seed %lu",
+		              (unsigned long)seed);
+		cr_assert(i == 1 || list->plan[i].predicted >= list->plan[i - 1].predicted, "seed %lu",
+		          (unsigned long)seed);
+		for (int k = 0; k < i; k++)
+			cr_assert(!are_alike(&list->plan[i], &list->plan[k]), "seed %lu: %d and %d",
+			          (unsigned long)seed, i, k);
+	}
+}
+
+Test(alternatives, random_transforms, .timeout = 600)
+{
+	const long cases = tap_portion(CASES);
+	struct alternatives *list = malloc(sizeof *list);
+	long walked = 0, others = 0;
+
+	for (uint64_t seed = 1; seed <= (uint64_t)cases; seed++) {
+		struct plan_facts facts;
+		struct oracle_case c;
+		struct transform t;
+		struct plan plan;
+		char text[2000], what[300];
+		struct error err;
+
+		oracle_random_case(seed, &c);
+		cr_assert_eq(transform_init(&t, &c.spec, &err), 0, "seed %lu", (unsigned long)seed);
+		facts = facts_of(c.dst_offset, c.src_offset);
+		plan_init(&plan, &t, &facts);
+		alternatives_init(list, &plan, &t, &facts);
+		check_list(seed, list, &plan);
+		for (int i = 1; i < list->n; i++) {
+			const struct tma_route_plan *tma = &list->plan[i].tma;
+
+			others++;
+			if (tma->route != TMA_ROUTE_PERMUTE)
+				continue;
+			walked++;
+			oracle_case_text(&c, text, sizeof text);
+			cr_assert(permute_walk(tma, &c, what, sizeof what),
+			          "seed %lu, alternative %d: %s: %s", (unsigned long)seed, i, what, text);
+		}
+	}
+	free(list);
+	cr_assert_geq(walked, cases / 20, "%ld of %ld", walked, cases);
+	cr_assert_gt(others, walked);
+}
