@@ -208,6 +208,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		r = error_set(err, STATUS_NO_MEMORY, "no memory to start");
 		goto err_memory;
 	}
+	server->plans.tunes = options->tune;
 	server->descriptors = raise_fd_limit(server->limits.connections);
 	r = watch_reserve(&server->loop, server->descriptors);
 	if (r < 0) {

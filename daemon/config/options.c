@@ -29,6 +29,7 @@ const struct option_info option_infos[OPTION_COUNT] = {
 };
 
 static const char *const engines[] = { "auto", "cpu", "cuda" };
+static const char *const switches[] = { "off", "on" };
 static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
 
 /* ---- Names -------------------------------------------------------------------------------------------- */
@@ -188,6 +189,11 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 		if (r == 0)
 			o->threads = (uint32_t)number;
 		return r;
+	case OPTION_TUNE:
+		r = parse_choice(text, switches, 2, err);
+		if (r >= 0)
+			o->tune = r;
+		return r < 0 ? r : 0;
 	case OPTION_METRICS:
 		r = endpoint_parse(&endpoint, text, err);
 		if (r == 0)
@@ -245,6 +251,9 @@ void setting_value(const struct options *o, int setting, char *text, size_t size
 	case OPTION_THREADS:
 		snprintf(text, size, "%" PRIu32, o->threads);
 		return;
+	case OPTION_TUNE:
+		snprintf(text, size, "%s", switches[o->tune]);
+		return;
 	case OPTION_LOG_LEVEL:
 		snprintf(text, size, "%s", levels[o->log_level - LOG_LEVEL_ERROR]);
 		return;
@@ -262,6 +271,7 @@ void setting_value(const struct options *o, int setting, char *text, size_t size
 void options_init(struct options *options)
 {
 	*options = (struct options){ .log_level = LOG_LEVEL_INFO,
+		                     .tune = true,
 		                     .socket_group = UINT32_MAX,
 		                     .socket_mode = DEFAULT_MODE };
 	limits_init(&options->limits);

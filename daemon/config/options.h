@@ -69,8 +69,9 @@ struct options {
 	uint32_t socket_group; /* UINT32_MAX: the process's own */
 	uint32_t socket_mode;
 	enum engine_choice engine;
-	const char *device;   /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
-	uint32_t threads;     /* 0: one a CPU */
+	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
+	uint32_t threads;   /* 0: one a CPU */
+	bool tune;
 	const char *metrics;  /* where metrics are served; NULL: nowhere */
 	const char *config;   /* NULL: the system's file if it exists; "": none */
 	const char *instance; /* NULL: none */

@@ -222,6 +222,7 @@ static struct outcome apply(struct server *server, const struct options *from, c
 	}
 	outcome.changed += compare_overrides(from->overrides, to->overrides);
 	log_set_level(to->log_level);
+	server->plans.tunes = to->tune;
 	apply_limits(server, &to->limits, to->overrides);
 	return outcome;
 }

@@ -49,8 +49,7 @@ static int move_blocks(struct session *session, const struct rpc_request *reques
 		plan_entry_unref(plan);
 		return err->status;
 	}
-	job_set_move(job, plan, &list->placed);
-	job->engine_job.blocks = &list->blocks;
+	job_set_blocks(job, plan, &list->placed, &list->blocks);
 	job->own = list;
 	job->release = release;
 	if (list->index)

@@ -107,7 +107,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 			counted += item->plan->transform.bytes;
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
-			job_count(job, item->plan->plan.family, item->plan->transform.bytes, ns);
+			job_count(job, move->plan->family, item->plan->transform.bytes, ns);
 		}
 		move++;
 	}

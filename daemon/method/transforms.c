@@ -110,11 +110,12 @@ int placed_check(const struct placed *placed, const struct transform *transform,
 	return transform_check_places(transform, &dst, &src, err);
 }
 
-struct engine_move placed_move(const struct plan_entry *plan, const struct placed *placed)
+struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
+                               const struct placed *placed)
 {
 	return (struct engine_move){
-		.transform = &plan->transform,
-		.plan = &plan->plan,
+		.transform = &entry->transform,
+		.plan = plan,
 		.dst = placed->dst->memory,
 		.src = placed->src->memory,
 		.dst_offset = placed->dst_offset,
@@ -145,7 +146,7 @@ int transform_plan(struct session *session, const struct msg_transform *params, 
 
 static void answer(struct job *job)
 {
-	enum family family = job->plan->plan.family;
+	enum family family = job->engine_job.move.plan->family;
 	struct msg_transform_done done = {
 		.path = bytes_of(family_names[family]),
 		.bytes = job->plan->transform.bytes,

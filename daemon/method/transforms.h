@@ -44,8 +44,9 @@ struct plan_facts placed_facts(const struct session *session, const struct place
 /* Checks that the transform may run there: both tensors lie within their regions and do not overlap. */
 int placed_check(const struct placed *placed, const struct transform *transform, struct error *err);
 
-/* The move for the engine. */
-struct engine_move placed_move(const struct plan_entry *plan, const struct placed *placed);
+/* The move for the engine, by one of the entry's plans. */
+struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
+                               const struct placed *placed);
 
 /* All of this in one call: *ret_plan has a reference for the caller. */
 int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,

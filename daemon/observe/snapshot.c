@@ -92,6 +92,8 @@ struct snapshot *snapshot_new(struct server *server)
 		                                       .misses = server->plans.misses,
 		                                       .evictions = server->plans.evictions,
 		                                       .entries = server->plans.entries };
+	snapshot->plan_searches = server->plans.searches;
+	snapshot->plan_improvements = server->plans.improved;
 	engine_cache_stats(server->engine, &snapshot->maps);
 	snapshot->limits = server->limits;
 	copy_uids(snapshot, &server->accounts);

@@ -34,6 +34,8 @@ struct snapshot {
 	uint64_t levels[CHARGE_KIND_COUNT];
 	struct metrics metrics;
 	struct engine_cache_stats plans;
+	uint64_t plan_searches; /* settled */
+	uint64_t plan_improvements;
 	struct engine_cache_stats maps;
 	struct limits limits;
 	uint32_t n_uids;

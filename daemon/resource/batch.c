@@ -56,11 +56,14 @@ void batch_free(struct batch *batch)
 {
 	struct server *server = batch->server;
 
+	const struct engine_move *move = batch->moves;
+
 	for (uint32_t i = 0; i < batch->n; i++) {
 		struct batch_item *item = &batch->items[i];
 
 		if (!item->plan)
 			continue;
+		plan_entry_done(item->plan, (move++)->plan, NULL);
 		plan_entry_unref(item->plan);
 		region_unuse(item->dst);
 		region_unuse(item->src);
@@ -85,7 +88,7 @@ void batch_add(struct batch *batch, struct plan_entry *plan, const struct placed
 	    (struct batch_item){ .plan = plan, .dst = placed->dst, .src = placed->src };
 	region_use(placed->dst);
 	region_use(placed->src);
-	batch->moves[batch->n_moves++] = placed_move(plan, placed);
+	batch->moves[batch->n_moves++] = placed_move(plan, plan_entry_use(plan, false), placed);
 }
 
 /* Sentences for which the reply will have no room are not kept. */

@@ -104,12 +104,37 @@ void job_use(struct job *job, struct region *region)
 	job->regions[job->n_regions++] = region;
 }
 
-void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
+static void set_move(struct job *job, struct plan_entry *entry, const struct plan *plan,
+                     const struct placed *placed)
 {
-	job->plan = plan;
-	job->engine_job.move = placed_move(plan, placed);
+	job->plan = entry;
+	job->engine_job.move = placed_move(entry, plan, placed);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
+}
+
+void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
+{
+	/* A device measures nothing that crosses its bus; the CPU engine tries nothing. */
+	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host;
+	set_move(job, plan, plan_entry_use(plan, job->may_be_trial), placed);
+	job->uses_plan = true;
+}
+
+/* The engine plans each list anew, for its blocks. */
+void job_set_blocks(struct job *job, struct plan_entry *plan, const struct placed *placed,
+                    struct engine_blocks *blocks)
+{
+	set_move(job, plan, &plan->plan, placed);
+	job->engine_job.blocks = blocks;
+}
+
+/* run: NULL if there was none. */
+static void let_go_of_plan(struct job *job, const struct plan_run *run)
+{
+	if (job->uses_plan)
+		plan_entry_done(job->plan, job->engine_job.move.plan, run);
+	job->uses_plan = false;
 }
 
 void job_drop(struct job *job)
@@ -120,6 +145,7 @@ void job_drop(struct job *job)
 		job->release(job);
 	for (uint32_t i = 0; i < job->n_regions; i++)
 		region_unuse(job->regions[i]);
+	let_go_of_plan(job, NULL);
 	plan_entry_unref(job->plan);
 	charge_release(&job->charge);
 	charge_release(&job->behind);
@@ -223,25 +249,19 @@ static bool is_refused(const struct engine_job *engine_job)
 	return engine_job->status < 0;
 }
 
-/* What explain will say of the plan. */
-static void count_run(const struct job *job)
-{
-	const struct engine_job *engine_job = &job->engine_job;
-
-	if (job->plan && !engine_job->blocks && engine_job->status == 0)
-		plan_runs_add(&job->plan->runs, engine_job->ns, engine_job->is_measured);
-}
-
 static void on_job_done(struct engine_job *engine_job)
 {
 	struct job *job = (struct job *)engine_job; /* its first member */
 	struct session *session = job->session;
 	struct server *server = session->server;
 	struct account *account = session->account;
+	const struct plan_run run = { .status = engine_job->status,
+		                      .ns = engine_job->ns,
+		                      .may_be_trial = job->may_be_trial,
+		                      .is_measured = engine_job->is_measured };
 
 	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
-	count_run(job);
 	if (is_refused(engine_job))
 		refuse(job);
 	else
@@ -250,6 +270,7 @@ static void on_job_done(struct engine_job *engine_job)
 	session->jobs--;
 	session->transforms -= job->charge.amount;
 	session->waiting_jobs -= engine_job->wait.memory != NULL;
+	let_go_of_plan(job, &run);
 	job_drop(job);
 	time_slices_wake_waiting(server, account);
 	session_on_job_ended(session);

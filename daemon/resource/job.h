@@ -43,6 +43,8 @@ struct job {
 	void *own;
 	uint64_t tag;            /* of an entry of a submission ring */
 	struct plan_entry *plan; /* of engine_job.move; NULL: there is none */
+	bool uses_plan;          /* engine_job.move.plan is held, */
+	bool may_be_trial;       /* and the job's time can be that plan's */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct charge charge;
@@ -66,6 +68,10 @@ void job_use(struct job *job, struct region *region);
 
 /* Sets what the job moves. Takes over the caller's reference to plan. */
 void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed);
+
+/* The same for a list of blocks. */
+void job_set_blocks(struct job *job, struct plan_entry *plan, const struct placed *placed,
+                    struct engine_blocks *blocks);
 
 /* Queues the job on the session's stream. */
 void job_submit(struct job *job);

@@ -31,6 +31,7 @@ int plan_cache_init(struct plan_cache *cache, uint64_t capacity, uint64_t seed)
 
 	*cache = (struct plan_cache){ .n_buckets = n, .capacity = capacity, .seed = seed };
 	TAILQ_INIT(&cache->used);
+	TAILQ_INIT(&cache->searching);
 	cache->buckets = calloc(n, sizeof *cache->buckets);
 	return cache->buckets ? 0 : STATUS_NO_MEMORY;
 }
@@ -72,47 +73,8 @@ void plan_cache_deinit(struct plan_cache *cache)
 		assert(entry->refs == 1); /* no job uses it */
 		evict(cache, entry);
 	}
-	assert(cache->entries == 0);
+	assert(cache->entries == 0 && cache->n_searching == 0);
 	free(cache->buckets);
-}
-
-void plan_entry_ref(struct plan_entry *entry)
-{
-	entry->refs++;
-}
-
-void plan_entry_unref(struct plan_entry *entry)
-{
-	if (entry && --entry->refs == 0)
-		free(entry);
-}
-
-/* ---- Runs --------------------------------------------------------------------------------------------- */
-
-void plan_runs_add(struct plan_runs *runs, uint64_t ns, bool is_measured)
-{
-	runs->n++;
-	if (is_measured)
-		runs->ns[runs->n_measured++ % PLAN_KEPT_TIMES] = ns;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-uint64_t plan_runs_median_ns(const struct plan_runs *runs)
-{
-	const size_t n = runs->n_measured < PLAN_KEPT_TIMES ? runs->n_measured : PLAN_KEPT_TIMES;
-	uint64_t ns[PLAN_KEPT_TIMES];
-
-	if (n == 0)
-		return 0;
-	memcpy(ns, runs->ns, n * sizeof *ns);
-	qsort(ns, n, sizeof *ns, by_value);
-	return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
 /* ---- Keys --------------------------------------------------------------------------------------------- */
@@ -205,6 +167,10 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 		return NULL;
 	}
 	plan_init(&entry->plan, &entry->transform, facts);
+	entry->facts = *facts;
+	entry->measured = &entry->plan;
+	if (!alternatives_are_worth_trying(&entry->plan, entry->transform.bytes, &facts->copy))
+		entry->settled = &entry->plan;
 	entry->refs = 1;
 	entry->key_words = key->n;
 	memcpy(entry->key, key->word, key->n * sizeof key->word[0]);
@@ -274,6 +240,7 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 	if (!entry)
 		return err->status;
 	cache->misses++;
+	entry->cache = cache;
 	entry->hash = hash;
 	entry_insert(cache, bucket, entry);
 	*ret = entry;

@@ -4,6 +4,9 @@
  * A hit allocates nothing and repeats only the checks that depend on regions. Entries are reference-counted:
  * the cache holds one reference, each job that uses the plan and each prepared plan another. The least
  * recently used entry is evicted first.
+ *
+ * Of all entries (plan_entry.h) only PLAN_SEARCHES are searched for at a time: one more ends the oldest
+ * search, so that alternatives take a few megabytes at most.
  */
 #ifndef DAEMON_RESOURCE_PLAN_CACHE_H
 #define DAEMON_RESOURCE_PLAN_CACHE_H
@@ -12,34 +15,15 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "kernels/plan/plan.h"
-#include "kernels/plan/transform.h"
+#include "plan_entry.h"
 
-#define PLAN_KEPT_TIMES 7
-
-/* How often a plan has run, alone in its request, and how long the last runs took of those that the engine
- * measured. */
-struct plan_runs {
-	uint64_t n;
-	uint64_t n_measured;
-	uint64_t ns[PLAN_KEPT_TIMES]; /* of measured run i at i % PLAN_KEPT_TIMES */
-};
-
-struct plan_entry {
-	struct transform transform;
-	struct plan plan;
-	struct plan_runs runs;
-	/* Private to the cache. */
-	uint32_t refs;
-	uint64_t hash;
-	TAILQ_ENTRY(plan_entry) used; /* most recent first */
-	LIST_ENTRY(plan_entry) bucket;
-	uint32_t key_words;
-	uint64_t key[];
-};
+#define PLAN_SEARCHES 64
 
 struct plan_cache {
 	TAILQ_HEAD(plan_list, plan_entry) used;
+	TAILQ_HEAD(plan_searches, plan_entry) searching; /* oldest first */
+	uint32_t n_searching;
+	bool tunes; /* jobs may try alternatives; by the owner */
 	LIST_HEAD(plan_bucket, plan_entry) * buckets;
 	uint64_t n_buckets; /* a power of two */
 	uint64_t capacity;
@@ -48,6 +32,8 @@ struct plan_cache {
 	uint64_t hits;
 	uint64_t misses;
 	uint64_t evictions;
+	uint64_t searches; /* that have been settled, */
+	uint64_t improved; /* and of these, for another plan than the one predicted to be the fastest */
 };
 
 /* Returns 0 or STATUS_NO_MEMORY. capacity 0: nothing is kept. seed: random, so that clients cannot choose
@@ -66,14 +52,5 @@ int plan_cache_get(struct plan_cache *cache, const struct transform_spec *spec,
 /* As plan_cache_get, for an entry outside the cache. */
 int plan_entry_new(const struct transform_spec *spec, const struct plan_facts *facts, struct plan_entry **ret,
                    struct error *err);
-
-void plan_runs_add(struct plan_runs *runs, uint64_t ns, bool is_measured);
-
-/* The median of the times that are kept; 0: there are none. */
-uint64_t plan_runs_median_ns(const struct plan_runs *runs);
-
-/* Adds a reference. */
-void plan_entry_ref(struct plan_entry *entry);
-void plan_entry_unref(struct plan_entry *entry);
 
 #endif

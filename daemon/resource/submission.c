@@ -140,7 +140,7 @@ static void answer(struct job *job)
 {
 	const struct plan_entry *plan = job->plan;
 
-	job_count(job, plan->plan.family, plan->transform.bytes, job->engine_job.ns);
+	job_count(job, job->engine_job.move.plan->family, plan->transform.bytes, job->engine_job.ns);
 	finish(job->session->submission, &(struct submission_end){ .tag = job->tag,
 	                                                           .bytes = plan->transform.bytes,
 	                                                           .ns = job->engine_job.ns });

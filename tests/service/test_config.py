@@ -515,6 +515,15 @@ class Reload(ReloadCase):
         self.reload(tmad, "[tmad]\nlog-level = notice\n")
         self.assertEqual(tmad.log(), "tmad: reload: log-level: error -> notice\n")
 
+    def test_trials_of_plans(self):
+        self.write("[tmad]\ntune = off\n")
+        tmad = self.start()
+        self.assertIn(": 1 changed, 0 wait", self.reload(tmad, "[tmad]\ntune = on\n"))
+        self.assertIn(": 0 changed, 0 wait", self.reload(tmad, ""))
+        self.assertIn("tmad: reload: tune: off -> on\n", tmad.log())
+        self.assertIn("tune = maybe: it takes one of off, on", run_tmad("--check-config", "--config=" + self.write(
+            "[tmad]\ntune = maybe\n")).stderr)
+
     def test_connections(self):
         """Those that are there stay; new ones are refused until there are fewer."""
         self.write("")
