@@ -10,6 +10,7 @@
 #include "args.h"
 #include "client/tmactl/terminal/colour.h"
 #include "field.h"
+#include "client/tmactl/explain/alternatives.h"
 #include "client/tmactl/explain/hint.h"
 #include "client/tmactl/npy/npy.h"
 #include "client/tmactl/explain/picture.h"
@@ -240,6 +241,7 @@ static void explain_print(const tma_document *plan, const struct hint *hint)
 	    "%-8s %s read + written\n", "moves",
 	    print_bytes((uint64_t)tma_document_int(tma_document_find(plan, "bytes")), bytes, sizeof bytes));
 	print_timing(plan);
+	alternatives_print(plan, WORDS_COLUMN - 1);
 	print_line(plan, "shape", "shape");
 	print_line(plan, "dst_strides", "dst");
 	print_line(plan, "src_strides", "src");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explain: plans a transform, for this engine or for another one, without running it, and says how long it
- * will take and how long it has taken. */
+ * will take, how long it has taken, and what else is tried. */
 #include "dispatch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/plan/plan_tile.h"
@@ -31,12 +32,15 @@ static void fill_tile(const struct plan *plan, struct msg_explanation *e)
 	          F(explanation, tile_element) | F(explanation, tile_row);
 }
 
-static void fill_prediction(const struct plan_entry *entry, const struct plan_facts *facts,
+static uint64_t predicted_ns(const struct plan *plan, uint64_t bytes, const struct plan_facts *facts)
+{
+	return (uint64_t)(plan_predict_ns(plan, bytes, &facts->copy) + 0.5);
+}
+
+static void fill_prediction(const struct plan *plan, uint64_t bytes, const struct plan_facts *facts,
                             struct msg_explanation *e)
 {
-	const uint64_t bytes = entry->transform.bytes;
-
-	e->predicted_ns = (uint64_t)(plan_predict_ns(&entry->plan, bytes, &facts->copy) + 0.5);
+	e->predicted_ns = predicted_ns(plan, bytes, facts);
 	e->copy_ns = (uint64_t)(copy_speed_ns(&facts->copy, bytes) + 0.5);
 	if (e->predicted_ns)
 		e->has |= F(explanation, predicted_ns) | F(explanation, copy_ns);
@@ -52,10 +56,57 @@ static void fill_runs(const struct plan_runs *runs, struct msg_explanation *e)
 		e->has |= F(explanation, measured_ns);
 }
 
-static void explain(struct session *session, const struct rpc_request *request,
-                    const struct plan_facts *facts, const struct plan_entry *entry)
+/* ---- Alternatives -------------------------------------------------------------------------------------- */
+
+static void fill_trial(const struct plan_entry *entry, const struct plan *plan, uint32_t i,
+                       struct msg_alternative *ret)
 {
-	const struct plan *plan = &entry->plan;
+	static const char *const states[] = {
+		[TRIAL_WAITS] = "untried", [TRIAL_ENDED] = "tried", [TRIAL_DROPPED] = "dropped"
+	};
+	static const struct trials none = { 0 };
+	const struct trials *trials = entry->search ? &entry->search->trials : &none;
+	struct plan_tile tile;
+
+	plan_tile_of(plan, &tile);
+	ret->family = bytes_of(family_names[plan->family]);
+	ret->tile.n = (uint32_t)tile.rank;
+	memcpy(ret->tile.v, tile.n, (size_t)tile.rank * sizeof *tile.n);
+	ret->predicted_ns = predicted_ns(plan, entry->transform.bytes, &entry->facts);
+	ret->state = bytes_of(states[trials_state(trials, i)]);
+	ret->in_use = i == trials->best;
+	ret->measured_ns = trials_median_ns(trials, i);
+	ret->has = ret->measured_ns ? F(alternative, measured_ns) : 0;
+}
+
+/* Plans that have lost are freed, so all are made again: they come out the same. The caller frees the items.
+ */
+static void fill_alternatives(const struct plan_entry *entry, struct msg_explanation *e)
+{
+	struct alternatives *list = malloc(sizeof *list);
+	struct msg_alternative *items = NULL;
+
+	if (!list)
+		return;
+	alternatives_init(list, &entry->plan, &entry->transform, &entry->facts);
+	if (list->n > 1)
+		items = calloc((size_t)list->n, sizeof *items);
+	for (int i = 0; items && i < list->n; i++)
+		fill_trial(entry, &list->plan[i], (uint32_t)i, &items[i]);
+	if (items) {
+		e->alternatives = (struct message_list){ .items = items, .n = (uint32_t)list->n };
+		e->settled = entry->search && trials_are_settled(&entry->search->trials);
+		e->has |= F(explanation, alternatives) | F(explanation, settled);
+	}
+	free(list);
+}
+
+/* ---- The answer --------------------------------------------------------------------------------------- */
+
+static void explain(struct session *session, const struct rpc_request *request,
+                    const struct plan_facts *facts, struct plan_entry *entry)
+{
+	const struct plan *plan = plan_entry_best(entry);
 	const struct loop_nest *nest = &plan->interior;
 	struct msg_rule rules[PLAN_MAX_RULES];
 	struct msg_explanation e = {
@@ -70,7 +121,9 @@ static void explain(struct session *session, const struct rpc_request *request,
 	};
 
 	fill_tile(plan, &e);
-	fill_prediction(entry, facts, &e);
+	fill_prediction(plan, entry->transform.bytes, facts, &e);
+	if (plan_entry_is_tuned(entry))
+		fill_alternatives(entry, &e);
 	if (is_own(session, facts))
 		fill_runs(&entry->runs, &e);
 	e.shape.n = e.dst_strides.n = e.src_strides.n = (uint32_t)nest->rank;
@@ -83,6 +136,7 @@ static void explain(struct session *session, const struct rpc_request *request,
 		rules[i] = (struct msg_rule){ .family = bytes_of(family_names[plan->rules[i].family]),
 			                      .rule = bytes_of(plan->rules[i].text) };
 	session_reply(session, request->msgid, request->method, &e, -1);
+	free((void *)e.alternatives.items);
 }
 
 /* The facts of the engine that the request names: this one, unless it is another. */

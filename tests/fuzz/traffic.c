@@ -98,6 +98,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	static const char *const names[] = { "copy", "", "pad" };
 	static union {
 		struct msg_rule rules[2];
+		struct msg_alternative alternatives[2];
 		struct msg_latency_bucket bars[2];
 		struct msg_item_error errors[2];
 	} inner;

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What explain says of time: what the planner predicts, and what was measured when the plan ran."""
+"""What explain says of time: what the planner predicts, what was measured when the plan ran, what else is tried."""
+import math
 import os
+import signal
 import statistics
 import struct
 import sys
+import tempfile
+import unittest
+
+import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import scrape
 import tap
 from raw import RawCase
-from tmad import ENGINE, by_engine, tensor
+from tmad import ENGINE, Tmad, by_engine, tensor, wait_until
 
 KEPT = 7  # measured times of a plan
 ROWS, COLUMNS = 48, 80
@@ -102,6 +109,151 @@ class Times(RawCase):
         self.rpc.call("transform", {**params, "src": {**params["src"], "region": region}})
         self.assertEqual(self.counts(params), (1, by_engine(cpu=1, cuda=0)))
         self.rpc.call("region_release", {"region": region})
+
+
+@unittest.skipUnless(ENGINE == "cuda", "only an engine that predicts times tries alternatives")
+class Alternatives(RawCase):
+    """The stand-in's memory is said to be so slow that transforms of 100 KB are worth it."""
+    SHAPE, PERM = (20, 22, 14, 10), (3, 1, 2, 0)
+    MADE = (10, 22, 14, 20)
+    SIZE = 2 * math.prod(SHAPE)
+    STEP = (SIZE + 255) // 256 * 256  # from a destination to the next: all have the same plan
+    ROOM = 24  # destinations
+    MOST_RUNS = 120
+
+    def setUp(self):
+        super().setUp()
+        self.array = np.random.default_rng(5).integers(0, 1 << 16, self.SHAPE, np.uint16)
+        self.src = self.rpc.call("region_create", {"size": self.SIZE})["region"]
+        self.dst = self.rpc.call("region_create", {"size": self.ROOM * self.STEP})["region"]
+        _, source = self.region(self.SIZE, data=self.array.tobytes())
+        self.copy(self.src, source, self.SIZE)
+
+    def copy(self, dst, src, size):
+        """Host memory, so that it is not measured, and one run, of which there is one plan."""
+        self.rpc.call("copy", {"dst": tensor(dst, [size]), "src": tensor(src, [size])})
+
+    def params(self, i=0, dtype="uint16"):
+        return {"dst": tensor(self.dst, self.MADE, dtype, offset=i * self.STEP),
+                "src": tensor(self.src, self.SHAPE, dtype), "perm": list(self.PERM)}
+
+    def explain(self, **fields):
+        return self.rpc.call("explain", self.params(**fields))
+
+    def check(self, places):
+        """Each of the first destinations is the transpose."""
+        result, region = self.region(self.ROOM * self.STEP)
+        self.copy(region, self.dst, self.ROOM * self.STEP)
+        expected = self.array.transpose(self.PERM).tobytes()
+        for i in range(places):
+            self.assertEqual(result[i * self.STEP:i * self.STEP + self.SIZE], expected, f"destination {i}")
+
+    def check_plans(self, plan):
+        """What is always so of the list."""
+        plans = plan["alternatives"]
+        in_use, = (one for one in plans if one["in_use"])
+        self.assertEqual((in_use["family"], in_use["tile"], in_use["predicted_ns"]),
+                         (plan["family"], plan["tile"], plan["predicted_ns"]))
+        predicted = [one["predicted_ns"] for one in plans]
+        self.assertEqual(predicted[1:], sorted(predicted[1:]))
+        for one in plans:
+            self.assertIn(one["state"], ("tried", "dropped", "untried"))
+            self.assertTrue(one["state"] == "untried" or one["measured_ns"] > 0)
+        return plans
+
+    def test_a_layout_settles(self):
+        untried = self.check_plans(self.explain())
+        self.assertGreater(len(untried), 2)
+        self.assertEqual({one["state"] for one in untried}, {"untried"})
+        self.assertTrue(untried[0]["in_use"], "the one predicted to be the fastest")
+        for runs in range(1, self.MOST_RUNS):
+            self.rpc.call("transform", self.params((runs - 1) % self.ROOM))
+            plan = self.explain()
+            plans = self.check_plans(plan)
+            self.assertEqual(plan["runs"], runs)
+            self.assertEqual([one["predicted_ns"] for one in plans], [one["predicted_ns"] for one in untried])
+            if plan["settled"]:
+                break
+        self.assertTrue(plan["settled"])
+        self.assertNotIn("untried", {one["state"] for one in plans})
+        self.assertIn("tried", [one["state"] for one in plans if one["in_use"]])
+        self.assertGreater(runs, len(plans), "each has run at least once, the first one thrice")
+        self.check(min(runs, self.ROOM))
+        done = self.rpc.call("transform", self.params())
+        self.assertEqual(done["path"], plan["family"])
+        self.assertEqual(self.explain()["alternatives"], plans, "the search is over")
+
+    def test_while_runs_are_queued(self):
+        """Of the layout and of a prepared plan, by two connections; the second has the bytes of another type."""
+        with self.tmad.rpc() as other:
+            dst, src = (other.call("region_create", {"size": self.SIZE})["region"] for _ in range(2))
+            layouts = {"dst": {"dtype": "int16", "shape": self.MADE}, "src": {"dtype": "int16", "shape": self.SHAPE}}
+            prepared = other.call("plan_prepare", {**layouts, "perm": list(self.PERM)})["plan"]
+            for _ in range(8):
+                requests = [self.rpc.request("transform", self.params(i, "int16")) for i in range(self.ROOM)]
+                run = other.request("plan_run", {"plan": prepared, "dst": [dst, 0], "src": [src, 0]})
+                for msgid in requests:
+                    self.rpc.reply(msgid)
+                other.reply(run)
+                self.check(self.ROOM)
+                if self.explain(dtype="int16")["settled"]:
+                    break
+            plan = self.explain(dtype="int16")
+            self.check_plans(plan)
+            self.assertTrue(any(one["state"] != "untried" for one in plan["alternatives"]), plan["alternatives"])
+            self.rpc.call("submit", {"items": [self.params(i, "int16") for i in range(self.ROOM)]})
+            self.check(self.ROOM)
+
+    def test_runs_from_host_memory_in_between(self):
+        """They take part in nothing, and disturb nothing."""
+        _, host = self.region(self.SIZE)
+        for _ in range(self.MOST_RUNS):
+            params = self.params(dtype="float16")
+            self.rpc.call("transform", params)
+            self.rpc.call("transform", {**params, "src": {**params["src"], "region": host}})
+            if self.explain(dtype="float16")["settled"]:
+                break
+        self.assertTrue(self.explain(dtype="float16")["settled"])
+
+    def test_what_is_brief_or_one_run_has_one_plan(self):
+        for params in ({"dst": tensor(self.dst, [4, 4]), "src": tensor(self.src, [4, 4]), "perm": [1, 0]},
+                       {"dst": tensor(self.dst, [self.SIZE]), "src": tensor(self.src, [self.SIZE])}):
+            for _ in range(3):
+                self.rpc.call("transform", params)
+            plan = self.rpc.call("explain", params)
+            self.assertNotIn("alternatives", plan)
+            self.assertNotIn("settled", plan)
+
+    def test_it_can_be_switched_off_and_on(self):
+        """By a reload; metrics count what has been settled."""
+        with tempfile.TemporaryDirectory() as directory:
+            config, address = os.path.join(directory, "tmad.conf"), f"unix:{directory}/metrics"
+            with open(config, "w", encoding="ascii") as file:
+                file.write("[tmad]\ntune = off\n")
+            with Tmad(f"--config={config}", f"--metrics={address}") as tmad, tmad.rpc() as rpc:
+                dst, src = (rpc.call("region_create", {"size": self.SIZE})["region"] for _ in range(2))
+                params = {"dst": tensor(dst, self.MADE, "uint16"), "src": tensor(src, self.SHAPE, "uint16"),
+                          "perm": list(self.PERM)}
+                for _ in range(5):
+                    rpc.call("transform", params)
+                plan = rpc.call("explain", params)
+                self.assertEqual((plan["runs"], plan["measured_runs"]), (5, 5), "all by the same plan")
+                self.assertNotIn("alternatives", plan)
+                with open(config, "w", encoding="ascii") as file:
+                    file.write("[tmad]\ntune = on\n")
+                tmad.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: "alternatives" in rpc.call("explain", params), "the setting is in force")
+                self.assertEqual(self.settled(address), (0, 0))
+                for _ in range(self.MOST_RUNS):
+                    rpc.call("transform", params)
+                plan = rpc.call("explain", params)
+                self.assertTrue(plan["settled"])
+                self.assertEqual(self.settled(address), (1, 0 if plan["alternatives"][0]["in_use"] else 1))
+
+    @staticmethod
+    def settled(address):
+        metrics = scrape.scrape(address)
+        return metrics["tmad_plan_searches_total",], metrics["tmad_plan_improvements_total",]
 
 
 if __name__ == "__main__":

@@ -47,6 +47,14 @@ class Case(TmactlCase):
             end += 1
         return " ".join(line.removeprefix("hint").strip() for line in lines[start[0]:end])
 
+    def explain_lie(self, plan):
+        """What is printed of a plan that no service would make."""
+        plan = {"family": "memcpy", "engine": "cuda", "tile": [], "swizzle": "none", "rules": [], "bytes": 8, **plan}
+        with Liar(self.file("lies"), lambda *_: plan) as liar:
+            text = self.explain("--dtype", "int8", "--shape", "", path=liar.path)
+        os.unlink(liar.path)
+        return text
+
 
 class Engines(Case):
     def test_a_plan_for_another_engine(self):
@@ -102,14 +110,6 @@ class Words(Case):
         text = self.explain(*args, "8192,8192", "--engine", "cpu")
         self.assertIn("fast     yes: it moves", text)
 
-    def explain_lie(self, plan):
-        """What is printed of a plan that no service would make."""
-        plan = {"family": "memcpy", "engine": "cuda", "tile": [], "swizzle": "none", "rules": [], "bytes": 8, **plan}
-        with Liar(self.file("lies"), lambda *_: plan) as liar:
-            text = self.explain("--dtype", "int8", "--shape", "", path=liar.path)
-        os.unlink(liar.path)
-        return text
-
     def test_what_a_family_means(self):
         """By the tile that it moves."""
         rows = (("tile_copy", [64, 4, 8], 0, "boxes of several axes: "), ("tile_copy", [32], 0, "boxes of several axes: "),
@@ -131,6 +131,39 @@ class Words(Case):
         for family, times, words in rows:
             with self.subTest(family=family, times=times):
                 self.assertIn("fast     " + words, self.explain_lie({"family": family, **times}))
+
+
+class Alternatives(Case):
+    """What else the service tries, as it says."""
+    PLANS = [{"family": "tile_transpose", "tile": [16, 96], "predicted_ns": 87000, "state": "tried", "in_use": False,
+              "measured_ns": 91000},
+             {"family": "strided", "tile": [], "predicted_ns": 90000, "state": "dropped", "in_use": False,
+              "measured_ns": 190000},
+             {"family": "tile_copy", "tile": [7], "predicted_ns": 95000, "state": "tried", "in_use": True,
+              "measured_ns": 80500},
+             {"family": "tile_copy", "tile": [8, 8, 8], "predicted_ns": 99000, "state": "untried", "in_use": False}]
+
+    def lines(self, **plan):
+        lines = self.explain_lie(plan).split("\n")
+        start = [i for i, line in enumerate(lines) if line.startswith("plans    ")]
+        return lines[start[0]:] if start else []
+
+    def test_each_plan(self):
+        lines = self.lines(alternatives=self.PLANS, settled=False)
+        self.assertEqual(lines[:5], ["plans    3 of 4 plans have been tried; 1 of them, much slower, only once",
+                                     "tried    tile_transpose 16x96: 87 us predicted, 91 us measured",
+                                     "dropped  strided: 90 us predicted, 190 us measured",
+                                     "in use   tile_copy 7: 95 us predicted, 80 us measured",
+                                     "untried  tile_copy 8x8x8: 99 us predicted"])
+
+    def test_how_far_it_is(self):
+        untried = [{**plan, "state": "untried"} for plan in self.PLANS]
+        self.assertEqual(self.lines(alternatives=untried, settled=False)[0],
+                         "plans    runs of the transform will try 4 plans")
+        self.assertEqual(self.lines(alternatives=self.PLANS[2:], settled=True)[0],
+                         "plans    the fastest of 2 plans has been found")
+        self.assertEqual(self.lines(), [])
+        self.assertEqual(self.lines(alternatives=[]), [])
 
 
 class Hints(Case):

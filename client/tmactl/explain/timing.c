@@ -12,8 +12,7 @@
 
 #define MOST_RUNS 7 /* that the service takes the median of */
 
-/* "0.4 us", "66 us", "1.24 ms". */
-static const char *print_ns(uint64_t ns, char text[32])
+const char *timing_print_ns(uint64_t ns, char text[32])
 {
 	if (ns >= 9950)
 		return print_us((double)ns / 1e3, text, 32);
@@ -35,14 +34,14 @@ static void add_prediction(const tma_document *plan, char *text, size_t size)
 
 	if (ratio > 0)
 		snprintf(text, size, "%s predicted (%.2f times a copy's)",
-		         print_ns(field_uint(plan, "predicted_ns"), time), ratio);
+		         timing_print_ns(field_uint(plan, "predicted_ns"), time), ratio);
 }
 
 static void add_median(const tma_document *plan, uint64_t runs, char *text, size_t size)
 {
 	char time[32], count[32];
 
-	print_ns(field_uint(plan, "measured_ns"), time);
+	timing_print_ns(field_uint(plan, "measured_ns"), time);
 	if (runs > MOST_RUNS)
 		snprintf(text, size, "%s measured (median of the last %d runs)", time, MOST_RUNS);
 	else

@@ -4,10 +4,14 @@
 #define CLIENT_TMACTL_EXPLAIN_TIMING_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "client/tmaclient.h"
 
 #define TIMING_SIZE 256
+
+/* "0.4 us", "66 us", "1.24 ms". Writes to text and returns it. */
+const char *timing_print_ns(uint64_t ns, char text[32]);
 
 /* The predicted time by that of a copy of as many bytes; 0: the plan has none. */
 double timing_ratio(const tma_document *plan);
