@@ -23,6 +23,7 @@ enum option_id {
 	OPTION_THREADS,
 	OPTION_ISA,
 	OPTION_QUICK,
+	OPTION_NO_TUNE,
 	OPTION_MARKDOWN,
 	OPTION_JSON,
 	OPTION_LOAD,
@@ -30,32 +31,42 @@ enum option_id {
 	OPTION_HELP,
 };
 
+/* Whose option it is. */
+enum info_program { OF_ALL, OF_CPU, OF_GPU };
+
 static const struct {
 	enum option_id id;
 	const char *name;
 	const char *argument; /* NULL: takes none */
 	const char *doc;      /* NULL: not for people */
-	bool is_cpu;
+	enum info_program program;
 } infos[] = {
 	{ OPTION_ROWS, "rows", "PART", "only rows with PART in \"what type [shape]\"; may be given again",
-	  false },
-	{ OPTION_RANDOM, "random", "SEED [N]", "draw N random rows [100] from SEED", false },
-	{ OPTION_LEAST, "least", "KIB", "draw no source smaller than that [4]", false },
-	{ OPTION_MOST, "most", "KIB", "draw no source larger than that [2097152]", false },
-	{ OPTION_RUNS, "runs", "N", "runs of each row, from 1 to 101", false },
-	{ OPTION_THREADS, "threads", "N", "of either side [one a CPU]", true },
+	  OF_ALL },
+	{ OPTION_RANDOM, "random", "SEED [N]", "draw N random rows [100] from SEED", OF_ALL },
+	{ OPTION_LEAST, "least", "KIB", "draw no source smaller than that [4]", OF_ALL },
+	{ OPTION_MOST, "most", "KIB", "draw no source larger than that [2097152]", OF_ALL },
+	{ OPTION_RUNS, "runs", "N", "runs of each row, from 1 to 101", OF_ALL },
+	{ OPTION_THREADS, "threads", "N", "of either side [one a CPU]", OF_CPU },
 	{ OPTION_ISA, "isa", "NAME", "the engine's instruction set: plain, avx2, avx512, ... [the best]",
-	  true },
-	{ OPTION_QUICK, "quick", NULL, NULL, false },
-	{ OPTION_MARKDOWN, "markdown", NULL, "print tables in Markdown", false },
-	{ OPTION_JSON, "json", NULL, "print JSON, for machines and for the two below", false },
+	  OF_CPU },
+	{ OPTION_QUICK, "quick", NULL, NULL, OF_ALL },
+	{ OPTION_NO_TUNE, "no-tune", NULL, "try no alternatives to the plan predicted to be the fastest",
+	  OF_GPU },
+	{ OPTION_MARKDOWN, "markdown", NULL, "print tables in Markdown", OF_ALL },
+	{ OPTION_JSON, "json", NULL, "print JSON, for machines and for the two below", OF_ALL },
 	{ OPTION_COMPARE, "compare", "FILE", "print how the ratios differ from those of an earlier --json",
-	  false },
-	{ OPTION_LOAD, "load", "FILE", "measure nothing: take the rows of an earlier --json", false },
-	{ OPTION_HELP, "help", NULL, "print this", false },
+	  OF_ALL },
+	{ OPTION_LOAD, "load", "FILE", "measure nothing: take the rows of an earlier --json", OF_ALL },
+	{ OPTION_HELP, "help", NULL, "print this", OF_ALL },
 };
 
 #define N_INFOS (sizeof(infos) / sizeof(infos[0]))
+
+static bool is_of(size_t i, const struct program *program)
+{
+	return infos[i].program == OF_ALL || (infos[i].program == OF_CPU) == program->is_cpu;
+}
 
 /* False when text is no whole number from 1 to most. */
 static bool read_number(const char *text, int most, int *ret)
@@ -124,6 +135,9 @@ static int apply(struct command *command, enum option_id id, const char *value, 
 	case OPTION_QUICK:
 		command->options.quick = true;
 		return 0;
+	case OPTION_NO_TUNE:
+		command->options.no_tune = true;
+		return 0;
 	case OPTION_MARKDOWN:
 		return set_format(command, REPORT_MARKDOWN, err);
 	case OPTION_JSON:
@@ -183,7 +197,7 @@ int command_parse(struct command *ret, const struct program *program, int argc, 
 
 	*ret = (struct command){ .options.runs = program->runs, .n_random = 100 };
 	for (size_t i = 0; i < N_INFOS; i++)
-		if (program->is_cpu || !infos[i].is_cpu)
+		if (is_of(i, program))
 			options[n++] = (struct option){ infos[i].name,
 				                        infos[i].argument ? required_argument : no_argument,
 				                        NULL, infos[i].id };
@@ -212,7 +226,7 @@ void command_print_help(const struct program *program)
 
 	printf("usage: %s [OPTION]...\n\n%s\noptions:\n", program->name, program->about);
 	for (size_t i = 0; i < N_INFOS; i++) {
-		if (!infos[i].doc || (infos[i].is_cpu && !program->is_cpu))
+		if (!infos[i].doc || !is_of(i, program))
 			continue;
 		snprintf(name, sizeof(name), "--%s%s%s", infos[i].name, infos[i].argument ? "=" : "",
 		         infos[i].argument ? infos[i].argument : "");

@@ -37,6 +37,12 @@ struct distribution distribution_of(double *values, int n)
 		                      .worst = values[0] };
 }
 
+void distribution_print_change(FILE *out, const struct distribution *before, const struct distribution *after)
+{
+	fprintf(out, "geometric mean %.3f -> %.3f; 10th percentile %.3f -> %.3f; worst %.3f -> %.3f\n",
+	        before->mean, after->mean, before->tenth, after->tenth, before->worst, after->worst);
+}
+
 /* ---- Groups of rows --------------------------------------------------------------------------------- */
 
 /* Writes what group a row belongs to. */

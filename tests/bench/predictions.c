@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CLOSE 0.2 /* an error that is small */
 
@@ -35,7 +36,7 @@ void report_print_predictions(FILE *out, const struct report *report, enum repor
 
 		/* Of times: predicted to measured. */
 		if (row->predicted > 0)
-			ours[n_ours++] = fabs(row->ratio.median / row->predicted - 1);
+			ours[n_ours++] = fabs(row->chosen_ratio.median / row->predicted - 1);
 		if (row->predicted_base_ns > 0)
 			base[n_base++] = fabs(row->predicted_base_ns * row->base.median / row->bytes - 1);
 	}
@@ -46,4 +47,31 @@ void report_print_predictions(FILE *out, const struct report *report, enum repor
 		print_errors(out, report->base, base, n_base);
 	}
 	free(ours);
+}
+
+void report_print_trials(FILE *out, const struct report *report, enum report_format format)
+{
+	double *before = calloc(2 * (size_t)report->n_rows + 1, sizeof(*before)),
+	       *after = before + report->n_rows;
+	int n = 0, improved = 0;
+
+	for (int i = 0; before && i < report->n_rows; i++) {
+		const struct report_row *row = &report->rows[i];
+
+		before[i] = row->chosen_ratio.median;
+		after[i] = row->ratio.median;
+		n += row->is_tuned;
+		improved += row->is_tuned && memcmp(row->ours_ns, row->chosen_ns, sizeof(row->ours_ns)) != 0;
+	}
+	if (n > 0) {
+		struct distribution a = distribution_of(before, report->n_rows),
+				    b = distribution_of(after, report->n_rows);
+
+		fprintf(
+		    out,
+		    "%splans tried for %d of %d rows; another than the one predicted won for %d; all rows: ",
+		    format == REPORT_MARKDOWN ? "\n" : "", n, report->n_rows, improved);
+		distribution_print_change(out, &a, &b);
+	}
+	free(before);
 }

@@ -15,6 +15,7 @@ struct program_options {
 	unsigned threads; /* 0: not given */
 	const char *isa;  /* NULL: not given */
 	bool quick;       /* tiny rows, to try the program */
+	bool no_tune;     /* measures the plan predicted to be the fastest, and tries no other */
 };
 
 struct program {

@@ -45,16 +45,19 @@ void report_deinit(struct report *report)
 
 static void work_out(struct report_row *row)
 {
-	double base[REPORT_MAX_RUNS], ours[REPORT_MAX_RUNS], ratio[REPORT_MAX_RUNS];
+	double base[REPORT_MAX_RUNS], ours[REPORT_MAX_RUNS], ratio[REPORT_MAX_RUNS],
+	    chosen_ratio[REPORT_MAX_RUNS];
 
 	for (int i = 0; i < row->n_runs; i++) {
 		base[i] = row->bytes / row->base_ns[i];
 		ours[i] = row->bytes / row->ours_ns[i];
 		ratio[i] = row->base_ns[i] / row->ours_ns[i];
+		chosen_ratio[i] = row->is_tuned ? row->base_ns[i] / row->chosen_ns[i] : ratio[i];
 	}
 	row->base = spread_of(base, row->n_runs);
 	row->ours = spread_of(ours, row->n_runs);
 	row->ratio = spread_of(ratio, row->n_runs);
+	row->chosen_ratio = spread_of(chosen_ratio, row->n_runs);
 }
 
 int report_add(struct report *report, const struct report_row *row, const struct report_row **ret,
@@ -145,6 +148,7 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 	        format == REPORT_MARKDOWN ? "\n" : "", report->n_rows - under, report->n_rows, REPORT_HALF,
 	        half);
 	report_print_predictions(out, report, format);
+	report_print_trials(out, report, format);
 }
 
 /* ---- Before and after ------------------------------------------------------------------------------- */
@@ -219,9 +223,7 @@ void report_print_change(FILE *out, const struct report *before, const struct re
 	if (ratio && n > 0) {
 		struct distribution a = distribution_of(ratio, n), b = distribution_of(ratio_after, n);
 
-		fprintf(out,
-		        "geometric mean %.3f -> %.3f; 10th percentile %.3f -> %.3f; worst %.3f -> %.3f\n",
-		        a.mean, b.mean, a.tenth, b.tenth, a.worst, b.worst);
+		distribution_print_change(out, &a, &b);
 	}
 	free(ratio);
 }

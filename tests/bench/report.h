@@ -49,17 +49,21 @@ struct report_row {
 	char family[24];
 	double bar;               /* the least ratio that is asked for */
 	double bytes;             /* read plus written, by one call */
-	double predicted;         /* ratio, by the plan's cost; 0: none */
+	double predicted;         /* ratio, by the cost of the plan predicted to be the fastest; 0: none */
 	double predicted_base_ns; /* a call of the base, by the model that turns costs into times; 0: none */
 	int n_runs;
 	double base_ns[REPORT_MAX_RUNS]; /* a call, in each run */
 	double ours_ns[REPORT_MAX_RUNS];
+	bool is_tuned; /* ours_ns is of the fastest of several plans that were tried, chosen_ns of the one
+	                  predicted to be the fastest, which may be the same; else chosen_ns is not there */
+	double chosen_ns[REPORT_MAX_RUNS];
 	char explain[2048]; /* lines about the plan; need not be there */
 
 	/* By report_add. */
 	struct spread base; /* GB/s */
 	struct spread ours;
-	struct spread ratio; /* of ours to base */
+	struct spread ratio;        /* of ours to base */
+	struct spread chosen_ratio; /* the same of chosen_ns; without these, of ours */
 };
 
 struct report {
@@ -96,6 +100,10 @@ void sort_values(double *values, int n);
 /* n >= 1 positive values, which it sorts. */
 struct distribution distribution_of(double *values, int n);
 
+/* "geometric mean 0.85 -> 0.90; ..." */
+void distribution_print_change(FILE *out, const struct distribution *before,
+                               const struct distribution *after);
+
 /* *report is zeros with what is known of the run; report_deinit frees its rows. */
 void report_deinit(struct report *report);
 
@@ -118,8 +126,13 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
  * what explains their plans. */
 void report_print_distribution(FILE *out, const struct report *report, enum report_format format);
 
-/* How far the predictions are from the medians, over all rows that have one; nothing where none has. */
+/* How far the predictions are from the medians of the plans that they were made for, over all rows that have
+ * one; nothing where none has. */
 void report_print_predictions(FILE *out, const struct report *report, enum report_format format);
+
+/* How much faster rows are by the plans that trials found than by those predicted to be the fastest; nothing
+ * where none was tried. */
+void report_print_trials(FILE *out, const struct report *report, enum report_format format);
 
 /* The ratio of each row that both have, before and after, and how all of them are distributed. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,

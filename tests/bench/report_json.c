@@ -57,6 +57,10 @@ static json_t *json_of_row(const struct report_row *row)
 		json_object_set_new(node, "predicted", json_real(row->predicted));
 	if (row->predicted_base_ns > 0)
 		json_object_set_new(node, "predicted_base_ns", json_real(row->predicted_base_ns));
+	if (row->is_tuned) {
+		json_object_set_new(node, "chosen_ns", json_of_times(row->chosen_ns, row->n_runs));
+		json_object_set_new(node, "chosen_ratio", json_of_spread(&row->chosen_ratio));
+	}
 	return node;
 }
 
@@ -163,6 +167,9 @@ static int read_row(json_t *node, struct report *report, const char *path, struc
 	row.n_runs = read_times(base, row.base_ns);
 	if (row.rank < 0 || row.n_runs < 0 || read_times(ours, row.ours_ns) != row.n_runs)
 		return refuse(path, "a row's shape or times", err);
+	row.is_tuned = json_object_get(node, "chosen_ns") != NULL;
+	if (row.is_tuned && read_times(json_object_get(node, "chosen_ns"), row.chosen_ns) != row.n_runs)
+		return refuse(path, "a row's times of the plan predicted to be the fastest", err);
 	if (!read_request(node, &row))
 		return refuse(path, "a row's strides, perm, before, after, mode or value", err);
 	return report_add(report, &row, &added, err);

@@ -51,7 +51,11 @@ case $bench in
 *bench_gpu)
 	ok "... against what was predicted of it" out_has "ratios within 20 % of the prediction: "
 	ok "... and of copies" out_has "copy within 20 % of the prediction: "
+	ok "... after alternatives were tried" out_has "plans tried for 1 of $rows rows; "
+	ok "without trials" rc 0 --quick --runs 1 --no-tune
+	ok "... there are none" [ "$(grep -c 'plans tried' "$work/out")" = 0 ]
 	;;
+*) refused "an option of the GPU's" --no-tune --no-tune ;;
 esac
 ok "one row" rc 0 --quick --runs 1 --rows 'edge pad' --markdown
 ok "... in Markdown" out_lines '^| edge pad .*|$' 1

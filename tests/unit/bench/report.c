@@ -258,6 +258,63 @@ Test(report, nothing_was_predicted)
 	report_deinit(&report);
 }
 
+/* ---- Trials ----------------------------------------------------------------------------------------- */
+
+/* Four rows of a ratio of 0.5; of the second another plan won, and of the third the one predicted to be the
+ * fastest. */
+static struct report tried(void)
+{
+	struct report report = { .base = "copy" }, one = sample(2);
+
+	for (int i = 0; i < 4; i++) {
+		struct report_row row = one.rows[0];
+		const struct report_row *added;
+		struct error err;
+
+		row.is_tuned = i == 1 || i == 2;
+		for (int k = 0; k < row.n_runs; k++)
+			row.chosen_ns[k] = (i == 1 ? 2 : 1) * row.ours_ns[k];
+		cr_assert_eq(report_add(&report, &row, &added, &err), 0);
+	}
+	report_deinit(&one);
+	return report;
+}
+
+Test(report, what_trials_have_found)
+{
+	struct report report = tried();
+	char *end = PRINTED(report_print_end, &report, REPORT_TEXT);
+
+	expect_text(
+	    end,
+	    "\nplans tried for 2 of 4 rows; another than the one predicted won for 1; all rows: geometric "
+	    "mean 0.420 -> 0.500; 10th percentile 0.250 -> 0.500; worst 0.250 -> 0.500\n");
+	free(end);
+	report_deinit(&report);
+}
+
+Test(report, predictions_are_of_the_plan_predicted_to_be_the_fastest)
+{
+	struct report report = tried();
+	char *end;
+
+	report.rows[1].predicted = 0.25;
+	end = PRINTED(report_print_end, &report, REPORT_TEXT);
+	expect_text(end, "prediction: 1 of 1; error: median 0.0 %");
+	free(end);
+	report_deinit(&report);
+}
+
+Test(report, nothing_was_tried)
+{
+	struct report report = sample(1);
+	char *end = PRINTED(report_print_end, &report, REPORT_TEXT);
+
+	expect_no_text(end, "tried");
+	free(end);
+	report_deinit(&report);
+}
+
 /* ---- Many rows -------------------------------------------------------------------------------------- */
 
 Test(report, distribution)
@@ -379,6 +436,10 @@ Test(report, json_there_and_back)
 		cr_skip_test("built without libjansson");
 	report.rows[0].predicted = 0.9;
 	report.rows[1].predicted_base_ns = 170;
+	report.rows[1].is_tuned = true;
+	for (int i = 0; i < 3; i++)
+		report.rows[1].chosen_ns[i] = 1.25 * report.rows[1].base_ns[i];
+	report.rows[1].chosen_ratio = (struct spread){ 0.8, 0.8, 0.8 };
 	cr_assert_eq(report_write_json(file, &report, &err), 0);
 	fclose(file);
 	write_file(path, text);
