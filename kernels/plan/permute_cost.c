@@ -44,7 +44,7 @@ static const struct weights *weights_of(enum permute_how how, uint32_t element)
 	/* clang-format off */
 	static const struct weights elements[] = {
 		[1] = { 0.88, 5, 1.3, 2.4, 81, 65, 0.68, 0.028, 0.035, 350, 0.42, 0.01, 0.16, 0.046, 0.045, 0.099, 0.017 },
-		[2] = { 0.97, 4.2, 0.25, 2.5, 23, 16, 0.47, 0.0097, 0.044, 0, 0.27, 0.0015, 0.17, 0.045, 0.037, 0.027, 0.017 },
+		[2] = { 0.97, 4.2, 0.25, 2.5, 23, 46, 0.47, 0.0097, 0.044, 0, 0.27, 0.0015, 0.17, 0.045, 0.037, 0.027, 0.017 },
 		[4] = { 0.95, 3.7, 1.9, 12, 16, 38, 0.35, 0.001, 0.024, 420, 0.36, 0.011, 0.079, 0.07, 0.05, 0.046, 0.019 },
 		[8] = { 0.93, 11, 3.8, 5.8, 7.5, 30, 0.22, 0.003, 0.023, 510, 0.3, 0.013, 0.16, 0.084, 0.061, 0.06, 0.028 },
 		[16] = { 0.95, 11, 2.5, 6, 4, 35, 0.23, 0.0061, 0.02, 570, 0.2, 0.0099, 0.13, 0.068, 0.038, 0.046, 0.019 },
@@ -80,6 +80,18 @@ static double request_bytes(const struct permute_tile *tile)
 	return tile->row_run < own && tile->args.how != PERMUTE_PIECES ? tile->row_run : own;
 }
 
+/* Too few bytes in flight, too many, and the tail: where tiles do not fill the device, more and smaller ones
+ * are better, and what is in flight does not matter. */
+static double flight_cost(const struct permute_tile *tile, const struct weights *w, uint32_t at_once)
+{
+	const double waves = (double)tile->tiles / (double)(tile->processors * at_once + 1);
+	const double full = waves < 1 ? waves : 1, flight = at_once * tile->useful / ENOUGH_IN_FLIGHT;
+	const double few = at_once * tile->useful / (tile->args.padded ? 2 : 1) / FEW_IN_FLIGHT;
+
+	return full * (w->flight * above(1, flight) + STARVED * square(above(1, few))) +
+	       w->crowd * above(flight, 1) + saturate(w->waves / waves);
+}
+
 double permute_cost(const struct permute_tile *tile)
 {
 	const struct permute_args *args = &tile->args;
@@ -89,7 +101,7 @@ double permute_cost(const struct permute_tile *tile)
 	                      : args->padded             ? PADDED_BLOCKS
 	                                                 : PERMUTE_BLOCKS;
 	const uint32_t at_once = fit < most ? fit : most; /* blocks in a multiprocessor */
-	const double flight = at_once * tile->useful, chunks = tile->useful / 16;
+	const double chunks = tile->useful / 16;
 	const double table = args->how == PERMUTE_PIECES
 	                         ? args->pieces * PIECE_WORK
 	                         : args->row_bytes / (double)tile->nest.element * (ENTRY_WORK + args->phases);
@@ -105,11 +117,8 @@ double permute_cost(const struct permute_tile *tile)
 	cost += w->wasted * (tile->wasted - 1);
 	cost += (w->table * table + w->lists * lists) / chunks;
 	cost += w->tile / tile->useful;
-	cost += w->flight * above(1, flight / ENOUGH_IN_FLIGHT);
-	cost += saturate(w->waves * (double)(tile->processors * at_once) / (double)tile->tiles);
+	cost += flight_cost(tile, w, at_once);
 	cost += w->split * tile->split_lines + w->narrow * above(LINE / request_bytes(tile), 1);
-	cost += STARVED * square(above(1, flight / (args->padded ? 2 : 1) / FEW_IN_FLIGHT));
-	cost += w->crowd * above(flight / ENOUGH_IN_FLIGHT, 1);
 	cost += w->long_table * above(table / chunks, HIDDEN_TABLE) +
 	        PADDED_TABLE * args->padded * table / chunks;
 	cost += w->banks * above(tile->wavefronts * WARP_THREADS, FEW_WAVEFRONTS);

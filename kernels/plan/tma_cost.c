@@ -6,7 +6,8 @@
 
 #define SMALL_TILE 15000.0 /* bytes of a box, below which too few are in flight */
 #define SMALL_BULK 6000.0  /* of a plain copy */
-#define LAUNCH     6e6     /* bytes of a destination that are written while one kernel follows another */
+#define LAUNCH     6e6     /* bytes of a destination that a copy writes while one kernel follows another, */
+#define FIXED      17e6    /* and before it begins */
 
 static double box_bytes(const struct tma_route_plan *tma)
 {
@@ -116,5 +117,6 @@ double tma_cost(const struct plan *plan, const struct loop_nest *nest, int outer
 	for (int d = 0; d < outer; d++)
 		window *= (double)nest->dim[d].source / (double)nest->dim[d].n;
 	border = 1 - window;
-	return route_cost(plan, mode) * window + border_cost(nest, mode) * border + LAUNCH / nest_bytes(nest);
+	return route_cost(plan, mode) * window + border_cost(nest, mode) * border +
+	       LAUNCH / (FIXED + nest_bytes(nest));
 }
