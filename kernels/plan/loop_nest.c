@@ -11,14 +11,16 @@
 static void drop_units_and_flip(struct loop_nest *nest);
 static void sort_dims(struct loop_nest *nest);
 static void fuse_dims(struct loop_nest *nest, bool padded);
+static bool is_whole(const struct loop_nest_dim *dim);
 static void widen(struct loop_nest *nest, uint32_t align);
 
-void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align)
+void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align, enum pad_mode mode)
 {
 	drop_units_and_flip(nest);
 	sort_dims(nest);
-	fuse_dims(nest, true);
-	if (!nest->fill)
+	fuse_dims(nest, mode == PAD_MODE_CONSTANT);
+	if (!nest->fill &&
+	    (mode == PAD_MODE_CONSTANT || nest->rank == 0 || is_whole(&nest->dim[nest->rank - 1])))
 		widen(nest, align);
 }
 
@@ -273,11 +275,7 @@ bool loop_nest_window(struct loop_nest *ret, const struct transform *t, uint32_t
 			.before = t->axis[d].before,
 			.source = t->axis[d].source,
 		};
-	drop_units_and_flip(ret);
-	sort_dims(ret);
-	fuse_dims(ret, t->mode == PAD_MODE_CONSTANT);
-	if (t->mode == PAD_MODE_CONSTANT || ret->rank == 0 || is_whole(&ret->dim[ret->rank - 1]))
-		widen(ret, align);
+	loop_nest_canonicalise(ret, align, t->mode);
 	return true;
 }
 
@@ -305,7 +303,7 @@ void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t al
 		constant_get(subregions, i, ret);
 	else
 		grid_get(subregions, i, ret);
-	loop_nest_canonicalise(ret, align);
+	loop_nest_canonicalise(ret, align, PAD_MODE_CONSTANT);
 }
 
 bool subregions_interior(const struct subregions *subregions, uint32_t align, struct loop_nest *ret)
@@ -317,7 +315,7 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
 	loop_nest_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++)
 		loop_nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
-	loop_nest_canonicalise(ret, align);
+	loop_nest_canonicalise(ret, align, PAD_MODE_CONSTANT);
 	return true;
 }
 

@@ -36,8 +36,9 @@ struct loop_nest {
 };
 
 /* Brings a loop nest to canonical form in place. align: bytes that both base addresses are known to be a
- * multiple of (a power of two); widening never goes past it. */
-void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align);
+ * multiple of (a power of two); widening never goes past it. A padded dimension joins one inside it, or
+ * becomes one of wider elements, only if the border has a value. */
+void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align, enum pad_mode mode);
 
 int64_t loop_nest_count(const struct loop_nest *nest); /* elements */
 

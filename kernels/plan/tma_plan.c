@@ -32,7 +32,7 @@ static int64_t window_count(const struct loop_nest *nest)
 }
 
 /* Leaves only the window of so many of its dimensions, the outermost. */
-static void shrink(struct loop_nest *nest, int outer, uint32_t align)
+static void shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode mode)
 {
 	for (int d = 0; d < outer; d++) {
 		struct loop_nest_dim *dim = &nest->dim[d];
@@ -41,7 +41,7 @@ static void shrink(struct loop_nest *nest, int outer, uint32_t align)
 		dim->n = dim->source;
 		dim->before = 0;
 	}
-	loop_nest_canonicalise(nest, align);
+	loop_nest_canonicalise(nest, align, mode);
 }
 
 static bool is_zero(const struct transform *t)
@@ -99,7 +99,7 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 
 		/* What the maps leave zero is written again: only while that is little. */
 		if (window_count(&nest) <= loop_nest_count(&nest) / 2)
-			shrink(&inner, inner.rank, facts->align);
+			shrink(&inner, inner.rank, facts->align, t->mode);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
 		if (is_patchable(plan, &nest, &inner))
@@ -325,7 +325,7 @@ static void try_window(struct plan *plan, const struct loop_nest *nest, const st
 	struct loop_nest inner = *nest;
 
 	memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
-	shrink(&inner, inner.rank, facts->align);
+	shrink(&inner, inner.rank, facts->align, mode);
 	narrow_to(&inner, facts->align, mode);
 	choose_route(&other, &inner, facts);
 	plan_border(&other, nest, nest->rank);
@@ -351,7 +351,7 @@ static void try_permute(struct plan *plan, const struct loop_nest *nest, int out
 	struct loop_nest inner = *nest;
 
 	if (outer > 0) {
-		shrink(&inner, outer, facts->align);
+		shrink(&inner, outer, facts->align, mode);
 		narrow_to(&inner, facts->align, mode);
 		plan_border(&other, nest, outer);
 	}

@@ -101,9 +101,11 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		struct msg_alternative alternatives[2];
 		struct msg_latency_bucket bars[2];
 		struct msg_item_error errors[2];
-	} inner;
+	} lists[2]; /* a message has two at most */
+	static unsigned taken;
 	static const int32_t codes[] = { 0, -1, -STATUS_COUNT, INT32_MIN, 1, INT32_MAX };
 	struct int_list *ints;
+	char *inner;
 
 	switch (field->kind) {
 	case FIELD_KIND_BOOL:
@@ -147,11 +149,12 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		             random);
 		break;
 	case FIELD_KIND_LIST:
-		assert(2 * field->inner->size <= sizeof inner);
+		inner = (char *)&lists[taken++ % 2];
+		assert(2 * field->inner->size <= sizeof lists[0]);
 		for (int i = 0; i < 2; i++)
-			traffic_fill(field->inner, ~0u, (char *)&inner + i * field->inner->size, random);
+			traffic_fill(field->inner, ~0u, inner + i * field->inner->size, random);
 		*(struct message_list *)at =
-		    (struct message_list){ .items = &inner, .n = (uint32_t)below(random, 3) };
+		    (struct message_list){ .items = inner, .n = (uint32_t)below(random, 3) };
 		break;
 	case FIELD_KIND_NAMES:
 		*(struct name_list *)at = (struct name_list){ names, (uint32_t)below(random, 4) };

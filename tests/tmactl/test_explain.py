@@ -330,8 +330,7 @@ class Pictures(Case):
     def test_chunks_lie_where_the_unit_puts_them(self):
         rows = (["float16", "8192,8192", "--permute=1,0"], ["float32", "4096,4096", "--permute=1,0"],
                 ["uint8", "4096,4096", "--permute=1,0"], ["float64", "512,1024", "--permute=1,0"],
-                ["float32", "4,8192,8192", "--permute=0,2,1"], ["float32", "8192,8192", "--pad=-4:-4,-4:-4"],
-                ["float32", "64,100,4096", "--permute=1,0,2"])
+                ["float32", "4,8192,8192", "--permute=0,2,1"])
         for dtype, shape, change in rows:
             with self.subTest(dtype=dtype, shape=shape):
                 plan, tree = self.draw("--dtype", dtype, "--shape", shape, change, "--engine", "cuda")

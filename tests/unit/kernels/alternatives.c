@@ -203,6 +203,7 @@ Test(alternatives, differ_in_one_thing)
 static bool are_alike(const struct plan *a, const struct plan *b)
 {
 	return a->tma.route == TMA_ROUTE_PERMUTE && b->tma.route == TMA_ROUTE_PERMUTE &&
+	       (a->tma.border_rank > 0) == (b->tma.border_rank > 0) &&
 	       a->tma.permute.how == b->tma.permute.how &&
 	       permute_sizes_are_near(&a->tma.sizes, &b->tma.sizes);
 }

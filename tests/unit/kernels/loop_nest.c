@@ -155,7 +155,7 @@ ParameterizedTest(struct loop_nest_row *row, nest, canonical)
 	copy_nest(&nest, &row->given);
 	/* Canonical form is its own. */
 	for (int pass = 0; pass < 2; pass++) {
-		loop_nest_canonicalise(&nest, row->align);
+		loop_nest_canonicalise(&nest, row->align, PAD_MODE_CONSTANT);
 		cr_assert_eq(nest.rank, row->want.rank, "%s: rank %d", row->name, nest.rank);
 		cr_assert_eq(nest.element, row->want.element, "%s: element %u", row->name, nest.element);
 		cr_assert_eq(nest.fill, row->want.fill, "%s", row->name);
@@ -169,4 +169,29 @@ ParameterizedTest(struct loop_nest_row *row, nest, canonical)
 			cr_assert_eq(nest.dim[d].src, row->want.dim[d].src, "%s: src of %d", row->name, d);
 		}
 	}
+}
+
+/* Border that mirrors the window, element by element, is not what elements of another size would have. */
+Test(nest, pads_of_other_modes_stay_as_they_are)
+{
+	static const struct loop_nest given = { .rank = 2,
+		                                .element = 1,
+		                                .dim = { { 9, 8, 8, 2, 4 }, { 8, 1, 1, 0, 8 } } };
+	struct loop_nest nest = given;
+
+	loop_nest_canonicalise(&nest, 8, PAD_MODE_SYMMETRIC);
+	cr_expect_eq(nest.rank, 1);
+	cr_expect_eq(nest.element, 8);
+	cr_expect_eq(nest.dim[0].n, 9);
+	nest = given;
+	loop_nest_canonicalise(&nest, 1, PAD_MODE_SYMMETRIC);
+	cr_expect_eq(nest.rank, 2, "%d", nest.rank);
+	nest = given;
+	loop_nest_canonicalise(&nest, 1, PAD_MODE_CONSTANT);
+	cr_expect_eq(nest.rank, 1);
+	cr_expect_eq(nest.dim[0].before, 16);
+	nest.element = 1;
+	nest.dim[0] = (struct loop_nest_dim){ 72, 1, 1, 16, 32 };
+	loop_nest_canonicalise(&nest, 8, PAD_MODE_SYMMETRIC);
+	cr_expect_eq(nest.element, 1, "%u", nest.element);
 }
