@@ -30,6 +30,9 @@
 #define PERMUTE_LEAD      8          /* entries ahead of each copy of the table */
 #define PERMUTE_NO_SKEW   31
 
+/* Rows of a group of WORDS. */
+#define PERMUTE_GROUP(element) (4u / (element))
+
 struct permute_axis {
 	struct divisor by; /* indices */
 	int64_t dst;       /* bytes from index to index */
@@ -50,7 +53,7 @@ struct permute_split {
 /* How the bytes of a row are found in the slots. */
 enum permute_how {
 	PERMUTE_ELEMENTS, /* each element by a table */
-	PERMUTE_WORDS,    /* the same for elements of one byte, four rows at a time */
+	PERMUTE_WORDS,    /* the same for elements of one or two bytes, as many rows at a time as fill a word */
 	PERMUTE_PIECES,   /* pieces that are contiguous on both sides */
 	PERMUTE_HOWS
 };

@@ -154,7 +154,7 @@ static int find_accesses(const struct permute_args *args, uint32_t element, uint
 {
 	const uint32_t chunks = (uint32_t)args->by_chunks.n, some = 16 / element;
 	const uint32_t together = element == 16 ? 8 : element == 8 ? 16 : 32;
-	const uint32_t rows = args->how == PERMUTE_WORDS ? 4 : 1;
+	const uint32_t rows = args->how == PERMUTE_WORDS ? PERMUTE_GROUP(element) : 1;
 	struct access *access = ret;
 
 	for (uint32_t k = 0; k < some; k++) {
@@ -191,13 +191,14 @@ static double chunk_wavefronts(const struct permute_tile *tile, const struct spa
                                double sum)
 {
 	const struct permute_args *args = &tile->args;
-	const uint32_t rows = args->how == PERMUTE_WORDS ? 4u << side : 1u << side;
+	const uint32_t group = args->how == PERMUTE_WORDS ? PERMUTE_GROUP(tile->nest.element) : 1;
+	const uint32_t rows = group << side;
 	const double idle = (double)((args->rows - 1) / rows + 1) * rows / args->rows;
 	double accesses = 16.0 / tile->nest.element, helpers = 1, shuffles = 0;
 
 	if (args->how == PERMUTE_WORDS) {
-		sum *= (args->aligned ? 1 : 2) / 4.0;
-		accesses *= (args->aligned ? 1 : 2) / 4.0;
+		sum *= (args->aligned ? 1.0 : 2.0) / group;
+		accesses *= (args->aligned ? 1.0 : 2.0) / group;
 		helpers = (double)WARP_THREADS / (WARP_THREADS - (1u << side));
 		shuffles = 4;
 	}
@@ -338,7 +339,7 @@ void permute_lay_out(struct permute_tile *tile)
 {
 	struct permute_args *args = &tile->args;
 	const uint32_t element = tile->nest.element;
-	const uint32_t group = (args->how == PERMUTE_WORDS ? 4u : 1u) << args->log_side;
+	const uint32_t group = (args->how == PERMUTE_WORDS ? PERMUTE_GROUP(element) : 1) << args->log_side;
 	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 	const struct spacing spacing = spacing_of(args);
 	uint32_t at = 16, step = stack_pitch_of(args, &spacing);

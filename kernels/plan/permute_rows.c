@@ -10,7 +10,6 @@
 #define TABLE_BYTES   65000 /* of all copies: notes have offsets of 16 bits */
 #define MOST_PIECES   2048
 #define LEAST_PIECE   16 /* bytes */
-#define GROUP         4  /* rows that WORDS takes together */
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
 
@@ -209,17 +208,18 @@ static bool set_pieces(struct permute_work *work)
 static bool set_words(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
+	const uint32_t element = work->nest->element, group = element > 2 ? 1 : PERMUTE_GROUP(element);
 	uint64_t together = 1;
 	uint32_t d = 0;
 
-	if (work->nest->element != 1)
+	if (element > 2)
 		return false;
-	for (; d < args->stack_row && together % GROUP; d++) {
-		if (args->row[d].src != (int64_t)together || work->padded_row[d])
+	for (; d < args->stack_row && together % group; d++) {
+		if (args->row[d].src != (int64_t)(together * element) || work->padded_row[d])
 			break;
 		together *= args->row[d].by.n;
 	}
-	if (together < GROUP || (together % GROUP && together != args->rows))
+	if (together < group || (together % group && together != args->rows))
 		return false;
 	for (; d < args->stack_row; d++)
 		args->aligned &= args->row[d].src % 4 == 0;

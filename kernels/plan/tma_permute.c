@@ -104,7 +104,7 @@ static bool may_suit(const struct permute_sides *sides, enum permute_how how)
 {
 	switch (how) {
 	case PERMUTE_WORDS:
-		return sides->nest->element == 1;
+		return sides->nest->element <= 2;
 	case PERMUTE_PIECES:
 		return sides->src.n > 0 && sides->dst.n > 0 && sides->src.dim[0] == sides->dst.dim[0];
 	default:

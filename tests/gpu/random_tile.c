@@ -54,7 +54,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 	permute_sides_init(&sides, &nest, facts, transform->mode);
 	for (int i = 0; i < TRIES; i++) {
 		const enum permute_how how =
-		    nest.element == 1 && i < TRIES / 2
+		    nest.element <= 2 && i < TRIES / 2
 			? PERMUTE_WORDS
 			: (enum permute_how)oracle_between(state, 0, PERMUTE_HOWS - 1);
 		const struct permute_box box = draw_box(state, &sides);
@@ -63,7 +63,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 		if (!permute_tile_init(&tile, &sides, &box, how) || tile.tiles > MOST_TILES)
 			continue;
 		permute_lay_out(&tile);
-		if (how != PERMUTE_PIECES && oracle_between(state, 0, 1)) {
+		if (oracle_between(state, 0, 1)) {
 			permute_arrange(&tile);
 			permute_lay_out(&tile);
 		} else if (how != PERMUTE_PIECES && oracle_between(state, 0, 1)) {

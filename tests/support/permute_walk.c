@@ -94,9 +94,10 @@ static bool check_row(struct walk *walk, const struct permute_place *t, int64_t 
 	    (copy >= args->phases || phase - (copy << args->phase_shift) > (walk->tma->element < 4 ? 3 : 0)))
 		return flaw(walk, t, "there is no copy of the table for row %ld", (long)number);
 	if (args->how == PERMUTE_WORDS && !row->border) {
-		const struct permute_row group = permute_row_of(args, t, number & ~INT64_C(3));
+		const int64_t element = walk->tma->element, within = number % PERMUTE_GROUP(element);
+		const struct permute_row group = permute_row_of(args, t, number - within);
 
-		if (row->at != group.at + (number & 3) || (args->aligned && group.at % 4))
+		if (row->at != group.at + within * element || (args->aligned && group.at % 4))
 			return flaw(walk, t, "row %ld is not the next one of its group", (long)number);
 	}
 	return true;

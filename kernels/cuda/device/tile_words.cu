@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes of elements of one byte, four rows at a time. The rows of a group are neighbours in the
- * source, so that each word of the slots has an element of each. Byte permutes turn sixteen words into a
- * chunk of each row.
+/* Tiles of many axes of elements of one or two bytes, four or two rows at a time. The rows of a group are
+ * neighbours in the source, so that each word of the slots has an element of each. Byte permutes turn sixteen
+ * words, or eight, into a chunk of each row.
  *
  * These chunks count from the row's first element. The destination's aligned chunks lie p bytes ahead of them
  * if the row begins p bytes past an aligned address; the bytes that are missing come from the lane with the
@@ -40,6 +40,23 @@ DEVICE void transpose_words(uint32_t (&w)[4])
 /* Word i of row r of a group's chunk is v[i][r]. */
 template <bool ALIGNED, bool SKEWED>
 DEVICE void gather_group(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
+                         uint32_t (&v)[4][2])
+{
+	const uint4 o = tile_read<uint4>(offsets);
+	const uint32_t pairs[4] = { o.x, o.y, o.z, o.w };
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		const uint32_t a = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] & 0xffff), skew),
+			       b = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] >> 16), skew);
+
+		v[i][0] = pick_bytes(a, b, 0x5410);
+		v[i][1] = pick_bytes(a, b, 0x7632);
+	}
+}
+
+template <bool ALIGNED, bool SKEWED>
+DEVICE void gather_group(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
                          uint32_t (&v)[4][4])
 {
 #pragma unroll
@@ -73,14 +90,16 @@ DEVICE uint4 shift_row(const uint4 &own, uint32_t p, uint32_t before)
 
 /* A warp has 1 << log_side groups side by side, and 32 >> log_side chunks of each. The first chunk of each
  * serves only the lane after it, unless the row begins with it. */
-template <bool ALIGNED, bool PADDED, bool SKEWED>
+template <int E, bool ALIGNED, bool PADDED, bool SKEWED>
 DEVICE void write_groups(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {
+	constexpr int group = 4 / E;
+
 	const unsigned char *const rows = shared + args.rows_at, *const slots = shared + args.tile_at;
 	const uint16_t *const table = (const uint16_t *)(shared + args.table_at) + PERMUTE_LEAD,
 			      *const masks = (const uint16_t *)(shared + args.masks_at);
 	const uint32_t side = args.log_side, chunks = (uint32_t)args.by_chunks.n, lane = threadIdx.x % 32;
-	const uint32_t items = (args.row_notes / 4 >> side) * chunks << side, step = 32 - (1u << side);
+	const uint32_t items = (args.row_notes / group >> side) * chunks << side, step = 32 - (1u << side);
 	const uint64_t base = t.dst & ~UINT64_C(31);
 	const uint32_t lead = t.margin * args.row_unit;
 	const uint32_t low_mask = t.first || args.exact ? ~0u : ~31u,
@@ -92,18 +111,24 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 		const uint32_t item = own < items ? own : 0, column = item >> side;
 		const uint32_t block = divide_u32(column, &args.by_chunks), c = column - block * chunks;
 		const unsigned char *const notes =
-		    rows + ((block << side) + (item & ((1u << side) - 1))) * 32;
-		const uint4 n01 = tile_read<uint4>(notes), n23 = tile_read<uint4>(notes + 16);
-		const uint32_t starts[4] = { n01.x, n01.z, n23.x, n23.z },
-			       ends[4] = { n01.y, n01.w, n23.y, n23.w };
-		uint32_t v[4][4];
+		    rows + ((block << side) + (item & ((1u << side) - 1))) * (group * PERMUTE_WORDS_NOTE);
+		uint32_t starts[group], ends[group], v[4][group];
 
-		const uint32_t at = n01.y & 0xffff;
+#pragma unroll
+		for (int r = 0; r < group; r += 2) {
+			const uint4 pair = tile_read<uint4>(notes + r * PERMUTE_WORDS_NOTE);
+
+			starts[r] = pair.x;
+			ends[r] = pair.y;
+			starts[r + 1] = pair.z;
+			ends[r + 1] = pair.w;
+		}
+		const uint32_t at = ends[0] & 0xffff;
 
 		gather_group<ALIGNED, SKEWED>(slots, args.skew, PADDED && at == PERMUTE_BORDER ? 0 : at,
-		                              table + 16 * c, v);
+		                              table + 16 / E * c, v);
 #pragma unroll
-		for (int r = 0; r < 4; r++) {
+		for (int r = 0; r < group; r++) {
 			const uint32_t start = starts[r], p = start & 15, bytes = ends[r] >> 16;
 			const uint32_t low = (start + lead) & low_mask, high = (start + bytes) & high_mask;
 			const uint32_t chunk = (start & ~15u) + 16 * c;
@@ -123,13 +148,13 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 			if (chunk >= low && chunk + 16 <= high)
 				global_write((uint4 *)(base + chunk), out);
 			else
-				write_part<1>(base + chunk, out, chunk >= low ? 0 : low - chunk,
+				write_part<E>(base + chunk, out, chunk >= low ? 0 : low - chunk,
 				              chunk + 16 <= high ? 16 : high - chunk);
 		}
 	}
 }
 
-template <bool PADDED> DEVICE void move_words(const permute_args &args, unsigned char *shared)
+template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, unsigned char *shared)
 {
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const table = (uint16_t *)(shared + args.table_at);
@@ -140,35 +165,34 @@ template <bool PADDED> DEVICE void move_words(const permute_args &args, unsigned
 		barrier_init_fence();
 	}
 	__syncthreads();
-	load_runs<1, PADDED>(args, t, shared + args.tile_at, arrived);
+	load_runs<E, PADDED>(args, t, shared + args.tile_at, arrived);
 	note_rows<NOTES_OF_WORDS, PADDED>(args, t, shared + args.rows_at);
-	fill_table<1, PADDED>(args, t, table);
+	fill_table<E, PADDED>(args, t, table);
 	__syncthreads();
 	if (PADDED) {
-		fill_masks<1>(args, table, (uint16_t *)(shared + args.masks_at));
+		fill_masks<E>(args, table, (uint16_t *)(shared + args.masks_at));
 		__syncthreads();
 	}
 	barrier_wait(arrived, 0);
 	if (args.skew != PERMUTE_NO_SKEW && args.aligned)
-		write_groups<true, PADDED, true>(args, t, shared);
+		write_groups<E, true, PADDED, true>(args, t, shared);
 	else if (args.skew != PERMUTE_NO_SKEW)
-		write_groups<false, PADDED, true>(args, t, shared);
+		write_groups<E, false, PADDED, true>(args, t, shared);
 	else if (args.aligned)
-		write_groups<true, PADDED, false>(args, t, shared);
+		write_groups<E, true, PADDED, false>(args, t, shared);
 	else
-		write_groups<false, PADDED, false>(args, t, shared);
+		write_groups<E, false, PADDED, false>(args, t, shared);
 }
 
 } // namespace
 
-KERNEL(PERMUTE_THREADS, WORDS_BLOCKS) tile_words(const GRID_CONSTANT struct permute_args args)
-{
-	DYNAMIC_SHARED(shared);
-	move_words<false>(args, shared);
-}
-
-KERNEL(PERMUTE_THREADS, WORDS_BLOCKS) padded_words(const GRID_CONSTANT struct permute_args args)
-{
-	DYNAMIC_SHARED(shared);
-	move_words<true>(args, shared);
-}
+#define MOVE_WORDS(name, e, padded)                                                              \
+	KERNEL(PERMUTE_THREADS, WORDS_BLOCKS) name(const GRID_CONSTANT struct permute_args args) \
+	{                                                                                        \
+		DYNAMIC_SHARED(shared);                                                          \
+		move_words<e, padded>(args, shared);                                             \
+	}
+MOVE_WORDS(tile_words_1, 1, false)
+MOVE_WORDS(tile_words_2, 2, false)
+MOVE_WORDS(padded_words_1, 1, true)
+MOVE_WORDS(padded_words_2, 2, true)

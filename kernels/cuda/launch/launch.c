@@ -184,7 +184,7 @@ static int launch_permute(struct launcher *launcher, CUstream stream, const stru
 	enum kernel_id kernel =
 	    args.how == PERMUTE_PIECES ? KERNEL_tile_pieces
 	    : args.how == PERMUTE_WORDS
-		? args.padded ? KERNEL_padded_words : KERNEL_tile_words
+		? by_element(args.padded ? KERNEL_padded_words_1 : KERNEL_tile_words_1, tma->element)
 		: by_element(args.padded ? KERNEL_padded_permute_1 : KERNEL_tile_permute_1, tma->element);
 
 	args.low = src;

@@ -18,7 +18,7 @@ static struct criterion_test_params every_kind(void)
 	static struct kind_row kinds[] = {
 		{ PERMUTE_ELEMENTS, 1 }, { PERMUTE_ELEMENTS, 2 },  { PERMUTE_ELEMENTS, 4 },
 		{ PERMUTE_ELEMENTS, 8 }, { PERMUTE_ELEMENTS, 16 }, { PERMUTE_WORDS, 1 },
-		{ PERMUTE_PIECES, 1 },   { PERMUTE_PIECES, 16 },
+		{ PERMUTE_WORDS, 2 },    { PERMUTE_PIECES, 1 },    { PERMUTE_PIECES, 16 },
 	};
 
 	return cr_make_param_array(struct kind_row, kinds, sizeof kinds / sizeof *kinds);

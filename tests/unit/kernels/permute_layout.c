@@ -48,8 +48,8 @@ static void check_layout(uint64_t seed, const struct permute_args *args, uint32_
 	cr_assert_leq(args->shared, MOST_SHARED, "seed %lu: %u bytes", (unsigned long)seed, args->shared);
 	cr_assert_geq(args->row_notes, args->rows, "seed %lu: %u notes", (unsigned long)seed,
 	              args->row_notes);
-	cr_assert_eq(args->row_notes % ((words ? 4u : 1u) << args->log_side), 0, "seed %lu: %u notes",
-	             (unsigned long)seed, args->row_notes);
+	cr_assert_eq(args->row_notes % ((words ? PERMUTE_GROUP(element) : 1) << args->log_side), 0,
+	             "seed %lu: %u notes", (unsigned long)seed, args->row_notes);
 	cr_assert_eq(args->pitch % 16, 0, "seed %lu: a pitch of %u", (unsigned long)seed, args->pitch);
 	cr_assert_eq(args->stack_pitch % 16, 0, "seed %lu: a stack's pitch of %u", (unsigned long)seed,
 	             args->stack_pitch);
