@@ -7,6 +7,7 @@
 #define MOST_ROWS     4096
 #define MOST_TABLE    1024  /* entries of a row's table; longer rows are cut */
 #define LONGEST_TABLE 16000 /* where they cannot be */
+#define LEAST_ROW     64    /* bytes */
 #define TABLE_BYTES   65000 /* of all copies: notes have offsets of 16 bits */
 #define MOST_PIECES   2048
 #define LEAST_PIECE   16 /* bytes */
@@ -17,6 +18,13 @@
 static bool can_be_cut(const struct permute_work *work, int d)
 {
 	return work->nest->dim[d].src > 0 && !is_padded(&work->nest->dim[d]);
+}
+
+/* Whether a row of `unit` bytes ends before a dimension in which it could not be cut: number i of the
+ * destination's. */
+static bool ends_before(const struct permute_work *work, int i, int shared, uint64_t unit)
+{
+	return i > 0 && i >= shared && unit >= LEAST_ROW && !can_be_cut(work, work->dst.dim[i]);
 }
 
 /* A row is as long as a table of its elements may be. What lies beyond steps from row to row, if the source's
@@ -35,12 +43,15 @@ static void cut_row(struct permute_work *work)
 	for (; i < dst->n - 1; i++) {
 		const int d = dst->dim[i];
 
-		if (unit * work->n[d] > most && can_be_cut(work, d))
+		if (unit * work->n[d] > most && (can_be_cut(work, d) || ends_before(work, i, shared, unit)))
 			break;
 		unit *= work->n[d];
 	}
 	if (args->how != PERMUTE_PIECES && i < shared && shared > 0) {
 		work->row_dims = shared;
+	} else if (args->how != PERMUTE_PIECES && unit * work->n[dst->dim[i]] > most &&
+	           ends_before(work, i, shared, unit)) {
+		work->row_dims = i;
 	} else if (args->how != PERMUTE_PIECES) {
 		work->row_dims = i + 1;
 		part = most / unit;

@@ -342,6 +342,10 @@ static void try_rows(struct plan *plan, const struct loop_nest *nest, enum pad_m
 		take_cheaper(plan, &other, nest, nest->rank, mode, list);
 }
 
+/* The share of a destination that is filled by itself at most: where rows of the border and of the window
+ * meet, sectors are written twice. */
+#define MOST_FILL 0.0625
+
 /* Tiles of many axes for the window of so many dimensions, the outermost, and a fill for their border. Rows
  * cannot end within a dimension that is padded, so that such a dimension, however long, is best without. */
 static void try_permute(struct plan *plan, const struct loop_nest *nest, int outer,
@@ -384,6 +388,8 @@ static void add_routes(struct alternatives *list, const struct plan *plan, const
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                     enum pad_mode mode, struct alternatives *list)
 {
+	double window = 1;
+
 	plan->predicted = tma_cost(plan, nest, nest->rank, mode);
 	if (plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_NONE || facts->spread ||
 	    facts->listed)
@@ -396,7 +402,11 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 		try_window(plan, nest, facts, mode, list);
 	try_rows(plan, nest, mode, list);
 	try_permute(plan, nest, 0, facts, mode, list);
-	for (int d = 0; d < nest->rank; d++)
+	for (int d = 0; d < nest->rank; d++) {
+		window *= (double)nest->dim[d].source / (double)nest->dim[d].n;
+		if (1 - window > MOST_FILL)
+			break;
 		if (nest->dim[d].source != nest->dim[d].n)
 			try_permute(plan, nest, d + 1, facts, mode, list);
+	}
 }

@@ -369,3 +369,21 @@ Test(permute_tile, padded_parts)
 				             pad_mode_names[mode], (long)border, after ? "after" : "before");
 			}
 }
+
+/* What comes next could not be cut, since it is padded: a table for all of it would be too long. */
+Test(permute_tile, rows_end_before_a_padded_dimension)
+{
+	const struct plan_facts facts = { .align = 16 };
+	const struct permute_box box = { { 40, 700 } };
+	struct loop_nest nest = { .rank = 2,
+		                  .element = 1,
+		                  .dim = { { 40, 700, 700, 5, 30 }, { 700, 1, 1, 0, 700 } } };
+	struct permute_sides sides;
+	struct permute_tile tile;
+
+	permute_sides_init(&sides, &nest, &facts, PAD_MODE_EDGE);
+	cr_assert(permute_tile_init(&tile, &sides, &box, PERMUTE_ELEMENTS));
+	cr_expect_eq(tile.args.row_bytes, 700, "%u", tile.args.row_bytes);
+	cr_expect_eq(tile.args.rows, 40, "%u", tile.args.rows);
+	cr_expect_eq(tile.args.cut, 0);
+}
