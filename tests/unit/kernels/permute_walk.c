@@ -14,6 +14,7 @@
 enum {
 	HAS_ELEMENTS,
 	HAS_WORDS,
+	HAS_WORDS_OF_TWO,
 	HAS_PIECES,
 	HAS_MARGIN,
 	HAS_EXACT,
@@ -35,7 +36,8 @@ enum {
 };
 
 static const char *const feature_names[FEATURES] = { "elements",
-	                                             "words",
+	                                             "words of four elements",
+	                                             "words of two",
 	                                             "pieces",
 	                                             "a margin",
 	                                             "exact ends",
@@ -54,12 +56,14 @@ static const char *const feature_names[FEATURES] = { "elements",
 	                                             "pads between slots",
 	                                             "whole lines" };
 
-static void count_features(const struct permute_args *args, long *n)
+static void count_features(const struct tma_route_plan *tma, long *n)
 {
+	const struct permute_args *args = &tma->permute;
 	const bool padded = args->padded && args->load_by != PERMUTE_BY_NONE;
 
 	n[HAS_ELEMENTS] += args->how == PERMUTE_ELEMENTS;
-	n[HAS_WORDS] += args->how == PERMUTE_WORDS;
+	n[HAS_WORDS] += args->how == PERMUTE_WORDS && tma->element == 1;
+	n[HAS_WORDS_OF_TWO] += args->how == PERMUTE_WORDS && tma->element == 2;
 	n[HAS_PIECES] += args->how == PERMUTE_PIECES;
 	n[HAS_MARGIN] += args->margin > 0;
 	n[HAS_EXACT] += args->exact;
@@ -125,7 +129,7 @@ Test(permute_walk, random_boxes, .timeout = 600)
 		facts = facts_of(&c);
 		if (!random_tile_plan(&state, &t, &facts, &plan))
 			continue;
-		count_features(&plan.tma.permute, n);
+		count_features(&plan.tma, n);
 		check(seed, &c, &plan);
 	}
 	for (int i = 0; i < FEATURES; i++)

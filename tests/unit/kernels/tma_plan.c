@@ -432,6 +432,32 @@ Test(tma_plan, the_border_of_a_long_dimension_is_filled_by_itself)
 	cr_expect_lt(plan.predicted, 2.5, "%f", plan.predicted);
 }
 
+/* Where its rows and those of the window meet, sectors are written twice. */
+Test(tma_plan, a_large_border_is_not_filled_by_itself)
+{
+	struct transform_spec spec = {
+		.n_perm = 4, .perm = { 3, 2, 1, 0 }, .n_before = 4, .before = { 0, 1, 0, 0 }, .n_after = 4
+	};
+	struct plan plan;
+
+	make_layout(&spec.dst, 4, (const int64_t[]){ 4, 5, 128, 2 });
+	make_layout(&spec.src, 4, (const int64_t[]){ 2, 128, 4, 4 });
+	plan = plan_of(&spec);
+	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan.tma.border_rank, 0);
+}
+
+/* Although maps, and copies in bulk, are legal. */
+Test(tma_plan, whole_rows_are_moved_by_threads)
+{
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+
+	make_layout(&spec.dst, 2, (const int64_t[]){ 8192, 16384 });
+	make_layout(&spec.src, 2, (const int64_t[]){ 8192, 16384 });
+	spec.src.stride[0] = 16896;
+	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_ROWS);
+}
+
 /* Read backwards, rows cannot be cut, so that they end before that dimension. */
 Test(tma_plan, rows_end_before_a_long_dimension_that_runs_backwards)
 {
