@@ -53,8 +53,8 @@ struct permute_split {
 /* How the bytes of a row are found in the slots. */
 enum permute_how {
 	PERMUTE_ELEMENTS, /* each element by a table */
-	PERMUTE_WORDS,    /* the same for elements of one or two bytes, as many rows at a time as fill a word */
-	PERMUTE_PIECES,   /* pieces that are contiguous on both sides */
+	PERMUTE_WORDS,  /* the same for elements of one or two bytes, as many rows at a time as fill a word */
+	PERMUTE_PIECES, /* pieces that are contiguous on both sides */
 	PERMUTE_HOWS
 };
 
@@ -153,12 +153,18 @@ struct permute_args {
 
 /* A row's note in shared memory, from the lowest bit on:
  *
- *   word 0   offset of the first chunk from the tile's first sector
- *   word 1   16 bits: offset of the first element in the slots; 16: number of chunks
- *   word 2   16: offset of the first chunk's entries in the table (PIECES: of its first byte in the row, plus
- * 16); 16: offset of its mask word 3   8: bytes of the first chunk that belong to another row; 8: bytes of
- * the last chunk that are this row's; 8: bytes by which the row begins after the phase of its copy; 8: 1 if
- * all of it is border
+ *   word 0   32 bits: offset of the first chunk from the tile's first sector
+ *
+ *   word 1   16: offset of the first element in the slots
+ *            16: number of chunks
+ *
+ *   word 2   16: offset of the first chunk's entries in the table; PIECES: of its first byte in the row, + 16
+ *            16: offset of its mask
+ *
+ *   word 3   8: bytes of the first chunk that belong to another row
+ *            8: bytes of the last chunk that are this row's
+ *            8: bytes by which the row begins after the phase of its copy
+ *            8: 1 if all of it is border
  *
  * WORDS have two words: the offset of the row's first byte from the tile's first sector; 16 bits: offset of
  * the first element in the slots, or PERMUTE_BORDER; 16: bytes.

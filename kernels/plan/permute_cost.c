@@ -49,7 +49,8 @@ static const struct weights *weights_of(enum permute_how how, uint32_t element)
 		[8] = { 0.93, 11, 3.8, 5.8, 7.5, 30, 0.22, 0.003, 0.023, 510, 0.3, 0.013, 0.16, 0.084, 0.061, 0.06, 0.028 },
 		[16] = { 0.95, 11, 2.5, 6, 4, 35, 0.23, 0.0061, 0.02, 570, 0.2, 0.0099, 0.13, 0.068, 0.038, 0.046, 0.019 },
 	};
-	/* Of 2 bytes not measured: as elements, and a little more, so that these are tried as alternatives. */
+	/* Those of 2 bytes have not been measured: they are those of elements and a little more, so that a service
+	 * tries words as an alternative. */
 	static const struct weights words[] = {
 		[1] = { 0.84, 16, 1.3, 26, 34, 50, 0.71, 0.049, 0.015, 3700, 0.064, 0.0062, 0.22, 0.057, 0.067, 0.049, 0.015 },
 		[2] = { 1, 4.2, 0.25, 2.5, 23, 46, 0.47, 0.0097, 0.044, 0, 0.27, 0.0015, 0.17, 0.045, 0.037, 0.027, 0.017 }
@@ -88,7 +89,8 @@ static double request_bytes(const struct permute_tile *tile)
  * are better, and what is in flight does not matter. */
 static double flight_cost(const struct permute_tile *tile, const struct weights *w, uint32_t at_once)
 {
-	const double waves = (double)tile->tiles / (double)(tile->processors * at_once + 1);
+	const double room = (double)(tile->processors > 0 ? tile->processors : 1) * at_once;
+	const double waves = (double)tile->tiles / room;
 	const double full = waves < 1 ? waves : 1, flight = at_once * tile->useful / ENOUGH_IN_FLIGHT;
 	const double few = at_once * tile->useful / (tile->args.padded ? 2 : 1) / FEW_IN_FLIGHT;
 

@@ -20,14 +20,12 @@
 
 /* ---- Slots ------------------------------------------------------------------------------------------- */
 
-/* Where an element lies: in one of the loads of a stack, which begins at src, and so many bytes into its
- * slot.
- */
+/* Where an element lies: so many bytes into the slot of one of a stack's loads. */
 struct spot {
 	uint32_t load;
 	uint32_t stack;
 	uint32_t at;
-	uint32_t src; /* modulo 2^32, from the first load's */
+	uint32_t src; /* where the load begins, from where the first one does; modulo 2^32 */
 };
 
 static void add_row(const struct permute_args *args, uint32_t r, struct spot *spot)

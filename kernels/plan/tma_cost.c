@@ -6,8 +6,8 @@
 
 #define SMALL_TILE 15000.0 /* bytes of a box, below which too few are in flight */
 #define SMALL_BULK 6000.0  /* of a plain copy */
-#define LAUNCH     6e6     /* bytes of a destination that a copy writes while one kernel follows another, */
-#define FIXED      17e6    /* and before it begins */
+#define LAUNCH     6e6     /* bytes that a copy writes in the time that a second launch takes */
+#define FIXED      17e6    /* and in the time that a copy of any size takes (predict.c) */
 
 static double box_bytes(const struct tma_route_plan *tma)
 {

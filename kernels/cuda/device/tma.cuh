@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// clang-format off: the table keeps its columns
+// clang-format off
 /* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX,
  * but for tests/seeds/cluster.cuh, whose instructions no kernel uses.
  *
@@ -7,12 +7,14 @@
  * that tests bring; kernels are written against this list and nothing else.
  *
  *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
- *   tile_read_around<T>           the same, of bytes of which some are of no use: those may never have been
- * written barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start
- * at parity 0 cluster_sync, cluster_rank    the blocks of a cluster load_tile, load_bulk          global ->
- * shared, complete on a barrier store_tile, store_bulk        shared -> global, complete by groups of the
- * thread that issued them fence_proxy_async             makes this thread's tile_writes visible to the unit;
- * before a store, in every thread that wrote, followed by a barrier with the one that stores
+ *   tile_read_around<T>           the same, of bytes of which some are of no use: those may never have been written
+ *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
+ *   cluster_sync, cluster_rank    the blocks of a cluster
+ *   load_tile, load_bulk          global -> shared, complete on a barrier; of a load_bulk whose addresses differ
+ *                                 modulo 128, most lines take two requests to the L2
+ *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
+ *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
+ *                                 thread that wrote, followed by a barrier with the one that stores
  *
  * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros
  * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
