@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels that are right, but for the mistake that they are asked to make. */
-#include "broken.h"
-
-#include "tests/seeds/cluster.cuh"
+#include "broken.cuh"
 
 namespace
 {
-
-constexpr uint32_t kBarrierAt = 2048;
-
-DEVICE bool makes(const broken_args &args, enum mistake mistake)
-{
-	return args.mistake == (uint32_t)mistake;
-}
 
 DEVICE void start_load(const broken_args &args, unsigned char *tile, int32_t turn, barrier *b)
 {

@@ -24,6 +24,7 @@ struct model_launch {
 	uint32_t block[3];
 	uint32_t cluster;      /* blocks along x that share a cluster; 1 */
 	uint32_t shared_bytes; /* dynamic */
+	bool programmatic;     /* may start while the one before it runs: its threads wait (grid_wait) */
 	void **params;         /* as cuLaunchKernelEx takes them */
 };
 

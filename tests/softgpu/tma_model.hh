@@ -154,6 +154,16 @@ DEVICE uint32_t cluster_rank()
 	return model_cluster_rank();
 }
 
+/* The model runs one grid after the other. */
+DEVICE void grid_launch_dependents()
+{
+}
+
+DEVICE void grid_wait()
+{
+	model_grid_wait();
+}
+
 DEVICE void barrier_init(barrier *b, uint32_t arrivals)
 {
 	model_barrier_init(b, arrivals);

@@ -70,27 +70,35 @@ void softgpu_count(struct softgpu_counts *counts)
 	call_unlock();
 }
 
-/* 0 when an attribute is not one that this device can do. */
-static uint32_t cluster_of(const CUlaunchConfig *config)
+static bool is_cluster(const CUlaunchConfig *config, const CUlaunchAttribute *attribute)
 {
-	uint32_t cluster = 1;
+	uint32_t cluster = attribute->value.clusterDim.x;
+	return attribute->value.clusterDim.y == 1 && attribute->value.clusterDim.z == 1 &&
+	       cluster <= MOST_CLUSTER && cluster > 0 && config->gridDimX % cluster == 0;
+}
+
+/* false: there is one that this device cannot do. */
+static bool read_attributes(struct model_launch *launch, const CUlaunchConfig *config)
+{
 	for (unsigned i = 0; i < config->numAttrs; i++) {
 		const CUlaunchAttribute *attribute = &config->attrs[i];
 		switch (attribute->id) {
 		case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-			cluster = attribute->value.clusterDim.x;
-			if (attribute->value.clusterDim.y != 1 || attribute->value.clusterDim.z != 1 ||
-			    cluster > MOST_CLUSTER || cluster == 0 || config->gridDimX % cluster != 0)
-				return 0;
+			if (!is_cluster(config, attribute))
+				return false;
+			launch->cluster = attribute->value.clusterDim.x;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+			launch->programmatic = attribute->value.programmaticStreamSerializationAllowed;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_IGNORE:
 		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
 			break;
 		default:
-			return 0;
+			return false;
 		}
 	}
-	return cluster;
+	return true;
 }
 
 static bool is_launchable(const CUlaunchConfig *config, const struct function *function)
@@ -100,7 +108,7 @@ static bool is_launchable(const CUlaunchConfig *config, const struct function *f
 	       config->gridDimY <= MOST_GRID_YZ && config->gridDimZ >= 1 &&
 	       config->gridDimZ <= MOST_GRID_YZ && threads >= 1 && threads <= MOST_THREADS &&
 	       threads <= model_launch_bound(function->kernel) && config->blockDimZ <= MOST_Z &&
-	       config->sharedMemBytes <= function->shared_bytes && cluster_of(config) > 0;
+	       config->sharedMemBytes <= function->shared_bytes;
 }
 
 static struct launch *launch_new(const struct function *function, const void *argument)
@@ -124,18 +132,21 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!config || !params || !params[0] || extra || !is_launchable(config, function))
 		return CUDA_ERROR_INVALID_VALUE;
+	struct model_launch shape = {
+		.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
+		.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
+		.cluster = 1,
+		.shared_bytes = config->sharedMemBytes,
+	};
+	if (!read_attributes(&shape, config))
+		return CUDA_ERROR_INVALID_VALUE;
 	struct stream *stream = stream_find(config->hStream);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct launch *launch = launch_new(function, params[0]);
 	if (!launch)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	launch->launch = (struct model_launch){
-		.grid = { config->gridDimX, config->gridDimY, config->gridDimZ },
-		.block = { config->blockDimX, config->blockDimY, config->blockDimZ },
-		.cluster = cluster_of(config),
-		.shared_bytes = config->sharedMemBytes,
-	};
+	launch->launch = shape;
 	launch->faults = call_launch_faults();
 	launch->least_ns = call_launch_ns();
 	stream_push(stream, &launch->op);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Global memory is the host's own. Whether an address is memory of the device's, the driver says; it is asked
- * about whole lines first, and what it said is remembered for the launch. */
+ * about whole lines first, and what it said is remembered for the launch.
+ *
+ * In a programmatic launch a thread may touch it once it has waited for the grids before. */
 #include "machine.h"
 
 #include <string.h>
@@ -14,6 +16,17 @@ static uint64_t good_lines[2][LINES]; /* read, write: the line's number + 1 */
 void global_forget(void)
 {
 	memset(good_lines, 0, sizeof(good_lines));
+}
+
+void model_grid_wait(void)
+{
+	machine.self->waited = true;
+}
+
+void global_begin(const char *what)
+{
+	if (machine.launch->programmatic && !machine.self->waited)
+		model_fail("%s of global memory before grid_wait: grids before this one may still run", what);
 }
 
 static bool check_line(uint64_t address, uint64_t bytes, bool write)
@@ -49,6 +62,7 @@ static void access_global(const void *p, uint32_t size, enum softgpu_instruction
 	const bool write = kind != SOFTGPU_GLOBAL_READ;
 	const char *what = write ? "write" : "read";
 
+	global_begin(what);
 	if ((uintptr_t)p % size)
 		model_fail("%s of %u bytes at global address %p, which is not a multiple of their size", what,
 		           size, p);

@@ -38,6 +38,9 @@ void model_sync_warp(uint32_t mask, uint32_t line);
 void model_sync_cluster(void);
 uint32_t model_cluster_rank(void);
 
+/* The running thread may touch global memory from now on, in a launch that is programmatic. */
+void model_grid_wait(void);
+
 /* The value of that lane; the whole warp takes part. */
 uint32_t model_shuffle(uint32_t value, uint32_t lane, uint32_t line);
 

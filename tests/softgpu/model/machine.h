@@ -53,6 +53,7 @@ struct model_thread {
 	uint32_t next_group;
 	bool has_open;  /* stores after the last commit */
 	uint32_t value; /* brought to a shuffle */
+	bool waited;    /* for the grids before this one */
 	uint32_t depth; /* loops that it is in */
 	struct model_iteration iterations[MODEL_MAX_LOOPS + 1];
 };
@@ -146,6 +147,8 @@ void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t byte
 
 /* ---- global.c */
 void global_forget(void);
+/* The running thread is to touch it, by what: a failure where the grids before this one may still run. */
+void global_begin(const char *what);
 /* false: it is no memory that the driver knows. */
 bool global_check(uint64_t address, uint64_t bytes, bool write);
 

@@ -55,6 +55,7 @@ struct unit_op unit_tile(const void *tile, const void *map, uint32_t rank, const
 	struct tile_walk walk;
 	struct tile_piece piece;
 
+	global_begin(what);
 	decode_map(map, &op.layout, &op.address, what);
 	if (rank != op.layout.rank)
 		model_fail("%s of rank %u through a map of rank %u", what, rank, op.layout.rank);
@@ -102,6 +103,7 @@ struct unit_op unit_bulk(const void *shared, uint64_t global, uint32_t bytes, bo
 		.issuer = machine.self, .block = machine.self->block, .span = bytes, .bytes = bytes
 	};
 
+	global_begin(what);
 	if (bytes % TILE_PIECE)
 		model_fail("%s of %u bytes, not a multiple of %u", what, bytes, TILE_PIECE);
 	if (global % TILE_PIECE)

@@ -10,13 +10,15 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include "tests/softgpu/counted.h"
+
 #define SIZE 4096
 
 TestSuite(soft_fault, .timeout = 60);
 
 /* ---- What sticks --------------------------------------------------------------------------------------- */
 
-enum cause { CAUSE_LAUNCH, CAUSE_CALL, CAUSE_RULE, CAUSE_GONE };
+enum cause { CAUSE_LAUNCH, CAUSE_CALL, CAUSE_RULE, CAUSE_EARLY, CAUSE_GONE };
 
 struct sticky_row {
 	char name[40];
@@ -41,9 +43,34 @@ ParameterizedTestParameters(soft_fault, sticky)
 		{ .name = "a rule of the unit",
 		  .cause = CAUSE_RULE,
 		  .result = CUDA_ERROR_ILLEGAL_INSTRUCTION },
+		{ .name = "an access before grid_wait",
+		  .cause = CAUSE_EARLY,
+		  .result = CUDA_ERROR_ILLEGAL_INSTRUCTION },
 		{ .name = "memory that is gone", .cause = CAUSE_GONE, .result = CUDA_ERROR_ILLEGAL_ADDRESS },
 	};
 	return cr_make_param_array(struct sticky_row, rows, sizeof rows / sizeof *rows);
+}
+
+/* By a kernel that does not wait for those before it; allowed: it may start before they have ended. */
+static CUresult launch_unwaiting(CUdeviceptr memory, int allowed)
+{
+	struct counted_args args = { .base = memory, .what = COUNTED_GLOBAL_READ, .size = 4, .stride = 4 };
+	void *params[] = { &args };
+	CUlaunchAttribute attribute = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+		                        .value.programmaticStreamSerializationAllowed = allowed };
+	CUlaunchConfig config = { .gridDimX = 1,
+		                  .gridDimY = 1,
+		                  .gridDimZ = 1,
+		                  .blockDimX = 32,
+		                  .blockDimY = 1,
+		                  .blockDimZ = 1,
+		                  .attrs = &attribute,
+		                  .numAttrs = 1 };
+	CUfunction function;
+
+	expect_ok(cuModuleGetFunction(&function, soft.module, "counted"));
+	expect_ok(cuLaunchKernelEx(&config, function, params, NULL));
+	return driver.cuStreamSynchronize(NULL);
 }
 
 /* What the driver answers once that has happened. */
@@ -55,6 +82,10 @@ static CUresult cause_it(const struct sticky_row *row, CUdeviceptr memory)
 	if (row->cause == CAUSE_LAUNCH) {
 		cr_expect_eq(soft_launch(NULL, memory, memory, 16), CUDA_SUCCESS, "%s", row->name);
 		expect_ok(cuStreamSynchronize(NULL));
+	}
+	if (row->cause == CAUSE_EARLY) {
+		cr_expect_eq(launch_unwaiting(memory, 0), CUDA_SUCCESS, "%s: it was not allowed", row->name);
+		return launch_unwaiting(memory, 1);
 	}
 	if (row->cause == CAUSE_GONE)
 		expect_ok(cuMemFree(memory));

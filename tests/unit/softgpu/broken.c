@@ -23,6 +23,7 @@ static struct mistake_row rows[] = {
 	{ .name = "none", .kernel = "broken_pipeline" },
 	{ .name = "none", .kernel = "broken_once" },
 	{ .name = "none", .kernel = "broken_cluster" },
+	{ .name = "none", .kernel = "broken_grid" },
 #define MISTAKE(id, function, text) \
 	{ .name = #id, .kernel = #function, .report = text, .mistake = MISTAKE_##id },
 #include "tests/softgpu/broken.def"
@@ -70,6 +71,7 @@ static bool run_once(const struct mistake_row *row, char *report, size_t size)
 		.cluster = cluster,
 		.shared_bytes = BROKEN_SHARED,
 		.params = params,
+		.programmatic = !strcmp(row->kernel, "broken_grid"),
 	};
 
 	args.outside = args.in + WORDS * sizeof(*memory);
