@@ -9,6 +9,7 @@
 #define KERNELS_CUDA_DEVICE_MANY_CUH
 
 #include "args.h"
+#include "grid.cuh"
 #include "kernels/plan/divisor.h"
 #include "tma.cuh"
 
@@ -179,14 +180,16 @@ DEVICE share take_move(const many_args &args, unsigned char *shared)
 		while (high - low > 1) {
 			const uint32_t middle = (low + high) / 2;
 
-			if (first[middle] <= blockIdx.x)
+			if (global_read(&first[middle]) <= blockIdx.x)
 				low = middle;
 			else
 				high = middle;
 		}
-		from = (const many_move *)(args.moves + ((const uint32_t *)args.which)[low]);
-		own.number = blockIdx.x - first[low];
-		own.of = first[low + 1] - first[low];
+		from = (const many_move *)(args.moves + global_read((const uint32_t *)args.which + low));
+		const uint32_t start = global_read(&first[low]);
+
+		own.number = blockIdx.x - start;
+		own.of = global_read(&first[low + 1]) - start;
 	}
 	const uint32_t rank = from->move.rank;
 

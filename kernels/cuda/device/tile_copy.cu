@@ -72,11 +72,13 @@ KERNEL(WARP_THREADS, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args
 	copy_walk walk = { args, ring };
 	uint32_t tiles = own_tiles(args.tiles);
 
+	grid_launch_dependents();
 	if (threadIdx.x != 0)
 		return;
 	tensor_map_prefetch(&args.load);
 	tensor_map_prefetch(&args.store);
 	ring.init(1);
+	grid_wait();
 	copy_tiles(ring, walk, tiles);
 }
 
@@ -138,8 +140,10 @@ KERNEL(WARP_THREADS, 1) bulk_copy(const GRID_CONSTANT struct bulk_copy_args args
 	run_walk walk = { args, ring };
 	uint32_t tiles = own_tiles((uint32_t)args.tiles);
 
+	grid_launch_dependents();
 	if (threadIdx.x != 0)
 		return;
 	ring.init(1);
+	grid_wait();
 	copy_tiles(ring, walk, tiles);
 }

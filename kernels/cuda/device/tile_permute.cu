@@ -150,6 +150,7 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 		barrier_init_fence();
 	}
 	__syncthreads();
+	grid_wait();
 	load_runs<E, PADDED>(args, t, tile, arrived);
 	note_rows<E, PADDED>(args, t, shared + args.rows_at);
 	fill_table<E, PADDED>(args, t, table);
@@ -172,6 +173,7 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 	tile_permute_##e(const GRID_CONSTANT struct permute_args args) \
 	{                                                              \
 		DYNAMIC_SHARED(shared);                                \
+		grid_launch_dependents();                              \
 		permute<e, false>(args, shared);                       \
 	}
 BY_ELEMENT(TILE_PERMUTE)
@@ -181,6 +183,7 @@ BY_ELEMENT(TILE_PERMUTE)
 	padded_permute_##e(const GRID_CONSTANT struct permute_args args) \
 	{                                                                \
 		DYNAMIC_SHARED(shared);                                  \
+		grid_launch_dependents();                                \
 		permute<e, true>(args, shared);                          \
 	}
 BY_ELEMENT(PADDED_PERMUTE)

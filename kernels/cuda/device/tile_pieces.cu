@@ -118,6 +118,7 @@ DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 	const permute_tile t = find_tile<false>(args);
 
 	begin_loads(arrived);
+	grid_wait();
 	load_runs<1, false>(args, t, tile, arrived);
 	note_rows<NOTES_OF_PIECES, false>(args, t, shared + args.rows_at);
 	fill_pieces(args, t, pieces);
@@ -131,5 +132,6 @@ DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS) tile_pieces(const GRID_CONSTANT struct permute_args args)
 {
 	DYNAMIC_SHARED(shared);
+	grid_launch_dependents();
 	move_pieces(args, shared);
 }

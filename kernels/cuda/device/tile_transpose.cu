@@ -300,9 +300,11 @@ template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned
 	tile_note *notes = (tile_note *)(ring.empty + TRANSPOSE_STAGES);
 	uint32_t tiles = own_tiles(args.tiles);
 
+	grid_launch_dependents();
 	if (threadIdx.x == 0)
 		ring.init(shape::readers);
 	__syncthreads();
+	grid_wait();
 	if ((int)threadIdx.x >= shape::readers) {
 		if (threadIdx.x == shape::readers)
 			load_tiles<E>(args, ring, notes, tiles);

@@ -165,6 +165,7 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 		barrier_init_fence();
 	}
 	__syncthreads();
+	grid_wait();
 	load_runs<E, PADDED>(args, t, shared + args.tile_at, arrived);
 	note_rows<NOTES_OF_WORDS, PADDED>(args, t, shared + args.rows_at);
 	fill_table<E, PADDED>(args, t, table);
@@ -190,6 +191,7 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 	KERNEL(PERMUTE_THREADS, WORDS_BLOCKS) name(const GRID_CONSTANT struct permute_args args) \
 	{                                                                                        \
 		DYNAMIC_SHARED(shared);                                                          \
+		grid_launch_dependents();                                                        \
 		move_words<e, padded>(args, shared);                                             \
 	}
 MOVE_WORDS(tile_words_1, 1, false)

@@ -10,6 +10,8 @@
  *   tile_read_around<T>           the same, of bytes of which some are of no use: those may never have been written
  *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
  *   cluster_sync, cluster_rank    the blocks of a cluster
+ *   grid_launch_dependents        the next grid of the stream may start beside this one
+ *   grid_wait                     until the grids before this one have ended; comes before any access of global memory
  *   load_tile, load_bulk          global -> shared, complete on a barrier; of a load_bulk whose addresses differ
  *                                 modulo 128, most lines take two requests to the L2
  *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
@@ -17,8 +19,8 @@
  *                                 thread that wrote, followed by a barrier with the one that stores
  *
  * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros
- * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk and
- * cp.async.bulk.tensor; CUDA C++ Programming Guide, 10.29.
+ * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk,
+ * cp.async.bulk.tensor and griddepcontrol; CUDA C++ Programming Guide, 10.29.
  */
 // clang-format on
 #ifndef KERNELS_CUDA_DEVICE_TMA_CUH
@@ -79,6 +81,20 @@ DEVICE uint32_t cluster_rank()
 
 	asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
 	return rank;
+}
+
+/* ---- Grids of a stream -------------------------------------------------------------------------------- */
+
+/* Lets the next grid's blocks start where there is room, once all of this one's have got here or ended. */
+DEVICE void grid_launch_dependents()
+{
+	asm volatile("griddepcontrol.launch_dependents;");
+}
+
+/* Until the grids before this one have ended; this thread sees what they have written. */
+DEVICE void grid_wait()
+{
+	asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 /* ---- Barriers --------------------------------------------------------------------------------------- */

@@ -38,9 +38,14 @@ uint64_t shape_blocks(const struct shape *shape, const struct device *device)
 	return shape->blocks < most ? shape->blocks : most;
 }
 
+/* A kernel may start while the one before it on the stream ends, which is safe because each waits before it
+ * touches global memory (device/grid.cuh). The attribute matters only between two kernels: a copy, an event
+ * or a signal between them waits for all of the first, and the second for that. */
 int shape_launch(const struct shape *shape, const struct device *device, CUstream stream, void *args,
                  struct error *err)
 {
+	CUlaunchAttribute early = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+		                    .value.programmaticStreamSerializationAllowed = 1 };
 	CUlaunchConfig config = {
 		.gridDimX = (unsigned)shape_blocks(shape, device),
 		.gridDimY = 1,
@@ -50,6 +55,8 @@ int shape_launch(const struct shape *shape, const struct device *device, CUstrea
 		.blockDimZ = 1,
 		.sharedMemBytes = shape->shared,
 		.hStream = stream,
+		.attrs = &early,
+		.numAttrs = 1,
 	};
 	void *params[] = { args };
 

@@ -60,9 +60,10 @@ static void run(struct engine_job *job, struct engine_move *moves, uint32_t n, c
 {
 	*job = (struct engine_job){ .moves = moves, .n_moves = n, .on_done = job->on_done };
 	n_done = 0;
-	n_launches = 0;
+	n_launches = n_late_launches = 0;
 	engine_submit(engine, stream, job);
 	wait_done(1);
+	cr_assert_eq(n_late_launches, 0, "%s: %u launches", name, n_late_launches);
 	cr_assert_eq(job->status, 0, "%s: %d", name, job->status);
 	cr_assert_not(job->is_measured, "%s: it is many moves", name);
 	for (uint32_t i = 0; i < n; i++)

@@ -110,9 +110,11 @@ static void run_case(const struct bench *bench, const struct place_row *row, uin
 	memcpy(bench->expected, data(bench->dst), c.dst.end);
 	blocks_case_expect(&c, bench->expected, data(bench->src));
 	n_done = 0;
-	n_launches = 0;
+	n_launches = n_late_launches = 0;
 	engine_submit(engine, bench->stream, &work.job);
 	wait_done(1);
+	cr_assert_eq(n_late_launches, 0, "%s: seed %lu: %u launches", row->name, (unsigned long)seed,
+	             n_late_launches);
 	cr_assert_eq(work.job.status, 0, "%s: seed %lu: %d: %s", row->name, (unsigned long)seed,
 	             work.job.status, text);
 	for (size_t i = 0; i < c.dst.end; i++)

@@ -1,17 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "counted.h"
 
+#include <stdbool.h>
+
 #include "kernels/cuda/driver.h"
 
 unsigned n_launches;
+unsigned n_late_launches;
 unsigned n_sends;
 
 static __typeof__(driver.cuLaunchKernelEx) launch_kernel;
 static __typeof__(driver.cuMemcpyHtoDAsync) send_bytes;
 
+static bool may_start_early(const CUlaunchConfig *config)
+{
+	for (unsigned i = 0; i < config->numAttrs; i++)
+		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+			return config->attrs[i].value.programmaticStreamSerializationAllowed;
+	return false;
+}
+
 static CUresult count_launch(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
 	n_launches++;
+	n_late_launches += !may_start_early(config);
 	return launch_kernel(config, function, params, extra);
 }
 

@@ -6,6 +6,7 @@
 
 /* Since it was last set to 0. */
 extern unsigned n_launches;
+extern unsigned n_late_launches; /* that may not start before those before them have ended */
 extern unsigned n_sends;
 
 /* After the driver has been opened, and before the first launch. */
