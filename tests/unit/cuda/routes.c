@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of routes that a plan begins with but seldom keeps, because another is predicted to be faster. A
+ * plan for a list's blocks is not compared with others, so it keeps them. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "rig.h"
+#include "tests/support/oracle.h"
+
+struct route_row {
+	char name[32];
+	int64_t shape[2]; /* float32 */
+	int64_t strides[2];
+	int64_t around; /* elements before dimension 0, and after it */
+	enum pad_mode mode;
+	enum tma_route route;
+	bool patched;
+};
+
+enum { BYTES = 512 << 10 };
+
+ParameterizedTestParameters(routes, first)
+{
+	static struct route_row rows[] = {
+		{ .name = "long runs",
+		  .shape = { 64, 1024 },
+		  .strides = { 1056, 1 },
+		  .route = TMA_ROUTE_BULK },
+		{ .name = "a run again and again",
+		  .shape = { 9, 4096 },
+		  .strides = { 0, 1 },
+		  .route = TMA_ROUTE_BULK },
+		{ .name = "a border in the tiles",
+		  .shape = { 64, 64 },
+		  .strides = { 64, 1 },
+		  .around = 1,
+		  .mode = PAD_MODE_REFLECT,
+		  .route = TMA_ROUTE_COPY,
+		  .patched = true },
+	};
+	return cr_make_param_array(struct route_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct route_row *row, routes, first)
+{
+	static struct work work;
+	static unsigned char expected[BYTES];
+	struct transform_spec spec = { .n_perm = -1,
+		                       .n_before = 2,
+		                       .before = { row->around },
+		                       .n_after = 2,
+		                       .after = { row->around },
+		                       .mode = row->mode };
+	const int64_t shape[2] = { row->shape[0] + 2 * row->around, row->shape[1] };
+	struct error err;
+
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, row->shape, row->strides, "src", &err);
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, NULL, "dst", &err);
+	open_engine(NULL);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	for (size_t i = 0; i < BYTES; i++)
+		data(src)[i] = (unsigned char)(i * 7 + i / 256);
+	memset(data(dst), 0xa5, BYTES);
+	memset(expected, 0xa5, BYTES);
+	oracle_run(&spec, expected, data(src));
+
+	work_init_spec(&work, &spec, dst, 0, src, 0);
+	struct plan_facts facts = engine->facts;
+	facts.align = 16;
+	facts.listed = true;
+	plan_init(&work.plan, &work.transform, &facts);
+	cr_assert_eq(work.plan.tma.route, row->route, "%s: route %d", row->name, work.plan.tma.route);
+	cr_assert_eq(work.plan.tma.patched, row->patched, "%s", row->name);
+	n_done = 0;
+	engine_submit(engine, stream, &work.job);
+	wait_done(1);
+	cr_assert_eq(work.job.status, 0, "%s: %d", row->name, work.job.status);
+	for (size_t i = 0; i < BYTES; i++)
+		cr_assert_eq(data(dst)[i], expected[i], "%s: byte %zu", row->name, i);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_stream_free(engine, stream);
+	close_engine();
+}
