@@ -3,7 +3,8 @@
  * rank.
  *
  * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it and
- * shifted into place. What is left at a row's ends, and pads, are moved element by element.
+ * shifted into place; a constant border is written in such chunks, too. What is left at their ends, and the
+ * border of other modes, is moved element by element.
  */
 #include "pad.cuh"
 #include "strided.cuh"
@@ -133,7 +134,8 @@ DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const
 	return part;
 }
 
-/* Seldom more than one each lane: unrolled, they would only take registers from the chunks. */
+/* What is left at the ends of chunks is seldom more than one element each lane: unrolled, they would only take
+ * registers from the chunks. */
 template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                           int64_t last)
@@ -155,6 +157,46 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, uint
 			                   (uint64_t)(source_index(inner, args.mode, i) * inner.src)));
 		global_write((type *)to, value);
 	}
+}
+
+/* Elements [first, last), all of them border. */
+template <int E>
+DEVICE void fill_border(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
+                        int64_t last)
+{
+	const uint64_t start = (place.dst + (uint64_t)(first * E) + 15) & ~UINT64_C(15),
+		       end = (place.dst + (uint64_t)(last * E)) & ~UINT64_C(15);
+
+	if (start < end) {
+		const uint4 v = pattern_of(args.pattern, rotation);
+
+#pragma unroll 1
+		for (uint64_t to = start + threadIdx.x % 32 * 16; to < end; to += 32 * 16)
+			global_write((uint4 *)to, v);
+		copy_elements<E, false>(args, place, rotation, first, (int64_t)(start - place.dst) / E);
+		first = (int64_t)(end - place.dst) / E;
+	}
+	copy_elements<E, false>(args, place, rotation, first, last);
+}
+
+/* Elements [first, last), which chunks of the window have left. */
+template <int E, bool MODES>
+DEVICE void copy_rest(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
+                      int64_t last)
+{
+	const strided_dim &inner = args.dim[0];
+
+	if (!MODES && first < last) {
+		const int64_t before = place.inside ? max(first, min(inner.before, last)) : last;
+		const int64_t after =
+		    place.inside ? max(before, min(inner.before + inner.source, last)) : last;
+
+		fill_border<E>(args, place, rotation, first, before);
+		fill_border<E>(args, place, rotation, after, last);
+		first = before;
+		last = after;
+	}
+	copy_elements<E, MODES>(args, place, rotation, first, last);
 }
 
 template <int E, int STEP> DEVICE void copy_part(const row_part &part)
@@ -196,8 +238,8 @@ template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, c
 			copy_part<E, -1>(part);
 		else
 			copy_part<E, 1>(part);
-		copy_elements<E, MODES>(args, place, block.rotation, part.first, part.chunks_first);
-		copy_elements<E, MODES>(args, place, block.rotation, part.chunks_last, part.last);
+		copy_rest<E, MODES>(args, place, block.rotation, part.first, part.chunks_first);
+		copy_rest<E, MODES>(args, place, block.rotation, part.chunks_last, part.last);
 	}
 }
 
