@@ -112,7 +112,7 @@ struct permute_args {
 	    margin; /* indices of split_dst ahead of the tile's own, so that rows can write whole sectors */
 	uint32_t ragged; /* rows begin within a chunk */
 	uint32_t exact;  /* rows share sectors, and there is no margin: they are written to the byte */
-	struct divisor by_chunks; /* of a row */
+	struct divisor by_chunks; /* that lanes go through for a row: as many as it has, or a few more */
 	uint32_t log_side;   /* rows, of WORDS groups of rows, that lie side by side in a warp: a logarithm */
 	uint32_t aligned;    /* WORDS: every word of the slots that is read is aligned */
 	uint32_t pattern[4]; /* the fill as it lies in an aligned chunk of the destination */

@@ -15,6 +15,7 @@
 #define MOST_SKEW     11
 #define FEW_LOADS     16
 #define MOST_PARTS    768
+#define FEW_CHUNKS    8 /* of a row */
 #define MOST_SPACINGS (2 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
 #define SPLIT_LINES   6 /* wavefronts for a warp's chunks: what it costs that lines are read in two parts */
 
@@ -108,6 +109,24 @@ static uint32_t parts_of(const struct spacing *spacing)
 	return spacing->skew == PERMUTE_NO_SKEW ? 1 : (spacing->pitch >> spacing->skew) + 2;
 }
 
+/* ---- Chunks ------------------------------------------------------------------------------------------ */
+
+static uint32_t chunks_of(const struct permute_args *args)
+{
+	return (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
+}
+
+/* Those that the lanes of a warp go through, some of which a row may not have: so that a warp neither begins
+ * nor ends within a sector, nor, if that costs little, within what it writes of a row at once. */
+static uint32_t chunks_of_lanes(const struct permute_args *args, uint32_t side)
+{
+	const uint32_t chunks = chunks_of(args), whole = round_up(chunks, WARP_THREADS >> side);
+
+	if (args->how == PERMUTE_WORDS || chunks < FEW_CHUNKS)
+		return chunks;
+	return whole <= chunks + chunks / FEW_CHUNKS ? whole : round_up(chunks, 2);
+}
+
 /* ---- Banks ------------------------------------------------------------------------------------------- */
 
 /* What a warp reads at a time: a part of it where elements are wide. */
@@ -150,7 +169,8 @@ static uint32_t wavefronts(const struct permute_args *args, const struct access 
 static int find_accesses(const struct permute_args *args, uint32_t element, uint32_t side, uint32_t first,
                          struct access *ret)
 {
-	const uint32_t chunks = (uint32_t)args->by_chunks.n, some = 16 / element;
+	const uint32_t chunks = chunks_of_lanes(args, side), some = 16 / element;
+	const struct divisor by_chunks = divisor_of(chunks);
 	const uint32_t together = element == 16 ? 8 : element == 8 ? 16 : 32;
 	const uint32_t rows = args->how == PERMUTE_WORDS ? PERMUTE_GROUP(element) : 1;
 	struct access *access = ret;
@@ -160,7 +180,7 @@ static int find_accesses(const struct permute_args *args, uint32_t element, uint
 			access->n = 0;
 			for (uint32_t l = lane; l < lane + together; l++) {
 				const uint32_t i = first + l, column = i >> side;
-				const uint32_t group = divide_u32(column, &args->by_chunks);
+				const uint32_t group = divide_u32(column, &by_chunks);
 				const uint32_t r = ((group << side) + (i & ((1u << side) - 1))) * rows;
 				const uint32_t j = (column - group * chunks) * some + k;
 				struct spot *spot = &access->spot[access->n];
@@ -338,7 +358,7 @@ void permute_lay_out(struct permute_tile *tile)
 	struct permute_args *args = &tile->args;
 	const uint32_t element = tile->nest.element;
 	const uint32_t group = (args->how == PERMUTE_WORDS ? PERMUTE_GROUP(element) : 1) << args->log_side;
-	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
+	const uint32_t chunks = chunks_of(args);
 	const struct spacing spacing = spacing_of(args);
 	uint32_t at = 16, step = stack_pitch_of(args, &spacing);
 
@@ -349,7 +369,7 @@ void permute_lay_out(struct permute_tile *tile)
 	}
 	args->by_parts = divisor_of(parts_of(&spacing));
 	args->row_notes = (uint32_t)divide_up_u64(args->rows, group) * group;
-	args->by_chunks = divisor_of(chunks);
+	args->by_chunks = divisor_of(chunks_of_lanes(args, args->log_side));
 	args->rows_at = at;
 	at += args->row_notes * (args->how == PERMUTE_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE);
 	args->table_at = at = (at + 15) & ~15u;

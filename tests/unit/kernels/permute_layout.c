@@ -22,7 +22,7 @@
 static void check_layout(uint64_t seed, const struct permute_args *args, uint32_t element)
 {
 	const bool pieces = args->how == PERMUTE_PIECES, words = args->how == PERMUTE_WORDS;
-	const uint32_t chunks = (uint32_t)args->by_chunks.n;
+	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 	const uint32_t notes = args->row_notes * (words ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE);
 	const uint32_t table =
 	    2 * (pieces ? args->pieces : args->phases * (chunks * (16 / element) + PERMUTE_LEAD));
