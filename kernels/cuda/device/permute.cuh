@@ -223,12 +223,13 @@ DEVICE bool find_load(const permute_args &args, const permute_tile &t, uint32_t 
 }
 
 /* The bytes in [low, high) of a chunk that the unit may not load, since it lies partly outside of what may be
- * read. */
+ * read. Seldom needed: unrolled, it would only take registers. */
 template <int E> DEVICE void take_part(uint64_t chunk, uint64_t low, uint64_t high, unsigned char *to)
 {
 	using type = typename element<E>::type;
 
 	tile_write<uint4>(to, make_uint4(0, 0, 0, 0));
+#pragma unroll 1
 	for (uint32_t i = 0; i < 16; i += E)
 		if (chunk + i >= low && chunk + i < high)
 			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
