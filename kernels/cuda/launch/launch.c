@@ -10,6 +10,7 @@
 #include "launch_many.h"
 #include "strided_args.h"
 #include "kernels/plan/tuning.h"
+#include "proto/arithmetic.h"
 
 /* A multiprocessor of compute capability 9.0 and later has 228 KiB of shared memory, of which each block
  * takes 1 KiB. The kernels assert their side of these sizes. */
@@ -221,6 +222,27 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	return launch(launcher, stream, &shape, &args, err);
 }
 
+/* The driver's own copy; but where the addresses do not differ by whole words, that has two thirds of the speed
+ * of rows by threads (tests/bench/EXPERIMENTS.md). */
+static int launch_memcpy(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	const int64_t bytes = tma->dim[0].n;
+	const uint64_t parts = divide_up_u64((uint64_t)bytes, ROW_BYTES);
+	const struct tma_route_plan rows = {
+		.route = TMA_ROUTE_ROWS,
+		.element = 1,
+		.rank = 1,
+		.dim = { { .n = bytes, .dst = 1, .src = 1, .source = bytes } },
+		.slots = parts,
+		.tiles = parts,
+	};
+
+	if ((dst - src) % 4 == 0)
+		return driver_call(err, cuMemcpyAsync, (dst, src, (size_t)bytes, stream));
+	return launch_strided(launcher, stream, transform, &rows, dst, src, err);
+}
+
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
                          const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
@@ -241,7 +263,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	src += (uint64_t)tma->src_offset;
 	switch (tma->route) {
 	case TMA_ROUTE_MEMCPY:
-		return driver_call(err, cuMemcpyAsync, (dst, src, (size_t)tma->dim[0].n, stream));
+		return launch_memcpy(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_BULK:
 		return launch_bulk(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_COPY:
