@@ -84,7 +84,6 @@ DEVICE void copy_blocks(const blocks_copy_args &args, const ENTRIES &entries, un
 	tile_ring<COPY_STAGES> ring(shared, args.copy.tile_bytes);
 	block_walk<ENTRIES> walk = { args, entries, ring, (block_note *)(ring.empty + COPY_STAGES) };
 
-	grid_launch_dependents();
 	if (threadIdx.x != 0)
 		return;
 	tensor_map_prefetch(&args.copy.load);

@@ -15,7 +15,7 @@ template <typename ENTRIES> DEVICE void copy_rows(const blocks_rows_args &args, 
 {
 	constexpr uint32_t warps = ROWS_THREADS / 32;
 
-	grid_begin();
+	grid_wait();
 	for (uint64_t slot = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; slot < args.slots;
 	     slot += (uint64_t)gridDim.x * warps) {
 		uint64_t number = slot;

@@ -79,7 +79,7 @@ template <int E> DEVICE void fill_tile(const fill_args &args, const list_place &
 
 template <int E> DEVICE void fill(const fill_args &args)
 {
-	grid_begin();
+	grid_wait();
 	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x)
 		fill_tile<E>(args, { args.dst, args.src, 0, 0, 0, true }, tile);
 }
@@ -87,7 +87,7 @@ template <int E> DEVICE void fill(const fill_args &args)
 /* Of each block of a list. */
 template <int E> DEVICE void fill_blocks(const blocks_fill_args &args)
 {
-	grid_begin();
+	grid_wait();
 	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
 		list_place place = { args.move.dst, args.move.src, 0, 0, 0, true };
 		uint64_t left = tile;

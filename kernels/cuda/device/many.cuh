@@ -9,7 +9,6 @@
 #define KERNELS_CUDA_DEVICE_MANY_CUH
 
 #include "args.h"
-#include "grid.cuh"
 #include "kernels/plan/divisor.h"
 #include "tma.cuh"
 

@@ -217,7 +217,7 @@ template <int E> DEVICE void short_rows(const many_move &move, const share &own,
 	KERNEL(ROWS_THREADS, SHORT_BLOCKS) many_short_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                            \
 		DYNAMIC_SHARED(shared);                                                              \
-		grid_begin();                                                                        \
+		grid_wait();                                                                         \
 		const share own = take_move(args, shared);                                           \
 		short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED);                \
 	}

@@ -381,7 +381,7 @@ template <int E> DEVICE void tiles(const many_move &move, const share &own, unsi
 	KERNEL(tiles_threads, TILES_BLOCKS) many_tiles_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                             \
 		DYNAMIC_SHARED(shared);                                                               \
-		grid_begin();                                                                         \
+		grid_wait();                                                                          \
 		const share own = take_move(args, shared);                                            \
 		tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);                      \
 	}

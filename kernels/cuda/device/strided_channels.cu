@@ -147,7 +147,6 @@ template <int E, int C> DEVICE void move_channels(const strided_args &args, unsi
 	const uint64_t number = (uint64_t)blockIdx.x * (ROWS_THREADS / 32) + threadIdx.x / 32;
 	unsigned char *own = shared + threadIdx.x / 32 * chunk_place<C>(32 * C);
 
-	grid_launch_dependents();
 	if (number >= args.slots)
 		return;
 	const channel_part part = channel_part_of(args, number, 16 / E);

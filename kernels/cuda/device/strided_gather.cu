@@ -207,7 +207,7 @@ template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share
 #define STRIDED_GATHER(e)                                                                        \
 	KERNEL(ROWS_THREADS, 4) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                        \
-		grid_begin();                                                                    \
+		grid_wait();                                                                     \
 		gather<e>(args, whole_grid());                                                   \
 	}
 BY_ELEMENT(STRIDED_GATHER)
@@ -216,7 +216,7 @@ BY_ELEMENT(STRIDED_GATHER)
 	KERNEL(ROWS_THREADS, 2) many_gather_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                  \
 		DYNAMIC_SHARED(shared);                                                    \
-		grid_begin();                                                              \
+		grid_wait();                                                               \
 		const share own = take_move(args, shared);                                 \
 		gather<e>(*(const many_move *)shared, own);                                \
 	}

@@ -249,12 +249,12 @@ template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, c
 #define STRIDED_ROWS(e)                                                                         \
 	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)  \
 	{                                                                                       \
-		grid_begin();                                                                   \
+		grid_wait();                                                                    \
 		rows<e, false>(args, whole_grid());                                             \
 	}                                                                                       \
 	KERNEL(ROWS_THREADS, 1) strided_modes_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                       \
-		grid_begin();                                                                   \
+		grid_wait();                                                                    \
 		rows<e, true>(args, whole_grid());                                              \
 	}
 BY_ELEMENT(STRIDED_ROWS)
@@ -263,14 +263,14 @@ BY_ELEMENT(STRIDED_ROWS)
 	KERNEL(ROWS_THREADS, 1) many_rows_##e(const GRID_CONSTANT struct many_args args)  \
 	{                                                                                 \
 		DYNAMIC_SHARED(shared);                                                   \
-		grid_begin();                                                             \
+		grid_wait();                                                              \
 		const share own = take_move(args, shared);                                \
 		rows<e, false>(*(const many_move *)shared, own);                          \
 	}                                                                                 \
 	KERNEL(ROWS_THREADS, 1) many_modes_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                 \
 		DYNAMIC_SHARED(shared);                                                   \
-		grid_begin();                                                             \
+		grid_wait();                                                              \
 		const share own = take_move(args, shared);                                \
 		rows<e, true>(*(const many_move *)shared, own);                           \
 	}
@@ -294,7 +294,7 @@ KERNEL(ROWS_THREADS, 1) many_runs(const GRID_CONSTANT struct runs_args args)
 {
 	constexpr uint32_t warps = ROWS_THREADS / 32;
 
-	grid_begin();
+	grid_wait();
 	for (uint64_t number = (uint64_t)blockIdx.x * warps + threadIdx.x / 32; number < args.parts;
 	     number += (uint64_t)gridDim.x * warps) {
 		const run_entry run = find_run(args, number);

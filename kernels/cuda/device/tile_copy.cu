@@ -72,7 +72,6 @@ KERNEL(WARP_THREADS, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args
 	copy_walk walk = { args, ring };
 	uint32_t tiles = own_tiles(args.tiles);
 
-	grid_launch_dependents();
 	if (threadIdx.x != 0)
 		return;
 	tensor_map_prefetch(&args.load);
@@ -140,7 +139,6 @@ KERNEL(WARP_THREADS, 1) bulk_copy(const GRID_CONSTANT struct bulk_copy_args args
 	run_walk walk = { args, ring };
 	uint32_t tiles = own_tiles((uint32_t)args.tiles);
 
-	grid_launch_dependents();
 	if (threadIdx.x != 0)
 		return;
 	ring.init(1);

@@ -154,7 +154,6 @@ template <int E> DEVICE void pad_tiles(const tile_pad_args &args, unsigned char 
 	pad_walk walk = { args, ring, (pad_note *)(patched + COPY_STAGES), patched, { args.copy, ring } };
 	const uint32_t tiles = own_tiles(args.copy.tiles);
 
-	grid_launch_dependents();
 	if (threadIdx.x == 0) {
 		for (int s = 0; s < COPY_STAGES; s++)
 			barrier_init(&patched[s], PAD_THREADS);

@@ -160,6 +160,7 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 		__syncthreads();
 	}
 	barrier_wait(arrived, 0);
+	grid_launch_dependents();
 	if (args.skew == PERMUTE_NO_SKEW)
 		write_rows<E, PADDED, false>(args, t, shared);
 	else
@@ -173,7 +174,6 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 	tile_permute_##e(const GRID_CONSTANT struct permute_args args) \
 	{                                                              \
 		DYNAMIC_SHARED(shared);                                \
-		grid_launch_dependents();                              \
 		permute<e, false>(args, shared);                       \
 	}
 BY_ELEMENT(TILE_PERMUTE)
@@ -183,7 +183,6 @@ BY_ELEMENT(TILE_PERMUTE)
 	padded_permute_##e(const GRID_CONSTANT struct permute_args args) \
 	{                                                                \
 		DYNAMIC_SHARED(shared);                                  \
-		grid_launch_dependents();                                \
 		permute<e, true>(args, shared);                          \
 	}
 BY_ELEMENT(PADDED_PERMUTE)

@@ -124,6 +124,7 @@ DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 	fill_pieces(args, t, pieces);
 	__syncthreads();
 	barrier_wait(arrived, 0);
+	grid_launch_dependents();
 	write_pieces(args, t, tile, (const uint4 *)(shared + args.rows_at), pieces);
 }
 
@@ -132,6 +133,5 @@ DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS) tile_pieces(const GRID_CONSTANT struct permute_args args)
 {
 	DYNAMIC_SHARED(shared);
-	grid_launch_dependents();
 	move_pieces(args, shared);
 }

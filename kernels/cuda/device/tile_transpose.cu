@@ -300,7 +300,6 @@ template <int E> DEVICE void transpose(const tile_transpose_args &args, unsigned
 	tile_note *notes = (tile_note *)(ring.empty + TRANSPOSE_STAGES);
 	uint32_t tiles = own_tiles(args.tiles);
 
-	grid_launch_dependents();
 	if (threadIdx.x == 0)
 		ring.init(shape::readers);
 	__syncthreads();

@@ -175,6 +175,7 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 		__syncthreads();
 	}
 	barrier_wait(arrived, 0);
+	grid_launch_dependents();
 	if (args.skew != PERMUTE_NO_SKEW && args.aligned)
 		write_groups<E, true, PADDED, true>(args, t, shared);
 	else if (args.skew != PERMUTE_NO_SKEW)
@@ -191,7 +192,6 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 	KERNEL(PERMUTE_THREADS, WORDS_BLOCKS) name(const GRID_CONSTANT struct permute_args args) \
 	{                                                                                        \
 		DYNAMIC_SHARED(shared);                                                          \
-		grid_launch_dependents();                                                        \
 		move_words<e, padded>(args, shared);                                             \
 	}
 MOVE_WORDS(tile_words_1, 1, false)

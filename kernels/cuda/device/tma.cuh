@@ -83,7 +83,13 @@ DEVICE uint32_t cluster_rank()
 	return rank;
 }
 
-/* ---- Grids of a stream -------------------------------------------------------------------------------- */
+/* ---- Grids of a stream --------------------------------------------------------------------------------
+ *
+ * A grid's blocks may start when all blocks of the grid before it have ended (launch.c), or have said that
+ * they may. What a kernel does before it touches memory, and its launch, then take no time of their own; but
+ * blocks that start too early take the place of others, and leave the multiprocessors unevenly busy: only
+ * tiles of many axes say so, when their loads have arrived. Each thread that touches global memory waits
+ * first; so a grid ends after those before it, and to wait for it is to wait for them all. */
 
 /* Lets the next grid's blocks start where there is room, once all of this one's have got here or ended. */
 DEVICE void grid_launch_dependents()

@@ -40,7 +40,7 @@ uint64_t shape_blocks(const struct shape *shape, const struct device *device)
 }
 
 /* A kernel may start while the one before it on the stream ends, which is safe because each waits before it
- * touches global memory (device/grid.cuh). The attribute matters only between two kernels: a copy, an event
+ * touches global memory (device/tma.cuh). The attribute matters only between two kernels: a copy, an event
  * or a signal between them waits for all of the first, and the second for that. */
 int shape_launch(const struct shape *shape, const struct device *device, CUstream stream, void *args,
                  struct error *err)
