@@ -29,9 +29,7 @@
 #define PERMUTE_BORDER    UINT16_MAX /* an entry of the table, until the masks are made */
 #define PERMUTE_LEAD      8          /* entries ahead of each copy of the table */
 #define PERMUTE_NO_SKEW   31
-
-/* Rows of a group of WORDS. */
-#define PERMUTE_GROUP(element) (4u / (element))
+#define PERMUTE_SLOTS_AT  128 /* in shared memory, where a barrier is ahead of them */
 
 struct permute_axis {
 	struct divisor by; /* indices */
@@ -53,7 +51,8 @@ struct permute_split {
 /* How the bytes of a row are found in the slots. */
 enum permute_how {
 	PERMUTE_ELEMENTS, /* each element by a table */
-	PERMUTE_WORDS,  /* the same for elements of one or two bytes, as many rows at a time as fill a word */
+	PERMUTE_WORDS,  /* the same for elements of one or two bytes, as many rows at a time as fill a word or
+	                   two */
 	PERMUTE_PIECES, /* pieces that are contiguous on both sides */
 	PERMUTE_HOWS
 };
@@ -113,8 +112,10 @@ struct permute_args {
 	uint32_t ragged; /* rows begin within a chunk */
 	uint32_t exact;  /* rows share sectors, and there is no margin: they are written to the byte */
 	struct divisor by_chunks; /* that lanes go through for a row: as many as it has, or a few more */
-	uint32_t log_side;   /* rows, of WORDS groups of rows, that lie side by side in a warp: a logarithm */
-	uint32_t aligned;    /* WORDS: every word of the slots that is read is aligned */
+	struct divisor by_inner_chunks; /* the same of tiles with which no run begins or ends */
+	uint32_t log_group;             /* rows of a group: a logarithm; 0 but for WORDS */
+	uint32_t log_side;              /* groups that lie side by side in a warp: likewise */
+	uint32_t aligned;    /* WORDS: bytes that the place of each word read is a multiple of, up to 8 */
 	uint32_t pattern[4]; /* the fill as it lies in an aligned chunk of the destination */
 
 	/* Slots. */
@@ -142,12 +143,11 @@ struct permute_args {
 	uint32_t piece_rank;
 	struct divisor by_piece; /* bytes */
 
-	/* Shared memory: offsets, and its size. */
+	/* Shared memory, after the slots: offsets, and its size. */
 	uint32_t row_notes; /* number of them: rows, rounded up to what lies side by side */
 	uint32_t rows_at;
 	uint32_t table_at;
 	uint32_t masks_at; /* padded: which bytes of each chunk are border, for each copy of the table */
-	uint32_t tile_at;  /* slots */
 	uint32_t shared;
 };
 
@@ -166,10 +166,18 @@ struct permute_args {
  *            8: bytes by which the row begins after the phase of its copy
  *            8: 1 if all of it is border
  *
- * WORDS have two words: the offset of the row's first byte from the tile's first sector; 16 bits: offset of
- * the first element in the slots, or PERMUTE_BORDER; 16: bytes.
+ * WORDS have two words:
+ *
+ *   word 0   32 bits: offset of the row's first byte from the tile's first sector
+ *
+ *   word 1   16: where what is written of the row begins, from its first chunk
+ *            16: where that ends
+ *
+ * After the notes of all rows follow, for each, 16 bits: offset of the first element in the slots, or
+ * PERMUTE_BORDER.
  */
-#define PERMUTE_NOTE       16
-#define PERMUTE_WORDS_NOTE 8
+#define PERMUTE_NOTE        16
+#define PERMUTE_WORDS_NOTE  8
+#define PERMUTE_WORDS_PLACE 2
 
 #endif

@@ -52,7 +52,7 @@ static const struct weights *weights_of(enum permute_how how, uint32_t element)
 	/* Those of 2 bytes have not been measured: they are those of elements and a little more, so that a service
 	 * tries words as an alternative. */
 	static const struct weights words[] = {
-		[1] = { 0.84, 16, 1.3, 26, 34, 50, 0.71, 0.049, 0.015, 3700, 0.064, 0.0062, 0.22, 0.057, 0.067, 0.049, 0.015 },
+		[1] = { 0.8, 16, 1.3, 26, 34, 50, 0.71, 0.049, 0.015, 3700, 0.064, 0.0062, 0.22, 0.057, 0.067, 0.049, 0.015 },
 		[2] = { 1, 4.2, 0.25, 2.5, 23, 46, 0.47, 0.0097, 0.044, 0, 0.27, 0.0015, 0.17, 0.045, 0.037, 0.027, 0.017 }
 	};
 	static const struct weights pieces = { 1, 5.5, 4.7, 4.5, 21, 40, 0.33, 0.16, 0.021, 520, 0.27, 0, 0.12, 0.016, 0.05, 0.068, 0.02 };

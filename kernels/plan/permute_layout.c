@@ -14,10 +14,12 @@
 #define LEAST_SKEW    7
 #define MOST_SKEW     11
 #define FEW_LOADS     16
+#define MOST_ACCESSES 32
 #define MOST_PARTS    768
 #define FEW_CHUNKS    8 /* of a row */
 #define MOST_SPACINGS (2 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
-#define SPLIT_LINES   6 /* wavefronts for a warp's chunks: what it costs that lines are read in two parts */
+#define SPLIT_LINES   6  /* wavefronts for a warp's chunks: what it costs that lines are read in two parts */
+#define WORDS_ISSUE   16 /* likewise: what the instructions for chunks of words take */
 
 /* ---- Slots ------------------------------------------------------------------------------------------- */
 
@@ -116,11 +118,32 @@ static uint32_t chunks_of(const struct permute_args *args)
 	return (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 }
 
-/* Those that the lanes of a warp go through, some of which a row may not have: so that a warp neither begins
- * nor ends within a sector, nor, if that costs little, within what it writes of a row at once. */
-static uint32_t chunks_of_lanes(const struct permute_args *args, uint32_t side)
+/* The same of tiles with which no run begins or ends, whose rows leave sectors that they share to other
+ * tiles:
+ * fewer, wherever rows begin. Those of WORDS count from the row's first byte, of others from the first that
+ * is written. */
+static uint32_t inner_chunks_of(const struct permute_args *args)
 {
-	const uint32_t chunks = chunks_of(args), whole = round_up(chunks, WARP_THREADS >> side);
+	const uint32_t lead = args->how == PERMUTE_WORDS ? 0 : args->margin * args->row_unit;
+	const uint32_t whole = args->how == PERMUTE_WORDS ? 16 : SECTOR;
+	uint32_t most = 1;
+
+	if (args->exact)
+		return chunks_of(args);
+	for (uint32_t start = 0; start < SECTOR; start += args->ragged ? 1 : 16) {
+		const uint32_t end = (start + args->row_bytes) / SECTOR * SECTOR,
+			       first = (start + lead) / whole * whole;
+
+		most = max_u32(most, end > first ? (end - first) / 16 : 0);
+	}
+	return most;
+}
+
+/* How many chunks the lanes of a warp go through, some of which a row may not have: so that a warp neither
+ * begins nor ends within a sector, nor, if that costs little, within what it writes of a row at once. */
+static uint32_t lane_chunks(const struct permute_args *args, uint32_t chunks, uint32_t side)
+{
+	const uint32_t whole = round_up(chunks, WARP_THREADS >> side);
 
 	if (args->how == PERMUTE_WORDS || chunks < FEW_CHUNKS)
 		return chunks;
@@ -164,15 +187,32 @@ static uint32_t wavefronts(const struct permute_args *args, const struct access 
 	return most;
 }
 
-/* The accesses of a warp's chunks, of which the first is number `first`: chunks of groups of `rows` rows, of
- * which each reads `some` entries. */
+/* How the bytes at an entry's place are read. */
+struct reading {
+	uint32_t times;
+	uint32_t words;    /* of a lane at a time */
+	uint32_t together; /* lanes at a time */
+};
+
+static struct reading reading_of(const struct permute_args *args, uint32_t element)
+{
+	const uint32_t bytes = args->how == PERMUTE_WORDS ? element << args->log_group : element;
+	const uint32_t wide = bytes < 4 ? 4 : bytes;
+
+	/* Words that are not aligned are shifted, which takes one more. */
+	if (args->how == PERMUTE_WORDS && args->aligned < bytes)
+		return (struct reading){ bytes / 4 + (args->aligned < 4), 1, WARP_THREADS };
+	return (struct reading){ 1, wide / 4, WARP_THREADS * 4 / wide };
+}
+
+/* The accesses of a warp's chunks, of which the first is number `first`: one for each entry, and for as many
+ * lanes as read at a time. */
 static int find_accesses(const struct permute_args *args, uint32_t element, uint32_t side, uint32_t first,
                          struct access *ret)
 {
-	const uint32_t chunks = chunks_of_lanes(args, side), some = 16 / element;
+	const uint32_t chunks = lane_chunks(args, inner_chunks_of(args), side), some = 16 / element;
 	const struct divisor by_chunks = divisor_of(chunks);
-	const uint32_t together = element == 16 ? 8 : element == 8 ? 16 : 32;
-	const uint32_t rows = args->how == PERMUTE_WORDS ? PERMUTE_GROUP(element) : 1;
+	const uint32_t together = reading_of(args, element).together;
 	struct access *access = ret;
 
 	for (uint32_t k = 0; k < some; k++) {
@@ -181,7 +221,8 @@ static int find_accesses(const struct permute_args *args, uint32_t element, uint
 			for (uint32_t l = lane; l < lane + together; l++) {
 				const uint32_t i = first + l, column = i >> side;
 				const uint32_t group = divide_u32(column, &by_chunks);
-				const uint32_t r = ((group << side) + (i & ((1u << side) - 1))) * rows;
+				const uint32_t r = ((group << side) + (i & ((1u << side) - 1)))
+				                   << args->log_group;
 				const uint32_t j = (column - group * chunks) * some + k;
 				struct spot *spot = &access->spot[access->n];
 
@@ -204,25 +245,26 @@ static uint32_t store_wavefronts(uint32_t side)
 }
 
 /* Wavefronts for a warp's chunks, of which the accesses take `sum`, or what takes as long: the copies that
- * bring the slots, and for a skew two instructions for each access of a lane. */
+ * bring the slots, for a skew two instructions for each access of a lane, and the instructions of lanes that
+ * write no chunk. */
 static double chunk_wavefronts(const struct permute_tile *tile, const struct spacing *spacing, uint32_t side,
                                double sum)
 {
 	const struct permute_args *args = &tile->args;
-	const uint32_t group = args->how == PERMUTE_WORDS ? PERMUTE_GROUP(tile->nest.element) : 1;
-	const uint32_t rows = group << side;
+	const uint32_t group = 1u << args->log_group, rows = group << side;
 	const double idle = (double)((args->rows - 1) / rows + 1) * rows / args->rows;
-	double accesses = 16.0 / tile->nest.element, helpers = 1, shuffles = 0;
+	const double times = (double)reading_of(args, tile->nest.element).times / group;
+	const double issue = args->how == PERMUTE_WORDS ? WORDS_ISSUE : 0;
+	double helpers = 1, shuffles = 0;
 
-	if (args->how == PERMUTE_WORDS) {
-		sum *= (args->aligned ? 1.0 : 2.0) / group;
-		accesses *= (args->aligned ? 1.0 : 2.0) / group;
+	if (args->how == PERMUTE_WORDS && args->ragged) {
 		helpers = (double)WARP_THREADS / (WARP_THREADS - (1u << side));
 		shuffles = 4;
 	}
+	sum *= times;
 	if (spacing->skew != PERMUTE_NO_SKEW)
-		sum += accesses / 2;
-	return (sum + shuffles + store_wavefronts(side)) * idle * helpers +
+		sum += 16.0 / tile->nest.element * times / 2;
+	return (sum + shuffles + store_wavefronts(side)) * idle * helpers + issue * (idle * helpers - 1) +
 	       args->loads * parts_of(spacing) * WARP_THREADS * 16 / tile->useful;
 }
 
@@ -284,7 +326,7 @@ static void set_spacing(struct permute_tile *tile, const struct spacing *spacing
 void permute_arrange(struct permute_tile *tile)
 {
 	struct permute_args *args = &tile->args;
-	const uint32_t element = tile->nest.element, words = element < 4 ? 1 : element / 4;
+	const uint32_t element = tile->nest.element, words = reading_of(args, element).words;
 	struct spacing spacings[MOST_SPACINGS], best = spacing_of(args);
 	const int n_spacings = find_spacings(tile, spacings);
 	double least = 1e30;
@@ -295,7 +337,7 @@ void permute_arrange(struct permute_tile *tile)
 	}
 	/* A combination is given up as soon as it must cost more than the best so far. */
 	for (uint32_t side = 0; side <= MOST_SIDE && (side == 0 || 1u << side <= 2 * args->rows); side++) {
-		struct access access[2 * 16];
+		struct access access[2 * MOST_ACCESSES];
 		const int n = find_accesses(args, element, side, 0, access),
 			  both = n + find_accesses(args, element, side, 5 * WARP_THREADS, access + n);
 		uint32_t fewest = 0; /* wavefronts: one for each access */
@@ -357,10 +399,11 @@ void permute_lay_out(struct permute_tile *tile)
 {
 	struct permute_args *args = &tile->args;
 	const uint32_t element = tile->nest.element;
-	const uint32_t group = (args->how == PERMUTE_WORDS ? PERMUTE_GROUP(element) : 1) << args->log_side;
+	const uint32_t group = 1u << args->log_group << args->log_side;
 	const uint32_t chunks = chunks_of(args);
 	const struct spacing spacing = spacing_of(args);
-	uint32_t at = 16, step = stack_pitch_of(args, &spacing);
+	const bool pieces = args->how == PERMUTE_PIECES;
+	uint32_t at = PERMUTE_SLOTS_AT, step = stack_pitch_of(args, &spacing);
 
 	args->stack_pitch = step;
 	for (uint32_t d = args->stack_row; d < args->n_row; d++) {
@@ -369,19 +412,19 @@ void permute_lay_out(struct permute_tile *tile)
 	}
 	args->by_parts = divisor_of(parts_of(&spacing));
 	args->row_notes = (uint32_t)divide_up_u64(args->rows, group) * group;
-	args->by_chunks = divisor_of(chunks_of_lanes(args, args->log_side));
-	args->rows_at = at;
-	at += args->row_notes * (args->how == PERMUTE_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE);
-	args->table_at = at = (at + 15) & ~15u;
-	args->table = args->how == PERMUTE_PIECES ? args->pieces : chunks * (16 / element);
-	at += args->how == PERMUTE_PIECES ? args->table * 2 : args->phases * (args->table + PERMUTE_LEAD) * 2;
-	args->masks_at = at = (at + 15) & ~15u;
-	if (args->padded)
-		at += (args->phases * chunks * 2 + 15) & ~15u;
-	at +=
-	    args->how == PERMUTE_PIECES ? 16 : 0; /* what is read before the first byte, and after the last */
-	args->tile_at = at = round_up(at, spacing.phase_mask + 1);
+	args->by_chunks = divisor_of(lane_chunks(args, chunks, args->log_side));
+	args->by_inner_chunks = divisor_of(lane_chunks(args, inner_chunks_of(args), args->log_side));
 	at +=
 	    skewed(max_u32(slot_bytes(args, &spacing), reach_of(args, &spacing, element)) + 16, spacing.skew);
-	args->shared = args->how == PERMUTE_PIECES ? at + 32 : at;
+	at += pieces ? 32 : 0; /* what is read after the last byte */
+	args->rows_at = at = round_up(at, 16);
+	at += args->row_notes *
+	      (args->how == PERMUTE_WORDS ? PERMUTE_WORDS_NOTE + PERMUTE_WORDS_PLACE : PERMUTE_NOTE);
+	args->table_at = at = round_up(at, 16);
+	args->table = pieces ? args->pieces : chunks * (16 / element);
+	at += pieces ? args->table * 2 : args->phases * (args->table + PERMUTE_LEAD) * 2;
+	args->masks_at = at = round_up(at, 16);
+	if (args->padded)
+		at += round_up(args->phases * chunks * 2, 16);
+	args->shared = at;
 }

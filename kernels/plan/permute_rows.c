@@ -11,6 +11,7 @@
 #define TABLE_BYTES   65000 /* of all copies: notes have offsets of 16 bits */
 #define MOST_PIECES   2048
 #define LEAST_PIECE   16 /* bytes */
+#define MOST_IDLE     8  /* of so many rows one may be missing in groups by two words */
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
 
@@ -215,29 +216,54 @@ static bool set_pieces(struct permute_work *work)
 	return args->by_piece.n >= LEAST_PIECE && pieces <= MOST_PIECES;
 }
 
-/* The rows of a group are neighbours in the slots, whatever is border. */
-static bool set_words(struct permute_work *work)
+/* How many rows from the first on are neighbours in the slots, whatever is border: at least `most` of them,
+ * if there are as many. *ret_dims: the dimensions that lead from row to row of these. */
+static uint64_t rows_together(const struct permute_work *work, uint32_t most, uint32_t *ret_dims)
 {
-	struct permute_args *args = work->args;
-	const uint32_t element = work->nest->element, group = element > 2 ? 1 : PERMUTE_GROUP(element);
+	const struct permute_args *args = work->args;
 	uint64_t together = 1;
 	uint32_t d = 0;
 
-	if (element > 2)
-		return false;
-	for (; d < args->stack_row && together % group; d++) {
-		if (args->row[d].src != (int64_t)(together * element) || work->padded_row[d])
+	for (; d < args->stack_row && together % most; d++) {
+		if (args->row[d].src != (int64_t)(together * work->nest->element) || work->padded_row[d])
 			break;
 		together *= args->row[d].by.n;
 	}
-	if (together < group || (together % group && together != args->rows))
+	*ret_dims = d;
+	return together;
+}
+
+static void align_words(struct permute_args *args, int64_t bytes)
+{
+	args->aligned = (uint32_t)gcd_u64(args->aligned, (uint64_t)magnitude_i64(bytes));
+}
+
+/* A group has as many rows as fill `words` words. */
+static bool set_group(struct permute_work *work, uint32_t words)
+{
+	struct permute_args *args = work->args;
+	const uint32_t rows = 4 * words / work->nest->element;
+	uint32_t dims;
+	const uint64_t together = rows_together(work, rows, &dims), rest = together % rows;
+
+	if (together < rows || (rest && together != args->rows))
 		return false;
-	for (; d < args->stack_row; d++)
-		args->aligned &= args->row[d].src % 4 == 0;
-	for (d = 0; d < args->n_run; d++)
-		args->aligned &= args->run_loads[d] > 0 || args->run[d].src % 4 == 0;
-	args->aligned &= args->run_base % 4 == 0;
+	if (words > 1 && rest && (rows - rest) * MOST_IDLE > together)
+		return false;
+	args->log_group = (uint32_t)__builtin_ctz(rows);
+	align_words(args, 4 * words);
+	for (uint32_t d = dims; d < args->stack_row; d++)
+		align_words(args, args->row[d].src);
+	for (uint32_t d = 0; d < args->n_run; d++)
+		if (args->run_loads[d] == 0)
+			align_words(args, args->run[d].src);
+	align_words(args, args->run_base);
 	return true;
+}
+
+static bool set_words(struct permute_work *work)
+{
+	return work->nest->element <= 2 && (set_group(work, 2) || set_group(work, 1));
 }
 
 bool permute_set_how(struct permute_work *work)

@@ -208,7 +208,7 @@ static bool set_slots(struct permute_work *work)
 	if (dst >= 0 && permute_chain_has(&work->src, dst))
 		align = gcd_u64(align, split_step(work, dst, gcd_u64(args->margin, work->box->n[dst])));
 	work->tile->unaligned_loads = align < 16 || work->load_run % 16;
-	args->aligned = align % 4 == 0;
+	args->aligned = (uint32_t)gcd_u64(align, 8);
 	args->pitch = (uint32_t)divide_up_u64(work->load_run + (align < 16 ? 30 : 0), 16) * 16;
 	args->pad_shift = 31;
 	args->pad = 16;

@@ -288,4 +288,9 @@ DEVICE uint32_t shift_words(uint32_t low, uint32_t high, uint32_t shift)
 	return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
 }
 
+DEVICE uint32_t shift_words_up(uint32_t low, uint32_t high, uint32_t shift)
+{
+	return (uint32_t)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
+}
+
 #endif

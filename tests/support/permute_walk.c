@@ -50,7 +50,7 @@ static bool bring(struct walk *walk, const struct permute_place *t)
 
 	for (int64_t i = 0; i < args->loads && !t->outside; i++) {
 		const int64_t src = permute_load_of(args, t, i);
-		const int64_t from = args->tile_at + permute_in_slots(args, i, src),
+		const int64_t from = PERMUTE_SLOTS_AT + permute_in_slots(args, i, src),
 			      end = from + t->load_bytes;
 
 		if (src < 0)
@@ -59,9 +59,9 @@ static bool bring(struct walk *walk, const struct permute_place *t)
 			return flaw(
 			    walk, t, "load %ld is of %ld bytes from %ld on, the source's are [%ld, %ld)",
 			    (long)i, (long)t->load_bytes, (long)src, (long)walk->low, (long)walk->high);
-		if ((from - src) % (args->phase_mask + 1) || end > args->shared)
+		if ((from - src) % (args->phase_mask + 1) || end > args->rows_at)
 			return flaw(walk, t, "load %ld goes to [%ld, %ld) of %u", (long)i, (long)from,
-			            (long)end, args->shared);
+			            (long)end, args->rows_at);
 		for (int64_t at = from / 16; at < (end + 15) / 16; at++) {
 			if (walk->taken[at])
 				return flaw(walk, t, "load %ld has chunk %ld of another", (long)i, (long)at);
@@ -93,11 +93,15 @@ static bool check_row(struct walk *walk, const struct permute_place *t, int64_t 
 	if (args->how == PERMUTE_ELEMENTS &&
 	    (copy >= args->phases || phase - (copy << args->phase_shift) > (walk->tma->element < 4 ? 3 : 0)))
 		return flaw(walk, t, "there is no copy of the table for row %ld", (long)number);
-	if (args->how == PERMUTE_WORDS && !row->border) {
-		const int64_t element = walk->tma->element, within = number % PERMUTE_GROUP(element);
+	if (args->how == PERMUTE_WORDS) {
+		const int64_t element = walk->tma->element, within = number % (1 << args->log_group);
 		const struct permute_row group = permute_row_of(args, t, number - within);
 
-		if (row->at != group.at + within * element || (args->aligned && group.at % 4))
+		if (group.bytes == 0 || group.border != row->border)
+			return flaw(walk, t, "row %ld is not of the same kind as its group", (long)number);
+		if (row->border)
+			return true;
+		if (row->at != group.at + within * element || group.at % args->aligned)
 			return flaw(walk, t, "row %ld is not the next one of its group", (long)number);
 	}
 	return true;
@@ -122,7 +126,7 @@ static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t
 	const struct permute_args *args = walk->args;
 	const int64_t element = walk->tma->element, j = to - row->dst, place = to - DST_REGION;
 	const int64_t at = row->border ? -1 : permute_element_of(args, t, j / element);
-	const int64_t from = args->tile_at + row->at + at;
+	const int64_t from = PERMUTE_SLOTS_AT + row->at + at;
 	int32_t *expected, got = FILL;
 
 	if (place < 0 || place >= walk->dst_region)
@@ -133,8 +137,8 @@ static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t
 		return flaw(walk, t, "row %ld writes byte %ld, which is %s", (long)number, (long)place,
 		            *expected == GAP ? "none of the tensor's" : "written already");
 	if (at >= 0) {
-		if (from % (element < 16 ? element : 16) || from + element > args->shared ||
-		    row->at + at > UINT16_MAX || (args->how == PERMUTE_WORDS && args->aligned && at % 4))
+		if (from % (element < 16 ? element : 16) || from + element > args->rows_at ||
+		    row->at + at > UINT16_MAX || (args->how == PERMUTE_WORDS && at % args->aligned))
 			return flaw(walk, t, "byte %ld of row %ld is at %ld", (long)j, (long)number,
 			            (long)from);
 		if (args->how == PERMUTE_PIECES && !check_piece(walk, t, j, at + j % element))
@@ -153,6 +157,9 @@ static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t
 static bool write_rows(struct walk *walk, const struct permute_place *t)
 {
 	const struct permute_args *args = walk->args;
+	const bool is_inner =
+	    args->how != PERMUTE_PIECES && !t->last && (args->how == PERMUTE_WORDS || !t->first);
+	const int64_t chunks = (int64_t)(is_inner ? args->by_inner_chunks.n : args->by_chunks.n);
 
 	for (int64_t i = 0; i < args->rows; i++) {
 		const struct permute_row row = permute_row_of(args, t, i);
@@ -169,6 +176,8 @@ static bool write_rows(struct walk *walk, const struct permute_place *t)
 			end -= end % SECTOR;
 		if (from < row.dst)
 			return flaw(walk, t, "row %ld has too small a margin", (long)i);
+		if (end - (args->how == PERMUTE_WORDS ? row.dst : from) / 16 * 16 > 16 * chunks)
+			return flaw(walk, t, "row %ld ends after %ld chunks", (long)i, (long)chunks);
 		if (!check_row(walk, t, i, &row))
 			return false;
 		for (int64_t to = from; to < end; to++)

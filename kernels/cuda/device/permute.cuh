@@ -294,12 +294,13 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 /* Whose notes: those of ELEMENTS are named by the element's size. */
 enum { NOTES_OF_PIECES = 0, NOTES_OF_WORDS = -1 };
 
-/* Writes a row's note (permute.h). Its first and last chunks are written in part where the row's bytes end at
- * a sector's middle and no other tile writes that sector. */
+/* Writes note i of the rows (permute.h). A row's first and last chunks are written in part where the row's
+ * bytes end at a sector's middle and no other tile writes that sector. */
 template <int E>
-DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned char *note, uint32_t dst,
-                       uint32_t at, uint32_t bytes, bool border)
+DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned char *rows, uint32_t i,
+                       uint32_t dst, uint32_t at, uint32_t bytes, bool border)
 {
+	unsigned char *const note = rows + i * (E == NOTES_OF_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE);
 	const uint32_t start = ((uint32_t)t.dst & 31) + dst, lead = t.margin * args.row_unit;
 	const uint32_t low = (start + lead) & (t.first || args.exact ? ~0u : ~31u),
 		       high = (start + bytes) & (t.last || args.exact ? ~0u : ~31u), chunk = low & ~15u;
@@ -309,8 +310,14 @@ DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned
 
 	at &= 0xffff;
 	if constexpr (E == NOTES_OF_WORDS) {
-		tile_write<uint2>(
-		    note, make_uint2(start, bytes == 0 ? 0 : (border ? PERMUTE_BORDER : at) | bytes << 16));
+		const uint32_t around = start & ~15u;
+
+		tile_write<uint2>(note,
+		                  make_uint2(start, n == 0 ? 0 : (low - around) | (high - around) << 16));
+		tile_write<uint16_t>(rows + args.row_notes * PERMUTE_WORDS_NOTE + i * PERMUTE_WORDS_PLACE,
+		                     (uint16_t)(bytes == 0 ? 0
+		                                : border   ? PERMUTE_BORDER
+		                                           : at));
 	} else if constexpr (E == NOTES_OF_PIECES) {
 		tile_write<uint4>(note, make_uint4(chunk, at | n << 16, 16 * (number + 1) - (start & 15),
 		                                   head | tail << 8));
@@ -375,8 +382,7 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 				            : 0;
 		}
 		at += slot + (args.row_phase ? phase_of(args, src, slot) : 0);
-		write_note<E>(args, t, rows + i * (E == NOTES_OF_WORDS ? PERMUTE_WORDS_NOTE : PERMUTE_NOTE),
-		              (uint32_t)dst, at, bytes, border);
+		write_note<E>(args, t, rows, i, (uint32_t)dst, at, bytes, border);
 	}
 }
 

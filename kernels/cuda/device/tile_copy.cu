@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies whose inner dimension is contiguous on both sides: the unit moves tiles in and out, and no thread touches
- * a byte. One thread a block keeps AHEAD loads in flight and stores what has arrived; zero pads are what a load
- * brings from outside of the source, crops are shifted coordinates.
+/* Copies whose inner dimension is contiguous on both sides: the unit moves tiles in and out, and no thread
+ * touches a byte. One thread a block keeps AHEAD loads in flight and stores what has arrived; zero pads are
+ * what a load brings from outside of the source, crops are shifted coordinates.
  *
  * A block has STAGES tiles. While tile i is stored, tiles i + 1 to i + AHEAD arrive, and the STAGES - AHEAD
  * before it may still be read by their stores.

@@ -169,10 +169,10 @@ template <int E> DEVICE void pad_tiles(const tile_pad_args &args, unsigned char 
 
 } // namespace
 
-#define TILE_PAD(e)                                                                             \
+#define TILE_PAD(e)                                                                                       \
 	KERNEL(PAD_THREADS + WARP_THREADS, 1) tile_pad_##e(const GRID_CONSTANT struct tile_pad_args args) \
-	{                                                                                       \
-		DYNAMIC_SHARED(shared);                                                         \
-		pad_tiles<e>(args, shared);                                                     \
+	{                                                                                                 \
+		DYNAMIC_SHARED(shared);                                                                   \
+		pad_tiles<e>(args, shared);                                                               \
 	}
 BY_ELEMENT(TILE_PAD)

@@ -96,13 +96,15 @@ template <int E, bool PADDED, bool SKEWED>
 DEVICE void write_rows(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {
 	const unsigned char *const rows = shared + args.rows_at, *const table = shared + args.table_at,
-				   *const masks = shared + args.masks_at, *const tile = shared + args.tile_at;
-	const uint32_t side = args.log_side, chunks = (uint32_t)args.by_chunks.n;
+				   *const masks = shared + args.masks_at,
+				   *const tile = shared + PERMUTE_SLOTS_AT;
+	const divisor &by_chunks = t.first || t.last ? args.by_chunks : args.by_inner_chunks;
+	const uint32_t side = args.log_side, chunks = (uint32_t)by_chunks.n;
 	const uint32_t slots = (args.row_notes >> side) * chunks << side;
 	const uint64_t base = t.dst & ~UINT64_C(31);
 
 	for (uint32_t i = threadIdx.x; i < slots; i += PERMUTE_THREADS) {
-		const uint32_t column = i >> side, group = divide_u32(column, &args.by_chunks);
+		const uint32_t column = i >> side, group = divide_u32(column, &by_chunks);
 		const uint32_t r = (group << side) + (i & ((1u << side) - 1)), c = column - group * chunks;
 		const uint4 note = tile_read<uint4>(rows + 16 * r);
 		const uint32_t n = note.y >> 16, past = E < 4 ? note.w >> 16 & 3 : 0;
@@ -142,7 +144,7 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const table = (uint16_t *)(shared + args.table_at);
 	uint16_t *const masks = (uint16_t *)(shared + args.masks_at);
-	unsigned char *const tile = shared + args.tile_at;
+	unsigned char *const tile = shared + PERMUTE_SLOTS_AT;
 	const permute_tile t = find_tile<PADDED>(args);
 
 	if (threadIdx.x == 0) {

@@ -114,7 +114,7 @@ DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 {
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const pieces = (uint16_t *)(shared + args.table_at);
-	unsigned char *const tile = shared + args.tile_at;
+	unsigned char *const tile = shared + PERMUTE_SLOTS_AT;
 	const permute_tile t = find_tile<false>(args);
 
 	begin_loads(arrived);

@@ -135,7 +135,8 @@ template <int WIDTH>
 DEVICE void raster_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
 {
 	const uint32_t number = at[1] * grid[0] + at[0], strip = number / (grid[0] * WIDTH) * WIDTH;
-	const uint32_t left = number - strip * grid[0], wide = grid[1] - strip < WIDTH ? grid[1] - strip : WIDTH;
+	const uint32_t left = number - strip * grid[0],
+		       wide = grid[1] - strip < WIDTH ? grid[1] - strip : WIDTH;
 
 	at[0] = left / wide;
 	at[1] = strip + left % wide;
@@ -213,7 +214,7 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 /* 16 bytes of each of 16 / E rows, as far as there are rows. */
 template <int E>
 DEVICE void write_square(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
-                        const uint4 (&v)[16 / E])
+                         const uint4 (&v)[16 / E])
 {
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
@@ -221,8 +222,8 @@ DEVICE void write_square(const tile_transpose_args &args, unsigned char *dst, ui
 			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
 }
 
-/* Which of a tile's squares a thread transposes: TRANSPOSE_LANES_X neighbours along x in a warp, so that a row
- * is written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
+/* Which of a tile's squares a thread transposes: TRANSPOSE_LANES_X neighbours along x in a warp, so that a
+ * row is written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
 template <int E> struct square_place {
 	uint32_t chunk;
 	uint32_t row;
@@ -244,7 +245,7 @@ template <int E> struct square_place {
 
 template <int E, int STAGES>
 DEVICE void transpose_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring, const tile_note *notes,
-                       uint32_t tiles, uint32_t reader)
+                            uint32_t tiles, uint32_t reader)
 {
 	using shape = transpose_shape<E>;
 
@@ -268,8 +269,8 @@ DEVICE void transpose_tiles(const tile_transpose_args &args, tile_ring<STAGES> &
 			register_transpose<E>::go(in, out);
 
 			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
-			uint32_t y = (own.box & ((1u << args.shift_y) - 1)) * shape::box_y +
-			             own.chunk * shape::square;
+			uint32_t y =
+			    (own.box & ((1u << args.shift_y) - 1)) * shape::box_y + own.chunk * shape::square;
 			uint32_t w = own.box >> args.shift_y;
 
 			if (x >= note.n[1] || y >= note.n[0] || z >= note.n[2] || w >= note.n[3])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes of elements of one or two bytes, four or two rows at a time. The rows of a group are
- * neighbours in the source, so that each word of the slots has an element of each. Byte permutes turn sixteen
- * words, or eight, into a chunk of each row.
+/* Tiles of many axes of elements of one or two bytes, as many rows at a time as fill a word or two. The rows
+ * of a group are neighbours in the source, so that the words at an entry's place in the slots have an element
+ * of each. Byte permutes turn the words of sixteen entries, or eight, into a chunk of each row.
  *
  * These chunks count from the row's first element. The destination's aligned chunks lie p bytes ahead of them
  * if the row begins p bytes past an aligned address; the bytes that are missing come from the lane with the
@@ -12,17 +12,61 @@
 namespace
 {
 
-/* Four bytes of the slots, from any place on. */
-template <bool ALIGNED, bool SKEWED>
-DEVICE uint32_t read_word(const unsigned char *slots, uint32_t at, uint32_t skew)
-{
-	if (ALIGNED)
-		return tile_read_around<uint32_t>(slots + skewed<SKEWED>(at, skew), false);
-	const uint32_t low = at & ~3u;
+constexpr uint32_t past_all = 0xffe0; /* where no row has a chunk */
 
-	return shift_words(tile_read_around<uint32_t>(slots + skewed<SKEWED>(low, skew), false),
-	                   tile_read_around<uint32_t>(slots + skewed<SKEWED>(low + 4, skew), false),
-	                   at % 4 * 8);
+/* ---- Chunks -------------------------------------------------------------------------------------------- */
+
+/* The divisor of a row's chunks lies in shared memory: it depends on the tile, and registers are few. */
+constexpr uint32_t by_chunks_at = 16;
+static_assert(by_chunks_at + 16 <= PERMUTE_SLOTS_AT, "the slots come after it");
+
+DEVICE const divisor &chunks_of(const permute_args &args, const permute_tile &t)
+{
+	return t.last ? args.by_chunks : args.by_inner_chunks;
+}
+
+DEVICE void note_chunks(const permute_args &args, const permute_tile &t, unsigned char *shared)
+{
+	const divisor &by = chunks_of(args, t);
+
+	tile_write<uint4>(shared + by_chunks_at, make_uint4((uint32_t)by.n, by.factor, by.shift, 0));
+}
+
+DEVICE divisor noted_chunks(const unsigned char *shared)
+{
+	const uint4 by = tile_read<uint4>(shared + by_chunks_at);
+
+	return { by.x, by.y, by.z };
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------------- */
+
+/* W words of the slots, from a place of which 16 bits count. They are aligned to so many bytes; 8 is of use
+ * to two of them only. */
+template <int W, int ALIGN, bool SKEWED>
+DEVICE void read_words(const unsigned char *slots, uint32_t place, uint32_t skew, uint32_t (&words)[W])
+{
+	const uint32_t at = place & (ALIGN >= 4 ? 0xffff : 0xfffc);
+
+	if constexpr (ALIGN == 8 && W == 2) {
+		const uint2 both = tile_read_around<uint2>(slots + skewed<SKEWED>(at, skew), false);
+
+		words[0] = both.x;
+		words[1] = both.y;
+		return;
+	}
+	uint32_t before = tile_read_around<uint32_t>(slots + skewed<SKEWED>(at, skew), false);
+
+#pragma unroll
+	for (uint32_t w = 0; w < W; w++) {
+		uint32_t after = 0;
+
+		if (w + 1 < W || ALIGN < 4)
+			after =
+			    tile_read_around<uint32_t>(slots + skewed<SKEWED>(at + 4 + 4 * w, skew), false);
+		words[w] = ALIGN < 4 ? shift_words(before, after, place * 8) : before;
+		before = after;
+	}
 }
 
 /* Byte r of word i becomes byte i of word r. */
@@ -37,119 +81,185 @@ DEVICE void transpose_words(uint32_t (&w)[4])
 	w[3] = pick_bytes(c, d, 0x7632);
 }
 
-/* Word i of row r of a group's chunk is v[i][r]. */
-template <bool ALIGNED, bool SKEWED>
-DEVICE void gather_group(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
-                         uint32_t (&v)[4][2])
+/* A chunk of each row of a group of W words: word i of row r is v[r][i]. `at` twice, in either half: an entry
+ * of a row's element, too, is less than 2^16 past it. */
+template <int E, int W, int ALIGN, bool SKEWED>
+DEVICE void gather_chunks(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
+                          uint32_t (&v)[8 / E][4])
 {
-	const uint4 o = tile_read<uint4>(offsets);
-	const uint32_t pairs[4] = { o.x, o.y, o.z, o.w };
+	constexpr int entries = 4 / E; /* of a word of a row */
 
 #pragma unroll
-	for (int i = 0; i < 4; i++) {
-		const uint32_t a = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] & 0xffff), skew),
-			       b = read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] >> 16), skew);
+	for (int half = 0; half < 2 / E; half++) {
+		const uint4 o = tile_read<uint4>(offsets + 8 * half);
+		const uint32_t pairs[4] = { o.x + at, o.y + at, o.z + at, o.w + at };
 
-		v[i][0] = pick_bytes(a, b, 0x5410);
-		v[i][1] = pick_bytes(a, b, 0x7632);
+#pragma unroll
+		for (int i = 0; i < 8 / entries; i++) {
+			uint32_t words[entries][W];
+
+#pragma unroll
+			for (int k = 0; k < entries; k++) {
+				const uint32_t pair = pairs[(i * entries + k) / 2];
+
+				read_words<W, ALIGN, SKEWED>(slots, k % 2 ? pair >> 16 : pair, skew,
+				                             words[k]);
+			}
+#pragma unroll
+			for (int w = 0; w < W; w++) {
+				if constexpr (E == 2) {
+					v[2 * w][i] = pick_bytes(words[0][w], words[1][w], 0x5410);
+					v[2 * w + 1][i] = pick_bytes(words[0][w], words[1][w], 0x7632);
+				} else {
+					uint32_t square[4] = { words[0][w], words[1][w], words[2][w],
+						               words[3][w] };
+
+					transpose_words(square);
+#pragma unroll
+					for (int r = 0; r < 4; r++)
+						v[4 * w + r][2 * half + i] = square[r];
+				}
+			}
+		}
 	}
 }
 
-template <bool ALIGNED, bool SKEWED>
-DEVICE void gather_group(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
-                         uint32_t (&v)[4][4])
+template <int E, int W, bool SKEWED>
+DEVICE void gather_aligned(const permute_args &args, const unsigned char *slots, uint32_t at,
+                           const uint16_t *offsets, uint32_t (&v)[8 / E][4])
 {
-#pragma unroll
-	for (int half = 0; half < 2; half++) {
-		const uint4 o = tile_read<uint4>(offsets + 8 * half);
-		const uint32_t pairs[4] = { o.x, o.y, o.z, o.w };
+	if (W == 2 && args.aligned == 8)
+		gather_chunks<E, W, 8, SKEWED>(slots, args.skew, at, offsets, v);
+	else if (args.aligned >= 4)
+		gather_chunks<E, W, 4, SKEWED>(slots, args.skew, at, offsets, v);
+	else
+		gather_chunks<E, W, 1, SKEWED>(slots, args.skew, at, offsets, v);
+}
 
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			v[2 * half + i / 2][i % 2 * 2] =
-			    read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] & 0xffff), skew);
-			v[2 * half + i / 2][i % 2 * 2 + 1] =
-			    read_word<ALIGNED, SKEWED>(slots, at + (pairs[i] >> 16), skew);
-		}
-	}
+template <int E, int W>
+DEVICE void gather_group(const permute_args &args, const unsigned char *slots, uint32_t at,
+                         const uint16_t *offsets, uint32_t (&v)[8 / E][4])
+{
+	if (args.skew == PERMUTE_NO_SKEW)
+		gather_aligned<E, W, false>(args, slots, at, offsets, v);
+	else
+		gather_aligned<E, W, true>(args, slots, at, offsets, v);
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------------- */
+
+/* Bit n as a mask: what a select by it compiles to is shorter than by a condition. */
+DEVICE uint32_t mask_of(uint32_t value, uint32_t n)
+{
+	return (uint32_t)((int32_t)(value << (31 - n)) >> 31);
+}
+
+DEVICE uint32_t choose(uint32_t mask, uint32_t a, uint32_t b)
+{
+	return (a & mask) | (b & ~mask);
+}
+
+/* The destination's chunk of a row that begins `start` bytes past an aligned address; lane `before` has the
+ * chunk before. Of the words of both, the chunk is made of five in a row, of which the first comes four ahead
+ * of the last: so it is what lane `before` has for its last one. */
+DEVICE void shift_row(uint32_t (&v)[4], uint32_t start, uint32_t before)
+{
+	const uint32_t two = mask_of(start, 3), one = mask_of(start, 2);
+	const uint32_t p2 = choose(two, from_lane(v[2], before), v[0]),
+		       p3 = choose(two, from_lane(v[3], before), v[1]), p4 = choose(two, v[0], v[2]),
+		       p5 = choose(two, v[1], v[3]), last = choose(one, p4, p5);
+	const uint32_t w[5] = { from_lane(last, before), choose(one, from_lane(p5, before), p2),
+		                choose(one, p2, p3), choose(one, p3, p4), last };
+
 #pragma unroll
 	for (int i = 0; i < 4; i++)
-		transpose_words(v[i]);
+		v[i] = shift_words_up(w[i], w[i + 1], start * 8);
 }
 
-/* The destination's chunk of a row that begins p bytes past an aligned address; lane `before` has the chunk
- * before. */
-DEVICE uint4 shift_row(const uint4 &own, uint32_t p, uint32_t before)
+/* The chunk of each row of a group that a lane writes. */
+struct lane_chunk {
+	uint64_t base; /* address of the tile's first sector */
+	uint32_t from; /* offset from a row's first chunk, or past_all: the lane only helps */
+	bool border;   /* the rows are nothing else */
+};
+
+/* `start` and `bounds`: the row's note. masks: padded: of each chunk's border. */
+template <int E, bool PADDED>
+DEVICE void write_chunk(const permute_args &args, const lane_chunk &chunk, const uint16_t *masks,
+                        uint32_t start, uint32_t bounds, const uint32_t (&v)[4])
 {
-	const uint32_t lane = p ? before : threadIdx.x % 32;
-	const uint4 last = make_uint4(from_lane(own.x, lane), from_lane(own.y, lane), from_lane(own.z, lane),
-	                              from_lane(own.w, lane));
+	const uint32_t from = chunk.from, end = from + 16, low = bounds & 0xffff, high = bounds >> 16;
+	const bool whole =
+	    from >= low && bounds >= end << 16; /* end <= high, without a shift of each row's */
+	const uint64_t to = chunk.base + ((start & ~15u) + from);
+	uint4 out = make_uint4(v[0], v[1], v[2], v[3]);
 
-	return shift_chunk(last, own, -p & 15);
+	if (!whole && (end <= low || from >= high))
+		return;
+	if (PADDED) {
+		const uint32_t mask = chunk.border ? 0xffff : border_of(masks + from / 16, start & 15);
+
+		if (mask)
+			out = set_border(out, args.pattern, mask);
+	}
+	if (whole)
+		global_write((uint4 *)to, out);
+	else
+		write_part<E>(to, out, from >= low ? 0 : low - from, end <= high ? 16 : high - from);
 }
 
-/* A warp has 1 << log_side groups side by side, and 32 >> log_side chunks of each. The first chunk of each
- * serves only the lane after it, unless the row begins with it. */
-template <int E, bool ALIGNED, bool PADDED, bool SKEWED>
+/* A warp has 1 << log_side groups side by side, and 32 >> log_side chunks of each. Where rows are ragged, the
+ * first chunk of each serves only the lane after it, unless the row begins with it. */
+template <int E, bool PADDED>
 DEVICE void write_groups(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {
-	constexpr int group = 4 / E;
+	constexpr uint32_t most = 8 / E; /* rows of a group */
 
-	const unsigned char *const rows = shared + args.rows_at, *const slots = shared + args.tile_at;
+	const unsigned char *const rows = shared + args.rows_at, *const slots = shared + PERMUTE_SLOTS_AT;
 	const uint16_t *const table = (const uint16_t *)(shared + args.table_at) + PERMUTE_LEAD,
-			      *const masks = (const uint16_t *)(shared + args.masks_at);
-	const uint32_t side = args.log_side, chunks = (uint32_t)args.by_chunks.n, lane = threadIdx.x % 32;
-	const uint32_t items = (args.row_notes / group >> side) * chunks << side, step = 32 - (1u << side);
+			      *const masks = (const uint16_t *)(shared + args.masks_at),
+			      *const places = (const uint16_t *)(rows + args.row_notes * PERMUTE_WORDS_NOTE);
+	const uint32_t side = args.log_side, lane = threadIdx.x % 32;
+	const uint32_t chunks = (uint32_t)chunks_of(args, t).n;
+	const uint32_t helpers = args.ragged << side, step = 32 - helpers;
+	const uint32_t items = (args.row_notes >> args.log_group >> side) * chunks << side;
+	const bool wide = 1u << args.log_group == most;
 	const uint64_t base = t.dst & ~UINT64_C(31);
-	const uint32_t lead = t.margin * args.row_unit;
-	const uint32_t low_mask = t.first || args.exact ? ~0u : ~31u,
-		       high_mask = t.last || args.exact ? ~0u : ~31u;
 
 	for (uint32_t i = threadIdx.x / 32 * step; i < items; i += PERMUTE_THREADS / 32 * step) {
-		const uint32_t own = i + lane - (1u << side); /* before the first: past the last */
-		const bool is_new = lane >> side && own < items;
+		const uint32_t own = i + lane - helpers; /* before the first: past the last */
+		const bool is_new = lane >= helpers && own < items;
 		const uint32_t item = own < items ? own : 0, column = item >> side;
-		const uint32_t block = divide_u32(column, &args.by_chunks), c = column - block * chunks;
-		const unsigned char *const notes =
-		    rows + ((block << side) + (item & ((1u << side) - 1))) * (group * PERMUTE_WORDS_NOTE);
-		uint32_t starts[group], ends[group], v[4][group];
+		const divisor by_chunks = noted_chunks(shared);
+		const uint32_t block = divide_u32(column, &by_chunks),
+			       c = column - block * (uint32_t)by_chunks.n;
+		const uint32_t first = ((block << side) + (item & ((1u << side) - 1))) << args.log_group;
+		const unsigned char *const notes = rows + first * PERMUTE_WORDS_NOTE;
+		const uint32_t place = tile_read<uint16_t>(places + first);
+		const uint32_t at = PADDED && place == PERMUTE_BORDER ? 0 : place * 0x10001;
+		const uint32_t from = is_new ? 16 * c : past_all;
+		const lane_chunk chunk = { base, from, place == PERMUTE_BORDER };
+		uint32_t v[most][4];
 
+		if (wide)
+			gather_group<E, 2>(args, slots, at, table + 16 / E * c, v);
+		else
+			gather_group<E, 1>(args, slots, at, table + 16 / E * c, v);
+		if (args.ragged) {
 #pragma unroll
-		for (int r = 0; r < group; r += 2) {
+			for (uint32_t r = 0; r < most && (wide || r < most / 2); r += 2) {
+				const uint4 pair = tile_read<uint4>(notes + r * PERMUTE_WORDS_NOTE);
+
+				shift_row(v[r], pair.x, lane - helpers);
+				shift_row(v[r + 1], pair.z, lane - helpers);
+			}
+		}
+#pragma unroll
+		for (uint32_t r = 0; r < most && (wide || r < most / 2); r += 2) {
 			const uint4 pair = tile_read<uint4>(notes + r * PERMUTE_WORDS_NOTE);
 
-			starts[r] = pair.x;
-			ends[r] = pair.y;
-			starts[r + 1] = pair.z;
-			ends[r + 1] = pair.w;
-		}
-		const uint32_t at = ends[0] & 0xffff;
-
-		gather_group<ALIGNED, SKEWED>(slots, args.skew, PADDED && at == PERMUTE_BORDER ? 0 : at,
-		                              table + 16 / E * c, v);
-#pragma unroll
-		for (int r = 0; r < group; r++) {
-			const uint32_t start = starts[r], p = start & 15, bytes = ends[r] >> 16;
-			const uint32_t low = (start + lead) & low_mask, high = (start + bytes) & high_mask;
-			const uint32_t chunk = (start & ~15u) + 16 * c;
-			uint4 out = make_uint4(v[0][r], v[1][r], v[2][r], v[3][r]);
-
-			if (args.ragged)
-				out = shift_row(out, p, lane - (1u << side));
-			if (!is_new || bytes == 0 || chunk + 16 <= low || chunk >= high)
-				continue;
-			if (PADDED) {
-				const bool border = (ends[r] & 0xffff) == PERMUTE_BORDER;
-				const uint32_t mask = border ? 0xffff : border_of(masks + c, p);
-
-				if (mask)
-					out = set_border(out, args.pattern, mask);
-			}
-			if (chunk >= low && chunk + 16 <= high)
-				global_write((uint4 *)(base + chunk), out);
-			else
-				write_part<E>(base + chunk, out, chunk >= low ? 0 : low - chunk,
-				              chunk + 16 <= high ? 16 : high - chunk);
+			write_chunk<E, PADDED>(args, chunk, masks, pair.x, pair.y, v[r]);
+			write_chunk<E, PADDED>(args, chunk, masks, pair.z, pair.w, v[r + 1]);
 		}
 	}
 }
@@ -163,10 +273,11 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 	if (threadIdx.x == 0) {
 		barrier_init(arrived, PERMUTE_THREADS);
 		barrier_init_fence();
+		note_chunks(args, t, shared);
 	}
 	__syncthreads();
 	grid_wait();
-	load_runs<E, PADDED>(args, t, shared + args.tile_at, arrived);
+	load_runs<E, PADDED>(args, t, shared + PERMUTE_SLOTS_AT, arrived);
 	note_rows<NOTES_OF_WORDS, PADDED>(args, t, shared + args.rows_at);
 	fill_table<E, PADDED>(args, t, table);
 	__syncthreads();
@@ -176,14 +287,7 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 	}
 	barrier_wait(arrived, 0);
 	grid_launch_dependents();
-	if (args.skew != PERMUTE_NO_SKEW && args.aligned)
-		write_groups<E, true, PADDED, true>(args, t, shared);
-	else if (args.skew != PERMUTE_NO_SKEW)
-		write_groups<E, false, PADDED, true>(args, t, shared);
-	else if (args.aligned)
-		write_groups<E, true, PADDED, false>(args, t, shared);
-	else
-		write_groups<E, false, PADDED, false>(args, t, shared);
+	write_groups<E, PADDED>(args, t, shared);
 }
 
 } // namespace

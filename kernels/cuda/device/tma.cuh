@@ -379,5 +379,11 @@ DEVICE uint32_t shift_words(uint32_t low, uint32_t high, uint32_t shift)
 	return __funnelshift_r(low, high, shift);
 }
 
+/* The high word of high:low << (shift & 31) bits. */
+DEVICE uint32_t shift_words_up(uint32_t low, uint32_t high, uint32_t shift)
+{
+	return __funnelshift_l(low, high, shift);
+}
+
 #endif
 #endif

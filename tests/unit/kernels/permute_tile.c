@@ -38,6 +38,7 @@ struct tile_row {
 	uint32_t run_loads[3];
 	uint32_t stack; /* indices of it */
 	int64_t dst, src;
+	uint32_t log_group, aligned; /* of words */
 };
 
 static struct tile_row rows[] = {
@@ -161,7 +162,9 @@ static struct tile_row rows[] = {
 	  .rows = 32,
 	  .row_bytes = 64,
 	  .run_loads = { 1 },
-	  .stack = 1 },
+	  .stack = 1,
+	  .log_group = 2,
+	  .aligned = 8 },
 	{ .name = "words",
 	  NEST(1, 2, DIM(96, 64, 1), DIM(64, 1, 96)),
 	  BOX(32, 32),
@@ -173,7 +176,39 @@ static struct tile_row rows[] = {
 	  .rows = 32,
 	  .row_bytes = 32,
 	  .run_loads = { 1 },
-	  .stack = 1 },
+	  .stack = 1,
+	  .log_group = 3,
+	  .aligned = 8 },
+	{ .name = "words of twelve rows",
+	  NEST(1, 2, DIM(96, 64, 1), DIM(64, 1, 96)),
+	  BOX(12, 32),
+	  .how = PERMUTE_WORDS,
+	  .tiles = 16,
+	  .loads = 32,
+	  .load_bytes = 1,
+	  .load_by = PERMUTE_BY_SPLIT_SRC,
+	  .rows = 12,
+	  .row_bytes = 32,
+	  .unaligned_loads = true,
+	  .run_loads = { 1 },
+	  .stack = 1,
+	  .log_group = 2,
+	  .aligned = 4 },
+	{ .name = "words of fifteen rows",
+	  NEST(1, 2, DIM(95, 64, 1), DIM(64, 1, 95)),
+	  BOX(15, 32),
+	  .how = PERMUTE_WORDS,
+	  .tiles = 14,
+	  .loads = 32,
+	  .load_bytes = 1,
+	  .load_by = PERMUTE_BY_SPLIT_SRC,
+	  .rows = 15,
+	  .row_bytes = 32,
+	  .unaligned_loads = true,
+	  .run_loads = { 1 },
+	  .stack = 1,
+	  .log_group = 3,
+	  .aligned = 1 },
 	{ .name = "backwards in the source alone",
 	  NEST(4, 2, DIM(96, 256, -4), DIM(64, 4, 384)),
 	  BOX(48, 32),
@@ -278,6 +313,9 @@ ParameterizedTest(struct tile_row *row, permute_tile, boxes)
 	EXPECT(exact);
 	EXPECT(ragged);
 	EXPECT(back);
+	EXPECT(log_group);
+	if (row->how == PERMUTE_WORDS)
+		EXPECT(aligned);
 	for (uint32_t d = 0; d < 3; d++)
 		cr_expect_eq(d < args->n_run ? args->run_loads[d] : 0, row->run_loads[d],
 		             "%s: run_loads[%u] is %u", row->name, d, args->run_loads[d]);

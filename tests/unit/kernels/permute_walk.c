@@ -15,6 +15,11 @@ enum {
 	HAS_ELEMENTS,
 	HAS_WORDS,
 	HAS_WORDS_OF_TWO,
+	HAS_ONE_WORD,
+	HAS_TWO_WORDS,
+	HAS_UNALIGNED_WORDS,
+	HAS_ALIGNED_WORDS,
+	HAS_ALIGNED_PAIRS,
 	HAS_PIECES,
 	HAS_MARGIN,
 	HAS_EXACT,
@@ -60,10 +65,16 @@ static void count_features(const struct tma_route_plan *tma, long *n)
 {
 	const struct permute_args *args = &tma->permute;
 	const bool padded = args->padded && args->load_by != PERMUTE_BY_NONE;
+	const uint32_t words = args->how == PERMUTE_WORDS ? (tma->element << args->log_group) / 4 : 0;
 
 	n[HAS_ELEMENTS] += args->how == PERMUTE_ELEMENTS;
 	n[HAS_WORDS] += args->how == PERMUTE_WORDS && tma->element == 1;
 	n[HAS_WORDS_OF_TWO] += args->how == PERMUTE_WORDS && tma->element == 2;
+	n[HAS_ONE_WORD] += words == 1;
+	n[HAS_TWO_WORDS] += words == 2;
+	n[HAS_UNALIGNED_WORDS] += words == 2 && args->aligned < 4;
+	n[HAS_ALIGNED_WORDS] += words == 2 && args->aligned == 4;
+	n[HAS_ALIGNED_PAIRS] += words == 2 && args->aligned == 8;
 	n[HAS_PIECES] += args->how == PERMUTE_PIECES;
 	n[HAS_MARGIN] += args->margin > 0;
 	n[HAS_EXACT] += args->exact;
