@@ -315,13 +315,16 @@ DEVICE void tile_out_chunks(const strided_args &args, const tile &t, const unsig
 	}
 }
 
+/* Seldom taken: unrolled, it would only take registers. */
 template <int E>
 DEVICE void tile_out_elements(const strided_args &args, const tile &t, const unsigned char *shared)
 {
 	using type = typename element<E>::type;
 	constexpr int margin = strided_shape<E>::margin;
 
+#pragma unroll 1
 	for (int y = threadIdx.x / 32; y < t.ny; y += tiles_warps)
+#pragma unroll 1
 		for (int r = margin + threadIdx.x % 32; r < t.high; r += 32)
 			global_write((type *)(t.dst + (uint64_t)((r - margin) * args.dim[0].dst +
 			                                         y * args.dim[1].dst)),

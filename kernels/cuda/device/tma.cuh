@@ -302,34 +302,10 @@ DEVICE void fence_proxy_async()
 
 /* ---- Ordinary memory ---------------------------------------------------------------------------------- */
 
-template <typename T> constexpr bool is_pair = false;
-template <> constexpr bool is_pair<uint2> = true;
-
-/* A generic access has to find out which memory an address is of; these know. Volatile: none moves ahead of a
- * wait. */
+/* A generic access has to find out which memory an address is of; these know. */
 template <typename T> DEVICE T global_read(const T *p)
 {
-	T value;
-
-	if constexpr (sizeof(T) == 1) {
-		uint32_t word;
-
-		asm volatile("ld.global.u8 %0, [%1];" : "=r"(word) : "l"(p));
-		value = (T)word;
-	} else if constexpr (sizeof(T) == 2) {
-		asm volatile("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(p));
-	} else if constexpr (sizeof(T) == 4) {
-		asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(p));
-	} else if constexpr (sizeof(T) == 16) {
-		asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-		             : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-		             : "l"(p));
-	} else if constexpr (is_pair<T>) {
-		asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(p));
-	} else {
-		asm volatile("ld.global.u64 %0, [%1];" : "=l"(value) : "l"(p));
-	}
-	return value;
+	return *(const T *)__cvta_global_to_generic((size_t)p);
 }
 
 /* Memory that others write meanwhile: one access, whose value is used however often. */
