@@ -424,7 +424,7 @@ void permute_lay_out(struct permute_tile *tile)
 	args->table = pieces ? args->pieces : chunks * (16 / element);
 	at += pieces ? args->table * 2 : args->phases * (args->table + PERMUTE_LEAD) * 2;
 	args->masks_at = at = round_up(at, 16);
-	if (args->padded)
+	if (args->padded && !pieces)
 		at += round_up(args->phases * chunks * 2, 16);
 	args->shared = at;
 }

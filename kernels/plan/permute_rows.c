@@ -204,9 +204,11 @@ bool permute_set_rows(struct permute_work *work)
 static bool set_pieces(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
+	const struct loop_nest_dim *inner = &work->nest->dim[work->dst.dim[0]];
 	uint64_t pieces = 1;
 
-	if (work->src.dim[0] != work->dst.dim[0] || work->nest->dim[work->dst.dim[0]].src < 0)
+	/* Pieces with a border of their own would take more instructions than elements do. */
+	if (work->src.dim[0] != work->dst.dim[0] || inner->src < 0 || is_padded(inner))
 		return false;
 	args->piece_rank = 1;
 	for (uint32_t d = 1; d < args->n_run; d++)

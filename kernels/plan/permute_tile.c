@@ -87,8 +87,6 @@ static bool can_be_padded(const struct permute_work *work)
 	const struct loop_nest_dim *dim = &work->nest->dim[split < 0 ? 0 : split];
 	const enum pad_mode mode = work->sides->mode;
 
-	if (work->args->how == PERMUTE_PIECES)
-		return false;
 	if (split < 0 || !is_padded(dim) || mode == PAD_MODE_CONSTANT || mode == PAD_MODE_EDGE)
 		return true;
 	return mode != PAD_MODE_WRAP && dim->before < dim->source &&

@@ -107,15 +107,16 @@ static bool check_row(struct walk *walk, const struct permute_place *t, int64_t 
 	return true;
 }
 
-/* By the table of pieces, as by elements. */
+/* By the table of pieces, as by elements; at: -1 for border. */
 static bool check_piece(struct walk *walk, const struct permute_place *t, int64_t j, int64_t at)
 {
 	const struct permute_args *args = walk->args;
-	const int64_t piece = (int64_t)args->by_piece.n, first = j / piece * piece;
+	const int64_t piece = (int64_t)args->by_piece.n, first = j / piece * piece,
+		      from = permute_element_of(args, t, first / walk->tma->element);
 
 	if (j / piece >= args->pieces)
 		return flaw(walk, t, "byte %ld is past the last piece", (long)j);
-	if (at - permute_element_of(args, t, first / walk->tma->element) != j - first)
+	if (at >= 0 ? from < 0 || at - from != j - first : from >= 0)
 		return flaw(walk, t, "byte %ld does not follow its piece", (long)j);
 	return true;
 }
@@ -136,13 +137,14 @@ static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t
 	if (*expected == GAP || *expected == WRITTEN)
 		return flaw(walk, t, "row %ld writes byte %ld, which is %s", (long)number, (long)place,
 		            *expected == GAP ? "none of the tensor's" : "written already");
+	if (args->how == PERMUTE_PIECES && !row->border &&
+	    !check_piece(walk, t, j, at >= 0 ? at + j % element : -1))
+		return false;
 	if (at >= 0) {
 		if (from % (element < 16 ? element : 16) || from + element > args->rows_at ||
 		    row->at + at > UINT16_MAX || (args->how == PERMUTE_WORDS && at % args->aligned))
 			return flaw(walk, t, "byte %ld of row %ld is at %ld", (long)j, (long)number,
 			            (long)from);
-		if (args->how == PERMUTE_PIECES && !check_piece(walk, t, j, at + j % element))
-			return false;
 		got = walk->slots[from + j % element];
 	}
 	if (got != *expected)

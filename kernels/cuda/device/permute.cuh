@@ -320,7 +320,7 @@ DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned
 		                                           : at));
 	} else if constexpr (E == NOTES_OF_PIECES) {
 		tile_write<uint4>(note, make_uint4(chunk, at | n << 16, 16 * (number + 1) - (start & 15),
-		                                   head | tail << 8));
+		                                   head | tail << 8 | (uint32_t)border << 24));
 	} else {
 		const uint32_t phase = (start & 15) >> args.phase_shift, past = E < 4 ? start & 3 : 0;
 		const uint32_t entry =

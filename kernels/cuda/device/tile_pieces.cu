@@ -8,8 +8,9 @@
 namespace
 {
 
-/* The offset of each piece of a row from that of the row; 0 for those past the end of what is read backwards.
- */
+/* The offset of each piece of a row from that of the row. Those that are border, or past the end of what is
+ * read backwards or padded, have none: PERMUTE_BORDER, or 0 where nothing is padded. */
+template <bool PADDED>
 DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_t *pieces)
 {
 	const uint32_t last = args.n_run - 1;
@@ -23,20 +24,24 @@ DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_
 			const permute_axis &axis = args.run[d];
 			const uint32_t q = d < last ? divide_u32(number, &axis.by) : 0;
 			const uint32_t index = number - q * (uint32_t)axis.by.n;
+			const bool split = PADDED && d == last && args.row_split;
+			int s = (int)index + (split ? t.start_dst : 0);
 
 			number = q;
-			there = there && !(args.back && d == last && index >= t.n_dst);
+			there = find_index<PADDED>(args, axis, s) && there;
+			if (d == last && (PADDED ? args.row_split : args.back))
+				there = there && index < t.n_dst;
 			if (!args.run_loads[d]) {
-				at += index * (uint32_t)axis.src;
+				at += (uint32_t)(s - (split ? t.from_dst : 0)) * (uint32_t)axis.src;
 			} else {
 				load += index * args.run_loads[d];
-				src += (uint64_t)(index * axis.src);
+				src += (uint64_t)(s * axis.src);
 			}
 		}
 		const uint32_t slot = slot_of(args, load);
 
 		at += slot + (args.row_phase ? 0 : phase_of(args, src, slot));
-		tile_write<uint16_t>(pieces + i, there ? (uint16_t)at : 0);
+		tile_write<uint16_t>(pieces + i, there ? (uint16_t)at : PADDED ? PERMUTE_BORDER : 0);
 	}
 }
 
@@ -63,7 +68,26 @@ DEVICE uint4 join_chunks(const uint4 &a, const uint4 &b, int k)
 	                  join_words(a.w, b.w, k - 12));
 }
 
+DEVICE uint4 border_chunk(const permute_args &args)
+{
+	return make_uint4(args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]);
+}
+
+/* The 16 bytes of piece q that begin `within` bytes into it, which may be before it; some may be past its end.
+ * row: from there to the row's first byte in the slots. */
+template <bool PADDED>
+DEVICE uint4 take_piece(const permute_args &args, const unsigned char *from, uint32_t row,
+                        const uint16_t *pieces, uint32_t q, int within)
+{
+	const uint32_t offset = tile_read<uint16_t>(pieces + q);
+
+	if (PADDED && offset == PERMUTE_BORDER)
+		return border_chunk(args);
+	return take_chunk(from, row + offset + (uint32_t)within);
+}
+
 /* `from` has 16 bytes before it and 32 after it that may be read. */
+template <bool PADDED>
 DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const unsigned char *from,
                          const uint4 *rows, const uint16_t *pieces)
 {
@@ -80,15 +104,19 @@ DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const 
 			continue;
 		const int j = (int)((note.z & 0xffff) + 16 * c) - 16;
 		uint32_t q = args.pieces > 1 && j > 0 ? divide_u32((uint32_t)j, &args.by_piece) : 0;
-		const unsigned char *const row = from - 16;
 		const int within = j - (int)q * piece;
 		/* From 16 bytes before `from`, so that it is not negative. */
-		const uint32_t at = (note.y & 0xffff) + 16;
-		uint4 v = take_chunk(row, at + tile_read<uint16_t>(pieces + q) + (uint32_t)within);
+		const uint32_t row = (note.y & 0xffff) + 16;
+		uint4 v;
 
-		for (int k = piece - within; k < 16 && ++q < args.pieces; k += piece)
-			v = join_chunks(
-			    v, take_chunk(row, at + tile_read<uint16_t>(pieces + q) - (uint32_t)k), k);
+		if (PADDED && note.w >> 24) {
+			v = border_chunk(args);
+		} else {
+			v = take_piece<PADDED>(args, from - 16, row, pieces, q, within);
+			for (int k = piece - within; k < 16 && ++q < args.pieces; k += piece)
+				v = join_chunks(
+				    v, take_piece<PADDED>(args, from - 16, row, pieces, q, -k), k);
+		}
 		const uint32_t low = c == 0 ? note.w & 0xff : 0, end = c + 1 == n ? note.w >> 8 & 0xff : 16;
 		const uint64_t to = base + note.x + 16 * c;
 
@@ -110,22 +138,22 @@ DEVICE void begin_loads(barrier *arrived)
 	__syncthreads();
 }
 
-DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
+template <bool PADDED> DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 {
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const pieces = (uint16_t *)(shared + args.table_at);
 	unsigned char *const tile = shared + PERMUTE_SLOTS_AT;
-	const permute_tile t = find_tile<false>(args);
+	const permute_tile t = find_tile<PADDED>(args);
 
 	begin_loads(arrived);
 	grid_wait();
-	load_runs<1, false>(args, t, tile, arrived);
-	note_rows<NOTES_OF_PIECES, false>(args, t, shared + args.rows_at);
-	fill_pieces(args, t, pieces);
+	load_runs<1, PADDED>(args, t, tile, arrived);
+	note_rows<NOTES_OF_PIECES, PADDED>(args, t, shared + args.rows_at);
+	fill_pieces<PADDED>(args, t, pieces);
 	__syncthreads();
 	barrier_wait(arrived, 0);
 	grid_launch_dependents();
-	write_pieces(args, t, tile, (const uint4 *)(shared + args.rows_at), pieces);
+	write_pieces<PADDED>(args, t, tile, (const uint4 *)(shared + args.rows_at), pieces);
 }
 
 } // namespace
@@ -133,5 +161,11 @@ DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS) tile_pieces(const GRID_CONSTANT struct permute_args args)
 {
 	DYNAMIC_SHARED(shared);
-	move_pieces(args, shared);
+	move_pieces<false>(args, shared);
+}
+
+KERNEL(PERMUTE_THREADS, PADDED_BLOCKS) padded_pieces(const GRID_CONSTANT struct permute_args args)
+{
+	DYNAMIC_SHARED(shared);
+	move_pieces<true>(args, shared);
 }

@@ -190,7 +190,7 @@ static int launch_permute(struct launcher *launcher, CUstream stream, const stru
 {
 	struct permute_args args = tma->permute;
 	enum kernel_id kernel =
-	    args.how == PERMUTE_PIECES ? KERNEL_tile_pieces
+	    args.how == PERMUTE_PIECES ? args.padded ? KERNEL_padded_pieces : KERNEL_tile_pieces
 	    : args.how == PERMUTE_WORDS
 		? by_element(args.padded ? KERNEL_padded_words_1 : KERNEL_tile_words_1, tma->element)
 		: by_element(args.padded ? KERNEL_padded_permute_1 : KERNEL_tile_permute_1, tma->element);
@@ -222,8 +222,8 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 	return launch(launcher, stream, &shape, &args, err);
 }
 
-/* The driver's own copy; but where the addresses do not differ by whole words, that has two thirds of the speed
- * of rows by threads (tests/bench/EXPERIMENTS.md). */
+/* The driver's own copy; but where the addresses do not differ by whole words, that has two thirds of the
+ * speed of rows by threads (tests/bench/EXPERIMENTS.md). */
 static int launch_memcpy(struct launcher *launcher, CUstream stream, const struct transform *transform,
                          const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {

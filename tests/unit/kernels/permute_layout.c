@@ -27,7 +27,7 @@ static void check_layout(uint64_t seed, const struct permute_args *args, uint32_
 	    args->row_notes * (words ? PERMUTE_WORDS_NOTE + PERMUTE_WORDS_PLACE : PERMUTE_NOTE);
 	const uint32_t table =
 	    2 * (pieces ? args->pieces : args->phases * (chunks * (16 / element) + PERMUTE_LEAD));
-	const uint32_t masks = args->padded ? 2 * args->phases * chunks : 0;
+	const uint32_t masks = args->padded && !pieces ? 2 * args->phases * chunks : 0;
 	const struct {
 		const char *name;
 		uint32_t at, end;

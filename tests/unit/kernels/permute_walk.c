@@ -21,6 +21,7 @@ enum {
 	HAS_ALIGNED_WORDS,
 	HAS_ALIGNED_PAIRS,
 	HAS_PIECES,
+	HAS_PADDED_PIECES,
 	HAS_MARGIN,
 	HAS_EXACT,
 	HAS_CUT,
@@ -40,26 +41,34 @@ enum {
 	FEATURES
 };
 
-static const char *const feature_names[FEATURES] = { "elements",
-	                                             "words of four elements",
-	                                             "words of two",
-	                                             "pieces",
-	                                             "a margin",
-	                                             "exact ends",
-	                                             "cut rows",
-	                                             "a stack",
-	                                             "a part of a stack",
-	                                             "a dimension read backwards",
-	                                             "ragged rows",
-	                                             "rows from index to index of the destination's split",
-	                                             "loads of it",
-	                                             "rows of the source's split",
-	                                             "pads",
-	                                             "a padded split",
-	                                             "a margin of a padded split",
-	                                             "a gap",
-	                                             "pads between slots",
-	                                             "whole lines" };
+static const char *const feature_names[FEATURES] = {
+	[HAS_ELEMENTS] = "elements",
+	[HAS_WORDS] = "words of four elements",
+	[HAS_WORDS_OF_TWO] = "words of two",
+	[HAS_ONE_WORD] = "words one at a time",
+	[HAS_TWO_WORDS] = "words two at a time",
+	[HAS_UNALIGNED_WORDS] = "words at any byte",
+	[HAS_ALIGNED_WORDS] = "aligned words",
+	[HAS_ALIGNED_PAIRS] = "aligned pairs of words",
+	[HAS_PIECES] = "pieces",
+	[HAS_PADDED_PIECES] = "pieces of padded tensors",
+	[HAS_MARGIN] = "a margin",
+	[HAS_EXACT] = "exact ends",
+	[HAS_CUT] = "cut rows",
+	[HAS_STACK] = "a stack",
+	[HAS_STACK_SPLIT] = "a part of a stack",
+	[HAS_BACK] = "a dimension read backwards",
+	[HAS_RAGGED] = "ragged rows",
+	[HAS_SPLIT_ROW] = "rows from index to index of the destination's split",
+	[HAS_LIMITED_LOAD] = "loads of it",
+	[HAS_LIMITED_ROW] = "rows of the source's split",
+	[HAS_PADDED] = "pads",
+	[HAS_PADDED_SPLIT] = "a padded split",
+	[HAS_PADDED_MARGIN] = "a margin of a padded split",
+	[HAS_GAP] = "a gap",
+	[HAS_SLOT_PADS] = "pads between slots",
+	[HAS_WHOLE_LINES] = "whole lines",
+};
 
 static void count_features(const struct tma_route_plan *tma, long *n)
 {
@@ -76,6 +85,7 @@ static void count_features(const struct tma_route_plan *tma, long *n)
 	n[HAS_ALIGNED_WORDS] += words == 2 && args->aligned == 4;
 	n[HAS_ALIGNED_PAIRS] += words == 2 && args->aligned == 8;
 	n[HAS_PIECES] += args->how == PERMUTE_PIECES;
+	n[HAS_PADDED_PIECES] += args->how == PERMUTE_PIECES && args->padded;
 	n[HAS_MARGIN] += args->margin > 0;
 	n[HAS_EXACT] += args->exact;
 	n[HAS_CUT] += args->cut > 0;
