@@ -8,7 +8,7 @@
 
 #include "plan.h"
 
-#define PLAN_ALTERNATIVES 6
+#define PLAN_ALTERNATIVES 10
 
 struct alternatives {
 	int n;                               /* at least 1 */

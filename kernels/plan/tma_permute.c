@@ -13,6 +13,7 @@
 
 #define LEAST_RUN 8 /* bytes on either side; with less there is nothing to gain */
 #define FINALISTS 6
+#define MOST_KEPT (PLAN_ALTERNATIVES > FINALISTS ? PLAN_ALTERNATIVES : FINALISTS)
 #define NEAR      (4.0 / 3) /* sizes of tiles that resemble each other, at most */
 #define MOST_SEEN 1024      /* boxes: more than are made */
 
@@ -71,9 +72,9 @@ struct choice {
 	const struct permute_sides *sides;
 	bool is_varied; /* no two tiles resemble each other */
 	int n;
-	struct permute_tile tile[FINALISTS]; /* the cheapest so far, in order */
-	double cost[FINALISTS];
-	struct permute_box box[FINALISTS];
+	struct permute_tile tile[MOST_KEPT]; /* the cheapest so far, in order */
+	double cost[MOST_KEPT];
+	struct permute_box box[MOST_KEPT];
 	uint64_t seen[MOST_SEEN]; /* hashes of the boxes of these sides, or 0 */
 };
 
@@ -152,6 +153,7 @@ static bool replace_similar(struct choice *choice, const struct permute_tile *ti
 
 static void consider(struct choice *choice, const struct permute_box *box, enum permute_how how)
 {
+	const int most = choice->is_varied ? MOST_KEPT : FINALISTS;
 	struct permute_tile tile;
 	double cost;
 	int at;
@@ -160,11 +162,11 @@ static void consider(struct choice *choice, const struct permute_box *box, enum 
 		return;
 	permute_lay_out(&tile);
 	cost = permute_cost(&tile);
-	if (cost >= PERMUTE_NEVER || (choice->n == FINALISTS && cost >= choice->cost[FINALISTS - 1]))
+	if (cost >= PERMUTE_NEVER || (choice->n == most && cost >= choice->cost[most - 1]))
 		return;
 	if (choice->is_varied && !replace_similar(choice, &tile, cost))
 		return;
-	at = choice->n < FINALISTS ? choice->n++ : FINALISTS - 1;
+	at = choice->n < most ? choice->n++ : most - 1;
 	for (; at > 0 && choice->cost[at - 1] > cost; at--) {
 		choice->tile[at] = choice->tile[at - 1];
 		choice->cost[at] = choice->cost[at - 1];
