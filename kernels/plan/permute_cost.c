@@ -12,6 +12,7 @@
 #define FEW_IN_FLIGHT         45000.0  /* likewise; with less, others cannot hide what a tile waits for */
 #define STARVED               2.0
 #define HIDDEN_TABLE          3.0  /* work for each chunk of the tile, while its loads are under way */
+#define GAPS                  0.45 /* the share by which what is loaded exceeds what is needed */
 #define PADDED_TABLE          0.08 /* more for each instruction of work where entries may be border */
 #define LOAD_WORK             30.0 /* instructions; what a row, an entry of the table and a piece take, too */
 #define ROW_WORK              12.0
@@ -120,7 +121,7 @@ double permute_cost(const struct permute_tile *tile)
 		return PERMUTE_NEVER;
 	cost += (w->load + w->unaligned * tile->unaligned_loads) / tile->load_run;
 	cost += (w->row + w->ragged * args->ragged + exact) / tile->row_run;
-	cost += w->wasted * (tile->wasted - 1);
+	cost += w->wasted * (tile->wasted - 1) + GAPS * (tile->gaps - 1);
 	cost += (w->table * table + w->lists * lists) / chunks;
 	cost += w->tile / tile->useful;
 	cost += flight_cost(tile, w, at_once);

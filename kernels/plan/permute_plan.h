@@ -42,7 +42,8 @@ struct permute_tile {
 	uint64_t tiles;
 	uint32_t processors;  /* multiprocessors that share them */
 	double useful;        /* bytes of a tile, without its margin */
-	double load_run;      /* bytes of a run of the source */
+	double load_run;      /* bytes of a run of the source, with the gaps in it */
+	double gaps;          /* load_run by the bytes of it that are needed */
 	double row_run;       /* bytes of a row, without its margin */
 	double wasted;        /* bytes of all tiles by those of the destination */
 	double wavefronts;    /* of shared memory, for a chunk; 0 until permute_arrange */

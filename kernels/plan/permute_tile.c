@@ -238,6 +238,9 @@ static void set_facts(struct permute_work *work)
 		tile->useful *= (double)part;
 		tile->wasted *= (double)(divide_up_u64(n, part) * part) / (double)n;
 	}
+	tile->gaps = (double)work->load_run / nest->element;
+	for (int i = 0; i < work->src.n; i++)
+		tile->gaps /= (double)work->m[work->src.dim[i]];
 	tile->alike = work->src.dim[0] == work->dst.dim[0];
 	tile->load_run = (double)work->load_run;
 	tile->row_run = work->args->row_bytes - work->args->margin * (double)work->args->row_unit;

@@ -52,6 +52,7 @@ static struct permute_tile good_tile(const struct kind_row *kind)
 		.load_run = 512,
 		.row_run = 512,
 		.wasted = 1,
+		.gaps = 1,
 	};
 }
 
@@ -81,6 +82,7 @@ ParameterizedTest(struct kind_row *kind, permute_cost, kinds)
 	WORSE(true, load_run = 32);
 	WORSE(true, row_run = 32);
 	WORSE(true, wasted = 1.5);
+	WORSE(true, gaps = 1.5);
 	WORSE(false, unaligned_loads = true);
 	WORSE(false, args.ragged = true);
 	WORSE(false, args.exact = true);
