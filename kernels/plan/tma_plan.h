@@ -23,7 +23,8 @@ struct transform;
 
 enum tma_route {
 	TMA_ROUTE_NONE,      /* no element of the source is read */
-	TMA_ROUTE_MEMCPY,    /* one run: the driver's own copy, blocks_rows for each of a list */
+	TMA_ROUTE_MEMCPY,    /* one run: the driver's own copy, or rows by threads; blocks_rows for each of a
+	                        list */
 	TMA_ROUTE_BULK,      /* long runs, no map */
 	TMA_ROUTE_COPY,      /* map to map */
 	TMA_ROUTE_TRANSPOSE, /* map, registers, plain stores */

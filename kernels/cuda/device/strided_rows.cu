@@ -134,7 +134,7 @@ DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const
 	return part;
 }
 
-/* What is left at the ends of chunks is seldom more than one element each lane: unrolled, they would only take
+/* What is left at the ends of chunks is seldom more than one element a lane: unrolled, the loop would only take
  * registers from the chunks. */
 template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,

@@ -182,6 +182,26 @@ Test(permute_layout, loads_keep_their_place_in_a_line)
 	cr_expect(tile.split_lines);
 }
 
+/* An odd number of chunks would have warps begin and end within sectors; where it costs little, they end with
+ * what they write of a row at once. */
+Test(permute_layout, lanes_go_through_whole_sectors)
+{
+	static const struct {
+		uint32_t row_bytes, side, chunks;
+	} rows[] = { { 112, 0, 7 }, { 240, 0, 16 }, { 208, 2, 14 }, { 240, 2, 16 }, { 496, 0, 32 } };
+	struct permute_tile tile;
+	struct loop_nest nest;
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		make_transpose(&tile, &nest, 16, 45);
+		tile.args.row_bytes = rows[i].row_bytes;
+		tile.args.log_side = rows[i].side;
+		permute_lay_out(&tile);
+		cr_expect_eq(tile.args.by_chunks.n, rows[i].chunks, "%u bytes, side %u: %lu chunks",
+		             rows[i].row_bytes, rows[i].side, (unsigned long)tile.args.by_chunks.n);
+	}
+}
+
 /* Wherever rows of the source begin. */
 Test(permute_layout, arranging_does_no_harm)
 {

@@ -458,6 +458,17 @@ Test(tma_plan, whole_rows_are_moved_by_threads)
 	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_ROWS);
 }
 
+/* A tile of many axes would load the gaps, too. */
+Test(tma_plan, short_rows_with_gaps_are_copied_by_maps)
+{
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+
+	make_layout(&spec.dst, 2, (const int64_t[]){ 4194304, 64 });
+	make_layout(&spec.src, 2, (const int64_t[]){ 4194304, 64 });
+	spec.src.stride[0] = 128;
+	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_COPY);
+}
+
 /* Read backwards, rows cannot be cut, so that they end before that dimension. */
 Test(tma_plan, rows_end_before_a_long_dimension_that_runs_backwards)
 {
