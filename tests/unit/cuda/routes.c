@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of routes that a plan begins with but seldom keeps, because another is predicted to be faster. A
- * plan for a list's blocks is not compared with others, so it keeps them. */
+/* Kernels that other tests seldom reach. Some are of routes that a plan begins with but seldom keeps, because
+ * another is predicted to be faster: a plan for a list's blocks is not compared with others, so it keeps
+ * them. Runs are copied by the driver or by threads, which depends on their addresses. */
 #include <string.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include "counted.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 
@@ -81,6 +83,44 @@ ParameterizedTest(struct route_row *row, routes, first)
 	cr_assert_eq(work.job.status, 0, "%s: %d", row->name, work.job.status);
 	for (size_t i = 0; i < BYTES; i++)
 		cr_assert_eq(data(dst)[i], expected[i], "%s: byte %zu", row->name, i);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_stream_free(engine, stream);
+	close_engine();
+}
+
+/* By threads where the addresses do not differ by whole words of 4 bytes. */
+Test(routes, copies_of_runs)
+{
+	static struct work work;
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	const int64_t shape[1] = { 40001 };
+	struct error err;
+
+	tensor_layout_init(&spec.src, DTYPE_UINT8, 1, shape, NULL, "src", &err);
+	tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, shape, NULL, "dst", &err);
+	open_engine(NULL);
+	count_launches();
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	for (size_t i = 0; i < BYTES; i++)
+		data(src)[i] = (unsigned char)(i * 7 + i / 256);
+	for (uint64_t from = 0; from < 18; from++) {
+		const uint64_t to = from * 5 % 7;
+
+		memset(data(dst), 0xa5, BYTES);
+		work_init_spec(&work, &spec, dst, to, src, from);
+		n_done = n_launches = 0;
+		engine_submit(engine, stream, &work.job);
+		wait_done(1);
+		cr_assert_eq(work.job.status, 0, "%lu to %lu: %d", from, to, work.job.status);
+		cr_expect_eq(n_launches, (to - from) % 4 != 0, "%lu to %lu: %u launches", from, to,
+		             n_launches);
+		cr_assert_arr_eq(data(dst) + to, data(src) + from, (size_t)shape[0]);
+		cr_assert_eq(data(dst)[to + (uint64_t)shape[0]], 0xa5);
+		cr_assert(to == 0 || data(dst)[to - 1] == 0xa5);
+	}
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);
 	engine_stream_free(engine, stream);
