@@ -7,10 +7,11 @@
 
 #include "permute.cuh"
 
-/* The offset of a row's element from that of the row. false: it has none, since it is border or past the end.
- */
+/* The offset from that of the row of its element `number`, or of as much as the dimensions of run from `first`
+ * on step by. false: it has none, since it is border or past the end. */
 template <bool PADDED>
-DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32_t number, uint32_t &at)
+DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32_t first, uint32_t number,
+                         uint32_t &at)
 {
 	const uint32_t last = args.n_run - 1;
 	uint32_t load = 0;
@@ -18,7 +19,7 @@ DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32
 	bool there = true;
 
 	at = t.base;
-	for (uint32_t d = 0; d <= last; d++) {
+	for (uint32_t d = first; d <= last; d++) {
 		const permute_axis &axis = args.run[d];
 		const uint32_t q = d < last ? divide_u32(number, &axis.by) : 0;
 		const uint32_t index = number - q * (uint32_t)axis.by.n;
@@ -54,7 +55,7 @@ DEVICE void fill_table(const permute_args &args, const permute_tile &t, uint16_t
 
 		if (i - chunk >= args.row_bytes / E)
 			at = 0;
-		else if (!find_element<PADDED>(args, t, i - chunk, at))
+		else if (!find_element<PADDED>(args, t, 0, i - chunk, at))
 			at = PADDED ? PERMUTE_BORDER : 0;
 		for (uint32_t p = 0; p < args.phases; p++) {
 			const uint32_t to = i - chunk + PERMUTE_LEAD + (p << args.phase_shift) / E;

@@ -3,44 +3,20 @@
  * contiguous in the slots. A chunk of a row is read as the two aligned chunks around it, wherever it begins,
  * so that neither phases nor the size of elements matter.
  */
-#include "permute.cuh"
+#include "permute_table.cuh"
 
 namespace
 {
 
-/* The offset of each piece of a row from that of the row. Those that are border, or past the end of what is
- * read backwards or padded, have none: PERMUTE_BORDER, or 0 where nothing is padded. */
+/* The offset of each piece of a row from that of the row. Those that are border or past the end have none:
+ * PERMUTE_BORDER, or 0 where nothing is padded. */
 template <bool PADDED>
 DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_t *pieces)
 {
-	const uint32_t last = args.n_run - 1;
-
 	for (uint32_t i = threadIdx.x; i < args.pieces; i += PERMUTE_THREADS) {
-		uint32_t number = i, load = 0, at = t.base;
-		uint64_t src = t.src;
-		bool there = true;
+		uint32_t at;
+		const bool there = find_element<PADDED>(args, t, args.piece_rank, i, at);
 
-		for (uint32_t d = args.piece_rank; d <= last; d++) {
-			const permute_axis &axis = args.run[d];
-			const uint32_t q = d < last ? divide_u32(number, &axis.by) : 0;
-			const uint32_t index = number - q * (uint32_t)axis.by.n;
-			const bool split = PADDED && d == last && args.row_split;
-			int s = (int)index + (split ? t.start_dst : 0);
-
-			number = q;
-			there = find_index<PADDED>(args, axis, s) && there;
-			if (d == last && (PADDED ? args.row_split : args.back))
-				there = there && index < t.n_dst;
-			if (!args.run_loads[d]) {
-				at += (uint32_t)(s - (split ? t.from_dst : 0)) * (uint32_t)axis.src;
-			} else {
-				load += index * args.run_loads[d];
-				src += (uint64_t)(s * axis.src);
-			}
-		}
-		const uint32_t slot = slot_of(args, load);
-
-		at += slot + (args.row_phase ? 0 : phase_of(args, src, slot));
 		tile_write<uint16_t>(pieces + i, there ? (uint16_t)at : PADDED ? PERMUTE_BORDER : 0);
 	}
 }
@@ -68,11 +44,6 @@ DEVICE uint4 join_chunks(const uint4 &a, const uint4 &b, int k)
 	                  join_words(a.w, b.w, k - 12));
 }
 
-DEVICE uint4 border_chunk(const permute_args &args)
-{
-	return make_uint4(args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]);
-}
-
 /* The 16 bytes of piece q that begin `within` bytes into it, which may be before it; some may be past its end.
  * row: from there to the row's first byte in the slots. */
 template <bool PADDED>
@@ -82,7 +53,7 @@ DEVICE uint4 take_piece(const permute_args &args, const unsigned char *from, uin
 	const uint32_t offset = tile_read<uint16_t>(pieces + q);
 
 	if (PADDED && offset == PERMUTE_BORDER)
-		return border_chunk(args);
+		return pattern_of(args.pattern, 0);
 	return take_chunk(from, row + offset + (uint32_t)within);
 }
 
@@ -110,7 +81,7 @@ DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const 
 		uint4 v;
 
 		if (PADDED && note.w >> 24) {
-			v = border_chunk(args);
+			v = pattern_of(args.pattern, 0);
 		} else {
 			v = take_piece<PADDED>(args, from - 16, row, pieces, q, within);
 			for (int k = piece - within; k < 16 && ++q < args.pieces; k += piece)
