@@ -129,8 +129,12 @@ struct permute_args {
 	uint32_t skew;       /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
 	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped */
 	uint32_t run_base;       /* offset of a row's first element, from its slot */
-	uint32_t row_phase;      /* the phase of a load's address (modulo 16) is its rows'; else that of table
-	                            entries */
+	uint32_t row_base;  /* offset of the first row where rows step backwards in the slots, which is not
+	                       part  of run_base; and slot_lead. Along split_dst, the kernels find it */
+	uint32_t back_part; /* back: indices of split_dst that a row has, if rows step along it; else 0 */
+	uint32_t slot_lead; /* bytes ahead of the slots */
+	uint32_t row_phase; /* the phase of a load's address (modulo 16) is its rows'; else that of table
+	                       entries */
 
 	/* The table: an entry for each element of a row's chunks, once for every phase that a row may have
 	 * (its address modulo 16, shifted right by phase_shift). */

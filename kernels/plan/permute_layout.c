@@ -60,17 +60,17 @@ static uint32_t reach_of(const struct permute_args *args, const struct spacing *
 	uint32_t reach = spacing->phase_mask + element, loads = 0;
 
 	for (uint32_t d = 0; d < args->n_row; d++)
-		reach += (uint32_t)(args->row[d].by.n - 1) * (uint32_t)args->row[d].src;
+		reach += (uint32_t)(args->row[d].by.n - 1) * (uint32_t)magnitude_i64(args->row[d].src);
 	for (uint32_t d = 0; d < args->n_run; d++) {
 		const uint32_t last = (uint32_t)args->run[d].by.n - 1;
 
 		loads += last * args->run_loads[d];
 		if (!args->run_loads[d] && args->run[d].src > 0)
 			reach += last * (uint32_t)args->run[d].src;
-		else if (!args->run_loads[d] && args->back && d + 1 == args->n_run)
+		else if (!args->run_loads[d] && args->back && args->row_split && d + 1 == args->n_run)
 			reach += last * (uint32_t)-args->run[d].src;
 	}
-	return reach + args->run_base + slot_of(args, spacing, loads);
+	return reach + args->run_base + args->slot_lead + slot_of(args, spacing, loads);
 }
 
 void permute_lay_out(struct permute_tile *tile)

@@ -10,15 +10,16 @@
 #define LEAST_ROW     64    /* bytes */
 #define TABLE_BYTES   65000 /* of all copies: notes have offsets of 16 bits */
 #define MOST_PIECES   2048
-#define LEAST_PIECE   16 /* bytes */
-#define MOST_IDLE     8  /* of so many rows one may be missing in groups by two words */
+#define LEAST_PIECE   16  /* bytes */
+#define MOST_IDLE     8   /* of so many rows one may be missing in groups by two words */
+#define SLOT_LEAD     128 /* bytes: the phase of slots may be that of lines */
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
 
 /* Parts of a row share the table, so none may have a border that the others do not have. */
 static bool can_be_cut(const struct permute_work *work, int d)
 {
-	return work->nest->dim[d].src > 0 && !is_padded(&work->nest->dim[d]);
+	return !is_padded(&work->nest->dim[d]);
 }
 
 /* Whether a row of `unit` bytes ends before a dimension in which it could not be cut: number i of the
@@ -108,8 +109,7 @@ bool permute_cut_rows(struct permute_work *work)
 
 /* ---- From row to row ----------------------------------------------------------------------------------- */
 
-/* Steps within the slots may not be negative; those of a stack lead from slot to slot. */
-static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nest_dim *dim, bool is_stack)
+static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nest_dim *dim)
 {
 	struct permute_args *args = work->args;
 	const uint64_t reach = (n - 1) * (uint64_t)magnitude_i64(dim->dst);
@@ -120,9 +120,31 @@ static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nes
 		args->row_lead += (uint32_t)reach;
 	if (args->n_row < PERMUTE_LIST_RANK)
 		work->padded_row[args->n_row] = is_padded(dim);
-	return (is_stack || dim->src > 0) && work->rows <= MOST_ROWS &&
-	       work->span <= UINT32_MAX - 2 * PERMUTE_MOST_SLOTS &&
+	return work->rows <= MOST_ROWS && work->span <= UINT32_MAX - 2 * PERMUTE_MOST_SLOTS &&
 	       permute_add_axis(args->row, &args->n_row, n, dim);
+}
+
+/* Rows step along dimension d, `part` of its indices at a time. If they step backwards, the first row has the
+ * highest offset. All rows share one table, so a last row of fewer indices begins as if it had them all:
+ * possibly ahead of the slots. */
+static void set_back(struct permute_work *work, int d, uint64_t part)
+{
+	struct permute_args *args = work->args;
+	const struct loop_nest_dim *dim = &work->nest->dim[d];
+	const uint64_t step = (uint64_t)magnitude_i64(dim->src);
+
+	if (dim->src > 0)
+		return;
+	if (gcd_u64(work->n[d], (uint64_t)dim->n) % part) {
+		args->slot_lead = (uint32_t)divide_up_u64(part * step, SLOT_LEAD) * SLOT_LEAD;
+		args->row_base += args->slot_lead;
+	}
+	if (args->back && d == work->dst.split) {
+		args->back_part = (uint32_t)part;
+		return;
+	}
+	args->row_base += (uint32_t)(((uint64_t)dim->source - part) * step);
+	args->run_base -= (uint32_t)(((uint64_t)dim->source - part) * step);
 }
 
 static bool set_steps(struct permute_work *work)
@@ -138,7 +160,7 @@ static bool set_steps(struct permute_work *work)
 			continue;
 		if (d == work->src.split)
 			args->limited_row = args->n_row;
-		if (!add_row(work, work->n[d], &nest->dim[d], false))
+		if (!add_row(work, work->n[d], &nest->dim[d]))
 			return false;
 	}
 	if (args->cut) {
@@ -147,7 +169,8 @@ static bool set_steps(struct permute_work *work)
 		part.dst *= args->cut;
 		part.src *= args->cut;
 		args->cut_row = args->n_row;
-		if (!add_row(work, divide_up_u64(work->n[work->last], args->cut), &part, false))
+		set_back(work, work->last, args->cut);
+		if (!add_row(work, divide_up_u64(work->n[work->last], args->cut), &part))
 			return false;
 	}
 	for (int i = work->row_dims; i < work->dst.n; i++) {
@@ -155,12 +178,13 @@ static bool set_steps(struct permute_work *work)
 
 		if (d == work->dst.split)
 			args->split_row = args->n_row;
-		if (!add_row(work, work->n[d], &nest->dim[d], false))
+		set_back(work, d, 1);
+		if (!add_row(work, work->n[d], &nest->dim[d]))
 			return false;
 	}
 	args->stack_row = args->n_row;
 	for (int i = 0; i < work->stack.n; i++)
-		if (!add_row(work, work->n[work->stack.dim[i]], &nest->dim[work->stack.dim[i]], true))
+		if (!add_row(work, work->n[work->stack.dim[i]], &nest->dim[work->stack.dim[i]]))
 			return false;
 	return true;
 }

@@ -44,7 +44,7 @@ static inline uint32_t stack_pitch_of(const struct permute_args *args, const str
 /* Before the skew. */
 static inline uint32_t slot_bytes(const struct permute_args *args, const struct spacing *spacing)
 {
-	return args->loads / (uint32_t)args->by_loads.n * stack_pitch_of(args, spacing) +
+	return args->slot_lead + args->loads / (uint32_t)args->by_loads.n * stack_pitch_of(args, spacing) +
 	       (spacing->phase_mask & ~15u);
 }
 

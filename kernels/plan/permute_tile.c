@@ -217,7 +217,7 @@ static bool set_slots(struct permute_work *work)
 	for (int i = 0; i < work->stack.n && !args->row_phase; i++)
 		if (nest->dim[work->stack.dim[i]].src % 16)
 			return false;
-	return args->loads * (uint64_t)args->pitch <= PERMUTE_MOST_SLOTS;
+	return args->slot_lead + args->loads * (uint64_t)args->pitch <= PERMUTE_MOST_SLOTS;
 }
 
 /* ---- The tile ------------------------------------------------------------------------------------------ */

@@ -219,8 +219,9 @@ static int place_in(const struct permute_chain *chain, int d)
 }
 
 /* Runs that end before a dimension which they could have. A border that wraps around needs both ends of its
- * dimension: unless a tile has all of it, each of its indices has to be a load. Rows of what is read
- * backwards cannot be cut, so that they are short, or the dimension is of the stack. */
+ * dimension: unless a tile has all of it, each of its indices has to be a load. What is read backwards keeps
+ * words of several rows from being read at once: if the destination's runs end before it, it is reversed on
+ * both sides, or of the stack. */
 static void consider_shorter_runs(struct choice *choice)
 {
 	const struct permute_sides *all = choice->sides;

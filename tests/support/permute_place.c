@@ -101,6 +101,12 @@ static void set_loads(const struct permute_args *args, struct permute_place *t)
 
 		t->src += reach;
 		t->base -= reach;
+		if (args->back_part) {
+			const int64_t rows = (t->n_dst - args->back_part) * -args->split_dst.src;
+
+			t->row_base += rows;
+			t->base -= rows;
+		}
 	}
 	if (n == 0)
 		t->outside = true;
@@ -119,6 +125,7 @@ struct permute_place permute_place_of(const struct tma_route_plan *tma, int64_t 
 		.n_src = 1,
 		.n_stack = 1,
 		.base = args->run_base,
+		.row_base = args->row_base,
 		.first = true,
 		.last = true,
 	};
@@ -147,7 +154,7 @@ int64_t permute_in_slots(const struct permute_args *args, int64_t number, int64_
 	const int64_t n = (int64_t)args->by_loads.n;
 	const int64_t slot = number / n * args->stack_pitch + permute_slot_of(args, number % n);
 
-	return slot + phase_of(args, src, slot);
+	return args->slot_lead + slot + phase_of(args, src, slot);
 }
 
 int64_t permute_load_of(const struct permute_args *args, const struct permute_place *t, int64_t number)
@@ -180,6 +187,7 @@ struct permute_row permute_row_of(const struct permute_args *args, const struct 
 {
 	const int64_t last_n = args->row_split ? t->n_dst : args->last_n;
 	struct permute_row row = { .dst = t->dst + args->row_lead,
+		                   .at = t->row_base,
 		                   .bytes = args->cut ? (int64_t)args->row_unit * args->cut
 		                                      : (int64_t)args->row_unit * last_n,
 		                   .border = t->outside };

@@ -17,7 +17,7 @@ struct permute_place {
 	int64_t dst, src;
 	int64_t start_dst, n_dst, start_src, n_src, start_stack, n_stack;
 	int64_t from_dst, from_src;
-	int64_t margin, base, load_bytes;
+	int64_t margin, base, row_base, load_bytes;
 	bool first, last, outside;
 };
 

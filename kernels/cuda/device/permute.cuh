@@ -28,7 +28,8 @@ struct permute_tile {
 	int from_dst;
 	int from_src;
 	uint32_t margin;
-	uint32_t base; /* of a row's first element, from its slot */
+	uint32_t base;     /* of a row's first element, from its slot */
+	uint32_t row_base; /* see permute.h */
 	uint32_t load_bytes;
 	bool first;   /* the destination's runs begin here */
 	bool last;    /* and end here */
@@ -157,6 +158,12 @@ template <bool PADDED> DEVICE void set_loads(const permute_args &args, permute_t
 
 		t.src += (uint64_t)reach;
 		t.base += (uint32_t)-reach;
+		if (args.back_part) {
+			const uint32_t rows = (t.n_dst - args.back_part) * (uint32_t)-args.split_dst.src;
+
+			t.row_base += rows;
+			t.base -= rows;
+		}
 	}
 	if (n == 0)
 		t.outside = true;
@@ -172,6 +179,7 @@ template <bool PADDED> DEVICE permute_tile find_tile(const permute_args &args)
 	t.n_dst = t.n_src = t.n_stack = 1;
 	t.first = t.last = true;
 	t.base = args.run_base;
+	t.row_base = args.row_base;
 	t.load_bytes = args.load_bytes;
 	set_place<PADDED>(args, t);
 	set_loads<PADDED>(args, t);
@@ -261,8 +269,8 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 		if (!find_load<PADDED>(args, t, load, src))
 			continue;
 		const uint32_t stack = divide_u32(load, &args.by_loads);
-		const uint32_t own =
-		    stack * args.stack_pitch + slot_of(args, load - stack * (uint32_t)args.by_loads.n);
+		const uint32_t own = args.slot_lead + stack * args.stack_pitch +
+		                     slot_of(args, load - stack * (uint32_t)args.by_loads.n);
 		const uint64_t high = src + t.load_bytes, around = src & ~UINT64_C(15);
 		const uint32_t slot = own + (phase_of(args, src, own) & ~15u);
 		uint64_t from = src, end = high;
@@ -337,7 +345,7 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 {
 	for (uint32_t i = threadIdx.x; i < args.row_notes; i += PERMUTE_THREADS) {
 		const uint32_t n = args.row_split ? t.n_dst : args.last_n;
-		uint32_t number = i, at = 0, bytes = i < args.rows ? args.row_bytes : 0, slot = 0;
+		uint32_t number = i, at = t.row_base, bytes = i < args.rows ? args.row_bytes : 0, slot = 0;
 		uint64_t src = t.src;
 		uint64_t dst = args.row_lead;
 		bool border = PADDED && t.outside;

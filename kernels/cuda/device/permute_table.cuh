@@ -7,8 +7,8 @@
 
 #include "permute.cuh"
 
-/* The offset from that of the row of its element `number`, or of as much as the dimensions of run from `first`
- * on step by. false: it has none, since it is border or past the end. */
+/* The offset from that of the row of its element `number`, or of as much as the dimensions of run from
+ * `first` on step by. false: it has none, since it is border or past the end. */
 template <bool PADDED>
 DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32_t first, uint32_t number,
                          uint32_t &at)
@@ -33,7 +33,7 @@ DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32
 			src += (uint64_t)(s * axis.src);
 		else
 			at += (uint32_t)(s - (split ? t.from_dst : 0)) * (uint32_t)axis.src;
-		if (d == last && (PADDED ? args.row_split : args.back || args.limited_load != PERMUTE_NONE))
+		if (d == last && args.row_split)
 			there = there && index < t.n_dst;
 	}
 	const uint32_t slot = slot_of(args, load);

@@ -34,7 +34,8 @@ static void check_layout(uint64_t seed, const struct permute_args *args, uint32_
 	} parts[] = {
 		{ "barrier", 0, 8 },
 		{ "slots", PERMUTE_SLOTS_AT - (pieces ? 16 : 0),
-		  PERMUTE_SLOTS_AT + args->loads / (uint32_t)args->by_loads.n * args->stack_pitch },
+		  PERMUTE_SLOTS_AT + args->slot_lead +
+		      args->loads / (uint32_t)args->by_loads.n * args->stack_pitch },
 		{ "rows", args->rows_at, args->rows_at + notes },
 		{ "table", args->table_at, args->table_at + table },
 		{ "masks", args->masks_at, args->masks_at + masks },

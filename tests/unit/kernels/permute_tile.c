@@ -34,6 +34,7 @@ struct tile_row {
 	uint32_t loads, load_bytes, load_by, load_gap;
 	uint32_t rows, row_bytes, row_lead;
 	uint32_t margin, cut, run_base;
+	uint32_t row_base, back_part, slot_lead;
 	bool exact, ragged, unaligned_loads, back;
 	uint32_t run_loads[3];
 	uint32_t stack; /* indices of it */
@@ -262,6 +263,67 @@ static struct tile_row rows[] = {
 	  .unaligned_loads = true,
 	  .run_loads = { 0 },
 	  .stack = 1 },
+	{ .name = "what is backwards, cut where the table ends",
+	  NEST(4, 2, DIM(96, 256, -256), DIM(64, 4, 4)),
+	  BOX(96, 64),
+	  .tiles = 1,
+	  .loads = 1,
+	  .load_bytes = 96 * 256,
+	  .rows = 6,
+	  .row_bytes = 4096,
+	  .cut = 16,
+	  .run_base = 15 * 256,
+	  .row_base = 80 * 256,
+	  .run_loads = { 0, 0 },
+	  .stack = 1,
+	  .src = -95 * 256 },
+	{ .name = "its last part is shorter than the others",
+	  NEST(4, 2, DIM(40, 256, -256), DIM(64, 4, 4)),
+	  BOX(40, 64),
+	  .tiles = 1,
+	  .loads = 1,
+	  .load_bytes = 40 * 256,
+	  .rows = 3,
+	  .row_bytes = 4096,
+	  .cut = 16,
+	  .run_base = 15 * 256,
+	  .row_base = 24 * 256 + 4096,
+	  .slot_lead = 4096,
+	  .run_loads = { 0, 0 },
+	  .stack = 1,
+	  .src = -39 * 256 },
+	{ .name = "a part of what is backwards, cut",
+	  NEST(4, 2, DIM(100, 260, -260), DIM(65, 4, 4)),
+	  BOX(36, 65),
+	  .tiles = 3,
+	  .loads = 1,
+	  .load_bytes = 260,
+	  .load_by = PERMUTE_BY_SPLIT_DST,
+	  .rows = 5,
+	  .row_bytes = 8 * 260,
+	  .cut = 8,
+	  .row_base = 17 * 128,
+	  .back_part = 8,
+	  .slot_lead = 17 * 128,
+	  .back = true,
+	  .exact = true,
+	  .unaligned_loads = true,
+	  .run_loads = { 0, 0 },
+	  .stack = 1 },
+	{ .name = "what is backwards beyond the cut",
+	  NEST(4, 3, DIM(8, 8192, -8192), DIM(32, 256, 256), DIM(64, 4, 4)),
+	  BOX(4, 32, 64),
+	  .tiles = 2,
+	  .loads = 1,
+	  .load_bytes = 8192,
+	  .load_by = PERMUTE_BY_SPLIT_DST,
+	  .rows = 8,
+	  .row_bytes = 4096,
+	  .cut = 16,
+	  .back_part = 1,
+	  .back = true,
+	  .run_loads = { 0, 0 },
+	  .stack = 1 },
 	{ .name = "pads of a value, in a run",
 	  NEST(4, 2, DIM(64, 288, 4), PADDED(72, 4, 256, 4, 64)),
 	  BOX(32, 36),
@@ -322,6 +384,9 @@ ParameterizedTest(struct tile_row *row, permute_tile, boxes)
 	EXPECT(margin);
 	EXPECT(cut);
 	EXPECT(run_base);
+	EXPECT(row_base);
+	EXPECT(back_part);
+	EXPECT(slot_lead);
 	EXPECT(exact);
 	EXPECT(ragged);
 	EXPECT(back);

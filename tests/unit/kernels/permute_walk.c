@@ -28,6 +28,10 @@ enum {
 	HAS_STACK,
 	HAS_STACK_SPLIT,
 	HAS_BACK,
+	HAS_BACK_ROWS,
+	HAS_BACK_PARTS,
+	HAS_BACK_INDICES,
+	HAS_SLOT_LEAD,
 	HAS_RAGGED,
 	HAS_SPLIT_ROW,
 	HAS_LIMITED_LOAD,
@@ -58,6 +62,10 @@ static const char *const feature_names[FEATURES] = {
 	[HAS_STACK] = "a stack",
 	[HAS_STACK_SPLIT] = "a part of a stack",
 	[HAS_BACK] = "a dimension read backwards",
+	[HAS_BACK_ROWS] = "rows that step backwards in the slots",
+	[HAS_BACK_PARTS] = "parts of the split that do",
+	[HAS_BACK_INDICES] = "indices of it that do",
+	[HAS_SLOT_LEAD] = "parts of which the last is short",
 	[HAS_RAGGED] = "ragged rows",
 	[HAS_SPLIT_ROW] = "rows from index to index of the destination's split",
 	[HAS_LIMITED_LOAD] = "loads of it",
@@ -92,6 +100,10 @@ static void count_features(const struct tma_route_plan *tma, long *n)
 	n[HAS_STACK] += args->stack_load < args->n_load;
 	n[HAS_STACK_SPLIT] += args->stack_split != PERMUTE_NONE;
 	n[HAS_BACK] += args->back;
+	n[HAS_BACK_ROWS] += args->row_base > args->slot_lead;
+	n[HAS_BACK_PARTS] += args->back_part > 1;
+	n[HAS_BACK_INDICES] += args->back_part == 1;
+	n[HAS_SLOT_LEAD] += args->slot_lead > 0;
 	n[HAS_RAGGED] += args->ragged;
 	n[HAS_SPLIT_ROW] += args->split_row != PERMUTE_NONE;
 	n[HAS_LIMITED_LOAD] += args->limited_load != PERMUTE_NONE;
