@@ -151,6 +151,11 @@ static bool replace_similar(struct choice *choice, const struct permute_tile *ti
 	return true;
 }
 
+static bool is_worth_it(const struct permute_tile *tile)
+{
+	return tile->load_run >= LEAST_RUN && tile->row_run >= LEAST_RUN;
+}
+
 static void consider(struct choice *choice, const struct permute_box *box, enum permute_how how)
 {
 	const int most = choice->is_varied ? MOST_KEPT : FINALISTS;
@@ -158,7 +163,8 @@ static void consider(struct choice *choice, const struct permute_box *box, enum 
 	double cost;
 	int at;
 
-	if (!may_suit(choice->sides, how) || !permute_tile_init(&tile, choice->sides, box, how))
+	if (!may_suit(choice->sides, how) || !permute_tile_init(&tile, choice->sides, box, how) ||
+	    !is_worth_it(&tile))
 		return;
 	permute_lay_out(&tile);
 	cost = permute_cost(&tile);
@@ -325,11 +331,6 @@ static bool set_sides(struct permute_sides *ret, struct loop_nest *loose, const 
 	return true;
 }
 
-static bool is_worth_it(const struct permute_tile *tile)
-{
-	return tile->load_run >= LEAST_RUN && tile->row_run >= LEAST_RUN;
-}
-
 bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                      enum pad_mode mode)
 {
@@ -338,8 +339,7 @@ bool tma_try_permute(struct plan *plan, const struct loop_nest *nest, const stru
 	struct permute_box box;
 	struct loop_nest loose;
 
-	if (!set_sides(&sides, &loose, nest, facts, mode) || !choose(&tile, &box, &sides) ||
-	    !is_worth_it(&tile))
+	if (!set_sides(&sides, &loose, nest, facts, mode) || !choose(&tile, &box, &sides))
 		return false;
 	tma_set_permute(plan, &tile, &box);
 	return true;
@@ -361,7 +361,7 @@ void tma_add_permutes(struct alternatives *list, const struct plan *base, const 
 		struct permute_tile *tile = &choice.tile[i];
 		struct plan other = *base;
 
-		if (!is_worth_it(tile) || final_cost(tile) >= PERMUTE_NEVER)
+		if (final_cost(tile) >= PERMUTE_NEVER)
 			continue;
 		tma_set_permute(&other, tile, &choice.box[i]);
 		other.predicted = tma_cost(&other, nest, outer, mode);

@@ -447,6 +447,21 @@ Test(tma_plan, a_large_border_is_not_filled_by_itself)
 	cr_expect_eq(plan.tma.border_rank, 0);
 }
 
+/* The cheapest tile is predicted to have loads of a pixel, which are worth nothing; the next one is taken. */
+Test(tma_plan, tiles_of_runs_that_are_too_short_hide_no_others)
+{
+	struct transform_spec spec = { .n_perm = -1,
+		                       .n_before = 4,
+		                       .before = { 0, 16, 1, 0 },
+		                       .n_after = 4,
+		                       .after = { 0, 13, 0, 0 },
+		                       .mode = PAD_MODE_WRAP };
+
+	make_layout(&spec.dst, 4, (const int64_t[]){ 31, 349, 3, 2 });
+	make_layout(&spec.src, 4, (const int64_t[]){ 31, 320, 2, 2 });
+	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_PERMUTE);
+}
+
 /* Although maps, and copies in bulk, are legal. */
 Test(tma_plan, whole_rows_are_moved_by_threads)
 {
