@@ -9,6 +9,7 @@
 #ifndef KERNELS_PLAN_BORDER_H
 #define KERNELS_PLAN_BORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "divisor.h"
@@ -66,7 +67,14 @@ ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
 	return (row_bytes + 30) / 16;
 }
 
-/* What one block of threads takes at a time, chunks. */
+/* Rows of a border that are shorter than a chunk are written by elements: lanes of chunks would write
+ * neighbouring elements one after another. */
+ON_BOTH_SIDES bool border_is_short(uint64_t row_bytes)
+{
+	return row_bytes < 16;
+}
+
+/* What one block of threads takes at a time: chunks, or elements. */
 #define ROWS_THREADS 256
 #define ROWS_BATCH   4
 #define ROWS_BLOCK   (ROWS_THREADS * ROWS_BATCH)
@@ -75,9 +83,10 @@ ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
 ON_BOTH_SIDES uint64_t border_tiles(const struct strided_dim *dim, uint32_t rank, uint32_t b,
                                     uint32_t element)
 {
-	uint64_t chunks = row_chunks((uint64_t)border_box(dim, rank, b, 0).n * element);
+	uint64_t n = (uint64_t)border_box(dim, rank, b, 0).n;
+	uint64_t parts = border_is_short(n * element) ? n : row_chunks(n * element);
 
-	return (border_rows(dim, rank, b) * chunks + ROWS_BLOCK - 1) / ROWS_BLOCK;
+	return (border_rows(dim, rank, b) * parts + ROWS_BLOCK - 1) / ROWS_BLOCK;
 }
 
 #endif

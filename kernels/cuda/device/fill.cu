@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes borders: the elements of the destination outside of the window, by the rule of the pad mode. The window
- * itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks (rows.cuh).
+/* Writes borders: the elements of the destination outside of the window, by the rule of the pad mode. The
+ * window itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks
+ * (rows.cuh), or by elements if these are short.
  */
 #include "pad.cuh"
 #include "rows.cuh"
@@ -32,17 +33,49 @@ DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t star
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+/* The element that the pattern has at this address. */
+template <int E> DEVICE typename element<E>::type pattern_at(const uint4 &pattern, uint64_t address)
+{
+	const uint32_t at = (uint32_t)address & 15, low = at & 4 ? pattern.y : pattern.x,
+		       high = at & 4 ? pattern.w : pattern.z;
+
+	if constexpr (E == 16)
+		return pattern;
+	else if constexpr (E == 8)
+		return at & 8 ? make_uint2(pattern.z, pattern.w) : make_uint2(pattern.x, pattern.y);
+	else
+		return (typename element<E>::type)((at & 8 ? high : low) >> at % 4 * 8);
+}
+
+/* Index `index` of the innermost dimension. */
+template <int E>
+DEVICE void write_element(const fill_args &args, int64_t index, uint64_t dst, uint64_t src, uint32_t rotation)
+{
+	using type = typename element<E>::type;
+
+	dst += (uint64_t)(index * E);
+	if (args.mode == PAD_RULE_CONSTANT)
+		global_write((type *)dst, pattern_at<E>(pattern_of(args.pattern, rotation), dst));
+	else
+		global_write(
+		    (type *)dst,
+		    global_read((const type *)(src + (uint64_t)(source_index(args.dim[0], args.mode, index) *
+		                                                args.dim[0].src))));
+}
+
 template <int E>
 DEVICE void fill_box(const fill_args &args, const list_place &place, uint32_t box, uint64_t block)
 {
 	const border_range inner = border_box(args.dim, args.rank, box, 0);
-	const uint64_t row_bytes = (uint64_t)inner.n * E, chunks = row_chunks(row_bytes);
+	const uint64_t row_bytes = (uint64_t)inner.n * E;
+	const bool is_short = border_is_short(row_bytes);
+	const uint64_t parts = is_short ? (uint64_t)inner.n : row_chunks(row_bytes);
 	const uint64_t rows = border_rows(args.dim, args.rank, box);
 
 	for (uint32_t b = 0; b < ROWS_BATCH; b++) {
 		uint64_t number = block * ROWS_BLOCK + b * ROWS_THREADS + threadIdx.x;
-		uint64_t row = divide(number, chunks), k = number - row * chunks;
-		uint64_t dst = place.dst + (uint64_t)(inner.start * E), src = place.src;
+		uint64_t row = divide(number, parts), k = number - row * parts;
+		uint64_t dst = place.dst, src = place.src;
 
 		if (row >= rows)
 			return;
@@ -57,7 +90,11 @@ DEVICE void fill_box(const fill_args &args, const list_place &place, uint32_t bo
 				src +=
 				    (uint64_t)(source_index(args.dim[d], args.mode, index) * args.dim[d].src);
 		}
-		row_chunk c = chunk_of<E>(dst, row_bytes, k);
+		if (is_short) {
+			write_element<E>(args, inner.start + (int64_t)k, dst, src, place.rotation);
+			continue;
+		}
+		row_chunk c = chunk_of<E>(dst + (uint64_t)(inner.start * E), row_bytes, k);
 
 		if (c.first < c.last)
 			chunk_write<E>(c, border_read<E>(args, c, inner.start, src, place.rotation));

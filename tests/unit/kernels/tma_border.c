@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Borders that a launch of their own fills: the rows that they consist of. */
+/* Borders that a launch of their own fills: the rows that they consist of, and the blocks that these take. */
 #include <criterion/criterion.h>
 
 #include "tma_rows.h"
@@ -25,4 +25,26 @@ Test(tma_border, rows_of_a_value_are_as_long_as_the_destination_runs)
 	cr_expect_eq(plan.tma.border[0].source, 2 * 4096, "%ld", (long)plan.tma.border[0].source);
 	cr_expect_eq(plan.tma.border[1].n, 69, "%ld", (long)plan.tma.border[1].n);
 	cr_expect_eq(plan.tma.border[1].dst, 3 * 4096, "%ld", (long)plan.tma.border[1].dst);
+}
+
+/* 1024 chunks or elements for each block. */
+Test(tma_border, short_rows_are_counted_in_elements)
+{
+	static const struct {
+		int64_t n;
+		uint32_t element;
+		uint64_t tiles; /* of 1024 rows */
+	} rows[] = { { 1, 1, 1 }, { 15, 1, 15 }, { 16, 1, 2 }, { 3, 4, 3 }, { 4, 4, 2 }, { 1, 16, 2 } };
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const int64_t bytes = rows[i].n * rows[i].element;
+		const struct strided_dim dim[] = {
+			{ .n = rows[i].n, .dst = rows[i].element, .source = rows[i].n },
+			{ .n = 2048, .dst = bytes, .before = 1024, .source = 1024 },
+		};
+		const uint64_t tiles = border_tiles(dim, 2, 0, rows[i].element);
+
+		cr_expect_eq(tiles, rows[i].tiles, "%ld of %u bytes: %lu", (long)rows[i].n, rows[i].element,
+		             (unsigned long)tiles);
+	}
 }
