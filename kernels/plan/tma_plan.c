@@ -423,4 +423,7 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 		if (nest->dim[d].source != nest->dim[d].n)
 			try_permute(plan, nest, d + 1, facts, mode, list);
 	}
+	/* The routes that read their border leave all of it to a fill, however large it is. */
+	if (mode != PAD_MODE_CONSTANT && plan->tma.border_rank > 0 && plan->tma.route != TMA_ROUTE_PERMUTE)
+		try_permute(plan, nest, nest->rank, facts, mode, list);
 }

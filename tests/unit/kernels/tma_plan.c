@@ -462,6 +462,26 @@ Test(tma_plan, tiles_of_runs_that_are_too_short_hide_no_others)
 	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_PERMUTE);
 }
 
+/* No tile has both ends of the long dimension, which wraps around. Elements would be gathered, and their
+ * border filled by itself, too. */
+Test(tma_plan, a_large_border_that_no_tile_can_have_is_filled_by_itself)
+{
+	struct transform_spec spec = { .n_perm = 3,
+		                       .perm = { 2, 1, 0 },
+		                       .n_before = 3,
+		                       .before = { 1, 8, 0 },
+		                       .n_after = 3,
+		                       .after = { 1, 14, 0 },
+		                       .mode = PAD_MODE_WRAP };
+	struct plan plan;
+
+	make_layout(&spec.dst, 3, (const int64_t[]){ 6, 5142, 2 });
+	make_layout(&spec.src, 3, (const int64_t[]){ 2, 5120, 4 });
+	plan = plan_of(&spec);
+	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_gt(plan.tma.border_rank, 0);
+}
+
 /* Although maps, and copies in bulk, are legal. */
 Test(tma_plan, whole_rows_are_moved_by_threads)
 {
