@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of a tile: the runs of its destination, or parts of them. */
+#include "permute_slots.h"
 #include "permute_work.h"
 
 #include "proto/arithmetic.h"
@@ -289,7 +290,10 @@ static bool set_group(struct permute_work *work, uint32_t words)
 
 static bool set_words(struct permute_work *work)
 {
-	return work->nest->element <= 2 && (set_group(work, 2) || set_group(work, 1));
+	const struct spacing spacing = spacing_of(work->args);
+
+	return work->nest->element <= 2 && slot_bytes(work->args, &spacing) <= PERMUTE_MOST_SLOTS &&
+	       (set_group(work, 2) || set_group(work, 1));
 }
 
 bool permute_set_how(struct permute_work *work)

@@ -41,10 +41,22 @@ static inline uint32_t stack_pitch_of(const struct permute_args *args, const str
 	return round_up(slot_of(args, spacing, (uint32_t)args->by_loads.n), spacing->phase_mask + 1);
 }
 
+/* WORDS: the places of entries are sums of 16 bits each, two at once. A last part that is shorter than the
+ * others is read as if it were as long, past the slots by so many bytes. */
+static inline uint32_t past_slots(const struct permute_args *args)
+{
+	const int64_t step = args->run[args->n_run - 1].src;
+
+	if (args->how != PERMUTE_WORDS || args->cut == 0 || step < 0)
+		return 0;
+	return ((uint32_t)args->row[args->cut_row].by.n * args->cut - args->last_n) * (uint32_t)step;
+}
+
 /* Before the skew. */
 static inline uint32_t slot_bytes(const struct permute_args *args, const struct spacing *spacing)
 {
-	return args->slot_lead + args->loads / (uint32_t)args->by_loads.n * stack_pitch_of(args, spacing) +
+	return args->slot_lead + past_slots(args) +
+	       args->loads / (uint32_t)args->by_loads.n * stack_pitch_of(args, spacing) +
 	       (spacing->phase_mask & ~15u);
 }
 
