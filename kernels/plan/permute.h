@@ -54,6 +54,8 @@ enum permute_how {
 	PERMUTE_WORDS,  /* the same for elements of one or two bytes, as many rows at a time as fill a word or
 	                   two */
 	PERMUTE_PIECES, /* pieces that are contiguous on both sides */
+	PERMUTE_SQUARES, /* squares of 16 bytes a side, transposed in registers: where runs of both sides are
+	                    whole chunks and share no dimension */
 	PERMUTE_HOWS
 };
 
@@ -85,10 +87,11 @@ struct permute_args {
 	uint32_t stack_split;  /* which of load is split_stack, or PERMUTE_NONE */
 	uint32_t stack_load;   /* from there on, load is the stack; from stack_row on, row is */
 	uint32_t stack_row;
-	uint32_t padded; /* some dimension has a window that is not whole */
-	uint32_t mode;   /* enum pad_mode */
-	uint32_t back;   /* split_dst ends the source's runs too, and is read backwards */
-	uint32_t how;    /* enum permute_how */
+	uint32_t padded;  /* some dimension has a window that is not whole */
+	uint32_t mode;    /* enum pad_mode */
+	uint32_t back;    /* split_dst ends the source's runs too, and is read backwards */
+	uint32_t how;     /* enum permute_how */
+	uint32_t threads; /* of a block */
 
 	/* Loads. */
 	uint32_t loads;
@@ -127,7 +130,8 @@ struct permute_args {
 	uint32_t phase_mask; /* a load's address agrees in these bits with its place in the slots: 15, or 127,
 	                        where the unit then reads whole lines */
 	uint32_t skew;       /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
-	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped */
+	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped;
+	                            SQUARES: chunks of a load */
 	uint32_t run_base;       /* offset of a row's first element, from its slot */
 	uint32_t row_base;  /* offset of the first row where rows step backwards in the slots, which is not
 	                       part  of run_base; and slot_lead. Along split_dst, the kernels find it */
@@ -179,9 +183,12 @@ struct permute_args {
  *
  * After the notes of all rows follow, for each, 16 bits: offset of the first element in the slots, or
  * PERMUTE_BORDER.
+ *
+ * SQUARES have one: offset of the row's first byte from the tile's lowest address.
  */
-#define PERMUTE_NOTE        16
-#define PERMUTE_WORDS_NOTE  8
-#define PERMUTE_WORDS_PLACE 2
+#define PERMUTE_NOTE         16
+#define PERMUTE_WORDS_NOTE   8
+#define PERMUTE_WORDS_PLACE  2
+#define PERMUTE_SQUARES_NOTE 4
 
 #endif

@@ -9,7 +9,6 @@
 #define MOST_SIDE     4 /* rows that lie side by side in a warp: a logarithm */
 #define MOST_SHIFT    5
 #define NO_SHIFT      31
-#define LINE          128 /* bytes */
 #define LEAST_SKEW    7
 #define MOST_SKEW     11
 #define FEW_LOADS     16
@@ -248,6 +247,8 @@ void permute_arrange(struct permute_tile *tile)
 	const int n_spacings = find_spacings(tile, spacings);
 	double least = 1e30;
 
+	if (args->how == PERMUTE_SQUARES)
+		return;
 	if (args->how == PERMUTE_PIECES) {
 		set_spacing(tile, &spacings[n_spacings > 1 && spacings[1].phase_mask == LINE - 1]);
 		return;

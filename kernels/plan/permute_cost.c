@@ -6,7 +6,6 @@
 
 #define MULTIPROCESSOR_SHARED (227 * 1024)
 #define BLOCK_RESERVED        1024     /* bytes of shared memory that the driver takes for each block */
-#define LINE                  128.0    /* bytes */
 #define FEW_WAVEFRONTS        24       /* for a warp's chunks; this many cost no time of their own */
 #define ENOUGH_IN_FLIGHT      100000.0 /* bytes in a multiprocessor */
 #define FEW_IN_FLIGHT         45000.0  /* likewise; with less, others cannot hide what a tile waits for */
@@ -99,6 +98,39 @@ static double flight_cost(const struct permute_tile *tile, const struct weights 
 	       w->crowd * above(flight, 1) + saturate(w->waves / waves);
 }
 
+/* Squares take few instructions; what counts is how many lines their runs touch, beyond those that they would
+ * fill. */
+static double squares_cost(const struct permute_tile *tile, uint32_t fit)
+{
+	static const struct {
+		double own;        /* as above */
+		double load;       /* likewise */
+		double row;        /* likewise */
+		double exact;      /* likewise */
+		double wasted;     /* likewise */
+		double waves;      /* likewise */
+		double load_lines; /* the share by which lines that loads touch exceed those that they would
+		                      fill */
+		double row_lines;  /* the same of rows */
+	} weights[] = {
+		[1] = { 1.04, 2.4, 0.6, 5, 0.23, 0.04, 0.4, 0.3 },
+		[2] = { 1.01, 1.4, 1.2, 5, 0.23, 0.18, 0.37, 0.62 },
+		[4] = { 0.99, 5.6, 2.7, 4.4, 0.23, 0.09, 0.42, 0.05 },
+		[8] = { 0.99, 5.6, 2.7, 4.4, 0.23, 0.09, 0.42, 0.05 },
+		[16] = { 0.99, 5.6, 2.7, 4.4, 0.23, 0.09, 0.42, 0.05 },
+	};
+	const uint32_t element = tile->nest.element;
+	const uint32_t most = SQUARES_BLOCKS(element) * SQUARES_MOST_THREADS / tile->args.threads;
+	const double room = (double)(tile->processors > 0 ? tile->processors : 1) * (fit < most ? fit : most);
+	double cost = weights[element].own;
+
+	cost += weights[element].load / tile->load_run + weights[element].row / tile->row_run;
+	cost += weights[element].exact * tile->args.exact / tile->row_run;
+	cost += weights[element].wasted * (tile->wasted - 1);
+	cost += weights[element].load_lines * tile->load_lines + weights[element].row_lines * tile->row_lines;
+	return cost + saturate(weights[element].waves * room / (double)tile->tiles);
+}
+
 double permute_cost(const struct permute_tile *tile)
 {
 	const struct permute_args *args = &tile->args;
@@ -119,13 +151,15 @@ double permute_cost(const struct permute_tile *tile)
 
 	if (fit == 0)
 		return PERMUTE_NEVER;
+	if (args->how == PERMUTE_SQUARES)
+		return squares_cost(tile, fit);
 	cost += (w->load + w->unaligned * tile->unaligned_loads) / tile->load_run;
 	cost += (w->row + w->ragged * args->ragged + exact) / tile->row_run;
 	cost += w->wasted * (tile->wasted - 1) + GAPS * (tile->gaps - 1);
 	cost += (w->table * table + w->lists * lists) / chunks;
 	cost += w->tile / tile->useful;
 	cost += flight_cost(tile, w, at_once);
-	cost += w->split * tile->split_lines + w->narrow * above(LINE / request_bytes(tile), 1);
+	cost += w->split * tile->split_lines + w->narrow * above((double)LINE / request_bytes(tile), 1);
 	cost += w->long_table * above(table / chunks, HIDDEN_TABLE) +
 	        PADDED_TABLE * args->padded * table / chunks;
 	cost += w->banks * above(tile->wavefronts * WARP_THREADS, FEW_WAVEFRONTS);

@@ -83,6 +83,10 @@ void permute_lay_out(struct permute_tile *tile)
 	const bool pieces = args->how == PERMUTE_PIECES;
 	uint32_t at = PERMUTE_SLOTS_AT, step = stack_pitch_of(args, &spacing);
 
+	if (args->how == PERMUTE_SQUARES) {
+		permute_lay_out_squares(args);
+		return;
+	}
 	args->stack_pitch = step;
 	for (uint32_t d = args->stack_row; d < args->n_row; d++) {
 		args->row[d].src = step;

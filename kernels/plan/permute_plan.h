@@ -13,6 +13,7 @@
 #include "plan.h"
 
 #define SECTOR             32
+#define LINE               128
 #define PERMUTE_MOST_SLOTS 65000 /* bytes: offsets are of 16 bits */
 
 /* Extents of a tile, in the order of the loop nest. */
@@ -40,14 +41,17 @@ struct permute_tile {
 	struct permute_args args;
 	struct loop_nest nest; /* what args refers to: some dimensions may be reversed */
 	uint64_t tiles;
-	uint32_t processors;  /* multiprocessors that share them */
-	double useful;        /* bytes of a tile, without its margin */
-	double load_run;      /* bytes of a run of the source, with the gaps in it */
-	double gaps;          /* load_run by the bytes of it that are needed */
-	double row_run;       /* bytes of a row, without its margin */
-	double wasted;        /* bytes of all tiles by those of the destination */
-	double wavefronts;    /* of shared memory, for a chunk; 0 until permute_arrange */
-	double cost;          /* for the caller */
+	uint32_t processors; /* multiprocessors that share them */
+	double useful;       /* bytes of a tile, without its margin */
+	double load_run;     /* bytes of a run of the source, with the gaps in it */
+	double gaps;         /* load_run by the bytes of it that are needed */
+	double row_run;      /* bytes of a row, without its margin */
+	double wasted;       /* bytes of all tiles by those of the destination */
+	double wavefronts;   /* of shared memory, for a chunk; 0 until permute_arrange */
+	double cost;         /* for the caller */
+	double load_lines;   /* SQUARES: lines that a run of the source touches beyond those it would fill, by
+	                        these; 0 for others */
+	double row_lines;    /* the same of a row */
 	bool unaligned_loads; /* not of whole chunks */
 	bool split_lines;     /* lines of the source arrive in two parts; false until permute_arrange */
 	bool alike;           /* runs of both sides begin with the same dimension */
@@ -79,6 +83,9 @@ bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sid
 
 /* Where everything lies in shared memory. */
 void permute_lay_out(struct permute_tile *tile);
+
+/* The same of one that is moved by squares. */
+void permute_lay_out_squares(struct permute_args *args);
 
 /* Pads between the slots, and how many rows lie side by side in a warp, such that few lanes want different
  * words of a bank. The tile must have been laid out, and must be so again. Takes much longer than all else

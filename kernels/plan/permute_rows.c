@@ -77,7 +77,8 @@ static void set_margin(struct permute_work *work)
 	struct permute_args *args = work->args;
 	const uint64_t margin = divide_up_u64(SECTOR - 1, args->row_unit);
 
-	if (!args->exact || !args->row_split || args->cut || margin * 4 > work->n[work->last])
+	if (!args->exact || !args->row_split || args->cut || margin * 4 > work->n[work->last] ||
+	    args->how == PERMUTE_SQUARES)
 		return;
 	args->margin = (uint32_t)margin;
 	args->exact = 0;
@@ -309,6 +310,8 @@ bool permute_set_how(struct permute_work *work)
 		return set_pieces(work);
 	case PERMUTE_WORDS:
 		return set_words(work);
+	case PERMUTE_SQUARES:
+		return permute_set_squares(work);
 	default:
 		return args->phases * (args->row_bytes / work->nest->element + 2 * 16) * 2 <= TABLE_BYTES;
 	}

@@ -3,6 +3,7 @@
 #include "permute_work.h"
 
 #include "proto/arithmetic.h"
+#include "tuning.h"
 
 #define MOST_LOADS 4096
 
@@ -229,6 +230,7 @@ static void set_facts(struct permute_work *work)
 
 	tile->processors = work->sides->facts->threads;
 	tile->wavefronts = 0;
+	tile->load_lines = tile->row_lines = 0;
 	tile->split_lines = false;
 	tile->useful = nest->element;
 	tile->wasted = 1;
@@ -266,7 +268,10 @@ bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sid
 		                       .cut_row = PERMUTE_NONE,
 		                       .stack_split = PERMUTE_NONE,
 		                       .mode = (uint32_t)sides->mode,
-		                       .how = how };
+		                       .how = how,
+		                       .threads = PERMUTE_THREADS };
+	if (how == PERMUTE_SQUARES)
+		permute_separate_runs(&work);
 	if (work.src.n == 0 || work.dst.n == 0)
 		return false;
 	for (int d = 0; d < sides->nest->rank; d++) {
@@ -279,5 +284,7 @@ bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sid
 	    !set_slots(&work) || !permute_set_how(&work))
 		return false;
 	set_facts(&work);
+	if (how == PERMUTE_SQUARES)
+		permute_count_lines(&work);
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tile while it is being worked out: what permute_tile.c (the box, its loads and their slots) and
- * permute_rows.c (its rows) share. Internal to these two.
+ * permute_rows.c (its rows) and permute_squares.c (what those by squares need) share. Internal to these.
  */
 #ifndef KERNELS_PLAN_PERMUTE_WORK_H
 #define KERNELS_PLAN_PERMUTE_WORK_H
@@ -42,6 +42,15 @@ bool permute_cut_rows(struct permute_work *work);
 
 /* What steps from row to row, and from element to element within one. */
 bool permute_set_rows(struct permute_work *work);
+
+/* SQUARES: ends a run before a dimension that the other side's run has, too. */
+void permute_separate_runs(struct permute_work *work);
+
+/* false: the tile does not consist of squares. */
+bool permute_set_squares(struct permute_work *work);
+
+/* SQUARES: load_lines and row_lines of the tile. */
+void permute_count_lines(struct permute_work *work);
 
 /* What args->how needs in addition; false: the rows do not suit it. */
 bool permute_set_how(struct permute_work *work);

@@ -108,6 +108,8 @@ static bool may_suit(const struct permute_sides *sides, enum permute_how how)
 		return sides->nest->element <= 2;
 	case PERMUTE_PIECES:
 		return sides->src.n > 0 && sides->dst.n > 0 && sides->src.dim[0] == sides->dst.dim[0];
+	case PERMUTE_SQUARES:
+		return sides->src.n > 0 && sides->dst.n > 0 && sides->src.dim[0] != sides->dst.dim[0];
 	default:
 		return true;
 	}

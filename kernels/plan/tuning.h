@@ -57,6 +57,13 @@
 #define PADDED_BLOCKS   4
 #define WORDS_BLOCKS    4
 
+/* tile_squares: chunks that a thread loads before it writes, which is all it loads; bytes of a tile at most,
+ * and threads of a block; blocks of a multiprocessor, by registers. */
+#define SQUARES_BATCH(element)      ((element) <= 2 ? 8 : 4)
+#define SQUARES_TILE_BYTES(element) ((element) <= 2 ? 32768 : 16384)
+#define SQUARES_MOST_THREADS        256
+#define SQUARES_BLOCKS(element)     ((element) <= 2 ? 4 : 5)
+
 /* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
 #define ROW_BYTES 8192
 #define ROW_BATCH 8

@@ -40,6 +40,16 @@ static struct permute_box draw_box(uint64_t *state, const struct permute_sides *
 	return box;
 }
 
+/* First what few boxes suit. */
+static enum permute_how draw_how(uint64_t *state, const struct loop_nest *nest, int tries)
+{
+	if (tries < TRIES / 4)
+		return PERMUTE_SQUARES;
+	if (tries < TRIES / 2 && nest->element <= 2)
+		return PERMUTE_WORDS;
+	return (enum permute_how)oracle_between(state, 0, PERMUTE_HOWS - 1);
+}
+
 bool random_tile_plan(uint64_t *state, const struct transform *transform, const struct plan_facts *facts,
                       struct plan *ret)
 {
@@ -53,10 +63,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 		loop_nest_narrow(&nest, facts->align, transform->mode);
 	permute_sides_init(&sides, &nest, facts, transform->mode);
 	for (int i = 0; i < TRIES; i++) {
-		const enum permute_how how =
-		    nest.element <= 2 && i < TRIES / 2
-			? PERMUTE_WORDS
-			: (enum permute_how)oracle_between(state, 0, PERMUTE_HOWS - 1);
+		const enum permute_how how = draw_how(state, &nest, i);
 		const struct permute_box box = draw_box(state, &sides);
 		struct permute_tile tile;
 

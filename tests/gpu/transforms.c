@@ -331,8 +331,10 @@ int main(int argc, char **argv)
 	printf("# %" PRIu64 " with a border in their tiles\n", bench.patched);
 	print_routes("routes", bench.routes);
 	print_routes("alternatives", bench.others);
-	printf("# random tiles: %" PRIu64 " by elements, %" PRIu64 " by words, %" PRIu64 " by pieces\n",
-	       bench.tiles[PERMUTE_ELEMENTS], bench.tiles[PERMUTE_WORDS], bench.tiles[PERMUTE_PIECES]);
+	printf("# random tiles: %" PRIu64 " by elements, %" PRIu64 " by words, %" PRIu64
+	       " by pieces, %" PRIu64 " by squares\n",
+	       bench.tiles[PERMUTE_ELEMENTS], bench.tiles[PERMUTE_WORDS], bench.tiles[PERMUTE_PIECES],
+	       bench.tiles[PERMUTE_SQUARES]);
 	printf("1..1\n%s - %" PRIu64 " transforms from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
 	return failed != 0;

@@ -5,6 +5,7 @@
 #include "tile_transpose.cu"
 #include "tile_permute.cu"
 #include "tile_pieces.cu"
+#include "tile_squares.cu"
 #include "tile_words.cu"
 #include "strided_rows.cu"
 #include "strided_gather.cu"

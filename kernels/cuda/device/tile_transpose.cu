@@ -21,6 +21,7 @@
  * more than reads without a conflict (tests/bench/EXPERIMENTS.md).
  */
 #include "pipeline.cuh"
+#include "square.cuh"
 #include "kernels/plan/tuning.h"
 
 namespace
@@ -44,85 +45,6 @@ template <int E> struct transpose_shape {
 	static_assert(squares == TRANSPOSE_SQUARES(E) && squares % readers == 0,
 	              "the readers take all of them in whole rounds");
 	static_assert(readers % WARP_THREADS == 0, "the loading warp follows");
-};
-
-/* in: `square` rows of 16 bytes; out[j]: the jth element of each, in row order. */
-template <int E> struct register_transpose;
-
-template <> struct register_transpose<16> {
-	DEVICE_MEMBER static void go(const uint4 (&in)[1], uint4 (&out)[1])
-	{
-		out[0] = in[0];
-	}
-};
-
-template <> struct register_transpose<8> {
-	DEVICE_MEMBER static void go(const uint4 (&in)[2], uint4 (&out)[2])
-	{
-		out[0] = make_uint4(in[0].x, in[0].y, in[1].x, in[1].y);
-		out[1] = make_uint4(in[0].z, in[0].w, in[1].z, in[1].w);
-	}
-};
-
-template <> struct register_transpose<4> {
-	DEVICE_MEMBER static void go(const uint4 (&in)[4], uint4 (&out)[4])
-	{
-		out[0] = make_uint4(in[0].x, in[1].x, in[2].x, in[3].x);
-		out[1] = make_uint4(in[0].y, in[1].y, in[2].y, in[3].y);
-		out[2] = make_uint4(in[0].z, in[1].z, in[2].z, in[3].z);
-		out[3] = make_uint4(in[0].w, in[1].w, in[2].w, in[3].w);
-	}
-};
-
-DEVICE uint32_t word_of(const uint4 &v, int w)
-{
-	return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
-}
-
-template <> struct register_transpose<2> {
-	DEVICE_MEMBER static void go(const uint4 (&in)[8], uint4 (&out)[8])
-	{
-#pragma unroll
-		for (int w = 0; w < 4; w++) {
-			uint32_t low[4], high[4];
-
-#pragma unroll
-			for (int q = 0; q < 4; q++) {
-				uint32_t a = word_of(in[2 * q], w), b = word_of(in[2 * q + 1], w);
-
-				low[q] = pick_bytes(a, b, 0x5410);
-				high[q] = pick_bytes(a, b, 0x7632);
-			}
-			out[2 * w] = make_uint4(low[0], low[1], low[2], low[3]);
-			out[2 * w + 1] = make_uint4(high[0], high[1], high[2], high[3]);
-		}
-	}
-};
-
-template <> struct register_transpose<1> {
-	DEVICE_MEMBER static void go(const uint4 (&in)[16], uint4 (&out)[16])
-	{
-#pragma unroll
-		for (int w = 0; w < 4; w++) {
-			uint32_t o[4][4];
-
-#pragma unroll
-			for (int q = 0; q < 4; q++) {
-				uint32_t a = word_of(in[4 * q], w), b = word_of(in[4 * q + 1], w);
-				uint32_t c = word_of(in[4 * q + 2], w), d = word_of(in[4 * q + 3], w);
-				uint32_t ab = pick_bytes(a, b, 0x5140), cd = pick_bytes(c, d, 0x5140);
-				uint32_t ab2 = pick_bytes(a, b, 0x7362), cd2 = pick_bytes(c, d, 0x7362);
-
-				o[0][q] = pick_bytes(ab, cd, 0x5410);
-				o[1][q] = pick_bytes(ab, cd, 0x7632);
-				o[2][q] = pick_bytes(ab2, cd2, 0x5410);
-				o[3][q] = pick_bytes(ab2, cd2, 0x7632);
-			}
-#pragma unroll
-			for (int j = 0; j < 4; j++)
-				out[4 * w + j] = make_uint4(o[j][0], o[j][1], o[j][2], o[j][3]);
-		}
-	}
 };
 
 /* Coordinates of a tile's first element in the destination's own counting. */
@@ -214,12 +136,13 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 /* 16 bytes of each of 16 / E rows, as far as there are rows. */
 template <int E>
 DEVICE void write_square(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
-                         const uint4 (&v)[16 / E])
+                         const uint32_t (&v)[16 / E][4])
 {
 #pragma unroll
 	for (int j = 0; j < 16 / E; j++)
 		if ((uint32_t)j < rows)
-			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]), v[j]);
+			global_write((uint4 *)(dst + (int64_t)j * args.dst_stride[0]),
+			             chunk_of_words(v[j]));
 }
 
 /* Which of a tile's squares a thread transposes: TRANSPOSE_LANES_X neighbours along x in a warp, so that a
@@ -256,17 +179,18 @@ DEVICE void transpose_tiles(const tile_transpose_args &args, tile_ring<STAGES> &
 		for (int s = 0; s < shape::squares; s += shape::readers) {
 			const square_place<E> own(s + reader);
 			const unsigned char *from = ring.tile(i) + own.box * shape::box_bytes;
-			uint4 in[shape::square], out[shape::square];
+			uint32_t in[shape::square][4], out[shape::square][4];
 
 #pragma unroll
 			for (int r = 0; r < shape::square; r++)
-				in[r] = tile_read<uint4>(from + (own.row + r) * row_bytes +
-				                         ((own.chunk ^ ((own.row + r) & 7)) << 4));
+				read_words(from + (own.row + r) * row_bytes +
+				               ((own.chunk ^ ((own.row + r) & 7)) << 4),
+				           in[r]);
 			if (s + shape::readers == shape::squares) {
 				fence_proxy_async(); /* read, before the unit writes there again */
 				ring.release(i);
 			}
-			register_transpose<E>::go(in, out);
+			transpose_square<E, 4>(in, out);
 
 			uint32_t x = own.row & ((1u << args.shift_x) - 1), z = own.row >> args.shift_x;
 			uint32_t y =

@@ -190,7 +190,8 @@ static int launch_permute(struct launcher *launcher, CUstream stream, const stru
 {
 	struct permute_args args = tma->permute;
 	enum kernel_id kernel =
-	    args.how == PERMUTE_PIECES ? args.padded ? KERNEL_padded_pieces : KERNEL_tile_pieces
+	    args.how == PERMUTE_SQUARES  ? by_element(KERNEL_tile_squares_1, tma->element)
+	    : args.how == PERMUTE_PIECES ? args.padded ? KERNEL_padded_pieces : KERNEL_tile_pieces
 	    : args.how == PERMUTE_WORDS
 		? by_element(args.padded ? KERNEL_padded_words_1 : KERNEL_tile_words_1, tma->element)
 		: by_element(args.padded ? KERNEL_padded_permute_1 : KERNEL_tile_permute_1, tma->element);
@@ -208,7 +209,7 @@ static int launch_permute(struct launcher *launcher, CUstream stream, const stru
 	return launch(
 	    launcher, stream,
 	    &(struct shape){
-		.kernel = kernel, .blocks = tma->tiles, .threads = PERMUTE_THREADS, .shared = args.shared },
+		.kernel = kernel, .blocks = tma->tiles, .threads = args.threads, .shared = args.shared },
 	    &args, err);
 }
 

@@ -98,6 +98,38 @@ ParameterizedTest(struct kind_row *kind, permute_cost, kinds)
 	WORSE(kind->how != PERMUTE_PIECES, args.log_side = 4);
 }
 
+/* Squares have costs of their own. */
+ParameterizedTestParameters(permute_cost, squares)
+{
+	static struct kind_row kinds[] = { { PERMUTE_SQUARES, 1 },
+		                           { PERMUTE_SQUARES, 2 },
+		                           { PERMUTE_SQUARES, 4 },
+		                           { PERMUTE_SQUARES, 8 },
+		                           { PERMUTE_SQUARES, 16 } };
+
+	return cr_make_param_array(struct kind_row, kinds, sizeof kinds / sizeof *kinds);
+}
+
+ParameterizedTest(struct kind_row *kind, permute_cost, squares)
+{
+	struct permute_tile good = good_tile(kind);
+
+	good.args.threads = 256;
+	const double least = cost_of(&good);
+
+	cr_expect(least > 0.95 && least < 1.1, "squares of %u: %f", kind->element, least);
+	WORSE(true, load_run = 32);
+	WORSE(true, row_run = 32);
+	WORSE(true, wasted = 1.5);
+	WORSE(true, load_lines = 0.5);
+	WORSE(true, row_lines = 0.5);
+	WORSE(true, args.exact = true);
+	WORSE(true, tiles = 500);
+	good.args.threads = 64;
+	cr_expect_gt(cost_of(&good), least, "squares of %u: more blocks at once, which are fewer waves",
+	             kind->element);
+}
+
 /* With too few the memory waits, with too many lines leave the L2 before they are whole. */
 ParameterizedTest(struct kind_row *kind, permute_cost, rises_on_either_side_of_enough_bytes_in_flight)
 {

@@ -21,12 +21,15 @@
 /* What the kernels have there, in bytes. */
 static void check_layout(uint64_t seed, const struct permute_args *args, uint32_t element)
 {
-	const bool pieces = args->how == PERMUTE_PIECES, words = args->how == PERMUTE_WORDS;
+	const bool pieces = args->how == PERMUTE_PIECES, words = args->how == PERMUTE_WORDS,
+		   squares = args->how == PERMUTE_SQUARES;
 	const uint32_t chunks = (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
-	const uint32_t notes =
-	    args->row_notes * (words ? PERMUTE_WORDS_NOTE + PERMUTE_WORDS_PLACE : PERMUTE_NOTE);
-	const uint32_t table =
-	    2 * (pieces ? args->pieces : args->phases * (chunks * (16 / element) + PERMUTE_LEAD));
+	const uint32_t notes = args->row_notes * (words     ? PERMUTE_WORDS_NOTE + PERMUTE_WORDS_PLACE
+	                                          : squares ? PERMUTE_SQUARES_NOTE
+	                                                    : PERMUTE_NOTE);
+	const uint32_t table = 2 * (pieces    ? args->pieces
+	                            : squares ? 0
+	                                      : args->phases * (chunks * (16 / element) + PERMUTE_LEAD));
 	const uint32_t masks = args->padded && !pieces ? 2 * args->phases * chunks : 0;
 	const struct {
 		const char *name;
@@ -50,6 +53,8 @@ static void check_layout(uint64_t seed, const struct permute_args *args, uint32_
 		              parts[i - 1].end);
 	}
 	cr_assert_leq(args->shared, MOST_SHARED, "seed %lu: %u bytes", (unsigned long)seed, args->shared);
+	cr_assert(args->threads >= 32 && args->threads <= 256 && args->threads % 32 == 0,
+	          "seed %lu: %u threads", (unsigned long)seed, args->threads);
 	cr_assert_geq(args->row_notes, args->rows, "seed %lu: %u notes", (unsigned long)seed,
 	              args->row_notes);
 	cr_assert_eq(args->row_notes % (1u << args->log_group << args->log_side), 0, "seed %lu: %u notes",

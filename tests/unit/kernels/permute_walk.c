@@ -22,6 +22,7 @@ enum {
 	HAS_ALIGNED_PAIRS,
 	HAS_PIECES,
 	HAS_PADDED_PIECES,
+	HAS_SQUARES,
 	HAS_MARGIN,
 	HAS_EXACT,
 	HAS_CUT,
@@ -56,6 +57,7 @@ static const char *const feature_names[FEATURES] = {
 	[HAS_ALIGNED_PAIRS] = "aligned pairs of words",
 	[HAS_PIECES] = "pieces",
 	[HAS_PADDED_PIECES] = "pieces of padded tensors",
+	[HAS_SQUARES] = "squares",
 	[HAS_MARGIN] = "a margin",
 	[HAS_EXACT] = "exact ends",
 	[HAS_CUT] = "cut rows",
@@ -94,6 +96,7 @@ static void count_features(const struct tma_route_plan *tma, long *n)
 	n[HAS_ALIGNED_PAIRS] += words == 2 && args->aligned == 8;
 	n[HAS_PIECES] += args->how == PERMUTE_PIECES;
 	n[HAS_PADDED_PIECES] += args->how == PERMUTE_PIECES && args->padded;
+	n[HAS_SQUARES] += args->how == PERMUTE_SQUARES;
 	n[HAS_MARGIN] += args->margin > 0;
 	n[HAS_EXACT] += args->exact;
 	n[HAS_CUT] += args->cut > 0;
