@@ -6,6 +6,9 @@
 
 #define SMALL_TILE 15000.0 /* bytes of a box, below which too few are in flight */
 #define SMALL_BULK 6000.0  /* of a plain copy */
+#define WARP_LINE  0.275   /* time of a line that a warp reads, in that in which a copy moves a byte */
+#define FEW_SPLIT  0.26    /* sectors that a warp reads in part, by those that its elements fill */
+#define CACHED     32768.0 /* bytes that a block finds again in its multiprocessor's cache */
 #define LAUNCH     6e6     /* bytes that a copy writes in the time that a second launch takes */
 #define FIXED      17e6    /* and in the time that a copy of any size takes (predict.c) */
 
@@ -52,6 +55,57 @@ static bool is_ragged(const struct tma_route_plan *tma, uint64_t align)
 	return bits % align != 0;
 }
 
+/* How long the runs are that a block of so many of the destination's elements has of one side, in bytes. */
+static double run_of_block(const struct tma_route_plan *tma, uint64_t elements, bool is_src)
+{
+	uint64_t run = tma->element;
+	bool is_longer = true;
+
+	while (is_longer) {
+		uint64_t left = elements;
+
+		is_longer = false;
+		for (uint32_t d = 0; d < tma->rank && left > 1; d++) {
+			const uint64_t n = (uint64_t)tma->dim[d].n, part = min_u64(n, left);
+			const int64_t stride = is_src ? tma->dim[d].src : tma->dim[d].dst;
+
+			left = divide_up_u64(left, n);
+			if (part < 2 || (uint64_t)magnitude_i64(stride) != run)
+				continue;
+			run *= part;
+			is_longer = part == n;
+		}
+	}
+	return (double)run;
+}
+
+/* The time of two things at once, which is that of the longer one unless they take about as long. */
+static double together(double a, double b)
+{
+	const double longer = a > b ? a : b, shorter = a > b ? b : a, share = shorter / longer;
+
+	return longer * (1 + 0.19 * share * share * share * share);
+}
+
+/* What runs of either side have of a sector, or of two that are fetched together, is moved more than once;
+ * what a block reads has to stay in the cache of its multiprocessor while it is needed; and that takes a
+ * cycle for each line of a warp. */
+static double elements_cost(const struct tma_route_plan *tma)
+{
+	const uint64_t elements = ROWS_THREADS * ELEMENTS_BATCH(tma->element);
+	const double bytes = (double)elements * tma->element, own = tma->element == 16 ? 1.025 : 1.005;
+	const double load = run_of_block(tma, elements, true), row = run_of_block(tma, elements, false);
+	const double lines = bytes / load * (load / LINE + 1) * LINE;
+	const double warp = run_of_block(tma, WARP_THREADS, true);
+	const double warps = WARP_THREADS * tma->element / warp; /* runs of a warp */
+	const double split = warps * SECTOR / (WARP_THREADS * tma->element);
+	const double cache = warps * (double)divide_up_u64((uint64_t)warp, LINE) * WARP_LINE / tma->element;
+
+	return together(own, cache) + (tma->whole ? 0 : 0.02) + 0.5 * (2 * SECTOR - tma->element) / load +
+	       (split > FEW_SPLIT ? 3 * (split - FEW_SPLIT) : 0) + (row < bytes ? 30 / row : 0) +
+	       (lines > CACHED ? 0.5 * (lines / CACHED - 1) : 0);
+}
+
 static double route_cost(const struct plan *plan, enum pad_mode mode)
 {
 	const struct tma_route_plan *tma = &plan->tma;
@@ -81,6 +135,8 @@ static double route_cost(const struct plan *plan, enum pad_mode mode)
 		       (mode == PAD_MODE_CONSTANT ? 1 : 1.5);
 	case TMA_ROUTE_TILES:
 		return 4 + 10.0 / tma->element;
+	case TMA_ROUTE_ELEMENTS:
+		return elements_cost(tma);
 	case TMA_ROUTE_GATHER: /* a sector for each element, at worst */
 		return 6 + 12.0 / tma->element;
 	default:

@@ -152,6 +152,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_GATHER] = FAMILY_STRIDED,
 		[TMA_ROUTE_CHANNELS] = FAMILY_STRIDED,
 		[TMA_ROUTE_PERMUTE] = FAMILY_TILE_TRANSPOSE,
+		[TMA_ROUTE_ELEMENTS] = FAMILY_STRIDED,
 	};
 
 	plan->family = families[plan->tma.route];
@@ -356,6 +357,16 @@ static void try_rows(struct plan *plan, const struct loop_nest *nest, enum pad_m
 		take_cheaper(plan, &other, nest, nest->rank, mode, list);
 }
 
+/* Elements one by one, border included. */
+static void try_elements(struct plan *plan, const struct loop_nest *nest, enum pad_mode mode,
+                         struct alternatives *list)
+{
+	struct plan other = without_route(plan);
+
+	if ((tma_is_whole(nest) || mode == PAD_MODE_CONSTANT) && tma_try_elements(&other, nest))
+		take_cheaper(plan, &other, nest, nest->rank, mode, list);
+}
+
 /* The share of a destination that is filled by itself at most: where rows of the border and of the window
  * meet, sectors are written twice. */
 #define MOST_FILL 0.0625
@@ -415,6 +426,7 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 	if (mode == PAD_MODE_CONSTANT && !tma_is_whole(nest) && plan->tma.border_rank == 0)
 		try_window(plan, nest, facts, mode, list);
 	try_rows(plan, nest, mode, list);
+	try_elements(plan, nest, mode, list);
 	try_permute(plan, nest, 0, facts, mode, list);
 	for (int d = 0; d < nest->rank; d++) {
 		window *= (double)nest->dim[d].source / (double)nest->dim[d].n;

@@ -34,9 +34,10 @@ enum tma_route {
 	TMA_ROUTE_GATHER,
 	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
 	TMA_ROUTE_PERMUTE,  /* tiles of many axes */
+	TMA_ROUTE_ELEMENTS, /* wide elements one by one */
 };
 
-#define TMA_ROUTES (TMA_ROUTE_PERMUTE + 1)
+#define TMA_ROUTES (TMA_ROUTE_ELEMENTS + 1)
 
 /* Of a tile of many axes, in bytes. */
 struct permute_sizes {

@@ -46,6 +46,9 @@ struct permute_tile;
 struct permute_box;
 void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const struct permute_box *box);
 
+/* Without a map: elements of 4 bytes and more one by one, with borders of a value. */
+bool tma_try_elements(struct plan *plan, const struct loop_nest *nest);
+
 /* Without a map: always legal. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest);
 

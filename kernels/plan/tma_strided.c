@@ -99,7 +99,15 @@ bool tma_try_channels(struct plan *plan, const struct loop_nest *nest, int src_i
 	return true;
 }
 
-/* ---- ROWS, TILES and GATHER -------------------------------------------------------------------------- */
+/* ---- ROWS, TILES, GATHER and ELEMENTS ---------------------------------------------------------------- */
+
+static void begin_strided(struct tma_route_plan *tma, const struct loop_nest *nest)
+{
+	tma->element = nest->element;
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->repeats = 1;
+}
 
 static void set_rows(struct plan *plan, const struct loop_nest *nest)
 {
@@ -159,6 +167,32 @@ static void set_tiles(struct plan *plan, const struct loop_nest *nest, int src_i
 	plan->tile[1] = TILES_X(element);
 }
 
+bool tma_try_elements(struct plan *plan, const struct loop_nest *nest)
+{
+	struct tma_route_plan *tma = &plan->tma;
+	const uint64_t block = ROWS_THREADS * ELEMENTS_BATCH(nest->element);
+	uint64_t count = 1;
+	int64_t row = nest->element;
+
+	if (nest->element < 4 || nest->rank == 0)
+		return false;
+	for (int d = 0; d < nest->rank; d++) {
+		if (nest->dim[d].n > TMA_LONGEST)
+			return false;
+		count *= (uint64_t)nest->dim[d].n;
+		if (count > INT32_MAX - block)
+			return false;
+	}
+	begin_strided(tma, nest);
+	tma->whole = tma_is_whole(nest);
+	tma_set_dims(tma, nest, nest->rank - 1, -1);
+	for (tma->run = 0; tma->run < tma->rank && tma->dim[tma->run].dst == row; tma->run++)
+		row *= tma->dim[tma->run].n;
+	tma->slots = tma->tiles = count;
+	tma->route = TMA_ROUTE_ELEMENTS;
+	return true;
+}
+
 /* The dimension other than the innermost along which the source steps least. */
 static int source_inner(const struct loop_nest *nest)
 {
@@ -169,14 +203,6 @@ static int source_inner(const struct loop_nest *nest)
 		    (best < 0 || llabs(nest->dim[d].src) < llabs(nest->dim[best].src)))
 			best = d;
 	return best;
-}
-
-static void begin_strided(struct tma_route_plan *tma, const struct loop_nest *nest)
-{
-	tma->element = nest->element;
-	tma->dst_offset = nest->dst_offset;
-	tma->src_offset = nest->src_offset;
-	tma->repeats = 1;
 }
 
 static bool try_rows(struct plan *plan, const struct loop_nest *nest, int64_t least)

@@ -80,6 +80,9 @@
 #define CHANNELS_FEW_BLOCKS  4
 #define CHANNELS_MANY_BLOCKS 2
 
+/* strided_elements: elements that a thread reads before it writes. */
+#define ELEMENTS_BATCH(element) ((element) == 4 ? 8 : 4)
+
 /* strided_gather: chunks that a thread reads before it writes. */
 #define GATHER_BATCH 2
 

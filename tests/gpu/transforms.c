@@ -304,8 +304,8 @@ static void print_routes(const char *what, const uint64_t *n)
 {
 	printf("# %s: none %" PRIu64 " memcpy %" PRIu64 " bulk %" PRIu64 " copy %" PRIu64
 	       " transpose %" PRIu64 " rows %" PRIu64 " short %" PRIu64 " tiles %" PRIu64 " gather %" PRIu64
-	       " channels %" PRIu64 " permute %" PRIu64 "\n",
-	       what, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10]);
+	       " channels %" PRIu64 " permute %" PRIu64 " elements %" PRIu64 "\n",
+	       what, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11]);
 }
 
 int main(int argc, char **argv)

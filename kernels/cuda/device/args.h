@@ -95,6 +95,7 @@ struct strided_args {
 	uint32_t mode;   /* rows, short: of the pads, enum pad_mode */
 	uint32_t rows;   /* short: of a tile */
 	uint32_t pitch;  /* short: bytes of a row's slot in shared memory */
+	uint32_t lead;   /* elements: numbers ahead of the first, so that warps write whole lines */
 	uint32_t follow; /* short: along dimension 1 the source's rows are no further from each other */
 	/* The fill, repeated to 16 bytes; read by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));

@@ -33,20 +33,6 @@ DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t star
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* The element that the pattern has at this address. */
-template <int E> DEVICE typename element<E>::type pattern_at(const uint4 &pattern, uint64_t address)
-{
-	const uint32_t at = (uint32_t)address & 15, low = at & 4 ? pattern.y : pattern.x,
-		       high = at & 4 ? pattern.w : pattern.z;
-
-	if constexpr (E == 16)
-		return pattern;
-	else if constexpr (E == 8)
-		return at & 8 ? make_uint2(pattern.z, pattern.w) : make_uint2(pattern.x, pattern.y);
-	else
-		return (typename element<E>::type)((at & 8 ? high : low) >> at % 4 * 8);
-}
-
 /* Index `index` of the innermost dimension. */
 template <int E>
 DEVICE void write_element(const fill_args &args, int64_t index, uint64_t dst, uint64_t src, uint32_t rotation)

@@ -8,6 +8,7 @@
 #include "tile_squares.cu"
 #include "tile_words.cu"
 #include "strided_rows.cu"
+#include "strided_elements.cu"
 #include "strided_gather.cu"
 #include "strided_channels.cu"
 #include "many_short.cu"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels without the Tensor Memory Accelerator share: element types, windows, and what may be read. */
+/* What the kernels without the Tensor Memory Accelerator share: element types, windows, and what may be read.
+ */
 #ifndef KERNELS_CUDA_DEVICE_STRIDED_CUH
 #define KERNELS_CUDA_DEVICE_STRIDED_CUH
 
@@ -78,6 +79,20 @@ DEVICE uint4 pattern_of(const uint32_t (&pattern)[4], uint32_t rotation)
 	const uint4 p = make_uint4(pattern[0], pattern[1], pattern[2], pattern[3]);
 
 	return rotation ? shift_chunk(p, p, 16 - rotation) : p;
+}
+
+/* The element that the pattern has at this address. */
+template <int E> DEVICE typename element<E>::type pattern_at(const uint4 &pattern, uint64_t address)
+{
+	const uint32_t at = (uint32_t)address & 15, low = at & 4 ? pattern.y : pattern.x,
+		       high = at & 4 ? pattern.w : pattern.z;
+
+	if constexpr (E == 16)
+		return pattern;
+	else if constexpr (E == 8)
+		return at & 8 ? make_uint2(pattern.z, pattern.w) : make_uint2(pattern.x, pattern.y);
+	else
+		return (typename element<E>::type)((at & 8 ? high : low) >> at % 4 * 8);
 }
 
 /* KERNEL name_1 to name_16, each of which calls body<E>. */

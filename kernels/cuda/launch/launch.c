@@ -279,6 +279,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_ROWS:
 	case TMA_ROUTE_GATHER:
 	case TMA_ROUTE_CHANNELS:
+	case TMA_ROUTE_ELEMENTS:
 		return launch_strided(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_NONE:
 		break;

@@ -7,6 +7,8 @@
 
 #include "kernels/plan/tuning.h"
 
+#define LINE 128 /* bytes */
+
 static_assert(sizeof(struct strided_dim) == sizeof(struct loop_nest_dim), "the same fields");
 
 /* Rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
@@ -52,6 +54,8 @@ void strided_args_init(struct strided_args *ret, const struct transform *transfo
 	}
 	if (tma->route == TMA_ROUTE_SHORT)
 		set_short_rows(ret, tma->element);
+	if (tma->route == TMA_ROUTE_ELEMENTS)
+		ret->lead = (uint32_t)(dst % LINE) / tma->element;
 }
 
 uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_args *args)
@@ -63,20 +67,27 @@ uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_ar
 		return 1;
 	case TMA_ROUTE_GATHER:
 		return ROWS_THREADS * GATHER_BATCH;
+	case TMA_ROUTE_ELEMENTS:
+		return ROWS_THREADS * ELEMENTS_BATCH(tma->element);
 	default:
 		return ROWS_THREADS / 32;
 	}
 }
 
-static enum kernel_id kernel_of(const struct transform *transform, const struct tma_route_plan *tma)
+static uint32_t kernel_of(const struct transform *transform, const struct tma_route_plan *tma)
 {
 	switch (tma->route) {
 	case TMA_ROUTE_GATHER:
-		return KERNEL_strided_gather_1;
+		return by_element(KERNEL_strided_gather_1, tma->element);
+	case TMA_ROUTE_ELEMENTS:
+		return by_element(KERNEL_strided_elements_4, tma->element / 4);
 	case TMA_ROUTE_CHANNELS:
-		return tma->run > CHANNELS_FEW ? KERNEL_strided_many_1 : KERNEL_strided_few_1;
+		return by_element(tma->run > CHANNELS_FEW ? KERNEL_strided_many_1 : KERNEL_strided_few_1,
+		                  tma->element);
 	default:
-		return transform->mode == PAD_MODE_CONSTANT ? KERNEL_strided_rows_1 : KERNEL_strided_modes_1;
+		return by_element(transform->mode == PAD_MODE_CONSTANT ? KERNEL_strided_rows_1
+		                                                       : KERNEL_strided_modes_1,
+		                  tma->element);
 	}
 }
 
@@ -84,9 +95,10 @@ struct shape strided_shape_of(const struct transform *transform, const struct tm
                               const struct strided_args *args)
 {
 	const uint32_t slots = strided_slots(tma, args);
+	const uint64_t numbers = args->slots + args->lead;
 
-	return (struct shape){ .kernel = by_element(kernel_of(transform, tma), tma->element),
-		               .blocks = (args->slots + slots - 1) / slots,
+	return (struct shape){ .kernel = kernel_of(transform, tma),
+		               .blocks = (numbers + slots - 1) / slots,
 		               .threads = ROWS_THREADS,
 		               .shared =
 		                   tma->route == TMA_ROUTE_CHANNELS ? strided_channel_bytes(tma->run) : 0 };

@@ -13,7 +13,7 @@
 /* Whether the plan's route is one of those. */
 static inline bool is_strided(const struct tma_route_plan *tma)
 {
-	return tma->route >= TMA_ROUTE_ROWS && tma->route != TMA_ROUTE_PERMUTE;
+	return tma->route >= TMA_ROUTE_ROWS && tma->route < TMA_ROUTE_PERMUTE;
 }
 
 /* dst and src: where the plan starts, addresses. */

@@ -13,10 +13,12 @@
 #define WORST        10
 
 static const char *const route_names[TMA_ROUTES] = {
-	[TMA_ROUTE_NONE] = "none",         [TMA_ROUTE_MEMCPY] = "memcpy",       [TMA_ROUTE_BULK] = "bulk",
-	[TMA_ROUTE_COPY] = "copy",         [TMA_ROUTE_TRANSPOSE] = "transpose", [TMA_ROUTE_ROWS] = "rows",
-	[TMA_ROUTE_SHORT] = "short",       [TMA_ROUTE_TILES] = "tiles",         [TMA_ROUTE_GATHER] = "gather",
-	[TMA_ROUTE_CHANNELS] = "channels", [TMA_ROUTE_PERMUTE] = "permute",
+	[TMA_ROUTE_NONE] = "none",           [TMA_ROUTE_MEMCPY] = "memcpy",
+	[TMA_ROUTE_BULK] = "bulk",           [TMA_ROUTE_COPY] = "copy",
+	[TMA_ROUTE_TRANSPOSE] = "transpose", [TMA_ROUTE_ROWS] = "rows",
+	[TMA_ROUTE_SHORT] = "short",         [TMA_ROUTE_TILES] = "tiles",
+	[TMA_ROUTE_GATHER] = "gather",       [TMA_ROUTE_CHANNELS] = "channels",
+	[TMA_ROUTE_PERMUTE] = "permute",     [TMA_ROUTE_ELEMENTS] = "elements",
 };
 
 static const char *const instruction_names[SOFTGPU_INSTRUCTIONS] = {

@@ -8,6 +8,7 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
+#include "kernels/plan/alternatives.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 
@@ -120,6 +121,59 @@ Test(routes, copies_of_runs)
 		cr_assert_arr_eq(data(dst) + to, data(src) + from, (size_t)shape[0]);
 		cr_assert_eq(data(dst)[to + (uint64_t)shape[0]], 0xa5);
 		cr_assert(to == 0 || data(dst)[to - 1] == 0xa5);
+	}
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_stream_free(engine, stream);
+	close_engine();
+}
+
+/* Addresses that are multiples of 4: an element of 8 is moved by halves, of which each has its own half of
+ * the value. Wherever a line of the destination begins. */
+Test(routes, halves_of_elements)
+{
+	static struct work work;
+	static struct alternatives list;
+	static unsigned char expected[BYTES];
+	struct transform_spec spec = { .n_perm = -1,
+		                       .n_before = 2,
+		                       .before = { 1, 2 },
+		                       .n_after = 2,
+		                       .after = { 0, 1 },
+		                       .value = { .kind = SCALAR_FLOATING, .re = 1.1 } };
+	const int64_t src_shape[2] = { 40, 301 }, dst_shape[2] = { 41, 304 };
+	struct error err;
+
+	tensor_layout_init(&spec.src, DTYPE_FLOAT64, 2, src_shape, NULL, "src", &err);
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT64, 2, dst_shape, NULL, "dst", &err);
+	open_engine(NULL);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	for (size_t i = 0; i < BYTES; i++)
+		data(src)[i] = (unsigned char)(i * 7 + i / 256);
+	for (uint64_t to = 4; to < 160; to += 52) {
+		struct plan_facts facts = engine->facts;
+		int i = 0;
+
+		memset(data(dst), 0xa5, BYTES);
+		memset(expected, 0xa5, BYTES);
+		oracle_run(&spec, expected + to, data(src) + 12);
+		work_init_spec(&work, &spec, dst, to, src, 12);
+		facts.align = 4;
+		facts.dst_phase = to % PLAN_PHASE;
+		facts.src_phase = 12;
+		alternatives_init(&list, &work.plan, &work.transform, &facts);
+		while (i < list.n && list.plan[i].tma.route != TMA_ROUTE_ELEMENTS)
+			i++;
+		cr_assert_lt(i, list.n, "to %lu: no plan by elements", to);
+		work.plan = list.plan[i];
+		n_done = 0;
+		engine_submit(engine, stream, &work.job);
+		wait_done(1);
+		cr_assert_eq(work.job.status, 0, "to %lu: %d", to, work.job.status);
+		for (size_t k = 0; k < BYTES; k++)
+			cr_assert_eq(data(dst)[k], expected[k], "to %lu: byte %zu", to, k);
 	}
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);

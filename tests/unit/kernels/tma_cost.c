@@ -117,6 +117,9 @@ static struct plan routed(enum tma_route route)
 
 	if (route == TMA_ROUTE_CHANNELS)
 		plan.tma.slots = 1024 * 4 / 16 / 32;
+	if (route == TMA_ROUTE_ELEMENTS)
+		for (int d = 0; d < 2; d++)
+			plan.tma.dim[d].src = plan.tma.dim[d].dst;
 	return plan;
 }
 
@@ -149,6 +152,27 @@ Test(tma_cost, rises_with_waste)
 
 		plan.tma.dim[0].n = 130;
 		cr_expect_gt(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), full, "route %d", routes[i]);
+	}
+}
+
+/* Of neighbouring elements, a warp's should be neighbours in the source, too; at best it is a copy. */
+Test(tma_cost, of_elements_rises_with_what_a_warp_reads_in_part)
+{
+	struct plan plan = routed(TMA_ROUTE_ELEMENTS);
+	double before = 1;
+
+	for (int64_t run = 1024; run >= 1; run /= 4) {
+		double cost;
+
+		plan.tma.rank = 3;
+		plan.tma.dim[0] = (struct strided_dim){ run, 4, 4, 0, run };
+		plan.tma.dim[1] = (struct strided_dim){ 1024 / run, run * 4, 1 << 20, 0, 1024 / run };
+		plan.tma.dim[2] = (struct strided_dim){ 1024, 4096, 4096, 0, 1024 };
+		cost = tma_cost(&plan, &plain, 3, PAD_MODE_CONSTANT);
+		cr_expect(cost >= before, "runs of %ld: %f after %f", (long)run, cost, before);
+		cr_expect(run < 256 || cost < 1.1, "runs of %ld: %f", (long)run, cost);
+		cr_expect(run > 4 || cost > 1.5, "runs of %ld: %f", (long)run, cost);
+		before = cost;
 	}
 }
 

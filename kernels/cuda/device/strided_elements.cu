@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moves wide elements one by one, whatever the strides are. Neighbouring lanes write neighbouring elements of
+ * the destination, and so do the rounds of a block, so that what a line of the source has for them is in the
+ * multiprocessor's cache when they want it.
+ */
+#include "strided.cuh"
+
+namespace
+{
+
+/* Dimensions whose arguments are at known addresses. */
+constexpr uint32_t unrolled = 4;
+
+template <typename VISIT>
+DEVICE uint32_t visit_index(const strided_args &args, uint32_t d, uint32_t number, const VISIT &visit)
+{
+	const uint32_t rest = divide_u32(number, &args.by[d]);
+
+	visit(args.dim[d], number - rest * (uint32_t)args.by[d].n);
+	return rest;
+}
+
+/* The indices of an element, from its number in the destination's order. */
+template <typename VISIT>
+DEVICE void visit_indices(const strided_args &args, uint32_t number, const VISIT &visit)
+{
+	const uint32_t last = args.rank - 1;
+
+#pragma unroll
+	for (uint32_t d = 0; d < unrolled; d++) {
+		if (d == last) {
+			visit(args.dim[d], number);
+			return;
+		}
+		number = visit_index(args, d, number, visit);
+	}
+#pragma unroll 1
+	for (uint32_t d = unrolled; d < last; d++)
+		number = visit_index(args, d, number, visit);
+	visit(args.dim[last], number);
+}
+
+/* Where an element is read; one that is border, which is not `inside`, may be read where the first one is. */
+template <bool PADDED> DEVICE uint64_t source_of(const strided_args &args, uint32_t number, bool &inside)
+{
+	uint64_t src = args.src;
+
+	inside = true;
+	visit_indices(args, number, [&](const strided_dim &dim, uint32_t index) {
+		const int i = PADDED ? (int)index - (int)dim.before : (int)index;
+
+		inside = inside && (!PADDED || (uint32_t)i < (uint32_t)dim.source);
+		src += (uint64_t)(i * dim.src);
+	});
+	return !PADDED || inside ? src : args.src;
+}
+
+template <int E> DEVICE uint64_t destination_of(const strided_args &args, uint32_t number)
+{
+	uint64_t dst = args.dst;
+
+	if (args.run == args.rank)
+		return dst + (uint64_t)number * E;
+	visit_indices(args, number,
+	              [&](const strided_dim &dim, uint32_t index) { dst += (uint64_t)(index * dim.dst); });
+	return dst;
+}
+
+/* All reads come first, and none depends on a branch. */
+template <int E, bool PADDED> DEVICE void move_elements(const strided_args &args)
+{
+	using type = typename element<E>::type;
+	constexpr uint32_t batch = ELEMENTS_BATCH(E);
+	const uint32_t first = blockIdx.x * (batch * ROWS_THREADS) + threadIdx.x - args.lead;
+	const uint32_t count = (uint32_t)args.slots;
+	bool inside[batch];
+	type v[batch];
+
+#pragma unroll
+	for (uint32_t k = 0; k < batch; k++) {
+		const uint32_t number = first + k * ROWS_THREADS;
+
+		v[k] = global_read((const type *)source_of<PADDED>(args, min(number, count - 1), inside[k]));
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < batch; k++) {
+		const uint32_t number = first + k * ROWS_THREADS;
+
+		if (number >= count)
+			continue;
+		const uint64_t dst = destination_of<E>(args, number);
+
+		global_write((type *)dst,
+		             !PADDED || inside[k] ? v[k] : pattern_at<E>(pattern_of(args.pattern, 0), dst));
+	}
+}
+
+} // namespace
+
+#define STRIDED_ELEMENTS(e)                                                                        \
+	KERNEL(ROWS_THREADS, 6) strided_elements_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                          \
+		grid_wait();                                                                       \
+		if (args.whole)                                                                    \
+			move_elements<e, false>(args);                                             \
+		else                                                                               \
+			move_elements<e, true>(args);                                              \
+	}
+STRIDED_ELEMENTS(4)
+STRIDED_ELEMENTS(8)
+STRIDED_ELEMENTS(16)
