@@ -134,7 +134,7 @@ struct permute_args {
 	                            SQUARES: chunks of a load */
 	uint32_t run_base;       /* offset of a row's first element, from its slot */
 	uint32_t row_base;  /* offset of the first row where rows step backwards in the slots, which is not
-	                       part  of run_base; and slot_lead. Along split_dst, the kernels find it */
+	                       part of run_base; and slot_lead. Along split_dst, the kernels find it */
 	uint32_t back_part; /* back: indices of split_dst that a row has, if rows step along it; else 0 */
 	uint32_t slot_lead; /* bytes ahead of the slots */
 	uint32_t row_phase; /* the phase of a load's address (modulo 16) is its rows'; else that of table

@@ -17,7 +17,6 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 static void name_route(struct plan *plan);
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                     enum pad_mode mode, struct alternatives *list);
-static void plan_border(struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode);
 static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase);
 
 /* ---- The whole --------------------------------------------------------------------------------------- */
@@ -85,7 +84,7 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 		subregions_init(&subregions, t);
 		subregions_get(&subregions, 0, facts->align, &nest);
 		narrow_to(&nest, facts->align, t->mode);
-		plan_border(plan, &nest, nest.rank, t->mode);
+		tma_set_border(plan, &nest, nest.rank, t->mode);
 		plan->predicted = tma_cost(plan, &nest, nest.rank, t->mode);
 		name_route(plan);
 		return;
@@ -106,7 +105,7 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 			plan->tma.patched = true;
 		else if (plan->tma.route < TMA_ROUTE_ROWS || t->mode != PAD_MODE_CONSTANT ||
 		         loop_nest_count(&inner) != loop_nest_count(&nest))
-			plan_border(plan, &nest, nest.rank, t->mode);
+			tma_set_border(plan, &nest, nest.rank, t->mode);
 	}
 	improve(plan, &nest, facts, t->mode, list);
 	name_route(plan);
@@ -200,50 +199,6 @@ void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int 
 
 		tma->dim[i] = (struct strided_dim){ dim->n, dim->dst, dim->src, dim->before, dim->source };
 	}
-}
-
-/* ---- Borders ----------------------------------------------------------------------------------------- */
-
-/* A value is not read, so that rows of a border with a value go on wherever the destination does. false: the
- * dimension that steps over `inner` is another one. */
-static bool extend_border(struct strided_dim *inner, const struct loop_nest_dim *dim)
-{
-	if (inner->source != inner->n || dim->dst != inner->dst * inner->n)
-		return false;
-	inner->before = dim->before * inner->n;
-	inner->source = dim->source * inner->n;
-	inner->n *= dim->n;
-	return true;
-}
-
-/* The border of so many dimensions, the outermost; that of the others is written with the window. */
-static void plan_border(struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode)
-{
-	struct tma_route_plan *tma = &plan->tma;
-	uint32_t rank = 0, inner = 0; /* dimensions whose border is written with the window */
-
-	if (nest->rank == 0 || nest->dim[nest->rank - 1].dst != nest->element)
-		tma->border[rank++] = tma_unit_dim(nest->element);
-	for (int d = nest->rank - 1; d >= 0; d--) {
-		const struct loop_nest_dim *dim = &nest->dim[d];
-
-		if (mode != PAD_MODE_CONSTANT || rank == 0 || !extend_border(&tma->border[rank - 1], dim))
-			tma->border[rank++] =
-			    (struct strided_dim){ dim->n, dim->dst, dim->src, dim->before, dim->source };
-		inner = d >= outer ? rank : min_u32(inner, rank - 1);
-	}
-	if (nest->fill) { /* no window at all: everything is before it */
-		tma->border[rank - 1].before = tma->border[rank - 1].n;
-		tma->border[rank - 1].source = 0;
-	}
-	tma->border_rank = rank;
-	tma->border_element = nest->element;
-	tma->border_dst_offset = nest->dst_offset;
-	tma->border_src_offset = nest->src_offset;
-	for (uint32_t b = 0; b < 2 * (nest->fill ? rank : rank - inner); b++)
-		tma->border_tiles += border_tiles(tma->border, rank, b, nest->element);
-	if (tma->border_tiles == 0)
-		tma->border_rank = 0;
 }
 
 /* ---- The choice ----------------------------------------------------------------------------------- */
@@ -343,7 +298,7 @@ static void try_window(struct plan *plan, const struct loop_nest *nest, const st
 	shrink(&inner, inner.rank, facts->align, mode);
 	narrow_to(&inner, facts->align, mode);
 	choose_route(&other, &inner, facts);
-	plan_border(&other, nest, nest->rank, mode);
+	tma_set_border(&other, nest, nest->rank, mode);
 	take_cheaper(plan, &other, nest, nest->rank, mode, list);
 }
 
@@ -382,7 +337,7 @@ static void try_permute(struct plan *plan, const struct loop_nest *nest, int out
 	if (outer > 0) {
 		shrink(&inner, outer, facts->align, mode);
 		narrow_to(&inner, facts->align, mode);
-		plan_border(&other, nest, outer, mode);
+		tma_set_border(&other, nest, outer, mode);
 	}
 	if (list)
 		tma_add_permutes(list, &other, &inner, nest, outer, facts, mode);

@@ -56,6 +56,10 @@ void tma_set_strided(struct plan *plan, const struct loop_nest *nest);
  * many dimensions, the outermost, the plan's border is, if it has one. */
 double tma_cost(const struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode);
 
+/* The border of so many dimensions of the nest, the outermost; that of the others is written with the window.
+ */
+void tma_set_border(struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode);
+
 /* ---- What they share --------------------------------------------------------------------------------- */
 
 /* No dimension is padded. */
