@@ -58,13 +58,13 @@ class Case(TmactlCase):
 
 class Engines(Case):
     def test_a_plan_for_another_engine(self):
-        shape = ["--dtype", "float16", "--shape", "8192,8192", "--permute", "1,0"]
+        shape = ["--dtype", "float16", "--shape", "4096,4096", "--permute", "1,0"]
         cuda, cpu = self.plan(*shape, "--engine", "cuda"), self.plan(*shape, "--engine", "cpu")
         self.assertEqual((cuda["engine"], cuda["family"], cuda["swizzle"]), ("cuda", "tile_transpose", "128B"))
         self.assertEqual((cuda["tile"], cuda["tile_element"], cuda["tile_row"]), ([128, 128], 2, 128))
-        self.assertEqual((cuda["tile_src_strides"], cuda["tile_dst_strides"]), ([16384, 2], [2, 16384]))
+        self.assertEqual((cuda["tile_src_strides"], cuda["tile_dst_strides"]), ([8192, 2], [2, 8192]))
         self.assertEqual((cpu["engine"], cpu["family"], cpu["swizzle"]), ("cpu", "tile_transpose", "none"))
-        self.assertEqual((cpu["tile_src_strides"], cpu["tile_row"]), ([2, 16384], 0))
+        self.assertEqual((cpu["tile_src_strides"], cpu["tile_row"]), ([2, 8192], 0))
         own = self.plan(*shape)
         self.assertEqual(own["engine"], ENGINE)
         if ENGINE == "cpu":
@@ -103,7 +103,7 @@ class Words(Case):
         for words in ("family   tile_transpose (engine cuda", "boxes of several axes", "not      tile_copy: ",
                       "16386 bytes", " times a copy's)"):
             self.assertIn(words, text)
-        text = self.explain(*args, "8192,8192", "--engine", "cuda")
+        text = self.explain(*args, "4096,4096", "--engine", "cuda")
         for words in ("Tensor Memory\n         Accelerator", "fast     yes: about", "swizzle 128B"):
             self.assertIn(words, text)
         self.assertNotIn("hint", text)
@@ -328,9 +328,9 @@ class Pictures(Case):
         return got
 
     def test_chunks_lie_where_the_unit_puts_them(self):
-        rows = (["float16", "8192,8192", "--permute=1,0"], ["float32", "4096,4096", "--permute=1,0"],
+        rows = (["float16", "4096,4096", "--permute=1,0"], ["float32", "1024,1024", "--permute=1,0"],
                 ["uint8", "4096,4096", "--permute=1,0"], ["float64", "512,1024", "--permute=1,0"],
-                ["float32", "4,8192,8192", "--permute=0,2,1"])
+                ["float32", "4,512,512", "--permute=0,2,1"])
         for dtype, shape, change in rows:
             with self.subTest(dtype=dtype, shape=shape):
                 plan, tree = self.draw("--dtype", dtype, "--shape", shape, change, "--engine", "cuda")
@@ -356,7 +356,7 @@ class Pictures(Case):
                     self.assertEqual(fill, colours[across[address % LINE // CHUNK]])
 
     def test_a_column_is_in_all_banks(self):
-        _, tree = self.draw("--dtype", "float16", "--shape", "8192,8192", "--permute", "1,0", "--engine", "cuda")
+        _, tree = self.draw("--dtype", "float16", "--shape", "4096,4096", "--permute", "1,0", "--engine", "cuda")
         source = self.chunks(self.part(tree, "source"))
         self.assertEqual(len({source[row, 0][1] for row in range(8)}), 8)
         self.assertIn("8 rows lie in 8 groups of banks", "".join(self.part(tree, "legend").itertext()))

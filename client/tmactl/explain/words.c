@@ -10,9 +10,9 @@
 
 #define FAST 1.25 /* of a copy's time, at most */
 
-#define SEVERAL_AXES                                                                                            \
-	"boxes of several axes: the Tensor Memory Accelerator loads the source's runs into shared memory, and " \
-	"the threads gather them into whole rows of the destination"
+#define SEVERAL_AXES                                                                                    \
+	"boxes of several axes: the source's runs are loaded into shared memory, by the Tensor Memory " \
+	"Accelerator or by threads, which write whole rows of the destination from there"
 
 static const struct {
 	const char *engine;
@@ -42,7 +42,8 @@ static const struct {
 	{ "cuda", "strided", 1, 0, 0,
 	  "tiles through padded shared memory by the threads' own loads and stores, which take any address and "
 	  "any stride" },
-	{ "cuda", "strided", 0, 0, 0, "rows, by the threads' own vector loads and stores" },
+	{ "cuda", "strided", 0, 0, 0,
+	  "rows, or wide elements one by one, by the threads' own loads and stores" },
 	{ NULL, "fill", 0, 0, 1, "the value, over and over; the source is not read" },
 };
 
