@@ -79,7 +79,9 @@ struct engine_owner {
 	uint32_t running;
 	uint32_t staging;
 	uint64_t running_bytes;
-	uint64_t slow_wakes_until_ns; /* by the monotonic clock; atomic: its last wake-up took long */
+	uint32_t long_jobs;
+	struct stream_slot *long_slot; /* of the long jobs, while there are any */
+	uint64_t slow_wakes_until_ns;  /* by the monotonic clock; atomic: its last wake-up took long */
 };
 
 /* One transform between two places. */

@@ -12,7 +12,33 @@ static uint32_t half(uint32_t n)
 	return n > 1 ? n / 2 : 1;
 }
 
-/* One owner's jobs leave room for others', and do not make them wait for long. */
+static bool is_by_bus(const struct engine_move *move)
+{
+	return cuda_memory(move->dst)->host || cuda_memory(move->src)->host;
+}
+
+/* A batch may have no move at all. */
+static bool has_moves_by_bus(const struct engine_job *job)
+{
+	if (!job->moves)
+		return is_by_bus(&job->move);
+	for (uint32_t i = 0; i < job->n_moves; i++)
+		if (is_by_bus(&job->moves[i]))
+			return true;
+	return false;
+}
+
+enum job_weight job_weight(const struct engine_job *job, const struct cuda_limits *limits)
+{
+	const uint64_t bytes = job_bytes(job);
+
+	if (bytes > limits->short_host_bytes && has_moves_by_bus(job))
+		return JOB_LONG_BY_BUS;
+	return bytes > limits->short_bytes ? JOB_LONG : JOB_SHORT;
+}
+
+/* One owner's jobs leave room for others', and do not make them wait for long: long ones are passed by short
+ * ones, and wait for each other on the device. */
 static bool owner_may_start(const struct scheduler *scheduler, const struct engine_owner *owner,
                             const struct engine_job *job)
 {
@@ -20,6 +46,8 @@ static bool owner_may_start(const struct scheduler *scheduler, const struct engi
 
 	if (owner->running == 0)
 		return true;
+	if (job_weight(job, limits) == JOB_LONG)
+		return owner->running < half(limits->jobs) && owner->long_jobs < limits->long_jobs;
 	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
 	       job_bytes(job) <= limits->owner_bytes - owner->running_bytes;
 }

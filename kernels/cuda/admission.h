@@ -14,4 +14,7 @@
  * job when it is not planned yet; sets scratch_missing and scratch_full. */
 bool admission_can_start(struct fair_stream *fair, void *scheduler);
 
+/* Others should not have to wait for a long one. */
+enum job_weight job_weight(const struct engine_job *job, const struct cuda_limits *limits);
+
 #endif

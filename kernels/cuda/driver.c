@@ -156,11 +156,13 @@ int driver_fail(struct error *err, CUresult result, const char *call)
 	                 meaning ? meaning : "this driver does not say what it means");
 }
 
-int driver_priority_stream(CUstream *ret, struct error *err)
+int driver_stream(CUstream *ret, enum stream_priority priority, struct error *err)
 {
 	int least, greatest;
 	int r = driver_call(err, cuCtxGetStreamPriorityRange, (&least, &greatest));
 
-	return r < 0 ? r
-	             : driver_call(err, cuStreamCreateWithPriority, (ret, CU_STREAM_NON_BLOCKING, greatest));
+	if (r < 0)
+		return r;
+	return driver_call(err, cuStreamCreateWithPriority,
+	                   (ret, CU_STREAM_NON_BLOCKING, priority == STREAM_HIGHEST ? greatest : least));
 }

@@ -38,7 +38,7 @@ int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct err
 /* What is there stays when something is missing, and the next probe tries the rest again. */
 static int open_stream(struct heartbeat *heartbeat, struct error *err)
 {
-	int r = heartbeat->stream ? 0 : driver_priority_stream(&heartbeat->stream, err);
+	int r = heartbeat->stream ? 0 : driver_stream(&heartbeat->stream, STREAM_HIGHEST, err);
 
 	if (r == 0 && !heartbeat->event)
 		r = driver_call(err, cuEventCreate, (&heartbeat->event, CU_EVENT_DISABLE_TIMING));

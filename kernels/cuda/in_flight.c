@@ -38,9 +38,9 @@ int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device
 	*pool = (struct in_flight_pool){ .facts = *facts };
 	if (getrandom(&seed, sizeof seed, 0) < 0)
 		seed = clock_ns();
-	r = driver_priority_stream(&pool->copy_in, err);
+	r = driver_stream(&pool->copy_in, STREAM_HIGHEST, err);
 	if (r == 0)
-		r = driver_priority_stream(&pool->copy_out, err);
+		r = driver_stream(&pool->copy_out, STREAM_HIGHEST, err);
 	if (r == 0)
 		r = driver_call(err, cuEventCreate, (&pool->passed, CU_EVENT_DISABLE_TIMING));
 	if (r == 0)
@@ -82,10 +82,11 @@ void in_flight_deinit(struct in_flight_job *in_flight)
 /* ---- An in-flight job ----------------------------------------------------------------------------- */
 
 void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
-                     CUstream own)
+                     struct stream_slot *slot)
 {
 	in_flight->job = job;
-	in_flight->own = own;
+	in_flight->slot = slot;
+	in_flight->after = NULL;
 	in_flight->staging = *staging;
 	in_flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
 	if (in_flight->is_signal_alone)
@@ -98,6 +99,16 @@ void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, co
 	in_flight->status = 0;
 	in_flight->started_ns = clock_ns();
 	atomic_store_explicit(&in_flight->stopped, false, memory_order_relaxed);
+}
+
+bool in_flight_is_launched(const struct in_flight_job *in_flight)
+{
+	return in_flight->launched > in_flight->landed;
+}
+
+CUevent in_flight_end(const struct in_flight_job *in_flight)
+{
+	return in_flight->end[(in_flight->launched - 1) % in_flight->staging.slots];
 }
 
 void in_flight_stop(struct in_flight_job *in_flight)
@@ -251,11 +262,17 @@ static int pass(struct round *round, CUstream to, struct error *err)
 	return r;
 }
 
+/* A job that waits for others on the device runs in one round, on one stream (admission.c). */
 static int begin(struct round *round, CUstream first, struct error *err)
 {
 	struct in_flight_job *in_flight = round->in_flight;
+	int r = 0;
 
-	return in_flight->launched > 0 ? 0 : driver_call(err, cuEventRecord, (in_flight->start, first));
+	if (in_flight->launched > 0)
+		return 0;
+	if (in_flight->after)
+		r = driver_call(err, cuStreamWaitEvent, (first, in_flight->after, CU_EVENT_WAIT_DEFAULT));
+	return r < 0 ? r : driver_call(err, cuEventRecord, (in_flight->start, first));
 }
 
 static int carry(struct round *round, CUstream in, CUstream out, struct error *err)
@@ -263,7 +280,7 @@ static int carry(struct round *round, CUstream in, CUstream out, struct error *e
 	int r = bring_in(round, in, err);
 
 	if (r == 0)
-		r = move(round, round->in_flight->own, err);
+		r = move(round, round->in_flight->slot->stream, err);
 	if (r == 0)
 		r = take_out(round, out, err);
 	return r;
@@ -278,8 +295,8 @@ static int launch_round(struct in_flight_pool *pool, struct in_flight_job *in_fl
 	const struct staging *s = &in_flight->staging;
 	const struct engine_job *job = in_flight->job;
 	bool alone = s->rounds == 1 || !s->scratch_bytes;
-	CUstream in = alone ? in_flight->own : pool->copy_in;
-	CUstream out = alone ? in_flight->own : pool->copy_out;
+	CUstream in = alone ? in_flight->slot->stream : pool->copy_in;
+	CUstream out = alone ? in_flight->slot->stream : pool->copy_out;
 	struct round round = {
 		.pool = pool,
 		.in_flight = in_flight,
@@ -293,9 +310,9 @@ static int launch_round(struct in_flight_pool *pool, struct in_flight_job *in_fl
 
 	if (s->run || staging_is_needed(s))
 		staging_round(s, in_flight->launched, &round.part);
-	r = begin(&round, s->src == STAGING_DIRECT ? in_flight->own : in, &in_flight->why);
+	r = begin(&round, s->src == STAGING_DIRECT ? in_flight->slot->stream : in, &in_flight->why);
 	if (r == 0)
-		r = in_flight->is_signal_alone ? pass(&round, in_flight->own, &in_flight->why)
+		r = in_flight->is_signal_alone ? pass(&round, in_flight->slot->stream, &in_flight->why)
 		                               : carry(&round, in, out, &in_flight->why);
 	if (r == 0 && job->signal.memory && in_flight->launched + 1 == s->rounds && !job_first_failure(job))
 		r = timelines_put(&job->signal, round.last, &in_flight->why);

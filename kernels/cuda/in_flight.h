@@ -20,6 +20,7 @@
 #include "memory.h"
 #include "scratch.h"
 #include "staging.h"
+#include "stream_slots.h"
 
 /* What all in-flight jobs share. */
 struct in_flight_pool {
@@ -33,7 +34,10 @@ struct in_flight_pool {
 struct in_flight_job {
 	struct engine_job *job;
 	struct engine_stream *stream;
-	CUstream own;
+	enum job_weight weight;   /* by the engine */
+	struct stream_slot *slot; /* likewise: where its kernels run */
+	CUevent after; /* by the engine: what its first round waits for, on another stream of the device;
+	                  NULL: nothing */
 	struct staging staging;
 	struct scratch_range scratch;
 	struct upload_buffer upload_buffer; /* of jobs of more than one move */
@@ -65,11 +69,15 @@ void in_flight_pool_deinit(struct in_flight_pool *pool, enum cuda_health health)
 int in_flight_init(struct in_flight_job *in_flight, struct error *err);
 void in_flight_deinit(struct in_flight_job *in_flight);
 
-/* Takes a job up. When it needs scratch memory, in_flight->scratch has been taken. own: where its kernels
+/* Takes a job up. When it needs scratch memory, in_flight->scratch has been taken. slot: where its kernels
  * run.
  */
 void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
-                     CUstream own);
+                     struct stream_slot *slot);
+
+/* Whether anything of it is on the device, as far as has been seen; and the event after that. */
+bool in_flight_is_launched(const struct in_flight_job *in_flight);
+CUevent in_flight_end(const struct in_flight_job *in_flight);
 
 /* Launches the rounds that can be launched. A failure becomes the job's status, and no more rounds follow. */
 void in_flight_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight);

@@ -20,6 +20,11 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.stream_jobs = 8,
 		/* Some hundred microseconds of a device that copies terabytes a second. */
 		.owner_bytes = 256 << 20,
+		/* What the device moves in some 30 us, and the bus. */
+		.short_bytes = 128 << 20,
+		.short_host_bytes = 2 << 20,
+		/* One that runs, and the next. */
+		.long_jobs = 2,
 		/* One comes in while another goes out; more would only share the same link. */
 		.staged_jobs = 4,
 		/* As long as a copy takes to begin. */

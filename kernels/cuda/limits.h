@@ -7,10 +7,14 @@
 #include <stdint.h>
 
 struct cuda_limits {
-	uint32_t jobs;        /* under way at most; of one owner's half of them */
-	uint32_t stream_jobs; /* of one stream */
-	uint64_t owner_bytes; /* read and written, of one owner's jobs under way, unless it is one job */
-	uint32_t staged_jobs; /* that use scratch memory or run in rounds; of one owner's half of them */
+	uint32_t jobs;             /* under way at most; of one owner's half of them */
+	uint32_t stream_jobs;      /* of one stream */
+	uint64_t owner_bytes;      /* read and written, of one owner's jobs under way but for long ones on the
+	                              device, unless it is one job */
+	uint64_t short_bytes;      /* read and written, of a job that is not long: on the device */
+	uint64_t short_host_bytes; /* the same where some of it is in host memory */
+	uint32_t long_jobs;        /* of one owner under way, on the device */
+	uint32_t staged_jobs;      /* that use scratch memory or run in rounds; of one owner's half of them */
 	uint64_t direct_bytes;
 	uint64_t round_bytes;
 	uint64_t scratch_bytes;   /* at most, of what the device has */

@@ -20,8 +20,6 @@
 #include "kernels/fair_queue.h"
 #include "staging.h"
 
-struct stream_slot;
-
 TAILQ_HEAD(in_flight_list, in_flight_job);
 
 struct queue {
@@ -58,8 +56,7 @@ struct engine_stream {
 
 	/* The engine's thread's own. */
 	struct staging staging;
-	struct stream_slot *slot; /* while it has in-flight jobs */
-	uint64_t held;            /* see scheduler.c */
+	uint64_t held; /* see scheduler.c */
 };
 
 void queue_init(struct queue *queue, void (*wake)(void *arg), void *wake_arg);

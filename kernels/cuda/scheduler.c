@@ -25,15 +25,6 @@ static void lose_all(struct scheduler *scheduler);
 
 /* ---- The beginning and the end ------------------------------------------------------------------------ */
 
-static int make_slots(struct scheduler *scheduler, struct error *err)
-{
-	int r = 0;
-
-	for (int i = 0; i < SCHEDULER_SLOTS && r == 0; i++)
-		r = driver_priority_stream(&scheduler->slots[i].stream, err);
-	return r;
-}
-
 static int make_pool(struct scheduler *scheduler, struct error *err)
 {
 	uint32_t n = scheduler->limits.jobs;
@@ -65,7 +56,7 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	if (r == 0)
 		r = in_flight_pool_init(&scheduler->pool, device, facts, options->tensor_maps, err);
 	if (r == 0)
-		r = make_slots(scheduler, err);
+		r = stream_slots_init(&scheduler->slots, err);
 	if (r == 0)
 		r = make_pool(scheduler, err);
 	if (r < 0)
@@ -100,9 +91,7 @@ static void destroy_all(struct scheduler *scheduler)
 
 	TAILQ_FOREACH(in_flight, &scheduler->free, entry)
 		in_flight_deinit(in_flight);
-	for (int i = 0; i < SCHEDULER_SLOTS; i++)
-		if (scheduler->slots[i].stream)
-			driver.cuStreamDestroy(scheduler->slots[i].stream);
+	stream_slots_deinit(&scheduler->slots);
 	scratch_close(&scheduler->scratch, &ignored);
 }
 
@@ -254,38 +243,31 @@ static void start_all(struct scheduler *scheduler)
 		start(scheduler, (struct engine_stream *)fair);
 }
 
-static struct stream_slot *least_used(struct scheduler *scheduler)
-{
-	struct stream_slot *best = &scheduler->slots[0];
-
-	for (int i = 1; i < SCHEDULER_SLOTS && best->users > 0; i++)
-		if (scheduler->slots[i].users < best->users)
-			best = &scheduler->slots[i];
-	return best;
-}
-
 static void start(struct scheduler *scheduler, struct engine_stream *stream)
 {
 	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
 	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = queue_take(stream);
-	bool is_first = false;
+	struct in_flight_job *last = TAILQ_LAST(&stream->in_flight, in_flight_list);
+	const enum job_weight weight = job_weight(job, &scheduler->limits);
+	struct stream_slot *slot;
+	bool is_first;
 
 	job->begun = true;
-	if (stream->n_in_flight++ == 0) {
-		stream->slot = least_used(scheduler);
-		is_first = stream->slot->users++ == 0;
-	}
+	stream->n_in_flight++;
+	slot = stream_slots_take(&scheduler->slots, owner, last ? last->slot : NULL, weight, &is_first);
+	in_flight->weight = weight;
 	in_flight->contention = contention_start(&scheduler->contention, is_first);
 	owner->running++;
-	owner->running_bytes += job_bytes(job);
+	if (weight != JOB_LONG)
+		owner->running_bytes += job_bytes(job);
 	if (staging_is_needed(&stream->staging)) {
 		scheduler->staged++;
 		owner->staging++;
 	}
 	if (stream->staging.scratch_bytes > 0)
 		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &in_flight->scratch);
-	in_flight_start(in_flight, job, &stream->staging, stream->slot->stream);
+	in_flight_start(in_flight, job, &stream->staging, slot);
 	in_flight->stream = stream;
 	TAILQ_REMOVE(&scheduler->free, in_flight, entry);
 	TAILQ_INSERT_TAIL(&scheduler->under_way, in_flight, entry);
@@ -295,6 +277,18 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 }
 
 /* ---- Polling: without the lock -------------------------------------------------------------------- */
+
+/* What a job has to wait for on the device: the job before it of its engine stream, if that is on another of
+ * the device's streams. */
+static CUevent end_before(struct in_flight_job *in_flight)
+{
+	struct in_flight_job *before = in_flight;
+
+	while ((before = TAILQ_PREV(before, in_flight_list, stream_entry)))
+		if (in_flight_is_launched(before))
+			return before->slot == in_flight->slot ? NULL : in_flight_end(before);
+	return NULL;
+}
 
 /* Jobs of one stream end in their order, so those behind one that has not ended are not polled. Gives back
  * whether anything moved. */
@@ -308,6 +302,8 @@ static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *r
 		enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
 
 		next = TAILQ_NEXT(in_flight, entry);
+		if (in_flight->launched == 0)
+			in_flight->after = end_before(in_flight);
 		in_flight_launch(&scheduler->pool, in_flight);
 		if (in_flight->stream->held != scheduler->pass)
 			state = in_flight_poll(in_flight);
@@ -339,10 +335,11 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	struct engine_stream *stream = in_flight->stream;
 	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = in_flight->job;
-	bool is_last = false, wake;
+	bool is_last, wake;
 
 	owner->running--;
-	owner->running_bytes -= job_bytes(job);
+	if (in_flight->weight != JOB_LONG)
+		owner->running_bytes -= job_bytes(job);
 	if (staging_is_needed(&in_flight->staging)) {
 		scheduler->staged--;
 		owner->staging--;
@@ -350,8 +347,8 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	fair_queue_charge(&scheduler->queue.fair_queue, owner, job->ns + in_flight->waking_ns);
 	scratch_give(&scheduler->scratch, &in_flight->scratch);
 	TAILQ_REMOVE(&stream->in_flight, in_flight, stream_entry);
-	if (--stream->n_in_flight == 0)
-		is_last = --stream->slot->users == 0;
+	stream->n_in_flight--;
+	is_last = stream_slot_give(in_flight->slot, owner, in_flight->weight);
 	job->is_measured =
 	    contention_end(&scheduler->contention, in_flight->contention, is_last) && is_on_device(job);
 	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);

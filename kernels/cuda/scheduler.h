@@ -21,15 +21,8 @@
 #include "kernels/contention.h"
 #include "queue.h"
 #include "scratch.h"
+#include "stream_slots.h"
 #include "timeline.h"
-
-#define SCHEDULER_SLOTS 32
-
-/* A stream of the device. An engine stream has one while it has jobs under way; busy ones may share it. */
-struct stream_slot {
-	CUstream stream;
-	uint32_t users;
-};
 
 struct scheduler {
 	const struct device *device;
@@ -41,7 +34,7 @@ struct scheduler {
 	bool started;
 
 	/* The thread's own. */
-	struct stream_slot slots[SCHEDULER_SLOTS];
+	struct stream_slots slots;
 	struct in_flight_job *all_in_flight;
 	struct in_flight_list under_way; /* in the order started */
 	struct in_flight_list free;

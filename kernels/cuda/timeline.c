@@ -47,7 +47,7 @@ void timelines_deinit(struct timelines *timelines, enum cuda_health health)
 /* What is there stays when something is missing, and the next poll tries the rest again. */
 static int open_device(struct timelines *timelines, struct error *err)
 {
-	int r = timelines->stream ? 0 : driver_priority_stream(&timelines->stream, err);
+	int r = timelines->stream ? 0 : driver_stream(&timelines->stream, STREAM_HIGHEST, err);
 
 	if (r == 0 && !timelines->read)
 		r = driver_call(err, cuEventCreate, (&timelines->read, CU_EVENT_DISABLE_TIMING));

@@ -93,6 +93,7 @@ by_service() {
 		sleep 0.1
 	done
 	plain latency 120 "$here/bin/bench_latency" "$room/socket"
+	plain neighbour 120 "$here/bin/bench_neighbour" "$room/socket"
 	plain bench-lists 120 "$here/bin/bench_lists" "$room/socket"
 	kill $tmad 2>/dev/null
 	wait $tmad

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device's streams that jobs run on, and which of them a job takes.
+ *
+ * Short jobs have streams of the highest priority, long ones of the lowest: a short job's blocks run as soon
+ * as any block of a long one ends, in some ten microseconds, however long that job is
+ * (tests/bench/EXPERIMENTS.md). An owner's long jobs on the device share a stream: each has the device to
+ * itself, as far as this owner goes, and the next one is at hand when it ends. Those that wait for the bus
+ * run side by side, since that has two directions.
+ */
+#ifndef KERNELS_CUDA_STREAM_SLOTS_H
+#define KERNELS_CUDA_STREAM_SLOTS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/engine.h"
+
+#define STREAM_SLOTS_SHORT 32
+#define STREAM_SLOTS_LONG  8
+
+enum job_weight {
+	JOB_SHORT,
+	JOB_LONG,
+	JOB_LONG_BY_BUS, /* some of it is in host memory */
+};
+
+/* A stream of the device. Busy ones may be shared. */
+struct stream_slot {
+	CUstream stream;
+	bool is_long;
+	uint32_t jobs; /* under way on it */
+};
+
+struct stream_slots {
+	struct stream_slot slot[STREAM_SLOTS_SHORT + STREAM_SLOTS_LONG]; /* those for long jobs come last */
+};
+
+/* On failure, too, stream_slots_deinit follows. */
+int stream_slots_init(struct stream_slots *slots, struct error *err);
+void stream_slots_deinit(struct stream_slots *slots);
+
+/* A job starts. last: where the one before it of the same engine stream is under way, or NULL. Gives back its
+ * slot; *ret_is_first: nothing else is under way there. */
+struct stream_slot *stream_slots_take(struct stream_slots *slots, struct engine_owner *owner,
+                                      struct stream_slot *last, enum job_weight weight, bool *ret_is_first);
+
+/* It has ended. Gives back whether nothing is under way there any more. */
+bool stream_slot_give(struct stream_slot *slot, struct engine_owner *owner, enum job_weight weight);
+
+#endif

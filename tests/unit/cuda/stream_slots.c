@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of the device's streams jobs take: short ones streams of the highest priority, an owner's long ones
+ * one of the lowest; and the jobs of an engine stream keep their order on several of them. */
+#include "kernels/cuda/stream_slots.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "kernels/cuda/admission.h"
+#include "kernels/cuda/driver.h"
+#include "rig.h"
+
+/* Float32 [n, n]: read and written, less and more than short_bytes of small_limits. */
+enum { SHORT_N = 32, LONG_N = 384, LONG_BYTES = LONG_N * LONG_N * 4, ROUNDS = 40 };
+
+/* ---- The choice ---------------------------------------------------------------------------------------- */
+
+Test(stream_slots, choice)
+{
+	static struct stream_slots slots;
+	struct engine_owner one, other;
+	struct stream_slot *first, *second, *third, *slow, *slower;
+	bool is_first;
+
+	engine_owner_init(&one);
+	engine_owner_init(&other);
+	for (int i = STREAM_SLOTS_SHORT; i < STREAM_SLOTS_SHORT + STREAM_SLOTS_LONG; i++)
+		slots.slot[i].is_long = true;
+	first = stream_slots_take(&slots, &one, NULL, JOB_SHORT, &is_first);
+	cr_expect(is_first && !first->is_long);
+	cr_expect_eq(stream_slots_take(&slots, &one, first, JOB_SHORT, &is_first), first,
+	             "behind the job before it");
+	cr_expect_not(is_first);
+	second = stream_slots_take(&slots, &one, NULL, JOB_SHORT, &is_first);
+	cr_expect(is_first && second != first, "another engine stream's");
+	slow = stream_slots_take(&slots, &one, first, JOB_LONG, &is_first);
+	cr_expect(is_first && slow->is_long);
+	cr_expect_eq(stream_slots_take(&slots, &one, NULL, JOB_LONG, &is_first), slow,
+	             "an owner's long jobs");
+	cr_expect_not(is_first);
+	slower = stream_slots_take(&slots, &other, NULL, JOB_LONG, &is_first);
+	cr_expect(is_first && slower->is_long && slower != slow, "another owner's");
+	third = stream_slots_take(&slots, &one, slow, JOB_SHORT, &is_first);
+	cr_expect(is_first && !third->is_long, "a short one behind a long one");
+	cr_expect_neq(stream_slots_take(&slots, &one, NULL, JOB_LONG_BY_BUS, &is_first), slow,
+	              "one that waits for the bus");
+	cr_expect(is_first);
+	cr_expect_not(stream_slot_give(slow, &one, JOB_LONG));
+	cr_expect_eq(one.long_jobs, 1);
+	cr_expect(stream_slot_give(slow, &one, JOB_LONG));
+	cr_expect(stream_slot_give(slower, &other, JOB_LONG));
+	cr_expect_not(stream_slot_give(first, &one, JOB_SHORT));
+	cr_expect(stream_slot_give(first, &one, JOB_SHORT));
+	cr_expect_eq(one.long_jobs + other.long_jobs, 0);
+}
+
+/* ---- On the device ----------------------------------------------------------------------------------- */
+
+static struct made {
+	CUstream stream;
+	int priority;
+} made[64];
+static int n_made;
+
+/* Of the streams that were launched on: the last one for each priority, and how many there were. */
+static CUstream last_of[2];
+static int n_of[2];
+
+static __typeof__(driver.cuStreamCreateWithPriority) create_stream;
+static __typeof__(driver.cuLaunchKernelEx) launch_kernel;
+
+static CUresult note_stream(CUstream *ret, unsigned flags, int priority)
+{
+	CUresult result = create_stream(ret, flags, priority);
+
+	made[n_made++] = (struct made){ *ret, priority };
+	return result;
+}
+
+static CUresult note_launch(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+	int i = 0, least, greatest;
+
+	driver.cuCtxGetStreamPriorityRange(&least, &greatest);
+	while (made[i].stream != config->hStream)
+		cr_assert_lt(++i, n_made, "a stream of nobody's");
+	const int is_high = made[i].priority == greatest;
+
+	cr_assert(is_high || made[i].priority == least, "priority %d", made[i].priority);
+	n_of[is_high] += last_of[is_high] != config->hStream;
+	last_of[is_high] = config->hStream;
+	return launch_kernel(config, function, params, extra);
+}
+
+static void open_noted(const struct cuda_limits *limits)
+{
+	struct error err;
+
+	cr_assert_eq(driver_open(&err), 0, "%s", err.message);
+	create_stream = driver.cuStreamCreateWithPriority;
+	driver.cuStreamCreateWithPriority = note_stream;
+	launch_kernel = driver.cuLaunchKernelEx;
+	driver.cuLaunchKernelEx = note_launch;
+	open_engine(limits);
+}
+
+/* Of three engine streams. */
+Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
+{
+	static struct work work[6];
+	struct cuda_limits limits = small_limits();
+	struct engine_stream *stream[3];
+
+	open_noted(&limits);
+	struct engine_memory *dst = new_memory(REGION_KIND_CUDA_FD, LONG_BYTES);
+	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, LONG_BYTES);
+
+	for (int i = 0; i < 3; i++) {
+		stream[i] = engine_stream_new(engine, &owner);
+		work_init(&work[2 * i], LONG_N, true, dst, src);
+		work_init(&work[2 * i + 1], SHORT_N, true, dst, src);
+		engine_submit(engine, stream[i], &work[2 * i].job);
+		engine_submit(engine, stream[i], &work[2 * i + 1].job);
+	}
+	wait_done(6);
+	cr_expect_eq(n_of[0], 1, "%d of the lowest priority", n_of[0]);
+	cr_expect_geq(n_of[1], 1, "none of the highest");
+	for (int i = 0; i < 3; i++)
+		engine_stream_free(engine, stream[i]);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	close_engine();
+}
+
+/* It waits for a point, or signals one, and nothing else; what its list of moves has is not read. */
+Test(stream_slots, a_batch_of_no_moves_is_short)
+{
+	static struct engine_move none[1];
+	struct engine_job job = { .moves = none };
+	const struct cuda_limits limits = { 0 };
+
+	cr_expect_eq(job_weight(&job, &limits), JOB_SHORT);
+}
+
+/* A long job, then a short one that changes some of what it wrote and read, and so on. */
+Test(stream_slots, jobs_of_an_engine_stream_keep_their_order)
+{
+	static struct work work[2 * ROUNDS];
+	static float expected[2][LONG_N * LONG_N], square[SHORT_N * SHORT_N];
+	struct cuda_limits limits = small_limits();
+
+	open_engine(&limits);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *side[2] = { new_memory(REGION_KIND_CUDA_FD, LONG_BYTES),
+		                          new_memory(REGION_KIND_CUDA_FD, LONG_BYTES) };
+
+	for (int i = 0; i < LONG_N * LONG_N; i++)
+		expected[0][i] = (float)i;
+	memcpy(data(side[0]), expected[0], LONG_BYTES);
+	for (int r = 0; r < ROUNDS; r++) {
+		float *to = expected[(r + 1) % 2], *from = expected[r % 2];
+
+		work_init(&work[2 * r], LONG_N, true, side[(r + 1) % 2], side[r % 2]);
+		work_init(&work[2 * r + 1], SHORT_N, true, side[r % 2], side[(r + 1) % 2]);
+		engine_submit(engine, stream, &work[2 * r].job);
+		engine_submit(engine, stream, &work[2 * r + 1].job);
+		for (int i = 0; i < LONG_N * LONG_N; i++)
+			to[i] = from[i % LONG_N * LONG_N + i / LONG_N];
+		memcpy(square, to, sizeof square);
+		for (int i = 0; i < SHORT_N * SHORT_N; i++)
+			from[i] = square[i % SHORT_N * SHORT_N + i / SHORT_N];
+	}
+	wait_done(2 * ROUNDS);
+	for (int r = 0; r < 2 * ROUNDS; r++)
+		cr_assert_eq(work[r].job.status, 0, "job %d: %d", r, work[r].job.status);
+	for (int s = 0; s < 2; s++)
+		cr_assert_arr_eq(data(side[s]), expected[s], LONG_BYTES, "side %d", s);
+	engine_unmap(engine, side[0]);
+	engine_unmap(engine, side[1]);
+	engine_stream_free(engine, stream);
+	close_engine();
+}
