@@ -33,7 +33,7 @@ enum job_weight job_weight(const struct engine_job *job, const struct cuda_limit
 	const uint64_t bytes = job_bytes(job);
 
 	if (bytes > limits->short_host_bytes && has_moves_by_bus(job))
-		return JOB_LONG_BY_BUS;
+		return JOB_BESIDE;
 	return bytes > limits->short_bytes ? JOB_LONG : JOB_SHORT;
 }
 

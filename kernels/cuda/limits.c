@@ -25,6 +25,8 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.short_host_bytes = 2 << 20,
 		/* One that runs, and the next. */
 		.long_jobs = 2,
+		/* Ten times what waits on the device: what has not ended has not been charged. */
+		.ahead_ns = 5000000,
 		/* One comes in while another goes out; more would only share the same link. */
 		.staged_jobs = 4,
 		/* As long as a copy takes to begin. */

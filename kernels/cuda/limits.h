@@ -14,7 +14,9 @@ struct cuda_limits {
 	uint64_t short_bytes;      /* read and written, of a job that is not long: on the device */
 	uint64_t short_host_bytes; /* the same where some of it is in host memory */
 	uint32_t long_jobs;        /* of one owner under way, on the device */
-	uint32_t staged_jobs;      /* that use scratch memory or run in rounds; of one owner's half of them */
+	uint64_t ahead_ns;    /* of the device's time, that an owner may have had more than another whose long
+	                         jobs its short ones pass */
+	uint32_t staged_jobs; /* that use scratch memory or run in rounds; of one owner's half of them */
 	uint64_t direct_bytes;
 	uint64_t round_bytes;
 	uint64_t scratch_bytes;   /* at most, of what the device has */

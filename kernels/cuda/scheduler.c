@@ -243,13 +243,35 @@ static void start_all(struct scheduler *scheduler)
 		start(scheduler, (struct engine_stream *)fair);
 }
 
+/* Whether the owner's short jobs may pass the long ones under way: not for ever, if they never cease. */
+static bool may_pass(const struct scheduler *scheduler, const struct engine_owner *owner)
+{
+	const struct in_flight_job *in_flight;
+
+	TAILQ_FOREACH(in_flight, &scheduler->under_way, entry) {
+		const struct engine_owner *other = in_flight->stream->fair.owner;
+
+		if (in_flight->weight != JOB_SHORT && owner->ns > other->ns + scheduler->limits.ahead_ns)
+			return false;
+	}
+	return true;
+}
+
+static enum job_weight weigh(const struct scheduler *scheduler, const struct engine_owner *owner,
+                             const struct engine_job *job)
+{
+	const enum job_weight weight = job_weight(job, &scheduler->limits);
+
+	return weight == JOB_SHORT && !may_pass(scheduler, owner) ? JOB_BESIDE : weight;
+}
+
 static void start(struct scheduler *scheduler, struct engine_stream *stream)
 {
 	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
 	struct engine_owner *owner = stream->fair.owner;
 	struct engine_job *job = queue_take(stream);
 	struct in_flight_job *last = TAILQ_LAST(&stream->in_flight, in_flight_list);
-	const enum job_weight weight = job_weight(job, &scheduler->limits);
+	const enum job_weight weight = weigh(scheduler, owner, job);
 	struct stream_slot *slot;
 	bool is_first;
 

@@ -38,7 +38,7 @@ static struct stream_slot *find(struct stream_slots *slots, struct engine_owner 
 {
 	if (weight == JOB_LONG && owner->long_jobs > 0)
 		return owner->long_slot;
-	if (weight != JOB_LONG && last && last->is_long == (weight == JOB_LONG_BY_BUS))
+	if (weight != JOB_LONG && last && last->is_long == (weight == JOB_BESIDE))
 		return last;
 	return weight == JOB_SHORT ? least_used(slots->slot, STREAM_SLOTS_SHORT)
 	                           : least_used(&slots->slot[STREAM_SLOTS_SHORT], STREAM_SLOTS_LONG);

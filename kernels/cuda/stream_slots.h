@@ -4,8 +4,9 @@
  * Short jobs have streams of the highest priority, long ones of the lowest: a short job's blocks run as soon
  * as any block of a long one ends, in some ten microseconds, however long that job is
  * (tests/bench/EXPERIMENTS.md). An owner's long jobs on the device share a stream: each has the device to
- * itself, as far as this owner goes, and the next one is at hand when it ends. Those that wait for the bus
- * run side by side, since that has two directions.
+ * itself, as far as this owner goes, and the next one is at hand when it ends. Other jobs of the lowest
+ * priority run beside each other: those that wait for the bus, which has two directions, and short ones of an
+ * owner that has had more of the device than those whose long jobs they would pass.
  */
 #ifndef KERNELS_CUDA_STREAM_SLOTS_H
 #define KERNELS_CUDA_STREAM_SLOTS_H
@@ -22,7 +23,7 @@
 enum job_weight {
 	JOB_SHORT,
 	JOB_LONG,
-	JOB_LONG_BY_BUS, /* some of it is in host memory */
+	JOB_BESIDE, /* passes nobody, and waits for no turn */
 };
 
 /* A stream of the device. Busy ones may be shared. */

@@ -41,6 +41,7 @@ struct cuda_limits small_limits(void)
 		.short_bytes = 1 << 19,
 		.short_host_bytes = 1 << 16,
 		.long_jobs = 2,
+		.ahead_ns = 5000000,
 		.staged_jobs = 4,
 		.direct_bytes = 256,
 		.round_bytes = 1000,

@@ -199,6 +199,7 @@ int main(void)
 		                      .short_bytes = 1 << 19,
 		                      .short_host_bytes = 1 << 16,
 		                      .long_jobs = 2,
+		                      .ahead_ns = 5000000,
 		                      .staged_jobs = 2,
 		                      .direct_bytes = 256,
 		                      .round_bytes = 1000,

@@ -42,8 +42,8 @@ Test(stream_slots, choice)
 	cr_expect(is_first && slower->is_long && slower != slow, "another owner's");
 	third = stream_slots_take(&slots, &one, slow, JOB_SHORT, &is_first);
 	cr_expect(is_first && !third->is_long, "a short one behind a long one");
-	cr_expect_neq(stream_slots_take(&slots, &one, NULL, JOB_LONG_BY_BUS, &is_first), slow,
-	              "one that waits for the bus");
+	cr_expect_neq(stream_slots_take(&slots, &one, NULL, JOB_BESIDE, &is_first), slow,
+	              "one that is in no turn");
 	cr_expect(is_first);
 	cr_expect_not(stream_slot_give(slow, &one, JOB_LONG));
 	cr_expect_eq(one.long_jobs, 1);
@@ -130,6 +130,49 @@ Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);
 	close_engine();
+}
+
+/* A short job of `owner`, which has had so much of the device's time, beside long jobs of another owner,
+ * which has had none. Gives back whether it ran on a stream of the highest priority. */
+static bool passes_others(uint64_t ns)
+{
+	enum { N_LONG = 8 };
+	static struct work work[N_LONG + 1];
+	const struct cuda_limits limits = small_limits();
+	struct engine_owner other;
+	struct engine_stream *theirs, *own;
+
+	open_noted(&limits);
+	engine_owner_init(&other);
+	owner.ns = ns;
+	theirs = engine_stream_new(engine, &other);
+	own = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(REGION_KIND_CUDA_FD, LONG_BYTES);
+	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, LONG_BYTES);
+
+	for (int i = 0; i <= N_LONG; i++)
+		work_init(&work[i], i < N_LONG ? LONG_N : SHORT_N, true, dst, src);
+	for (int i = 0; i < N_LONG; i++)
+		engine_submit(engine, theirs, &work[i].job);
+	engine_submit(engine, own, &work[N_LONG].job);
+	wait_done(N_LONG + 1);
+	engine_stream_free(engine, own);
+	engine_stream_free(engine, theirs);
+	engine_owner_deinit(&other);
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	close_engine();
+	return n_of[1] > 0;
+}
+
+Test(stream_slots, short_jobs_pass_those_of_an_owner_who_has_had_as_much)
+{
+	cr_expect(passes_others(0));
+}
+
+Test(stream_slots, short_jobs_of_an_owner_who_has_had_more_pass_nobody)
+{
+	cr_expect_not(passes_others(UINT64_C(1) << 50));
 }
 
 /* It waits for a point, or signals one, and nothing else; what its list of moves has is not read. */
