@@ -8,8 +8,8 @@
  * Dimensions of neither run are the stack: several boxes of the same kind, one on another, that a tile holds.
  *
  *     source runs            shared memory               destination runs
- *     loaded in bulk    ->   a slot for each, at    ->   aligned chunks of 16 bytes, gathered
- *                            the source's phase          by a table of offsets
+ *     loaded in bulk,   ->   a slot for each, at    ->   aligned chunks of 16 bytes, gathered
+ *     or by threads          the source's phase          by a table of offsets
  *
  * A load is a run of the source; there is one for each index of the dimensions that only the destination's
  * runs have. A row is a run of the destination; there is one for each index of those that only the source's

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a tile of many axes is planned: a box is turned into a tile (permute_tile.c), its cost is predicted
- * (permute_cost.c), it is laid out in shared memory (permute_layout.c), and its slots are spaced such that
- * few lanes meet in a bank (permute_banks.c). Internal to the planner.
+ * (permute_cost.c), it is laid out in shared memory (permute_layout.c), or divided into squares that
+ * registers transpose (permute_squares.c), and its slots are spaced such that few lanes meet in a bank
+ * (permute_banks.c). Internal to the planner.
  */
 #ifndef KERNELS_PLAN_PERMUTE_PLAN_H
 #define KERNELS_PLAN_PERMUTE_PLAN_H
