@@ -29,6 +29,9 @@
 /* The descriptors that the process may need beyond its connections, at most. */
 #define DESCRIPTORS 65536
 
+/* How long an iteration may work for the engine: about what it takes to wake a thread and to be woken. */
+#define DRIVE_NS 20000
+
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
 static void on_reload_signal(uv_signal_t *signal, int number);
@@ -87,7 +90,8 @@ static int open_engine(struct server *server, const struct server_setup *setup, 
 		                         .device = options->device,
 		                         .tensor_maps = server->limits.tensor_map_entries,
 		                         .wake = wake,
-		                         .wake_arg = server };
+		                         .wake_arg = server,
+		                         .drives = true };
 	struct chosen_engine chosen;
 	int r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
 
@@ -324,7 +328,8 @@ static void flush_all(struct server *server)
 }
 
 /* Before the loop sleeps: answers small jobs that ran at once, and lets every session send its replies with
- * one call; then lets ready sessions go on, and does the same for their replies. */
+ * one call; then lets ready sessions go on, and does the same for their replies; then works for the engine.
+ */
 static void on_settle(uv_prepare_t *prepare)
 {
 	struct server *server = prepare->data;
@@ -334,6 +339,10 @@ static void on_settle(uv_prepare_t *prepare)
 	flush_all(server);
 	time_slices_resume_ready(server);
 	flush_all(server);
+	if (engine_drive(server->engine, DRIVE_NS)) {
+		flush_all(server);
+		engine_drive(server->engine, 0);
+	}
 	trim_check(&server->trim);
 	if (server->is_job_done) /* of a session that just ended */
 		uv_async_send(&server->engine_done);

@@ -31,6 +31,7 @@ struct engine_options {
 	uint64_t tensor_maps;    /* of the cuda engine: how many it keeps, by layout */
 	void (*wake)(void *arg); /* called from any thread; may coalesce */
 	void *wake_arg;
+	bool drives; /* the owner calls engine_drive, without exception */
 };
 
 /* A client's memory, as it came. The engine does not keep fd. */
@@ -149,6 +150,7 @@ struct engine_ops {
 	void (*stream_cancel)(struct engine_stream *stream);
 	bool (*cancel)(struct engine_stream *stream, struct engine_job *job);
 	void (*reap)(struct engine *engine);
+	bool (*drive)(struct engine *engine, uint64_t ns); /* NULL: its threads need no help */
 	int (*probe)(struct engine *engine, struct error *err);
 	void (*cache_stats)(struct engine *engine, struct engine_cache_stats *ret); /* NULL: has no cache */
 };
@@ -283,6 +285,14 @@ static inline void engine_stream_cancel(struct engine *engine, struct engine_str
 static inline bool engine_cancel(struct engine *engine, struct engine_stream *stream, struct engine_job *job)
 {
 	return engine->ops->cancel(stream, job);
+}
+
+/* What an owner that has said so (drives) calls after it has submitted and before it sleeps: only then do
+ * threads of the engine that sleep learn of what was submitted. Where waking one would take longer than the
+ * work, this call does the work itself, for ns at most, 0: none. Whether a job waits to be reaped. */
+static inline bool engine_drive(struct engine *engine, uint64_t ns)
+{
+	return engine->ops->drive && engine->ops->drive(engine, ns);
 }
 
 /* Calls on_done for every job finished since the last call. */

@@ -116,3 +116,18 @@ bool admission_can_start(struct fair_stream *fair, void *arg)
 		return false;
 	return !staging_is_needed(&stream->staging) || staged_may_start(scheduler, stream);
 }
+
+/* Lists and batches lie in an upload buffer, which is opened with the first of them. */
+bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *scheduler)
+{
+	const struct engine_stream *stream = (const struct engine_stream *)fair;
+	const struct engine_job *job = stream->first;
+	const struct in_flight_job *next = TAILQ_FIRST(&scheduler->free);
+	const uint64_t moves = job->blocks ? job->blocks->n : job->moves ? job->n_moves : 0;
+
+	if (job->next || job->wait.memory || (job->signal.memory && cuda_memory(job->signal.memory)->host))
+		return false;
+	if (!job_is_many(job) && is_by_bus(&job->move))
+		return job->move.transform->bytes <= scheduler->limits.direct_bytes;
+	return moves == 0 || (moves <= scheduler->limits.quick_moves && next && next->upload_buffer.host);
+}

@@ -14,6 +14,10 @@
  * job when it is not planned yet; sets scratch_missing and scratch_full. */
 bool admission_can_start(struct fair_stream *fair, void *scheduler);
 
+/* Whether the owner's thread may start the stream's first job: it is launched in a few microseconds, without
+ * anything being allocated, and its end wakes no sleepers. */
+bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *scheduler);
+
 /* Others should not have to wait for a long one. */
 enum job_weight job_weight(const struct engine_job *job, const struct cuda_limits *limits);
 

@@ -2,6 +2,7 @@
 /* The CUDA engine: engine_ops on top of the device, its memory and the scheduler's thread. */
 #include "kernels/engine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@ struct cuda_engine {
 	struct cuda_memories memories;
 	struct scheduler scheduler;
 	atomic_uint mapping; /* calls under way that map or unmap */
+	atomic_bool driving; /* the owner's thread is in the driver, where mapping would keep it waiting */
 	uint32_t excused;    /* silences in a row */
 };
 
@@ -105,6 +107,8 @@ static int enter(struct cuda_engine *engine, struct error *err)
 	int r = queue_check(&engine->scheduler.queue, err);
 
 	atomic_fetch_add(&engine->mapping, 1);
+	while (atomic_load(&engine->driving))
+		sched_yield();
 	return r < 0 ? r : device_enter(&engine->device, err);
 }
 
@@ -160,6 +164,19 @@ static struct engine_stream *cuda_stream_new(struct engine *engine, struct engin
 	return queue_stream_new(&cuda_engine(engine)->scheduler.queue, owner);
 }
 
+/* Not while memory is being mapped: that may hold the driver's locks for minutes. Each side announces itself
+ * before it checks for the other. */
+static bool cuda_drive(struct engine *base, uint64_t ns)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	bool any;
+
+	atomic_store(&engine->driving, true);
+	any = scheduler_drive(&engine->scheduler, atomic_load(&engine->mapping) == 0 ? ns : 0);
+	atomic_store(&engine->driving, false);
+	return any;
+}
+
 static void cuda_reap(struct engine *engine)
 {
 	struct engine_job *job = queue_reap(&cuda_engine(engine)->scheduler.queue, &engine->lost,
@@ -201,6 +218,7 @@ static const struct engine_ops cuda_ops = {
 	.stream_cancel = queue_cancel,
 	.cancel = queue_cancel_job,
 	.reap = cuda_reap,
+	.drive = cuda_drive,
 	.probe = cuda_probe,
 	.cache_stats = cuda_cache_stats,
 };

@@ -27,6 +27,8 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.long_jobs = 2,
 		/* Ten times what waits on the device: what has not ended has not been charged. */
 		.ahead_ns = 5000000,
+		/* They are laid out in some microseconds. */
+		.quick_moves = 512,
 		/* One comes in while another goes out; more would only share the same link. */
 		.staged_jobs = 4,
 		/* As long as a copy takes to begin. */

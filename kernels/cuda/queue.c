@@ -141,10 +141,10 @@ bool queue_wait(struct queue *queue, uint64_t until_ns)
 	struct timespec until = { (time_t)(until_ns / NS_A_SECOND), (long)(until_ns % NS_A_SECOND) };
 	int r = 0;
 
-	while (!queue->changed && !queue->closing && r == 0)
-		r = until_ns ? pthread_cond_timedwait(&queue->work, &queue->lock, &until)
-		             : pthread_cond_wait(&queue->work, &queue->lock);
-	return r == 0;
+	while (queue->is_driven || (!queue->changed && !queue->closing && r == 0))
+		r = until_ns && !queue->is_driven ? pthread_cond_timedwait(&queue->work, &queue->lock, &until)
+		                                  : pthread_cond_wait(&queue->work, &queue->lock);
+	return r == 0 || queue->changed;
 }
 
 void queue_unlock_and_wake(struct queue *queue, bool wake)
@@ -177,7 +177,9 @@ void queue_submit(struct engine_stream *stream, struct engine_job *job)
 	*stream->end = job;
 	stream->end = &job->next;
 	wake = queue_settle(stream);
-	queue_stir(queue);
+	queue->changed = true;
+	if (!queue->drives || !queue->is_parked)
+		pthread_cond_signal(&queue->work);
 	queue_unlock_and_wake(queue, wake);
 }
 

@@ -32,6 +32,9 @@ struct queue {
 	struct engine_job *done;
 	struct engine_job **done_end;
 	bool changed; /* since the engine's thread began its pass */
+	bool drives;  /* the owner: it calls engine_drive, which wakes the engine's thread, or works for it */
+	bool is_parked; /* the engine's thread sleeps, with nothing to do */
+	bool is_driven; /* the owner's thread works for it */
 	bool closing;
 	bool lost;
 	char lost_why[256];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One pass of the engine's thread: poll the points that jobs wait for, start what can be started, launch and
- * poll everything in flight, end what has completed, rest. */
+/* The engine's thread, pass after pass, with rests in between; and the owner's thread in its place. */
 #include "scheduler.h"
 
 #include <assert.h>
@@ -12,16 +11,12 @@
 #include "admission.h"
 #include "driver.h"
 #include "kernels/thread.h"
+#include "pass.h"
 #include "proto/clock.h"
 
 #define TIMER_SLACK_NS 1000
 
 static void *thread_main(void *arg);
-static void start_all(struct scheduler *scheduler);
-static void start(struct scheduler *scheduler, struct engine_stream *stream);
-static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *ret_ended);
-static bool land(struct scheduler *scheduler, struct in_flight_list *ended);
-static void lose_all(struct scheduler *scheduler);
 
 /* ---- The beginning and the end ------------------------------------------------------------------------ */
 
@@ -49,6 +44,7 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 
 	*scheduler = (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
 	queue_init(&scheduler->queue, options->wake, options->wake_arg);
+	scheduler->queue.drives = options->drives;
 	TAILQ_INIT(&scheduler->under_way);
 	TAILQ_INIT(&scheduler->free);
 	scratch_init(&scheduler->scratch);
@@ -121,7 +117,10 @@ static void wait_for_work(struct scheduler *scheduler)
 	struct error err;
 
 	assert(TAILQ_EMPTY(&queue->fair_queue.owners));
-	if (queue_wait(queue, until))
+	queue->is_parked = true;
+	const bool is_late = !queue_wait(queue, until);
+	queue->is_parked = false;
+	if (!is_late)
 		return;
 	pthread_mutex_unlock(&queue->lock);
 	if (scratch_close(&scheduler->scratch, &err) == STATUS_DEVICE_LOST)
@@ -165,33 +164,28 @@ static void open_scratch(struct scheduler *scheduler)
 }
 
 /* Under the lock. */
+static void wake_owner(struct scheduler *scheduler)
+{
+	queue_unlock_and_wake(&scheduler->queue, true);
+	pthread_mutex_lock(&scheduler->queue.lock);
+}
+
+/* Under the lock. */
 static void work(struct scheduler *scheduler)
 {
-	struct queue *queue = &scheduler->queue;
-	struct in_flight_list ended = TAILQ_HEAD_INITIALIZER(ended);
-	bool moved, wake;
+	bool wake, moved = pass_work(scheduler, &wake);
 
-	pthread_mutex_unlock(&queue->lock);
-	moved = poll_in_flight(scheduler, &ended);
-	pthread_mutex_lock(&queue->lock);
-	wake = land(scheduler, &ended);
-	if (wake) {
-		queue_unlock_and_wake(queue, true);
-		pthread_mutex_lock(&queue->lock);
-	}
-	if (moved)
-		scheduler->moved_ns = scheduler->landed_ns = clock_ns();
-	else if (!queue->changed)
+	if (wake)
+		wake_owner(scheduler);
+	if (!moved && !scheduler->queue.changed)
 		rest(scheduler);
 }
 
 /* Under the lock. */
 static void poll_points(struct scheduler *scheduler)
 {
-	if (!timelines_poll(&scheduler->timelines, &scheduler->queue))
-		return;
-	queue_unlock_and_wake(&scheduler->queue, true);
-	pthread_mutex_lock(&scheduler->queue.lock);
+	if (timelines_poll(&scheduler->timelines, &scheduler->queue))
+		wake_owner(scheduler);
 }
 
 static bool is_idle(const struct scheduler *scheduler)
@@ -217,10 +211,10 @@ static void *thread_main(void *arg)
 			poll_points(scheduler);
 		if (heartbeat_is_asked(&scheduler->heartbeat))
 			heartbeat_poll(&scheduler->heartbeat, queue, scheduler->landed_ns);
-		if (queue->lost)
-			lose_all(scheduler);
-		else
-			start_all(scheduler);
+		if (!queue->lost)
+			pass_start(scheduler);
+		else if (pass_lose(scheduler))
+			wake_owner(scheduler);
 		if (scheduler->scratch_missing)
 			open_scratch(scheduler);
 		else if (is_idle(scheduler))
@@ -232,179 +226,54 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* ---- Starting: under the lock --------------------------------------------------------------------- */
+/* ---- The owner's thread ------------------------------------------------------------------------------- */
 
-static void start_all(struct scheduler *scheduler)
+/* The only job that there is, if it is short work for this thread. Under the lock. */
+static bool can_drive(struct scheduler *scheduler)
 {
-	struct fair_stream *fair;
+	const struct queue *queue = &scheduler->queue;
+	const struct engine_owner *owner = TAILQ_FIRST(&queue->fair_queue.owners);
+	struct fair_stream *fair = owner ? TAILQ_FIRST(&owner->ready) : NULL;
 
-	scheduler->scratch_full = false;
-	while ((fair = fair_queue_next_if(&scheduler->queue.fair_queue, admission_can_start, scheduler)))
-		start(scheduler, (struct engine_stream *)fair);
+	return queue->is_parked && !queue->lost && is_idle(scheduler) && fair && !TAILQ_NEXT(owner, entry) &&
+	       !TAILQ_NEXT(fair, entry) && admission_is_quick(fair, scheduler) &&
+	       admission_can_start(fair, scheduler);
 }
 
-/* Whether the owner's short jobs may pass the long ones under way: not for ever, if they never cease. */
-static bool may_pass(const struct scheduler *scheduler, const struct engine_owner *owner)
-{
-	const struct in_flight_job *in_flight;
-
-	TAILQ_FOREACH(in_flight, &scheduler->under_way, entry) {
-		const struct engine_owner *other = in_flight->stream->fair.owner;
-
-		if (in_flight->weight != JOB_SHORT && owner->ns > other->ns + scheduler->limits.ahead_ns)
-			return false;
-	}
-	return true;
-}
-
-static enum job_weight weigh(const struct scheduler *scheduler, const struct engine_owner *owner,
-                             const struct engine_job *job)
-{
-	const enum job_weight weight = job_weight(job, &scheduler->limits);
-
-	return weight == JOB_SHORT && !may_pass(scheduler, owner) ? JOB_BESIDE : weight;
-}
-
-static void start(struct scheduler *scheduler, struct engine_stream *stream)
-{
-	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
-	struct engine_owner *owner = stream->fair.owner;
-	struct engine_job *job = queue_take(stream);
-	struct in_flight_job *last = TAILQ_LAST(&stream->in_flight, in_flight_list);
-	const enum job_weight weight = weigh(scheduler, owner, job);
-	struct stream_slot *slot;
-	bool is_first;
-
-	job->begun = true;
-	stream->n_in_flight++;
-	slot = stream_slots_take(&scheduler->slots, owner, last ? last->slot : NULL, weight, &is_first);
-	in_flight->weight = weight;
-	in_flight->contention = contention_start(&scheduler->contention, is_first);
-	owner->running++;
-	if (weight != JOB_LONG)
-		owner->running_bytes += job_bytes(job);
-	if (staging_is_needed(&stream->staging)) {
-		scheduler->staged++;
-		owner->staging++;
-	}
-	if (stream->staging.scratch_bytes > 0)
-		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &in_flight->scratch);
-	in_flight_start(in_flight, job, &stream->staging, slot);
-	in_flight->stream = stream;
-	TAILQ_REMOVE(&scheduler->free, in_flight, entry);
-	TAILQ_INSERT_TAIL(&scheduler->under_way, in_flight, entry);
-	TAILQ_INSERT_TAIL(&stream->in_flight, in_flight, stream_entry);
-	queue_settle(stream);
-	scheduler->moved_ns = in_flight->started_ns;
-}
-
-/* ---- Polling: without the lock -------------------------------------------------------------------- */
-
-/* What a job has to wait for on the device: the job before it of its engine stream, if that is on another of
- * the device's streams. */
-static CUevent end_before(struct in_flight_job *in_flight)
-{
-	struct in_flight_job *before = in_flight;
-
-	while ((before = TAILQ_PREV(before, in_flight_list, stream_entry)))
-		if (in_flight_is_launched(before))
-			return before->slot == in_flight->slot ? NULL : in_flight_end(before);
-	return NULL;
-}
-
-/* Jobs of one stream end in their order, so those behind one that has not ended are not polled. Gives back
- * whether anything moved. */
-static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *ret_ended)
-{
-	struct in_flight_job *in_flight, *next;
-	bool moved = false;
-
-	scheduler->pass++;
-	for (in_flight = TAILQ_FIRST(&scheduler->under_way); in_flight; in_flight = next) {
-		enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
-
-		next = TAILQ_NEXT(in_flight, entry);
-		if (in_flight->launched == 0)
-			in_flight->after = end_before(in_flight);
-		in_flight_launch(&scheduler->pool, in_flight);
-		if (in_flight->stream->held != scheduler->pass)
-			state = in_flight_poll(in_flight);
-		if (in_flight->status == STATUS_DEVICE_LOST) {
-			queue_lose(&scheduler->queue, in_flight->why.message);
-			break;
-		}
-		if (state == IN_FLIGHT_ENDED) {
-			TAILQ_REMOVE(&scheduler->under_way, in_flight, entry);
-			TAILQ_INSERT_TAIL(ret_ended, in_flight, entry);
-		} else {
-			in_flight->stream->held = scheduler->pass;
-		}
-		moved |= state != IN_FLIGHT_UNDER_WAY;
-	}
-	return moved;
-}
-
-/* ---- Ending: under the lock; whether the owner has to be woken ------------------------------------ */
-
-/* Whether a job is one move from the device's memory to the device's. */
-static bool is_on_device(const struct engine_job *job)
-{
-	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host;
-}
-
-static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_flight)
-{
-	struct engine_stream *stream = in_flight->stream;
-	struct engine_owner *owner = stream->fair.owner;
-	struct engine_job *job = in_flight->job;
-	bool is_last, wake;
-
-	owner->running--;
-	if (in_flight->weight != JOB_LONG)
-		owner->running_bytes -= job_bytes(job);
-	if (staging_is_needed(&in_flight->staging)) {
-		scheduler->staged--;
-		owner->staging--;
-	}
-	fair_queue_charge(&scheduler->queue.fair_queue, owner, job->ns + in_flight->waking_ns);
-	scratch_give(&scheduler->scratch, &in_flight->scratch);
-	TAILQ_REMOVE(&stream->in_flight, in_flight, stream_entry);
-	stream->n_in_flight--;
-	is_last = stream_slot_give(in_flight->slot, owner, in_flight->weight);
-	job->is_measured =
-	    contention_end(&scheduler->contention, in_flight->contention, is_last) && is_on_device(job);
-	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);
-	wake = queue_done(&scheduler->queue, job);
-	return queue_settle(stream) || wake;
-}
-
-/* When the device is lost meanwhile, nothing that it says counts any more. */
-static bool land(struct scheduler *scheduler, struct in_flight_list *ended)
-{
-	struct in_flight_job *in_flight;
-	bool wake = false;
-
-	while ((in_flight = TAILQ_FIRST(ended))) {
-		TAILQ_REMOVE(ended, in_flight, entry);
-		if (scheduler->queue.lost)
-			job_end_all(in_flight->job, STATUS_DEVICE_LOST);
-		wake |= land_one(scheduler, in_flight);
-		scheduler->queue.changed = true;
-	}
-	return wake;
-}
-
-static void lose_all(struct scheduler *scheduler)
+/* Under the lock, which it lets go. The engine's thread sleeps on meanwhile. */
+static void drive(struct scheduler *scheduler, uint64_t until)
 {
 	struct queue *queue = &scheduler->queue;
-	bool wake = land(scheduler, &scheduler->under_way);
+	struct error err;
+	bool wake;
 
-	wake |= timelines_lose(&scheduler->timelines);
-	wake |= queue_lose_waiting(queue);
-	scheduler->scratch_missing = false;
-	queue->changed = false;
-	if (wake) {
-		queue_unlock_and_wake(queue, true);
+	queue->is_driven = true;
+	if (!scheduler->owner_entered) {
+		pthread_mutex_unlock(&queue->lock);
+		if (device_enter(scheduler->device, &err) < 0)
+			queue_lose(queue, err.message);
 		pthread_mutex_lock(&queue->lock);
+		scheduler->owner_entered = true;
 	}
+	pass_start(scheduler);
+	do
+		pass_work(scheduler, &wake);
+	while (!queue->lost && !TAILQ_EMPTY(&scheduler->under_way) && clock_ns() < until);
+	queue->is_driven = false;
+	queue->changed = queue->lost || !is_idle(scheduler);
+}
+
+bool scheduler_drive(struct scheduler *scheduler, uint64_t ns)
+{
+	struct queue *queue = &scheduler->queue;
+	bool any;
+
+	pthread_mutex_lock(&queue->lock);
+	if (ns > 0 && can_drive(scheduler))
+		drive(scheduler, clock_ns() + ns);
+	if (queue->is_parked && queue->changed)
+		pthread_cond_signal(&queue->work);
+	any = queue->done != NULL;
+	pthread_mutex_unlock(&queue->lock);
+	return any;
 }

@@ -4,6 +4,9 @@
  * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still
  * be cancelled. With nothing to do the thread sleeps until it is woken; with something under way it polls,
  * less and less often.
+ *
+ * A single short job is not worth waking it: while it sleeps, the owner's thread drives the engine in its
+ * place, for a bounded time. One thread drives at a time, and what is "the thread's own" belongs to that one.
  */
 #ifndef KERNELS_CUDA_SCHEDULER_H
 #define KERNELS_CUDA_SCHEDULER_H
@@ -48,11 +51,15 @@ struct scheduler {
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */
 	bool scratch_full;          /* a job waits for blocks of others: nobody passes it */
+	bool owner_entered;         /* the owner's thread has the device's context */
 };
 
 /* The thread starts. On failure, too, scheduler_deinit follows. */
 int scheduler_init(struct scheduler *scheduler, const struct device *device, const struct plan_facts *facts,
                    const struct engine_options *options, struct error *err);
+
+/* The owner's thread, once it has submitted and before it sleeps (engine_drive). */
+bool scheduler_drive(struct scheduler *scheduler, uint64_t ns);
 
 /* Every stream must have been freed. The thread ends, and what it leaves is settled: whether the device is
  * still there. A zeroed one is allowed. */

@@ -42,6 +42,7 @@ struct cuda_limits small_limits(void)
 		.short_host_bytes = 1 << 16,
 		.long_jobs = 2,
 		.ahead_ns = 5000000,
+		.quick_moves = 8,
 		.staged_jobs = 4,
 		.direct_bytes = 256,
 		.round_bytes = 1000,
@@ -52,16 +53,29 @@ struct cuda_limits small_limits(void)
 	};
 }
 
-void open_engine(const struct cuda_limits *limits)
+static void open_with(const struct cuda_limits *limits, struct engine_options options)
 {
-	struct engine_options options = { .tensor_maps = 16, .wake = wake, .wake_arg = &wakeups };
 	struct error err;
+
+	options.tensor_maps = 16;
+	options.wake = wake;
+	options.wake_arg = &wakeups;
 	cuda_limits_force(limits);
 	n_done = 0;
 	wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	cr_assert_geq(wakeups, 0);
 	cr_assert_eq(engine_cuda_open(&engine, &options, &err), 0, "%s", err.message);
 	engine_owner_init(&owner);
+}
+
+void open_engine(const struct cuda_limits *limits)
+{
+	open_with(limits, (struct engine_options){ 0 });
+}
+
+void open_driven_engine(const struct cuda_limits *limits)
+{
+	open_with(limits, (struct engine_options){ .drives = true });
 }
 
 void close_engine(void)

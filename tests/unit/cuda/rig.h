@@ -28,6 +28,9 @@ struct cuda_limits small_limits(void);
 /* NULL: the engine's own. */
 void open_engine(const struct cuda_limits *limits);
 
+/* The same for an owner that calls engine_drive. */
+void open_driven_engine(const struct cuda_limits *limits);
+
 /* Everything of the driver's has to have been given back. */
 void close_engine(void);
 

@@ -200,6 +200,7 @@ int main(void)
 		                      .short_host_bytes = 1 << 16,
 		                      .long_jobs = 2,
 		                      .ahead_ns = 5000000,
+		                      .quick_moves = 8,
 		                      .staged_jobs = 2,
 		                      .direct_bytes = 256,
 		                      .round_bytes = 1000,

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The owner's thread in place of the engine's: which jobs it runs itself, when it hands over, and that the
+ * two never work at once. */
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/queue.h"
+#include "rig.h"
+
+#define LONG_ENOUGH UINT64_C(10000000000)
+#define NAP_MS      20
+
+enum { N = 32, BYTES = N * N * 4, STREAMS = 3, ROUNDS = 400 };
+
+static struct engine_memory *dst, *src;
+
+static void open_all(void)
+{
+	const struct cuda_limits limits = small_limits();
+
+	open_driven_engine(&limits);
+	dst = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	src = new_memory(REGION_KIND_CUDA_FD, BYTES);
+	for (int i = 0; i < BYTES; i++)
+		data(src)[i] = (unsigned char)(rand() % 251);
+}
+
+static void close_all(void)
+{
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	close_engine();
+}
+
+static bool is_woken(int ms)
+{
+	return poll(&(struct pollfd){ .fd = wakeups, .events = POLLIN }, 1, ms) == 1;
+}
+
+/* The engine's thread starts awake, and parks as soon as it finds nothing to do. */
+static void let_it_park(struct engine_stream *stream)
+{
+	struct queue *queue = stream->queue;
+	bool is_parked = false;
+
+	while (!is_parked) {
+		pthread_mutex_lock(&queue->lock);
+		is_parked = queue->is_parked;
+		pthread_mutex_unlock(&queue->lock);
+	}
+}
+
+Test(drive, a_single_short_job_wakes_nobody)
+{
+	static struct work work;
+
+	open_all();
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+
+	for (size_t i = 1; i <= 3; i++) {
+		let_it_park(stream);
+		memset(data(dst), 0xee, BYTES);
+		work_init(&work, N, false, dst, src);
+		engine_submit(engine, stream, &work.job);
+		cr_expect(engine_drive(engine, LONG_ENOUGH), "it has not ended");
+		engine_reap(engine);
+		cr_assert_eq(n_done, i);
+		cr_expect_eq(work.job.status, 0);
+		cr_expect_arr_eq(data(dst), data(src), BYTES);
+	}
+	cr_expect_not(is_woken(0), "the owner was woken for what it did itself");
+	engine_stream_free(engine, stream);
+	close_all();
+}
+
+Test(drive, what_is_submitted_starts_with_the_call_and_not_before)
+{
+	static struct work work;
+
+	open_all();
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+
+	let_it_park(stream);
+	work_init(&work, N, false, dst, src);
+	engine_submit(engine, stream, &work.job);
+	cr_expect_not(is_woken(NAP_MS));
+	cr_expect_not(engine_drive(engine, 0));
+	wait_done(1);
+	cr_expect_eq(work.job.status, 0);
+	engine_stream_free(engine, stream);
+	close_all();
+}
+
+/* To the engine's thread. */
+static void expect_handed_over(int n, uint64_t ns)
+{
+	static struct work work[2];
+
+	open_all();
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+
+	let_it_park(stream);
+	for (int i = 0; i < n; i++) {
+		work_init(&work[i], N, true, dst, src);
+		engine_submit(engine, stream, &work[i].job);
+	}
+	if (engine_drive(engine, ns)) {
+		cr_expect_eq(n, 1);
+		engine_reap(engine);
+	}
+	wait_done((size_t)n);
+	for (int i = 0; i < n; i++)
+		cr_expect_eq(work[i].job.status, 0);
+	engine_stream_free(engine, stream);
+	close_all();
+}
+
+Test(drive, several_jobs_are_handed_over)
+{
+	expect_handed_over(2, LONG_ENOUGH);
+}
+
+Test(drive, a_job_that_takes_longer_is_handed_over)
+{
+	expect_handed_over(1, 1);
+}
+
+static atomic_bool is_over;
+
+static void *map_and_unmap(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&is_over))
+		engine_unmap(engine, new_memory(REGION_KIND_MEMFD, BYTES));
+	return NULL;
+}
+
+/* Now and then a batch of several, which is handed over, and now and then one that is not driven long enough;
+ * while another thread maps memory. */
+Test(drive, the_two_threads_take_turns)
+{
+	static struct work work[ROUNDS];
+	struct engine_stream *stream[STREAMS];
+	size_t sent = 0;
+	pthread_t mapping;
+
+	open_all();
+	for (int i = 0; i < STREAMS; i++)
+		stream[i] = engine_stream_new(engine, &owner);
+	cr_assert_eq(pthread_create(&mapping, NULL, map_and_unmap, NULL), 0);
+	while (sent < ROUNDS) {
+		for (int n = rand() % 8 == 0 ? 4 : 1; n > 0 && sent < ROUNDS; n--, sent++) {
+			work_init(&work[sent], N, rand() % 2, dst, src);
+			engine_submit(engine, stream[rand() % STREAMS], &work[sent].job);
+		}
+		if (engine_drive(engine, rand() % 2 ? LONG_ENOUGH : (uint64_t)(rand() % 200000)))
+			engine_reap(engine);
+		if (rand() % 2)
+			wait_done(sent);
+	}
+	engine_drive(engine, 0);
+	wait_done(sent);
+	atomic_store(&is_over, true);
+	pthread_join(mapping, NULL);
+	for (size_t i = 0; i < sent; i++)
+		cr_expect_eq(work[i].job.status, 0, "job %zu: %d", i, work[i].job.status);
+	for (int i = 0; i < STREAMS; i++)
+		engine_stream_free(engine, stream[i]);
+	close_all();
+}
