@@ -54,6 +54,10 @@ void timelines_deinit(struct timelines *timelines, enum cuda_health health);
  * way is over. Gives back whether the owner has to be woken. */
 bool timelines_poll(struct timelines *timelines, struct queue *queue);
 
+/* From one poll of a word to the next, when it has been waited for so long: a wait is late by less than a
+ * hundredth of its length, or some microseconds. */
+uint64_t timelines_pause_ns(uint64_t waited_ns, uint64_t most_ns);
+
 /* When the next pass has something to do, as far as is known now; 0: at once. */
 uint64_t timelines_due_ns(const struct timelines *timelines);
 

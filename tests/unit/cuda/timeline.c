@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/timeline.h"
 #include "proto/clock.h"
 #include "rig.h"
 #include "tests/support/sleepers.h"
@@ -552,4 +553,27 @@ Test(cuda_timeline, wakes_many)
 	cr_assert_eq(work.job.status, 0);
 	engine_stream_free(engine, free_stream);
 	tear_down();
+}
+
+/* How often a word is polled in that long, if a poll took no time; and how late the last poll is at most. */
+static long polls_in(uint64_t ns, uint64_t *ret_pause)
+{
+	long n = 0;
+
+	for (uint64_t at = 0; at < ns; n++)
+		at += *ret_pause = timelines_pause_ns(at, 1000000);
+	return n;
+}
+
+/* What protocol.md says of it. */
+Test(cuda_timeline, polls_less_and_less_often)
+{
+	uint64_t pause;
+
+	cr_expect_leq(polls_in(640000, &pause), 128);
+	cr_expect_eq(pause, 5000);
+	cr_expect_leq(polls_in(25000000, &pause), 610);
+	cr_expect_leq(pause, 25000000 / 128);
+	cr_expect_leq(polls_in(10000000000, &pause), 128 * 7 + 10000);
+	cr_expect_eq(pause, 1000000);
 }
