@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/tmaclient.h"
+#include "figures.h"
 
 #define WARM_UP 3
 #define RUNS    41
@@ -43,27 +43,6 @@ static void must(tma_client *client, int r)
 {
 	if (r < 0)
 		die(tma_last_error(client));
-}
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof *values, by_value);
-	return values[n / 2];
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------
@@ -237,9 +216,9 @@ static void time_row(struct work *work)
 		for (int way = 0; way < WAYS; way++)
 			many[way][turn] = run_many(work, (enum way)way, DEPTH, &result) / DEPTH;
 	for (int way = 0; way < WAYS; way++) {
-		m[0][way] = median(one[way], work->runs);
-		m[1][way] = median(engine[way], work->runs);
-		m[2][way] = median(many[way], work->turns);
+		m[0][way] = median(one[way], (size_t)work->runs);
+		m[1][way] = median(engine[way], (size_t)work->runs);
+		m[2][way] = median(many[way], (size_t)work->turns);
 	}
 	printf("| gather%s | %u x %u KiB | %s |", row->swapped ? ", heads swapped" : "", row->n,
 	       row->bytes >> 10, path);
