@@ -8,7 +8,7 @@ set -eu
 src=$1 build=$2 to=$3
 programs='tmad tmactl
 	tests/gpu/bench/bench_blocks tests/gpu/bench/bench_gpu tests/gpu/bench/bench_latency tests/gpu/bench/bench_lists
-	tests/gpu/bench/bench_neighbour
+	tests/gpu/bench/bench_neighbour tests/gpu/bench/compute
 	tests/gpu/clients/astray_tmad tests/gpu/clients/clients tests/gpu/conformance/conformance
 	tests/gpu/lists tests/gpu/transforms tests/seeds/test_seeds'
 most=$((60 << 20))
@@ -31,7 +31,7 @@ mkdir -p "$to/bin" "$to/lib"
 for program in $programs; do
 	cp "$(binary_of "$program")" "$to/bin/"
 done
-cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$to/"
+cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$src/tests/gpu/neighbour.sh" "$to/"
 cp "$src"/tests/gpu/bench/compare*.py "$src/tests/gpu/bench/cutensor.py" "$to/"
 LD_LIBRARY_PATH=$build/.libs ldd "$to"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
 	while read -r name path; do

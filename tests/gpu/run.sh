@@ -3,11 +3,12 @@
 # What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
 # says where a log tells more.
 #
-#   run.sh [check|bench|sanitize|all] [LOGS]     all, ./gpu-logs
+#   run.sh [check|bench|neighbour|sanitize|all] [LOGS]     all, ./gpu-logs
 #
 #   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its clients
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
-#             launch; lists by it, against its own copy
+#             launch; lists by it, against its own copy; and neighbour
+#   neighbour the service as a neighbour of a process that computes, without and with MPS
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
@@ -17,7 +18,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
 case $what in
-check | bench | sanitize | all) ;;
+check | bench | neighbour | sanitize | all) ;;
 *)
 	sed -n 's/^# *\(run\.sh \[.*\)/\1/p' "$0" >&2
 	exit 2
@@ -80,6 +81,7 @@ bench() {
 	plain bench 500 "$here/bin/bench_gpu" ${BENCH:-}
 	plain bench-blocks 200 "$here/bin/bench_blocks"
 	by_service
+	neighbour
 }
 
 # A small transform by the service of a tmad of its own, and by a launch; lists by the service.
@@ -93,11 +95,15 @@ by_service() {
 		sleep 0.1
 	done
 	plain latency 120 "$here/bin/bench_latency" "$room/socket"
-	plain neighbour 120 "$here/bin/bench_neighbour" "$room/socket"
 	plain bench-lists 120 "$here/bin/bench_lists" "$room/socket"
 	kill $tmad 2>/dev/null
 	wait $tmad
 	rm -rf "$room"
+}
+
+neighbour() {
+	plain neighbour 240 sh "$here/neighbour.sh" "$here/bin"
+	sed 's/^/    /' "$log"
 }
 
 sanitize() {

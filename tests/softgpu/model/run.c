@@ -33,7 +33,7 @@ const struct model_kernel *model_find(const char *name)
 {
 	const struct model_kernel *const tables[] = { model_own_kernels, model_seed_kernels,
 		                                      model_broken_kernels, model_counted_kernels,
-		                                      model_conformance_kernels };
+		                                      model_conformance_kernels, model_compute_kernels };
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
 		for (const struct model_kernel *kernel = tables[i]; kernel->name; kernel++)

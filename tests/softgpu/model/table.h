@@ -18,5 +18,6 @@ extern const struct model_kernel model_seed_kernels[];        /* tests/seeds/see
 extern const struct model_kernel model_broken_kernels[];      /* tests/softgpu/broken.def */
 extern const struct model_kernel model_counted_kernels[];     /* tests/softgpu/counted.cu */
 extern const struct model_kernel model_conformance_kernels[]; /* tests/gpu/conformance/conformance.cu */
+extern const struct model_kernel model_compute_kernels[];     /* tests/gpu/bench/compute.cu */
 
 #endif
