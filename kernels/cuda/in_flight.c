@@ -87,6 +87,7 @@ void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, co
 	in_flight->job = job;
 	in_flight->slot = slot;
 	in_flight->after = NULL;
+	in_flight->predecessor = in_flight->successor = NULL;
 	in_flight->staging = *staging;
 	in_flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
 	if (in_flight->is_signal_alone)
@@ -181,15 +182,41 @@ static enum in_flight_state wake_some(struct in_flight_job *in_flight)
 	return in_flight->wakes_left == 0 ? IN_FLIGHT_ENDED : IN_FLIGHT_MOVED;
 }
 
+static CUevent *last_end(struct in_flight_job *in_flight)
+{
+	return &in_flight->end[(in_flight->launched - 1) % in_flight->staging.slots];
+}
+
 static int measure(struct in_flight_job *in_flight)
 {
-	CUevent last = in_flight->end[(in_flight->landed - 1) % in_flight->staging.slots];
+	struct in_flight_job *predecessor = in_flight->predecessor;
+	CUevent start = predecessor ? *last_end(predecessor) : in_flight->start;
 	float ms;
-	int r = driver_call(&in_flight->why, cuEventElapsedTime, (&ms, in_flight->start, last));
+	int r = driver_call(&in_flight->why, cuEventElapsedTime, (&ms, start, *last_end(in_flight)));
 
 	if (r == 0)
 		in_flight->job->ns = (uint64_t)((double)ms * 1e6);
 	return r;
+}
+
+/* Its events may be recorded again from now on: a successor keeps the one that it starts with, for its own.
+ */
+static void part(struct in_flight_job *in_flight)
+{
+	struct in_flight_job *successor = in_flight->successor;
+
+	if (in_flight->slot->last == in_flight)
+		in_flight->slot->last = NULL;
+	if (in_flight->predecessor)
+		in_flight->predecessor->successor = NULL;
+	if (successor) {
+		CUevent start = *last_end(in_flight);
+
+		*last_end(in_flight) = successor->start;
+		successor->start = start;
+		successor->predecessor = NULL;
+	}
+	in_flight->predecessor = in_flight->successor = NULL;
 }
 
 enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
@@ -216,6 +243,7 @@ enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
 		return state;
 	if (in_flight->landed > 0 && in_flight->status == 0)
 		in_flight->status = measure(in_flight);
+	part(in_flight);
 	end(in_flight);
 	return wake_some(in_flight);
 }
@@ -262,14 +290,22 @@ static int pass(struct round *round, CUstream to, struct error *err)
 	return r;
 }
 
-/* A job that waits for others on the device runs in one round, on one stream (admission.c). */
+/* A job that waits for others on the device runs in one round, on one stream (admission.c). One that directly
+ * follows another begins with the other's end: one event less for the device to record in between, and no
+ * time that belongs to nobody. */
 static int begin(struct round *round, CUstream first, struct error *err)
 {
-	struct in_flight_job *in_flight = round->in_flight;
+	struct in_flight_job *in_flight = round->in_flight, *last = in_flight->slot->last;
 	int r = 0;
 
+	in_flight->slot->last = NULL;
 	if (in_flight->launched > 0)
 		return 0;
+	if (last && !in_flight->after && first == in_flight->slot->stream) {
+		in_flight->predecessor = last;
+		last->successor = in_flight;
+		return 0;
+	}
 	if (in_flight->after)
 		r = driver_call(err, cuStreamWaitEvent, (first, in_flight->after, CU_EVENT_WAIT_DEFAULT));
 	return r < 0 ? r : driver_call(err, cuEventRecord, (in_flight->start, first));
@@ -323,6 +359,8 @@ static int launch_round(struct in_flight_pool *pool, struct in_flight_job *in_fl
 	if (end < 0)
 		return in_flight->status = STATUS_DEVICE_LOST;
 	in_flight->launched++;
+	if (s->rounds == 1 && round.last == in_flight->slot->stream)
+		in_flight->slot->last = in_flight;
 	return r;
 }
 

@@ -42,9 +42,11 @@ struct in_flight_job {
 	struct scratch_range scratch;
 	struct upload_buffer upload_buffer; /* of jobs of more than one move */
 	CUevent start;
-	CUevent end[STAGING_MOST_SLOTS]; /* round i records end[i % slots] */
-	bool is_signal_alone;            /* a round that moves nothing */
-	uint64_t launched;               /* rounds */
+	CUevent end[STAGING_MOST_SLOTS];   /* round i records end[i % slots] */
+	struct in_flight_job *predecessor; /* whose end is this one's start, or NULL */
+	struct in_flight_job *successor;   /* the other way round */
+	bool is_signal_alone;              /* a round that moves nothing */
+	uint64_t launched;                 /* rounds */
 	uint64_t landed;
 	struct tensor_extent brought; /* of a source that is brought as a whole */
 	bool is_waking;               /* all is done but waking those who sleep on the signal */

@@ -17,6 +17,8 @@
 
 #include "kernels/engine.h"
 
+struct in_flight_job;
+
 #define STREAM_SLOTS_SHORT 32
 #define STREAM_SLOTS_LONG  8
 
@@ -30,7 +32,9 @@ enum job_weight {
 struct stream_slot {
 	CUstream stream;
 	bool is_long;
-	uint32_t jobs; /* under way on it */
+	uint32_t jobs;              /* under way on it */
+	struct in_flight_job *last; /* by in_flight.c: whose end is the last thing on it, as far as is known;
+	                               NULL: nothing, or another thing */
 };
 
 struct stream_slots {

@@ -174,7 +174,7 @@ ParameterizedTestParameters(cuda_end, lost)
 		  "SOFTGPU_FAIL_WITH=716" },
 		{ "not to be seen", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventQuery:9",
 		  "SOFTGPU_FAIL_WITH=400" },
-		{ "not to be waited for", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventRecord:10",
+		{ "not to be waited for", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventRecord:2",
 		  "SOFTGPU_FAIL_WITH=400" },
 	};
 	return cr_make_param_array(struct lost_row, rows, sizeof rows / sizeof *rows);

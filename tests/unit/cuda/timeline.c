@@ -570,10 +570,10 @@ Test(cuda_timeline, polls_less_and_less_often)
 {
 	uint64_t pause;
 
-	cr_expect_leq(polls_in(640000, &pause), 128);
+	cr_expect_leq(polls_in(1280000, &pause), 256);
 	cr_expect_eq(pause, 5000);
-	cr_expect_leq(polls_in(25000000, &pause), 610);
-	cr_expect_leq(pause, 25000000 / 128);
-	cr_expect_leq(polls_in(10000000000, &pause), 128 * 7 + 10000);
+	cr_expect_leq(polls_in(20000000, &pause), 1000);
+	cr_expect_leq(pause, 20000000 / 256);
+	cr_expect_leq(polls_in(10000000000, &pause), 256 * 7 + 10000);
 	cr_expect_eq(pause, 1000000);
 }
