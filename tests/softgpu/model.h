@@ -31,6 +31,8 @@ struct model_launch {
 /* NULL when no such kernel was compiled in. */
 const struct model_kernel *model_find(const char *name);
 
+const char *model_name(const struct model_kernel *kernel);
+
 /* Bytes of the kernel's only parameter: the driver has to copy it at the launch. */
 size_t model_args_size(const struct model_kernel *kernel);
 

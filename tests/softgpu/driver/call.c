@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,13 +36,15 @@ static struct {
 	CUresult fail_with;
 	bool fail_alone;
 	int count_fd;
+	int trace_fd;
 	char live[256];
 	unsigned long long fault;
 	char fault_once[256];
 	unsigned long long slow_us;
+	unsigned long long copy_us;
 	unsigned long long map_us;
 	uint64_t random;
-} state = { .count_fd = -1 };
+} state = { .count_fd = -1, .trace_fd = -1 };
 
 unsigned long long call_number(const char *variable, unsigned long long otherwise)
 {
@@ -64,13 +68,20 @@ static void read_fail_call(void)
 		*colon = '\0';
 }
 
+/* The file that it names, instead of the one before. */
+static void open_variable(int *fd, const char *variable, int flags)
+{
+	const char *path = getenv(variable);
+	if (*fd >= 0)
+		close(*fd);
+	*fd = path && *path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600) : -1;
+}
+
 /* A sticky result stays: nothing but the end of the process clears it. */
 static void read_environment(void)
 {
-	const char *count = getenv("SOFTGPU_COUNT");
-	if (state.count_fd >= 0)
-		close(state.count_fd);
-	state.count_fd = count && *count ? open(count, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+	open_variable(&state.count_fd, "SOFTGPU_COUNT", O_TRUNC);
+	open_variable(&state.trace_fd, "SOFTGPU_TRACE", O_APPEND);
 	state.calls = 0;
 	state.launches = 0;
 	memset(state.calls_of, 0, sizeof state.calls_of);
@@ -82,6 +93,7 @@ static void read_environment(void)
 	state.fault = call_number("SOFTGPU_FAULT", 0);
 	copy_variable(state.fault_once, sizeof state.fault_once, "SOFTGPU_FAULT_ONCE");
 	state.slow_us = call_number("SOFTGPU_SLOW_US", 0);
+	state.copy_us = call_number("SOFTGPU_COPY_US", 0);
 	state.map_us = call_number("SOFTGPU_MAP_US", 0);
 	state.random = call_number("SOFTGPU_SEED", 1) * 2654435769u + 1;
 }
@@ -212,6 +224,7 @@ void call_stick(CUresult result)
 	if (state.stuck == CUDA_SUCCESS)
 		state.stuck = result;
 	call_wake();
+	queue_wake();
 }
 
 CUresult call_stuck(void)
@@ -237,6 +250,11 @@ uint64_t call_launch_ns(void)
 	return state.slow_us * 1000;
 }
 
+uint64_t call_copy_ns(void)
+{
+	return state.copy_us * 1000;
+}
+
 uint32_t call_random(uint32_t n)
 {
 	state.random ^= state.random << 13;
@@ -250,19 +268,35 @@ void call_wait(void)
 	pthread_cond_wait(&changed, &lock);
 }
 
-void call_wait_us(uint32_t us)
+void call_wait_for(pthread_cond_t *signalled)
+{
+	pthread_cond_wait(signalled, &lock);
+}
+
+void call_wait_us(pthread_cond_t *signalled, uint32_t us)
 {
 	struct timespec until;
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_nsec += (long)us * 1000;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&changed, &lock, &until);
+	pthread_cond_timedwait(signalled, &lock, &until);
 }
 
 void call_wake(void)
 {
 	pthread_cond_broadcast(&changed);
+}
+
+void call_trace(const char *format, ...)
+{
+	va_list args;
+	if (state.trace_fd < 0)
+		return;
+	va_start(args, format);
+	if (vdprintf(state.trace_fd, format, args) < 0)
+		perror("softgpu: SOFTGPU_TRACE");
+	va_end(args);
 }
 
 void call_unlock(void)
@@ -282,9 +316,16 @@ uint64_t call_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void call_sleep_until(uint64_t ns)
+{
+	struct timespec until = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
+}
+
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* The device's thread ends first: its code goes with the library. A child has none, and maybe a lock that
+/* The device's threads end first: their code goes with the library. A child has none, and maybe a lock that
  * nobody will give back. */
 __attribute__((destructor)) static void end(void)
 {

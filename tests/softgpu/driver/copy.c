@@ -15,6 +15,7 @@ struct copy {
 	uint64_t dst;
 	uint64_t src;
 	size_t size;
+	uint64_t least_ns;
 	bool dst_is_known; /* to the device */
 	bool src_is_known;
 };
@@ -44,9 +45,24 @@ static bool check_side(uint64_t address, size_t size, enum side side, enum acces
 	return range_reaches(address, size, access);
 }
 
+/* Host memory on both sides goes to the device and back. */
+static enum unit unit_of(uint64_t dst, uint64_t src)
+{
+	return is_host(src) ? UNIT_TO_DEVICE : is_host(dst) ? UNIT_TO_HOST : UNIT_KERNELS;
+}
+
+/* Units run beside each other, and all add to them. */
+static void count(uint64_t *sectors, uint64_t address, size_t size)
+{
+	call_lock();
+	*sectors += model_sectors(address, size);
+	call_unlock();
+}
+
 static CUresult run_copy(struct op *op)
 {
 	struct copy *copy = (struct copy *)op;
+	uint64_t end = call_now_ns() + copy->least_ns;
 	call_lock();
 	bool good = (!copy->dst_is_known || range_reaches(copy->dst, copy->size, ACCESS_WRITE)) &&
 	            (!copy->src_is_known || range_reaches(copy->src, copy->size, ACCESS_READ));
@@ -55,9 +71,11 @@ static CUresult run_copy(struct op *op)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	memmove((void *)copy->dst, (const void *)copy->src, copy->size);
 	if (model_counts && copy->src_is_known)
-		model_counts->read.driver += model_sectors(copy->src, copy->size);
+		count(&model_counts->read.driver, copy->src, copy->size);
 	if (model_counts && copy->dst_is_known)
-		model_counts->written.driver += model_sectors(copy->dst, copy->size);
+		count(&model_counts->written.driver, copy->dst, copy->size);
+	if (copy->least_ns > 0)
+		call_sleep_until(end);
 	return CUDA_SUCCESS;
 }
 
@@ -67,7 +85,11 @@ static CUresult push_copy(uint64_t dst, uint64_t src, size_t size, enum side to,
                           CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
-	struct copy copy = { .op.run = run_copy, .dst = dst, .src = src, .size = size }, *op;
+	struct copy copy = { .op = { .name = "copy", .amount = size, .run = run_copy },
+		             .dst = dst,
+		             .src = src,
+		             .size = size },
+		    *op;
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (size == 0)
@@ -75,6 +97,9 @@ static CUresult push_copy(uint64_t dst, uint64_t src, size_t size, enum side to,
 	if (!check_side(dst, size, to, ACCESS_WRITE, &copy.dst_is_known) ||
 	    !check_side(src, size, from, ACCESS_READ, &copy.src_is_known))
 		return CUDA_ERROR_INVALID_VALUE;
+	copy.op.unit = unit_of(dst, src);
+	if (copy.op.unit != UNIT_KERNELS)
+		copy.least_ns = call_copy_ns();
 	op = malloc(sizeof *op);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -93,7 +118,7 @@ static CUresult run_set(struct op *op)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	memset((void *)set->dst, set->value, set->size);
 	if (model_counts)
-		model_counts->written.driver += model_sectors(set->dst, set->size);
+		count(&model_counts->written.driver, set->dst, set->size);
 	return CUDA_SUCCESS;
 }
 
@@ -110,7 +135,10 @@ static CUresult push_set(uint64_t dst, unsigned char value, size_t size, CUstrea
 	op = malloc(sizeof *op);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*op = (struct set){ .op.run = run_set, .dst = dst, .size = size, .value = value };
+	*op = (struct set){ .op = { .unit = UNIT_KERNELS, .name = "set", .amount = size, .run = run_set },
+		            .dst = dst,
+		            .size = size,
+		            .value = value };
 	stream_push(stream, &op->op);
 	return CUDA_SUCCESS;
 }

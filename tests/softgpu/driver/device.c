@@ -17,6 +17,7 @@ static struct {
 		struct context context;
 	} device[MOST_DEVICES];
 	uint64_t memory_bytes;
+	int multiprocessors;
 } state;
 
 /* Aligned so that no thread-local storage begins 16 bytes into a page: clang's leak checker would take what
@@ -42,6 +43,7 @@ void devices_init(void)
 	unsigned long long count = call_number("SOFTGPU_DEVICES", 1);
 	state.count = count < MOST_DEVICES ? (int)count : MOST_DEVICES;
 	state.memory_bytes = call_number("SOFTGPU_MEMORY", 1u << 30);
+	state.multiprocessors = (int)call_number("SOFTGPU_MULTIPROCESSORS", 2);
 	read_capabilities();
 }
 
@@ -114,6 +116,8 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 		*ret = state.device[device].minor;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+		*ret = state.multiprocessors;
+		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 		*ret = 2;
 		return CUDA_SUCCESS;
@@ -222,7 +226,7 @@ static CUresult retain(CUcontext *ret, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* The device's thread ends with the last of them. */
+/* The device's threads end with the last of them. */
 static CUresult release(CUdevice device)
 {
 	if (!device_exists(device))

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "call.h"
 #include "tests/softgpu/model.h"
@@ -54,12 +53,7 @@ static CUresult run(struct op *op)
 		fprintf(stderr, "softgpu: %s\n", report);
 		return reached_all ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
 	}
-	uint64_t now = call_now_ns();
-	if (now < end) {
-		struct timespec rest = { (time_t)((end - now) / 1000000000),
-			                 (long)((end - now) % 1000000000) };
-		nanosleep(&rest, NULL);
-	}
+	call_sleep_until(end);
 	return CUDA_SUCCESS;
 }
 
@@ -119,7 +113,9 @@ static struct launch *launch_new(const struct function *function, const void *ar
 	    aligned_alloc(ALIGNMENT, before + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
 	if (!launch)
 		return NULL;
-	*launch = (struct launch){ .op.run = run, .kernel = function->kernel };
+	*launch =
+	    (struct launch){ .op = { .unit = UNIT_KERNELS, .name = model_name(function->kernel), .run = run },
+		             .kernel = function->kernel };
 	launch->argument = (char *)launch + before;
 	memcpy(launch->argument, argument, size);
 	return launch;
@@ -147,6 +143,7 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 	if (!launch)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	launch->launch = shape;
+	launch->op.amount = (unsigned long long)shape.grid[0] * shape.grid[1] * shape.grid[2];
 	launch->faults = call_launch_faults();
 	launch->least_ns = call_launch_ns();
 	stream_push(stream, &launch->op);

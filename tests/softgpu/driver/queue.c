@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device: one thread that runs the operations of all streams, one at a time, and the streams themselves.
+/* The device: units that run the operations of all streams, and the streams themselves.
+ *
+ * One unit runs kernels and what needs no bus, two carry bytes to the device and to the host. Each is a
+ * thread and runs one operation at a time, beside the others. What stands for no work (a mark, a word) is
+ * done by whichever unit has nothing else, or by one that has no other task.
  *
  * An operation stays first in its stream while it runs. Which streams can go on is decided by the events that
  * their first operations wait for and by the default stream's rule: it and the blocking ones take turns in
- * the order submitted. Among those that can, chance decides. When something sticks, all that is left is
- * thrown away and no mark of it is ever reached.
+ * the order submitted. Of kernels that can start, only those of the highest priority may; then chance
+ * decides. When something sticks, all that is left is thrown away and no mark of it is ever reached.
  */
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,44 +28,78 @@ static struct stream legacy = {
 	.ops = STAILQ_HEAD_INITIALIZER(legacy.ops),
 };
 
-static pthread_t thread;
-static bool is_started;
+static struct {
+	pthread_t thread;
+	pthread_cond_t wake;
+	bool sleeps; /* until wake */
+	bool looks;  /* or for LOOK_AGAIN_US */
+} units[UNITS];
+
+static const char *const unit_names[UNITS] = {
+	[UNIT_KERNELS] = "kernels", [UNIT_TO_DEVICE] = "to_device", [UNIT_TO_HOST] = "to_host"
+};
+
+static unsigned started; /* units */
 static bool is_stopping;
 
-static void *device_main(void *arg);
+static void *unit_main(void *arg);
 static void throw_away(void);
 
-/* ---- The thread -------------------------------------------------------------------------------------- */
+/* ---- The units --------------------------------------------------------------------------------------- */
 
-CUresult queue_start(void)
+static void unit_wake(enum unit unit)
+{
+	if (units[unit].sleeps)
+		pthread_cond_signal(&units[unit].wake);
+	units[unit].sleeps = false;
+}
+
+void queue_wake(void)
+{
+	for (int unit = 0; unit < UNITS; unit++)
+		unit_wake((enum unit)unit);
+}
+
+static bool unit_start(enum unit unit)
 {
 	sigset_t all, old;
 	int r;
-	if (is_started)
+	pthread_cond_init(&units[unit].wake, NULL);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	r = pthread_create(&units[unit].thread, NULL, unit_main, &units[unit]);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r == 0;
+}
+
+CUresult queue_start(void)
+{
+	if (started > 0)
 		return CUDA_SUCCESS;
 	if (TAILQ_EMPTY(&streams))
 		TAILQ_INSERT_HEAD(&streams, &legacy, entry);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	r = pthread_create(&thread, NULL, device_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r != 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	is_started = true;
-	return CUDA_SUCCESS;
+	while (started < UNITS && unit_start((enum unit)started))
+		started++;
+	if (started == UNITS)
+		return CUDA_SUCCESS;
+	queue_stop();
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void queue_stop(void)
 {
-	if (!is_started)
+	if (started == 0)
 		return;
 	is_stopping = true;
+	queue_wake();
 	call_wake();
 	call_unlock();
-	pthread_join(thread, NULL);
+	for (unsigned unit = 0; unit < started; unit++)
+		pthread_join(units[unit].thread, NULL);
 	call_lock();
 	throw_away();
-	is_started = is_stopping = false;
+	started = 0;
+	is_stopping = false;
 }
 
 /* Whether another stream's operation has to end before. */
@@ -81,7 +120,7 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 static bool is_ready(const struct stream *stream)
 {
 	const struct op *op = STAILQ_FIRST(&stream->ops);
-	return op && (!op->after || op->after->reached) && !is_behind(stream, op) &&
+	return op && !stream->is_running && (!op->after || op->after->reached) && !is_behind(stream, op) &&
 	       (!op->is_due || op->is_due(op));
 }
 
@@ -95,13 +134,41 @@ static bool has_to_look_again(void)
 	return false;
 }
 
-static struct stream *choose(void)
+/* Wakes the units that have something to do, and the one that has to look again. */
+static void wake_units(void)
 {
+	const struct stream *stream;
+	TAILQ_FOREACH(stream, &streams, entry)
+		if (is_ready(stream))
+			unit_wake(STAILQ_FIRST(&stream->ops)->unit);
+	if (!units[UNIT_NONE].looks && has_to_look_again())
+		unit_wake(UNIT_NONE);
+}
+
+/* The best priority of the unit's operations that can start. */
+static int best_priority(enum unit unit)
+{
+	const struct stream *stream;
+	int best = INT_MAX;
+	TAILQ_FOREACH(stream, &streams, entry)
+		if (stream->priority < best && is_ready(stream) && STAILQ_FIRST(&stream->ops)->unit == unit)
+			best = stream->priority;
+	return best;
+}
+
+/* For the unit; priorities are those of kernels alone. */
+static struct stream *choose(enum unit unit)
+{
+	int best = unit == UNIT_KERNELS ? best_priority(unit) : INT_MAX;
 	struct stream *stream, *chosen = NULL;
 	uint32_t n = 0;
-	TAILQ_FOREACH(stream, &streams, entry)
-		if (is_ready(stream) && call_random(++n) == 0)
+	TAILQ_FOREACH(stream, &streams, entry) {
+		const struct op *op = STAILQ_FIRST(&stream->ops);
+		if (is_ready(stream) &&
+		    (op->unit == UNIT_NONE || (op->unit == unit && stream->priority <= best)) &&
+		    call_random(++n) == 0)
 			chosen = stream;
+	}
 	return chosen;
 }
 
@@ -124,25 +191,35 @@ static void drop_first(struct stream *stream)
 	}
 }
 
+/* But for operations that run: their units drop them. */
 static void throw_away(void)
 {
 	struct stream *stream, *next;
 	for (stream = TAILQ_FIRST(&streams); stream; stream = next) {
 		next = TAILQ_NEXT(stream, entry);
-		for (bool more = !STAILQ_EMPTY(&stream->ops); more;) {
+		for (bool more = !STAILQ_EMPTY(&stream->ops) && !stream->is_running; more;) {
 			more = STAILQ_NEXT(STAILQ_FIRST(&stream->ops), entry) != NULL;
 			drop_first(stream);
 		}
 	}
 }
 
-static void run_first(struct stream *stream)
+static void run_first(struct stream *stream, enum unit unit)
 {
 	struct op *op = STAILQ_FIRST(&stream->ops);
 	if (op->run) {
+		stream->is_running = true;
+		wake_units();
+		if (op->unit != UNIT_NONE)
+			call_trace("begin %s %s %llu %d\n", unit_names[unit], op->name, op->amount,
+			           stream->priority);
 		call_unlock();
 		CUresult result = op->run(op);
 		call_lock();
+		if (op->unit != UNIT_NONE)
+			call_trace("end %s %s %llu %d\n", unit_names[unit], op->name, op->amount,
+			           stream->priority);
+		stream->is_running = false;
 		if (result != CUDA_SUCCESS)
 			call_stick(result);
 	}
@@ -155,23 +232,33 @@ static void run_first(struct stream *stream)
 	drop_first(stream);
 }
 
-static void *device_main(void *arg)
+static void unit_sleep(enum unit unit)
 {
-	(void)arg;
+	units[unit].sleeps = true;
+	units[unit].looks = unit == UNIT_NONE && has_to_look_again();
+	if (units[unit].looks)
+		call_wait_us(&units[unit].wake, LOOK_AGAIN_US);
+	else
+		call_wait_for(&units[unit].wake);
+	units[unit].sleeps = units[unit].looks = false;
+}
+
+static void *unit_main(void *arg)
+{
+	enum unit unit = (enum unit)((__typeof__(&units[0]))arg - units);
 	call_lock();
 	while (!is_stopping) {
-		struct stream *stream = call_stuck() == CUDA_SUCCESS ? choose() : NULL;
-		if (call_stuck() != CUDA_SUCCESS)
+		bool is_lost = call_stuck() != CUDA_SUCCESS;
+		struct stream *stream = is_lost ? NULL : choose(unit);
+		if (is_lost)
 			throw_away();
 		if (stream)
-			run_first(stream);
+			run_first(stream, unit);
 		call_wake();
-		if (stream || is_stopping)
+		if (stream)
 			continue;
-		if (has_to_look_again())
-			call_wait_us(LOOK_AGAIN_US);
-		else
-			call_wait();
+		wake_units();
+		unit_sleep(unit);
 	}
 	call_unlock();
 	return NULL;
@@ -224,7 +311,7 @@ void stream_push(struct stream *stream, struct op *op)
 {
 	op->number = ++last_number;
 	STAILQ_INSERT_TAIL(&stream->ops, op, entry);
-	call_wake();
+	wake_units();
 }
 
 CUresult stream_drain(struct stream *stream)

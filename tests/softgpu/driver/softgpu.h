@@ -2,8 +2,8 @@
 /* What the parts of the stand-in driver know of each other. Everything is guarded by the lock of call.h.
  *
  * Device memory is memfds mapped shared: a device address is a host address, and another process can open the
- * same memory. One thread is the device: it takes the operations of all streams, in an order that streams and
- * events allow, chosen by SOFTGPU_SEED.
+ * same memory. The device is a few threads, its units: they take the operations of all streams, in an order
+ * that streams, events and priorities allow, chosen by SOFTGPU_SEED.
  */
 #ifndef TESTS_SOFTGPU_SOFTGPU_H
 #define TESTS_SOFTGPU_SOFTGPU_H
@@ -129,9 +129,21 @@ struct mark {
 struct mark *mark_new(void); /* NULL when out of memory */
 void mark_unref(struct mark *mark);
 
+/* What runs an operation. Each runs one at a time. */
+enum unit {
+	UNIT_NONE,    /* it stands for no work */
+	UNIT_KERNELS, /* and what moves memory of the device alone */
+	UNIT_TO_DEVICE,
+	UNIT_TO_HOST,
+	UNITS
+};
+
 /* One operation. Whatever embeds it comes first in it. */
 struct op {
 	STAILQ_ENTRY(op) entry;
+	enum unit unit;
+	const char *name;                  /* of a trace, unless it stands for no work */
+	unsigned long long amount;         /* likewise: bytes; of a kernel its blocks */
 	uint64_t number;                   /* in the order submitted, over all streams */
 	struct mark *after;                /* owned: not before this one is reached; or NULL */
 	struct mark *reaches;              /* owned; or NULL */
@@ -146,11 +158,15 @@ struct stream {
 	bool is_legacy; /* the default one, with which blocking ones take turns */
 	bool is_blocking;
 	bool is_destroyed; /* freed once it is empty */
+	bool is_running;   /* its first operation */
 	STAILQ_HEAD(, op) ops;
 };
 
 CUresult queue_start(void);
 void queue_stop(void);
+
+/* Has every unit look at what there is to do. */
+void queue_wake(void);
 
 CUresult stream_new(struct stream **ret, struct context *context, bool blocking, int priority);
 void stream_destroy(struct stream *stream);

@@ -31,8 +31,8 @@ static void report_hang(void);
 
 const struct model_kernel *model_find(const char *name)
 {
-	const struct model_kernel *const tables[] = { model_own_kernels, model_seed_kernels,
-		                                      model_broken_kernels, model_counted_kernels,
+	const struct model_kernel *const tables[] = { model_own_kernels,         model_seed_kernels,
+		                                      model_broken_kernels,      model_counted_kernels,
 		                                      model_conformance_kernels, model_compute_kernels };
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
@@ -40,6 +40,11 @@ const struct model_kernel *model_find(const char *name)
 			if (!strcmp(kernel->name, name))
 				return kernel;
 	return NULL;
+}
+
+const char *model_name(const struct model_kernel *kernel)
+{
+	return kernel->name;
 }
 
 size_t model_args_size(const struct model_kernel *kernel)
