@@ -33,6 +33,14 @@ for program in $programs; do
 done
 cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$src/tests/gpu/neighbour.sh" "$to/"
 cp "$src"/tests/gpu/bench/compare*.py "$src/tests/gpu/bench/cutensor.py" "$to/"
+mkdir -p "$to/tests/stress" "$to/tests/support" "$to/python"
+cp "$src/tests/stress/test_fairness.py" "$to/tests/stress/"
+cp "$src/tests/support/tap.py" "$src/tests/support/tmad.py" "$to/tests/support/"
+msgpack=$("${PYTHON:-python3}" -c 'import msgpack; print(msgpack.__path__[0])' 2>/dev/null) # its part in Python runs everywhere
+if [ -n "$msgpack" ]; then
+	mkdir "$to/python/msgpack"
+	cp "$msgpack"/*.py "$to/python/msgpack/"
+fi
 LD_LIBRARY_PATH=$build/.libs ldd "$to"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
 	while read -r name path; do
 		is_the_systems "$name" && continue

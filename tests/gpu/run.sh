@@ -3,12 +3,13 @@
 # What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
 # says where a log tells more.
 #
-#   run.sh [check|bench|neighbour|sanitize|all] [LOGS]     all, ./gpu-logs
+#   run.sh [check|bench|neighbour|fairness|sanitize|all] [LOGS]     all, ./gpu-logs
 #
 #   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its clients
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
 #             launch; lists by it, against its own copy; and neighbour
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
+#   fairness  a polite user beside floods of another; needs Python 3.11, and root
 #   sanitize  transforms under compute-sanitizer, where there is one
 #
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
@@ -18,7 +19,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
 case $what in
-check | bench | neighbour | sanitize | all) ;;
+check | bench | neighbour | fairness | sanitize | all) ;;
 *)
 	sed -n 's/^# *\(run\.sh \[.*\)/\1/p' "$0" >&2
 	exit 2
@@ -106,6 +107,17 @@ neighbour() {
 	sed 's/^/    /' "$log"
 }
 
+fairness() {
+	if ! python3 -c 'import unittest; unittest.TestCase.enterContext' 2>/dev/null; then
+		say fairness skipped "there is no Python 3.11"
+		return
+	fi
+	tap fairness 400 env MSGPACK_PUREPYTHON=1 PYTHONPATH="$here/python" PYTHONDONTWRITEBYTECODE=1 TEST_GPU=1 \
+		TEST_BUILDDIR="$here" TEST_TMAD="$here/bin/tmad" TEST_TMACTL="$here/bin/tmactl" \
+		python3 "$here/tests/stress/test_fairness.py" OnDevice
+	grep '^# cuda' "$log" | sed 's/^#/   /'
+}
+
 sanitize() {
 	if ! command -v compute-sanitizer >/dev/null; then
 		say sanitize skipped "there is no compute-sanitizer"
@@ -124,7 +136,7 @@ if grep -q '^1\.\.0 # SKIP' "$logs/device.log"; then
 fi
 nvidia-smi >>"$logs/device.log" 2>&1
 case $what in
-all) check; bench; sanitize ;;
+all) check; bench; fairness; sanitize ;;
 *) $what ;;
 esac
 [ $failures = 0 ]

@@ -29,6 +29,7 @@ SANITIZED = (os.environ.get("TEST_SANITIZED") or "no") != "no"
 TSAN = "thread" in (os.environ.get("TEST_SANITIZED") or "")  # it has a thread of its own in each program
 NATIVE = not SANITIZED and not os.environ.get("EMULATOR")  # a process's memory and its time are its own
 ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon that does not ask for another
+GPU = bool(os.environ.get("TEST_GPU"))  # the cuda engine is this machine's GPU's, not the stand-in driver's
 SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # where the stand-in driver is
 SOFTGPU_MEMORY = "/memfd:softgpu"  # its memory among files; what is left of it at the end is told by itself
 
@@ -100,7 +101,7 @@ class Tmad:
         self.command = [program, "--config=", "--engine", engine, "--socket", self.path, *args]
         self.env = dict(os.environ, **(env or {}))
         self.live_path = None  # where the stand-in driver tells what it still held at the end
-        if engine == "cuda" and program == TMAD:
+        if engine == "cuda" and program == TMAD and not GPU:
             self.live_path = os.path.join(self.directory, "live")
             self.env.update(LD_LIBRARY_PATH=SOFTGPU, SOFTGPU_LIVE=self.live_path)
         self.process = None
