@@ -115,12 +115,20 @@ void neighbour_pause(struct neighbour *neighbour)
 
 struct progress neighbour_progress(const struct neighbour *neighbour)
 {
-	return (struct progress){ .us = now_us(),
-		                  .flop = (double)atomic_load(&neighbour->page->launches) *
-		                          neighbour->page->launch_flop };
+	return (struct progress){ .us = now_us(), .launches = atomic_load(&neighbour->page->launches) };
 }
 
-double progress_tflops(const struct progress *from, const struct progress *to)
+struct progress neighbour_progress_since(const struct neighbour *neighbour, const struct progress *from,
+                                         double seconds)
 {
-	return (to->flop - from->flop) / (to->us - from->us) / 1e6;
+	nap_us(seconds * 1e6);
+	await(neighbour, &neighbour->page->launches, from->launches, TOLD_S);
+	return neighbour_progress(neighbour);
+}
+
+double progress_tflops(const struct neighbour *neighbour, const struct progress *from,
+                       const struct progress *to)
+{
+	return (double)(to->launches - from->launches) * neighbour->page->launch_flop / (to->us - from->us) /
+	       1e6;
 }

@@ -28,9 +28,14 @@ void neighbour_pause(struct neighbour *neighbour);
 /* What it has done by now: the difference of two over their time is its rate. */
 struct progress {
 	double us;
-	double flop;
+	uint64_t launches;
 };
 struct progress neighbour_progress(const struct neighbour *neighbour);
-double progress_tflops(const struct progress *from, const struct progress *to);
+
+/* After so long, and after at least one launch more than by then. */
+struct progress neighbour_progress_since(const struct neighbour *neighbour, const struct progress *from,
+                                         double seconds);
+double progress_tflops(const struct neighbour *neighbour, const struct progress *from,
+                       const struct progress *to);
 
 #endif

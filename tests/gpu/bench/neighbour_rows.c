@@ -70,13 +70,12 @@ static struct figure row_run(struct bench *bench, const struct row *row)
 	neighbour_go(&bench->neighbour);
 	nap_us(bench->scale->settle_s * 1e6);
 	before = neighbour_progress(&bench->neighbour);
-	nap_us(bench->scale->seconds / 2 * 1e6);
-	between = neighbour_progress(&bench->neighbour);
+	between = neighbour_progress_since(&bench->neighbour, &before, bench->scale->seconds / 2);
 	beside = measure(bench, row);
 	after = neighbour_progress(&bench->neighbour);
 	neighbour_pause(&bench->neighbour);
-	row_print(row, &alone, &beside, progress_tflops(&before, &between),
-	          progress_tflops(&between, &after));
+	row_print(row, &alone, &beside, progress_tflops(&bench->neighbour, &before, &between),
+	          progress_tflops(&bench->neighbour, &between, &after));
 	return alone;
 }
 
