@@ -328,15 +328,37 @@ int order_check_waiting(tma_client *client, const struct tma_order *order);
 int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret);
 
 /* Points and completion as they travel. Returns a mask of enum order_part, or a negative status. */
-enum order_part { ORDER_WAIT = 1, ORDER_SIGNAL = 2, ORDER_REPLY = 4 };
-int order_params(tma_client *client, const struct tma_order *order, struct msg_wait *ret_wait,
-                 struct msg_signal *ret_signal, enum completion *ret_reply);
+enum order_part {
+	ORDER_WAIT = 1,
+	ORDER_SIGNAL = 2,
+	ORDER_REPLY = 4,
+	ORDER_PRIORITY = 8,
+	ORDER_MULTIPROCESSORS = 16,
+	ORDER_HOST_THREADS = 32
+};
+#define ORDER_PARTS 6
+
+/* Where the fields of an order are in a message. */
+struct order_fields {
+	struct msg_wait *wait;
+	struct msg_signal *signal;
+	enum completion *reply;
+	enum job_priority *priority;
+	uint64_t *multiprocessors;
+	uint64_t *host_threads;
+};
+int order_params(tma_client *client, const struct tma_order *order, const struct order_fields *ret);
 
 /* The same into the struct of message m at p. */
-#define order_fill(m, client, order, p)                                                               \
-	order_fill_has(order_params(client, order, &(p)->wait, &(p)->signal, &(p)->reply), &(p)->has, \
-	               F(m, wait), F(m, signal), F(m, reply))
-int order_fill_has(int parts, uint32_t *has, uint32_t wait, uint32_t signal, uint32_t reply);
+#define order_fill(m, client, order, p)                                                                 \
+	order_fill_has(                                                                                 \
+	    order_params(client, order,                                                                 \
+	                 &(struct order_fields){ &(p)->wait, &(p)->signal, &(p)->reply, &(p)->priority, \
+	                                         &(p)->multiprocessors, &(p)->host_threads }),          \
+	    &(p)->has,                                                                                  \
+	    (const uint32_t[ORDER_PARTS]){ F(m, wait), F(m, signal), F(m, reply), F(m, priority),       \
+	                                   F(m, multiprocessors), F(m, host_threads) })
+int order_fill_has(int parts, uint32_t *has, const uint32_t bits[ORDER_PARTS]);
 
 /* ---- plan.c ---------------------------------------------------------------------------------------- */
 

@@ -9,6 +9,12 @@ _Static_assert((int)TMA_COMPLETION_QUEUED == (int)COMPLETION_QUEUED, "tmaclient.
 _Static_assert((int)TMA_COMPLETION_SIGNAL == (int)COMPLETION_SIGNAL, "tmaclient.h: TMA_COMPLETION_SIGNAL");
 _Static_assert((int)TMA_COMPLETION_SIGNAL + 1 == (int)COMPLETION_COUNT, "tmaclient.h: the last completion");
 
+_Static_assert((int)TMA_PRIORITY_NORMAL == (int)JOB_PRIORITY_NORMAL, "tmaclient.h: TMA_PRIORITY_NORMAL");
+_Static_assert((int)TMA_PRIORITY_BACKGROUND == (int)JOB_PRIORITY_BACKGROUND,
+               "tmaclient.h: TMA_PRIORITY_BACKGROUND");
+_Static_assert((int)TMA_PRIORITY_URGENT == (int)JOB_PRIORITY_URGENT, "tmaclient.h: TMA_PRIORITY_URGENT");
+_Static_assert((int)TMA_PRIORITY_URGENT + 1 == (int)JOB_PRIORITY_COUNT, "tmaclient.h: the last priority");
+
 /* ---- Checks ----------------------------------------------------------------------------------------- */
 
 static int check_order(tma_client *client, const struct tma_order *order)
@@ -30,6 +36,12 @@ static int check_order(tma_client *client, const struct tma_order *order)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "order.completion: %d is not an enum tma_completion",
 		                   (int)order->completion);
+	if ((unsigned)order->priority >= JOB_PRIORITY_COUNT)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "order.priority: %d is not an enum tma_priority", (int)order->priority);
+	if (order->unused)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "order.unused: %u, but it must be 0",
+		                   order->unused);
 	return 0;
 }
 
@@ -64,38 +76,45 @@ int order_check_ticket(tma_client *client, const struct tma_order *order, const 
 
 /* ---- Parameters ------------------------------------------------------------------------------------- */
 
-int order_params(tma_client *client, const struct tma_order *order, struct msg_wait *ret_wait,
-                 struct msg_signal *ret_signal, enum completion *ret_reply)
+int order_params(tma_client *client, const struct tma_order *order, const struct order_fields *ret)
 {
 	int parts = 0, rc = 0;
 
 	if (order && order->wait.region) {
-		*ret_wait = (struct msg_wait){ .has = order->wait_ms ? F(wait, deadline_ms) : 0,
-			                       .offset = order->wait.offset,
-			                       .value = order->wait.value,
-			                       .deadline_ms = order->wait_ms };
-		rc = region_param(client, order->wait.region, "order.wait", &ret_wait->region);
+		*ret->wait = (struct msg_wait){ .has = order->wait_ms ? F(wait, deadline_ms) : 0,
+			                        .offset = order->wait.offset,
+			                        .value = order->wait.value,
+			                        .deadline_ms = order->wait_ms };
+		rc = region_param(client, order->wait.region, "order.wait", &ret->wait->region);
 		parts |= ORDER_WAIT;
 	}
 	if (order && order->signal.region && rc == 0) {
-		*ret_signal =
+		*ret->signal =
 		    (struct msg_signal){ .offset = order->signal.offset, .value = order->signal.value };
-		rc = region_param(client, order->signal.region, "order.signal", &ret_signal->region);
+		rc = region_param(client, order->signal.region, "order.signal", &ret->signal->region);
 		parts |= ORDER_SIGNAL;
 	}
 	if (order && order->completion) {
-		*ret_reply = (enum completion)order->completion;
+		*ret->reply = (enum completion)order->completion;
 		parts |= ORDER_REPLY;
+	}
+	if (order) {
+		*ret->priority = (enum job_priority)order->priority;
+		*ret->multiprocessors = order->multiprocessors;
+		*ret->host_threads = order->host_threads;
+		parts |= (order->priority ? ORDER_PRIORITY : 0) |
+		         (order->multiprocessors ? ORDER_MULTIPROCESSORS : 0) |
+		         (order->host_threads ? ORDER_HOST_THREADS : 0);
 	}
 	return rc < 0 ? rc : parts;
 }
 
-int order_fill_has(int parts, uint32_t *has, uint32_t wait, uint32_t signal, uint32_t reply)
+int order_fill_has(int parts, uint32_t *has, const uint32_t bits[ORDER_PARTS])
 {
 	if (parts < 0)
 		return parts;
-	*has |= (parts & ORDER_WAIT ? wait : 0) | (parts & ORDER_SIGNAL ? signal : 0) |
-	        (parts & ORDER_REPLY ? reply : 0);
+	for (int i = 0; i < ORDER_PARTS; i++)
+		*has |= parts >> i & 1 ? bits[i] : 0;
 	return 0;
 }
 

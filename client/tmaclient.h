@@ -362,10 +362,18 @@ enum tma_completion {
 	                          is no ticket; see tma_take_error */
 };
 
-/* What a request waits for, what it signals and when it is answered. A zero-initialized order waits for
- * nothing, signals nothing and is answered when the request has ended. An order applies only to the request
- * that it is given to, and the library reads it only during that call. Requests of a client run in order, so
- * later ones also wait for the point. */
+/* What passes what among the requests of one user, on a device that has work of several of its connections.
+ * Users share the device's time equally whatever they ask for. Requests of one connection run in order. */
+enum tma_priority {
+	TMA_PRIORITY_NORMAL,
+	TMA_PRIORITY_BACKGROUND, /* starts when the user's other connections have nothing to start */
+	TMA_PRIORITY_URGENT,     /* starts before those of the user's other connections */
+};
+
+/* What a request waits for, what it signals, when it is answered and how it is run. A zero-initialized order
+ * waits for nothing, signals nothing and is answered when the request has ended. An order applies only to the
+ * request that it is given to, and the library reads it only during that call. Requests of a client run in
+ * order, so later ones also wait for the point. */
 struct tma_order {
 	struct tma_point wait;   /* the request starts when this point is reached */
 	struct tma_point signal; /* set when it has ended without error; what it wrote is visible by then */
@@ -373,7 +381,13 @@ struct tma_order {
 	                            nothing; 0: as long as the service allows (its limit wait_deadline_ms) */
 	enum tma_completion completion; /* must be DONE in calls that wait for their reply */
 	void *user;                     /* for the caller's use: tma_next returns it with the ticket */
-	uint64_t reserved[7];
+	enum tma_priority priority;
+	uint32_t multiprocessors; /* of the device, that each launch for the request occupies at most; 0: as
+	                             many as the service allows (its limit multiprocessors) */
+	uint32_t host_threads;    /* threads of the service that move its bytes at once at most; 0: as many
+	                             as the service allows (its limit host_threads) */
+	uint32_t unused;          /* 0 */
+	uint64_t reserved[5];
 };
 
 /* Signal or wait from the host. word is the address of the 8 bytes in memory that is mapped in this process.

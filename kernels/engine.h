@@ -73,8 +73,8 @@ struct engine_memory {
  * outlive its streams. */
 struct engine_owner {
 	uint32_t streams;
-	uint64_t ns;                     /* of the engine's time */
-	TAILQ_HEAD(, fair_stream) ready; /* streams whose job can go on */
+	uint64_t ns;                                 /* of the engine's time */
+	TAILQ_HEAD(fair_streams, fair_stream) ready; /* streams whose job can go on */
 	TAILQ_ENTRY(engine_owner) entry;
 	/* Of an engine that has several of one owner's jobs under way. */
 	uint32_t running;
@@ -117,6 +117,9 @@ struct engine_job {
 	struct engine_point wait;
 	uint64_t wait_until_ns; /* by the monotonic clock: TIMEOUT then; of a job with a wait */
 	struct engine_point signal;
+	enum job_priority priority; /* among the jobs of its owner */
+	uint32_t multiprocessors;   /* that each of its launches occupies at most; 0: all. Of a device */
+	uint32_t host_threads;      /* of the engine that move its bytes at once at most; 0: all */
 	void (*on_done)(struct engine_job *job); /* on the owner's thread, from engine_reap */
 
 	/* By the engine. */

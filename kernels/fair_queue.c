@@ -7,6 +7,7 @@
 #define PREMIUM 4 /* a quarter of the time is charged on top */
 
 static void place(struct fair_queue *fair_queue, struct engine_owner *owner);
+static void insert(struct engine_owner *owner, struct fair_stream *stream);
 
 void fair_queue_init(struct fair_queue *fair_queue)
 {
@@ -14,17 +15,51 @@ void fair_queue_init(struct fair_queue *fair_queue)
 	fair_queue->now = 0;
 }
 
+/* Whether all of the owner's streams in the queue are background. */
+static bool is_background(const struct engine_owner *owner)
+{
+	const struct fair_stream *first = TAILQ_FIRST(&owner->ready);
+	return first && first->priority == JOB_PRIORITY_BACKGROUND;
+}
+
 void fair_queue_add(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;
 	assert(!stream->queued);
-	if (TAILQ_EMPTY(&owner->ready)) {
-		if (owner->ns < fair_queue->now)
-			owner->ns = fair_queue->now;
+	bool is_new = TAILQ_EMPTY(&owner->ready);
+	bool is_late = (is_new || is_background(owner)) && owner->ns < fair_queue->now;
+	if (is_late)
+		owner->ns = fair_queue->now;
+	if (is_late && !is_new)
+		TAILQ_REMOVE(&fair_queue->owners, owner, entry);
+	if (is_late || is_new)
 		place(fair_queue, owner);
-	}
-	TAILQ_INSERT_TAIL(&owner->ready, stream, entry);
+	insert(owner, stream);
 	stream->queued = true;
+}
+
+/* Least first. */
+static int rank_of(const struct fair_stream *stream)
+{
+	switch (stream->priority) {
+	case JOB_PRIORITY_URGENT:
+		return 0;
+	case JOB_PRIORITY_BACKGROUND:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
+static void insert(struct engine_owner *owner, struct fair_stream *stream)
+{
+	struct fair_stream *before;
+	TAILQ_FOREACH_REVERSE(before, &owner->ready, fair_streams, entry)
+		if (rank_of(before) <= rank_of(stream)) {
+			TAILQ_INSERT_AFTER(&owner->ready, before, stream, entry);
+			return;
+		}
+	TAILQ_INSERT_HEAD(&owner->ready, stream, entry);
 }
 
 void fair_queue_remove(struct fair_queue *fair_queue, struct fair_stream *stream)
@@ -44,7 +79,7 @@ static struct fair_stream *take_slice(struct fair_queue *fair_queue, struct fair
 {
 	struct engine_owner *owner = stream->owner;
 	TAILQ_REMOVE(&owner->ready, stream, entry);
-	TAILQ_INSERT_TAIL(&owner->ready, stream, entry);
+	insert(owner, stream);
 	if (fair_queue->now < owner->ns)
 		fair_queue->now = owner->ns;
 	fair_queue_charge(fair_queue, owner, 0);
@@ -53,8 +88,11 @@ static struct fair_stream *take_slice(struct fair_queue *fair_queue, struct fair
 
 struct fair_stream *fair_queue_next(struct fair_queue *fair_queue)
 {
-	struct engine_owner *owner = TAILQ_FIRST(&fair_queue->owners);
-	return owner ? take_slice(fair_queue, TAILQ_FIRST(&owner->ready)) : NULL;
+	struct engine_owner *first = TAILQ_FIRST(&fair_queue->owners), *owner;
+	TAILQ_FOREACH(owner, &fair_queue->owners, entry)
+		if (!is_background(owner))
+			return take_slice(fair_queue, TAILQ_FIRST(&owner->ready));
+	return first ? take_slice(fair_queue, TAILQ_FIRST(&first->ready)) : NULL;
 }
 
 struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
@@ -64,7 +102,11 @@ struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
 	struct fair_stream *stream;
 	TAILQ_FOREACH(owner, &fair_queue->owners, entry)
 		TAILQ_FOREACH(stream, &owner->ready, entry)
-			if (can_run(stream, arg))
+			if (stream->priority != JOB_PRIORITY_BACKGROUND && can_run(stream, arg))
+				return take_slice(fair_queue, stream);
+	TAILQ_FOREACH(owner, &fair_queue->owners, entry)
+		TAILQ_FOREACH(stream, &owner->ready, entry)
+			if (stream->priority == JOB_PRIORITY_BACKGROUND && can_run(stream, arg))
 				return take_slice(fair_queue, stream);
 	return NULL;
 }

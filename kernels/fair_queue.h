@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fair queue: which stream an engine serves next. Owners are served by the time that they have had, and
- * the streams of one owner in rotation.
+ * the streams of one owner by priority, those of one priority in rotation. Background streams are served
+ * while no other stream is in the queue.
  *
  * The queue holds the streams that have something to run, by owner. What a time slice is, an engine decides:
  * a work item of a job, or a whole job. The next slice goes to the owner that has had the least of the
  * engine's time, and to that owner's first stream, which then goes last. An owner that comes back has saved
  * nothing up: it starts where the others are. An owner with several streams in the queue pays a quarter more
- * for its time, so that one that waits for each of its jobs keeps more than half of its speed beside it. The
- * queue owns and allocates nothing; the links are in the streams and their owners. All calls are made under
- * one lock.
+ * for its time, so that one that waits for each of its jobs keeps more than half of its speed beside it.
+ * Time in which an owner has only background streams is not saved up, either. The queue owns and allocates
+ * nothing; the links are in the streams and their owners. All calls are made under one lock.
  */
 #ifndef KERNELS_FAIR_QUEUE_H
 #define KERNELS_FAIR_QUEUE_H
@@ -24,6 +25,7 @@ struct fair_stream {
 	struct engine_owner *owner;
 	TAILQ_ENTRY(fair_stream) entry; /* in owner->ready */
 	bool queued;
+	enum job_priority priority; /* of what it runs next; changes only while it is not in the queue */
 };
 
 struct fair_queue {
@@ -33,7 +35,7 @@ struct fair_queue {
 
 void fair_queue_init(struct fair_queue *fair_queue);
 
-/* The stream goes last in its owner. It must not be in the queue. */
+/* The stream goes last among those of its owner and priority. It must not be in the queue. */
 void fair_queue_add(struct fair_queue *fair_queue, struct fair_stream *stream);
 
 /* A stream that is not in the queue is allowed. */

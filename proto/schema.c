@@ -22,6 +22,12 @@ const char *const completion_names[COMPLETION_COUNT] = {
 	[COMPLETION_SIGNAL] = "signal",
 };
 
+const char *const job_priority_names[JOB_PRIORITY_COUNT] = {
+	[JOB_PRIORITY_NORMAL] = "normal",
+	[JOB_PRIORITY_BACKGROUND] = "background",
+	[JOB_PRIORITY_URGENT] = "urgent",
+};
+
 #define PRESENCE_REQUIRED true
 #define PRESENCE_OPTIONAL false
 
@@ -71,7 +77,9 @@ const char *const completion_names[COMPLETION_COUNT] = {
 
 #define ALL(m)    ((1u << FIELD_COUNT_##m) - 1)
 #define NEEDED(m) ((uint32_t)NEEDED_##m)
-#define ORDER(m)  (F(m, wait) | F(m, signal) | F(m, reply))
+#define ORDER(m)                                                                            \
+	(F(m, wait) | F(m, signal) | F(m, reply) | F(m, priority) | F(m, multiprocessors) | \
+	 F(m, host_threads))
 
 const struct method methods[METHOD_COUNT] = {
 #define METHOD(name, params, accepts, requires, kind, result, fds, doc)            \

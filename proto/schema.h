@@ -36,7 +36,11 @@ enum completion {
 	COMPLETION_COUNT
 };
 
+/* What a request that moves something passes, and what passes it, among those of its user. */
+enum job_priority { JOB_PRIORITY_NORMAL, JOB_PRIORITY_BACKGROUND, JOB_PRIORITY_URGENT, JOB_PRIORITY_COUNT };
+
 extern const char *const completion_names[COMPLETION_COUNT];
+extern const char *const job_priority_names[JOB_PRIORITY_COUNT];
 extern const char *const region_kind_names[REGION_KIND_COUNT];
 extern const char *const region_state_names[REGION_STATE_COUNT];
 
@@ -106,6 +110,7 @@ enum field_kind {
 	FIELD_KIND_REGION_KIND,  /* enum region_kind; str, a name */
 	FIELD_KIND_REGION_STATE, /* enum region_state; str, a name */
 	FIELD_KIND_COMPLETION,   /* enum completion; str, a name */
+	FIELD_KIND_PRIORITY,     /* enum job_priority; str, a name */
 	FIELD_KIND_INTS,         /* struct int_list; array of at most TENSOR_MAX_RANK integers */
 	FIELD_KIND_VALUE,        /* struct scalar; number, or [re, im] */
 	FIELD_KIND_PLACE,        /* struct region_place; [region, offset], non-negative integers */
@@ -127,6 +132,7 @@ typedef enum pad_mode FIELD_TYPE_PAD_MODE;
 typedef enum region_kind FIELD_TYPE_REGION_KIND;
 typedef enum region_state FIELD_TYPE_REGION_STATE;
 typedef enum completion FIELD_TYPE_COMPLETION;
+typedef enum job_priority FIELD_TYPE_PRIORITY;
 typedef struct int_list FIELD_TYPE_INTS;
 typedef struct scalar FIELD_TYPE_VALUE;
 typedef struct region_place FIELD_TYPE_PLACE;

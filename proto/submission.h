@@ -31,8 +31,11 @@ struct submission_entry {
 	uint64_t dst_offset;
 	uint64_t src_region;
 	uint64_t src_offset;
-	uint64_t tag;         /* of the client's choice; comes back in its end */
-	uint64_t reserved[2]; /* 0 */
+	uint64_t tag;      /* of the client's choice; comes back in its end */
+	uint32_t priority; /* enum job_priority; 0: normal */
+	uint32_t multiprocessors;
+	uint32_t host_threads;
+	uint32_t reserved; /* 0 */
 };
 
 /* How an entry ended. */

@@ -273,7 +273,8 @@ static bool check_override(struct reading *r, int limit, const char *name)
 
 	if (limit < 0 || !override_is_allowed(limit))
 		config_error(r->config,
-		             "%s:%u: %s: only limits that end with _per_uid can be set for a user or group",
+		             "%s:%u: %s: only limits that end with _per_uid, multiprocessors and "
+		             "host_threads can be set for a user or group",
 		             r->file->path, r->line, name);
 	else if (o->file[limit] == r->file->path)
 		config_error(r->config, "%s:%u: %s: it was already set on line %u", r->file->path, r->line,
@@ -306,8 +307,12 @@ static bool check_name(struct reading *r, int setting, const char *name)
 	return false;
 }
 
-static void keep_override(struct reading *r, int limit, uint64_t value)
+/* 0 in a section would be no section's: it says that nothing is overridden. */
+static void keep_override(struct reading *r, int limit, const char *name, uint64_t value)
 {
+	if (value == 0)
+		config_error(r->config, "%s:%u: %s: 0, but for a user or group it must be at least 1",
+		             r->file->path, r->line, name);
 	r->override->value[limit] = value;
 	r->override->file[limit] = r->file->path;
 	r->override->line[limit] = r->line;
@@ -338,7 +343,8 @@ static int on_value(void *user, const char *section, const char *name, const cha
 		return 1;
 	}
 	if (r->section == SECTION_OVERRIDE) {
-		keep_override(r, setting - OPTION_COUNT, *limits_at(&scratch.limits, setting - OPTION_COUNT));
+		keep_override(r, setting - OPTION_COUNT, name,
+		              *limits_at(&scratch.limits, setting - OPTION_COUNT));
 		return 1;
 	}
 	r->file->text[setting] = strdup(value);

@@ -12,6 +12,8 @@
 bool override_is_allowed(int limit)
 {
 	static const char end[] = "_per_uid";
+	if (limit == LIMIT_INDEX_multiprocessors || limit == LIMIT_INDEX_host_threads)
+		return true;
 	size_t len = strlen(limit_infos[limit].name), n = strlen(end);
 
 	return len > n && !strcmp(limit_infos[limit].name + len - n, end);

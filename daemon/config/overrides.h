@@ -33,7 +33,7 @@ struct overrides {
 	struct override of[OVERRIDES_MOST];
 };
 
-/* Whether the limit is one of a uid. */
+/* Whether the limit is one of a uid, or of each of its transforms. */
 bool override_is_allowed(int limit);
 
 /* Parses uid:N, user:NAME, gid:N or group:NAME. Looks names up, which may block. Returns 0, or

@@ -23,6 +23,10 @@ int method_info(struct session *session, const struct rpc_request *request, stru
 	};
 
 	(void)err;
+	if (server->engine->kind != REGION_KIND_MEMFD) {
+		info.has |= F(info, multiprocessors);
+		info.multiprocessors = server->engine->facts.threads;
+	}
 	if (*server->engine_note) {
 		info.has |= F(info, note);
 		info.note = bytes_of(server->engine_note);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the points of timelines that a request waits for and signals. */
+/* Checks the points of timelines that a request waits for and signals, and what it may take. */
 #include "order.h"
 
 #include <inttypes.h>
@@ -67,4 +67,14 @@ int order_check(struct session *session, const struct msg_wait *wait, const stru
 		r = find_word(session, signal->region, signal->offset, "signal", &ret->signal, err);
 	}
 	return r;
+}
+
+void order_set_share(struct session *session, enum job_priority priority, uint64_t multiprocessors,
+                     uint64_t host_threads, struct order *ret)
+{
+	const struct limits *limits = account_limits(&session->server->accounts, session->account);
+
+	ret->priority = priority;
+	ret->multiprocessors = order_within(multiprocessors, limits->multiprocessors);
+	ret->host_threads = order_within(host_threads, limits->host_threads);
 }

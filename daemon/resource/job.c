@@ -46,6 +46,9 @@ void jobs_free_kept(struct server *server)
 static void set_order(struct job *job, const struct order *order)
 {
 	job->completion = order->completion;
+	job->engine_job.priority = order->priority;
+	job->engine_job.multiprocessors = order->multiprocessors;
+	job->engine_job.host_threads = order->host_threads;
 	if (order->wait) {
 		job->engine_job.wait =
 		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };

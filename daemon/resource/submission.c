@@ -163,19 +163,21 @@ static void release(struct job *job)
 
 /* ---- Entries ------------------------------------------------------------------------------------------ */
 
-static int check_reserved(const struct submission_entry *entry, struct error *err)
+static int check_words(const struct submission_entry *entry, struct error *err)
 {
-	for (size_t i = 0; i < sizeof entry->reserved / sizeof *entry->reserved; i++)
-		if (entry->reserved[i])
-			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "reserved[%zu]: %" PRIu64 ", but it must be 0", i,
-			                 entry->reserved[i]);
+	if (entry->priority >= JOB_PRIORITY_COUNT)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "priority: %" PRIu32 ", but it must be 0 to %d", entry->priority,
+		                 JOB_PRIORITY_COUNT - 1);
+	if (entry->reserved)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "reserved: %" PRIu32 ", but it must be 0",
+		                 entry->reserved);
 	return 0;
 }
 
 static int start(struct submission *s, const struct submission_entry *entry, struct error *err)
 {
-	static const struct order order = { .completion = COMPLETION_SIGNAL };
+	struct order order = { .completion = COMPLETION_SIGNAL };
 	const struct msg_plan_run run = {
 		.plan = entry->plan,
 		.dst = { entry->dst_region, entry->dst_offset },
@@ -185,12 +187,14 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 	struct plan_entry *plan;
 	struct placed placed;
 	struct job *job;
-	int r = check_reserved(entry, err);
+	int r = check_words(entry, err);
 
 	if (r == 0)
 		r = prepared_plan(s->session, &run, &placed, &plan, err);
 	if (r < 0)
 		return r;
+	order_set_share(s->session, (enum job_priority)entry->priority, entry->multiprocessors,
+	                entry->host_threads, &order);
 	request.msgid = 0;
 	request.method = &methods[METHOD_plan_run];
 	job = job_new(s->session, &request, &order, answer, err);

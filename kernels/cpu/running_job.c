@@ -3,6 +3,7 @@
 #include "running_job.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <string.h>
 
 #include "kernels/host/memory.h"
@@ -152,10 +153,20 @@ static uint64_t work_items_to_come(const struct running_job *running)
 	return b->most ? divide_up_u64(b->left, b->most) + may_read(running) : UINT32_MAX;
 }
 
+/* Threads that may still take work items, where the job limits them. */
+static unsigned room_of(const struct running_job *running)
+{
+	const uint32_t limit = running->job->host_threads;
+
+	return limit == 0 ? UINT_MAX : limit > running->active ? limit - running->active : 0;
+}
+
 unsigned running_job_work_items(const struct running_job *running, unsigned most)
 {
 	if (!running->job || running->status)
 		return 0;
+	if (most > room_of(running))
+		most = room_of(running);
 	if (running->is_waking)
 		return running->active == 0 && (!running->is_counted || running->wakes_left > 0);
 	unsigned parts = partitioner_left(&running->partitioner, most);

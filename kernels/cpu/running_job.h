@@ -90,8 +90,8 @@ void running_job_start(struct running_job *running, struct engine_job *job, cons
  * stopped. The job's result stays as it is. */
 void running_job_start_waking(struct running_job *running, struct engine_job *job);
 
-/* About how many work items are left, capped at most. 0: there is none now; one that is being executed may
- * bring more. */
+/* About how many work items are left, capped at most and at the job's host_threads, less those being
+ * executed. 0: there is none now; one that is being executed may bring more. */
 unsigned running_job_work_items(const struct running_job *running, unsigned most);
 
 /* The task that a move of the job is. */

@@ -91,6 +91,7 @@ static void offer(struct engine_stream *stream, unsigned work_items)
 		fair_queue_remove(&streams->fair_queue, &stream->fair);
 	if (work_items == 0 || stream->fair.queued)
 		return;
+	stream->fair.priority = stream->running.job->priority;
 	fair_queue_add(&streams->fair_queue, &stream->fair);
 	atomic_fetch_add_explicit(&streams->offered, 1, memory_order_relaxed);
 	for (; work_items > 0; work_items--)

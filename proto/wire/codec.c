@@ -44,6 +44,7 @@ const char *const codec_kind_names[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_REGION_KIND] = "a region kind",
 	[FIELD_KIND_REGION_STATE] = "a region state",
 	[FIELD_KIND_COMPLETION] = "a completion",
+	[FIELD_KIND_PRIORITY] = "a priority",
 	[FIELD_KIND_INTS] = "an array of integers",
 	[FIELD_KIND_VALUE] = "a number or [re, im]",
 	[FIELD_KIND_PLACE] = "[region, offset]",
@@ -61,13 +62,15 @@ const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_REGION_KIND] = { region_kind_names, REGION_KIND_COUNT },
 	[FIELD_KIND_REGION_STATE] = { region_state_names, REGION_STATE_COUNT },
 	[FIELD_KIND_COMPLETION] = { completion_names, COMPLETION_COUNT },
+	[FIELD_KIND_PRIORITY] = { job_priority_names, JOB_PRIORITY_COUNT },
 };
 
 /* The name sets are read and written through one integer type. */
 _Static_assert(sizeof(enum dtype) == sizeof(unsigned) && sizeof(enum pad_mode) == sizeof(unsigned) &&
                    sizeof(enum region_kind) == sizeof(unsigned) &&
                    sizeof(enum region_state) == sizeof(unsigned) &&
-                   sizeof(enum completion) == sizeof(unsigned),
+                   sizeof(enum completion) == sizeof(unsigned) &&
+                   sizeof(enum job_priority) == sizeof(unsigned),
                "enums of the schema are unsigned integers");
 
 /* ---- Sentences ---- */
@@ -165,6 +168,7 @@ static void set_default(const struct field *field, void *at)
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
+	case FIELD_KIND_PRIORITY:
 		*(unsigned *)at = (unsigned)field->dflt;
 		return;
 	case FIELD_KIND_INTS:
@@ -270,6 +274,7 @@ static int decode_field(const struct place *place, const struct field *field, co
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
+	case FIELD_KIND_PRIORITY:
 		return decode_name(place, field, object, at, err);
 	case FIELD_KIND_INTS:
 		if (object->type != MSGPACK_OBJECT_ARRAY)

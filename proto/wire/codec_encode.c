@@ -50,6 +50,7 @@ static int encode_field(struct buffer *b, const struct field *field, const void 
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
+	case FIELD_KIND_PRIORITY:
 		assert(*(const unsigned *)at < codec_name_sets[field->kind].n);
 		name = codec_name_sets[field->kind].names[*(const unsigned *)at];
 		return pack_str(b, name, strlen(name));

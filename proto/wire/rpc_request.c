@@ -149,7 +149,9 @@ static int decode_params(const struct method *method, const msgpack_object *para
 	return codec_decode(map, method->params, &rules, ret, err);
 }
 
-#define FIELDS_OF_ORDER(m) (F(m, wait) | F(m, signal) | F(m, reply))
+#define FIELDS_OF_ORDER(m)                                                                  \
+	(F(m, wait) | F(m, signal) | F(m, reply) | F(m, priority) | F(m, multiprocessors) | \
+	 F(m, host_threads))
 
 int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_item *ret, struct error *err)
 {

@@ -176,10 +176,10 @@ static size_t put_text(uint8_t *bytes, enum item_type type, const char *text, si
 	return header + len;
 }
 
-/* A word of the protocol: a method, a field, a dtype, a mode, a kind, a completion. */
+/* A word of the protocol: a method, a field, a dtype, a mode, a kind, a completion, a priority. */
 static const char *word(uint64_t *random)
 {
-	switch (below(random, 6)) {
+	switch (below(random, 7)) {
 	case 0:
 		return method_names[below(random, METHOD_COUNT)];
 	case 1:
@@ -190,6 +190,8 @@ static const char *word(uint64_t *random)
 		return region_kind_names[below(random, REGION_KIND_COUNT)];
 	case 4:
 		return completion_names[below(random, COMPLETION_COUNT)];
+	case 5:
+		return job_priority_names[below(random, JOB_PRIORITY_COUNT)];
 	default: {
 		const struct message *params = methods[below(random, METHOD_COUNT)].params;
 

@@ -123,6 +123,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
+	case FIELD_KIND_PRIORITY:
 		*(unsigned *)at = (unsigned)below(random, codec_name_sets[field->kind].n);
 		break;
 	case FIELD_KIND_INTS:
@@ -201,16 +202,20 @@ static struct msg_tensor tensor_of(const struct tensor_layout *layout, unsigned 
 	};
 }
 
-/* Points that may come, and completions, for a quarter of the requests. */
-#define SET_ORDER(m, p, random)                                                                          \
-	do {                                                                                             \
-		if (below(random, 4) == 0) {                                                             \
-			(p)->has |=                                                                      \
-			    (uint32_t)oracle_random(random) & (F(m, wait) | F(m, signal) | F(m, reply)); \
-			(p)->wait = wait_of(random);                                                     \
-			(p)->signal = signal_of(random);                                                 \
-			(p)->reply = (enum completion)below(random, COMPLETION_COUNT);                   \
-		}                                                                                        \
+/* Points that may come, completions and priorities, for a quarter of the requests. */
+#define SET_ORDER(m, p, random)                                                                 \
+	do {                                                                                    \
+		if (below(random, 4) == 0) {                                                    \
+			(p)->has |= (uint32_t)oracle_random(random) &                           \
+			            (F(m, wait) | F(m, signal) | F(m, reply) | F(m, priority) | \
+			             F(m, multiprocessors) | F(m, host_threads));               \
+			(p)->wait = wait_of(random);                                            \
+			(p)->signal = signal_of(random);                                        \
+			(p)->reply = (enum completion)below(random, COMPLETION_COUNT);          \
+			(p)->priority = (enum job_priority)below(random, JOB_PRIORITY_COUNT);   \
+			(p)->multiprocessors = below(random, 4);                                \
+			(p)->host_threads = below(random, 4);                                   \
+		}                                                                               \
 	} while (0)
 
 static uint64_t some_region(uint64_t *random)

@@ -314,8 +314,8 @@ class Overrides(ConfigCase):
         self.assertEqual((limits["regions_per_uid"], limits["plans_per_uid"]), (4, 3))
 
     def test_errors_have_their_lines(self):
-        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: only limits that end with _per_uid can be set for a user or group"),
-                ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: only limits that end with _per_uid"),
+        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: only limits that end with _per_uid, multiprocessors and host_threads can be set for a user or group"),
+                ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: only limits that end with _per_uid, multiprocessors and host_threads"),
                 ('[limits "uid:1"]\nregions_per_usr = 3\n', 2, "regions_per_usr: unknown setting; did you mean regions-per-uid?"),
                 ('[limits "uid:1"]\nregions_per_uid = 0\n', 2, "regions-per-uid = 0: it takes a whole number from 1"),
                 ('[limits "uid:1"]\nregions_per_uid = 1\n[limits "uid:1"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set on line 2"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When requests start, what they set and when they are answered: wait, signal, reply, cancel."""
+"""When requests start, what they set, when they are answered and what they take: wait, signal, reply, priority,
+multiprocessors, host_threads, cancel."""
 import contextlib
 import ctypes
 import os
@@ -65,6 +66,38 @@ class Order(RawCase):
 
     def point(self, offset, value, **more):
         return {"region": self.timeline, "offset": offset, "value": value & MASK, **more}
+
+    # ---- what it passes and takes ----
+    def test_any_priority_and_share(self):
+        for priority in ("background", "normal", "urgent"):
+            for share_of_it in (0, 1, 3, (1 << 64) - 1):
+                with self.subTest(priority=priority, share=share_of_it):
+                    self.dst[:] = b"\xee" * 4096
+                    self.rpc.call("copy", self.copy(priority=priority, multiprocessors=share_of_it,
+                                                    host_threads=share_of_it))
+                    self.assertEqual(self.dst[:], self.src[:])
+
+    def test_every_method_that_moves_takes_them(self):
+        take = {"priority": "urgent", "multiprocessors": 1, "host_threads": 1}
+        bare = {side: {"dtype": "uint8", "shape": [16]} for side in ("dst", "src")}
+        plan = self.rpc.call("plan_prepare", bare)["plan"]
+        self.rpc.call("plan_run", {"plan": plan, "dst": [self.dst_region, 0], "src": [self.src_region, 0], **take})
+        self.rpc.call("submit", {"items": [self.copy()], **take})
+        blocks = {"dst": tensor(self.dst_region, [16]), "src": tensor(self.src_region, [16]), "index": b"\0" * 4}
+        for method in ("gather", "scatter"):
+            self.rpc.call(method, {**blocks, **take})
+        for method in ("plan_prepare", "explain"):
+            self.refused("INVALID_ARGUMENT", method, {**bare, "priority": "urgent"}, ['unknown field', '"priority"'])
+
+    def test_what_is_not_a_priority_or_share(self):
+        rows = (({"priority": "high"}, ["priority", '"high"', "normal, background, urgent"]),
+                ({"priority": 2}, ["priority", "a priority"]),
+                ({"multiprocessors": -1}, ["multiprocessors", "a non-negative integer"]),
+                ({"host_threads": "many"}, ["host_threads", "a non-negative integer"]))
+        for fields, words in rows:
+            with self.subTest(fields=fields):
+                self.refused("INVALID_ARGUMENT", "copy", self.copy(**fields), words)
+        self.assertEqual(self.dst[:], b"\xee" * 4096)
 
     # ---- wait and signal ----
     def test_a_point_that_has_come(self):

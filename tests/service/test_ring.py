@@ -119,8 +119,8 @@ class Rings(RawCase):
         d, s, p = self.dst_region, self.src_region, self.plan
         cases = [((p, d, 0, s, 0), 0), ((p + 1, d, 0, s, 0), -4), ((0, d, 0, s, 0), -4), ((p, 99, 0, s, 0), -4),
                  ((p, d, 0, 1 << 63, 0), -4), ((p, d, 65473, s, 0), -2), ((p, d, 0, s, (1 << 64) - 1), -2),
-                 ((p, d, 0, d, 32), -3), ((p, read_only, 0, s, 0), -7), ((p, d, 0, s, 0, 7, 1), -1),
-                 ((p, d, 0, s, 0, 7, 0, 1 << 63), -1), ((p, d, 64, s, 64), 0)]
+                 ((p, d, 0, d, 32), -3), ((p, read_only, 0, s, 0), -7), ((p, d, 0, s, 0, 7, 3), -1),
+                 ((p, d, 0, s, 0, 7, 0, 1 << 63), -1), ((p, d, 64, s, 64, 7, 2 | 1 << 32, 1), 0)]
         for i, (fields, _) in enumerate(cases):
             fields = list(fields) + [0] * (8 - len(fields))
             fields[5] = i

@@ -25,7 +25,7 @@ GROWS(struct tma_number, 56, 2)
 GROWS(struct tma_transform, 176, 8)
 GROWS(struct tma_result, 144, 8)
 GROWS(struct tma_point, 40, 2)
-GROWS(struct tma_order, 152, 7)
+GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
 GROWS(struct tma_item, 120, 4)
 GROWS(struct tma_blocks, 200, 8)
@@ -97,7 +97,7 @@ Test(growth, what_is_reserved_has_to_be_zero)
 		{ &src.reserved[0], call_submit, "src.reserved[0]" },
 		{ &transform.reserved[7], call_transform, "transform.reserved[7]" },
 		{ &transform.value.reserved[1], call_transform, "value.reserved[1]" },
-		{ &order.reserved[6], call_transform, "order.reserved[6]" },
+		{ &order.reserved[4], call_transform, "order.reserved[4]" },
 		{ &order.wait.reserved[0], call_submit, "order.wait.reserved[0]" },
 		{ &order.signal.reserved[1], call_transform, "order.signal.reserved[1]" },
 		{ &blocks.reserved[2], call_gather, "blocks.reserved[2]" },

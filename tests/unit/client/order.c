@@ -97,6 +97,12 @@ Test(order, what_is_refused_here)
 	cr_assert_eq(tma_submit(client, &transform, &ticket), TMA_INVALID_ARGUMENT);
 	cr_assert_str_eq(tma_last_error(client), "order.completion: 3 is not an enum tma_completion");
 	cr_assert_eq(tma_transform(client, &transform), TMA_INVALID_ARGUMENT);
+	order = (struct tma_order){ .priority = (enum tma_priority)3 };
+	cr_assert_eq(tma_transform(client, &transform), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client), "order.priority: 3 is not an enum tma_priority");
+	order = (struct tma_order){ .unused = 7 };
+	cr_assert_eq(tma_transform(client, &transform), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client), "order.unused: 7, but it must be 0");
 	cr_assert_eq(tma_submit_ping(client, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(ticket, 99);
 	cr_assert_eq(tma_take_error(client), 0);
@@ -112,6 +118,43 @@ Test(order, what_is_refused_here)
 	cr_assert(strstr(tma_last_error(other), "order.wait.region: it belongs to another client"), "%s",
 	          tma_last_error(other));
 	tma_free(other);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* ---- What it passes and takes ------------------------------------------------------------------------ */
+
+/* The first says nothing, the second everything. */
+static void script_share(struct server *s)
+{
+	const uint32_t bits =
+	    F(transform, priority) | F(transform, multiprocessors) | F(transform, host_threads);
+	struct rpc_request request;
+
+	server_request(s, &request);
+	cr_assert_eq(request.params.transform.has & bits, 0);
+	cr_assert_eq(request.params.transform.priority, JOB_PRIORITY_NORMAL);
+	server_answer_transform(s, request.msgid, "memcpy", 8);
+	server_request(s, &request);
+	cr_assert_eq(request.params.transform.has & bits, bits);
+	cr_assert_eq(request.params.transform.priority, JOB_PRIORITY_URGENT);
+	cr_assert_eq(request.params.transform.multiprocessors, 4);
+	cr_assert_eq(request.params.transform.host_threads, 2);
+	server_answer_transform(s, request.msgid, "memcpy", 8);
+}
+
+Test(order, priority_and_shares_travel)
+{
+	struct server s = { 0 };
+	tma_client *client;
+
+	server_start(&s, script_share);
+	client = server_client(&s, 5000);
+	order = (struct tma_order){ 0 };
+	cr_assert_eq(tma_transform(client, &transform), 0);
+	order =
+	    (struct tma_order){ .priority = TMA_PRIORITY_URGENT, .multiprocessors = 4, .host_threads = 2 };
+	cr_assert_eq(tma_transform(client, &transform), 0);
 	tma_free(client);
 	server_stop(&s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one work item may hold: however far apart elements lie, few pages are touched. */
+/* What one work item may hold: however far apart elements lie, few pages are touched. And how many of them
+ * threads hold at once. */
 #include "kernels/cpu/running_job.h"
 
 #include <string.h>
@@ -168,4 +169,41 @@ ParameterizedTest(struct work_item_row *row, running, work_items_touch_few_lines
 	struct engine_job *ended;
 	cr_assert(running_job_end(&running, &ended));
 	cr_assert_gt(work_items, 1, "%s", row->name);
+}
+
+Test(running, no_more_threads_than_the_job_allows)
+{
+	static char address;
+	static struct work_item work_item[3];
+	struct host_memory memory = { .data = &address };
+	struct plan_facts facts = { .engine = "cpu", .threads = 8, .align = CPU_ALIGN };
+	struct transform_spec spec = { .n_perm = 1, .n_before = 1, .n_after = 1 };
+	const int64_t shape[] = { 64 << 20 };
+	struct cpu_tuning tuning = cpu_tuning_get();
+	struct running_job running = { 0 };
+	struct transform transform;
+	struct engine_job *ended;
+	struct plan plan;
+	struct error err;
+	cr_assert_eq(tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, shape, NULL, "dst", &err), 0);
+	spec.src = spec.dst;
+	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s", err.message);
+	plan_init(&plan, &transform, &facts);
+	struct engine_job job = {
+		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base },
+		.host_threads = 2
+	};
+	running_job_clear(&job);
+	running_job_start(&running, &job, &tuning, 8);
+	cr_assert_eq(running_job_work_items(&running, 8), 2);
+	running_job_work_item(&running, &work_item[0]);
+	cr_assert_eq(running_job_work_items(&running, 8), 1);
+	running_job_work_item(&running, &work_item[1]);
+	cr_assert_eq(running_job_work_items(&running, 8), 0);
+	cr_assert_not(running_job_end(&running, &ended));
+	running_job_end_work_item(&running, &work_item[0], 0);
+	cr_assert_eq(running_job_work_items(&running, 8), 1);
+	running_job_end_work_item(&running, &work_item[1], 0);
+	running_job_stop(&running, STATUS_CANCELED);
+	cr_assert(running_job_end(&running, &ended));
 }

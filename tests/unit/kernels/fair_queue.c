@@ -181,3 +181,83 @@ Test(fair_queue, coming_back_wins_nothing)
 	cr_assert_leq(slices[0], 501, "%d and %d slices", slices[0], slices[1]);
 	cr_assert_geq(slices[0], 499, "%d and %d slices", slices[0], slices[1]);
 }
+
+/* ---- Priorities --------------------------------------------------------------------------------------- */
+
+static void add_as(struct fair_stream *stream, enum job_priority priority)
+{
+	fair_queue_remove(&fair_queue, stream);
+	stream->priority = priority;
+	fair_queue_add(&fair_queue, stream);
+}
+
+Test(fair_queue, urgent_streams_of_an_owner_come_first_and_background_ones_last)
+{
+	static struct party a;
+	fair_queue_init(&fair_queue);
+	party_init(&a, 5);
+	add_as(&a.stream[0], JOB_PRIORITY_BACKGROUND);
+	add_as(&a.stream[2], JOB_PRIORITY_URGENT);
+	add_as(&a.stream[4], JOB_PRIORITY_URGENT);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(slice(10), &a.stream[i % 2 ? 4 : 2], "slice %d", i);
+	fair_queue_remove(&fair_queue, &a.stream[2]);
+	fair_queue_remove(&fair_queue, &a.stream[4]);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(slice(10), &a.stream[i % 2 ? 3 : 1], "slice %d", i);
+	fair_queue_remove(&fair_queue, &a.stream[1]);
+	fair_queue_remove(&fair_queue, &a.stream[3]);
+	cr_assert_eq(slice(10), &a.stream[0]);
+}
+
+Test(fair_queue, urgent_streams_take_nothing_from_another_owner)
+{
+	static struct party a, b;
+	int slices = 0;
+	fair_queue_init(&fair_queue);
+	party_init(&a, 1);
+	party_init(&b, 1);
+	add_as(&a.stream[0], JOB_PRIORITY_URGENT);
+	for (int i = 0; i < 100; i++)
+		slices += slice(10) == &a.stream[0];
+	cr_assert_eq(slices, 50);
+}
+
+Test(fair_queue, background_streams_run_while_nobody_else_waits_and_save_nothing_up)
+{
+	static struct party a, b;
+	int slices = 0;
+	fair_queue_init(&fair_queue);
+	party_init(&a, 2);
+	party_init(&b, 1);
+	fair_queue_remove(&fair_queue, &a.stream[1]);
+	add_as(&a.stream[0], JOB_PRIORITY_BACKGROUND);
+	for (int i = 0; i < 100; i++)
+		cr_assert_eq(slice(10), &b.stream[0], "slice %d", i);
+	fair_queue_add(&fair_queue, &a.stream[1]);
+	for (int i = 0; i < 100; i++)
+		slices += slice(10) == &a.stream[1];
+	/* The owner with two streams pays a premium. */
+	cr_assert(slices > 35 && slices <= 51, "%d of 100", slices);
+	fair_queue_remove(&fair_queue, &a.stream[1]);
+	fair_queue_remove(&fair_queue, &b.stream[0]);
+	cr_assert_eq(slice(10), &a.stream[0]);
+}
+
+static bool can_run_background(struct fair_stream *stream, void *arg)
+{
+	(void)arg;
+	return stream->priority == JOB_PRIORITY_BACKGROUND;
+}
+
+Test(fair_queue, background_streams_run_where_no_other_can)
+{
+	static struct party a, b;
+	fair_queue_init(&fair_queue);
+	party_init(&a, 1);
+	party_init(&b, 1);
+	add_as(&b.stream[0], JOB_PRIORITY_BACKGROUND);
+	cr_assert_eq(fair_queue_next_if(&fair_queue, can_run_background, NULL), &b.stream[0]);
+	fair_queue_remove(&fair_queue, &b.stream[0]);
+	cr_assert_null(fair_queue_next_if(&fair_queue, can_run_background, NULL));
+}

@@ -194,6 +194,8 @@ Test(document, says_what_the_tables_say)
 	check_section("region states");
 	add_names("Completions", &codec_name_sets[FIELD_KIND_COMPLETION]);
 	check_section("completions");
+	add_names("Priorities", &codec_name_sets[FIELD_KIND_PRIORITY]);
+	check_section("priorities");
 
 	add("| Message | Bytes | Depth | Elements |\n|---|---|---|---|\n");
 	add_limits("to the service", &frame_request_limits);

@@ -49,6 +49,7 @@ static const struct variant variants[] = {
 	    STRS | KIND(PAD_MODE)),
 	ROW("a region kind", "\xa5memfd", STRS | KIND(REGION_KIND)),
 	ROW("a completion", "\xa6queued", STRS | KIND(COMPLETION)),
+	ROW("a priority", "\xa6urgent", STRS | KIND(PRIORITY)),
 	ROW("a name of none",
 	    "\xa3"
 	    "any",

@@ -55,6 +55,9 @@ static void sample_field(const struct field *field, void *at)
 	case FIELD_KIND_REGION_STATE:
 		*(enum region_state *)at = REGION_STATE_DRAINING;
 		break;
+	case FIELD_KIND_PRIORITY:
+		*(enum job_priority *)at = JOB_PRIORITY_URGENT;
+		break;
 	case FIELD_KIND_COMPLETION:
 		*(enum completion *)at = COMPLETION_QUEUED;
 		break;
