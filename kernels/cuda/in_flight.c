@@ -449,6 +449,7 @@ static int move(struct round *round, CUstream own, struct error *err)
 	struct plan plan;
 	int r;
 
+	round->pool->launcher.multiprocessors = in_flight->job->multiprocessors;
 	if (s->run)
 		return s->src == STAGING_DIRECT ? copy_run(round, own, err) : 0;
 	r = pass(round, own, err);

@@ -69,6 +69,7 @@ struct permute_args {
 	uint64_t high;
 
 	/* The box. Each list has its innermost dimension first. */
+	uint32_t tiles; /* in the grid */
 	uint32_t n_grid;
 	uint32_t n_load;
 	uint32_t n_row;

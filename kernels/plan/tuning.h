@@ -57,6 +57,10 @@
 #define PADDED_BLOCKS   4
 #define WORDS_BLOCKS    4
 
+/* Kernels whose grid may be smaller than their number of tiles: blocks of a multiprocessor that they leave
+ * registers for at least. What a launch may not occupy, more blocks would not make up for. */
+#define BOUNDED_BLOCKS 2
+
 /* tile_squares: chunks that a thread loads before it writes, which is all it loads; bytes of a tile at most,
  * and threads of a block; blocks of a multiprocessor, by registers. */
 #define SQUARES_BATCH(element)      ((element) <= 2 ? 8 : 4)

@@ -4,7 +4,8 @@
  *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
  *
  * Each is moved as planned, then by one of the alternatives that the planner has to that, and then by a
- * random tile of many axes, if one can be drawn.
+ * random tile of many axes, if one can be drawn. Each is moved once with the whole device, and once with one
+ * or two of its multiprocessors.
  *
  * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger: each fourth of
  * them what is done without the Tensor Memory Accelerator, the others aligned so that it may take most of
@@ -211,8 +212,8 @@ static bool complain(const struct oracle_case *c, const struct plan *plan, const
 	return false;
 }
 
-static bool move(struct bench *bench, struct oracle_case *c, const struct transform *transform,
-                 const struct plan *plan, uint64_t dst, uint64_t src)
+static bool move_within(struct bench *bench, struct oracle_case *c, const struct transform *transform,
+                        const struct plan *plan, uint64_t dst, uint64_t src)
 {
 	const size_t dst_bytes = c->dst_size + 2 * ORACLE_GUARD, src_bytes = c->src_size + 2 * ORACLE_GUARD;
 	struct error err;
@@ -227,6 +228,25 @@ static bool move(struct bench *bench, struct oracle_case *c, const struct transf
 	if (!oracle_case_check(c, text, sizeof text))
 		return complain(c, plan, text);
 	return true;
+}
+
+/* Twice: before is the destination as it was. */
+static bool move(struct bench *bench, struct oracle_case *c, const struct transform *transform,
+                 const struct plan *plan, uint64_t dst, uint64_t src, const uint8_t *before)
+{
+	const uint32_t few = 1 + (uint32_t)(c->seed / 2 % 2);
+	bool good;
+
+	bench->rig.launcher.multiprocessors = 0;
+	good = move_within(bench, c, transform, plan, dst, src);
+	if (!good)
+		return false;
+	memcpy(c->dst, before, c->dst_size + 2 * ORACLE_GUARD);
+	bench->rig.launcher.multiprocessors = few;
+	good = move_within(bench, c, transform, plan, dst, src);
+	if (!good)
+		printf("# seed %" PRIu64 ": with %" PRIu32 " multiprocessors\n", c->seed, few);
+	return good;
 }
 
 /* Makes an alternative the plan; false: there is none. */
@@ -267,16 +287,16 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	bench->families[plan.family]++;
 	bench->routes[plan.tma.route]++;
 	bench->patched += plan.tma.patched;
-	good = move(bench, c, &transform, &plan, dst, src);
+	good = move(bench, c, &transform, &plan, dst, src, before);
 	const struct plan_facts facts = rig_facts(&bench->rig, dst, src);
 	if (good && take_alternative(bench, &state, &transform, &facts, &plan)) {
 		memcpy(c->dst, before, dst_bytes);
-		good = move(bench, c, &transform, &plan, dst, src);
+		good = move(bench, c, &transform, &plan, dst, src, before);
 	}
 	if (good && random_tile_plan(&state, &transform, &facts, &plan)) {
 		memcpy(c->dst, before, dst_bytes);
 		bench->tiles[plan.tma.permute.how]++;
-		good = move(bench, c, &transform, &plan, dst, src);
+		good = move(bench, c, &transform, &plan, dst, src, before);
 	}
 	free(before);
 	return good;
@@ -308,6 +328,15 @@ static void print_routes(const char *what, const uint64_t *n)
 	       what, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11]);
 }
 
+/* Cases are small: with as few blocks as this, each block of kernels whose grids are bounded by what a
+ * multiprocessor holds has several tiles. */
+static CUresult CUDAAPI one_block(int *ret, CUfunction function, int threads, size_t shared)
+{
+	(void)function, (void)threads, (void)shared;
+	*ret = 1;
+	return CUDA_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : DEFAULT_CASES;
@@ -319,6 +348,7 @@ int main(int argc, char **argv)
 		printf("1..0 # SKIP %s\n", err.message);
 		return 0;
 	}
+	driver.cuOccupancyMaxActiveBlocksPerMultiprocessor = one_block;
 	bench.dst = rig_new(bench.room);
 	bench.src = rig_new(bench.room);
 	for (uint64_t i = 0; i < cases && failed < 20; i++)

@@ -4,6 +4,11 @@
  * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise;
  * strides are bytes; n is the destination's extent. A window: destination index i reads source index i -
  * before where that is in [0, source), and the fill pattern elsewhere.
+ *
+ * Work is counted in tiles, slots or blocks. A block of threads takes what has its number, then every
+ * gridDim.x-th that follows, so that the size of the grid alone decides how many multiprocessors a kernel occupies
+ * at most. Where that would cost registers, a kernel has a grid with a block for each tile, and another one of the
+ * same arguments, bounded_*, does the same with a grid of any size (kernels.def).
  */
 #ifndef KERNELS_CUDA_DEVICE_ARGS_H
 #define KERNELS_CUDA_DEVICE_ARGS_H
@@ -142,6 +147,7 @@ struct many_args {
 	uint64_t which; /* uint32_t, n */
 	uint64_t first; /* uint32_t, n + 1 */
 	uint32_t n;
+	uint32_t blocks; /* of threads, of all moves; a bounded kernel's stand for so many */
 	struct many_move own;
 };
 

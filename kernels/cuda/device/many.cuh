@@ -11,6 +11,7 @@
 #include "args.h"
 #include "kernels/plan/divisor.h"
 #include "tma.cuh"
+#include "turns.cuh"
 
 /* Which of the blocks of threads that share the slots this one is. */
 struct share {
@@ -30,7 +31,7 @@ struct list_place {
 	uint64_t low;
 	uint64_t high;
 	uint32_t rotation; /* of the fill pattern: bytes that dst lies past the first block's, modulo 16 */
-	bool there;        /* else the entry names none, and nothing is to be done */
+	bool there; /* else the entry names none, and nothing is to be done */
 };
 
 DEVICE const strided_args &args_of(const strided_args &move)
@@ -165,12 +166,12 @@ DEVICE void copy_words(void *to, const void *from, uint32_t bytes)
 		((uint32_t *)to)[w] = ((const uint32_t *)from)[w];
 }
 
-/* The move of this block of threads, copied to the start of shared memory, and its share of it. */
-DEVICE share take_move(const many_args &args, unsigned char *shared)
+/* The move of a block of threads, copied to the start of shared memory, and its share of it. */
+DEVICE share take_move(const many_args &args, share own, unsigned char *shared)
 {
 	const many_move *from = &args.own;
 	many_move *to = (many_move *)shared;
-	share own = whole_grid();
+	const uint32_t number = own.number;
 
 	if (args.moves) {
 		const uint32_t *first = (const uint32_t *)args.first;
@@ -179,7 +180,7 @@ DEVICE share take_move(const many_args &args, unsigned char *shared)
 		while (high - low > 1) {
 			const uint32_t middle = (low + high) / 2;
 
-			if (global_read(&first[middle]) <= blockIdx.x)
+			if (global_read(&first[middle]) <= number)
 				low = middle;
 			else
 				high = middle;
@@ -187,7 +188,7 @@ DEVICE share take_move(const many_args &args, unsigned char *shared)
 		from = (const many_move *)(args.moves + global_read((const uint32_t *)args.which + low));
 		const uint32_t start = global_read(&first[low]);
 
-		own.number = blockIdx.x - start;
+		own.number = number - start;
 		own.of = global_read(&first[low + 1]) - start;
 	}
 	const uint32_t rank = from->move.rank;
@@ -197,6 +198,15 @@ DEVICE share take_move(const many_args &args, unsigned char *shared)
 	copy_words(to->move.by, from->move.dim + rank, rank * sizeof(divisor));
 	__syncthreads();
 	return own;
+}
+
+/* Calls work(own, turn) for each block of threads that this one stands for (take_turns). */
+template <bool BOUNDED, typename WORK>
+DEVICE void take_moves(const many_args &args, unsigned char *shared, const WORK &work)
+{
+	take_turns<BOUNDED>(args.blocks, [&](const turn &turn) {
+		work(take_move(args, share{ turn.number, BOUNDED ? args.blocks : gridDim.x }, shared), turn);
+	});
 }
 
 #endif

@@ -179,19 +179,28 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 	}
 }
 
-template <int E> DEVICE void short_rows(const many_move &move, const share &own, unsigned char *shared)
+/* Behind as many rows and notes as there may be. */
+constexpr uint32_t short_barrier_at = SHORT_TILE_BYTES + ROWS_THREADS * SHORT_NOTE_BYTES;
+
+/* The block's barrier; all threads wait for it when the first move has been taken. */
+DEVICE void begin_short(unsigned char *shared)
+{
+	if (threadIdx.x == 0) {
+		barrier_init((barrier *)(shared + MANY_SHARED + short_barrier_at), ROWS_THREADS);
+		barrier_init_fence();
+	}
+}
+
+template <int E>
+DEVICE void short_rows(const many_move &move, const share &own, unsigned char *shared, uint32_t parity)
 {
 	const strided_args &args = move.move;
 	const uint64_t first = (uint64_t)own.number * args.rows;
 	const uint32_t rows = args.slots - first < args.rows ? (uint32_t)(args.slots - first) : args.rows;
 	short_row *notes = (short_row *)(shared + args.rows * args.pitch);
-	barrier *arrived = (barrier *)(notes + args.rows);
+	barrier *arrived = (barrier *)(shared + short_barrier_at);
 	short_load load = { 0, 0, 0 };
 
-	if (threadIdx.x == 0) {
-		barrier_init(arrived, ROWS_THREADS);
-		barrier_init_fence();
-	}
 	if (threadIdx.x < rows) {
 		uint64_t number = first + threadIdx.x;
 		const list_place block = find_block(move, number, true);
@@ -206,19 +215,24 @@ template <int E> DEVICE void short_rows(const many_move &move, const share &own,
 	barrier_arrive_expect(arrived, load.bytes);
 	if (load.bytes > 0)
 		load_bulk(shared + load.at, (const void *)load.from, load.bytes, arrived);
-	barrier_wait(arrived, 0);
+	barrier_wait(arrived, parity);
 	write_chunks<E>(args, rows, shared, notes);
 	write_rest<E>(args, rows, shared, notes);
 }
 
 } // namespace
 
-#define MANY_SHORT(e)                                                                                \
-	KERNEL(ROWS_THREADS, SHORT_BLOCKS) many_short_##e(const GRID_CONSTANT struct many_args args) \
-	{                                                                                            \
-		DYNAMIC_SHARED(shared);                                                              \
-		grid_wait();                                                                         \
-		const share own = take_move(args, shared);                                           \
-		short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED);                \
+#define MANY_SHORT(name, e, blocks, bounded)                                                               \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args)                 \
+	{                                                                                                  \
+		DYNAMIC_SHARED(shared);                                                                    \
+		grid_wait();                                                                               \
+		begin_short(shared);                                                                       \
+		take_moves<bounded>(args, shared, [&](const share &own, const turn &turn) {                \
+			short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED, turn.parity); \
+		});                                                                                        \
 	}
-BY_ELEMENT(MANY_SHORT)
+#define MANY_SHORT_BOTH(e)                             \
+	MANY_SHORT(many_short, e, SHORT_BLOCKS, false) \
+	MANY_SHORT(bounded_many_short, e, BOUNDED_BLOCKS, true)
+BY_ELEMENT(MANY_SHORT_BOTH)

@@ -380,12 +380,16 @@ template <int E> DEVICE void tiles(const many_move &move, const share &own, unsi
 
 } // namespace
 
-#define MANY_TILES(e)                                                                                \
-	KERNEL(tiles_threads, TILES_BLOCKS) many_tiles_##e(const GRID_CONSTANT struct many_args args) \
-	{                                                                                             \
-		DYNAMIC_SHARED(shared);                                                               \
-		grid_wait();                                                                          \
-		const share own = take_move(args, shared);                                            \
-		tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);                      \
+#define MANY_TILES(name, e, blocks, bounded)                                                \
+	KERNEL(tiles_threads, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                   \
+		DYNAMIC_SHARED(shared);                                                     \
+		grid_wait();                                                                \
+		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {     \
+			tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);    \
+		});                                                                         \
 	}
-BY_ELEMENT(MANY_TILES)
+#define MANY_TILES_BOTH(e)                             \
+	MANY_TILES(many_tiles, e, TILES_BLOCKS, false) \
+	MANY_TILES(bounded_many_tiles, e, BOUNDED_BLOCKS, true)
+BY_ELEMENT(MANY_TILES_BOTH)

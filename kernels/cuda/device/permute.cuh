@@ -13,6 +13,7 @@
 
 #include "pad.cuh"
 #include "strided.cuh"
+#include "turns.cuh"
 
 /* A block's tile. Indices are of the destination, and begin with the margin. `from`: the lowest index of the
  * source that the tile reads, in a dimension that is padded. */
@@ -94,9 +95,9 @@ DEVICE uint32_t find_hull(const permute_args &args, const permute_axis &axis, in
 
 /* The tile's index along each dimension of the grid. Where it is padded, what is read of a split dimension is
  * for set_loads. */
-template <bool PADDED> DEVICE void set_place(const permute_args &args, permute_tile &t)
+template <bool PADDED> DEVICE void set_place(const permute_args &args, uint32_t number, permute_tile &t)
 {
-	uint32_t number = blockIdx.x, at_dst = 0;
+	uint32_t at_dst = 0;
 
 	for (uint32_t d = 0; d < args.n_grid; d++) {
 		const permute_axis &axis = args.grid[d];
@@ -170,7 +171,14 @@ template <bool PADDED> DEVICE void set_loads(const permute_args &args, permute_t
 	t.load_bytes = t.load_bytes * n - args.load_gap;
 }
 
-template <bool PADDED> DEVICE permute_tile find_tile(const permute_args &args)
+/* Lets the stream's next grid start beside this one's last tiles. */
+DEVICE void launch_dependents(const turn &turn)
+{
+	if (turn.last)
+		grid_launch_dependents();
+}
+
+template <bool PADDED> DEVICE permute_tile find_tile(const permute_args &args, uint32_t number)
 {
 	permute_tile t = {};
 
@@ -181,7 +189,7 @@ template <bool PADDED> DEVICE permute_tile find_tile(const permute_args &args)
 	t.base = args.run_base;
 	t.row_base = args.row_base;
 	t.load_bytes = args.load_bytes;
-	set_place<PADDED>(args, t);
+	set_place<PADDED>(args, number, t);
 	set_loads<PADDED>(args, t);
 	return t;
 }

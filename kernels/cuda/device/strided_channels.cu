@@ -142,11 +142,8 @@ DEVICE void planes_to_pixels(const strided_args &args, const channel_part &part,
 			             *(const uint4 *)(shared + chunk_place<C>(lane + c * 32)));
 }
 
-template <int E, int C> DEVICE void move_channels(const strided_args &args, unsigned char *shared)
+template <int E, int C> DEVICE void move_part(const strided_args &args, unsigned char *own, uint64_t number)
 {
-	const uint64_t number = (uint64_t)blockIdx.x * (ROWS_THREADS / 32) + threadIdx.x / 32;
-	unsigned char *own = shared + threadIdx.x / 32 * chunk_place<C>(32 * C);
-
 	if (number >= args.slots)
 		return;
 	const channel_part part = channel_part_of(args, number, 16 / E);
@@ -158,43 +155,52 @@ template <int E, int C> DEVICE void move_channels(const strided_args &args, unsi
 		planes_to_pixels<E, C>(args, part, own);
 }
 
-template <int E> DEVICE void few_channels(const strided_args &args, unsigned char *shared)
+template <int E, int C, bool BOUNDED>
+DEVICE void move_channels(const strided_args &args, unsigned char *shared)
+{
+	constexpr uint32_t warps = ROWS_THREADS / 32;
+	unsigned char *own = shared + threadIdx.x / 32 * chunk_place<C>(32 * C);
+
+	take_turns<BOUNDED>((uint32_t)((args.slots + warps - 1) / warps), [&](const turn &turn) {
+		move_part<E, C>(args, own, (uint64_t)turn.number * warps + threadIdx.x / 32);
+	});
+}
+
+template <int E, bool BOUNDED> DEVICE void few_channels(const strided_args &args, unsigned char *shared)
 {
 	switch (args.run) {
 	case 2:
-		return move_channels<E, 2>(args, shared);
+		return move_channels<E, 2, BOUNDED>(args, shared);
 	case 3:
-		return move_channels<E, 3>(args, shared);
+		return move_channels<E, 3, BOUNDED>(args, shared);
 	default:
-		return move_channels<E, 4>(args, shared);
+		return move_channels<E, 4, BOUNDED>(args, shared);
 	}
 }
 
-template <int E> DEVICE void many_channels(const strided_args &args, unsigned char *shared)
+template <int E, bool BOUNDED> DEVICE void many_channels(const strided_args &args, unsigned char *shared)
 {
 	if (args.run == 6)
-		move_channels<E, 6>(args, shared);
+		move_channels<E, 6, BOUNDED>(args, shared);
 	else
-		move_channels<E, 8>(args, shared);
+		move_channels<E, 8, BOUNDED>(args, shared);
 }
 
 } // namespace
 
 /* Two kernels, since registers for many channels would leave room for fewer blocks. */
-#define STRIDED_CHANNELS(e)                                            \
-	KERNEL(ROWS_THREADS, CHANNELS_FEW_BLOCKS)                      \
-	strided_few_##e(const GRID_CONSTANT struct strided_args args)  \
-	{                                                              \
-		DYNAMIC_SHARED(shared);                                \
-		few_channels<e>(args, shared);                         \
-	}                                                              \
-	KERNEL(ROWS_THREADS, CHANNELS_MANY_BLOCKS)                     \
-	strided_many_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                              \
-		DYNAMIC_SHARED(shared);                                \
-		many_channels<e>(args, shared);                        \
+#define STRIDED_CHANNELS(name, e, blocks, move)                                               \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                     \
+		DYNAMIC_SHARED(shared);                                                       \
+		move(args, shared);                                                           \
 	}
-STRIDED_CHANNELS(1)
-STRIDED_CHANNELS(2)
-STRIDED_CHANNELS(4)
-STRIDED_CHANNELS(8)
+#define STRIDED_CHANNELS_BOTH(e)                                                           \
+	STRIDED_CHANNELS(strided_few, e, CHANNELS_FEW_BLOCKS, (few_channels<e, false>))    \
+	STRIDED_CHANNELS(strided_many, e, CHANNELS_MANY_BLOCKS, (many_channels<e, false>)) \
+	STRIDED_CHANNELS(bounded_strided_few, e, BOUNDED_BLOCKS, (few_channels<e, true>))  \
+	STRIDED_CHANNELS(bounded_strided_many, e, BOUNDED_BLOCKS, (many_channels<e, true>))
+STRIDED_CHANNELS_BOTH(1)
+STRIDED_CHANNELS_BOTH(2)
+STRIDED_CHANNELS_BOTH(4)
+STRIDED_CHANNELS_BOTH(8)

@@ -67,11 +67,11 @@ template <int E> DEVICE uint64_t destination_of(const strided_args &args, uint32
 }
 
 /* All reads come first, and none depends on a branch. */
-template <int E, bool PADDED> DEVICE void move_elements(const strided_args &args)
+template <int E, bool PADDED> DEVICE void move_batch(const strided_args &args, uint32_t block)
 {
 	using type = typename element<E>::type;
 	constexpr uint32_t batch = ELEMENTS_BATCH(E);
-	const uint32_t first = blockIdx.x * (batch * ROWS_THREADS) + threadIdx.x - args.lead;
+	const uint32_t first = block * (batch * ROWS_THREADS) + threadIdx.x - args.lead;
 	const uint32_t count = (uint32_t)args.slots;
 	bool inside[batch];
 	type v[batch];
@@ -95,17 +95,29 @@ template <int E, bool PADDED> DEVICE void move_elements(const strided_args &args
 	}
 }
 
+template <int E, bool BOUNDED> DEVICE void move_elements(const strided_args &args)
+{
+	constexpr uint32_t own = ELEMENTS_BATCH(E) * ROWS_THREADS;
+
+	take_turns<BOUNDED>((uint32_t)((args.slots + args.lead + own - 1) / own), [&](const turn &turn) {
+		if (args.whole)
+			move_batch<E, false>(args, turn.number);
+		else
+			move_batch<E, true>(args, turn.number);
+	});
+}
+
 } // namespace
 
-#define STRIDED_ELEMENTS(e)                                                                        \
-	KERNEL(ROWS_THREADS, 6) strided_elements_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                          \
-		grid_wait();                                                                       \
-		if (args.whole)                                                                    \
-			move_elements<e, false>(args);                                             \
-		else                                                                               \
-			move_elements<e, true>(args);                                              \
+#define STRIDED_ELEMENTS(name, e, blocks, bounded)                                            \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                     \
+		grid_wait();                                                                  \
+		move_elements<e, bounded>(args);                                              \
 	}
-STRIDED_ELEMENTS(4)
-STRIDED_ELEMENTS(8)
-STRIDED_ELEMENTS(16)
+#define STRIDED_ELEMENTS_BOTH(e)                        \
+	STRIDED_ELEMENTS(strided_elements, e, 6, false) \
+	STRIDED_ELEMENTS(bounded_strided_elements, e, BOUNDED_BLOCKS, true)
+STRIDED_ELEMENTS_BOTH(4)
+STRIDED_ELEMENTS_BOTH(8)
+STRIDED_ELEMENTS_BOTH(16)

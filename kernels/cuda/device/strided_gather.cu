@@ -155,7 +155,8 @@ template <int E> DEVICE void write_elements(const strided_args &args, const gath
 	if (g.c.whole && args.whole)
 		global_write((uint4 *)g.c.address, take_elements_whole<E>(args, g));
 	else if (g.c.first < g.c.last)
-		chunk_write<E>(g.c, g.outside ? pattern_of(args.pattern, g.rotation) : take_elements<E>(args, g));
+		chunk_write<E>(g.c,
+		               g.outside ? pattern_of(args.pattern, g.rotation) : take_elements<E>(args, g));
 }
 
 /* ---- GATHER_BATCH chunks a thread ----------------------------------------------------------------- */
@@ -202,22 +203,38 @@ template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share
 	}
 }
 
+template <int E, bool BOUNDED> DEVICE void gather_all(const strided_args &args)
+{
+	constexpr uint32_t own = ROWS_THREADS * GATHER_BATCH;
+
+	take_turns<BOUNDED>((uint32_t)((args.slots + own - 1) / own), [&](const turn &turn) {
+		gather<E>(args, share{ turn.number, gridDim.x });
+	});
+}
+
 } // namespace
 
-#define STRIDED_GATHER(e)                                                                        \
-	KERNEL(ROWS_THREADS, 4) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                        \
-		grid_wait();                                                                     \
-		gather<e>(args, whole_grid());                                                   \
+#define STRIDED_GATHER(name, e, blocks, bounded)                                              \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                     \
+		grid_wait();                                                                  \
+		gather_all<e, bounded>(args);                                                 \
 	}
-BY_ELEMENT(STRIDED_GATHER)
+#define STRIDED_GATHER_BOTH(e)                      \
+	STRIDED_GATHER(strided_gather, e, 4, false) \
+	STRIDED_GATHER(bounded_strided_gather, e, BOUNDED_BLOCKS, true)
+BY_ELEMENT(STRIDED_GATHER_BOTH)
 
-#define MANY_GATHER(e)                                                                     \
-	KERNEL(ROWS_THREADS, 2) many_gather_##e(const GRID_CONSTANT struct many_args args) \
+#define MANY_GATHER(name, e, blocks, bounded)                                              \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                  \
 		DYNAMIC_SHARED(shared);                                                    \
 		grid_wait();                                                               \
-		const share own = take_move(args, shared);                                 \
-		gather<e>(*(const many_move *)shared, own);                                \
+		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {    \
+			gather<e>(*(const many_move *)shared, own);                        \
+		});                                                                        \
 	}
-BY_ELEMENT(MANY_GATHER)
+#define MANY_GATHER_BOTH(e)                   \
+	MANY_GATHER(many_gather, e, 2, false) \
+	MANY_GATHER(bounded_many_gather, e, BOUNDED_BLOCKS, true)
+BY_ELEMENT(MANY_GATHER_BOTH)

@@ -259,22 +259,30 @@ template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, c
 	}
 BY_ELEMENT(STRIDED_ROWS)
 
-#define MANY_ROWS(e)                                                                      \
-	KERNEL(ROWS_THREADS, 1) many_rows_##e(const GRID_CONSTANT struct many_args args)  \
-	{                                                                                 \
-		DYNAMIC_SHARED(shared);                                                   \
-		grid_wait();                                                              \
-		const share own = take_move(args, shared);                                \
-		rows<e, false>(*(const many_move *)shared, own);                          \
-	}                                                                                 \
-	KERNEL(ROWS_THREADS, 1) many_modes_##e(const GRID_CONSTANT struct many_args args) \
-	{                                                                                 \
-		DYNAMIC_SHARED(shared);                                                   \
-		grid_wait();                                                              \
-		const share own = take_move(args, shared);                                \
-		rows<e, true>(*(const many_move *)shared, own);                           \
+#define MANY_ROWS(name, e, blocks, bounded)                                                \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                  \
+		DYNAMIC_SHARED(shared);                                                    \
+		grid_wait();                                                               \
+		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {    \
+			rows<e, false>(*(const many_move *)shared, own);                   \
+		});                                                                        \
 	}
-BY_ELEMENT(MANY_ROWS)
+#define MANY_MODES(name, e, blocks, bounded)                                               \
+	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                  \
+		DYNAMIC_SHARED(shared);                                                    \
+		grid_wait();                                                               \
+		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {    \
+			rows<e, true>(*(const many_move *)shared, own);                    \
+		});                                                                        \
+	}
+#define MANY_ROWS_BOTH(e)                                     \
+	MANY_ROWS(many_rows, e, 1, false)                     \
+	MANY_ROWS(bounded_many_rows, e, BOUNDED_BLOCKS, true) \
+	MANY_MODES(many_modes, e, 1, false)                   \
+	MANY_MODES(bounded_many_modes, e, BOUNDED_BLOCKS, true)
+BY_ELEMENT(MANY_ROWS_BOTH)
 
 /* ---- Runs of a batch ----------------------------------------------------------------------------------- */
 

@@ -139,15 +139,16 @@ DEVICE void write_rows(const permute_args &args, const permute_tile &t, const un
 	}
 }
 
-template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsigned char *shared)
+template <int E, bool PADDED>
+DEVICE void permute_one(const permute_args &args, unsigned char *shared, const turn &turn)
 {
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const table = (uint16_t *)(shared + args.table_at);
 	uint16_t *const masks = (uint16_t *)(shared + args.masks_at);
 	unsigned char *const tile = shared + PERMUTE_SLOTS_AT;
-	const permute_tile t = find_tile<PADDED>(args);
+	const permute_tile t = find_tile<PADDED>(args, turn.number);
 
-	if (threadIdx.x == 0) {
+	if (turn.first && threadIdx.x == 0) {
 		barrier_init(arrived, PERMUTE_THREADS);
 		barrier_init_fence();
 	}
@@ -161,30 +162,32 @@ template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsi
 		fill_masks<E>(args, table, masks);
 		__syncthreads();
 	}
-	barrier_wait(arrived, 0);
-	grid_launch_dependents();
+	barrier_wait(arrived, turn.parity);
+	launch_dependents(turn);
 	if (args.skew == PERMUTE_NO_SKEW)
 		write_rows<E, PADDED, false>(args, t, shared);
 	else
 		write_rows<E, PADDED, true>(args, t, shared);
 }
 
+template <int E, bool PADDED, bool BOUNDED>
+DEVICE void permute(const permute_args &args, unsigned char *shared)
+{
+	take_turns<BOUNDED>(args.tiles,
+	                    [&](const turn &turn) { permute_one<E, PADDED>(args, shared, turn); });
+}
+
 } // namespace
 
-#define TILE_PERMUTE(e)                                                \
-	KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS)                        \
-	tile_permute_##e(const GRID_CONSTANT struct permute_args args) \
-	{                                                              \
-		DYNAMIC_SHARED(shared);                                \
-		permute<e, false>(args, shared);                       \
+#define TILE_PERMUTE(name, e, blocks, padded, bounded)                                           \
+	KERNEL(PERMUTE_THREADS, blocks) name##_##e(const GRID_CONSTANT struct permute_args args) \
+	{                                                                                        \
+		DYNAMIC_SHARED(shared);                                                          \
+		permute<e, padded, bounded>(args, shared);                                       \
 	}
-BY_ELEMENT(TILE_PERMUTE)
-
-#define PADDED_PERMUTE(e)                                                \
-	KERNEL(PERMUTE_THREADS, PADDED_BLOCKS)                           \
-	padded_permute_##e(const GRID_CONSTANT struct permute_args args) \
-	{                                                                \
-		DYNAMIC_SHARED(shared);                                  \
-		permute<e, true>(args, shared);                          \
-	}
-BY_ELEMENT(PADDED_PERMUTE)
+#define TILE_PERMUTES(e)                                                   \
+	TILE_PERMUTE(tile_permute, e, PERMUTE_BLOCKS, false, false)        \
+	TILE_PERMUTE(bounded_tile_permute, e, BOUNDED_BLOCKS, false, true) \
+	TILE_PERMUTE(padded_permute, e, PADDED_BLOCKS, true, false)        \
+	TILE_PERMUTE(bounded_padded_permute, e, BOUNDED_BLOCKS, true, true)
+BY_ELEMENT(TILE_PERMUTES)

@@ -85,8 +85,8 @@ DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const 
 		} else {
 			v = take_piece<PADDED>(args, from - 16, row, pieces, q, within);
 			for (int k = piece - within; k < 16 && ++q < args.pieces; k += piece)
-				v = join_chunks(
-				    v, take_piece<PADDED>(args, from - 16, row, pieces, q, -k), k);
+				v = join_chunks(v, take_piece<PADDED>(args, from - 16, row, pieces, q, -k),
+				                k);
 		}
 		const uint32_t low = c == 0 ? note.w & 0xff : 0, end = c + 1 == n ? note.w >> 8 & 0xff : 16;
 		const uint64_t to = base + note.x + 16 * c;
@@ -100,43 +100,49 @@ DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const 
 
 /* ---- Kernels ------------------------------------------------------------------------------------------- */
 
-DEVICE void begin_loads(barrier *arrived)
+DEVICE void begin_loads(barrier *arrived, const turn &turn)
 {
-	if (threadIdx.x == 0) {
+	if (turn.first && threadIdx.x == 0) {
 		barrier_init(arrived, PERMUTE_THREADS);
 		barrier_init_fence();
 	}
 	__syncthreads();
 }
 
-template <bool PADDED> DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
+template <bool PADDED>
+DEVICE void move_pieces_of(const permute_args &args, unsigned char *shared, const turn &turn)
 {
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const pieces = (uint16_t *)(shared + args.table_at);
 	unsigned char *const tile = shared + PERMUTE_SLOTS_AT;
-	const permute_tile t = find_tile<PADDED>(args);
+	const permute_tile t = find_tile<PADDED>(args, turn.number);
 
-	begin_loads(arrived);
+	begin_loads(arrived, turn);
 	grid_wait();
 	load_runs<1, PADDED>(args, t, tile, arrived);
 	note_rows<NOTES_OF_PIECES, PADDED>(args, t, shared + args.rows_at);
 	fill_pieces<PADDED>(args, t, pieces);
 	__syncthreads();
-	barrier_wait(arrived, 0);
-	grid_launch_dependents();
+	barrier_wait(arrived, turn.parity);
+	launch_dependents(turn);
 	write_pieces<PADDED>(args, t, tile, (const uint4 *)(shared + args.rows_at), pieces);
+}
+
+template <bool PADDED, bool BOUNDED> DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
+{
+	take_turns<BOUNDED>(args.tiles,
+	                    [&](const turn &turn) { move_pieces_of<PADDED>(args, shared, turn); });
 }
 
 } // namespace
 
-KERNEL(PERMUTE_THREADS, PERMUTE_BLOCKS) tile_pieces(const GRID_CONSTANT struct permute_args args)
-{
-	DYNAMIC_SHARED(shared);
-	move_pieces<false>(args, shared);
-}
-
-KERNEL(PERMUTE_THREADS, PADDED_BLOCKS) padded_pieces(const GRID_CONSTANT struct permute_args args)
-{
-	DYNAMIC_SHARED(shared);
-	move_pieces<true>(args, shared);
-}
+#define MOVE_PIECES(name, blocks, padded, bounded)                                         \
+	KERNEL(PERMUTE_THREADS, blocks) name(const GRID_CONSTANT struct permute_args args) \
+	{                                                                                  \
+		DYNAMIC_SHARED(shared);                                                    \
+		move_pieces<padded, bounded>(args, shared);                                \
+	}
+MOVE_PIECES(tile_pieces, PERMUTE_BLOCKS, false, false)
+MOVE_PIECES(padded_pieces, PADDED_BLOCKS, true, false)
+MOVE_PIECES(bounded_tile_pieces, BOUNDED_BLOCKS, false, true)
+MOVE_PIECES(bounded_padded_pieces, BOUNDED_BLOCKS, true, true)

@@ -109,17 +109,23 @@ DEVICE void write_squares(const permute_args &args, const permute_tile &t, const
 	}
 }
 
-template <int E> DEVICE void move_squares(const permute_args &args, unsigned char *shared)
+template <int E>
+DEVICE void move_squares_of(const permute_args &args, unsigned char *shared, const turn &turn)
 {
 	unsigned char *const rows = shared + args.rows_at, *const tile = shared + PERMUTE_SLOTS_AT;
-	const permute_tile t = find_tile<false>(args);
+	const permute_tile t = find_tile<false>(args, turn.number);
 
 	grid_wait();
 	load_chunks<E>(args, t, tile);
 	place_rows(args, rows);
 	__syncthreads();
-	grid_launch_dependents();
+	launch_dependents(turn);
 	write_squares<E>(args, t, tile, rows);
+}
+
+template <int E, bool BOUNDED> DEVICE void move_squares(const permute_args &args, unsigned char *shared)
+{
+	take_turns<BOUNDED>(args.tiles, [&](const turn &turn) { move_squares_of<E>(args, shared, turn); });
 }
 
 static_assert(SQUARES_TILE_BYTES(1) == 16 * SQUARES_BATCH(1) * SQUARES_MOST_THREADS &&
@@ -128,11 +134,13 @@ static_assert(SQUARES_TILE_BYTES(1) == 16 * SQUARES_BATCH(1) * SQUARES_MOST_THRE
 
 } // namespace
 
-#define TILE_SQUARES(e)                                                \
-	KERNEL(SQUARES_MOST_THREADS, SQUARES_BLOCKS(e))                \
-	tile_squares_##e(const GRID_CONSTANT struct permute_args args) \
-	{                                                              \
-		DYNAMIC_SHARED(shared);                                \
-		move_squares<e>(args, shared);                         \
+#define TILE_SQUARES(name, e, blocks, bounded)                                                        \
+	KERNEL(SQUARES_MOST_THREADS, blocks) name##_##e(const GRID_CONSTANT struct permute_args args) \
+	{                                                                                             \
+		DYNAMIC_SHARED(shared);                                                               \
+		move_squares<e, bounded>(args, shared);                                               \
 	}
-BY_ELEMENT(TILE_SQUARES)
+#define TILE_SQUARES_BOTH(e)                                    \
+	TILE_SQUARES(tile_squares, e, SQUARES_BLOCKS(e), false) \
+	TILE_SQUARES(bounded_tile_squares, e, BOUNDED_BLOCKS, true)
+BY_ELEMENT(TILE_SQUARES_BOTH)

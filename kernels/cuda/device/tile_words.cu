@@ -264,15 +264,18 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 	}
 }
 
-template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, unsigned char *shared)
+template <int E, bool PADDED>
+DEVICE void move_words_of(const permute_args &args, unsigned char *shared, const turn &turn)
 {
 	barrier *const arrived = (barrier *)shared;
 	uint16_t *const table = (uint16_t *)(shared + args.table_at);
-	const permute_tile t = find_tile<PADDED>(args);
+	const permute_tile t = find_tile<PADDED>(args, turn.number);
 
 	if (threadIdx.x == 0) {
-		barrier_init(arrived, PERMUTE_THREADS);
-		barrier_init_fence();
+		if (turn.first) {
+			barrier_init(arrived, PERMUTE_THREADS);
+			barrier_init_fence();
+		}
 		note_chunks(args, t, shared);
 	}
 	__syncthreads();
@@ -285,20 +288,31 @@ template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, u
 		fill_masks<E>(args, table, (uint16_t *)(shared + args.masks_at));
 		__syncthreads();
 	}
-	barrier_wait(arrived, 0);
-	grid_launch_dependents();
+	barrier_wait(arrived, turn.parity);
+	launch_dependents(turn);
 	write_groups<E, PADDED>(args, t, shared);
+}
+
+template <int E, bool PADDED, bool BOUNDED>
+DEVICE void move_words(const permute_args &args, unsigned char *shared)
+{
+	take_turns<BOUNDED>(args.tiles,
+	                    [&](const turn &turn) { move_words_of<E, PADDED>(args, shared, turn); });
 }
 
 } // namespace
 
-#define MOVE_WORDS(name, e, padded)                                                              \
-	KERNEL(PERMUTE_THREADS, WORDS_BLOCKS) name(const GRID_CONSTANT struct permute_args args) \
-	{                                                                                        \
-		DYNAMIC_SHARED(shared);                                                          \
-		move_words<e, padded>(args, shared);                                             \
+#define MOVE_WORDS(name, e, blocks, padded, bounded)                                       \
+	KERNEL(PERMUTE_THREADS, blocks) name(const GRID_CONSTANT struct permute_args args) \
+	{                                                                                  \
+		DYNAMIC_SHARED(shared);                                                    \
+		move_words<e, padded, bounded>(args, shared);                              \
 	}
-MOVE_WORDS(tile_words_1, 1, false)
-MOVE_WORDS(tile_words_2, 2, false)
-MOVE_WORDS(padded_words_1, 1, true)
-MOVE_WORDS(padded_words_2, 2, true)
+MOVE_WORDS(tile_words_1, 1, WORDS_BLOCKS, false, false)
+MOVE_WORDS(tile_words_2, 2, WORDS_BLOCKS, false, false)
+MOVE_WORDS(padded_words_1, 1, WORDS_BLOCKS, true, false)
+MOVE_WORDS(padded_words_2, 2, WORDS_BLOCKS, true, false)
+MOVE_WORDS(bounded_tile_words_1, 1, BOUNDED_BLOCKS, false, true)
+MOVE_WORDS(bounded_tile_words_2, 2, BOUNDED_BLOCKS, false, true)
+MOVE_WORDS(bounded_padded_words_1, 1, BOUNDED_BLOCKS, true, true)
+MOVE_WORDS(bounded_padded_words_2, 2, BOUNDED_BLOCKS, true, true)

@@ -39,16 +39,58 @@ uint64_t shape_blocks(const struct shape *shape, const struct device *device)
 	return shape->blocks < most ? shape->blocks : most;
 }
 
+static bool is_bounded(const struct launcher *launcher)
+{
+	return launcher->multiprocessors > 0 && launcher->multiprocessors < launcher->device->processors;
+}
+
+/* The kernel that does the same with a grid of any size (kernels.def). */
+static uint32_t bounded_kernel(uint32_t kernel)
+{
+	const bool has_tiles = kernel >= KERNEL_tile_permute_1 && kernel < KERNEL_bounded_tile_permute_1;
+
+	return has_tiles ? kernel + KERNEL_bounded_tile_permute_1 - KERNEL_tile_permute_1 : kernel;
+}
+
+/* Blocks that one multiprocessor holds at once. */
+static uint64_t resident_blocks(const struct shape *shape, const struct launcher *launcher)
+{
+	int n = 0;
+
+	if (shape->a_multiprocessor)
+		return shape->a_multiprocessor;
+	driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, launcher->device->function[shape->kernel],
+	                                                   (int)shape->threads, shape->shared);
+	return n > 0 ? (uint64_t)n : 1;
+}
+
+/* Of a bounded kernel, within what the launch may occupy. */
+static uint64_t bounded_blocks(const struct shape *shape, const struct launcher *launcher)
+{
+	const uint64_t blocks = shape_blocks(shape, launcher->device);
+	const uint64_t most = launcher->multiprocessors * resident_blocks(shape, launcher);
+
+	return blocks < most ? blocks : most;
+}
+
 /* A kernel may start while the one before it on the stream ends, which is safe because each waits before it
  * touches global memory (device/tma.cuh). The attribute matters only between two kernels: a copy, an event
  * or a signal between them waits for all of the first, and the second for that. */
-int shape_launch(const struct shape *shape, const struct device *device, CUstream stream, void *args,
+int shape_launch(const struct shape *shape, const struct launcher *launcher, CUstream stream, void *args,
                  struct error *err)
 {
 	CUlaunchAttribute early = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
 		                    .value.programmaticStreamSerializationAllowed = 1 };
+	struct shape own = *shape;
+
+	if (is_bounded(launcher)) {
+		own.kernel = bounded_kernel(shape->kernel);
+		own.blocks = bounded_blocks(&own, launcher);
+	} else {
+		own.blocks = shape_blocks(shape, launcher->device);
+	}
 	CUlaunchConfig config = {
-		.gridDimX = (unsigned)shape_blocks(shape, device),
+		.gridDimX = (unsigned)own.blocks,
 		.gridDimY = 1,
 		.gridDimZ = 1,
 		.blockDimX = shape->threads,
@@ -61,13 +103,14 @@ int shape_launch(const struct shape *shape, const struct device *device, CUstrea
 	};
 	void *params[] = { args };
 
-	return driver_call(err, cuLaunchKernelEx, (&config, device->function[shape->kernel], params, NULL));
+	return driver_call(err, cuLaunchKernelEx,
+	                   (&config, launcher->device->function[own.kernel], params, NULL));
 }
 
 static int launch(struct launcher *launcher, CUstream stream, const struct shape *shape, void *args,
                   struct error *err)
 {
-	return shape_launch(shape, launcher->device, stream, args, err);
+	return shape_launch(shape, launcher, stream, args, err);
 }
 
 /* ---- Routes -------------------------------------------------------------------------------------------- */
@@ -205,6 +248,7 @@ static int launch_permute(struct launcher *launcher, CUstream stream, const stru
 	}
 	args.dst += dst;
 	args.src += src;
+	args.tiles = (uint32_t)tma->tiles;
 	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
 	return launch(
 	    launcher, stream,
@@ -224,7 +268,8 @@ static int launch_strided(struct launcher *launcher, CUstream stream, const stru
 }
 
 /* The driver's own copy; but where the addresses do not differ by whole words, that has two thirds of the
- * speed of rows by threads (tests/bench/EXPERIMENTS.md). */
+ * speed of rows by threads (tests/bench/EXPERIMENTS.md). It is also a kernel that may occupy the whole
+ * device: a launch that may not goes by the unit, or by rows. */
 static int launch_memcpy(struct launcher *launcher, CUstream stream, const struct transform *transform,
                          const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
@@ -239,7 +284,16 @@ static int launch_memcpy(struct launcher *launcher, CUstream stream, const struc
 		.tiles = parts,
 	};
 
-	if ((dst - src) % 4 == 0)
+	const struct tma_route_plan bulk = {
+		.rank = 1,
+		.dim = { { .n = bytes } },
+		.chunk = COPY_TILE_BYTES,
+		.tiles = divide_up_u64((uint64_t)bytes, COPY_TILE_BYTES),
+	};
+
+	if (is_bounded(launcher) && (dst | src | (uint64_t)bytes) % 16 == 0)
+		return launch_bulk(launcher, stream, &bulk, dst, src, err);
+	if (!is_bounded(launcher) && (dst - src) % 4 == 0)
 		return driver_call(err, cuMemcpyAsync, (dst, src, (size_t)bytes, stream));
 	return launch_strided(launcher, stream, transform, &rows, dst, src, err);
 }

@@ -20,6 +20,7 @@ struct device;
 struct launcher {
 	const struct device *device;
 	struct map_cache maps;
+	uint32_t multiprocessors; /* that a launch occupies at most, set for each job; 0: all */
 };
 
 /* A launch: which kernel, and how many threads and bytes of shared memory of it. */
@@ -37,11 +38,11 @@ static inline uint32_t by_element(enum kernel_id first, uint32_t element)
 	return (uint32_t)first + (uint32_t)__builtin_ctz(element);
 }
 
-/* How many blocks are launched. */
+/* How many blocks are launched where a launch may occupy all of the device. */
 uint64_t shape_blocks(const struct shape *shape, const struct device *device);
 
 /* args: what the kernel takes; copied. */
-int shape_launch(const struct shape *shape, const struct device *device, CUstream stream, void *args,
+int shape_launch(const struct shape *shape, const struct launcher *launcher, CUstream stream, void *args,
                  struct error *err);
 
 /* map_entries: tensor maps kept by layout. 0 or NO_MEMORY. */

@@ -77,8 +77,9 @@ static int launch_own(struct launcher *launcher, CUstream stream, const struct t
 		                     .threads = ROWS_THREADS,
 		                     .shared = shared_bytes(kernel) };
 
+	args->blocks = (uint32_t)shape.blocks;
 	pack(&args->own.move);
-	return shape_launch(&shape, launcher->device, stream, args, err);
+	return shape_launch(&shape, launcher, stream, args, err);
 }
 
 int launch_one(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -121,7 +122,7 @@ static int launch_borders(struct launcher *launcher, CUstream stream, const stru
 	return shape_launch(&(struct shape){ .kernel = by_element(KERNEL_blocks_fill_1, tma->border_element),
 	                                     .blocks = args.tiles,
 	                                     .threads = ROWS_THREADS },
-	                    launcher->device, stream, &args, err);
+	                    launcher, stream, &args, err);
 }
 
 /* ---- Blocks that have kernels of their own --------------------------------------------------------------
@@ -175,7 +176,7 @@ static int launch_row_blocks(struct launcher *launcher, CUstream stream, const s
 	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_rows, blocks, list, all.entries),
 	                                     .blocks = divide_up_u64(args->slots, ROWS_THREADS / 32),
 	                                     .threads = ROWS_THREADS },
-	                    launcher->device, stream, args, err);
+	                    launcher, stream, args, err);
 }
 
 static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
@@ -206,7 +207,7 @@ static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const 
 	                                     .threads = WARP_THREADS,
 	                                     .shared = shared,
 	                                     .a_multiprocessor = a_multiprocessor(shared) },
-	                    launcher->device, stream, args, err);
+	                    launcher, stream, args, err);
 }
 
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -257,12 +258,14 @@ uint32_t many_entry_write(void *entry, const struct launcher *launcher, const st
 int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uint32_t n, uint64_t entries,
                 uint64_t which, uint64_t first, uint64_t blocks, struct error *err)
 {
-	struct many_args args = { .n = n, .moves = entries, .which = which, .first = first };
+	struct many_args args = {
+		.n = n, .blocks = (uint32_t)blocks, .moves = entries, .which = which, .first = first
+	};
 
 	return shape_launch(
 	    &(struct shape){
 		.kernel = kernel, .blocks = blocks, .threads = ROWS_THREADS, .shared = shared_bytes(kernel) },
-	    launcher->device, stream, &args, err);
+	    launcher, stream, &args, err);
 }
 
 uint64_t runs_lay(struct run_entry *entries, uint32_t n)
@@ -287,5 +290,5 @@ int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, ui
 	                                     .blocks = divide_up_u64(parts, ROWS_THREADS / 32),
 	                                     .threads = ROWS_THREADS,
 	                                     .a_multiprocessor = MANY_RUNS_BLOCKS },
-	                    launcher->device, stream, &args, err);
+	                    launcher, stream, &args, err);
 }
