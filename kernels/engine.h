@@ -175,6 +175,12 @@ struct engine {
 	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };
 
+/* Of the device that the engine drives; 0: it drives none. */
+static inline uint32_t engine_multiprocessors(const struct engine *engine)
+{
+	return engine->facts.tma ? engine->facts.threads : 0;
+}
+
 /* The CPU engine: regions are memfds, mapped shared. */
 int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err);
 

@@ -87,6 +87,8 @@ static void print_info(const tma_document *info)
 	       tma_document_int(tma_document_find(info, "protocol")), field_text(info, "boot_id"));
 	begin("engine");
 	printf("%s: %s\n", field_text(info, "engine"), field_text(info, "device"));
+	if (tma_document_find(info, "multiprocessors"))
+		printf("%*s%" PRIu64 " multiprocessors\n", COLUMN, "", field_uint(info, "multiprocessors"));
 	if (note)
 		print_wrapped(field_text(info, "note"), COLUMN, begin("why"));
 	begin("limits");

@@ -227,6 +227,29 @@ static void print_now(const tma_document *stats)
 	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
 }
 
+/* Users, by what they have taken of the engine. */
+static void print_users(const tma_document *stats)
+{
+	const tma_document *users = tma_document_find(stats, "users");
+	char user[40];
+
+	if (tma_document_count(users) == 0)
+		return;
+	begin("users");
+	printf("seconds of the engine, and of its multiprocessors\n");
+	for (size_t i = 0; i < tma_document_count(users); i++) {
+		const tma_document *row = tma_document_at(users, i, NULL);
+		uint64_t most = field_uint(row, "multiprocessors");
+
+		snprintf(user, sizeof user, "uid %" PRIu64, field_uint(row, "uid"));
+		printf("  %-16s %14.3f %14.3f", user, (double)field_uint(row, "ns") / 1e9,
+		       (double)field_uint(row, "multiprocessor_ns") / 1e9);
+		if (most)
+			printf("  at most %" PRIu64 " at once", most);
+		putchar('\n');
+	}
+}
+
 static void print_stats(const tma_document *stats)
 {
 	print_service(stats);
@@ -234,6 +257,7 @@ static void print_stats(const tma_document *stats)
 	print_requests(stats);
 	print_errors(stats);
 	print_moved(stats);
+	print_users(stats);
 	print_latency(stats);
 	print_cache(stats, "plan_cache", "plan cache");
 	print_cache(stats, "tensor_maps", "tensor maps");

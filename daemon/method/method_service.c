@@ -2,6 +2,8 @@
 /* info, ping, stats: what the service says about itself. */
 #include "dispatch.h"
 
+#include <unistd.h>
+
 #include "daemon/observe/log.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -23,9 +25,9 @@ int method_info(struct session *session, const struct rpc_request *request, stru
 	};
 
 	(void)err;
-	if (server->engine->kind != REGION_KIND_MEMFD) {
+	if (engine_multiprocessors(server->engine) > 0) {
 		info.has |= F(info, multiprocessors);
-		info.multiprocessors = server->engine->facts.threads;
+		info.multiprocessors = engine_multiprocessors(server->engine);
 	}
 	if (*server->engine_note) {
 		info.has |= F(info, note);
@@ -54,12 +56,41 @@ static struct counter_list named(struct counter *ret, const uint64_t *values, co
 	return list;
 }
 
+/* Users that the session's may see; ret has room for all. */
+static uint32_t list_users(const struct session *session, struct msg_user_stats *ret)
+{
+	const struct accounts *accounts = &session->server->accounts;
+	const uid_t uid = session->peer.uid;
+	const struct account *account;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < accounts->usages.n; i++) {
+		const struct usage *usage = accounts->usages.of[i];
+		struct msg_user_stats *user = &ret[n];
+
+		if (uid != 0 && uid != geteuid() && uid != accounts->usages.uid[i])
+			continue;
+		*user = (struct msg_user_stats){ .uid = accounts->usages.uid[i],
+			                         .ns = usage_sum(usage->ns, FAMILY_COUNT),
+			                         .multiprocessor_ns = usage->multiprocessor_ns };
+		LIST_FOREACH(account, &accounts->list, entry)
+			if (account->usage == usage) {
+				user->has = F(user_stats, multiprocessors) | F(user_stats, host_threads);
+				user->multiprocessors = account_limits(accounts, account)->multiprocessors;
+				user->host_threads = account_limits(accounts, account)->host_threads;
+			}
+		n++;
+	}
+	return n;
+}
+
 int method_stats(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct server *server = session->server;
 	const struct metrics *m = &server->metrics;
 	struct msg_latency_bucket latency[LATENCY_BARS];
 	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
+	struct msg_user_stats users[USAGE_UIDS];
 	struct engine_cache_stats maps;
 	const char *status_names[STATUS_COUNT];
 	uint32_t n_latency = 0;
@@ -84,7 +115,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
 		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
-		       F(stats, outgoing_fds),
+		       F(stats, outgoing_fds) | F(stats, users),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -116,6 +147,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.log_lines_lost = log_lost(),
 		.input_bytes = server->accounts.total[CHARGE_INPUT_BYTES],
 		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],
+		.users = { .items = users, .n = list_users(session, users) },
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

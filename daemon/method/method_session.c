@@ -54,6 +54,8 @@ static struct msg_session_entry entry_of(const struct session *session)
 		.mapped_bytes = session->regions.mapped_bytes,
 		.plans = session->plans.used,
 		.jobs = session->transforms,
+		.has = F(session_entry, multiprocessor_ns),
+		.multiprocessor_ns = usage->multiprocessor_ns,
 		.queued_bytes = session->out_charge.amount,
 	};
 

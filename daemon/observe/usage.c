@@ -34,6 +34,7 @@ void usage_count_transform(struct usage *usage, const struct transform_count *do
 {
 	usage->bytes[done->family] += done->bytes;
 	usage->ns[done->family] += done->ns;
+	usage->multiprocessor_ns += done->ns * done->multiprocessors;
 	usage->latency[done->bar]++;
 	usage->latency_ns += done->latency_ns;
 }

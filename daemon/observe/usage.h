@@ -23,7 +23,8 @@ struct usage {
 	uint64_t requests;
 	uint64_t errors[STATUS_COUNT]; /* by -status - 1 */
 	uint64_t bytes[FAMILY_COUNT];
-	uint64_t ns[FAMILY_COUNT]; /* the engine's own time */
+	uint64_t ns[FAMILY_COUNT];  /* the engine's own time */
+	uint64_t multiprocessor_ns; /* times the multiprocessors that transforms could occupy */
 	uint64_t latency[LATENCY_BARS];
 	uint64_t latency_ns; /* sum of all */
 };
@@ -40,10 +41,11 @@ struct usages {
 /* A transform that has been answered. */
 struct transform_count {
 	enum family family;
-	uint64_t bytes;      /* read plus written */
-	uint64_t ns;         /* the engine's own time */
-	uint64_t latency_ns; /* request read to reply queued */
-	int bar;             /* of latency_ns */
+	uint64_t bytes;           /* read plus written */
+	uint64_t ns;              /* the engine's own time */
+	uint64_t multiprocessors; /* that it could occupy; 0: not of a device */
+	uint64_t latency_ns;      /* request read to reply queued */
+	int bar;                  /* of latency_ns */
 };
 
 /* Zero-initialised, it is empty. */

@@ -188,15 +188,26 @@ bool job_cancel(struct job *job)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
+/* Those that it could occupy at most. */
+static uint64_t multiprocessors_of(const struct job *job)
+{
+	const struct engine *engine = job->session->server->engine;
+	const uint64_t own = job->engine_job.multiprocessors, all = engine_multiprocessors(engine);
+
+	return own && own < all ? own : all;
+}
+
 void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
 {
 	uint64_t latency_ns = job->session->server->reaped_ns - job->start_ns;
 
-	session_count_transform(job->session, &(struct transform_count){ .family = family,
-	                                                                 .bytes = bytes,
-	                                                                 .ns = ns,
-	                                                                 .latency_ns = latency_ns,
-	                                                                 .bar = latency_bar(latency_ns) });
+	session_count_transform(job->session,
+	                        &(struct transform_count){ .family = family,
+	                                                   .bytes = bytes,
+	                                                   .ns = ns,
+	                                                   .multiprocessors = multiprocessors_of(job),
+	                                                   .latency_ns = latency_ns,
+	                                                   .bar = latency_bar(latency_ns) });
 }
 
 void job_reply(struct job *job, const void *result)

@@ -313,10 +313,16 @@ class Overrides(ConfigCase):
         limits = self.limits(self.start("--instance=one"))
         self.assertEqual((limits["regions_per_uid"], limits["plans_per_uid"]), (4, 3))
 
+    def test_what_a_transform_may_take_by_user(self):
+        self.write(self.own('[limits]\nmultiprocessors = 8\n[limits "uid:UID"]\nmultiprocessors = 2\nhost_threads = 3\n'))
+        limits = self.limits(self.start())
+        self.assertEqual((limits["multiprocessors"], limits["host_threads"]), (2, 3))
+
     def test_errors_have_their_lines(self):
         rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: only limits that end with _per_uid, multiprocessors and host_threads can be set for a user or group"),
                 ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: only limits that end with _per_uid, multiprocessors and host_threads"),
                 ('[limits "uid:1"]\nregions_per_usr = 3\n', 2, "regions_per_usr: unknown setting; did you mean regions-per-uid?"),
+                ('[limits "uid:1"]\nmultiprocessors = 0\n', 2, "multiprocessors: 0, but for a user or group it must be at least 1"),
                 ('[limits "uid:1"]\nregions_per_uid = 0\n', 2, "regions-per-uid = 0: it takes a whole number from 1"),
                 ('[limits "uid:1"]\nregions_per_uid = 1\n[limits "uid:1"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set on line 2"),
                 ('[limits "user:nobody-of-that-name"]\nregions_per_uid = 1\n', 1, '[limits "user:nobody-of-that-name"]: there is no user nobody-of-that-name'),

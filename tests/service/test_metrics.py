@@ -142,6 +142,7 @@ class Values(unittest.TestCase):
 
     def test_by_user(self):
         self.work()
+        multiprocessors = 2 if ENGINE == "cuda" else 0  # the stand-in's
         metrics = scrape(self.address)
         self.assertEqual(set(metrics.of("tmad_uid_requests_total")), {(f"uid={uid}",) for uid in self.uids})
         for uid, work in zip(self.uids, self.works):
@@ -159,6 +160,8 @@ class Values(unittest.TestCase):
             self.assertEqual(metrics["tmad_uid_transform_duration_seconds_count", label], work.transforms)
             self.assertGreaterEqual(metrics["tmad_uid_transform_duration_seconds_sum", label] * SECOND,
                                     0 if ENGINE == "cuda" else sum(work.ns.values()))
+            self.assertAlmostEqual(metrics["tmad_uid_multiprocessor_seconds_total", label],
+                                   sum(work.ns.values()) * multiprocessors / SECOND, places=6)
             self.assertEqual(metrics["tmad_uid_mapped_bytes", label], 2 * 65536)
             self.assertEqual(metrics["tmad_uid_regions", label], 2)
             self.assertEqual(metrics["tmad_uid_jobs", label], 0)

@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import Memory, RpcError, Tmad, pack_request, scaled, share, tensor, wait_until
+from tmad import ENGINE, Memory, RpcError, Tmad, pack_request, scaled, share, tensor, wait_until
 
 MASK = (1 << 64) - 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -98,6 +98,24 @@ class Order(RawCase):
             with self.subTest(fields=fields):
                 self.refused("INVALID_ARGUMENT", "copy", self.copy(**fields), words)
         self.assertEqual(self.dst[:], b"\xee" * 4096)
+
+    def test_what_users_have_taken(self):
+        """By user: the engine's time, and on a device that time by multiprocessors, of a request or of its limit."""
+        with Tmad("--multiprocessors=1", "--host_threads=1") as tmad, tmad.rpc() as rpc:
+            info, uid = rpc.call("info"), os.getuid()
+            self.assertEqual([info["limits"][name] for name in ("multiprocessors", "host_threads")], [1, 1])
+            here = [self.memory(1 << 20).register(rpc) for _ in range(2)]
+            shape = {"dst": tensor(here[0], [512, 2048]), "src": tensor(here[1], [2048, 512]), "perm": [1, 0]}
+            for asked in ({}, {"multiprocessors": 1, "priority": "urgent"}, {"multiprocessors": 99}):
+                rpc.call("transpose", {**shape, **asked})
+            mine = [user for user in rpc.call("stats")["users"] if user["uid"] == uid]
+            self.assertEqual([(user["multiprocessors"], user["host_threads"]) for user in mine], [(1, 1)])
+            self.assertGreater(mine[0]["ns"], 0)
+            on_device = info.get("multiprocessors", 0) > 0
+            self.assertEqual(on_device, ENGINE == "cuda")
+            self.assertEqual(mine[0]["multiprocessor_ns"], mine[0]["ns"] if on_device else 0)
+            row, = [row for row in rpc.call("session_list") if row["ns"]]
+            self.assertEqual((row["ns"], row["multiprocessor_ns"]), (mine[0]["ns"], mine[0]["multiprocessor_ns"]))
 
     # ---- wait and signal ----
     def test_a_point_that_has_come(self):

@@ -63,6 +63,8 @@ static void row_init(struct session_row *row, const struct session_row *before, 
 		.bytes = field_uint(entry, "bytes"),
 		.regions = field_uint(entry, "regions"),
 		.mapped_bytes = field_uint(entry, "mapped_bytes"),
+		.ns = field_uint(entry, "ns"),
+		.multiprocessor_ns = field_uint(entry, "multiprocessor_ns"),
 		.jobs = field_uint(entry, "jobs"),
 	};
 	for (size_t i = 0; i < LATENCY_BARS && i < tma_document_count(latency); i++)

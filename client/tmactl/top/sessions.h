@@ -23,6 +23,8 @@ struct session_row {
 	uint64_t regions;
 	uint64_t mapped_bytes;
 	uint64_t jobs;
+	uint64_t ns; /* of the engine's time */
+	uint64_t multiprocessor_ns;
 	uint64_t latency[LATENCY_BARS];
 	char user[40]; /* may be shown: control bytes are escaped, as in what follows */
 	char name[64]; /* of the process; "-": not to be known */

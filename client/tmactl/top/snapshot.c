@@ -43,6 +43,11 @@ static void of_session(struct usage *u, const struct session_row *now, const str
 	for (int i = 0; i < LATENCY_BARS; i++)
 		latency[i] = grown(now->latency[i], was->latency[i]);
 	usage_set(u, seconds, grown(now->requests, was->requests), grown(now->bytes, was->bytes), latency);
+	if (seconds > 0) {
+		u->device = (double)grown(now->ns, was->ns) / 1e9 / seconds;
+		u->multiprocessors =
+		    (double)grown(now->multiprocessor_ns, was->multiprocessor_ns) / 1e9 / seconds;
+	}
 	u->session = now;
 }
 

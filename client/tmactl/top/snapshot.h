@@ -23,7 +23,9 @@ enum sort_key {
 struct usage {
 	double requests_per_s;
 	double bytes_per_s;
-	uint64_t p50_us; /* upper bounds; 0: nothing was moved */
+	double device;          /* engines at work on average: several transforms may run at once */
+	double multiprocessors; /* that transforms could occupy, on average */
+	uint64_t p50_us;        /* upper bounds; 0: nothing was moved */
 	uint64_t p99_us;
 	const struct session_row *session; /* NULL: of the service */
 };

@@ -16,8 +16,8 @@
 #define HEAD_LINES 5 /* with the note, the empty line and the table's title */
 
 static const struct table_column columns[] = {
-	{ "USER", 0 }, { "PID", 1 }, { "NAME", 0 },   { "REQ/S", 1 },  { "GB/S", 1 },
-	{ "P50", 1 },  { "P99", 1 }, { "ERRORS", 1 }, { "MAPPED", 1 }, { "JOBS", 1 },
+	{ "USER", 0 }, { "PID", 1 },    { "NAME", 0 },   { "REQ/S", 1 }, { "GB/S", 1 },   { "P50", 1 },
+	{ "P99", 1 },  { "ERRORS", 1 }, { "MAPPED", 1 }, { "JOBS", 1 },  { "DEVICE", 1 }, { "SMS", 1 },
 };
 
 /* The column of each sort_key. */
@@ -64,6 +64,8 @@ static void add_row(struct table *table, const struct usage *u)
 	table_add(table, "%s", print_count(s->errors, text, sizeof text));
 	table_add(table, "%s", print_bytes(s->mapped_bytes, text, sizeof text));
 	table_add(table, "%s", print_count(s->jobs, text, sizeof text));
+	table_add(table, "%.0f%%", 100 * u->device);
+	table_add(table, "%.1f", u->multiprocessors);
 }
 
 /* A line no longer than the terminal is wide. */
@@ -166,8 +168,9 @@ void top_print_json(const struct snapshot *snapshot, const char *error)
 		fputs(", ", stdout);
 		print_usage_json(u);
 		printf(", \"errors\": %" PRIu64 ", \"regions\": %" PRIu64 ", \"mapped_bytes\": %" PRIu64
-		       ", \"jobs\": %" PRIu64 "}",
-		       u->session->errors, u->session->regions, u->session->mapped_bytes, u->session->jobs);
+		       ", \"jobs\": %" PRIu64 ", \"device\": %.3f, \"multiprocessors\": %.3f}",
+		       u->session->errors, u->session->regions, u->session->mapped_bytes, u->session->jobs,
+		       u->device, u->multiprocessors);
 	}
 	puts("]}");
 }

@@ -39,12 +39,13 @@ Test(usage, adds_up)
 	struct usage usage = { 0 };
 
 	usage_count_transform(&usage,
-	                      &(struct transform_count){ FAMILY_FILL, 10, 20, 3000, latency_bar(3000) });
-	usage_count_transform(&usage, &(struct transform_count){ FAMILY_FILL, 1, 2, 3, latency_bar(3) });
+	                      &(struct transform_count){ FAMILY_FILL, 10, 20, 6, 3000, latency_bar(3000) });
+	usage_count_transform(&usage, &(struct transform_count){ FAMILY_FILL, 1, 2, 1, 3, latency_bar(3) });
 	usage_count_error(&usage, STATUS_INVALID_ARGUMENT);
 	usage_count_error(&usage, STATUS_INTERNAL);
 	cr_assert_eq(usage.bytes[FAMILY_FILL], 11);
 	cr_assert_eq(usage.ns[FAMILY_FILL], 22);
+	cr_assert_eq(usage.multiprocessor_ns, 122);
 	cr_assert_eq(usage.latency_ns, 3003);
 	cr_assert_eq(usage.latency[0], 1);
 	cr_assert_eq(usage.latency[2], 1);
