@@ -276,3 +276,38 @@ int args_check(const struct view_args *args, const char *value, struct failure *
 		            tma_pad_mode_name(args->mode));
 	return 0;
 }
+
+/* ---- What requests pass and take ---------------------------------------------------------------------- */
+
+static int args_priority(enum tma_priority *ret, const char *text, struct failure *f)
+{
+	static const char *const names[] = { [TMA_PRIORITY_NORMAL] = "normal",
+		                             [TMA_PRIORITY_BACKGROUND] = "background",
+		                             [TMA_PRIORITY_URGENT] = "urgent" };
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (!strcmp(text, names[i])) {
+			*ret = (enum tma_priority)i;
+			return 0;
+		}
+	return fail(f, EXIT_USAGE, "--priority %s: expected one of normal, background, urgent", text);
+}
+
+int args_share(struct tma_order *ret, const char *name, const char *text, struct failure *f)
+{
+	unsigned long long n;
+	char *end;
+
+	if (!strcmp(name, "priority"))
+		return args_priority(&ret->priority, text, f);
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || n == 0 || n > UINT32_MAX)
+		return fail(f, EXIT_USAGE, "--%s %s: expected a whole number from 1 to %u", name, text,
+		            UINT32_MAX);
+	if (!strcmp(name, "multiprocessors"))
+		ret->multiprocessors = (uint32_t)n;
+	else
+		ret->host_threads = (uint32_t)n;
+	return 0;
+}

@@ -29,6 +29,8 @@ struct bench {
 	struct tmactl *t;
 	enum kind kind;
 	struct load load;
+	struct tma_order order;
+	const char *share;  /* the last flag of the group that was given; NULL: none */
 	double seconds;     /* 0: not given */
 	uint64_t size;      /* bytes of the source; 0: not given */
 	const char *layout; /* the last flag that only a transform has; NULL: none was given */
@@ -164,6 +166,12 @@ static int bench_set(struct bench *b, int opt, const char *text)
 	case OPT_PREPARED:
 		b->load.is_prepared = true;
 		return 0;
+	case OPT_PRIORITY:
+	case OPT_MULTIPROCESSORS:
+	case OPT_HOST_THREADS:
+		b->share = cmd_option_name(b->t->cmd->rows, opt);
+		b->load.order = &b->order;
+		return args_share(&b->order, b->share, text, &b->t->error);
 	case OPT_SIZE:
 		return set_size(b, text);
 	default:
@@ -190,6 +198,9 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	if (b->load.is_prepared && b->kind == KIND_PING)
 		return fail(f, EXIT_USAGE,
 		            "--prepared belongs to --kind copy, transpose and transform, not to ping");
+	if (b->share && b->kind == KIND_PING)
+		return fail(f, EXIT_USAGE,
+		            "--%s belongs to --kind copy, transpose and transform, not to ping", b->share);
 	if (b->layout && !shaped)
 		return fail(f, EXIT_USAGE, "--%s belongs to --kind transform, not to %s", b->layout,
 		            cmd_word(WORDS_LOAD, b->kind));

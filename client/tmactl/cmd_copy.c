@@ -24,6 +24,7 @@ struct copy {
 	const char *value_text; /* NULL: 0 */
 	struct tma_number value;
 	uint64_t memory;
+	struct tma_order order;
 	const char *src_path;
 	const char *dst_path;
 
@@ -104,6 +105,10 @@ static int copy_set(struct copy *c, int opt, const char *text)
 	case OPT_VALUE:
 		c->value_text = text;
 		return args_value(&c->value, text, f);
+	case OPT_PRIORITY:
+	case OPT_MULTIPROCESSORS:
+	case OPT_HOST_THREADS:
+		return args_share(&c->order, cmd_option_name(c->t->cmd->rows, opt), text, f);
 	case OPT_NO_CLOBBER:
 		c->clobber = OUTPUT_NO_CLOBBER;
 		return 0;
@@ -162,6 +167,7 @@ static int copy_run(struct copy *c)
 		.header_bytes = c->header_bytes,
 		.stop = &stop,
 		.memory = c->memory,
+		.order = &c->order,
 	};
 
 	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, c->clobber, &stop, f) <

@@ -160,7 +160,7 @@ class Values(unittest.TestCase):
             self.assertEqual(metrics["tmad_uid_transform_duration_seconds_count", label], work.transforms)
             self.assertGreaterEqual(metrics["tmad_uid_transform_duration_seconds_sum", label] * SECOND,
                                     0 if ENGINE == "cuda" else sum(work.ns.values()))
-            self.assertAlmostEqual(metrics["tmad_uid_multiprocessor_seconds_total", label],
+            self.assertAlmostEqual(float(metrics["tmad_uid_multiprocessor_seconds_total", label]),
                                    sum(work.ns.values()) * multiprocessors / SECOND, places=6)
             self.assertEqual(metrics["tmad_uid_mapped_bytes", label], 2 * 65536)
             self.assertEqual(metrics["tmad_uid_regions", label], 2)

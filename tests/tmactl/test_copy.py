@@ -28,7 +28,7 @@ ROWS = (
     ("transpose of Fortran order", (SIDE, SIDE // 2), "f4", "F", ["--permute", "1,0"]),
     ("unchanged", (SIDE, SIDE // 2), "f4", "C", []),
     ("Fortran order", (SIDE, SIDE // 2), "f4", "F", []),
-    ("three rows", (3, 11 * MIB // LESS), "f4", "C", ["--permute", "1,0"]),
+    ("three rows", (3, 11 * MIB // LESS), "f4", "C", ["--permute", "1,0", "--priority", "background", "--host-threads", "1"]),
     ("three columns", (11 * MIB // LESS, 3), "f4", "C", ["--permute", "1,0"]),
     ("rows of one byte and a border", (32 * MIB // LESS, 1), "u1", "C", ["--pad", "0:0,1:2"]),
     ("one dimension", (128 * MIB // LESS,), "u1", "C", ["--pad", "1:-1"]),

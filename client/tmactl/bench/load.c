@@ -146,6 +146,7 @@ static int connection_open(struct run *r, struct connection *c)
 			return -1;
 		if (r->load->is_prepared && tma_plan_prepare(c->client, &c->transform, &c->plan) < 0)
 			return refused(r, c);
+		c->transform.order = r->load->order;
 	}
 	return connection_add(r, c);
 }
@@ -158,7 +159,7 @@ static int connection_submit(struct connection *c, bool is_ping, tma_ticket *ret
 		return tma_submit(c->client, &c->transform, ret);
 	return tma_submit_run(
 	    c->client, c->plan, (struct tma_place){ .region = c->dst.region, .offset = c->dst.offset },
-	    (struct tma_place){ .region = c->src.region, .offset = c->src.offset }, NULL, ret);
+	    (struct tma_place){ .region = c->src.region, .offset = c->src.offset }, c->transform.order, ret);
 }
 
 /* Asks until as many as wanted are under way, and sends them. */

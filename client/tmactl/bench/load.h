@@ -22,6 +22,7 @@ struct load {
 	uint64_t requests; /* in all; UINT64_MAX: as many as there is time for */
 	uint64_t duration_ns;
 	const struct transform_request *request; /* on regions of the connection's own; NULL: ping */
+	const struct tma_order *order;           /* of these requests; NULL: none */
 	bool is_prepared;                        /* as runs of a plan */
 	const volatile sig_atomic_t *stop;
 	/* Now and then, with what has been measured until then and how much of the run that is, 0 to 1; NULL:

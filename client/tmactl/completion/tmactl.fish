@@ -57,12 +57,18 @@ complete -c tmactl -n '__tmactl_is bench' -l permute -x -d "dimension d of the o
 complete -c tmactl -n '__tmactl_is bench' -l pad -x -d "elements added before:after each dimension of the output"
 complete -c tmactl -n '__tmactl_is bench' -l mode -x -a 'constant edge reflect symmetric wrap' -d "how to pad"
 complete -c tmactl -n '__tmactl_is bench' -l value -x -d "value for mode constant"
+complete -c tmactl -n '__tmactl_is bench' -l priority -x -a 'normal background urgent' -d "what they pass among the requests of this user"
+complete -c tmactl -n '__tmactl_is bench' -l multiprocessors -x -d "multiprocessors of the device that each launch occupies at most"
+complete -c tmactl -n '__tmactl_is bench' -l host-threads -x -d "threads of the service that move the bytes of one request at once at most"
 complete -c tmactl -n '__tmactl_is completion' -x -a 'bash zsh fish'
 complete -c tmactl -n '__tmactl_is copy' -x -a '(__fish_complete_suffix .npy)'
 complete -c tmactl -n '__tmactl_is copy' -l permute -x -d "dimension d of the output is dimension P[d] of the input"
 complete -c tmactl -n '__tmactl_is copy' -l pad -x -d "elements added before:after each dimension of the output"
 complete -c tmactl -n '__tmactl_is copy' -l mode -x -a 'constant edge reflect symmetric wrap' -d "how to pad"
 complete -c tmactl -n '__tmactl_is copy' -l value -x -d "value for mode constant"
+complete -c tmactl -n '__tmactl_is copy' -l priority -x -a 'normal background urgent' -d "what they pass among the requests of this user"
+complete -c tmactl -n '__tmactl_is copy' -l multiprocessors -x -d "multiprocessors of the device that each launch occupies at most"
+complete -c tmactl -n '__tmactl_is copy' -l host-threads -x -d "threads of the service that move the bytes of one request at once at most"
 complete -c tmactl -n '__tmactl_is copy' -l no-clobber -d "fail if DST exists, and leave it unchanged"
 complete -c tmactl -n '__tmactl_is copy' -l memory -x -d "memory for data in flight"
 complete -c tmactl -n '__tmactl_is explain' -x -a '(__fish_complete_suffix .npy)'

@@ -31,7 +31,8 @@ struct mover_job {
 	struct output *output;
 	uint64_t header_bytes; /* of the output, before its data */
 	struct stop *stop;
-	uint64_t memory; /* for all boxes under way */
+	uint64_t memory;               /* for all boxes under way */
+	const struct tma_order *order; /* of the requests; NULL: none */
 };
 
 struct mover_result {

@@ -319,7 +319,7 @@ static int worker_transform(struct worker *w, const struct box *box)
 	struct tma_tensor src = {
 		.region = w->src, .dtype = dst.dtype, .rank = view->rank, .strides = strides
 	};
-	struct tma_transform transform = { .dst = &dst, .src = &src };
+	struct tma_transform transform = { .dst = &dst, .src = &src, .order = job->order };
 
 	src.offset = box->src_start;
 	for (int d = 0; d < view->rank; d++) {
