@@ -57,6 +57,52 @@ static enum staging_place place(struct engine_memory *memory)
 	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
 }
 
+/* Whether scratch memory may be asked for now. */
+static bool may_open_scratch(const struct scheduler *scheduler)
+{
+	return !scheduler->scratch.address && scheduler->limits.scratch_bytes > 0 &&
+	       clock_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS;
+}
+
+static bool init_packing(const struct scheduler *scheduler, const struct engine_job *job,
+                         uint64_t scratch_bytes, struct packing *ret)
+{
+	const struct packing_places places = {
+		.dst_is_host = place(job->move.dst) == STAGING_ON_HOST,
+		.src_is_host = place(job->move.src) == STAGING_ON_HOST,
+		.list_is_host = job->blocks->index || place(job->blocks->index_memory) == STAGING_ON_HOST,
+	};
+	const struct packing_limits limits = {
+		.least_bytes = scheduler->limits.pack_least_bytes,
+		.run_bytes = scheduler->limits.pack_run_bytes,
+		.piece_bytes = scheduler->limits.pack_piece_bytes,
+		.slot_bytes = scheduler->limits.pack_slots > 0 ? scheduler->limits.pack_slot_bytes : 0,
+		.stretch_bytes = scheduler->limits.pack_stretch_bytes,
+		.scratch_bytes = scratch_bytes,
+	};
+
+	return (places.dst_is_host || places.src_is_host) &&
+	       packing_init(ret, job, &scheduler->pool.facts, &places, &limits);
+}
+
+/* As plan_first, of a list of blocks. */
+static bool plan_list(struct scheduler *scheduler, struct engine_stream *stream)
+{
+	const bool may_open = may_open_scratch(scheduler);
+	const uint64_t bytes = may_open ? scheduler->limits.scratch_bytes : scheduler->scratch.size;
+	struct packing packing;
+
+	if (!init_packing(scheduler, stream->first, bytes, &packing)) {
+		staging_init_direct(&stream->staging, job_bytes(stream->first) > 0);
+	} else if (may_open && packing.scratch_bytes > 0) {
+		scheduler->scratch_missing = true;
+		return false;
+	} else {
+		staging_init_packed(&stream->staging, &packing);
+	}
+	return true;
+}
+
 /* How the stream's first job is to travel; false when scratch memory has to be opened before that can be
  * said. */
 static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream)
@@ -72,16 +118,16 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 
 	if (stream->planned)
 		return true;
-	if (job_is_many(job)) {
+	if (job->blocks)
+		return stream->planned = plan_list(scheduler, stream);
+	if (job->moves) {
 		staging_init_direct(&stream->staging, job_bytes(job) > 0);
 		return stream->planned = true;
 	}
 	dst = place(job->move.dst);
 	src = place(job->move.src);
 	if ((dst == STAGING_ON_HOST || src == STAGING_ON_HOST) &&
-	    job->move.transform->bytes > limits.direct_bytes && !scratch->address &&
-	    scheduler->limits.scratch_bytes > 0 &&
-	    clock_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS) {
+	    job->move.transform->bytes > limits.direct_bytes && may_open_scratch(scheduler)) {
 		scheduler->scratch_missing = true;
 		return false;
 	}
@@ -129,5 +175,7 @@ bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *
 		return false;
 	if (!job_is_many(job) && is_by_bus(&job->move))
 		return job->move.transform->bytes <= scheduler->limits.direct_bytes;
+	if (job->blocks && is_by_bus(&job->move) && job_bytes(job) >= scheduler->limits.pack_least_bytes)
+		return false;
 	return moves == 0 || (moves <= scheduler->limits.quick_moves && next && next->upload_buffer.host);
 }

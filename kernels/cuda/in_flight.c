@@ -30,12 +30,15 @@ static int take_out(struct round *round, CUstream out, struct error *err);
 /* ---- What in-flight jobs share -------------------------------------------------------------------- */
 
 int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device,
-                        const struct plan_facts *facts, uint64_t map_entries, struct error *err)
+                        const struct plan_facts *facts, const struct cuda_limits *limits,
+                        uint64_t map_entries, struct error *err)
 {
 	uint64_t seed = 0;
 	int r;
 
 	*pool = (struct in_flight_pool){ .facts = *facts };
+	pack_slots_init(&pool->pack_slots, limits->pack_slots, limits->pack_slot_bytes);
+	packers_init(&pool->packers, limits->pack_threads);
 	if (getrandom(&seed, sizeof seed, 0) < 0)
 		seed = clock_ns();
 	r = driver_stream(&pool->copy_in, STREAM_HIGHEST, err);
@@ -51,8 +54,12 @@ int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device
 void in_flight_pool_deinit(struct in_flight_pool *pool, enum cuda_health health)
 {
 	launcher_deinit(&pool->launcher);
-	if (health == CUDA_LOST)
+	packers_deinit(&pool->packers);
+	if (health == CUDA_LOST) {
+		pack_slots_leave(&pool->pack_slots);
 		return;
+	}
+	pack_slots_close(&pool->pack_slots);
 	if (pool->passed)
 		driver.cuEventDestroy(pool->passed);
 	if (pool->copy_out)
@@ -71,6 +78,7 @@ int in_flight_init(struct in_flight_job *in_flight, struct error *err)
 
 void in_flight_deinit(struct in_flight_job *in_flight)
 {
+	pack_job_deinit(&in_flight->pack);
 	upload_buffer_close(&in_flight->upload_buffer);
 	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
 		if (in_flight->end[i])
@@ -89,6 +97,7 @@ void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, co
 	in_flight->after = NULL;
 	in_flight->predecessor = in_flight->successor = NULL;
 	in_flight->staging = *staging;
+	in_flight->is_new = true;
 	in_flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
 	if (in_flight->is_signal_alone)
 		in_flight->staging.rounds = in_flight->staging.slots = 1;
@@ -125,6 +134,11 @@ static bool has_more(const struct in_flight_job *in_flight)
 
 void in_flight_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 {
+	if (in_flight->is_new && in_flight->staging.is_packed && has_more(in_flight))
+		pack_job_begin(pool, in_flight);
+	in_flight->is_new = false;
+	if (in_flight->pack.is_active)
+		return;
 	while (has_more(in_flight) && in_flight->launched - in_flight->landed < in_flight->staging.slots) {
 		int r = launch_round(pool, in_flight);
 
@@ -150,7 +164,8 @@ static int job_status(int status)
 /* Whether moves of a job of more than one were launched. */
 static bool has_many(const struct in_flight_job *in_flight)
 {
-	return in_flight->landed > 0 && !in_flight->is_signal_alone && job_is_many(in_flight->job);
+	return in_flight->landed > 0 && !in_flight->is_signal_alone && !in_flight->pack.is_active &&
+	       job_is_many(in_flight->job);
 }
 
 static void end(struct in_flight_job *in_flight)
@@ -163,6 +178,7 @@ static void end(struct in_flight_job *in_flight)
 		job_end_all(job, job_status(in_flight->status));
 	else
 		job->status = has_many(in_flight) ? job_status(many_land(in_flight)) : 0;
+	pack_job_end(&in_flight->pack);
 	in_flight->is_waking = true;
 	if (job->status == 0 && job->signal.memory)
 		in_flight->wakes_left = timelines_wakes(&job->signal);
@@ -187,11 +203,17 @@ static CUevent *last_end(struct in_flight_job *in_flight)
 	return &in_flight->end[(in_flight->launched - 1) % in_flight->staging.slots];
 }
 
+/* By the clock where threads had a part in it. */
 static int measure(struct in_flight_job *in_flight)
 {
 	struct in_flight_job *predecessor = in_flight->predecessor;
 	CUevent start = predecessor ? *last_end(predecessor) : in_flight->start;
 	float ms;
+
+	if (in_flight->pack.is_active) {
+		in_flight->job->ns = clock_ns() - in_flight->started_ns;
+		return 0;
+	}
 	int r = driver_call(&in_flight->why, cuEventElapsedTime, (&ms, start, *last_end(in_flight)));
 
 	if (r == 0)
@@ -219,12 +241,43 @@ static void part(struct in_flight_job *in_flight)
 	in_flight->predecessor = in_flight->successor = NULL;
 }
 
+/* Behind all that was moved, as the one thing that is launched as a round. */
+static void signal_moved(struct in_flight_job *in_flight)
+{
+	const struct engine_job *job = in_flight->job;
+	CUstream own = in_flight->slot->stream;
+	int r = 0;
+
+	if (!job->signal.memory) {
+		in_flight->launched = in_flight->landed = in_flight->staging.rounds;
+		return;
+	}
+	r = timelines_put(&job->signal, own, &in_flight->why);
+	if (driver_call(&in_flight->why, cuEventRecord, (in_flight->end[0], own)) < 0)
+		r = STATUS_DEVICE_LOST;
+	in_flight->slot->last = NULL;
+	in_flight->launched = in_flight->staging.rounds;
+	in_flight->status = r;
+}
+
+void in_flight_abandon(struct in_flight_job *in_flight)
+{
+	pack_job_end(&in_flight->pack);
+}
+
 enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
 {
 	enum in_flight_state state = IN_FLIGHT_UNDER_WAY;
 
 	if (in_flight->is_waking)
 		return wake_some(in_flight);
+	if (in_flight->pack.is_active && in_flight->launched == 0) {
+		state = pack_job_poll(&in_flight->pack) ? IN_FLIGHT_MOVED : IN_FLIGHT_UNDER_WAY;
+		if (in_flight->status == STATUS_DEVICE_LOST || !pack_job_is_over(&in_flight->pack))
+			return state;
+		if (pack_job_is_moved(&in_flight->pack) && in_flight->status == 0)
+			signal_moved(in_flight);
+	}
 	while (in_flight->landed < in_flight->launched) {
 		CUevent event = in_flight->end[in_flight->landed % in_flight->staging.slots];
 		CUresult result = driver.cuEventQuery(event);
@@ -344,7 +397,7 @@ static int launch_round(struct in_flight_pool *pool, struct in_flight_job *in_fl
 		round.src = cuda_memory(job->move.src)->address + job->move.src_offset;
 	}
 
-	if (s->run || staging_is_needed(s))
+	if (s->run || (staging_is_needed(s) && !s->is_packed))
 		staging_round(s, in_flight->launched, &round.part);
 	r = begin(&round, s->src == STAGING_DIRECT ? in_flight->slot->stream : in, &in_flight->why);
 	if (r == 0)

@@ -16,8 +16,10 @@
 
 #include "upload_buffer.h"
 #include "kernels/engine.h"
+#include "limits.h"
 #include "kernels/cuda/launch/launch.h"
 #include "memory.h"
+#include "pack_job.h"
 #include "scratch.h"
 #include "staging.h"
 #include "stream_slots.h"
@@ -28,6 +30,8 @@ struct in_flight_pool {
 	struct plan_facts facts;
 	CUstream copy_in; /* of jobs that run in rounds; the kernels are on the job's own stream */
 	CUstream copy_out;
+	struct pack_slots pack_slots;
+	struct packers packers;
 	CUevent passed; /* from one stream to the next; recorded and waited for in one go */
 };
 
@@ -40,12 +44,14 @@ struct in_flight_job {
 	                  NULL: nothing */
 	struct staging staging;
 	struct scratch_range scratch;
+	struct pack_job pack;
 	struct upload_buffer upload_buffer; /* of jobs of more than one move */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS];   /* round i records end[i % slots] */
 	struct in_flight_job *predecessor; /* whose end is this one's start, or NULL */
 	struct in_flight_job *successor;   /* the other way round */
 	bool is_signal_alone;              /* a round that moves nothing */
+	bool is_new;                       /* nothing of it was tried */
 	uint64_t launched;                 /* rounds */
 	uint64_t landed;
 	struct tensor_extent brought; /* of a source that is brought as a whole */
@@ -62,7 +68,8 @@ struct in_flight_job {
 };
 
 int in_flight_pool_init(struct in_flight_pool *pool, const struct device *device,
-                        const struct plan_facts *facts, uint64_t map_entries, struct error *err);
+                        const struct plan_facts *facts, const struct cuda_limits *limits,
+                        uint64_t map_entries, struct error *err);
 
 /* A zeroed one is allowed. On a device that is lost the driver is not asked. */
 void in_flight_pool_deinit(struct in_flight_pool *pool, enum cuda_health health);
@@ -90,6 +97,9 @@ enum in_flight_state { IN_FLIGHT_UNDER_WAY, IN_FLIGHT_MOVED, IN_FLIGHT_ENDED };
  * nothing of it is on the device any more, and the job has its status and time; DEVICE_LOST when the device
  * cannot be asked, and then what is on it is unknown. */
 enum in_flight_state in_flight_poll(struct in_flight_job *in_flight);
+
+/* Of a job that is ended because the device is lost: no thread uses what is the job's any more. */
+void in_flight_abandon(struct in_flight_job *in_flight);
 
 /* No more rounds are launched. From any thread. */
 void in_flight_stop(struct in_flight_job *in_flight);

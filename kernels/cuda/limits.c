@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/host/packers.h"
 #include "proto/arithmetic.h"
 
 static struct cuda_limits forced;
@@ -37,6 +38,20 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.round_bytes = 16 << 20,
 		.scratch_bytes = min_u64(memory_bytes / 8, UINT64_C(1) << 30),
 		.scratch_idle_ns = UINT64_C(10000000000),
+		/* Four threads pack faster than the bus is; they have other memory to wait for, too. */
+		.pack_threads = packers_default_threads(),
+		/* What stays in the last-level cache, and in each direction more than the bus takes while the
+		 * thread is busy elsewhere. */
+		.pack_slots = 16,
+		.pack_slot_bytes = 2 << 20,
+		/* A tenth of the time that a kernel needs for it would go by before it begins. */
+		.pack_least_bytes = 1 << 20,
+		/* Shorter ones take the threads longer than the bus. */
+		.pack_run_bytes = 1 << 10,
+		/* Copies take a microsecond or two to begin. */
+		.pack_piece_bytes = 512 << 10,
+		/* A launch for each half millisecond of the bus. */
+		.pack_stretch_bytes = 32 << 20,
 		/* About what the smallest jobs take. */
 		.spin_ns = 50000,
 		.most_sleep_ns = 1000000,

@@ -22,7 +22,15 @@ struct cuda_limits {
 	uint64_t round_bytes;
 	uint64_t scratch_bytes;   /* at most, of what the device has */
 	uint64_t scratch_idle_ns; /* after which scratch memory is given back */
-	uint64_t spin_ns;         /* since the last event, before the thread begins to sleep between passes */
+	/* Of lists of blocks on the host (packing.h). */
+	uint32_t pack_threads;
+	uint32_t pack_slots; /* of both directions */
+	uint64_t pack_slot_bytes;
+	uint64_t pack_least_bytes;
+	uint64_t pack_run_bytes;
+	uint64_t pack_piece_bytes;
+	uint64_t pack_stretch_bytes;
+	uint64_t spin_ns; /* since the last event, before the thread begins to sleep between passes */
 	uint64_t most_sleep_ns;
 };
 

@@ -161,8 +161,10 @@ static bool land(struct scheduler *scheduler, struct in_flight_list *ended)
 
 	while ((in_flight = TAILQ_FIRST(ended))) {
 		TAILQ_REMOVE(ended, in_flight, entry);
-		if (scheduler->queue.lost)
+		if (scheduler->queue.lost) {
+			in_flight_abandon(in_flight);
 			job_end_all(in_flight->job, STATUS_DEVICE_LOST);
+		}
 		wake |= land_one(scheduler, in_flight);
 		scheduler->queue.changed = true;
 	}

@@ -50,7 +50,8 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	scratch_init(&scheduler->scratch);
 	r = timelines_init(&scheduler->timelines, scheduler->limits.most_sleep_ns, err);
 	if (r == 0)
-		r = in_flight_pool_init(&scheduler->pool, device, facts, options->tensor_maps, err);
+		r = in_flight_pool_init(&scheduler->pool, device, facts, &scheduler->limits,
+		                        options->tensor_maps, err);
 	if (r == 0)
 		r = stream_slots_init(&scheduler->slots, err);
 	if (r == 0)
@@ -112,8 +113,8 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 static void wait_for_work(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
-	uint64_t until =
-	    scheduler->scratch.address ? scheduler->moved_ns + scheduler->limits.scratch_idle_ns : 0;
+	bool keeps = scheduler->scratch.address || scheduler->pool.pack_slots.slots;
+	uint64_t until = keeps ? scheduler->moved_ns + scheduler->limits.scratch_idle_ns : 0;
 	struct error err;
 
 	assert(TAILQ_EMPTY(&queue->fair_queue.owners));
@@ -123,6 +124,7 @@ static void wait_for_work(struct scheduler *scheduler)
 	if (!is_late)
 		return;
 	pthread_mutex_unlock(&queue->lock);
+	pack_slots_close(&scheduler->pool.pack_slots);
 	if (scratch_close(&scheduler->scratch, &err) == STATUS_DEVICE_LOST)
 		queue_lose(queue, err.message);
 	pthread_mutex_lock(&queue->lock);

@@ -58,6 +58,14 @@ void staging_init_direct(struct staging *ret, bool any)
 		set_direct(ret);
 }
 
+void staging_init_packed(struct staging *ret, const struct packing *packing)
+{
+	staging_init_direct(ret, true);
+	ret->is_packed = true;
+	ret->packing = *packing;
+	ret->scratch_bytes = packing->scratch_bytes;
+}
+
 static bool is_large(struct tensor_extent extent, uint64_t direct)
 {
 	return extent_bytes(extent) > direct;

@@ -16,6 +16,7 @@
 
 #include "kernels/plan/plan.h"
 #include "kernels/plan/transform.h"
+#include "packing.h"
 
 #define STAGING_MOST_SLOTS 3
 
@@ -42,6 +43,9 @@ struct staging {
 	uint64_t rounds; /* 0: there is nothing to do */
 	uint32_t slots;  /* round i uses slot i % slots: so many can be under way */
 	uint64_t scratch_bytes;
+	bool is_packed; /* a list of blocks that travels by `packing`, if its list turns out to be fit for
+	                   that */
+	struct packing packing;
 
 	/* Of the whole source or of a slot's part of it, and of a slot's part of the destination; when run,
 	 * what is brought in is taken out from the same place. */
@@ -62,10 +66,13 @@ void staging_init(struct staging *ret, const struct transform *transform, const 
 /* Of a job that runs in one go, each side where it is; false: there is nothing to do. */
 void staging_init_direct(struct staging *ret, bool any);
 
+/* Of a list of blocks that travels packed. */
+void staging_init_packed(struct staging *ret, const struct packing *packing);
+
 /* Whether it is more than one launch or copy between the places where the tensors are. */
 static inline bool staging_is_needed(const struct staging *staging)
 {
-	return staging->rounds > 1 || staging->scratch_bytes > 0;
+	return staging->rounds > 1 || staging->scratch_bytes > 0 || staging->is_packed;
 }
 
 /* What a round reads and writes: bytes from elements [0, ..., 0] of the job's source and destination. */

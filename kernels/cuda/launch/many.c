@@ -99,20 +99,16 @@ static int lay_list(struct in_flight_job *in_flight, struct engine_blocks *block
 	return r;
 }
 
-static int launch_list(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
-                       struct error *err)
+int many_launch_blocks(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                       const struct transform *transform, struct engine_blocks *blocks, uint64_t dst,
+                       uint64_t src, struct error *err)
 {
-	struct engine_job *job = in_flight->job;
-	struct engine_blocks *blocks = job->blocks;
-	const struct engine_move *move = &job->move;
-	const uint64_t dst = address_of(move->dst, move->dst_offset),
-		       src = address_of(move->src, move->src_offset);
 	struct block_list list = list_of(blocks);
 	uint32_t enclosed;
 	struct plan plan;
 	int r = 0;
 
-	block_plan_init(&plan, move->transform, blocks, &pool->facts, dst, src);
+	block_plan_init(&plan, transform, blocks, &pool->facts, dst, src);
 	blocks->family = plan.family;
 	enclosed = enclosed_entry_bytes(&plan, blocks);
 	if (enclosed)
@@ -121,10 +117,20 @@ static int launch_list(struct in_flight_pool *pool, struct in_flight_job *in_fli
 		r = lay_list(in_flight, blocks, stream, &list, err);
 	if (r < 0)
 		return r;
-	r = launch_blocks(&pool->launcher, stream, move->transform, &plan, dst, src, blocks, &list, err);
+	r = launch_blocks(&pool->launcher, stream, transform, &plan, dst, src, blocks, &list, err);
 	if (r == 0 && list.counts)
 		r = upload_buffer_fetch_counters(&in_flight->upload_buffer, stream, err);
 	return r;
+}
+
+static int launch_list(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                       struct error *err)
+{
+	const struct engine_move *move = &in_flight->job->move;
+
+	return many_launch_blocks(pool, in_flight, stream, move->transform, in_flight->job->blocks,
+	                          address_of(move->dst, move->dst_offset),
+	                          address_of(move->src, move->src_offset), err);
 }
 
 /* ---- Batches ------------------------------------------------------------------------------------------ */

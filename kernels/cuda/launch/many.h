@@ -11,6 +11,12 @@
 int many_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
                 struct error *err);
 
+/* Puts a move over a list that the host has on the stream; its family is set. dst, src: elements [0, ..., 0]
+ * of the block 0 of layer 0, for the device. Uses the in-flight job's upload buffer until it has ended. */
+int many_launch_blocks(struct in_flight_pool *pool, struct in_flight_job *in_flight, CUstream stream,
+                       const struct transform *transform, struct engine_blocks *blocks, uint64_t dst,
+                       uint64_t src, struct error *err);
+
 /* Once that has ended without an error: counts of entries, of a list that was read on the device; the status
  * of a batch. */
 int many_land(struct in_flight_job *in_flight);

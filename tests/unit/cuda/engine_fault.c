@@ -12,7 +12,7 @@
 
 #include "tests/support/tap.h"
 
-#define JOBS 6
+#define JOBS 7
 
 struct outcome {
 	int opened;

@@ -22,7 +22,8 @@
 
 #define N     24
 #define BYTES (N * N * 4)
-#define JOBS  6
+#define JOBS  7
+#define LISTS 4 /* the first job that is a list of one block, which is packed */
 
 static struct engine *engine;
 static int wakeups;
@@ -108,6 +109,7 @@ struct work {
 	struct engine_job job;
 	struct transform transform;
 	struct plan plan;
+	struct engine_blocks blocks;
 };
 
 static void work_init(struct work *work, struct engine_memory *dst, struct engine_memory *src)
@@ -124,6 +126,20 @@ static void work_init(struct work *work, struct engine_memory *dst, struct engin
 		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
 		.on_done = on_done
 	};
+}
+
+static void make_list(struct work *work)
+{
+	static const int32_t index = 0;
+
+	work->blocks = (struct engine_blocks){ .n = 1,
+		                               .layers = 1,
+		                               .index_bytes = sizeof index,
+		                               .limit = 1,
+		                               .index = &index,
+		                               .dst.step = BYTES + 16,
+		                               .src.step = BYTES + 16 };
+	work->job.blocks = &work->blocks;
 }
 
 static bool is_right(struct engine_memory *dst)
@@ -168,6 +184,8 @@ static void run_jobs(struct engine_memory **dst, struct engine_memory **src, str
 			words(to)[w] = 0;
 		}
 		work_init(&work[i], to, from);
+		if (i >= LISTS)
+			make_list(&work[i]);
 		if (timeline)
 			add_points(&work[i].job, timeline, (uint64_t)i);
 		engine_submit(engine, stream, &work[i].job);
@@ -206,6 +224,12 @@ int main(void)
 		                      .round_bytes = 1000,
 		                      .scratch_bytes = 64 << 10,
 		                      .scratch_idle_ns = 10000000000,
+		                      .pack_threads = 2,
+		                      .pack_slots = 3,
+		                      .pack_slot_bytes = 1200,
+		                      .pack_run_bytes = 1,
+		                      .pack_piece_bytes = 1 << 20,
+		                      .pack_stretch_bytes = 1 << 20,
 		                      .spin_ns = 20000,
 		                      .most_sleep_ns = 1000000 };
 	struct engine_options options = { .tensor_maps = 4, .wake = wake, .wake_arg = &wakeups };
