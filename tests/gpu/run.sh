@@ -81,6 +81,7 @@ check() {
 bench() {
 	plain bench 500 "$here/bin/bench_gpu" ${BENCH:-}
 	plain bench-blocks 200 "$here/bin/bench_blocks"
+	plain bench-host 200 "$here/bin/bench_host"
 	by_service
 	neighbour
 }
