@@ -113,6 +113,7 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 	struct staging_limits limits = {
 		.direct_bytes = scheduler->limits.direct_bytes,
 		.round_bytes = scheduler->limits.round_bytes,
+		.row_bytes = scheduler->limits.row_bytes,
 		.scratch_bytes = scratch->size,
 	};
 

@@ -310,6 +310,8 @@ static uint64_t scratch_src(const struct round *round)
 	                   ? (uint64_t)transform_reads(in_flight->job->move.transform).low
 	                   : (uint64_t)round->part.reads.low;
 
+	if (in_flight->staging.src == STAGING_STRIPE) /* whose first element is the first that is read */
+		low = 0;
 	return staging_src_place(&in_flight->staging, in_flight->scratch.start, in_flight->launched,
 	                         round->src + low) -
 	       low;
@@ -454,6 +456,40 @@ static int bring_more(struct round *round, CUstream in, struct error *err)
 	return r;
 }
 
+/* Rows one nearest axis at a time; the others count like the digits of a number. */
+static int bring_rows(struct round *round, CUstream in, struct error *err)
+{
+	const struct engine_job *job = round->in_flight->job;
+	const struct source_box *box = &round->part.box;
+	const char *from = cuda_memory(job->move.src)->data + job->move.src_offset + round->part.reads.low;
+	uint64_t at[TENSOR_MAX_RANK] = { 0 };
+	CUDA_MEMCPY2D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+		               .srcPitch = box->rank > 0 ? box->axis[0].stride : box->row_bytes,
+		               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		               .dstDevice = scratch_src(round),
+		               .dstPitch = box->row_bytes,
+		               .WidthInBytes = box->row_bytes,
+		               .Height = box->rank > 0 ? box->axis[0].n : 1 };
+	int r = 0, d = 0;
+
+	round->last = in;
+	while (r == 0) {
+		copy.srcHost = from;
+		r = driver_call(err, cuMemcpy2DAsync, (&copy, in));
+		copy.dstDevice += copy.Height * copy.WidthInBytes;
+		for (d = 1; d < box->rank; d++) {
+			from += box->axis[d].stride;
+			if (++at[d] < box->axis[d].n)
+				break;
+			from -= at[d] * box->axis[d].stride;
+			at[d] = 0;
+		}
+		if (d >= box->rank)
+			break;
+	}
+	return r;
+}
+
 static int bring_in(struct round *round, CUstream in, struct error *err)
 {
 	switch (round->in_flight->staging.src) {
@@ -461,6 +497,8 @@ static int bring_in(struct round *round, CUstream in, struct error *err)
 		return 0;
 	case STAGING_WHOLE:
 		return bring_more(round, in, err);
+	case STAGING_STRIPE:
+		return bring_rows(round, in, err);
 	default:
 		return copy_in(round, in, round->part.reads.low, round->part.reads.high, err);
 	}

@@ -20,6 +20,7 @@ struct cuda_limits {
 	uint32_t staged_jobs; /* that use scratch memory or run in rounds; of one owner's half of them */
 	uint64_t direct_bytes;
 	uint64_t round_bytes;
+	uint64_t row_bytes;
 	uint64_t scratch_bytes;   /* at most, of what the device has */
 	uint64_t scratch_idle_ns; /* after which scratch memory is given back */
 	/* Of lists of blocks on the host (packing.h). */

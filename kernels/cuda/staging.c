@@ -7,9 +7,20 @@
 #include "kernels/plan/narrow.h"
 #include "proto/arithmetic.h"
 
+/* Parts of rows that the copy engine takes: better so many times the least bytes. A round that is larger for
+ * that is still at most one of so many: the first comes in, and the last goes out, by itself. And copies of a
+ * round, of so many rows as there are. */
+#define ROW_GOOD        4
+#define ROUNDS_GOOD     16
+#define MOST_ROW_COPIES 64
+#define MOST_PITCH      INT32_MAX /* that the driver takes */
+
 static void choose_ways(struct staging *s, enum staging_place dst, enum staging_place src, uint64_t direct);
+static void divide(struct staging *s, const struct staging_limits *limits);
 static void cut(struct staging *s, uint64_t round_bytes);
 static void measure(struct staging *s);
+static uint64_t stripe_row(const struct staging *s, uint64_t *ret_bytes);
+static void narrow_to_round(const struct staging *s, uint64_t i, struct staging_round *ret);
 static void fit(struct staging *s, const struct staging_limits *limits);
 static void set_direct(struct staging *s);
 static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
@@ -29,7 +40,7 @@ static uint64_t place_bytes(uint64_t bytes)
 void staging_init(struct staging *ret, const struct transform *transform, const struct plan *plan,
                   enum staging_place dst, enum staging_place src, const struct staging_limits *limits)
 {
-	*ret = (struct staging){ .transform = transform, .plan = plan };
+	*ret = (struct staging){ .transform = transform, .plan = plan, .row_bytes = limits->row_bytes };
 	if (transform->count > 0)
 		set_direct(ret);
 	if (transform->count == 0 || (dst == STAGING_ON_DEVICE && src == STAGING_ON_DEVICE) ||
@@ -38,8 +49,7 @@ void staging_init(struct staging *ret, const struct transform *transform, const 
 	choose_ways(ret, dst, src, limits->direct_bytes);
 	if (ret->src == STAGING_DIRECT && ret->dst == STAGING_DIRECT)
 		return;
-	cut(ret, limits->round_bytes);
-	measure(ret);
+	divide(ret, limits);
 	fit(ret, limits);
 }
 
@@ -129,6 +139,31 @@ static void cut(struct staging *s, uint64_t round_bytes)
 	}
 }
 
+static void divide_into(struct staging *s, enum staging_way src, uint64_t round_bytes)
+{
+	s->src = src;
+	s->rounds = 1;
+	s->n_axes = 0;
+	cut(s, round_bytes);
+	measure(s);
+}
+
+/* In rounds of round_bytes, or of more if that makes rows long enough. */
+static void divide(struct staging *s, const struct staging_limits *limits)
+{
+	const uint64_t bytes = (uint64_t)s->transform->count * s->transform->element;
+	const enum staging_way src = s->src;
+	uint64_t round = limits->round_bytes, row, ignored;
+
+	divide_into(s, src, round);
+	while (src == STAGING_ROUND && s->src != STAGING_ROUND && (row = stripe_row(s, &ignored)) > 0 &&
+	       row < ROW_GOOD * limits->row_bytes && 2 * round <= bytes / ROUNDS_GOOD &&
+	       STAGING_MOST_SLOTS * 4 * round <= limits->scratch_bytes)
+		divide_into(s, src, round *= 2);
+	if (s->src == STAGING_WHOLE)
+		divide_into(s, src, limits->round_bytes);
+}
+
 /* How many indices of axis d a round has at most. */
 static int64_t round_extent(const struct staging *s, int d)
 {
@@ -138,11 +173,34 @@ static int64_t round_extent(const struct staging *s, int d)
 	return s->transform->axis[d].extent;
 }
 
-/* The largest round's parts. A source of which the rounds read much of the same is brought as a whole. */
+/* The rows of the first round, which is the largest where no axis that is cut has a border; 0: there are none that
+ * the copy engine could bring. */
+static uint64_t stripe_row(const struct staging *s, uint64_t *ret_bytes)
+{
+	struct staging_round first = { .transform = *s->transform };
+	struct source_box box;
+	uint64_t copies = 1;
+
+	for (int a = 0; a < s->n_axes; a++)
+		if (s->transform->axis[s->axis[a]].source != s->transform->axis[s->axis[a]].extent)
+			return 0;
+	narrow_to_round(s, 0, &first);
+	if (!source_box_init(&box, &first.transform))
+		return 0;
+	for (int d = 1; d < box.rank; d++)
+		copies *= box.axis[d].n;
+	*ret_bytes = source_box_bytes(&box);
+	return copies <= MOST_ROW_COPIES && (box.rank == 0 || box.axis[0].stride <= MOST_PITCH)
+	           ? box.row_bytes
+	           : 0;
+}
+
+/* The largest round's parts. Of a source of which the rounds' parts have much of the same between their first
+ * byte and the last, rows are brought, or all of it. */
 static void measure(struct staging *s)
 {
 	const struct transform *t = s->transform;
-	uint64_t whole = extent_bytes(transform_reads(t)), src = t->element, dst = t->element;
+	uint64_t whole = extent_bytes(transform_reads(t)), src = t->element, dst = t->element, stripe = 0;
 
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
@@ -153,8 +211,9 @@ static void measure(struct staging *s)
 			src += (uint64_t)((source - 1) * llabs(axis->src_stride));
 	}
 	if (s->src == STAGING_ROUND && src > whole / s->rounds + whole / s->rounds / 2 + t->element) {
-		s->src = STAGING_WHOLE;
-		src = whole;
+		s->src = s->row_bytes > 0 && stripe_row(s, &stripe) >= s->row_bytes ? STAGING_STRIPE
+		                                                                    : STAGING_WHOLE;
+		src = s->src == STAGING_STRIPE ? stripe : whole;
 	}
 	s->src_bytes = s->src == STAGING_DIRECT ? 0 : place_bytes(src);
 	s->dst_bytes = s->dst == STAGING_DIRECT ? 0 : place_bytes(dst);
@@ -221,6 +280,8 @@ void staging_round(const struct staging *s, uint64_t i, struct staging_round *re
 	ret->writes = transform_writes(&ret->transform);
 	ret->writes.low += ret->dst_offset;
 	ret->writes.high += ret->dst_offset;
+	if (s->src == STAGING_STRIPE && source_box_init(&ret->box, &ret->transform))
+		source_box_pack(&ret->transform);
 }
 
 /* ---- Runs -------------------------------------------------------------------------------------------- */
@@ -261,6 +322,8 @@ uint64_t staging_src_place(const struct staging *s, uint64_t scratch, uint64_t i
 {
 	if (s->src == STAGING_WHOLE)
 		return with_phase_of(scratch, address);
+	if (s->src == STAGING_STRIPE)
+		return scratch + i % s->slots * s->src_bytes;
 	return with_phase_of(scratch + i % s->slots * s->src_bytes, address);
 }
 

@@ -7,6 +7,10 @@
  * one stretch; where the destination has no gaps, it is better to write it on the device and copy it out in
  * one stretch. Large jobs are divided into rounds, so that one comes in while another runs and a third goes
  * out.
+ *
+ * A round of a transposed destination reads a part of each of the source's rows. Where such parts are long
+ * enough for the copy engine, it brings them, and rounds are as large as it takes to make them long; where
+ * they are shorter, all of the source has to come before anything can go out, at half of the speed.
  */
 #ifndef KERNELS_CUDA_STAGING_H
 #define KERNELS_CUDA_STAGING_H
@@ -15,6 +19,7 @@
 #include <stdint.h>
 
 #include "kernels/plan/plan.h"
+#include "kernels/plan/source_box.h"
 #include "kernels/plan/transform.h"
 #include "packing.h"
 
@@ -26,11 +31,14 @@ enum staging_way {
 	STAGING_DIRECT, /* where it is */
 	STAGING_WHOLE,  /* the source: brought once, rounds bring what is still missing, and it stays */
 	STAGING_ROUND,  /* a part for each round, in a slot */
+	STAGING_STRIPE, /* the source: likewise, but without what lies between the rows that the round reads
+	                 */
 };
 
 struct staging_limits {
 	uint64_t direct_bytes;  /* a side of so few bytes is not worth a stop on the way */
 	uint64_t round_bytes;   /* of the destination */
+	uint64_t row_bytes;     /* that the copy engine takes at least of a row; 0: it takes no rows */
 	uint64_t scratch_bytes; /* that one job can have; 0: none */
 };
 
@@ -43,8 +51,9 @@ struct staging {
 	uint64_t rounds; /* 0: there is nothing to do */
 	uint32_t slots;  /* round i uses slot i % slots: so many can be under way */
 	uint64_t scratch_bytes;
-	bool is_packed; /* a list of blocks that travels by `packing`, if its list turns out to be fit for
-	                   that */
+	uint64_t row_bytes; /* of the limits */
+	bool is_packed;     /* a list of blocks that travels by `packing`, if its list turns out to be fit for
+	                       that */
 	struct packing packing;
 
 	/* Of the whole source or of a slot's part of it, and of a slot's part of the destination; when run,
@@ -81,6 +90,9 @@ struct staging_round {
 	int64_t dst_offset;         /* of its destination's element [0, ..., 0] */
 	struct tensor_extent reads;
 	struct tensor_extent writes;
+	/* By STRIPE: what it brings from the first byte of reads on; the transform's source is then that
+	 * without gaps. */
+	struct source_box box;
 };
 
 void staging_round(const struct staging *staging, uint64_t i, struct staging_round *ret);

@@ -8,6 +8,8 @@
 #include "softgpu.h"
 #include "tests/softgpu/model.h"
 
+#define MOST_PITCH INT32_MAX
+
 enum side { SIDE_DEVICE, SIDE_HOST, SIDE_EITHER };
 
 struct copy {
@@ -18,6 +20,9 @@ struct copy {
 	uint64_t least_ns;
 	bool dst_is_known; /* to the device */
 	bool src_is_known;
+	size_t rows; /* of size bytes; 0: one */
+	size_t dst_pitch;
+	size_t src_pitch;
 };
 
 struct set {
@@ -108,6 +113,67 @@ static CUresult push_copy(uint64_t dst, uint64_t src, size_t size, enum side to,
 	return copy.dst_is_known && copy.src_is_known ? CUDA_SUCCESS : stream_drain(stream);
 }
 
+/* All of a side, from its first row to its last. */
+static size_t pitched_bytes(const struct copy *copy, size_t pitch)
+{
+	return (copy->rows - 1) * pitch + copy->size;
+}
+
+static CUresult run_rows(struct op *op)
+{
+	struct copy *copy = (struct copy *)op;
+	call_lock();
+	bool good = range_reaches(copy->dst, pitched_bytes(copy, copy->dst_pitch), ACCESS_WRITE) &&
+	            range_reaches(copy->src, pitched_bytes(copy, copy->src_pitch), ACCESS_READ);
+	call_unlock();
+	if (!good)
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	for (size_t i = 0; i < copy->rows; i++) {
+		const uint64_t dst = copy->dst + i * copy->dst_pitch, src = copy->src + i * copy->src_pitch;
+
+		memmove((void *)dst, (const void *)src, copy->size);
+		if (model_counts) {
+			model_counts->read.driver += model_sectors(src, copy->size);
+			model_counts->written.driver += model_sectors(dst, copy->size);
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+/* From host memory that is registered to the device: what there is use for. */
+static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
+{
+	struct stream *stream = stream_find(handle);
+	struct copy copy = { .op.run = run_rows,
+		             .dst = wanted->dstDevice,
+		             .src = (uint64_t)wanted->srcHost,
+		             .size = wanted->WidthInBytes,
+		             .rows = wanted->Height,
+		             .dst_pitch = wanted->dstPitch,
+		             .src_pitch = wanted->srcPitch },
+		    *op;
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (copy.size == 0 || copy.rows == 0)
+		return CUDA_SUCCESS;
+	if (wanted->srcMemoryType != CU_MEMORYTYPE_HOST || wanted->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+	    wanted->srcXInBytes || wanted->srcY || wanted->dstXInBytes || wanted->dstY ||
+	    copy.src_pitch < copy.size || copy.dst_pitch < copy.size || copy.src_pitch > MOST_PITCH ||
+	    copy.dst_pitch > MOST_PITCH ||
+	    !check_side(copy.dst, pitched_bytes(&copy, copy.dst_pitch), SIDE_DEVICE, ACCESS_WRITE,
+	                &copy.dst_is_known) ||
+	    !check_side(copy.src, pitched_bytes(&copy, copy.src_pitch), SIDE_HOST, ACCESS_READ,
+	                &copy.src_is_known) ||
+	    !copy.src_is_known)
+		return CUDA_ERROR_INVALID_VALUE;
+	op = malloc(sizeof *op);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*op = copy;
+	stream_push(stream, &op->op);
+	return CUDA_SUCCESS;
+}
+
 static CUresult run_set(struct op *op)
 {
 	struct set *set = (struct set *)op;
@@ -165,6 +231,11 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t size, CUst
 {
 	return leave(enter(ENTRY_cuMemcpyDtoHAsync)
 	                 ?: push_copy((uint64_t)dst, src, size, SIDE_HOST, SIDE_DEVICE, stream));
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemcpy2DAsync) ?: push_rows(copy, stream));
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, CUstream stream)

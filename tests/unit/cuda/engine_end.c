@@ -105,13 +105,13 @@ ParameterizedTestParameters(cuda_end, one_job_fails)
 		  "SOFTGPU_FAIL_WITH=1", STATUS_DEVICE },
 		{ "time", REGION_KIND_CUDA_FD, "SOFTGPU_FAIL_CALL=cuEventElapsedTime:2",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
-		{ "bring in", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuMemcpyHtoDAsync:2",
+		{ "bring in", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuMemcpy2DAsync:9",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
 		{ "round's launch", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuLaunchKernelEx:9",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
 		{ "take out", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuMemcpyDtoHAsync:9",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
-		{ "wait", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuStreamWaitEvent:11",
+		{ "wait", REGION_KIND_MEMFD, "SOFTGPU_FAIL_CALL=cuStreamWaitEvent:17",
 		  "SOFTGPU_FAIL_WITH=400", STATUS_DEVICE },
 	};
 	return cr_make_param_array(struct fail_row, rows, sizeof rows / sizeof *rows);

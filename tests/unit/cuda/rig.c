@@ -46,6 +46,7 @@ struct cuda_limits small_limits(void)
 		.staged_jobs = 4,
 		.direct_bytes = 256,
 		.round_bytes = 1000,
+		.row_bytes = 20,
 		.scratch_bytes = 64 << 10,
 		.scratch_idle_ns = 10000000000,
 		.spin_ns = 20000,

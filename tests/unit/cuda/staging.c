@@ -3,6 +3,7 @@
  * by round, equals the oracle; and the ways that a few well known ones take. */
 #include "kernels/cuda/staging.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +30,33 @@ static uint8_t *src_place(const struct rehearsal *r, uint64_t i, int64_t low)
 	return (uint8_t *)staging_src_place(r->staging, (uint64_t)r->scratch, i, (uint64_t)(r->src + low));
 }
 
+static void bring_rows(struct rehearsal *r, uint64_t i, const struct staging_round *round)
+{
+	const struct source_box *box = &round->box;
+	const uint64_t rows = source_box_bytes(box) / box->row_bytes;
+	uint8_t *to = src_place(r, i, round->reads.low);
+
+	cr_assert_leq(rows * box->row_bytes, r->staging->src_bytes);
+	for (uint64_t row = 0; row < rows; row++, to += box->row_bytes) {
+		const uint8_t *from = r->src + round->reads.low;
+		uint64_t left = row;
+
+		for (int d = 0; d < box->rank; d++) {
+			from += left % box->axis[d].n * box->axis[d].stride;
+			left /= box->axis[d].n;
+		}
+		memcpy(to, from, box->row_bytes);
+	}
+}
+
 static void bring_in(struct rehearsal *r, uint64_t i, const struct staging_round *round)
 {
 	int64_t low = round->reads.low, whole = transform_reads(r->staging->transform).low;
 
 	if (r->staging->src == STAGING_ROUND)
 		memcpy(src_place(r, i, low), r->src + low, (size_t)(round->reads.high - low));
+	if (r->staging->src == STAGING_STRIPE)
+		bring_rows(r, i, round);
 	if (r->staging->src == STAGING_WHOLE)
 		memcpy(src_place(r, i, whole) + (low - whole), r->src + low,
 		       (size_t)(round->reads.high - low));
@@ -49,6 +71,8 @@ static void run_round(struct rehearsal *r, uint64_t i, const struct staging_roun
 	bring_in(r, i, round);
 	if (s->src == STAGING_ROUND)
 		src = src_place(r, i, round->reads.low) - round->reads.low;
+	if (s->src == STAGING_STRIPE)
+		src = src_place(r, i, 0);
 	if (s->src == STAGING_WHOLE)
 		src = src_place(r, i, transform_reads(s->transform).low) - transform_reads(s->transform).low;
 	if (s->run) {
@@ -66,13 +90,10 @@ static void run_round(struct rehearsal *r, uint64_t i, const struct staging_roun
 		memcpy(r->dst + round->writes.low, taken, (size_t)(round->writes.high - round->writes.low));
 }
 
-static void run_staged(const struct staging *s, const struct oracle_case *c, const char *text)
+static void run_staged(const struct staging *s, uint8_t *dst, const uint8_t *src, const char *text)
 {
 	uint8_t *memory = aligned_alloc(STAGING_ALIGN, s->scratch_bytes + STAGING_ALIGN);
-	struct rehearsal r = { .staging = s,
-		               .scratch = memory,
-		               .dst = oracle_dst(c) + c->dst_offset,
-		               .src = oracle_src(c) + c->src_offset };
+	struct rehearsal r = { .staging = s, .scratch = memory, .dst = dst, .src = src };
 
 	memset(memory, 0x5c, s->scratch_bytes + STAGING_ALIGN);
 	for (uint64_t i = 0; i < s->rounds; i++) {
@@ -96,6 +117,7 @@ Test(staging, rounds_are_the_transform)
 		struct staging_limits limits = {
 			.direct_bytes = (uint64_t)oracle_between(&state, 0, 64),
 			.round_bytes = (uint64_t)oracle_between(&state, 1, 3000),
+			.row_bytes = seed % 5 < 2 ? 0 : (uint64_t)oracle_between(&state, 1, 9),
 			.scratch_bytes = (uint64_t)oracle_between(&state, 0, 60000),
 		};
 		struct oracle_case c;
@@ -120,13 +142,82 @@ Test(staging, rounds_are_the_transform)
 			oracle_case_free(&c);
 			continue;
 		}
-		run_staged(&s, &c, text);
+		run_staged(&s, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset, text);
 		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);
 		oracle_case_free(&c);
 	}
 	cr_assert_gt(staged, 1000);
-	cr_assert_gt(whole, 100);
+	cr_assert_gt(whole, 60);
 	cr_assert_gt(runs, 100);
+}
+
+/* Of the source's axes in another order, with gaps between its rows; the destination without any. */
+static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **ret_text)
+{
+	static char text[200];
+	const int rank = (int)oracle_between(state, 2, 4);
+	int64_t shape[4], strides[4], made[4], stride = 1;
+	struct error err;
+
+	*ret = (struct transform_spec){ .n_perm = rank, .n_before = -1, .n_after = -1 };
+	for (int d = 0; d < rank; d++) {
+		const int other = (int)oracle_between(state, 0, d);
+
+		shape[d] = oracle_between(state, 1, rank == 4 ? 9 : 24);
+		ret->perm[d] = ret->perm[other];
+		ret->perm[other] = d;
+	}
+	for (int d = rank - 1; d >= 0; d--) {
+		strides[d] = stride;
+		stride = stride * shape[d] + oracle_between(state, 0, 2) / 2 * oracle_between(state, 0, 3);
+	}
+	for (int d = 0; d < rank; d++)
+		made[d] = shape[ret->perm[d]];
+	tensor_layout_init(&ret->src, DTYPE_INT16, rank, shape, strides, "src", &err);
+	tensor_layout_init(&ret->dst, DTYPE_INT16, rank, made, NULL, "dst", &err);
+	snprintf(text, sizeof text, "[%ld %ld %ld %ld] by %ld %ld %ld %ld", shape[0], shape[1],
+	         rank > 2 ? shape[2] : 1, rank > 3 ? shape[3] : 1, ret->perm[0], ret->perm[1],
+	         rank > 2 ? ret->perm[2] : 2, rank > 3 ? ret->perm[3] : 3);
+	*ret_text = text;
+}
+
+#define MOST_BYTES 65536
+
+Test(staging, stripes_are_the_transform)
+{
+	static uint8_t src[MOST_BYTES], dst[MOST_BYTES], expected[MOST_BYTES];
+	uint64_t stripes = 0, state = 7;
+
+	for (size_t i = 0; i < sizeof src; i++)
+		src[i] = (uint8_t)oracle_random(&state);
+	for (uint64_t seed = 1; seed <= 2000; seed++) {
+		const struct staging_limits limits = {
+			.round_bytes = (uint64_t)oracle_between(&state, 1, 600),
+			.row_bytes = (uint64_t)oracle_between(&state, 1, 16),
+			.scratch_bytes = 1 << 20,
+		};
+		struct transform_spec spec;
+		struct transform t;
+		struct staging s;
+		struct plan plan;
+		struct error err;
+		const char *text;
+
+		draw_spec(&state, &spec, &text);
+		cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", text, err.message);
+		cr_assert_leq(t.src_extent.high, MOST_BYTES, "%s", text);
+		plan_init(&plan, &t, &facts);
+		staging_init(&s, &t, &plan, STAGING_ON_HOST, STAGING_ON_HOST, &limits);
+		stripes += s.src == STAGING_STRIPE;
+		if (s.src != STAGING_STRIPE)
+			continue;
+		memset(dst, 0xa5, sizeof dst);
+		memset(expected, 0xa5, sizeof expected);
+		oracle_run(&spec, expected, src);
+		run_staged(&s, dst, src, text);
+		cr_assert_arr_eq(dst, expected, sizeof dst, "%s", text);
+	}
+	cr_assert_gt(stripes, 300, "%lu", (unsigned long)stripes);
 }
 
 /* ---- Ways ---------------------------------------------------------------------------------------------- */
@@ -140,6 +231,7 @@ struct way_row {
 	bool gaps; /* the destination's rows are a page longer */
 	bool crop; /* a tenth of each row is read */
 	uint64_t scratch;
+	uint64_t row_bytes;
 	enum staging_place dst, src;
 	/* What comes. */
 	enum staging_way dst_way, src_way;
@@ -230,6 +322,39 @@ ParameterizedTestParameters(staging, ways)
 		  .dst_way = STAGING_ROUND,
 		  .rounds = 16,
 		  .slots = 3 },
+		{ .name = "transpose, by rows",
+		  .shape = { 1, 8192, 8192 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 100 * MIB,
+		  .row_bytes = 1024,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_STRIPE,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "transpose, longer rows",
+		  .shape = { 1, 16384, 16384 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 1024 * MIB,
+		  .row_bytes = 1024,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_STRIPE,
+		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "transpose, rows too short",
+		  .shape = { 1, 8192, 8192 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 1024 * MIB,
+		  .row_bytes = 4096,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_WHOLE,
+		  .rounds = 16,
+		  .slots = 3 },
 		{ .name = "transpose in",
 		  .shape = { 1, 8192, 8192 },
 		  .perm = { 0, 2, 1 },
@@ -275,6 +400,7 @@ ParameterizedTest(struct way_row *row, staging, ways)
 {
 	struct staging_limits limits = { .direct_bytes = 32 << 10,
 		                         .round_bytes = 16 * MIB,
+		                         .row_bytes = row->row_bytes,
 		                         .scratch_bytes = row->scratch };
 	struct transform_spec spec = {
 		.n_perm = 3, .n_before = 3, .n_after = 3, .after = { row->pad }, .mode = row->mode
