@@ -173,8 +173,8 @@ static int64_t round_extent(const struct staging *s, int d)
 	return s->transform->axis[d].extent;
 }
 
-/* The rows of the first round, which is the largest where no axis that is cut has a border; 0: there are none that
- * the copy engine could bring. */
+/* The rows of the first round, which is the largest where no axis that is cut has a border; 0: there are none
+ * that the copy engine could bring. */
 static uint64_t stripe_row(const struct staging *s, uint64_t *ret_bytes)
 {
 	struct staging_round first = { .transform = *s->transform };

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chunk's steps, and its copies by threads and by the driver. */
+#include "pack_chunk.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "driver.h"
+#include "kernels/host/memory.h"
+#include "memory.h"
+#include "proto/arithmetic.h"
+
+static void issue(struct pack_job *job, struct pack_slot *slot);
+
+static bool is_out(const struct pack_slot *slot)
+{
+	return slot->state == PACK_SLOT_GOING_OUT || slot->state == PACK_SLOT_UNPACKING;
+}
+
+static void give(struct pack_job *job, struct pack_slot *slot)
+{
+	if (is_out(slot))
+		job->going--;
+	else
+		job->coming--;
+	TAILQ_REMOVE(&job->slots, slot, entry);
+	pack_slots_give(&job->pool->pack_slots, slot);
+}
+
+static struct pack_count *count_of(struct pack_job *job, const struct pack_slot *slot)
+{
+	struct pack_stretch *stretch = pack_stretch_at(job, slot->stretch);
+
+	return is_out(slot) ? &stretch->out : &stretch->in;
+}
+
+static void land(struct pack_job *job, struct pack_slot *slot)
+{
+	count_of(job, slot)->landed++;
+	give(job, slot);
+}
+
+/* One part of a chunk between its slot and the blocks. */
+static void copy_part(void *arg, uint32_t part)
+{
+	struct pack_slot *slot = arg;
+	struct pack_job *job = slot->job;
+	const bool out = is_out(slot);
+	const struct packing_side *side = out ? &job->packing.dst : &job->packing.src;
+	const struct packing_stretch *stretch = &pack_stretch_at(job, slot->stretch)->part;
+	uint64_t at = slot->from + part * (uint64_t)PACKING_PART_BYTES;
+	const uint64_t end = min_u64(at + PACKING_PART_BYTES, slot->to);
+
+	while (at < end) {
+		const struct packing_piece piece = packing_next(side, stretch, &at, end);
+		char *packed = slot->bytes + (piece.at - slot->from);
+
+		if (piece.bytes == 0)
+			return;
+		if (out)
+			memcpy(job->host_dst + piece.place, packed, piece.bytes);
+		else
+			memcpy(packed, job->host_src + piece.place, piece.bytes);
+	}
+}
+
+static void copy_by_threads(struct pack_job *job, struct pack_slot *slot, enum pack_slot_state state)
+{
+	const struct engine_move *move = &job->in_flight->job->move;
+	struct engine_memory *memory = state == PACK_SLOT_PACKING ? move->src : move->dst;
+
+	slot->state = state;
+	slot->task.group = &job->group;
+	slot->task.run = copy_part;
+	slot->task.arg = slot;
+	slot->task.range = host_memory(cuda_memory(memory)->host)->mapped;
+	slot->task.parts = (uint32_t)divide_up_u64(slot->to - slot->from, PACKING_PART_BYTES);
+	packers_add(&job->pool->packers, &slot->task);
+}
+
+static void on_packed(struct pack_job *job, struct pack_slot *slot)
+{
+	if (pack_task_has_failed(&slot->task))
+		pack_job_fail(
+		    job, error_set(&job->in_flight->why, STATUS_DEVICE, "the memory failed under a copy"));
+	if (slot->state == PACK_SLOT_PACKING && pack_job_is_wanted(job))
+		issue(job, slot);
+	else
+		land(job, slot);
+}
+
+static bool poll_packed(struct pack_job *job, struct pack_slot *slot)
+{
+	if (!pack_job_is_wanted(job))
+		packers_drop(&job->pool->packers, &slot->task);
+	if (!pack_task_is_over(&slot->task))
+		return false;
+	on_packed(job, slot);
+	return true;
+}
+
+static bool poll_copied(struct pack_job *job, struct pack_slot *slot)
+{
+	CUresult result = driver.cuEventQuery(slot->copied);
+
+	if (result == CUDA_ERROR_NOT_READY)
+		return false;
+	if (result != CUDA_SUCCESS) {
+		driver_fail(&job->in_flight->why, result, "cuEventQuery(event)");
+		pack_job_fail(job, STATUS_DEVICE_LOST);
+	} else if (slot->state == PACK_SLOT_GOING_OUT && job->packing.dst.way == PACKING_BY_THREADS &&
+	           pack_job_is_wanted(job)) {
+		copy_by_threads(job, slot, PACK_SLOT_UNPACKING);
+	} else {
+		land(job, slot);
+	}
+	return true;
+}
+
+/* Copies of one direction end one after the other: behind one that has not ended none is asked for. */
+bool pack_chunks_poll(struct pack_job *job)
+{
+	struct pack_slot *slot, *next;
+	bool moved = false, waits[2] = { false, false };
+
+	for (slot = TAILQ_FIRST(&job->slots); slot && job->in_flight->status != STATUS_DEVICE_LOST;
+	     slot = next) {
+		next = TAILQ_NEXT(slot, entry);
+		if (slot->state == PACK_SLOT_PACKING || slot->state == PACK_SLOT_UNPACKING) {
+			moved |= poll_packed(job, slot);
+		} else if (!waits[is_out(slot)]) {
+			waits[is_out(slot)] = !poll_copied(job, slot);
+			moved |= !waits[is_out(slot)];
+		}
+	}
+	return moved;
+}
+
+/* ---- Chunks -------------------------------------------------------------------------------------------- */
+
+/* Between the host and a place on the device where all of it lies packed, or where blocks lie in pieces. */
+static int copy_piece(const struct pack_slot *slot, uint64_t device, char *host, uint64_t bytes,
+                      struct error *err)
+{
+	const struct pack_job *job = slot->job;
+
+	if (is_out(slot))
+		return driver_call(err, cuMemcpyDtoHAsync, (host, device, bytes, job->pool->copy_out));
+	return driver_call(err, cuMemcpyHtoDAsync, (device, host, bytes, job->pool->copy_in));
+}
+
+/* Where the stretch's packed bytes are on the device; 0: in pieces. */
+static uint64_t device_place(const struct pack_job *job, const struct pack_slot *slot)
+{
+	const struct packing *p = &job->packing;
+	const uint32_t i = (uint32_t)(slot->stretch % p->slots);
+
+	if (p->is_plain && (p->dst.way == PACKING_IN_PLACE || p->src.way == PACKING_IN_PLACE))
+		return 0;
+	return is_out(slot) ? packing_dst_place(p, job->in_flight->scratch.start, i)
+	                    : packing_src_place(p, job->in_flight->scratch.start, i);
+}
+
+/* Pieces of both sides at once: as far as the shorter of the two goes. */
+static int copy_pieces(struct pack_job *job, struct pack_slot *slot, struct error *err)
+{
+	const struct packing *p = &job->packing;
+	const struct packing_stretch *stretch = &pack_stretch_at(job, slot->stretch)->part;
+	const bool out = is_out(slot);
+	const struct packing_side *host = out ? &p->dst : &p->src, *device = out ? &p->src : &p->dst;
+	const uint64_t packed = device_place(job, slot), base = out ? job->src : job->dst;
+	char *client = out ? job->host_dst : (char *)(uintptr_t)job->host_src;
+	uint64_t at = slot->from;
+	int r = 0;
+
+	while (at < slot->to && r == 0) {
+		struct packing_piece from = { .at = at, .bytes = slot->to - at }, to = from;
+		uint64_t behind = slot->to;
+
+		if (host->way == PACKING_BY_COPIES)
+			from = packing_next(host, stretch, &at, slot->to);
+		else
+			at = slot->to;
+		if (!packed)
+			to = packing_next(device, stretch, &(uint64_t){ from.at }, slot->to);
+		behind = min_u64(from.bytes, to.bytes);
+		if (behind == 0)
+			break;
+		r = copy_piece(slot, packed ? packed + from.at : base + (uint64_t)to.place,
+		               host->way == PACKING_BY_COPIES ? client + from.place
+		                                              : slot->bytes + (from.at - slot->from),
+		               behind, err);
+		at = from.at + behind;
+	}
+	return r;
+}
+
+/* Counts as soon as anything of it may be on the device: where the end of that cannot be had, the device is
+ * given up. */
+static void issue(struct pack_job *job, struct pack_slot *slot)
+{
+	CUstream stream = is_out(slot) ? job->pool->copy_out : job->pool->copy_in;
+	struct error *err = &job->in_flight->why;
+	int r, end;
+
+	if (!is_out(slot))
+		slot->state = PACK_SLOT_COMING_IN;
+	r = copy_pieces(job, slot, err);
+	if (r < 0)
+		pack_job_fail(job, r);
+	end = driver_call(err, cuEventRecord, (slot->copied, stream));
+	if (end < 0)
+		pack_job_fail(job, STATUS_DEVICE_LOST);
+	count_of(job, slot)->copied++;
+}
+
+/* As many chunks as there are slots for. */
+bool pack_chunks_begin(struct pack_job *job, uint64_t i, const struct packing_side *side, uint32_t *n,
+                       enum pack_slot_state state)
+{
+	struct pack_count *count =
+	    state == PACK_SLOT_GOING_OUT ? &pack_stretch_at(job, i)->out : &pack_stretch_at(job, i)->in;
+	struct pack_slots *slots = &job->pool->pack_slots;
+	const struct packing_stretch *part = &pack_stretch_at(job, i)->part;
+	const uint64_t chunks = packing_chunks(side, part);
+	struct pack_slot *slot;
+	bool moved = false;
+
+	while (count->begun < chunks && *n < pack_slots_share(slots) && pack_job_is_wanted(job) &&
+	       (slot = pack_slots_take(slots))) {
+		slot->job = job;
+		slot->stretch = i;
+		slot->state = state;
+		packing_chunk(side, part, count->begun++, &slot->from, &slot->to);
+		TAILQ_INSERT_TAIL(&job->slots, slot, entry);
+		++*n;
+		if (state == PACK_SLOT_PACKING && side->way == PACKING_BY_THREADS)
+			copy_by_threads(job, slot, state);
+		else
+			issue(job, slot);
+		moved = true;
+	}
+	return moved;
+}
+
+void pack_chunks_drop(struct pack_job *job)
+{
+	struct pack_slot *slot;
+
+	while ((slot = TAILQ_FIRST(&job->slots))) {
+		if (slot->state == PACK_SLOT_PACKING || slot->state == PACK_SLOT_UNPACKING) {
+			packers_drop(&job->pool->packers, &slot->task);
+			while (!pack_task_is_over(&slot->task))
+				sched_yield();
+		}
+		give(job, slot);
+	}
+}
