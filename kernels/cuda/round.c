@@ -267,7 +267,7 @@ static int move(struct round *round, CUstream own, struct error *err)
 		return r;
 	if (job_is_many(in_flight->job))
 		return many_launch(round->pool, in_flight, own, err);
-	if (s->rounds == 1)
+	if (s->rounds == 1 && s->src != STAGING_STRIPE)
 		return launch_transform(&round->pool->launcher, own, s->transform, s->plan, dst, src, err);
 	dst += (uint64_t)round->part.dst_offset;
 	facts.align = common_align(dst, src);

@@ -86,9 +86,8 @@ static void choose_ways(struct staging *s, enum staging_place dst, enum staging_
 	const struct transform *t = s->transform;
 	struct tensor_extent reads = transform_reads(t), writes = transform_writes(t);
 
-	if (src == STAGING_ON_HOST && is_large(reads, direct) &&
-	    transform_read_bytes(t) >= extent_bytes(reads) / 2)
-		s->src = STAGING_ROUND;
+	if (src == STAGING_ON_HOST && is_large(reads, direct))
+		s->src = transform_read_bytes(t) >= extent_bytes(reads) / 2 ? STAGING_ROUND : STAGING_STRIPE;
 	if (dst == STAGING_ON_HOST && is_large(writes, direct) &&
 	    extent_bytes(writes) == (uint64_t)t->count * t->element)
 		s->dst = STAGING_ROUND;
@@ -156,9 +155,9 @@ static void divide(struct staging *s, const struct staging_limits *limits)
 	uint64_t round = limits->round_bytes, row, ignored;
 
 	divide_into(s, src, round);
-	while (src == STAGING_ROUND && s->src != STAGING_ROUND && (row = stripe_row(s, &ignored)) > 0 &&
-	       row < ROW_GOOD * limits->row_bytes && 2 * round <= bytes / ROUNDS_GOOD &&
-	       STAGING_MOST_SLOTS * 4 * round <= limits->scratch_bytes)
+	while ((s->src == STAGING_STRIPE || s->src == STAGING_WHOLE) && s->row_bytes > 0 &&
+	       (row = stripe_row(s, &ignored)) > 0 && row < ROW_GOOD * limits->row_bytes &&
+	       2 * round <= bytes / ROUNDS_GOOD && STAGING_MOST_SLOTS * 4 * round <= limits->scratch_bytes)
 		divide_into(s, src, round *= 2);
 	if (s->src == STAGING_WHOLE)
 		divide_into(s, src, limits->round_bytes);
@@ -210,10 +209,14 @@ static void measure(struct staging *s)
 		if (source > 0)
 			src += (uint64_t)((source - 1) * llabs(axis->src_stride));
 	}
-	if (s->src == STAGING_ROUND && src > whole / s->rounds + whole / s->rounds / 2 + t->element) {
-		s->src = s->row_bytes > 0 && stripe_row(s, &stripe) >= s->row_bytes ? STAGING_STRIPE
-		                                                                    : STAGING_WHOLE;
-		src = s->src == STAGING_STRIPE ? stripe : whole;
+	if (s->src == STAGING_STRIPE ||
+	    (s->src == STAGING_ROUND && src > whole / s->rounds + whole / s->rounds / 2 + t->element)) {
+		const bool has_rows = s->row_bytes > 0 && stripe_row(s, &stripe) >= s->row_bytes;
+
+		src = has_rows ? stripe : whole;
+		s->src = has_rows                   ? STAGING_STRIPE
+		         : s->src == STAGING_STRIPE ? STAGING_DIRECT
+		                                    : STAGING_WHOLE;
 	}
 	s->src_bytes = s->src == STAGING_DIRECT ? 0 : place_bytes(src);
 	s->dst_bytes = s->dst == STAGING_DIRECT ? 0 : place_bytes(dst);

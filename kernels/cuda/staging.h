@@ -10,7 +10,11 @@
  *
  * A round of a transposed destination reads a part of each of the source's rows. Where such parts are long
  * enough for the copy engine, it brings them, and rounds are as large as it takes to make them long; where
- * they are shorter, all of the source has to come before anything can go out, at half of the speed.
+ * they are shorter, all of the source has to come before anything can go out, at half of the speed. The same
+ * copies bring a source of which less than half is read.
+ *
+ * What is left for a kernel that uses host memory in place: sides of few bytes, sources with gaps whose rows
+ * are short, destinations with gaps, and batches. Lists of blocks are in packing.h.
  */
 #ifndef KERNELS_CUDA_STAGING_H
 #define KERNELS_CUDA_STAGING_H

@@ -229,6 +229,43 @@ static const CUmemAccessDesc whole_access = {
 	.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 };
 
+/* From registered host memory to the device, and within what each is. */
+Test(soft_memory, rows, .init = soft_open, .fini = soft_close)
+{
+	enum { ROWS = 5, WIDTH = 24, FROM = 100, TO = 40 };
+	unsigned char *bytes = aligned_alloc(4096, 4096);
+	CUdeviceptr memory = soft_memory(4096, 0);
+	CUDA_MEMCPY2D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+		               .srcHost = bytes,
+		               .srcPitch = FROM,
+		               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		               .dstDevice = memory,
+		               .dstPitch = TO,
+		               .WidthInBytes = WIDTH,
+		               .Height = ROWS };
+
+	for (int i = 0; i < 4096; i++)
+		bytes[i] = (unsigned char)(i % 251 + 1);
+	expect_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+	expect_ok(cuMemHostRegister(bytes, 4096, 0));
+	expect_ok(cuMemcpy2DAsync(&copy, NULL));
+	expect_ok(cuStreamSynchronize(NULL));
+	for (int i = 0; i < 4096; i++) {
+		const int row = i / TO, column = i % TO;
+		const bool is_copied = row < ROWS && column < WIDTH;
+
+		cr_assert_eq(((unsigned char *)memory)[i], is_copied ? bytes[row * FROM + column] : 0, "%d",
+		             i);
+	}
+	copy.srcPitch = WIDTH - 1;
+	expect_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+	copy.srcPitch = 4096;
+	expect_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+	expect_ok(cuMemHostUnregister(bytes));
+	expect_ok(cuMemFree(memory));
+	free(bytes);
+}
+
 Test(soft_memory, by_hand, .init = soft_open, .fini = soft_close)
 {
 	CUmemGenericAllocationHandle handle, again;

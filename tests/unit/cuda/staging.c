@@ -151,7 +151,8 @@ Test(staging, rounds_are_the_transform)
 	cr_assert_gt(runs, 100);
 }
 
-/* Of the source's axes in another order, with gaps between its rows; the destination without any. */
+/* Of the source's axes in another order, with gaps between its rows, and now and then little of one axis; the
+ * destination without gaps. */
 static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **ret_text)
 {
 	static char text[200];
@@ -159,7 +160,7 @@ static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **
 	int64_t shape[4], strides[4], made[4], stride = 1;
 	struct error err;
 
-	*ret = (struct transform_spec){ .n_perm = rank, .n_before = -1, .n_after = -1 };
+	*ret = (struct transform_spec){ .n_perm = rank, .n_before = rank, .n_after = rank };
 	for (int d = 0; d < rank; d++) {
 		const int other = (int)oracle_between(state, 0, d);
 
@@ -173,6 +174,13 @@ static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **
 	}
 	for (int d = 0; d < rank; d++)
 		made[d] = shape[ret->perm[d]];
+	const int cropped = (int)oracle_between(state, 0, 2 * rank - 1);
+	if (cropped < rank) {
+		ret->before[cropped] = -oracle_between(state, 0, made[cropped] - 1);
+		made[cropped] += ret->before[cropped];
+		ret->after[cropped] = -oracle_between(state, 0, made[cropped] - 1);
+		made[cropped] += ret->after[cropped];
+	}
 	tensor_layout_init(&ret->src, DTYPE_INT16, rank, shape, strides, "src", &err);
 	tensor_layout_init(&ret->dst, DTYPE_INT16, rank, made, NULL, "dst", &err);
 	snprintf(text, sizeof text, "[%ld %ld %ld %ld] by %ld %ld %ld %ld", shape[0], shape[1],
@@ -186,7 +194,7 @@ static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **
 Test(staging, stripes_are_the_transform)
 {
 	static uint8_t src[MOST_BYTES], dst[MOST_BYTES], expected[MOST_BYTES];
-	uint64_t stripes = 0, state = 7;
+	uint64_t stripes = 0, single = 0, state = 7;
 
 	for (size_t i = 0; i < sizeof src; i++)
 		src[i] = (uint8_t)oracle_random(&state);
@@ -207,8 +215,10 @@ Test(staging, stripes_are_the_transform)
 		cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", text, err.message);
 		cr_assert_leq(t.src_extent.high, MOST_BYTES, "%s", text);
 		plan_init(&plan, &t, &facts);
-		staging_init(&s, &t, &plan, STAGING_ON_HOST, STAGING_ON_HOST, &limits);
+		staging_init(&s, &t, &plan, seed % 3 ? STAGING_ON_HOST : STAGING_ON_DEVICE, STAGING_ON_HOST,
+		             &limits);
 		stripes += s.src == STAGING_STRIPE;
+		single += s.src == STAGING_STRIPE && s.rounds == 1;
 		if (s.src != STAGING_STRIPE)
 			continue;
 		memset(dst, 0xa5, sizeof dst);
@@ -218,6 +228,7 @@ Test(staging, stripes_are_the_transform)
 		cr_assert_arr_eq(dst, expected, sizeof dst, "%s", text);
 	}
 	cr_assert_gt(stripes, 300, "%lu", (unsigned long)stripes);
+	cr_assert_gt(single, 20, "%lu", (unsigned long)single);
 }
 
 /* ---- Ways ---------------------------------------------------------------------------------------------- */
@@ -379,6 +390,16 @@ ParameterizedTestParameters(staging, ways)
 		  .src = STAGING_ON_HOST,
 		  .rounds = 1,
 		  .slots = 1 },
+		{ .name = "little of the source, by rows",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 0, 1, 2 },
+		  .crop = true,
+		  .scratch = 1024 * MIB,
+		  .row_bytes = 256,
+		  .src = STAGING_ON_HOST,
+		  .src_way = STAGING_STRIPE,
+		  .rounds = 2,
+		  .slots = 2 },
 		{ .name = "a border by rule",
 		  .shape = { 64, 1024, 1024 },
 		  .perm = { 0, 2, 1 },
