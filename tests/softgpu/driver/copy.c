@@ -122,6 +122,7 @@ static size_t pitched_bytes(const struct copy *copy, size_t pitch)
 static CUresult run_rows(struct op *op)
 {
 	struct copy *copy = (struct copy *)op;
+	uint64_t end = call_now_ns() + copy->least_ns;
 	call_lock();
 	bool good = range_reaches(copy->dst, pitched_bytes(copy, copy->dst_pitch), ACCESS_WRITE) &&
 	            range_reaches(copy->src, pitched_bytes(copy, copy->src_pitch), ACCESS_READ);
@@ -133,10 +134,12 @@ static CUresult run_rows(struct op *op)
 
 		memmove((void *)dst, (const void *)src, copy->size);
 		if (model_counts) {
-			model_counts->read.driver += model_sectors(src, copy->size);
-			model_counts->written.driver += model_sectors(dst, copy->size);
+			count(&model_counts->read.driver, src, copy->size);
+			count(&model_counts->written.driver, dst, copy->size);
 		}
 	}
+	if (copy->least_ns > 0)
+		call_sleep_until(end);
 	return CUDA_SUCCESS;
 }
 
@@ -144,7 +147,11 @@ static CUresult run_rows(struct op *op)
 static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
-	struct copy copy = { .op.run = run_rows,
+	struct copy copy = { .op = { .name = "copy",
+		                     .amount = wanted->WidthInBytes * wanted->Height,
+		                     .unit = UNIT_TO_DEVICE,
+		                     .run = run_rows },
+		             .least_ns = call_copy_ns(),
 		             .dst = wanted->dstDevice,
 		             .src = (uint64_t)wanted->srcHost,
 		             .size = wanted->WidthInBytes,
