@@ -7,8 +7,14 @@
 
 #include "driver.h"
 #include "kernels/host/memory.h"
+#include "kernels/host/stream_copy.h"
 #include "memory.h"
 #include "proto/arithmetic.h"
+
+/* Chunks that are held back once they are packed. What the copy engine reads while it still lies, modified,
+ * in the caches of the threads' cores slows both down to less than half; after as many more chunks, it no
+ * longer does (tests/bench/EXPERIMENTS.md). */
+#define HELD_BACK 4
 
 static void issue(struct pack_job *job, struct pack_slot *slot);
 
@@ -58,7 +64,7 @@ static void copy_part(void *arg, uint32_t part)
 		if (piece.bytes == 0)
 			return;
 		if (out)
-			memcpy(job->host_dst + piece.place, packed, piece.bytes);
+			stream_copy(job->host_dst + piece.place, packed, piece.bytes);
 		else
 			memcpy(packed, job->host_src + piece.place, piece.bytes);
 	}
@@ -84,7 +90,7 @@ static void on_packed(struct pack_job *job, struct pack_slot *slot)
 		pack_job_fail(
 		    job, error_set(&job->in_flight->why, STATUS_DEVICE, "the memory failed under a copy"));
 	if (slot->state == PACK_SLOT_PACKING && pack_job_is_wanted(job))
-		issue(job, slot);
+		slot->state = PACK_SLOT_PACKED;
 	else
 		land(job, slot);
 }
@@ -117,6 +123,31 @@ static bool poll_copied(struct pack_job *job, struct pack_slot *slot)
 	return true;
 }
 
+/* The oldest first; none is held back when nothing is being packed that could push it out of the caches. */
+static bool issue_packed(struct pack_job *job)
+{
+	struct pack_slot *slot, *next;
+	uint32_t packing = 0, packed = 0;
+	bool moved = false;
+
+	TAILQ_FOREACH(slot, &job->slots, entry) {
+		packing += slot->state == PACK_SLOT_PACKING;
+		packed += slot->state == PACK_SLOT_PACKED;
+	}
+	for (slot = TAILQ_FIRST(&job->slots); slot && packed > (packing > 0 ? HELD_BACK : 0); slot = next) {
+		next = TAILQ_NEXT(slot, entry);
+		if (slot->state != PACK_SLOT_PACKED)
+			continue;
+		if (pack_job_is_wanted(job))
+			issue(job, slot);
+		else
+			land(job, slot);
+		packed--;
+		moved = true;
+	}
+	return moved;
+}
+
 /* Copies of one direction end one after the other: behind one that has not ended none is asked for. */
 bool pack_chunks_poll(struct pack_job *job)
 {
@@ -128,12 +159,12 @@ bool pack_chunks_poll(struct pack_job *job)
 		next = TAILQ_NEXT(slot, entry);
 		if (slot->state == PACK_SLOT_PACKING || slot->state == PACK_SLOT_UNPACKING) {
 			moved |= poll_packed(job, slot);
-		} else if (!waits[is_out(slot)]) {
+		} else if (slot->state != PACK_SLOT_PACKED && !waits[is_out(slot)]) {
 			waits[is_out(slot)] = !poll_copied(job, slot);
 			moved |= !waits[is_out(slot)];
 		}
 	}
-	return moved;
+	return issue_packed(job) || moved;
 }
 
 /* ---- Chunks -------------------------------------------------------------------------------------------- */
