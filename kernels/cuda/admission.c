@@ -17,8 +17,7 @@ static bool is_by_bus(const struct engine_move *move)
 	return cuda_memory(move->dst)->host || cuda_memory(move->src)->host;
 }
 
-/* A batch may have no move at all. */
-static bool has_moves_by_bus(const struct engine_job *job)
+bool job_has_moves_by_bus(const struct engine_job *job)
 {
 	if (!job->moves)
 		return is_by_bus(&job->move);
@@ -32,7 +31,9 @@ enum job_weight job_weight(const struct engine_job *job, const struct cuda_limit
 {
 	const uint64_t bytes = job_bytes(job);
 
-	if (bytes > limits->short_host_bytes && has_moves_by_bus(job))
+	if (bytes > limits->short_host_bytes && job_has_moves_by_bus(job))
+		return JOB_BESIDE;
+	if (bytes <= limits->short_bytes && job->priority == JOB_PRIORITY_BACKGROUND)
 		return JOB_BESIDE;
 	return bytes > limits->short_bytes ? JOB_LONG : JOB_SHORT;
 }
@@ -82,6 +83,7 @@ static bool init_packing(const struct scheduler *scheduler, const struct engine_
 	};
 
 	return (places.dst_is_host || places.src_is_host) &&
+	       (scheduler->limits.pack_alone || sharing_is_seen(&scheduler->sharing, clock_ns())) &&
 	       packing_init(ret, job, &scheduler->pool.facts, &places, &limits);
 }
 

@@ -23,6 +23,8 @@ static const char *const kernel_names[KERNEL_COUNT] = {
 
 static int choose(struct device *ret, const char *which, struct error *err);
 static int read_identity(struct device *ret, int ordinal, struct error *err);
+#define SAYS_MPS 13000 /* drivers since then surely know CU_DEVICE_ATTRIBUTE_MPS_ENABLED */
+
 static int read_facts(struct device *ret, struct error *err);
 static int load(struct device *ret, struct error *err);
 
@@ -196,11 +198,17 @@ static int read_facts(struct device *ret, struct error *err)
 	}
 	ret->copy = copy_speed_of(memory_khz, bus_bits);
 	size_t bytes;
+	int by_mps = 0;
 	int r = driver_call(err, cuDeviceTotalMem, (&bytes, ret->handle));
 	if (r < 0)
 		return r;
 	ret->memory_bytes = bytes;
-	return driver_call(err, cuDriverGetVersion, (&ret->driver_version));
+	r = driver_call(err, cuDriverGetVersion, (&ret->driver_version));
+	if (r == 0 && ret->driver_version >= SAYS_MPS)
+		r = driver_call(err, cuDeviceGetAttribute,
+		                (&by_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ret->handle));
+	ret->by_mps = by_mps != 0;
+	return r;
 }
 
 /* ---- Kernels ---------------------------------------------------------------------------------------- */

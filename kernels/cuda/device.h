@@ -4,6 +4,7 @@
 #define KERNELS_CUDA_DEVICE_H
 
 #include <cuda.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/cuda/launch/kernels.h"
@@ -17,6 +18,7 @@ struct device {
 	char uuid[48]; /* "GPU-3f2a9c11-..." */
 	int major;     /* compute capability */
 	int minor;
+	bool by_mps;         /* the context is shared by NVIDIA's Multi-Process Service */
 	uint32_t processors; /* streaming multiprocessors */
 	uint32_t l2_bytes;
 	uint64_t memory_bytes;

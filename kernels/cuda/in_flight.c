@@ -80,6 +80,7 @@ void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, co
 	in_flight->slot = slot;
 	in_flight->after = NULL;
 	in_flight->predecessor = in_flight->successor = NULL;
+	in_flight->has_followed = false;
 	in_flight->staging = *staging;
 	in_flight->is_new = true;
 	in_flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;

@@ -48,6 +48,7 @@ struct in_flight_job {
 	struct upload_buffer upload_buffer; /* of jobs of more than one move */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS];   /* round i records end[i % slots] */
+	bool has_followed;                 /* it began with the end of another one */
 	struct in_flight_job *predecessor; /* whose end is this one's start, or NULL */
 	struct in_flight_job *successor;   /* the other way round */
 	bool is_signal_alone;              /* a round that moves nothing */

@@ -4,6 +4,7 @@
 #ifndef KERNELS_CUDA_LIMITS_H
 #define KERNELS_CUDA_LIMITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct cuda_limits {
@@ -27,6 +28,7 @@ struct cuda_limits {
 	uint32_t pack_threads;
 	uint32_t pack_slots; /* of both directions */
 	uint64_t pack_slot_bytes;
+	bool pack_alone; /* lists of blocks, also where nobody else is seen on the device (sharing.h) */
 	uint64_t pack_least_bytes;
 	uint64_t pack_run_bytes;
 	uint64_t pack_piece_bytes;

@@ -76,7 +76,7 @@ static void copy_by_threads(struct pack_job *job, struct pack_slot *slot, enum p
 	struct engine_memory *memory = state == PACK_SLOT_PACKING ? move->src : move->dst;
 
 	slot->state = state;
-	slot->task.group = &job->group;
+	slot->task.group = state == PACK_SLOT_PACKING ? &job->in_group : &job->out_group;
 	slot->task.run = copy_part;
 	slot->task.arg = slot;
 	slot->task.range = host_memory(cuda_memory(memory)->host)->mapped;

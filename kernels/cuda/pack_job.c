@@ -10,6 +10,7 @@
 #include "kernels/cuda/launch/many.h"
 #include "kernels/host/memory.h"
 #include "memory.h"
+#include "proto/arithmetic.h"
 
 static bool advance(struct pack_job *job, uint64_t i);
 
@@ -77,6 +78,15 @@ static bool has_slots(struct pack_job *job)
 	return r == 0;
 }
 
+/* More would only be in each other's way, and in the copy engine's: six write more than the bus brings. */
+#define MOST_UNPACKERS 6
+
+static uint32_t threads_of(const struct in_flight_pool *pool, const struct engine_job *job, uint32_t most)
+{
+	most = min_u32(most, pool->packers.most);
+	return job->host_threads > 0 ? min_u32(most, job->host_threads) : most;
+}
+
 bool pack_job_begin(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 {
 	struct pack_job *job = &in_flight->pack;
@@ -92,7 +102,8 @@ bool pack_job_begin(struct in_flight_pool *pool, struct in_flight_job *in_flight
 		return false;
 	}
 	TAILQ_INIT(&job->slots);
-	job->group = (struct pack_group){ .most = pool->packers.most };
+	job->in_group = (struct pack_group){ .most = threads_of(pool, in_flight->job, pool->packers.most) };
+	job->out_group = (struct pack_group){ .most = threads_of(pool, in_flight->job, MOST_UNPACKERS) };
 	job->coming = job->going = 0;
 	job->begun = job->ended = 0;
 	set_places(job, &in_flight->job->move);
@@ -194,6 +205,7 @@ static int launch(struct pack_job *job, uint64_t i)
 	int64_t dst, src;
 	int r = 0;
 
+	job->pool->launcher.multiprocessors = in_flight->job->multiprocessors;
 	packing_list(p, &pack_stretch_at(job, i)->part, &blocks, &dst, &src);
 	if (p->src.way != PACKING_IN_PLACE) {
 		r = driver_call(err, cuEventRecord, (job->pool->passed, job->pool->copy_in));

@@ -44,7 +44,8 @@ struct pack_job {
 	struct packing packing;
 	struct in_flight_pool *pool;
 	struct in_flight_job *in_flight;
-	struct pack_group group;
+	struct pack_group in_group; /* the threads that pack, and those that unpack */
+	struct pack_group out_group;
 	struct pack_slot_list slots;
 	uint32_t coming, going;                          /* of them */
 	uint64_t begun, ended;                           /* stretches */

@@ -18,7 +18,7 @@
 
 enum pack_slot_state {
 	PACK_SLOT_PACKING,
-	PACK_SLOT_PACKED, /* held back (pack_chunk.c) */
+	PACK_SLOT_PACKED,    /* held back (pack_chunk.c) */
 	PACK_SLOT_COMING_IN, /* on the copy engine */
 	PACK_SLOT_GOING_OUT, /* likewise */
 	PACK_SLOT_UNPACKING,

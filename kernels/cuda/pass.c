@@ -127,6 +127,22 @@ static bool is_on_device(const struct engine_job *job)
 	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host;
 }
 
+/* By a job that is one launch, and whose bytes tell how long it takes: a list of blocks, or a short move on
+ * the device. */
+static void note_sharing(struct scheduler *scheduler, const struct in_flight_job *in_flight)
+{
+	const struct engine_job *job = in_flight->job;
+	const bool by_bus = job_has_moves_by_bus(job);
+	const uint64_t now = clock_ns();
+
+	if (staging_is_needed(&in_flight->staging) || in_flight->is_signal_alone || in_flight->after ||
+	    job->moves || job->multiprocessors > 0 ||
+	    (by_bus ? !job->blocks : in_flight->weight != JOB_SHORT))
+		return;
+	sharing_note(&scheduler->sharing, now,
+	             in_flight->has_followed ? job->ns : now - in_flight->started_ns, job_bytes(job), by_bus);
+}
+
 static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_flight)
 {
 	struct engine_stream *stream = in_flight->stream;
@@ -146,8 +162,10 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	TAILQ_REMOVE(&stream->in_flight, in_flight, stream_entry);
 	stream->n_in_flight--;
 	is_last = stream_slot_give(in_flight->slot, owner, in_flight->weight);
-	job->is_measured =
-	    contention_end(&scheduler->contention, in_flight->contention, is_last) && is_on_device(job);
+	const bool was_alone = contention_end(&scheduler->contention, in_flight->contention, is_last);
+	job->is_measured = was_alone && is_on_device(job);
+	if (was_alone && job->status == 0)
+		note_sharing(scheduler, in_flight);
 	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);
 	wake = queue_done(&scheduler->queue, job);
 	return queue_settle(stream) || wake;

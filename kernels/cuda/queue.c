@@ -92,6 +92,19 @@ static void set_waiting(struct engine_stream *stream, bool waits)
 	stream->is_waiting = waits;
 }
 
+/* By the first job's priority. */
+static void enqueue(struct engine_stream *stream)
+{
+	struct fair_queue *fair_queue = &stream->queue->fair_queue;
+	const enum job_priority priority = stream->first->priority;
+
+	if (stream->fair.queued && stream->fair.priority == priority)
+		return;
+	fair_queue_remove(fair_queue, &stream->fair);
+	stream->fair.priority = priority;
+	fair_queue_add(fair_queue, &stream->fair);
+}
+
 bool queue_settle(struct engine_stream *stream)
 {
 	struct queue *queue = stream->queue;
@@ -105,8 +118,8 @@ bool queue_settle(struct engine_stream *stream)
 	set_waiting(stream, waits);
 	if (!lives || waits)
 		fair_queue_remove(&queue->fair_queue, &stream->fair);
-	else if (!stream->fair.queued)
-		fair_queue_add(&queue->fair_queue, &stream->fair);
+	else
+		enqueue(stream);
 	return wake;
 }
 

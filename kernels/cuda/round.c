@@ -77,6 +77,7 @@ static int begin(struct round *round, CUstream first, struct error *err)
 		return 0;
 	if (last && !in_flight->after && first == in_flight->slot->stream) {
 		in_flight->predecessor = last;
+		in_flight->has_followed = true;
 		last->successor = in_flight;
 		return 0;
 	}

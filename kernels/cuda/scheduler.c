@@ -45,6 +45,7 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	*scheduler = (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
 	queue_init(&scheduler->queue, options->wake, options->wake_arg);
 	scheduler->queue.drives = options->drives;
+	scheduler->sharing.by_mps = device->by_mps;
 	TAILQ_INIT(&scheduler->under_way);
 	TAILQ_INIT(&scheduler->free);
 	scratch_init(&scheduler->scratch);

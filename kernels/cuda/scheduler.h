@@ -24,6 +24,7 @@
 #include "kernels/contention.h"
 #include "queue.h"
 #include "scratch.h"
+#include "sharing.h"
 #include "stream_slots.h"
 #include "timeline.h"
 
@@ -47,6 +48,7 @@ struct scheduler {
 	uint64_t pass;      /* number of the present pass over all in-flight jobs */
 	struct timelines timelines;
 	struct contention contention; /* of slots */
+	struct sharing sharing;
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */

@@ -320,6 +320,7 @@ int main(int argc, char **argv)
 		one_in = (uint32_t)atoi(argv[2]);
 	if (argc > 3 && atoi(argv[3]) > 0)
 		limits.pack_threads = (uint32_t)atoi(argv[3]);
+	limits.pack_alone = true;
 	limits.pack_slots = argc > 4 && atoi(argv[4]) > 0 ? (uint32_t)atoi(argv[4]) : slots;
 	if (argc > 5 && atoi(argv[5]) > 0)
 		limits.pack_slot_bytes = (uint64_t)atoi(argv[5]) << 10;

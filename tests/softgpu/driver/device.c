@@ -151,6 +151,9 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
 		*ret = 1;
 		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+		*ret = 0;
+		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

@@ -43,6 +43,7 @@ struct cuda_limits small_limits(void)
 		.long_jobs = 2,
 		.ahead_ns = 5000000,
 		.quick_moves = 8,
+		.pack_alone = true,
 		.staged_jobs = 4,
 		.direct_bytes = 256,
 		.round_bytes = 1000,

@@ -226,6 +226,7 @@ int main(void)
 		                      .scratch_idle_ns = 10000000000,
 		                      .pack_threads = 2,
 		                      .pack_slots = 3,
+		                      .pack_alone = true,
 		                      .pack_slot_bytes = 1200,
 		                      .pack_run_bytes = 1,
 		                      .pack_piece_bytes = 1 << 20,
