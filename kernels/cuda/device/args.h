@@ -6,9 +6,9 @@
  * before where that is in [0, source), and the fill pattern elsewhere.
  *
  * Work is counted in tiles, slots or blocks. A block of threads takes what has its number, then every
- * gridDim.x-th that follows, so that the size of the grid alone decides how many multiprocessors a kernel occupies
- * at most. Where that would cost registers, a kernel has a grid with a block for each tile, and another one of the
- * same arguments, bounded_*, does the same with a grid of any size (kernels.def).
+ * gridDim.x-th that follows, so that the size of the grid alone decides how many multiprocessors a kernel
+ * occupies at most. Where that would cost registers, a kernel has a grid with a block for each tile, and
+ * another one of the same arguments, bounded_*, does the same with a grid of any size (kernels.def).
  */
 #ifndef KERNELS_CUDA_DEVICE_ARGS_H
 #define KERNELS_CUDA_DEVICE_ARGS_H
