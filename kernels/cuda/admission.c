@@ -115,7 +115,9 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 	struct staging_limits limits = {
 		.direct_bytes = scheduler->limits.direct_bytes,
 		.round_bytes = scheduler->limits.round_bytes,
-		.row_bytes = scheduler->limits.row_bytes,
+		.row_bytes = sharing_is_seen(&scheduler->sharing, clock_ns())
+		                 ? scheduler->limits.shared_row_bytes
+		                 : scheduler->limits.row_bytes,
 		.scratch_bytes = scratch->size,
 	};
 

@@ -36,8 +36,10 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.direct_bytes = 32 << 10,
 		/* Long enough for the link's full speed, short against the whole. */
 		.round_bytes = 16 << 20,
-		/* A copy of rows takes some time for each: of 4 KiB, 0.2 us (EXPERIMENTS.md). */
-		.row_bytes = 32 << 10,
+		/* Copies of rows of 1 KiB reach 27 GB/s, of 4 KiB 33, of 8 KiB 47, of 32 KiB 51; a kernel
+		 * that reads the host's memory 47, but beside others less than copies of any. */
+		.row_bytes = 8 << 10,
+		.shared_row_bytes = 1 << 10,
 		.scratch_bytes = min_u64(memory_bytes / 8, UINT64_C(1) << 30),
 		.scratch_idle_ns = UINT64_C(10000000000),
 		/* Four threads pack faster than the bus is; they have other memory to wait for, too. */

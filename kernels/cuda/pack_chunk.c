@@ -87,8 +87,7 @@ static void copy_by_threads(struct pack_job *job, struct pack_slot *slot, enum p
 static void on_packed(struct pack_job *job, struct pack_slot *slot)
 {
 	if (pack_task_has_failed(&slot->task))
-		pack_job_fail(
-		    job, error_set(&job->in_flight->why, STATUS_DEVICE, "the memory failed under a copy"));
+		pack_job_fail(job, STATUS_DEVICE);
 	if (slot->state == PACK_SLOT_PACKING && pack_job_is_wanted(job))
 		slot->state = PACK_SLOT_PACKED;
 	else

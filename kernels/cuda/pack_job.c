@@ -43,7 +43,7 @@ static bool read_guarded(struct pack_job *job)
 
 	if (fault_guard(ranges, read_list, job))
 		return true;
-	pack_job_fail(job, error_set(&job->in_flight->why, STATUS_DEVICE, "the memory of the list failed"));
+	pack_job_fail(job, STATUS_DEVICE);
 	return false;
 }
 

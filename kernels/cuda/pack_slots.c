@@ -56,7 +56,7 @@ int pack_slots_open(struct pack_slots *slots, struct error *err)
 	if (slots->slots)
 		return 0;
 	if (slots->most == 0)
-		return error_set(err, STATUS_NO_MEMORY, "there are no pinned buffers");
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	r = pin(slots, err);
 	if (r == 0)
 		r = make(slots, err);

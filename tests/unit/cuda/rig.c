@@ -48,6 +48,7 @@ struct cuda_limits small_limits(void)
 		.direct_bytes = 256,
 		.round_bytes = 1000,
 		.row_bytes = 20,
+		.shared_row_bytes = 4,
 		.scratch_bytes = 64 << 10,
 		.scratch_idle_ns = 10000000000,
 		.spin_ns = 20000,
