@@ -16,8 +16,8 @@
  *   piece     | bytes of that which lie one after the other in the tensor's memory, too
  *
  * What stays with the kernel that reads and writes host memory in place: jobs of few bytes, which it does not
- * hold up for long; blocks shorter than run_bytes, or with gaps; and lists in a region on the device, or of
- * more than PACKING_MOST_ENTRIES.
+ * hold up for long; blocks shorter than run_bytes, or with gaps; lists in a region on the device, or of more
+ * than PACKING_MOST_ENTRIES; and all lists while nobody else is seen on the device (sharing.h).
  */
 #ifndef KERNELS_CUDA_PACKING_H
 #define KERNELS_CUDA_PACKING_H
