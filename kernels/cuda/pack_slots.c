@@ -71,8 +71,10 @@ void pack_slots_close(struct pack_slots *slots)
 	for (uint32_t i = 0; i < slots->events; i++)
 		driver.cuEventDestroy(slots->slots[i].copied);
 	if (slots->memory) {
-		driver.cuMemHostUnregister(slots->memory);
-		munmap(slots->memory, slots->most * slots->bytes);
+		CUresult result = driver.cuMemHostUnregister(slots->memory);
+
+		if (result == CUDA_SUCCESS) /* else the device may still use it */
+			munmap(slots->memory, slots->most * slots->bytes);
 	}
 	pack_slots_leave(slots);
 }

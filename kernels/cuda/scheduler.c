@@ -99,6 +99,8 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 		return;
 	if (health == CUDA_HEALTHY)
 		destroy_all(scheduler);
+	for (uint32_t i = 0; scheduler->all_in_flight && i < scheduler->limits.jobs; i++)
+		pack_job_deinit(&scheduler->all_in_flight[i].pack);
 	free(scheduler->all_in_flight);
 	timelines_deinit(&scheduler->timelines, health);
 	heartbeat_deinit(&scheduler->heartbeat, health);
