@@ -134,7 +134,7 @@ broken_file() {
 	line "printf 'connections = many\nconections = 3\n' >>$conf"
 	expect 1 systemctl reload tmad.service
 	expect 2 tmad --check-config
-	says "$conf:$(grep -n many $conf | cut -d: -f 1):" "$conf:$(grep -n conections $conf | cut -d: -f 1):" conections
+	says "$conf:$(grep -n "connections = many" $conf | cut -d: -f 1):" "$conf:$(grep -n "conections = 3" $conf | cut -d: -f 1):" conections
 	line "tmactl info --json | tr , '\n' | grep '\"regions_per_uid\"'"
 	says ": 1"
 	run main_pid

@@ -266,10 +266,9 @@ class NobodyReads(LogCase):
                                    stdout=subprocess.DEVNULL, stderr=self.writer)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        wait_until(lambda: os.path.exists(self.path), "it listens")
+        self.read_once("ready on")  # the socket's path is there before it listens
         with Rpc(self.path) as rpc, Memory(65536) as memory:
             region = memory.register(rpc)
-            self.read_once("ready on")  # its thread may write this only now
             self.fill()
             rpc.request("copy", {"dst": tensor(region, [6666]), "src": tensor(region, [6666], offset=32768)})
             while rpc.receive() is not None:
