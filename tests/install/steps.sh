@@ -162,9 +162,7 @@ deaths() {
 		pid=$(main_pid)
 		kill -KILL "$pid"
 		until_true 10 "the service is back after kill -KILL" has_other_pid "$pid"
-		# A call that is under way when the service dies is repeated once: the next death waits for that.
-		timeout 10 tmactl ping >/dev/null || fail "it does not answer"
-		sleep 0.2
+		settle
 	done
 	stop_callers
 	run of_unit tmad.service NRestarts
@@ -173,11 +171,17 @@ deaths() {
 	[ "$(sed 's/.* wrong, \([0-9]*\) reconnects.*/\1/' /tmp/callers/1)" -ge $((KILLS / 2)) ] || fail "the clients noticed too little"
 }
 
+# A call that is under way when the service ends is repeated once: the next end waits for that.
+settle() {
+	timeout 10 tmactl ping >/dev/null || fail "it does not answer"
+	sleep 0.5
+}
+
 restarts() {
 	start_callers
 	for _ in 1 2 3 4 5; do
 		run systemctl restart tmad.service
-		sleep 0.2
+		settle
 	done
 	stop_callers
 }
