@@ -82,6 +82,7 @@ struct engine_owner {
 	uint64_t running_bytes;
 	uint32_t long_jobs;
 	struct stream_slot *long_slot; /* of the long jobs, while there are any */
+	uint32_t urgent_jobs;          /* long ones that pass those */
 	uint64_t slow_wakes_until_ns;  /* by the monotonic clock; atomic: its last wake-up took long */
 };
 

@@ -35,7 +35,9 @@ enum job_weight job_weight(const struct engine_job *job, const struct cuda_limit
 		return JOB_BESIDE;
 	if (bytes <= limits->short_bytes && job->priority == JOB_PRIORITY_BACKGROUND)
 		return JOB_BESIDE;
-	return bytes > limits->short_bytes ? JOB_LONG : JOB_SHORT;
+	if (bytes <= limits->short_bytes)
+		return JOB_SHORT;
+	return job->priority == JOB_PRIORITY_URGENT ? JOB_URGENT : JOB_LONG;
 }
 
 /* One owner's jobs leave room for others', and do not make them wait for long: long ones are passed by short
@@ -47,10 +49,17 @@ static bool owner_may_start(const struct scheduler *scheduler, const struct engi
 
 	if (owner->running == 0)
 		return true;
-	if (job_weight(job, limits) == JOB_LONG)
-		return owner->running < half(limits->jobs) && owner->long_jobs < limits->long_jobs;
-	return owner->running < half(limits->jobs) && owner->running_bytes < limits->owner_bytes &&
-	       job_bytes(job) <= limits->owner_bytes - owner->running_bytes;
+	if (owner->running >= half(limits->jobs))
+		return false;
+	switch (job_weight(job, limits)) {
+	case JOB_LONG:
+		return owner->long_jobs < limits->long_jobs;
+	case JOB_URGENT: /* one more than those that it passes */
+		return owner->long_jobs + owner->urgent_jobs < limits->long_jobs + 1;
+	default:
+		return owner->running_bytes < limits->owner_bytes &&
+		       job_bytes(job) <= limits->owner_bytes - owner->running_bytes;
+	}
 }
 
 static enum staging_place place(struct engine_memory *memory)

@@ -163,6 +163,8 @@ int driver_stream(CUstream *ret, enum stream_priority priority, struct error *er
 
 	if (r < 0)
 		return r;
-	return driver_call(err, cuStreamCreateWithPriority,
-	                   (ret, CU_STREAM_NON_BLOCKING, priority == STREAM_HIGHEST ? greatest : least));
+	const int of[] = { [STREAM_LOWEST] = least,
+		           [STREAM_MIDDLE] = least + (greatest - least) / 2,
+		           [STREAM_HIGHEST] = greatest };
+	return driver_call(err, cuStreamCreateWithPriority, (ret, CU_STREAM_NON_BLOCKING, of[priority]));
 }

@@ -42,9 +42,9 @@ int driver_fail(struct error *err, CUresult result, const char *call);
 #define driver_call(err, function, arguments) \
 	driver_check(err, driver.function arguments, #function #arguments)
 
-/* A non-blocking stream. Blocks of a stream of the highest priority run before those of one of the lowest as
- * soon as there is room for them, whatever else is under way. */
-enum stream_priority { STREAM_LOWEST, STREAM_HIGHEST };
+/* A non-blocking stream. Blocks of a stream of a higher priority run before those of one of a lower as soon
+ * as there is room for them, whatever else is under way. */
+enum stream_priority { STREAM_LOWEST, STREAM_MIDDLE, STREAM_HIGHEST };
 int driver_stream(CUstream *ret, enum stream_priority priority, struct error *err);
 
 static inline int driver_check(struct error *err, CUresult result, const char *call)

@@ -18,15 +18,16 @@ void pass_start(struct scheduler *scheduler)
 		start(scheduler, (struct engine_stream *)fair);
 }
 
-/* Whether the owner's short jobs may pass the long ones under way: not for ever, if they never cease. */
-static bool may_pass(const struct scheduler *scheduler, const struct engine_owner *owner)
+/* Whether the owner's jobs may pass the long ones under way: not if it has had so much more of the device
+ * than the owner of one of them. */
+static bool may_pass(const struct scheduler *scheduler, const struct engine_owner *owner, uint64_t ahead_ns)
 {
 	const struct in_flight_job *in_flight;
 
 	TAILQ_FOREACH(in_flight, &scheduler->under_way, entry) {
 		const struct engine_owner *other = in_flight->stream->fair.owner;
 
-		if (in_flight->weight != JOB_SHORT && owner->ns > other->ns + scheduler->limits.ahead_ns)
+		if (in_flight->weight != JOB_SHORT && owner->ns > other->ns + ahead_ns)
 			return false;
 	}
 	return true;
@@ -37,7 +38,14 @@ static enum job_weight weigh(const struct scheduler *scheduler, const struct eng
 {
 	const enum job_weight weight = job_weight(job, &scheduler->limits);
 
-	return weight == JOB_SHORT && !may_pass(scheduler, owner) ? JOB_BESIDE : weight;
+	switch (weight) {
+	case JOB_SHORT: /* for a while, or they would for ever, if they never cease */
+		return may_pass(scheduler, owner, scheduler->limits.ahead_ns) ? JOB_SHORT : JOB_BESIDE;
+	case JOB_URGENT: /* takes nothing from others */
+		return may_pass(scheduler, owner, 0) ? JOB_URGENT : JOB_LONG;
+	default:
+		return weight;
+	}
 }
 
 static void start(struct scheduler *scheduler, struct engine_stream *stream)
@@ -56,7 +64,7 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	in_flight->weight = weight;
 	in_flight->contention = contention_start(&scheduler->contention, is_first);
 	owner->running++;
-	if (weight != JOB_LONG)
+	if (weight != JOB_LONG && weight != JOB_URGENT)
 		owner->running_bytes += job_bytes(job);
 	if (staging_is_needed(&stream->staging)) {
 		scheduler->staged++;
@@ -151,7 +159,7 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	bool is_last, wake;
 
 	owner->running--;
-	if (in_flight->weight != JOB_LONG)
+	if (in_flight->weight != JOB_LONG && in_flight->weight != JOB_URGENT)
 		owner->running_bytes -= job_bytes(job);
 	if (staging_is_needed(&in_flight->staging)) {
 		scheduler->staged--;

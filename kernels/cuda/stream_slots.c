@@ -3,22 +3,29 @@
 
 #include "driver.h"
 
+enum stream_priority stream_slot_priority(int i)
+{
+	if (i < STREAM_SLOTS_SHORT)
+		return STREAM_HIGHEST;
+	return i < STREAM_SLOTS_SHORT + STREAM_SLOTS_URGENT ? STREAM_MIDDLE : STREAM_LOWEST;
+}
+
 int stream_slots_init(struct stream_slots *slots, struct error *err)
 {
 	int r = 0;
 
-	for (int i = 0; i < STREAM_SLOTS_SHORT + STREAM_SLOTS_LONG && r == 0; i++) {
+	for (int i = 0; i < STREAM_SLOTS && r == 0; i++) {
 		struct stream_slot *slot = &slots->slot[i];
 
-		slot->is_long = i >= STREAM_SLOTS_SHORT;
-		r = driver_stream(&slot->stream, slot->is_long ? STREAM_LOWEST : STREAM_HIGHEST, err);
+		slot->priority = stream_slot_priority(i);
+		r = driver_stream(&slot->stream, slot->priority, err);
 	}
 	return r;
 }
 
 void stream_slots_deinit(struct stream_slots *slots)
 {
-	for (int i = 0; i < STREAM_SLOTS_SHORT + STREAM_SLOTS_LONG; i++)
+	for (int i = 0; i < STREAM_SLOTS; i++)
 		if (slots->slot[i].stream)
 			driver.cuStreamDestroy(slots->slot[i].stream);
 }
@@ -33,15 +40,35 @@ static struct stream_slot *least_used(struct stream_slot *slot, int n)
 	return best;
 }
 
+static enum stream_priority priority_of(enum job_weight weight)
+{
+	switch (weight) {
+	case JOB_SHORT:
+		return STREAM_HIGHEST;
+	case JOB_URGENT:
+		return STREAM_MIDDLE;
+	default:
+		return STREAM_LOWEST;
+	}
+}
+
 static struct stream_slot *find(struct stream_slots *slots, struct engine_owner *owner,
                                 struct stream_slot *last, enum job_weight weight)
 {
+	struct stream_slot *slot = slots->slot;
+
 	if (weight == JOB_LONG && owner->long_jobs > 0)
 		return owner->long_slot;
-	if (weight != JOB_LONG && last && last->is_long == (weight == JOB_BESIDE))
+	if (weight != JOB_LONG && last && last->priority == priority_of(weight))
 		return last;
-	return weight == JOB_SHORT ? least_used(slots->slot, STREAM_SLOTS_SHORT)
-	                           : least_used(&slots->slot[STREAM_SLOTS_SHORT], STREAM_SLOTS_LONG);
+	switch (priority_of(weight)) {
+	case STREAM_HIGHEST:
+		return least_used(slot, STREAM_SLOTS_SHORT);
+	case STREAM_MIDDLE:
+		return least_used(slot + STREAM_SLOTS_SHORT, STREAM_SLOTS_URGENT);
+	default:
+		return least_used(slot + STREAM_SLOTS_SHORT + STREAM_SLOTS_URGENT, STREAM_SLOTS_LONG);
+	}
 }
 
 struct stream_slot *stream_slots_take(struct stream_slots *slots, struct engine_owner *owner,
@@ -53,6 +80,7 @@ struct stream_slot *stream_slots_take(struct stream_slots *slots, struct engine_
 		owner->long_slot = slot;
 		owner->long_jobs++;
 	}
+	owner->urgent_jobs += weight == JOB_URGENT;
 	*ret_is_first = slot->jobs++ == 0;
 	return slot;
 }
@@ -60,5 +88,6 @@ struct stream_slot *stream_slots_take(struct stream_slots *slots, struct engine_
 bool stream_slot_give(struct stream_slot *slot, struct engine_owner *owner, enum job_weight weight)
 {
 	owner->long_jobs -= weight == JOB_LONG;
+	owner->urgent_jobs -= weight == JOB_URGENT;
 	return --slot->jobs == 0;
 }

@@ -41,6 +41,7 @@ static struct {
 	unsigned long long fault;
 	char fault_once[256];
 	unsigned long long slow_us;
+	bool stuck_by_kernels;
 	unsigned long long copy_us;
 	unsigned long long map_us;
 	uint64_t random;
@@ -93,6 +94,7 @@ static void read_environment(void)
 	state.fault = call_number("SOFTGPU_FAULT", 0);
 	copy_variable(state.fault_once, sizeof state.fault_once, "SOFTGPU_FAULT_ONCE");
 	state.slow_us = call_number("SOFTGPU_SLOW_US", 0);
+	state.stuck_by_kernels = call_number("SOFTGPU_STUCK", 0) != 0;
 	state.copy_us = call_number("SOFTGPU_COPY_US", 0);
 	state.map_us = call_number("SOFTGPU_MAP_US", 0);
 	state.random = call_number("SOFTGPU_SEED", 1) * 2654435769u + 1;
@@ -248,6 +250,11 @@ bool call_launch_faults(void)
 uint64_t call_launch_ns(void)
 {
 	return state.slow_us * 1000;
+}
+
+bool call_is_stuck_by_kernels(void)
+{
+	return state.stuck_by_kernels;
 }
 
 uint64_t call_copy_ns(void)

@@ -17,12 +17,15 @@
  *   SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal address, which sticks
  *   SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
  *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
- *   SOFTGPU_COPY_US=N            a copy from or to the host does
+ *   SOFTGPU_STUCK=1              and holds up all else on the device
+ *   SOFTGPU_COPY_US=N            a copy from or to the host takes that long at least
  *   SOFTGPU_TRACE=PATH           a file to which a line is added as an operation begins or ends: "begin" or
- * "end", the unit (kernels, to_device, to_host), the kernel's name or what else it is (copy, set), its blocks
- * or bytes, its stream's priority SOFTGPU_MAP_US=N             calls that map or unmap memory take that much
- * longer SOFTGPU_SEED=N               of the order in which streams take turns (1) SOFTGPU_DEVICES=N GPUs, 0
- * to 8 (1) SOFTGPU_CAPABILITY=M.N       of all of them, or a list by commas, the last for the rest (9.0)
+ *                                "end", the unit (kernels, to_device, to_host), the kernel's name or what
+ *                                else it is (copy, set), its blocks or bytes, its stream's priority
+ *   SOFTGPU_MAP_US=N             calls that map or unmap memory take that much longer
+ *   SOFTGPU_SEED=N               of the order in which streams take turns (1)
+ *   SOFTGPU_DEVICES=N            GPUs, 0 to 8 (1)
+ *   SOFTGPU_CAPABILITY=M.N       of all of them, or a list by commas, the last for the rest (9.0)
  *   SOFTGPU_MEMORY=BYTES         of each (1 GiB)
  *   SOFTGPU_MULTIPROCESSORS=N    of each (2)
  *
@@ -55,12 +58,13 @@ CUresult enter_mapping(enum entry entry);
 
 /* With the lock held. */
 void call_stick(CUresult result);
-CUresult call_stuck(void);        /* 0, or what every later call answers */
-bool call_launch_faults(void);    /* counts a launch */
-uint64_t call_launch_ns(void);    /* what a launch takes at least */
-uint64_t call_copy_ns(void);      /* what a copy from or to the host does */
-uint32_t call_random(uint32_t n); /* 0 to n - 1, by the seed */
-void call_wait(void);             /* gives the lock up until call_wake */
+CUresult call_stuck(void);           /* 0, or what every later call answers */
+bool call_launch_faults(void);       /* counts a launch */
+uint64_t call_launch_ns(void);       /* what a launch takes at least */
+bool call_is_stuck_by_kernels(void); /* while one runs, nothing else does */
+uint64_t call_copy_ns(void);         /* what a copy from or to the host does */
+uint32_t call_random(uint32_t n);    /* 0 to n - 1, by the seed */
+void call_wait(void);                /* gives the lock up until call_wake */
 void call_wake(void);
 
 /* Likewise, until that is signalled; call_wait_us: or for so long. */

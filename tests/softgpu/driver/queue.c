@@ -117,11 +117,23 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 	return false;
 }
 
+/* Whether a kernel keeps everything else from going on. */
+static bool is_held_up(void)
+{
+	const struct stream *stream;
+	if (!call_is_stuck_by_kernels())
+		return false;
+	TAILQ_FOREACH(stream, &streams, entry)
+		if (stream->is_running && STAILQ_FIRST(&stream->ops)->unit == UNIT_KERNELS)
+			return true;
+	return false;
+}
+
 static bool is_ready(const struct stream *stream)
 {
 	const struct op *op = STAILQ_FIRST(&stream->ops);
-	return op && !stream->is_running && (!op->after || op->after->reached) && !is_behind(stream, op) &&
-	       (!op->is_due || op->is_due(op));
+	return op && !is_held_up() && !stream->is_running && (!op->after || op->after->reached) &&
+	       !is_behind(stream, op) && (!op->is_due || op->is_due(op));
 }
 
 /* Whether something may become due that nobody tells of. */

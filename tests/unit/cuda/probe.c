@@ -65,13 +65,13 @@ Test(cuda_probe, of_a_device_that_works)
 	close_engine();
 }
 
-/* The stand-in does one thing at a time: what a kernel holds up is the whole device. */
 Test(cuda_probe, of_a_device_that_is_stuck)
 {
 	static struct work work;
 	struct error err = { 0 };
 	bool was_silent = false;
 	setenv("SOFTGPU_SLOW_US", "1000000", 1);
+	setenv("SOFTGPU_STUCK", "1", 1);
 	open_engine(NULL);
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, (uint64_t)(N * N * 4));

@@ -19,29 +19,35 @@ Test(stream_slots, choice)
 {
 	static struct stream_slots slots;
 	struct engine_owner one, other;
-	struct stream_slot *first, *second, *third, *slow, *slower;
+	struct stream_slot *first, *second, *third, *slow, *slower, *urgent;
 	bool is_first;
 
 	engine_owner_init(&one);
 	engine_owner_init(&other);
-	for (int i = STREAM_SLOTS_SHORT; i < STREAM_SLOTS_SHORT + STREAM_SLOTS_LONG; i++)
-		slots.slot[i].is_long = true;
+	for (int i = 0; i < STREAM_SLOTS; i++)
+		slots.slot[i].priority = stream_slot_priority(i);
 	first = stream_slots_take(&slots, &one, NULL, JOB_SHORT, &is_first);
-	cr_expect(is_first && !first->is_long);
+	cr_expect(is_first && first->priority == STREAM_HIGHEST);
 	cr_expect_eq(stream_slots_take(&slots, &one, first, JOB_SHORT, &is_first), first,
 	             "behind the job before it");
 	cr_expect_not(is_first);
 	second = stream_slots_take(&slots, &one, NULL, JOB_SHORT, &is_first);
 	cr_expect(is_first && second != first, "another engine stream's");
 	slow = stream_slots_take(&slots, &one, first, JOB_LONG, &is_first);
-	cr_expect(is_first && slow->is_long);
+	cr_expect(is_first && slow->priority == STREAM_LOWEST);
 	cr_expect_eq(stream_slots_take(&slots, &one, NULL, JOB_LONG, &is_first), slow,
 	             "an owner's long jobs");
 	cr_expect_not(is_first);
 	slower = stream_slots_take(&slots, &other, NULL, JOB_LONG, &is_first);
-	cr_expect(is_first && slower->is_long && slower != slow, "another owner's");
+	cr_expect(is_first && slower->priority == STREAM_LOWEST && slower != slow, "another owner's");
+	urgent = stream_slots_take(&slots, &one, slow, JOB_URGENT, &is_first);
+	cr_expect(is_first && urgent->priority == STREAM_MIDDLE, "an urgent one behind a long one");
+	cr_expect_eq(one.long_jobs, 2);
+	cr_expect_eq(one.urgent_jobs, 1);
+	cr_expect(stream_slot_give(urgent, &one, JOB_URGENT));
+	cr_expect_eq(one.urgent_jobs, 0);
 	third = stream_slots_take(&slots, &one, slow, JOB_SHORT, &is_first);
-	cr_expect(is_first && !third->is_long, "a short one behind a long one");
+	cr_expect(is_first && third->priority == STREAM_HIGHEST, "a short one behind a long one");
 	cr_expect_neq(stream_slots_take(&slots, &one, NULL, JOB_BESIDE, &is_first), slow,
 	              "one that is in no turn");
 	cr_expect(is_first);
@@ -63,8 +69,8 @@ static struct made {
 static int n_made;
 
 /* Of the streams that were launched on: the last one for each priority, and how many there were. */
-static CUstream last_of[2];
-static int n_of[2];
+static CUstream last_of[3];
+static int n_of[3];
 
 static __typeof__(driver.cuStreamCreateWithPriority) create_stream;
 static __typeof__(driver.cuLaunchKernelEx) launch_kernel;
@@ -84,11 +90,12 @@ static CUresult note_launch(const CUlaunchConfig *config, CUfunction function, v
 	driver.cuCtxGetStreamPriorityRange(&least, &greatest);
 	while (made[i].stream != config->hStream)
 		cr_assert_lt(++i, n_made, "a stream of nobody's");
-	const int is_high = made[i].priority == greatest;
+	const int priority = made[i].priority == greatest ? STREAM_HIGHEST
+	                     : made[i].priority == least  ? STREAM_LOWEST
+	                                                  : STREAM_MIDDLE;
 
-	cr_assert(is_high || made[i].priority == least, "priority %d", made[i].priority);
-	n_of[is_high] += last_of[is_high] != config->hStream;
-	last_of[is_high] = config->hStream;
+	n_of[priority] += last_of[priority] != config->hStream;
+	last_of[priority] = config->hStream;
 	return launch_kernel(config, function, params, extra);
 }
 
@@ -123,8 +130,8 @@ Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 		engine_submit(engine, stream[i], &work[2 * i + 1].job);
 	}
 	wait_done(6);
-	cr_expect_eq(n_of[0], 1, "%d of the lowest priority", n_of[0]);
-	cr_expect_geq(n_of[1], 1, "none of the highest");
+	cr_expect_eq(n_of[STREAM_LOWEST], 1, "%d of the lowest priority", n_of[STREAM_LOWEST]);
+	cr_expect_geq(n_of[STREAM_HIGHEST], 1, "none of the highest");
 	for (int i = 0; i < 3; i++)
 		engine_stream_free(engine, stream[i]);
 	engine_unmap(engine, dst);
@@ -132,9 +139,9 @@ Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 	close_engine();
 }
 
-/* A short job of `owner`, which has had so much of the device's time, beside long jobs of another owner,
- * which has had none. Gives back whether it ran on a stream of the highest priority. */
-static bool passes_others(uint64_t ns)
+/* A job of `owner`, which has had so much of the device's time, beside long jobs of another owner, which has
+ * had none. Streams of which priority were launched on is in n_of. */
+static void run_beside_others(uint64_t ns, int64_t n, enum job_priority priority)
 {
 	enum { N_LONG = 8 };
 	static struct work work[N_LONG + 1];
@@ -151,7 +158,8 @@ static bool passes_others(uint64_t ns)
 	struct engine_memory *src = new_memory(REGION_KIND_CUDA_FD, LONG_BYTES);
 
 	for (int i = 0; i <= N_LONG; i++)
-		work_init(&work[i], i < N_LONG ? LONG_N : SHORT_N, true, dst, src);
+		work_init(&work[i], i < N_LONG ? LONG_N : n, true, dst, src);
+	work[N_LONG].job.priority = priority;
 	for (int i = 0; i < N_LONG; i++)
 		engine_submit(engine, theirs, &work[i].job);
 	engine_submit(engine, own, &work[N_LONG].job);
@@ -162,17 +170,30 @@ static bool passes_others(uint64_t ns)
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);
 	close_engine();
-	return n_of[1] > 0;
 }
 
 Test(stream_slots, short_jobs_pass_those_of_an_owner_who_has_had_as_much)
 {
-	cr_expect(passes_others(0));
+	run_beside_others(0, SHORT_N, JOB_PRIORITY_NORMAL);
+	cr_expect_gt(n_of[STREAM_HIGHEST], 0);
 }
 
 Test(stream_slots, short_jobs_of_an_owner_who_has_had_more_pass_nobody)
 {
-	cr_expect_not(passes_others(UINT64_C(1) << 50));
+	run_beside_others(UINT64_C(1) << 50, SHORT_N, JOB_PRIORITY_NORMAL);
+	cr_expect_eq(n_of[STREAM_HIGHEST], 0);
+}
+
+Test(stream_slots, urgent_long_jobs_pass_those_of_an_owner_who_has_had_as_much)
+{
+	run_beside_others(0, LONG_N, JOB_PRIORITY_URGENT);
+	cr_expect_gt(n_of[STREAM_MIDDLE], 0);
+}
+
+Test(stream_slots, urgent_long_jobs_of_an_owner_who_has_had_more_pass_nobody)
+{
+	run_beside_others(UINT64_C(1) << 50, LONG_N, JOB_PRIORITY_URGENT);
+	cr_expect_eq(n_of[STREAM_MIDDLE], 0);
 }
 
 /* It waits for a point, or signals one, and nothing else; what its list of moves has is not read. */

@@ -490,7 +490,7 @@ struct fail_row {
 ParameterizedTestParameters(cuda_timeline, a_call_fails)
 {
 	static struct fail_row rows[] = {
-		{ "no stream", "SOFTGPU_FAIL_CALL=cuStreamCreateWithPriority:44", "SOFTGPU_FAIL_WITH=2",
+		{ "no stream", "SOFTGPU_FAIL_CALL=cuStreamCreateWithPriority:48", "SOFTGPU_FAIL_WITH=2",
 		  STATUS_NO_MEMORY },
 		{ "not pinned", "SOFTGPU_FAIL_CALL=cuMemHostRegister", "SOFTGPU_FAIL_WITH=2",
 		  STATUS_NO_MEMORY },
