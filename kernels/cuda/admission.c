@@ -127,6 +127,8 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 		.row_bytes = sharing_is_seen(&scheduler->sharing, clock_ns())
 		                 ? scheduler->limits.shared_row_bytes
 		                 : scheduler->limits.row_bytes,
+		.tile_bytes = scheduler->limits.tile_bytes,
+		.tile_row_bytes = scheduler->limits.tile_row_bytes,
 		.scratch_bytes = scratch->size,
 	};
 

@@ -185,6 +185,7 @@ static int read_facts(struct device *ret, struct error *err)
 	} facts[] = {
 		{ &ret->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT },
 		{ &ret->l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE },
+		{ &ret->window_bytes, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE },
 		{ &ret->shared_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN },
 		{ &memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE },
 		{ &bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH },

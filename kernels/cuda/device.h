@@ -21,6 +21,7 @@ struct device {
 	bool by_mps;         /* the context is shared by NVIDIA's Multi-Process Service */
 	uint32_t processors; /* streaming multiprocessors */
 	uint32_t l2_bytes;
+	uint32_t window_bytes; /* of memory whose place in the L2 a launch has a say in, at most; 0: none */
 	uint64_t memory_bytes;
 	struct copy_speed copy;
 	uint32_t shared_bytes; /* that one block can be given at most */

@@ -205,7 +205,7 @@ static int launch(struct pack_job *job, uint64_t i)
 	int64_t dst, src;
 	int r = 0;
 
-	job->pool->launcher.multiprocessors = in_flight->job->multiprocessors;
+	launcher_set_job(&job->pool->launcher, in_flight->job->multiprocessors);
 	packing_list(p, &pack_stretch_at(job, i)->part, &blocks, &dst, &src);
 	if (p->src.way != PACKING_IN_PLACE) {
 		r = driver_call(err, cuEventRecord, (job->pool->passed, job->pool->copy_in));

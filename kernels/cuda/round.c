@@ -43,9 +43,10 @@ static uint64_t scratch_dst(const struct round *round)
 
 	if (in_flight->staging.run)
 		return scratch_src(round) + (uint64_t)round->part.reads.low - low;
-	return staging_dst_place(&in_flight->staging, in_flight->scratch.start, in_flight->launched,
-	                         round->dst + low) -
-	       low;
+	const uint64_t place = staging_dst_place(&in_flight->staging, in_flight->scratch.start,
+	                                         in_flight->launched, round->dst + low);
+
+	return in_flight->staging.dst == STAGING_STRIPE ? place : place - low;
 }
 
 /* What follows on to waits for all that is on from. */
@@ -176,38 +177,52 @@ static int bring_more(struct round *round, CUstream in, struct error *err)
 	return r;
 }
 
-/* Rows one nearest axis at a time; the others count like the digits of a number. */
-static int bring_rows(struct round *round, CUstream in, struct error *err)
+/* Rows of the host and the same without gaps in scratch memory: one nearest axis at a time; the others count
+ * like the digits of a number. */
+static int copy_rows(const struct row_box *box, char *host, uint64_t scratch, bool out, CUstream stream,
+                     struct error *err)
 {
-	const struct engine_job *job = round->in_flight->job;
-	const struct source_box *box = &round->part.box;
-	const char *from = cuda_memory(job->move.src)->data + job->move.src_offset + round->part.reads.low;
+	const uint64_t pitch = box->rank > 0 ? box->axis[0].stride : box->row_bytes;
 	uint64_t at[TENSOR_MAX_RANK] = { 0 };
-	CUDA_MEMCPY2D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
-		               .srcPitch = box->rank > 0 ? box->axis[0].stride : box->row_bytes,
-		               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-		               .dstDevice = scratch_src(round),
-		               .dstPitch = box->row_bytes,
+	CUDA_MEMCPY2D copy = { .srcMemoryType = out ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+		               .dstMemoryType = out ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+		               .srcPitch = out ? box->row_bytes : pitch,
+		               .dstPitch = out ? pitch : box->row_bytes,
 		               .WidthInBytes = box->row_bytes,
 		               .Height = box->rank > 0 ? box->axis[0].n : 1 };
 	int r = 0, d = 0;
 
-	round->last = in;
 	while (r == 0) {
-		copy.srcHost = from;
-		r = driver_call(err, cuMemcpy2DAsync, (&copy, in));
-		copy.dstDevice += copy.Height * copy.WidthInBytes;
+		if (out) {
+			copy.dstHost = host;
+			copy.srcDevice = scratch;
+		} else {
+			copy.srcHost = host;
+			copy.dstDevice = scratch;
+		}
+		r = driver_call(err, cuMemcpy2DAsync, (&copy, stream));
+		scratch += copy.Height * copy.WidthInBytes;
 		for (d = 1; d < box->rank; d++) {
-			from += box->axis[d].stride;
+			host += box->axis[d].stride;
 			if (++at[d] < box->axis[d].n)
 				break;
-			from -= at[d] * box->axis[d].stride;
+			host -= at[d] * box->axis[d].stride;
 			at[d] = 0;
 		}
 		if (d >= box->rank)
 			break;
 	}
 	return r;
+}
+
+static int bring_rows(struct round *round, CUstream in, struct error *err)
+{
+	const struct engine_job *job = round->in_flight->job;
+
+	round->last = in;
+	return copy_rows(&round->part.src_box,
+	                 cuda_memory(job->move.src)->data + job->move.src_offset + round->part.reads.low,
+	                 scratch_src(round), false, in, err);
 }
 
 static int bring_in(struct round *round, CUstream in, struct error *err)
@@ -250,6 +265,27 @@ static uint32_t common_align(uint64_t dst, uint64_t src)
 	return (uint32_t)(bits & -bits);
 }
 
+/* What a round needs that is as fast as the bus; the rest of the device is others'. */
+#define TILE_MULTIPROCESSORS 16
+
+/* Copies of many rows of host memory lose a third of their speed when a kernel fills the L2 meanwhile, it
+ * seems because the tables that lead to those rows' pages are kept there. */
+static void set_launcher(const struct round *round)
+{
+	const struct in_flight_job *in_flight = round->in_flight;
+	const struct staging *s = &in_flight->staging;
+	struct launcher *launcher = &round->pool->launcher;
+
+	launcher_set_job(launcher, in_flight->job->multiprocessors);
+	if (s->src != STAGING_STRIPE && s->dst != STAGING_STRIPE)
+		return;
+	if (s->src == s->dst &&
+	    (launcher->multiprocessors == 0 || launcher->multiprocessors > TILE_MULTIPROCESSORS))
+		launcher->multiprocessors = TILE_MULTIPROCESSORS;
+	launcher->passing.start = staging_slot_place(s, in_flight->scratch.start, in_flight->launched);
+	launcher->passing.bytes = staging_slot_bytes(s);
+}
+
 static int move(struct round *round, CUstream own, struct error *err)
 {
 	struct in_flight_job *in_flight = round->in_flight;
@@ -260,7 +296,7 @@ static int move(struct round *round, CUstream own, struct error *err)
 	struct plan plan;
 	int r;
 
-	round->pool->launcher.multiprocessors = in_flight->job->multiprocessors;
+	set_launcher(round);
 	if (s->run)
 		return s->src == STAGING_DIRECT ? copy_run(round, own, err) : 0;
 	r = pass(round, own, err);
@@ -268,9 +304,10 @@ static int move(struct round *round, CUstream own, struct error *err)
 		return r;
 	if (job_is_many(in_flight->job))
 		return many_launch(round->pool, in_flight, own, err);
-	if (s->rounds == 1 && s->src != STAGING_STRIPE)
+	if (s->rounds == 1 && s->src != STAGING_STRIPE && s->dst != STAGING_STRIPE)
 		return launch_transform(&round->pool->launcher, own, s->transform, s->plan, dst, src, err);
-	dst += (uint64_t)round->part.dst_offset;
+	if (s->dst != STAGING_STRIPE)
+		dst += (uint64_t)round->part.dst_offset;
 	facts.align = common_align(dst, src);
 	facts.dst_phase = dst % PLAN_PHASE;
 	facts.src_phase = src % PLAN_PHASE;
@@ -282,6 +319,7 @@ static int take_out(struct round *round, CUstream out, struct error *err)
 {
 	const struct engine_job *job = round->in_flight->job;
 	struct tensor_extent writes = round->part.writes;
+	char *host;
 	int r;
 
 	if (round->in_flight->staging.dst == STAGING_DIRECT)
@@ -289,8 +327,10 @@ static int take_out(struct round *round, CUstream out, struct error *err)
 	r = pass(round, out, err);
 	if (r < 0)
 		return r;
-	return driver_call(err, cuMemcpyDtoHAsync,
-	                   (cuda_memory(job->move.dst)->data + job->move.dst_offset + writes.low,
-	                    scratch_dst(round) + (uint64_t)writes.low, (size_t)(writes.high - writes.low),
-	                    out));
+	host = cuda_memory(job->move.dst)->data + job->move.dst_offset + writes.low;
+	if (round->in_flight->staging.dst == STAGING_STRIPE)
+		return copy_rows(&round->part.dst_box, host, scratch_dst(round), true, out, err);
+	return driver_call(
+	    err, cuMemcpyDtoHAsync,
+	    (host, scratch_dst(round) + (uint64_t)writes.low, (size_t)(writes.high - writes.low), out));
 }

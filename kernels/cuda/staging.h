@@ -9,12 +9,14 @@
  * out.
  *
  * A round of a transposed destination reads a part of each of the source's rows. Where such parts are long
- * enough for the copy engine, it brings them, and rounds are as large as it takes to make them long; where
- * they are shorter, all of the source has to come before anything can go out, at half of the speed. The same
- * copies bring a source of which less than half is read.
+ * enough for the copy engine, it brings them, and rounds are as large as it takes to make them long. Where
+ * they stay short, rounds are tiles of both sides, and the copy engine takes out parts of the destination's
+ * rows as well; and where those would be short, too, all of the source has to come before anything can go
+ * out, at half of the speed. The same copies bring a source of which less than half is read, and take out a
+ * destination with gaps.
  *
- * What is left for a kernel that uses host memory in place: sides of few bytes, sources with gaps whose rows
- * are short, destinations with gaps, and batches. Lists of blocks are in packing.h.
+ * What is left for a kernel that uses host memory in place: sides of few bytes, sides with gaps whose rows
+ * are short, and batches. Lists of blocks are in packing.h.
  */
 #ifndef KERNELS_CUDA_STAGING_H
 #define KERNELS_CUDA_STAGING_H
@@ -23,7 +25,7 @@
 #include <stdint.h>
 
 #include "kernels/plan/plan.h"
-#include "kernels/plan/source_box.h"
+#include "kernels/plan/row_box.h"
 #include "kernels/plan/transform.h"
 #include "packing.h"
 
@@ -35,15 +37,17 @@ enum staging_way {
 	STAGING_DIRECT, /* where it is */
 	STAGING_WHOLE,  /* the source: brought once, rounds bring what is still missing, and it stays */
 	STAGING_ROUND,  /* a part for each round, in a slot */
-	STAGING_STRIPE, /* the source: likewise, but without what lies between the rows that the round reads
-	                 */
+	STAGING_STRIPE, /* likewise, but without what lies between the rows that the round reads or writes */
 };
 
 struct staging_limits {
-	uint64_t direct_bytes;  /* a side of so few bytes is not worth a stop on the way */
-	uint64_t round_bytes;   /* of the destination */
-	uint64_t row_bytes;     /* that the copy engine takes at least of a row; 0: it takes no rows */
-	uint64_t scratch_bytes; /* that one job can have; 0: none */
+	uint64_t direct_bytes;   /* a side of so few bytes is not worth a stop on the way */
+	uint64_t round_bytes;    /* of the destination */
+	uint64_t row_bytes;      /* that the copy engine takes at least of a row; 0: it takes no rows */
+	uint64_t tile_bytes;     /* of the destination, in rounds that are tiles */
+	uint64_t tile_row_bytes; /* rounds are tiles where the source's rows would be shorter otherwise, and
+	                            no side's are in a tile; 0: never */
+	uint64_t scratch_bytes;  /* that one job can have; 0: none */
 };
 
 struct staging {
@@ -65,11 +69,11 @@ struct staging {
 	uint64_t src_bytes;
 	uint64_t dst_bytes;
 
-	/* The cut: one index of each of these axes but the last, of which there are step at a time. When run,
-	 * step is bytes. */
+	/* The cut: so many indices at a time of each of these axes, of which the last counts fastest. */
 	int n_axes;
 	int8_t axis[TENSOR_MAX_RANK];
-	int64_t step;
+	int64_t step[TENSOR_MAX_RANK];
+	int64_t run_step; /* bytes, when run */
 };
 
 /* Both must outlive *ret. */
@@ -94,9 +98,10 @@ struct staging_round {
 	int64_t dst_offset;         /* of its destination's element [0, ..., 0] */
 	struct tensor_extent reads;
 	struct tensor_extent writes;
-	/* By STRIPE: what it brings from the first byte of reads on; the transform's source is then that
-	 * without gaps. */
-	struct source_box box;
+	/* By STRIPE: what it brings from the first byte of reads on, and takes out from the first byte of
+	 * writes on; the transform's source or destination is then that without gaps. */
+	struct row_box src_box;
+	struct row_box dst_box;
 };
 
 void staging_round(const struct staging *staging, uint64_t i, struct staging_round *ret);
@@ -106,5 +111,10 @@ void staging_round(const struct staging *staging, uint64_t i, struct staging_rou
 #define STAGING_ALIGN 256
 uint64_t staging_src_place(const struct staging *staging, uint64_t scratch, uint64_t i, uint64_t address);
 uint64_t staging_dst_place(const struct staging *staging, uint64_t scratch, uint64_t i, uint64_t address);
+
+/* The slot in which round i has what is not there for all rounds: its part of the source, and behind that its
+ * part of the destination. */
+uint64_t staging_slot_place(const struct staging *staging, uint64_t scratch, uint64_t i);
+uint64_t staging_slot_bytes(const struct staging *staging);
 
 #endif

@@ -76,11 +76,33 @@ static uint64_t bounded_blocks(const struct shape *shape, const struct launcher 
 /* A kernel may start while the one before it on the stream ends, which is safe because each waits before it
  * touches global memory (device/tma.cuh). The attribute matters only between two kernels: a copy, an event
  * or a signal between them waits for all of the first, and the second for that. */
+static CUlaunchAttribute start_early(void)
+{
+	return (CUlaunchAttribute){ .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+		                    .value.programmaticStreamSerializationAllowed = 1 };
+}
+
+/* Reads and writes of what is passing are the first to leave the L2 again. A window may not be as large as
+ * the most that the device names: one of all that has no effect (tests/bench/EXPERIMENTS.md). */
+static CUlaunchAttribute let_pass(const struct launcher *launcher)
+{
+	const uint64_t most = launcher->device->window_bytes / 2, bytes = launcher->passing.bytes;
+
+	return (CUlaunchAttribute){
+		.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
+		.value.accessPolicyWindow = { .base_ptr = (void *)launcher->passing.start,
+		                              .num_bytes = bytes < most ? bytes : most,
+		                              .hitRatio = 1,
+		                              .hitProp = CU_ACCESS_PROPERTY_STREAMING,
+		                              .missProp = CU_ACCESS_PROPERTY_NORMAL },
+	};
+}
+
 int shape_launch(const struct shape *shape, const struct launcher *launcher, CUstream stream, void *args,
                  struct error *err)
 {
-	CUlaunchAttribute early = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-		                    .value.programmaticStreamSerializationAllowed = 1 };
+	const bool has_passing = launcher->passing.bytes > 0 && launcher->device->window_bytes > 0;
+	CUlaunchAttribute attributes[] = { start_early(), let_pass(launcher) };
 	struct shape own = *shape;
 
 	if (is_bounded(launcher)) {
@@ -98,8 +120,8 @@ int shape_launch(const struct shape *shape, const struct launcher *launcher, CUs
 		.blockDimZ = 1,
 		.sharedMemBytes = shape->shared,
 		.hStream = stream,
-		.attrs = &early,
-		.numAttrs = 1,
+		.attrs = attributes,
+		.numAttrs = has_passing ? 2 : 1,
 	};
 	void *params[] = { args };
 

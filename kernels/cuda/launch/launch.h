@@ -20,8 +20,21 @@ struct device;
 struct launcher {
 	const struct device *device;
 	struct map_cache maps;
-	uint32_t multiprocessors; /* that a launch occupies at most, set for each job; 0: all */
+
+	/* Set for each job (launcher_set_job) and round. */
+	uint32_t multiprocessors; /* that a launch occupies at most; 0: all */
+	struct {
+		uint64_t start;
+		uint64_t bytes; /* 0: none */
+	} passing;              /* memory that each launch reads or writes once, to keep out of the L2 */
 };
+
+/* For the launches that follow, of one job: within so many multiprocessors, 0: all; nothing is passing. */
+static inline void launcher_set_job(struct launcher *launcher, uint32_t multiprocessors)
+{
+	launcher->multiprocessors = multiprocessors;
+	launcher->passing.bytes = 0;
+}
 
 /* A launch: which kernel, and how many threads and bytes of shared memory of it. */
 struct shape {

@@ -21,7 +21,8 @@
  *   SOFTGPU_COPY_US=N            a copy from or to the host takes that long at least
  *   SOFTGPU_TRACE=PATH           a file to which a line is added as an operation begins or ends: "begin" or
  *                                "end", the unit (kernels, to_device, to_host), the kernel's name or what
- *                                else it is (copy, set), its blocks or bytes, its stream's priority
+ *                                else it is (copy, set), its blocks or bytes, its stream's priority,
+ *                                the bytes of which a kernel says that they need not be kept
  *   SOFTGPU_MAP_US=N             calls that map or unmap memory take that much longer
  *   SOFTGPU_SEED=N               of the order in which streams take turns (1)
  *   SOFTGPU_DEVICES=N            GPUs, 0 to 8 (1)

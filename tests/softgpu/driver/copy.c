@@ -143,17 +143,19 @@ static CUresult run_rows(struct op *op)
 	return CUDA_SUCCESS;
 }
 
-/* From host memory that is registered to the device: what there is use for. */
+/* Between host memory that is registered and the device: what there is use for. */
 static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
+	const bool out = wanted->dstMemoryType == CU_MEMORYTYPE_HOST;
+	const CUmemorytype src_type = out ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 	struct copy copy = { .op = { .name = "copy",
 		                     .amount = wanted->WidthInBytes * wanted->Height,
-		                     .unit = UNIT_TO_DEVICE,
+		                     .unit = out ? UNIT_TO_HOST : UNIT_TO_DEVICE,
 		                     .run = run_rows },
 		             .least_ns = call_copy_ns(),
-		             .dst = wanted->dstDevice,
-		             .src = (uint64_t)wanted->srcHost,
+		             .dst = out ? (uint64_t)wanted->dstHost : wanted->dstDevice,
+		             .src = out ? wanted->srcDevice : (uint64_t)wanted->srcHost,
 		             .size = wanted->WidthInBytes,
 		             .rows = wanted->Height,
 		             .dst_pitch = wanted->dstPitch,
@@ -163,15 +165,15 @@ static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (copy.size == 0 || copy.rows == 0)
 		return CUDA_SUCCESS;
-	if (wanted->srcMemoryType != CU_MEMORYTYPE_HOST || wanted->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+	if (wanted->srcMemoryType != src_type || (!out && wanted->dstMemoryType != CU_MEMORYTYPE_DEVICE) ||
 	    wanted->srcXInBytes || wanted->srcY || wanted->dstXInBytes || wanted->dstY ||
 	    copy.src_pitch < copy.size || copy.dst_pitch < copy.size || copy.src_pitch > MOST_PITCH ||
 	    copy.dst_pitch > MOST_PITCH ||
-	    !check_side(copy.dst, pitched_bytes(&copy, copy.dst_pitch), SIDE_DEVICE, ACCESS_WRITE,
-	                &copy.dst_is_known) ||
-	    !check_side(copy.src, pitched_bytes(&copy, copy.src_pitch), SIDE_HOST, ACCESS_READ,
-	                &copy.src_is_known) ||
-	    !copy.src_is_known)
+	    !check_side(copy.dst, pitched_bytes(&copy, copy.dst_pitch), out ? SIDE_HOST : SIDE_DEVICE,
+	                ACCESS_WRITE, &copy.dst_is_known) ||
+	    !check_side(copy.src, pitched_bytes(&copy, copy.src_pitch), out ? SIDE_DEVICE : SIDE_HOST,
+	                ACCESS_READ, &copy.src_is_known) ||
+	    !copy.dst_is_known || !copy.src_is_known)
 		return CUDA_ERROR_INVALID_VALUE;
 	op = malloc(sizeof *op);
 	if (!op)

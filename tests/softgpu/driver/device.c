@@ -130,6 +130,9 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
 		*ret = 8 << 20;
 		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE:
+		*ret = WINDOW_BYTES;
+		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
 		*ret = SHARED_BYTES;
 		return CUDA_SUCCESS;

@@ -71,8 +71,18 @@ static bool is_cluster(const CUlaunchConfig *config, const CUlaunchAttribute *at
 	       cluster <= MOST_CLUSTER && cluster > 0 && config->gridDimX % cluster == 0;
 }
 
+/* Of memory of the device, and of no consequence for what a kernel does. */
+static bool is_window(const CUaccessPolicyWindow *window)
+{
+	return window->num_bytes > 0 && window->num_bytes <= WINDOW_BYTES && window->hitRatio >= 0 &&
+	       window->hitRatio <= 1 && window->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
+	       window->missProp <= CU_ACCESS_PROPERTY_STREAMING && range_find((uint64_t)window->base_ptr) &&
+	       range_reaches((uint64_t)window->base_ptr, window->num_bytes, ACCESS_READ);
+}
+
 /* false: there is one that this device cannot do. */
-static bool read_attributes(struct model_launch *launch, const CUlaunchConfig *config)
+static bool read_attributes(struct model_launch *launch, unsigned long long *ret_passing,
+                            const CUlaunchConfig *config)
 {
 	for (unsigned i = 0; i < config->numAttrs; i++) {
 		const CUlaunchAttribute *attribute = &config->attrs[i];
@@ -84,6 +94,11 @@ static bool read_attributes(struct model_launch *launch, const CUlaunchConfig *c
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
 			launch->programmatic = attribute->value.programmaticStreamSerializationAllowed;
+			break;
+		case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+			if (!is_window(&attribute->value.accessPolicyWindow))
+				return false;
+			*ret_passing = attribute->value.accessPolicyWindow.num_bytes;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_IGNORE:
 		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
@@ -134,7 +149,8 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 		.cluster = 1,
 		.shared_bytes = config->sharedMemBytes,
 	};
-	if (!read_attributes(&shape, config))
+	unsigned long long passing = 0;
+	if (!read_attributes(&shape, &passing, config))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct stream *stream = stream_find(config->hStream);
 	if (!stream)
@@ -143,6 +159,7 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 	if (!launch)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	launch->launch = shape;
+	launch->op.passing = passing;
 	launch->op.amount = (unsigned long long)shape.grid[0] * shape.grid[1] * shape.grid[2];
 	launch->faults = call_launch_faults();
 	launch->least_ns = call_launch_ns();

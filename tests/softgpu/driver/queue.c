@@ -223,14 +223,14 @@ static void run_first(struct stream *stream, enum unit unit)
 		stream->is_running = true;
 		wake_units();
 		if (op->unit != UNIT_NONE)
-			call_trace("begin %s %s %llu %d\n", unit_names[unit], op->name, op->amount,
-			           stream->priority);
+			call_trace("begin %s %s %llu %d %llu\n", unit_names[unit], op->name, op->amount,
+			           stream->priority, op->passing);
 		call_unlock();
 		CUresult result = op->run(op);
 		call_lock();
 		if (op->unit != UNIT_NONE)
-			call_trace("end %s %s %llu %d\n", unit_names[unit], op->name, op->amount,
-			           stream->priority);
+			call_trace("end %s %s %llu %d %llu\n", unit_names[unit], op->name, op->amount,
+			           stream->priority, op->passing);
 		stream->is_running = false;
 		if (result != CUDA_SUCCESS)
 			call_stick(result);

@@ -16,6 +16,7 @@
 
 #define SHARED_BYTES      (227u * 1024) /* that a block can be given at most */
 #define GRANULARITY_BYTES (2u << 20)    /* of memory that is mapped by hand */
+#define WINDOW_BYTES      (8u << 20)    /* of memory that a launch says how to keep, at most */
 
 /* softgpu_live, with the lock held. */
 size_t live(char *ret, size_t size);
@@ -144,6 +145,7 @@ struct op {
 	enum unit unit;
 	const char *name;                  /* of a trace, unless it stands for no work */
 	unsigned long long amount;         /* likewise: bytes; of a kernel its blocks */
+	unsigned long long passing;        /* likewise: bytes that it does not want to be kept */
 	uint64_t number;                   /* in the order submitted, over all streams */
 	struct mark *after;                /* owned: not before this one is reached; or NULL */
 	struct mark *reaches;              /* owned; or NULL */

@@ -49,6 +49,8 @@ struct cuda_limits small_limits(void)
 		.round_bytes = 1000,
 		.row_bytes = 20,
 		.shared_row_bytes = 4,
+		.tile_bytes = 600,
+		.tile_row_bytes = 20,
 		.scratch_bytes = 64 << 10,
 		.scratch_idle_ns = 10000000000,
 		.spin_ns = 20000,

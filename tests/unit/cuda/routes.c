@@ -2,7 +2,10 @@
 /* Kernels that other tests seldom reach. Some are of routes that a plan begins with but seldom keeps, because
  * another is predicted to be faster: a plan for a list's blocks is not compared with others, so it keeps
  * them. Runs are copied by the driver or by threads, which depends on their addresses. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -88,6 +91,83 @@ ParameterizedTest(struct route_row *row, routes, first)
 	engine_unmap(engine, src);
 	engine_stream_free(engine, stream);
 	close_engine();
+}
+
+/* How many kernels have run in as few blocks as a bounded one has, and kept nothing of their slot in the L2;
+ * ret_others: all other kernels. */
+static int count_passing(const char *trace, uint64_t slot, int *ret_others)
+{
+	FILE *file = fopen(trace, "r");
+	char what[8], unit[16], name[32];
+	unsigned long long blocks, passing;
+	int priority, n = 0;
+
+	cr_assert(file);
+	*ret_others = 0;
+	while (fscanf(file, "%7s %15s %31s %llu %d %llu", what, unit, name, &blocks, &priority, &passing) ==
+	       6) {
+		const bool is_kernel = strcmp(what, "begin") == 0 && strcmp(unit, "kernels") == 0;
+
+		n += is_kernel && passing > 0 && passing <= slot && strncmp(name, "bounded_", 8) == 0;
+		*ret_others += is_kernel && (passing == 0 || passing > slot);
+	}
+	fclose(file);
+	return n;
+}
+
+/* Transposed from host to host: in tiles, of which rows come in and go out; and of a destination with gaps.
+ */
+Test(routes, rows_of_the_host)
+{
+	char trace[] = "/tmp/routes.XXXXXX";
+	int others;
+	enum { MOST = 128, GAP = 3, ROOM = MOST * (MOST + GAP) * 4 };
+	static uint32_t expected[ROOM / 4];
+	static struct work work;
+	struct cuda_limits limits = small_limits();
+
+	close(mkstemp(trace));
+	setenv("SOFTGPU_TRACE", trace, 1);
+	setenv("SOFTGPU_MULTIPROCESSORS", "64", 1);
+	open_engine(&limits);
+	struct engine_stream *stream = engine_stream_new(engine, &owner);
+	struct engine_memory *dst = new_memory(REGION_KIND_MEMFD, ROOM);
+	struct engine_memory *src = new_memory(REGION_KIND_MEMFD, ROOM);
+	for (uint32_t i = 0; i < ROOM / 4; i++)
+		((uint32_t *)data(src))[i] = i * 2654435761;
+	for (int64_t n = 40; n < MOST; n += 7) {
+		for (int64_t gap = 0; gap <= GAP; gap += GAP) {
+			const int64_t shape[2] = { n, MOST }, made[2] = { MOST, n },
+				      strides[2] = { n + gap, 1 };
+			struct transform_spec spec = {
+				.n_perm = 2, .perm = { 1, 0 }, .n_before = -1, .n_after = -1
+			};
+			struct error err;
+
+			tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
+			tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, made, strides, "dst", &err);
+			memset(data(dst), 0xa5, ROOM);
+			memset(expected, 0xa5, ROOM);
+			for (int64_t i = 0; i < MOST * n; i++)
+				expected[i / n * (n + gap) + i % n] =
+				    ((uint32_t *)data(src))[i % n * MOST + i / n];
+			work_init_spec(&work, &spec, dst, 0, src, 0);
+			n_done = 0;
+			engine_submit(engine, stream, &work.job);
+			wait_done(1);
+			cr_assert_eq(work.job.status, 0, "%ld, gap %ld: %d", n, gap, work.job.status);
+			cr_assert_arr_eq(data(dst), expected, ROOM, "%ld, gap %ld", n, gap);
+		}
+	}
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_stream_free(engine, stream);
+	close_engine();
+	const int passing = count_passing(trace, 8 << 10, &others);
+
+	cr_assert_gt(passing, 100, "%d", passing);
+	cr_assert_eq(others, 0, "%d", others);
+	unlink(trace);
 }
 
 /* By threads where the addresses do not differ by whole words of 4 bytes. */

@@ -261,7 +261,26 @@ Test(soft_memory, rows, .init = soft_open, .fini = soft_close)
 	expect_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
 	copy.srcPitch = 4096;
 	expect_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+
+	memset(bytes, 0, 4096);
+	copy = (CUDA_MEMCPY2D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		                .srcDevice = memory,
+		                .srcPitch = TO,
+		                .dstMemoryType = CU_MEMORYTYPE_HOST,
+		                .dstHost = bytes,
+		                .dstPitch = FROM,
+		                .WidthInBytes = WIDTH,
+		                .Height = ROWS };
+	expect_ok(cuMemcpy2DAsync(&copy, NULL));
+	expect_ok(cuStreamSynchronize(NULL));
+	for (int i = 0; i < 4096; i++) {
+		const int row = i / FROM, column = i % FROM;
+		const bool is_copied = row < ROWS && column < WIDTH;
+
+		cr_assert_eq(bytes[i], is_copied ? i % 251 + 1 : 0, "%d", i);
+	}
 	expect_ok(cuMemHostUnregister(bytes));
+	expect_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
 	expect_ok(cuMemFree(memory));
 	free(bytes);
 }

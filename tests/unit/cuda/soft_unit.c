@@ -49,7 +49,7 @@ static void set_up(const char *variable)
 
 struct line {
 	char what[8], unit[16], name[32];
-	unsigned long long amount;
+	unsigned long long amount, passing;
 	int priority;
 };
 
@@ -58,8 +58,8 @@ static size_t read_trace(struct line ret[LINES])
 	FILE *file = fopen(trace_path, "r");
 	size_t n = 0;
 	cr_assert(file);
-	while (n < LINES && fscanf(file, "%7s %15s %31s %llu %d", ret[n].what, ret[n].unit, ret[n].name,
-	                           &ret[n].amount, &ret[n].priority) == 5)
+	while (n < LINES && fscanf(file, "%7s %15s %31s %llu %d %llu", ret[n].what, ret[n].unit, ret[n].name,
+	                           &ret[n].amount, &ret[n].priority, &ret[n].passing) == 6)
 		n++;
 	cr_assert(feof(file) && !ferror(file), "line %zu", n);
 	fclose(file);

@@ -30,23 +30,28 @@ static uint8_t *src_place(const struct rehearsal *r, uint64_t i, int64_t low)
 	return (uint8_t *)staging_src_place(r->staging, (uint64_t)r->scratch, i, (uint64_t)(r->src + low));
 }
 
-static void bring_rows(struct rehearsal *r, uint64_t i, const struct staging_round *round)
+/* Between rows, the first at `rows`, and the same without gaps. */
+static void copy_rows(const struct row_box *box, uint8_t *rows, uint8_t *packed, bool out)
 {
-	const struct source_box *box = &round->box;
-	const uint64_t rows = source_box_bytes(box) / box->row_bytes;
-	uint8_t *to = src_place(r, i, round->reads.low);
+	const uint64_t n = row_box_bytes(box) / box->row_bytes;
 
-	cr_assert_leq(rows * box->row_bytes, r->staging->src_bytes);
-	for (uint64_t row = 0; row < rows; row++, to += box->row_bytes) {
-		const uint8_t *from = r->src + round->reads.low;
+	for (uint64_t row = 0; row < n; row++, packed += box->row_bytes) {
+		uint8_t *at = rows;
 		uint64_t left = row;
 
 		for (int d = 0; d < box->rank; d++) {
-			from += left % box->axis[d].n * box->axis[d].stride;
+			at += left % box->axis[d].n * box->axis[d].stride;
 			left /= box->axis[d].n;
 		}
-		memcpy(to, from, box->row_bytes);
+		memcpy(out ? at : packed, out ? packed : at, box->row_bytes);
 	}
+}
+
+static void bring_rows(struct rehearsal *r, uint64_t i, const struct staging_round *round)
+{
+	cr_assert_leq(row_box_bytes(&round->src_box), r->staging->src_bytes);
+	copy_rows(&round->src_box, (uint8_t *)r->src + round->reads.low, src_place(r, i, round->reads.low),
+	          false);
 }
 
 static void bring_in(struct rehearsal *r, uint64_t i, const struct staging_round *round)
@@ -80,13 +85,16 @@ static void run_round(struct rehearsal *r, uint64_t i, const struct staging_roun
 		       (size_t)(round->writes.high - round->writes.low));
 		return;
 	}
-	if (s->dst == STAGING_ROUND) {
+	if (s->dst == STAGING_ROUND || s->dst == STAGING_STRIPE) {
 		taken = (uint8_t *)staging_dst_place(s, (uint64_t)r->scratch, i,
 		                                     (uint64_t)(dst + round->writes.low));
-		dst = taken - round->writes.low;
+		dst = s->dst == STAGING_STRIPE ? taken - round->dst_offset : taken - round->writes.low;
 	}
 	walk_transform(&round->transform, dst + round->dst_offset, src);
-	if (taken)
+	if (s->dst == STAGING_STRIPE) {
+		cr_assert_leq(row_box_bytes(&round->dst_box), s->dst_bytes);
+		copy_rows(&round->dst_box, r->dst + round->writes.low, taken, true);
+	} else if (taken)
 		memcpy(r->dst + round->writes.low, taken, (size_t)(round->writes.high - round->writes.low));
 }
 
@@ -118,6 +126,8 @@ Test(staging, rounds_are_the_transform)
 			.direct_bytes = (uint64_t)oracle_between(&state, 0, 64),
 			.round_bytes = (uint64_t)oracle_between(&state, 1, 3000),
 			.row_bytes = seed % 5 < 2 ? 0 : (uint64_t)oracle_between(&state, 1, 9),
+			.tile_bytes = (uint64_t)oracle_between(&state, 1, 300),
+			.tile_row_bytes = seed % 7 < 2 ? 0 : (uint64_t)oracle_between(&state, 1, 9),
 			.scratch_bytes = (uint64_t)oracle_between(&state, 0, 60000),
 		};
 		struct oracle_case c;
@@ -151,13 +161,14 @@ Test(staging, rounds_are_the_transform)
 	cr_assert_gt(runs, 100);
 }
 
-/* Of the source's axes in another order, with gaps between its rows, and now and then little of one axis; the
- * destination without gaps. */
+/* Of the source's axes in another order, with gaps between its rows, and now and then little of one axis; now
+ * and then with gaps between the destination's. */
 static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **ret_text)
 {
 	static char text[200];
 	const int rank = (int)oracle_between(state, 2, 4);
-	int64_t shape[4], strides[4], made[4], stride = 1;
+	int64_t shape[4], strides[4], made[4], made_strides[4], stride = 1;
+	const bool has_gaps = oracle_between(state, 0, 2) == 0;
 	struct error err;
 
 	*ret = (struct transform_spec){ .n_perm = rank, .n_before = rank, .n_after = rank };
@@ -181,8 +192,13 @@ static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **
 		ret->after[cropped] = -oracle_between(state, 0, made[cropped] - 1);
 		made[cropped] += ret->after[cropped];
 	}
+	stride = 1;
+	for (int d = rank - 1; d >= 0; d--) {
+		made_strides[d] = stride;
+		stride = stride * made[d] + (has_gaps ? oracle_between(state, 0, 3) : 0);
+	}
 	tensor_layout_init(&ret->src, DTYPE_INT16, rank, shape, strides, "src", &err);
-	tensor_layout_init(&ret->dst, DTYPE_INT16, rank, made, NULL, "dst", &err);
+	tensor_layout_init(&ret->dst, DTYPE_INT16, rank, made, made_strides, "dst", &err);
 	snprintf(text, sizeof text, "[%ld %ld %ld %ld] by %ld %ld %ld %ld", shape[0], shape[1],
 	         rank > 2 ? shape[2] : 1, rank > 3 ? shape[3] : 1, ret->perm[0], ret->perm[1],
 	         rank > 2 ? ret->perm[2] : 2, rank > 3 ? ret->perm[3] : 3);
@@ -194,7 +210,7 @@ static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **
 Test(staging, stripes_are_the_transform)
 {
 	static uint8_t src[MOST_BYTES], dst[MOST_BYTES], expected[MOST_BYTES];
-	uint64_t stripes = 0, single = 0, state = 7;
+	uint64_t stripes = 0, single = 0, tiles = 0, gaps = 0, state = 7;
 
 	for (size_t i = 0; i < sizeof src; i++)
 		src[i] = (uint8_t)oracle_random(&state);
@@ -202,6 +218,8 @@ Test(staging, stripes_are_the_transform)
 		const struct staging_limits limits = {
 			.round_bytes = (uint64_t)oracle_between(&state, 1, 600),
 			.row_bytes = (uint64_t)oracle_between(&state, 1, 16),
+			.tile_bytes = (uint64_t)oracle_between(&state, 1, 200),
+			.tile_row_bytes = (uint64_t)oracle_between(&state, 1, 16),
 			.scratch_bytes = 1 << 20,
 		};
 		struct transform_spec spec;
@@ -214,12 +232,15 @@ Test(staging, stripes_are_the_transform)
 		draw_spec(&state, &spec, &text);
 		cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", text, err.message);
 		cr_assert_leq(t.src_extent.high, MOST_BYTES, "%s", text);
+		cr_assert_leq(t.dst_extent.high, MOST_BYTES, "%s", text);
 		plan_init(&plan, &t, &facts);
 		staging_init(&s, &t, &plan, seed % 3 ? STAGING_ON_HOST : STAGING_ON_DEVICE, STAGING_ON_HOST,
 		             &limits);
 		stripes += s.src == STAGING_STRIPE;
 		single += s.src == STAGING_STRIPE && s.rounds == 1;
-		if (s.src != STAGING_STRIPE)
+		tiles += s.src == STAGING_STRIPE && s.dst == STAGING_STRIPE;
+		gaps += s.src != STAGING_STRIPE && s.dst == STAGING_STRIPE;
+		if (s.src != STAGING_STRIPE && s.dst != STAGING_STRIPE)
 			continue;
 		memset(dst, 0xa5, sizeof dst);
 		memset(expected, 0xa5, sizeof expected);
@@ -229,6 +250,8 @@ Test(staging, stripes_are_the_transform)
 	}
 	cr_assert_gt(stripes, 300, "%lu", (unsigned long)stripes);
 	cr_assert_gt(single, 20, "%lu", (unsigned long)single);
+	cr_assert_gt(tiles, 80, "%lu", (unsigned long)tiles);
+	cr_assert_gt(gaps, 50, "%lu", (unsigned long)gaps);
 }
 
 /* ---- Ways ---------------------------------------------------------------------------------------------- */
@@ -345,15 +368,37 @@ ParameterizedTestParameters(staging, ways)
 		  .rounds = 16,
 		  .slots = 3 },
 		{ .name = "transpose, longer rows",
-		  .shape = { 1, 16384, 16384 },
+		  .shape = { 1, 8192, 32768 },
 		  .perm = { 0, 2, 1 },
 		  .scratch = 1024 * MIB,
-		  .row_bytes = 1024,
+		  .row_bytes = 2048,
 		  .dst = STAGING_ON_HOST,
 		  .src = STAGING_ON_HOST,
 		  .dst_way = STAGING_ROUND,
 		  .src_way = STAGING_STRIPE,
 		  .rounds = 16,
+		  .slots = 3 },
+		{ .name = "transpose, by tiles",
+		  .shape = { 1, 16384, 16384 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 1024 * MIB,
+		  .row_bytes = 8192,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_STRIPE,
+		  .src_way = STAGING_STRIPE,
+		  .rounds = 32,
+		  .slots = 3 },
+		{ .name = "transpose, little scratch for tiles",
+		  .shape = { 1, 16384, 16384 },
+		  .perm = { 0, 2, 1 },
+		  .scratch = 150 * MIB,
+		  .row_bytes = 1024,
+		  .dst = STAGING_ON_HOST,
+		  .src = STAGING_ON_HOST,
+		  .dst_way = STAGING_ROUND,
+		  .src_way = STAGING_STRIPE,
+		  .rounds = 64,
 		  .slots = 3 },
 		{ .name = "transpose, rows too short",
 		  .shape = { 1, 8192, 8192 },
@@ -382,6 +427,16 @@ ParameterizedTestParameters(staging, ways)
 		  .dst = STAGING_ON_HOST,
 		  .rounds = 1,
 		  .slots = 1 },
+		{ .name = "a destination with gaps, by rows",
+		  .shape = { 64, 1024, 1024 },
+		  .perm = { 1, 0, 2 },
+		  .gaps = true,
+		  .scratch = 1024 * MIB,
+		  .row_bytes = 4096,
+		  .dst = STAGING_ON_HOST,
+		  .dst_way = STAGING_STRIPE,
+		  .rounds = 16,
+		  .slots = 3 },
 		{ .name = "little of the source",
 		  .shape = { 64, 1024, 1024 },
 		  .perm = { 0, 1, 2 },
@@ -422,6 +477,8 @@ ParameterizedTest(struct way_row *row, staging, ways)
 	struct staging_limits limits = { .direct_bytes = 32 << 10,
 		                         .round_bytes = 16 * MIB,
 		                         .row_bytes = row->row_bytes,
+		                         .tile_bytes = 32 * MIB,
+		                         .tile_row_bytes = 8192,
 		                         .scratch_bytes = row->scratch };
 	struct transform_spec spec = {
 		.n_perm = 3, .n_before = 3, .n_after = 3, .after = { row->pad }, .mode = row->mode
