@@ -55,6 +55,8 @@ void in_flight_pool_deinit(struct in_flight_pool *pool, enum cuda_health health)
 int in_flight_init(struct in_flight_job *in_flight, struct error *err)
 {
 	int r = driver_call(err, cuEventCreate, (&in_flight->start, CU_EVENT_DEFAULT));
+	if (r == 0)
+		r = driver_call(err, cuEventCreate, (&in_flight->done, CU_EVENT_DISABLE_TIMING));
 	for (int i = 0; i < STAGING_MOST_SLOTS && r == 0; i++)
 		r = driver_call(err, cuEventCreate, (&in_flight->end[i], CU_EVENT_DEFAULT));
 	return r;
@@ -67,6 +69,8 @@ void in_flight_deinit(struct in_flight_job *in_flight)
 	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
 		if (in_flight->end[i])
 			driver.cuEventDestroy(in_flight->end[i]);
+	if (in_flight->done)
+		driver.cuEventDestroy(in_flight->done);
 	if (in_flight->start)
 		driver.cuEventDestroy(in_flight->start);
 }
@@ -74,9 +78,12 @@ void in_flight_deinit(struct in_flight_job *in_flight)
 /* ---- An in-flight job ----------------------------------------------------------------------------- */
 
 void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
-                     struct stream_slot *slot)
+                     struct stream_slot *slot, struct quick *quick)
 {
 	in_flight->job = job;
+	in_flight->quick = quick;
+	in_flight->is_timed = !quick || quick_is_timed(quick);
+	in_flight->done_ns = 0;
 	in_flight->slot = slot;
 	in_flight->after = NULL;
 	in_flight->predecessor = in_flight->successor = NULL;
@@ -103,7 +110,8 @@ bool in_flight_is_launched(const struct in_flight_job *in_flight)
 
 CUevent in_flight_end(const struct in_flight_job *in_flight)
 {
-	return in_flight->end[(in_flight->launched - 1) % in_flight->staging.slots];
+	return in_flight->is_timed ? in_flight->end[(in_flight->launched - 1) % in_flight->staging.slots]
+	                           : in_flight->done;
 }
 
 void in_flight_stop(struct in_flight_job *in_flight)
@@ -188,21 +196,28 @@ static CUevent *last_end(struct in_flight_job *in_flight)
 	return &in_flight->end[(in_flight->launched - 1) % in_flight->staging.slots];
 }
 
-/* By the clock where threads had a part in it. */
+/* By the clock where threads had a part in it, or the device keeps no time. */
 static int measure(struct in_flight_job *in_flight)
 {
 	struct in_flight_job *predecessor = in_flight->predecessor;
 	CUevent start = predecessor ? *last_end(predecessor) : in_flight->start;
+	const uint64_t done_ns = in_flight->done_ns - in_flight->started_ns;
 	float ms;
 
 	if (in_flight->pack.is_active) {
 		in_flight->job->ns = clock_ns() - in_flight->started_ns;
 		return 0;
 	}
+	if (!in_flight->is_timed) {
+		in_flight->job->ns = quick_ns(in_flight->quick, done_ns);
+		return 0;
+	}
 	int r = driver_call(&in_flight->why, cuEventElapsedTime, (&ms, start, *last_end(in_flight)));
 
 	if (r == 0)
 		in_flight->job->ns = (uint64_t)((double)ms * 1e6);
+	if (r == 0 && in_flight->quick)
+		quick_learn(in_flight->quick, done_ns, in_flight->job->ns);
 	return r;
 }
 
@@ -264,8 +279,9 @@ enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
 			signal_moved(in_flight);
 	}
 	while (in_flight->landed < in_flight->launched) {
-		CUevent event = in_flight->end[in_flight->landed % in_flight->staging.slots];
-		CUresult result = driver.cuEventQuery(event);
+		const bool is_marked = in_flight->quick && !in_flight->done_ns;
+		CUevent end = in_flight->end[in_flight->landed % in_flight->staging.slots];
+		CUresult result = driver.cuEventQuery(is_marked ? in_flight->done : end);
 
 		if (result == CUDA_ERROR_NOT_READY)
 			return state;
@@ -274,7 +290,9 @@ enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
 			in_flight->status = STATUS_DEVICE_LOST;
 			break;
 		}
-		in_flight->landed++;
+		if (is_marked)
+			in_flight->done_ns = clock_ns();
+		in_flight->landed += !is_marked || !in_flight->is_timed;
 		state = IN_FLIGHT_MOVED;
 	}
 	if (has_more(in_flight))

@@ -20,6 +20,7 @@
 #include "kernels/cuda/launch/launch.h"
 #include "memory.h"
 #include "pack_job.h"
+#include "quick.h"
 #include "scratch.h"
 #include "staging.h"
 #include "stream_slots.h"
@@ -47,7 +48,11 @@ struct in_flight_job {
 	struct pack_job pack;
 	struct upload_buffer upload_buffer; /* of jobs of more than one move */
 	CUevent start;
-	CUevent end[STAGING_MOST_SLOTS];   /* round i records end[i % slots] */
+	CUevent end[STAGING_MOST_SLOTS];   /* round i records end[i % slots], if the job is timed */
+	CUevent done;                      /* without a time: of a quick job, before that */
+	struct quick *quick;               /* by the engine: a quick job, of one round; or NULL */
+	bool is_timed;                     /* by the device */
+	uint64_t done_ns;                  /* when `done` was seen, by the monotonic clock; 0: not yet */
 	bool has_followed;                 /* it began with the end of another one */
 	struct in_flight_job *predecessor; /* whose end is this one's start, or NULL */
 	struct in_flight_job *successor;   /* the other way round */
@@ -80,10 +85,10 @@ int in_flight_init(struct in_flight_job *in_flight, struct error *err);
 void in_flight_deinit(struct in_flight_job *in_flight);
 
 /* Takes a job up. When it needs scratch memory, in_flight->scratch has been taken. slot: where its kernels
- * run.
+ * run. quick: of a quick job, which is one round without a signal; or NULL.
  */
 void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, const struct staging *staging,
-                     struct stream_slot *slot);
+                     struct stream_slot *slot, struct quick *quick);
 
 /* Whether anything of it is on the device, as far as has been seen; and the event after that. */
 bool in_flight_is_launched(const struct in_flight_job *in_flight);

@@ -48,6 +48,21 @@ static enum job_weight weigh(const struct scheduler *scheduler, const struct eng
 	}
 }
 
+/* Whether a job is one move from the device's memory to the device's. */
+static bool is_on_device(const struct engine_job *job)
+{
+	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host;
+}
+
+/* Nothing else is under way, nor are others seen on the device: what they take would count for the job. */
+static bool is_quick(const struct scheduler *scheduler, const struct engine_job *job,
+                     const struct staging *staging)
+{
+	return TAILQ_EMPTY(&scheduler->under_way) && job_bytes(job) <= QUICK_BYTES && is_on_device(job) &&
+	       staging->rounds == 1 && !staging_is_needed(staging) && !job->signal.memory &&
+	       clock_ns() >= scheduler->sharing.until_ns;
+}
+
 static void start(struct scheduler *scheduler, struct engine_stream *stream)
 {
 	struct in_flight_job *in_flight = TAILQ_FIRST(&scheduler->free);
@@ -72,7 +87,8 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	}
 	if (stream->staging.scratch_bytes > 0)
 		scratch_take(&scheduler->scratch, stream->staging.scratch_bytes, &in_flight->scratch);
-	in_flight_start(in_flight, job, &stream->staging, slot);
+	in_flight_start(in_flight, job, &stream->staging, slot,
+	                is_quick(scheduler, job, &stream->staging) ? &scheduler->quick : NULL);
 	in_flight->stream = stream;
 	TAILQ_REMOVE(&scheduler->free, in_flight, entry);
 	TAILQ_INSERT_TAIL(&scheduler->under_way, in_flight, entry);
@@ -129,12 +145,6 @@ static bool poll_in_flight(struct scheduler *scheduler, struct in_flight_list *r
 
 /* ---- Ending: under the lock; whether the owner has to be woken ------------------------------------ */
 
-/* Whether a job is one move from the device's memory to the device's. */
-static bool is_on_device(const struct engine_job *job)
-{
-	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host;
-}
-
 /* By a job that is one launch, and whose bytes tell how long it takes: a list of blocks, or a short move on
  * the device. */
 static void note_sharing(struct scheduler *scheduler, const struct in_flight_job *in_flight)
@@ -171,7 +181,7 @@ static bool land_one(struct scheduler *scheduler, struct in_flight_job *in_fligh
 	stream->n_in_flight--;
 	is_last = stream_slot_give(in_flight->slot, owner, in_flight->weight);
 	const bool was_alone = contention_end(&scheduler->contention, in_flight->contention, is_last);
-	job->is_measured = was_alone && is_on_device(job);
+	job->is_measured = was_alone && in_flight->is_timed && is_on_device(job);
 	if (was_alone && job->status == 0)
 		note_sharing(scheduler, in_flight);
 	TAILQ_INSERT_HEAD(&scheduler->free, in_flight, entry);

@@ -76,7 +76,7 @@ static int begin(struct round *round, CUstream first, struct error *err)
 	in_flight->slot->last = NULL;
 	if (in_flight->launched > 0)
 		return 0;
-	if (last && !in_flight->after && first == in_flight->slot->stream) {
+	if (last && in_flight->is_timed && !in_flight->after && first == in_flight->slot->stream) {
 		in_flight->predecessor = last;
 		in_flight->has_followed = true;
 		last->successor = in_flight;
@@ -84,7 +84,7 @@ static int begin(struct round *round, CUstream first, struct error *err)
 	}
 	if (in_flight->after)
 		r = driver_call(err, cuStreamWaitEvent, (first, in_flight->after, CU_EVENT_WAIT_DEFAULT));
-	return r < 0 ? r : driver_call(err, cuEventRecord, (in_flight->start, first));
+	return r < 0 || !in_flight->is_timed ? r : driver_call(err, cuEventRecord, (in_flight->start, first));
 }
 
 static int carry(struct round *round, CUstream in, CUstream out, struct error *err)
@@ -95,6 +95,20 @@ static int carry(struct round *round, CUstream in, CUstream out, struct error *e
 		r = move(round, round->in_flight->slot->stream, err);
 	if (r == 0)
 		r = take_out(round, out, err);
+	return r;
+}
+
+/* Whichever ends are waited for. */
+static int mark_end(struct round *round)
+{
+	struct in_flight_job *in_flight = round->in_flight;
+	CUevent end = in_flight->end[in_flight->launched % in_flight->staging.slots];
+	int r = 0;
+
+	if (in_flight->quick)
+		r = driver_call(&in_flight->why, cuEventRecord, (in_flight->done, round->last));
+	if (r == 0 && in_flight->is_timed)
+		r = driver_call(&in_flight->why, cuEventRecord, (end, round->last));
 	return r;
 }
 
@@ -130,12 +144,11 @@ int round_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 		r = timelines_put(&job->signal, round.last, &in_flight->why);
 	if (!round.last)
 		return r;
-	end = driver_call(&in_flight->why, cuEventRecord,
-	                  (in_flight->end[in_flight->launched % s->slots], round.last));
+	end = mark_end(&round);
 	if (end < 0)
 		return in_flight->status = STATUS_DEVICE_LOST;
 	in_flight->launched++;
-	if (s->rounds == 1 && round.last == in_flight->slot->stream)
+	if (s->rounds == 1 && in_flight->is_timed && round.last == in_flight->slot->stream)
 		in_flight->slot->last = in_flight;
 	return r;
 }

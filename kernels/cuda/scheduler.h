@@ -49,6 +49,7 @@ struct scheduler {
 	struct timelines timelines;
 	struct contention contention; /* of slots */
 	struct sharing sharing;
+	struct quick quick;
 	struct scratch scratch;
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quick jobs: which are timed by the device, and what time the others are said to have taken. */
+#include "kernels/cuda/quick.h"
+
+#include <stdlib.h>
+
+#include <criterion/criterion.h>
+
+#include "proto/clock.h"
+#include "rig.h"
+
+TestSuite(quick, .timeout = 90);
+
+Test(quick, some_are_timed)
+{
+	struct quick quick = { 0 };
+
+	for (int i = 0; i < 5 * QUICK_TIMED; i++)
+		cr_assert_eq(quick_is_timed(&quick), i % QUICK_TIMED == 0, "%d", i);
+}
+
+Test(quick, times)
+{
+	struct quick quick = { 0 };
+
+	cr_assert(quick_is_timed(&quick));
+	quick_learn(&quick, 9000, 3000);
+	cr_assert_eq(quick_ns(&quick, 10000), 4000);
+	cr_assert_eq(quick_ns(&quick, 6500), QUICK_LEAST_NS);
+	cr_assert_eq(quick_ns(&quick, 2000), QUICK_LEAST_NS);
+	cr_assert_eq(quick_ns(&quick, 3000000), QUICK_MOST_NS);
+
+	/* One that waited for others does not make all that follow free. */
+	for (int i = 0; i < QUICK_TIMED; i++)
+		quick_is_timed(&quick);
+	quick_learn(&quick, 11000, 1000);
+	cr_assert_eq(quick.extra_ns, 7000);
+	quick_learn(&quick, 1000, 2000);
+	cr_assert_eq(quick.extra_ns, 5250);
+}
+
+static struct engine_stream *stream;
+static struct engine_memory *dst, *src;
+
+static void open_all(void)
+{
+	open_engine(NULL);
+	stream = engine_stream_new(engine, &owner);
+	dst = new_memory(REGION_KIND_CUDA_FD, 4096);
+	src = new_memory(REGION_KIND_CUDA_FD, 4096);
+}
+
+static void close_all(void)
+{
+	engine_unmap(engine, dst);
+	engine_unmap(engine, src);
+	engine_stream_free(engine, stream);
+	close_engine();
+}
+
+/* A job alone, by a kernel if it transposes; checked. */
+static const struct engine_job *run_one(uint32_t seed, bool transposed)
+{
+	enum { N = 8 };
+	static struct work work;
+	uint32_t *const from = (uint32_t *)data(src), *const to = (uint32_t *)data(dst);
+
+	for (uint32_t i = 0; i < N * N; i++)
+		from[i] = seed * 1000 + i;
+	work_init(&work, N, transposed, dst, src);
+	n_done = 0;
+	engine_submit(engine, stream, &work.job);
+	wait_done(1);
+	cr_assert_eq(work.job.status, 0);
+	for (uint32_t i = 0; i < N * N; i++)
+		cr_assert_eq(to[i], from[transposed ? i % N * N + i / N : i], "%u", i);
+	return &work.job;
+}
+
+/* On a machine that does other things, too, now and then one takes so long that others seem to use the
+ * device; then all are timed for a while. */
+Test(quick, alone)
+{
+	const uint64_t until_ns = clock_ns() + UINT64_C(50000000000);
+	int timed = 0, others = 0;
+
+	open_all();
+	for (uint32_t i = 0; clock_ns() < until_ns && (timed < 2 || others < 2 * QUICK_TIMED - 2); i++) {
+		const struct engine_job *job = run_one(i, false);
+
+		timed += job->is_measured;
+		others += !job->is_measured;
+		if (!job->is_measured)
+			cr_assert(job->ns >= QUICK_LEAST_NS && job->ns <= QUICK_MOST_NS, "%lu",
+			          (unsigned long)job->ns);
+	}
+	cr_assert_geq(timed, 2);
+	cr_assert_geq(others, 2 * QUICK_TIMED - 2);
+	close_all();
+}
+
+Test(quick, beside_others)
+{
+	setenv("SOFTGPU_SLOW_US", "2000", 1);
+	open_all();
+	for (int i = 0; i < 3 * QUICK_TIMED; i++) {
+		const struct engine_job *job = run_one((uint32_t)i, true);
+
+		cr_assert(job->is_measured, "%d", i);
+	}
+	close_all();
+}
