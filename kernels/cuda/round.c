@@ -279,7 +279,7 @@ static uint32_t common_align(uint64_t dst, uint64_t src)
 }
 
 /* What a round needs that is as fast as the bus; the rest of the device is others'. */
-#define TILE_MULTIPROCESSORS 16
+#define TILE_MULTIPROCESSORS 32
 
 /* Copies of many rows of host memory lose a third of their speed when a kernel fills the L2 meanwhile, it
  * seems because the tables that lead to those rows' pages are kept there. */

@@ -51,16 +51,23 @@ Test(probe, of_threads_that_work)
 	open_engine(2, 0);
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *src = new_memory(N * N * 4), *dst = new_memory(N * N * 4);
+	const uint64_t until = clock_ns() + 20000000000u;
 	size_t submitted = 0;
-	for (int answers = 0; answers < 10 || submitted < 2 * JOBS;) {
+	bool has_begun_again = false;
+	for (int answers = 0; answers < 10 || (submitted < 2 * JOBS && !has_begun_again);) {
 		struct error err;
+		if (n_done > MOST_JOBS - 2 * JOBS) { /* more than are noted */
+			wait_done(submitted);
+			n_done = submitted = 0;
+			has_begun_again = true;
+		}
 		for (; submitted < n_done + JOBS; submitted++) {
 			work_init(&work[submitted % JOBS], N, true, dst, src);
 			engine_submit(engine, stream, &work[submitted % JOBS].job);
 		}
 		answers += engine_probe(engine, &err) == 0;
 		wait_done(n_done + 1);
-		cr_assert_lt(n_done, MOST_JOBS - JOBS, "%d answers", answers);
+		cr_assert_lt(clock_ns(), until, "%d answers", answers);
 	}
 	wait_done(submitted);
 	engine_unmap(engine, src);
