@@ -3,6 +3,7 @@
  * each of the three has a stream of its own, so that stages of different rounds overlap. */
 #include "round.h"
 
+#include "admission.h"
 #include "driver.h"
 #include "kernels/cuda/launch/many.h"
 #include "kernels/plan/narrow.h"
@@ -278,8 +279,20 @@ static uint32_t common_align(uint64_t dst, uint64_t src)
 	return (uint32_t)(bits & -bits);
 }
 
-/* What a round needs that is as fast as the bus; the rest of the device is others'. */
-#define TILE_MULTIPROCESSORS 32
+/* What a kernel needs that is as fast as the bus; the rest of the device is others'. */
+#define BUS_MULTIPROCESSORS 32
+
+/* Whether the kernel reads or writes host memory itself. */
+static bool is_over_bus(const struct in_flight_job *in_flight)
+{
+	const struct engine_job *job = in_flight->job;
+	const struct staging *s = &in_flight->staging;
+
+	if (job_is_many(job))
+		return job_has_moves_by_bus(job);
+	return (s->src == STAGING_DIRECT && cuda_memory(job->move.src)->host) ||
+	       (s->dst == STAGING_DIRECT && cuda_memory(job->move.dst)->host);
+}
 
 /* Copies of many rows of host memory lose a third of their speed when a kernel fills the L2 meanwhile, it
  * seems because the tables that lead to those rows' pages are kept there. */
@@ -287,16 +300,18 @@ static void set_launcher(const struct round *round)
 {
 	const struct in_flight_job *in_flight = round->in_flight;
 	const struct staging *s = &in_flight->staging;
+	const bool has_rows = s->src == STAGING_STRIPE || s->dst == STAGING_STRIPE;
 	struct launcher *launcher = &round->pool->launcher;
 
 	launcher_set_job(launcher, in_flight->job->multiprocessors);
-	if (s->src != STAGING_STRIPE && s->dst != STAGING_STRIPE)
-		return;
-	if (s->src == s->dst &&
-	    (launcher->multiprocessors == 0 || launcher->multiprocessors > TILE_MULTIPROCESSORS))
-		launcher->multiprocessors = TILE_MULTIPROCESSORS;
-	launcher->passing.start = staging_slot_place(s, in_flight->scratch.start, in_flight->launched);
-	launcher->passing.bytes = staging_slot_bytes(s);
+	if (has_rows) {
+		launcher->passing.start =
+		    staging_slot_place(s, in_flight->scratch.start, in_flight->launched);
+		launcher->passing.bytes = staging_slot_bytes(s);
+	}
+	if (((has_rows && s->src == s->dst) || is_over_bus(in_flight)) &&
+	    (launcher->multiprocessors == 0 || launcher->multiprocessors > BUS_MULTIPROCESSORS))
+		launcher->multiprocessors = BUS_MULTIPROCESSORS;
 }
 
 static int move(struct round *round, CUstream own, struct error *err)
