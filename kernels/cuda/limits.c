@@ -46,6 +46,8 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.tile_row_bytes = 8 << 10,
 		.scratch_bytes = min_u64(memory_bytes / 8, UINT64_C(1) << 30),
 		.scratch_idle_ns = UINT64_C(10000000000),
+		/* Time slices are milliseconds; the host is seldom late by half of one. */
+		.sharing_slack_ns = 500000,
 		/* Four threads pack faster than the bus is; they have other memory to wait for, too. */
 		.pack_threads = packers_default_threads(),
 		/* What stays in the last-level cache, and in each direction more than the bus takes while the

@@ -25,8 +25,9 @@ struct cuda_limits {
 	uint64_t shared_row_bytes; /* the same where others are seen on the device (sharing.h) */
 	uint64_t tile_bytes;       /* of a transposed job between two places on the host */
 	uint64_t tile_row_bytes;
-	uint64_t scratch_bytes;   /* at most, of what the device has */
-	uint64_t scratch_idle_ns; /* after which scratch memory is given back */
+	uint64_t scratch_bytes;    /* at most, of what the device has */
+	uint64_t scratch_idle_ns;  /* after which scratch memory is given back */
+	uint64_t sharing_slack_ns; /* beyond which a job's time says that others compute (sharing.h) */
 	/* Of lists of blocks on the host (packing.h). */
 	uint32_t pack_threads;
 	uint32_t pack_slots; /* of both directions */

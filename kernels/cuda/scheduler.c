@@ -45,7 +45,8 @@ int scheduler_init(struct scheduler *scheduler, const struct device *device, con
 	*scheduler = (struct scheduler){ .device = device, .limits = cuda_limits_get(device->memory_bytes) };
 	queue_init(&scheduler->queue, options->wake, options->wake_arg);
 	scheduler->queue.drives = options->drives;
-	scheduler->sharing.by_mps = device->by_mps;
+	scheduler->sharing =
+	    (struct sharing){ .by_mps = device->by_mps, .slack_ns = scheduler->limits.sharing_slack_ns };
 	TAILQ_INIT(&scheduler->under_way);
 	TAILQ_INIT(&scheduler->free);
 	scratch_init(&scheduler->scratch);

@@ -18,6 +18,7 @@
 
 struct sharing {
 	bool by_mps;
+	uint64_t slack_ns; /* that a job may take longer than its bytes account for */
 	uint64_t until_ns; /* by the monotonic clock; 0: nobody was seen */
 };
 
@@ -29,7 +30,7 @@ static inline void sharing_note(struct sharing *sharing, uint64_t now_ns, uint64
 	const uint64_t bytes_a_us = by_bus ? 90000 : 1000000; /* read and written */
 	const uint64_t expected_ns = bytes / bytes_a_us * 1000;
 
-	if (took_ns > expected_ns + expected_ns / 2 + 500000)
+	if (took_ns > expected_ns + expected_ns / 2 + sharing->slack_ns)
 		sharing->until_ns = now_ns + SHARING_HOLDS_NS;
 }
 

@@ -53,6 +53,7 @@ struct cuda_limits small_limits(void)
 		.tile_row_bytes = 20,
 		.scratch_bytes = 64 << 10,
 		.scratch_idle_ns = 10000000000,
+		.sharing_slack_ns = 500000,
 		.spin_ns = 20000,
 		.most_sleep_ns = 1000000,
 	};

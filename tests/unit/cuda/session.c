@@ -227,6 +227,7 @@ int main(void)
 		                      .tile_row_bytes = 8,
 		                      .scratch_bytes = 64 << 10,
 		                      .scratch_idle_ns = 10000000000,
+		                      .sharing_slack_ns = 500000,
 		                      .pack_threads = 2,
 		                      .pack_slots = 3,
 		                      .pack_alone = true,

@@ -10,7 +10,7 @@ enum { ONE_WAY = 128 << 20 }; /* 8192 blocks of 16 KiB */
 
 Test(sharing, what_a_device_alone_takes_is_no_sign)
 {
-	struct sharing sharing = { 0 };
+	struct sharing sharing = { .slack_ns = MS / 2 };
 
 	cr_expect_not(sharing_is_seen(&sharing, 5));
 	sharing_note(&sharing, 10 * MS, 3 * MS, 2 * ONE_WAY, true);
@@ -20,7 +20,7 @@ Test(sharing, what_a_device_alone_takes_is_no_sign)
 
 Test(sharing, what_takes_longer_counts_for_a_while)
 {
-	struct sharing sharing = { 0 };
+	struct sharing sharing = { .slack_ns = MS / 2 };
 
 	sharing_note(&sharing, 10 * MS, 7 * MS, 2 * ONE_WAY, true);
 	cr_expect(sharing_is_seen(&sharing, 10 * MS));
@@ -30,7 +30,7 @@ Test(sharing, what_takes_longer_counts_for_a_while)
 
 Test(sharing, a_short_job_that_waits_for_a_time_slice)
 {
-	struct sharing sharing = { 0 };
+	struct sharing sharing = { .slack_ns = MS / 2 };
 
 	sharing_note(&sharing, 10 * MS, 2 * MS, 128 << 10, false);
 	cr_expect(sharing_is_seen(&sharing, 10 * MS));
