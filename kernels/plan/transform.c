@@ -13,7 +13,6 @@ static int check_ranks(const struct transform_spec *spec, struct error *err);
 static int check_perm(const struct transform_spec *spec, struct error *err);
 static int reduce_axis(struct transform *t, const struct transform_spec *spec, int d, struct error *err);
 static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err);
-static int check_self_overlap(const struct tensor_layout *dst, struct error *err);
 static void count_bytes(struct transform *t);
 
 int transform_init(struct transform *t, const struct transform_spec *spec, struct error *err)
@@ -36,8 +35,8 @@ int transform_init(struct transform *t, const struct transform_spec *spec, struc
 		status = reduce_axis(t, spec, d, err);
 	if (!status)
 		status = encode_value(t, spec, err);
-	if (!status)
-		status = check_self_overlap(&spec->dst, err);
+	if (!status && !spec->dst_is_checked)
+		status = transform_check_self_overlap(&spec->dst, err);
 	if (!status)
 		count_bytes(t);
 	return status;
@@ -151,7 +150,7 @@ static int encode_value(struct transform *t, const struct transform_spec *spec, 
 	return scalar_encode(value, spec->dst.dtype, t->fill, "value", err);
 }
 
-static int check_self_overlap(const struct tensor_layout *dst, struct error *err)
+int transform_check_self_overlap(const struct tensor_layout *dst, struct error *err)
 {
 	if (tensor_count(dst))
 		for (int d = 0; d < dst->rank; d++)
@@ -185,23 +184,30 @@ static void count_bytes(struct transform *t)
 int transform_check_places(const struct transform *t, const struct tensor_place *dst,
                            const struct tensor_place *src, struct error *err)
 {
+	const struct transform_sides sides = transform_sides(t);
+
+	return transform_check_sides(&sides, dst, src, err);
+}
+
+int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
+                          const struct tensor_place *src, struct error *err)
+{
 	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
 	enum overlap overlap;
 	int status;
 
-	status = tensor_check_range(t->dst_extent, dst->offset, dst->size, "dst", err);
+	status = tensor_check_range(sides->dst_extent, dst->offset, dst->size, "dst", err);
 	if (!status)
-		status = tensor_check_range(t->src_extent, src->offset, src->size, "src", err);
+		status = tensor_check_range(sides->src_extent, src->offset, src->size, "src", err);
 	if (status)
 		return status;
 	if (dst->memory[0] != src->memory[0] || dst->memory[1] != src->memory[1])
 		return 0;
-	if (distance + t->src_extent.low >= t->dst_extent.high ||
-	    distance + t->src_extent.high <= t->dst_extent.low)
+	if (distance + sides->src_extent.low >= sides->dst_extent.high ||
+	    distance + sides->src_extent.high <= sides->dst_extent.low)
 		return 0;
-	overlap = distance == (int64_t)distance
-	              ? overlap_between(&t->dst_layout, &t->src_layout, (int64_t)distance)
-	              : OVERLAP_UNKNOWN;
+	overlap = distance == (int64_t)distance ? overlap_between(sides->dst, sides->src, (int64_t)distance)
+	                                        : OVERLAP_UNKNOWN;
 	switch (overlap) {
 	case OVERLAP_NONE:
 		return 0;

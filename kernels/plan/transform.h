@@ -28,6 +28,7 @@ struct transform_spec {
 	int64_t after[TENSOR_MAX_RANK];
 	enum pad_mode mode;
 	struct scalar value;
+	bool dst_is_checked; /* the caller knows that no two elements of dst share a byte */
 };
 
 /* One dimension of the destination. Output index o in [0, extent) reads source index o - before when that
@@ -71,9 +72,30 @@ struct tensor_place {
 	uint64_t size; /* of the region */
 };
 
-/* Whether the transform may run between these places: both tensors within their regions, and no byte of
+/* Two tensors as a request gave them, and the bytes that they touch. */
+struct transform_sides {
+	const struct tensor_layout *dst;
+	const struct tensor_layout *src;
+	struct tensor_extent dst_extent;
+	struct tensor_extent src_extent;
+};
+
+static inline struct transform_sides transform_sides(const struct transform *t)
+{
+	return (struct transform_sides){ .dst = &t->dst_layout,
+		                         .src = &t->src_layout,
+		                         .dst_extent = t->dst_extent,
+		                         .src_extent = t->src_extent };
+}
+
+/* Whether a transform may run between these places: both tensors within their regions, and no byte of
  * the destination also the source's (exact, also for interleaved views; OVERLAP). */
 int transform_check_places(const struct transform *t, const struct tensor_place *dst,
                            const struct tensor_place *src, struct error *err);
+int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
+                          const struct tensor_place *src, struct error *err);
+
+/* Refuses a destination of which two elements share a byte (OVERLAP). */
+int transform_check_self_overlap(const struct tensor_layout *dst, struct error *err);
 
 #endif

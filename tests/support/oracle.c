@@ -266,7 +266,7 @@ static size_t allocation(size_t size)
 	return (size + 2 * ORACLE_GUARD + 63) & ~(size_t)63;
 }
 
-bool oracle_case_prepare(struct oracle_case *c)
+bool oracle_case_allocate(struct oracle_case *c)
 {
 	size_t src_bytes = allocation(c->src_size), dst_bytes = allocation(c->dst_size);
 	uint64_t state = ~c->seed;
@@ -282,6 +282,13 @@ bool oracle_case_prepare(struct oracle_case *c)
 		c->src[i] = (uint8_t)(oracle_random(&state) >> 24);
 	for (size_t i = 0; i < dst_bytes; i++)
 		c->dst[i] = c->expected[i] = (uint8_t)(0xa5 ^ i * 7);
+	return true;
+}
+
+bool oracle_case_prepare(struct oracle_case *c)
+{
+	if (!oracle_case_allocate(c))
+		return false;
 	oracle_run(&c->spec, c->expected + ORACLE_GUARD + c->dst_offset, oracle_src(c) + c->src_offset);
 	return true;
 }

@@ -54,6 +54,9 @@ void oracle_random_case(uint64_t seed, struct oracle_case *ret);
 /* Allocates and fills the buffers and runs the oracle into expected; false when out of memory. */
 bool oracle_case_prepare(struct oracle_case *c);
 
+/* The same without the oracle. */
+bool oracle_case_allocate(struct oracle_case *c);
+
 /* Whether the tested destination, guards and gaps included, is as expected; else writes the first
  * difference and the case to text. */
 bool oracle_case_check(const struct oracle_case *c, char *text, size_t text_size);

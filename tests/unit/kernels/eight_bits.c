@@ -36,29 +36,31 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define __int128 int16_t
 #define error_set refused
 
-#define dtype_names            eight_dtype_names
-#define pad_mode_names         eight_pad_mode_names
-#define dtype_size             eight_dtype_size
-#define dtype_class            eight_dtype_class
-#define tensor_layout_init     eight_tensor_layout_init
-#define tensor_count           eight_tensor_count
-#define tensor_extent          eight_tensor_extent
-#define tensor_check_range     eight_tensor_check_range
-#define tensor_shape_text      eight_tensor_shape_text
-#define overlap_steps          eight_overlap_steps
-#define overlap_self           eight_overlap_self
-#define overlap_self_repeated  eight_overlap_self_repeated
-#define overlap_between        eight_overlap_between
-#define scalar_encode          eight_scalar_encode
-#define transform_init         eight_transform_init
-#define transform_check_places eight_transform_check_places
-#define loop_nest_canonicalise eight_nest_canonicalise
-#define loop_nest_count        eight_nest_count
-#define loop_nest_window       eight_nest_window
-#define loop_nest_narrow       eight_nest_narrow
-#define subregions_init        eight_slabs_init
-#define subregions_get         eight_slabs_get
-#define subregions_interior    eight_slabs_interior
+#define dtype_names                  eight_dtype_names
+#define pad_mode_names               eight_pad_mode_names
+#define dtype_size                   eight_dtype_size
+#define dtype_class                  eight_dtype_class
+#define tensor_layout_init           eight_tensor_layout_init
+#define tensor_count                 eight_tensor_count
+#define tensor_extent                eight_tensor_extent
+#define tensor_check_range           eight_tensor_check_range
+#define tensor_shape_text            eight_tensor_shape_text
+#define overlap_steps                eight_overlap_steps
+#define overlap_self                 eight_overlap_self
+#define overlap_self_repeated        eight_overlap_self_repeated
+#define overlap_between              eight_overlap_between
+#define scalar_encode                eight_scalar_encode
+#define transform_init               eight_transform_init
+#define transform_check_places       eight_transform_check_places
+#define transform_check_sides        eight_transform_check_sides
+#define transform_check_self_overlap eight_transform_check_self_overlap
+#define loop_nest_canonicalise       eight_nest_canonicalise
+#define loop_nest_count              eight_nest_count
+#define loop_nest_window             eight_nest_window
+#define loop_nest_narrow             eight_nest_narrow
+#define subregions_init              eight_slabs_init
+#define subregions_get               eight_slabs_get
+#define subregions_interior          eight_slabs_interior
 
 /* Of names that meet in one file, and of types that are narrower than what they are compared with. */
 #pragma GCC diagnostic push
