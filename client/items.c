@@ -235,7 +235,8 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 static uint64_t tensor_elements(const struct msg_tensor *tensor)
 {
 	return 2 * (uint64_t)__builtin_popcount(tensor->has) + tensor->shape.n +
-	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0);
+	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0) +
+	       (tensor->has & F(tensor, split) ? tensor->split.n : 0);
 }
 
 /* As frame_scan counts them, in the item's own containers. */

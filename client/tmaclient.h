@@ -59,7 +59,8 @@ extern "C" {
 #define TMA_VERSION_PATCH 0
 #define TMA_VERSION       (TMA_VERSION_MAJOR * 10000 + TMA_VERSION_MINOR * 100 + TMA_VERSION_PATCH)
 
-#define TMA_MAX_RANK 32
+#define TMA_MAX_RANK  32
+#define TMA_MAX_SPLIT 16
 
 enum tma_status {
 	TMA_PENDING = 1, /* not yet: from functions that poll or wait, and of items in progress; no error */
@@ -279,8 +280,34 @@ struct tma_tensor {
 	int64_t shape[TMA_MAX_RANK]; /* outermost first */
 	const int64_t *strides;      /* rank strides, in elements; they may be negative, and zero in a source.
 	                                NULL: C order */
-	uint64_t reserved[4];
+	const int64_t *split;        /* n_split pairs d, n: dimension d becomes two, as described below */
+	int n_split;                 /* 0 to TMA_MAX_SPLIT */
+	uint64_t reserved[2];
 };
+
+/* Splits see a tensor in blocks, as blocked layouts have it. They are carried out in turn: a pair d, n
+ * replaces dimension d, of extent E, by two, of ceil(E / n) blocks and of the n elements of a block; later
+ * pairs count the new dimensions. perm, before and after of the transform refer to the dimensions after all
+ * splits, of which there may be TMA_MAX_RANK; before and after must be 0 for those that a split made, on
+ * either side.
+ *
+ * shape remains that of the elements that exist. If n does not divide E, the last block has a rest that does
+ * not exist: in a source it reads as the transform's value (TMA_PAD_CONSTANT), in a destination what would go
+ * there is dropped. Only the blocks of a dimension may be split with a rest, not the elements of a block.
+ * gather and scatter take only splits without a rest. From NCHW, 50 channels, to nChw16c and back:
+ *
+ *     struct tma_tensor plain = { .region = a, .dtype = TMA_FLOAT32, .rank = 4, .shape = { 8, 50, 28, 28 } };
+ *     struct tma_tensor blocked = { .region = b, .dtype = TMA_FLOAT32, .rank = 5,
+ *                                   .shape = { 8, 4, 28, 28, 16 } };
+ *
+ *     plain.split = (int64_t[]){ 1, 16 };       (8, 50, 28, 28) is seen as (8, 4, 16, 28, 28)
+ *     plain.n_split = 1;
+ *     tma_transpose(client, &blocked, &plain, (int[]){ 0, 1, 3, 4, 2 });
+ *     tma_transpose(client, &plain, &blocked, (int[]){ 0, 1, 4, 2, 3 });
+ *
+ * COL32, [M, N] as [N/32, M, 32]: split { 1, 32 } and perm { 1, 0, 2 }. Scale factors of mx and nv formats,
+ * [M, K] as [M/128, K/4, 32, 4, 4]: split { 0, 128, 1, 32, 3, 4 }, seen as [M/128, 4, 32, K/4, 4], and perm
+ * { 0, 3, 2, 1, 4 }. */
 
 enum tma_number_kind {
 	TMA_NUMBER_INT,     /* i; a zero-initialized number is the integer 0 */
@@ -307,8 +334,10 @@ struct tma_order;
 struct tma_transform {
 	const struct tma_tensor *dst;
 	const struct tma_tensor *src;
-	const int *perm;       /* src->rank entries: dimension d of the result is dimension perm[d] of src */
-	const int64_t *before; /* dst->rank entries: elements added before each dimension; negative crops */
+	const int *perm;       /* src->rank + src->n_split entries: dimension d of the result is dimension
+	                          perm[d] of src */
+	const int64_t *before; /* dst->rank + dst->n_split entries: elements added before each dimension;
+	                          negative crops */
 	const int64_t *after;  /* likewise, after each dimension */
 	enum tma_pad_mode mode;
 	struct tma_number value;       /* with TMA_PAD_CONSTANT */

@@ -110,7 +110,7 @@ int transform_check_part(tma_client *client, const struct tma_transform *t, cons
 int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret)
 {
 	int64_t perm[TMA_MAX_RANK];
-	int rc;
+	int n_perm, n_pads, rc;
 
 	if (!t || !t->dst || !t->src)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
@@ -130,19 +130,21 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 	rc = tensor_params(client, t->src, "src", &ret->src);
 	if (rc < 0)
 		return rc;
+	n_perm = t->src->rank + t->src->n_split;
+	n_pads = t->dst->rank + t->dst->n_split;
 	if (t->perm) {
-		for (int d = 0; d < t->src->rank; d++)
+		for (int d = 0; d < n_perm; d++)
 			perm[d] = t->perm[d];
 		ret->has |= F(transform, perm);
-		ints_params(&ret->perm, t->src->rank, perm);
+		ints_params(&ret->perm, n_perm, perm);
 	}
 	if (t->before) {
 		ret->has |= F(transform, before);
-		ints_params(&ret->before, t->dst->rank, t->before);
+		ints_params(&ret->before, n_pads, t->before);
 	}
 	if (t->after) {
 		ret->has |= F(transform, after);
-		ints_params(&ret->after, t->dst->rank, t->after);
+		ints_params(&ret->after, n_pads, t->after);
 	}
 	if (t->mode) {
 		if ((unsigned)t->mode >= PAD_MODE_COUNT)
@@ -156,6 +158,23 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 		                   "value.kind: %d is not an enum tma_number_kind", (int)t->value.kind);
 	if (ret->value.kind != SCALAR_UNSIGNED || ret->value.u)
 		ret->has |= F(transform, value);
+	return 0;
+}
+
+/* What the lists could not be read or sent without. */
+static int split_check(tma_client *client, const struct tma_tensor *t, const char *name)
+{
+	if (t->n_split < 0 || t->n_split > TMA_MAX_SPLIT)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.n_split: %d is not in 0..%d", name,
+		                   t->n_split, TMA_MAX_SPLIT);
+	if (!t->split)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.split is NULL, but n_split is %d",
+		                   name, t->n_split);
+	if (t->rank + t->n_split > TMA_MAX_RANK)
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "%s.n_split: %d splits of rank %d make %d dimensions; at most %d are allowed", name,
+		    t->n_split, t->rank, t->rank + t->n_split, TMA_MAX_RANK);
 	return 0;
 }
 
@@ -192,7 +211,14 @@ static int tensor_params(tma_client *client, const struct tma_tensor *t, const c
 		ret->has |= F(tensor, strides);
 		ints_params(&ret->strides, t->rank, t->strides);
 	}
-	return 0;
+	if (t->n_split == 0)
+		return 0;
+	rc = split_check(client, t, name);
+	if (rc == 0) {
+		ret->has |= F(tensor, split);
+		ints_params(&ret->split, 2 * t->n_split, t->split);
+	}
+	return rc;
 }
 
 static void ints_params(struct int_list *ret, int n, const int64_t *v)

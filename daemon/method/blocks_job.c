@@ -175,6 +175,26 @@ static struct msg_transform transform_of(const struct msg_blocks *p)
 	return transform;
 }
 
+/* A block is one transform: its splits leave no rests. */
+static int spec_of(const struct msg_transform *transform, struct transform_spec *ret, struct error *err)
+{
+	struct split split;
+	int r;
+
+	if (!transform_is_split(transform))
+		return transform_spec_of(transform, ret, err);
+	r = transform_split_of(transform, &split, err);
+	if (r < 0)
+		return r;
+	if (split.n_rests > 0)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "%s.split: the last block has a rest; gather and scatter take only splits "
+		                 "into whole blocks",
+		                 split.rest[0].is_src ? "src" : "dst");
+	*ret = split.spec;
+	return 0;
+}
+
 static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct blocks_job *list,
                      struct error *err)
 {
@@ -225,7 +245,7 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 	struct engine_blocks *blocks = &list->blocks;
 	struct transform_spec spec;
 	struct plan_facts facts;
-	int r = transform_spec_of(&transform, &spec, err);
+	int r = spec_of(&transform, &spec, err);
 
 	if (r == 0)
 		r = placed_of(session, &transform, &list->placed, err);

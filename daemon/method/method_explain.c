@@ -103,9 +103,28 @@ static void fill_alternatives(const struct plan_entry *entry, struct msg_explana
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-static void explain(struct session *session, const struct rpc_request *request,
-                    const struct plan_facts *facts, struct plan_entry *entry)
+/* Adds to the description of the largest part what concerns all of them. */
+static void fill_parts(const struct parts *parts, const struct plan_facts *facts, struct msg_explanation *e)
 {
+	e->bytes = e->slabs = e->predicted_ns = 0;
+	for (uint32_t i = 0; i < parts->n; i++) {
+		struct plan_entry *entry = parts->part[i].plan;
+		const struct plan *plan = plan_entry_best(entry);
+
+		e->bytes += entry->transform.bytes;
+		e->slabs += plan->n_subregions;
+		e->predicted_ns += predicted_ns(plan, entry->transform.bytes, facts);
+	}
+	e->copy_ns = (uint64_t)(copy_speed_ns(&facts->copy, e->bytes) + 0.5);
+	e->parts = parts->n;
+	e->has |= F(explanation, parts);
+	e->has &= ~(F(explanation, runs) | F(explanation, measured_runs) | F(explanation, measured_ns));
+}
+
+static void explain(struct session *session, const struct rpc_request *request,
+                    const struct plan_facts *facts, const struct parts *parts)
+{
+	struct plan_entry *entry = parts->part[parts->largest].plan;
 	const struct plan *plan = plan_entry_best(entry);
 	const struct loop_nest *nest = &plan->interior;
 	struct msg_rule rules[PLAN_MAX_RULES];
@@ -126,6 +145,8 @@ static void explain(struct session *session, const struct rpc_request *request,
 		fill_alternatives(entry, &e);
 	if (is_own(session, facts))
 		fill_runs(&entry->runs, &e);
+	if (parts->n > 1)
+		fill_parts(parts, facts, &e);
 	e.shape.n = e.dst_strides.n = e.src_strides.n = (uint32_t)nest->rank;
 	for (int i = 0; i < nest->rank; i++) {
 		e.shape.v[i] = nest->dim[i].n;
@@ -155,17 +176,36 @@ static int facts_of(struct session *session, const struct msg_transform *p, stru
 }
 
 /* A plan for another engine stays out of the cache: this engine cannot use it. */
-static int plan_for(struct session *session, const struct msg_transform *p, const struct plan_facts *facts,
-                    struct plan_entry **ret, struct error *err)
+static int plan_elsewhere(const struct split *split, const struct plan_facts *facts, struct parts *ret,
+                          struct error *err)
 {
-	struct transform_spec spec;
-	int r = transform_spec_of(p, &spec, err);
+	ret->largest = (uint32_t)split->largest;
+	for (ret->n = 0; ret->n < (uint32_t)split->n_parts; ret->n++) {
+		struct plan_facts own;
+		struct split_part part;
+		int r;
+
+		split_get(split, (int)ret->n, &part);
+		own = facts_at(facts, (uint64_t)part.dst_offset, (uint64_t)part.src_offset);
+		r = plan_entry_new(&part.spec, &own, &ret->part[ret->n].plan, err);
+		if (r < 0) {
+			parts_unref(ret);
+			return r;
+		}
+	}
+	return 0;
+}
+
+static int plan_for(struct session *session, const struct msg_transform *p, const struct plan_facts *facts,
+                    struct parts *ret, struct error *err)
+{
+	struct split split;
+	int r = transform_split_of(p, &split, err);
 
 	if (r < 0)
 		return r;
-	if (!is_own(session, facts))
-		return plan_entry_new(&spec, facts, ret, err);
-	return plan_cache_get(&session->server->plans, &spec, facts, ret, err);
+	return is_own(session, facts) ? parts_plan(session, &split, false, ret, err)
+	                              : plan_elsewhere(&split, facts, ret, err);
 }
 
 /* Regions may be left out; if both are named, everything is checked as for a transform. Otherwise ranges are
@@ -174,17 +214,16 @@ int method_explain(struct session *session, const struct rpc_request *request, s
 {
 	const struct msg_transform *p = &request->params.transform;
 	struct plan_facts facts;
-	struct plan_entry *plan;
-	struct placed placed;
+	struct parts parts;
 	int r = facts_of(session, p, &facts, err);
 
 	if (r == 0 && p->dst.has & p->src.has & F(tensor, region) && is_own(session, &facts))
-		r = transform_plan(session, p, &placed, &plan, err);
+		r = transform_plan(session, p, &parts, err);
 	else if (r == 0)
-		r = plan_for(session, p, &facts, &plan, err);
+		r = plan_for(session, p, &facts, &parts, err);
 	if (r < 0)
 		return r;
-	explain(session, request, &facts, plan);
-	plan_entry_unref(plan);
+	explain(session, request, &facts, &parts);
+	parts_unref(&parts);
 	return 0;
 }

@@ -20,15 +20,14 @@ int method_plan_prepare(struct session *session, const struct rpc_request *reque
 int method_plan_run(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_plan_run *p = &request->params.plan_run;
-	struct plan_entry *plan;
-	struct placed placed;
+	struct parts parts;
 	struct order order;
 	int r = order_of(session, plan_run, p, &order, err);
 
 	if (r == 0)
-		r = prepared_plan(session, p, &placed, &plan, err);
+		r = prepared_plan(session, p, &parts, err);
 	if (r == 0)
-		r = transform_start(session, request, &order, plan, &placed, err);
+		r = transform_start(session, request, &order, &parts, err);
 	return r;
 }
 

@@ -16,16 +16,16 @@
 
 /* ---- The items ---------------------------------------------------------------------------------------- */
 
-static int plan_item(struct session *session, const struct item_list *items, uint32_t i, struct placed *ret,
-                     struct plan_entry **ret_plan, struct error *err)
+static int plan_item(struct session *session, const struct item_list *items, uint32_t i, struct parts *ret,
+                     struct error *err)
 {
 	struct submit_item item;
 	int r = rpc_decode_item(items, i, &item, err);
 
 	if (r < 0)
 		return r;
-	return item.is_run ? prepared_plan(session, &item.run, ret, ret_plan, err)
-	                   : transform_plan(session, &item.transform, ret, ret_plan, err);
+	return item.is_run ? prepared_plan(session, &item.run, ret, err)
+	                   : transform_plan(session, &item.transform, ret, err);
 }
 
 /* Logs refused items once, with the first error. */
@@ -34,7 +34,7 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 {
 	session_log(session, LOG_LEVEL_NOTICE, request->msgid,
 	            "refused %" PRIu32 " of %" PRIu32 " items, the first: items[%" PRIu32 "]: %s: %s",
-	            batch->n - batch->n_moves, batch->n, first, status_name(error->status), error->message);
+	            batch->n - batch->n_good, batch->n, first, status_name(error->status), error->message);
 }
 
 /* Steps of searches for overlaps: for all items of a message together, and in addition for each item, enough
@@ -44,7 +44,7 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 
 /* All users share the loop: items whose intricate layouts would hold it up are left out. */
 static int check_item(struct session *session, const struct item_list *items, uint32_t i, uint64_t *steps,
-                      struct placed *ret, struct plan_entry **ret_plan, struct error *err)
+                      struct parts *ret, struct error *err)
 {
 	uint64_t start = overlap_steps(), taken;
 	int r;
@@ -54,35 +54,44 @@ static int check_item(struct session *session, const struct item_list *items, ui
 		                 "checking the items before it for overlap took %" PRIu64
 		                 " steps of the %d that a message has; send it in another message",
 		                 *steps, MOST_STEPS);
-	r = plan_item(session, items, i, ret, ret_plan, err);
+	r = plan_item(session, items, i, ret, err);
 	taken = overlap_steps() - start;
 	*steps += taken > ITEM_STEPS ? taken - ITEM_STEPS : 0;
 	return r;
 }
 
-static void check_items(struct session *session, const struct rpc_request *request, struct batch *batch)
+/* The job has been charged for one move of each item. */
+static int add_item(struct job *job, struct batch *batch, struct parts *parts, struct error *err)
 {
+	if (parts->n > 1 && job_charge(job, parts->n - 1, err) < 0) {
+		parts_unref(parts);
+		return err->status;
+	}
+	return batch_add(batch, parts, err);
+}
+
+static void check_items(struct job *job, const struct rpc_request *request, struct batch *batch)
+{
+	struct session *session = job->session;
 	const struct item_list *items = &request->params.submit.items;
 	struct error err, first_error;
 	uint32_t first = 0;
 	uint64_t steps = 0;
 
 	for (uint32_t i = 0; i < items->n; i++) {
-		struct plan_entry *plan;
-		struct placed placed;
+		struct parts parts;
 
-		if (check_item(session, items, i, &steps, &placed, &plan, &err) == 0) {
-			batch_add(batch, plan, &placed);
+		if (check_item(session, items, i, &steps, &parts, &err) == 0 &&
+		    add_item(job, batch, &parts, &err) == 0)
 			continue;
-		}
-		if (batch->n_moves == i) {
+		if (batch->n_good == i) {
 			first_error = err;
 			first = i;
 		}
 		session_count_error(session, err.status);
 		batch_refuse(batch, &err);
 	}
-	if (batch->n_moves < batch->n)
+	if (batch->n_good < batch->n)
 		log_refused(session, request, batch, first, &first_error);
 }
 
@@ -97,19 +106,21 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 	uint64_t counted = 0, counted_ns = 0;
 
 	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
-		if (!item->plan)
-			continue;
-		if (move->status) {
-			session_count_error(job->session, move->status);
-		} else {
+		const int status = batch_item_status(item, move);
+
+		if (status) {
+			session_count_error(job->session, status);
+		} else if (item->n_moves) {
+			enum family family;
+			const uint64_t moved = batch_item_moved(item, move, &family);
 			uint64_t ns;
 
-			counted += item->plan->transform.bytes;
+			counted += moved;
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
-			job_count(job, move->plan->family, item->plan->transform.bytes, ns);
+			job_count(job, family, moved, ns);
 		}
-		move++;
+		move += item->n_moves;
 	}
 }
 
@@ -180,8 +191,8 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 	if (!job)
 		return err->status;
 	batch = job->own;
-	check_items(session, request, batch);
-	if (batch->n_moves < batch->n)
+	check_items(job, request, batch);
+	if (batch->n_good < batch->n)
 		job->engine_job.signal.memory = NULL;
 	if (batch->n_moves == 0 &&
 	    (batch->n > 0 || !(job->engine_job.wait.memory || job->engine_job.signal.memory))) {

@@ -11,14 +11,13 @@
 int method_transform(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_transform *p = &request->params.transform;
-	struct plan_entry *plan;
-	struct placed placed;
+	struct parts parts;
 	struct order order;
 	int r = order_of(session, transform, p, &order, err);
 
 	if (r == 0)
-		r = transform_plan(session, p, &placed, &plan, err);
+		r = transform_plan(session, p, &parts, err);
 	if (r == 0)
-		r = transform_start(session, request, &order, plan, &placed, err);
+		r = transform_start(session, request, &order, &parts, err);
 	return r;
 }

@@ -47,8 +47,58 @@ int transform_spec_of(const struct msg_transform *params, struct transform_spec 
 	ret->n_after = copy_ints(ret->after, &params->after, params->has & F(transform, after));
 	ret->mode = params->mode;
 	ret->value = params->value;
+	ret->dst_is_checked = false;
 	return 0;
 }
+
+/* ---- Splits ------------------------------------------------------------------------------------------- */
+
+bool transform_is_split(const struct msg_transform *params)
+{
+	return (params->dst.has | params->src.has) & F(tensor, split);
+}
+
+static int split_list_of(const struct msg_tensor *tensor, const char *name, struct split_list *ret,
+                         struct error *err)
+{
+	const struct int_list *pairs = &tensor->split;
+
+	ret->n = 0;
+	if (!(tensor->has & F(tensor, split)))
+		return 0;
+	if (pairs->n % 2)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.split: %" PRIu32
+		                 " entries, but a split takes two: a dimension and the extent of its blocks",
+		                 name, pairs->n);
+	ret->n = (int)pairs->n / 2;
+	for (int i = 0; i < ret->n; i++) {
+		ret->dim[i] = pairs->v[2 * i];
+		ret->by[i] = pairs->v[2 * i + 1];
+	}
+	return 0;
+}
+
+int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err)
+{
+	struct transform_spec spec;
+	struct split_list dst, src;
+	int r = transform_spec_of(params, &spec, err);
+
+	if (r == 0 && !transform_is_split(params)) {
+		split_none(ret, &spec);
+		return 0;
+	}
+	if (r == 0)
+		r = split_list_of(&params->dst, "dst", &dst, err);
+	if (r == 0)
+		r = split_list_of(&params->src, "src", &src, err);
+	if (r == 0)
+		r = split_init(ret, &spec, &dst, &src, err);
+	return r;
+}
+
+/* ---- Places ------------------------------------------------------------------------------------------- */
 
 int placed_find(struct session *session, const struct region_place *dst, const char *dst_name,
                 const struct region_place *src, const char *src_name, struct placed *ret, struct error *err)
@@ -89,25 +139,40 @@ struct tensor_place place_of(const struct region *region, uint64_t offset)
 
 struct plan_facts placed_facts(const struct session *session, const struct placed *placed)
 {
-	struct plan_facts facts = session->server->engine->facts;
 	uint64_t dst = placed ? placed->dst->memory->base + placed->dst_offset : 0;
 	uint64_t src = placed ? placed->src->memory->base + placed->src_offset : 0;
-	uint64_t bits = dst | src | GREATEST_ALIGN;
 
-	facts.align = (uint32_t)(bits & -bits); /* the largest power of two that divides both */
-	if (facts.tma) {
-		facts.dst_phase = dst % PLAN_PHASE;
-		facts.src_phase = src % PLAN_PHASE;
-	}
-	return facts;
+	return facts_at(&session->server->engine->facts, dst, src);
 }
 
-int placed_check(const struct placed *placed, const struct transform *transform, struct error *err)
+struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_t src)
+{
+	struct plan_facts at = *facts;
+	uint64_t bits = dst | src | GREATEST_ALIGN;
+
+	at.align = (uint32_t)(bits & -bits); /* the largest power of two that divides both */
+	if (at.tma) {
+		at.dst_phase = dst % PLAN_PHASE;
+		at.src_phase = src % PLAN_PHASE;
+	}
+	return at;
+}
+
+int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err)
 {
 	struct tensor_place dst = place_of(placed->dst, placed->dst_offset);
 	struct tensor_place src = place_of(placed->src, placed->src_offset);
 
-	return transform_check_places(transform, &dst, &src, err);
+	return transform_check_sides(sides, &dst, &src, err);
+}
+
+struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset)
+{
+	struct placed part = *placed;
+
+	part.dst_offset += (uint64_t)dst_offset;
+	part.src_offset += (uint64_t)src_offset;
+	return part;
 }
 
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
@@ -123,50 +188,127 @@ struct engine_move placed_move(const struct plan_entry *entry, const struct plan
 	};
 }
 
-int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,
-                   struct plan_entry **ret_plan, struct error *err)
+/* ---- Plans -------------------------------------------------------------------------------------------- */
+
+void parts_unref(struct parts *parts)
 {
+	for (uint32_t i = 0; i < parts->n; i++)
+		plan_entry_unref(parts->part[i].plan);
+	parts->n = 0;
+}
+
+int parts_plan(struct session *session, const struct split *split, bool is_placed, struct parts *ret,
+               struct error *err)
+{
+	struct plan_cache *plans = &session->server->plans;
+	const struct plan_facts none = placed_facts(session, NULL);
+
+	ret->largest = (uint32_t)split->largest;
+	for (ret->n = 0; ret->n < (uint32_t)split->n_parts; ret->n++) {
+		struct part *part = &ret->part[ret->n];
+		struct plan_facts facts;
+		struct split_part one;
+		struct placed placed;
+		int r;
+
+		split_get(split, (int)ret->n, &one);
+		part->dst_offset = one.dst_offset;
+		part->src_offset = one.src_offset;
+		if (is_placed) {
+			placed = placed_part(&ret->placed, one.dst_offset, one.src_offset);
+			facts = placed_facts(session, &placed);
+		} else {
+			facts = facts_at(&none, (uint64_t)one.dst_offset, (uint64_t)one.src_offset);
+		}
+		r = plan_cache_get(plans, &one.spec, &facts, &part->plan, err);
+		if (r < 0) {
+			parts_unref(ret);
+			return r;
+		}
+	}
+	return 0;
+}
+
+/* Places are checked before plans are made: there may be many. */
+static int plan_split(struct session *session, const struct msg_transform *params, struct parts *ret,
+                      struct error *err)
+{
+	struct transform_sides sides;
+	struct split split;
+	int r = transform_split_of(params, &split, err);
+
+	if (r == 0)
+		r = placed_of(session, params, &ret->placed, err);
+	if (r < 0)
+		return r;
+	sides = split_sides(&split);
+	r = placed_check(&ret->placed, &sides, err);
+	return r < 0 ? r : parts_plan(session, &split, true, ret, err);
+}
+
+static int plan_plain(struct session *session, const struct msg_transform *params, struct parts *ret,
+                      struct error *err)
+{
+	struct plan_entry **plan = &ret->part[0].plan;
+	struct transform_sides sides;
 	struct transform_spec spec;
 	struct plan_facts facts;
 	int r = transform_spec_of(params, &spec, err);
 
 	if (r == 0)
-		r = placed_of(session, params, ret, err);
+		r = placed_of(session, params, &ret->placed, err);
 	if (r < 0)
 		return r;
-	facts = placed_facts(session, ret);
-	r = plan_cache_get(&session->server->plans, &spec, &facts, ret_plan, err);
+	facts = placed_facts(session, &ret->placed);
+	r = plan_cache_get(&session->server->plans, &spec, &facts, plan, err);
 	if (r < 0)
 		return r;
-	r = placed_check(ret, &(*ret_plan)->transform, err);
+	ret->n = 1;
+	ret->largest = 0;
+	ret->part[0].dst_offset = ret->part[0].src_offset = 0;
+	sides = transform_sides(&(*plan)->transform);
+	r = placed_check(&ret->placed, &sides, err);
 	if (r < 0)
-		plan_entry_unref(*ret_plan);
+		parts_unref(ret);
 	return r;
 }
 
+int transform_plan(struct session *session, const struct msg_transform *params, struct parts *ret,
+                   struct error *err)
+{
+	return transform_is_split(params) ? plan_split(session, params, ret, err)
+	                                  : plan_plain(session, params, ret, err);
+}
+
+/* ---- Jobs --------------------------------------------------------------------------------------------- */
+
 static void answer(struct job *job)
 {
-	enum family family = job->engine_job.move.plan->family;
+	enum family family;
 	struct msg_transform_done done = {
-		.path = bytes_of(family_names[family]),
-		.bytes = job->plan->transform.bytes,
+		.bytes = job_moved(job, &family),
 		.ns = job->engine_job.ns,
 	};
 
+	done.path = bytes_of(family_names[family]);
 	job_count(job, family, done.bytes, done.ns);
 	job_reply(job, &done);
 }
 
 int transform_start(struct session *session, const struct rpc_request *request, const struct order *order,
-                    struct plan_entry *plan, const struct placed *placed, struct error *err)
+                    struct parts *parts, struct error *err)
 {
 	struct job *job = job_new(session, request, order, answer, err);
+	int r;
 
 	if (!job) {
-		plan_entry_unref(plan);
+		parts_unref(parts);
 		return err->status;
 	}
-	job_set_move(job, plan, placed);
-	job_submit(job);
-	return 0;
+	r = job_set_parts(job, parts, err);
+	if (r < 0)
+		job_drop(job);
+	else
+		job_submit(job);
+	return r;
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/engine.h"
 #include "kernels/plan/plan.h"
+#include "kernels/plan/split.h"
 #include "kernels/plan/transform.h"
 #include "daemon/resource/plan_cache.h"
 #include "proto/schema.h"
@@ -14,9 +15,16 @@ struct order;
 struct rpc_request;
 struct session;
 
-/* The transform that is asked for, without its places. Refuses strides and shapes that do not agree with each
- * other. */
+/* The transform that is asked for, without its places and splits. Refuses strides and shapes that do not
+ * agree with each other. */
 int transform_spec_of(const struct msg_transform *params, struct transform_spec *ret, struct error *err);
+
+/* Whether one of its tensors is split. */
+bool transform_is_split(const struct msg_transform *params);
+
+/* The same with its splits carried out, and checked except for its places; without splits, it is its only
+ * part and remains to be checked. */
+int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err);
 
 /* The places of both tensors of a transform. */
 struct placed {
@@ -41,20 +49,45 @@ int placed_of(struct session *session, const struct msg_transform *params, struc
 /* The engine's facts, with the properties of the places that a plan depends on; NULL: fully aligned. */
 struct plan_facts placed_facts(const struct session *session, const struct placed *placed);
 
+/* The same for other facts and addresses. */
+struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_t src);
+
 /* Checks that the transform may run there: both tensors lie within their regions and do not overlap. */
-int placed_check(const struct placed *placed, const struct transform *transform, struct error *err);
+int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err);
+
+/* The place of a part of a transform. */
+struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset);
 
 /* The move for the engine, by one of the entry's plans. */
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
                                const struct placed *placed);
 
-/* All of this in one call: *ret_plan has a reference for the caller. */
-int transform_plan(struct session *session, const struct msg_transform *params, struct placed *ret,
-                   struct plan_entry **ret_plan, struct error *err);
+/* A transform between two places: one part, unless a split has a rest. */
+struct parts {
+	struct placed placed; /* of the tensors as the request gave them */
+	uint32_t n;
+	uint32_t largest;
+	struct part {
+		struct plan_entry *plan;
+		int64_t dst_offset; /* bytes from there */
+		int64_t src_offset;
+	} part[SPLIT_MAX_PARTS];
+};
+
+/* Drops the references to plans. */
+void parts_unref(struct parts *parts);
+
+/* Plans all parts of a split transform. ret->placed is set if is_placed; else no address is more aligned. */
+int parts_plan(struct session *session, const struct split *split, bool is_placed, struct parts *ret,
+               struct error *err);
+
+/* All of this in one call: the plans of *ret have a reference for the caller. */
+int transform_plan(struct session *session, const struct msg_transform *params, struct parts *ret,
+                   struct error *err);
 
 /* Queues the checked transform for the request, which transform_done will answer. Takes over the caller's
- * reference to plan. QUOTA or NO_MEMORY. */
+ * references to plans. QUOTA or NO_MEMORY. */
 int transform_start(struct session *session, const struct rpc_request *request, const struct order *order,
-                    struct plan_entry *plan, const struct placed *placed, struct error *err);
+                    struct parts *parts, struct error *err);
 
 #endif

@@ -169,10 +169,17 @@ int charge_take(struct charge *charge, struct accounts *accounts, struct account
 		*charge = (struct charge){ accounts, account, kind, 0 };
 		account->refs++;
 	}
-	charge->amount += amount;
-	account->used[kind] += amount;
-	accounts->total[kind] += amount;
+	charge_extend(charge, amount);
 	return 0;
+}
+
+void charge_extend(struct charge *charge, uint64_t amount)
+{
+	assert(charge->account);
+
+	charge->amount += amount;
+	charge->account->used[charge->kind] += amount;
+	charge->accounts->total[charge->kind] += amount;
 }
 
 void charge_move(struct charge *from, struct charge *to, uint64_t amount)

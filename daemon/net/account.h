@@ -110,6 +110,10 @@ void account_unref(struct account *account);
 int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
                 enum charge_kind kind, uint64_t amount, struct error *err);
 
+/* Adds amount to a charge that is not empty, also past the limits: what belongs to a request for which there
+ * was room, and is bounded. Others have to wait until enough has been released. */
+void charge_extend(struct charge *charge, uint64_t amount);
+
 /* Whether charge_take would succeed. */
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);

@@ -24,16 +24,46 @@
 
 static struct batch *allocate(uint32_t room)
 {
-	size_t each = sizeof(struct batch_item) + sizeof(struct engine_move) + sizeof(int32_t);
+	size_t each = sizeof(struct batch_item) + sizeof(int32_t);
 	struct batch *batch = malloc(sizeof *batch + room * each);
 
 	if (!batch)
 		return NULL;
 	*batch = (struct batch){ .room = room };
 	batch->items = (struct batch_item *)(batch + 1);
-	batch->moves = (struct engine_move *)(batch->items + room);
-	batch->statuses = (int32_t *)(batch->moves + room);
+	batch->statuses = (int32_t *)(batch->items + room);
 	return batch;
+}
+
+static void deallocate(struct batch *batch)
+{
+	if (!batch)
+		return;
+	free(batch->moves);
+	free(batch->plans);
+	free(batch);
+}
+
+/* Room for n more moves. */
+static bool make_room(struct batch *batch, uint32_t n)
+{
+	uint32_t room = batch->moves_room ?: batch->room;
+	struct plan_entry **plans;
+	struct engine_move *moves;
+
+	if (batch->moves_room - batch->n_moves >= n)
+		return true;
+	while (room - batch->n_moves < n)
+		room *= 2;
+	moves = realloc(batch->moves, room * sizeof *moves);
+	if (moves)
+		batch->moves = moves;
+	plans = moves ? realloc(batch->plans, room * sizeof(*plans)) : NULL;
+	if (!plans)
+		return false;
+	batch->plans = plans;
+	batch->moves_room = room;
+	return true;
 }
 
 struct batch *batch_new(struct server *server, uint32_t n)
@@ -47,48 +77,64 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	if (!batch)
 		return NULL;
 	batch->server = server;
-	batch->n = batch->n_moves = 0;
+	batch->n = batch->n_good = batch->n_moves = 0;
 	batch->errors_bytes = server->limits.reply_pause_bytes;
 	return batch;
 }
 
 void batch_free(struct batch *batch)
 {
-	struct server *server = batch->server;
+	struct server *server = batch ? batch->server : NULL;
 
-	const struct engine_move *move = batch->moves;
-
+	if (!batch)
+		return;
+	for (uint32_t i = 0; i < batch->n_moves; i++) {
+		plan_entry_done(batch->plans[i], batch->moves[i].plan, NULL);
+		plan_entry_unref(batch->plans[i]);
+	}
 	for (uint32_t i = 0; i < batch->n; i++) {
-		struct batch_item *item = &batch->items[i];
-
-		if (!item->plan)
+		if (!batch->items[i].n_moves)
 			continue;
-		plan_entry_done(item->plan, (move++)->plan, NULL);
-		plan_entry_unref(item->plan);
-		region_unuse(item->dst);
-		region_unuse(item->src);
+		region_unuse(batch->items[i].dst);
+		region_unuse(batch->items[i].src);
 	}
 	buffer_deinit(&batch->sentences);
-	if (!server->kept_batch && batch->room <= ROOM_KEPT_MOST)
+	if (!server->kept_batch && batch->room <= ROOM_KEPT_MOST && batch->moves_room <= ROOM_KEPT_MOST)
 		server->kept_batch = batch;
 	else
-		free(batch);
+		deallocate(batch);
 }
 
 void batch_free_kept(struct server *server)
 {
-	free(server->kept_batch);
+	deallocate(server->kept_batch);
 }
 
 /* ---- Items -------------------------------------------------------------------------------------------- */
 
-void batch_add(struct batch *batch, struct plan_entry *plan, const struct placed *placed)
+int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 {
-	batch->items[batch->n++] =
-	    (struct batch_item){ .plan = plan, .dst = placed->dst, .src = placed->src };
+	const struct placed *placed = &parts->placed;
+
+	if (!make_room(batch, parts->n)) {
+		parts_unref(parts);
+		return error_set(err, STATUS_NO_MEMORY, "no memory for the parts of a transform");
+	}
+	batch->items[batch->n++] = (struct batch_item){
+		.n_moves = parts->n, .largest = parts->largest, .dst = placed->dst, .src = placed->src
+	};
+	batch->n_good++;
 	region_use(placed->dst);
 	region_use(placed->src);
-	batch->moves[batch->n_moves++] = placed_move(plan, plan_entry_use(plan, false), placed);
+	for (uint32_t i = 0; i < parts->n; i++) {
+		const struct part *part = &parts->part[i];
+		const struct placed at = placed_part(placed, part->dst_offset, part->src_offset);
+
+		batch->moves[batch->n_moves] =
+		    placed_move(part->plan, plan_entry_use(part->plan, false), &at);
+		batch->plans[batch->n_moves++] = part->plan;
+	}
+	return 0;
 }
 
 /* Sentences for which the reply will have no room are not kept. */
@@ -108,6 +154,24 @@ void batch_refuse(struct batch *batch, const struct error *error)
 
 /* ---- The result --------------------------------------------------------------------------------------- */
 
+uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < item->n_moves; i++)
+		bytes += moves[i].transform->bytes;
+	*ret = moves[item->largest].plan->family;
+	return bytes;
+}
+
+int batch_item_status(const struct batch_item *item, const struct engine_move *moves)
+{
+	for (uint32_t i = 0; i < item->n_moves; i++)
+		if (moves[i].status)
+			return moves[i].status;
+	return 0;
+}
+
 /* Fills in the statuses of the moves. Returns how many items of all failed. */
 static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 {
@@ -116,10 +180,13 @@ static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 
 	*ret_bytes = 0;
 	for (uint32_t i = 0; i < batch->n; i++) {
-		if (batch->items[i].plan) {
-			batch->statuses[i] = move->status;
-			*ret_bytes += move->status ? 0 : move->transform->bytes;
-			move++;
+		const struct batch_item *item = &batch->items[i];
+		enum family family;
+
+		if (item->n_moves) {
+			batch->statuses[i] = batch_item_status(item, move);
+			*ret_bytes += batch->statuses[i] ? 0 : batch_item_moved(item, move, &family);
+			move += item->n_moves;
 		}
 		n_bad += batch->statuses[i] != 0;
 	}
@@ -141,10 +208,10 @@ static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 
 		if (status == 0)
 			continue;
-		if (!item->plan && item->sentence == UNSAID)
+		if (!item->n_moves && item->sentence == UNSAID)
 			break;
-		sentence = item->plan ? status_meaning(status)
-		                      : (const char *)batch->sentences.data + item->sentence;
+		sentence = item->n_moves ? status_meaning(status)
+		                         : (const char *)batch->sentences.data + item->sentence;
 		if (strlen(sentence) + ERROR_BYTES > left)
 			break;
 		left -= strlen(sentence) + ERROR_BYTES;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch: the items of a submit request, each with its plan and places, or with the reason why it was
- * refused.
+/* A batch: the items of a submit request, each with its plans and places, or with the reason why it was
+ * refused; or the parts of one transform, as a single item.
  *
- * It holds the plans and regions of its items until it is freed. It is one allocation, of which the server
- * keeps one for reuse.
+ * It holds the plans and regions of its items until it is freed. The server keeps one batch with its memory
+ * for reuse.
  */
 #ifndef DAEMON_RESOURCE_BATCH_H
 #define DAEMON_RESOURCE_BATCH_H
@@ -19,7 +19,8 @@ struct plan_entry;
 struct server;
 
 struct batch_item {
-	struct plan_entry *plan; /* NULL: it was refused */
+	uint32_t n_moves; /* its parts; 0: it was refused */
+	uint32_t largest; /* of them */
 	struct region *dst;
 	struct region *src;
 	size_t sentence; /* of a refused item: where its sentence starts */
@@ -29,26 +30,35 @@ struct batch {
 	struct server *server;
 	uint32_t room; /* in items */
 	uint32_t n;
-	uint32_t n_moves; /* of items that were not refused, in their order */
+	uint32_t n_good; /* items that were not refused */
 	struct batch_item *items;
-	struct engine_move *moves;
 	int32_t *statuses;
-	struct buffer sentences; /* each ends with a NUL */
-	uint64_t errors_bytes;   /* left for errors in the reply */
+	uint32_t moves_room;
+	uint32_t n_moves; /* of these items, in their order */
+	struct engine_move *moves;
+	struct plan_entry **plans; /* of the moves */
+	struct buffer sentences;   /* each ends with a NUL */
+	uint64_t errors_bytes;     /* left for errors in the reply */
 };
 
 /* Returns an empty batch with room for n items; NULL: out of memory. */
 struct batch *batch_new(struct server *server, uint32_t n);
-void batch_free(struct batch *batch);
+void batch_free(struct batch *batch); /* NULL is allowed */
 
 /* Frees the batch that is kept for reuse. */
 void batch_free_kept(struct server *server);
 
-/* Adds an item that runs; takes over the caller's reference to plan. */
-void batch_add(struct batch *batch, struct plan_entry *plan, const struct placed *placed);
+/* Adds an item that runs; takes over the caller's references to plans, also on failure. NO_MEMORY. */
+int batch_add(struct batch *batch, struct parts *parts, struct error *err);
 
 /* Adds an item that is refused. */
 void batch_refuse(struct batch *batch, const struct error *error);
+
+/* Of an item, with its moves: the bytes that it moves, and the family of its largest part. */
+uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret);
+
+/* 0, or the status of the first of its moves that failed. */
+int batch_item_status(const struct batch_item *item, const struct engine_move *moves);
 
 /* The result of the items, when their moves have ended, without ns; returns how many statuses are not 0. The
  * caller frees ret->errors.items; the rest belongs to the batch. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch.h"
 #include "region.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -116,12 +117,52 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 	job_use(job, placed->src);
 }
 
-void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
+static void set_only_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
 {
 	/* A device measures nothing that crosses its bus; the CPU engine tries nothing. */
 	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host;
 	set_move(job, plan, plan_entry_use(plan, job->may_be_trial), placed);
 	job->uses_plan = true;
+}
+
+static int set_moves(struct job *job, struct parts *parts, struct error *err)
+{
+	int r;
+
+	charge_extend(&job->charge, parts->n - 1);
+	if (job->is_behind)
+		charge_extend(&job->behind, parts->n - 1);
+	job->parts = batch_new(job->session->server, 1);
+	if (!job->parts) {
+		parts_unref(parts);
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a job");
+	}
+	r = batch_add(job->parts, parts, err);
+	if (r < 0)
+		return r;
+	job->engine_job.moves = job->parts->moves;
+	job->engine_job.n_moves = job->parts->n_moves;
+	return 0;
+}
+
+int job_set_parts(struct job *job, struct parts *parts, struct error *err)
+{
+	const struct part *only = &parts->part[0];
+	struct placed placed;
+
+	if (parts->n > 1)
+		return set_moves(job, parts, err);
+	placed = placed_part(&parts->placed, only->dst_offset, only->src_offset);
+	set_only_move(job, only->plan, &placed);
+	return 0;
+}
+
+uint64_t job_moved(const struct job *job, enum family *ret)
+{
+	if (job->parts)
+		return batch_item_moved(&job->parts->items[0], job->parts->moves, ret);
+	*ret = job->engine_job.move.plan->family;
+	return job->plan->transform.bytes;
 }
 
 /* The engine plans each list anew, for its blocks. */
@@ -150,6 +191,7 @@ void job_drop(struct job *job)
 		region_unuse(job->regions[i]);
 	let_go_of_plan(job, NULL);
 	plan_entry_unref(job->plan);
+	batch_free(job->parts);
 	charge_release(&job->charge);
 	charge_release(&job->behind);
 	keep(server, job);
@@ -253,10 +295,13 @@ static void refuse(struct job *job)
 		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
 }
 
-/* A batch of which single moves failed is answered with a status for each item. */
-static bool is_refused(const struct engine_job *engine_job)
+/* A batch of which single moves failed is answered with a status for each item; the parts of one transform
+ * fail together. */
+static bool is_refused(const struct job *job)
 {
-	if (engine_job->moves && engine_job->status == STATUS_DEVICE)
+	const struct engine_job *engine_job = &job->engine_job;
+
+	if (engine_job->moves && !job->parts && engine_job->status == STATUS_DEVICE)
 		for (uint32_t i = 0; i < engine_job->n_moves; i++)
 			if (engine_job->moves[i].status == STATUS_DEVICE)
 				return false;
@@ -276,7 +321,7 @@ static void on_job_done(struct engine_job *engine_job)
 
 	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun && server->state == SERVER_RUNNING)
 		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
-	if (is_refused(engine_job))
+	if (is_refused(job))
 		refuse(job);
 	else
 		job->answer(job);

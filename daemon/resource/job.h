@@ -18,6 +18,8 @@
 #include "daemon/method/order.h"
 #include "plan_cache.h"
 
+struct batch;
+struct parts;
 struct placed;
 struct region;
 struct rpc_request;
@@ -42,6 +44,7 @@ struct job {
 	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
 	void *own;
 	uint64_t tag;            /* of an entry of a submission ring */
+	struct batch *parts;     /* of a transform of several parts; NULL: none */
 	struct plan_entry *plan; /* of engine_job.move; NULL: there is none */
 	bool uses_plan;          /* engine_job.move.plan is held, */
 	bool may_be_trial;       /* and the job's time can be that plan's */
@@ -66,10 +69,14 @@ int job_charge(struct job *job, uint64_t more, struct error *err);
 /* Holds the region until the job is gone. */
 void job_use(struct job *job, struct region *region);
 
-/* Sets what the job moves. Takes over the caller's reference to plan. */
-void job_set_move(struct job *job, struct plan_entry *plan, const struct placed *placed);
+/* Sets what the job moves, and charges for it: a job for which there was room may exceed the limit by its
+ * parts. Takes over the caller's references to plans. NO_MEMORY: the caller drops the job. */
+int job_set_parts(struct job *job, struct parts *parts, struct error *err);
 
-/* The same for a list of blocks. */
+/* For answer: the bytes that these have moved, and the family of the largest. */
+uint64_t job_moved(const struct job *job, enum family *ret);
+
+/* Sets a list of blocks. Takes over the caller's reference to plan. */
 void job_set_blocks(struct job *job, struct plan_entry *plan, const struct placed *placed,
                     struct engine_blocks *blocks);
 

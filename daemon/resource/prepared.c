@@ -20,20 +20,32 @@ struct kept {
 	uint8_t src_phase;
 };
 
-struct prepared {
-	uint64_t id;
+/* One of the transforms that a run moves. */
+struct prepared_part {
 	struct transform_spec spec;
+	int64_t dst_offset; /* bytes from the places of the run */
+	int64_t src_offset;
 	struct kept kept[KEPT_PLANS];
 	uint32_t oldest; /* index in kept of the next to be replaced */
+};
+
+struct prepared {
+	uint64_t id;
+	struct tensor_layout dst, src; /* all that a run touches */
+	struct tensor_extent dst_extent, src_extent;
 	struct charge charge;
+	uint32_t largest; /* part */
+	uint32_t n;
+	struct prepared_part part[];
 };
 
 /* ---- Making and releasing ----------------------------------------------------------------------------- */
 
 static void prepared_free(struct prepared *prepared)
 {
-	for (int i = 0; i < KEPT_PLANS; i++)
-		plan_entry_unref(prepared->kept[i].entry);
+	for (uint32_t i = 0; i < prepared->n; i++)
+		for (int k = 0; k < KEPT_PLANS; k++)
+			plan_entry_unref(prepared->part[i].kept[k].entry);
 	charge_release(&prepared->charge);
 	free(prepared);
 }
@@ -54,51 +66,96 @@ static int refuse_place(const struct msg_tensor *tensor, const char *name, struc
 }
 
 /* The plan for places like these; the caller gets no reference. */
-static int find_plan(struct session *session, struct prepared *prepared, const struct plan_facts *facts,
+static int find_plan(struct session *session, struct prepared_part *part, const struct plan_facts *facts,
                      struct plan_entry **ret, struct error *err)
 {
 	struct kept *kept;
 	int r;
 
 	for (int i = 0; i < KEPT_PLANS; i++) {
-		kept = &prepared->kept[i];
+		kept = &part->kept[i];
 		if (kept->entry && kept->align == facts->align && kept->dst_phase == facts->dst_phase &&
 		    kept->src_phase == facts->src_phase) {
 			*ret = kept->entry;
 			return 0;
 		}
 	}
-	r = plan_cache_get(&session->server->plans, &prepared->spec, facts, ret, err);
+	r = plan_cache_get(&session->server->plans, &part->spec, facts, ret, err);
 	if (r < 0)
 		return r;
-	kept = &prepared->kept[prepared->oldest];
-	prepared->oldest = (prepared->oldest + 1) % KEPT_PLANS;
+	kept = &part->kept[part->oldest];
+	part->oldest = (part->oldest + 1) % KEPT_PLANS;
 	plan_entry_unref(kept->entry);
 	*kept = (struct kept){ *ret, facts->align, facts->dst_phase, facts->src_phase };
 	return 0;
 }
 
+static struct prepared *prepared_new(const struct split *split)
+{
+	const size_t n = (size_t)split->n_parts;
+	struct prepared *prepared = calloc(1, sizeof *prepared + n * sizeof(struct prepared_part));
+
+	if (!prepared)
+		return NULL;
+	prepared->dst = split->dst;
+	prepared->src = split->src;
+	prepared->dst_extent = split->dst_extent;
+	prepared->src_extent = split->src_extent;
+	prepared->largest = (uint32_t)split->largest;
+	prepared->n = (uint32_t)n;
+	for (size_t i = 0; i < n; i++) {
+		struct prepared_part *part = &prepared->part[i];
+		struct split_part one;
+
+		split_get(split, (int)i, &one);
+		part->spec = one.spec;
+		part->dst_offset = one.dst_offset;
+		part->src_offset = one.src_offset;
+	}
+	return prepared;
+}
+
+/* Plans all parts for places that are aligned. */
+static int make_plans(struct session *session, struct prepared *prepared, struct error *err)
+{
+	const struct plan_facts none = placed_facts(session, NULL);
+	int r = 0;
+
+	for (uint32_t i = 0; i < prepared->n && r == 0; i++) {
+		struct prepared_part *part = &prepared->part[i];
+		const struct plan_facts facts =
+		    facts_at(&none, (uint64_t)part->dst_offset, (uint64_t)part->src_offset);
+		struct plan_entry *plan;
+
+		r = find_plan(session, part, &facts, &plan, err);
+	}
+	return r;
+}
+
 int prepared_add(struct session *session, const struct msg_transform *params, uint64_t *ret_id,
                  struct error *err)
 {
-	struct plan_facts facts = placed_facts(session, NULL);
+	struct charge charge = { 0 };
 	struct prepared *prepared;
-	struct plan_entry *plan;
+	struct split split;
 	int r = refuse_place(&params->dst, "dst", err);
 
 	if (r == 0)
 		r = refuse_place(&params->src, "src", err);
+	if (r == 0)
+		r = transform_split_of(params, &split, err);
+	if (r == 0)
+		r = charge_take(&charge, &session->server->accounts, session->account, CHARGE_PLANS,
+		                (uint64_t)split.n_parts, err);
 	if (r < 0)
 		return r;
-	prepared = calloc(1, sizeof *prepared);
-	if (!prepared)
+	prepared = prepared_new(&split);
+	if (!prepared) {
+		charge_release(&charge);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
-	r = charge_take(&prepared->charge, &session->server->accounts, session->account, CHARGE_PLANS, 1,
-	                err);
-	if (r == 0)
-		r = transform_spec_of(params, &prepared->spec, err);
-	if (r == 0)
-		r = find_plan(session, prepared, &facts, &plan, err);
+	}
+	prepared->charge = charge;
+	r = make_plans(session, prepared, err);
 	if (r == 0)
 		r = id_table_add(&session->plans, prepared, "plans", &prepared->id, err);
 	if (r < 0) {
@@ -144,22 +201,43 @@ void prepared_release_all(struct session *session)
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
-int prepared_plan(struct session *session, const struct msg_plan_run *run, struct placed *ret,
-                  struct plan_entry **ret_plan, struct error *err)
+static int plan_parts(struct session *session, struct prepared *prepared, struct parts *ret,
+                      struct error *err)
 {
+	ret->largest = prepared->largest;
+	for (ret->n = 0; ret->n < prepared->n; ret->n++) {
+		struct prepared_part *from = &prepared->part[ret->n];
+		struct part *part = &ret->part[ret->n];
+		const struct placed placed = placed_part(&ret->placed, from->dst_offset, from->src_offset);
+		const struct plan_facts facts = placed_facts(session, &placed);
+		int r = find_plan(session, from, &facts, &part->plan, err);
+
+		if (r < 0) {
+			parts_unref(ret);
+			return r;
+		}
+		plan_entry_ref(part->plan);
+		part->dst_offset = from->dst_offset;
+		part->src_offset = from->src_offset;
+	}
+	return 0;
+}
+
+int prepared_plan(struct session *session, const struct msg_plan_run *run, struct parts *ret,
+                  struct error *err)
+{
+	struct transform_sides sides;
 	struct prepared *prepared;
-	struct plan_facts facts;
 	int r = find(session, run->plan, &prepared, err);
 
 	if (r == 0)
-		r = placed_find(session, &run->dst, "dst", &run->src, "src", ret, err);
+		r = placed_find(session, &run->dst, "dst", &run->src, "src", &ret->placed, err);
 	if (r < 0)
 		return r;
-	facts = placed_facts(session, ret);
-	r = find_plan(session, prepared, &facts, ret_plan, err);
-	if (r == 0)
-		r = placed_check(ret, &(*ret_plan)->transform, err);
-	if (r == 0)
-		plan_entry_ref(*ret_plan);
-	return r;
+	sides = (struct transform_sides){ .dst = &prepared->dst,
+		                          .src = &prepared->src,
+		                          .dst_extent = prepared->dst_extent,
+		                          .src_extent = prepared->src_extent };
+	r = placed_check(&ret->placed, &sides, err);
+	return r < 0 ? r : plan_parts(session, prepared, ret, err);
 }

@@ -18,8 +18,8 @@
 
 struct session;
 
-/* Adds a prepared plan to the session, charged to its uid. Errors are those of transform_spec_of and
- * transform_init, QUOTA, NO_MEMORY, and INVALID_ARGUMENT if a place is given. */
+/* Adds a prepared plan to the session, charged to its uid, one for each part. Errors are those of
+ * transform_spec_of and transform_init, QUOTA, NO_MEMORY, and INVALID_ARGUMENT if a place is given. */
 int prepared_add(struct session *session, const struct msg_transform *params, uint64_t *ret_id,
                  struct error *err);
 
@@ -28,9 +28,9 @@ int prepared_release(struct session *session, uint64_t id, struct error *err);
 
 void prepared_release_all(struct session *session);
 
-/* As transform_plan: finds the places of run, and the plan for them, with a reference for the caller.
+/* As transform_plan: finds the places of run, and the plans for them, with references for the caller.
  * Allocates nothing if the places are like earlier ones. */
-int prepared_plan(struct session *session, const struct msg_plan_run *run, struct placed *ret,
-                  struct plan_entry **ret_plan, struct error *err);
+int prepared_plan(struct session *session, const struct msg_plan_run *run, struct parts *ret,
+                  struct error *err);
 
 #endif

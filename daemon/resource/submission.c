@@ -138,12 +138,12 @@ static void finish(struct submission *s, const struct submission_end *end)
 
 static void answer(struct job *job)
 {
-	const struct plan_entry *plan = job->plan;
+	enum family family;
+	const uint64_t bytes = job_moved(job, &family);
 
-	job_count(job, job->engine_job.move.plan->family, plan->transform.bytes, job->engine_job.ns);
-	finish(job->session->submission, &(struct submission_end){ .tag = job->tag,
-	                                                           .bytes = plan->transform.bytes,
-	                                                           .ns = job->engine_job.ns });
+	job_count(job, family, bytes, job->engine_job.ns);
+	finish(job->session->submission,
+	       &(struct submission_end){ .tag = job->tag, .bytes = bytes, .ns = job->engine_job.ns });
 }
 
 static void refuse(struct job *job, const struct error *err)
@@ -184,13 +184,12 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 		.src = { entry->src_region, entry->src_offset },
 	};
 	struct rpc_request request;
-	struct plan_entry *plan;
-	struct placed placed;
+	struct parts parts;
 	struct job *job;
 	int r = check_words(entry, err);
 
 	if (r == 0)
-		r = prepared_plan(s->session, &run, &placed, &plan, err);
+		r = prepared_plan(s->session, &run, &parts, err);
 	if (r < 0)
 		return r;
 	order_set_share(s->session, (enum job_priority)entry->priority, entry->multiprocessors,
@@ -199,10 +198,14 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 	request.method = &methods[METHOD_plan_run];
 	job = job_new(s->session, &request, &order, answer, err);
 	if (!job) {
-		plan_entry_unref(plan);
+		parts_unref(&parts);
 		return err->status;
 	}
-	job_set_move(job, plan, &placed);
+	r = job_set_parts(job, &parts, err);
+	if (r < 0) {
+		job_drop(job);
+		return r;
+	}
 	job->refuse = refuse;
 	job->release = release;
 	job->tag = entry->tag;

@@ -21,6 +21,7 @@ LIBRARY = os.path.join(BUILD, "service_library")
 SUITES = (
     ("test_transforms.py", ()),
     ("test_plans.py", ()),
+    ("test_splits.py", ()),
     ("test_submit.py", ()),
     ("test_explain.py", ()),
     ("test_blocks.py", ()),
@@ -34,7 +35,7 @@ SUITES = (
     (LIBRARY, ()),
 )
 # At random, of the scripts that take them so.
-CASES = {"test_numpy.py": 10 if SANITIZED else 60, "test_blocks.py": 100 if SANITIZED else 2000}
+CASES = {"test_splits.py": 40 if SANITIZED else 400, "test_numpy.py": 10 if SANITIZED else 60, "test_blocks.py": 100 if SANITIZED else 2000}
 LIMIT_S = 120  # of one suite
 
 
