@@ -18,13 +18,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from tmad import NATIVE, Rpc, RpcError, Tmad, share, wait_until
 
-A = {"region": 1, "offset": 0, "dtype": "uint8", "shape": [2, 3], "strides": [3, 1]}
-TRANSFORM = {"dst": A, "src": {**A, "offset": 8}, "perm": [0, 1], "before": [0, 0], "after": [0, 0],
+A = {"region": 1, "offset": 0, "dtype": "uint8", "shape": [2, 3], "strides": [3, 1], "split": [1, 3]}
+TRANSFORM = {"dst": A, "src": {**A, "offset": 8}, "perm": [0, 1, 2], "before": [0, 0, 0], "after": [0, 0, 0],
              "mode": "constant", "value": [1.5, -1]}
 ORDER = {"wait": {"region": 1, "offset": 0, "value": 0, "deadline_ms": 1},
          "signal": {"region": 1, "offset": 8, "value": 1}, "reply": "done"}
-LAYOUTS = {**TRANSFORM, "dst": {key: A[key] for key in ("dtype", "shape", "strides")},
-           "src": {key: A[key] for key in ("dtype", "shape", "strides")}}
+LAYOUTS = {**TRANSFORM, "dst": {key: A[key] for key in ("dtype", "shape", "strides", "split")},
+           "src": {key: A[key] for key in ("dtype", "shape", "strides", "split")}}
 RUN = {"plan": 1, "dst": [1, 0], "src": [1, 8]}
 BLOCKS = {**TRANSFORM, "index_dtype": "int32", "index": bytes(8), "index_at": [1, 0], "count": 2, "limit": 1,
           "dst_step": 6, "src_step": 6, "layers": 1, "dst_layer_step": 0, "src_layer_step": 0,

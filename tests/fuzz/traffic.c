@@ -8,6 +8,7 @@
 #include "proto/wire/codec.h"
 #include "proto/wire/rpc.h"
 #include "tests/support/oracle.h"
+#include "tests/support/split_case.h"
 
 static uint64_t below(uint64_t *random, uint64_t n)
 {
@@ -241,6 +242,42 @@ static struct msg_signal signal_of(uint64_t *random)
 		                    .value = below(random, 3) };
 }
 
+static void set_split(struct msg_tensor *tensor, const struct split_list *list)
+{
+	tensor->has |= F(tensor, split);
+	tensor->split.n = 2 * (uint32_t)list->n;
+	for (int i = 0; i < list->n; i++) {
+		tensor->split.v[2 * i] = list->dim[i];
+		tensor->split.v[2 * i + 1] = list->by[i];
+	}
+}
+
+/* A transform between split tensors. */
+static void fill_split(struct msg_transform *p, uint64_t *random)
+{
+	struct split_case c;
+	const struct transform_spec *spec = &c.c.spec;
+	unsigned dst = (unsigned)below(random, TRAFFIC_REGIONS),
+		 src = (unsigned)below(random, TRAFFIC_REGIONS);
+
+	split_random_case(oracle_random(random), &c);
+	*p = (struct msg_transform){ .has = F(transform, dst) | F(transform, src) | F(transform, mode) |
+		                            F(transform, value) };
+	if (spec->n_perm >= 0)
+		p->has |= F(transform, perm);
+	if (spec->n_before >= 0)
+		p->has |= F(transform, before) | F(transform, after);
+	p->perm = ints_of(spec->n_perm, spec->perm);
+	p->before = ints_of(spec->n_before, spec->before);
+	p->after = ints_of(spec->n_after, spec->after);
+	p->mode = spec->mode;
+	p->value = spec->value;
+	p->dst = tensor_of(&spec->dst, dst, c.c.dst_offset, true);
+	p->src = tensor_of(&spec->src, src, c.c.src_offset + (dst == src ? TRAFFIC_SIZE / 2 : 0), true);
+	set_split(&p->dst, &c.dst);
+	set_split(&p->src, &c.src);
+}
+
 /* Any transform of the oracle's, as far as the method has its arguments. */
 static void fill_transform(struct msg_transform *p, const struct method *method, uint64_t *random)
 {
@@ -249,6 +286,11 @@ static void fill_transform(struct msg_transform *p, const struct method *method,
 	unsigned dst = (unsigned)below(random, TRAFFIC_REGIONS),
 		 src = (unsigned)below(random, TRAFFIC_REGIONS);
 
+	if ((method->accepts & F(transform, before)) && (method->accepts & F(transform, perm)) &&
+	    below(random, 4) == 0) {
+		fill_split(p, random);
+		return;
+	}
 	oracle_random_case(oracle_random(random), &c);
 	*p = (struct msg_transform){ .has = F(transform, dst) | F(transform, src) };
 	if (!(method->accepts & F(transform, perm)))

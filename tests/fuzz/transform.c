@@ -2,95 +2,23 @@
 /* Validation, canonicalisation and plans of transforms, and the CPU engine on small ones.
  *
  * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
- * looking at every element; subregions write every element once; a small one moves what
- * tests/support/oracle.c moves, and not a byte more. */
+ * looking at every element; subregions and parts write every element once; a small one moves what the oracles
+ * of tests/support/ move, and not a byte more. */
 #include "kernels/plan/transform.h"
 
-#include <poll.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "fuzz.h"
-#include "kernels/host/memory.h"
-#include "kernels/cpu/tuning.h"
-#include "kernels/engine.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/split.h"
 #include "transform_request.h"
-#include "tests/support/oracle.h"
+#include "transform_run.h"
 
-#define MOST_ELEMENTS 4096      /* of a small one */
-#define MOST_BYTES    (1 << 16) /* of its regions */
+#define MOST_ELEMENTS 4096           /* of a small one */
+#define MOST_BYTES    RUN_MOST_BYTES /* of its regions */
 #define MOST_PAD      1024
 #define MOST_SLABS    4096
-#define ROOM          (MOST_BYTES + 2 * ORACLE_GUARD)
-
-/* ---- Engines ------------------------------------------------------------------------------------------ */
-
-enum way { WAY_INLINE, WAY_PLAIN, WAY_PIECES, WAYS };
-
-static struct bench {
-	int wakeups;
-	struct engine *engine;
-	struct engine_owner owner;
-	struct engine_stream *stream;
-	struct engine_memory *memory[2];
-} benches[WAYS];
-
-static bool finished;
-
-static void wake(void *arg)
-{
-	uint64_t one = 1;
-
-	if (write(*(int *)arg, &one, sizeof one) < 0)
-		abort();
-}
-
-static void on_done(struct engine_job *job)
-{
-	(void)job;
-	finished = true;
-}
-
-static void bench_open(struct bench *bench, enum way way)
-{
-	struct cpu_tuning tuning = { .isa = way == WAY_PLAIN ? cpu_isa_get(0) : cpu_isa_best(),
-		                     .inline_bytes = way == WAY_PIECES ? 0 : INT64_MAX,
-		                     .piece_least = 256,
-		                     .piece_most = 2048,
-		                     .stream_bytes = INT64_MAX };
-	struct engine_options options = { .threads = 2, .wake = wake, .wake_arg = &bench->wakeups };
-	struct engine_export made;
-	struct error err;
-
-	cpu_tuning_force(&tuning);
-	bench->wakeups = eventfd(0, EFD_CLOEXEC);
-	if (engine_cpu_open(&bench->engine, &options, &err) < 0)
-		abort();
-	cpu_tuning_force(NULL);
-	engine_owner_init(&bench->owner);
-	bench->stream = engine_stream_new(bench->engine, &bench->owner);
-	for (int i = 0; i < 2; i++) {
-		if (engine_create(bench->engine, REGION_KIND_MEMFD, ROOM, &bench->memory[i], &made, &err) < 0)
-			abort();
-		close(made.fd);
-	}
-}
-
-static struct bench *bench_of(uint8_t way)
-{
-	struct bench *bench = &benches[way % WAYS];
-
-	if (!bench->engine)
-		bench_open(bench, (enum way)(way % WAYS));
-	return bench;
-}
-
-static uint8_t *data_of(struct engine_memory *memory)
-{
-	return (uint8_t *)host_memory(memory)->data;
-}
+#define MOST_PLANS    8 /* of parts */
 
 /* ---- What has to hold --------------------------------------------------------------------------------- */
 
@@ -244,63 +172,21 @@ static void check_plan(const struct transform *t, const struct plan_facts *facts
 
 /* ---- Running small ones ------------------------------------------------------------------------------- */
 
-static bool can_run(const struct transform_request *q, const struct transform *t)
+static bool can_run(const struct transform_request *q, const struct split *split)
 {
+	int64_t count = 1;
+
 	if ((uint64_t)q->dst.size > MOST_BYTES || (uint64_t)q->src.size > MOST_BYTES ||
-	    !is_small(&t->dst_layout) || !is_small(&t->src_layout))
+	    !is_small(&split->dst) || !is_small(&split->src))
 		return false;
-	for (int d = 0; d < t->rank; d++)
+	for (int d = 0; d < split->spec.dst.rank; d++)
+		if (__builtin_mul_overflow(count, split->spec.dst.shape[d], &count) || count > MOST_ELEMENTS)
+			return false;
+	for (int d = 0; d < split->spec.dst.rank; d++)
 		if ((q->n_before >= 0 && q->before[d] > MOST_PAD) ||
 		    (q->n_after >= 0 && q->after[d] > MOST_PAD))
 			return false;
 	return true;
-}
-
-static void fill(uint8_t *bytes, uint64_t random)
-{
-	for (size_t i = 0; i < ROOM; i += sizeof random) {
-		uint64_t bits = oracle_random(&random);
-
-		memcpy(bytes + i, &bits, sizeof bits);
-	}
-}
-
-static void run(const struct transform_request *q, const struct transform_spec *spec,
-                const struct transform *t, const struct plan_facts *facts)
-{
-	static uint8_t expected[ROOM], source[ROOM];
-	struct bench *bench = bench_of(q->way);
-	struct engine_memory *dst = bench->memory[0], *src = bench->memory[q->same_memory ? 0 : 1];
-	struct plan plan;
-	struct engine_job job = { .move = { .transform = t,
-		                            .plan = &plan,
-		                            .dst = dst,
-		                            .src = src,
-		                            .dst_offset = ORACLE_GUARD + (uint64_t)q->dst.offset,
-		                            .src_offset = ORACLE_GUARD + (uint64_t)q->src.offset },
-		                  .on_done = on_done };
-	uint64_t count;
-
-	fill(data_of(dst), 1);
-	if (src != dst)
-		fill(data_of(src), 2);
-	memcpy(source, data_of(src), ROOM);
-	memcpy(expected, data_of(dst), ROOM);
-	oracle_run(spec, expected + job.move.dst_offset, source + job.move.src_offset);
-
-	plan_init(&plan, t, facts);
-	finished = false;
-	engine_submit(bench->engine, bench->stream, &job);
-	while (!finished) {
-		if (read(bench->wakeups, &count, sizeof count) < 0)
-			abort();
-		engine_reap(bench->engine);
-	}
-	fuzz_check(job.status == 0, "%s", status_name(job.status));
-	fuzz_check(!memcmp(data_of(dst), expected, ROOM), "%s: not what the oracle moves",
-	           family_names[plan.family]);
-	if (src != dst)
-		fuzz_check(!memcmp(data_of(src), source, ROOM), "the source was written");
 }
 
 /* ---- The target --------------------------------------------------------------------------------------- */
@@ -329,9 +215,37 @@ static int spec_of(struct transform_spec *ret, const struct transform_request *q
 	return r;
 }
 
-static void try_places(const struct transform_request *q, const struct transform_spec *spec,
-                       const struct transform *t)
+/* Parts lie within their tensors, and write as many elements as there are. */
+static void check_parts(const struct split *split, struct transform *parts)
 {
+	const struct span dst = span_of(&split->dst), src = span_of(&split->src);
+	struct split_part part;
+	struct error err;
+	__int128 count = 0;
+
+	fuzz_check(split->n_parts >= 1 && split->n_parts <= SPLIT_MAX_PARTS);
+	for (int i = 0; i < split->n_parts; i++) {
+		const struct transform *t = &parts[i];
+
+		split_get(split, i, &part);
+		fuzz_check(transform_init(&parts[i], &part.spec, &err) == 0, "part %d: %s", i, err.message);
+		count += t->count;
+		if (t->count > 0)
+			fuzz_check(part.dst_offset + (__int128)t->dst_extent.low >= dst.low &&
+			               part.dst_offset + (__int128)t->dst_extent.high <= dst.high,
+			           "part %d of dst", i);
+		if (t->src_extent.high > t->src_extent.low)
+			fuzz_check(part.src_offset + (__int128)t->src_extent.low >= src.low &&
+			               part.src_offset + (__int128)t->src_extent.high <= src.high,
+			           "part %d of src", i);
+	}
+	fuzz_check(count == tensor_count(&split->dst), "parts of %lld elements", (long long)count);
+}
+
+static void try_places(const struct transform_request *q, const struct transform_spec *spec,
+                       const struct split *split)
+{
+	static struct transform parts[SPLIT_MAX_PARTS];
 	struct tensor_place dst = { .memory = { 1, 1 },
 		                    .offset = (uint64_t)q->dst.offset,
 		                    .size = (uint64_t)q->dst.size };
@@ -340,10 +254,11 @@ static void try_places(const struct transform_request *q, const struct transform
 		                    .size = (uint64_t)q->src.size };
 	uint64_t bits = dst.offset | src.offset | 16;
 	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = (uint32_t)(bits & -bits) };
+	const struct transform_sides sides = split_sides(split);
 	bool small = is_small(&spec->dst) && is_small(&spec->src);
 	struct error err = { 0 };
 
-	if (transform_check_places(t, &dst, &src, &err) < 0) {
+	if (transform_check_sides(&sides, &dst, &src, &err) < 0) {
 		fuzz_check_error(&err);
 		if (err.status == STATUS_OVERLAP && !strstr(err.message, "too complex") && small)
 			fuzz_check(overlaps(&spec->dst, &spec->src, (int64_t)(src.offset - dst.offset)), "%s",
@@ -354,37 +269,51 @@ static void try_places(const struct transform_request *q, const struct transform
 	check_inside(&spec->src, src.offset, src.size, "src");
 	if (q->same_memory && small)
 		fuzz_check(!overlaps(&spec->dst, &spec->src, (int64_t)(src.offset - dst.offset)));
-	check_slabs(t, facts.align);
-	check_plan(t, &facts);
-	if (can_run(q, t))
-		run(q, spec, t, &facts);
+	check_parts(split, parts);
+	if (split->n_parts > 1) /* whose places are no more aligned than their elements */
+		facts.align = 1;
+	for (int i = 0; i < split->n_parts && i < MOST_PLANS; i++) {
+		check_slabs(&parts[i], facts.align);
+		check_plan(&parts[i], &facts);
+	}
+	if (can_run(q, split))
+		transform_run(q, spec, split, parts, &facts);
 	facts.tma = true;
 	facts.threads = 132;
 	facts.engine = "cuda";
 	facts.dst_phase = dst.offset % PLAN_PHASE;
 	facts.src_phase = src.offset % PLAN_PHASE;
-	check_plan(t, &facts);
+	for (int i = 0; i < split->n_parts && i < MOST_PLANS; i++)
+		check_plan(&parts[i], &facts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct split split;
 	struct transform_request request;
 	struct transform_spec spec = { 0 };
 	struct transform transform;
 	struct error err = { 0 };
+	int r;
 
 	transform_request_read(&request, data, size);
 	if (spec_of(&spec, &request, &err) < 0) {
 		fuzz_check_error(&err);
 		return 0;
 	}
-	if (transform_init(&transform, &spec, &err) < 0) {
+	if (request.dst.split.n || request.src.split.n) {
+		r = split_init(&split, &spec, &request.dst.split, &request.src.split, &err);
+	} else {
+		split_none(&split, &spec);
+		r = transform_init(&transform, &spec, &err);
+	}
+	if (r < 0) {
 		check_refusal(&spec, &err);
 		return 0;
 	}
 	if (is_small(&spec.dst))
 		fuzz_check(!overlaps_itself(&spec.dst), "accepted");
-	try_places(&request, &spec, &transform);
+	try_places(&request, &spec, &split);
 	return 0;
 }
 
@@ -393,7 +322,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 	uint64_t random = seed;
 	struct transform_request request;
 
-	if (size == 0)
+	if (size == 0 && oracle_random(&random) % 3 == 0)
+		transform_request_valid_split(&request, &random);
+	else if (size == 0)
 		transform_request_valid(&request, &random);
 	else if (oracle_random(&random) % 4 == 0)
 		return LLVMFuzzerMutate(data, size, max_size);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/support/oracle.h"
+#include "tests/support/split_case.h"
 
 struct cursor {
 	uint8_t *data;
@@ -81,6 +82,19 @@ static void list(struct cursor *c, enum way way, int *n, int64_t *v)
 	numbers(c, way, *n, v);
 }
 
+/* At the end, for inputs that are older than splits. */
+static void splits(struct cursor *c, enum way way, struct split_list *list)
+{
+	uint8_t n = (uint8_t)list->n;
+
+	byte(c, way, &n);
+	list->n = n % (SPLIT_MAX + 1);
+	for (int i = 0; i < list->n; i++) {
+		number(c, way, &list->dim[i]);
+		number(c, way, &list->by[i]);
+	}
+}
+
 static void tensor(struct cursor *c, enum way way, struct transform_request_tensor *t)
 {
 	byte(c, way, &t->dtype);
@@ -120,6 +134,8 @@ static void walk(struct cursor *c, enum way way, struct transform_request *q)
 	memcpy(&value, &q->value.im, sizeof value);
 	number(c, way, &value);
 	memcpy(&q->value.im, &value, sizeof value);
+	splits(c, way, &q->dst.split);
+	splits(c, way, &q->src.split);
 }
 
 void transform_request_read(struct transform_request *ret, const uint8_t *data, size_t size)
@@ -153,22 +169,37 @@ static void tensor_of(struct transform_request_tensor *ret, const struct tensor_
 	memcpy(ret->strides, layout->stride, sizeof ret->strides);
 }
 
+static void request_of(struct transform_request *ret, uint64_t *random, const struct oracle_case *c)
+{
+	*ret = (struct transform_request){ .way = (uint8_t)oracle_random(random),
+		                           .n_perm = c->spec.n_perm,
+		                           .n_before = c->spec.n_before,
+		                           .n_after = c->spec.n_after,
+		                           .mode = (uint8_t)c->spec.mode,
+		                           .value = c->spec.value };
+	tensor_of(&ret->dst, &c->spec.dst, c->dst_offset, c->dst_size);
+	tensor_of(&ret->src, &c->spec.src, c->src_offset, c->src_size);
+	memcpy(ret->perm, c->spec.perm, sizeof ret->perm);
+	memcpy(ret->before, c->spec.before, sizeof ret->before);
+	memcpy(ret->after, c->spec.after, sizeof ret->after);
+}
+
 void transform_request_valid(struct transform_request *ret, uint64_t *random)
 {
 	struct oracle_case c;
 
 	oracle_random_case(oracle_random(random), &c);
-	*ret = (struct transform_request){ .way = (uint8_t)oracle_random(random),
-		                           .n_perm = c.spec.n_perm,
-		                           .n_before = c.spec.n_before,
-		                           .n_after = c.spec.n_after,
-		                           .mode = (uint8_t)c.spec.mode,
-		                           .value = c.spec.value };
-	tensor_of(&ret->dst, &c.spec.dst, c.dst_offset, c.dst_size);
-	tensor_of(&ret->src, &c.spec.src, c.src_offset, c.src_size);
-	memcpy(ret->perm, c.spec.perm, sizeof ret->perm);
-	memcpy(ret->before, c.spec.before, sizeof ret->before);
-	memcpy(ret->after, c.spec.after, sizeof ret->after);
+	request_of(ret, random, &c);
+}
+
+void transform_request_valid_split(struct transform_request *ret, uint64_t *random)
+{
+	struct split_case c;
+
+	split_random_case(oracle_random(random), &c);
+	request_of(ret, random, &c.c);
+	ret->dst.split = c.dst;
+	ret->src.split = c.src;
 }
 
 static int64_t wrapped(int64_t a, int64_t b)
@@ -195,11 +226,32 @@ static int64_t changed(int64_t value, uint64_t *random)
 	}
 }
 
+static void change_split(struct split_list *list, uint64_t *random)
+{
+	uint64_t i = oracle_random(random) % SPLIT_MAX;
+
+	if (list->n > 0 && oracle_random(random) % 4)
+		i %= (uint64_t)list->n;
+	switch (oracle_random(random) % 4) {
+	case 0:
+		list->n = (int)((uint64_t)changed(list->n, random) % (SPLIT_MAX + 1));
+		break;
+	case 1:
+		list->dim[i] = changed(list->dim[i], random);
+		break;
+	default:
+		list->by[i] = changed(list->by[i], random);
+	}
+}
+
 static void change_tensor(struct transform_request_tensor *t, uint64_t *random)
 {
 	uint64_t d = oracle_random(random) % (t->rank ? t->rank : 1);
 
-	switch (oracle_random(random) % 7) {
+	switch (oracle_random(random) % 8) {
+	case 7:
+		change_split(&t->split, random);
+		break;
 	case 0:
 		t->shape[d] = changed(t->shape[d], random);
 		break;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/plan/transform.h"
+#include "kernels/plan/split.h"
 #include "proto/tensor.h"
 
 struct transform_request_tensor {
@@ -19,6 +19,7 @@ struct transform_request_tensor {
 	int64_t strides[TENSOR_MAX_RANK];
 	int64_t offset;
 	int64_t size; /* of the region */
+	struct split_list split;
 };
 
 struct transform_request {
@@ -43,6 +44,9 @@ size_t transform_request_write(const struct transform_request *request, uint8_t 
 
 /* One that has to be accepted. */
 void transform_request_valid(struct transform_request *ret, uint64_t *random);
+
+/* The same, with splits. */
+void transform_request_valid_split(struct transform_request *ret, uint64_t *random);
 
 /* One argument becomes another. */
 void transform_request_change(struct transform_request *request, uint64_t *random);
