@@ -314,17 +314,27 @@ Test(ticket, the_services_sentence_is_passed_on)
 /* ---- What is not sent ------------------------------------------------------------------------------- */
 
 struct unsafe_row {
-	char name[24];
+	char name[32];
 	struct tma_tensor dst;
+	bool has_split;
 	enum tma_pad_mode mode;
 	struct tma_number value;
-	char error[64];
+	char error[80];
 };
 
 ParameterizedTestParameters(ticket, unsafe)
 {
 	static struct unsafe_row rows[] = {
 		{ .name = "rank 33", .dst = { .rank = 33 }, .error = "dst.rank: 33 is not in 0..32" },
+		{ .name = "splits -1", .dst = { .n_split = -1 }, .error = "dst.n_split: -1 is not in 0..16" },
+		{ .name = "17 splits", .dst = { .n_split = 17 }, .error = "dst.n_split: 17 is not in 0..16" },
+		{ .name = "splits without a list",
+		  .dst = { .n_split = 1 },
+		  .error = "dst.split is NULL, but n_split is 1" },
+		{ .name = "splits past 32 dimensions",
+		  .dst = { .rank = 30, .n_split = 3 },
+		  .has_split = true,
+		  .error = "dst.n_split: 3 splits of rank 30 make 33 dimensions; at most 32 are allowed" },
 		{ .name = "rank -1", .dst = { .rank = -1 }, .error = "dst.rank: -1 is not in 0..32" },
 		{ .name = "dtype", .dst = { .dtype = (enum tma_dtype)17 }, .error = "dst.dtype: 17" },
 		{ .name = "mode", .mode = (enum tma_pad_mode)5, .error = "mode: 5" },
@@ -337,9 +347,11 @@ ParameterizedTestParameters(ticket, unsafe)
 ParameterizedTest(struct unsafe_row *row, ticket, unsafe)
 {
 	struct tma_transform t = { .dst = &row->dst, .src = &tensor, .mode = row->mode, .value = row->value };
+	static const int64_t pairs[2 * TMA_MAX_SPLIT];
 	struct server s = { 0 };
 	tma_client *client;
 
+	row->dst.split = row->has_split ? pairs : NULL;
 	server_start(&s, server_polite);
 	client = server_client(&s, 5000);
 	cr_assert_eq(tma_transform(client, &t), TMA_INVALID_ARGUMENT, "%s", row->name);
