@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random lists of blocks and batches by the engine on the device, against the oracle: whole memories
- * compared.
+/* Random lists of blocks, batches and transforms between split tensors by the engine on the device, against
+ * the oracles: whole memories compared.
  *
  *   lists [CASES [SEED]]    TAP; each case is decided by its seed alone
  *
@@ -17,6 +17,7 @@
 #include "kernels/cuda/memory.h"
 #include "rig.h"
 #include "tests/support/blocks.h"
+#include "tests/support/split_case.h"
 
 #define DEFAULT_CASES 1500
 #define MOST_MOVES    48
@@ -239,6 +240,46 @@ static bool try_batch(uint64_t seed)
 }
 
 /* Whether the engine gives a sign of life, between jobs and beside them. */
+/* The parts of one transform are a batch. */
+static bool try_split(uint64_t seed)
+{
+	static struct work work[SPLIT_MAX_PARTS];
+	static struct engine_move moves[SPLIT_MAX_PARTS];
+	struct engine_job job = { .moves = moves, .multiprocessors = seed / 32 % 2, .on_done = on_done };
+	uint64_t state = seed;
+	const int to = (int)(oracle_random(&state) % SIDES), from = (int)(oracle_random(&state) % SIDES);
+	unsigned char *expected = malloc(BLOCKS_CASE_BYTES);
+	struct split_part part;
+	struct split_case c;
+	struct split split;
+	struct error err;
+	bool good;
+
+	if (!expected)
+		rig_die("out of memory");
+	do
+		split_random_case(oracle_random(&state), &c);
+	while (c.c.dst_size + ORACLE_GUARD > BLOCKS_CASE_BYTES || c.c.src_size > BLOCKS_CASE_BYTES);
+	if (split_init(&split, &c.c.spec, &c.dst, &c.src, &err) < 0)
+		rig_die("%s", err.message);
+	memcpy(expected, had, BLOCKS_CASE_BYTES);
+	put(dst[to], had, BLOCKS_CASE_BYTES);
+	split_oracle_run(&c.c.spec, &c.dst, &c.src, expected + ORACLE_GUARD + c.c.dst_offset,
+	                 source + c.c.src_offset);
+	job.n_moves = (uint32_t)split.n_parts;
+	for (int i = 0; i < split.n_parts; i++) {
+		split_get(&split, i, &part);
+		moves[i] = move_of(&work[i], &part.spec, dst[to],
+		                   ORACLE_GUARD + c.c.dst_offset + (uint64_t)part.dst_offset, src[from],
+		                   c.c.src_offset + (uint64_t)part.src_offset);
+	}
+	run(&job);
+	get(has, dst[to], BLOCKS_CASE_BYTES);
+	good = job.status == 0 && memcmp(has, expected, BLOCKS_CASE_BYTES) == 0;
+	free(expected);
+	return good || complain(seed, "a split transform went wrong", &c.c);
+}
+
 static bool answers(void)
 {
 	struct error err;
@@ -277,11 +318,11 @@ int main(int argc, char **argv)
 	open_all();
 	for (uint64_t i = seed; i < seed + cases && failed < 20; i++) {
 		silent += !answers();
-		failed += i % 16 == 0 ? !try_batch(i) : !try_list(i);
+		failed += i % 16 == 0 ? !try_batch(i) : i % 4 == 2 ? !try_split(i) : !try_list(i);
 	}
 	silent += !answers();
 	close_all();
-	printf("1..2\n%s - %" PRIu64 " lists and batches from seed %" PRIu64 ", %" PRIu64 " wrong\n",
+	printf("1..2\n%s - %" PRIu64 " lists, batches and splits from seed %" PRIu64 ", %" PRIu64 " wrong\n",
 	       failed ? "not ok" : "ok", cases, seed, failed);
 	printf("%s - the engine gives signs of life between them, %" PRIu64 " missing\n",
 	       silent ? "not ok" : "ok", silent);
