@@ -42,13 +42,21 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
 
-/* All users share the loop: items whose intricate layouts would hold it up are left out. */
-static int check_item(struct session *session, const struct item_list *items, uint32_t i, uint64_t *steps,
-                      struct parts *ret, struct error *err)
+/* Parts for which plans may have to be made, of all items of a message together, besides one for each. */
+#define MOST_PARTS 512
+
+/* All users share the loop: items whose intricate layouts, or many parts, would hold it up are left out. */
+static int check_item(struct session *session, const struct batch *batch, const struct item_list *items,
+                      uint32_t i, uint64_t *steps, struct parts *ret, struct error *err)
 {
 	uint64_t start = overlap_steps(), taken;
 	int r;
 
+	if (batch->n_moves - batch->n_good >= MOST_PARTS)
+		return error_set(err, STATUS_QUOTA,
+		                 "the items before it have %d parts or more besides one each, as many as a "
+		                 "message has; send it in another message",
+		                 MOST_PARTS);
 	if (*steps >= MOST_STEPS)
 		return error_set(err, STATUS_QUOTA,
 		                 "checking the items before it for overlap took %" PRIu64
@@ -81,7 +89,7 @@ static void check_items(struct job *job, const struct rpc_request *request, stru
 	for (uint32_t i = 0; i < items->n; i++) {
 		struct parts parts;
 
-		if (check_item(session, items, i, &steps, &parts, &err) == 0 &&
+		if (check_item(session, batch, items, i, &steps, &parts, &err) == 0 &&
 		    add_item(job, batch, &parts, &err) == 0)
 			continue;
 		if (batch->n_good == i) {

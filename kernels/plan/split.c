@@ -244,6 +244,31 @@ static int64_t count_of(const struct split *split, const struct range *ranges)
 	return count;
 }
 
+static int refuse_many(const struct split *split, struct error *err)
+{
+	return error_set(err, STATUS_UNSUPPORTED,
+	                 "split: the rests of %d dimensions divide the transform into more than %d parts",
+	                 split->n_rests, SPLIT_MAX_PARTS);
+}
+
+/* Bounds the search for parts: neither side by itself may have more. */
+static int check_pieces(const struct split *split, struct error *err)
+{
+	int n[2] = { 1, 1 };
+
+	for (int i = 0; i < split->n_rests; i++) {
+		const struct split_rest *rest = &split->rest[i];
+		int pieces = 0;
+
+		for (int j = 0; j <= rest->last; j++)
+			pieces += rest->digit[j] != 0;
+		n[rest->is_src] *= pieces;
+		if (n[rest->is_src] > SPLIT_MAX_PARTS)
+			return refuse_many(split, err);
+	}
+	return 0;
+}
+
 /* Adds the parts that start with n of these pieces. Every piece of a source meets every part of the
  * destination somewhere, so that no branch is tried in vain. */
 static int add_parts(struct split *split, uint8_t *pieces, int n, int64_t *most, struct error *err)
@@ -264,10 +289,7 @@ static int add_parts(struct split *split, uint8_t *pieces, int n, int64_t *most,
 		return r;
 	}
 	if (split->n_parts == SPLIT_MAX_PARTS)
-		return error_set(
-		    err, STATUS_UNSUPPORTED,
-		    "split: the rests of %d dimensions divide the transform into more than %d parts", n,
-		    SPLIT_MAX_PARTS);
+		return refuse_many(split, err);
 	for (int i = 0; i < n; i++)
 		split->piece[split->n_parts][i] = pieces[i];
 	if (count_of(split, ranges) > *most) {
@@ -317,6 +339,8 @@ int split_init(struct split *ret, const struct transform_spec *spec, const struc
 	add_rests(ret, &to, &spec->dst, false);
 	add_rests(ret, &from, &spec->src, true);
 	r = check_mode(ret, err);
+	if (r == 0)
+		r = check_pieces(ret, err);
 	if (r == 0)
 		r = add_parts(ret, pieces, 0, &most, err);
 	return r;

@@ -11,43 +11,12 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from blocked import moved, random_view
 from raw import RawCase
 from tmad import ENGINE, Memory, RpcError, Tmad, pack_request, share, tensor
 
 DTYPES = {1: "uint8", 2: "float16", 4: "float32", 8: "float64", 16: "complex128"}
 GUARD = b"\xa5" * 64
-
-
-def view_shape(shape, split):
-    """What a shape becomes by its splits."""
-    shape = list(shape)
-    for d, n in zip(split[::2], split[1::2]):
-        shape[d:d + 1] = [-(-shape[d] // n), n]
-    return shape
-
-
-def blocked(array, split, value):
-    """The view of an array: each split dimension padded to whole blocks, and reshaped."""
-    for d, n in zip(split[::2], split[1::2]):
-        pads = [(0, -array.shape[d] % n if i == d else 0) for i in range(array.ndim)]
-        shape = view_shape(array.shape, (d, n))
-        array = np.pad(array, pads, constant_values=value).reshape(shape)
-    return array
-
-
-def plain(view, shape, split):
-    """What of a view exists in a tensor of this shape."""
-    shapes = [list(shape)]
-    for d, n in zip(split[::2], split[1::2]):
-        shapes.append(view_shape(shapes[-1], (d, n)))
-    for (d, n), before in zip(reversed(list(zip(split[::2], split[1::2]))), reversed(shapes[:-1])):
-        joined = view.shape[:d] + (view.shape[d] * n,) + view.shape[d + 2:]
-        view = view.reshape(joined)[tuple(slice(before[i] if i == d else None) for i in range(len(joined)))]
-    return view
-
-
-def moved(array, src_split, perm, dst_shape, dst_split, value):
-    return plain(blocked(array, src_split, value).transpose(perm), dst_shape, dst_split)
 
 
 # name, dtype, source, its split, perm, destination, its split
@@ -179,6 +148,15 @@ class Everywhere(SplitCase):
         self.assertEqual(self.at(4608), bytes(len(self.expected)))
         self.rpc.call("plan_release", {"plan": plan})
 
+    def test_parts_of_a_message(self):
+        """Each item has 16 parts; what is past 512 belongs into another message."""
+        split = [0, 2, 2, 2, 4, 2, 6, 2]
+        item = {"dst": tensor(self.dst, [2] * 8), "src": tensor(self.src, [3] * 4, split=split)}
+        done = self.rpc.call("submit", {"items": [item] * 40})
+        self.assertEqual([status != 0 for status in done["statuses"]], [False] * 35 + [True] * 5)
+        self.assertEqual({error["name"] for error in done["errors"]}, {"QUOTA"})
+        self.assertIn("512 parts", done["errors"][0]["message"])
+
     def test_signal(self):
         word_memory, word = self.region(4096)
         self.rpc.call("transform", {**self.transform(), "signal": {"region": word, "offset": 0, "value": 5}})
@@ -261,6 +239,33 @@ class Refused(SplitCase):
         self.refused("UNSUPPORTED", "transform", {"dst": tensor(b, [2] * 14), "src": tensor(a, [3] * 7, split=split)},
                      ["7 dimensions", "64 parts"])
 
+    def test_splits_that_lie(self):
+        """Numbers at their limits, alone and in submit: each is answered, and nothing outside the tensor is written."""
+        draw = random.Random(9)
+        numbers = (0, 1, 2, 3, 4, 7, 31, 32, 33, 63, 64, -1, 2**31, 2**62, 2**63 - 1, -2**63)
+        _, a = self.region(4096)
+        memory, b = self.region(4096, data=b"\xa5" * 4096)
+        refused = 0
+        for i in range(share(20000)):
+            def split(most=4):
+                return [draw.choice(numbers if draw.random() < 0.3 else numbers[:5])
+                        for _ in range(2 * draw.randint(0, most))]
+            shape = [draw.choice((1, 2, 3, 30, 64)) for _ in range(draw.randint(1, 3))]
+            params = {"dst": tensor(b, draw.choice((shape, [2, 32], [64])), offset=1024, split=split()),
+                      "src": tensor(a, shape, split=split())}
+            if draw.random() < 0.3:
+                params["perm"] = draw.sample(range(len(shape) + 1), len(shape) + 1)
+            try:
+                self.rpc.call("transform" if i % 2 else "explain", params)
+            except RpcError as error:
+                self.assertIn(error.name, ("INVALID_ARGUMENT", "OUT_OF_RANGE", "UNSUPPORTED"), (params, error.message))
+                refused += 1
+        self.assertGreater(refused, 0)
+        self.assertEqual(memory[:1024], b"\xa5" * 1024)
+        each = [x for i in range(16) for x in (2 * i, 2)]
+        self.refused("UNSUPPORTED", "transform", {"dst": tensor(b, [3] * 16, split=each),
+                                                  "src": tensor(a, [3] * 16, split=each)}, ["32 dimensions", "64 parts"])
+
     def test_parts_count_as_transforms(self):
         """A transform of six is let in where there is room for one, and others wait; items of a batch are counted."""
         with Tmad("--jobs-per-uid", "4") as tmad, tmad.rpc() as rpc, Memory(8192) as a, Memory(8192) as b:
@@ -277,26 +282,6 @@ class Refused(SplitCase):
 
 
 class Random(SplitCase):
-    @staticmethod
-    def split_of(draw, extents, first, n):
-        """Pairs that make these digits of one dimension, from the outside or the inside."""
-        inner = [int(np.prod(extents[i:], dtype=np.int64)) for i in range(1, n)]
-        if draw.random() < 0.5:
-            return [x for i in range(n - 1) for x in (first + i, inner[i])]
-        return [x for i in range(n - 1, 0, -1) for x in (first, extents[i])]
-
-    def joined(self, draw, extents):
-        """A shape and its splits that give this view."""
-        shape, split, d = [], [], 0
-        while d < len(extents):
-            n = min(draw.choice((1, 1, 2, 2, 3)), len(extents) - d)
-            inner = int(np.prod(extents[d + 1:d + n], dtype=np.int64))
-            shape.append(extents[d] * inner if n == 1 or draw.random() < 0.25
-                         else (extents[d] - 1) * inner + draw.randint(1, inner))
-            split += self.split_of(draw, extents[d:d + n], d, n)
-            d += n
-        return shape, split
-
     def test_against_numpy(self):
         seed = int(os.environ.get("TEST_SEED") or random.randrange(1 << 30))
         cases = int(os.environ.get("TEST_CASES") or share(10000 if ENGINE == "cpu" else 400))
@@ -312,8 +297,8 @@ class Random(SplitCase):
                 extents.append(min(draw.choice((1, 2, 3, 4, 5, 8, 16, 17)), room))
                 room //= extents[-1]
             perm = draw.sample(range(len(extents)), len(extents))
-            shape, split = self.joined(draw, extents)
-            dst_shape, dst_split = self.joined(draw, [extents[p] for p in perm])
+            shape, split = random_view(draw, extents)
+            dst_shape, dst_split = random_view(draw, [extents[p] for p in perm])
             array = rng.integers(0, 256, int(np.prod(shape)) * itemsize, dtype=np.uint8).view(f"V{itemsize}").reshape(shape)
             expected = moved(array, split, perm, dst_shape, dst_split, np.zeros((), f"V{itemsize}")).tobytes()
             what = f"case {seed + i}: {itemsize} bytes, {shape} split {split} perm {perm} to {dst_shape} split {dst_split}"

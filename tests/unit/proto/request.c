@@ -192,7 +192,8 @@ ParameterizedTestParameters(request, requests)
 		  DATA(COPY("\x82\xa3"
 		            "dst\x81\xa1x\x01\xa3src" TENSOR)),
 		  REFUSE,
-		  .message = "unknown field \"x\" of dst (it has region, offset, dtype, shape, strides, split)" },
+		  .message =
+		      "unknown field \"x\" of dst (it has region, offset, dtype, shape, strides, split)" },
 		{ .name = "field of ping",
 		  DATA("\x94\x00\x05\xa4ping\x91\x81\xa1x\x01"),
 		  REFUSE,
