@@ -91,6 +91,32 @@ int args_pad(struct view_args *args, const char *text, struct failure *f)
 	return 0;
 }
 
+int args_split(struct view_args *args, const char *text, struct failure *f)
+{
+	int n = parse_list(text, args->split_dim, args->split_by);
+
+	if (n < 0)
+		return list_failed(n, "--split", text,
+		                   "dimension:block for each split of the input, such as 1:16 or 0:128,1:32",
+		                   f);
+	args->split = text;
+	args->n_split = n;
+	return 0;
+}
+
+int args_join(struct view_args *args, const char *text, struct failure *f)
+{
+	int n = parse_list(text, args->join_dim, args->join_to);
+
+	if (n < 0)
+		return list_failed(n, "--join", text,
+		                   "dimension:extent for each dimension to join with the next, such as 1:50",
+		                   f);
+	args->join = text;
+	args->n_join = n;
+	return 0;
+}
+
 int args_mode(struct view_args *args, const char *text, struct failure *f)
 {
 	int mode = tma_pad_mode_parse(text);
@@ -268,9 +294,11 @@ int args_check(const struct view_args *args, const char *value, struct failure *
 	if (value && args->mode != TMA_PAD_CONSTANT)
 		return fail(f, EXIT_USAGE, "--value %s: --mode %s takes its values from the source", value,
 		            tma_pad_mode_name(args->mode));
-	if (value && !args->pad)
-		return fail(f, EXIT_USAGE, "--value %s: nothing is padded; --pad says how much to pad",
-		            value);
+	if (value && !args->pad && !args->split)
+		return fail(
+		    f, EXIT_USAGE,
+		    "--value %s: nothing is padded; --pad says how much to pad, and --split in which blocks",
+		    value);
 	if (args->has_mode && !args->pad)
 		return fail(f, EXIT_USAGE, "--mode %s: nothing is padded; --pad says how much to pad",
 		            tma_pad_mode_name(args->mode));

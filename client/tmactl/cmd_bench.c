@@ -140,6 +140,10 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 		return args_permute(&b->args, text, f);
 	case OPT_PAD:
 		return args_pad(&b->args, text, f);
+	case OPT_SPLIT:
+		return args_split(&b->args, text, f);
+	case OPT_JOIN:
+		return args_join(&b->args, text, f);
 	case OPT_VALUE:
 		b->value_text = text;
 		return args_value(&b->value, text, f);

@@ -100,6 +100,10 @@ static int copy_set(struct copy *c, int opt, const char *text)
 		return args_permute(&c->args, text, f);
 	case OPT_PAD:
 		return args_pad(&c->args, text, f);
+	case OPT_SPLIT:
+		return args_split(&c->args, text, f);
+	case OPT_JOIN:
+		return args_join(&c->args, text, f);
 	case OPT_MODE:
 		return args_mode(&c->args, text, f);
 	case OPT_VALUE:

@@ -67,6 +67,10 @@ static int explain_set(struct explain *e, int opt, const char *text)
 		return args_permute(&e->args, text, f);
 	case OPT_PAD:
 		return args_pad(&e->args, text, f);
+	case OPT_SPLIT:
+		return args_split(&e->args, text, f);
+	case OPT_JOIN:
+		return args_join(&e->args, text, f);
 	case OPT_VALUE:
 		e->value_text = text;
 		return args_value(&e->value, text, f);
@@ -139,14 +143,14 @@ static int explain_draw(const struct explain *e, const struct transform_request 
 	return fail(&e->t->error, EXIT_FAILED, "--svg %s: cannot be written (%s)", e->svg, strerror(errno));
 }
 
-/* Items that are several elements cannot be made longer. */
+/* Items that are several elements cannot be made longer, nor blocks. */
 static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {
 	bool is_file = !e->has_dtype;
 
 	*ret = (struct hint){ 0 };
-	if (is_file && e->npy.descr.dtype < 0)
+	if ((is_file && e->npy.descr.dtype < 0) || q->src.n_split || q->dst.n_split)
 		return 0;
 	return hint_find(ret, client, q, e->engine, plan, !is_file, &e->t->error);
 }
@@ -247,5 +251,6 @@ static void explain_print(const tma_document *plan, const struct hint *hint)
 	print_line(plan, "src_strides", "src");
 	print_line(plan, "element", "element");
 	print_line(plan, "slabs", "slabs");
+	print_line(plan, "parts", "parts");
 	print_line(plan, "grid", "grid");
 }

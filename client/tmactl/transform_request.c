@@ -36,44 +36,57 @@ int transform_request_init(struct transform_request *ret, const struct npy *npy,
                            const struct view_args *args, const struct tma_number *value, struct failure *f)
 {
 	struct transform_request *q = ret;
-	int rank = npy->rank;
+	int rank = npy->rank, middle;
 	struct view view;
 	int64_t run = 1;
 
 	if (view_init(&view, npy, args, f) < 0)
 		return -1;
-	*q = (struct transform_request){ .transform = { .mode = args->mode, .value = *value } };
+	middle = view.middle_rank;
+	*q = (struct transform_request){ .transform = { .mode = args->mode, .value = *value },
+		                         .src_split = view.src_split,
+		                         .dst_split = view.dst_split };
 	q->src.dtype = q->dst.dtype = dtype ? *dtype : element_of(npy, &run);
 	if (run != 1) {
-		if (rank == TMA_MAX_RANK)
+		if (middle == TMA_MAX_RANK)
 			return fail(f, EXIT_FAILED,
 			            "%s items need a dimension of their own, and there are already %d",
-			            npy->descr.name, rank);
-		q->src.shape[rank] = q->dst.shape[rank] = run;
+			            npy->descr.name, middle);
+		q->src.shape[rank] = q->dst.shape[view.out_rank] = run;
 		q->strides[rank] = 1;
-		q->perm[rank] = rank;
+		q->perm[middle] = middle;
 	}
-	q->src.rank = q->dst.rank = rank + (run != 1);
+	q->src.rank = rank + (run != 1);
+	q->dst.rank = view.out_rank + (run != 1);
 	for (int k = 0; k < rank; k++) {
 		int i = npy->fortran ? k : rank - 1 - k;
 
 		q->src.shape[i] = npy->shape[i];
-		q->dst.shape[i] = view.out_shape[i];
-		q->perm[i] = view_dimension(args, rank, i);
-		q->before[i] = args->before[i];
-		q->after[i] = args->after[i];
 		q->strides[i] = run;
 		run *= npy->count ? npy->shape[i] : 1; /* the file's header was checked for overflow */
 	}
+	for (int d = 0; d < view.out_rank; d++)
+		q->dst.shape[d] = view.out_shape[d];
+	for (int d = 0; d < middle; d++) {
+		q->perm[d] = view_dimension(args, middle, d);
+		q->before[d] = args->before[d];
+		q->after[d] = args->after[d];
+	}
 	if (npy->fortran)
 		q->src.strides = q->strides;
+	transform_request_point(q, args->permute, args->pad);
+	return 0;
+}
+
+void transform_request_point(struct transform_request *q, bool has_perm, bool has_pads)
+{
 	q->transform.src = &q->src;
 	q->transform.dst = &q->dst;
-	if (args->permute)
-		q->transform.perm = q->perm;
-	if (args->pad) {
-		q->transform.before = q->before;
-		q->transform.after = q->after;
-	}
-	return 0;
+	q->transform.perm = has_perm ? q->perm : NULL;
+	q->transform.before = has_pads ? q->before : NULL;
+	q->transform.after = has_pads ? q->after : NULL;
+	q->src.n_split = q->src_split.n;
+	q->src.split = q->src_split.n ? q->src_split.pair : NULL;
+	q->dst.n_split = q->dst_split.n;
+	q->dst.split = q->dst_split.n ? q->dst_split.pair : NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transform as the flags say it: a shape and an element type, of a file or made up, with --permute, --pad,
- * --mode and --value. */
+ * --mode, --value, --split and --join. */
 #ifndef CLIENT_TMACTL_TRANSFORM_REQUEST_H
 #define CLIENT_TMACTL_TRANSFORM_REQUEST_H
 
@@ -13,6 +13,8 @@ struct transform_request {
 	int perm[TMA_MAX_RANK];
 	int64_t before[TMA_MAX_RANK];
 	int64_t after[TMA_MAX_RANK];
+	struct view_splits src_split;
+	struct view_splits dst_split;
 	struct tma_tensor src;
 	struct tma_tensor dst;
 	struct tma_transform transform;
@@ -24,5 +26,8 @@ int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failur
 /* dtype: NULL for that of the file, whose items may be several elements. */
 int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
                            const struct view_args *args, const struct tma_number *value, struct failure *f);
+
+/* Sets the pointers of a copy to what is its own. */
+void transform_request_point(struct transform_request *q, bool has_perm, bool has_pads);
 
 #endif

@@ -34,6 +34,7 @@ ROWS = (
     ("one dimension", (128 * MIB // LESS,), "u1", "C", ["--pad", "1:-1"]),
     ("one column of many", (64 * MIB // 1024 // LESS, 2048), "u1", "C", ["--pad", "0:0,-1000:-1047"]),
     ("six dimensions backwards", (22, 23, 24 // LESS, 21, 11, 12), "f4", "C", ["--permute", "5,4,3,2,1,0"]),
+    ("blocks of 48 columns, the last of 16", (SIDE, SIDE // 2), "f4", "C", ["--split", "1:48", "--permute", "1,0,2"]),
     ("a border around nothing much", (2, 3), "f4", "C", [f"--pad={SIDE // 2}:{SIDE // 2},0:{SIDE // 2}"]),
     ("a mirror of five", (5,), "u1", "C", [f"--pad=7:{128 * MIB // LESS}", "--mode", "reflect"]),
     ("a mirror of many", (3 * MIB // LESS + 1,), "u1", "C", [f"--pad=7:{128 * MIB // LESS}", "--mode", "symmetric"]),

@@ -37,10 +37,13 @@ int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_b
 	*ret = (struct box_plan){ .view = view, .n_boxes = 1 };
 	plan_order(ret);
 	plan_grow(ret, slot_bytes);
+	rc = box_cut_rests(ret);
 	for (int d = 0; d < view->rank && !rc; d++) {
 		const struct view_axis *axis = &view->axis[d];
 
-		if (is_clamped(axis, view->mode))
+		if (ret->axis[d].n)
+			; /* cut at the ends of rests */
+		else if (is_clamped(axis, view->mode))
 			ret->axis[d].n = (uint64_t)((axis->extent + ret->limit[d] - 1) / ret->limit[d]);
 		else
 			rc = cut_periodic(axis, view->mode, ret->limit[d], &ret->axis[d]);
@@ -181,7 +184,7 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 
 /* ---- Pieces ----------------------------------------------------------------------------------------- */
 
-static int piece_add(struct box_pieces *pieces, struct box_piece piece)
+int box_piece_add(struct box_pieces *pieces, struct box_piece piece)
 {
 	uint64_t cap = pieces->cap ? 2 * pieces->cap : 16;
 	struct box_piece *grown;
@@ -272,7 +275,7 @@ static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, in
 				p.src = n - p.src - p.src_len;
 			}
 		}
-		if (piece_add(ret, p) < 0)
+		if (box_piece_add(ret, p) < 0)
 			return -1;
 	}
 	return 0;
@@ -329,12 +332,13 @@ static void source_runs(const struct box_plan *plan, const int64_t *len, struct 
 
 static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
 {
-	int64_t stride = view->element;
 	int64_t run = view->element;
 	int first = BOX_MAX_RANK;
 
 	*ret = (struct box_runs){ .count = 1 };
 	for (int d = view->rank - 1; d >= 0; d--) {
+		const int64_t stride = view->axis[d].dst_stride;
+
 		if (run == stride) {
 			run *= len[d];
 		} else if (len[d] > 1) {
@@ -343,7 +347,6 @@ static void output_runs(const struct view *view, const int64_t *len, struct box_
 			ret->stride[first] = stride;
 			ret->count *= (uint64_t)len[d];
 		}
-		stride *= view->axis[d].extent;
 	}
 	ret->rank = BOX_MAX_RANK - first;
 	memmove(ret->n, ret->n + first, (size_t)ret->rank * sizeof ret->n[0]);
@@ -356,7 +359,6 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
 	const struct view *view = plan->view;
 	int64_t src_len[BOX_MAX_RANK];
 	int64_t dst_len[BOX_MAX_RANK];
-	int64_t stride = view->element;
 	uint64_t dst_offset = 0;
 	uint64_t src_offset = view->src_offset;
 
@@ -367,14 +369,20 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
 		*p = pieces->v ? pieces->v[i % pieces->n]
 		               : piece_clamped(&view->axis[d], view->mode, plan->limit[d], i % pieces->n);
 		i /= pieces->n;
+	}
+	box_leave_out(view, ret);
+	for (int d = 0; d < view->rank; d++) {
+		const struct box_piece *p = &ret->piece[d];
+
 		dst_len[d] = p->len;
 		src_len[d] = p->src_len;
-		dst_offset += (uint64_t)(p->dst * stride);
+		dst_offset += (uint64_t)(p->dst * view->axis[d].dst_stride);
 		src_offset += (uint64_t)(p->src * view->axis[d].src_stride);
-		stride *= view->axis[d].extent;
 	}
 	source_runs(plan, src_len, &ret->src, ret->src_stride);
 	output_runs(view, dst_len, &ret->dst);
+	if (ret->is_missing)
+		ret->src.count = ret->dst.count = 0;
 	ret->src.offset = src_offset;
 	ret->dst.offset = dst_offset;
 	ret->src_start = 0;
@@ -412,6 +420,8 @@ bool box_plan_writes_on(const struct box_plan *plan)
 
 	for (uint64_t i = 0; i < plan->n_boxes; i++) {
 		box_get(plan, i, &box);
+		if (box.is_missing)
+			continue;
 		if (box.dst.count != 1 || box.dst.offset != end)
 			return false;
 		end += box.dst.bytes;

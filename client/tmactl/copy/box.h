@@ -58,6 +58,7 @@ struct box {
 	struct box_runs dst;
 	int64_t src_stride[BOX_MAX_RANK]; /* bytes in the packed source, sign by step */
 	uint64_t src_start;               /* byte of the packed source that the first output element reads */
+	bool is_missing;                  /* it is past the end of what the output has */
 };
 
 /* Boxes whose source and output together take at most slot_bytes (one element always fits). The view must
@@ -72,6 +73,20 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret);
  * what has no places is moved without being kept. */
 bool box_plan_reads_on(const struct box_plan *plan);
 bool box_plan_writes_on(const struct box_plan *plan);
+
+/* ---- For box.c: rests of dimensions in blocks --------------------------------------------------------- */
+
+/* -1: out of memory. */
+int box_piece_add(struct box_pieces *pieces, struct box_piece piece);
+
+/* Cuts the axes that are digits of rests into pieces; -1: out of memory. */
+int box_cut_rests(struct box_plan *plan);
+
+/* Of a box with its pieces: what is missing of the source becomes border, and what the output does not have
+ * is_missing. */
+void box_leave_out(const struct view *view, struct box *box);
+
+/* ---- Runs --------------------------------------------------------------------------------------------- */
 
 /* Walks runs: *offset is the first call's runs->offset, position zeroed; false after the last. */
 static inline int box_runs_next(const struct box_runs *runs, int64_t *position, uint64_t *offset)

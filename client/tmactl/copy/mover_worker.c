@@ -35,10 +35,10 @@ void *worker_main(void *arg)
 	int rc = worker_open(w);
 
 	while (!rc && (rc = worker_take(w, &i, &box)) > 0) {
-		rc = worker_transform(w, &box);
+		rc = box.is_missing ? 0 : worker_transform(w, &box);
 		if (!rc)
 			rc = worker_write(w, i, &box);
-		if (!rc)
+		if (!rc && !box.is_missing)
 			worker_tally(w, &box);
 	}
 	pthread_mutex_lock(&m->lock);
@@ -250,6 +250,10 @@ static int worker_write(struct worker *w, uint64_t i, const struct box *box)
 
 	if (worker_await_turn(w, i) < 0)
 		return -1;
+	if (box->is_missing) {
+		worker_has_written(w);
+		return 0;
+	}
 	pthread_mutex_lock(&w->mover->writing);
 	do {
 		rc = output_write(job->output, data, box->dst.bytes, job->header_bytes + offset, &w->error);

@@ -8,6 +8,7 @@
 
 static int check_perm(const struct view_args *args, int rank, struct failure *f);
 static int view_axes(struct view *v, const struct npy *npy, const struct view_args *args, struct failure *f);
+static int check_rests(const struct view *v, const struct view_args *args, struct failure *f);
 static int axis_pad(struct view *v, struct view_axis *axis, int d, const struct view_args *args,
                     struct failure *f);
 static int view_size(struct view *v, uint64_t item_bytes, struct failure *f);
@@ -17,12 +18,8 @@ static void view_reduce(struct view *v);
 int view_init(struct view *ret, const struct npy *npy, const struct view_args *args, struct failure *f)
 {
 	*ret = (struct view){ .mode = args->mode, .src_offset = npy->data_offset, .element = 1 };
-	if (check_perm(args, npy->rank, f) < 0)
-		return -1;
-	if (args->pad && args->n_pad != npy->rank)
-		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimension%s, but the file has %d",
-		            args->pad, args->n_pad, args->n_pad == 1 ? "" : "s", npy->rank);
-	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, npy->descr.item_bytes, f) < 0)
+	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, npy->descr.item_bytes, f) < 0 ||
+	    check_rests(ret, args, f) < 0)
 		return -1;
 	if (!ret->dst_bytes)
 		return 0;
@@ -66,27 +63,66 @@ static int check_perm(const struct view_args *args, int rank, struct failure *f)
 	return 0;
 }
 
+/* The input's dimensions, split. */
+static int view_dims_init(struct view *v, struct view_dims *ret, const struct npy *npy,
+                          const struct view_args *args, struct failure *f)
+{
+	int64_t run = (int64_t)npy->descr.item_bytes;
+
+	*ret = (struct view_dims){ .rank = npy->rank };
+	for (int k = 0; k < npy->rank; k++) {
+		int i = npy->fortran ? k : npy->rank - 1 - k;
+
+		ret->extent[i] = npy->shape[i];
+		ret->origin[i] = (int8_t)i;
+		if (!npy->count)
+			continue;
+		ret->stride[i] = run;
+		run *= npy->shape[i];
+	}
+	return view_split(v, ret, args, f);
+}
+
 /* The output's axes with their strides in the file. */
 static int view_axes(struct view *v, const struct npy *npy, const struct view_args *args, struct failure *f)
 {
-	int64_t stride[TMA_MAX_RANK];
-	int64_t run = (int64_t)npy->descr.item_bytes;
-	int i;
+	bool is_padded[TMA_MAX_RANK] = { 0 };
+	struct view_dims dims;
 
-	for (int k = 0; k < npy->rank && npy->count; k++) {
-		i = npy->fortran ? k : npy->rank - 1 - k;
-		stride[i] = run;
-		run *= npy->shape[i];
-	}
-	v->rank = v->out_rank = npy->rank;
-	for (int d = 0; d < npy->rank; d++) {
-		i = view_dimension(args, npy->rank, d);
-		v->axis[d] = (struct view_axis){ .source = npy->shape[i], .extent = npy->shape[i] };
-		v->axis[d].src_stride = npy->count ? stride[i] : 0;
+	if (view_dims_init(v, &dims, npy, args, f) < 0 || check_perm(args, dims.rank, f) < 0)
+		return -1;
+	if (args->pad && args->n_pad != dims.rank)
+		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimension%s, but the file has %d%s",
+		            args->pad, args->n_pad, args->n_pad == 1 ? "" : "s", dims.rank,
+		            args->split ? ", once it is split" : "");
+	v->rank = v->out_rank = v->middle_rank = dims.rank;
+	for (int d = 0; d < dims.rank; d++) {
+		int i = view_dimension(args, dims.rank, d);
+
+		v->axis[d] =
+		    (struct view_axis){ .source = dims.extent[i], .extent = dims.extent[i], .of = d };
+		v->axis[d].src_stride = dims.stride[i];
+		is_padded[d] = args->pad && (args->before[d] || args->after[d]);
+		if (is_padded[d] && dims.is_split[i])
+			return fail(f, EXIT_USAGE,
+			            "--pad %s: dimension %d comes of a split and cannot be padded", args->pad,
+			            d);
 		if (args->pad && axis_pad(v, &v->axis[d], d, args, f) < 0)
 			return -1;
 		v->out_shape[d] = v->axis[d].extent;
 	}
+	view_add_src_rests(v, &dims, npy->shape, args);
+	return view_join(v, args, npy->descr.item_bytes, is_padded, f);
+}
+
+static int check_rests(const struct view *v, const struct view_args *args, struct failure *f)
+{
+	for (int i = 0; i < v->n_rests; i++)
+		if (v->rest[i].is_src && v->mode != TMA_PAD_CONSTANT)
+			return fail(
+			    f, EXIT_USAGE,
+			    "--split %s: the last block has a rest, which only --mode constant can fill, not %s",
+			    args->split, tma_pad_mode_name(v->mode));
 	return 0;
 }
 
@@ -125,10 +161,10 @@ static int view_size(struct view *v, uint64_t item_bytes, struct failure *f)
 	bool overflow = false;
 
 	v->dst_bytes = item_bytes;
-	for (int d = 0; d < v->rank; d++)
+	for (int d = 0; d < v->out_rank; d++)
 		if (!v->out_shape[d])
 			v->dst_bytes = 0;
-	for (int d = 0; d < v->rank && v->dst_bytes; d++)
+	for (int d = 0; d < v->out_rank && v->dst_bytes; d++)
 		overflow |= __builtin_mul_overflow(v->dst_bytes, (uint64_t)v->out_shape[d], &v->dst_bytes);
 	if (overflow || v->dst_bytes > INT64_MAX / 2)
 		return fail(f, EXIT_USAGE,
@@ -146,8 +182,19 @@ static void view_carry_items(struct view *v, uint64_t item_bytes)
 		return;
 	v->axis[v->rank].extent = v->axis[v->rank].source = (int64_t)(item_bytes / v->element);
 	v->axis[v->rank].before = 0;
-	v->axis[v->rank].src_stride = v->element;
+	v->axis[v->rank].src_stride = v->axis[v->rank].dst_stride = v->element;
+	v->axis[v->rank].of = v->rank;
 	v->rank++;
+}
+
+/* Where an axis that was not fused is now. */
+static int axis_of(const struct view *v, int of)
+{
+	int d = 0;
+
+	while (v->axis[d].of != of)
+		d++;
+	return d;
 }
 
 /* Drops axes of one element and fuses those that lie next to each other on both sides. */
@@ -160,10 +207,11 @@ static void view_reduce(struct view *v)
 	for (int d = v->rank - 1; d >= 0; d--) {
 		const struct view_axis *outer = &v->axis[d];
 
-		if (outer->extent == 1 && outer->source == 1)
+		if (outer->extent == 1 && outer->source == 1 && !outer->is_fixed)
 			continue;
 		inner = n ? &reduced[n - 1] : NULL;
-		if (inner && inner->extent == inner->source &&
+		if (inner && inner->extent == inner->source && !inner->is_fixed && !outer->is_fixed &&
+		    outer->dst_stride == inner->dst_stride * inner->extent &&
 		    outer->src_stride == inner->src_stride * inner->source &&
 		    (outer->extent == outer->source || v->mode == TMA_PAD_CONSTANT)) {
 			inner->extent *= outer->extent;
@@ -176,4 +224,7 @@ static void view_reduce(struct view *v)
 	v->rank = n;
 	for (int d = 0; d < n; d++)
 		v->axis[d] = reduced[n - 1 - d];
+	for (int i = 0; i < v->n_rests; i++)
+		for (int j = 0; j < v->rest[i].rank; j++)
+			v->rest[i].axis[j] = axis_of(v, v->rest[i].axis[j]);
 }

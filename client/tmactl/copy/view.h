@@ -19,7 +19,21 @@ struct view_args {
 	int64_t before[TMA_MAX_RANK];
 	int64_t after[TMA_MAX_RANK];
 	enum tma_pad_mode mode;
-	bool has_mode; /* it was given */
+	bool has_mode;     /* it was given */
+	const char *split; /* NULL: not given */
+	int n_split;
+	int64_t split_dim[TMA_MAX_RANK];
+	int64_t split_by[TMA_MAX_RANK];
+	const char *join; /* NULL: not given */
+	int n_join;
+	int64_t join_dim[TMA_MAX_RANK];
+	int64_t join_to[TMA_MAX_RANK];
+};
+
+/* Splits as the library takes them: n pairs. */
+struct view_splits {
+	int n;
+	int64_t pair[2 * TMA_MAX_SPLIT];
 };
 
 /* The input's dimension that becomes dimension d of the output, of rank: a negative one counts from the last.
@@ -38,6 +52,18 @@ struct view_axis {
 	int64_t before;     /* >= 0 */
 	int64_t source;     /* after cropping */
 	int64_t src_stride; /* bytes in the file, >= 0 */
+	int64_t dst_stride; /* bytes in the output */
+	int of;             /* its number before axes were fused */
+	bool is_fixed;      /* a digit of a rest: not to be fused */
+};
+
+/* Axes, outermost first, that count the elements of one dimension of a file in mixed radix, where not all
+ * numbers exist: only those below the one with these digits. */
+struct view_rest {
+	bool is_src;
+	int rank;
+	int axis[TMA_MAX_SPLIT + 1];
+	int64_t digit[TMA_MAX_SPLIT + 1];
 };
 
 struct view {
@@ -49,10 +75,40 @@ struct view {
 	uint64_t dst_bytes;  /* of the whole output; 0: nothing moves */
 	int out_rank;        /* of the output as its header says */
 	int64_t out_shape[TMA_MAX_RANK];
+	int middle_rank; /* with the input's dimensions split, and the output's not joined yet */
+	struct view_splits src_split;
+	struct view_splits dst_split; /* as which the output's joined dimensions are seen */
+	int n_rests;
+	struct view_rest rest[2 * TMA_MAX_SPLIT];
 };
 
 /* Checks the flags against the file's shape: a permutation that is none, pads of another rank, crops that
- * leave nothing, empty dimensions with a mode that needs elements, sizes that overflow. */
+ * leave nothing, empty dimensions with a mode that needs elements, sizes that overflow, splits and joins that
+ * do not fit. */
 int view_init(struct view *ret, const struct npy *npy, const struct view_args *args, struct failure *f);
+
+/* ---- For view.c: dimensions in blocks ---------------------------------------------------------------- */
+
+/* Dimensions of the input under way: extents and strides, which splits take apart. */
+struct view_dims {
+	int rank;
+	int64_t extent[TMA_MAX_RANK];
+	int64_t stride[TMA_MAX_RANK];
+	bool is_split[TMA_MAX_RANK];
+	bool is_inner[TMA_MAX_RANK];
+	int8_t origin[TMA_MAX_RANK]; /* dimension of the input */
+};
+
+/* Carries out --split. */
+int view_split(struct view *v, struct view_dims *dims, const struct view_args *args, struct failure *f);
+
+/* What of the input's dimensions is missing, once the output's axes are there. */
+void view_add_src_rests(struct view *v, const struct view_dims *dims, const int64_t *shape,
+                        const struct view_args *args);
+
+/* Carries out --join on the shape of the output, gives its axes their strides, and adds its rests. is_padded:
+ * dimensions that --pad changes. */
+int view_join(struct view *v, const struct view_args *args, uint64_t item_bytes, const bool *is_padded,
+              struct failure *f);
 
 #endif

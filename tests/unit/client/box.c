@@ -38,6 +38,17 @@ static int64_t oracle_index(const struct view_axis *axis, enum tma_pad_mode mode
 	return i;
 }
 
+/* The output is contiguous. */
+static void set_dst_strides(struct view *view)
+{
+	int64_t stride = view->element;
+
+	for (int d = view->rank - 1; d >= 0; d--) {
+		view->axis[d].dst_stride = stride;
+		stride *= view->axis[d].extent;
+	}
+}
+
 /* A view of at most FILE_BYTES in the file; elements of one byte or two. */
 static void random_view(struct view *view)
 {
@@ -72,6 +83,7 @@ static void random_view(struct view *view)
 		stride *= whole;
 		view->dst_bytes *= (uint64_t)axis->extent;
 	}
+	set_dst_strides(view);
 }
 
 static uint8_t file_byte(uint64_t offset)
@@ -214,6 +226,7 @@ static void plan_of(struct box_plan *plan, struct view *view, uint64_t budget)
 	view->dst_bytes = view->element;
 	for (int d = 0; d < view->rank; d++)
 		view->dst_bytes *= (uint64_t)view->axis[d].extent;
+	set_dst_strides(view);
 	cr_assert_eq(box_plan_init(plan, view, budget, &f), 0);
 }
 

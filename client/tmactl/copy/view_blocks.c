@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dimensions in blocks: --split takes those of the input apart, --join puts those of the output together. */
+#include "view.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- The input ---------------------------------------------------------------------------------------- */
+
+static int check_split(const struct view_dims *dims, int64_t d, int64_t n, const char *text,
+                       struct failure *f)
+{
+	if (d < 0 || d >= dims->rank)
+		return fail(f, EXIT_USAGE, "--split %s: there is no dimension %" PRId64 " among %d", text, d,
+		            dims->rank);
+	if (n < 1)
+		return fail(f, EXIT_USAGE, "--split %s: a block of %" PRId64 " has no element", text, n);
+	if (dims->rank == TMA_MAX_RANK)
+		return fail(f, EXIT_USAGE, "--split %s: more than %d dimensions", text, TMA_MAX_RANK);
+	if (dims->is_inner[d] && dims->extent[d] % n)
+		return fail(f, EXIT_USAGE,
+		            "--split %s: blocks of %" PRId64 " do not divide dimension %" PRId64
+		            ", which is a block of %" PRId64,
+		            text, n, d, dims->extent[d]);
+	return 0;
+}
+
+int view_split(struct view *v, struct view_dims *dims, const struct view_args *args, struct failure *f)
+{
+	struct view_splits *splits = &v->src_split;
+
+	if (args->n_split > TMA_MAX_SPLIT)
+		return fail(f, EXIT_USAGE, "--split %s: more than %d splits", args->split, TMA_MAX_SPLIT);
+	for (int i = 0; i < args->n_split; i++) {
+		int64_t d = args->split_dim[i] + (args->split_dim[i] < 0 ? dims->rank : 0),
+			n = args->split_by[i];
+		int64_t blocks;
+
+		if (check_split(dims, d, n, args->split, f) < 0)
+			return -1;
+		blocks = dims->extent[d] / n + (dims->extent[d] % n != 0);
+		for (int k = dims->rank++; k > d; k--) {
+			dims->extent[k] = dims->extent[k - 1];
+			dims->stride[k] = dims->stride[k - 1];
+			dims->origin[k] = dims->origin[k - 1];
+			dims->is_split[k] = dims->is_split[k - 1];
+			dims->is_inner[k] = dims->is_inner[k - 1];
+		}
+		dims->extent[d] = blocks;
+		dims->extent[d + 1] = n;
+		dims->stride[d] = blocks > 1 ? n * dims->stride[d] : 0;
+		dims->is_split[d] = dims->is_split[d + 1] = true;
+		dims->is_inner[d + 1] = true;
+		splits->pair[2 * i] = d;
+		splits->pair[2 * i + 1] = n;
+		splits->n++;
+	}
+	return 0;
+}
+
+/* Digits of extent n; a rest without digits but the first is none. */
+static void rest_end(struct view *v, int64_t n)
+{
+	struct view_rest *rest = &v->rest[v->n_rests];
+	bool is_ragged = false;
+
+	for (int j = rest->rank - 1; j >= 0; j--) {
+		int64_t radix = v->axis[rest->axis[j]].extent;
+
+		rest->digit[j] = j ? n % radix : n;
+		n /= radix ? radix : 1;
+		is_ragged |= j && rest->digit[j];
+	}
+	if (!is_ragged)
+		return;
+	for (int j = 0; j < rest->rank; j++)
+		v->axis[rest->axis[j]].is_fixed = true;
+	v->n_rests++;
+}
+
+void view_add_src_rests(struct view *v, const struct view_dims *dims, const int64_t *shape,
+                        const struct view_args *args)
+{
+	for (int k = 0; k < dims->rank; k++) {
+		struct view_rest *rest = &v->rest[v->n_rests];
+
+		if (!dims->is_split[k] || dims->is_inner[k])
+			continue;
+		*rest = (struct view_rest){ .is_src = true };
+		for (int i = k; i < dims->rank && dims->origin[i] == dims->origin[k]; i++)
+			for (int d = 0; d < dims->rank; d++)
+				if (view_dimension(args, dims->rank, d) == i)
+					rest->axis[rest->rank++] = d;
+		rest_end(v, shape[dims->origin[k]]);
+	}
+}
+
+/* ---- The output --------------------------------------------------------------------------------------- */
+
+/* Dimensions of the output under way; each has n axes from axis on. */
+struct joined {
+	int rank;
+	int axis[TMA_MAX_RANK];
+	int n[TMA_MAX_RANK];
+	bool has_rest[TMA_MAX_RANK];
+};
+
+static int check_join(const struct view *v, const struct joined *j, int64_t d, int64_t to,
+                      const bool *is_padded, const char *text, struct failure *f)
+{
+	const int64_t *shape = v->out_shape;
+	int64_t most;
+
+	if (d < 0 || d + 1 >= j->rank)
+		return fail(f, EXIT_USAGE,
+		            "--join %s: there are no dimensions %" PRId64 " and %" PRId64 " among %d", text,
+		            d, d + 1, j->rank);
+	if (j->has_rest[d + 1])
+		return fail(f, EXIT_USAGE,
+		            "--join %s: dimension %" PRId64
+		            " has a rest; only the outermost of joined dimensions may",
+		            text, d + 1);
+	for (int64_t i = d; i < d + 2; i++)
+		for (int k = 0; k < j->n[i]; k++)
+			if (is_padded[j->axis[i] + k])
+				return fail(f, EXIT_USAGE,
+				            "--join %s: --pad changes dimension %d of what is joined", text,
+				            j->axis[i] + k);
+	if (__builtin_mul_overflow(shape[d], shape[d + 1], &most))
+		return fail(f, EXIT_USAGE, "--join %s: the extent overflows 63 bits", text);
+	if (to < 0 || to > most || (most && to <= most - shape[d + 1]))
+		return fail(f, EXIT_USAGE,
+		            "--join %s: %" PRId64 " elements, but %" PRId64 " blocks of %" PRId64
+		            " hold %" PRId64 " to %" PRId64,
+		            text, to, shape[d], shape[d + 1], most ? most - shape[d + 1] + 1 : 0, most);
+	return 0;
+}
+
+/* Of sizes that overflow, which are refused later, strides have no meaning. */
+static void set_strides(struct view *v, const struct joined *j, uint64_t item_bytes)
+{
+	uint64_t run = item_bytes;
+
+	for (int d = j->rank - 1; d >= 0; d--) {
+		uint64_t stride = run;
+
+		for (int k = j->n[d] - 1; k >= 0; k--) {
+			struct view_axis *axis = &v->axis[j->axis[d] + k];
+
+			axis->dst_stride = (int64_t)stride;
+			stride *= (uint64_t)axis->extent;
+		}
+		run *= (uint64_t)v->out_shape[d];
+	}
+}
+
+static void add_dst_rests(struct view *v, const struct joined *j)
+{
+	for (int d = 0; d < j->rank; d++) {
+		struct view_rest *rest = &v->rest[v->n_rests];
+
+		if (j->n[d] == 1)
+			continue;
+		*rest = (struct view_rest){ .rank = j->n[d] };
+		for (int k = 0; k < j->n[d]; k++)
+			rest->axis[k] = j->axis[d] + k;
+		rest_end(v, v->out_shape[d]);
+	}
+}
+
+/* The library wants splits, from the joined dimensions to the axes: the last join is the first of them. */
+static void join_is_split(struct view_splits *splits, int i, int n, int64_t d, int64_t by)
+{
+	splits->n = n;
+	splits->pair[2 * (n - 1 - i)] = d;
+	splits->pair[2 * (n - 1 - i) + 1] = by;
+}
+
+int view_join(struct view *v, const struct view_args *args, uint64_t item_bytes, const bool *is_padded,
+              struct failure *f)
+{
+	struct joined j = { .rank = v->out_rank };
+
+	if (args->n_join > TMA_MAX_SPLIT)
+		return fail(f, EXIT_USAGE, "--join %s: more than %d joins", args->join, TMA_MAX_SPLIT);
+	for (int d = 0; d < j.rank; d++) {
+		j.axis[d] = d;
+		j.n[d] = 1;
+	}
+	for (int i = 0; i < args->n_join; i++) {
+		int64_t d = args->join_dim[i] + (args->join_dim[i] < 0 ? j.rank : 0), to = args->join_to[i];
+
+		if (check_join(v, &j, d, to, is_padded, args->join, f) < 0)
+			return -1;
+		join_is_split(&v->dst_split, i, args->n_join, d, v->out_shape[d + 1]);
+		j.has_rest[d] |= to != v->out_shape[d] * v->out_shape[d + 1];
+		v->out_shape[d] = to;
+		j.n[d] += j.n[d + 1];
+		j.rank--;
+		for (int64_t k = d + 1; k < j.rank; k++) {
+			v->out_shape[k] = v->out_shape[k + 1];
+			j.axis[k] = j.axis[k + 1];
+			j.n[k] = j.n[k + 1];
+			j.has_rest[k] = j.has_rest[k + 1];
+		}
+	}
+	v->out_rank = j.rank;
+	add_dst_rests(v, &j);
+	set_strides(v, &j, item_bytes);
+	return 0;
+}
