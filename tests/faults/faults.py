@@ -15,6 +15,7 @@ from http.client import HTTPException
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from blocked import blocked
 from scrape import scrape
 from tmad import BUILD, FailingTmad, Memory, Rpc, RpcError, pack_request, share, tensor, wait_until
 
@@ -175,9 +176,29 @@ class Script:
             odd = PICTURE.view(np.uint8)[::-1, 1::2]
             self.move(rpc, dst, odd.tobytes(), tensor(b, odd.shape),
                       tensor(a, odd.shape, offset=(ROWS - 1) * COLUMNS * 4 + 1, strides=[-COLUMNS * 4, 2]))
+            self.blocks(rpc, a, b, dst)
             self.ask(rpc, "region_list")
             for region in (a, b):
                 self.ask(rpc, "region_release", {"region": region})
+
+    def blocks(self, rpc, a, b, dst):
+        """Split columns with a rest: transforms, plans and items of several parts."""
+        expected = blocked(PICTURE, [1, 16], 0).transpose(1, 0, 2)
+        layouts = {"dst": {"dtype": "uint32", "shape": list(expected.shape)},
+                   "src": {"dtype": "uint32", "shape": list(PICTURE.shape), "split": [1, 16]}, "perm": [1, 0, 2]}
+        params = {**layouts, "dst": {**layouts["dst"], "region": b}, "src": {**layouts["src"], "region": a}}
+        for _ in range(2):
+            self.move(rpc, dst, expected.tobytes(), method="transform", **params)
+        self.ask(rpc, "explain", layouts)
+        made = self.ask(rpc, "plan_prepare", layouts)
+        if made:
+            self.ask(rpc, "plan_run", {**made, "dst": [b, 0], "src": [a, 0]})
+            self.ask(rpc, "plan_release", made)
+        done = self.ask(rpc, "submit", {"items": [params]})
+        if done and done["statuses"] != [0]:
+            assert done["statuses"] == [-16], done  # NO_MEMORY
+            self.done -= 1
+            self.troubles.append(("submit", "NO_MEMORY", done["errors"]))
 
     def created(self, rpc):
         """Memory of the service's own, which comes as a descriptor."""

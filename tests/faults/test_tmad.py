@@ -17,7 +17,7 @@ from faults import MEMORY, SYSTEM, FaultTmad, Plan, Script, each_failure, served
 from tmad import Tmad, wait_until
 import tap
 
-SESSION = 62  # requests that are done when nothing fails
+SESSION = 69  # requests that are done when nothing fails
 
 
 class Unstarted(Exception):
