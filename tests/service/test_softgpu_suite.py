@@ -35,7 +35,8 @@ SUITES = (
     (LIBRARY, ()),
 )
 # At random, of the scripts that take them so.
-CASES = {"test_splits.py": 40 if SANITIZED else 400, "test_numpy.py": 10 if SANITIZED else 60, "test_blocks.py": 100 if SANITIZED else 2000}
+CASES = {"test_numpy.py": 10 if SANITIZED else 60, "test_blocks.py": 100 if SANITIZED else 2000,
+         "test_splits.py": 40 if SANITIZED else 400}
 LIMIT_S = 120  # of one suite
 
 

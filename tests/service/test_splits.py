@@ -212,7 +212,8 @@ class Refused(SplitCase):
             ("pads", "INVALID_ARGUMENT", {**src([64], [0, 32]), "before": [0, 1], "after": [0, -1]},
              ["before", "split"]),
             ("a mode", "INVALID_ARGUMENT", {**src([60], [0, 32]), "mode": "edge"}, ["mode", "edge"]),
-            ("dst and src meet", "OVERLAP", {"dst": tensor(a, [2, 32]), "src": tensor(a, [60], split=[0, 32])}, ["dst"]),
+            ("dst and src meet", "OVERLAP", {"dst": tensor(a, [2, 32]), "src": tensor(a, [60], split=[0, 32])},
+             ["dst"]),
             ("dst meets itself", "OVERLAP", {"dst": tensor(b, [64], strides=[0], split=[0, 32]),
                                              "src": tensor(a, [2, 32])}, ["dst"]),
         )
