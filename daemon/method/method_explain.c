@@ -141,7 +141,7 @@ static void explain(struct session *session, const struct rpc_request *request,
 
 	fill_tile(plan, &e);
 	fill_prediction(plan, entry->transform.bytes, facts, &e);
-	if (plan_entry_is_tuned(entry))
+	if (plan_entry_is_tuned(entry) && parts->n == 1) /* a job of several parts tries nothing */
 		fill_alternatives(entry, &e);
 	if (is_own(session, facts))
 		fill_runs(&entry->runs, &e);

@@ -269,8 +269,8 @@ static int check_pieces(const struct split *split, struct error *err)
 	return 0;
 }
 
-/* Adds the parts that start with n of these pieces. Every piece of a source meets every part of the
- * destination somewhere, so that no branch is tried in vain. */
+/* Adds the parts that start with n of these pieces. The pieces of a source's rest cover the result, so that
+ * what is not empty at once ends in a part. */
 static int add_parts(struct split *split, uint8_t *pieces, int n, int64_t *most, struct error *err)
 {
 	struct range ranges[TENSOR_MAX_RANK];

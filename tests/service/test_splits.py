@@ -167,6 +167,8 @@ class Everywhere(SplitCase):
         self.assertEqual(plan["parts"], 6)
         self.assertGreaterEqual(plan["slabs"], 6)
         self.assertEqual(plan["bytes"], 300 * 10 + len(self.expected))
+        for key in ("alternatives", "settled", "runs", "measured_ns"):
+            self.assertNotIn(key, plan)
         for engine in ("cpu", "cuda"):
             other = self.rpc.call("explain", {**self.layouts, **self.params, "engine": engine})
             self.assertEqual((other["engine"], other["parts"]), (engine, 6))
