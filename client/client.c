@@ -183,15 +183,20 @@ int client_fail(tma_client *client, int status, const char *format, ...)
 	return status;
 }
 
-int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name)
+int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err)
 {
 	for (size_t i = 0; i < n; i++)
 		if (reserved[i])
-			return client_fail(client, STATUS_INVALID_ARGUMENT,
-			                   "%s[%zu]: %#" PRIx64 ", which libtmaclient %s does not know; "
-			                   "zero-initialize the struct, or use the library of your header",
-			                   name, i, reserved[i], tma_version());
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "%s[%zu]: %#" PRIx64 ", which libtmaclient %s does not know; "
+			                 "zero-initialize the struct, or use the library of your header",
+			                 name, i, reserved[i], tma_version());
 	return 0;
+}
+
+int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name)
+{
+	return reserved_find(reserved, n, name, &client->error);
 }
 
 int client_check(tma_client *client)

@@ -191,6 +191,9 @@ struct tma_client {
 /* Members of later versions of a struct: INVALID_ARGUMENT unless all of them are zero. */
 int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name);
 
+/* The same without a client. */
+int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err);
+
 /* Sets the client's last error and returns status. */
 int client_fail(tma_client *client, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -27,11 +27,12 @@
  *
  * Only one thread at a time may use a client and its regions, plans, tickets and rings; different threads may
  * use different clients at the same time. After fork(), the child must not use its parent's clients. Any
- * thread may call the following at any time: the functions of the Vocabulary group, tma_number_encode,
- * tma_point_signal and tma_point_wait; tma_region_data, tma_region_size, tma_region_kind, tma_region_fd and
- * tma_region_handle until the region is released; and the functions that read a document until it is freed. A
- * signal handler may call only the functions of the Vocabulary group and tma_point_signal. The library starts
- * no threads, installs no signal handlers and keeps no global state.
+ * thread may call the following at any time: the functions of the Vocabulary group, those of the Layouts
+ * group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait; tma_region_data,
+ * tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is released; and the
+ * functions that read a document until it is freed. A signal handler may call only the functions of the
+ * Vocabulary group and tma_point_signal. The library starts no threads, installs no signal handlers and keeps
+ * no global state.
  */
 #ifndef TMACLIENT_H
 #define TMACLIENT_H
@@ -515,6 +516,114 @@ struct tma_blocks {
  * were moved. */
 TMA_API int tma_gather(tma_client *client, const struct tma_blocks *blocks);
 TMA_API int tma_scatter(tma_client *client, const struct tma_blocks *blocks);
+
+/* ---- Layouts: KV caches and blocked tensors by name ------------------------------------------------- */
+
+/* A table maps the names of memory layouts, such as "nhd" of vLLM, to the strides of tensors. `tmactl
+ * layouts` lists the names. A layout is never freed. Every function here works without a connection: the
+ * client serves only to hold error messages, and NULL is allowed. Regions may be NULL where the result is for
+ * a plan or an explanation. */
+typedef struct tma_layout tma_layout;
+
+TMA_API const tma_layout *tma_layout_find(const char *name);   /* NULL: there is no such layout */
+TMA_API const tma_layout *tma_layout_at(size_t i);             /* each of them in turn; NULL past the last */
+TMA_API const char *tma_layout_name(const tma_layout *layout); /* such as "nhd" */
+TMA_API const char *tma_layout_doc(const tma_layout *layout);  /* who uses it */
+
+/* Returns the order of a layout's dimensions, outermost first. Those of a KV cache are l (layers), k (keys
+ * and values), n (blocks), t (tokens of a block), h (heads) and d (elements of a head); "l k n t h d" is nhd.
+ * With g (groups of heads), h counts the heads of one group. Blocked tensors are written as in oneDNN: in "n
+ * C h w 16c", 16c is a block of 16 channels, and C counts such blocks. */
+TMA_API const char *tma_layout_order(const tma_layout *layout);
+
+/* Returns whether the layout is one of blocked tensors (tma_layout_block). All others are of KV caches. */
+TMA_API bool tma_layout_is_blocked(const tma_layout *layout);
+
+/* A KV cache in one piece of memory, C order in its layout's dimensions. */
+struct tma_layout_cache {
+	const tma_layout *layout;
+	tma_region *region;
+	uint64_t offset; /* bytes from the region's start to the cache's first */
+	enum tma_dtype dtype;
+	uint32_t ranks;  /* tensor-parallel size: the cache has only the heads of `rank`; 0: 1 */
+	uint32_t rank;   /* rank r of R has heads r * heads / R to (r + 1) * heads / R - 1; if R is a multiple
+	                    of heads, it has one head, r * heads / R, as R / heads ranks have it */
+	uint32_t unused; /* 0 */
+	int64_t layers;  /* 0: 1 */
+	int64_t kv;      /* 0: 2, keys and values; 1: one of the two, or what MLA caches */
+	int64_t blocks;  /* 0: 1 */
+	int64_t tokens;  /* of a block */
+	int64_t heads;   /* of the model, over all ranks: KV heads */
+	int64_t head_size; /* elements of a head */
+	int64_t group;     /* heads of a group, in layouts that have groups; 0: 1 */
+	uint64_t reserved[8];
+};
+
+/* A part of a cache. Each count of 0 stands for all that follow; zero-initialized, it is the whole cache.
+ * Heads have their numbers in the model, whichever rank the cache is of. */
+struct tma_layout_part {
+	int64_t first_layer, layers;
+	int64_t first_kv, kv;
+	int64_t first_block, blocks;
+	int64_t first_token, tokens;
+	int64_t first_head, heads;
+	uint64_t reserved[8];
+};
+
+/* Returns in *ret the bytes that a cache occupies. */
+TMA_API int tma_layout_bytes(tma_client *client, const struct tma_layout_cache *cache, uint64_t *ret);
+
+/* Makes *ret the tensor [layers, kv, blocks, tokens, heads, head_size] of a part of a cache. In a layout with
+ * groups, a part of several groups has [groups, heads of a group] in place of heads. strides has room for
+ * TMA_MAX_RANK entries; *ret points to it. part may be NULL: all of the cache. OUT_OF_RANGE: the cache does
+ * not have all of the part. */
+TMA_API int tma_layout_tensor(tma_client *client, const struct tma_layout_cache *cache,
+                              const struct tma_layout_part *part, int64_t *strides, struct tma_tensor *ret);
+
+/* A conversion: pass &move.transform to tma_transform, tma_plan_prepare, tma_explain or an item. The
+ * transform points to the other members, so do not copy the struct. */
+struct tma_layout_move {
+	struct tma_transform transform;
+	struct tma_tensor dst, src;
+	int64_t dst_strides[TMA_MAX_RANK], src_strides[TMA_MAX_RANK];
+	uint64_t reserved[8];
+};
+
+/* Makes *ret the one transform that copies a part of one cache to a part of another one, each in its own
+ * layout and of its own tensor-parallel size. Parts may be NULL. If neither names heads, all those are copied
+ * that both caches have: between a cache of all heads and one of a rank, those of the rank. Otherwise the
+ * counts of the two parts must be equal. */
+TMA_API int tma_layout_convert(tma_client *client, const struct tma_layout_cache *dst,
+                               const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
+                               const struct tma_layout_part *src_part, struct tma_layout_move *ret);
+
+/* The same for a list of blocks: makes *ret a gather, or with scatter a scatter, of blocks with all of their
+ * layers, and *move its transform. Set index_dtype and index or index_at, and count unless the list has an
+ * entry for each block of the side that it does not index. Entries count from the first block of the indexed
+ * side's part. */
+TMA_API int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
+                              const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
+                              const struct tma_layout_part *src_part, bool scatter,
+                              struct tma_layout_move *move, struct tma_blocks *ret);
+
+/* What a blocked layout makes of a plain tensor. The plain tensor is split and its parts are permuted:
+ * split[2 * i] is a dimension, which is replaced by two, the number of its blocks, rounded up, and split[2 *
+ * i + 1], the elements of a block; each split counts the dimensions that the ones before it have made.
+ * Dimension d of the blocked tensor is dimension perm[d] of the result; inverse leads back. */
+struct tma_layout_blocking {
+	int rank;                    /* of the blocked tensor */
+	int64_t shape[TMA_MAX_RANK]; /* of the blocked tensor, which is in C order; includes the padding */
+	int n_split;                 /* number of pairs */
+	int64_t split[2 * TMA_MAX_RANK];
+	int perm[TMA_MAX_RANK];
+	int inverse[TMA_MAX_RANK];
+	uint64_t reserved[8];
+};
+
+/* shape is that of the plain tensor, such as [n, c, h, w]: the dimensions in the order in which the layout's
+ * name has them. */
+TMA_API int tma_layout_block(tma_client *client, const tma_layout *layout, int rank, const int64_t *shape,
+                             struct tma_layout_blocking *ret);
 
 /* ---- Asynchronous requests ------------------------------------------------------------------------- */
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": (ARRAY, ["--dtype", "float32"], True),
     "help": (["copy"], ["nothing"], False),
     "info": ([], ["extra"], True),
+    "layouts": ([], ["extra"], False),
     "ping": ([], ["extra"], True),
     "regions": ([], ["--nothing"], True),
     "stats": ([], ["--json=1"], True),

@@ -40,6 +40,7 @@ complete -c tmactl -n __tmactl_is_bare -a copy -d "Copy an .npy file, permuted a
 complete -c tmactl -n __tmactl_is_bare -a explain -d "Show how the service would move an array, and what rules out a faster way."
 complete -c tmactl -n __tmactl_is_bare -a help -d "Describe a command."
 complete -c tmactl -n __tmactl_is_bare -a info -d "Show what the service is and what it allows"
+complete -c tmactl -n __tmactl_is_bare -a layouts -d "List the named layouts of KV caches and of blocked tensors."
 complete -c tmactl -n __tmactl_is_bare -a ping -d "Check whether the service answers."
 complete -c tmactl -n __tmactl_is_bare -a regions -d "List the memory that the service has mapped, and who owns it."
 complete -c tmactl -n __tmactl_is_bare -a stats -d "Show the service's counters"
@@ -86,7 +87,7 @@ complete -c tmactl -n '__tmactl_is explain' -l mode -x -a 'constant edge reflect
 complete -c tmactl -n '__tmactl_is explain' -l value -x -d "value for mode constant"
 complete -c tmactl -n '__tmactl_is explain' -l engine -x -a 'cpu cuda' -d "plan for this engine, which need not be the service's"
 complete -c tmactl -n '__tmactl_is explain' -l svg -r -F -d "draw the tile that the plan moves, and its layout in shared memory"
-complete -c tmactl -n '__tmactl_is help' -x -a 'bench completion copy explain help info ping regions stats top'
+complete -c tmactl -n '__tmactl_is help' -x -a 'bench completion copy explain help info layouts ping regions stats top'
 complete -c tmactl -n '__tmactl_is top' -s d -l interval -x -d "seconds between updates"
 complete -c tmactl -n '__tmactl_is top' -s n -l count -x -d "stop after this many updates"
 complete -c tmactl -n '__tmactl_is top' -l once -d "show one update"

@@ -31,6 +31,10 @@ GROWS(struct tma_item, 120, 4)
 GROWS(struct tma_blocks, 200, 8)
 GROWS(struct tma_completed, 192, 4)
 GROWS(struct tma_ring_end, 64, 4)
+GROWS(struct tma_layout_cache, 160, 8)
+GROWS(struct tma_layout_part, 144, 8)
+GROWS(struct tma_layout_move, 1392, 8)
+GROWS(struct tma_layout_blocking, 1104, 8)
 
 static struct tma_tensor dst = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
 static struct tma_tensor src = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
@@ -191,8 +195,15 @@ static void assert_untouched(tma_client *client)
 		tma_ticket ticket;
 		struct tma_result result;
 		struct tma_completed completed;
+		struct tma_tensor tensor;
+		struct tma_layout_move move;
+		struct tma_layout_blocking blocking;
+		struct tma_blocks blocks;
+		uint64_t size;
 		uint8_t bytes[16];
 	} ret, untouched;
+	struct tma_layout_move move;
+	int64_t strides[TMA_MAX_RANK];
 	const struct tma_number real = { .kind = TMA_NUMBER_REAL, .re = 0.5 };
 	const struct tma_number imaginary = { .kind = TMA_NUMBER_COMPLEX, .im = 1 };
 
@@ -206,6 +217,11 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_region_from_device_ptr(client, handle, 64, 0, &ret.region));
 	RETURNS(tma_number_encode(TMA_INT8, &real, ret.bytes));
 	RETURNS(tma_number_encode(TMA_FLOAT32, &imaginary, ret.bytes));
+	RETURNS(tma_layout_bytes(client, NULL, &ret.size));
+	RETURNS(tma_layout_tensor(client, NULL, NULL, strides, &ret.tensor));
+	RETURNS(tma_layout_convert(client, NULL, NULL, NULL, NULL, &ret.move));
+	RETURNS(tma_layout_blocks(client, NULL, NULL, NULL, NULL, false, &move, &ret.blocks));
+	RETURNS(tma_layout_block(client, NULL, 0, NULL, &ret.blocking));
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
 	RETURNS(tma_submit_run(client, NULL, item.dst, item.src, NULL, &ret.ticket));
 	RETURNS(tma_submit_items(client, NULL, 1, NULL, &ret.ticket));
