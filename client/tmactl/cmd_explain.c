@@ -11,6 +11,7 @@
 #include "client/tmactl/terminal/colour.h"
 #include "field.h"
 #include "client/tmactl/explain/alternatives.h"
+#include "client/tmactl/explain/conversion.h"
 #include "client/tmactl/explain/hint.h"
 #include "client/tmactl/npy/npy.h"
 #include "client/tmactl/explain/picture.h"
@@ -33,12 +34,13 @@ struct explain {
 	const char *svg;    /* the file to draw into; NULL: none */
 	enum tma_dtype dtype;
 	struct npy npy; /* of the file, or made up of --dtype and --shape */
+	struct conversion conversion;
 };
 
 static int explain_parse(struct explain *e, int argc, char **argv);
 static int explain_read(struct explain *e, const char *path);
 static void explain_ask(struct explain *e);
-static void explain_print(const tma_document *plan, const struct hint *hint);
+static void explain_print(const struct explain *e, const tma_document *plan, const struct hint *hint);
 
 int cmd_explain(struct tmactl *t, int argc, char **argv)
 {
@@ -83,8 +85,16 @@ static int explain_set(struct explain *e, int opt, const char *text)
 		e->svg = text;
 		return 0;
 	default:
-		return -1;
+		return conversion_set(&e->conversion, opt, text, f);
 	}
+}
+
+/* What describes an array, of which a conversion takes none but --dtype; NULL: nothing. */
+static const char *explain_array(const struct explain *e)
+{
+	if (e->has_shape)
+		return "--shape";
+	return e->args.permute ? "--permute" : e->args.pad ? "--pad" : NULL;
 }
 
 static int explain_parse(struct explain *e, int argc, char **argv)
@@ -93,13 +103,18 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	int opt;
 
 	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
-		if (explain_set(e, opt, optarg) < 0)
+		if (explain_set(e, opt, optarg) != 0)
 			return -1;
 	if (args_check(&e->args, e->value_text, f) < 0)
 		return -1;
 	if (argc - optind > 1)
 		return fail(f, EXIT_USAGE, "explain takes one file at most, but was given %s too",
 		            argv[optind + 1]);
+	if (e->conversion.given && (argc > optind || explain_array(e)))
+		return fail(f, EXIT_USAGE, "--%s: a conversion is of a KV cache; omit %s",
+		            e->conversion.given, argc > optind ? argv[optind] : explain_array(e));
+	if (e->conversion.given)
+		return 0;
 	if (argc - optind == 1) {
 		if (e->has_dtype || e->has_shape)
 			return fail(f, EXIT_USAGE,
@@ -143,14 +158,14 @@ static int explain_draw(const struct explain *e, const struct transform_request 
 	return fail(&e->t->error, EXIT_FAILED, "--svg %s: cannot be written (%s)", e->svg, strerror(errno));
 }
 
-/* Items that are several elements cannot be made longer, nor blocks. */
+/* Items that are several elements cannot be made longer, nor blocks, and layouts are as they are. */
 static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {
 	bool is_file = !e->has_dtype;
 
 	*ret = (struct hint){ 0 };
-	if ((is_file && e->npy.descr.dtype < 0) || q->src.n_split || q->dst.n_split)
+	if (e->conversion.given || (is_file && e->npy.descr.dtype < 0) || q->src.n_split || q->dst.n_split)
 		return 0;
 	return hint_find(ret, client, q, e->engine, plan, !is_file, &e->t->error);
 }
@@ -165,7 +180,16 @@ static void explain_answer(struct explain *e, tma_client *client, const struct t
 	if (e->t->json)
 		tmactl_print_json(e->t, plan);
 	else if (explain_hint(e, client, q, plan, &hint) == 0 && !e->t->quiet)
-		explain_print(plan, &hint);
+		explain_print(e, plan, &hint);
+}
+
+static int explain_request(struct explain *e, struct transform_request *ret)
+{
+	const enum tma_dtype *dtype = e->has_dtype ? &e->dtype : NULL;
+
+	if (e->conversion.given)
+		return conversion_init(&e->conversion, dtype, ret, &e->t->error);
+	return transform_request_init(ret, &e->npy, dtype, &e->args, &e->value, &e->t->error);
 }
 
 static void explain_ask(struct explain *e)
@@ -174,8 +198,7 @@ static void explain_ask(struct explain *e)
 	tma_client *client;
 	struct transform_request q;
 
-	if (transform_request_init(&q, &e->npy, e->has_dtype ? &e->dtype : NULL, &e->args, &e->value,
-	                           &e->t->error) < 0)
+	if (explain_request(e, &q) < 0)
 		return;
 	client = tmactl_connect(e->t, &e->t->error);
 	if (client && tma_explain_for(client, &q.transform, e->engine, &plan) < 0)
@@ -224,11 +247,13 @@ static void print_timing(const tma_document *plan)
 		print_wrapped(text, WORDS_COLUMN, printf("%-8s ", "time"));
 }
 
-static void explain_print(const tma_document *plan, const struct hint *hint)
+static void explain_print(const struct explain *e, const tma_document *plan, const struct hint *hint)
 {
 	const tma_document *rules = tma_document_find(plan, "rules");
 	char bytes[32];
 
+	if (e->conversion.given)
+		conversion_print(&e->conversion, "convert  ");
 	print_family(plan);
 	for (size_t i = 0; i < tma_document_count(rules); i++) {
 		const tma_document *rule = tma_document_at(rules, i, NULL);

@@ -136,9 +136,22 @@ static const char *list_word(const char *list, size_t i)
 	return len ? word : NULL;
 }
 
+/* Name i of a layout of KV caches. */
+static const char *kv_layout_word(size_t i)
+{
+	const tma_layout *layout;
+
+	for (size_t at = 0; (layout = tma_layout_at(at)); at++)
+		if (!tma_layout_is_blocked(layout) && i-- == 0)
+			return tma_layout_name(layout);
+	return NULL;
+}
+
 const char *cmd_word(enum words words, size_t i)
 {
 	switch (words) {
+	case WORDS_KV_LAYOUT:
+		return kv_layout_word(i);
 	case WORDS_DTYPE:
 		return tma_dtype_name((enum tma_dtype)i);
 	case WORDS_PAD_MODE:

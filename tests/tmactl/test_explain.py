@@ -2,6 +2,7 @@
 """tmactl explain: the words, the hint that is true, the drawing whose addresses are the hardware's."""
 import json
 import os
+import re
 import sys
 import xml.etree.ElementTree
 
@@ -11,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from cases import TmactlCase
 from liar import Liar
-from tmad import ENGINE, RpcError, tmactl
+from tmad import ENGINE, SOURCE, RpcError, tmactl
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHUNK, LINE = 16, 128
@@ -398,6 +399,70 @@ class Pictures(Case):
         self.assertIn("nowhere/x.svg", self.explain(*args, os.path.join(self.directory, "nowhere/x.svg"), code=1))
         if os.path.exists("/dev/full"):
             self.assertIn("No space left", self.explain(*args, "/dev/full", code=1))
+
+
+class Conversions(Case):
+    SIZES = ("--layers", "3", "--blocks", "5", "--tokens", "7", "--heads", "8", "--head-size", "16", "--dtype", "bfloat16")
+
+    def test_as_the_array_that_it_is(self):
+        """The same plan as that of the strided array, whatever the layouts are called."""
+        rows = (("nhd", "hnd", "30,7,8,16", "0,2,1,3"), ("flashinfer_nhd", "flashinfer_hnd", "30,7,8,16", "0,2,1,3"),
+                ("layer_first", "page_first", "2,3,35,128", "0,2,1,3"), ("universal", "block_first", "5,8,6,7,16", "0,2,3,1,4"))
+        for src, dst, shape, perm in rows:
+            with self.subTest(src=src, dst=dst):
+                converted = self.plan("--from", src, "--to", dst, *self.SIZES)
+                permuted = self.plan("--dtype", "bfloat16", "--shape", shape, "--permute", perm)
+                for key in ("family", "bytes", "shape", "dst_strides", "src_strides"):
+                    self.assertEqual(converted[key], permuted[key], key)
+
+    def test_heads_of_ranks(self):
+        rows = (((), 8), (("--tp", "4", "--rank", "3"), 2), (("--from-tp", "2", "--from-rank", "1"), 4),
+                (("--tp", "8", "--rank", "5", "--from-tp", "2", "--from-rank", "1"), 1), (("--tp", "16", "--rank", "1"), 1))
+        for args, heads in rows:
+            with self.subTest(args=args):
+                plan = self.plan("--from", "nhd", "--to", "universal", *self.SIZES, *args)
+                self.assertEqual(plan["bytes"], 2 * 2 * 3 * 2 * 5 * 7 * heads * 16)
+
+    def test_in_words(self):
+        lines = self.explain("--from", "nhd", "--to", "page_unified", *self.SIZES, "--group", "2", "--tp", "2", "--rank", "1",
+                             "--kv", "1", "--engine", "cuda", "--svg", self.svg).split("\n")
+        self.assertEqual(lines[:2], ["convert  nhd [l k n t h d] to page_unified [n g l k t h d] of rank 1 of 2",
+                                     "         [3, 1, 5, 7, 2, 2, 16] of bfloat16"])
+        self.assertIn("[3, 1, 5, 7, 2, 2, 16]", self.text_of(self.svg))
+
+    def text_of(self, path):
+        return " ".join(element.text or "" for element in xml.etree.ElementTree.parse(path).iter(SVG + "text"))
+
+    def test_refused(self):
+        pair = ("--from", "nhd", "--to", "hnd")
+        rows = ((("--from", "nhd", *self.SIZES), ["needs --to"]), (("--tp", "2"), ["--tp", "needs --from"]),
+                ((*pair, "--tokens", "3"), ["needs --dtype"]), ((*pair, *self.SIZES[:-4], "--dtype", "f2"), ["needs --head-size"]),
+                (("--from", "nope"), ["--from nope", "tmactl layouts"]), (("--to", "nchw16c"), ["--to nchw16c", "tmactl layouts"]),
+                ((*pair, *self.SIZES, "--shape", "4"), ["omit --shape"]),
+                ((*pair, *self.SIZES, "--permute", "0"), ["omit --permute"]),
+                ((*pair, *self.SIZES, "--pad", "0:0"), ["omit --pad"]), ((*pair, *self.SIZES, "x.npy"), ["omit x.npy"]),
+                ((*pair, "--heads", "0"), ["--heads 0", "from 1 to"]), ((*pair, "--rank", "-1"), ["--rank -1", "from 0 to"]),
+                ((*pair, "--blocks", "4294967296"), ["--blocks 4294967296"]), ((*pair, "--kv", "2x"), ["--kv 2x"]),
+                ((*pair, *self.SIZES, "--tp", "3"), ["dst.heads: 8", "3 ranks"]),
+                ((*pair, *self.SIZES, "--from-tp", "2", "--from-rank", "2"), ["src.rank: 2"]),
+                ((*pair, *self.SIZES, "--tp", "2", "--from-tp", "2", "--from-rank", "1"), ["none is in both"]))
+        for args, words in rows:
+            with self.subTest(args=args):
+                error = self.explain(*args, code=2)
+                for word in words:
+                    self.assertIn(word, error)
+
+
+class Layouts(Case):
+    def test_the_whole_table(self):
+        with open(os.path.join(SOURCE, "client", "layouts.def"), encoding="utf-8") as file:
+            rows = re.findall(r'^(KV|BLOCKED)\((\w+), (?:"[^"]*", )?"([^"]*)", "([^"]*)"\)$', file.read(), re.M)
+        listed = json.loads(tmactl("layouts", "--json").stdout)
+        self.assertEqual([(row["blocked"], row["name"], row["order"], row["doc"]) for row in listed],
+                         [(kind == "BLOCKED", name, order, doc) for kind, name, order, doc in rows])
+        words = tmactl("layouts").stdout
+        for _, name, order, _ in rows:
+            self.assertRegex(words, rf"(?m)^{name} +{order} ")
 
 
 if __name__ == "__main__":
