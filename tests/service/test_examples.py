@@ -46,6 +46,9 @@ class Examples(unittest.TestCase):
     def test_gather(self):
         self.assertEqual(self.run_to_end("gather"), "42\n7\n0\n13\n3 moved, 1 skipped\n")
 
+    def test_kv_cache(self):
+        self.assertEqual(self.run_to_end("kv_cache"), "81920 of 327680 bytes: heads 6 and 7\n")
+
     def test_poll_loop(self):
         self.assertEqual(self.run_to_end("poll_loop"), "".join(f"{i}: tile_transpose\n" for i in range(8)))
 
