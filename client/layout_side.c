@@ -120,6 +120,24 @@ static int side_groups(struct kv_side *side, const char *name, struct error *err
 	return 0;
 }
 
+/* The distance that the cache asks for, of one entry of a dimension to the next; in elements. */
+static int side_step(struct kv_side *side, int d, int64_t item, const char *name, struct error *err)
+{
+	const struct tma_layout_cache *cache = side->cache;
+	const int64_t step = d == KV_LAYER ? cache->layer_step : d == KV_BLOCK ? cache->block_step : 0;
+	const char *what = d == KV_LAYER ? "layer" : "block";
+
+	if (step == 0)
+		return 0;
+	if (step % item || step / item < side->total)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.%s_step: %" PRId64 ", but it must be a multiple of %" PRId64
+		                 " bytes and at least %" PRId64,
+		                 name, what, step, item, side->total * item);
+	side->total = step / item;
+	return 0;
+}
+
 /* From the innermost dimension on. */
 static int side_strides(struct kv_side *side, const int64_t size[KV_DIMENSIONS], const char *name,
                         struct error *err)
@@ -127,12 +145,10 @@ static int side_strides(struct kv_side *side, const int64_t size[KV_DIMENSIONS],
 	const char *order = side->cache->layout->order;
 	const int64_t item = (int64_t)tma_dtype_size(side->cache->dtype);
 	int64_t extent[KV_LETTERS];
-	int64_t bytes = 0;
+	int64_t bytes = item;
 	uint64_t end;
 	int rc = side_groups(side, name, err);
 
-	if (rc < 0)
-		return rc;
 	memcpy(extent, size, KV_DIMENSIONS * sizeof *size);
 	extent[KV_GROUP] = 1;
 	if (side->group) {
@@ -140,25 +156,26 @@ static int side_strides(struct kv_side *side, const int64_t size[KV_DIMENSIONS],
 		extent[KV_HEAD] = side->group;
 	}
 	side->total = 1;
-	for (size_t i = strlen(order); i-- > 0;) {
+	for (size_t i = strlen(order); rc == 0 && i-- > 0;) {
 		const char *letter = strchr(letters, order[i]);
+		const int d = letter ? (int)(letter - letters) : KV_LETTERS;
 
 		if (!letter)
 			continue;
-		side->stride[letter - letters] = side->total;
-		if (__builtin_mul_overflow(side->total, extent[letter - letters], &side->total) ||
-		    __builtin_mul_overflow(side->total, item, &bytes))
-			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "%s.%s: %" PRId64 " makes the size of the cache overflow 63 bits",
-			                 name,
-			                 names[letter - letters == KV_GROUP ? KV_HEAD : letter - letters],
-			                 size[letter - letters == KV_GROUP ? KV_HEAD : letter - letters]);
+		rc = side_step(side, d, item, name, err);
+		side->stride[d] = side->total;
+		if (rc == 0 && (__builtin_mul_overflow(side->total, extent[d], &side->total) ||
+		                __builtin_mul_overflow(side->total, item, &bytes)))
+			rc =
+			    error_set(err, STATUS_INVALID_ARGUMENT,
+			              "%s.%s: %" PRId64 " makes the size of the cache overflow 63 bits", name,
+			              names[d == KV_GROUP ? KV_HEAD : d], size[d == KV_GROUP ? KV_HEAD : d]);
 	}
-	if (__builtin_add_overflow(side->cache->offset, (uint64_t)bytes, &end))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.offset: %" PRIu64 ", after which %" PRId64 " bytes overflow 64 bits",
-		                 name, side->cache->offset, bytes);
-	return 0;
+	if (rc == 0 && __builtin_add_overflow(side->cache->offset, (uint64_t)bytes, &end))
+		rc = error_set(err, STATUS_INVALID_ARGUMENT,
+		               "%s.offset: %" PRIu64 ", after which %" PRId64 " bytes overflow 64 bits", name,
+		               side->cache->offset, bytes);
+	return rc;
 }
 
 /* ---- The part ----------------------------------------------------------------------------------------- */

@@ -539,23 +539,25 @@ TMA_API const char *tma_layout_order(const tma_layout *layout);
 /* Returns whether the layout is one of blocked tensors (tma_layout_block). All others are of KV caches. */
 TMA_API bool tma_layout_is_blocked(const tma_layout *layout);
 
-/* A KV cache in one piece of memory, C order in its layout's dimensions. */
+/* A KV cache: C order in its layout's dimensions, with gaps only where a step says so. */
 struct tma_layout_cache {
 	const tma_layout *layout;
 	tma_region *region;
 	uint64_t offset; /* bytes from the region's start to the cache's first */
 	enum tma_dtype dtype;
-	uint32_t ranks;  /* tensor-parallel size: the cache has only the heads of `rank`; 0: 1 */
-	uint32_t rank;   /* rank r of R has heads r * heads / R to (r + 1) * heads / R - 1; if R is a multiple
-	                    of heads, it has one head, r * heads / R, as R / heads ranks have it */
-	uint32_t unused; /* 0 */
-	int64_t layers;  /* 0: 1 */
-	int64_t kv;      /* 0: 2, keys and values; 1: one of the two, or what MLA caches */
-	int64_t blocks;  /* 0: 1 */
-	int64_t tokens;  /* of a block */
-	int64_t heads;   /* of the model, over all ranks: KV heads */
-	int64_t head_size; /* elements of a head */
-	int64_t group;     /* heads of a group, in layouts that have groups; 0: 1 */
+	uint32_t ranks;     /* tensor-parallel size R: the cache has only the heads of a rank; 0: 1 */
+	uint32_t rank;      /* r has heads r * heads / R up to (r + 1) * heads / R, or, if there are more
+	                       ranks than heads, the one head r * heads / R, as several ranks have */
+	uint32_t unused;    /* 0 */
+	int64_t layers;     /* 0: 1 */
+	int64_t kv;         /* 0: 2, keys and values; 1: one of them, or what MLA caches */
+	int64_t blocks;     /* 0: 1 */
+	int64_t tokens;     /* of a block */
+	int64_t heads;      /* KV heads of the model, over all ranks */
+	int64_t head_size;  /* elements of a head */
+	int64_t group;      /* heads of a group, in layouts that have groups; 0: 1 */
+	int64_t layer_step; /* bytes from one layer to the next, where a layer is padded; 0: it is not */
+	int64_t block_step; /* likewise, of blocks */
 	uint64_t reserved[8];
 };
 
@@ -620,8 +622,8 @@ struct tma_layout_blocking {
 	uint64_t reserved[8];
 };
 
-/* shape is that of the plain tensor, such as [n, c, h, w]: the dimensions in the order in which the layout's
- * name has them. */
+/* shape is that of the plain tensor, [n, c, h, w] with d before h for three dimensions, [o, i, h, w] of
+ * weights, or [rows, columns]. */
 TMA_API int tma_layout_block(tma_client *client, const tma_layout *layout, int rank, const int64_t *shape,
                              struct tma_layout_blocking *ret);
 

@@ -195,6 +195,33 @@ Test(layout, parts)
 	cr_assert_eq(t.offset, 1000 + 2 * (uint64_t)walk(&cache, first, H, 0));
 }
 
+/* Gaps after layers, and after blocks within them. */
+Test(layout, steps)
+{
+	enum { BLOCK = T * H * D + 3, LAYER = 2 * N * BLOCK + 100 };
+	static const int64_t nhd[] = { LAYER, N * BLOCK, BLOCK, H * D, D, 1 };
+	static const int64_t page_first[] = {
+		H * D + 2, N * (T * L * (H * D + 2) + 7), T * L * (H * D + 2) + 7, L * (H * D + 2), D, 1
+	};
+	struct tma_layout_cache cache = cache_of("nhd");
+	int64_t strides[TMA_MAX_RANK];
+	struct tma_tensor t;
+	uint64_t bytes;
+
+	cache.layer_step = 2 * LAYER;
+	cache.block_step = 2 * BLOCK;
+	cr_assert_eq(tma_layout_tensor(NULL, &cache, NULL, strides, &t), 0);
+	assert_strides("nhd", &t, 6, nhd);
+	cr_assert_eq(tma_layout_bytes(NULL, &cache, &bytes), 0);
+	cr_assert_eq(bytes, 2 * L * LAYER);
+
+	cache.layout = tma_layout_find("page_first");
+	cache.layer_step = 2 * (H * D + 2);
+	cache.block_step = 2 * (T * L * (H * D + 2) + 7);
+	cr_assert_eq(tma_layout_tensor(NULL, &cache, NULL, strides, &t), 0);
+	assert_strides("page_first", &t, 6, page_first);
+}
+
 Test(layout, one_layer_of_one_key_is_the_default)
 {
 	struct tma_layout_cache cache = {

@@ -70,6 +70,26 @@ static void set_far(void)
 	src.offset = UINT64_MAX - 100;
 }
 
+static void set_odd_step(void)
+{
+	src.layer_step = 2 * 2 * N * T * H * D + 1;
+}
+
+static void set_short_step(void)
+{
+	dst.block_step = 2 * T * H * D - 2;
+}
+
+static void set_negative_step(void)
+{
+	dst.layer_step = -16;
+}
+
+static void set_long_step(void)
+{
+	dst.layer_step = INT64_MAX / 2 * 2;
+}
+
 static void set_group(void)
 {
 	dst.layout = tma_layout_find("page_unified");
@@ -164,6 +184,14 @@ Test(layout, what_is_refused)
 		  "dst.layers: 3 makes the size of the cache overflow 63 bits" },
 		{ set_far, TMA_INVALID_ARGUMENT,
 		  "src.offset: 18446744073709551515, after which 13440 bytes overflow 64 bits" },
+		{ set_odd_step, TMA_INVALID_ARGUMENT,
+		  "src.layer_step: 4481, but it must be a multiple of 2 bytes and at least 4480" },
+		{ set_short_step, TMA_INVALID_ARGUMENT,
+		  "dst.block_step: 446, but it must be a multiple of 2 bytes and at least 448" },
+		{ set_negative_step, TMA_INVALID_ARGUMENT,
+		  "dst.layer_step: -16, but it must be a multiple of 2 bytes and at least 4480" },
+		{ set_long_step, TMA_INVALID_ARGUMENT,
+		  "dst.layers: 3 makes the size of the cache overflow 63 bits" },
 		{ set_group, TMA_INVALID_ARGUMENT,
 		  "dst.group: groups of 3 do not divide the 4 heads of a rank" },
 		{ set_negative_group, TMA_INVALID_ARGUMENT, "dst.group: -1 is negative" },
