@@ -11,7 +11,8 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import BUILD, NATIVE, tmactl
+from raw import RawCase
+from tmad import BUILD, NATIVE, tensor, tmactl
 
 MAX_RANK = 32
 CASES = int(os.environ.get("TEST_CASES", "10000"))
@@ -91,22 +92,21 @@ def split(x, pairs):
     return x
 
 
+def blocking(name, shape):
+    """What the library says of a layout and a plain shape."""
+    library = ctypes.CDLL(os.path.join(BUILD, ".libs", "libtmaclient.so"))
+    library.tma_layout_find.restype = ctypes.c_void_p
+    layout = ctypes.c_void_p(library.tma_layout_find(name.encode()))
+    ret = Blocking()
+    rc = library.tma_layout_block(None, layout, len(shape), (ctypes.c_int64 * len(shape))(*shape), ctypes.byref(ret))
+    assert rc == 0, f"{name} {shape}: {rc}"
+    return ret
+
+
 @unittest.skipUnless(NATIVE, "the library cannot be loaded into this Python")
 class Blocked(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.library = ctypes.CDLL(os.path.join(BUILD, ".libs", "libtmaclient.so"))
-        cls.library.tma_layout_find.restype = ctypes.c_void_p
-
-    def blocking(self, name, shape):
-        layout = ctypes.c_void_p(self.library.tma_layout_find(name.encode()))
-        ret = Blocking()
-        rc = self.library.tma_layout_block(None, layout, len(shape), (ctypes.c_int64 * len(shape))(*shape), ctypes.byref(ret))
-        self.assertEqual(rc, 0, f"{name} {shape}")
-        return ret
-
     def check(self, name, shape):
-        b = self.blocking(name, shape)
+        b = blocking(name, shape)
         x = np.arange(int(np.prod(shape)), dtype=np.uint16).reshape(shape)
         parts = split(x, [(b.split[2 * i], b.split[2 * i + 1]) for i in range(b.n_split)])
         blocked, want = parts.transpose(b.perm[:b.rank]), WRITTEN_OUT[name][1](x)
