@@ -225,12 +225,32 @@ static wide least_distance(const int64_t *sorted, uint32_t layers, bool *ret_reg
 	return least;
 }
 
+/* Whether layers, sorted, are groups of equally many, evenly spaced within each and from one to the next: as
+ * the keys and values of layers are, if both count as layers. */
+static bool find_groups(const int64_t *sorted, uint32_t layers, struct overlap_repeat ret[2])
+{
+	const wide within = (wide)sorted[1] - sorted[0];
+	uint32_t n = 2;
+
+	while (n < layers && (wide)sorted[n] - sorted[n - 1] == within)
+		n++;
+	if (layers % n)
+		return false;
+	for (uint32_t l = n; l < layers; l++)
+		if ((wide)sorted[l] - sorted[l - n] != (wide)sorted[n] - sorted[0])
+			return false;
+	ret[0] = (struct overlap_repeat){ n, (uint64_t)within };
+	ret[1] =
+	    (struct overlap_repeat){ layers / n, n < layers ? (uint64_t)((wide)sorted[n] - sorted[0]) : 0 };
+	return true;
+}
+
 static int check_layer_list(const struct engine_blocks *blocks, const struct transform *t, int64_t *sorted,
                             struct error *err)
 {
 	const uint32_t layers = blocks->layers;
 	const uint64_t n = dst_count(blocks), block = blocks_default_step(t->dst_extent);
-	struct overlap_repeat repeat[] = { { n, blocks->dst.step }, { layers, 0 } };
+	struct overlap_repeat repeat[3] = { { n, blocks->dst.step }, { layers, 0 } };
 	wide least, reach;
 	bool is_regular;
 
@@ -246,6 +266,8 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 		return 0;
 	if (least >= block && (wide)sorted[layers - 1] - sorted[0] + block <= blocks->dst.step)
 		return 0;
+	if (find_groups(sorted, layers, &repeat[1]))
+		return check_repeated(t, repeat, 3, "dst_layers", err);
 	return error_set(
 	    err, STATUS_OVERLAP,
 	    "dst_layers: two are %" PRIu64 " bytes apart; if unevenly spaced they must be at least %" PRIu64

@@ -80,10 +80,10 @@ struct plan_facts blocks_facts(const struct plan_facts *engine, const struct eng
 
 /* Whether the list may run between these places, of block 0. Refused are blocks that leave their region
  * (OUT_OF_RANGE), more work than the most (INVALID_ARGUMENT), blocks of the destination that
- * share bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers at irregular
- * distances, of which each has to end before the next one begins, or all lie within one step; and for the
- * stretches, within which the sides could lie between each other. sorted: room for blocks->layers offsets
- * where dst has a list of layers; else unused. */
+ * share bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers that are
+ * neither evenly spaced nor groups that are, of which each has to end before the next one begins, or all lie
+ * within one step; and for the stretches, within which the sides could lie between each other. sorted: room
+ * for blocks->layers offsets where dst has a list of layers; else unused. */
 int blocks_check(const struct engine_blocks *blocks, const struct transform *t,
                  const struct tensor_place *dst, const struct tensor_place *src, int64_t *sorted,
                  struct error *err);

@@ -17,7 +17,7 @@ enum overlap {
 /* Whether two different elements of the layout share a byte. */
 enum overlap overlap_self(const struct tensor_layout *layout);
 
-#define OVERLAP_MAX_REPEATS 2
+#define OVERLAP_MAX_REPEATS 3
 
 /* A layout is there n times, each so many bytes after the one before. */
 struct overlap_repeat {
