@@ -70,9 +70,66 @@ int tma_layout_convert(tma_client *client, const struct tma_layout_cache *dst,
 
 /* ---- Lists of blocks ---------------------------------------------------------------------------------- */
 
+/* Two sides of a list of blocks, and what is one layer of it: a layer, or the keys or the values of one. */
+struct listed {
+	struct kv_side to, from;
+	struct kv_groups groups;
+	uint32_t layers;
+	const struct kv_side *apart; /* whose layers lie wherever the caller says; NULL: neither's */
+	bool is_kv_apart;            /* and keys and values as well */
+};
+
 static uint64_t step_of(const struct kv_side *side, enum kv_dimension d)
 {
 	return (uint64_t)side->stride[d] * tma_dtype_size(side->cache->dtype);
+}
+
+/* Whether a side describes one layer of the other's many, or the keys of its keys and values. */
+static bool is_apart(const struct kv_side *side, const struct kv_side *other)
+{
+	return side->extent[KV_LAYER] == 1 &&
+	       (other->extent[KV_LAYER] > 1 || (side->extent[KV_KV] == 1 && other->extent[KV_KV] > 1));
+}
+
+/* Takes the layers, and what else is not of one block, out of what has to match. */
+static int listed_match(struct listed *l, struct error *err)
+{
+	struct kv_side *whole = l->apart == &l->from ? &l->to : &l->from;
+	int64_t layers = whole->extent[KV_LAYER];
+	int rc;
+
+	if (l->apart) {
+		l->is_kv_apart = l->apart->extent[KV_KV] == 1 && whole->extent[KV_KV] > 1;
+		whole->extent[KV_LAYER] = 1;
+		if (l->is_kv_apart) {
+			layers *= whole->extent[KV_KV];
+			whole->extent[KV_KV] = 1;
+		}
+	}
+	l->to.extent[KV_BLOCK] = l->from.extent[KV_BLOCK] = 1;
+	rc = kv_sides_match(&l->to, &l->from, err);
+	if (rc == 0 && layers > UINT32_MAX)
+		rc = error_set(err, STATUS_INVALID_ARGUMENT,
+		               "layers: %" PRId64 ", but it must be 1 to %" PRIu32, layers, UINT32_MAX);
+	l->layers = (uint32_t)layers;
+	return rc < 0 ? rc : kv_groups_of(&l->groups, &l->to, &l->from, err);
+}
+
+static int listed_init(struct listed *ret, const struct tma_layout_cache *dst,
+                       const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
+                       const struct tma_layout_part *src_part, struct error *err)
+{
+	int rc;
+
+	*ret = (struct listed){ 0 };
+	rc = kv_side_init(&ret->to, dst, dst_part, "dst", err);
+	if (rc == 0)
+		rc = kv_side_init(&ret->from, src, src_part, "src", err);
+	if (rc == 0 && is_apart(&ret->to, &ret->from))
+		ret->apart = &ret->to;
+	else if (rc == 0 && is_apart(&ret->from, &ret->to))
+		ret->apart = &ret->from;
+	return rc;
 }
 
 int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
@@ -81,43 +138,46 @@ int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
                       struct tma_blocks *ret)
 {
 	struct error ignored, *err = layout_error(client, &ignored);
-	struct kv_side to, from;
-	const struct kv_side *listed = scatter ? &to : &from, *other = scatter ? &from : &to;
-	struct kv_groups groups;
-	int rc = kv_side_init(&to, dst, dst_part, "dst", err);
-	int64_t blocks[2];
+	struct tma_blocks blocks;
+	struct listed l;
+	int rc = listed_init(&l, dst, dst_part, src, src_part, err);
 
-	if (rc == 0)
-		rc = kv_side_init(&from, src, src_part, "src", err);
 	if (rc < 0)
 		return rc;
-	/* The list says which blocks, so that the two sides may have different numbers of them. */
-	blocks[0] = to.extent[KV_BLOCK];
-	blocks[1] = from.extent[KV_BLOCK];
-	to.extent[KV_BLOCK] = from.extent[KV_BLOCK] = 1;
-	rc = kv_sides_match(&to, &from, err);
-	if (rc == 0)
-		rc = kv_groups_of(&groups, &to, &from, err);
-	if (rc == 0 && to.extent[KV_LAYER] > UINT32_MAX)
-		rc = error_set(err, STATUS_INVALID_ARGUMENT,
-		               "layers: %" PRId64 ", but it must be 1 to %" PRIu32, to.extent[KV_LAYER],
-		               UINT32_MAX);
-	if (rc < 0)
-		return rc;
-	to.extent[KV_BLOCK] = blocks[0];
-	from.extent[KV_BLOCK] = blocks[1];
-	move_init(move, &to, &from, &groups, 1u << KV_BLOCK | 1u << KV_LAYER);
-	*ret = (struct tma_blocks){
+	blocks = (struct tma_blocks){
 		.transform = &move->transform,
-		.count = (size_t)other->extent[KV_BLOCK],
-		.limit = (uint64_t)listed->extent[KV_BLOCK],
-		.dst_step = step_of(&to, KV_BLOCK),
-		.src_step = step_of(&from, KV_BLOCK),
+		.count = (size_t)(scatter ? &l.from : &l.to)->extent[KV_BLOCK],
+		.limit = (uint64_t)(scatter ? &l.to : &l.from)->extent[KV_BLOCK],
+		.dst_step = step_of(&l.to, KV_BLOCK),
+		.src_step = step_of(&l.from, KV_BLOCK),
 	};
-	if (to.extent[KV_LAYER] > 1) {
-		ret->layers = (uint32_t)to.extent[KV_LAYER];
-		ret->dst_layer_step = step_of(&to, KV_LAYER);
-		ret->src_layer_step = step_of(&from, KV_LAYER);
+	rc = listed_match(&l, err);
+	if (rc < 0)
+		return rc;
+	if (l.layers > 1) {
+		blocks.layers = l.layers;
+		if (l.apart != &l.to && !l.is_kv_apart)
+			blocks.dst_layer_step = step_of(&l.to, KV_LAYER);
+		if (l.apart != &l.from && !l.is_kv_apart)
+			blocks.src_layer_step = step_of(&l.from, KV_LAYER);
 	}
+	move_init(move, &l.to, &l.from, &l.groups, 1u << KV_BLOCK | 1u << KV_LAYER);
+	*ret = blocks;
+	return 0;
+}
+
+int tma_layout_layers(tma_client *client, const struct tma_layout_cache *cache,
+                      const struct tma_layout_part *part, int64_t *ret)
+{
+	struct error ignored, *err = layout_error(client, &ignored);
+	struct kv_side side;
+	int rc = kv_side_init(&side, cache, part, "cache", err);
+
+	if (rc < 0)
+		return rc;
+	for (int64_t l = 0; l < side.extent[KV_LAYER]; l++)
+		for (int64_t k = 0; k < side.extent[KV_KV]; k++)
+			*ret++ = (int64_t)((uint64_t)l * step_of(&side, KV_LAYER) +
+			                   (uint64_t)k * step_of(&side, KV_KV));
 	return 0;
 }

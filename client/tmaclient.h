@@ -602,11 +602,22 @@ TMA_API int tma_layout_convert(tma_client *client, const struct tma_layout_cache
 /* The same for a list of blocks: makes *ret a gather, or with scatter a scatter, of blocks with all of their
  * layers, and *move its transform. Set index_dtype and index or index_at, and count unless the list has an
  * entry for each block of the side that it does not index. Entries count from the first block of the indexed
- * side's part. */
+ * side's part.
+ *
+ * If the layers of one side lie apart, each an allocation of its own, describe one of them: a cache of one
+ * layer stands for as many as the other side has, and you set dst_layers or src_layers for it. If its keys
+ * and values lie apart as well, describe the keys of a layer (kv is 1): the request then has twice as many
+ * layers, the keys of layer 0, its values, the keys of layer 1 and so on, and you set the layers of both
+ * sides: tma_layout_layers returns those of the other one. */
 TMA_API int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
                               const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
                               const struct tma_layout_part *src_part, bool scatter,
                               struct tma_layout_move *move, struct tma_blocks *ret);
+
+/* Returns in ret, which has room for layers times kv entries of the part, the bytes from its first layer's
+ * keys to those of layer 0, its values, the keys of layer 1 and so on. */
+TMA_API int tma_layout_layers(tma_client *client, const struct tma_layout_cache *cache,
+                              const struct tma_layout_part *part, int64_t *ret);
 
 /* What a blocked layout makes of a plain tensor. The plain tensor is split and its parts are permuted:
  * split[2 * i] is a dimension, which is replaced by two, the number of its blocks, rounded up, and split[2 *

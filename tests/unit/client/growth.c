@@ -200,6 +200,7 @@ static void assert_untouched(tma_client *client)
 		struct tma_layout_blocking blocking;
 		struct tma_blocks blocks;
 		uint64_t size;
+		int64_t layer;
 		uint8_t bytes[16];
 	} ret, untouched;
 	struct tma_layout_move move;
@@ -221,6 +222,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_layout_tensor(client, NULL, NULL, strides, &ret.tensor));
 	RETURNS(tma_layout_convert(client, NULL, NULL, NULL, NULL, &ret.move));
 	RETURNS(tma_layout_blocks(client, NULL, NULL, NULL, NULL, false, &move, &ret.blocks));
+	RETURNS(tma_layout_layers(client, NULL, NULL, &ret.layer));
 	RETURNS(tma_layout_block(client, NULL, 0, NULL, &ret.blocking));
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
 	RETURNS(tma_submit_run(client, NULL, item.dst, item.src, NULL, &ret.ticket));

@@ -275,3 +275,55 @@ Test(layout, lists_of_blocks)
 	cr_assert_eq(tma_layout_blocks(NULL, &buffer, NULL, &pool, NULL, false, &move, &blocks), 0);
 	cr_assert(blocks.layers == 0 && blocks.dst_layer_step == 0 && blocks.src_layer_step == 0);
 }
+
+/* Of a side whose layers, or keys and values, lie apart, one is described. */
+Test(layout, layers_apart)
+{
+	static const struct {
+		const char *name;
+		int64_t layers[2], kv[2]; /* dst, src */
+		uint32_t want;
+		uint64_t dst_layer_step, src_layer_step;
+		int64_t kv_of_block;
+	} rows[] = {
+		{ "layers of src", { L, 1 }, { 2, 2 }, L, 2 * 2 * T * D, 0, 2 },
+		{ "layers of dst", { 1, L }, { 2, 2 }, L, 0, 2 * 2 * N * T * H * D, 2 },
+		{ "keys and values of src", { L, 1 }, { 2, 1 }, 2 * L, 0, 0, 1 },
+		{ "keys and values of dst", { 1, L }, { 1, 2 }, 2 * L, 0, 0, 1 },
+		{ "keys and values of a layer", { 1, 1 }, { 1, 2 }, 2, 0, 0, 1 },
+		{ "keys alone", { L, 1 }, { 1, 1 }, L, 2 * T * D, 0, 1 },
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct tma_layout_cache to = cache_of("universal"), from = cache_of("nhd");
+		struct tma_layout_move move;
+		struct tma_blocks blocks;
+
+		to.layers = rows[i].layers[0];
+		from.layers = rows[i].layers[1];
+		to.kv = rows[i].kv[0];
+		from.kv = rows[i].kv[1];
+		cr_assert_eq(tma_layout_blocks(NULL, &to, NULL, &from, NULL, false, &move, &blocks), 0, "%s",
+		             rows[i].name);
+		cr_assert_eq(blocks.layers, rows[i].want, "%s: %u", rows[i].name, blocks.layers);
+		cr_assert_eq(blocks.dst_layer_step, rows[i].dst_layer_step, "%s: %lu", rows[i].name,
+		             (unsigned long)blocks.dst_layer_step);
+		cr_assert_eq(blocks.src_layer_step, rows[i].src_layer_step, "%s: %lu", rows[i].name,
+		             (unsigned long)blocks.src_layer_step);
+		cr_assert_eq(move.dst.shape[0], rows[i].kv_of_block, "%s", rows[i].name);
+		cr_assert_eq(move.src.shape[0], rows[i].kv_of_block, "%s", rows[i].name);
+	}
+}
+
+Test(layout, offsets_of_layers)
+{
+	struct tma_layout_cache cache = cache_of("page_first");
+	const struct tma_layout_part part = { .first_layer = 1 };
+	enum { K = 2 * N * T * L * H * D, NEXT = 2 * H * D };
+	static const int64_t want[] = { 0, K, NEXT, NEXT + K };
+	int64_t offsets[COUNT(want) + 1] = { [COUNT(want)] = 77 };
+
+	cr_assert_eq(tma_layout_layers(NULL, &cache, &part, offsets), 0);
+	cr_assert_eq(memcmp(offsets, want, sizeof want), 0);
+	cr_assert_eq(offsets[COUNT(want)], 77);
+}
