@@ -90,7 +90,7 @@ static int count_check(const struct tma_layout_blocking *blocking, int rank, con
 	return 0;
 }
 
-int tma_layout_block(tma_client *client, const tma_layout *layout, int rank, const int64_t *shape,
+int tma_layout_split(tma_client *client, const tma_layout *layout, int rank, const int64_t *shape,
                      struct tma_layout_blocking *ret)
 {
 	struct error ignored, *err = layout_error(client, &ignored);

@@ -536,7 +536,7 @@ TMA_API const char *tma_layout_doc(const tma_layout *layout);  /* who uses it */
  * C h w 16c", 16c is a block of 16 channels, and C counts such blocks. */
 TMA_API const char *tma_layout_order(const tma_layout *layout);
 
-/* Returns whether the layout is one of blocked tensors (tma_layout_block). All others are of KV caches. */
+/* Returns whether the layout is one of blocked tensors (tma_layout_split). All others are of KV caches. */
 TMA_API bool tma_layout_is_blocked(const tma_layout *layout);
 
 /* A KV cache: C order in its layout's dimensions, with gaps only where a step says so. */
@@ -635,7 +635,7 @@ struct tma_layout_blocking {
 
 /* shape is that of the plain tensor, [n, c, h, w] with d before h for three dimensions, [o, i, h, w] of
  * weights, or [rows, columns]. */
-TMA_API int tma_layout_block(tma_client *client, const tma_layout *layout, int rank, const int64_t *shape,
+TMA_API int tma_layout_split(tma_client *client, const tma_layout *layout, int rank, const int64_t *shape,
                              struct tma_layout_blocking *ret);
 
 /* ---- Asynchronous requests ------------------------------------------------------------------------- */

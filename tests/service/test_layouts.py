@@ -98,7 +98,7 @@ def blocking(name, shape):
     library.tma_layout_find.restype = ctypes.c_void_p
     layout = ctypes.c_void_p(library.tma_layout_find(name.encode()))
     ret = Blocking()
-    rc = library.tma_layout_block(None, layout, len(shape), (ctypes.c_int64 * len(shape))(*shape), ctypes.byref(ret))
+    rc = library.tma_layout_split(None, layout, len(shape), (ctypes.c_int64 * len(shape))(*shape), ctypes.byref(ret))
     assert rc == 0, f"{name} {shape}: {rc}"
     return ret
 

@@ -223,7 +223,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_layout_convert(client, NULL, NULL, NULL, NULL, &ret.move));
 	RETURNS(tma_layout_blocks(client, NULL, NULL, NULL, NULL, false, &move, &ret.blocks));
 	RETURNS(tma_layout_layers(client, NULL, NULL, &ret.layer));
-	RETURNS(tma_layout_block(client, NULL, 0, NULL, &ret.blocking));
+	RETURNS(tma_layout_split(client, NULL, 0, NULL, &ret.blocking));
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
 	RETURNS(tma_submit_run(client, NULL, item.dst, item.src, NULL, &ret.ticket));
 	RETURNS(tma_submit_items(client, NULL, 1, NULL, &ret.ticket));

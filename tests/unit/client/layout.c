@@ -158,7 +158,7 @@ Test(layout, blocked_layouts)
 		struct tma_layout_blocking b;
 
 		cr_assert_eq(
-		    tma_layout_block(NULL, tma_layout_find(rows[i].name), rows[i].rank, rows[i].shape, &b), 0,
+		    tma_layout_split(NULL, tma_layout_find(rows[i].name), rows[i].rank, rows[i].shape, &b), 0,
 		    "%s", rows[i].name);
 		cr_assert_eq(b.rank, rows[i].blocked_rank, "%s: rank %d", rows[i].name, b.rank);
 		cr_assert_eq(b.n_split, rows[i].n_split, "%s: %d splits", rows[i].name, b.n_split);
@@ -178,7 +178,7 @@ Test(layout, scale_factors_lie_where_cublas_reads_them)
 	static const int64_t shape[] = { 300, 10 };
 	struct tma_layout_blocking b;
 
-	cr_assert_eq(tma_layout_block(NULL, tma_layout_find("scales_128x4"), 2, shape, &b), 0);
+	cr_assert_eq(tma_layout_split(NULL, tma_layout_find("scales_128x4"), 2, shape, &b), 0);
 	for (int64_t m = 0; m < 300; m++)
 		for (int64_t k = 0; k < 10; k++) {
 			const int64_t part[] = { m / 128, m % 128 / 32, m % 32, k / 4, k % 4 };

@@ -264,7 +264,7 @@ Test(layout, what_the_other_functions_refuse)
 	uint64_t bytes;
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		cr_assert_eq(tma_layout_block(client, tma_layout_find(rows[i].layout), rows[i].rank,
+		cr_assert_eq(tma_layout_split(client, tma_layout_find(rows[i].layout), rows[i].rank,
 		                              rows[i].shape, &blocking),
 		             TMA_INVALID_ARGUMENT, "%s", rows[i].message);
 		cr_assert_str_eq(tma_last_error(client), rows[i].message);
