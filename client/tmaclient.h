@@ -619,10 +619,11 @@ TMA_API int tma_layout_blocks(tma_client *client, const struct tma_layout_cache 
 TMA_API int tma_layout_layers(tma_client *client, const struct tma_layout_cache *cache,
                               const struct tma_layout_part *part, int64_t *ret);
 
-/* What a blocked layout makes of a plain tensor. The plain tensor is split and its parts are permuted:
- * split[2 * i] is a dimension, which is replaced by two, the number of its blocks, rounded up, and split[2 *
- * i + 1], the elements of a block; each split counts the dimensions that the ones before it have made.
- * Dimension d of the blocked tensor is dimension perm[d] of the result; inverse leads back. */
+/* What a blocked layout makes of a plain tensor. The plain tensor is split (see tma_tensor) and its parts are
+ * permuted: dimension d of the blocked tensor is dimension perm[d] of the result; inverse leads back. Give
+ * split and n_split to the plain tensor, rank and shape to the blocked one, and perm to the transform, or
+ * inverse where the blocked tensor is the source. The padding of a blocked destination becomes the
+ * transform's value. */
 struct tma_layout_blocking {
 	int rank;                    /* of the blocked tensor */
 	int64_t shape[TMA_MAX_RANK]; /* of the blocked tensor, which is in C order; includes the padding */

@@ -16,6 +16,7 @@ from tmad import BUILD, NATIVE, tensor, tmactl
 
 MAX_RANK = 32
 CASES = int(os.environ.get("TEST_CASES", "10000"))
+SERVED_CASES = 20  # of each layout
 OUT_OF_BLOCKS = 0xffff  # what padding is filled with
 
 
@@ -128,6 +129,32 @@ class Blocked(unittest.TestCase):
         for name, (most, _) in WRITTEN_OUT.items():
             with self.subTest(name=name):
                 self.check(name, [128 if extent > 4 else extent for extent in most])
+
+
+@unittest.skipUnless(NATIVE, "the library cannot be loaded into this Python")
+class Served(RawCase):
+    def move(self, array, src, perm, shape, dst):
+        """The destination's bytes: a transform of the array, split as src says, to a tensor that is split as dst says."""
+        _, source = self.region(max(array.nbytes, 1), data=array.tobytes() or b"\0")
+        memory, target = self.region(max(int(np.prod(shape)) * array.itemsize, 1))
+        self.rpc.call("transform", {"dst": tensor(target, shape, "uint16", **dst), "src": tensor(source, array.shape, "uint16", **src),
+                                    "perm": perm, "value": OUT_OF_BLOCKS})
+        return memory[:int(np.prod(shape)) * array.itemsize]
+
+    def test_there_and_back(self):
+        """Each is one request in either direction, of whole blocks and of ragged ones."""
+        chance = random.Random(11)
+        for name, (most, written_out) in WRITTEN_OUT.items():
+            for _ in range(SERVED_CASES):
+                shape = [chance.randint(1, extent) for extent in most]
+                with self.subTest(name=name, shape=shape):
+                    b = blocking(name, shape)
+                    x = np.arange(int(np.prod(shape)), dtype=np.uint16).reshape(shape)
+                    split = {"split": list(b.split[:2 * b.n_split])}
+                    there = self.move(x, split, list(b.perm[:b.rank]), list(b.shape[:b.rank]), {})
+                    self.assertEqual(there, written_out(x).tobytes())
+                    blocked = np.frombuffer(there, np.uint16).reshape(b.shape[:b.rank])
+                    self.assertEqual(self.move(blocked, {}, list(b.inverse[:b.rank]), shape, split), x.tobytes(), "back")
 
 
 if __name__ == "__main__":
