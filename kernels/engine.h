@@ -17,6 +17,7 @@
 #include <sys/queue.h>
 
 #include "kernels/plan/blocks.h"
+#include "kernels/plan/layer_table.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/transform.h"
 #include "proto/schema.h"
@@ -64,6 +65,9 @@ struct engine_memory {
 	bool writable;
 	uint64_t size;
 	uint64_t base;      /* of the region in its memory, bytes */
+	uint64_t address;   /* of the region's first byte, where the engine's moves find it: distances between
+	                       memories that the host can reach, and between those that it cannot, have a
+	                       meaning (layer_table.h) */
 	void *host;         /* the region's first byte, where this process can reach it; else NULL */
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
 };

@@ -50,7 +50,15 @@ struct fault_range index_list_range(const struct engine_blocks *blocks)
 	return host_memory(blocks->index_memory)->mapped;
 }
 
-/* Bytes past the move's offset; modulo 2^64, as steps may be negative. */
+void index_list_layer_ranges(const struct engine_job *job, uint32_t layer, struct fault_range ret[2])
+{
+	const struct engine_blocks *blocks = job->blocks;
+
+	ret[0] = host_memory(blocks_memory(&blocks->dst, layer, job->move.dst))->mapped;
+	ret[1] = host_memory(blocks_memory(&blocks->src, layer, job->move.src))->mapped;
+}
+
+/* Bytes past the move's offset; modulo 2^64, as steps and ways to other memories may be negative. */
 static uint64_t side_at(const struct engine_blocks_side *side, uint64_t block, uint32_t layer)
 {
 	uint64_t of_layer = side->layers ? (uint64_t)side->layers[layer] : layer * side->layer_step;
@@ -64,6 +72,8 @@ void index_list_place(const struct engine_job *job, uint64_t entry, int64_t bloc
 	const struct engine_move *move = &job->move;
 	uint64_t dst = blocks->scatter ? (uint64_t)block : entry;
 	uint64_t src = blocks->scatter ? entry : (uint64_t)block;
-	ret->dst = host_memory(move->dst)->data + (move->dst_offset + side_at(&blocks->dst, dst, layer));
-	ret->src = host_memory(move->src)->data + (move->src_offset + side_at(&blocks->src, src, layer));
+	ret->dst =
+	    host_memory(move->dst)->data + (int64_t)(move->dst_offset + side_at(&blocks->dst, dst, layer));
+	ret->src =
+	    host_memory(move->src)->data + (int64_t)(move->src_offset + side_at(&blocks->src, src, layer));
 }

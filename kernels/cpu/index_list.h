@@ -27,6 +27,9 @@ void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_
 /* The memory that index_list_read reads; empty when it is the host's own. */
 struct fault_range index_list_range(const struct engine_blocks *blocks);
 
+/* The memory that blocks of a layer lie in. */
+void index_list_layer_ranges(const struct engine_job *job, uint32_t layer, struct fault_range ret[2]);
+
 /* Where entry's block of a layer lies; block: what the entry names. */
 void index_list_place(const struct engine_job *job, uint64_t entry, int64_t block, uint32_t layer,
                       struct move_place *ret);

@@ -49,6 +49,7 @@ void running_job_start(struct running_job *running, struct engine_job *job, cons
 	running->tuning = tuning;
 	running->threads = threads;
 	running->partitioned = NULL;
+	running->partitioned_layer = 0;
 	running->partitioner.n = running->partitioner.next = 0;
 	running->partitioner.move.pieces = running->partitioner.next_piece = 0;
 	running->active = 0;
@@ -196,6 +197,7 @@ static void work_item_partition(struct running_job *running, struct work_item *r
 {
 	ret->kind = WORK_ITEM_PARTITION;
 	ret->move = running->partitioned;
+	ret->layer = running->partitioned_layer;
 	partitioner_next(&running->partitioner, &ret->partition);
 	if (!partitioner_left(&running->partitioner, 1))
 		running->partitioned->status = 0; /* unless one of the partitions ends otherwise */
@@ -287,6 +289,7 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 		index_list_place(running->job, group->first + b->at, block, b->layer, &task.place);
 		partitioner_init(&running->partitioner, &task, running->threads);
 		running->partitioned = &running->job->move;
+		running->partitioned_layer = b->layer;
 		work_item_partition(running, ret);
 	}
 	go_on(running, 1);

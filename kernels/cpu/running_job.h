@@ -43,6 +43,7 @@ struct running_job {
 	bool stream;
 	struct partitioner partitioner;  /* of the move or block that is handed out in partitions */
 	struct engine_move *partitioned; /* that move */
+	uint32_t partitioned_layer;      /* of that block */
 	struct engine_move *moves;       /* of a batch, or the job's one */
 	uint32_t n_moves, next_move;
 	uint64_t left; /* cost of the moves to come */
@@ -72,7 +73,7 @@ struct work_item {
 	uint32_t n;               /* moves, blocks; sleepers to wake, and then: that there are, were woken */
 	struct partition partition;
 
-	/* Blocks of one layer. */
+	/* Blocks of one layer, or the block that a partition is of. */
 	uint32_t layer;
 	uint64_t entry; /* the first */
 	int64_t block[WORK_ITEM_BLOCKS_MOST];

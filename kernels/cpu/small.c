@@ -186,11 +186,16 @@ static void aim_at_move(struct small *small, const struct engine_move *move)
 	    host_memory(move->src)->data + move->src_offset);
 }
 
+static int run_guarded(struct small *small, const struct fault_range ranges[2])
+{
+	return fault_guard(ranges, work, small) ? 0 : STATUS_DEVICE;
+}
+
 static int run_one(struct small *small)
 {
 	struct fault_range ranges[2] = { host_memory(small->move->dst)->mapped,
 		                         host_memory(small->move->src)->mapped };
-	return fault_guard(ranges, work, small) ? 0 : STATUS_DEVICE;
+	return run_guarded(small, ranges);
 }
 
 /* ---- A job ------------------------------------------------------------------------------------------ */
@@ -227,15 +232,17 @@ static int run_blocks(struct engine_job *job, struct small *small)
 	reading.blocks = job->blocks;
 	if (!fault_guard(ranges, read_list, &reading))
 		return STATUS_DEVICE;
-	for (uint32_t layer = 0; layer < job->blocks->layers; layer++)
+	for (uint32_t layer = 0; layer < job->blocks->layers; layer++) {
+		index_list_layer_ranges(job, layer, ranges);
 		for (uint32_t i = 0; i < group->n && !status; i++) {
 			struct move_place place;
 			if (group->block[i] < 0)
 				continue;
 			index_list_place(job, i, group->block[i], layer, &place);
 			aim(small, &job->move, place.dst, place.src);
-			status = run_one(small);
+			status = run_guarded(small, ranges);
 		}
+	}
 	return status;
 }
 

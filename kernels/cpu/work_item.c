@@ -15,13 +15,27 @@ static bool is_stopped(const struct execution *execution)
 	return atomic_load_explicit(&execution->work_item->running->stopped, memory_order_relaxed);
 }
 
+static int guard(struct execution *execution, const struct fault_range ranges[2], void (*work)(void *arg))
+{
+	if (!fault_guard(ranges, work, execution))
+		return STATUS_DEVICE;
+	return execution->whole ? 0 : STATUS_CANCELED;
+}
+
 /* The memory that a move touches. */
 static int guard_move(struct execution *execution, const struct engine_move *move, void (*work)(void *arg))
 {
 	struct fault_range ranges[2] = { host_memory(move->dst)->mapped, host_memory(move->src)->mapped };
-	if (!fault_guard(ranges, work, execution))
-		return STATUS_DEVICE;
-	return execution->whole ? 0 : STATUS_CANCELED;
+	return guard(execution, ranges, work);
+}
+
+/* The memory that blocks of the work item's layer touch. */
+static int guard_layer(struct execution *execution, void (*work)(void *arg))
+{
+	const struct work_item *work_item = execution->work_item;
+	struct fault_range ranges[2];
+	index_list_layer_ranges(work_item->running->job, work_item->layer, ranges);
+	return guard(execution, ranges, work);
 }
 
 /* ---- Partitions and moves --------------------------------------------------------------------------- */
@@ -142,9 +156,11 @@ int work_item_execute(struct work_item *work_item, char *scratch)
 	struct execution execution = { .work_item = work_item, .scratch = scratch, .whole = true };
 	switch (work_item->kind) {
 	case WORK_ITEM_PARTITION:
-		return guard_move(&execution, work_item->move, partition_work);
+		return work_item->running->job->blocks
+		           ? guard_layer(&execution, partition_work)
+		           : guard_move(&execution, work_item->move, partition_work);
 	case WORK_ITEM_BLOCKS:
-		return guard_move(&execution, work_item->move, blocks_work);
+		return guard_layer(&execution, blocks_work);
 	case WORK_ITEM_READ:
 		return run_read(&execution);
 	case WORK_ITEM_COUNT:

@@ -74,6 +74,18 @@ static bool may_open_scratch(const struct scheduler *scheduler)
 	       clock_ns() - scheduler->scratch_failed_ns > SCRATCH_RETRY_NS;
 }
 
+/* Whether threads find layers of a side as far apart as the device does. */
+static bool is_as_for_device(const struct engine_blocks_side *side)
+{
+	for (uint32_t l = 0; side->table && l < side->table->n; l++) {
+		const struct cuda_memory *memory = cuda_memory(side->table->memories[l]);
+
+		if (memory->host && memory->address != (uint64_t)(uintptr_t)memory->data)
+			return false;
+	}
+	return true;
+}
+
 static bool init_packing(const struct scheduler *scheduler, const struct engine_job *job,
                          uint64_t scratch_bytes, struct packing *ret)
 {
@@ -93,6 +105,7 @@ static bool init_packing(const struct scheduler *scheduler, const struct engine_
 
 	return (places.dst_is_host || places.src_is_host) &&
 	       (scheduler->limits.pack_alone || sharing_is_seen(&scheduler->sharing, clock_ns())) &&
+	       is_as_for_device(&job->blocks->dst) && is_as_for_device(&job->blocks->src) &&
 	       packing_init(ret, job, &scheduler->pool.facts, &places, &limits);
 }
 

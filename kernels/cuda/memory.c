@@ -73,6 +73,12 @@ static int new_memory(enum region_kind kind, bool writable, uint64_t size, struc
 	return 0;
 }
 
+static struct engine_memory *engine_memory_of(struct cuda_memory *memory)
+{
+	memory->base.address = memory->address;
+	return &memory->base;
+}
+
 int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                     struct engine_memory **ret, struct error *err)
 {
@@ -85,7 +91,7 @@ int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *
 	if (r < 0)
 		free(memory);
 	else
-		*ret = &memory->base;
+		*ret = engine_memory_of(memory);
 	return r;
 }
 
@@ -103,7 +109,7 @@ int cuda_memory_create(struct cuda_memories *memories, const struct engine_handl
 		free(memory);
 		return r;
 	}
-	*ret = &memory->base;
+	*ret = engine_memory_of(memory);
 	*ret_export = export;
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "driver.h"
-#include "kernels/host/memory.h"
 #include "kernels/host/stream_copy.h"
 #include "memory.h"
 #include "proto/arithmetic.h"
@@ -72,14 +71,14 @@ static void copy_part(void *arg, uint32_t part)
 
 static void copy_by_threads(struct pack_job *job, struct pack_slot *slot, enum pack_slot_state state)
 {
-	const struct engine_move *move = &job->in_flight->job->move;
-	struct engine_memory *memory = state == PACK_SLOT_PACKING ? move->src : move->dst;
+	const struct pack_guard *guard = state == PACK_SLOT_PACKING ? &job->host_in : &job->host_out;
 
 	slot->state = state;
 	slot->task.group = state == PACK_SLOT_PACKING ? &job->in_group : &job->out_group;
 	slot->task.run = copy_part;
 	slot->task.arg = slot;
-	slot->task.range = host_memory(cuda_memory(memory)->host)->mapped;
+	slot->task.ranges = guard->ranges;
+	slot->task.n_ranges = guard->n;
 	slot->task.parts = (uint32_t)divide_up_u64(slot->to - slot->from, PACKING_PART_BYTES);
 	packers_add(&job->pool->packers, &slot->task);
 }

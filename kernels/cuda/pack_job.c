@@ -59,6 +59,53 @@ static bool has_lists(struct pack_job *job)
 	return job->lists != NULL;
 }
 
+static struct fault_range range_of(struct engine_memory *memory)
+{
+	return host_memory(cuda_memory(memory)->host)->mapped;
+}
+
+static uint32_t count_ranges(const struct engine_blocks_side *side)
+{
+	return side->table ? side->table->n : 0;
+}
+
+static bool has_ranges(struct pack_job *job)
+{
+	const struct engine_blocks *blocks = job->packing.blocks;
+	const uint32_t n = count_ranges(&blocks->dst) + count_ranges(&blocks->src);
+
+	if (n <= job->n_ranges)
+		return true;
+	free(job->ranges);
+	job->ranges = malloc(n * sizeof *job->ranges);
+	job->n_ranges = job->ranges ? n : 0;
+	return job->ranges != NULL;
+}
+
+/* What a side's guard names; more: room for the memories of a table. */
+static struct pack_guard guard_of(const struct engine_blocks_side *side, struct engine_memory *memory,
+                                  struct fault_range *own, struct fault_range *more)
+{
+	if (!cuda_memory(memory)->host)
+		return (struct pack_guard){ NULL, 0 };
+	if (!side->table) {
+		*own = range_of(memory);
+		return (struct pack_guard){ own, 1 };
+	}
+	for (uint32_t l = 0; l < side->table->n; l++)
+		more[l] = range_of(side->table->memories[l]);
+	return (struct pack_guard){ more, side->table->n };
+}
+
+static void set_guards(struct pack_job *job, const struct engine_move *move)
+{
+	const struct engine_blocks *blocks = job->packing.blocks;
+	const uint32_t n = count_ranges(&blocks->dst);
+
+	job->host_out = guard_of(&blocks->dst, move->dst, &job->own[0], job->ranges);
+	job->host_in = guard_of(&blocks->src, move->src, &job->own[1], n > 0 ? job->ranges + n : job->ranges);
+}
+
 static void set_places(struct pack_job *job, const struct engine_move *move)
 {
 	const struct cuda_memory *dst = cuda_memory(move->dst), *src = cuda_memory(move->src);
@@ -95,7 +142,8 @@ bool pack_job_begin(struct in_flight_pool *pool, struct in_flight_job *in_flight
 	job->pool = pool;
 	job->in_flight = in_flight;
 	job->packing = in_flight->staging.packing;
-	if (!has_slots(job) || !packers_start(&pool->packers) || !has_lists(job) || !read_guarded(job))
+	if (!has_slots(job) || !packers_start(&pool->packers) || !has_lists(job) || !has_ranges(job) ||
+	    !read_guarded(job))
 		return false;
 	if (!packing_judge(&job->packing, pool->pack_slots.bytes)) {
 		blocks->passed = blocks->beyond = 0;
@@ -107,6 +155,7 @@ bool pack_job_begin(struct in_flight_pool *pool, struct in_flight_job *in_flight
 	job->coming = job->going = 0;
 	job->begun = job->ended = 0;
 	set_places(job, &in_flight->job->move);
+	set_guards(job, &in_flight->job->move);
 	pool->pack_slots.jobs++;
 	return job->is_active = true;
 }
@@ -302,4 +351,7 @@ void pack_job_deinit(struct pack_job *job)
 	free(job->lists);
 	job->lists = NULL;
 	job->lists_bytes = 0;
+	free(job->ranges);
+	job->ranges = NULL;
+	job->n_ranges = 0;
 }

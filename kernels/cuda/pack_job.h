@@ -32,6 +32,12 @@ struct pack_count {
 	uint64_t landed;
 };
 
+/* The clients' memory of a side on the host. */
+struct pack_guard {
+	const struct fault_range *ranges;
+	uint32_t n;
+};
+
 /* A stretch under way. */
 struct pack_stretch {
 	struct packing_stretch part;
@@ -52,9 +58,13 @@ struct pack_job {
 	struct pack_stretch stretch[PACKING_MOST_SLOTS]; /* number i in i % slots */
 	char *host_dst; /* elements [0, ..., 0] of block 0 of layer 0, where on the host */
 	const char *host_src;
-	uint64_t dst, src; /* the same for the device */
-	uint32_t *lists;   /* kept from job to job */
+	uint64_t dst, src;                   /* the same for the device */
+	struct pack_guard host_in, host_out; /* what threads read, and what they write */
+	struct fault_range own[2];           /* of sides in one memory */
+	uint32_t *lists;                     /* kept from job to job */
 	size_t lists_bytes;
+	struct fault_range *ranges; /* likewise, of sides by tables */
+	uint32_t n_ranges;
 };
 
 /* Reads the list. true: the job is under way now. false: it is not to travel so after all, or it has failed,

@@ -317,7 +317,7 @@ struct packing_piece packing_next(const struct packing_side *side, const struct 
 	while (stop < end && side->pitch == side->bytes && ++item < items) {
 		const uint64_t next = item_place(side, stretch, item);
 
-		if (next != place + side->bytes)
+		if (next != place + side->bytes || (side->blocks->table && item % stretch->n == 0))
 			break;
 		place = next;
 		stop += side->bytes;
@@ -356,6 +356,7 @@ static int64_t list_side(const struct packing_side *side, const struct packing_s
 		return -side->low;
 	}
 	*ret = *side->blocks;
+	ret->table = NULL; /* it is of all layers */
 	if (ret->layers) {
 		ret->layers += stretch->layer;
 		return 0;

@@ -112,7 +112,8 @@ struct packing_piece {
 	uint64_t bytes; /* 0: there are no more */
 };
 
-/* The first piece at or after *at, which ends at `end` at the latest. *at moves behind it. */
+/* The first piece at or after *at, which ends at `end` at the latest, and with its layer if there is a table:
+ * what follows is other memory, wherever it lies. *at moves behind it. */
 struct packing_piece packing_next(const struct packing_side *side, const struct packing_stretch *stretch,
                                   uint64_t *at, uint64_t end);
 

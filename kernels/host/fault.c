@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdint.h>
 #include <ucontext.h>
 
 #include "kernels/engine.h"
@@ -15,6 +14,7 @@
 struct guard {
 	sigjmp_buf back;
 	const struct fault_range *ranges;
+	uint32_t n;
 	sigset_t mask; /* of the thread, when it faulted */
 };
 
@@ -26,7 +26,7 @@ static struct sigaction before;
 
 static bool is_guarded(const struct guard *guard, const void *address)
 {
-	for (int i = 0; i < 2; i++)
+	for (uint32_t i = 0; i < guard->n; i++)
 		if ((uintptr_t)address - (uintptr_t)guard->ranges[i].start < guard->ranges[i].size)
 			return true;
 	return false;
@@ -76,9 +76,9 @@ static void leave_handler(void)
 	pthread_sigmask(SIG_SETMASK, &current->mask, NULL);
 }
 
-bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg)
+bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*work)(void *arg), void *arg)
 {
-	struct guard guard = { .ranges = ranges };
+	struct guard guard = { .ranges = ranges, .n = n };
 	/* The mask is not saved, which would be a system call for every guard. */
 	bool whole = sigsetjmp(guard.back, 0) == 0;
 	if (whole) {
@@ -89,6 +89,11 @@ bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), vo
 	}
 	current = NULL;
 	return whole;
+}
+
+bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg)
+{
+	return fault_guard_ranges(ranges, 2, work, arg);
 }
 
 /* ---- The owner's door: engine.h ---------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct fault_range {
 	const void *start;
@@ -20,8 +21,11 @@ struct fault_range {
 int fault_init(void);
 void fault_deinit(void);
 
-/* Runs work(arg). false: the memory failed under it, and it was left where it stood; it must own nothing
- * that has to be given back. Guards do not nest. */
+/* Runs work(arg), which touches n ranges of memory that may fail. false: the memory failed under it, and it
+ * was left where it stood; it must own nothing that has to be given back. Guards do not nest. */
+bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*work)(void *arg), void *arg);
+
+/* The same for two ranges. */
 bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg);
 
 #endif

@@ -230,6 +230,7 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, b
 		          .writable = handle->writable,
 		          .size = handle->size,
 		          .base = handle->offset,
+		          .address = (uint64_t)(uintptr_t)map + (handle->offset - span.start),
 		          .host = (char *)map + (handle->offset - span.start),
 		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
 		.data = (char *)map + (handle->offset - span.start),

@@ -130,10 +130,10 @@ static void run_part(void *arg)
 /* Once one has failed, the others need not run. */
 static void run_guarded(struct part *part)
 {
-	const struct fault_range ranges[2] = { part->task->range, part->task->range };
+	struct pack_task *task = part->task;
 
-	if (!pack_task_has_failed(part->task) && !fault_guard(ranges, run_part, part))
-		atomic_store_explicit(&part->task->failed, true, memory_order_relaxed);
+	if (!pack_task_has_failed(task) && !fault_guard_ranges(task->ranges, task->n_ranges, run_part, part))
+		atomic_store_explicit(&task->failed, true, memory_order_relaxed);
 }
 
 static void look_for_work(struct packers *packers)

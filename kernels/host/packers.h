@@ -32,8 +32,9 @@ struct pack_task {
 	struct pack_group *group;
 	void (*run)(void *arg, uint32_t part); /* under a guard (fault.h) */
 	void *arg;
-	struct fault_range range; /* of clients' memory: what may fail */
-	uint32_t parts;           /* > 0 */
+	const struct fault_range *ranges; /* of clients' memory: what may fail */
+	uint32_t n_ranges;
+	uint32_t parts; /* > 0 */
 
 	/* By the packers. */
 	uint32_t next; /* part */

@@ -8,17 +8,6 @@
 #define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
 #define RUN_LEAST   1024      /* bytes of a run, below which a warp does several */
 
-static uint64_t side_bits(const struct engine_blocks_side *side, uint32_t layers)
-{
-	uint64_t bits = side->step;
-
-	if (!side->layers)
-		return layers > 1 ? bits | side->layer_step : bits;
-	for (uint32_t l = 0; l < layers; l++)
-		bits |= (uint64_t)side->layers[l];
-	return bits;
-}
-
 static uint32_t align_of(uint64_t bits)
 {
 	bits |= 16;
@@ -27,7 +16,8 @@ static uint32_t align_of(uint64_t bits)
 
 uint32_t block_align(const struct engine_blocks *blocks)
 {
-	return align_of(side_bits(&blocks->dst, blocks->layers) | side_bits(&blocks->src, blocks->layers));
+	return align_of(blocks_side_bits(&blocks->dst, UINT64_MAX, blocks->layers) |
+	                blocks_side_bits(&blocks->src, UINT64_MAX, blocks->layers));
 }
 
 bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blocks *blocks,

@@ -3,23 +3,14 @@
  * layouts are treated as repeated ones (overlap.h). */
 #include "blocks.h"
 
-#include <endian.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "layer_table.h"
 #include "overlap.h"
 
 #define GREATEST_ALIGN 16
-#define FARTHEST       ((wide)1 << 100) /* for what 64 bits do not hold: past every region */
-
-typedef __int128 wide;
-
-/* Bytes of a side, from the first byte of its region. */
-struct stretch {
-	wide low;
-	wide high;
-};
 
 static int check_range(const char *name, const struct engine_blocks *blocks,
                        const struct engine_blocks_side *side, uint64_t n, struct tensor_extent extent,
@@ -40,18 +31,18 @@ static uint64_t src_count(const struct engine_blocks *blocks)
 	return blocks->scatter ? blocks->n : blocks->limit;
 }
 
-static wide product(uint64_t a, uint64_t b)
+/* Of n > 0 blocks of a layer, from its block 0. */
+static struct stretch layer_stretch(const struct engine_blocks_side *side, uint64_t n,
+                                    struct tensor_extent extent)
 {
-	uint64_t ab;
-
-	return __builtin_mul_overflow(a, b, &ab) ? FARTHEST : (wide)ab;
+	return (struct stretch){ extent.low, int128_product(n - 1, side->step) + extent.high };
 }
 
-/* Of n > 0 blocks in every layer, with block 0 of the side at offset. */
+/* Of n > 0 blocks in every layer, with block 0 of the side at offset, from the first byte of its region. */
 static struct stretch stretch_of(const struct engine_blocks_side *side, uint64_t n, uint32_t layers,
                                  struct tensor_extent extent, uint64_t offset)
 {
-	wide first = 0, last = product(layers - 1, side->layer_step);
+	int128 first = 0, last = int128_product(layers - 1, side->layer_step);
 
 	if (side->layers)
 		first = last = side->layers[0];
@@ -59,8 +50,30 @@ static struct stretch stretch_of(const struct engine_blocks_side *side, uint64_t
 		first = side->layers[l] < first ? side->layers[l] : first;
 		last = side->layers[l] > last ? side->layers[l] : last;
 	}
-	return (struct stretch){ .low = offset + first + extent.low,
-		                 .high = offset + last + product(n - 1, side->step) + extent.high };
+	const struct stretch layer = layer_stretch(side, n, extent);
+
+	return (struct stretch){ .low = offset + first + layer.low, .high = offset + last + layer.high };
+}
+
+/* ---- Tables of layers -------------------------------------------------------------------------------- */
+
+void blocks_use_table(struct engine_blocks_side *side, struct layer_table *table)
+{
+	side->table = table;
+	side->layers = table->is_even ? NULL : table->layers;
+	side->layer_step = table->step;
+}
+
+struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint32_t layer,
+                                    struct engine_memory *the_move)
+{
+	return side->table ? side->table->memories[layer] : the_move;
+}
+
+/* Bytes that the move's offset adds to each entry. */
+static uint64_t added(const struct engine_blocks_side *side, const struct tensor_place *place)
+{
+	return place->offset - side->table->places[0].at.offset;
 }
 
 /* ---- What is left out -------------------------------------------------------------------------------- */
@@ -75,7 +88,7 @@ int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent exte
 {
 	const struct engine_blocks_side *side = blocks->scatter ? &blocks->dst : &blocks->src;
 	const char *name = blocks->scatter ? "dst" : "src";
-	wide room, most;
+	int128 room, most;
 	int r;
 
 	if (side->step == 0)
@@ -86,16 +99,21 @@ int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent exte
 	if (r < 0)
 		return r;
 	/* Negative where blocks without bytes are said to lie beyond it. */
-	room = place->size - stretch_of(side, 1, blocks->layers, extent, place->offset).high;
+	if (side->table)
+		room = (int128)side->table->room - added(side, place) - extent.high;
+	else
+		room = place->size - stretch_of(side, 1, blocks->layers, extent, place->offset).high;
 	most = 1 + (room < 0 ? 0 : room / side->step);
 	blocks->limit = most > UINT64_MAX ? UINT64_MAX : (uint64_t)most;
 	return 0;
 }
 
-static uint64_t side_bits(const struct engine_blocks_side *side, uint64_t n, uint32_t layers)
+uint64_t blocks_side_bits(const struct engine_blocks_side *side, uint64_t n, uint32_t layers)
 {
 	uint64_t bits = n > 1 ? side->step : 0;
 
+	if (side->table)
+		return bits | side->table->bits;
 	for (uint32_t l = 0; side->layers && l < layers; l++)
 		bits |= (uint64_t)side->layers[l];
 	return side->layers || layers == 1 ? bits : bits | side->layer_step;
@@ -107,8 +125,8 @@ struct plan_facts blocks_facts(const struct plan_facts *engine, const struct eng
 	struct plan_facts facts = *engine;
 	uint64_t bits = dst | src | GREATEST_ALIGN;
 
-	bits |= side_bits(&blocks->dst, dst_count(blocks), blocks->layers);
-	bits |= side_bits(&blocks->src, src_count(blocks), blocks->layers);
+	bits |= blocks_side_bits(&blocks->dst, dst_count(blocks), blocks->layers);
+	bits |= blocks_side_bits(&blocks->src, src_count(blocks), blocks->layers);
 	facts.align = (uint32_t)(bits & -bits); /* the largest power of two that all are a multiple of */
 	if (facts.tma) {
 		facts.dst_phase = dst % GREATEST_ALIGN;
@@ -145,7 +163,12 @@ static int check_range(const char *name, const struct engine_blocks *blocks,
 	struct stretch stretch;
 
 	if (n == 0 || extent.high == extent.low || place->offset > place->size)
-		return tensor_check_range(nothing, place->offset, place->size, name, err);
+		return side->table ? layer_table_check_range(side->table, name, 1, 0, nothing,
+		                                             added(side, place), err)
+		                   : tensor_check_range(nothing, place->offset, place->size, name, err);
+	if (side->table)
+		return layer_table_check_range(side->table, name, n, side->step, extent, added(side, place),
+		                               err);
 	stretch = stretch_of(side, n, blocks->layers, extent, place->offset);
 	if (stretch.low < 0)
 		return error_set(err, STATUS_OUT_OF_RANGE,
@@ -167,14 +190,14 @@ static int check_range(const char *name, const struct engine_blocks *blocks,
 /* A list in a region may have one entry over and over, so that regions bound nothing. */
 static int check_work(const struct engine_blocks *blocks, const struct transform *t, struct error *err)
 {
-	const wide moves = product(blocks->n, blocks->layers);
+	const int128 moves = int128_product(blocks->n, blocks->layers);
 
-	if (moves > (wide)BLOCKS_MOVES_MOST)
+	if (moves > (int128)BLOCKS_MOVES_MOST)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "layers: %" PRIu64 " entries in each of %" PRIu32 " layers exceed %" PRIu64
 		                 " blocks",
 		                 blocks->n, blocks->layers, BLOCKS_MOVES_MOST);
-	if (t->bytes > BLOCKS_BYTES_MOST || moves * t->bytes > (wide)BLOCKS_BYTES_MOST)
+	if (t->bytes > BLOCKS_BYTES_MOST || moves * t->bytes > (int128)BLOCKS_BYTES_MOST)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "layers: %" PRIu64 " entries in each of %" PRIu32 " layers, %" PRIu64
 		                 " bytes each, exceed %" PRIu64 " bytes",
@@ -210,13 +233,13 @@ static int compare_offsets(const void *a, const void *b)
 }
 
 /* Layers sorted by where they lie, the least distance of two and whether all are the same. */
-static wide least_distance(const int64_t *sorted, uint32_t layers, bool *ret_regular)
+static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_regular)
 {
-	wide least = (wide)sorted[1] - sorted[0];
+	int128 least = (int128)sorted[1] - sorted[0];
 
 	*ret_regular = true;
 	for (uint32_t l = 2; l < layers; l++) {
-		wide distance = (wide)sorted[l] - sorted[l - 1];
+		int128 distance = (int128)sorted[l] - sorted[l - 1];
 
 		*ret_regular &= distance == least;
 		if (distance < least)
@@ -229,19 +252,19 @@ static wide least_distance(const int64_t *sorted, uint32_t layers, bool *ret_reg
  * the keys and values of layers are, if both count as layers. */
 static bool find_groups(const int64_t *sorted, uint32_t layers, struct overlap_repeat ret[2])
 {
-	const wide within = (wide)sorted[1] - sorted[0];
+	const int128 within = (int128)sorted[1] - sorted[0];
 	uint32_t n = 2;
 
-	while (n < layers && (wide)sorted[n] - sorted[n - 1] == within)
+	while (n < layers && (int128)sorted[n] - sorted[n - 1] == within)
 		n++;
 	if (layers % n)
 		return false;
 	for (uint32_t l = n; l < layers; l++)
-		if ((wide)sorted[l] - sorted[l - n] != (wide)sorted[n] - sorted[0])
+		if ((int128)sorted[l] - sorted[l - n] != (int128)sorted[n] - sorted[0])
 			return false;
 	ret[0] = (struct overlap_repeat){ n, (uint64_t)within };
 	ret[1] =
-	    (struct overlap_repeat){ layers / n, n < layers ? (uint64_t)((wide)sorted[n] - sorted[0]) : 0 };
+	    (struct overlap_repeat){ layers / n, n < layers ? (uint64_t)((int128)sorted[n] - sorted[0]) : 0 };
 	return true;
 }
 
@@ -251,7 +274,7 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 	const uint32_t layers = blocks->layers;
 	const uint64_t n = dst_count(blocks), block = blocks_default_step(t->dst_extent);
 	struct overlap_repeat repeat[3] = { { n, blocks->dst.step }, { layers, 0 } };
-	wide least, reach;
+	int128 least, reach;
 	bool is_regular;
 
 	memcpy(sorted, blocks->dst.layers, layers * sizeof *sorted);
@@ -261,10 +284,10 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 		repeat[1].step = (uint64_t)least;
 		return check_repeated(t, repeat, 2, "dst_layers", err);
 	}
-	reach = product(n - 1, blocks->dst.step) + block;
+	reach = int128_product(n - 1, blocks->dst.step) + block;
 	if (least >= reach)
 		return 0;
-	if (least >= block && (wide)sorted[layers - 1] - sorted[0] + block <= blocks->dst.step)
+	if (least >= block && (int128)sorted[layers - 1] - sorted[0] + block <= blocks->dst.step)
 		return 0;
 	if (find_groups(sorted, layers, &repeat[1]))
 		return check_repeated(t, repeat, 3, "dst_layers", err);
@@ -288,6 +311,9 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
 	r = check_repeated(t, repeat, 1, "dst_step", err);
 	if (r < 0 || blocks->layers == 1)
 		return r;
+	if (blocks->dst.table)
+		return layer_table_check_apart(blocks->dst.table, t, dst_count(blocks), blocks->dst.step,
+		                               err);
 	if (blocks->dst.layers)
 		return check_layer_list(blocks, t, sorted, err);
 	return check_repeated(t, repeat, 2, "dst_layer_step", err);
@@ -295,28 +321,27 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
 
 /* ---- Two places in one memory -------------------------------------------------------------------------- */
 
-static bool is_one_memory(const struct tensor_place *a, const struct tensor_place *b)
+static bool is_one_memory(const uint64_t a[2], const uint64_t b[2])
 {
-	return a->memory[0] == b->memory[0] && a->memory[1] == b->memory[1];
+	return a[0] == b[0] && a[1] == b[1];
 }
 
-static bool meet(struct stretch a, uint64_t a_base, struct stretch b, uint64_t b_base)
+/* A side without a table: all of it. */
+struct whole {
+	const uint64_t *memory;
+	struct stretch stretch; /* in that memory */
+};
+
+static struct whole whole_of(const struct engine_blocks_side *side, uint64_t n, uint32_t layers,
+                             struct tensor_extent extent, const struct tensor_place *place)
 {
-	return a_base + a.low < b_base + b.high && b_base + b.low < a_base + a.high;
+	return (struct whole){
+		place->memory, stretch_shift(stretch_of(side, n, layers, extent, place->offset), place->base)
+	};
 }
 
-static int check_sides(const struct engine_blocks *blocks, const struct transform *t,
-                       const struct tensor_place *dst, const struct tensor_place *src, struct error *err)
+static int refuse_wholes(struct stretch to, struct stretch from, struct error *err)
 {
-	struct stretch to, from;
-
-	if (!is_one_memory(dst, src) || t->count == 0 || t->src_extent.high == t->src_extent.low ||
-	    dst_count(blocks) == 0 || src_count(blocks) == 0)
-		return 0;
-	to = stretch_of(&blocks->dst, dst_count(blocks), blocks->layers, t->dst_extent, dst->offset);
-	from = stretch_of(&blocks->src, src_count(blocks), blocks->layers, t->src_extent, src->offset);
-	if (!meet(to, dst->base, from, src->base))
-		return 0;
 	return error_set(
 	    err, STATUS_OVERLAP,
 	    "dst: bytes [%" PRIu64 ", %" PRIu64 ") of its region and [%" PRIu64 ", %" PRIu64
@@ -325,14 +350,78 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 	    (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
 }
 
-/* ---- The list ------------------------------------------------------------------------------------------ */
+/* The entries of a table that meet something on the other side: one is enough to say so. */
+static int refuse_entry(const char *side, const struct layer_table *table, uint32_t entry, const char *what,
+                        struct error *err)
+{
+	return error_set(err, STATUS_OVERLAP,
+	                 "%s_%s: the blocks of entry %" PRIu32
+	                 " and %s overlap in one memory; with a list of blocks they must not overlap as a "
+	                 "whole, even if no two blocks do",
+	                 side, table->noun, entry, what);
+}
+
+static int check_tables(const struct engine_blocks_side *dst, struct stretch of_dst,
+                        const struct engine_blocks_side *src, struct stretch of_src, struct error *err)
+{
+	uint32_t to, from;
+
+	if (!layer_tables_meet(dst->table, of_dst, src->table, of_src, &to, &from))
+		return 0;
+	return error_set(err, STATUS_OVERLAP,
+	                 "dst_%s: the blocks of entry %" PRIu32 " and those of entry %" PRIu32
+	                 " of src_%s overlap in one memory; with a list of blocks they must not overlap as "
+	                 "a whole, even if no two blocks do",
+	                 dst->table->noun, to, from, src->table->noun);
+}
+
+static int check_sides(const struct engine_blocks *blocks, const struct transform *t,
+                       const struct tensor_place *dst, const struct tensor_place *src, struct error *err)
+{
+	const uint64_t n_dst = dst_count(blocks), n_src = src_count(blocks);
+	struct stretch of_dst, of_src;
+	struct whole to, from;
+	uint32_t entry;
+
+	if (t->count == 0 || t->src_extent.high == t->src_extent.low || n_dst == 0 || n_src == 0)
+		return 0;
+	if (blocks->dst.table)
+		of_dst = stretch_shift(layer_stretch(&blocks->dst, n_dst, t->dst_extent),
+		                       added(&blocks->dst, dst));
+	else
+		to = whole_of(&blocks->dst, n_dst, blocks->layers, t->dst_extent, dst);
+	if (blocks->src.table)
+		of_src = stretch_shift(layer_stretch(&blocks->src, n_src, t->src_extent),
+		                       added(&blocks->src, src));
+	else
+		from = whole_of(&blocks->src, n_src, blocks->layers, t->src_extent, src);
+
+	if (blocks->dst.table && blocks->src.table)
+		return check_tables(&blocks->dst, of_dst, &blocks->src, of_src, err);
+	if (blocks->dst.table)
+		return layer_table_meets(blocks->dst.table, of_dst, from.memory, from.stretch, &entry)
+		           ? refuse_entry("dst", blocks->dst.table, entry, "src", err)
+		           : 0;
+	if (blocks->src.table)
+		return layer_table_meets(blocks->src.table, of_src, to.memory, to.stretch, &entry)
+		           ? refuse_entry("src", blocks->src.table, entry, "dst", err)
+		           : 0;
+	if (!is_one_memory(dst->memory, src->memory) || !stretches_meet(to.stretch, from.stretch))
+		return 0;
+	return refuse_wholes(stretch_shift(to.stretch, -(int128)dst->base),
+	                     stretch_shift(from.stretch, -(int128)src->base), err);
+}
+
+/* ---- A list in a region -------------------------------------------------------------------------------- */
 
 int blocks_check_index(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, const struct tensor_place *place, struct error *err)
 {
 	const uint32_t size = blocks->index_bytes;
-	const wide end = place->offset + product(blocks->n, size);
+	const int128 end = place->offset + int128_product(blocks->n, size);
+	const struct stretch list = stretch_shift((struct stretch){ place->offset, end }, place->base);
 	struct stretch to;
+	uint32_t entry;
 
 	if (end > place->size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
@@ -344,97 +433,22 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 		                 "index_at: byte %" PRIu64 " of the region is not aligned to the %" PRIu32
 		                 " bytes of an entry",
 		                 place->offset, size);
-	if (!is_one_memory(dst, place) || t->count == 0 || dst_count(blocks) == 0)
+	if (t->count == 0 || dst_count(blocks) == 0)
+		return 0;
+	if (blocks->dst.table) {
+		to = stretch_shift(layer_stretch(&blocks->dst, dst_count(blocks), t->dst_extent),
+		                   added(&blocks->dst, dst));
+		return layer_table_meets(blocks->dst.table, to, place->memory, list, &entry)
+		           ? refuse_entry("dst", blocks->dst.table, entry, "the entries at index_at", err)
+		           : 0;
+	}
+	if (!is_one_memory(dst->memory, place->memory))
 		return 0;
 	to = stretch_of(&blocks->dst, dst_count(blocks), blocks->layers, t->dst_extent, dst->offset);
-	if (!meet(to, dst->base, (struct stretch){ place->offset, end }, place->base))
+	if (!stretches_meet(stretch_shift(to, dst->base), list))
 		return 0;
 	return error_set(err, STATUS_OVERLAP,
 	                 "index_at: the entries overlap bytes [%" PRIu64 ", %" PRIu64
 	                 ") of dst's region, which are written",
 	                 (uint64_t)to.low, (uint64_t)to.high);
-}
-
-static int64_t entry_at(const struct engine_blocks *blocks, uint64_t i)
-{
-	const char *at = (const char *)blocks->index + i * blocks->index_bytes;
-	uint32_t half;
-	uint64_t whole;
-
-	if (blocks->index_bytes == sizeof half) {
-		memcpy(&half, at, sizeof half);
-		return (int32_t)le32toh(half);
-	}
-	memcpy(&whole, at, sizeof whole);
-	return (int64_t)le64toh(whole);
-}
-
-/* A slot of a table of 2^bits. */
-static uint32_t slot_of(uint64_t entry, uint64_t seed, int bits)
-{
-	const unsigned __int128 mixed =
-	    (unsigned __int128)(entry ^ seed) * (seed * UINT64_C(0x9e3779b97f4a7c15) | 1);
-
-	return (uint32_t)(((uint64_t)mixed ^ (uint64_t)(mixed >> 64)) >> (64 - bits));
-}
-
-/* Names the first two that are the same. */
-static int check_twice(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err)
-{
-	int bits = 1;
-
-	while (UINT64_C(1) << bits < 2 * blocks->n)
-		bits++;
-	memset(seen->slot, 0, sizeof *seen->slot << bits);
-	for (uint32_t i = 0; i < blocks->n; i++) {
-		const int64_t entry = entry_at(blocks, i);
-		uint32_t s = slot_of((uint64_t)entry, seen->seed, bits);
-
-		if (entry == -1)
-			continue;
-		for (; seen->slot[s]; s = (s + 1) & ((UINT32_C(1) << bits) - 1))
-			if (entry_at(blocks, seen->slot[s] - 1) == entry)
-				return error_set(err, STATUS_OVERLAP,
-				                 "index[%" PRIu32 "]: %" PRId64 ", as index[%" PRIu32
-				                 "]: two blocks would be written to the same place in dst",
-				                 i, entry, seen->slot[s] - 1);
-		seen->slot[s] = i + 1;
-	}
-	return 0;
-}
-
-/* By a bit a block: where there are no more of those than the table has room for, much faster. */
-static bool has_twice(const struct engine_blocks *blocks, struct blocks_seen *seen)
-{
-	bool twice = false;
-
-	memset(seen->slot, 0, (blocks->limit + 31) / 32 * sizeof *seen->slot);
-	for (uint64_t i = 0; i < blocks->n; i++) {
-		const int64_t entry = entry_at(blocks, i);
-		const uint64_t block = entry < 0 ? 0 : (uint64_t)entry;
-		const uint32_t bit = (uint32_t)(entry >= 0) << block % 32;
-
-		twice |= (seen->slot[block / 32] & bit) != 0;
-		seen->slot[block / 32] |= bit;
-	}
-	return twice;
-}
-
-int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err)
-{
-	if (blocks->n > BLOCKS_LIST_MOST)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "index: %" PRIu64 " entries, at most %d",
-		                 blocks->n, BLOCKS_LIST_MOST);
-	for (uint64_t i = 0; i < blocks->n; i++) {
-		const int64_t entry = entry_at(blocks, i);
-
-		if (entry < -1 || (entry >= 0 && (uint64_t)entry >= blocks->limit))
-			return error_set(err, STATUS_OUT_OF_RANGE,
-			                 "index[%" PRIu64 "]: %" PRId64 ", but %s has %" PRIu64
-			                 " blocks (limit)",
-			                 i, entry, blocks->scatter ? "dst" : "src", blocks->limit);
-	}
-	if (!blocks->scatter || (blocks->limit <= 8 * sizeof seen->slot && !has_twice(blocks, seen)))
-		return 0;
-	return check_twice(blocks, seen, err);
 }

@@ -17,13 +17,16 @@
 #include "transform.h"
 
 struct engine_memory;
+struct layer_table;
 
 /* One side of a list of blocks: block i of layer l lies i * step + (layers ? layers[l] : l * layer_step)
- * bytes past the move's offset. */
+ * bytes past the move's offset. By a table these are distances between addresses, and the move's memory and
+ * offset are those of the first entry. */
 struct engine_blocks_side {
 	uint64_t step;
 	uint64_t layer_step;
-	const int64_t *layers; /* bytes, one a layer; NULL: layer_step apart */
+	const int64_t *layers;     /* bytes, one a layer; NULL: layer_step apart */
+	struct layer_table *table; /* of the layers, each in a memory of its own; NULL: all in the move's */
 };
 
 /* The move done once for each entry of a list, in each layer. Entry i names block index[i] of the indexed
@@ -70,6 +73,10 @@ uint64_t blocks_default_step(struct tensor_extent extent);
 int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent extent,
                          const struct tensor_place *place, struct error *err);
 
+/* What all distances between blocks of the side are multiples of, if n blocks of a layer count, as an or of
+ * them. */
+uint64_t blocks_side_bits(const struct engine_blocks_side *side, uint64_t n, uint32_t layers);
+
 /* The engine's facts for a plan that is right for every block: aligned as all of them are. dst and src:
  * addresses of element [0, ..., 0] of block 0, modulo any multiple of 16. The phases are that block's,
  * and the others' too where align is 16; such a plan has no use for them but in the pattern of a fill, which
@@ -78,12 +85,20 @@ int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent exte
 struct plan_facts blocks_facts(const struct plan_facts *engine, const struct engine_blocks *blocks,
                                uint64_t dst, uint64_t src);
 
-/* Whether the list may run between these places, of block 0. Refused are blocks that leave their region
- * (OUT_OF_RANGE), more work than the most (INVALID_ARGUMENT), blocks of the destination that
- * share bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers that are
- * neither evenly spaced nor groups that are, of which each has to end before the next one begins, or all lie
- * within one step; and for the stretches, within which the sides could lie between each other. sorted: room
- * for blocks->layers offsets where dst has a list of layers; else unused. */
+/* Takes the layers of the side from a table. */
+void blocks_use_table(struct engine_blocks_side *side, struct layer_table *table);
+
+/* The memory of a layer; the_move: the memory of the move's side. */
+struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint32_t layer,
+                                    struct engine_memory *the_move);
+
+/* Whether the list may run between these places, of block 0 of layer 0. Refused are blocks that leave their
+ * region (OUT_OF_RANGE), more work than the most (INVALID_ARGUMENT), blocks of the destination that share
+ * bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers that are neither evenly
+ * spaced nor groups that are, of which each has to end before the next one begins, or all lie within one
+ * step; and for the stretches, within which the sides could lie between each other; layers of a table have a
+ * stretch each. sorted: room for blocks->layers offsets where dst has a list of layers without a table; else
+ * unused. */
 int blocks_check(const struct engine_blocks *blocks, const struct transform *t,
                  const struct tensor_place *dst, const struct tensor_place *src, int64_t *sorted,
                  struct error *err);

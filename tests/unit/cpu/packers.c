@@ -150,8 +150,10 @@ Test(packers, memory_that_fails)
 	void *bytes = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, fd, 0);
 	cr_assert_neq(bytes, MAP_FAILED);
 	read.bytes = good.bytes = bytes;
-	read.task.range = (struct fault_range){ bytes, PAGES * PAGE };
-	good.task.range = read.task.range;
+	read.task.ranges = &(struct fault_range){ bytes, PAGES * PAGE };
+	read.task.n_ranges = 1;
+	good.task.ranges = read.task.ranges;
+	good.task.n_ranges = 1;
 	good.task.parts = PAGES / 2;
 	good.task.arg = &good;
 	open_packers();
