@@ -6,6 +6,7 @@ static params_fn blocks_fill;
 static int index_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
 static void step_params(const struct tma_blocks *blocks, struct msg_blocks *ret);
 static int layer_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
+static int table_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
 
 static int on_blocks_done(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                           void *arg, struct error *err)
@@ -109,6 +110,8 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 	step_params(blocks, params);
 	rc = layer_params(client, blocks, params);
 	if (rc == 0)
+		rc = table_params(client, blocks, params);
+	if (rc == 0)
 		rc = index_params(client, blocks, params);
 	return rc < 0 ? rc : order_fill(blocks, client, call->order, params);
 }
@@ -163,12 +166,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "lists travel little-e
 
 static int layer_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret)
 {
-	size_t bytes = (blocks->layers ? blocks->layers : 1) * sizeof(int64_t);
+	const size_t layers = blocks->layers      ? blocks->layers
+	                      : blocks->dst_table ? blocks->dst_table->n
+	                      : blocks->src_table ? blocks->src_table->n
+	                                          : 1;
+	const size_t bytes = layers * sizeof(int64_t);
 
 	if ((blocks->dst_layers || blocks->src_layers) && bytes > frame_request_limits.bytes)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "layers: %u offsets do not fit into a message of %zu bytes",
-		                   (unsigned)blocks->layers, frame_request_limits.bytes);
+		                   "layers: %zu offsets do not fit into a message of %zu bytes", layers,
+		                   frame_request_limits.bytes);
 	if (blocks->dst_layers) {
 		ret->has |= F(blocks, dst_layers);
 		ret->dst_layers = (struct bytes){ (const char *)blocks->dst_layers, bytes };
@@ -178,4 +185,19 @@ static int layer_params(tma_client *client, const struct tma_blocks *blocks, str
 		ret->src_layers = (struct bytes){ (const char *)blocks->src_layers, bytes };
 	}
 	return 0;
+}
+
+static int table_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret)
+{
+	int rc = 0;
+
+	if (blocks->dst_table) {
+		ret->has |= F(blocks, dst_table);
+		rc = table_param(client, blocks->dst_table, "dst_table", &ret->dst_table);
+	}
+	if (blocks->src_table && rc == 0) {
+		ret->has |= F(blocks, src_table);
+		rc = table_param(client, blocks->src_table, "src_table", &ret->src_table);
+	}
+	return rc;
 }

@@ -145,6 +145,7 @@ void tma_free(tma_client *client)
 	client_reset(client);
 	client_free_rings(client);
 	client_free_plans(client);
+	client_free_tables(client);
 	client_free_regions(client);
 	rpc_decoder_free(client->decoder);
 	buffer_deinit(&client->in);

@@ -35,7 +35,7 @@ enum region_life {
 	REGION_GONE,  /* the connection could not have it: see error */
 };
 
-/* Regions and plans: what a later connection is told again. */
+/* Regions, tables and plans: what a later connection is told again. */
 struct tma_region {
 	tma_client *client;
 	struct tma_region *next;
@@ -52,6 +52,23 @@ struct tma_region {
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc */
 	char device[DEVICE_UUID_TEXT];       /* "": not told */
 	void *data;                          /* mapped here; or NULL */
+	struct error error;
+};
+
+struct table_place {
+	tma_region *region; /* NULL: it was released */
+	uint64_t offset;
+};
+
+struct tma_table {
+	tma_client *client;
+	struct tma_table *next;
+	enum region_life life;
+	uint64_t id;
+	uint32_t connection; /* that id is of */
+	size_t n;
+	struct table_place *places;
+	uint64_t *words; /* room for them as they travel, behind places */
 	struct error error;
 };
 
@@ -84,8 +101,8 @@ struct request;
 typedef int reply_fn(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                      void *arg, struct error *err);
 
-/* Makes a request's parameters, which name regions and plans by the ids that they have on the connection
- * there is now: 0, or the last error. */
+/* Makes a request's parameters, which name regions, tables and plans by the ids that they have on the
+ * connection there is now: 0, or the last error. */
 typedef int params_fn(tma_client *client, const struct call *call, struct request *request,
                       union params *ret);
 
@@ -139,7 +156,7 @@ struct tma_client {
 	uint32_t reconnects; /* since tma_connect */
 	int retry_ms;        /* tma_set_reconnect */
 	bool is_given_up;    /* the last try to connect again failed */
-	bool is_incomplete;  /* the connection has not been told of every region and plan */
+	bool is_incomplete;  /* the connection has not been told of every region, table and plan */
 	bool is_bound;       /* what is asked now is of this connection alone: none is made anew for it */
 	bool is_device_lost; /* the service has said so, and ends the connection */
 	bool is_batching;    /* tma_set_batching */
@@ -179,6 +196,7 @@ struct tma_client {
 	bool is_cpu;        /* the service's engine */
 
 	struct tma_region *regions;
+	struct tma_table *tables;
 	struct tma_plan *plans;
 	struct tma_ring *rings;
 	struct tma_result last_result;
@@ -218,10 +236,11 @@ enum patience {
  * plan; else the error, which may be that of a region or plan that was lost: then there is one, too. */
 int client_ready(tma_client *client, int64_t deadline, enum patience patience);
 
-/* Regions and plans that are GONE, but may be had again, are to be asked for. */
+/* Regions, tables and plans that are GONE, but may be had again, are to be asked for. */
 void client_seek_lost(tma_client *client);
 
-/* After client_open: registers the regions of connections before this one, and prepares their plans. */
+/* After client_open: registers the regions of connections before this one, and prepares their tables and
+ * plans. */
 int client_rejoin(tma_client *client, int64_t deadline, enum patience patience);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
@@ -373,6 +392,19 @@ int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, s
 int plan_prepare(tma_plan *plan, int64_t deadline);
 
 void client_free_plans(tma_client *client);
+
+/* ---- table.c --------------------------------------------------------------------------------------- */
+
+/* The id of the table that an argument, name, is: INVALID_ARGUMENT when it is of another client. */
+int table_param(tma_client *client, const tma_table *table, const char *name, uint64_t *ret);
+
+/* Prepares a table, again or for the first time. */
+int table_prepare(tma_table *table, int64_t deadline);
+
+/* The region is on its way to be freed. */
+void client_forget_region(tma_client *client, const tma_region *region);
+
+void client_free_tables(tma_client *client);
 
 /* ---- ring.c ---------------------------------------------------------------------------------------- */
 

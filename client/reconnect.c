@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reconnecting: the next request after a lost connection connects again, because the service restarts itself
- * at the same path, or someone starts it. Regions and plans keep their handles and get new ids.
+ * at the same path, or someone starts it. Regions, tables and plans keep their handles and get new ids.
  *
  * A connection that was opened is incomplete until it was told of all of them. What the service refuses for
  * now, since it may still hold what an earlier connection had, is asked for again; what it refuses for good,
@@ -20,6 +20,7 @@
 static int join(tma_client *client, int64_t deadline, enum patience patience);
 static int connect_again(tma_client *client, int64_t deadline, enum patience patience);
 static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, struct error *first);
+static int rejoin_tables(tma_client *client, int64_t deadline, int64_t until, struct error *first);
 static int rejoin_plans(tma_client *client, int64_t deadline, int64_t until, struct error *first);
 static int report_region(const tma_region *region, struct error why);
 static bool is_permanent(const tma_region *region);
@@ -85,7 +86,8 @@ static int connect_again(tma_client *client, int64_t deadline, enum patience pat
 	return client_fail(client, rc, "the connection is closed: %s; %s", lost.message, why.message);
 }
 
-/* ---- Regions and plans -------------------------------------------------------------------------------- */
+/* ---- Regions, tables and plans
+ * -------------------------------------------------------------------------------- */
 
 /* By when a call with that deadline stops asking again: what is asked for last has a quarter of its time for
  * the reply. */
@@ -112,6 +114,8 @@ int client_rejoin(tma_client *client, int64_t deadline, enum patience patience)
 	}
 	client->is_bound = true;
 	rc = rejoin_regions(client, deadline, until, &first);
+	if (rc == 0)
+		rc = rejoin_tables(client, deadline, until, &first);
 	if (rc == 0)
 		rc = rejoin_plans(client, deadline, until, &first);
 	client->is_bound = false;
@@ -163,6 +167,33 @@ static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, s
 		region->life = REGION_GONE;
 		region->error = client->error;
 		report_region(region, region->error);
+		if (!first->status)
+			*first = client->error;
+	}
+	return 0;
+}
+
+static int rejoin_tables(tma_client *client, int64_t deadline, int64_t until, struct error *first)
+{
+	for (tma_table *table = client->tables; table; table = table->next) {
+		int pause_ms = PAUSE_LEAST_MS, rc;
+
+		if (table->life != REGION_KNOWN || table->connection == client->connection)
+			continue;
+		do
+			rc = table_prepare(table, deadline);
+		while (is_worth_asking(client, rc, until, &pause_ms));
+		if (rc == 0)
+			continue;
+		if (!is_refused(client, rc))
+			return rc;
+		table->error = client->error;
+		client_fail(client, rc,
+		            "connected, but a table of %zu places could not be prepared again: %s", table->n,
+		            table->error.message);
+		if (until == 0 && is_for_now(rc))
+			return rc;
+		table->life = REGION_GONE;
 		if (!first->status)
 			*first = client->error;
 	}
@@ -226,6 +257,9 @@ void client_seek_lost(tma_client *client)
 	for (tma_region *region = client->regions; region; region = region->next)
 		if (region->life == REGION_GONE && !is_permanent(region))
 			region->life = REGION_KNOWN;
+	for (tma_table *table = client->tables; table; table = table->next)
+		if (table->life == REGION_GONE)
+			table->life = REGION_KNOWN;
 	for (tma_plan *plan = client->plans; plan; plan = plan->next)
 		if (plan->life == REGION_GONE)
 			plan->life = REGION_KNOWN;

@@ -62,6 +62,7 @@ void region_free(tma_region *region)
 	while (*link != region)
 		link = &(*link)->next;
 	*link = region->next;
+	client_forget_region(region->client, region);
 	if (region->data)
 		munmap(region->data, region->size);
 	if (region->fd >= 0)

@@ -132,8 +132,8 @@ TMA_API tma_client *tma_new(void);
 
 /* If the connection is lost because the service went away (DISCONNECTED) or because its device failed
  * (DEVICE_LOST), the next call reconnects to the same path. Every region that was not released is registered
- * again, every plan is prepared again, and both keep their handles. Memory that the library or the service
- * created keeps its contents, except for CUDA IPC memory that the service created, which is lost.
+ * again, every table and plan is prepared again, and all keep their handles. Memory that the library or the
+ * service created keeps its contents, except for CUDA IPC memory that the service created, which is lost.
  * tma_reconnects() counts reconnections. Each region keeps a file descriptor open for this purpose.
  *
  * A blocking call that is interrupted because the service went away is repeated once on the new connection if
@@ -145,32 +145,32 @@ TMA_API tma_client *tma_new(void);
  * was in flight when a device failed: these requests end with DISCONNECTED or DEVICE_LOST, and how much they
  * have moved is unknown. A request of which no byte had been sent is sent on the new connection.
  *
- * While the service is still releasing what an earlier connection of the client held, it may refuse a region
- * or plan with QUOTA, BUSY or NO_MEMORY. The call that reconnects then retries until the time set by
- * tma_set_reconnect or the call's timeout has passed. If a region or plan is lost in the end, that call
- * returns the status with which it was refused, and the error message says which one it is. The client is
- * connected in this case: whatever was not lost works, and any use of what was lost fails with the same
- * status. tma_restore() tries again, as does the next connection; tma_region_release() and tma_plan_release()
- * give it up.
+ * While the service is still releasing what an earlier connection of the client held, it may refuse a region,
+ * table or plan with QUOTA, BUSY or NO_MEMORY. The call that reconnects then retries until the time set by
+ * tma_set_reconnect or the call's timeout has passed. If one of them is lost in the end, that call returns
+ * the status with which it was refused, and the error message says which one it is. The client is connected
+ * in this case: whatever was not lost works, and any use of what was lost fails with the same status.
+ * tma_restore() tries again, as does the next connection; tma_region_release(), tma_table_release() and
+ * tma_plan_release() give it up.
  *
  * After NO_REPLY or PROTOCOL a client stays closed, and its calls return DISCONNECTED, until the program
  * calls tma_connect: the service exists but is slow or misbehaves, and the program decides what to do.
  */
 
-/* Connects to the service, then registers and prepares again the regions and plans of the client's earlier
- * connections. path is the path of the socket; NULL selects $TMAD_SOCKET if it is set, otherwise
+/* Connects to the service, then registers and prepares again the regions, tables and plans of the client's
+ * earlier connections. path is the path of the socket; NULL selects $TMAD_SOCKET if it is set, otherwise
  * /run/tmad/tmad.sock if it can be reached, otherwise $XDG_RUNTIME_DIR/tmad/tmad.sock. The server must run as
  * root, as this process's user or as the user named by tma_set_server_uid; if it does not, the call returns
  * PERMISSION. ALREADY_EXISTS: the client is already connected. After any other error the client is not
- * connected, unless the error is about a region or a plan as described above. */
+ * connected, unless the error is about a region, table or plan as described above. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
-/* Tries again to register the regions and prepare the plans that were lost in a reconnection, as described
- * above. Returns 0 if none is missing afterwards. */
+/* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
+ * described above. Returns 0 if none is missing afterwards. */
 TMA_API int tma_restore(tma_client *client);
 
-/* Closes the connection and frees the client with all of its regions, plans, tickets, rings and results.
- * Unmaps the memory created by tma_region_create. NULL is allowed. */
+/* Closes the connection and frees the client with all of its regions, tables, plans, tickets, rings and
+ * results. Unmaps the memory created by tma_region_create. NULL is allowed. */
 TMA_API void tma_free(tma_client *client);
 
 /* tma_set_timeout limits, in milliseconds, every later call that waits for a reply, including tma_connect and
@@ -482,6 +482,25 @@ struct tma_item {
 TMA_API int tma_run_items(tma_client *client, struct tma_item *items, size_t n,
                           const struct tma_order *order);
 
+/* ---- Tables: layers in many regions ------------------------------------------------------------------ */
+
+/* The places of the layers on one side of a gather, a scatter or a run of a plan, each in a region of its
+ * own: a cache of keys and values whose every layer, K and V, is an allocation is a table of twice as many
+ * places as it has layers. The service checks the places when the table is prepared; a request then costs
+ * about as much as one whose layers lie in one region, and is as few launches on a device. */
+typedef struct tma_table tma_table;
+
+/* Prepares a table of n places, at most 1024, whose regions are all of host memory or all of device memory. A
+ * place outside its region is OUT_OF_RANGE, and the error message names its number. places is not used after
+ * the call. The table belongs to the client until tma_table_release or tma_free, and is prepared again after
+ * a reconnection. It holds its regions: the memory of one that is released meanwhile stays mapped in the
+ * service until the table is released too, and then the table cannot be prepared again. */
+TMA_API int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t n, tma_table **ret);
+
+/* Releases the table; requests in flight finish. The handle is invalid afterwards, whatever the call returns.
+ * NULL is allowed and returns 0. */
+TMA_API int tma_table_release(tma_table *table);
+
 /* ---- Blocks: gather and scatter --------------------------------------------------------------------- */
 
 /* One transform for each entry of a list of block numbers. A gather indexes the source, a scatter the
@@ -509,7 +528,11 @@ struct tma_blocks {
 	const int64_t *dst_layers;     /* instead of a step: for each layer, bytes from dst to its block 0 */
 	const int64_t *src_layers;     /* likewise, from src */
 	const struct tma_order *order; /* NULL: none */
-	uint64_t reserved[8];
+	const tma_table *dst_table;    /* instead of a step or a list: the place of block 0 of each layer. dst
+	                                  then has no region, its offset is added to each place, and a layers of
+	                                  0 stands for as many as there are places */
+	const tma_table *src_table;    /* likewise */
+	uint64_t reserved[6];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details, including how many entries
@@ -652,7 +675,7 @@ typedef uint64_t tma_ticket;
  * A submit never waits for a service that is gone: if the connection is lost, it tries to connect once and
  * returns DISCONNECTED if the connection is not accepted at once. It waits in two cases only, each time
  * within the timeout: while the socket is full and more than 64 KiB are queued; and, after reconnecting, for
- * the replies that register the client's regions and prepare its plans, within the time set by
+ * the replies that register the client's regions and prepare its tables and plans, within the time set by
  * tma_set_reconnect. If the service refuses one of them for now (QUOTA, BUSY, NO_MEMORY), the submit returns
  * that status, and the next call tries again.
  *

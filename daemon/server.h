@@ -126,8 +126,9 @@ struct server {
 	uint64_t mapped_bytes;
 	uint64_t last_session;
 	char boot_id[33];
-	uint64_t start_ns;            /* since the epoch */
-	struct blocks_seen seen;      /* by one list at a time */
+	uint64_t start_ns;       /* since the epoch */
+	struct blocks_seen seen; /* by one list at a time */
+	uint64_t tables_made;
 	uint8_t receive[INPUT_BYTES]; /* input, until it is known that it must be kept */
 };
 

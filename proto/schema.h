@@ -182,6 +182,8 @@ union params {
 	struct msg_session_list session_list;
 	struct msg_plan_run plan_run;
 	struct msg_plan_release plan_release;
+	struct msg_table_prepare table_prepare;
+	struct msg_table_release table_release;
 	struct msg_submit submit;
 	struct msg_blocks blocks;
 	struct msg_cancel cancel;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the fields in this order: entries and layers on their own, the transform and its places, then
- * everything that lies in memory (kernels/plan/blocks.h). */
+/* Checks the fields in this order: entries, tables and layers on their own, the transform and its places,
+ * then everything that lies in memory (kernels/plan/blocks.h). */
 #include "blocks_job.h"
 
 #include <endian.h>
@@ -11,9 +11,23 @@
 #include "kernels/plan/blocks.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "daemon/resource/table.h"
 
+/* One side's fields about its layers. */
+struct layer_fields {
+	const char *side; /* "dst" */
+	const struct msg_tensor *tensor;
+	bool has_step, has_list, has_table, has_places;
+	size_t list_bytes;
+	uint64_t table;
+	const struct bytes *places;
+};
+
+static int find_table(struct session *session, const struct layer_fields *fields, struct table **ret,
+                      struct error *err);
 static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
-static int check_layers(const struct msg_blocks *p, struct error *err);
+static int count_layers(const struct msg_blocks *p, const struct layer_fields sides[2],
+                        struct table *const tables[2], uint32_t *ret, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct plan_entry **ret_plan, struct error *err);
 
@@ -50,31 +64,61 @@ static void copy_lists(struct blocks_job *list, const struct msg_blocks *p)
 	}
 }
 
-int blocks_job_new(struct session *session, const struct msg_blocks *p, bool scatter, struct blocks_job **ret,
-                   struct plan_entry **ret_plan, struct error *err)
-{
-	struct engine_blocks blocks = { .scatter = scatter };
-	struct blocks_job *list;
-	size_t bytes;
-	int r = check_entries(p, &blocks, err);
+#define LAYER_FIELDS(p, s)                                                                                  \
+	{                                                                                                   \
+		.side = #s, .tensor = &(p)->s, .has_step = (p)->has & F(blocks, s##_layer_step),            \
+		.has_list = (p)->has & F(blocks, s##_layers), .has_table = (p)->has & F(blocks, s##_table), \
+		.has_places = (p)->has & F(blocks, s##_places), .list_bytes = (p)->s##_layers.len,          \
+		.table = (p)->s##_table, .places = &(p)->s##_places                                         \
+	}
 
-	if (r == 0)
-		r = check_layers(p, err);
-	if (r < 0)
-		return r;
-	blocks.layers = (uint32_t)p->layers;
-	blocks.dst.layer_step = p->dst_layer_step;
-	blocks.src.layer_step = p->src_layer_step;
-	bytes = 2 * p->dst_layers.len + p->src_layers.len + p->index.len;
-	list = malloc(sizeof *list + bytes);
+/* A list with its tables, which it takes over, and room for what came in the message. */
+static int new_list(struct session *session, const struct msg_blocks *p, const struct engine_blocks *blocks,
+                    struct table *const tables[2], struct blocks_job **ret, struct error *err)
+{
+	const size_t bytes = 2 * p->dst_layers.len + p->src_layers.len + p->index.len;
+	struct blocks_job *list = malloc(sizeof *list + bytes);
+	int r;
+
 	if (!list)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
-	*list = (struct blocks_job){ .blocks = blocks, .n = blocks.n };
+	*list = (struct blocks_job){ .blocks = *blocks, .n = blocks->n };
 	copy_lists(list, p);
 	r = charge_take(&list->charge, &session->server->accounts, session->account, CHARGE_LIST_BYTES, bytes,
 	                err);
+	if (r < 0) {
+		blocks_job_free(list);
+		return r;
+	}
+	list->dst_table = tables[0];
+	list->src_table = tables[1];
+	*ret = list;
+	return 0;
+}
+
+int blocks_job_new(struct session *session, const struct msg_blocks *p, bool scatter, struct blocks_job **ret,
+                   struct plan_entry **ret_plan, struct error *err)
+{
+	const struct layer_fields sides[2] = { LAYER_FIELDS(p, dst), LAYER_FIELDS(p, src) };
+	struct engine_blocks blocks = { .scatter = scatter,
+		                        .dst.layer_step = p->dst_layer_step,
+		                        .src.layer_step = p->src_layer_step };
+	struct table *tables[2] = { NULL, NULL };
+	struct blocks_job *list = NULL;
+	int r = check_entries(p, &blocks, err);
+
+	for (int i = 0; i < 2 && r == 0; i++)
+		r = find_table(session, &sides[i], &tables[i], err);
 	if (r == 0)
-		r = plan_blocks(session, p, list, ret_plan, err);
+		r = count_layers(p, sides, tables, &blocks.layers, err);
+	if (r == 0)
+		r = new_list(session, p, &blocks, tables, &list, err);
+	if (r < 0) {
+		table_unref(tables[0]);
+		table_unref(tables[1]);
+		return r;
+	}
+	r = plan_blocks(session, p, list, ret_plan, err);
 	if (r < 0) {
 		blocks_job_free(list);
 		return r;
@@ -85,6 +129,8 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 
 void blocks_job_free(struct blocks_job *list)
 {
+	table_unref(list->dst_table);
+	table_unref(list->src_table);
 	charge_release(&list->charge);
 	free(list);
 }
@@ -118,38 +164,78 @@ static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, 
 	return 0;
 }
 
-/* Checks the list of layers of one side. */
-static int check_layer_list(const char *side, uint64_t layers, bool has_step, bool has_list, size_t len,
-                            struct error *err)
+static const char *table_name(const struct layer_fields *fields)
 {
-	if (has_step && has_list)
+	static const char *const names[2][2] = { { "src_places", "src_table" },
+		                                 { "dst_places", "dst_table" } };
+
+	return names[fields->side[0] == 'd'][fields->has_table];
+}
+
+/* The table that a side's layers are in, with a reference; NULL: it has none. */
+static int find_table(struct session *session, const struct layer_fields *fields, struct table **ret,
+                      struct error *err)
+{
+	const char *side = fields->side, *name = table_name(fields);
+
+	if (!fields->has_table && !fields->has_places)
+		return 0;
+	if (fields->has_table && fields->has_places)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_places: %s_table is given too; a table is either prepared or sent", side,
+		                 side);
+	if (fields->has_step || fields->has_list)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: %s_layer%s is given too; a table has layers", name, side,
+		                 fields->has_list ? "s" : "_step");
+	if (fields->tensor->has & F(tensor, region))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s.region: %" PRIu64 ", but %s names regions",
+		                 side, fields->tensor->region, name);
+	return fields->has_table ? table_find(session, fields->table, name, ret, err)
+	                         : table_new(session, fields->places, name, ret, err);
+}
+
+/* Checks how the layers of one side are spaced. */
+static int check_layer_fields(const struct layer_fields *fields, uint64_t layers, struct error *err)
+{
+	const char *side = fields->side;
+
+	if (fields->has_step && fields->has_list)
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
 		    "%s_layers: %s_layer_step is given too; layers are either listed or evenly spaced", side,
 		    side);
-	if (has_list && (len % sizeof(int64_t) || len / sizeof(int64_t) != layers))
+	if (fields->has_list &&
+	    (fields->list_bytes % sizeof(int64_t) || fields->list_bytes / sizeof(int64_t) != layers))
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s_layers: %zu bytes, but layers is %" PRIu64 " and each takes 8", side,
-		                 len, layers);
-	if (layers > 1 && !has_step && !has_list)
+		                 fields->list_bytes, layers);
+	if (layers > 1 && !fields->has_step && !fields->has_list)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s_layer_step: missing, as is %s_layers, but layers is %" PRIu64, side,
 		                 side, layers);
 	return 0;
 }
 
-static int check_layers(const struct msg_blocks *p, struct error *err)
+static int count_layers(const struct msg_blocks *p, const struct layer_fields sides[2],
+                        struct table *const tables[2], uint32_t *ret, struct error *err)
 {
-	int r;
+	uint64_t layers = p->layers;
+	int r = 0;
 
-	if (p->layers == 0 || p->layers > UINT32_MAX)
+	for (int i = 1; i >= 0 && !(p->has & F(blocks, layers)); i--)
+		layers = tables[i] ? tables[i]->layers.n : layers;
+	if (layers == 0 || layers > UINT32_MAX)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, p->layers, UINT32_MAX);
-	r = check_layer_list("dst", p->layers, p->has & F(blocks, dst_layer_step),
-	                     p->has & F(blocks, dst_layers), p->dst_layers.len, err);
-	if (r == 0)
-		r = check_layer_list("src", p->layers, p->has & F(blocks, src_layer_step),
-		                     p->has & F(blocks, src_layers), p->src_layers.len, err);
+		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, layers, UINT32_MAX);
+	for (int i = 0; i < 2 && r == 0; i++)
+		if (!tables[i])
+			r = check_layer_fields(&sides[i], layers, err);
+		else if (tables[i]->layers.n != layers)
+			r = error_set(err, STATUS_INVALID_ARGUMENT,
+			              "%s: %" PRIu32 " entries, but there are %" PRIu64 " layers",
+			              table_name(&sides[i]), tables[i]->layers.n, layers);
+	*ret = (uint32_t)layers;
 	return r;
 }
 
@@ -195,6 +281,41 @@ static int spec_of(const struct msg_transform *transform, struct transform_spec 
 	return 0;
 }
 
+/* Where block 0 of the first layer lies; one that lies by a table is as far behind its entry as the tensor's
+ * offset says. */
+static int place_side(struct session *session, const struct layer_fields *fields, const struct table *table,
+                      const char *region_name, struct region **ret, uint64_t *ret_offset, struct error *err)
+{
+	const struct msg_tensor *tensor = fields->tensor;
+
+	*ret_offset = tensor->offset;
+	if (table) {
+		*ret = table->regions[0];
+		*ret_offset += table->layers.places[0].at.offset;
+		return 0;
+	}
+	if (!(tensor->has & F(tensor, region)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s.region: missing", fields->side);
+	return region_table_find(&session->regions, tensor->region, region_name, ret, err);
+}
+
+static int place_sides(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
+                       struct error *err)
+{
+	const struct layer_fields dst = LAYER_FIELDS(p, dst), src = LAYER_FIELDS(p, src);
+	struct placed *placed = &list->placed;
+	int r =
+	    place_side(session, &dst, list->dst_table, "dst.region", &placed->dst, &placed->dst_offset, err);
+
+	if (r == 0)
+		r = place_side(session, &src, list->src_table, "src.region", &placed->src,
+		               &placed->src_offset, err);
+	if (r < 0)
+		return r;
+	return list->dst_table ? table_check_writable(list->dst_table, table_name(&dst), err)
+	                       : region_check_writable(placed->dst, "dst.region", err);
+}
+
 static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct blocks_job *list,
                      struct error *err)
 {
@@ -206,6 +327,10 @@ static int set_sides(const struct msg_blocks *p, const struct transform_spec *sp
 
 	blocks->dst.step = p->has & F(blocks, dst_step) ? p->dst_step : blocks_default_step(dst_extent);
 	blocks->src.step = p->has & F(blocks, src_step) ? p->src_step : blocks_default_step(src_extent);
+	if (list->dst_table)
+		blocks_use_table(&blocks->dst, &list->dst_table->layers);
+	if (list->src_table)
+		blocks_use_table(&blocks->src, &list->src_table->layers);
 	blocks->limit = p->limit;
 	if (p->has & F(blocks, limit))
 		return 0;
@@ -248,7 +373,7 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 	int r = spec_of(&transform, &spec, err);
 
 	if (r == 0)
-		r = placed_of(session, &transform, &list->placed, err);
+		r = place_sides(session, p, list, err);
 	if (r == 0)
 		r = set_sides(p, &spec, list, err);
 	if (r < 0)

@@ -30,6 +30,8 @@ method_handler method_transform, method_explain;
 method_handler method_ring_open, method_ring_close;
 /* method_plan.c */
 method_handler method_plan_prepare, method_plan_run, method_plan_release;
+/* method_table.c */
+method_handler method_table_prepare, method_table_release;
 /* method_submit.c */
 method_handler method_submit;
 /* method_blocks.c */

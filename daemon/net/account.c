@@ -26,6 +26,7 @@ static const struct {
 	[CHARGE_OUTGOING_FDS] = { "descriptors made and not yet received", LIMIT_INDEX_outgoing_fds_per_uid,
 	                          -1 },
 	[CHARGE_PLANS] = { "plans", LIMIT_INDEX_plans_per_uid, -1 },
+	[CHARGE_TABLE_BYTES] = { "bytes of tables", LIMIT_INDEX_table_bytes_per_uid, -1 },
 };
 
 static void apply_overrides(struct accounts *accounts, struct account *account, uint64_t set);

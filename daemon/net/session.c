@@ -17,6 +17,7 @@
 
 #include "daemon/resource/prepared.h"
 #include "daemon/resource/submission.h"
+#include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "deadline.h"
 
@@ -163,6 +164,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 
 	engine_stream_cancel(session->server->engine, session->stream);
 	session_give_up_mappings(session);
+	tables_release_all(session);
 	region_table_release_all(&session->regions);
 	prepared_release_all(session);
 	uv_poll_stop(&session->poll);
@@ -219,6 +221,7 @@ static void session_free(struct session *session)
 {
 	region_table_deinit(&session->regions);
 	id_table_deinit(&session->plans);
+	id_table_deinit(&session->tables);
 	engine_stream_free(session->server->engine, session->stream);
 	input_drop(&session->server->inputs, &session->in, buffer_len(&session->in));
 	buffer_deinit(&session->out);

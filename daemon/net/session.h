@@ -124,6 +124,7 @@ struct session {
 	struct engine_stream *stream;
 	struct region_table regions;
 	struct id_table plans;           /* prepared.c */
+	struct id_table tables;          /* table.c */
 	struct job_queue jobs_under_way; /* in the order submitted */
 	uint32_t jobs;                   /* as many */
 	uint64_t transforms;             /* in them; each item of a batch counts */

@@ -123,7 +123,7 @@ static void on_unmapped(struct chore *chore)
 
 enum region_state region_release(struct region *region)
 {
-	if (region->jobs > 0)
+	if (region->jobs > 0 || region->tables > 0)
 		return region->state = REGION_STATE_DRAINING;
 	region_close(region);
 	return REGION_STATE_CLOSED;
@@ -145,6 +145,12 @@ void region_table_release_all(struct region_table *table)
 		region_release(region);
 }
 
+static void close_unused(struct region *region)
+{
+	if (region->jobs == 0 && region->tables == 0 && region->state == REGION_STATE_DRAINING)
+		region_close(region);
+}
+
 void region_use(struct region *region)
 {
 	region->jobs++;
@@ -153,6 +159,18 @@ void region_use(struct region *region)
 void region_unuse(struct region *region)
 {
 	assert(region->jobs > 0);
-	if (--region->jobs == 0 && region->state == REGION_STATE_DRAINING)
-		region_close(region);
+	region->jobs--;
+	close_unused(region);
+}
+
+void region_join_table(struct region *region)
+{
+	region->tables++;
+}
+
+void region_leave_table(struct region *region)
+{
+	assert(region->tables > 0);
+	region->tables--;
+	close_unused(region);
 }

@@ -2,8 +2,9 @@
 /* Regions: memory that a connection has shared with the service, or had it create.
  *
  * A region's id belongs to its connection and is never given twice. A region lives from the reply that names
- * it until it is released and no job uses it. Then it is unmapped off the loop, because that can take long.
- * Its charges are released, and its release is answered with "closed", only when the memory has really gone.
+ * it until it is released and no job and no table uses it. Then it is unmapped off the loop, because that can
+ * take long. Its charges are released, and its release is answered with "closed", only when the memory has
+ * really gone.
  */
 #ifndef DAEMON_RESOURCE_REGION_H
 #define DAEMON_RESOURCE_REGION_H
@@ -25,7 +26,8 @@ struct region {
 	uint64_t id;
 	enum region_state state;
 	struct engine_memory *memory;
-	uint32_t jobs;                /* jobs that use it */
+	uint32_t jobs;                /* jobs that use it by themselves */
+	uint32_t tables;              /* entries of tables that name it */
 	struct session *session;      /* NULL: it has left its table */
 	void (*on_closed)(void *arg); /* NULL: no release is to be answered */
 	void *on_closed_arg;
@@ -60,8 +62,8 @@ int region_check_writable(const struct region *region, const char *name, struct 
 /* Iterates over the open and draining regions of a table: NULL past the last. *cursor starts at 0. */
 struct region *region_table_next(const struct region_table *table, uint32_t *cursor);
 
-/* Ends a region. CLOSED: no job uses it, and its memory is unmapped now. DRAINING: it is unmapped when its
- * last job has ended. */
+/* Ends a region. CLOSED: nothing uses it, and its memory is unmapped now. DRAINING: it is unmapped when its
+ * last job has ended and its last table is gone. */
 enum region_state region_release(struct region *region);
 
 /* After a release that was CLOSED: has on_closed called once the memory and the charges have gone. */
@@ -72,5 +74,9 @@ void region_table_release_all(struct region_table *table);
 /* A job holds the regions that it uses. */
 void region_use(struct region *region);
 void region_unuse(struct region *region);
+
+/* As does each entry of a table (table.h). */
+void region_join_table(struct region *region);
+void region_leave_table(struct region *region);
 
 #endif

@@ -28,7 +28,7 @@ GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
 GROWS(struct tma_item, 120, 4)
-GROWS(struct tma_blocks, 200, 8)
+GROWS(struct tma_blocks, 200, 6)
 GROWS(struct tma_completed, 192, 4)
 GROWS(struct tma_ring_end, 64, 4)
 GROWS(struct tma_layout_cache, 176, 8)
@@ -190,6 +190,7 @@ static void assert_untouched(tma_client *client)
 	union {
 		tma_region *region;
 		tma_plan *plan;
+		tma_table *table;
 		tma_ring *ring;
 		tma_document *document;
 		tma_ticket ticket;
@@ -225,6 +226,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_layout_layers(client, NULL, NULL, &ret.layer));
 	RETURNS(tma_layout_split(client, NULL, 0, NULL, &ret.blocking));
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
+	RETURNS(tma_table_prepare(client, NULL, 1, &ret.table));
 	RETURNS(tma_submit_run(client, NULL, item.dst, item.src, NULL, &ret.ticket));
 	RETURNS(tma_submit_items(client, NULL, 1, NULL, &ret.ticket));
 	RETURNS(tma_submit_gather(client, NULL, &ret.ticket));

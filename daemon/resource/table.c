@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes tables from the bytes of a message, and keeps those of a session by their ids. */
+#include "table.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/method/transforms.h"
+#include "daemon/server.h"
+#include "daemon/net/session.h"
+
+/* An entry as it travels: region and offset. */
+#define ENTRY_BYTES (2 * sizeof(uint64_t))
+
+/* ---- Making ------------------------------------------------------------------------------------------- */
+
+/* Of an entry, in data: the places first, whose alignment is the strictest. */
+static size_t entry_room(void)
+{
+	const struct table *table = NULL;
+
+	return sizeof *table->layers.places + sizeof *table->layers.memories + sizeof *table->regions +
+	       sizeof *table->layers.layers + sizeof *table->layers.order;
+}
+
+static int check_length(const struct bytes *places, const char *name, struct error *err)
+{
+	const size_t n = places->len / ENTRY_BYTES;
+
+	if (places->len % ENTRY_BYTES)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "%s: %zu bytes is not a multiple of the %zu bytes of an entry (region, offset)", name,
+		    places->len, ENTRY_BYTES);
+	if (n == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: no entries, but a table has at least one",
+		                 name);
+	if (n > LAYER_TABLE_MOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %zu entries, at most %d", name, n,
+		                 LAYER_TABLE_MOST);
+	return 0;
+}
+
+static uint64_t read_word(const struct bytes *places, size_t i)
+{
+	uint64_t word;
+
+	memcpy(&word, places->data + i * sizeof word, sizeof word);
+	return le64toh(word);
+}
+
+static int find_region(struct session *session, uint64_t id, const char *name, uint32_t entry,
+                       struct region **ret, struct error *err)
+{
+	struct region *region = id_table_find(&session->regions.ids, id);
+	char what[48];
+
+	if (region && region->state == REGION_STATE_OPEN) {
+		*ret = region;
+		return 0;
+	}
+	snprintf(what, sizeof what, "%s: entry %" PRIu32, name, entry);
+	return region_table_find(&session->regions, id, what, ret, err);
+}
+
+static const char *sort_of(const struct region *region)
+{
+	return region->memory->host ? "host" : "device";
+}
+
+/* Distances between addresses have a meaning only among memories of one sort. */
+static int check_sort(const struct table *table, uint32_t entry, const char *name, struct error *err)
+{
+	const struct region *first = table->regions[0], *region = table->regions[entry];
+
+	if (!first->memory->host == !region->memory->host)
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "%s: entry %" PRIu32 ": region %" PRIu64
+	                 " is %s memory, but entry 0, region %" PRIu64
+	                 ", is %s memory; a table is of one of the two",
+	                 name, entry, region->id, sort_of(region), first->id, sort_of(first));
+}
+
+/* Fills the entries, and holds the regions of those that it has come to. */
+static int fill(struct session *session, const struct bytes *places, const char *name, uint32_t n,
+                struct table *table, struct error *err)
+{
+	struct layer_place *place = (struct layer_place *)table->data;
+	struct engine_memory **memories = (struct engine_memory **)(place + n);
+
+	table->layers.places = place;
+	table->layers.memories = memories;
+	table->regions = (struct region **)(memories + n);
+	table->layers.layers = (int64_t *)(table->regions + n);
+	table->layers.order = (uint32_t *)(table->layers.layers + n);
+	table->read_only = n;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t id = read_word(places, 2 * i), offset = read_word(places, 2 * i + 1);
+		struct region *region;
+		int r = find_region(session, id, name, i, &region, err);
+
+		if (r < 0)
+			return r;
+		table->regions[i] = region;
+		r = check_sort(table, i, name, err);
+		if (r < 0)
+			return r;
+		region_join_table(region);
+		table->layers.n = i + 1;
+		memories[i] = region->memory;
+		place[i] = (struct layer_place){ .at = place_of(region, offset),
+			                         .region = id,
+			                         .address = region->memory->address + offset };
+		if (!region->memory->writable && table->read_only == n)
+			table->read_only = i;
+	}
+	return layer_table_init(&table->layers, name, err);
+}
+
+static int make(struct session *session, const struct bytes *places, const char *name, enum charge_kind kind,
+                struct table **ret, struct error *err)
+{
+	const uint32_t n = (uint32_t)(places->len / ENTRY_BYTES);
+	struct charge charge = { 0 };
+	struct table *table;
+	size_t size;
+	int r = check_length(places, name, err);
+
+	if (r < 0)
+		return r;
+	size = sizeof *table + n * entry_room();
+	r = charge_take(&charge, &session->server->accounts, session->account, kind, size, err);
+	if (r < 0)
+		return r;
+	table = calloc(1, size);
+	if (!table) {
+		charge_release(&charge);
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a table of %" PRIu32 " entries", n);
+	}
+	table->charge = charge;
+	table->refs = 1;
+	table->layers.noun = "places";
+	r = fill(session, places, name, n, table, err);
+	if (r < 0) {
+		table_unref(table);
+		return r;
+	}
+	*ret = table;
+	return 0;
+}
+
+int table_new(struct session *session, const struct bytes *places, const char *name, struct table **ret,
+              struct error *err)
+{
+	return make(session, places, name, CHARGE_LIST_BYTES, ret, err);
+}
+
+int table_add(struct session *session, const struct bytes *places, uint64_t *ret_id, struct error *err)
+{
+	struct table *table;
+	int r = make(session, places, "places", CHARGE_TABLE_BYTES, &table, err);
+
+	if (r < 0)
+		return r;
+	r = id_table_add(&session->tables, table, "tables", &table->id, err);
+	if (r < 0) {
+		table_unref(table);
+		return r;
+	}
+	table->layers.serial = ++session->server->tables_made;
+	table->layers.noun = "table";
+	*ret_id = table->id;
+	return 0;
+}
+
+/* ---- Using -------------------------------------------------------------------------------------------- */
+
+int table_find(struct session *session, uint64_t id, const char *name, struct table **ret, struct error *err)
+{
+	struct table *table = id_table_find(&session->tables, id);
+
+	if (!table)
+		return error_set(err, STATUS_NOT_FOUND, "%s: this connection has no table %" PRIu64, name,
+		                 id);
+	table->refs++;
+	*ret = table;
+	return 0;
+}
+
+int table_check_writable(const struct table *table, const char *name, struct error *err)
+{
+	if (table->read_only == table->layers.n)
+		return 0;
+	return error_set(err, STATUS_PERMISSION,
+	                 "%s: entry %" PRIu32 ": region %" PRIu64
+	                 " is read-only (registered with writable=false)",
+	                 name, table->read_only, table->layers.places[table->read_only].region);
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------ */
+
+void table_unref(struct table *table)
+{
+	if (!table)
+		return;
+	assert(table->refs > 0);
+	if (--table->refs > 0)
+		return;
+	for (uint32_t i = 0; i < table->layers.n; i++)
+		region_leave_table(table->regions[i]);
+	charge_release(&table->charge);
+	free(table);
+}
+
+static void end(struct session *session, struct table *table)
+{
+	id_table_remove(&session->tables, table->id);
+	table_unref(table);
+}
+
+int table_release(struct session *session, uint64_t id, struct error *err)
+{
+	struct table *table = id_table_find(&session->tables, id);
+
+	if (!table)
+		return error_set(err, STATUS_NOT_FOUND, "table: this connection has no table %" PRIu64, id);
+	end(session, table);
+	return 0;
+}
+
+void tables_release_all(struct session *session)
+{
+	struct table *table;
+	uint32_t cursor = 0;
+
+	while ((table = id_table_next(&session->tables, &cursor)))
+		end(session, table);
+}
