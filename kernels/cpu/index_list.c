@@ -30,6 +30,7 @@ void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_
 	const char *at = list_start(blocks) + first * blocks->index_bytes;
 	uint64_t left = blocks->n - first;
 	ret->first = first;
+	ret->named = 0;
 	ret->n = left < INDEX_LIST_GROUP ? (uint32_t)left : INDEX_LIST_GROUP;
 	for (uint32_t i = 0; i < ret->n; i++, at += blocks->index_bytes) {
 		int64_t block = read_entry(at, blocks->index_bytes);
@@ -40,7 +41,17 @@ void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_
 			block = -1;
 		}
 		ret->block[i] = block;
+		ret->named += block >= 0;
 	}
+}
+
+uint32_t index_list_named(const struct engine_blocks *blocks)
+{
+	const char *at = list_start(blocks);
+	uint32_t n = 0;
+	for (uint64_t i = 0; i < blocks->n; i++, at += blocks->index_bytes)
+		n += read_entry(at, blocks->index_bytes) != -1;
+	return n;
 }
 
 struct fault_range index_list_range(const struct engine_blocks *blocks)

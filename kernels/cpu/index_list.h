@@ -18,11 +18,15 @@
 struct index_list_group {
 	uint64_t first; /* entry */
 	uint32_t n;
+	uint32_t named;                  /* of them, that are not passed over */
 	int64_t block[INDEX_LIST_GROUP]; /* of the indexed side, in [0, limit); -1: passed over */
 };
 
 /* The entries from first on, and what is passed over counted. */
 void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_list_group *ret);
+
+/* Entries of a list in host memory, at most INDEX_LIST_GROUP, that are not -1. */
+uint32_t index_list_named(const struct engine_blocks *blocks);
 
 /* The memory that index_list_read reads; empty when it is the host's own. */
 struct fault_range index_list_range(const struct engine_blocks *blocks);

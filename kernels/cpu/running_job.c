@@ -261,18 +261,22 @@ static void settle(struct running_job *running)
 		b->current = !b->current;
 		b->ahead = false;
 		b->layer = b->at = 0;
+		if (b->group[b->current].named == 0) {
+			b->left -= multiply(b->group[b->current].n, blocks->layers);
+			b->layer = blocks->layers;
+		}
 	}
 }
 
-/* The next n entries of the group's layer have been handed out. */
-static void go_on(struct running_job *running, uint32_t n)
+/* The next n entries of the group's layer have been handed out; or all of them, of so many layers. */
+static void go_on(struct running_job *running, uint32_t n, uint32_t layers)
 {
 	struct running_blocks *b = &running->blocks;
-	b->left -= n;
+	b->left -= (uint64_t)n * layers;
 	b->at += n;
 	if (b->at == b->group[b->current].n) {
 		b->at = 0;
-		b->layer++;
+		b->layer += layers;
 	}
 	settle(running);
 }
@@ -292,7 +296,15 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 		running->partitioned_layer = b->layer;
 		work_item_partition(running, ret);
 	}
-	go_on(running, 1);
+	go_on(running, 1, 1);
+}
+
+/* Of a short list, of which a work item takes several layers. */
+static uint32_t layers_of_item(const struct running_job *running, uint32_t n)
+{
+	const struct running_blocks *b = &running->blocks;
+	const uint32_t left = running->job->blocks->layers - b->layer, most = b->most / n;
+	return most < left ? most : left;
 }
 
 static void work_item_blocks(struct running_job *running, struct work_item *ret)
@@ -312,9 +324,10 @@ static void work_item_blocks(struct running_job *running, struct work_item *ret)
 	ret->kind = WORK_ITEM_BLOCKS;
 	ret->n = group->n - b->at < b->most ? group->n - b->at : b->most;
 	ret->layer = b->layer;
+	ret->layers = ret->n == group->n ? layers_of_item(running, group->n) : 1;
 	ret->entry = group->first + b->at;
 	memcpy(ret->block, &group->block[b->at], ret->n * sizeof(ret->block[0]));
-	go_on(running, ret->n);
+	go_on(running, ret->n, ret->layers);
 }
 
 /* ---- The end ---------------------------------------------------------------------------------------- */

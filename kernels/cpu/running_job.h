@@ -73,8 +73,9 @@ struct work_item {
 	uint32_t n;               /* moves, blocks; sleepers to wake, and then: that there are, were woken */
 	struct partition partition;
 
-	/* Blocks of one layer, or the block that a partition is of. */
-	uint32_t layer;
+	/* The same blocks of some layers, or the block that a partition is of. */
+	uint32_t layer; /* the first; while they are moved: the one that is */
+	uint32_t layers;
 	uint64_t entry; /* the first */
 	int64_t block[WORK_ITEM_BLOCKS_MOST];
 };

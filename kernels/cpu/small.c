@@ -60,13 +60,29 @@ static bool add(struct sum *sum, const struct engine_move *move, int64_t n, cons
 	       sum->dst <= MOST_SPAN && sum->src <= MOST_SPAN;
 }
 
-bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning)
+/* Entries of a list that name a block, as far as is known before the list is read. */
+static uint64_t count_named(const struct engine_blocks *blocks)
+{
+	return blocks->index ? index_list_named(blocks) : blocks->n;
+}
+
+static bool is_small_list(const struct engine_job *job, const struct cpu_tuning *tuning)
 {
 	const struct engine_blocks *blocks = job->blocks;
 	struct sum sum = { 0 };
-	if (blocks)
-		return blocks->layers <= MOST_MOVES && blocks->n <= MOST_MOVES / blocks->layers &&
-		       add(&sum, &job->move, (int64_t)blocks->n * blocks->layers, tuning);
+	uint64_t n;
+	if (blocks->n > MOST_MOVES)
+		return false;
+	n = count_named(blocks);
+	return n == 0 || (blocks->layers <= MOST_MOVES && n <= MOST_MOVES / blocks->layers &&
+	                  add(&sum, &job->move, (int64_t)n * blocks->layers, tuning));
+}
+
+bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning)
+{
+	struct sum sum = { 0 };
+	if (job->blocks)
+		return is_small_list(job, tuning);
 	if (!job->moves)
 		return add(&sum, &job->move, 1, tuning);
 	if (job->n_moves > MOST_MOVES)
@@ -232,7 +248,7 @@ static int run_blocks(struct engine_job *job, struct small *small)
 	reading.blocks = job->blocks;
 	if (!fault_guard(ranges, read_list, &reading))
 		return STATUS_DEVICE;
-	for (uint32_t layer = 0; layer < job->blocks->layers; layer++) {
+	for (uint32_t layer = 0; layer < job->blocks->layers && group->named > 0; layer++) {
 		index_list_layer_ranges(job, layer, ranges);
 		for (uint32_t i = 0; i < group->n && !status; i++) {
 			struct move_place place;

@@ -4,10 +4,18 @@
 #include "running_job.h"
 #include "kernels/host/timeline.h"
 
+/* A block of one subregion: its move is made once and goes from place to place. */
+struct shifted {
+	struct move move;
+	bool made, fill;
+	struct move_place place;
+};
+
 struct execution {
 	struct work_item *work_item;
 	char *scratch;
 	bool whole; /* false: the job was stopped meanwhile */
+	struct shifted shifted;
 };
 
 static bool is_stopped(const struct execution *execution)
@@ -61,13 +69,6 @@ static void run_moves(struct execution *execution)
 
 /* ---- Blocks ----------------------------------------------------------------------------------------- */
 
-/* A block of one subregion: its move is made once and goes from place to place. */
-struct shifted {
-	struct move move;
-	bool made, fill;
-	struct move_place place;
-};
-
 static void run_shifted(struct shifted *shifted, const struct task *task, int64_t ahead, char *scratch)
 {
 	struct move *move = &shifted->move;
@@ -112,7 +113,6 @@ static void blocks_work(void *arg)
 	struct work_item *work_item = execution->work_item;
 	const struct engine_job *job = work_item->running->job;
 	struct task task = running_job_task(work_item->running, &job->move);
-	struct shifted shifted = { .made = false };
 	bool is_one = job->move.plan->n_subregions == 1;
 	for (uint32_t i = 0; i < work_item->n && execution->whole; i++) {
 		if (work_item->block[i] < 0)
@@ -122,7 +122,7 @@ static void blocks_work(void *arg)
 		if (is_stopped(execution)) {
 			execution->whole = false;
 		} else if (is_one) {
-			run_shifted(&shifted, &task, way_to_next(work_item, i, &task.place),
+			run_shifted(&execution->shifted, &task, way_to_next(work_item, i, &task.place),
 			            execution->scratch);
 		} else {
 			partition_whole(&work_item->partition, &task);
@@ -132,6 +132,18 @@ static void blocks_work(void *arg)
 	}
 	if (task.place.stream)
 		task.isa->fence();
+}
+
+/* Layer by layer, because each may lie in other memory. */
+static int run_blocks(struct execution *execution)
+{
+	struct work_item *work_item = execution->work_item;
+	const uint32_t end = work_item->layer + work_item->layers;
+	int status = 0;
+	execution->shifted.made = false;
+	for (; work_item->layer < end && !status; work_item->layer++)
+		status = guard_layer(execution, blocks_work);
+	return status;
 }
 
 /* Into the group that nobody else looks at until the work item has ended. */
@@ -153,14 +165,18 @@ static int run_read(struct execution *execution)
 
 int work_item_execute(struct work_item *work_item, char *scratch)
 {
-	struct execution execution = { .work_item = work_item, .scratch = scratch, .whole = true };
+	struct execution execution;
+
+	execution.work_item = work_item;
+	execution.scratch = scratch;
+	execution.whole = true;
 	switch (work_item->kind) {
 	case WORK_ITEM_PARTITION:
 		return work_item->running->job->blocks
 		           ? guard_layer(&execution, partition_work)
 		           : guard_move(&execution, work_item->move, partition_work);
 	case WORK_ITEM_BLOCKS:
-		return guard_layer(&execution, blocks_work);
+		return run_blocks(&execution);
 	case WORK_ITEM_READ:
 		return run_read(&execution);
 	case WORK_ITEM_COUNT:

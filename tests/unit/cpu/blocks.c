@@ -11,6 +11,7 @@
 
 #include "kernels/host/memory.h"
 #include "kernels/cpu/running_job.h"
+#include "kernels/cpu/small.h"
 #include "rig.h"
 
 #define POISON 0x5a
@@ -32,21 +33,25 @@ struct cut_row {
 	uint32_t layers;
 	bool region;
 	uint64_t least; /* work items */
+	uint64_t most;  /* 0: that does not matter */
 };
 
 ParameterizedTestParameters(blocks, work_items_are_short)
 {
 	static struct cut_row rows[] = {
-		{ "32 KiB", 32 << 10, 8192, 1, false, 256 },
-		{ "32 KiB, region", 32 << 10, 8192, 1, true, 256 },
-		{ "4 KiB", 4 << 10, 8192, 1, false, 64 },
-		{ "4 KiB, few", 4 << 10, 100, 1, false, 4 },
-		{ "layers", 16 << 10, 3000, 7, false, 2 * 3000 * 7 / 128 },
-		{ "layers, region", 16 << 10, 3000, 7, true, 2 * 3000 * 7 / 128 },
-		{ "one byte", 1, 5000, 1, false, 5000 / 128 },
-		{ "one entry", 64, 1, 1, true, 1 },
-		{ "large", 8 << 20, 5, 3, false, 8 * 15 },
-		{ "large, region", 8 << 20, 5, 3, true, 8 * 15 },
+		{ "32 KiB", 32 << 10, 8192, 1, false, 256, 0 },
+		{ "32 KiB, region", 32 << 10, 8192, 1, true, 256, 0 },
+		{ "4 KiB", 4 << 10, 8192, 1, false, 64, 0 },
+		{ "4 KiB, few", 4 << 10, 100, 1, false, 4, 0 },
+		{ "layers", 16 << 10, 3000, 7, false, 2 * 3000 * 7 / 128, 0 },
+		{ "layers, region", 16 << 10, 3000, 7, true, 2 * 3000 * 7 / 128, 0 },
+		{ "one byte", 1, 5000, 1, false, 5000 / 128, 0 },
+		{ "one entry", 64, 1, 1, true, 1, 0 },
+		{ "one entry, many layers", 64, 1, 160, false, 4, 8 },
+		{ "short list, many layers", 64, 5, 160, false, 8, 20 },
+		{ "short list, region", 64, 5, 160, true, 8, 21 },
+		{ "large", 8 << 20, 5, 3, false, 8 * 15, 0 },
+		{ "large, region", 8 << 20, 5, 3, true, 8 * 15, 0 },
 	};
 	return cr_make_param_array(struct cut_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
@@ -86,13 +91,14 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 			pretend_to_read(&running);
 			break;
 		case WORK_ITEM_BLOCKS:
-			cr_assert_leq((int64_t)work_item.n * row->bytes, tuning.piece_most,
-			              "%s: work item %lu holds %u", row->name, (unsigned long)work_items,
-			              work_item.n);
-			for (uint32_t i = 0; i < work_item.n; i++)
-				cr_assert_eq(seen[work_item.layer * row->n + work_item.entry + i]++, 0, "%s",
-				             row->name);
-			blocks += work_item.n;
+			cr_assert_leq((int64_t)work_item.n * work_item.layers * row->bytes, tuning.piece_most,
+			              "%s: work item %lu holds %u of %u layers", row->name,
+			              (unsigned long)work_items, work_item.n, work_item.layers);
+			for (uint32_t l = work_item.layer; l < work_item.layer + work_item.layers; l++)
+				for (uint32_t i = 0; i < work_item.n; i++)
+					cr_assert_eq(seen[l * row->n + work_item.entry + i]++, 0, "%s",
+					             row->name);
+			blocks += (uint64_t)work_item.n * work_item.layers;
 			break;
 		default:
 			cr_assert_eq(work_item.kind, WORK_ITEM_PARTITION, "%s", row->name);
@@ -108,11 +114,40 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 	cr_assert(running_job_end(&running, &ended));
 	cr_assert_eq(ended->status, 0);
 	cr_assert_geq(work_items, row->least, "%s: %lu work items", row->name, (unsigned long)work_items);
+	if (row->most)
+		cr_assert_leq(work_items, row->most, "%s: %lu work items", row->name,
+		              (unsigned long)work_items);
 	if (part_bytes)
 		cr_assert_geq(part_bytes, (uint64_t)row->bytes * row->n * row->layers, "%s", row->name);
 	else
 		cr_assert_eq(blocks, row->n * row->layers, "%s", row->name);
 	free(seen);
+}
+
+/* A list that names no block is over once it is read, in however many layers; one that a thread would find to
+ * be such is no work for threads. */
+Test(blocks, that_names_nothing)
+{
+	enum { N = 3 * INDEX_LIST_GROUP };
+	static struct running_job running;
+	static struct list_work work;
+	static int32_t index[N];
+	struct host_memory memory = nowhere(64 << 20);
+	struct cpu_tuning tuning = cpu_tuning_get();
+	struct engine_job *ended;
+	memset(index, 0xff, sizeof index);
+	list_work_init(&work, 4096, N, 160, false, &memory.base, &memory.base);
+	work.blocks.index = index;
+	running_job_clear(&work.job);
+	running_job_start(&running, &work.job, &tuning, 2);
+	cr_assert_eq(running_job_work_items(&running, 8), 0);
+	cr_assert(running_job_end(&running, &ended));
+	cr_assert_eq(work.blocks.passed, N);
+	cr_assert_not(small_is(&work.job, &tuning), "the list is long");
+	work.blocks.n = 64;
+	cr_assert(small_is(&work.job, &tuning));
+	index[63] = 0;
+	cr_assert_not(small_is(&work.job, &tuning), "a block in each of 160 layers");
 }
 
 /* While a work item reads the list there is nothing else to do; the next group is read before
