@@ -2,15 +2,15 @@
 """Tables: layers in many regions, against NumPy, and what they refuse. TEST_SEED repeats a random run."""
 import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
+import unittest
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
+from test_blocks import Case, DoesNotFit, FAMILIES
 from raw import RawCase
 from tmad import ENGINE, GPU, RpcError, Tmad, by_engine, share, tensor, wait_until
 
@@ -49,12 +49,22 @@ class Cache(TableCase):
         rng = np.random.default_rng(11)
         self.pad = [int(rng.integers(0, 9)) * 16 for _ in range(2 * LAYERS)]  # before block 0 of each region
         self.pool = rng.integers(0, 256, (2 * LAYERS, self.BLOCKS, *self.SHAPE), dtype=np.uint8)
-        size = self.BLOCKS * self.block + 9 * 16
-        self.src, self.src_regions = self.layers(
-            2 * LAYERS, size, lambda i: bytes(self.pad[i]) + self.pool[i].tobytes())
+        self.size = self.BLOCKS * self.block + 9 * 16
+        self.src_regions = self.make_layers([bytes(self.pad[i]) + self.pool[i].tobytes() for i in range(2 * LAYERS)])
         self.dst, self.b = self.region(2 * LAYERS * self.BLOCKS * self.block)
         self.table = self.prepare(*zip(self.src_regions, self.pad))
         self.picks = rng.permutation(self.BLOCKS).astype("<i4")
+
+    def make_layers(self, data):
+        self.src, regions = self.layers(len(data), self.size, lambda i: data[i])
+        return regions
+
+    def write_layers(self, data):
+        for memory, layer in zip(self.src, data):
+            memory[:] = layer.ljust(self.size, b"\0")
+
+    def read_layers(self):
+        return [memory[:] for memory in self.src]
 
     def gather(self, **fields):
         params = {"dst": tensor(self.b, self.SHAPE), "src": layout(self.SHAPE), "src_table": self.table,
@@ -65,15 +75,14 @@ class Cache(TableCase):
         done = self.gather()
         self.assertEqual(self.dst[:], self.pool.take(self.picks, 1).tobytes())
         self.assertEqual((done["moved"], done["bytes"]), (self.BLOCKS, 2 * self.pool.nbytes))
-        for memory in self.src:
-            memory[:] = bytes(memory.size)
+        self.write_layers([b""] * 2 * LAYERS)
         done = self.rpc.call("scatter", {"dst": layout(self.SHAPE), "src": tensor(self.b, self.SHAPE),
                                          "dst_table": self.table, "src_layer_step": self.BLOCKS * self.block,
                                          "index": self.picks.tobytes(), "limit": self.BLOCKS})
         self.assertEqual((done["moved"], done["bytes"]), (self.BLOCKS, 2 * self.pool.nbytes))
-        for i, memory in enumerate(self.src):
+        for i, layer in enumerate(self.read_layers()):
             expected = bytes(self.pad[i]) + self.pool[i].tobytes()
-            self.assertEqual(memory[:], expected.ljust(memory.size, b"\0"), f"entry {i}")
+            self.assertEqual(layer, expected.ljust(self.size, b"\0"), f"entry {i}")
 
     def test_places_in_the_request(self):
         self.gather(src_table=None, src_places=places(*zip(self.src_regions, self.pad)))
@@ -89,7 +98,7 @@ class Cache(TableCase):
 
     def test_blocks_that_fit_everywhere(self):
         """Without a limit there are as many as the smallest rest of a region has room for."""
-        room = min(memory.size - pad for memory, pad in zip(self.src, self.pad)) // self.block
+        room = (self.size - max(self.pad)) // self.block
         self.gather(limit=None, index=np.array([room - 1], "<i4").tobytes())
         error = self.refused("OUT_OF_RANGE", "gather", {
             "dst": tensor(self.b, self.SHAPE), "src": layout(self.SHAPE), "src_table": self.table,
@@ -101,7 +110,6 @@ class Cache(TableCase):
         if ENGINE != "cuda" or GPU:
             self.skipTest("for the stand-in driver")
         self.assertEqual(self.count_launches(self.gather), 1)
-
 
     def count_launches(self, work):
         before = launches(self.trace.name)
@@ -119,9 +127,365 @@ class Cache(TableCase):
         cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
 
+@unittest.skipUnless(ENGINE == "cuda", "the CPU engine has host memory alone")
+class DeviceCache(Cache):
+    """The same in 160 allocations of the device's memory."""
+
+    def make_layers(self, data):
+        self.staging, self.staged = self.region(self.size * len(data))
+        self.regions = [self.rpc.call("region_create", {"size": self.size, "kind": "cuda_ipc"})["region"] for _ in data]
+        self.write_layers(data)
+        return self.regions
+
+    def copy(self, way):
+        for i, region in enumerate(self.regions):
+            pair = (tensor(region, [self.size]), tensor(self.staged, [self.size], offset=i * self.size))
+            self.rpc.call("copy", dict(zip(("dst", "src"), pair[::way])))
+
+    def write_layers(self, data):
+        self.staging[:] = b"".join(layer.ljust(self.size, b"\0") for layer in data)
+        self.copy(1)
+
+    def read_layers(self):
+        self.staging[:] = bytes(self.staging.size)
+        self.copy(-1)
+        return [self.staging[i * self.size:(i + 1) * self.size] for i in range(len(self.regions))]
+
+    def test_one_launch_within_the_device(self):
+        if GPU:
+            self.skipTest("for the stand-in driver")
+        made = self.rpc.call("region_create", {"size": self.dst.size, "kind": "cuda_ipc"})["region"]
+        self.assertEqual(self.count_launches(lambda: self.gather(dst=tensor(made, self.SHAPE))), 1)
+        self.rpc.call("copy", {"dst": tensor(self.b, [self.dst.size]), "src": tensor(made, [self.dst.size])})
+        self.assertEqual(self.dst[:], self.pool.take(self.picks, 1).tobytes())
+
+
 def launches(path):
     with open(path, encoding="ascii") as trace:
         return sum(line.startswith("begin kernels ") for line in trace)
+
+
+# ---- Random cases -----------------------------------------------------------------------------------------
+SIZE, REGIONS = 1 << 12, 6  # of a side
+
+
+class Places:
+    """Blocks of a side: n in each layer, each layer somewhere in one of the regions."""
+
+    def __init__(self, rng, name, block, n, layers):
+        self.name, self.block, self.fields = name, block, {}
+        self.step = block.span
+        if rng.random() < 0.6:
+            self.step += rng.choice((1, 3, 16, 64, -block.span % 16, block.span * layers))
+            self.fields[f"{name}_step"] = self.step
+        reach = (max(n, 1) - 1) * self.step + block.span
+        self.added = rng.choice((0, 0, rng.randrange(64)))  # to each entry
+        if self.step >= layers * block.span and rng.random() < 0.3:  # all layers of a block, then the next
+            starts = self._together(rng, layers, reach)
+        else:
+            starts = self._apart(rng, layers, reach)
+        self.entries = [(region, start - block.low - self.added) for region, start in starts]
+        self.is_sent = rng.random() < 0.5  # with the request
+
+    def _start(self, rng, reach):
+        least = max(self.block.low + self.added, 0)
+        if least + max(reach, 1) > SIZE:
+            raise DoesNotFit
+        return rng.randrange(least, SIZE - max(reach, 1) + 1)
+
+    def _together(self, rng, layers, reach):
+        region, span = rng.randrange(REGIONS), self.block.span
+        start = self._start(rng, reach + (layers - 1) * span)
+        return rng.sample([(region, start + i * span) for i in range(layers)], layers)
+
+    def _apart(self, rng, layers, reach):
+        used = []
+        while len(used) < layers:
+            region, start = rng.randrange(REGIONS), self._start(rng, reach)
+            if self.name == "dst" and any(r == region and abs(s - start) < reach for r, s in used):
+                if rng.random() < 0.1:
+                    raise DoesNotFit
+                continue
+            used.append((region, start))
+        return used
+
+    def view(self, memories, layer, i):
+        region, offset = self.entries[layer]
+        return self.block.view(memories[region], offset + self.added + i * self.step)
+
+    def room(self):
+        """Blocks that lie in the region of every entry."""
+        return min((SIZE - offset - self.added - self.block.high) // self.step + 1 for _, offset in self.entries)
+
+
+class RandomCase(Case):
+    """A list of blocks with a table on one side or on both."""
+
+    def __init__(self, rng):
+        self.scatter = rng.random() < 0.5
+        self.params = {}
+        self._transform(rng)
+        n, limit = rng.randrange(0, 12), rng.randrange(1, 12)
+        self.layers = rng.choice((1, 2, 3, 8))
+        self.dst = Places(rng, "dst", self.dst_block, limit if self.scatter else n, self.layers)
+        self.src = Places(rng, "src", self.src_block, n if self.scatter else limit, self.layers)
+        self.params |= self.dst.fields | self.src.fields
+        if rng.random() < 0.3:
+            self.params["layers"] = self.layers
+        indexed = self.dst if self.scatter else self.src
+        if rng.random() < 0.3 and indexed.step and (not self.scatter or self.layers == 1):
+            limit = indexed.room()
+        else:
+            self.params["limit"] = limit
+        self._list(rng, n, limit)
+        if self.in_region:
+            raise DoesNotFit  # test_blocks.py has those
+
+
+class Random(TableCase):
+    def setUp(self):
+        super().setUp()
+        self.src, self.src_regions = self.layers(REGIONS, SIZE)
+        self.dst, self.dst_regions = self.layers(REGIONS, SIZE)
+
+    def side(self, side, regions, params, tables):
+        params[side.name] = layout(side.block.shape, side.block.dtype, strides=side.block.strides)
+        if side.added:
+            params[side.name]["offset"] = side.added
+        entries = [(regions[region], offset) for region, offset in side.entries]
+        if side.is_sent:
+            params[f"{side.name}_places"] = places(*entries)
+        else:
+            tables.append(self.prepare(*entries))
+            params[f"{side.name}_table"] = tables[-1]
+
+    def test_numpy(self):
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(1 << 32))
+        cases = int(os.environ.get("TEST_CASES") or share(by_engine(cpu=20000, cuda=3000)))
+        print(f"# TEST_SEED={seed} TEST_CASES={cases}", flush=True)
+        rng, bytes_rng = random.Random(seed), np.random.default_rng(seed)
+        source, poison = bytes_rng.integers(0, 256, (2, REGIONS, SIZE), dtype=np.uint8)
+        for memory, data in zip(self.src, source):
+            memory[:] = data.tobytes()
+        done = fitted = 0
+        while fitted < cases:
+            try:
+                case = RandomCase(rng)
+            except DoesNotFit:
+                continue
+            fitted += 1
+            done += self.check(case, source, poison, f"TEST_SEED={seed}, case {fitted}")
+        self.assertGreater(done, cases)
+        for memory, data in zip(self.src, source):
+            self.assertEqual(memory[:], data.tobytes())
+
+    def check(self, case, source, poison, what):
+        expected, tables, params = poison.copy(), [], {**case.params, "index": case.index}
+        for memory, data in zip(self.dst, poison):
+            memory[:] = data.tobytes()
+        case.run(expected, source)
+        self.side(case.dst, self.dst_regions, params, tables)
+        self.side(case.src, self.src_regions, params, tables)
+        result = self.rpc.call("scatter" if case.scatter else "gather", params)
+        for i, memory in enumerate(self.dst):
+            wrong = np.flatnonzero(np.frombuffer(memory[:], np.uint8) != expected[i])
+            self.assertEqual(wrong.size, 0, f"{what}: {params}: region {i}: bytes {wrong[:4].tolist()} of {wrong.size}")
+        self.assertIn(result["path"], FAMILIES)
+        self.assertEqual((result["moved"], result["passed"], result["beyond"]), case.counts, what)
+        self.assertEqual(result["bytes"], case.bytes(), what)
+        for table in tables:
+            self.rpc.call("table_release", {"table": table})
+        return case.moved
+
+
+# ---- By hand ----------------------------------------------------------------------------------------------
+class Bad(TableCase):
+    """What is refused, and that it touches nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = os.urandom(4096)
+        self.src, self.a = self.layers(3, 4096, lambda i: self.data)
+        self.dst, self.b = self.layers(3, 4096, lambda i: b"\x5a" * 4096)
+
+    def tearDown(self):
+        for src, dst in zip(self.src, self.dst):
+            self.assertEqual((src[:], dst[:]), (self.data, b"\x5a" * 4096), "memory is as it was")
+        super().tearDown()
+
+    def test_tables(self):
+        a = self.a
+        rows = (
+            ("INVALID_ARGUMENT", ["places: no entries"], b""),
+            ("INVALID_ARGUMENT", ["places: 17 bytes", "16 bytes of an entry (region, offset)"], bytes(17)),
+            ("INVALID_ARGUMENT", ["places: 1025 entries, at most 1024"], places((a[0], 0)) * 1025),
+            ("NOT_FOUND", ["places: entry 1: this connection has no region 77777"], places((a[0], 0), (77777, 0))),
+            ("OUT_OF_RANGE", [f"places: entry 2: byte 4096, but region {a[2]} has 4096 bytes"],
+             places((a[0], 0), (a[1], 4095), (a[2], 4096))),
+            ("OUT_OF_RANGE", ["places: entry 0: byte 18446744073709551615"], places((a[0], 2**64 - 1))),
+        )
+        for name, words, entries in rows:
+            with self.subTest(words=words):
+                self.refused(name, "table_prepare", {"places": entries}, words)
+        self.refused("INVALID_ARGUMENT", "table_prepare", {"places": "text"}, ["places"])
+        self.refused("INVALID_ARGUMENT", "table_prepare", {}, ["places"])
+        self.refused("NOT_FOUND", "table_release", {"table": 5}, ["table: this connection has no table 5"])
+        most = self.prepare(*[(a[0], i) for i in range(1024)])
+        self.rpc.call("table_release", {"table": most})
+        self.refused("NOT_FOUND", "table_release", {"table": most}, ["no table"])
+
+    def bad(self, name, words, method="gather", **fields):
+        """3 layers of 4 blocks of 1 KiB, but for the fields; None takes one away."""
+        params = {"dst": layout([1024]), "src": layout([1024]), "dst_table": self.to, "src_table": self.of,
+                  "index": np.arange(4, dtype="<i4").tobytes(), **fields}
+        with self.subTest(method=method, fields=fields):
+            return self.refused(name, method, {key: value for key, value in params.items() if value is not None}, words)
+
+    def test_requests(self):
+        a, b = self.a, self.b
+        self.to = self.prepare(*[(region, 0) for region in b])
+        self.of = self.prepare(*[(region, 0) for region in a])
+        two = self.prepare((a[0], 0), (a[1], 0))
+        late = self.prepare((a[0], 0), (a[1], 1), (a[2], 0))
+        twice = self.prepare((b[0], 0), (b[1], 0), (b[0], 512))
+        uneven = self.prepare((b[0], 0), (b[0], 512), (b[0], 1025))
+        both = self.prepare((a[0], 0), (b[1], 0), (a[2], 0))
+        rows = (
+            ("NOT_FOUND", ["dst_table: this connection has no table 77"], {"dst_table": 77}),
+            ("INVALID_ARGUMENT", ["src_places: src_table is given too"], {"src_places": places((a[0], 0))}),
+            ("INVALID_ARGUMENT", ["src_table: src_layer_step is given too"], {"src_layer_step": 0}),
+            ("INVALID_ARGUMENT", ["dst_table: dst_layers is given too"], {"dst_layers": bytes(24)}),
+            ("INVALID_ARGUMENT", [f"src.region: {a[0]}, but src_table names regions"], {"src": tensor(a[0], [1024])}),
+            ("INVALID_ARGUMENT", ["src_table: 2 entries, but there are 3 layers"], {"src_table": two}),
+            ("INVALID_ARGUMENT", ["dst_table: 3 entries, but there are 2 layers"], {"layers": 2}),
+            ("INVALID_ARGUMENT", ["src_layer_step: missing", "layers is 3"], {"src_table": None,
+                                                                              "src": tensor(a[0], [1024])}),
+            ("INVALID_ARGUMENT", ["src.region: missing"], {"src_table": None, "src_layer_step": 0}),
+            ("INVALID_ARGUMENT", ["src_places: 9 bytes"], {"src_table": None, "src_places": bytes(9)}),
+            ("NOT_FOUND", ["src_places: entry 2", "77777"],
+             {"src_table": None, "src_places": places((a[0], 0), (a[1], 0), (77777, 0))}),
+            ("OUT_OF_RANGE", ["src_table: entry 1: the last byte of 4 blocks is byte 4096", f"region {a[1]} has 4096"],
+             {"src_table": late, "limit": 4}),
+            ("OUT_OF_RANGE", ["dst_table: entry 0: the last byte of 4 blocks is byte 4103"],
+             {"dst": layout([1024], offset=8)}),
+            ("OUT_OF_RANGE", ["dst_table: entry 0: its first byte would be 1023 bytes before"],
+             {"dst": layout([1024], strides=[-1])}),
+            ("OUT_OF_RANGE", ["dst_table: entry 0", "overflows 64 bits"], {"dst_step": 2**63}),
+            ("OUT_OF_RANGE", ["index[3]: 3, but src has 3 blocks (limit)"], {"src_table": late}),
+            ("OVERLAP", ["dst_table: entries 0 and 2 are 512 bytes apart"], {"dst_table": twice,
+                                                                             "index": bytes(4)}),
+            ("OVERLAP", ["dst_table: entries 0 and 1 are 512 bytes apart", "at least 1024 apart"],
+             {"dst_table": uneven, "index": bytes(8), "dst": layout([512]), "src": layout([512])}),
+            ("OVERLAP", ["dst_table: the blocks of entry 1 and those of entry 1 of src_table"], {"src_table": both}),
+            ("OVERLAP", ["dst_table: the blocks of entry 1 and src overlap"],
+             {"src_table": None, "src": tensor(b[1], [1024]), "src_layer_step": 0}),
+            ("OVERLAP", ["src_table: the blocks of entry 2 and dst overlap"],
+             {"dst_table": None, "dst": tensor(a[2], [1]), "src": layout([1]), "dst_layer_step": 4}),
+            ("OVERLAP", ["dst_table: the blocks of entry 2 and the entries at index_at"],
+             {"index": None, "index_at": [b[2], 4092], "count": 1, "dst_step": 4096, "dst": layout([1024], offset=3072),
+              "limit": 4}),
+        )
+        for name, words, fields in rows:
+            self.bad(name, words, **fields)
+
+    def test_what_may_not_be_written(self):
+        read_only = self.dst[1].register(self.rpc, writable=False)
+        self.to = self.prepare((self.b[0], 0), (read_only, 0), (self.b[2], 0))
+        self.of = self.prepare(*[(region, 0) for region in self.a])
+        for method in ("gather", "scatter"):
+            self.bad("PERMISSION", [f"dst_table: entry 1: region {read_only} is read-only"], method)
+
+    def test_of_another_connection(self):
+        with self.tmad.rpc() as other:
+            region = self.src[0].register(other)
+            for _ in range(3):  # ids are a connection's own: this one has no third
+                table = other.call("table_prepare", {"places": places((region, 0), (region, 0), (region, 0))})["table"]
+            self.to, self.of = self.prepare(*[(region, 0) for region in self.b]), table
+            self.bad("NOT_FOUND", [f"src_table: this connection has no table {table}"])
+
+    def test_host_and_device_memory(self):
+        """Where a device has memory of its own, a table is of one sort."""
+        if ENGINE != "cuda":
+            self.skipTest("the CPU engine has host memory alone")
+        made = self.rpc.call("region_create", {"size": 4096, "kind": "cuda_ipc"})["region"]
+        error = self.refused("INVALID_ARGUMENT", "table_prepare", {"places": places((made, 0), (self.a[0], 0))})
+        self.assertEqual(error.message, f"places: entry 1: region {self.a[0]} is host memory, but entry 0, region {made}, "
+                                        "is device memory; a table is of one of the two")
+
+
+class Life(TableCase):
+    """How long a table and its regions live."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = [os.urandom(1024) for _ in range(3)]
+        self.src, self.a = self.layers(3, 1024, lambda i: self.data[i])
+        self.dst, self.b = self.region(3 * 1024)
+
+    def gather(self, table, **fields):
+        return {"dst": tensor(self.b, [1024]), "src": layout([1024]), "src_table": table, "dst_layer_step": 1024,
+                "index": bytes(4), **fields}
+
+    def test_regions_drain_until_it_is_released(self):
+        first, second = (self.prepare(*[(region, 0) for region in self.a]) for _ in range(2))
+        for region in self.a:
+            self.assertEqual(self.rpc.call("region_release", {"region": region}), {"state": "draining"})
+        self.assertEqual([entry["state"] for entry in self.rpc.call("region_list") if entry["region"] in self.a],
+                         ["draining"] * 3)
+        self.rpc.call("gather", self.gather(first))
+        self.assertEqual(self.dst[:], b"".join(self.data))
+        self.refused("NOT_FOUND", "table_prepare", {"places": places((self.a[1], 0))},
+                     [f"places: entry 0: region {self.a[1]} has been released"])
+        self.assertIs(self.rpc.call("table_release", {"table": first}), True)
+        self.assertEqual(len(self.rpc.call("region_list")), 4)
+        self.assertIs(self.rpc.call("table_release", {"table": second}), True)
+        wait_until(lambda: len(self.rpc.call("region_list")) == 1, "the regions go with the last table")
+        wait_until(lambda: self.rpc.call("stats")["regions"] == 1, "and are unmapped")
+
+    def test_released_while_a_request_waits(self):
+        words, timeline = self.region(64)
+        table = self.prepare(*[(region, 0) for region in self.a])
+        msgid = self.rpc.request("gather", self.gather(table, wait={"region": timeline, "offset": 0, "value": 1}))
+        released = self.rpc.request("table_release", {"table": table})
+        self.assertIs(self.rpc.reply(released), True)
+        for region in self.a:
+            self.assertEqual(self.rpc.call("region_release", {"region": region}), {"state": "draining"})
+        self.refused("NOT_FOUND", "gather", self.gather(table), ["no table"])
+        words[0] = 1
+        self.assertEqual(self.rpc.reply(msgid)["moved"], 1)
+        self.assertEqual(self.dst[:], b"".join(self.data))
+        wait_until(lambda: len(self.rpc.call("region_list")) == 2, "the regions go with the request")
+
+    def test_client_is_killed(self):
+        """With tables, with draining regions, and with requests that wait: tearDown sees that nothing stays."""
+        for _ in range(share(100)):
+            rpc = self.tmad.rpc()
+            regions = [memory.register(rpc) for memory in self.src]
+            timeline, dst = self.dst.register(rpc), self.dst.register(rpc)
+            tables = [rpc.call("table_prepare", {"places": places(*[(region, 0) for region in regions])})["table"]
+                      for _ in range(3)]
+            rpc.request("gather", {**self.gather(tables[0]), "dst": tensor(dst, [1024]),
+                                   "wait": {"region": timeline, "offset": 0, "value": 2**62}})
+            rpc.call("table_release", {"table": tables[0]})
+            rpc.call("region_release", {"region": regions[1]})
+            rpc.close()
+        with self.tmad.rpc() as rpc:
+            wait_until(lambda: rpc.call("stats")["regions"] == 4, "only this test's regions are left")
+
+
+    def test_they_are_charged(self):
+        with Tmad("--table-bytes-per-uid", "20000") as tmad, tmad.rpc() as rpc:
+            region = self.dst.register(rpc)
+            entries = {"places": places((region, 0)) * 100}
+            first = rpc.call("table_prepare", entries)["table"]
+            rpc.call("table_prepare", entries)
+            with self.assertRaises(RpcError) as refused:
+                rpc.call("table_prepare", entries)
+            self.assertEqual(refused.exception.name, "QUOTA")
+            for word in ("table_bytes_per_uid", "20000", "bytes of tables"):
+                self.assertIn(word, refused.exception.message)
+            rpc.call("table_release", {"table": first})
+            rpc.call("table_prepare", entries)
 
 
 if __name__ == "__main__":
