@@ -86,11 +86,8 @@ struct run {
 	struct tma_place dst, src;
 };
 
-int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
-               struct msg_plan_run *ret)
+static int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret)
 {
-	int rc;
-
 	if (!plan)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "plan is NULL; tma_plan_prepare makes one");
@@ -99,11 +96,20 @@ int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, s
 	if (plan->life == REGION_GONE)
 		return client_fail(client, plan->error.status, "plan: it could not be prepared again: %s",
 		                   plan->error.message);
-	rc = place_param(client, dst, "dst", &ret->dst);
+	*ret = plan->id;
+	return 0;
+}
+
+int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
+               struct msg_plan_run *ret)
+{
+	int rc = plan_param(client, plan, &ret->plan);
+
+	if (rc == 0)
+		rc = place_param(client, dst, "dst", &ret->dst);
 	if (rc == 0)
 		rc = place_param(client, src, "src", &ret->src);
 	ret->has = F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src);
-	ret->plan = plan->id;
 	return rc;
 }
 
@@ -141,6 +147,56 @@ int tma_submit_run(tma_client *client, const tma_plan *plan, struct tma_place ds
 {
 	struct run run = { plan, dst, src };
 	struct call call = call_of(&run, order);
+
+	return move_submit(client, &call, ret);
+}
+
+/* ---- Over tables -------------------------------------------------------------------------------------- */
+
+struct table_run {
+	const tma_plan *plan;
+	const tma_table *dst, *src;
+};
+
+static int table_run_fill(tma_client *client, const struct call *call, struct request *request,
+                          union params *ret)
+{
+	const struct table_run *run = call->from;
+	struct msg_plan_run *params = &ret->plan_run;
+	int rc = plan_param(client, run->plan, &params->plan);
+
+	(void)request;
+	if (rc == 0)
+		rc = table_param(client, run->dst, "dst", &params->dst_table);
+	if (rc == 0)
+		rc = table_param(client, run->src, "src", &params->src_table);
+	params->has = F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src_table);
+	return rc < 0 ? rc : order_fill(plan_run, client, call->order, params);
+}
+
+static struct call table_call_of(const struct table_run *run, const struct tma_order *order)
+{
+	struct call call = call_of(NULL, order);
+
+	call.fill = table_run_fill;
+	call.from = run;
+	return call;
+}
+
+int tma_plan_run_tables(tma_client *client, const tma_plan *plan, const tma_table *dst, const tma_table *src,
+                        const struct tma_order *order)
+{
+	struct table_run run = { plan, dst, src };
+	struct call call = table_call_of(&run, order);
+
+	return move_call(client, &call);
+}
+
+int tma_submit_run_tables(tma_client *client, const tma_plan *plan, const tma_table *dst,
+                          const tma_table *src, const struct tma_order *order, tma_ticket *ret)
+{
+	struct table_run run = { plan, dst, src };
+	struct call call = table_call_of(&run, order);
 
 	return move_submit(client, &call, ret);
 }

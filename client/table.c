@@ -130,6 +130,9 @@ int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t
 
 int table_param(tma_client *client, const tma_table *table, const char *name, uint64_t *ret)
 {
+	if (!table)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s is NULL; tma_table_prepare makes one",
+		                   name);
 	if (table->client != client)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s: it belongs to another client", name);
 	if (table->life == REGION_GONE)

@@ -497,6 +497,12 @@ typedef struct tma_table tma_table;
  * service until the table is released too, and then the table cannot be prepared again. */
 TMA_API int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t n, tma_table **ret);
 
+/* Runs the plan once for each place of dst, from the place of src with the same number, in one request, and
+ * waits for the reply, like tma_plan_run. Both tables have as many places. order may be NULL.
+ * tma_submit_run_tables does not wait (see the asynchronous requests). */
+TMA_API int tma_plan_run_tables(tma_client *client, const tma_plan *plan, const tma_table *dst,
+                                const tma_table *src, const struct tma_order *order);
+
 /* Releases the table; requests in flight finish. The handle is invalid afterwards, whatever the call returns.
  * NULL is allowed and returns 0. */
 TMA_API int tma_table_release(tma_table *table);
@@ -686,6 +692,8 @@ TMA_API int tma_submit(tma_client *client, const struct tma_transform *transform
 TMA_API int tma_submit_ping(tma_client *client, tma_ticket *ret);
 TMA_API int tma_submit_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
                            struct tma_place src, const struct tma_order *order, tma_ticket *ret);
+TMA_API int tma_submit_run_tables(tma_client *client, const tma_plan *plan, const tma_table *dst,
+                                  const tma_table *src, const struct tma_order *order, tma_ticket *ret);
 TMA_API int tma_submit_items(tma_client *client, struct tma_item *items, size_t n,
                              const struct tma_order *order, tma_ticket *ret);
 TMA_API int tma_submit_gather(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret);

@@ -11,6 +11,7 @@
 #include "kernels/plan/blocks.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "daemon/resource/job.h"
 #include "daemon/resource/table.h"
 
 /* One side's fields about its layers. */
@@ -30,10 +31,6 @@ static int count_layers(const struct msg_blocks *p, const struct layer_fields si
                         struct table *const tables[2], uint32_t *ret, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct plan_entry **ret_plan, struct error *err);
-
-/* A list without entries, or of blocks without elements, still goes to the engine: it keeps its place in the
- * stream and sets its signal. */
-static const int64_t nothing = -1;
 
 static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
 {
@@ -125,6 +122,41 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 	}
 	*ret = list;
 	return 0;
+}
+
+static void release(struct job *job)
+{
+	blocks_job_free(job->own);
+}
+
+int blocks_job_start(struct session *session, const struct rpc_request *request, const struct order *order,
+                     struct blocks_job *list, struct plan_entry *plan, void (*answer)(struct job *job),
+                     struct error *err)
+{
+	struct job *job = job_new(session, request, order, answer, err);
+
+	if (!job) {
+		blocks_job_free(list);
+		plan_entry_unref(plan);
+		return err->status;
+	}
+	job_set_blocks(job, plan, &list->placed, &list->blocks);
+	job->own = list;
+	job->release = release;
+	if (list->index)
+		job_use(job, list->index);
+	job_submit(job);
+	return 0;
+}
+
+void blocks_job_move_nothing(struct blocks_job *list)
+{
+	static const int64_t nothing = -1;
+
+	list->blocks.n = 1;
+	list->blocks.layers = 1;
+	list->blocks.index = &nothing;
+	list->n = 0;
 }
 
 void blocks_job_free(struct blocks_job *list)
@@ -389,11 +421,7 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 		plan_entry_unref(*ret_plan);
 		return r;
 	}
-	if (blocks->n == 0 || (*ret_plan)->transform.count == 0) {
-		blocks->n = 1;
-		blocks->layers = 1;
-		blocks->index = &nothing;
-		list->n = 0;
-	}
+	if (blocks->n == 0 || (*ret_plan)->transform.count == 0)
+		blocks_job_move_nothing(list);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields of a gather or scatter request, checked and turned into a list of blocks for the engine. */
+/* The fields of a gather or scatter request, or of a run over tables, checked and turned into a list of
+ * blocks for the engine. */
 #ifndef DAEMON_METHOD_BLOCKS_JOB_H
 #define DAEMON_METHOD_BLOCKS_JOB_H
 
@@ -11,6 +12,9 @@
 #include "proto/status.h"
 #include "transforms.h"
 
+struct job;
+struct order;
+struct rpc_request;
 struct session;
 struct table;
 
@@ -30,6 +34,21 @@ struct blocks_job {
  * frees *ret; on refusal, nothing is left of either. */
 int blocks_job_new(struct session *session, const struct msg_blocks *params, bool scatter,
                    struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err);
+
+/* The same for a run of a plan over tables (blocks_run.c): a list of one block, in as many layers as the
+ * tables have entries. */
+int blocks_job_of_run(struct session *session, const struct msg_plan_run *params, struct blocks_job **ret,
+                      struct plan_entry **ret_plan, struct error *err);
+
+/* Queues the list for the request, which answer will answer with the list as the job's own. Takes over the
+ * list and the reference to plan, also on failure: QUOTA or NO_MEMORY. */
+int blocks_job_start(struct session *session, const struct rpc_request *request, const struct order *order,
+                     struct blocks_job *list, struct plan_entry *plan, void (*answer)(struct job *job),
+                     struct error *err);
+
+/* A list without entries, or of blocks without elements, still goes to the engine: it keeps its place in the
+ * stream and sets its signal. */
+void blocks_job_move_nothing(struct blocks_job *list);
 
 void blocks_job_free(struct blocks_job *list);
 

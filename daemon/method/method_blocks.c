@@ -24,11 +24,6 @@ static void answer(struct job *job)
 	job_reply(job, &done);
 }
 
-static void release(struct job *job)
-{
-	blocks_job_free(job->own);
-}
-
 static int move_blocks(struct session *session, const struct rpc_request *request, bool scatter,
                        struct error *err)
 {
@@ -36,26 +31,11 @@ static int move_blocks(struct session *session, const struct rpc_request *reques
 	struct blocks_job *list;
 	struct plan_entry *plan;
 	struct order order;
-	struct job *job;
 	int r = order_of(session, blocks, p, &order, err);
 
 	if (r == 0)
 		r = blocks_job_new(session, p, scatter, &list, &plan, err);
-	if (r < 0)
-		return r;
-	job = job_new(session, request, &order, answer, err);
-	if (!job) {
-		blocks_job_free(list);
-		plan_entry_unref(plan);
-		return err->status;
-	}
-	job_set_blocks(job, plan, &list->placed, &list->blocks);
-	job->own = list;
-	job->release = release;
-	if (list->index)
-		job_use(job, list->index);
-	job_submit(job);
-	return 0;
+	return r < 0 ? r : blocks_job_start(session, request, &order, list, plan, answer, err);
 }
 
 int method_gather(struct session *session, const struct rpc_request *request, struct error *err)

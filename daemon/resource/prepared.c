@@ -18,6 +18,7 @@ struct kept {
 	uint32_t align;
 	uint8_t dst_phase;
 	uint8_t src_phase;
+	bool spread; /* for several places at once */
 };
 
 /* One of the transforms that a run moves. */
@@ -75,7 +76,7 @@ static int find_plan(struct session *session, struct prepared_part *part, const 
 	for (int i = 0; i < KEPT_PLANS; i++) {
 		kept = &part->kept[i];
 		if (kept->entry && kept->align == facts->align && kept->dst_phase == facts->dst_phase &&
-		    kept->src_phase == facts->src_phase) {
+		    kept->src_phase == facts->src_phase && kept->spread == facts->spread) {
 			*ret = kept->entry;
 			return 0;
 		}
@@ -86,7 +87,7 @@ static int find_plan(struct session *session, struct prepared_part *part, const 
 	kept = &part->kept[part->oldest];
 	part->oldest = (part->oldest + 1) % KEPT_PLANS;
 	plan_entry_unref(kept->entry);
-	*kept = (struct kept){ *ret, facts->align, facts->dst_phase, facts->src_phase };
+	*kept = (struct kept){ *ret, facts->align, facts->dst_phase, facts->src_phase, facts->spread };
 	return 0;
 }
 
@@ -201,6 +202,15 @@ void prepared_release_all(struct session *session)
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
+static int check_places(const struct msg_plan_run *run, struct error *err)
+{
+	if (!(run->has & F(plan_run, dst)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
+	if (!(run->has & F(plan_run, src)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
+	return 0;
+}
+
 static int plan_parts(struct session *session, struct prepared *prepared, struct parts *ret,
                       struct error *err)
 {
@@ -231,6 +241,8 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, struc
 	int r = find(session, run->plan, &prepared, err);
 
 	if (r == 0)
+		r = check_places(run, err);
+	if (r == 0)
 		r = placed_find(session, &run->dst, "dst", &run->src, "src", &ret->placed, err);
 	if (r < 0)
 		return r;
@@ -240,4 +252,22 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, struc
 		                          .src_extent = prepared->src_extent };
 	r = placed_check(&ret->placed, &sides, err);
 	return r < 0 ? r : plan_parts(session, prepared, ret, err);
+}
+
+int prepared_plan_for(struct session *session, uint64_t id, const struct plan_facts *facts,
+                      struct plan_entry **ret_plan, struct error *err)
+{
+	struct prepared *prepared;
+	int r = find(session, id, &prepared, err);
+
+	if (r == 0 && prepared->n > 1)
+		r = error_set(err, STATUS_UNSUPPORTED,
+		              "plan: it has %" PRIu32
+		              " parts, because a split leaves a rest; a table takes plans of one part",
+		              prepared->n);
+	if (r == 0)
+		r = find_plan(session, &prepared->part[0], facts, ret_plan, err);
+	if (r == 0)
+		plan_entry_ref(*ret_plan);
+	return r;
 }

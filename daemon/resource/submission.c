@@ -179,6 +179,7 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 {
 	struct order order = { .completion = COMPLETION_SIGNAL };
 	const struct msg_plan_run run = {
+		.has = F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src),
 		.plan = entry->plan,
 		.dst = { entry->dst_region, entry->dst_offset },
 		.src = { entry->src_region, entry->src_offset },

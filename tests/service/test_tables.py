@@ -298,6 +298,89 @@ class Random(TableCase):
         return case.moved
 
 
+# ---- Plans ------------------------------------------------------------------------------------------------
+class Plans(TableCase):
+    """Runs of a plan over tables."""
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(5)
+        self.arrays = rng.integers(0, 1 << 16, (24, 6, 10), dtype=np.uint16)
+        self.src, self.a = self.layers(24, 256, lambda i: bytes(8) + self.arrays[i].tobytes())
+        self.dst, self.b = self.layers(24, 256, lambda i: b"\x5a" * 256)
+        self.plan = self.rpc.call("plan_prepare", {"dst": layout([10, 6], "uint16"), "src": layout([6, 10], "uint16"),
+                                                   "perm": [1, 0]})["plan"]
+        self.of = self.prepare(*[(region, 8) for region in self.a])
+        self.to = self.prepare(*[(region, 2 * (i % 5)) for i, region in enumerate(self.b)])
+
+    def expected(self, arrays):
+        return [(b"\x5a" * (2 * (i % 5)) + array.T.tobytes()).ljust(256, b"\x5a") for i, array in enumerate(arrays)]
+
+    def run_plan(self, **fields):
+        return self.rpc.call("plan_run", {"plan": self.plan, "dst_table": self.to, **fields})
+
+    def test_from_table_to_table(self):
+        for _ in range(3):
+            done = self.run_plan(src_table=self.of)
+            self.assertEqual([memory[:] for memory in self.dst], self.expected(self.arrays))
+            self.assertEqual(set(done), {"path", "bytes", "ns"})
+            self.assertEqual(done["bytes"], 2 * self.arrays.nbytes)
+            self.assertIn(done["path"], FAMILIES)
+            self.rpc.call("plan_run", {"plan": self.plan, "dst": [self.b[0], 0], "src": [self.a[1], 8]})
+            self.assertEqual(self.dst[0][:120], self.arrays[1].T.tobytes(), "as before, between two places")
+
+    def test_one_source_for_all(self):
+        self.run_plan(src=[self.a[3], 8])
+        self.assertEqual([memory[:] for memory in self.dst], self.expected([self.arrays[3]] * 24))
+
+    def test_order(self):
+        words, timeline = self.region(64)
+        msgid = self.rpc.request("plan_run", {
+            "plan": self.plan, "dst_table": self.to, "src_table": self.of, "reply": "queued",
+            "wait": {"region": timeline, "offset": 0, "value": 1},
+            "signal": {"region": timeline, "offset": 8, "value": 7}})
+        self.assertEqual(self.rpc.reply(msgid), {"queued": True})
+        for method, fields in (("plan_release", {"plan": self.plan}), ("table_release", {"table": self.of}),
+                               ("table_release", {"table": self.to})):
+            self.assertIs(self.rpc.call(method, fields), True)
+        self.assertEqual(self.dst[0][:], b"\x5a" * 256)
+        words[0] = 1
+        self.assertEqual(self.rpc.receive()[1], "done")
+        self.assertEqual([memory[:] for memory in self.dst], self.expected(self.arrays))
+        self.assertEqual(int.from_bytes(words[8:16], "little"), 7)
+
+    def test_nothing_to_move(self):
+        plan = self.rpc.call("plan_prepare", {"dst": layout([0, 6]), "src": layout([0, 6])})["plan"]
+        self.assertEqual(self.run_plan(plan=plan, src_table=self.of)["bytes"], 0)
+
+    def test_refused(self):
+        few = self.prepare((self.a[0], 8))
+        late = self.prepare(*[(region, 8 if i != 17 else 137) for i, region in enumerate(self.a)])
+        near = self.prepare(*([(region, 0) for region in self.b[:22]] + [(self.b[22], 100), (self.b[22], 0)]))
+        rows = (
+            ("INVALID_ARGUMENT", ["dst_table: missing", f"src_table is {few}"], {"dst_table": None, "src_table": few}),
+            ("INVALID_ARGUMENT", ["dst: dst_table is given too"], {"dst": [self.b[0], 0], "src_table": self.of}),
+            ("INVALID_ARGUMENT", ["src: src_table is given too"], {"src": [self.a[0], 0], "src_table": self.of}),
+            ("INVALID_ARGUMENT", ["src: missing, as is src_table"], {}),
+            ("INVALID_ARGUMENT", ["src: missing, as is src_table"], {"dst_table": None, "dst": [self.b[0], 0]}),
+            ("INVALID_ARGUMENT", ["dst: missing, as is dst_table"], {"dst_table": None, "src": [self.b[0], 0]}),
+            ("INVALID_ARGUMENT", ["src_table: 1 entries, but dst_table has 24"], {"src_table": few}),
+            ("NOT_FOUND", ["dst_table", "no table 99"], {"dst_table": 99, "src_table": self.of}),
+            ("NOT_FOUND", ["src_table", "no table 99"], {"src_table": 99}),
+            ("NOT_FOUND", ["src", "no region 99"], {"src": [99, 0]}),
+            ("NOT_FOUND", ["no plan 99"], {"plan": 99, "src_table": self.of}),
+            ("OUT_OF_RANGE", ["src_table: entry 17: the last byte of 1 blocks is byte 256",
+                              f"region {self.a[17]} has 256"], {"src_table": late}),
+            ("OVERLAP", ["dst_table: entries 23 and 22 are 100 bytes apart"], {"dst_table": near, "src_table": self.of}),
+            ("OVERLAP", ["dst_table: the blocks of entry 0 and those of entry 0 of src_table"], {"src_table": self.to}),
+        )
+        for name, words, fields in rows:
+            with self.subTest(words=words):
+                params = {"plan": self.plan, "dst_table": self.to, **fields}
+                self.refused(name, "plan_run", {key: value for key, value in params.items() if value is not None}, words)
+        self.assertEqual([memory[:] for memory in self.dst], [b"\x5a" * 256] * 24)
+
+
 # ---- By hand ----------------------------------------------------------------------------------------------
 class Bad(TableCase):
     """What is refused, and that it touches nothing."""
@@ -409,8 +492,8 @@ class Bad(TableCase):
             self.skipTest("the CPU engine has host memory alone")
         made = self.rpc.call("region_create", {"size": 4096, "kind": "cuda_ipc"})["region"]
         error = self.refused("INVALID_ARGUMENT", "table_prepare", {"places": places((made, 0), (self.a[0], 0))})
-        self.assertEqual(error.message, f"places: entry 1: region {self.a[0]} is host memory, but entry 0, region {made}, "
-                                        "is device memory; a table is of one of the two")
+        self.assertEqual(error.message, f"places: entry 1: region {self.a[0]} is host memory, but entry 0, region "
+                                        f"{made}, is device memory; a table is of one of the two")
 
 
 class Life(TableCase):

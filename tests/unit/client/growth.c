@@ -228,6 +228,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
 	RETURNS(tma_table_prepare(client, NULL, 1, &ret.table));
 	RETURNS(tma_submit_run(client, NULL, item.dst, item.src, NULL, &ret.ticket));
+	RETURNS(tma_submit_run_tables(client, NULL, NULL, NULL, NULL, &ret.ticket));
 	RETURNS(tma_submit_items(client, NULL, 1, NULL, &ret.ticket));
 	RETURNS(tma_submit_gather(client, NULL, &ret.ticket));
 	RETURNS(tma_submit_scatter(client, NULL, &ret.ticket));

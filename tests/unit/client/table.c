@@ -20,6 +20,7 @@ static int seen[METHOD_COUNT];     /* requests, of all connections */
 static uint64_t words[2 * PLACES]; /* of the last table_prepare */
 static size_t words_bytes;
 static struct msg_blocks asked; /* the last gather */
+static struct msg_plan_run run; /* the last plan_run */
 static uint64_t released;       /* the last table_release */
 static int deaths;              /* connections that end when they are pinged */
 static int refusals;            /* tables of later connections that are refused */
@@ -48,6 +49,13 @@ static void script(struct server *s)
 		case METHOD_table_release:
 			released = request.params.table_release.table;
 			server_answer_true(s, &request);
+			break;
+		case METHOD_plan_prepare:
+			server_answer(s, &request, &(struct msg_plan_prepared){ .plan = 190 });
+			break;
+		case METHOD_plan_run:
+			run = request.params.plan_run;
+			server_answer_transform(s, request.msgid, "memcpy", 8);
 			break;
 		case METHOD_gather:
 			asked = request.params.blocks;
@@ -149,6 +157,35 @@ Test(table, life)
 	cr_assert_eq(tma_table_release(NULL), 0);
 	tma_free(client); /* src goes with it */
 	cr_assert_eq(seen[METHOD_table_release], 1);
+	server_stop(&s);
+}
+
+Test(table, that_a_plan_runs_over)
+{
+	struct server s = { 0 };
+	tma_client *client = start(&s);
+	struct tma_place places[PLACES];
+	tma_table *dst, *src;
+	tma_plan *plan;
+	tma_ticket ticket;
+
+	places_of(client, places);
+	dst = table_of(client, places);
+	src = table_of(client, places);
+	cr_assert_eq(tma_plan_prepare(client, &transform, &plan), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_plan_run_tables(client, plan, dst, src, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(run.has, F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src_table));
+	cr_assert(run.plan == 190 && run.dst_table == 150 && run.src_table == 151);
+	cr_assert_eq(tma_last_result(client)->bytes, 8);
+	cr_assert_eq(tma_submit_run_tables(client, plan, src, dst, NULL, &ticket), 0);
+	cr_assert_eq(tma_wait(client, ticket, NULL), 0);
+	cr_assert(run.dst_table == 151 && run.src_table == 150);
+	cr_assert_eq(tma_plan_run_tables(client, NULL, dst, src, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_plan_run_tables(client, plan, NULL, src, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client), "dst is NULL; tma_table_prepare makes one");
+	cr_assert_eq(tma_plan_run_tables(client, plan, dst, NULL, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(seen[METHOD_plan_run], 2);
+	tma_free(client);
 	server_stop(&s);
 }
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run of a plan over tables of places: one block, in each of their layers. */
+#include "blocks_job.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/net/session.h"
+#include "daemon/resource/prepared.h"
+#include "daemon/resource/table.h"
+#include "daemon/server.h"
+
+static const int32_t the_block = 0;
+
+static int check_fields(const struct msg_plan_run *p, struct error *err)
+{
+	if (!(p->has & F(plan_run, dst_table)))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst_table: missing, but src_table is %" PRIu64
+		                 "; many sources have as many destinations",
+		                 p->src_table);
+	if (p->has & F(plan_run, dst))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst: dst_table is given too; it has the places");
+	if (!(p->has & F(plan_run, src)) == !(p->has & F(plan_run, src_table)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: %s",
+		                 p->has & F(plan_run, src) ? "src_table is given too; it has the places"
+		                                           : "missing, as is src_table");
+	return 0;
+}
+
+static void use_table(const struct table *table, struct region **ret, uint64_t *ret_offset)
+{
+	*ret = table->regions[0];
+	*ret_offset = table->layers.places[0].at.offset;
+}
+
+/* Finds the tables, and where the first run lies. */
+static int place_run(struct session *session, const struct msg_plan_run *p, struct blocks_job *list,
+                     struct error *err)
+{
+	struct placed *placed = &list->placed;
+	int r = table_find(session, p->dst_table, "dst_table", &list->dst_table, err);
+
+	if (r == 0)
+		r = table_check_writable(list->dst_table, "dst_table", err);
+	if (r < 0)
+		return r;
+	use_table(list->dst_table, &placed->dst, &placed->dst_offset);
+	list->blocks.layers = list->dst_table->layers.n;
+	if (!(p->has & F(plan_run, src_table))) {
+		placed->src_offset = p->src.offset;
+		return region_table_find(&session->regions, p->src.region, "src", &placed->src, err);
+	}
+	r = table_find(session, p->src_table, "src_table", &list->src_table, err);
+	if (r < 0)
+		return r;
+	use_table(list->src_table, &placed->src, &placed->src_offset);
+	if (list->src_table->layers.n != list->blocks.layers)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "src_table: %" PRIu32 " entries, but dst_table has %" PRIu32,
+		                 list->src_table->layers.n, list->blocks.layers);
+	return 0;
+}
+
+static int plan_run(struct session *session, const struct msg_plan_run *p, struct blocks_job *list,
+                    struct plan_entry **ret_plan, struct error *err)
+{
+	const struct placed *placed = &list->placed;
+	struct engine_blocks *blocks = &list->blocks;
+	struct tensor_place dst, src;
+	struct plan_facts facts;
+	int r = place_run(session, p, list, err);
+
+	if (r < 0)
+		return r;
+	blocks_use_table(&blocks->dst, &list->dst_table->layers);
+	if (list->src_table)
+		blocks_use_table(&blocks->src, &list->src_table->layers);
+	facts = blocks_facts(&session->server->engine->facts, blocks,
+	                     placed->dst->memory->base + placed->dst_offset,
+	                     placed->src->memory->base + placed->src_offset);
+	r = prepared_plan_for(session, p->plan, &facts, ret_plan, err);
+	if (r < 0)
+		return r;
+	dst = place_of(placed->dst, placed->dst_offset);
+	src = place_of(placed->src, placed->src_offset);
+	r = blocks_check(blocks, &(*ret_plan)->transform, &dst, &src, NULL, err);
+	if (r < 0)
+		plan_entry_unref(*ret_plan);
+	return r;
+}
+
+int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, struct blocks_job **ret,
+                      struct plan_entry **ret_plan, struct error *err)
+{
+	struct blocks_job *list;
+	int r = check_fields(p, err);
+
+	if (r < 0)
+		return r;
+	list = malloc(sizeof *list);
+	if (!list)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+	*list = (struct blocks_job){
+		.blocks = { .n = 1, .limit = 1, .index = &the_block, .index_bytes = sizeof the_block }, .n = 1
+	};
+	r = plan_run(session, p, list, ret_plan, err);
+	if (r < 0) {
+		blocks_job_free(list);
+		return r;
+	}
+	if ((*ret_plan)->transform.count == 0)
+		blocks_job_move_nothing(list);
+	*ret = list;
+	return 0;
+}
