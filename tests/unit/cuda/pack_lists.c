@@ -43,23 +43,6 @@ struct bench {
 	unsigned char *expected;
 };
 
-/* All that is decided by size, small or at random. */
-static struct cuda_limits pack_limits(uint64_t *state)
-{
-	struct cuda_limits limits = small_limits();
-
-	limits.owner_bytes = 1 << 30;
-	limits.scratch_bytes = UINT64_C(16384) << oracle_between(state, 0, 8);
-	limits.pack_threads = (uint32_t)oracle_between(state, 1, 3);
-	limits.pack_slots = (uint32_t)oracle_between(state, 1, 6);
-	limits.pack_slot_bytes = (uint64_t)oracle_between(state, 1, 5000);
-	limits.pack_least_bytes = 0;
-	limits.pack_run_bytes = 1;
-	limits.pack_piece_bytes = UINT64_C(1) << oracle_between(state, 0, 16);
-	limits.pack_stretch_bytes = UINT64_C(1) << oracle_between(state, 4, 20);
-	return limits;
-}
-
 static void bench_open(struct bench *bench, const struct cuda_limits *limits, enum region_kind dst,
                        enum region_kind src)
 {
@@ -146,7 +129,7 @@ ParameterizedTest(struct place_row *row, pack_lists, random)
 	for (long seed = 1; seed <= seeds; seed++) {
 		if (seed % CASES_AN_ENGINE == 1) {
 			uint64_t state = (uint64_t)seed;
-			const struct cuda_limits limits = pack_limits(&state);
+			const struct cuda_limits limits = random_pack_limits(&state);
 
 			bench_open(&bench, &limits, row->dst, row->src);
 		}

@@ -12,6 +12,7 @@
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/memory.h"
 #include "tests/softgpu/live.h"
+#include "tests/support/oracle.h"
 
 struct engine *engine;
 struct engine_owner owner;
@@ -154,4 +155,20 @@ void work_init(struct work *work, int64_t n, bool transposed, struct engine_memo
 	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, NULL, "dst", &err);
 	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
 	work_init_spec(work, &spec, dst, 0, src, 0);
+}
+
+struct cuda_limits random_pack_limits(uint64_t *state)
+{
+	struct cuda_limits limits = small_limits();
+
+	limits.owner_bytes = 1 << 30;
+	limits.scratch_bytes = UINT64_C(16384) << oracle_between(state, 0, 8);
+	limits.pack_threads = (uint32_t)oracle_between(state, 1, 3);
+	limits.pack_slots = (uint32_t)oracle_between(state, 1, 6);
+	limits.pack_slot_bytes = (uint64_t)oracle_between(state, 1, 5000);
+	limits.pack_least_bytes = 0;
+	limits.pack_run_bytes = 1;
+	limits.pack_piece_bytes = UINT64_C(1) << oracle_between(state, 0, 16);
+	limits.pack_stretch_bytes = UINT64_C(1) << oracle_between(state, 4, 20);
+	return limits;
 }

@@ -25,6 +25,9 @@ extern size_t n_done;
 /* Small ones, so that small jobs go every way. */
 struct cuda_limits small_limits(void);
 
+/* Of lists of blocks on the host, all that is decided by size: small or at random. */
+struct cuda_limits random_pack_limits(uint64_t *state);
+
 /* NULL: the engine's own. */
 void open_engine(const struct cuda_limits *limits);
 
