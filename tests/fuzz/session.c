@@ -64,7 +64,8 @@ static void set_limits(struct limits *limits)
 	limits->plans_per_uid = 4;
 	limits->jobs_behind_wait = 2;
 	limits->behind_waits_per_uid = 2;
-	limits->list_bytes_per_uid = 256;
+	limits->table_bytes_per_uid = 2048;
+	limits->list_bytes_per_uid = 1024;
 	limits->wait_deadline_ms = 1000;
 	limits->reply_pause_bytes = 2048;
 	limits->reply_limit_bytes = 16 << 10;

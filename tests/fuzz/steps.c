@@ -139,10 +139,10 @@ static struct step register_send(uint8_t connection, uint32_t msgid)
 		              .data = keep(message, len) };
 }
 
-static struct step prepare_send(uint8_t connection, uint32_t msgid, uint64_t *random)
+static struct step prepare_send(uint8_t connection, uint32_t msgid, uint64_t *random, enum method_id method)
 {
 	uint8_t message[TRAFFIC_MOST];
-	size_t len = traffic_request_of(message, msgid, random, METHOD_plan_prepare);
+	size_t len = traffic_request_of(message, msgid, random, method);
 
 	return (struct step){
 		.kind = STEP_SEND, .connection = connection, .len = (uint16_t)len, .data = keep(message, len)
@@ -159,7 +159,10 @@ static void conversation(struct steps *steps, uint64_t *random)
 	for (int i = 0; i < 2; i++)
 		steps->step[steps->n++] = (struct step){ .kind = STEP_WORK };
 	if (below(random, 2))
-		steps->step[steps->n++] = prepare_send(connection, 2, random);
+		steps->step[steps->n++] = prepare_send(connection, 2, random, METHOD_plan_prepare);
+	if (below(random, 4) == 0)
+		for (uint32_t i = 3; i < 5; i++)
+			steps->step[steps->n++] = prepare_send(connection, i, random, METHOD_table_prepare);
 	for (uint64_t n = below(random, 12); n; n--)
 		steps->step[steps->n++] =
 		    below(random, 3) ? valid_send(random, connection) : other_step(random);

@@ -28,7 +28,8 @@ LAYOUTS = {**TRANSFORM, "dst": {key: A[key] for key in ("dtype", "shape", "strid
 RUN = {"plan": 1, "dst": [1, 0], "src": [1, 8]}
 BLOCKS = {**TRANSFORM, "index_dtype": "int32", "index": bytes(8), "index_at": [1, 0], "count": 2, "limit": 1,
           "dst_step": 6, "src_step": 6, "layers": 1, "dst_layer_step": 0, "src_layer_step": 0,
-          "dst_layers": bytes(8), "src_layers": bytes(8), **ORDER}
+          "dst_layers": bytes(8), "src_layers": bytes(8), "dst_table": 1, "src_table": 1, "dst_places": bytes(16),
+          "src_places": bytes(16), **ORDER}
 REQUESTS = {
     "info": None, "ping": None, "stats": None, "region_list": {"session": 1}, "session_list": {"after": 1},
     "region_register": {"kind": "memfd", "size": 64, "offset": 0, "handle": bytes(64), "device": "GPU-0",
@@ -39,7 +40,8 @@ REQUESTS = {
     "transpose": {key: TRANSFORM[key] for key in ("dst", "src", "perm")},
     "pad": {key: TRANSFORM[key] for key in TRANSFORM if key != "perm"},
     "transform": {**TRANSFORM, **ORDER}, "explain": TRANSFORM,
-    "plan_prepare": LAYOUTS, "plan_run": {**RUN, **ORDER}, "plan_release": {"plan": 1},
+    "plan_prepare": LAYOUTS, "plan_run": {**RUN, "dst_table": 1, "src_table": 1, **ORDER},
+    "plan_release": {"plan": 1}, "table_prepare": {"places": struct.pack("<4Q", 1, 0, 1, 8)}, "table_release": {"table": 1},
     "submit": {"items": [RUN, TRANSFORM], **ORDER}, "gather": BLOCKS, "scatter": BLOCKS, "cancel": {"request": 1},
     "ring_open": {"at": [1, 0], "entries": 2, "spin_us": 1}, "ring_close": None,
 }

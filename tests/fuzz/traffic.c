@@ -3,6 +3,7 @@
 #include "traffic.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 #include "proto/wire/codec.h"
@@ -324,6 +325,26 @@ static void fill_prepare(struct msg_transform *p, const struct method *method, u
 	p->src.has &= ~(F(tensor, region) | F(tensor, offset));
 }
 
+/* Up to five places, of which most may be used by two tables at once. */
+static struct bytes places_of(uint64_t *random, uint64_t offset)
+{
+	static uint64_t words[2][10];
+	static unsigned taken;
+	uint64_t *at = words[taken++ % 2];
+	const uint64_t n = below(random, 8) ? 2 : below(random, 6);
+
+	for (uint64_t i = 0; i < n; i++) {
+		at[2 * i] = htole64(below(random, 16) ? some_region(random) : any_number(random));
+		at[2 * i + 1] = htole64(offset + 2048 * i + 8 * below(random, 32));
+	}
+	return (struct bytes){ (const char *)at, 16 * n - (below(random, 32) == 0 && n > 0) };
+}
+
+static uint64_t some_table(uint64_t *random)
+{
+	return traffic_region((unsigned)below(random, 2));
+}
+
 static void fill_run(struct msg_plan_run *p, uint64_t *random)
 {
 	*p =
@@ -331,6 +352,20 @@ static void fill_run(struct msg_plan_run *p, uint64_t *random)
 		                   .plan = traffic_region((unsigned)below(random, 2)),
 		                   .dst = { some_region(random), TRAFFIC_SIZE / 4 + below(random, 32) },
 		                   .src = { some_region(random), TRAFFIC_SIZE / 4 * 3 + below(random, 32) } };
+}
+
+/* Two tables, or one place for all. */
+static void fill_table_run(struct msg_plan_run *p, uint64_t *random)
+{
+	fill_run(p, random);
+	if (below(random, 3))
+		return;
+	p->has = (p->has & ~F(plan_run, dst)) | F(plan_run, dst_table);
+	p->dst_table = some_table(random);
+	if (below(random, 4) == 0)
+		return;
+	p->has = (p->has & ~F(plan_run, src)) | F(plan_run, src_table);
+	p->src_table = some_table(random);
 }
 
 static void fill_items(struct item_list *list, uint64_t *random)
@@ -345,6 +380,22 @@ static void fill_items(struct item_list *list, uint64_t *random)
 			fill_transform(&items[i].transform, &methods[METHOD_explain], random);
 	}
 	*list = (struct item_list){ .items = items, .n = (uint32_t)below(random, 4) };
+}
+
+/* On both sides; the offsets of blocks are added to those of the places. */
+static void use_tables(struct msg_blocks *p, uint64_t *random)
+{
+	p->dst.has &= ~F(tensor, region);
+	p->src.has &= ~F(tensor, region);
+	if (below(random, 2)) {
+		p->has |= F(blocks, dst_table);
+		p->dst_table = some_table(random);
+	} else {
+		p->has |= F(blocks, dst_places);
+		p->dst_places = places_of(random, 0);
+	}
+	p->has |= F(blocks, src_places);
+	p->src_places = places_of(random, 0);
 }
 
 /* Up to four blocks of a few hundred bytes, by a list in the message. */
@@ -366,6 +417,8 @@ static void fill_blocks(struct msg_blocks *p, uint64_t *random)
 	p->dst.offset = 8 * below(random, 64);
 	p->src.region = some_region(random);
 	p->src.offset = TRAFFIC_SIZE / 2 + 8 * below(random, 64);
+	if (below(random, 4) == 0)
+		use_tables(p, random);
 	if (below(random, 2)) {
 		p->has |= F(blocks, perm) | F(blocks, limit);
 		p->perm = (struct int_list){ .n = 2, .v = { 1, 0 } };
@@ -386,9 +439,13 @@ static void fill_params(union params *params, const struct method *method, uint6
 			SET_ORDER(transform, &params->transform, random);
 	}
 	if (method->params == &plan_run_message && below(random, 8)) {
-		fill_run(&params->plan_run, random);
+		fill_table_run(&params->plan_run, random);
 		SET_ORDER(plan_run, &params->plan_run, random);
 	}
+	if (method->params == &table_prepare_message && below(random, 8))
+		params->table_prepare.places = places_of(random, TRAFFIC_SIZE / 4 * below(random, 4));
+	if (method->params == &table_release_message && below(random, 8))
+		params->table_release.table = some_table(random);
 	if (method->params == &plan_release_message && below(random, 8))
 		params->plan_release.plan = some_region(random);
 	if (method->params == &submit_message && below(random, 8)) {
