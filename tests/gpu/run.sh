@@ -98,6 +98,7 @@ by_service() {
 	done
 	plain latency 120 "$here/bin/bench_latency" "$room/socket"
 	plain bench-lists 120 "$here/bin/bench_lists" "$room/socket"
+	plain bench-tables 120 "$here/bin/bench_tables" "$room/socket"
 	kill $tmad 2>/dev/null
 	wait $tmad
 	rm -rf "$room"
