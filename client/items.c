@@ -210,6 +210,23 @@ static int take_items(tma_client *client, struct item_cursor *cursor, struct req
 	return 0;
 }
 
+static int table_item_params(tma_client *client, const struct tma_item *item, struct msg_plan_run *ret)
+{
+	int rc;
+
+	if (!item->plan)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "%s_table: set, but only a plan runs over tables",
+		                   item->dst_table ? "dst" : "src");
+	if (item->src_table)
+		return table_run_params(client, item->plan, item->dst_table, item->src_table, ret);
+	rc = run_params(client, item->plan, item->src, item->src, ret);
+	if (rc == 0)
+		rc = table_param(client, item->dst_table, "dst_table", &ret->dst_table);
+	ret->has = F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src);
+	return rc;
+}
+
 static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret)
 {
 	int rc;
@@ -226,6 +243,8 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 		                   item->plan ? "given; an item is one of them"
 		                              : "NULL; an item is one of them");
 	ret->is_run = item->plan;
+	if (item->dst_table || item->src_table)
+		return table_item_params(client, item, &ret->run);
 	if (item->plan)
 		return run_params(client, item->plan, item->dst, item->src, &ret->run);
 	rc = transform_check_part(client, item->transform, "set, but the items of a request share one");

@@ -461,27 +461,6 @@ TMA_API int tma_plan_run(tma_client *client, const tma_plan *plan, struct tma_pl
  * is allowed and returns 0. */
 TMA_API int tma_plan_release(tma_plan *plan);
 
-/* ---- Items: many transforms in one request ---------------------------------------------------------- */
-
-/* A transform, or a run of a plan: exactly one of the two pointers is NULL. */
-struct tma_item {
-	const struct tma_transform *transform; /* its order must be NULL */
-	const tma_plan *plan;
-	struct tma_place dst, src; /* where a plan runs */
-	int status;                /* out: 0 or a negative TMA_* status; TMA_PENDING while in progress */
-	uint64_t reserved[4];
-};
-
-/* Runs n items in one request and waits for the reply. Items run in no particular order: none may read or
- * write what another one writes. An item that is refused or fails does not affect the others, but it keeps
- * the order's signal from being set, because the signal means that all succeeded. Returns 0, or the status of
- * the first item that did not succeed, whose error message is then the last error. If the request as a whole
- * is stopped, every item that it stopped has the status that stopped it. Items that do not fit into one
- * protocol message (about 350 runs do) are sent in several, one after the other: the first waits for the
- * order's point, the last sets its signal. order may be NULL. */
-TMA_API int tma_run_items(tma_client *client, struct tma_item *items, size_t n,
-                          const struct tma_order *order);
-
 /* ---- Tables: layers in many regions ------------------------------------------------------------------ */
 
 /* The places of the layers on one side of a gather, a scatter or a run of a plan, each in a region of its
@@ -506,6 +485,29 @@ TMA_API int tma_plan_run_tables(tma_client *client, const tma_plan *plan, const 
 /* Releases the table; requests in flight finish. The handle is invalid afterwards, whatever the call returns.
  * NULL is allowed and returns 0. */
 TMA_API int tma_table_release(tma_table *table);
+
+/* ---- Items: many transforms in one request ---------------------------------------------------------- */
+
+/* A transform, or a run of a plan: exactly one of transform and plan is NULL. */
+struct tma_item {
+	const struct tma_transform *transform; /* its order must be NULL */
+	const tma_plan *plan;
+	struct tma_place dst, src;  /* where a plan runs */
+	int status;                 /* out: 0 or a negative TMA_* status; TMA_PENDING while in progress */
+	const tma_table *dst_table; /* instead of dst: the plan runs once for each place */
+	const tma_table *src_table; /* instead of src; NULL: all of these runs have the place src */
+	uint64_t reserved[2];
+};
+
+/* Runs n items in one request and waits for the reply. Items run in no particular order: none may read or
+ * write what another one writes. An item that is refused or fails does not affect the others, but it keeps
+ * the order's signal from being set, because the signal means that all succeeded. Returns 0, or the status of
+ * the first item that did not succeed, whose error message is then the last error. If the request as a whole
+ * is stopped, every item that it stopped has the status that stopped it. Items that do not fit into one
+ * protocol message (about 350 runs do) are sent in several, one after the other: the first waits for the
+ * order's point, the last sets its signal. order may be NULL. */
+TMA_API int tma_run_items(tma_client *client, struct tma_item *items, size_t n,
+                          const struct tma_order *order);
 
 /* ---- Blocks: gather and scatter --------------------------------------------------------------------- */
 

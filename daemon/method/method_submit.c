@@ -6,26 +6,59 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "blocks_job.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
 #include "kernels/plan/overlap.h"
 #include "order.h"
 #include "daemon/resource/prepared.h"
+#include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
 /* ---- The items ---------------------------------------------------------------------------------------- */
 
-static int plan_item(struct session *session, const struct item_list *items, uint32_t i, struct parts *ret,
-                     struct error *err)
+/* A run over tables is as many moves as these have entries, and counts as many against jobs_per_uid. */
+static int add_tables(struct job *job, const struct msg_plan_run *run, struct error *err)
 {
+	struct blocks_job *list;
+	struct plan_entry *plan;
+	int r = blocks_job_of_run(job->session, run, &list, &plan, err);
+
+	if (r < 0)
+		return r;
+	r = job_charge(job, list->dst_table->layers.n - 1, err);
+	if (r == 0)
+		r = batch_add_tables(job->own, plan, &list->placed, list->dst_table, list->src_table, err);
+	if (r == 0)
+		list->dst_table = list->src_table = NULL;
+	else
+		plan_entry_unref(plan);
+	blocks_job_free(list);
+	return r;
+}
+
+/* The job has been charged for one move of each item. */
+static int add_item(struct job *job, const struct item_list *items, uint32_t i, struct error *err)
+{
+	struct session *session = job->session;
 	struct submit_item item;
+	struct parts parts;
 	int r = rpc_decode_item(items, i, &item, err);
 
 	if (r < 0)
 		return r;
-	return item.is_run ? prepared_plan(session, &item.run, ret, err)
-	                   : transform_plan(session, &item.transform, ret, err);
+	if (item.is_run && (item.run.has & (F(plan_run, dst_table) | F(plan_run, src_table))))
+		return add_tables(job, &item.run, err);
+	r = item.is_run ? prepared_plan(session, &item.run, &parts, err)
+	                : transform_plan(session, &item.transform, &parts, err);
+	if (r < 0)
+		return r;
+	if (parts.n > 1 && job_charge(job, parts.n - 1, err) < 0) {
+		parts_unref(&parts);
+		return err->status;
+	}
+	return batch_add(job->own, &parts, err);
 }
 
 /* Logs refused items once, with the first error. */
@@ -46,13 +79,14 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 #define MOST_PARTS 512
 
 /* All users share the loop: items whose intricate layouts, or many parts, would hold it up are left out. */
-static int check_item(struct session *session, const struct batch *batch, const struct item_list *items,
-                      uint32_t i, uint64_t *steps, struct parts *ret, struct error *err)
+static int check_item(struct job *job, const struct item_list *items, uint32_t i, uint64_t *steps,
+                      struct error *err)
 {
+	const struct batch *batch = job->own;
 	uint64_t start = overlap_steps(), taken;
 	int r;
 
-	if (batch->n_moves - batch->n_good >= MOST_PARTS)
+	if (batch->n_parts >= MOST_PARTS)
 		return error_set(err, STATUS_QUOTA,
 		                 "the items before it have %d parts or more besides one each, as many as a "
 		                 "message has; send it in another message",
@@ -62,35 +96,23 @@ static int check_item(struct session *session, const struct batch *batch, const 
 		                 "checking the items before it for overlap took %" PRIu64
 		                 " steps of the %d that a message has; send it in another message",
 		                 *steps, MOST_STEPS);
-	r = plan_item(session, items, i, ret, err);
+	r = add_item(job, items, i, err);
 	taken = overlap_steps() - start;
 	*steps += taken > ITEM_STEPS ? taken - ITEM_STEPS : 0;
 	return r;
 }
 
-/* The job has been charged for one move of each item. */
-static int add_item(struct job *job, struct batch *batch, struct parts *parts, struct error *err)
-{
-	if (parts->n > 1 && job_charge(job, parts->n - 1, err) < 0) {
-		parts_unref(parts);
-		return err->status;
-	}
-	return batch_add(batch, parts, err);
-}
-
-static void check_items(struct job *job, const struct rpc_request *request, struct batch *batch)
+static void check_items(struct job *job, const struct rpc_request *request)
 {
 	struct session *session = job->session;
+	struct batch *batch = job->own;
 	const struct item_list *items = &request->params.submit.items;
 	struct error err, first_error;
 	uint32_t first = 0;
 	uint64_t steps = 0;
 
 	for (uint32_t i = 0; i < items->n; i++) {
-		struct parts parts;
-
-		if (check_item(session, batch, items, i, &steps, &parts, &err) == 0 &&
-		    add_item(job, batch, &parts, &err) == 0)
+		if (check_item(job, items, i, &steps, &err) == 0)
 			continue;
 		if (batch->n_good == i) {
 			first_error = err;
@@ -115,15 +137,16 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 
 	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
 		const int status = batch_item_status(item, move);
+		enum family family;
+		uint64_t moved, ns;
 
+		if (!item->n_moves)
+			continue;
+		moved = batch_item_moved(item, move, &family);
+		counted += moved;
 		if (status) {
 			session_count_error(job->session, status);
-		} else if (item->n_moves) {
-			enum family family;
-			const uint64_t moved = batch_item_moved(item, move, &family);
-			uint64_t ns;
-
-			counted += moved;
+		} else {
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
 			job_count(job, family, moved, ns);
@@ -199,7 +222,7 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 	if (!job)
 		return err->status;
 	batch = job->own;
-	check_items(job, request, batch);
+	check_items(job, request);
 	if (batch->n_good < batch->n)
 		job->engine_job.signal.memory = NULL;
 	if (batch->n_moves == 0 &&

@@ -3,12 +3,14 @@
  * failed. */
 #include "batch.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan_cache.h"
 #include "proto/text.h"
 #include "region.h"
+#include "table.h"
 #include "daemon/server.h"
 
 /* The smallest batch that is allocated, and the largest that is kept, in items. */
@@ -77,7 +79,7 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	if (!batch)
 		return NULL;
 	batch->server = server;
-	batch->n = batch->n_good = batch->n_moves = 0;
+	batch->n = batch->n_good = batch->n_parts = batch->n_moves = 0;
 	batch->errors_bytes = server->limits.reply_pause_bytes;
 	return batch;
 }
@@ -97,6 +99,8 @@ void batch_free(struct batch *batch)
 			continue;
 		region_unuse(batch->items[i].dst);
 		region_unuse(batch->items[i].src);
+		table_unref(batch->items[i].dst_table);
+		table_unref(batch->items[i].src_table);
 	}
 	buffer_deinit(&batch->sentences);
 	if (!server->kept_batch && batch->room <= ROOM_KEPT_MOST && batch->moves_room <= ROOM_KEPT_MOST)
@@ -112,6 +116,21 @@ void batch_free_kept(struct server *server)
 
 /* ---- Items -------------------------------------------------------------------------------------------- */
 
+static void add_item(struct batch *batch, const struct batch_item *item)
+{
+	batch->items[batch->n++] = *item;
+	batch->n_good++;
+	region_use(item->dst);
+	region_use(item->src);
+}
+
+/* Takes over the caller's reference to plan. */
+static void add_move(struct batch *batch, struct plan_entry *plan, const struct placed *placed)
+{
+	batch->moves[batch->n_moves] = placed_move(plan, plan_entry_use(plan, false), placed);
+	batch->plans[batch->n_moves++] = plan;
+}
+
 int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 {
 	const struct placed *placed = &parts->placed;
@@ -120,19 +139,44 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 		parts_unref(parts);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for the parts of a transform");
 	}
-	batch->items[batch->n++] = (struct batch_item){
-		.n_moves = parts->n, .largest = parts->largest, .dst = placed->dst, .src = placed->src
-	};
-	batch->n_good++;
-	region_use(placed->dst);
-	region_use(placed->src);
+	add_item(batch, &(struct batch_item){ .n_moves = parts->n,
+	                                      .largest = parts->largest,
+	                                      .dst = placed->dst,
+	                                      .src = placed->src });
+	batch->n_parts += parts->n - 1;
 	for (uint32_t i = 0; i < parts->n; i++) {
 		const struct part *part = &parts->part[i];
 		const struct placed at = placed_part(placed, part->dst_offset, part->src_offset);
 
-		batch->moves[batch->n_moves] =
-		    placed_move(part->plan, plan_entry_use(part->plan, false), &at);
-		batch->plans[batch->n_moves++] = part->plan;
+		add_move(batch, part->plan, &at);
+	}
+	return 0;
+}
+
+int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct placed *placed,
+                     struct table *dst_table, struct table *src_table, struct error *err)
+{
+	const uint32_t n = dst_table->layers.n;
+
+	if (!make_room(batch, n))
+		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " moves", n);
+	add_item(batch, &(struct batch_item){ .n_moves = n,
+	                                      .dst = placed->dst,
+	                                      .src = placed->src,
+	                                      .dst_table = dst_table,
+	                                      .src_table = src_table });
+	for (uint32_t i = 0; i < n; i++) {
+		struct engine_move *move = &batch->moves[batch->n_moves];
+
+		if (i > 0)
+			plan_entry_ref(plan);
+		add_move(batch, plan, placed);
+		move->dst = dst_table->layers.memories[i];
+		move->dst_offset = dst_table->layers.places[i].at.offset;
+		if (!src_table)
+			continue;
+		move->src = src_table->layers.memories[i];
+		move->src_offset = src_table->layers.places[i].at.offset;
 	}
 	return 0;
 }
@@ -159,7 +203,7 @@ uint64_t batch_item_moved(const struct batch_item *item, const struct engine_mov
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < item->n_moves; i++)
-		bytes += moves[i].transform->bytes;
+		bytes += moves[i].status ? 0 : moves[i].transform->bytes;
 	*ret = moves[item->largest].plan->family;
 	return bytes;
 }
@@ -185,7 +229,7 @@ static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 
 		if (item->n_moves) {
 			batch->statuses[i] = batch_item_status(item, move);
-			*ret_bytes += batch->statuses[i] ? 0 : batch_item_moved(item, move, &family);
+			*ret_bytes += batch_item_moved(item, move, &family);
 			move += item->n_moves;
 		}
 		n_bad += batch->statuses[i] != 0;

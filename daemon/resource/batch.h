@@ -17,12 +17,15 @@
 
 struct plan_entry;
 struct server;
+struct table;
 
 struct batch_item {
-	uint32_t n_moves; /* its parts; 0: it was refused */
+	uint32_t n_moves; /* its parts, or one for each entry of its tables; 0: it was refused */
 	uint32_t largest; /* of them */
 	struct region *dst;
 	struct region *src;
+	struct table *dst_table; /* NULL: none */
+	struct table *src_table;
 	size_t sentence; /* of a refused item: where its sentence starts */
 };
 
@@ -30,7 +33,8 @@ struct batch {
 	struct server *server;
 	uint32_t room; /* in items */
 	uint32_t n;
-	uint32_t n_good; /* items that were not refused */
+	uint32_t n_good;  /* items that were not refused */
+	uint32_t n_parts; /* of these, besides one each */
 	struct batch_item *items;
 	int32_t *statuses;
 	uint32_t moves_room;
@@ -51,10 +55,15 @@ void batch_free_kept(struct server *server);
 /* Adds an item that runs; takes over the caller's references to plans, also on failure. NO_MEMORY. */
 int batch_add(struct batch *batch, struct parts *parts, struct error *err);
 
+/* Adds an item that runs once for each entry of the tables (src_table may be NULL: all have the place of
+ * placed). Takes over the caller's references to plan and tables; NO_MEMORY: it takes nothing. */
+int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct placed *placed,
+                     struct table *dst_table, struct table *src_table, struct error *err);
+
 /* Adds an item that is refused. */
 void batch_refuse(struct batch *batch, const struct error *error);
 
-/* Of an item, with its moves: the bytes that it moves, and the family of its largest part. */
+/* Of an item, with its moves: the bytes of those that have not failed, and the family of its largest part. */
 uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret);
 
 /* 0, or the status of the first of its moves that failed. */

@@ -375,7 +375,7 @@ static void fill_items(struct item_list *list, uint64_t *random)
 	for (int i = 0; i < 3; i++) {
 		items[i].is_run = below(random, 2);
 		if (items[i].is_run)
-			fill_run(&items[i].run, random);
+			fill_table_run(&items[i].run, random);
 		else
 			fill_transform(&items[i].transform, &methods[METHOD_explain], random);
 	}

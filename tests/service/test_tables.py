@@ -349,6 +349,57 @@ class Plans(TableCase):
         self.assertEqual([memory[:] for memory in self.dst], self.expected(self.arrays))
         self.assertEqual(int.from_bytes(words[8:16], "little"), 7)
 
+    def test_items(self):
+        """Runs over tables beside other items; each has one status, and bytes are counted of all."""
+        extra, extra_region = self.region(256)
+        late = self.prepare(*[(region, 8 if i != 17 else 137) for i, region in enumerate(self.a)])
+        few = self.prepare((self.a[0], 8))
+        items = [{"plan": self.plan, "dst": [extra_region, 0], "src": [self.a[2], 8]},
+                 {"plan": self.plan, "dst_table": self.to, "src_table": self.of},
+                 {"plan": self.plan, "dst_table": self.to, "src_table": late},
+                 {"plan": self.plan, "dst_table": self.to, "src_table": few},
+                 {"plan": self.plan, "dst_table": self.to},
+                 {"plan": self.plan, "src": [self.a[2], 8]},
+                 {"dst": tensor(extra_region, [100], offset=156), "src": tensor(self.a[5], [100], offset=8)}]
+        done = self.rpc.call("submit", {"items": items})
+        self.assertEqual(done["statuses"], [0, 0, -2, -1, -1, -1, 0])
+        self.assertEqual([error["item"] for error in done["errors"]], [2, 3, 4, 5])
+        self.assertIn("src_table: entry 17", done["errors"][0]["message"])
+        self.assertIn("src_table: 1 entries", done["errors"][1]["message"])
+        self.assertEqual(done["bytes"], 25 * 240 + 200)
+        self.assertEqual([memory[:] for memory in self.dst], self.expected(self.arrays))
+        self.assertEqual(extra[:120], self.arrays[2].T.tobytes())
+        self.assertEqual(extra[156:], self.arrays[5].tobytes()[:100])
+
+    def test_many_items(self):
+        """More moves than a batch has items; then the batch that is kept is used again."""
+        for _ in range(2):
+            for memory in self.dst:
+                memory[:] = b"\x5a" * 256
+            item = {"plan": self.plan, "dst_table": self.to, "src": [self.a[3], 8]}
+            halves = [self.prepare(*[(self.b[i], 2 * (i % 5))]) for i in range(24)]
+            items = [{**item, "dst_table": table} for table in halves] + [{**item, "src": [99, 0]}]
+            done = self.rpc.call("submit", {"items": items})
+            self.assertEqual(done["statuses"], [0] * 24 + [-4])
+            self.assertEqual([memory[:] for memory in self.dst], self.expected([self.arrays[3]] * 24))
+            done = self.rpc.call("submit", {"items": [{"plan": self.plan, "dst_table": self.to, "src_table": self.of}]})
+            self.assertEqual(done["statuses"], [0])
+            self.assertEqual([memory[:] for memory in self.dst], self.expected(self.arrays))
+            for table in halves:
+                self.rpc.call("table_release", {"table": table})
+
+    def test_items_are_charged(self):
+        """By their entries: what does not fit is refused by itself."""
+        with Tmad("--jobs-per-uid", "100") as tmad, tmad.rpc() as rpc:
+            src, dst = self.src[0].register(rpc), self.dst[0].register(rpc)
+            plan = rpc.call("plan_prepare", {"dst": layout([1]), "src": layout([1])})["plan"]
+            table = rpc.call("table_prepare", {"places": places(*[(dst, i) for i in range(60)])})["table"]
+            item = {"plan": plan, "dst_table": table, "src": [src, 8]}
+            done = rpc.call("submit", {"items": [item, item, {"plan": plan, "dst": [dst, 70], "src": [src, 8]}]})
+            self.assertEqual(done["statuses"], [0, -8, 0])
+            self.assertIn("jobs_per_uid", done["errors"][0]["message"])
+            self.assertEqual(rpc.call("submit", {"items": [item]})["statuses"], [0], "all of it was given back")
+
     def test_nothing_to_move(self):
         plan = self.rpc.call("plan_prepare", {"dst": layout([0, 6]), "src": layout([0, 6])})["plan"]
         self.assertEqual(self.run_plan(plan=plan, src_table=self.of)["bytes"], 0)

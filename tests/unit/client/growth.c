@@ -27,7 +27,7 @@ GROWS(struct tma_result, 144, 8)
 GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
-GROWS(struct tma_item, 120, 4)
+GROWS(struct tma_item, 120, 2)
 GROWS(struct tma_blocks, 200, 6)
 GROWS(struct tma_completed, 192, 4)
 GROWS(struct tma_ring_end, 64, 4)
@@ -107,7 +107,7 @@ Test(growth, what_is_reserved_has_to_be_zero)
 		{ &blocks.reserved[2], call_gather, "blocks.reserved[2]" },
 		{ &blocks.index_at.reserved[1], call_gather, "index_at.reserved[1]" },
 		{ &plain.reserved[0], call_gather, "transform.reserved[0]" },
-		{ &item.reserved[3], call_items, "items[0]: reserved[3]" },
+		{ &item.reserved[1], call_items, "items[0]: reserved[1]" },
 		{ &item.dst.reserved[0], call_items, "items[0]: dst.reserved[0]" },
 		{ &item.src.reserved[1], call_items, "items[0]: src.reserved[1]" },
 		{ &plain.reserved[7], call_prepare, "transform.reserved[7]" },

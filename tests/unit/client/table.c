@@ -10,7 +10,8 @@
 
 #include "server.h"
 
-#define PLACES 3
+#define PLACES     3
+#define MOST_ITEMS 8
 
 static struct tma_tensor tensor = { .offset = 8, .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
 static struct tma_transform transform = { .dst = &tensor, .src = &tensor };
@@ -19,17 +20,21 @@ static const int32_t list[] = { 0 };
 static int seen[METHOD_COUNT];     /* requests, of all connections */
 static uint64_t words[2 * PLACES]; /* of the last table_prepare */
 static size_t words_bytes;
-static struct msg_blocks asked; /* the last gather */
-static struct msg_plan_run run; /* the last plan_run */
-static uint64_t released;       /* the last table_release */
-static int deaths;              /* connections that end when they are pinged */
-static int refusals;            /* tables of later connections that are refused */
+static struct msg_blocks asked;              /* the last gather */
+static struct msg_plan_run run;              /* the last plan_run */
+static struct submit_item items[MOST_ITEMS]; /* of the last submit */
+static uint32_t n_items;
+static uint64_t released; /* the last table_release */
+static int deaths;        /* connections that end when they are pinged */
+static int refusals;      /* tables of later connections that are refused */
 
 /* Ids are the connection's hundreds: regions from the first on, tables from the fiftieth. */
 static void script(struct server *s)
 {
 	uint64_t region = 100 * (uint64_t)(s->connection + 1), table = region + 50;
+	static const int32_t all_well[MOST_ITEMS];
 	struct rpc_request request;
+	struct error err;
 
 	while (server_request(s, &request)) {
 		seen[request.method->id]++;
@@ -56,6 +61,15 @@ static void script(struct server *s)
 		case METHOD_plan_run:
 			run = request.params.plan_run;
 			server_answer_transform(s, request.msgid, "memcpy", 8);
+			break;
+		case METHOD_submit:
+			for (n_items = 0; n_items < request.params.submit.items.n; n_items++)
+				cr_assert_eq(rpc_decode_item(&request.params.submit.items, n_items,
+				                             &items[n_items], &err),
+				             0, "%s", err.message);
+			server_answer(
+			    s, &request,
+			    &(struct msg_submit_done){ .statuses = { .codes = all_well, .n = n_items } });
 			break;
 		case METHOD_gather:
 			asked = request.params.blocks;
@@ -185,6 +199,43 @@ Test(table, that_a_plan_runs_over)
 	cr_assert_str_eq(tma_last_error(client), "dst is NULL; tma_table_prepare makes one");
 	cr_assert_eq(tma_plan_run_tables(client, plan, dst, NULL, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(seen[METHOD_plan_run], 2);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(table, in_items)
+{
+	struct server s = { 0 };
+	tma_client *client = start(&s);
+	struct tma_place places[PLACES];
+	struct tma_item of[4] = { 0 };
+	tma_plan *plan;
+
+	places_of(client, places);
+	cr_assert_eq(tma_plan_prepare(client, &transform, &plan), 0, "%s", tma_last_error(client));
+	of[0] = (struct tma_item){ .plan = plan, .dst = places[0], .src = places[1] };
+	of[1] = (struct tma_item){ .plan = plan,
+		                   .dst_table = table_of(client, places),
+		                   .src_table = table_of(client, places) };
+	of[2] = (struct tma_item){ .plan = plan, .dst_table = of[1].src_table, .src = places[2] };
+	of[3] = (struct tma_item){ .transform = &transform };
+	cr_assert_eq(tma_run_items(client, of, 4, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(n_items, 4);
+	cr_assert_eq(items[0].run.has, F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src));
+	cr_assert_eq(items[1].run.has, F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src_table));
+	cr_assert(items[1].run.dst_table == 150 && items[1].run.src_table == 151);
+	cr_assert_eq(items[2].run.has, F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src));
+	cr_assert(items[2].run.dst_table == 151 && items[2].run.src.region == 102 &&
+	          items[2].run.src.offset == 32);
+	cr_assert_not(items[3].is_run);
+
+	of[1].dst_table = NULL;
+	cr_assert_eq(tma_run_items(client, &of[1], 1, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "dst is NULL"), "%s", tma_last_error(client));
+	of[3].src_table = of[1].src_table;
+	cr_assert_eq(tma_run_items(client, &of[3], 1, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "src_table: set, but only a plan runs over tables"), "%s",
+	          tma_last_error(client));
 	tma_free(client);
 	server_stop(&s);
 }

@@ -93,10 +93,12 @@ ParameterizedTestParameters(lists, bad_items)
 		      "unknown field \"wait\" of items[2] (it has dst, src, perm, before, after, mode, " },
 		{ .name = "signal of a run",
 		  DATA("\x82\xa4plan\x01\xa6signal\x80"),
-		  .message = "unknown field \"signal\" of items[2] (it has plan, dst, src)" },
-		{ .name = "a run without places",
-		  DATA("\x81\xa4plan\x01"),
-		  .message = "missing field items[2].dst" },
+		  .message =
+		      "unknown field \"signal\" of items[2] (it has plan, dst, src, dst_table, src_table)" },
+		{ .name = "a table that is no number",
+		  DATA("\x82\xa4plan\x01\xa9"
+		       "dst_table\xa1x"),
+		  .message = "items[2].dst_table: expected a non-negative integer, got str" },
 		{ .name = "a run between tensors",
 		  DATA("\x82\xa4plan\x01\xa3"
 		       "dst\x80"),
