@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables: layers in many regions, against NumPy, and what they refuse. TEST_SEED repeats a random run."""
+import ctypes
 import os
 import random
 import sys
@@ -15,6 +16,8 @@ from raw import RawCase
 from tmad import ENGINE, GPU, RpcError, Tmad, by_engine, share, tensor, wait_until
 
 LAYERS = 80  # and as many for V
+PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def places(*entries):
@@ -606,6 +609,27 @@ class Life(TableCase):
         with self.tmad.rpc() as rpc:
             wait_until(lambda: rpc.call("stats")["regions"] == 4, "only this test's regions are left")
 
+
+    def test_a_layer_whose_memory_fails(self):
+        """A hole punched later, in one layer of many: that request ends, and no other."""
+        if "no userfaultfd" in self.tmad.log() or ENGINE != "cpu":
+            self.skipTest("holes that are punched later are not noticed here")
+        for blocks, size in ((1, 64), (300, 128), (2, 65536)):  # by the loop, by threads, and in partitions
+            room = max(4096, blocks * size)  # a hole is of pages
+            made = [self.region(room, data=bytes([i]) * room) for i in range(1, 21)]
+            dst, region = self.region(20 * blocks * size)
+            table = self.prepare(*[(a, 0) for _, a in made])
+            params = {"dst": tensor(region, [size]), "src": layout([size]), "src_table": table, "limit": blocks,
+                      "dst_layer_step": blocks * size, "index": np.arange(blocks, dtype="<i4").tobytes()}
+            for i in (0, 13, 19):
+                with self.subTest(blocks=blocks, size=size, layer=i):
+                    memory = made[i][0]
+                    punched = LIBC.fallocate(memory.fd, PUNCH, ctypes.c_long(0), ctypes.c_long(memory.size))
+                    self.assertEqual(punched, 0)
+                    self.refused("DEVICE", "gather", params)
+                    memory[:] = bytes([i + 1]) * memory.size
+                    self.rpc.call("gather", params)
+                    self.assertEqual(dst[:], b"".join(memory[:blocks * size] for memory, _ in made))
 
     def test_they_are_charged(self):
         with Tmad("--table-bytes-per-uid", "20000") as tmad, tmad.rpc() as rpc:
