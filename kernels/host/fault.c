@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SIGBUS handler behind the guard. A guard belongs to a thread; the handler touches nothing else but the
- * previous action, which is stored before the handler is installed and stays. */
+/* The SIGBUS handler behind the guard and the covers. A guard belongs to a thread. The list of covers has a
+ * lock, which the handler may take: it runs where a client's memory was touched, and whoever holds the lock
+ * touches none. The previous action is stored before the handler is installed and stays. */
 #include "fault.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include "kernels/engine.h"
@@ -24,12 +27,41 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct sigaction before;
 
+static pthread_mutex_t covers_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, fault_cover) covers = LIST_HEAD_INITIALIZER(covers);
+
 static bool is_guarded(const struct guard *guard, const void *address)
 {
 	for (uint32_t i = 0; i < guard->n; i++)
 		if ((uintptr_t)address - (uintptr_t)guard->ranges[i].start < guard->ranges[i].size)
 			return true;
 	return false;
+}
+
+/* A page at a time: the others may still be the file's, and a driver reads few. */
+static bool is_replaced(struct fault_cover *cover, const char *address)
+{
+	const char *start = cover->range.start;
+	const char *page = address - (size_t)(address - start) % cover->page;
+	atomic_store(&cover->has_failed, true);
+	return mmap((void *)page, cover->page, PROT_READ | PROT_WRITE,
+	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static bool is_covered(const void *address)
+{
+	struct fault_cover *cover;
+	bool is = false;
+	int saved = errno;
+	pthread_mutex_lock(&covers_lock);
+	LIST_FOREACH(cover, &covers, entry)
+		if ((uintptr_t)address - (uintptr_t)cover->range.start < cover->range.size) {
+			is = is_replaced(cover, address);
+			break;
+		}
+	pthread_mutex_unlock(&covers_lock);
+	errno = saved;
+	return is;
 }
 
 /* Nothing but a fault has an address; a SIGBUS that was sent is not answered by going back. */
@@ -40,6 +72,8 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 		guard->mask = ((const ucontext_t *)context)->uc_sigmask;
 		siglongjmp(guard->back, 1);
 	}
+	if (info->si_code > 0 && is_covered(info->si_addr))
+		return;
 	sigaction(number, &before, NULL);
 	if (info->si_code <= 0)
 		raise(number);
@@ -94,6 +128,25 @@ bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*wor
 bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg)
 {
 	return fault_guard_ranges(ranges, 2, work, arg);
+}
+
+/* ---- Covers ------------------------------------------------------------------------------------------- */
+
+void fault_cover_add(struct fault_cover *cover, struct fault_range range, size_t page)
+{
+	cover->range = range;
+	cover->page = page;
+	atomic_init(&cover->has_failed, false);
+	pthread_mutex_lock(&covers_lock);
+	LIST_INSERT_HEAD(&covers, cover, entry);
+	pthread_mutex_unlock(&covers_lock);
+}
+
+void fault_cover_remove(struct fault_cover *cover)
+{
+	pthread_mutex_lock(&covers_lock);
+	LIST_REMOVE(cover, entry);
+	pthread_mutex_unlock(&covers_lock);
 }
 
 /* ---- The owner's door: engine.h ---------------------------------------------------------------------- */

@@ -3,14 +3,21 @@
  *
  * A client's memory can fail under a copy: a hole punched when memory is short, a file that lost its end.
  * Work that touches such memory runs in a guard that names the ranges; a SIGBUS at an address in them, in the
- * thread that runs the guard, comes back as a status. Any other SIGBUS gets the action that was there before.
+ * thread that runs the guard, comes back as a status.
+ *
+ * Memory that a device has pinned is also touched where no guard can stand: by its driver, which on an H100
+ * reads copies of up to 16 KiB from the host itself, in the thread that asks for them. It has a cover: a
+ * SIGBUS there, outside of a guard, puts empty memory in the place of the page, and the access goes on. Any
+ * other SIGBUS gets the action that was there before.
  */
 #ifndef KERNELS_HOST_FAULT_H
 #define KERNELS_HOST_FAULT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct fault_range {
 	const void *start;
@@ -27,5 +34,17 @@ bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*wor
 
 /* The same for two ranges. */
 bool fault_guard(const struct fault_range ranges[2], void (*work)(void *arg), void *arg);
+
+/* A mapping that is covered. Where it has failed it is no longer the client's memory, and stays so. */
+struct fault_cover {
+	LIST_ENTRY(fault_cover) entry;
+	struct fault_range range; /* of whole pages */
+	size_t page;              /* bytes */
+	atomic_bool has_failed;
+};
+
+/* Between the two the cover is in use: from before the first access to after the last. */
+void fault_cover_add(struct fault_cover *cover, struct fault_range range, size_t page);
+void fault_cover_remove(struct fault_cover *cover);
 
 #endif

@@ -60,12 +60,15 @@ void queue_wake(void)
 		unit_wake((enum unit)unit);
 }
 
+/* No signals, but for SIGBUS: a GPU goes on with the pages that it has pinned when a file has lost them, and
+ * here whoever handles that signal for the driver's callers puts others there. */
 static bool unit_start(enum unit unit)
 {
 	sigset_t all, old;
 	int r;
 	pthread_cond_init(&units[unit].wake, NULL);
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	r = pthread_create(&units[unit].thread, NULL, unit_main, &units[unit]);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

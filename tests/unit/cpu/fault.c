@@ -93,6 +93,39 @@ Test(fault, a_sent_signal_is_fatal, .init = default_action, .signal = SIGBUS)
 	raise(SIGBUS);
 }
 
+/* The page is other memory from then on, and the one before is still the file's. */
+Test(fault, a_cover_puts_memory_in_its_place)
+{
+	char *map = half_mapping();
+	struct fault_range ranges[2] = { { map, 2 * PAGE }, { NULL, 0 } };
+	struct touch good = { .at = map + 17 }, bad = { .at = map + PAGE + 17 }, worse = bad;
+	struct fault_cover cover, other;
+	cr_assert_eq(fault_init(), 0);
+	fault_cover_add(&cover, (struct fault_range){ map, 2 * PAGE }, PAGE);
+	fault_cover_add(&other, (struct fault_range){ map + 2 * PAGE, PAGE }, PAGE);
+	cr_assert_not(fault_guard(ranges, touch, &bad), "a guard goes first");
+	cr_assert_not(cover.has_failed);
+	touch(&worse);
+	touch(&good);
+	cr_assert_eq(map[17] + map[PAGE + 17], 2);
+	cr_assert(fault_guard(ranges, touch, &bad), "it is memory now");
+	cr_assert(cover.has_failed && !other.has_failed);
+	fault_cover_remove(&cover);
+	fault_cover_remove(&other);
+	fault_deinit();
+	munmap(map, 2 * PAGE);
+}
+
+Test(fault, beside_a_cover_is_fatal, .init = default_action, .signal = SIGBUS)
+{
+	char *map = half_mapping();
+	struct touch bad = { .at = map + PAGE };
+	struct fault_cover cover;
+	cr_assert_eq(fault_init(), 0);
+	fault_cover_add(&cover, (struct fault_range){ map, PAGE }, PAGE);
+	touch(&bad);
+}
+
 static volatile sig_atomic_t seen;
 
 static void on_signal(int number)
