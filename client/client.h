@@ -444,7 +444,7 @@ int client_is_cpu(tma_client *client, bool *ret);
  * for the region's end to free. */
 int region_make(tma_region *region);
 
-/* Makes the pages that a registered memfd lacks in the region's range. */
+/* Makes the pages that a registered file lacks in the region's range. */
 int region_fill(tma_region *region);
 
 /* ---- region.c -------------------------------------------------------------------------------------- */

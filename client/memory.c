@@ -130,10 +130,16 @@ int region_fill(tma_region *region)
 	struct stat st;
 	int r;
 
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || mode == O_WRONLY || region->size == 0 ||
-	    !memfd_is_sparse(region->fd) || fstat(region->fd, &st) < 0 ||
-	    __builtin_add_overflow(start, region->size, &end) || end > (uint64_t)st.st_size)
+	if (seals < 0 || mode == O_WRONLY || region->size == 0 || !memfd_is_sparse(region->fd) ||
+	    fstat(region->fd, &st) < 0 || __builtin_add_overflow(start, region->size, &end) ||
+	    end > (uint64_t)st.st_size)
 		return 0;
 	r = fill_range(region->fd, &st, start, end, mode == O_RDWR && !(seals & F_SEAL_WRITE));
+	if (r == -EFAULT)
+		return client_fail(
+		    region->client, STATUS_NO_MEMORY,
+		    "size: %zu bytes: the file has holes that cannot be filled: its file system "
+		    "is full, or the file has just shrunk",
+		    region->size);
 	return r == -ENOSPC || r == -ENOMEM ? fail_fill(region->client, region->size, r) : 0;
 }

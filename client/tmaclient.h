@@ -220,15 +220,18 @@ TMA_API int tma_region_create_kind(tma_client *client, enum tma_region_kind kind
                                    tma_region **ret);
 
 enum tma_region_flags {
-	TMA_REGION_READ_ONLY = 1, /* transforms may only read the region; its memfd may be open read-only */
+	TMA_REGION_READ_ONLY = 1, /* transforms may only read the region; its file may be open read-only */
 };
 
-/* Registers bytes [offset, offset + size) of a memfd, which the service maps. The memfd must be sealed
- * against shrinking (fcntl F_ADD_SEALS F_SEAL_SHRINK). The call first allocates any holes in the range, in
- * this process (NO_MEMORY if that fails): the service accepts no memory with holes, and a transform that
- * meets a hole punched later ends with DEVICE. A service with a GPU accepts an fd that is open read-only only
- * if the memfd is also sealed with F_SEAL_FUTURE_WRITE or F_SEAL_WRITE. The caller keeps the fd and may close
- * it when the call returns; the library keeps no mapping of it. */
+/* Registers bytes [offset, offset + size) of a file in memory, which the service maps: a memfd, or a file of
+ * tmpfs (shm_open, /dev/shm, also if it is unlinked) or hugetlbfs. The call first allocates any holes in the
+ * range, in this process (NO_MEMORY if that fails): the service accepts no memory with holes, and a transform
+ * that meets a hole punched later ends with DEVICE. So does every transform that uses the region while the
+ * file is shorter than that; with a service that has a GPU, the region has to be registered anew then. A
+ * memfd can be protected from that (fcntl F_ADD_SEALS F_SEAL_SHRINK). A service with a GPU accepts an fd that
+ * is open read-only only if it is a memfd sealed with F_SEAL_SHRINK and with F_SEAL_FUTURE_WRITE or
+ * F_SEAL_WRITE. The caller keeps the fd and may close it when the call returns; the library keeps no mapping
+ * of it. */
 TMA_API int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size,
                                       unsigned flags, tma_region **ret);
 

@@ -26,8 +26,9 @@
 #include "daemon/net/session.h"
 #include "daemon/net/watch.h"
 
-/* The descriptors that the process may need beyond its connections, at most. */
-#define DESCRIPTORS 65536
+/* The descriptors that the process may need beyond its connections, at most: half of them for regions, of
+ * which the kernel lets a process map 65530. */
+#define DESCRIPTORS 131072
 
 /* How long an iteration may work for the engine: about what it takes to wake a thread and to be woken. */
 #define DRIVE_NS 20000
@@ -38,8 +39,8 @@ static void on_reload_signal(uv_signal_t *signal, int number);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
-/* Raises the limit on descriptors as far as is allowed and useful: each connection takes one, and so do
- * descriptors in transit. Returns the limit. */
+/* Raises the limit on descriptors as far as is allowed and useful: each connection takes one, each region in
+ * a file that can shrink, and so do descriptors in transit. Returns the limit. */
 static uint64_t raise_fd_limit(uint64_t connections)
 {
 	struct rlimit limit;
@@ -63,12 +64,15 @@ static void check_fd_limit(const struct server *server)
 
 	if (connections < server->descriptors && limits->pending_fds_per_uid < server->descriptors &&
 	    limits->outgoing_fds_per_uid < server->descriptors &&
-	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid < server->descriptors)
+	    limits->regions_per_uid < server->descriptors &&
+	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid +
+	            limits->regions_per_uid <
+	        server->descriptors)
 		return;
 	log_line(LOG_LEVEL_WARNING,
 	         "one user may take all of the %" PRIu64
-	         " descriptors (LimitNOFILE=): lower connections_per_uid, pending_fds_per_uid and "
-	         "outgoing_fds_per_uid, or allow more",
+	         " descriptors (LimitNOFILE=): lower connections_per_uid, pending_fds_per_uid, "
+	         "outgoing_fds_per_uid and regions_per_uid, or allow more",
 	         server->descriptors);
 }
 

@@ -23,6 +23,7 @@
 #include "proto/schema.h"
 #include "proto/status.h"
 
+struct backing;
 struct engine;
 struct engine_stream;
 
@@ -35,7 +36,7 @@ struct engine_options {
 	bool drives; /* the owner calls engine_drive, without exception */
 };
 
-/* A client's memory, as it came. The engine does not keep fd. */
+/* A client's memory, as it came. fd stays the caller's. */
 struct engine_handle {
 	enum region_kind kind;
 	int fd;          /* memfd, cuda_fd; else -1 */
@@ -70,6 +71,7 @@ struct engine_memory {
 	                       meaning (layer_table.h) */
 	void *host;         /* the region's first byte, where this process can reach it; else NULL */
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
+	struct backing *backing; /* the engine's: the file behind it, where that can fail; else NULL */
 };
 
 /* The owner of streams. Owners share the engine: however many streams one has and whatever their jobs cost,
@@ -111,7 +113,9 @@ struct engine_point {
 
 /* A job is one move, a move over a list of blocks, or a batch of moves. It starts when the stream's jobs
  * before it have ended and the point that it waits for has come; everything it wrote is visible to whoever
- * sees its signal. A job that does not end with status 0 signals nothing. */
+ * sees its signal. A job that does not end with status 0 signals nothing;
+ * but of a job in pinned memory, whose file shrank while the job was under way, that is found out after its
+ * signal. */
 struct engine_job {
 	/* By the submitter; all must live until on_done. */
 	struct engine_move move;
@@ -210,9 +214,9 @@ static inline int engine_count_memory(struct engine *engine, int r)
 	return r;
 }
 
-/* Maps a client's memory. memfd: the fd must be a memfd sealed with F_SEAL_SHRINK, at least offset + size
- * bytes long, and writable unless handle->writable is false, and without holes in the range: pages are the
- * client's to make. May block. */
+/* Maps a client's memory. memfd: the fd must be a memfd or a file of tmpfs or hugetlbfs, at least offset +
+ * size bytes long, and writable unless handle->writable is false, and without holes in the range: pages are
+ * the client's to make. May block. */
 static inline int engine_map(struct engine *engine, const struct engine_handle *handle,
                              struct engine_memory **ret, struct error *err)
 {
@@ -324,6 +328,12 @@ static inline int engine_probe(struct engine *engine, struct error *err)
 {
 	return engine->ops->probe(engine, err);
 }
+
+/* What has become of a client's memory, to explain that a job in it ended with DEVICE. SHRUNK: its file has
+ * *ret_bytes, fewer than the region needs; PINS: the device has pages that the file had before it shrank, or
+ * before one of its pages was taken away. NONE: nothing that is known. Does not block. */
+enum engine_loss { ENGINE_LOSS_NONE, ENGINE_LOSS_SHRUNK, ENGINE_LOSS_PINS };
+enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t *ret_bytes);
 
 /* A client can make its memory fail under whoever touches it, so an owner touches it, through `host`, in a
  * guard. engine_guard runs work(arg), which touches no memory of a client's but the size bytes at start.

@@ -43,7 +43,8 @@ static bool may_begin(struct chore *chore);
 static bool map(struct chore *chore);
 static void on_mapped(struct chore *chore);
 
-/* A descriptor not known to be a memfd is closed off the loop, and counts as a region until then. */
+/* Closed off the loop, whatever it is of, and counted as a region until then: the last descriptor of a large
+ * file frees its pages. */
 static void mapping_free(struct mapping *mapping)
 {
 	struct session *session = mapping->session;
@@ -143,7 +144,7 @@ static bool map(struct chore *chore)
 	m->status = m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
 	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
 	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
-		close(m->handle.fd); /* a memfd: this does not block */
+		close(m->handle.fd); /* of a file in memory: nobody can keep this waiting */
 		m->handle.fd = -1;
 	}
 	return true;

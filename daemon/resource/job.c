@@ -274,6 +274,40 @@ static void refuse_queued(struct job *job, const struct error *err)
 	session_notify_done(job->session, job->msgid, job->method, NULL, err);
 }
 
+/* Names the first of the job's regions that is known to have failed. An engine without a device has no other
+ * reason. */
+static bool explain_loss(const struct job *job, struct error *err)
+{
+	for (uint32_t i = 0; i < job->n_regions; i++) {
+		const struct region *region = job->regions[i];
+		const struct engine_memory *memory = region->memory;
+		uint64_t bytes;
+
+		switch (engine_memory_loss(memory, &bytes)) {
+		case ENGINE_LOSS_SHRUNK:
+			error_set(err, STATUS_DEVICE,
+			          "%s: the file of region %" PRIu64 " shrank to %" PRIu64
+			          " bytes, but the region ends at byte %" PRIu64,
+			          job->method->name, region->id, bytes, memory->base + memory->size);
+			return true;
+		case ENGINE_LOSS_PINS:
+			error_set(err, STATUS_DEVICE,
+			          "%s: the file of region %" PRIu64
+			          " lost pages that the device has pinned; register it again",
+			          job->method->name, region->id);
+			return true;
+		case ENGINE_LOSS_NONE:
+			break;
+		}
+	}
+	if (engine_multiprocessors(job->session->server->engine) > 0)
+		return false;
+	error_set(err, STATUS_DEVICE,
+	          "%s: the memory failed under it; a region's file has a hole there, or was cut meanwhile",
+	          job->method->name);
+	return true;
+}
+
 static void refuse(struct job *job)
 {
 	const struct engine_point *wait = &job->engine_job.wait;
@@ -284,7 +318,7 @@ static void refuse(struct job *job)
 		          "wait: the word at byte %" PRIu64 " of the region had not reached %" PRIu64
 		          " after %" PRIu64 " ms",
 		          wait->offset, wait->value, job->wait_ms);
-	else
+	else if (job->engine_job.status != STATUS_DEVICE || !explain_loss(job, &err))
 		error_set(&err, job->engine_job.status, "%s: %s", job->method->name,
 		          status_meaning(job->engine_job.status));
 	if (job->refuse)

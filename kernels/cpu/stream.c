@@ -14,6 +14,7 @@
 
 #include "proto/clock.h"
 #include "small.h"
+#include "kernels/host/backing.h"
 #include "kernels/host/timeline.h"
 
 /* A wake-up of a few takes 50 us; one that took longer than this is the next ones' measure for so long. */
@@ -137,8 +138,9 @@ static bool end_job(struct engine_stream *stream, struct engine_job *job)
 {
 	struct streams *streams = stream->streams;
 	bool more_sleep = false;
-	if (job->status == 0 && job->signal.memory) {
+	if ((job->status == 0 && job->signal.memory) || backing_concerns(job)) {
 		pthread_mutex_unlock(&streams->lock);
+		backing_check(job);
 		more_sleep = give_signal(stream, job);
 		pthread_mutex_lock(&streams->lock);
 	}
@@ -285,10 +287,12 @@ static bool run_small(struct engine_stream *stream, struct engine_job *job, bool
 		return false;
 	job->status = r < 0 ? r : 0;
 	job->begun = r > 0;
-	if (r > 0)
+	if (r > 0) {
 		small_run(job, &streams->tuning, streams->scratch);
-	else
+		backing_check(job);
+	} else {
 		end_unstarted(job);
+	}
 	*ret_more_sleep = give_signal(stream, job);
 	return true;
 }

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "driver.h"
+#include "kernels/host/backing.h"
 #include "kernels/host/timeline.h"
 #include "kernels/cuda/launch/many.h"
 #include "proto/clock.h"
@@ -125,8 +126,22 @@ static bool has_more(const struct in_flight_job *in_flight)
 	       !atomic_load_explicit(&in_flight->stopped, memory_order_relaxed);
 }
 
+/* Known to be in memory that was lost before: then it signals nothing. Moves of a batch are judged one by
+ * one, at the end. */
+static void check_memory(struct in_flight_job *in_flight)
+{
+	struct engine_job *job = in_flight->job;
+
+	if (job->moves || job->status != 0)
+		return;
+	backing_check(job);
+	in_flight->status = job->status;
+}
+
 void in_flight_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 {
+	if (in_flight->is_new && in_flight->status == 0)
+		check_memory(in_flight);
 	if (in_flight->is_new && in_flight->staging.is_packed && has_more(in_flight))
 		pack_job_begin(pool, in_flight);
 	in_flight->is_new = false;
@@ -171,6 +186,7 @@ static void end(struct in_flight_job *in_flight)
 		job_end_all(job, job_status(in_flight->status));
 	else
 		job->status = has_many(in_flight) ? job_status(many_land(in_flight)) : 0;
+	backing_check(job);
 	pack_job_end(&in_flight->pack);
 	in_flight->is_waking = true;
 	if (job->status == 0 && job->signal.memory)

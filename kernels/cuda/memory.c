@@ -149,15 +149,26 @@ static int pin(struct cuda_memories *memories, struct engine_memory *host, struc
 
 	if (!host->writable && memories->read_only_pins)
 		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
-	int r = memory_call(&why, cuMemHostRegister, (start, range.size, flags));
-	if (r == 0) {
-		r = memory_call(&why, cuMemHostGetDevicePointer, (&address, start, 0));
-		if (r < 0)
-			driver.cuMemHostUnregister(start);
-	}
+	int r = host_memory_pin(host, err);
 	if (r < 0)
-		return error_set(err, r, "size: %" PRIu64 " bytes cannot be pinned for the device: %s",
-		                 host->size, why.message);
+		return r;
+	r = memory_call(&why, cuMemHostRegister, (start, range.size, flags));
+	if (r < 0 && host_memory_pinned(host, err) < 0)
+		return err->status;
+	if (r < 0)
+		return error_set(err, r == STATUS_DEVICE_LOST ? cuda_memory_refusal(&why) : r,
+		                 "size: %" PRIu64 " bytes cannot be pinned for the device: %s", host->size,
+		                 why.message);
+	r = memory_call(&why, cuMemHostGetDevicePointer, (&address, start, 0));
+	if (r < 0)
+		error_set(err, r, "size: %" PRIu64 " bytes cannot be pinned for the device: %s", host->size,
+		          why.message);
+	else
+		r = host_memory_pinned(host, err);
+	if (r < 0) {
+		driver.cuMemHostUnregister(start);
+		return r;
+	}
 	memory->base = *host;
 	memory->host = host;
 	memory->data = data;
@@ -209,6 +220,7 @@ static int memfd_memory_unmap(struct cuda_memories *memories, struct cuda_memory
 		host_memory_leave(memory->host);
 		return r;
 	}
+	host_memory_unpin(memory->host);
 	memory->is_unpinned = true;
 	return CUDA_MEMORY_LEFT;
 }

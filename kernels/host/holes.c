@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watches for holes by one userfaultfd for all mappings of the process. Nobody reads it: with
- * UFFD_FEATURE_SIGBUS it has no events. */
+ * UFFD_FEATURE_SIGBUS it has no events. What is mapped is read from pagemap. */
 #include "holes.h"
 
 #include <errno.h>
@@ -26,6 +26,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static int watcher = -1;
+static int pagemap = -1;
 static bool collapses; /* the kernel makes huge pages of small ones unasked, in the account of whose mapping
                           it scans */
 
@@ -39,6 +40,26 @@ static int open_watcher(void)
 	if (fd < 0 && errno == EINVAL)
 		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
 	if (fd >= 0 && (ioctl(fd, UFFDIO_API, &api) < 0 || !(api.features & UFFD_FEATURE_MISSING_SHMEM))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Of 64 bits for each page, two say that it is mapped, or is swapped or on the way from one place to another.
+ */
+static bool is_in_pagemap(int fd, const void *address)
+{
+	uint64_t entry, page = (uint64_t)sysconf(_SC_PAGESIZE);
+	off_t at = (off_t)((uintptr_t)address / page * sizeof(entry));
+	return pread(fd, &entry, sizeof(entry), at) == sizeof(entry) && entry >> 62 != 0;
+}
+
+/* -1 also where it is another address space's: an emulator's own. */
+static int open_pagemap(void)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && !is_in_pagemap(fd, &fd)) {
 		close(fd);
 		return -1;
 	}
@@ -63,6 +84,7 @@ void holes_init(void)
 	pthread_mutex_lock(&lock);
 	if (users++ == 0) {
 		watcher = open_watcher();
+		pagemap = open_pagemap();
 		collapses = read_collapses();
 	}
 	pthread_mutex_unlock(&lock);
@@ -71,9 +93,12 @@ void holes_init(void)
 void holes_deinit(void)
 {
 	pthread_mutex_lock(&lock);
-	if (--users == 0 && watcher >= 0) {
-		close(watcher);
-		watcher = -1;
+	if (--users == 0) {
+		if (watcher >= 0)
+			close(watcher);
+		if (pagemap >= 0)
+			close(pagemap);
+		watcher = pagemap = -1;
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -102,24 +127,13 @@ void holes_unwatch(void *start, size_t size)
 		ioctl(watcher, UFFDIO_UNREGISTER, &range);
 }
 
-/* ---- Looking ---------------------------------------------------------------------------------------- */
-
-/* The position belongs to whoever sent the descriptor: one of our own has another, where it can be had. */
-static off_t seek_hole(int fd, off_t start)
+/* Mappings live between the first holes_init and the last holes_deinit. */
+bool holes_is_mapped(const void *address)
 {
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	int own = open(path, O_RDONLY | O_CLOEXEC);
-	if (own >= 0) {
-		off_t hole = lseek(own, start, SEEK_HOLE);
-		close(own);
-		return hole;
-	}
-	off_t before = lseek(fd, 0, SEEK_CUR);
-	off_t hole = lseek(fd, start, SEEK_HOLE);
-	lseek(fd, before, SEEK_SET);
-	return hole;
+	return pagemap < 0 || is_in_pagemap(pagemap, address);
 }
+
+/* ---- Looking ---------------------------------------------------------------------------------------- */
 
 /* Pages that were allocated and not yet written look like holes to SEEK_HOLE, and not to st_blocks. A hugetlb
  * file has st_blocks alone: to SEEK_HOLE it is always full. */
@@ -131,7 +145,7 @@ bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret)
 		*ret = start;
 		return true;
 	}
-	off_t hole = seek_hole(fd, (off_t)start);
+	int64_t hole = memfd_seek_hole(fd, start);
 	*ret = (uint64_t)hole;
 	return hole >= 0 && (uint64_t)hole < end;
 }

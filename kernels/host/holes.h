@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whether the page at the address of a mapping is in it. Where the kernel does not tell, each is. */
+bool holes_is_mapped(const void *address);
+
 /* Counted: the first opens what the kernel has for it, the last closes it. */
 void holes_init(void);
 void holes_deinit(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps, makes and checks memfds. Every size is checked against what the kernel says of the file; a seal
- * against shrinking keeps it true. Pages are mapped before the mapping is handed out, so that a copy does not
- * fault on each. */
+/* Maps, makes and checks memfds and their like. Every size is checked against what the kernel says of the
+ * file; a seal against shrinking keeps it true, or else the file is kept open to be looked at again
+ * (backing.h). Pages are mapped before the mapping is handed out, so that a copy does not fault on each. */
 #include "memory.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backing.h"
 #include "holes.h"
 #include "proto/memory/headroom.h"
 #include "proto/memory/mapping.h"
@@ -35,7 +36,9 @@ static int check_file(const struct engine_handle *handle, struct stat *ret, stru
 static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err);
 static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
                     struct host_memory **ret, struct error *err);
-static int watch(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
+static int keep(const struct engine_handle *handle, struct host_memory *memory, struct error *err);
+static int watch(const struct engine_handle *handle, const struct host_memory *memory, enum sharing sharing,
+                 struct error *err);
 static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
 static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
 
@@ -55,7 +58,9 @@ static int map_client(const struct engine_handle *handle, enum sharing sharing, 
 		r = map_file(handle, &st, !handle->writable && sharing == UNPINNED, &memory, err);
 	if (r < 0)
 		return r;
-	r = watch(handle, memory, err);
+	r = keep(handle, memory, err);
+	if (r == 0)
+		r = watch(handle, memory, sharing, err);
 	if (r == 0)
 		r = populate(handle, memory, err);
 	if (r < 0)
@@ -89,7 +94,7 @@ static int map_made(const struct engine_handle *handle, struct engine_memory **r
 	memory->is_made = true;
 	r = fill(handle, memory, err);
 	if (r == 0)
-		r = watch(handle, memory, err);
+		r = watch(handle, memory, UNPINNED, err);
 	if (r < 0)
 		host_memory_unmap(&memory->base);
 	else
@@ -137,7 +142,10 @@ static int check_mode(const struct engine_handle *handle, struct error *err)
 	return 0;
 }
 
-/* What is not a memfd is refused before fstat: a file system may let that wait for as long as it likes. */
+/* Only files whose pages are shmem's or hugetlb's have seals, wherever they lie: the kernel says so of the
+ * inode, and asks no file system. What has none is refused before fstat, which may take as long as a file
+ * system likes.
+ */
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err)
 {
 	uint64_t end;
@@ -146,22 +154,46 @@ static int check_file(const struct engine_handle *handle, struct stat *ret, stru
 	int seals = fcntl(handle->fd, F_GET_SEALS);
 	if (seals < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: it is not %s",
-		                 errno == EBADF ? "open for reading (O_PATH)" : "a memfd");
+		                 errno == EBADF ? "open for reading (O_PATH)"
+		                                : "a memfd or a file of tmpfs or hugetlbfs");
 	int r = check_mode(handle, err);
 	if (r < 0)
 		return r;
-	if (!(seals & F_SEAL_SHRINK))
-		return error_set(
-		    err, STATUS_INVALID_ARGUMENT,
-		    "fd: the memfd can shrink; create it with MFD_ALLOW_SEALING and seal it: fcntl(fd, "
-		    "F_ADD_SEALS, F_SEAL_SHRINK)");
 	if (fstat(handle->fd, ret) < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "fd: %s", strerror(errno));
 	if (__builtin_add_overflow(handle->offset, handle->size, &end) || end > (uint64_t)ret->st_size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "size: offset %" PRIu64 " + size %" PRIu64
-		                 " exceeds the memfd, which has %" PRIu64 " bytes",
+		                 " exceeds the file, which has %" PRIu64 " bytes",
 		                 handle->offset, handle->size, (uint64_t)ret->st_size);
+	return 0;
+}
+
+static bool is_sealed(int fd, int seals)
+{
+	int has = fcntl(fd, F_GET_SEALS);
+	return has > 0 && (has & seals) != 0;
+}
+
+static bool is_sealed_against_writing(int fd)
+{
+	return is_sealed(fd, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
+}
+
+/* To punch holes is to write, and to cut a file that then grows leaves one too. */
+static int check_unwatched(const struct engine_handle *handle, struct error *err)
+{
+	if (!is_sealed_against_writing(handle->fd))
+		return error_set(
+		    err, STATUS_PERMISSION,
+		    "fd: it is open for reading only, and the file, which is to be pinned, could still get "
+		    "holes; send a descriptor that is open for writing with writable false, or seal the "
+		    "memfd (F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE)");
+	if (!is_sealed(handle->fd, F_SEAL_SHRINK))
+		return error_set(
+		    err, STATUS_PERMISSION,
+		    "fd: the memfd, which is to be pinned, is sealed against writing and could still "
+		    "shrink; seal it with F_SEAL_SHRINK too");
 	return 0;
 }
 
@@ -170,13 +202,11 @@ static int check_pages(const struct engine_handle *handle, enum sharing sharing,
 {
 	uint64_t page = holes_page_bytes(handle->fd);
 	int mode = fcntl(handle->fd, F_GETFL) & O_ACCMODE;
-	int seals = fcntl(handle->fd, F_GET_SEALS);
-	if (sharing == TO_PIN && mode == O_RDONLY && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
-		return error_set(
-		    err, STATUS_PERMISSION,
-		    "fd: it is open for reading only, and the memfd, which is to be pinned, could still "
-		    "get holes; seal it (F_SEAL_FUTURE_WRITE), or send a descriptor that is open for "
-		    "writing with writable false");
+	if (sharing == TO_PIN && (mode == O_RDONLY || is_sealed_against_writing(handle->fd))) {
+		int r = check_unwatched(handle, err);
+		if (r < 0)
+			return r;
+	}
 	if (page > HUGE_PAGE_BYTES && !holes_can_watch())
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "fd: its pages have %" PRIu64
@@ -187,13 +217,16 @@ static int check_pages(const struct engine_handle *handle, enum sharing sharing,
 
 /* ---- Mapping ---------------------------------------------------------------------------------------- */
 
-/* Pages of the file: a hugetlb file maps in its own, which st_blksize names. */
-static struct span page_span(const struct engine_handle *handle, const struct stat *st)
+/* A hugetlb file maps in pages of its own. What has huge pages otherwise does not: a device could not pin
+ * what lies past the file's end. */
+static uint64_t page_of(int fd)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t block = (uint64_t)st->st_blksize;
-	if (block > page && !(block & (block - 1)))
-		page = block;
+	uint64_t page = holes_page_bytes(fd);
+	return page > 0 ? page : (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct span page_span(const struct engine_handle *handle, uint64_t page)
+{
 	uint64_t start = handle->offset & ~(page - 1);
 	uint64_t size = handle->offset - start + handle->size;
 	return (struct span){ .start = start, .end = start + (size + page - 1) / page * page };
@@ -211,7 +244,8 @@ static void *map_span(const struct engine_handle *handle, struct span span, bool
 static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
                     struct host_memory **ret, struct error *err)
 {
-	struct span span = page_span(handle, st);
+	uint64_t page = page_of(handle->fd);
+	struct span span = page_span(handle, page);
 	struct host_memory *memory = malloc(sizeof(*memory));
 	if (!memory)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
@@ -235,9 +269,42 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, b
 		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
 		.data = (char *)map + (handle->offset - span.start),
 		.mapped = { map, (size_t)(span.end - span.start) },
+		.page = (size_t)page,
 	};
 	*ret = memory;
 	return 0;
+}
+
+/* A seal is never taken off again. */
+static int keep(const struct engine_handle *handle, struct host_memory *memory, struct error *err)
+{
+	if (is_sealed(handle->fd, F_SEAL_SHRINK))
+		return 0;
+	return backing_new(handle->fd, handle->offset + handle->size, &memory->base.backing, err);
+}
+
+int host_memory_pin(struct engine_memory *base, struct error *err)
+{
+	struct host_memory *memory = host_memory(base);
+	if (!base->backing) {
+		int r = backing_new(-1, 0, &base->backing, err);
+		if (r < 0)
+			return r;
+	}
+	backing_pin(base->backing, memory->mapped, memory->page);
+	return 0;
+}
+
+int host_memory_pinned(struct engine_memory *base, struct error *err)
+{
+	if (backing_is_whole(base->backing))
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT, "fd: the file shrank while it was registered");
+}
+
+void host_memory_unpin(struct engine_memory *base)
+{
+	backing_unpin(base->backing);
 }
 
 /* ---- Pages ------------------------------------------------------------------------------------------ */
@@ -245,19 +312,22 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, b
 static int refuse_hole(uint64_t at, struct error *err)
 {
 	return error_set(err, STATUS_INVALID_ARGUMENT,
-	                 "fd: the memfd has a hole at byte %" PRIu64
+	                 "fd: the file has a hole at byte %" PRIu64
 	                 "; fill it first: write to it or call posix_fallocate()",
 	                 at);
 }
 
 /* From then on no access of ours makes a page. A file that is sealed against writing can get no hole, and its
- * mapping may be one that cannot be watched. */
-static int watch(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
+ * mapping may be one that cannot be watched; it may have been sealed only just now. */
+static int watch(const struct engine_handle *handle, const struct host_memory *memory, enum sharing sharing,
+                 struct error *err)
 {
 	uint64_t hole;
 	int r = holes_can_watch() ? holes_watch((void *)memory->mapped.start, memory->mapped.size) : -EINVAL;
 	if (r == 0)
 		return 0;
+	if (r == -EPERM && sharing == TO_PIN && check_unwatched(handle, err) < 0)
+		return err->status;
 	if (r != -EINVAL && r != -EPERM)
 		return error_set(err, STATUS_NO_MEMORY,
 		                 "size: %" PRIu64 " bytes: the memory cannot be watched for holes: %s",
@@ -300,8 +370,8 @@ static int populate(const struct engine_handle *handle, const struct host_memory
 			return refuse_hole(hole, err);
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
-		    "fd: the memfd has a hole, or a page that the machine has lost; fill it first: write "
-		    "to it or call posix_fallocate()");
+		    "fd: the file has a hole, or a page that the machine has lost, or has just shrunk; fill "
+		    "it first: write to it or call posix_fallocate()");
 	default:
 		return error_set(err, STATUS_NO_MEMORY,
 		                 "size: %" PRIu64 " bytes: the memory could not be allocated: %s",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory of either engine: a mapping of a memfd. Mapped on any thread; the mapping never changes.
+/* Host memory of either engine: a mapping of a memfd, or of a file of tmpfs or hugetlbfs, which is the same
+ * to the kernel. Mapped on any thread; the mapping never changes.
  *
  * A page of the file is charged to the cgroup of whoever touches it first, for as long as the file has it. So
  * the service makes none in a client's file: a file with holes is refused, and access to a hole that is
@@ -17,6 +18,7 @@ struct host_memory {
 	struct engine_memory base;
 	char *data;                /* the region's first byte */
 	struct fault_range mapped; /* whole pages around it */
+	size_t page;               /* bytes of one of the file's */
 	bool is_made;              /* by the service: its pages go when it is unmapped */
 	size_t emptied;            /* of those, from the first: on the way to be unmapped */
 };
@@ -28,10 +30,18 @@ static inline struct host_memory *host_memory(struct engine_memory *memory)
 
 int host_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
-/* The same for memory that a device pins: a mapping that is shared, also for reading alone. A descriptor that
- * is open for reading alone then has to be of a file that is sealed against writing, because such a mapping
- * cannot be watched while it is pinned. */
+/* The same for memory that a device pins: a mapping that is shared, also for reading alone. Of a descriptor
+ * that is open for reading alone, or of a file that is sealed against writing, such a mapping cannot be
+ * watched while it is pinned: the file has to be sealed against writing and shrinking then, and can get no
+ * hole. */
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
+
+/* Before a device pins it, which may happen to a client's memory from then on; once it has; and when it does
+ * no more, before it is unmapped. */
+int host_memory_pin(struct engine_memory *memory, struct error *err);
+int host_memory_pinned(struct engine_memory *memory, struct error *err);
+void host_memory_unpin(struct engine_memory *memory);
+
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err);
 

@@ -14,12 +14,20 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "backing.h"
 #include "holes.h"
 #include "memory.h"
 #include "proto/memory/mapping.h"
 
 #define STEP_BYTES  HUGE_PAGE_BYTES /* of 4 KiB pages: 0.2 ms; cuts no huge page */
 #define UNMAP_BYTES ((size_t)1 << 30)
+
+/* Pages among which there is one that a cover has put in place: the file has no such page to lose. */
+static void empty_pages(char *start, size_t size, size_t page)
+{
+	for (size_t at = 0; at < size; at += page)
+		madvise(start + at, page, MADV_REMOVE);
+}
 
 /* false: the kernel does not empty such a mapping (of hugetlb pages before 5.18). */
 static bool empty(const struct host_memory *memory, char *start, size_t size)
@@ -29,6 +37,11 @@ static bool empty(const struct host_memory *memory, char *start, size_t size)
 	do
 		r = madvise(start, size, advice);
 	while (r < 0 && errno == EINTR);
+	if (r < 0 && memory->is_made && memory->base.backing &&
+	    atomic_load(&memory->base.backing->cover.has_failed)) {
+		empty_pages(start, size, memory->page);
+		return true;
+	}
 	return r == 0;
 }
 
@@ -61,6 +74,7 @@ bool host_memory_unmap_step(struct engine_memory *base)
 	unmap_emptied(memory);
 	if (memory->mapped.size > 0)
 		return false;
+	backing_free(base->backing);
 	free(memory);
 	return true;
 }
@@ -72,7 +86,7 @@ void host_memory_unmap(struct engine_memory *memory)
 }
 
 /* Pages that a device has pinned go when it lets them go, with the process at the latest. What still writes
- * to the mapping may make one again, and must not fail. */
+ * to the mapping may make one again, and must not fail: so its cover stays, and with it the file. */
 void host_memory_leave(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memfds: how they are made, and how their pages come to be. A page of such a file is charged to the cgroup
- * of the process that touches it first, for as long as the file has it: whoever is to pay for it fills it.
+/* Memfds, and files of tmpfs and hugetlbfs, which are the same to the kernel: how they are made, and how
+ * their pages come to be. A page of such a file is charged to the cgroup of the process that touches it
+ * first, for as long as the file has it: whoever is to pay for it fills it.
  */
 #ifndef PROTO_MEMORY_MEMFD_H
 #define PROTO_MEMORY_MEMFD_H
@@ -37,5 +38,9 @@ int memfd_fill(const struct memfd_fill *fill);
 
 /* Whether the file may have holes. false is certain. */
 bool memfd_is_sparse(int fd);
+
+/* The first byte from start on that the file does not have, which is its size if there is no other; negative:
+ * there is none. The descriptor's position stays as it is. To a hugetlb file, nothing is a hole. */
+int64_t memfd_seek_hole(int fd, uint64_t start);
 
 #endif

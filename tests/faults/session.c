@@ -56,8 +56,8 @@ static void *own_memory(int *ret_fd)
 {
 	void *data = MAP_FAILED;
 
-	*ret_fd = memfd_create("session", MFD_ALLOW_SEALING | MFD_CLOEXEC);
-	if (*ret_fd >= 0 && ftruncate(*ret_fd, BYTES) == 0 && fcntl(*ret_fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+	*ret_fd = memfd_create("session", MFD_CLOEXEC);
+	if (*ret_fd >= 0 && ftruncate(*ret_fd, BYTES) == 0)
 		data = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_fd, 0);
 	if (data == MAP_FAILED) {
 		printf("the session has no memory\n");

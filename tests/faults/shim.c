@@ -246,28 +246,7 @@ DEFINE(ssize_t, getrandom, (void *a, size_t b, unsigned c), (a, b, c), WHOSE_OWN
 
 DEFINE_OPEN(int, open, (const char *a, int b, ...), (a, b, more), b, WHOSE_OWN, EMFILE, EACCES)
 DEFINE_OPEN(int, ioctl, (int a, unsigned long b, ...), (a, b, more), b, WHOSE_OWN, ENOTTY)
-
-/* With FAULTS_SEALED a file counts as sealed against shrinking, so that a mapping can lose its memory. */
-EXPORT int fcntl(int fd, int what, ...)
-{
-	static const int errors[3] = { EBADF, EINVAL };
-	static int (*next)(int fd, int what, ...);
-	int error = plan ? fault("fcntl", SHIM_SYSTEM, WHOSE_OWN, CALLER, errors) : 0;
-	va_list list;
-	void *more;
-	int r;
-
-	NEXT(next, fcntl);
-	va_start(list, what);
-	more = va_arg(list, void *);
-	va_end(list);
-	if (error) {
-		errno = error;
-		return -1;
-	}
-	r = next(fd, what, more);
-	return r >= 0 && what == F_GET_SEALS && getenv("FAULTS_SEALED") ? r | F_SEAL_SHRINK : r;
-}
+DEFINE_OPEN(int, fcntl, (int a, int b, ...), (a, b, more), b, WHOSE_OWN, EBADF, EINVAL)
 
 /* A peer that is gone stays gone. */
 static int lose_peer(int sock, int error)

@@ -5,13 +5,15 @@ import ctypes
 import fcntl
 import mmap
 import os
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import ENGINE, SEALS, tensor
+from tmad import ENGINE, SEALS, tensor, wait_until
 
 PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
@@ -45,13 +47,14 @@ class Pool:
 
 
 class Hugetlb(RawCase):
-    def memfd(self, size):
+    def memfd(self, size, seals=SEALS):
         pool = Pool(size)
         self.addCleanup(pool.close)
         fd = os.memfd_create("hugetlb", os.MFD_ALLOW_SEALING | os.MFD_HUGETLB | (size.bit_length() - 1) << 26)
         self.addCleanup(os.close, fd)
         os.ftruncate(fd, size)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+        if seals:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
         return fd
 
     def fallocate(self, fd, mode, size):
@@ -91,6 +94,49 @@ class Hugetlb(RawCase):
     @unittest.skipIf(ENGINE != "cpu", "a device has pinned the pages")
     def test_pages_of_1_gib(self):
         self.check(1 << 30)
+
+    def check_shrinks(self, fd, size):
+        """A region that neither begins nor ends with a page."""
+        self.fallocate(fd, 0, size)
+        register = {"kind": "memfd", "size": size - 200, "offset": 100}
+        region = self.rpc.call("region_register", register, [fd])["region"]
+        src, a = self.region(64, data=b"s" * 64)
+        copy = {"dst": tensor(region, [64], offset=size - 264), "src": tensor(a, [64])}
+        self.rpc.call("copy", copy)
+        with mmap.mmap(fd, size) as mapped:
+            self.assertEqual(mapped[size - 164:size - 100], src[:])
+        os.ftruncate(fd, 0)
+        self.refused("DEVICE", "copy", copy, [f"region {region} shrank to 0 bytes"])
+        os.ftruncate(fd, size)
+        self.fallocate(fd, 0, size)
+        if ENGINE == "cuda":
+            self.refused("DEVICE", "copy", copy, ["register it again"])
+        else:
+            self.rpc.call("copy", copy)
+        self.rpc.call("region_release", {"region": region})
+
+    def test_a_memfd_that_shrinks(self):
+        self.check_shrinks(self.memfd(2 << 20, seals=0), 2 << 20)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to mount")
+    def test_a_file_of_hugetlbfs(self):
+        pool = Pool(2 << 20)
+        self.addCleanup(pool.close)
+        with tempfile.TemporaryDirectory() as directory:
+            mounted = subprocess.run(["mount", "-t", "hugetlbfs", "-o", "pagesize=2M", "none", directory],
+                                     stderr=subprocess.PIPE, text=True, check=False)
+            if mounted.returncode != 0:
+                self.skipTest(f"cannot mount: {mounted.stderr.strip()}")
+            try:
+                fd = os.open(os.path.join(directory, "file"), os.O_RDWR | os.O_CREAT)
+                try:
+                    os.ftruncate(fd, 2 << 20)
+                    self.check_shrinks(fd, 2 << 20)
+                finally:
+                    os.close(fd)
+            finally:
+                wait_until(lambda: subprocess.run(["umount", directory], stderr=subprocess.DEVNULL,
+                                                  check=False).returncode == 0, "it is unmounted")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "client/tmaclient.h"
+#include "tests/emulated/emulated.h"
 #include "tests/support/process.h"
 
 #define ROWS    37
@@ -190,10 +192,6 @@ Test(library, memfd_of_the_clients)
 
 	cr_assert_eq(ftruncate(fd, 5000), 0);
 	cr_assert_eq(pwrite(fd, "here", 4, 4097), 4);
-	cr_assert_eq(tma_region_register_memfd(client, fd, 4097, 200, 0, &region), TMA_INVALID_ARGUMENT);
-	cr_assert(strstr(tma_last_error(client), "F_SEAL_SHRINK"), "%s", tma_last_error(client));
-
-	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	cr_assert_eq(tma_region_register_memfd(client, fd, 4097, 4096, 0, &region), TMA_OUT_OF_RANGE);
 	cr_assert_eq(tma_region_register_memfd(client, fd, 4097, 200, TMA_REGION_READ_ONLY, &region), TMA_OK,
 	             "%s", tma_last_error(client));
@@ -205,6 +203,55 @@ Test(library, memfd_of_the_clients)
 	cr_assert_arr_eq(tma_region_data(dst), "here", 5);
 	cr_assert_eq(tma_copy(client, &s, &d), TMA_PERMISSION);
 	cr_assert(strstr(tma_last_error(client), "read-only"), "%s", tma_last_error(client));
+}
+
+/* As shm_open makes it, its holes filled by the library; and then cut. */
+Test(library, file_of_a_tmpfs)
+{
+	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	tma_region *region, *dst = region_of(100);
+	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 1, .shape = { 100 } }, s = d;
+
+	if (fd < 0)
+		cr_skip("no tmpfs at /dev/shm");
+	cr_assert_eq(ftruncate(fd, 5000), 0);
+	cr_assert_eq(tma_region_register_memfd(client, fd, 100, 4900, 0, &region), TMA_OK, "%s",
+	             tma_last_error(client));
+	cr_assert_eq(pwrite(fd, "here", 4, 4896), 4);
+	s.region = region;
+	s.offset = 4796;
+	cr_assert_eq(tma_copy(client, &d, &s), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_arr_eq(tma_region_data(dst), "here", 5);
+	cr_assert_eq(ftruncate(fd, 4999), 0);
+	cr_assert_eq(tma_copy(client, &d, &s), TMA_DEVICE);
+	cr_assert(strstr(tma_last_error(client), "shrank to 4999 bytes, but the region ends at byte 5000"),
+	          "%s", tma_last_error(client));
+	tma_region_release(region);
+	close(fd);
+}
+
+/* Its holes cannot be filled: that is said, and is no signal. */
+Test(library, file_of_a_full_tmpfs)
+{
+	char directory[] = "/tmp/tmad-full-XXXXXX", path[64];
+	tma_region *region = NULL;
+	int fd, status;
+
+	cr_assert_not_null(mkdtemp(directory));
+	if (mount("none", directory, "tmpfs", 0, "size=64k") < 0) {
+		rmdir(directory);
+		cr_skip("only root can mount a small tmpfs");
+	}
+	snprintf(path, sizeof path, "%s/file", directory);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	cr_expect_eq(ftruncate(fd, 1 << 20), 0);
+	status = tma_region_register_memfd(client, fd, 0, 1 << 20, 0, &region);
+	cr_expect_eq(status, TMA_NO_MEMORY, "%d %s", status, tma_last_error(client));
+	cr_expect(emulated() || strstr(tma_last_error(client), "its file system is full"), "%s",
+	          tma_last_error(client));
+	close(fd);
+	cr_assert_eq(umount2(directory, MNT_DETACH), 0);
+	cr_assert_eq(rmdir(directory), 0);
 }
 
 Test(library, errors_name_what_is_wrong)

@@ -132,7 +132,7 @@ class Messages(RawCase):
         self.assertIs(self.rpc.call("ping"), True)
 
     def test_failing_requests_keep_no_fd(self):
-        bad = self.memory(4096, seals=0)
+        bad = self.memory(4096, fill=False)
         self.rpc.call("ping")  # this connection counts
         before = self.tmad.fds()
         for _ in range(300):

@@ -26,6 +26,8 @@ SUITES = (
     ("test_explain.py", ()),
     ("test_blocks.py", ()),
     ("test_regions.py", ()),
+    ("test_files.py", ()),
+    ("test_hugetlb.py", ("test_a_memfd_that_shrinks", "test_a_file_of_hugetlbfs")),
     ("test_messages.py", ()),
     ("test_pynvim.py", ()),
     ("test_numpy.py", ()),

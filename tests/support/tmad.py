@@ -147,7 +147,7 @@ class Tmad:
     def mappings_of_memfds(self):
         """Regions' memory that is mapped; the stand-in driver's own memory is not counted."""
         with open(f"/proc/{self.pid}/maps", encoding="ascii", errors="replace") as maps:
-            return sum("/memfd:" in line and SOFTGPU_MEMORY not in line for line in maps)
+            return sum(("/memfd:" in line or " /dev/shm/" in line) and SOFTGPU_MEMORY not in line for line in maps)
 
     def status(self, key):
         """A number out of /proc/PID/status, e.g. VmRSS (KiB)."""

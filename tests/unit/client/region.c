@@ -332,7 +332,8 @@ ParameterizedTestParameters(region, holes_are_filled)
 		{ .name = "read-only", .read_only = true, .size = 64 * 4096, .pages = 64 },
 		{ .name = "sealed", .sealed = true, .size = 64 * 4096, .pages = 64 },
 		{ .name = "nothing to fill", .offset = 20 * 4096, .size = 4096, .pages = 1 },
-		{ .name = "to be refused", .unsealed = true, .size = 64 * 4096, .pages = 1 },
+		{ .name = "unsealed", .unsealed = true, .size = 64 * 4096, .pages = 64 },
+		{ .name = "a part, unsealed", .unsealed = true, .offset = 4095, .size = 4098, .pages = 4 },
 		{ .name = "beyond the end", .offset = 4096, .size = 64 * 4096, .pages = 1 },
 	};
 

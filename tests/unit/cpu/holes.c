@@ -135,7 +135,7 @@ ParameterizedTestParameters(holes, at_registration)
 		{ .name = "empty",
 		  .size = SIZE,
 		  .status = STATUS_INVALID_ARGUMENT,
-		  .says = "fd: the memfd has a hole at byte 0; fill it" },
+		  .says = "fd: the file has a hole at byte 0; fill it" },
 		{ .name = "one byte into a hole",
 		  .written = 3,
 		  .offset = 5,

@@ -22,6 +22,7 @@ enum source {
 	MEMFD,
 	PLAIN_FILE,
 	TMPFS_FILE,
+	TMPFS_DIRECTORY,
 	PIPE,
 	SOCKET,
 	DIRECTORY,
@@ -86,7 +87,10 @@ static int open_source(const struct map_row *row)
 		if (fds[0] < 0)
 			cr_skip("no tmpfs at /dev/shm");
 		cr_assert_eq(ftruncate(fds[0], SIZE), 0);
+		cr_assert_eq(posix_fallocate(fds[0], 0, SIZE), 0);
 		return fds[0];
+	case TMPFS_DIRECTORY:
+		return open("/dev/shm", O_RDONLY | O_DIRECTORY);
 	case PIPE:
 		cr_assert_eq(pipe(fds), 0);
 		return fds[0];
@@ -116,15 +120,10 @@ ParameterizedTestParameters(memory, map)
 		  .seals = F_SEAL_SHRINK | F_SEAL_WRITE,
 		  .size = SIZE,
 		  .read_only = true },
-		{ .name = "unsealed",
-		  .size = SIZE,
-		  .status = STATUS_INVALID_ARGUMENT,
-		  .says = "fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)" },
-		{ .name = "sealed for growth alone",
-		  .seals = F_SEAL_GROW,
-		  .size = SIZE,
-		  .status = STATUS_INVALID_ARGUMENT,
-		  .says = "F_SEAL_SHRINK" },
+		{ .name = "unsealed", .size = SIZE },
+		{ .name = "unsealed, odd offset", .offset = 4097, .size = SIZE - 4097 },
+		{ .name = "unsealed, read-only fd", .source = READ_ONLY, .size = SIZE, .read_only = true },
+		{ .name = "sealed for growth alone", .seals = F_SEAL_GROW, .size = SIZE },
 		{ .name = "nothing",
 		  .seals = F_SEAL_SHRINK,
 		  .status = STATUS_INVALID_ARGUMENT,
@@ -145,12 +144,12 @@ ParameterizedTestParameters(memory, map)
 		  .offset = UINT64_MAX,
 		  .size = 2,
 		  .status = STATUS_OUT_OF_RANGE,
-		  .says = "exceeds the memfd" },
+		  .says = "exceeds the file" },
 		{ .name = "huge",
 		  .seals = F_SEAL_SHRINK,
 		  .size = UINT64_MAX,
 		  .status = STATUS_OUT_OF_RANGE,
-		  .says = "exceeds the memfd" },
+		  .says = "exceeds the file" },
 		{ .name = "sealed for writes",
 		  .seals = F_SEAL_SHRINK | F_SEAL_WRITE,
 		  .size = SIZE,
@@ -179,11 +178,18 @@ ParameterizedTestParameters(memory, map)
 		  .size = SIZE,
 		  .status = STATUS_INVALID_ARGUMENT,
 		  .says = "memfd" },
-		{ .name = "tmpfs file",
+		{ .name = "tmpfs file", .source = TMPFS_FILE, .size = SIZE },
+		{ .name = "tmpfs file, read-only", .source = TMPFS_FILE, .size = 1, .read_only = true },
+		{ .name = "tmpfs file, too long",
 		  .source = TMPFS_FILE,
-		  .size = SIZE,
+		  .size = SIZE + 1,
+		  .status = STATUS_OUT_OF_RANGE,
+		  .says = "which has 20000 bytes" },
+		{ .name = "tmpfs directory",
+		  .source = TMPFS_DIRECTORY,
+		  .size = 1,
 		  .status = STATUS_INVALID_ARGUMENT,
-		  .says = "memfd" },
+		  .says = "not a memfd or a file of tmpfs" },
 		{ .name = "pipe",
 		  .source = PIPE,
 		  .size = 1,

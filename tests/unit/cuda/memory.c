@@ -278,7 +278,7 @@ ParameterizedTestParameters(cuda_memory, map)
 		{ .name = "memfd: too long",
 		  .kind = REGION_KIND_MEMFD,
 		  .size = SIZE + 1,
-		  FAILS(OUT_OF_RANGE, "exceeds the memfd") },
+		  FAILS(OUT_OF_RANGE, "exceeds the file") },
 		{ .name = "memfd: not to be pinned",
 		  .kind = REGION_KIND_MEMFD,
 		  .source = FOREIGN,

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that change under a region: what makes it lose its memory, and what does not. */
+#include "kernels/host/backing.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "kernels/host/holes.h"
+#include "kernels/host/memory.h"
+#include "tests/emulated/emulated.h"
+
+#define PAGE 4096
+#define SIZE (4 * PAGE)
+#define END  (SIZE - 100) /* of the region */
+
+static void set_up(void)
+{
+	holes_init();
+	cr_assert_eq(fault_init(), 0);
+}
+
+static void tear_down(void)
+{
+	fault_deinit();
+	holes_deinit();
+}
+
+TestSuite(backing, .init = set_up, .fini = tear_down);
+
+static int new_file(void)
+{
+	char page[PAGE];
+	int fd = memfd_create("backing", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	memset(page, 'w', sizeof(page));
+	for (int i = 0; i < SIZE / PAGE; i++)
+		cr_assert_eq(pwrite(fd, page, PAGE, (off_t)i * PAGE), PAGE);
+	return fd;
+}
+
+enum change {
+	NOTHING,
+	CUT,
+	CUT_AND_GROW,
+	CUT_GROW_AND_WRITE,
+	GROW,
+	WRITE,
+	CHMOD,
+	SEAL,
+	PUNCH_FIRST,
+	PUNCH_LAST
+};
+
+struct row {
+	char name[40];
+	enum change change;
+	off_t to;        /* cut */
+	bool is_sealed;  /* against shrinking */
+	bool is_kept;    /* whole, if it is not pinned */
+	bool is_touched; /* its first page, by the driver that has pinned it */
+	bool is_lost;    /* if it is pinned */
+};
+
+ParameterizedTestParameters(backing, change)
+{
+	static struct row rows[] = {
+		{ .name = "nothing", .change = NOTHING, .is_kept = true },
+		{ .name = "cut to nothing", .change = CUT, .to = 0, .is_lost = true },
+		{ .name = "cut to the middle", .change = CUT, .to = SIZE / 2, .is_lost = true },
+		{ .name = "cut by a byte", .change = CUT, .to = END - 1, .is_lost = true },
+		{ .name = "cut behind it", .change = CUT, .to = END, .is_kept = true },
+		{ .name = "cut and grown",
+		  .change = CUT_AND_GROW,
+		  .to = 0,
+		  .is_kept = true,
+		  .is_lost = true },
+		{ .name = "cut to the middle and grown",
+		  .change = CUT_AND_GROW,
+		  .to = PAGE,
+		  .is_kept = true,
+		  .is_lost = true },
+		{ .name = "cut, grown and written",
+		  .change = CUT_GROW_AND_WRITE,
+		  .to = 0,
+		  .is_kept = true,
+		  .is_lost = true },
+		{ .name = "cut in its last page and grown",
+		  .change = CUT_AND_GROW,
+		  .to = END - 1,
+		  .is_kept = true },
+		{ .name = "grown", .change = GROW, .is_kept = true },
+		{ .name = "written", .change = WRITE, .is_kept = true },
+		{ .name = "of another mode", .change = CHMOD, .is_kept = true },
+		{ .name = "sealed", .change = SEAL, .is_kept = true },
+		{ .name = "last page punched", .change = PUNCH_LAST, .is_kept = true, .is_lost = true },
+		{ .name = "first page punched", .change = PUNCH_FIRST, .is_kept = true },
+		{ .name = "first page punched and touched",
+		  .change = PUNCH_FIRST,
+		  .is_touched = true,
+		  .is_kept = true,
+		  .is_lost = true },
+		{ .name = "sealed and punched", .change = PUNCH_LAST, .is_sealed = true, .is_kept = true },
+		{ .name = "sealed, punched and touched",
+		  .change = PUNCH_FIRST,
+		  .is_sealed = true,
+		  .is_touched = true,
+		  .is_kept = true,
+		  .is_lost = true },
+	};
+	return cr_make_param_array(struct row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+static void change(const struct row *row, int fd)
+{
+	const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	switch (row->change) {
+	case CUT:
+	case CUT_AND_GROW:
+	case CUT_GROW_AND_WRITE:
+		cr_assert_eq(ftruncate(fd, row->to), 0);
+		if (row->change != CUT)
+			cr_assert_eq(ftruncate(fd, SIZE), 0);
+		if (row->change == CUT_GROW_AND_WRITE)
+			cr_assert_eq(posix_fallocate(fd, 0, SIZE), 0);
+		break;
+	case GROW:
+		cr_assert_eq(ftruncate(fd, 2 * SIZE), 0);
+		break;
+	case WRITE:
+		cr_assert_eq(pwrite(fd, "now", 3, SIZE - 3), 3);
+		break;
+	case CHMOD:
+		cr_assert_eq(fchmod(fd, 0600), 0);
+		break;
+	case SEAL:
+		cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+		break;
+	case PUNCH_FIRST:
+		cr_assert_eq(fallocate(fd, punch, 0, PAGE), 0);
+		break;
+	case PUNCH_LAST:
+		cr_assert_eq(fallocate(fd, punch, SIZE - PAGE, PAGE), 0);
+		break;
+	default:
+		break;
+	}
+}
+
+static struct engine_memory *map(const struct row *row, int fd, bool pins)
+{
+	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .fd = fd, .size = END, .writable = true };
+	struct engine_memory *memory;
+	struct error err;
+	if (row->is_sealed)
+		cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	cr_assert_eq(pins ? host_memory_map_to_pin(&handle, &memory, &err)
+	                  : host_memory_map(&handle, &memory, &err),
+	             0, "%s: %s", row->name, err.message);
+	return memory;
+}
+
+static void check_mapped(const struct row *row)
+{
+	int fd = new_file();
+	struct engine_memory *memory = map(row, fd, false);
+	uint64_t bytes = 0;
+	cr_assert_eq(memory->backing == NULL, row->is_sealed, "%s", row->name);
+	change(row, fd);
+	if (memory->backing)
+		for (int i = 0; i < 2; i++)
+			cr_assert_eq(backing_is_whole(memory->backing), row->is_kept, "%s", row->name);
+	cr_assert_eq(engine_memory_loss(memory, &bytes), row->is_kept ? ENGINE_LOSS_NONE : ENGINE_LOSS_SHRUNK,
+	             "%s", row->name);
+	cr_assert_eq(bytes, row->is_kept ? 0 : (uint64_t)row->to, "%s", row->name);
+	host_memory_unmap(memory);
+	close(fd);
+}
+
+/* As if a device had pinned it; its driver touches it outside of a guard. What is lost stays lost. */
+static void check_pinned(const struct row *row)
+{
+	int fd = new_file();
+	struct engine_memory *memory = map(row, fd, true);
+	volatile char *first = host_memory(memory)->data;
+	struct error err;
+	cr_assert_eq(host_memory_pin(memory, &err), 0, "%s", row->name);
+	cr_assert_eq(host_memory_pinned(memory, &err), 0, "%s: %s", row->name, err.message);
+	change(row, fd);
+	if (row->is_touched) {
+		cr_assert_eq(*first, 0, "%s", row->name);
+		*first = 1;
+	}
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(backing_is_whole(memory->backing), !row->is_lost, "%s", row->name);
+	if (row->change == CUT && row->is_lost) {
+		cr_assert_eq(ftruncate(fd, SIZE), 0);
+		cr_assert_not(backing_is_whole(memory->backing), "%s", row->name);
+	}
+	host_memory_unpin(memory);
+	host_memory_unmap(memory);
+	close(fd);
+}
+
+ParameterizedTest(struct row *row, backing, change)
+{
+	check_mapped(row);
+	if (!emulated() && holes_can_watch())
+		check_pinned(row);
+}
+
+/* A driver's threads touch all of it, each somewhere else. */
+Test(backing, a_large_file_is_cut_under_a_driver)
+{
+	enum { LARGE = 64 << 20 };
+	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = LARGE, .writable = true };
+	struct engine_memory *memory;
+	struct error err;
+	handle.fd = memfd_create("large", MFD_CLOEXEC);
+	cr_assert_eq(posix_fallocate(handle.fd, 0, LARGE), 0);
+	cr_assert_eq(host_memory_map_to_pin(&handle, &memory, &err), 0, "%s", err.message);
+	cr_assert_eq(host_memory_pin(memory, &err), 0);
+	cr_assert_eq(ftruncate(handle.fd, PAGE), 0);
+	volatile char *data = host_memory(memory)->data;
+	for (size_t at = LARGE; at >= LARGE / 8; at -= LARGE / 8)
+		data[at - 1] = 'x';
+	for (size_t at = 0; at < LARGE; at += PAGE)
+		data[at] = 'y';
+	char byte = 0;
+	cr_assert_eq(pread(handle.fd, &byte, 1, 0), 1);
+	cr_assert_eq(byte, 'y', "what the file still has is the file's");
+	cr_assert_not(backing_is_whole(memory->backing));
+	host_memory_unpin(memory);
+	host_memory_unmap(memory);
+	close(handle.fd);
+}
+
+/* All pages of what the service made go with its mapping, also those behind one that a client took away. */
+Test(backing, what_was_made_loses_its_pages)
+{
+	struct engine_handle wanted = { .kind = REGION_KIND_MEMFD, .size = 3 << 20 };
+	struct engine_memory *memory;
+	struct engine_export made;
+	struct error err;
+	struct stat st;
+	if (emulated() || !holes_can_watch())
+		cr_skip("holes are not noticed here");
+	cr_assert_eq(host_memory_create(&wanted, &memory, &made, &err), 0, "%s", err.message);
+	cr_assert_eq(host_memory_pin(memory, &err), 0);
+	cr_assert_eq(fallocate(made.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE), 0);
+	*(volatile char *)host_memory(memory)->data = 1;
+	cr_assert_not(backing_is_whole(memory->backing));
+	cr_assert_eq(fstat(made.fd, &st), 0);
+	cr_assert_eq(st.st_blocks, (3 << 20) / 512 - 8, "no page was made");
+	host_memory_unpin(memory);
+	host_memory_unmap(memory);
+	cr_assert_eq(fstat(made.fd, &st), 0);
+	cr_assert_eq(st.st_blocks, 0);
+	close(made.fd);
+}
+
+Test(backing, descriptors_come_back)
+{
+	struct backing *backing;
+	struct error err;
+	int fd = new_file();
+	cr_assert_eq(backing_new(fd, SIZE, &backing, &err), 0);
+	int own = backing->fd;
+	cr_assert_neq(own, fd);
+	cr_assert_eq(fcntl(own, F_GETFD), FD_CLOEXEC);
+	backing_free(backing);
+	cr_assert_lt(fcntl(own, F_GETFD), 0);
+	cr_assert_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	cr_assert_eq(backing_new(1 << 20, SIZE, &backing, &err), STATUS_NO_MEMORY);
+	cr_assert_not_null(strstr(err.message, "cannot be kept open"), "%s", err.message);
+	backing_free(NULL);
+}
