@@ -81,7 +81,7 @@ class Files(RawCase):
                     fd = make()
                     region = self.register(fd, size, offset=offset)
                     self.check_there_and_back(fd, region, offset, size)
-                    self.assertEqual(self.tmad.fds(), before + 1)
+                    wait_until(lambda: self.tmad.fds() == before + 1, "it keeps one descriptor")
                     self.rpc.call("region_release", {"region": region})
                     wait_until(lambda: self.tmad.fds() == before, "its descriptor is closed")
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that is made known to the device. What the process has mapped, and how, is asked of the kernel.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include "call.h"
 #include "softgpu.h"
@@ -25,6 +27,13 @@ static bool is_mapped(uint64_t start, uint64_t size, bool writable)
 	return at >= start + size;
 }
 
+/* Pages past a file's end cannot be pinned; neither can holes that are watched. Kernels before 5.14 do not
+ * say. */
+static bool has_pages(void *start, size_t size)
+{
+	return madvise(start, size, MADV_POPULATE_READ) == 0 || errno == EINVAL;
+}
+
 static bool is_registered(uint64_t start, uint64_t size)
 {
 	const struct range *range;
@@ -45,7 +54,7 @@ static CUresult host_register(void *p, size_t size, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (is_registered(start, size))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	if (!is_mapped(start, size, writable))
+	if (!is_mapped(start, size, writable) || !has_pages(p, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct range *range = range_add(RANGE_HOST, start, size);
 	if (!range)
