@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -394,6 +396,45 @@ Test(memory, sparse)
 	cr_assert_not_null(strstr(err.message, "hole at byte 0"), "%s", err.message);
 	fstat(handle.fd, &st);
 	cr_assert_eq(st.st_blocks, 0);
+}
+
+/* A mount of the test's own, which ends with its process. */
+static int open_where_pages_are_huge(void)
+{
+	char folder[] = "/tmp/tmad-huge-XXXXXX";
+	int fd = -1;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    !mkdtemp(folder))
+		return -1;
+	if (mount("none", folder, "tmpfs", 0, "size=8M,huge=always") == 0) {
+		fd = open(folder, O_TMPFILE | O_RDWR, 0600);
+		umount2(folder, MNT_DETACH);
+	}
+	rmdir(folder);
+	return fd;
+}
+
+/* Not as far as its last huge page goes: a device could not pin what lies past the file's end. */
+Test(memory, ends_with_the_file)
+{
+	struct engine_handle handle = {
+		.kind = REGION_KIND_MEMFD, .offset = 4096, .size = 5000, .writable = true
+	};
+	const char bytes[9096] = { 1 };
+	struct engine_memory *memory;
+	struct error err;
+	struct stat st;
+	handle.fd = open_where_pages_are_huge();
+	if (handle.fd < 0)
+		cr_skip("a tmpfs with huge pages cannot be mounted here");
+	cr_assert_eq(write(handle.fd, bytes, sizeof bytes), sizeof bytes);
+	cr_assert_eq(fstat(handle.fd, &st), 0);
+	cr_expect_gt(st.st_blksize, 4096);
+	cr_assert_eq(host_memory_map(&handle, &memory, &err), 0, "%s", err.message);
+	cr_expect_eq(host_memory(memory)->mapped.size, 8192);
+	cr_expect_eq((const char *)host_memory(memory)->mapped.start, host_memory(memory)->data);
+	host_memory_unmap(memory);
 }
 
 static bool is_mapped(const char *page)
