@@ -644,6 +644,8 @@ class Life(TableCase):
                 self.assertIn(word, refused.exception.message)
             rpc.call("table_release", {"table": first})
             rpc.call("table_prepare", entries)
+            rpc.call("gather", {"dst": tensor(region, [1], offset=500), "src": layout([1]), "src_places": entries["places"],
+                                "dst_layer_step": 1, "limit": 1, "index": bytes(4)})  # charged as a list
 
 
 if __name__ == "__main__":
