@@ -9,6 +9,7 @@
 
 #include "batch.h"
 #include "region.h"
+#include "table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "daemon/method/transforms.h"
@@ -274,32 +275,52 @@ static void refuse_queued(struct job *job, const struct error *err)
 	session_notify_done(job->session, job->msgid, job->method, NULL, err);
 }
 
+static bool explain_region(const struct job *job, const struct region *region, struct error *err)
+{
+	const struct engine_memory *memory = region->memory;
+	uint64_t bytes;
+
+	switch (engine_memory_loss(memory, &bytes)) {
+	case ENGINE_LOSS_SHRUNK:
+		error_set(err, STATUS_DEVICE,
+		          "%s: the file of region %" PRIu64 " shrank to %" PRIu64
+		          " bytes, but the region ends at byte %" PRIu64,
+		          job->method->name, region->id, bytes, memory->base + memory->size);
+		return true;
+	case ENGINE_LOSS_PINS:
+		error_set(err, STATUS_DEVICE,
+		          "%s: the file of region %" PRIu64
+		          " lost pages that the device has pinned; register it again",
+		          job->method->name, region->id);
+		return true;
+	case ENGINE_LOSS_NONE:
+		break;
+	}
+	return false;
+}
+
+static bool explain_layers(const struct job *job, const struct layer_table *layers, struct error *err)
+{
+	const struct table *table = layers ? table_of(layers) : NULL;
+
+	for (uint32_t i = 0; table && i < layers->n; i++)
+		if (explain_region(job, table->regions[i], err))
+			return true;
+	return false;
+}
+
 /* Names the first of the job's regions that is known to have failed. An engine without a device has no other
  * reason. */
 static bool explain_loss(const struct job *job, struct error *err)
 {
-	for (uint32_t i = 0; i < job->n_regions; i++) {
-		const struct region *region = job->regions[i];
-		const struct engine_memory *memory = region->memory;
-		uint64_t bytes;
+	const struct engine_blocks *blocks = job->engine_job.blocks;
 
-		switch (engine_memory_loss(memory, &bytes)) {
-		case ENGINE_LOSS_SHRUNK:
-			error_set(err, STATUS_DEVICE,
-			          "%s: the file of region %" PRIu64 " shrank to %" PRIu64
-			          " bytes, but the region ends at byte %" PRIu64,
-			          job->method->name, region->id, bytes, memory->base + memory->size);
+	for (uint32_t i = 0; i < job->n_regions; i++)
+		if (explain_region(job, job->regions[i], err))
 			return true;
-		case ENGINE_LOSS_PINS:
-			error_set(err, STATUS_DEVICE,
-			          "%s: the file of region %" PRIu64
-			          " lost pages that the device has pinned; register it again",
-			          job->method->name, region->id);
-			return true;
-		case ENGINE_LOSS_NONE:
-			break;
-		}
-	}
+	if (blocks &&
+	    (explain_layers(job, blocks->dst.table, err) || explain_layers(job, blocks->src.table, err)))
+		return true;
 	if (engine_multiprocessors(job->session->server->engine) > 0)
 		return false;
 	error_set(err, STATUS_DEVICE,

@@ -9,6 +9,7 @@
 #ifndef DAEMON_RESOURCE_TABLE_H
 #define DAEMON_RESOURCE_TABLE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "daemon/net/account.h"
@@ -28,6 +29,12 @@ struct table {
 	struct charge charge;
 	uint64_t data[];
 };
+
+/* The table whose layers an engine has. */
+static inline const struct table *table_of(const struct layer_table *layers)
+{
+	return (const struct table *)((const char *)layers - offsetof(struct table, layers));
+}
 
 /* Makes a table of entries as they travel, which belongs to one request, with a reference for the caller.
  * name is the argument's. Charged as list_bytes_per_uid. INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, QUOTA or

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "holes.h"
+#include "kernels/plan/layer_table.h"
 #include "proto/memory/mapping.h"
 
 #define NS_A_SECOND INT64_C(1000000000)
@@ -153,13 +154,27 @@ static bool has_backing(const struct engine_memory *memory)
 	return memory && memory->backing;
 }
 
+static bool table_has_backing(const struct layer_table *table)
+{
+	for (uint32_t i = 0; table && i < table->n; i++)
+		if (has_backing(table->memories[i]))
+			return true;
+	return false;
+}
+
+static bool blocks_have_backing(const struct engine_blocks *blocks)
+{
+	return has_backing(blocks->index_memory) || table_has_backing(blocks->dst.table) ||
+	       table_has_backing(blocks->src.table);
+}
+
 bool backing_concerns(const struct engine_job *job)
 {
 	if (has_backing(job->signal.memory))
 		return true;
 	if (!job->moves)
 		return has_backing(job->move.dst) || has_backing(job->move.src) ||
-		       (job->blocks && has_backing(job->blocks->index_memory));
+		       (job->blocks && blocks_have_backing(job->blocks));
 	for (uint32_t i = 0; i < job->n_moves; i++)
 		if (has_backing(job->moves[i].dst) || has_backing(job->moves[i].src))
 			return true;
@@ -179,6 +194,20 @@ static bool is_whole(const struct engine_memory *memory, struct looked *looked)
 	if (looked->backing != memory->backing)
 		*looked = (struct looked){ memory->backing, backing_is_whole(memory->backing) };
 	return looked->is_whole;
+}
+
+static bool is_table_whole(const struct layer_table *table, struct looked *looked)
+{
+	for (uint32_t i = 0; table && i < table->n; i++)
+		if (!is_whole(table->memories[i], looked))
+			return false;
+	return true;
+}
+
+static bool are_blocks_whole(const struct engine_blocks *blocks, struct looked *looked)
+{
+	return is_whole(blocks->index_memory, looked) && is_table_whole(blocks->dst.table, looked) &&
+	       is_table_whole(blocks->src.table, looked);
 }
 
 static void check_batch(struct engine_job *job)
@@ -201,7 +230,7 @@ void backing_check(struct engine_job *job)
 	if (job->moves)
 		check_batch(job);
 	else if (!is_whole(job->move.dst, &looked) || !is_whole(job->move.src, &looked) ||
-	         (job->blocks && !is_whole(job->blocks->index_memory, &looked)))
+	         (job->blocks && !are_blocks_whole(job->blocks, &looked)))
 		job->status = job->move.status = STATUS_DEVICE;
 	if (job->status == 0 && !is_whole(job->signal.memory, &looked))
 		job->status = STATUS_DEVICE;

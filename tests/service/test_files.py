@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
@@ -241,6 +242,10 @@ class Files(RawCase):
                 ("a list", "gather", {"dst": tensor(other, [SMALL]), "src": tensor(other, [SMALL], offset=4096),
                                       "index_dtype": "int32", "index_at": [region, 0], "count": 1,
                                       "limit": 1, **ends}),
+                ("a layer", "gather", {"dst": tensor(other, [SMALL]), "src": {"dtype": "uint8", "shape": [SMALL]},
+                                       "src_places": struct.pack("<4Q", other, 4096, region, 0),
+                                       "dst_layer_step": SMALL, "index_dtype": "int32", "index": bytes(4),
+                                       "limit": 1, **ends}),
                 ("signal", "copy", {"dst": tensor(other, [8]), "src": tensor(other, [8], offset=8),
                                     "signal": {"region": region, "offset": 0, "value": 1}}))
 
