@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "kernels/plan/aliases.h"
 #include "kernels/plan/blocks.h"
 #include "kernels/plan/layer_table.h"
 #include "kernels/plan/plan.h"
@@ -36,6 +37,15 @@ struct engine_options {
 	bool drives; /* the owner calls engine_drive, without exception */
 };
 
+/* A part of a client's memory: an allocation, or memory that the engine has mapped. */
+struct engine_part {
+	int fd; /* of the allocation; else -1 */
+	struct engine_memory
+	    *memory;     /* whose allocations it is, and which is not unmapped meanwhile; else NULL */
+	uint64_t offset; /* in all that memory maps, where the first of them begins */
+	uint64_t size;
+};
+
 /* A client's memory, as it came. fd stays the caller's. */
 struct engine_handle {
 	enum region_kind kind;
@@ -46,6 +56,9 @@ struct engine_handle {
 	struct bytes handle; /* cuda_ipc */
 	uint64_t allocation; /* cuda_fd: bytes of all of it, because a part cannot be mapped; 0: it ends with
 	                        the region */
+	const struct engine_part
+	    *parts;       /* cuda_fd: instead of fd, one after the other; offset is in all of them */
+	uint32_t n_parts; /* 0: there are none */
 	const atomic_bool *unwanted; /* NULL: never. Set: nobody waits for the memory any more, and what takes
 	                                long gives up and ends as CANCELED */
 };
@@ -72,6 +85,8 @@ struct engine_memory {
 	void *host;         /* the region's first byte, where this process can reach it; else NULL */
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
 	struct backing *backing; /* the engine's: the file behind it, where that can fail; else NULL */
+	struct memory_chunks *chunks; /* what the memory consists of, where other memories may have some of it
+	                                 too; else NULL */
 };
 
 /* The owner of streams. Owners share the engine: however many streams one has and whatever their jobs cost,

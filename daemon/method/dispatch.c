@@ -45,7 +45,7 @@ static const bool uses_device[METHOD_COUNT] = {
 static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
 {
 	if (request->method && request->method->fds > 0)
-		session_drop_fd(session);
+		session_drop_fds(session, 1);
 	session_refuse(session, request->msgid, request->method, session->server->taken_ns, err);
 }
 

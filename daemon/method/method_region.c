@@ -16,6 +16,7 @@
 #include "daemon/resource/region.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "region_parts.h"
 
 struct mapping {
 	struct chore chore;
@@ -27,6 +28,7 @@ struct mapping {
 	bool create;
 	struct engine_handle handle; /* create: only kind and size. register: fd is ours to close */
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
+	struct region_parts parts;              /* handle.parts */
 	atomic_bool unwanted;                   /* handle.unwanted */
 	struct charge count;
 	struct charge bytes;
@@ -55,6 +57,7 @@ static void mapping_free(struct mapping *mapping)
 	if (mapping->handle.fd >= 0)
 		async_close_fd(&session->server->async_close, session->account, mapping->handle.fd,
 		               &mapping->count);
+	region_parts_deinit(&mapping->parts, session);
 	charge_release(&mapping->count);
 	charge_release(&mapping->bytes);
 	charge_release(&mapping->outgoing);
@@ -62,9 +65,9 @@ static void mapping_free(struct mapping *mapping)
 	free(mapping);
 }
 
-/* Takes over handle->fd on success only. */
+/* Takes over handle->fd, and parts, on success only. */
 static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
-                         const struct engine_handle *handle, struct error *err)
+                         const struct engine_handle *handle, struct region_parts *parts, struct error *err)
 {
 	struct server *server = session->server;
 	struct mapping *mapping = calloc(1, sizeof *mapping);
@@ -84,10 +87,14 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
 	mapping->handle.handle.data = mapping->handle_bytes;
 	mapping->handle.unwanted = &mapping->unwanted;
+	if (parts) {
+		mapping->handle.parts = parts->list;
+		mapping->handle.n_parts = parts->n;
+	}
 	r = charge_take(&mapping->count, &server->accounts, session->account, CHARGE_REGIONS, 1, err);
 	if (r == 0)
 		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
-		                handle->size, err);
+		                parts ? parts->bytes : handle->size, err);
 	if (r == 0 && create && handle->kind == REGION_KIND_MEMFD)
 		r = charge_take(&mapping->created, &server->accounts, session->account, CHARGE_CREATED_BYTES,
 		                handle->size, err);
@@ -95,6 +102,10 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		mapping->handle.fd = -1;
 		mapping_free(mapping);
 		return r;
+	}
+	if (parts) {
+		mapping->parts = *parts;
+		*parts = (struct region_parts){ 0 };
 	}
 	session->mappings++;
 	LIST_INSERT_HEAD(&session->unmapped, mapping, entry);
@@ -249,31 +260,66 @@ static int check_handle(const struct msg_region_register *p, const struct engine
 	return 0;
 }
 
+/* Memory of several allocations. */
+static int register_parts(struct session *session, const struct rpc_request *request,
+                          const struct engine_handle *handle, struct error *err)
+{
+	struct region_parts parts;
+	int r = region_parts_init(&parts, session, &request->params.region_register, err);
+
+	if (r < 0)
+		return r;
+	r = start_mapping(session, request, false, handle, &parts, err);
+	region_parts_deinit(&parts, session);
+	return r;
+}
+
+/* Memory of one. */
+static int register_fd(struct session *session, const struct rpc_request *request,
+                       struct engine_handle *handle, struct error *err)
+{
+	const struct pending_fd *first = session_first_fds(session, 1);
+	struct charge charge = { 0 };
+	int r;
+
+	if (!first)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "kind %s: the request must carry one file descriptor (SCM_RIGHTS)",
+		                 region_kind_names[handle->kind]);
+	handle->fd = first->fd;
+	r = start_mapping(session, request, false, handle, NULL, err);
+	if (r < 0) {
+		session_drop_fds(session, 1);
+		return r;
+	}
+	session_take_fds(session, 1, &charge);
+	charge_release(&charge);
+	return 0;
+}
+
 int method_region_register(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_region_register *p = &request->params.region_register;
-	bool by_fd = p->kind == REGION_KIND_MEMFD || p->kind == REGION_KIND_CUDA_FD;
 	struct engine_handle handle = { .kind = p->kind,
-		                        .fd = by_fd ? session_first_fd(session) : -1,
+		                        .fd = -1,
 		                        .offset = p->offset,
 		                        .size = p->size,
 		                        .writable = p->writable,
 		                        .handle = p->handle,
 		                        .allocation = p->allocation };
-	int r;
+	int r = check_handle(p, session->server->engine, err);
 
-	if (by_fd && handle.fd < 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "kind %s: the request must carry one file descriptor (SCM_RIGHTS)",
-		                 region_kind_names[p->kind]);
-	r = check_handle(p, session->server->engine, err);
-	if (r == 0)
-		r = start_mapping(session, request, false, &handle, err);
-	if (by_fd && r == 0)
-		session_take_fd(session);
-	else if (by_fd)
-		session_drop_fd(session);
-	return r;
+	if (r < 0) {
+		session_drop_fds(session, p->has & F(region_register, parts) ? SESSION_MAX_PENDING_FDS
+		                          : p->kind == REGION_KIND_CUDA_IPC  ? 0
+		                                                             : 1);
+		return r;
+	}
+	if (p->has & F(region_register, parts))
+		return register_parts(session, request, &handle, err);
+	if (p->kind == REGION_KIND_CUDA_IPC)
+		return start_mapping(session, request, false, &handle, NULL, err);
+	return register_fd(session, request, &handle, err);
 }
 
 int method_region_create(struct session *session, const struct rpc_request *request, struct error *err)
@@ -286,7 +332,7 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 
 	if (p->size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, got 0");
-	return start_mapping(session, request, true, &handle, err);
+	return start_mapping(session, request, true, &handle, NULL, err);
 }
 
 /* A release that is answered when the memory has gone: the session waits for it as for a mapping. */

@@ -134,7 +134,8 @@ struct tensor_place place_of(const struct region *region, uint64_t offset)
 	return (struct tensor_place){ .memory = { memory->memory[0], memory->memory[1] },
 		                      .base = memory->base,
 		                      .offset = offset,
-		                      .size = memory->size };
+		                      .size = memory->size,
+		                      .chunks = memory->chunks };
 }
 
 struct plan_facts placed_facts(const struct session *session, const struct placed *placed)

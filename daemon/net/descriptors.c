@@ -8,9 +8,26 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/server.h"
+
+/* Room for n more. */
+static int reserve(struct session *session, size_t n, struct error *err)
+{
+	const size_t room = session->n_fds + n;
+	struct pending_fd *grown;
+
+	if (room <= session->fds_room)
+		return 0;
+	grown = realloc(session->fds, room * sizeof *grown);
+	if (!grown)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for %zu descriptors", room);
+	session->fds = grown;
+	session->fds_room = (uint32_t)room;
+	return 0;
+}
 
 int session_keep_fds(struct session *session, const int *fds, size_t n, uint64_t start, uint64_t end,
                      struct error *err)
@@ -25,6 +42,8 @@ int session_keep_fds(struct session *session, const int *fds, size_t n, uint64_t
 	else if (n > SESSION_MAX_PENDING_FDS - session->n_fds)
 		r = error_set(err, STATUS_QUOTA, "more than %d descriptors pending", SESSION_MAX_PENDING_FDS);
 	else if (n > 0)
+		r = reserve(session, n, err);
+	if (r == 0 && n > 0)
 		r = charge_take(&session->fds_charge, &session->server->accounts, session->account,
 		                CHARGE_PENDING_FDS, n, err);
 	if (r < 0) {
@@ -45,42 +64,69 @@ void session_close_fds(struct session *session, const int *fds, size_t n)
 		async_close_fd(&session->server->async_close, session->account, fds[i], &none);
 }
 
-static void forget_first(struct session *session)
+static void forget_first(struct session *session, uint32_t n)
 {
-	session->n_fds--;
-	memmove(session->fds, session->fds + 1, session->n_fds * sizeof *session->fds);
+	session->n_fds -= n;
+	if (session->n_fds > 0) {
+		memmove(session->fds, session->fds + n, session->n_fds * sizeof *session->fds);
+		return;
+	}
+	free(session->fds);
+	session->fds = NULL;
+	session->fds_room = 0;
 }
 
-static void drop_first(struct session *session)
+static void drop_first(struct session *session, uint32_t n)
 {
-	struct charge charge = { 0 };
+	for (uint32_t i = 0; i < n; i++) {
+		struct charge charge = { 0 };
 
-	charge_move(&session->fds_charge, &charge, 1);
-	async_close_fd(&session->server->async_close, session->account, session->fds[0].fd, &charge);
-	forget_first(session);
+		charge_move(&session->fds_charge, &charge, 1);
+		async_close_fd(&session->server->async_close, session->account, session->fds[i].fd, &charge);
+	}
+	forget_first(session, n);
 }
 
-int session_first_fd(const struct session *session)
+/* How many, at most n, came with the message being handled. */
+static uint32_t count_first(const struct session *session, uint32_t n)
 {
-	bool ours = session->n_fds > 0 && session->fds[0].start < session->handled;
+	uint32_t i = 0;
 
-	return ours ? session->fds[0].fd : -1;
+	while (i < n && i < session->n_fds && session->fds[i].start < session->handled)
+		i++;
+	return i;
 }
 
-void session_take_fd(struct session *session)
+const struct pending_fd *session_first_fds(const struct session *session, uint32_t n)
 {
-	charge_shrink(&session->fds_charge, 1);
-	forget_first(session);
+	return count_first(session, n) == n ? session->fds : NULL;
 }
 
-void session_drop_fd(struct session *session)
+uint32_t session_count_own_fds(const struct session *session)
 {
-	if (session_first_fd(session) >= 0)
-		drop_first(session);
+	uint32_t n = 0;
+
+	while (n < session->n_fds && session->fds[n].end <= session->handled)
+		n++;
+	return n;
 }
 
-void session_drop_fds(struct session *session, uint64_t end)
+void session_take_fds(struct session *session, uint32_t n, struct charge *ret_charge)
 {
-	while (session->n_fds > 0 && session->fds[0].end <= end)
-		drop_first(session);
+	charge_move(&session->fds_charge, ret_charge, n);
+	forget_first(session, n);
+}
+
+void session_drop_fds(struct session *session, uint32_t n)
+{
+	drop_first(session, count_first(session, n));
+}
+
+void session_drop_fds_before(struct session *session, uint64_t end)
+{
+	uint32_t n = 0;
+
+	while (n < session->n_fds && session->fds[n].end <= end)
+		n++;
+	drop_first(session, n);
 }

@@ -213,7 +213,7 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 			session->handled += frame_len;
 			dispatch(session, data + used, frame_len);
 			used += frame_len;
-			session_drop_fds(session, session->handled);
+			session_drop_fds_before(session, session->handled);
 			frame_timer_reset(session);
 			break;
 		case FRAME_PARTIAL:

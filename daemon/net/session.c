@@ -159,7 +159,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	if (session->unsent)
 		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
 	session->unsent = false;
-	session_drop_fds(session, UINT64_MAX);
+	session_drop_fds_before(session, UINT64_MAX);
 	outgoing_drop(session);
 
 	engine_stream_cancel(session->server->engine, session->stream);

@@ -46,7 +46,8 @@ enum session_wait {
 /* An idle session keeps no more buffer than this. */
 #define SESSION_KEEP_BYTES 4096
 
-#define SESSION_MAX_PENDING_FDS 64
+/* Of two messages that bring as many as one can. */
+#define SESSION_MAX_PENDING_FDS (2 * SOCKET_MAX_FDS)
 
 /* A descriptor that came with bytes [start, end) of the stream: it belongs to a message that has a byte
  * there. */
@@ -107,7 +108,8 @@ struct session {
 	uint64_t handled;
 	uint64_t last; /* the end of reading; UINT64_MAX while it is open */
 	uint32_t n_fds;
-	struct pending_fd fds[SESSION_MAX_PENDING_FDS];
+	uint32_t fds_room;
+	struct pending_fd *fds; /* NULL: none are pending */
 	struct charge fds_charge;
 
 	/* Out. */
@@ -180,21 +182,25 @@ void session_log_refusal(struct session *session, uint32_t msgid, const struct m
                          uint64_t start_ns, const struct error *error);
 
 /* Keeps the descriptors that came with bytes [start, end) of the stream, or closes all of them.
- * descriptors.c, as are the next five. */
+ * descriptors.c, as are the next six. */
 int session_keep_fds(struct session *session, const int *fds, size_t n, uint64_t start, uint64_t end,
                      struct error *err);
 
 /* Closes descriptors that are not pending, off the loop. */
 void session_close_fds(struct session *session, const int *fds, size_t n);
 
-/* The first descriptor that came with the message being handled, or -1. session_take_fd makes it the
- * caller's; session_drop_fd closes it. */
-int session_first_fd(const struct session *session);
-void session_take_fd(struct session *session);
-void session_drop_fd(struct session *session);
+/* The first n descriptors that came with the message being handled; NULL when there are fewer. */
+const struct pending_fd *session_first_fds(const struct session *session, uint32_t n);
+
+/* How many descriptors came with the message being handled and with no byte of a later one. */
+uint32_t session_count_own_fds(const struct session *session);
+
+/* Makes those the caller's, with what they are charged to; or closes those of the n that are there. */
+void session_take_fds(struct session *session, uint32_t n, struct charge *ret_charge);
+void session_drop_fds(struct session *session, uint32_t n);
 
 /* Drops the descriptors that came with bytes before end: they belong to no later message. */
-void session_drop_fds(struct session *session, uint64_t end);
+void session_drop_fds_before(struct session *session, uint64_t end);
 
 /* Sends as many replies as the socket takes. reply.c. */
 void session_flush(struct session *session);

@@ -131,6 +131,7 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *bas
 		host_memory_leave(memory->host);
 	if (memory->ipc)
 		ipc_memory_leave(memories, memory);
+	cuda_chunks_leave(&memory->chunks);
 	free(memory);
 }
 

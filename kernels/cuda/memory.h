@@ -16,6 +16,7 @@
 #include "device.h"
 #include "driver.h"
 #include "kernels/engine.h"
+#include "memory_chunks.h"
 #include "proto/status.h"
 
 struct ipc_entry;
@@ -27,8 +28,8 @@ struct cuda_memory {
 	char *data;                 /* memfd: the region's first byte; else NULL */
 	bool is_unpinned;           /* memfd: on the way to be unmapped */
 	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
-	/* cuda_fd: the allocation and the addresses that it is mapped at. */
-	CUmemGenericAllocationHandle allocation;
+	/* cuda_fd: the allocations, and the addresses that are reserved for them. */
+	struct cuda_chunks chunks;
 	CUdeviceptr start;
 	uint64_t mapped;
 };
@@ -87,6 +88,11 @@ int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *ha
 int fd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
                      struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+
+/* memory_import.c: the allocations of a handle, whose offset + size fits 64 bits; unit is the granularity.
+ * What is in chunks afterwards is the caller's, also after an error. */
+int fd_memory_take(struct cuda_memories *memories, const struct engine_handle *handle, uint64_t unit,
+                   struct cuda_chunks *chunks, struct error *err);
 
 /* The status of a handle or descriptor that the driver refused, whose reason is *why: a reason that is
  * neither the device's end nor want of memory lies in what the client brought, INVALID_ARGUMENT. What would

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layer_aliases.h"
 #include "layer_table.h"
 #include "overlap.h"
 
@@ -321,23 +322,17 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
 
 /* ---- Two places in one memory -------------------------------------------------------------------------- */
 
-static bool is_one_memory(const uint64_t a[2], const uint64_t b[2])
-{
-	return a[0] == b[0] && a[1] == b[1];
-}
-
 /* A side without a table: all of it. */
 struct whole {
-	const uint64_t *memory;
-	struct stretch stretch; /* in that memory */
+	const struct tensor_place *place;
+	struct stretch stretch; /* in its memory */
 };
 
 static struct whole whole_of(const struct engine_blocks_side *side, uint64_t n, uint32_t layers,
                              struct tensor_extent extent, const struct tensor_place *place)
 {
-	return (struct whole){
-		place->memory, stretch_shift(stretch_of(side, n, layers, extent, place->offset), place->base)
-	};
+	return (struct whole){ place, stretch_shift(stretch_of(side, n, layers, extent, place->offset),
+		                                    place->base) };
 }
 
 static int refuse_wholes(struct stretch to, struct stretch from, struct error *err)
@@ -399,14 +394,14 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 	if (blocks->dst.table && blocks->src.table)
 		return check_tables(&blocks->dst, of_dst, &blocks->src, of_src, err);
 	if (blocks->dst.table)
-		return layer_table_meets(blocks->dst.table, of_dst, from.memory, from.stretch, &entry)
+		return layer_table_meets(blocks->dst.table, of_dst, from.place, from.stretch, &entry)
 		           ? refuse_entry("dst", blocks->dst.table, entry, "src", err)
 		           : 0;
 	if (blocks->src.table)
-		return layer_table_meets(blocks->src.table, of_src, to.memory, to.stretch, &entry)
+		return layer_table_meets(blocks->src.table, of_src, to.place, to.stretch, &entry)
 		           ? refuse_entry("src", blocks->src.table, entry, "dst", err)
 		           : 0;
-	if (!is_one_memory(dst->memory, src->memory) || !stretches_meet(to.stretch, from.stretch))
+	if (!places_meet(dst, to.stretch, src, from.stretch))
 		return 0;
 	return refuse_wholes(stretch_shift(to.stretch, -(int128)dst->base),
 	                     stretch_shift(from.stretch, -(int128)src->base), err);
@@ -438,14 +433,12 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 	if (blocks->dst.table) {
 		to = stretch_shift(layer_stretch(&blocks->dst, dst_count(blocks), t->dst_extent),
 		                   added(&blocks->dst, dst));
-		return layer_table_meets(blocks->dst.table, to, place->memory, list, &entry)
+		return layer_table_meets(blocks->dst.table, to, place, list, &entry)
 		           ? refuse_entry("dst", blocks->dst.table, entry, "the entries at index_at", err)
 		           : 0;
 	}
-	if (!is_one_memory(dst->memory, place->memory))
-		return 0;
 	to = stretch_of(&blocks->dst, dst_count(blocks), blocks->layers, t->dst_extent, dst->offset);
-	if (!stretches_meet(stretch_shift(to, dst->base), list))
+	if (!places_meet(dst, stretch_shift(to, dst->base), place, list))
 		return 0;
 	return error_set(err, STATUS_OVERLAP,
 	                 "index_at: the entries overlap bytes [%" PRIu64 ", %" PRIu64

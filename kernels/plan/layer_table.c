@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "layer_aliases.h"
 #include "overlap.h"
 
 static void sort_entries(struct layer_table *table);
@@ -61,6 +62,7 @@ int layer_table_init(struct layer_table *table, const char *name, struct error *
 	table->beside = 0;
 	sort_entries(table);
 	measure_memories(table);
+	table->is_tangled = layer_tables_share(table, table, &table->tangle[0], &table->tangle[1]);
 	return 0;
 }
 
@@ -150,6 +152,13 @@ int layer_table_check_apart(const struct layer_table *table, const struct transf
 	const int128 reach = int128_product(n - 1, step) + block;
 	const struct overlap_repeat repeat[] = { { n, step }, { table->most, table->least } };
 
+	if (table->is_tangled)
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst_%s: entries %" PRIu32 " and %" PRIu32
+		    " lie in regions that share memory; that their blocks share no byte cannot be "
+		    "proven",
+		    table->noun, table->tangle[0], table->tangle[1]);
 	if (table->most == 1 || table->least >= reach ||
 	    (table->least >= block && (int128)table->span + block <= step))
 		return 0;
@@ -167,12 +176,12 @@ int layer_table_check_apart(const struct layer_table *table, const struct transf
 
 /* ---- Apart from the other side ------------------------------------------------------------------------ */
 
-bool layer_table_meets(const struct layer_table *table, struct stretch of_layer, const uint64_t memory[2],
-                       struct stretch other, uint32_t *ret_entry)
+bool layer_table_meets(const struct layer_table *table, struct stretch of_layer,
+                       const struct tensor_place *other, struct stretch of_other, uint32_t *ret_entry)
 {
 	for (uint32_t i = 0; i < table->n; i++)
-		if (compare_memories(table->places[i].at.memory, memory) == 0 &&
-		    stretches_meet(stretch_shift(of_layer, position(table, i)), other)) {
+		if (places_meet(&table->places[i].at, stretch_shift(of_layer, position(table, i)), other,
+		                of_other)) {
 			*ret_entry = i;
 			return true;
 		}
@@ -226,7 +235,8 @@ bool layer_tables_meet(struct layer_table *dst, struct stretch of_dst, const str
 	if (src->serial && dst->beside == src->serial && dst->clear.low <= ways.low &&
 	    ways.high <= dst->clear.high)
 		return false;
-	if (search(dst, src, ways, ret_dst, ret_src, &shares))
+	if (search(dst, src, ways, ret_dst, ret_src, &shares) ||
+	    layer_tables_share(dst, src, ret_dst, ret_src))
 		return true;
 	if (!shares)
 		ways = (struct stretch){ .low = -INT128_FARTHEST, .high = INT128_FARTHEST };

@@ -39,17 +39,19 @@ struct layer_table {
 	uint32_t *order;  /* room for n: entries by their memory, and in it by their place */
 
 	/* By layer_table_init. */
-	uint64_t bits;     /* of all layers, or'ed */
-	bool is_even;      /* each layer is as far from the one before: */
-	uint64_t step;     /* so many bytes */
-	uint32_t lowest;   /* the entry with the fewest bytes before it in its region, */
-	uint32_t tightest; /* and the one with the fewest from it on: */
-	uint64_t room;     /* so many */
-	uint32_t most;     /* entries in one memory; if > 1: */
-	uint64_t least;    /* bytes between the two that are nearest to each other in one memory: */
-	uint32_t near[2];  /* these */
-	bool is_regular;   /* neighbours in a memory are always so far apart */
-	uint64_t span;     /* bytes from the first to the last entry of a memory, at most */
+	uint64_t bits;      /* of all layers, or'ed */
+	bool is_even;       /* each layer is as far from the one before: */
+	uint64_t step;      /* so many bytes */
+	uint32_t lowest;    /* the entry with the fewest bytes before it in its region, */
+	uint32_t tightest;  /* and the one with the fewest from it on: */
+	uint64_t room;      /* so many */
+	uint32_t most;      /* entries in one memory; if > 1: */
+	uint64_t least;     /* bytes between the two that are nearest to each other in one memory: */
+	uint32_t near[2];   /* these */
+	bool is_regular;    /* neighbours in a memory are always so far apart */
+	uint64_t span;      /* bytes from the first to the last entry of a memory, at most */
+	bool is_tangled;    /* regions of entries in two memories may share bytes (layer_aliases.h): */
+	uint32_t tangle[2]; /* these */
 
 	/* The last table beside which this one was found to be clear, and how far: layer_tables_meet. */
 	uint64_t beside;
@@ -70,11 +72,12 @@ int layer_table_check_range(const struct layer_table *table, const char *side, u
 int layer_table_check_apart(const struct layer_table *table, const struct transform *t, uint64_t n,
                             uint64_t step, struct error *err);
 
-/* Whether a layer shares bytes with a stretch of a memory. of_layer: from an entry's place. */
-bool layer_table_meets(const struct layer_table *table, struct stretch of_layer, const uint64_t memory[2],
-                       struct stretch other, uint32_t *ret_entry);
+/* Whether a layer shares bytes with a stretch of another place's memory. of_layer: from an entry's place. */
+bool layer_table_meets(const struct layer_table *table, struct stretch of_layer,
+                       const struct tensor_place *other, struct stretch of_other, uint32_t *ret_entry);
 
-/* Whether a layer of one table shares bytes with a layer of the other. */
+/* Whether a layer of one table shares bytes with a layer of the other, or may do so where their regions have
+ * allocations in common. */
 bool layer_tables_meet(struct layer_table *dst, struct stretch of_dst, const struct layer_table *src,
                        struct stretch of_src, uint32_t *ret_dst, uint32_t *ret_src);
 

@@ -37,6 +37,9 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
 /* The steps that this thread's searches have taken so far, for callers that bound what several tests cost
  * together: one takes OVERLAP_MOST_STEPS at most, about a third of a millisecond. */
 uint64_t overlap_steps(void);
+
+/* Steps of another search of this thread's (aliases.h). */
+void overlap_count_steps(uint64_t n);
 #define OVERLAP_MOST_STEPS 16384
 
 #endif

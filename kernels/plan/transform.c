@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "aliases.h"
 #include "overlap.h"
 
 static int check_ranks(const struct transform_spec *spec, struct error *err);
@@ -181,6 +182,25 @@ static void count_bytes(struct transform *t)
 	t->bytes = ((uint64_t)t->count + read) * t->element;
 }
 
+/* Bytes of the place's memory, of a tensor that has been found to lie in the region. */
+static struct memory_range range_of(const struct tensor_place *place, struct tensor_extent extent)
+{
+	const uint64_t first = place->base + place->offset;
+
+	return (struct memory_range){ place->chunks, first + (uint64_t)extent.low,
+		                      first + (uint64_t)extent.high };
+}
+
+/* Places in two memories: whether they share allocations, and how many bytes src's memory is further then. */
+static enum alias find_alias(const struct transform_sides *sides, const struct tensor_place *dst,
+                             const struct tensor_place *src, __int128 *ret_shift)
+{
+	const struct memory_range to = range_of(dst, sides->dst_extent),
+				  from = range_of(src, sides->src_extent);
+
+	return alias_between(&to, &from, ret_shift);
+}
+
 int transform_check_places(const struct transform *t, const struct tensor_place *dst,
                            const struct tensor_place *src, struct error *err)
 {
@@ -193,6 +213,8 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
                           const struct tensor_place *src, struct error *err)
 {
 	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
+	enum alias alias = ALIAS_ONE;
+	__int128 shift = 0;
 	enum overlap overlap;
 	int status;
 
@@ -202,7 +224,15 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 	if (status)
 		return status;
 	if (dst->memory[0] != src->memory[0] || dst->memory[1] != src->memory[1])
+		alias = find_alias(sides, dst, src, &shift);
+	distance -= shift;
+	if (alias == ALIAS_NONE)
 		return 0;
+	if (alias == ALIAS_MANY)
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst: it shares allocations with src that follow each other differently in the two "
+		    "regions; too complex to prove that it shares no byte with src");
 	if (distance + sides->src_extent.low >= sides->dst_extent.high ||
 	    distance + sides->src_extent.high <= sides->dst_extent.low)
 		return 0;

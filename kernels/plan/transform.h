@@ -69,7 +69,8 @@ struct tensor_place {
 	uint64_t memory[2];
 	uint64_t base;
 	uint64_t offset;
-	uint64_t size; /* of the region */
+	uint64_t size;                      /* of the region */
+	const struct memory_chunks *chunks; /* of the memory, where another memory may have some; else NULL */
 };
 
 /* Two tensors as a request gave them, and the bytes that they touch. */
@@ -89,7 +90,8 @@ static inline struct transform_sides transform_sides(const struct transform *t)
 }
 
 /* Whether a transform may run between these places: both tensors within their regions, and no byte of
- * the destination also the source's (exact, also for interleaved views; OVERLAP). */
+ * the destination also the source's (OVERLAP; exact, also for interleaved views, unless they share
+ * allocations that lie differently in the two memories). */
 int transform_check_places(const struct transform *t, const struct tensor_place *dst,
                            const struct tensor_place *src, struct error *err);
 int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,

@@ -173,6 +173,14 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 	                          err);
 }
 
+int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_part *ret, struct error *err)
+{
+	static const struct codec_rules rules = { "a part", (1u << FIELD_COUNT_part) - 1, F(part, size),
+		                                  CODEC_REFUSE_UNKNOWN };
+
+	return codec_decode_entry(parts->objects, i, "parts", &part_message, &rules, ret, err);
+}
+
 static bool names_plan(const msgpack_object *item)
 {
 	if (item->type != MSGPACK_OBJECT_MAP)

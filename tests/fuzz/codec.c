@@ -64,6 +64,17 @@ static bool same_items(const struct item_list *a, const struct item_list *b)
 	return same;
 }
 
+static bool same_lists(const struct message *inner, const struct message_list *a,
+                       const struct message_list *b)
+{
+	bool same = a->n == b->n;
+
+	for (uint32_t i = 0; i < a->n && same; i++)
+		same = same_values(inner, (const char *)a->items + i * inner->size,
+		                   (const char *)b->items + i * inner->size);
+	return same;
+}
+
 static bool same_field(const struct field *field, const void *a, const void *b)
 {
 	const struct bytes *text = a, *other = b;
@@ -85,6 +96,8 @@ static bool same_field(const struct field *field, const void *a, const void *b)
 		return !memcmp(a, b, sizeof(struct region_place));
 	case FIELD_KIND_ITEMS:
 		return same_items(a, b);
+	case FIELD_KIND_LIST:
+		return same_lists(field->inner, a, b);
 	case FIELD_KIND_MESSAGE:
 		return same_values(field->inner, a, b);
 	default:
@@ -118,18 +131,14 @@ static bool is_decodable(const struct message *message)
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-/* The items of a submit, as far as they can be decoded, in place of what they are decoded from. To be freed.
- */
-static struct submit_item *keep_items(struct rpc_request *request)
+/* The items of a submit or the parts of a region_register, as far as they can be decoded, in place of what
+ * they are decoded from. To be freed. */
+static void *keep_items(struct item_list *list)
 {
-	struct item_list *list = &request->params.submit.items;
-	struct submit_item *items;
+	struct submit_item *items = calloc(list->n + 1, sizeof *items);
 	struct error err = { 0 };
 	uint32_t n = 0;
 
-	if (request->method->id != METHOD_submit)
-		return NULL;
-	items = calloc(list->n + 1, sizeof *items);
 	for (uint32_t i = 0; i < list->n; i++) {
 		if (rpc_decode_item(list, i, &items[n], &err) < 0)
 			fuzz_check_error(&err);
@@ -140,6 +149,34 @@ static struct submit_item *keep_items(struct rpc_request *request)
 	return items;
 }
 
+static void *keep_parts(struct message_list *list)
+{
+	struct msg_part *parts = calloc(list->n + 1, sizeof *parts);
+	struct error err = { 0 };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (rpc_decode_part(list, i, &parts[n], &err) < 0)
+			fuzz_check_error(&err);
+		else
+			n++;
+	}
+	*list = (struct message_list){ .items = parts, .n = n };
+	return parts;
+}
+
+static void *keep_lists(struct rpc_request *request)
+{
+	switch (request->method->id) {
+	case METHOD_submit:
+		return keep_items(&request->params.submit.items);
+	case METHOD_region_register:
+		return keep_parts(&request->params.region_register.parts);
+	default:
+		return NULL;
+	}
+}
+
 static void check_dispatch(struct rpc_request *request)
 {
 	const struct method *method = request->method;
@@ -147,14 +184,14 @@ static void check_dispatch(struct rpc_request *request)
 	struct rpc_request again;
 	struct error err = { 0 };
 	uint32_t has = request->params.empty.has;
-	struct submit_item *items = keep_items(request), *items_again;
+	void *items = keep_lists(request), *items_again;
 
 	fuzz_check(!(has & ~method->accepts) && !(method->requires & ~has), "%s has %x", method->name, has);
 	rpc_encode_request(&one, request->msgid, method, &request->params);
 	fuzz_check(rpc_decode_request(decoder, one.data, buffer_len(&one), &again, &err) == RPC_DISPATCH,
 	           "%s", err.message);
 	fuzz_check(again.msgid == request->msgid && again.method == method);
-	items_again = keep_items(&again);
+	items_again = keep_lists(&again);
 	fuzz_check(same_values(method->params, &request->params, &again.params), "%s", method->name);
 	rpc_encode_request(&two, again.msgid, again.method, &again.params);
 	check_same(&one, &two, method->name);

@@ -217,7 +217,7 @@ static void send_spoilt(struct client *client)
 	uint8_t message[2 * TRAFFIC_MOST];
 	const struct method *method;
 	size_t len = traffic_request(message, (uint32_t)below(1000), &random_state, &method),
-	       n_fds = method->fds;
+	       n_fds = method->fds > 0 ? 1 + (below(4) ? 0 : below(4)) : 0;
 	int fds[8];
 
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)

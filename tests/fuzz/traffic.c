@@ -426,6 +426,27 @@ static void fill_blocks(struct msg_blocks *p, uint64_t *random)
 	}
 }
 
+/* Allocations, and memory of regions that may be there; sizes are mostly those of allocations. */
+static void fill_parts(struct msg_region_register *params, uint64_t *random)
+{
+	static struct msg_part parts[4];
+
+	params->has = F(region_register, kind) | F(region_register, size) | F(region_register, parts);
+	params->kind = REGION_KIND_CUDA_FD;
+	params->size = 1 + below(random, TRAFFIC_SIZE);
+	params->parts = (struct message_list){ .items = parts, .n = (uint32_t)below(random, 5) };
+	for (uint32_t i = 0; i < params->parts.n; i++) {
+		parts[i] = (struct msg_part){ .has = F(part, size),
+			                      .size = below(random, 4) ? 2097152 : any_number(random) };
+		if (below(random, 2))
+			parts[i].has |= F(part, region);
+		if (below(random, 4) == 0)
+			parts[i].has |= F(part, offset);
+		parts[i].region = some_region(random);
+		parts[i].offset = below(random, 2) ? 2097152 : any_number(random);
+	}
+}
+
 static void fill_params(union params *params, const struct method *method, uint64_t *random)
 {
 	uint32_t fields = method->requires | ((uint32_t)oracle_random(random) & method->accepts);
@@ -463,7 +484,10 @@ static void fill_params(union params *params, const struct method *method, uint6
 		params->region_create.size = 1 + below(random, TRAFFIC_SIZE);
 		params->region_create.kind = REGION_KIND_MEMFD;
 	}
-	if (method->params == &region_register_message && below(random, 4)) {
+	if (method->params == &region_register_message && below(random, 4) == 0)
+		fill_parts(&params->region_register, random);
+	else if (method->params == &region_register_message && below(random, 4)) {
+		params->region_register.has &= ~F(region_register, parts);
 		params->region_register.kind = REGION_KIND_MEMFD;
 		params->region_register.offset = below(random, 2) ? 0 : below(random, TRAFFIC_SIZE);
 		params->region_register.size = TRAFFIC_SIZE - params->region_register.offset;

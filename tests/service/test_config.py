@@ -63,7 +63,7 @@ class Files(ConfigCase):
         self.write("[limits]\nplans-per-uid = 202\nregions_per_uid = 203\n", "tmad@one.conf")
         limits = self.limits(self.start("--instance=one", "--regions_per_uid=303"))
         self.assertEqual([limits[name] for name in ("connections", "plans_per_uid", "regions_per_uid", "message_fds")],
-                         [101, 202, 303, 4])
+                         [101, 202, 303, 253])
         limits = self.limits(self.start("--instance=other"))
         self.assertEqual([limits[name] for name in ("connections", "plans_per_uid")], [101, 102])
 

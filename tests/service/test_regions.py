@@ -9,7 +9,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import ENGINE, RpcError, by_engine, tensor, wait_until
+from tmad import ENGINE, RpcError, Tmad, by_engine, pack_request, tensor, wait_until
 
 F_SEAL_FUTURE_WRITE = 0x10
 PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
@@ -210,9 +210,14 @@ class Regions(RawCase):
                     self.assertEqual(self.rpc.call("region_create", {"size": 4096, "kind": kind})["kind"], kind)
 
     def test_too_many_fds_end_the_connection(self):
-        memory = self.memory(64)
+        """More than two messages may bring, before the first one is whole; or more than one may."""
+        memory, ping = self.memory(64), pack_request(1, "ping")
         with self.tmad.rpc() as rpc:
-            rpc.request("ping", fds=[memory.fd] * 200)
+            for i in range(3):
+                rpc.send(ping[i:i + 1], [memory.fd] * 253)
+            self.assertTrue(rpc.ended())
+        with Tmad("--message-fds=100") as tmad, tmad.rpc() as rpc:
+            rpc.request("ping", fds=[memory.fd] * 101)
             self.assertTrue(rpc.ended())
         self.assertIs(self.rpc.call("ping"), True)
 

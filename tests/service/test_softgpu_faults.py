@@ -25,6 +25,7 @@ ROWS, COLUMNS = 64, 96
 PICTURE = np.random.default_rng(7).integers(0, 1 << 32, (ROWS, COLUMNS), dtype=np.uint32)
 SIZE = PICTURE.nbytes
 LONG = 17 << 20  # bytes; more than a round of staging
+UNIT = 2 << 20  # bytes of an allocation
 
 
 class Lost(unittest.TestCase):
@@ -153,7 +154,7 @@ class Session:
         self.rpc = None
 
     def run(self):
-        for part in (self.documents, self.direct, self.staged, self.long_run, self.device_memory, self.documents):
+        for part in (self.documents, self.direct, self.staged, self.long_run, self.device_memory, self.parts, self.documents):
             if self.rpc is None:
                 self.rpc = self.connect()
             try:
@@ -284,6 +285,24 @@ class Session:
             self.release(*there)
         self.release(*regions)
 
+    def parts(self):
+        """A region of two allocations, and one that has the first of them, too."""
+        if (regions := self.pair(self.src, self.dst)) is None:
+            return
+        made = [self.ask("region_create", {"size": SIZE, "kind": "cuda_fd"}) for _ in range(2)]
+        fds = [self.rpc.fds.pop() for each in made if each]
+        there = [each["region"] for each in made if each]
+        if len(fds) == 2:
+            both = self.ask("region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": [{"size": UNIT}] * 2}, fds)
+            there += [both["region"]] if both else []
+            if both and (one := self.ask("region_register", {"kind": "cuda_fd", "size": SIZE, "parts": [
+                    {"size": UNIT, "region": both["region"]}]})):
+                there.append(one["region"])
+                self.through(*regions, there[2:])
+        for fd in fds:
+            os.close(fd)
+        self.release(*there, *regions)
+
     def through(self, a, b, there):
         """In by the first of the device's regions, out by the last."""
         device_in, device_out = there[0], there[-1]
@@ -335,7 +354,7 @@ class Calls(unittest.TestCase):
             session = Session(tmad, close)
             session.run()
             self.assertEqual(session.errors, [])
-            self.assertEqual(session.done, 42)
+            self.assertEqual(session.done, 57)
             tmad.stop()
         with open(path, encoding="ascii") as file:
             return int(file.read())

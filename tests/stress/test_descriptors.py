@@ -49,7 +49,7 @@ class Descriptors(unittest.TestCase):
         n, seed = share(10**5), random.randrange(1 << 32)
         random.seed(seed)
         answered = ended = sent = 0
-        tmad = Tmad()
+        tmad = Tmad(f"--message-fds={LIMIT}")
         with tmad:
             kinds = Kinds(tmad.path, self.addCleanup)
             rpc = tmad.rpc()

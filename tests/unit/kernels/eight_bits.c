@@ -45,6 +45,9 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define tensor_extent                eight_tensor_extent
 #define tensor_check_range           eight_tensor_check_range
 #define tensor_shape_text            eight_tensor_shape_text
+#define alias_between                eight_alias_between
+#define memory_chunks_sort           eight_memory_chunks_sort
+#define overlap_count_steps          eight_overlap_count_steps
 #define overlap_steps                eight_overlap_steps
 #define overlap_self                 eight_overlap_self
 #define overlap_self_repeated        eight_overlap_self_repeated
@@ -67,6 +70,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #include "proto/tensor.c"
+#include "kernels/plan/aliases.c"
 #include "kernels/plan/overlap.c"
 #include "kernels/plan/transform.c"
 #include "kernels/plan/loop_nest.c"

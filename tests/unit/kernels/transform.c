@@ -358,9 +358,9 @@ struct place_row {
 	char message[160];
 };
 
-#define PLACE(memory, base, offset, size)         \
-	{                                         \
-		{ memory, 0 }, base, offset, size \
+#define PLACE(memory, base, offset, size)               \
+	{                                               \
+		{ memory, 0 }, base, offset, size, NULL \
 	}
 #define COPY_100                                                           \
 	{                                                                  \

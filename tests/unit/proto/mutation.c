@@ -75,7 +75,7 @@ static void check_request(struct rpc_decoder *decoder, struct rpc_request *reque
 	const struct method *method = request->method;
 	uint32_t has = request->params.empty.has;
 	struct buffer one = { 0 }, two = { 0 };
-	struct submit_item *items = sample_keep_items(request), *items_again;
+	void *items = sample_keep_lists(request), *items_again;
 	struct rpc_request again;
 	struct error err = { 0 };
 
@@ -86,7 +86,7 @@ static void check_request(struct rpc_decoder *decoder, struct rpc_request *reque
 	             "round %u: %s", round, err.message);
 	cr_assert_eq(again.msgid, request->msgid);
 	cr_assert_eq(again.method, method);
-	items_again = sample_keep_items(&again);
+	items_again = sample_keep_lists(&again);
 	cr_assert_eq(rpc_encode_request(&two, again.msgid, again.method, &again.params), 0);
 	cr_assert_eq(buffer_len(&one), buffer_len(&two), "round %u", round);
 	cr_assert_eq(memcmp(one.data, two.data, buffer_len(&one)), 0, "round %u", round);

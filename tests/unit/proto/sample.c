@@ -113,20 +113,40 @@ struct buffer sample_request(const struct method *method, uint32_t fields)
 	return b;
 }
 
-struct submit_item *sample_keep_items(struct rpc_request *request)
+static struct msg_part *keep_parts(struct message_list *list)
 {
-	struct item_list *list = &request->params.submit.items;
-	struct submit_item *items;
+	struct msg_part *parts = calloc(list->n + 1, sizeof *parts);
 	struct error err = { 0 };
 	uint32_t n = 0;
 
-	if (request->method->id != METHOD_submit)
-		return NULL;
-	items = calloc(list->n + 1, sizeof *items);
+	for (uint32_t i = 0; i < list->n; i++)
+		n += rpc_decode_part(list, i, &parts[n], &err) == 0;
+	*list = (struct message_list){ .items = parts, .n = n };
+	return parts;
+}
+
+static struct submit_item *keep_items(struct item_list *list)
+{
+	struct submit_item *items = calloc(list->n + 1, sizeof *items);
+	struct error err = { 0 };
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < list->n; i++)
 		n += rpc_decode_item(list, i, &items[n], &err) == 0;
 	*list = (struct item_list){ .items = items, .n = n };
 	return items;
+}
+
+void *sample_keep_lists(struct rpc_request *request)
+{
+	switch (request->method->id) {
+	case METHOD_submit:
+		return keep_items(&request->params.submit.items);
+	case METHOD_region_register:
+		return keep_parts(&request->params.region_register.parts);
+	default:
+		return NULL;
+	}
 }
 
 struct buffer sample_nth_request(int n)

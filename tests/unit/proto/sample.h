@@ -17,9 +17,9 @@ struct buffer sample_request(const struct method *method, uint32_t fields);
 #define SAMPLE_REQUESTS (2 * METHOD_COUNT)
 struct buffer sample_nth_request(int n);
 
-/* Decodes the items of a submit that has been decoded, so that it can be encoded again; bad ones are left
- * out. What it gives is to be freed, NULL of other requests. */
-struct submit_item *sample_keep_items(struct rpc_request *request);
+/* Decodes the items of a submit or the parts of a region_register that has been decoded, so that it can be
+ * encoded again; bad ones are left out. What it gives is to be freed, NULL of other requests. */
+void *sample_keep_lists(struct rpc_request *request);
 
 /* One message with every type of MessagePack that the protocol has, in each of its widths. */
 struct buffer sample_all_types(void);

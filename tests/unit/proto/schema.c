@@ -57,14 +57,13 @@ Test(schema, methods_are_sound)
 	}
 }
 
-/* Decoding has no memory for arrays of any length. */
+/* Decoding has no memory for arrays of any length: those of maps are decoded one by one. */
 static void expect_decodable(const struct message *m)
 {
 	for (const struct field *f = m->fields; f->name; f++) {
-		cr_expect(f->kind != FIELD_KIND_LIST && f->kind != FIELD_KIND_NAMES &&
-		              f->kind != FIELD_KIND_COUNTERS,
+		cr_expect(f->kind != FIELD_KIND_NAMES && f->kind != FIELD_KIND_COUNTERS,
 		          "%s.%s is of a kind that is never decoded", m->name, f->name);
-		if (f->kind == FIELD_KIND_MESSAGE)
+		if (f->kind == FIELD_KIND_MESSAGE || f->kind == FIELD_KIND_LIST)
 			expect_decodable(f->inner);
 	}
 }

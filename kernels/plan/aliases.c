@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compares memories allocation by allocation: looks up those that a range touches, or, where these are many,
+ * walks along both memories in the order of ids. */
+#include "aliases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "overlap.h"
+
+static int by_id(const void *a, const void *b)
+{
+	const struct memory_chunk *x = a, *y = b;
+
+	return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->at > y->at) - (x->at < y->at);
+}
+
+bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret)
+{
+	memcpy(chunks->by_id, chunks->by_place, chunks->n * sizeof *chunks->by_id);
+	qsort(chunks->by_id, chunks->n, sizeof *chunks->by_id, by_id);
+	for (uint32_t i = 1; i < chunks->n; i++) {
+		if (chunks->by_id[i].id != chunks->by_id[i - 1].id)
+			continue;
+		*ret = chunks->by_id[i].at;
+		return false;
+	}
+	return true;
+}
+
+/* Whether the parts of the ranges that lie in their common allocation meet. */
+static bool meet_in(const struct memory_chunk *x, const struct memory_range *a, const struct memory_chunk *y,
+                    const struct memory_range *b)
+{
+	const uint64_t a_low = a->low > x->at ? a->low - x->at : 0;
+	const uint64_t b_low = b->low > y->at ? b->low - y->at : 0;
+	const uint64_t a_high = a->high > x->at ? a->high - x->at : 0;
+	const uint64_t b_high = b->high > y->at ? b->high - y->at : 0;
+	const uint64_t low = a_low > b_low ? a_low : b_low;
+	const uint64_t high = a_high < b_high ? a_high : b_high;
+
+	return low < x->size && low < high;
+}
+
+/* What has been found so far. */
+struct finding {
+	enum alias alias;
+	__int128 shift;
+};
+
+/* An allocation of both memories; whether that settles it. */
+static bool take(struct finding *finding, const struct memory_chunk *x, const struct memory_range *a,
+                 const struct memory_chunk *y, const struct memory_range *b)
+{
+	const __int128 shift = (__int128)y->at - x->at;
+
+	if (!meet_in(x, a, y, b))
+		return false;
+	if (finding->alias == ALIAS_ONE && shift != finding->shift) {
+		finding->alias = ALIAS_MANY;
+		return true;
+	}
+	*finding = (struct finding){ ALIAS_ONE, shift };
+	return false;
+}
+
+/* The first allocation that ends after byte at. */
+static uint32_t first_after(const struct memory_chunks *chunks, uint64_t at)
+{
+	uint32_t low = 0, high = chunks->n;
+
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
+
+		if (chunks->by_place[middle].at + chunks->by_place[middle].size > at)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* The allocations that a range touches. */
+struct touched {
+	uint32_t first;
+	uint32_t n;
+};
+
+static struct touched touched_by(const struct memory_range *range)
+{
+	const uint32_t first = first_after(range->chunks, range->low);
+	const uint32_t last = range->high > range->low ? first_after(range->chunks, range->high - 1) : first;
+
+	return (struct touched){ first,
+		                 range->high > range->low ? last - first + (last < range->chunks->n) : 0 };
+}
+
+uint32_t memory_range_pieces(const struct memory_range *range, struct memory_piece *ret)
+{
+	const struct touched touched = touched_by(range);
+
+	for (uint32_t i = 0; ret && i < touched.n; i++) {
+		const struct memory_chunk *chunk = &range->chunks->by_place[touched.first + i];
+
+		ret[i] = (struct memory_piece){
+			.id = chunk->id,
+			.low = range->low > chunk->at ? range->low - chunk->at : 0,
+			.high = range->high - chunk->at < chunk->size ? range->high - chunk->at : chunk->size,
+		};
+	}
+	return touched.n;
+}
+
+static void look_up(struct finding *finding, const struct memory_range *a, struct touched touched,
+                    const struct memory_range *b)
+{
+	for (uint32_t i = touched.first; i < touched.first + touched.n; i++) {
+		const struct memory_chunk *x = &a->chunks->by_place[i];
+		uint32_t low = 0, high = b->chunks->n;
+
+		while (low < high) {
+			const uint32_t middle = low + (high - low) / 2;
+
+			if (b->chunks->by_id[middle].id < x->id)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		if (low < b->chunks->n && b->chunks->by_id[low].id == x->id &&
+		    take(finding, x, a, &b->chunks->by_id[low], b))
+			return;
+	}
+}
+
+static void walk(struct finding *finding, const struct memory_range *a, const struct memory_range *b)
+{
+	for (uint32_t i = 0, j = 0; i < a->chunks->n && j < b->chunks->n;) {
+		const struct memory_chunk *x = &a->chunks->by_id[i], *y = &b->chunks->by_id[j];
+
+		i += x->id <= y->id;
+		j += y->id <= x->id;
+		if (x->id == y->id && take(finding, x, a, y, b))
+			return;
+	}
+}
+
+#define LOOK_UP_STEPS 16 /* at most, of an allocation, up to 65536 of them */
+
+enum alias alias_between(const struct memory_range *a, const struct memory_range *b, __int128 *ret_shift)
+{
+	struct finding finding = { ALIAS_NONE, 0 };
+	struct touched in_a, in_b;
+	uint64_t most;
+
+	if (!a->chunks || !b->chunks || !atomic_load(&a->chunks->shared) || !atomic_load(&b->chunks->shared))
+		return ALIAS_NONE;
+	in_a = touched_by(a);
+	in_b = touched_by(b);
+	most = (uint64_t)a->chunks->n + b->chunks->n;
+	if ((uint64_t)LOOK_UP_STEPS * (in_a.n < in_b.n ? in_a.n : in_b.n) > most) {
+		walk(&finding, a, b);
+		overlap_count_steps(most);
+	} else if (in_a.n <= in_b.n) {
+		look_up(&finding, a, in_a, b);
+		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_a.n);
+	} else {
+		look_up(&finding, b, in_b, a);
+		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_b.n);
+		finding.shift = -finding.shift;
+	}
+	if (finding.alias == ALIAS_ONE)
+		*ret_shift = finding.shift;
+	return finding.alias;
+}

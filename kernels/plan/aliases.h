@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memories that consist of several allocations, some of which another memory may have too, in another place.
+ * Whether two tensors share bytes then depends on which allocations they touch. */
+#ifndef KERNELS_PLAN_ALIASES_H
+#define KERNELS_PLAN_ALIASES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An allocation in a memory. */
+struct memory_chunk {
+	uintptr_t id; /* the same in every memory that has the allocation */
+	uint64_t at;  /* its first byte in the memory */
+	uint64_t size;
+};
+
+/* All of a memory, each allocation once. */
+struct memory_chunks {
+	atomic_bool shared; /* another memory has, or had, some of them */
+	uint32_t n;
+	struct memory_chunk *by_place; /* ascending by at, without gaps */
+	struct memory_chunk *by_id;    /* the same, ascending by id */
+};
+
+/* Fills by_id from by_place; false: an allocation is there twice, and *ret is where it is the second time. */
+bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret);
+
+/* Bytes of a memory. */
+struct memory_range {
+	const struct memory_chunks *chunks; /* NULL: none that any other memory has */
+	uint64_t low;
+	uint64_t high;
+};
+
+/* What a range has of an allocation, in bytes of that. */
+struct memory_piece {
+	uintptr_t id;
+	uint64_t low;
+	uint64_t high;
+};
+
+/* How many allocations the range touches; and the pieces, where ret is not NULL: room for as many. */
+uint32_t memory_range_pieces(const struct memory_range *range, struct memory_piece *ret);
+
+enum alias {
+	ALIAS_NONE, /* the ranges share no byte */
+	ALIAS_ONE,  /* wherever they do, byte x of a's memory is byte x + *ret_shift of b's */
+	ALIAS_MANY, /* they do in several ways */
+};
+
+/* Of ranges in two different memories. It takes steps (overlap_steps): a few for each allocation that the
+ * range with fewer of them touches, and never more than the two memories have allocations. */
+enum alias alias_between(const struct memory_range *a, const struct memory_range *b, __int128 *ret_shift);
+
+#endif
