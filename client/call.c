@@ -80,7 +80,7 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 
 	if (rc < 0)
 		return rc;
-	if (call->fd >= 0) {
+	if (call->fd >= 0 || call->brings_fds) {
 		client_wait_sent(client, 0, deadline, method->name);
 		if (client->sock < 0)
 			return UNSENT;
@@ -96,10 +96,15 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	request->user = call->order ? call->order->user : NULL;
 	rc = request_encode(client, call, slot);
 	if (rc < 0) {
+		if (call->brings_fds)
+			client->n_out_fds = 0;
 		request_free(client, slot);
 		return rc;
 	}
-	client->out_fd = call->fd;
+	if (call->fd >= 0) {
+		client->out_fds[0] = call->fd;
+		client->n_out_fds = 1;
+	}
 	request->method = method;
 	request->on_reply = call->on_reply;
 	request->arg = call->arg;

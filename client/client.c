@@ -153,6 +153,9 @@ void tma_free(tma_client *client)
 	if (client->driver)
 		device_driver_close(client->driver);
 	free(client->driver);
+	range_tree_deinit(&client->writable);
+	range_tree_deinit(&client->read_only);
+	range_tree_deinit(&client->chunks);
 	free(client->items);
 	free(client->requests);
 	free(client);
@@ -171,6 +174,25 @@ const char *tma_socket_path(const tma_client *client)
 int tma_fd(const tma_client *client)
 {
 	return client ? client->sock : -1;
+}
+
+int client_find_driver(tma_client *client)
+{
+	struct device_driver driver;
+	struct error err;
+	int rc = client->driver ? 0 : device_driver_open(&driver, &err);
+
+	if (rc < 0)
+		return client_fail(client, rc, "%s", err.message);
+	if (client->driver)
+		return 0;
+	client->driver = malloc(sizeof driver);
+	if (!client->driver) {
+		device_driver_close(&driver);
+		return client_fail(client, STATUS_NO_MEMORY, "out of memory for the driver's functions");
+	}
+	*client->driver = driver;
+	return 0;
 }
 
 int client_fail(tma_client *client, int status, const char *format, ...)

@@ -17,10 +17,13 @@
 #include <stdint.h>
 
 #include "tmaclient.h"
+#include "chunk.h"
 #include "device.h"
+#include "range_tree.h"
 #include "proto/wire/buffer.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/rpc.h"
+#include "proto/wire/socket.h"
 #include "proto/status.h"
 
 #define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */
@@ -48,7 +51,12 @@ struct tma_region {
 	bool writable;
 	bool is_service_made; /* device memory */
 	enum region_kind kind;
-	int fd;                              /* memfd, cuda_fd: owned; else -1 */
+	int fd;                /* memfd, cuda_fd: owned, unless it is that of the only chunk; else -1 */
+	size_t n_chunks;       /* of device memory; 0: they are not known */
+	struct chunk **chunks; /* in the order of addresses; offset is in all of them */
+	bool has_parts;        /* the service is told of its chunks, even if there is one */
+	uint32_t handles;      /* given to the program and not released, beyond the first */
+	uint64_t address;      /* of its first byte in this process, in a tree of the client's; else 0 */
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc */
 	char device[DEVICE_UUID_TEXT];       /* "": not told */
 	void *data;                          /* mapped here; or NULL */
@@ -113,9 +121,10 @@ struct call {
 	const void *from;           /* for fill */
 	struct item_cursor *cursor; /* the same, of items */
 	const struct tma_order *order;
-	int fd;         /* to send along; -1: none */
-	bool is_submit; /* does not wait: it may be kept unsent for a batch, and tries a lost connection once
-	                 */
+	int fd;          /* to send along; -1: none */
+	bool brings_fds; /* fill says which to send along (client->out_fds) */
+	bool is_submit;  /* does not wait: it may be kept unsent for a batch, and tries a lost connection once
+	                  */
 	bool has_ticket;
 	reply_fn *on_reply;
 	void *arg; /* for a blocking call it may be on the caller's stack */
@@ -170,8 +179,9 @@ struct tma_client {
 	struct buffer in;
 	struct buffer out;
 	uint64_t sent; /* bytes that sockets took, ever */
-	int out_fd; /* goes with the first byte of out, which then holds nothing else; -1: none; the caller's
-	             */
+	size_t
+	    n_out_fds; /* the caller's; they go with the first byte of out, which then holds nothing else */
+	int out_fds[SOCKET_MAX_FDS];
 	struct frame_scan scan;
 	struct rpc_decoder *decoder;
 	int fds[CLIENT_MAX_FDS]; /* in the order they came */
@@ -192,11 +202,15 @@ struct tma_client {
 	struct submit_item *items;    /* room for those of a message; NULL: none was made yet */
 	struct device_driver *driver; /* NULL: not looked for yet */
 
-	uint32_t engine_of; /* the connection that is_cpu is of; 0: none */
-	bool is_cpu;        /* the service's engine */
+	uint32_t engine_of;  /* the connection that is_cpu is of; 0: none */
+	bool is_cpu;         /* the service's engine */
+	int64_t message_fds; /* the service's limit, likewise */
 
 	struct tma_region *regions;
 	struct tma_table *tables;
+	struct range_tree writable;  /* regions whose memory has addresses here, by these */
+	struct range_tree read_only; /* likewise; those that transforms may only read */
+	struct range_tree chunks;    /* those of device memory that are current */
 	struct tma_plan *plans;
 	struct tma_ring *rings;
 	struct tma_result last_result;
@@ -211,6 +225,8 @@ int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const
 
 /* The same without a client. */
 int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err);
+/* The CUDA driver, looked for once: client->driver. */
+int client_find_driver(tma_client *client);
 
 /* Sets the client's last error and returns status. */
 int client_fail(tma_client *client, int status, const char *format, ...)
@@ -440,6 +456,9 @@ int scalar_from_number(const struct tma_number *number, struct scalar *ret);
 /* Whether the service moves bytes on the CPU, where memory is host memory: asked once a connection. */
 int client_is_cpu(tma_client *client, bool *ret);
 
+/* How many descriptors a message may bring: what the service and the kernel allow. Asked likewise. */
+int client_message_fds(tma_client *client, int64_t deadline, size_t *ret);
+
 /* Makes the region's memory: a memfd, mapped here, whose pages are there. On failure some of it may be there,
  * for the region's end to free. */
 int region_make(tma_region *region);
@@ -474,11 +493,30 @@ int region_map(tma_region *region);
 
 /* ---- region_register.c ----------------------------------------------------------------------------- */
 
+/* What a registration begins with: checks, and a region of that kind. */
+int region_prepare(tma_client *client, enum region_kind kind, uint64_t offset, size_t size, unsigned flags,
+                   tma_region **ret);
+int region_check_flags(tma_client *client, unsigned flags);
+
+/* Of a reply to a registration; arg is the region. */
+reply_fn on_region_registered;
+
 /* Tells the service of a region's memory, again or for the first time. */
 int region_register(tma_region *region, int64_t deadline);
 
 /* The end of every registration: region_register; the region is freed when that fails. */
 int region_finish(tma_region *region, tma_region **ret);
+
+/* ---- region_parts.c -------------------------------------------------------------------------------- */
+
+/* As region_register, by the region's chunks. */
+int region_register_parts(tma_region *region, int64_t deadline);
+
+/* ---- region_device.c ------------------------------------------------------------------------------- */
+
+/* Has tma_region_find find the region, whose first byte is at start; on failure it is released. */
+int region_keep_range(tma_region *region, uint64_t start);
+void region_forget_range(tma_region *region);
 
 /* ---- document.c ------------------------------------------------------------------------------------ */
 

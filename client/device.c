@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exports device memory: an allocation of cuMemCreate as a descriptor, one of cuMemAlloc (cudaMalloc) as
- * an IPC handle. Anything else is refused, and the error says what it is. */
+/* Finds the allocations behind a range of addresses, and exports them: one of cuMemCreate as a descriptor,
+ * one of cuMemAlloc (cudaMalloc) as an IPC handle. Anything else is refused, and the error says what it is.
+ */
 #include "device.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Of cuda.h. */
@@ -15,6 +17,7 @@ enum {
 
 	POINTER_CONTEXT = 1,
 	POINTER_MEMORY_TYPE = 2,
+	POINTER_BUFFER_ID = 7,
 	POINTER_IS_MANAGED = 8,
 	POINTER_DEVICE_ORDINAL = 9,
 	POINTER_IS_IPC_CAPABLE = 10,
@@ -25,10 +28,8 @@ enum {
 };
 
 static int check_memory(const struct device_driver *driver, uint64_t pointer, struct error *err);
-static int find_range(const struct device_driver *driver, uint64_t pointer, size_t size,
-                      struct device_export *ret, struct error *err);
-static int name_device(const struct device_driver *driver, uint64_t pointer, struct device_export *ret,
-                       struct error *err);
+static int find_spans(const struct device_driver *driver, uint64_t pointer, size_t size,
+                      struct device_span **ret, size_t *ret_n, struct error *err);
 static int export_fd(const struct device_driver *driver, uint64_t allocation, struct device_export *ret,
                      struct error *err);
 static int export_ipc(const struct device_driver *driver, uint64_t base, struct device_export *ret,
@@ -109,32 +110,26 @@ void device_driver_close(struct device_driver *driver)
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
 
-static int export_pointer(const struct device_driver *driver, uint64_t pointer, size_t size,
-                          struct device_export *ret, struct error *err)
+/* The thread may have another context current than the memory's, or none. Memory of cuMemCreate is of no
+ * context. */
+static void *context_push(const struct device_driver *driver, uint64_t pointer)
 {
-	uint64_t allocation = 0;
-	int r = check_memory(driver, pointer, err);
+	void *context = NULL;
 
-	if (r == 0)
-		r = find_range(driver, pointer, size, ret, err);
-	if (r == 0)
-		r = name_device(driver, pointer, ret, err);
-	if (r < 0)
-		return r;
-	if (driver->cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)pointer))
-		return export_ipc(driver, pointer - ret->offset, ret, err);
-	r = export_fd(driver, allocation, ret, err);
-	driver->cuMemRelease(allocation);
-	return r;
+	if (driver->cuPointerGetAttribute(&context, POINTER_CONTEXT, pointer))
+		return NULL;
+	return context && driver->cuCtxPushCurrent(context) ? NULL : context;
 }
 
-/* The thread may have another context current than the memory's, or none. Memory of cuMemCreate is of no
- * context.
- */
-int device_export(const struct device_driver *driver, const void *pointer, size_t size,
-                  struct device_export *ret, struct error *err)
+static void context_pop(const struct device_driver *driver, void *context)
 {
-	struct device_export export = { .fd = -1 };
+	if (context)
+		driver->cuCtxPopCurrent(&context);
+}
+
+int device_walk(const struct device_driver *driver, const void *pointer, size_t size,
+                struct device_span **ret, size_t *ret_n, struct error *err)
+{
 	device_result result;
 	void *context = NULL;
 	int r;
@@ -150,14 +145,45 @@ int device_export(const struct device_driver *driver, const void *pointer, size_
 		    "device_ptr: %p is not memory that CUDA knows; register host memory as a memfd "
 		    "(tma_region_register_memfd)",
 		    pointer);
-	if (context && driver->cuCtxPushCurrent(context))
-		context = NULL;
-	r = export_pointer(driver, (uintptr_t)pointer, size, &export, err);
-	if (context)
-		driver->cuCtxPopCurrent(&context);
+	context = context_push(driver, (uintptr_t)pointer);
+	r = check_memory(driver, (uintptr_t)pointer, err);
+	if (r == 0)
+		r = find_spans(driver, (uintptr_t)pointer, size, ret, ret_n, err);
+	context_pop(driver, context);
+	return r;
+}
+
+static int export_span(const struct device_driver *driver, const struct device_span *span,
+                       struct device_export *ret, struct error *err)
+{
+	uint64_t allocation = 0;
+	int r = device_name(driver, span->start, ret->device, err);
+
+	if (r < 0)
+		return r;
+	if (driver->cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)span->start))
+		return export_ipc(driver, span->start, ret, err);
+	r = export_fd(driver, allocation, ret, err);
+	driver->cuMemRelease(allocation);
+	return r;
+}
+
+int device_export(const struct device_driver *driver, const struct device_span *span,
+                  struct device_export *ret, struct error *err)
+{
+	struct device_export export = { .fd = -1 };
+	void *context = context_push(driver, span->start);
+	int r = export_span(driver, span, &export, err);
+
+	context_pop(driver, context);
 	if (r == 0)
 		*ret = export;
 	return r;
+}
+
+bool device_is_current(const struct device_driver *driver, const struct device_span *span)
+{
+	return !span->id || device_id(driver, span->start) == span->id;
 }
 
 static int check_memory(const struct device_driver *driver, uint64_t pointer, struct error *err)
@@ -177,28 +203,64 @@ static int check_memory(const struct device_driver *driver, uint64_t pointer, st
 	return 0;
 }
 
-static int find_range(const struct device_driver *driver, uint64_t pointer, size_t size,
-                      struct device_export *ret, struct error *err)
+uint64_t device_id(const struct device_driver *driver, uint64_t address)
 {
-	uint64_t base = 0;
-	size_t whole = 0;
-	device_result result = driver->cuMemGetAddressRange(&base, &whole, pointer);
+	uint64_t id = 0;
 
-	if (result)
-		return device_fail(driver, result, "device_ptr: cuMemGetAddressRange", err);
-	ret->offset = pointer - base;
-	ret->size = whole;
-	if (ret->offset > whole || size > whole - ret->offset)
-		return error_set(
-		    err, STATUS_OUT_OF_RANGE,
-		    "size: %zu bytes from device_ptr exceed its allocation, which has %zu more; a region "
-		    "lies within one allocation",
-		    size, whole - (size_t)ret->offset);
+	return driver->cuPointerGetAttribute(&id, POINTER_BUFFER_ID, address) ? 0 : id;
+}
+
+static bool add_span(struct device_span **spans, size_t *n, struct device_span span)
+{
+	struct device_span *grown = *spans;
+
+	if ((*n & (*n - 1)) == 0) /* a power of two is full */
+		grown = realloc(grown, (*n ? 2 * *n : 1) * sizeof *grown);
+	if (!grown)
+		return false;
+	*spans = grown;
+	grown[(*n)++] = span;
+	return true;
+}
+
+/* Each allocation follows the one before at once. What the driver fails at is a gap, but for the first. */
+static int find_spans(const struct device_driver *driver, uint64_t pointer, size_t size,
+                      struct device_span **ret, size_t *ret_n, struct error *err)
+{
+	struct device_span *spans = NULL;
+	uint64_t at = pointer;
+	size_t n = 0, left = size;
+
+	while (left > 0) {
+		uint64_t start = 0;
+		size_t whole = 0;
+		device_result result = driver->cuMemGetAddressRange(&start, &whole, at);
+
+		if (result && n == 0)
+			return device_fail(driver, result, "device_ptr: cuMemGetAddressRange", err);
+		if (result || at - start >= whole || (n > 0 && start != at)) {
+			free(spans);
+			return error_set(
+			    err, STATUS_OUT_OF_RANGE,
+			    "size: %zu bytes from device_ptr exceed its memory, which has %zu more, to "
+			    "address %#" PRIx64,
+			    size, size - left, at);
+		}
+		if (!add_span(&spans, &n, (struct device_span){ start, whole, device_id(driver, start) })) {
+			free(spans);
+			return error_set(err, STATUS_NO_MEMORY, "out of memory for %zu allocations", n);
+		}
+		whole -= at - start;
+		at += whole;
+		left -= whole < left ? whole : left;
+	}
+	*ret = spans;
+	*ret_n = n;
 	return 0;
 }
 
-static int name_device(const struct device_driver *driver, uint64_t pointer, struct device_export *ret,
-                       struct error *err)
+int device_name(const struct device_driver *driver, uint64_t pointer, char ret[DEVICE_UUID_TEXT],
+                struct error *err)
 {
 	struct device_uuid uuid;
 	const uint8_t *b = uuid.bytes;
@@ -211,7 +273,7 @@ static int name_device(const struct device_driver *driver, uint64_t pointer, str
 		result = driver->cuDeviceGetUuid(&uuid, device);
 	if (result)
 		return device_fail(driver, result, "device_ptr: its device cannot be determined", err);
-	snprintf(ret->device, sizeof ret->device,
+	snprintf(ret, DEVICE_UUID_TEXT,
 	         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
 	         b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 	return 0;

@@ -7,6 +7,7 @@
 #ifndef CLIENT_DEVICE_H
 #define CLIENT_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,13 +56,18 @@ struct device_driver {
 	device_result (*cuStreamWaitValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
 };
 
-/* Memory for the service to map. */
+/* An allocation at its addresses in this process. */
+struct device_span {
+	uint64_t start;
+	uint64_t size;
+	uint64_t id; /* the driver's, which no later allocation has; 0: not known */
+};
+
+/* An allocation for the service to map. */
 struct device_export {
 	enum region_kind kind; /* CUDA_FD or CUDA_IPC */
 	int fd;                /* CUDA_FD: the caller's to close; else -1 */
 	uint8_t handle[DEVICE_HANDLE_BYTES];
-	uint64_t offset; /* of the pointer in what is exported */
-	uint64_t size;   /* bytes of what is exported */
 	char device[DEVICE_UUID_TEXT];
 };
 
@@ -73,9 +79,24 @@ void device_driver_close(struct device_driver *driver);
 int device_fail(const struct device_driver *driver, device_result result, const char *what,
                 struct error *err);
 
-/* The allocation that holds size bytes from pointer on. INVALID_ARGUMENT when that is no device memory, or is
- * not all in one; UNSUPPORTED when it cannot be exported. */
-int device_export(const struct device_driver *driver, const void *pointer, size_t size,
+/* The allocations that hold size bytes from pointer on, in their order; *ret is the caller's to free.
+ * INVALID_ARGUMENT when pointer is no device memory, OUT_OF_RANGE when the memory ends before the range does.
+ */
+int device_walk(const struct device_driver *driver, const void *pointer, size_t size,
+                struct device_span **ret, size_t *ret_n, struct error *err);
+
+/* UNSUPPORTED when it cannot be exported. */
+int device_export(const struct device_driver *driver, const struct device_span *span,
                   struct device_export *ret, struct error *err);
+
+/* The UUID of the device that the allocation is on. */
+int device_name(const struct device_driver *driver, uint64_t address, char ret[DEVICE_UUID_TEXT],
+                struct error *err);
+
+/* The driver's id of the allocation at the address; 0: none that it tells. */
+uint64_t device_id(const struct device_driver *driver, uint64_t address);
+
+/* Whether the allocation that was there still is, as far as its id tells. */
+bool device_is_current(const struct device_driver *driver, const struct device_span *span);
 
 #endif

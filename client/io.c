@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "proto/clock.h"
-#include "proto/wire/socket.h"
 
 #define READ_BYTES 65536
 #define READS      16 /* at once: a service that never stops talking is looked at again */
@@ -73,7 +72,7 @@ void client_flush(tma_client *client)
 
 	while (client->sock >= 0 && buffer_len(&client->out)) {
 		n = socket_send(client->sock, client->out.data + client->out.start, buffer_len(&client->out),
-		                &client->out_fd, client->out_fd >= 0);
+		                client->out_fds, client->n_out_fds);
 		if (n == -EAGAIN)
 			return;
 		if (n == -EPIPE || n == -ECONNRESET) {
@@ -85,7 +84,7 @@ void client_flush(tma_client *client)
 		if (n > 0) {
 			buffer_consume(&client->out, (size_t)n, KEEP_BYTES);
 			client->sent += (uint64_t)n;
-			client->out_fd = -1;
+			client->n_out_fds = 0;
 		} else {
 			client_break(client, STATUS_DISCONNECTED, "tmad at %s cannot be written to (%s)",
 			             client->path, strerror((int)-n));
@@ -334,7 +333,7 @@ void client_reset(tma_client *client)
 	for (size_t i = 0; i < client->n_fds; i++)
 		close(client->fds[i]);
 	client->n_fds = 0;
-	client->out_fd = -1;
+	client->n_out_fds = 0;
 	memset(&client->scan, 0, sizeof client->scan);
 	buffer_truncate(&client->in, 0);
 	buffer_truncate(&client->out, 0);

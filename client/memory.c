@@ -30,20 +30,40 @@ static int on_info(tma_client *client, const struct rpc_reply *reply, const stru
 		return err->status;
 	engine = tma_document_text(tma_document_find(info, "engine"));
 	client->is_cpu = engine && !strcmp(engine, "cpu");
+	client->message_fds =
+	    tma_document_int(tma_document_find(tma_document_find(info, "limits"), "message_fds"));
 	client->engine_of = client->connection;
 	tma_document_free(info);
 	return 0;
 }
 
-int client_is_cpu(tma_client *client, bool *ret)
+static int ask(tma_client *client, int64_t deadline)
 {
-	int rc = client_ready(client, client_deadline(client), PATIENCE_FULL);
+	int rc = client_ready(client, deadline, PATIENCE_FULL);
 
 	if (!rc && client->engine_of != client->connection)
-		rc = client_call(client,
-		                 &(struct call){ .method = METHOD_info, .fd = -1, .on_reply = on_info });
+		rc = client_call_until(
+		    client, &(struct call){ .method = METHOD_info, .fd = -1, .on_reply = on_info }, deadline);
+	return rc;
+}
+
+int client_is_cpu(tma_client *client, bool *ret)
+{
+	int rc = ask(client, client_deadline(client));
+
 	*ret = client->is_cpu;
 	return rc;
+}
+
+int client_message_fds(tma_client *client, int64_t deadline, size_t *ret)
+{
+	int rc = ask(client, deadline);
+
+	if (rc < 0)
+		return rc;
+	*ret = client->message_fds > 0 && client->message_fds < SOCKET_MAX_FDS ? (size_t)client->message_fds
+	                                                                       : SOCKET_MAX_FDS;
+	return 0;
 }
 
 /* ---- Pages ------------------------------------------------------------------------------------------- */

@@ -41,6 +41,7 @@ static int region_close(tma_region *region)
 	tma_client *client = region->client;
 	struct msg_region_release params = { .has = F(region_release, region), .region = region->id };
 	bool stale = region->connection != client->connection || client->sock < 0 || client->is_device_lost;
+	bool was_bound = client->is_bound;
 	int rc;
 
 	region_free(region);
@@ -51,7 +52,7 @@ static int region_close(tma_region *region)
 	                                         .params = &params,
 	                                         .fd = -1,
 	                                         .on_reply = on_region_released });
-	client->is_bound = false;
+	client->is_bound = was_bound;
 	return rc == STATUS_DISCONNECTED ? 0 : rc;
 }
 
@@ -63,10 +64,12 @@ void region_free(tma_region *region)
 		link = &(*link)->next;
 	*link = region->next;
 	client_forget_region(region->client, region);
+	region_forget_range(region);
 	if (region->data)
 		munmap(region->data, region->size);
-	if (region->fd >= 0)
+	if (region->fd >= 0 && region->n_chunks == 0)
 		close(region->fd);
+	region_free_chunks(region);
 	free(region);
 }
 
@@ -78,6 +81,10 @@ void client_free_regions(tma_client *client)
 
 int tma_region_release(tma_region *region)
 {
+	if (region && region->handles > 0) {
+		region->handles--;
+		return 0;
+	}
 	return region ? region_close(region) : 0;
 }
 

@@ -75,6 +75,8 @@ static int create_there(tma_client *client, enum region_kind kind, size_t size, 
 		client->error = why;
 		return rc;
 	}
+	if (region->data && (rc = region_keep_range(region, (uintptr_t)region->data)) < 0)
+		return rc;
 	*ret = region;
 	return 0;
 }
@@ -88,9 +90,15 @@ static int create_here(tma_client *client, size_t size, tma_region **ret)
 		return rc;
 	region->kind = REGION_KIND_MEMFD;
 	rc = region_make(region);
-	if (!rc)
-		return region_finish(region, ret);
-	region_free(region);
+	if (rc < 0) {
+		region_free(region);
+		return rc;
+	}
+	rc = region_finish(region, &region);
+	if (rc == 0)
+		rc = region_keep_range(region, (uintptr_t)region->data);
+	if (rc == 0)
+		*ret = region;
 	return rc;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions of memory that the caller already has: a memfd, an allocation of CUDA's, a device pointer. */
+/* Regions of memory that the caller already has: a memfd, an allocation of CUDA's. */
 #include "client.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static int on_region_registered(tma_client *client, const struct rpc_reply *reply,
-                                const struct method *method, void *arg, struct error *err)
+int on_region_registered(tma_client *client, const struct rpc_reply *reply, const struct method *method,
+                         void *arg, struct error *err)
 {
 	tma_region *region = arg;
 	struct msg_region_registered done;
@@ -22,7 +22,18 @@ static int on_region_registered(tma_client *client, const struct rpc_reply *repl
 	return 0;
 }
 
-int region_register(tma_region *region, int64_t deadline)
+/* The service is told of allocations one by one, and of those that another region has by that region. */
+static bool has_parts(const tma_region *region)
+{
+	const struct chunk *first = region->n_chunks > 0 ? region->chunks[0] : NULL;
+
+	if (!first || region->kind != REGION_KIND_CUDA_FD)
+		return false;
+	return region->has_parts || region->n_chunks > 1 || first->fd < 0 ||
+	       chunk_is_known(region->client, first);
+}
+
+static int register_whole(tma_region *region, int64_t deadline)
 {
 	struct msg_region_register params = {
 		.has = F(region_register, kind) | F(region_register, size) | F(region_register, offset) |
@@ -51,17 +62,35 @@ int region_register(tma_region *region, int64_t deadline)
 	                         deadline);
 }
 
-/* What a registration begins with: checks, and a region of that kind. */
-static int region_prepare(tma_client *client, enum region_kind kind, uint64_t offset, size_t size,
-                          unsigned flags, tma_region **ret)
+int region_register(tma_region *region, int64_t deadline)
 {
-	int rc = client_check_usable(client);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	if (has_parts(region))
+		return region_register_parts(region, deadline);
+	rc = register_whole(region, deadline);
+	if (rc == 0 && region->kind == REGION_KIND_CUDA_FD)
+		region_settle_chunks(region);
+	return rc;
+}
+
+int region_check_flags(tma_client *client, unsigned flags)
+{
 	if (flags & ~(unsigned)TMA_REGION_READ_ONLY)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "flags: %#x has bits that are not in enum tma_region_flags", flags);
+	return 0;
+}
+
+int region_prepare(tma_client *client, enum region_kind kind, uint64_t offset, size_t size, unsigned flags,
+                   tma_region **ret)
+{
+	int rc = client_check_usable(client);
+
+	if (rc == 0)
+		rc = region_check_flags(client, flags);
+	if (rc < 0)
+		return rc;
 	rc = region_new(client, size, ret);
 	if (rc < 0)
 		return rc;
@@ -131,43 +160,4 @@ int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_
 		return rc;
 	memcpy(region->handle, handle, sizeof region->handle);
 	return region_finish(region, ret);
-}
-
-static int region_from_export(tma_client *client, const struct device_export *export, size_t size,
-                              unsigned flags, tma_region **ret)
-{
-	tma_region *region = NULL;
-	int rc = region_prepare(client, export->kind, export->offset, size, flags, &region);
-
-	if (rc < 0) {
-		if (export->fd >= 0)
-			close(export->fd);
-		return rc;
-	}
-	region->fd = export->fd;
-	if (export->kind == REGION_KIND_CUDA_FD)
-		region->allocation = export->size;
-	memcpy(region->handle, export->handle, sizeof region->handle);
-	memcpy(region->device, export->device, sizeof region->device);
-	return region_finish(region, ret);
-}
-
-int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size, unsigned flags,
-                               tma_region **ret)
-{
-	struct device_driver driver;
-	struct device_export export;
-	struct error err;
-	int rc = client_check_usable(client);
-
-	if (rc < 0)
-		return rc;
-	rc = device_driver_open(&driver, &err);
-	if (!rc) {
-		rc = device_export(&driver, device_ptr, size, &export, &err);
-		device_driver_close(&driver);
-	}
-	if (rc < 0)
-		return client_fail(client, rc, "%s", err.message);
-	return region_from_export(client, &export, size, flags, ret);
 }

@@ -10,27 +10,10 @@ enum {
 	WRITE_AFTER_ALL = 0,    /* CU_STREAM_WRITE_VALUE_DEFAULT: what the stream wrote before is visible */
 };
 
-static int find_driver(tma_client *client)
-{
-	struct device_driver driver;
-	struct error err;
-	int rc = device_driver_open(&driver, &err);
-
-	if (rc < 0)
-		return client_fail(client, rc, "%s", err.message);
-	client->driver = malloc(sizeof driver);
-	if (!client->driver) {
-		device_driver_close(&driver);
-		return client_fail(client, STATUS_NO_MEMORY, "out of memory for the driver's functions");
-	}
-	*client->driver = driver;
-	return 0;
-}
-
 /* The driver, looked for once, with what the call needs. */
 static int check(tma_client *client, uint64_t word)
 {
-	int rc = 0;
+	int rc;
 
 	if (!client)
 		return STATUS_INVALID_ARGUMENT;
@@ -39,8 +22,7 @@ static int check(tma_client *client, uint64_t word)
 		                   "word: %#" PRIx64
 		                   " is not the address of a word, which must be aligned to 8 bytes",
 		                   word);
-	if (!client->driver)
-		rc = find_driver(client);
+	rc = client_find_driver(client);
 	if (rc < 0)
 		return rc;
 	if (!client->driver->cuStreamWriteValue64 || !client->driver->cuStreamWaitValue64)

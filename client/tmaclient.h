@@ -246,11 +246,45 @@ TMA_API int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t all
 TMA_API int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,
                                          unsigned flags, tma_region **ret);
 
-/* Registers size bytes of device memory at device_ptr. Finds the allocation and exports it, as a descriptor
- * if cuMemCreate made it, or as an IPC handle if cudaMalloc did. The memory must not be freed before the
- * region is released. UNSUPPORTED: there is no CUDA driver, or the memory cannot be exported because it is
- * managed memory, comes from a pool (cudaMallocAsync), or was made by cuMemCreate without POSIX file
- * descriptors. */
+/* A part of a region's memory: an allocation made by cuMemCreate, or memory that another region has. */
+struct tma_part {
+	int fd;        /* of the allocation; the caller keeps it, and may close it when the call returns */
+	uint64_t size; /* bytes that cuMemCreate was asked for; of a region's memory, of whole allocations */
+	tma_region
+	    *region; /* NULL: fd. Otherwise the part is memory of this region, which is not imported again */
+	uint64_t offset; /* of a region: bytes from the start of its first allocation to the part */
+	uint64_t reserved[2];
+};
+
+/* Registers bytes [offset, offset + size) of n parts, which the service maps one after the other at
+ * contiguous addresses. region must be one of tma_region_from_device_ptr (of memory that cuMemCreate made) or
+ * of tma_region_register_parts; it may be released afterwards. An allocation may be there only once. An
+ * overlap of destination and source in two regions that share allocations in this way is detected; it is not
+ * if an allocation came with two descriptors. The call succeeds as a whole or leaves nothing behind. Beyond
+ * 253 descriptors it takes several messages, and while it runs, their allocations count twice against the
+ * limit mapped_bytes_per_uid. The library keeps a duplicate of each fd until the region is released. */
+TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part *parts, size_t n,
+                                      uint64_t offset, size_t size, unsigned flags, tma_region **ret);
+
+/* Registers size bytes of device memory at device_ptr: an allocation of cudaMalloc or cuMemCreate, a part of
+ * one, or several allocations of cuMemCreate that follow one another, such as an expandable segment of
+ * PyTorch. Finds the allocations and exports them, as descriptors if cuMemCreate made them, or as an IPC
+ * handle if cudaMalloc did. An allocation that another region of the client has is not imported again, so
+ * that a range that has grown registers only what is new. The memory must not be freed before the region is
+ * released.
+ *
+ * If a region of exactly this range and these flags exists and the driver confirms that its memory is still
+ * the same (CU_POINTER_ATTRIBUTE_BUFFER_ID of each allocation), the call returns that region once more and
+ * sends nothing; it then has to be released as often as it was returned. If the memory was freed since and
+ * other memory lies there now, the call registers that, and tma_region_find no longer finds the old region,
+ * whose handle remains valid until it is released.
+ *
+ * A region of several allocations keeps no descriptors: after a reconnection they are exported anew, and a
+ * region whose memory was freed by then is lost.
+ *
+ * OUT_OF_RANGE: the memory ends before the range does. UNSUPPORTED: there is no CUDA driver, or the memory
+ * cannot be exported because it is managed memory, comes from a pool (cudaMallocAsync), or was made by
+ * cuMemCreate without POSIX file descriptors. */
 TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size,
                                        unsigned flags, tma_region **ret);
 
@@ -262,14 +296,14 @@ TMA_API size_t tma_region_size(const tma_region *region);               /* bytes
 TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY only for NULL */
 
 /* Return what the memory is shared by: tma_region_fd the memfd or the descriptor of a device allocation (-1
- * for CUDA IPC), tma_region_handle the 64 bytes of a CUDA IPC handle (NULL for other kinds). Both belong to
- * the region. */
+ * for CUDA IPC and for several allocations), tma_region_handle the 64 bytes of a CUDA IPC handle (NULL for
+ * other kinds). Both belong to the region. */
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
 
 /* Releases the region; the service keeps it until the requests in flight that use it have finished. Unmaps
- * what tma_region_create mapped. The handle is invalid afterwards, whatever the call returns. NULL is allowed
- * and returns 0. */
+ * what tma_region_create mapped. The handle is invalid afterwards, whatever the call returns, unless
+ * tma_region_from_device_ptr returned it several times. NULL is allowed and returns 0. */
 TMA_API int tma_region_release(tma_region *region);
 
 /* ---- Tensors and transforms ------------------------------------------------------------------------ */
@@ -450,6 +484,15 @@ struct tma_place {
 	uint64_t offset; /* bytes from the region's start */
 	uint64_t reserved[2];
 };
+
+/* Finds a region of the client that has size bytes at ptr: ptr is then ret->offset bytes from its start.
+ * Known are the ranges that tma_region_from_device_ptr has registered and the memory that tma_region_data
+ * returns, until the region is released. NOT_FOUND: no single region has all of these bytes. Of several
+ * regions, one that transforms may write to is preferred. The call asks neither the driver nor the service,
+ * and takes less than a microsecond: it does not notice that memory was freed and that other memory lies
+ * there now, which tma_region_from_device_ptr does, nor that a region was lost with its connection, which its
+ * use does. */
+TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* Prepares a plan of the transform. The regions and offsets of its tensors are ignored; an order is
  * INVALID_ARGUMENT. The transform is not used after the call. The plan belongs to the client until

@@ -151,7 +151,8 @@ bool layer_tables_share(const struct layer_table *a, const struct layer_table *b
 
 	*ret_a = *ret_b = 0;
 	if (add_table(&pieces, a, true, ret_a) && (a == b || add_table(&pieces, b, false, ret_b))) {
-		qsort(pieces.list, pieces.n, sizeof *pieces.list, compare_pieces);
+		if (pieces.n > 1)
+			qsort(pieces.list, pieces.n, sizeof *pieces.list, compare_pieces);
 		shares = find_pair(&pieces, a != b, ret_a, ret_b);
 	}
 	overlap_count_steps(pieces.n);

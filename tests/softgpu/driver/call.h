@@ -29,6 +29,7 @@
  *   SOFTGPU_CAPABILITY=M.N       of all of them, or a list by commas, the last for the rest (9.0)
  *   SOFTGPU_MEMORY=BYTES         of each (1 GiB)
  *   SOFTGPU_MULTIPROCESSORS=N    of each (2)
+ *   SOFTGPU_POISON=BYTES         of new memory that are not zero, and take pages (64 MiB)
  *
  * Read whenever an entry point is looked up:
  *

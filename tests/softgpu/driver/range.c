@@ -7,10 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "softgpu.h"
 
-#define GUARD_BYTES  65536u      /* a page anywhere */
-#define POISON_BYTES (64u << 20) /* of a memory; what follows is zero, and takes no pages */
+#define GUARD_BYTES 65536u /* a page anywhere */
+#define POISON_BYTES \
+	(64u         \
+	 << 20) /* of a memory, unless SOFTGPU_POISON says less; what follows is zero, and takes no pages */
 
 struct ranges ranges = TAILQ_HEAD_INITIALIZER(ranges);
 static uint64_t last_id;
@@ -101,7 +104,8 @@ void memory_discharge(uint64_t bytes)
 
 static void poison(int fd, uint64_t size)
 {
-	uint64_t bytes = size < POISON_BYTES ? size : POISON_BYTES;
+	uint64_t most = call_number("SOFTGPU_POISON", POISON_BYTES);
+	uint64_t bytes = size < most ? size : most;
 	void *at = mmap(NULL, bytes, PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return;

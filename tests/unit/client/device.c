@@ -3,6 +3,7 @@
  * rest. */
 #include "client/device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -30,6 +31,7 @@ struct memory_row {
 	int location_type;
 	bool pooled;
 	bool contextless;
+	bool has_next; /* another allocation follows */
 	int range_fails;
 	int device_fails;
 	int export_fails;
@@ -48,7 +50,7 @@ static device_result get_error_name(device_result result, const char **ret)
 
 static device_result get_attribute(void *ret, int attribute, uint64_t pointer)
 {
-	if (memory.unknown || pointer < BASE || pointer >= BASE + WHOLE)
+	if (memory.unknown || pointer < BASE || pointer >= BASE + (memory.has_next ? 2 : 1) * WHOLE)
 		return INVALID_VALUE;
 	switch (attribute) {
 	case 1:
@@ -56,6 +58,9 @@ static device_result get_attribute(void *ret, int attribute, uint64_t pointer)
 		return SUCCESS;
 	case 2:
 		*(unsigned *)ret = memory.type ? memory.type : 2;
+		return SUCCESS;
+	case 7:
+		*(uint64_t *)ret = 500 + (pointer - BASE) / WHOLE;
 		return SUCCESS;
 	case 8:
 		*(unsigned *)ret = memory.managed;
@@ -73,16 +78,17 @@ static device_result get_attribute(void *ret, int attribute, uint64_t pointer)
 
 static device_result get_address_range(uint64_t *ret_base, size_t *ret_size, uint64_t pointer)
 {
-	(void)pointer;
 	cr_assert_eq(pushed, !memory.contextless, "%s: in the memory's context", memory.name);
-	*ret_base = BASE;
+	if (pointer >= BASE + (memory.has_next ? 2 : 1) * WHOLE)
+		return INVALID_VALUE;
+	*ret_base = BASE + (pointer - BASE) / WHOLE * WHOLE;
 	*ret_size = WHOLE;
 	return memory.range_fails;
 }
 
 static device_result retain_allocation(uint64_t *ret, void *address)
 {
-	cr_assert_eq((uintptr_t)address, BASE + memory.offset);
+	cr_assert_eq((uintptr_t)address, BASE);
 	if (!memory.mapped)
 		return INVALID_VALUE;
 	retained++;
@@ -204,12 +210,18 @@ ParameterizedTestParameters(device, memory)
 		  .offset = 1,
 		  .size = WHOLE,
 		  .status = STATUS_OUT_OF_RANGE,
-		  .error = "8192 bytes from device_ptr exceed its allocation" },
+		  .error = "8192 bytes from device_ptr exceed its memory" },
 		{ .name = "a size past everything",
 		  .offset = 1,
 		  .size = SIZE_MAX,
 		  .status = STATUS_OUT_OF_RANGE,
-		  .error = "has 8191 more" },
+		  .error = "has 8191 more, to address 0x7f0000002000" },
+		{ .name = "a byte too many after two",
+		  .offset = 1,
+		  .size = 2 * WHOLE,
+		  .has_next = true,
+		  .status = STATUS_OUT_OF_RANGE,
+		  .error = "has 16383 more, to address 0x7f0000004000" },
 		{ .name = "of a pool",
 		  .size = 1,
 		  .pooled = true,
@@ -259,11 +271,20 @@ ParameterizedTestParameters(device, memory)
 ParameterizedTest(struct memory_row *row, device, memory)
 {
 	struct device_export export = { .fd = -2 };
+	struct device_span *spans = NULL;
 	struct error err = { 0 };
+	size_t n = 0;
+	int r;
 
 	memory = *row;
-	cr_assert_eq(device_export(&driver, (void *)(BASE + row->offset), row->size, &export, &err),
-	             row->status, "%s: %s", row->name, err.message);
+	r = device_walk(&driver, (void *)(BASE + row->offset), row->size, &spans, &n, &err);
+	if (r == 0) {
+		cr_assert(n == 1 && spans[0].start == BASE && spans[0].size == WHOLE && spans[0].id == 500,
+		          "%s", row->name);
+		r = device_export(&driver, &spans[0], &export, &err);
+	}
+	free(spans);
+	cr_assert_eq(r, row->status, "%s: %s", row->name, err.message);
 	cr_assert_eq(pushed, 0, "%s: the context is popped", row->name);
 	cr_assert_eq(retained, 0, "%s: the handle is released", row->name);
 	if (row->status) {
@@ -274,8 +295,28 @@ ParameterizedTest(struct memory_row *row, device, memory)
 	cr_assert_eq(export.kind, row->mapped ? REGION_KIND_CUDA_FD : REGION_KIND_CUDA_IPC, "%s", row->name);
 	cr_assert_eq(export.fd, row->mapped ? 99 : -1, "%s", row->name);
 	cr_assert_eq(export.handle[63], row->mapped ? 0 : 0x11, "%s", row->name);
-	cr_assert_eq(export.offset, row->offset, "%s", row->name);
 	cr_assert_str_eq(export.device, "GPU-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "%s", row->name);
+}
+
+Test(device, allocations_that_follow_one_another)
+{
+	struct device_span *spans = NULL;
+	struct error err = { 0 };
+	size_t n = 0;
+
+	memory = (struct memory_row){ .name = "two", .mapped = true, .has_next = true };
+	cr_assert_eq(device_walk(&driver, (void *)(BASE + WHOLE - 1), 2, &spans, &n, &err), 0, "%s",
+	             err.message);
+	cr_assert_eq(n, 2);
+	for (size_t i = 0; i < n; i++)
+		cr_assert(spans[i].start == BASE + i * WHOLE && spans[i].size == WHOLE &&
+		          spans[i].id == 500 + i);
+	cr_assert(device_is_current(&driver, &spans[1]));
+	spans[1].id = 7;
+	cr_assert_not(device_is_current(&driver, &spans[1]), "another allocation is there now");
+	spans[1].id = 0;
+	cr_assert(device_is_current(&driver, &spans[1]), "what has no id cannot be told apart");
+	free(spans);
 }
 
 /* This machine may have a driver; then there is nothing to refuse. */

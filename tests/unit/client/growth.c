@@ -27,6 +27,7 @@ GROWS(struct tma_result, 144, 8)
 GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
+GROWS(struct tma_part, 48, 2)
 GROWS(struct tma_item, 120, 2)
 GROWS(struct tma_blocks, 200, 6)
 GROWS(struct tma_completed, 192, 4)
@@ -202,11 +203,13 @@ static void assert_untouched(tma_client *client)
 		struct tma_blocks blocks;
 		uint64_t size;
 		int64_t layer;
+		struct tma_place place;
 		uint8_t bytes[16];
 	} ret, untouched;
 	struct tma_layout_move move;
 	int64_t strides[TMA_MAX_RANK];
 	const struct tma_number real = { .kind = TMA_NUMBER_REAL, .re = 0.5 };
+	const struct tma_part part = { .fd = -1, .size = 4096 };
 	const struct tma_number imaginary = { .kind = TMA_NUMBER_COMPLEX, .im = 1 };
 
 	memset(&ret, 0x5a, sizeof ret);
@@ -217,6 +220,8 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_region_register_cuda_fd(client, 0, 0, 0, 4096, 0, &ret.region));
 	RETURNS(tma_region_register_cuda_ipc(client, handle, 0, 4096, 0, &ret.region));
 	RETURNS(tma_region_from_device_ptr(client, handle, 64, 0, &ret.region));
+	RETURNS(tma_region_register_parts(client, &part, 1, 0, 4096, 0, &ret.region));
+	RETURNS(tma_region_find(client, handle, 64, &ret.place));
 	RETURNS(tma_number_encode(TMA_INT8, &real, ret.bytes));
 	RETURNS(tma_number_encode(TMA_FLOAT32, &imaginary, ret.bytes));
 	RETURNS(tma_layout_bytes(client, NULL, &ret.size));

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory by its pointer: from a range of addresses to the allocations behind it, and what is
+ * registered already. The driver says whether memory that the client knows is still there; the search for a
+ * place does not ask it. */
+#include "client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A region of exactly this range, whose memory is still what it was. */
+static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bool writable)
+{
+	const struct range_tree *tree = writable ? &client->writable : &client->read_only;
+
+	for (size_t i = range_tree_from(tree, start); i < tree->n && tree->ranges[i].start == start; i++) {
+		tma_region *region = tree->ranges[i].owner;
+
+		if (region->size == size && region->life == REGION_KNOWN && !region->data)
+			return region;
+	}
+	return NULL;
+}
+
+/* Regions with memory that was freed are found no more. They stay registered: what their handles name is what
+ * they named before. */
+static void forget_stale(tma_client *client)
+{
+	for (tma_region *region = client->regions; region; region = region->next)
+		for (size_t i = 0; region->address && i < region->n_chunks; i++)
+			if (region->chunks[i]->span.start && !region->chunks[i]->is_current)
+				region_forget_range(region);
+}
+
+static int take_chunks(tma_region *region, const struct device_span *spans, size_t n, bool *ret_stale)
+{
+	int rc = region_reserve_chunks(region, n);
+
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		struct chunk *chunk = chunk_at(region->client, &spans[i], ret_stale);
+
+		if (!chunk)
+			return client_fail(region->client, STATUS_NO_MEMORY, "out of memory for a region");
+		region->chunks[region->n_chunks++] = chunk;
+	}
+	return rc;
+}
+
+/* One allocation is shared as it always was, by a descriptor that the region keeps or by a handle. */
+static int take_export(tma_region *region, const struct device_span *span)
+{
+	struct chunk *chunk = region->chunks[0];
+	struct device_export export;
+	struct error err;
+	int rc;
+
+	if (chunk->fd >= 0) {
+		region->fd = chunk->fd;
+		return 0;
+	}
+	rc = device_export(region->client->driver, span, &export, &err);
+	if (rc < 0)
+		return client_fail(region->client, rc, "%s", err.message);
+	region->kind = export.kind;
+	region->fd = chunk->fd = export.fd;
+	memcpy(region->handle, export.handle, sizeof region->handle);
+	memcpy(region->device, export.device, sizeof region->device);
+	return 0;
+}
+
+static int name_device(tma_region *region)
+{
+	struct error err;
+	int rc = device_name(region->client->driver, region->chunks[0]->span.start, region->device, &err);
+
+	return rc < 0 ? client_fail(region->client, rc, "%s", err.message) : 0;
+}
+
+/* A new region, of chunks that are known and of others. */
+static int register_spans(tma_client *client, uint64_t start, size_t size, unsigned flags,
+                          const struct device_span *spans, size_t n, tma_region **ret)
+{
+	tma_region *region = NULL;
+	bool any_stale = false;
+	int rc = region_prepare(client, REGION_KIND_CUDA_FD, start - spans[0].start, size, flags, &region);
+
+	if (rc < 0)
+		return rc;
+	rc = take_chunks(region, spans, n, &any_stale);
+	if (any_stale)
+		forget_stale(client);
+	if (rc == 0)
+		rc = n > 1 ? name_device(region) : take_export(region, &spans[0]);
+	if (rc == 0 && n == 1)
+		region->allocation = spans[0].size;
+	if (rc < 0) {
+		region_free(region);
+		return rc;
+	}
+	rc = region_finish(region, &region);
+	if (rc == 0)
+		rc = region_keep_range(region, start);
+	if (rc == 0)
+		*ret = region;
+	return rc;
+}
+
+static bool is_unchanged(const tma_region *region, const struct device_span *spans, size_t n)
+{
+	bool is_same = region->n_chunks == n;
+
+	for (size_t i = 0; is_same && i < n; i++) {
+		const struct device_span *known = &region->chunks[i]->span;
+
+		is_same = spans[i].id && known->id == spans[i].id && known->start == spans[i].start &&
+		          known->size == spans[i].size;
+	}
+	return is_same;
+}
+
+int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size, unsigned flags,
+                               tma_region **ret)
+{
+	const uint64_t start = (uintptr_t)device_ptr;
+	struct device_span *spans = NULL;
+	tma_region *known;
+	struct error err;
+	size_t n = 0;
+	int rc = client_check_usable(client);
+
+	if (rc == 0)
+		rc = region_check_flags(client, flags);
+	if (rc == 0)
+		rc = client_find_driver(client);
+	if (rc < 0)
+		return rc;
+	rc = device_walk(client->driver, device_ptr, size, &spans, &n, &err);
+	if (rc < 0)
+		return client_fail(client, rc, "%s", err.message);
+	known = find_same(client, start, size, !(flags & TMA_REGION_READ_ONLY));
+	if (known && is_unchanged(known, spans, n)) {
+		known->handles++;
+		*ret = known;
+	} else
+		rc = register_spans(client, start, size, flags, spans, n, ret);
+	free(spans);
+	return rc;
+}
+
+/* ---- By address -------------------------------------------------------------------------------------- */
+
+int region_keep_range(tma_region *region, uint64_t start)
+{
+	tma_client *client = region->client;
+
+	if (range_tree_add(region->writable ? &client->writable : &client->read_only, start, region->size,
+	                   region)) {
+		region->address = start;
+		return 0;
+	}
+	tma_region_release(region);
+	return client_fail(client, STATUS_NO_MEMORY, "out of memory for a region");
+}
+
+void region_forget_range(tma_region *region)
+{
+	tma_client *client = region->client;
+
+	if (region->address)
+		range_tree_remove(region->writable ? &client->writable : &client->read_only, region->address,
+		                  region);
+	region->address = 0;
+}
+
+int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret)
+{
+	const uint64_t start = (uintptr_t)ptr;
+	const struct range *range;
+
+	if (!client)
+		return TMA_INVALID_ARGUMENT;
+	range = range_tree_find(&client->writable, start, size);
+	if (!range)
+		range = range_tree_find(&client->read_only, start, size);
+	if (!range)
+		return client_fail(client, STATUS_NOT_FOUND,
+		                   "ptr: no region of the client has %zu bytes at %p", size, ptr);
+	*ret = (struct tma_place){ .region = range->owner, .offset = start - range->start };
+	return 0;
+}

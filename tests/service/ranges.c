@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A service on the stand-in driver, and ranges of this process's own allocations on the same. */
+#include "ranges.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define COLUMNS 4096
+
+struct process service;
+static char live_path[64];
+tma_client *client;
+
+/* ---- What there is ---------------------------------------------------------------------------------- */
+
+/* Of a process. */
+int count_fds(pid_t pid)
+{
+	char path[64];
+	DIR *directory;
+	int n = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	directory = opendir(path);
+	cr_assert(directory);
+	while (readdir(directory))
+		n++;
+	closedir(directory);
+	return n;
+}
+
+int64_t stat_of(const char *name)
+{
+	tma_document *stats;
+	int64_t value;
+
+	ok(tma_stats(client, &stats));
+	value = tma_document_int(tma_document_find(stats, name));
+	tma_document_free(stats);
+	return value;
+}
+
+static const char *const charges[CHARGES] = { "regions", "mapped_bytes", "pending_fds", "outgoing_fds" };
+
+struct held held_now(void)
+{
+	struct held held = { .ours = count_fds(getpid()), .theirs = count_fds(service.pid) };
+
+	for (int i = 0; i < CHARGES; i++)
+		held.charges[i] = stat_of(charges[i]);
+	return held;
+}
+
+/* Descriptors are closed by a thread of the service's own, a moment later. */
+void assert_held(const struct held *before, const char *name)
+{
+	struct held now = { 0 };
+
+	for (int i = 0; i < 500; i++) {
+		now = held_now();
+		if (memcmp(&now, before, sizeof now) == 0)
+			return;
+		usleep(10000);
+	}
+	cr_assert_eq(now.ours, before->ours, "%s: descriptors here", name);
+	cr_assert_eq(now.theirs, before->theirs, "%s: descriptors there", name);
+	for (int i = 0; i < CHARGES; i++)
+		cr_assert_eq(now.charges[i], before->charges[i], "%s: %s", name, charges[i]);
+}
+
+void ranges_start(const char *argument)
+{
+	struct rlimit limit;
+	CUcontext context;
+	CUdevice device;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	setenv("SOFTGPU_MEMORY", "4294967296", 1);
+	setenv("SOFTGPU_POISON", "4096", 1);
+	snprintf(live_path, sizeof live_path, "/tmp/tmad-test-live-%d", (int)getpid());
+	setenv("SOFTGPU_LIVE", live_path, 1);
+	service.engine = "cuda";
+	process_start(&service, argument);
+	unsetenv("SOFTGPU_LIVE");
+	client = tma_new();
+	cr_assert(client);
+	ok(tma_connect(client, service.socket));
+	cuda(cuInit(0));
+	cuda(cuDeviceGet(&device, 0));
+	cuda(cuDevicePrimaryCtxRetain(&context, device));
+	cuda(cuCtxSetCurrent(context));
+}
+
+void ranges_restart(const char *argument)
+{
+	setenv("SOFTGPU_LIVE", live_path, 1);
+	process_start_again(&service, argument);
+	unsetenv("SOFTGPU_LIVE");
+}
+
+/* The service's end says what its driver still had. */
+void ranges_stop(void)
+{
+	char text[256] = "";
+	FILE *file;
+
+	tma_free(client);
+	process_stop(&service, SIGTERM);
+	file = fopen(live_path, "re");
+	cr_assert(file, "%s", live_path);
+	cr_assert_eq(fread(text, 1, sizeof text - 1, file), 0, "the service's driver still has %s", text);
+	fclose(file);
+	unlink(live_path);
+}
+
+/* ---- Ranges of this process -------------------------------------------------------------------------- */
+
+CUmemGenericAllocationHandle new_allocation(uint64_t size, CUmemAllocationHandleType type)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		                           .requestedHandleTypes = type,
+		                           .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle allocation;
+
+	cuda(cuMemCreate(&allocation, size, &properties, 0));
+	return allocation;
+}
+
+void map_at(CUdeviceptr at, uint64_t size, CUmemAllocationHandleType type)
+{
+	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+		                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle allocation = new_allocation(size, type);
+
+	cuda(cuMemMap(at, size, 0, allocation, 0));
+	cuda(cuMemSetAccess(at, size, &access, 1));
+	cuda(cuMemRelease(allocation));
+}
+
+void span_grow(struct span *span, size_t n)
+{
+	cr_assert_leq(span->n + n, span->room);
+	for (; n > 0; n--)
+		map_at(span->start + span->n++ * span->chunk, span->chunk,
+		       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+struct span span_new(uint64_t chunk, size_t n, size_t room)
+{
+	struct span span = { .chunk = chunk, .room = room };
+
+	cuda(cuMemAddressReserve(&span.start, room * chunk, 0, 0, 0));
+	span_grow(&span, n);
+	return span;
+}
+
+/* One chunk again, as an allocator does that gives memory back. */
+void span_remap(const struct span *span, size_t i)
+{
+	cuda(cuMemUnmap(span->start + i * span->chunk, span->chunk));
+	map_at(span->start + i * span->chunk, span->chunk, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+void span_free(struct span *span)
+{
+	for (size_t i = 0; i < span->n; i++)
+		cuda(cuMemUnmap(span->start + i * span->chunk, span->chunk));
+	cuda(cuMemAddressFree(span->start, span->room * span->chunk));
+}
+
+uint64_t span_bytes(const struct span *span)
+{
+	return span->n * span->chunk;
+}
+
+void *pointer_at(CUdeviceptr address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+tma_region *registered(CUdeviceptr start, uint64_t size)
+{
+	tma_region *region = NULL;
+
+	ok(tma_region_from_device_ptr(client, pointer_at(start), size, 0, &region));
+	return region;
+}
+
+/* ---- Moves ------------------------------------------------------------------------------------------ */
+
+static uint8_t byte_at(uint64_t i, unsigned seed)
+{
+	return (uint8_t)((i * 2654435761u + seed) >> 7);
+}
+
+/* COLUMNS bytes at the end of each chunk but the last, half of them in the next one: they come back as
+ * columns, bit for bit. */
+void assert_transposes(const struct span *span, tma_region *region, unsigned seed, const char *name)
+{
+	const int64_t rows = (int64_t)span->n - 1;
+	const uint64_t bytes = (uint64_t)rows * COLUMNS;
+	struct span out = span_new(2 * MIB, (bytes + 2 * MIB - 1) / (2 * MIB), 2 + bytes / (2 * MIB));
+	tma_region *dst = registered(out.start, bytes);
+	const int64_t strides[] = { (int64_t)span->chunk, 1 };
+	const struct tma_tensor s = { .region = region,
+		                      .offset = span->chunk - COLUMNS / 2,
+		                      .dtype = TMA_UINT8,
+		                      .rank = 2,
+		                      .shape = { rows, COLUMNS },
+		                      .strides = strides };
+	const struct tma_tensor d = {
+		.region = dst, .dtype = TMA_UINT8, .rank = 2, .shape = { COLUMNS, rows }
+	};
+	uint8_t *data = malloc(bytes);
+
+	cr_assert(data);
+	for (int64_t r = 0; r < rows; r++) {
+		for (int64_t c = 0; c < COLUMNS; c++)
+			data[c] = byte_at((uint64_t)(r * COLUMNS + c), seed);
+		cuda(cuMemcpyHtoDAsync(span->start + (uint64_t)(r + 1) * span->chunk - COLUMNS / 2, data,
+		                       COLUMNS, NULL));
+		cuda(cuStreamSynchronize(NULL));
+	}
+	ok(tma_transpose(client, &d, &s, (int[]){ 1, 0 }));
+	cuda(cuMemcpyDtoHAsync(data, out.start, bytes, NULL));
+	cuda(cuStreamSynchronize(NULL));
+	for (int64_t c = 0; c < COLUMNS; c++)
+		for (int64_t r = 0; r < rows; r++)
+			cr_assert_eq(data[c * rows + r], byte_at((uint64_t)(r * COLUMNS + c), seed),
+			             "%s: row %" PRId64 ", column %" PRId64, name, r, c);
+	free(data);
+	ok(tma_region_release(dst));
+	span_free(&out);
+}
+
+int copy_bytes(tma_region *dst, uint64_t dst_offset, tma_region *src, uint64_t src_offset, int64_t bytes)
+{
+	const struct tma_tensor s = {
+		.region = src, .offset = src_offset, .dtype = TMA_UINT8, .rank = 1, .shape = { bytes }
+	};
+	const struct tma_tensor d = {
+		.region = dst, .offset = dst_offset, .dtype = TMA_UINT8, .rank = 1, .shape = { bytes }
+	};
+
+	return tma_copy(client, &d, &s);
+}

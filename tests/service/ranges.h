@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of ranges share: a service on the stand-in driver, ranges of this process's own allocations,
+ * and what both sides hold. Failures are Criterion's. */
+#ifndef TESTS_SERVICE_RANGES_H
+#define TESTS_SERVICE_RANGES_H
+
+#include <criterion/criterion.h>
+#include <cuda.h>
+#include <stdint.h>
+
+#include "client/tmaclient.h"
+#include "tests/support/process.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+extern struct process service;
+extern tma_client *client; /* connected to it */
+
+#define cuda(call) cr_assert_eq(call, CUDA_SUCCESS, "%s", #call)
+#define ok(call)   cr_assert_eq(call, TMA_OK, "%s: %s", #call, tma_last_error(client))
+
+/* Starts the service with an argument; ranges_stop fails when its driver still has anything at its end. After
+ * the service was killed, ranges_restart starts it again at the same path. */
+void ranges_start(const char *argument);
+void ranges_restart(const char *argument);
+void ranges_stop(void);
+
+/* ---- What both sides hold ---------------------------------------------------------------------------- */
+
+#define CHARGES 4
+
+struct held {
+	int ours; /* descriptors */
+	int theirs;
+	int64_t charges[CHARGES]; /* regions, mapped_bytes, pending_fds, outgoing_fds */
+};
+
+struct held held_now(void);
+
+/* Waits until both sides hold that again. */
+void assert_held(const struct held *before, const char *name);
+
+int count_fds(pid_t pid);
+int64_t stat_of(const char *name);
+
+/* ---- Ranges ------------------------------------------------------------------------------------------ */
+
+/* Allocations of one size, at contiguous addresses. */
+struct span {
+	CUdeviceptr start;
+	uint64_t chunk;
+	size_t n; /* mapped, from start on */
+	size_t room;
+};
+
+CUmemGenericAllocationHandle new_allocation(uint64_t size, CUmemAllocationHandleType type);
+void map_at(CUdeviceptr at, uint64_t size, CUmemAllocationHandleType type);
+
+struct span span_new(uint64_t chunk, size_t n, size_t room);
+void span_grow(struct span *span, size_t n);
+void span_free(struct span *span);
+uint64_t span_bytes(const struct span *span);
+
+/* One chunk again, as an allocator does that gives memory back. */
+void span_remap(const struct span *span, size_t i);
+
+void *pointer_at(CUdeviceptr address);
+tma_region *registered(CUdeviceptr start, uint64_t size);
+
+/* ---- Moves ------------------------------------------------------------------------------------------- */
+
+/* Bytes around each border of chunks come back as columns, bit for bit. */
+void assert_transposes(const struct span *span, tma_region *region, unsigned seed, const char *name);
+
+int copy_bytes(tma_region *dst, uint64_t dst_offset, tma_region *src, uint64_t src_offset, int64_t bytes);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges of many allocations by their address: the library and tmad --engine=cuda on the stand-in driver.
+ * Whatever a test registers, both sides hold afterwards what they held before it. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ranges.h"
+
+#define GROWTH (64 * MIB)
+
+static void start(void)
+{
+	ranges_start("--mapped-bytes-per-uid=8G");
+}
+
+TestSuite(ranges, .init = start, .fini = ranges_stop, .timeout = 300);
+
+struct range_row {
+	char name[32];
+	uint64_t chunk;
+	uint64_t bytes;
+};
+
+ParameterizedTestParameters(ranges, are_registered_moved_grown_and_released)
+{
+	static struct range_row rows[] = {
+		{ "1 GiB of 2 MiB", 2 * MIB, 1024 * MIB },
+		{ "1 GiB of 20 MiB", 20 * MIB, 1040 * MIB },
+		{ "two chunks", 2 * MIB, 4 * MIB },
+		{ "as many as a message brings", 2 * MIB, 253 * 2 * MIB },
+		{ "one more", 2 * MIB, 254 * 2 * MIB },
+	};
+
+	return cr_make_param_array(struct range_row, rows, sizeof rows / sizeof *rows);
+}
+
+ParameterizedTest(struct range_row *row, ranges, are_registered_moved_grown_and_released)
+{
+	const size_t n = row->bytes / row->chunk, more = (GROWTH + row->chunk - 1) / row->chunk;
+	struct span span = span_new(row->chunk, n, n + more);
+	struct held before = held_now();
+	tma_region *region = registered(span.start, span_bytes(&span)), *again, *grown;
+	struct tma_place place;
+
+	cr_assert_eq(stat_of("regions"), 1, "%s: only the region is left of the call", row->name);
+	cr_assert_eq(stat_of("mapped_bytes"), (int64_t)row->bytes, "%s", row->name);
+	cr_assert_eq(count_fds(getpid()), before.ours, "%s: it keeps no descriptors", row->name);
+	assert_transposes(&span, region, 1, row->name);
+
+	again = registered(span.start, span_bytes(&span));
+	cr_assert_eq(again, region, "%s: the second time it is the same region", row->name);
+	cr_assert_eq(stat_of("regions"), 1, "%s", row->name);
+	ok(tma_region_release(again));
+	ok(tma_region_find(client, pointer_at(span.start + row->chunk + 5), 100, &place));
+	cr_assert(place.region == region && place.offset == row->chunk + 5, "%s", row->name);
+
+	span_grow(&span, more);
+	cr_assert_eq(tma_region_find(client, pointer_at(span.start), span_bytes(&span), &place),
+	             TMA_NOT_FOUND);
+	grown = registered(span.start, span_bytes(&span));
+	cr_assert_neq(grown, region);
+	assert_transposes(&span, grown, 2, row->name);
+	ok(tma_region_release(region));
+	assert_transposes(&span, grown, 3, row->name);
+	ok(tma_region_release(grown));
+	before.ours += (int)more; /* the stand-in driver's, of an allocation one */
+	assert_held(&before, row->name);
+	span_free(&span);
+}
+
+/* ---- What is registered again ------------------------------------------------------------------------ */
+
+/* Chunk 3 is given back, and other memory lies there. */
+Test(ranges, memory_at_a_reused_address_is_registered_anew)
+{
+	struct span span = span_new(2 * MIB, 8, 8);
+	const struct held before = held_now();
+	tma_region *old = registered(span.start, span_bytes(&span)), *new;
+	tma_region *apart = registered(span.start, 2 * MIB);
+	struct tma_place place;
+
+	assert_transposes(&span, old, 1, "before");
+	span_remap(&span, 3);
+	ok(tma_region_find(client, pointer_at(span.start), span_bytes(&span), &place));
+	cr_assert_eq(place.region, old, "a search alone does not notice");
+	new = registered(span.start, span_bytes(&span));
+	cr_assert_neq(new, old, "but a registration does");
+	ok(tma_region_find(client, pointer_at(span.start), span_bytes(&span), &place));
+	cr_assert_eq(place.region, new);
+	ok(tma_region_find(client, pointer_at(span.start), 1, &place));
+	cr_assert(place.region == new || place.region == apart);
+	assert_transposes(&span, new, 2, "after");
+	cr_assert_eq(registered(span.start, 2 * MIB), apart, "what was not given back is still the same");
+	ok(tma_region_release(apart));
+	ok(tma_region_release(apart));
+	ok(tma_region_release(old));
+	assert_transposes(&span, new, 3, "without the old one");
+	ok(tma_region_release(new));
+	assert_held(&before, "reuse");
+	span_free(&span);
+}
+
+/* What a search finds, by the flags and the size of what is registered. */
+Test(ranges, places_by_address)
+{
+	struct span span = span_new(2 * MIB, 4, 4);
+	tma_region *all = NULL, *half = registered(span.start, 4 * MIB), *host = NULL, *again = NULL;
+	struct tma_place place;
+	const uint8_t *data;
+
+	ok(tma_region_from_device_ptr(client, pointer_at(span.start), 8 * MIB, TMA_REGION_READ_ONLY, &all));
+	ok(tma_region_find(client, pointer_at(span.start + MIB), MIB, &place));
+	cr_assert(place.region == half && place.offset == MIB, "one that may be written to is preferred");
+	ok(tma_region_find(client, pointer_at(span.start + 4 * MIB - 1), 2, &place));
+	cr_assert(place.region == all && place.offset == 4 * MIB - 1, "what only one region has");
+	cr_assert_eq(tma_region_find(client, pointer_at(span.start + 8 * MIB - 1), 2, &place), TMA_NOT_FOUND);
+	cr_assert_eq(tma_region_find(client, pointer_at(span.start - 1), 2, &place), TMA_NOT_FOUND);
+	ok(tma_region_from_device_ptr(client, pointer_at(span.start), 4 * MIB, TMA_REGION_READ_ONLY, &again));
+	cr_assert_neq(again, half, "with other flags it is another region");
+	cr_assert_eq(copy_bytes(again, 0, half, 2 * MIB, 10), TMA_PERMISSION);
+	cr_assert_eq(copy_bytes(half, 0, again, 9, 10), TMA_OVERLAP);
+	ok(tma_region_release(half));
+	ok(tma_region_find(client, pointer_at(span.start + MIB), MIB, &place));
+	cr_assert(place.region == all || place.region == again, "a released one is not found");
+
+	ok(tma_region_create_kind(client, TMA_REGION_MEMFD, 10000, &host));
+	data = tma_region_data(host);
+	ok(tma_region_find(client, data + 1234, 10000 - 1234, &place));
+	cr_assert(place.region == host && place.offset == 1234);
+	ok(tma_region_release(host));
+	cr_assert_eq(tma_region_find(client, data, 1, &place), TMA_NOT_FOUND);
+}
+
+/* Two regions that share allocations are one memory where they do. */
+Test(ranges, regions_that_share_allocations_are_compared)
+{
+	struct span span = span_new(2 * MIB, 6, 8);
+	tma_region *all = registered(span.start, 12 * MIB), *late = registered(span.start + 5 * MIB, 6 * MIB);
+	tma_region *one = registered(span.start + 2 * MIB, MIB), *grown;
+	const struct {
+		const char *name;
+		tma_region *dst;
+		uint64_t dst_offset;
+		tma_region *src;
+		uint64_t src_offset;
+		int64_t bytes;
+		int status;
+	} rows[] = {
+		{ "the same bytes", late, 0, all, 5 * MIB, 100, TMA_OVERLAP },
+		{ "one byte", late, 0, all, 5 * MIB - 99, 100, TMA_OVERLAP },
+		{ "up to it", late, 0, all, 5 * MIB - 100, 100, TMA_OK },
+		{ "after it", late, 100, all, 5 * MIB, 100, TMA_OK },
+		{ "across allocations", late, MIB - 50, all, 6 * MIB + 49, 100, TMA_OVERLAP },
+		{ "across allocations, apart", late, MIB - 50, all, 6 * MIB + 50, 100, TMA_OK },
+		{ "one allocation", one, 0, all, 2 * MIB + 99, 100, TMA_OVERLAP },
+		{ "one allocation, apart", one, 0, all, 2 * MIB + 100, 100, TMA_OK },
+		{ "into several", all, 2 * MIB - 99, one, 0, 100, TMA_OVERLAP },
+		{ "no allocation in common", late, 0, one, 0, 100, TMA_OK },
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		cr_assert_eq(copy_bytes(rows[i].dst, rows[i].dst_offset, rows[i].src, rows[i].src_offset,
+		                        rows[i].bytes),
+		             rows[i].status, "%s: %s", rows[i].name, tma_last_error(client));
+	span_grow(&span, 2);
+	grown = registered(span.start, 16 * MIB);
+	cr_assert_eq(copy_bytes(grown, 7 * MIB, all, 7 * MIB, 10), TMA_OVERLAP,
+	             "what has grown is the same memory");
+	cr_assert_eq(copy_bytes(grown, 14 * MIB, all, 2 * MIB, 10), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(copy_bytes(grown, 6 * MIB, late, MIB, 10), TMA_OVERLAP);
+}
+
+/* ---- Ranges that cannot be registered ---------------------------------------------------------------- */
+
+Test(ranges, with_gaps_and_strangers)
+{
+	struct span gap = span_new(2 * MIB, 4, 4), sealed = span_new(2 * MIB, 2, 4);
+	const struct held before = held_now();
+	tma_region *region = NULL;
+	char address[32];
+
+	cuda(cuMemUnmap(gap.start + 4 * MIB, 2 * MIB));
+	snprintf(address, sizeof address, "%#" PRIx64, (uint64_t)gap.start + 4 * MIB);
+	cr_assert_eq(tma_region_from_device_ptr(client, pointer_at(gap.start), 8 * MIB, 0, &region),
+	             TMA_OUT_OF_RANGE);
+	cr_assert(strstr(tma_last_error(client), address), "%s", tma_last_error(client));
+	map_at(sealed.start + 4 * MIB, 2 * MIB, CU_MEM_HANDLE_TYPE_NONE);
+	snprintf(address, sizeof address, "%#" PRIx64, (uint64_t)sealed.start + 4 * MIB);
+	cr_assert_eq(tma_region_from_device_ptr(client, pointer_at(sealed.start), 6 * MIB, 0, &region),
+	             TMA_UNSUPPORTED);
+	cr_assert(strstr(tma_last_error(client), address), "%s", tma_last_error(client));
+	cr_assert(strstr(tma_last_error(client), "POSIX_FILE_DESCRIPTOR"), "%s", tma_last_error(client));
+	cr_assert_null(region);
+	assert_held(&before, "refused");
+	ok(tma_region_from_device_ptr(client, pointer_at(sealed.start), 4 * MIB, 0, &region));
+}
+
+/* ---- Limits ------------------------------------------------------------------------------------------ */
+
+static void start_narrow(void)
+{
+	ranges_start("--message-fds=3");
+}
+
+Test(ranges_narrow, few_descriptors_in_a_message, .init = start_narrow, .fini = ranges_stop, .timeout = 120)
+{
+	struct span span = span_new(2 * MIB, 20, 20);
+	const struct held before = held_now();
+	tma_region *region = registered(span.start, span_bytes(&span));
+
+	cr_assert_eq(stat_of("regions"), 1);
+	assert_transposes(&span, region, 1, "narrow");
+	ok(tma_region_release(region));
+	assert_held(&before, "narrow");
+}
+
+static void start_tight(void)
+{
+	ranges_start("--mapped-bytes-per-uid=900M");
+}
+
+/* The first message of the call is accepted, and the last one refused. */
+Test(ranges_narrow, a_limit_is_reached_half_way, .init = start_tight, .fini = ranges_stop, .timeout = 120)
+{
+	struct span span = span_new(2 * MIB, 300, 300);
+	const struct held before = held_now();
+	tma_region *region = NULL;
+
+	cr_assert_eq(
+	    tma_region_from_device_ptr(client, pointer_at(span.start), span_bytes(&span), 0, &region),
+	    TMA_QUOTA, "%s", tma_last_error(client));
+	cr_assert_null(region);
+	assert_held(&before, "refused");
+	ok(tma_region_from_device_ptr(client, pointer_at(span.start), 400 * MIB, 0, &region));
+}
+
+/* ---- After a reconnection ---------------------------------------------------------------------------- */
+
+Test(ranges, are_registered_again_when_the_service_comes_back)
+{
+	struct span span = span_new(2 * MIB, 300, 302), kept = span_new(2 * MIB, 2, 2),
+		    lost = span_new(2 * MIB, 3, 3);
+	tma_region *region = registered(span.start, span_bytes(&span)), *grown, *gone;
+
+	span_grow(&span, 2);
+	grown = registered(span.start, span_bytes(&span));
+	gone = registered(lost.start, 6 * MIB);
+	registered(kept.start, 4 * MIB);
+	span_remap(&lost, 1);
+	process_kill(&service);
+	ranges_restart("--mapped-bytes-per-uid=8G");
+	cr_assert_eq(tma_ping(client), TMA_INVALID_ARGUMENT, "the first call reports what is gone");
+	cr_assert(strstr(tma_last_error(client), "allocation 1 of the region"), "%s", tma_last_error(client));
+	cr_assert_eq(copy_bytes(gone, 0, gone, 4 * MIB, 10), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(stat_of("regions"), 3, "each once, and nothing of their calls");
+	assert_transposes(&span, grown, 1, "grown");
+	cr_assert_eq(copy_bytes(grown, 10, region, 10, 10), TMA_OVERLAP,
+	             "they still share their allocations");
+	ok(tma_region_release(gone));
+	gone = registered(lost.start, 6 * MIB);
+	ok(copy_bytes(gone, 0, gone, 4 * MIB, 10));
+}
