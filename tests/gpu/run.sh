@@ -5,7 +5,8 @@
 #
 #   run.sh [check|bench|neighbour|fairness|sanitize|all] [LOGS]     all, ./gpu-logs
 #
-#   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its clients
+#   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its
+#             clients, ranges of many allocations
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
 #             launch; lists by it, against its own copy; and neighbour
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
@@ -14,7 +15,7 @@
 #
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
 #
-# By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; LD_LIBRARY_PATH, for another libcuda.so.1.
+# By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; RANGES, MiB of a range; LD_LIBRARY_PATH, for another libcuda.so.1.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
@@ -76,32 +77,43 @@ check() {
 	grep -E '^# (wrong|  .*%)' "$log" | cut -c 1-200 | head -n 12 | sed 's/^#/   /'
 	tap service 100 sh "$here/service.sh" "$here/bin/tmad" "$here/bin/tmactl"
 	tap clients 240 "$here/bin/clients" "$here/bin/tmad" "$here/bin/astray_tmad"
+	with_tmad ranges
 }
 
 bench() {
 	plain bench 500 "$here/bin/bench_gpu" ${BENCH:-}
 	plain bench-blocks 200 "$here/bin/bench_blocks"
 	plain bench-host 200 "$here/bin/bench_host"
-	by_service
+	with_tmad by_service
 	neighbour
 }
 
-# A small transform by the service of a tmad of its own, and by a launch; lists by the service.
-by_service() {
+# with_tmad COMMAND...: with a tmad of its own, at $room/socket.
+with_tmad() {
 	room=$(mktemp -d) || exit 1
-	"$here/bin/tmad" --engine=cuda --socket="$room/socket" 2>"$logs/bench-tmad.log" &
+	"$here/bin/tmad" --engine=cuda --socket="$room/socket" 2>"$logs/$1-tmad.log" &
 	tmad=$!
 	for _ in $(seq 200); do
 		[ -S "$room/socket" ] && break
 		kill -0 $tmad 2>/dev/null || break
 		sleep 0.1
 	done
-	plain latency 120 "$here/bin/bench_latency" "$room/socket"
-	plain bench-lists 120 "$here/bin/bench_lists" "$room/socket"
-	plain bench-tables 120 "$here/bin/bench_tables" "$room/socket"
+	"$@"
 	kill $tmad 2>/dev/null
 	wait $tmad
 	rm -rf "$room"
+}
+
+# A small transform by the service, and by a launch; lists by the service.
+by_service() {
+	plain latency 120 "$here/bin/bench_latency" "$room/socket"
+	plain bench-lists 120 "$here/bin/bench_lists" "$room/socket"
+	plain bench-tables 120 "$here/bin/bench_tables" "$room/socket"
+}
+
+ranges() {
+	tap ranges 120 "$here/bin/ranges" "$room/socket" "${RANGES:-1024}"
+	grep '^# ' "$log" | sed 's/^#/   /'
 }
 
 neighbour() {
