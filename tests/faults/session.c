@@ -147,6 +147,64 @@ static void tickets(void)
 			check_transposed("wait");
 }
 
+static void check_copied(const char *what)
+{
+	if (memcmp(tma_region_data(s.own), s.src_data, BYTES) != 0)
+		wrong(what);
+	memset(tma_region_data(s.own), 0x5a, BYTES);
+}
+
+/* From each row to the same row of the region that the service made. */
+static void run_over_tables(tma_table *to, tma_table *from, tma_plan *plan)
+{
+	const int32_t block = 0;
+	const struct tma_tensor row = { .dtype = TMA_UINT32, .rank = 1, .shape = { COLUMNS } };
+	const struct tma_transform transform = { .dst = &row, .src = &row };
+	const struct tma_blocks blocks = { .transform = &transform,
+		                           .count = 1,
+		                           .index_dtype = TMA_INT32,
+		                           .index = &block,
+		                           .limit = 1,
+		                           .dst_table = to,
+		                           .src_table = from };
+	struct tma_item item = { .plan = plan, .dst_table = to, .src_table = from };
+
+	memset(tma_region_data(s.own), 0x5a, BYTES);
+	if (went_well("gather", tma_gather(s.client, &blocks)))
+		check_copied("gather");
+	if (plan && went_well("plan_run", tma_plan_run_tables(s.client, plan, to, from, NULL)))
+		check_copied("plan_run");
+	if (plan && went_well("submit", tma_run_items(s.client, &item, 1, NULL)))
+		check_copied("submit");
+}
+
+static void tables(void)
+{
+	const struct tma_tensor row = { .dtype = TMA_UINT32, .rank = 1, .shape = { COLUMNS } };
+	const struct tma_transform transform = { .dst = &row, .src = &row };
+	struct tma_place from[ROWS], to[ROWS];
+	tma_table *dst = NULL, *src = NULL;
+	tma_plan *plan = NULL;
+
+	if (!s.src || !s.own)
+		return;
+	for (int i = 0; i < ROWS; i++) {
+		from[i] = (struct tma_place){ .region = s.src, .offset = (uint64_t)i * COLUMNS * 4 };
+		to[i] = (struct tma_place){ .region = s.own, .offset = (uint64_t)i * COLUMNS * 4 };
+	}
+	if (!went_well("table_prepare", tma_table_prepare(s.client, to, ROWS, &dst)))
+		dst = NULL;
+	if (!went_well("table_prepare", tma_table_prepare(s.client, from, ROWS, &src)))
+		src = NULL;
+	if (!went_well("plan_prepare", tma_plan_prepare(s.client, &transform, &plan)))
+		plan = NULL;
+	if (dst && src)
+		run_over_tables(dst, src, plan);
+	went_well("table_release", tma_table_release(dst));
+	went_well("table_release", tma_table_release(src));
+	went_well("plan_release", tma_plan_release(plan));
+}
+
 static void documents(void)
 {
 	int (*const asks[])(tma_client *, tma_document **) = { tma_info, tma_stats, tma_regions };
@@ -212,6 +270,7 @@ int main(int argc, char **argv)
 	make_regions();
 	transforms();
 	tickets();
+	tables();
 	documents();
 	transforms();
 	end(argv[1]);
