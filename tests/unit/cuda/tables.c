@@ -193,6 +193,70 @@ ParameterizedTest(struct row *row, tables, layers_in_memories_of_their_own)
 		run_case(row, (uint64_t)seed);
 }
 
+/* ---- Layers that are evenly spaced -------------------------------------------------------------------- */
+
+/* All in one memory. */
+static void side_even(struct side *side, uint64_t *state)
+{
+	struct engine_memory *memory = new_memory(REGION_KIND_CUDA_IPC, LAYERS * BYTES);
+
+	for (size_t i = 0; i < LAYERS * BYTES; i++)
+		data(memory)[i] = (unsigned char)oracle_random(state);
+	for (uint64_t l = 0; l < LAYERS; l++) {
+		side->memories[l] = memory;
+		side->places[l] =
+		    (struct layer_place){ .at = { .memory = { memory->memory[0], memory->memory[1] },
+			                          .base = memory->base,
+			                          .offset = l * BYTES,
+			                          .size = memory->size },
+			                  .address = memory->address + l * BYTES };
+	}
+	side_ready(side);
+	cr_assert(side->table.is_even);
+}
+
+/* Rows of 64 bytes with gaps: a tensor map can say where they are, and then also where the layers are. */
+Test(tables, evenly_spaced)
+{
+	static unsigned char expected[LAYERS * BYTES];
+	static struct side dst, src;
+	static struct list list;
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	const int64_t shape[] = { 16, 16 }, apart[] = { 32, 1 };
+	const struct cuda_limits limits = small_limits();
+	struct engine_stream *stream;
+	uint64_t state = 3;
+	struct error err;
+
+	open_engine(&limits);
+	count_launches();
+	stream = engine_stream_new(engine, &owner);
+	side_even(&dst, &state);
+	side_even(&src, &state);
+	list_init(&list, false, false, &dst, &src);
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, apart, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, apart, "src", &err);
+	work_init_spec(&list.work, &spec, dst.memories[0], 0, src.memories[0], 0);
+	list.work.job.blocks = &list.blocks;
+	memcpy(expected, data(dst.memories[0]), sizeof expected);
+	for (uint32_t l = 0; l < LAYERS; l++)
+		for (uint64_t i = 0; i < BLOCKS; i++)
+			for (int r = 0; r < 16; r++)
+				memcpy(expected + l * BYTES + i * STEP + r * 128,
+				       block_of(&src, l, (uint64_t)list.index[i]) + r * 128, 64);
+	n_launches = 0;
+	engine_submit(engine, stream, &list.work.job);
+	wait_done(1);
+	cr_assert_eq(list.work.job.status, 0, "%d", list.work.job.status);
+	cr_assert_eq(n_launches, 1);
+	cr_assert_eq(list.blocks.family, FAMILY_TILE_COPY, "by maps: %d", list.blocks.family);
+	cr_assert_eq(memcmp(data(dst.memories[0]), expected, sizeof expected), 0);
+	engine_stream_free(engine, stream);
+	engine_unmap(engine, dst.memories[0]);
+	engine_unmap(engine, src.memories[0]);
+	close_engine();
+}
+
 /* ---- Memory that fails -------------------------------------------------------------------------------- */
 
 struct hole_row {
