@@ -84,7 +84,7 @@ struct engine_memory {
 	                       meaning (layer_table.h) */
 	void *host;         /* the region's first byte, where this process can reach it; else NULL */
 	uint64_t memory[2]; /* identity of the memory: equal for two mappings of one, where that is known */
-	struct backing *backing; /* the engine's: the file behind it, where that can fail; else NULL */
+	struct backing *backing;      /* the engine's: the file behind it, where that can fail; else NULL */
 	struct memory_chunks *chunks; /* what the memory consists of, where other memories may have some of it
 	                                 too; else NULL */
 };
