@@ -141,13 +141,12 @@ class Files(RawCase):
                 shared = torch.arange(1000, dtype=torch.int32).share_memory_()
                 storage = shared.untyped_storage()
                 if strategy == "file_descriptor":
-                    fd, size = storage._share_fd_cpu_()
+                    fd, size = storage._share_fd_cpu_()  # which stays PyTorch's
+                    region = self.register(fd, size)
                 else:
                     _, name, size = storage._share_filename_cpu_()
                     fd = os.open("/dev/shm/" + name.decode().lstrip("/"), os.O_RDWR)
-                try:
-                    region = self.register(fd, size)
-                finally:
+                    region = self.register(fd, size, offset=64)  # behind a count of its users
                     os.close(fd)
                 there, b = self.region(4000)
                 self.rpc.call("copy", {"dst": tensor(b, [1000], "int32"), "src": tensor(region, [1000], "int32")})
