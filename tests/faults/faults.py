@@ -81,7 +81,7 @@ class FaultTmad(FailingTmad):
 
     def __init__(self, plan, *args, **options):
         env = dict(plan.env, **options.pop("env", {}))
-        super().__init__("--threads", "2", *args, program=FAULT_TMAD, env=env, start=False, **options)
+        super().__init__("--threads", "2", "--message-fds", "64", *args, program=FAULT_TMAD, env=env, start=False, **options)
         self.command.append(f"--metrics=unix:{metrics_of(self.path)}")
 
 
