@@ -81,7 +81,10 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	batch->server = server;
 	batch->n = batch->n_good = batch->n_parts = batch->n_moves = 0;
 	batch->errors_bytes = server->limits.reply_pause_bytes;
-	return batch;
+	if (make_room(batch, 1)) /* an engine knows a batch by its moves, also where there are none */
+		return batch;
+	deallocate(batch);
+	return NULL;
 }
 
 void batch_free(struct batch *batch)

@@ -11,7 +11,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import RpcError, Tmad, pack_request, share, tensor, wait_until
+from tmad import Memory, RpcError, Tmad, pack_request, share, tensor, wait_until
 
 CODES = {"INVALID_ARGUMENT": -1, "OUT_OF_RANGE": -2, "OVERLAP": -3, "NOT_FOUND": -4, "PERMISSION": -7, "QUOTA": -8}
 
@@ -364,6 +364,16 @@ class Order(SubmitCase):
         plan = self.prepare(layout([8]), layout([8]))
         self.rpc.request("submit", {"items": [{"plan": plan, "dst": [self.to, 0], "src": [self.src, 0]}, {}],
                                     "wait": self.point(56, 1)})
+
+
+class First(unittest.TestCase):
+    """Of a service that has kept no batch yet."""
+
+    def test_of_none_is_a_point(self):
+        with Tmad() as tmad, tmad.rpc() as rpc, Memory(64) as words:
+            signal = {"region": words.register(rpc), "offset": 8, "value": 4}
+            self.assertEqual(rpc.call("submit", {"items": [], "signal": signal})["statuses"], [])
+            self.assertEqual(words[8:16], (4).to_bytes(8, "little"))
 
 
 class Limits(unittest.TestCase):
