@@ -97,8 +97,11 @@ int job_charge(struct job *job, uint64_t more, struct error *err)
 	struct accounts *accounts = &session->server->accounts;
 	int r = charge_take(&job->charge, accounts, session->account, CHARGE_JOBS, more, err);
 
-	if (r == 0 && job->is_behind)
-		r = charge_take(&job->behind, accounts, session->account, CHARGE_BEHIND_WAITS, more, err);
+	if (r < 0 || !job->is_behind)
+		return r;
+	r = charge_take(&job->behind, accounts, session->account, CHARGE_BEHIND_WAITS, more, err);
+	if (r < 0)
+		charge_shrink(&job->charge, more);
 	return r;
 }
 
@@ -318,6 +321,10 @@ static bool explain_loss(const struct job *job, struct error *err)
 	for (uint32_t i = 0; i < job->n_regions; i++)
 		if (explain_region(job, job->regions[i], err))
 			return true;
+	if (job->parts && job->parts->n > 0 &&
+	    (explain_region(job, job->parts->items[0].dst, err) ||
+	     explain_region(job, job->parts->items[0].src, err)))
+		return true;
 	if (blocks &&
 	    (explain_layers(job, blocks->dst.table, err) || explain_layers(job, blocks->src.table, err)))
 		return true;

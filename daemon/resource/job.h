@@ -63,7 +63,7 @@ TAILQ_HEAD(job_queue, job);
 struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
                     void (*answer)(struct job *job), struct error *err);
 
-/* Charges for more transforms. QUOTA: the caller drops the job. */
+/* Charges for more transforms, or, with QUOTA, for none. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
 
 /* Holds the region until the job is gone. */

@@ -11,6 +11,7 @@
 
 #include "microkernel.h"
 #include "index_list.h"
+#include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
 #include "move.h"
 #include "proto/clock.h"
@@ -74,8 +75,10 @@ static bool is_small_list(const struct engine_job *job, const struct cpu_tuning 
 	if (blocks->n > MOST_MOVES)
 		return false;
 	n = count_named(blocks);
-	return n == 0 || (blocks->layers <= MOST_MOVES && n <= MOST_MOVES / blocks->layers &&
-	                  add(&sum, &job->move, (int64_t)n * blocks->layers, tuning));
+	if (n == 0)
+		return !backing_concerns(job); /* each file is looked at, also where nothing is moved */
+	return (blocks->layers <= MOST_MOVES && n <= MOST_MOVES / blocks->layers &&
+	        add(&sum, &job->move, (int64_t)n * blocks->layers, tuning));
 }
 
 bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning)

@@ -181,41 +181,47 @@ bool backing_concerns(const struct engine_job *job)
 	return false;
 }
 
-/* What was found out of one side: moves of a batch tend to be in the same memory. */
-struct looked {
-	struct backing *backing;
-	bool is_whole;
-};
-
-static bool is_whole(const struct engine_memory *memory, struct looked *looked)
+/* Of a job, which looks at each file once, in however many of its moves or layers that is. */
+static uint64_t begin_check(void)
 {
-	if (!has_backing(memory))
-		return true;
-	if (looked->backing != memory->backing)
-		*looked = (struct looked){ memory->backing, backing_is_whole(memory->backing) };
-	return looked->is_whole;
+	static atomic_uint_fast64_t checks;
+
+	return atomic_fetch_add(&checks, 2) + 2;
 }
 
-static bool is_table_whole(const struct layer_table *table, struct looked *looked)
+static bool is_whole(const struct engine_memory *memory, uint64_t check)
+{
+	uint64_t looked;
+
+	if (!has_backing(memory))
+		return true;
+	looked = atomic_load(&memory->backing->looked);
+	if (looked >> 1 != check >> 1) {
+		looked = check | backing_is_whole(memory->backing);
+		atomic_store(&memory->backing->looked, looked);
+	}
+	return looked & 1;
+}
+
+static bool is_table_whole(const struct layer_table *table, uint64_t check)
 {
 	for (uint32_t i = 0; table && i < table->n; i++)
-		if (!is_whole(table->memories[i], looked))
+		if (!is_whole(table->memories[i], check))
 			return false;
 	return true;
 }
 
-static bool are_blocks_whole(const struct engine_blocks *blocks, struct looked *looked)
+static bool are_blocks_whole(const struct engine_blocks *blocks, uint64_t check)
 {
-	return is_whole(blocks->index_memory, looked) && is_table_whole(blocks->dst.table, looked) &&
-	       is_table_whole(blocks->src.table, looked);
+	return is_whole(blocks->index_memory, check) && is_table_whole(blocks->dst.table, check) &&
+	       is_table_whole(blocks->src.table, check);
 }
 
-static void check_batch(struct engine_job *job)
+static void check_batch(struct engine_job *job, uint64_t check)
 {
-	struct looked dst = { 0 }, src = { 0 };
 	for (uint32_t i = 0; i < job->n_moves; i++) {
 		struct engine_move *move = &job->moves[i];
-		if (move->status == 0 && !(is_whole(move->dst, &dst) && is_whole(move->src, &src)))
+		if (move->status == 0 && !(is_whole(move->dst, check) && is_whole(move->src, check)))
 			move->status = STATUS_DEVICE;
 		if (job->status == 0)
 			job->status = move->status;
@@ -224,14 +230,14 @@ static void check_batch(struct engine_job *job)
 
 void backing_check(struct engine_job *job)
 {
-	struct looked looked = { 0 };
+	const uint64_t check = begin_check();
 	if (job->status != 0 && !(job->moves && job->status == STATUS_DEVICE))
 		return;
 	if (job->moves)
-		check_batch(job);
-	else if (!is_whole(job->move.dst, &looked) || !is_whole(job->move.src, &looked) ||
-	         (job->blocks && !are_blocks_whole(job->blocks, &looked)))
+		check_batch(job, check);
+	else if (!is_whole(job->move.dst, check) || !is_whole(job->move.src, check) ||
+	         (job->blocks && !are_blocks_whole(job->blocks, check)))
 		job->status = job->move.status = STATUS_DEVICE;
-	if (job->status == 0 && !is_whole(job->signal.memory, &looked))
+	if (job->status == 0 && !is_whole(job->signal.memory, check))
 		job->status = STATUS_DEVICE;
 }

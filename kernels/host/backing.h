@@ -27,8 +27,9 @@ struct backing {
 	struct fault_cover cover;
 	struct fault_range
 	    last; /* the region's last page, mapped once more, and touched by nobody; or size 0 */
-	struct timespec changed; /* the file's time of change, as it was seen */
-	bool is_settled;         /* a change after that has another time */
+	struct timespec changed;     /* the file's time of change, as it was seen */
+	bool is_settled;             /* a change after that has another time */
+	atomic_uint_fast64_t looked; /* the number of the check that looked last, and in bit 0 what it saw */
 };
 
 /* Has a descriptor of its own of a file that can shrink; fd is -1 otherwise. */

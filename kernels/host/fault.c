@@ -27,6 +27,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct sigaction before;
 
+#define MOST_PAGES 64 /* of a mapping that are replaced one by one */
+
 static pthread_mutex_t covers_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, fault_cover) covers = LIST_HEAD_INITIALIZER(covers);
 
@@ -38,14 +40,22 @@ static bool is_guarded(const struct guard *guard, const void *address)
 	return false;
 }
 
-/* A page at a time: the others may still be the file's, and a driver reads few. */
+static bool is_emptied(const void *start, size_t size)
+{
+	return mmap((void *)start, size, PROT_READ | PROT_WRITE,
+	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+/* A page at a time: the others may still be the file's, and a driver reads few. Of many pages all the others
+ * go at once, because each by itself is a mapping, and a process may have only so many. */
 static bool is_replaced(struct fault_cover *cover, const char *address)
 {
 	const char *start = cover->range.start;
 	const char *page = address - (size_t)(address - start) % cover->page;
 	atomic_store(&cover->has_failed, true);
-	return mmap((void *)page, cover->page, PROT_READ | PROT_WRITE,
-	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+	if (cover->replaced++ < MOST_PAGES && is_emptied(page, cover->page))
+		return true;
+	return is_emptied(start, cover->range.size);
 }
 
 static bool is_covered(const void *address)
@@ -136,6 +146,7 @@ void fault_cover_add(struct fault_cover *cover, struct fault_range range, size_t
 {
 	cover->range = range;
 	cover->page = page;
+	cover->replaced = 0;
 	atomic_init(&cover->has_failed, false);
 	pthread_mutex_lock(&covers_lock);
 	LIST_INSERT_HEAD(&covers, cover, entry);

@@ -40,6 +40,7 @@ struct fault_cover {
 	LIST_ENTRY(fault_cover) entry;
 	struct fault_range range; /* of whole pages */
 	size_t page;              /* bytes */
+	uint32_t replaced;        /* pages */
 	atomic_bool has_failed;
 };
 

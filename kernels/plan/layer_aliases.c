@@ -11,7 +11,7 @@
 #include "overlap.h"
 
 #define MOST_PIECES 16384
-#define MOST_PAIRS  1000000 /* of pieces of one allocation */
+#define PIECE_STEPS 16 /* to find one, and to sort it */
 
 static struct memory_range range_of(const struct tensor_place *place, struct stretch stretch)
 {
@@ -119,28 +119,73 @@ static int compare_pieces(const void *a, const void *b)
 	return (x->of.low > y->of.low) - (x->of.low < y->of.low);
 }
 
+/* Of the pieces of an allocation so far, the one that reaches farthest, and the one of another memory that
+ * does. */
+struct farthest {
+	const struct piece *piece[2];
+};
+
+static void farthest_add(struct farthest *farthest, const struct piece *x)
+{
+	const struct piece **of = farthest->piece;
+	const bool is_other = of[0] && !is_one_memory(of[0]->place, x->place);
+
+	if (!of[0] || x->of.high > of[0]->of.high) {
+		if (is_other)
+			of[1] = of[0];
+		of[0] = x;
+	} else if (is_other && (!of[1] || x->of.high > of[1]->of.high)) {
+		of[1] = x;
+	}
+}
+
+static const struct piece *find_before(const struct farthest *farthest, const struct piece *x)
+{
+	for (int i = 0; i < 2; i++) {
+		const struct piece *y = farthest->piece[i];
+
+		if (y && y->of.high > x->of.low && !is_one_memory(x->place, y->place))
+			return y;
+	}
+	return NULL;
+}
+
 /* Two pieces of one allocation that meet, of different memories and, if the tables are two, one of each. */
 static bool find_pair(const struct pieces *pieces, bool are_two, uint32_t *ret_a, uint32_t *ret_b)
 {
-	uint64_t pairs = 0;
+	struct farthest farthest[2] = { 0 }; /* of b, of a; of a alone the first */
 
 	for (uint32_t i = 0; i < pieces->n; i++) {
-		const struct piece *x = &pieces->list[i];
+		const struct piece *x = &pieces->list[i], *y;
 
-		for (uint32_t j = i + 1; j < pieces->n; j++) {
-			const struct piece *y = &pieces->list[j];
-
-			if (y->of.id != x->of.id || y->of.low >= x->of.high)
-				break;
-			if (++pairs <= MOST_PAIRS &&
-			    ((are_two && x->is_a == y->is_a) || is_one_memory(x->place, y->place)))
-				continue;
+		if (i > 0 && x->of.id != x[-1].of.id)
+			farthest[0] = farthest[1] = (struct farthest){ 0 };
+		y = find_before(&farthest[are_two ? !x->is_a : 0], x);
+		if (y) {
 			*ret_a = x->is_a ? x->entry : y->entry;
 			*ret_b = x->is_a ? y->entry : x->entry;
 			return true;
 		}
+		farthest_add(&farthest[are_two ? x->is_a : 0], x);
 	}
 	return false;
+}
+
+/* The memories of a table that may have allocations in common with others, up to two. */
+static uint32_t count_shared(const struct layer_table *table)
+{
+	const struct tensor_place *last = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < table->n && n < 2; i++) {
+		const struct tensor_place *place = &table->places[table->order[i]].at;
+
+		if (!has_shared(place) || (last && is_one_memory(last, place)))
+			continue;
+		last = place;
+		n++;
+	}
+	return n;
 }
 
 bool layer_tables_share(const struct layer_table *a, const struct layer_table *b, uint32_t *ret_a,
@@ -150,12 +195,14 @@ bool layer_tables_share(const struct layer_table *a, const struct layer_table *b
 	bool shares = true;
 
 	*ret_a = *ret_b = 0;
+	if (a == b ? count_shared(a) < 2 : !count_shared(a) || !count_shared(b))
+		return false;
 	if (add_table(&pieces, a, true, ret_a) && (a == b || add_table(&pieces, b, false, ret_b))) {
 		if (pieces.n > 1)
 			qsort(pieces.list, pieces.n, sizeof *pieces.list, compare_pieces);
 		shares = find_pair(&pieces, a != b, ret_a, ret_b);
 	}
-	overlap_count_steps(pieces.n);
+	overlap_count_steps((uint64_t)PIECE_STEPS * pieces.n);
 	free(pieces.list);
 	return shares;
 }

@@ -179,6 +179,7 @@ int layer_table_check_apart(const struct layer_table *table, const struct transf
 bool layer_table_meets(const struct layer_table *table, struct stretch of_layer,
                        const struct tensor_place *other, struct stretch of_other, uint32_t *ret_entry)
 {
+	overlap_count_steps(table->n);
 	for (uint32_t i = 0; i < table->n; i++)
 		if (places_meet(&table->places[i].at, stretch_shift(of_layer, position(table, i)), other,
 		                of_other)) {
@@ -235,6 +236,7 @@ bool layer_tables_meet(struct layer_table *dst, struct stretch of_dst, const str
 	if (src->serial && dst->beside == src->serial && dst->clear.low <= ways.low &&
 	    ways.high <= dst->clear.high)
 		return false;
+	overlap_count_steps((uint64_t)dst->n + src->n);
 	if (search(dst, src, ways, ret_dst, ret_src, &shares) ||
 	    layer_tables_share(dst, src, ret_dst, ret_src))
 		return true;
