@@ -400,6 +400,9 @@ int order_fill_has(int parts, uint32_t *has, const uint32_t bits[ORDER_PARTS]);
 
 /* ---- plan.c ---------------------------------------------------------------------------------------- */
 
+/* A plan of the client that can be used, as it travels. */
+int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret);
+
 /* A run of a plan as it travels, without its order. */
 int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                struct msg_plan_run *ret);

@@ -218,12 +218,17 @@ static int table_item_params(tma_client *client, const struct tma_item *item, st
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "%s_table: set, but only a plan runs over tables",
 		                   item->dst_table ? "dst" : "src");
-	if (item->src_table)
-		return table_run_params(client, item->plan, item->dst_table, item->src_table, ret);
-	rc = run_params(client, item->plan, item->src, item->src, ret);
+	if (item->dst_table && item->dst.region)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "dst: dst_table is given too; it has the places");
+	rc = plan_param(client, item->plan, &ret->plan);
 	if (rc == 0)
 		rc = table_param(client, item->dst_table, "dst_table", &ret->dst_table);
-	ret->has = F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src);
+	if (rc == 0)
+		rc = item->src_table ? table_param(client, item->src_table, "src_table", &ret->src_table)
+		                     : place_param(client, item->src, "src", &ret->src);
+	ret->has = F(plan_run, plan) | F(plan_run, dst_table) |
+	           (item->src_table ? F(plan_run, src_table) : F(plan_run, src));
 	return rc;
 }
 

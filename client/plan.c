@@ -86,7 +86,7 @@ struct run {
 	struct tma_place dst, src;
 };
 
-static int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret)
+int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret)
 {
 	if (!plan)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,

@@ -86,8 +86,7 @@ static int connect_again(tma_client *client, int64_t deadline, enum patience pat
 	return client_fail(client, rc, "the connection is closed: %s; %s", lost.message, why.message);
 }
 
-/* ---- Regions, tables and plans
- * -------------------------------------------------------------------------------- */
+/* ---- Regions, tables and plans ------------------------------------------------------------------------ */
 
 /* By when a call with that deadline stops asking again: what is asked for last has a quarter of its time for
  * the reply. */

@@ -45,6 +45,14 @@ static int take_chunks(tma_region *region, const struct device_span *spans, size
 	return rc;
 }
 
+static int name_device(tma_region *region)
+{
+	struct error err;
+	int rc = device_name(region->client->driver, region->chunks[0]->span.start, region->device, &err);
+
+	return rc < 0 ? client_fail(region->client, rc, "%s", err.message) : 0;
+}
+
 /* One allocation is shared as it always was, by a descriptor that the region keeps or by a handle. */
 static int take_export(tma_region *region, const struct device_span *span)
 {
@@ -55,7 +63,7 @@ static int take_export(tma_region *region, const struct device_span *span)
 
 	if (chunk->fd >= 0) {
 		region->fd = chunk->fd;
-		return 0;
+		return name_device(region);
 	}
 	rc = device_export(region->client->driver, span, &export, &err);
 	if (rc < 0)
@@ -65,14 +73,6 @@ static int take_export(tma_region *region, const struct device_span *span)
 	memcpy(region->handle, export.handle, sizeof region->handle);
 	memcpy(region->device, export.device, sizeof region->device);
 	return 0;
-}
-
-static int name_device(tma_region *region)
-{
-	struct error err;
-	int rc = device_name(region->client->driver, region->chunks[0]->span.start, region->device, &err);
-
-	return rc < 0 ? client_fail(region->client, rc, "%s", err.message) : 0;
 }
 
 /* A new region, of chunks that are known and of others. */

@@ -29,6 +29,14 @@ struct registering {
 	int new[SOCKET_MAX_FDS];
 };
 
+static int fail_parts(const struct registering *r)
+{
+	return client_fail(
+	    r->region->client, STATUS_QUOTA,
+	    "the region has more than %d parts that other regions have: release some of those first",
+	    MOST_PARTS);
+}
+
 static void close_new(struct registering *registering)
 {
 	while (registering->n_new > 0)
@@ -46,11 +54,7 @@ static int add_known(struct registering *r, const struct chunk *chunk)
 		return 0;
 	}
 	if (r->n == MOST_PARTS)
-		return client_fail(
-		    r->region->client, STATUS_QUOTA,
-		    "the region has more than %d parts that other regions have: release some of those "
-		    "first",
-		    MOST_PARTS);
+		return fail_parts(r);
 	r->parts[r->n++] = (struct msg_part){ .has = F(part, size) | F(part, region) | F(part, offset),
 		                              .size = chunk->span.size,
 		                              .region = chunk->home->id,
@@ -63,7 +67,9 @@ static int add_new(struct registering *r, const struct chunk *chunk, size_t i)
 	bool is_new;
 	int fd, rc;
 
-	if (r->n_fds == r->most_fds || r->n == MOST_PARTS)
+	if (r->n == MOST_PARTS)
+		return fail_parts(r);
+	if (r->n_fds == r->most_fds)
 		return client_fail(r->region->client, STATUS_DISCONNECTED,
 		                   "the connection was lost while a region of %zu allocations was registered",
 		                   r->region->n_chunks);
@@ -159,6 +165,7 @@ static int register_group(tma_region *region, size_t most_fds, int64_t deadline,
 	if (rc < 0)
 		return rc;
 	group->kind = REGION_KIND_CUDA_FD;
+	group->has_parts = true;
 	group->writable = region->writable;
 	memcpy(group->device, region->device, sizeof group->device);
 	rc = region_reserve_chunks(group, most_fds);

@@ -5,6 +5,7 @@
 #include "client.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void table_free(tma_table *table);
@@ -34,13 +35,15 @@ static int table_fill(tma_client *client, const struct call *call, struct reques
 	(void)request;
 	for (size_t i = 0; i < table->n; i++) {
 		const struct table_place *place = &table->places[i];
+		char name[32];
 		uint64_t id;
 		int rc;
 
 		if (!place->region)
 			return client_fail(client, STATUS_NOT_FOUND, "places[%zu]: its region was released",
 			                   i);
-		rc = region_param(client, place->region, "places", &id);
+		snprintf(name, sizeof name, "places[%zu]", i);
+		rc = region_param(client, place->region, name, &id);
 		if (rc < 0)
 			return rc;
 		table->words[2 * i] = htole64(id);
@@ -77,7 +80,10 @@ static int check_places(tma_client *client, const struct tma_place *places, size
 		                   "n: %zu places do not fit into a message of %zu bytes", n,
 		                   frame_request_limits.bytes);
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		rc = place_check(client, &places[i], "places");
+		char name[32];
+
+		snprintf(name, sizeof name, "places[%zu]", i);
+		rc = place_check(client, &places[i], name);
 		if (rc == 0 && !places[i].region)
 			rc = client_fail(client, STATUS_INVALID_ARGUMENT,
 			                 "places[%zu].region is NULL; a place is a byte of a region", i);

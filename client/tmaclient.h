@@ -134,7 +134,8 @@ TMA_API tma_client *tma_new(void);
  * (DEVICE_LOST), the next call reconnects to the same path. Every region that was not released is registered
  * again, every table and plan is prepared again, and all keep their handles. Memory that the library or the
  * service created keeps its contents, except for CUDA IPC memory that the service created, which is lost.
- * tma_reconnects() counts reconnections. Each region keeps a file descriptor open for this purpose.
+ * tma_reconnects() counts reconnections. For this purpose each region of host memory, or of one allocation of
+ * cuMemCreate, keeps a file descriptor open, and so does each allocation that tma_region_register_parts got.
  *
  * A blocking call that is interrupted because the service went away is repeated once on the new connection if
  * repeating it is harmless. This is the case for calls that move nothing. It is also the case for a call that
@@ -227,7 +228,7 @@ enum tma_region_flags {
  * tmpfs (shm_open, /dev/shm, also if it is unlinked) or hugetlbfs. The call first allocates any holes in the
  * range, in this process (NO_MEMORY if that fails): the service accepts no memory with holes, and a transform
  * that meets a hole punched later ends with DEVICE. So does every transform that uses the region while the
- * file is shorter than that; with a service that has a GPU, the region has to be registered anew then. A
+ * file ends before the range does; a service with a GPU needs the region to be registered anew after that. A
  * memfd can be protected from that (fcntl F_ADD_SEALS F_SEAL_SHRINK). A service with a GPU accepts an fd that
  * is open read-only only if it is a memfd sealed with F_SEAL_SHRINK and with F_SEAL_FUTURE_WRITE or
  * F_SEAL_WRITE. The caller keeps the fd and may close it when the call returns; the library keeps no mapping
@@ -270,8 +271,9 @@ TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part 
  * one, or several allocations of cuMemCreate that follow one another, such as an expandable segment of
  * PyTorch. Finds the allocations and exports them, as descriptors if cuMemCreate made them, or as an IPC
  * handle if cudaMalloc did. An allocation that another region of the client has is not imported again, so
- * that a range that has grown registers only what is new. The memory must not be freed before the region is
- * released.
+ * that a range that has grown registers only what is new. Release the region before you free the memory:
+ * memory of cudaMalloc must not be freed while it is registered, and of cuMemCreate's the service keeps the
+ * old allocation until then.
  *
  * If a region of exactly this range and these flags exists and the driver confirms that its memory is still
  * the same (CU_POINTER_ATTRIBUTE_BUFFER_ID of each allocation), the call returns that region once more and
@@ -283,8 +285,9 @@ TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part 
  * region whose memory was freed by then is lost.
  *
  * OUT_OF_RANGE: the memory ends before the range does. UNSUPPORTED: there is no CUDA driver, or the memory
- * cannot be exported because it is managed memory, comes from a pool (cudaMallocAsync), or was made by
- * cuMemCreate without POSIX file descriptors. */
+ * cannot be exported because it is managed memory, comes from a pool (cudaMallocAsync), was made by
+ * cuMemCreate without POSIX file descriptors, or is a range of several allocations, one of which cuMemCreate
+ * did not make. */
 TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size,
                                        unsigned flags, tma_region **ret);
 
@@ -301,9 +304,10 @@ TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY o
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
 
-/* Releases the region; the service keeps it until the requests in flight that use it have finished. Unmaps
- * what tma_region_create mapped. The handle is invalid afterwards, whatever the call returns, unless
- * tma_region_from_device_ptr returned it several times. NULL is allowed and returns 0. */
+/* Releases the region. If tma_region_from_device_ptr returned it several times, each release takes back one
+ * of these handles; only the last one ends the region. The service keeps the memory until the requests in
+ * flight and the tables that use it have ended. Unmaps what tma_region_create mapped. The handle is invalid
+ * after the last release, whatever the call returns. NULL is allowed and returns 0. */
 TMA_API int tma_region_release(tma_region *region);
 
 /* ---- Tensors and transforms ------------------------------------------------------------------------ */
@@ -485,13 +489,14 @@ struct tma_place {
 	uint64_t reserved[2];
 };
 
-/* Finds a region of the client that has size bytes at ptr: ptr is then ret->offset bytes from its start.
- * Known are the ranges that tma_region_from_device_ptr has registered and the memory that tma_region_data
- * returns, until the region is released. NOT_FOUND: no single region has all of these bytes. Of several
- * regions, one that transforms may write to is preferred. The call asks neither the driver nor the service,
- * and takes less than a microsecond: it does not notice that memory was freed and that other memory lies
- * there now, which tma_region_from_device_ptr does, nor that a region was lost with its connection, which its
- * use does. */
+/* Finds a region of the client that has all of the size bytes at ptr, and sets *ret to the place of ptr in
+ * it. Searched are the ranges that tma_region_from_device_ptr registered and the memory that tma_region_data
+ * returns. If several regions qualify, one that transforms may write to is preferred. The call adds no
+ * handle: do not release the region for it, and *ret is valid until the region's last handle is released.
+ * NOT_FOUND: no single region has all of these bytes. The call asks neither the driver nor the service, and
+ * takes less than a microsecond. It therefore does not notice that memory was freed and other memory lies
+ * there now (tma_region_from_device_ptr does), or that the region was lost with its connection (its use
+ * fails). */
 TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* Prepares a plan of the transform. The regions and offsets of its tensors are ignored; an order is
@@ -518,12 +523,14 @@ typedef struct tma_table tma_table;
 /* Prepares a table of n places, at most 1024, whose regions are all of host memory or all of device memory. A
  * place outside its region is OUT_OF_RANGE, and the error message names its number. places is not used after
  * the call. The table belongs to the client until tma_table_release or tma_free, and is prepared again after
- * a reconnection. It holds its regions: the memory of one that is released meanwhile stays mapped in the
- * service until the table is released too, and then the table cannot be prepared again. */
+ * a reconnection. It holds the memory of its regions: if one is released first, the service keeps the memory
+ * until the table is released too. Such a table works until the connection ends, but cannot be prepared
+ * again: the call that reconnects then returns NOT_FOUND. Release tables before their regions. QUOTA:
+ * table_bytes_per_uid. */
 TMA_API int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t n, tma_table **ret);
 
 /* Runs the plan once for each place of dst, from the place of src with the same number, in one request, and
- * waits for the reply, like tma_plan_run. Both tables have as many places. order may be NULL.
+ * waits for the reply, like tma_plan_run. Both tables must have the same number of places. order may be NULL.
  * tma_submit_run_tables does not wait (see the asynchronous requests). */
 TMA_API int tma_plan_run_tables(tma_client *client, const tma_plan *plan, const tma_table *dst,
                                 const tma_table *src, const struct tma_order *order);
@@ -541,7 +548,8 @@ struct tma_item {
 	struct tma_place dst, src;  /* where a plan runs */
 	int status;                 /* out: 0 or a negative TMA_* status; TMA_PENDING while in progress */
 	const tma_table *dst_table; /* instead of dst: the plan runs once for each place */
-	const tma_table *src_table; /* instead of src; NULL: all of these runs have the place src */
+	const tma_table *src_table; /* instead of src, beside dst_table; NULL: all of these runs have the
+	                               place src. Each run counts against jobs_per_uid */
 	uint64_t reserved[2];
 };
 
@@ -582,9 +590,9 @@ struct tma_blocks {
 	const int64_t *dst_layers;     /* instead of a step: for each layer, bytes from dst to its block 0 */
 	const int64_t *src_layers;     /* likewise, from src */
 	const struct tma_order *order; /* NULL: none */
-	const tma_table *dst_table;    /* instead of a step or a list: the place of block 0 of each layer. dst
-	                                  then has no region, its offset is added to each place, and a layers of
-	                                  0 stands for as many as there are places */
+	const tma_table *dst_table;    /* instead of a step or a list: the place of block 0 of each layer.
+	                                  The transform's dst then has no region, its offset is added to each
+	                                  place, and layers may be 0 for as many as there are places */
 	const tma_table *src_table;    /* likewise */
 	uint64_t reserved[6];
 };
@@ -596,10 +604,10 @@ TMA_API int tma_scatter(tma_client *client, const struct tma_blocks *blocks);
 
 /* ---- Layouts: KV caches and blocked tensors by name ------------------------------------------------- */
 
-/* A table maps the names of memory layouts, such as "nhd" of vLLM, to the strides of tensors. `tmactl
- * layouts` lists the names. A layout is never freed. Every function here works without a connection: the
- * client serves only to hold error messages, and NULL is allowed. Regions may be NULL where the result is for
- * a plan or an explanation. */
+/* The library knows memory layouts by name, such as "nhd" of vLLM, and makes the strides of tensors from
+ * them. `tmactl layouts` lists the names. A layout is never freed. Every function here works without a
+ * connection: the client serves only to hold error messages, and NULL is allowed. Regions may be NULL where
+ * the result is for a plan or an explanation. */
 typedef struct tma_layout tma_layout;
 
 TMA_API const tma_layout *tma_layout_find(const char *name);   /* NULL: there is no such layout */
@@ -679,7 +687,7 @@ TMA_API int tma_layout_convert(tma_client *client, const struct tma_layout_cache
 /* The same for a list of blocks: makes *ret a gather, or with scatter a scatter, of blocks with all of their
  * layers, and *move its transform. Set index_dtype and index or index_at, and count unless the list has an
  * entry for each block of the side that it does not index. Entries count from the first block of the indexed
- * side's part.
+ * side's part. *ret points to *move, which must exist as long as *ret is used and must not be copied.
  *
  * If the layers of one side lie apart, each an allocation of its own, describe one of them: a cache of one
  * layer stands for as many as the other side has, and you set dst_layers or src_layers for it. If its keys

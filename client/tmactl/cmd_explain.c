@@ -94,7 +94,11 @@ static const char *explain_array(const struct explain *e)
 {
 	if (e->has_shape)
 		return "--shape";
-	return e->args.permute ? "--permute" : e->args.pad ? "--pad" : NULL;
+	return e->args.permute ? "--permute"
+	       : e->args.pad   ? "--pad"
+	       : e->args.split ? "--split"
+	       : e->args.join  ? "--join"
+	                       : NULL;
 }
 
 static int explain_parse(struct explain *e, int argc, char **argv)

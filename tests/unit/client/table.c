@@ -231,7 +231,7 @@ Test(table, in_items)
 
 	of[1].dst_table = NULL;
 	cr_assert_eq(tma_run_items(client, &of[1], 1, NULL), TMA_INVALID_ARGUMENT);
-	cr_assert(strstr(tma_last_error(client), "dst is NULL"), "%s", tma_last_error(client));
+	cr_assert(strstr(tma_last_error(client), "dst_table is NULL"), "%s", tma_last_error(client));
 	of[3].src_table = of[1].src_table;
 	cr_assert_eq(tma_run_items(client, &of[3], 1, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert(strstr(tma_last_error(client), "src_table: set, but only a plan runs over tables"), "%s",
@@ -285,8 +285,8 @@ Test(table, what_is_refused_here)
 		{ client, places, 0, "places is empty" },
 		{ client, places, SIZE_MAX / 2, "do not fit into a message of 65536 bytes" },
 		{ client, without, PLACES, "places[1].region is NULL" },
-		{ client, later, PLACES, "places.reserved[1]: 0x5" },
-		{ other, places, PLACES, "places.region: it belongs to another client" },
+		{ client, later, PLACES, "places[2].reserved[1]: 0x5" },
+		{ other, places, PLACES, "places[0].region: it belongs to another client" },
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
