@@ -440,6 +440,8 @@ class Conversions(Case):
                 (("--from", "nope"), ["--from nope", "tmactl layouts"]), (("--to", "nchw16c"), ["--to nchw16c", "tmactl layouts"]),
                 ((*pair, *self.SIZES, "--shape", "4"), ["omit --shape"]),
                 ((*pair, *self.SIZES, "--permute", "0"), ["omit --permute"]),
+                ((*pair, *self.SIZES, "--split", "0:2"), ["omit --split"]),
+                ((*pair, *self.SIZES, "--join", "0:2"), ["omit --join"]),
                 ((*pair, *self.SIZES, "--pad", "0:0"), ["omit --pad"]), ((*pair, *self.SIZES, "x.npy"), ["omit x.npy"]),
                 ((*pair, "--heads", "0"), ["--heads 0", "from 1 to"]), ((*pair, "--rank", "-1"), ["--rank -1", "from 0 to"]),
                 ((*pair, "--blocks", "4294967296"), ["--blocks 4294967296"]), ((*pair, "--kv", "2x"), ["--kv 2x"]),
