@@ -7,6 +7,12 @@
 
 #include <criterion/criterion.h>
 
+/* An axis of a file, whatever its stride in the output. */
+#define AXIS(n, pad, from, stride)                                                       \
+	{                                                                                \
+		.extent = (n), .before = (pad), .source = (from), .src_stride = (stride) \
+	}
+
 #define FILE_BYTES 4096
 
 static uint32_t state = 1;
@@ -234,7 +240,7 @@ Test(box, a_transpose_has_long_runs_on_both_sides)
 {
 	struct view view = { .rank = 2,
 		             .element = 4,
-		             .axis = { { 16384, 0, 16384, 4 }, { 16384, 0, 16384, 65536 } } };
+		             .axis = { AXIS(16384, 0, 16384, 4), AXIS(16384, 0, 16384, 65536) } };
 	struct box_plan plan;
 	struct box box;
 
@@ -248,7 +254,7 @@ Test(box, a_transpose_has_long_runs_on_both_sides)
 
 Test(box, a_plain_copy_is_one_run_a_box)
 {
-	struct view view = { .rank = 1, .element = 8, .axis = { { 100000000, 0, 100000000, 8 } } };
+	struct view view = { .rank = 1, .element = 8, .axis = { AXIS(100000000, 0, 100000000, 8) } };
 	struct box_plan plan;
 	struct box box;
 
@@ -265,7 +271,7 @@ Test(box, small_gaps_are_read_over)
 	/* Seven of eight bytes of each row: runs of 7 bytes would be a system call each. */
 	struct view view = { .rank = 2,
 		             .element = 1,
-		             .axis = { { 1000000, 0, 1000000, 8 }, { 7, 0, 7, 1 } } };
+		             .axis = { AXIS(1000000, 0, 1000000, 8), AXIS(7, 0, 7, 1) } };
 	struct box_plan plan;
 	struct box box;
 
@@ -279,7 +285,7 @@ Test(box, small_gaps_are_read_over)
 
 Test(box, one_element_fits_any_budget)
 {
-	struct view view = { .rank = 1, .element = 16, .axis = { { 3, 0, 3, 16 } } };
+	struct view view = { .rank = 1, .element = 16, .axis = { AXIS(3, 0, 3, 16) } };
 	struct box_plan plan;
 
 	plan_of(&plan, &view, 1);
@@ -290,7 +296,7 @@ Test(box, one_element_fits_any_budget)
 Test(box, a_file_of_any_size_needs_no_list_of_its_boxes)
 {
 	int64_t n = INT64_C(1) << 50;
-	struct view view = { .rank = 2, .element = 1, .axis = { { 2, 1, 1, n }, { n, 0, n, 1 } } };
+	struct view view = { .rank = 2, .element = 1, .axis = { AXIS(2, 1, 1, n), AXIS(n, 0, n, 1) } };
 	struct box_plan plan;
 	struct box box;
 

@@ -9,6 +9,12 @@
 
 #include "client/tmactl/args.h"
 
+/* An axis of a file, whatever its stride in the output. */
+#define AXIS(n, pad, from, stride)                                                       \
+	{                                                                                \
+		.extent = (n), .before = (pad), .source = (from), .src_stride = (stride) \
+	}
+
 struct view_row {
 	char name[40];
 	uint64_t item_bytes;
@@ -37,7 +43,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "-",
 		  .pad = "-",
 		  .axes = 1,
-		  .axis = { { 30, 0, 30, 4 } },
+		  .axis = { AXIS(30, 0, 30, 4) },
 		  .element = 4,
 		  .out_shape = { 2, 3, 5 } },
 		{ .name = "transpose",
@@ -47,7 +53,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "1,0",
 		  .pad = "-",
 		  .axes = 2,
-		  .axis = { { 3, 0, 3, 4 }, { 2, 0, 2, 12 } },
+		  .axis = { AXIS(3, 0, 3, 4), AXIS(2, 0, 2, 12) },
 		  .element = 4,
 		  .out_shape = { 3, 2 } },
 		{ .name = "Fortran order is a transpose",
@@ -58,7 +64,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "-",
 		  .pad = "-",
 		  .axes = 2,
-		  .axis = { { 2, 0, 2, 8 }, { 3, 0, 3, 16 } },
+		  .axis = { AXIS(2, 0, 2, 8), AXIS(3, 0, 3, 16) },
 		  .element = 8,
 		  .out_shape = { 2, 3 } },
 		{ .name = "Fortran order, permuted back",
@@ -69,7 +75,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "1,0",
 		  .pad = "-",
 		  .axes = 1,
-		  .axis = { { 6, 0, 6, 8 } },
+		  .axis = { AXIS(6, 0, 6, 8) },
 		  .element = 8,
 		  .out_shape = { 3, 2 } },
 		{ .name = "an outer pad fuses",
@@ -79,7 +85,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "-",
 		  .pad = "1:2,0:0",
 		  .axes = 1,
-		  .axis = { { 35, 5, 20, 1 } },
+		  .axis = { AXIS(35, 5, 20, 1) },
 		  .element = 1,
 		  .out_shape = { 7, 5 } },
 		{ .name = "an outer edge pad does not",
@@ -90,7 +96,7 @@ ParameterizedTestParameters(view, init)
 		  .pad = "1:2,0:0",
 		  .mode = TMA_PAD_EDGE,
 		  .axes = 2,
-		  .axis = { { 7, 1, 4, 5 }, { 5, 0, 5, 1 } },
+		  .axis = { AXIS(7, 1, 4, 5), AXIS(5, 0, 5, 1) },
 		  .element = 1,
 		  .out_shape = { 7, 5 } },
 		{ .name = "crop",
@@ -100,7 +106,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "-",
 		  .pad = "-1:0,-2:1",
 		  .axes = 2,
-		  .axis = { { 3, 0, 3, 10 }, { 4, 0, 3, 2 } },
+		  .axis = { AXIS(3, 0, 3, 10), AXIS(4, 0, 3, 2) },
 		  .element = 2,
 		  .out_shape = { 3, 4 },
 		  .src_offset = 14 },
@@ -111,7 +117,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "1,0",
 		  .pad = "-",
 		  .axes = 3,
-		  .axis = { { 3, 0, 3, 12 }, { 2, 0, 2, 36 }, { 3, 0, 3, 4 } },
+		  .axis = { AXIS(3, 0, 3, 12), AXIS(2, 0, 2, 36), AXIS(3, 0, 3, 4) },
 		  .element = 4,
 		  .out_shape = { 3, 2 } },
 		{ .name = "items of 32 bytes",
@@ -121,7 +127,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "-",
 		  .pad = "-",
 		  .axes = 1,
-		  .axis = { { 4, 0, 4, 16 } },
+		  .axis = { AXIS(4, 0, 4, 16) },
 		  .element = 16,
 		  .out_shape = { 2 } },
 		{ .name = "one element", .item_bytes = 4, .permute = "", .pad = "", .axes = 0, .element = 4 },
@@ -132,7 +138,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "-",
 		  .pad = "2:1",
 		  .axes = 1,
-		  .axis = { { 3, 2, 0, 0 } },
+		  .axis = { AXIS(3, 2, 0, 0) },
 		  .element = 4,
 		  .out_shape = { 3 } },
 		{ .name = "empty",
@@ -142,7 +148,7 @@ ParameterizedTestParameters(view, init)
 		  .permute = "1,0",
 		  .pad = "-",
 		  .axes = 2,
-		  .axis = { { 3, 0, 3, 0 }, { 0, 0, 0, 0 } },
+		  .axis = { AXIS(3, 0, 3, 0), AXIS(0, 0, 0, 0) },
 		  .element = 1,
 		  .out_shape = { 3, 0 } },
 
