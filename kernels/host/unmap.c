@@ -86,10 +86,13 @@ void host_memory_unmap(struct engine_memory *memory)
 }
 
 /* Pages that a device has pinned go when it lets them go, with the process at the latest. What still writes
- * to the mapping may make one again, and must not fail: so its cover stays, and with it the file. */
+ * to the mapping may make one again, and must not fail: so its cover stays, and with it the file, unless the
+ * device had let them go before. */
 void host_memory_leave(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);
+	if (base->backing && !base->backing->is_pinned)
+		backing_free(base->backing);
 	if (memory->is_made) {
 		holes_unwatch((void *)memory->mapped.start, memory->mapped.size);
 		for (size_t at = 0, step; at < memory->mapped.size; at += step) {
