@@ -279,7 +279,9 @@ struct tma_tensor {
 	int64_t shape[TMA_MAX_RANK]; /* outermost first */
 	const int64_t *strides;      /* rank strides, in elements; they may be negative, and zero in a source.
 	                                NULL: C order */
-	uint64_t reserved[4];
+	const int64_t *split;        /* n_split pairs d, n: dimension d becomes two, as described below */
+	int n_split;                 /* 0 to TMA_MAX_SPLIT */
+	uint64_t reserved[2];
 };
 
 enum tma_number_kind {
@@ -433,13 +435,18 @@ TMA_API int tma_plan_release(tma_plan *plan);
 
 /* ---- Items: many transforms in one request ---------------------------------------------------------- */
 
+typedef struct tma_table tma_table;
+
 /* A transform, or a run of a plan: exactly one of the two pointers is NULL. */
 struct tma_item {
 	const struct tma_transform *transform; /* its order must be NULL */
 	const tma_plan *plan;
-	struct tma_place dst, src; /* where a plan runs */
-	int status;                /* out: 0 or a negative TMA_* status; TMA_PENDING while in progress */
-	uint64_t reserved[4];
+	struct tma_place dst, src;  /* where a plan runs */
+	int status;                 /* out: 0 or a negative TMA_* status; TMA_PENDING while in progress */
+	const tma_table *dst_table; /* instead of dst: the plan runs once for each place */
+	const tma_table *src_table; /* instead of src, beside dst_table; NULL: all of these runs have the
+	                               place src. Each run counts against jobs_per_uid */
+	uint64_t reserved[2];
 };
 
 /* Runs n items in one request and waits for the reply. Items run in no particular order: none may read or
@@ -479,7 +486,11 @@ struct tma_blocks {
 	const int64_t *dst_layers;     /* instead of a step: for each layer, bytes from dst to its block 0 */
 	const int64_t *src_layers;     /* likewise, from src */
 	const struct tma_order *order; /* NULL: none */
-	uint64_t reserved[8];
+	const tma_table *dst_table;    /* instead of a step or a list: the place of block 0 of each layer.
+	                                  The transform's dst then has no region, its offset is added to each
+	                                  place, and layers may be 0 for as many as there are places */
+	const tma_table *src_table;    /* likewise */
+	uint64_t reserved[6];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details, including how many entries
