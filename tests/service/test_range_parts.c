@@ -77,8 +77,8 @@ Test(range_parts, parts_that_are_refused)
 	struct span span = span_new(2 * MIB, 4, 4);
 	CUdeviceptr handle;
 	cuda(cuMemAlloc(&handle, MIB));
-	tma_region *region = registered(span.start, 8 * MIB), *legacy = registered(handle, MIB), *ret = NULL;
 	const struct held before = held_now();
+	tma_region *region = registered(span.start, 8 * MIB), *legacy = registered(handle, MIB), *ret = NULL;
 	const int fd = new_fd(4 * MIB), another = new_fd(2 * MIB), pipe_fd = dup(2);
 	const struct {
 		const char *name;
@@ -201,8 +201,9 @@ Test(range_parts, parts_that_are_refused)
 		cr_assert_null(ret, "%s", rows[i].name);
 	}
 	close(fd), close(another), close(pipe_fd);
-	assert_held(&(struct held){ .ours = before.ours,
-	                            .theirs = before.theirs,
-	                            .charges = { before.charges[0], before.charges[1] } },
-	            "refused");
+	cr_assert_eq(stat_of("regions"), before.charges[0] + 2);
+	cr_assert_eq(stat_of("mapped_bytes"), before.charges[1] + 9 * (int64_t)MIB);
+	ok(tma_region_release(region));
+	ok(tma_region_release(legacy));
+	assert_held(&before, "refused");
 }
