@@ -201,8 +201,8 @@ static void aim(struct small *small, const struct engine_move *move, char *dst, 
 
 static void aim_at_move(struct small *small, const struct engine_move *move)
 {
-	aim(small, move, host_memory(move->dst)->data + move->dst_offset,
-	    host_memory(move->src)->data + move->src_offset);
+	aim(small, move, host_memory(move->dst)->data + (int64_t)move->dst_offset,
+	    host_memory(move->src)->data + (int64_t)move->src_offset);
 }
 
 static int run_guarded(struct small *small, const struct fault_range ranges[2])

@@ -112,8 +112,8 @@ static void set_places(struct pack_job *job, const struct engine_move *move)
 
 	job->dst = dst->address + move->dst_offset;
 	job->src = src->address + move->src_offset;
-	job->host_dst = dst->data ? dst->data + move->dst_offset : NULL;
-	job->host_src = src->data ? src->data + move->src_offset : NULL;
+	job->host_dst = dst->data ? dst->data + (int64_t)move->dst_offset : NULL;
+	job->host_src = src->data ? src->data + (int64_t)move->src_offset : NULL;
 }
 
 static bool has_slots(struct pack_job *job)

@@ -158,7 +158,7 @@ int round_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 static int copy_in(struct round *round, CUstream in, int64_t low, int64_t high, struct error *err)
 {
 	const struct engine_job *job = round->in_flight->job;
-	const char *from = cuda_memory(job->move.src)->data + job->move.src_offset + low;
+	const char *from = cuda_memory(job->move.src)->data + (int64_t)job->move.src_offset + low;
 
 	if (low >= high)
 		return 0;
@@ -235,7 +235,8 @@ static int bring_rows(struct round *round, CUstream in, struct error *err)
 
 	round->last = in;
 	return copy_rows(&round->part.src_box,
-	                 cuda_memory(job->move.src)->data + job->move.src_offset + round->part.reads.low,
+	                 cuda_memory(job->move.src)->data + (int64_t)job->move.src_offset +
+	                     round->part.reads.low,
 	                 scratch_src(round), false, in, err);
 }
 
@@ -355,7 +356,7 @@ static int take_out(struct round *round, CUstream out, struct error *err)
 	r = pass(round, out, err);
 	if (r < 0)
 		return r;
-	host = cuda_memory(job->move.dst)->data + job->move.dst_offset + writes.low;
+	host = cuda_memory(job->move.dst)->data + (int64_t)job->move.dst_offset + writes.low;
 	if (round->in_flight->staging.dst == STAGING_STRIPE)
 		return copy_rows(&round->part.dst_box, host, scratch_dst(round), true, out, err);
 	return driver_call(
