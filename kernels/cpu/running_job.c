@@ -180,8 +180,8 @@ struct task running_job_task(const struct running_job *running, const struct eng
 	return (struct task){ .isa = running->tuning->isa,
 		              .transform = move->transform,
 		              .plan = move->plan,
-		              .place = { .dst = host_memory(move->dst)->data + move->dst_offset,
-		                         .src = host_memory(move->src)->data + move->src_offset,
+		              .place = { .dst = host_memory(move->dst)->data + (int64_t)move->dst_offset,
+		                         .src = host_memory(move->src)->data + (int64_t)move->src_offset,
 		                         .fill = move->transform->fill,
 		                         .piece_bytes = running->piece,
 		                         .stream = running->stream } };
@@ -207,6 +207,7 @@ void running_job_work_item(struct running_job *running, struct work_item *ret)
 {
 	ret->running = running;
 	ret->n = 0;
+	ret->layers = 0;
 	running->active++;
 	if (running->is_waking)
 		work_item_wake(running, ret);

@@ -153,3 +153,38 @@ ParameterizedTest(struct row *row, tables, layers_in_memories_of_their_own)
 	side_deinit(&src);
 	close_engine();
 }
+
+/* Small blocks, whose layers a worker takes several at once; then a large one that is passed over: nothing of
+ * what the worker did before is left. */
+Test(tables, a_block_that_is_passed_over, .timeout = 60)
+{
+	static struct side dst, src;
+	static struct list_work work[2];
+	static const int64_t bytes[2] = { 16, 16384 };
+	static int32_t index[2][2] = { { 0 }, { 0, -1 } };
+	struct engine_stream *stream;
+
+	open_engine(1, 0);
+	stream = engine_stream_new(engine, &owner);
+	side_init(&dst, 3 * 16384);
+	side_init(&src, 3 * 16384);
+	for (int l = 0; l < LAYERS; l++)
+		memset(layer_data(&src, (uint64_t)l), 1 + l, 3 * 16384);
+	for (size_t i = 0; i < 2; i++) {
+		list_work_init(&work[i], bytes[i], 1 + i, LAYERS - 2 + 2 * (uint32_t)i, false,
+		               dst.memories[0], src.memories[0]);
+		work[i].blocks.limit = 3;
+		work[i].blocks.index = index[i];
+		blocks_use_table(&work[i].blocks.dst, &dst.table);
+		blocks_use_table(&work[i].blocks.src, &src.table);
+		engine_submit(engine, stream, &work[i].job);
+		wait_done(i + 1);
+		cr_assert_eq(work[i].job.status, 0);
+	}
+	for (int l = 0; l < LAYERS; l++)
+		cr_assert_eq(layer_data(&dst, (uint64_t)l)[16383], 1 + l);
+	engine_stream_free(engine, stream);
+	side_deinit(&dst);
+	side_deinit(&src);
+	close_engine();
+}
