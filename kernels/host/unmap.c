@@ -91,8 +91,6 @@ void host_memory_unmap(struct engine_memory *memory)
 void host_memory_leave(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);
-	if (base->backing && !base->backing->is_pinned)
-		backing_free(base->backing);
 	if (memory->is_made) {
 		holes_unwatch((void *)memory->mapped.start, memory->mapped.size);
 		for (size_t at = 0, step; at < memory->mapped.size; at += step) {
@@ -100,5 +98,7 @@ void host_memory_leave(struct engine_memory *base)
 			empty(memory, (char *)memory->mapped.start + at, step);
 		}
 	}
+	if (base->backing && !base->backing->is_pinned)
+		backing_free(base->backing);
 	free(memory);
 }
