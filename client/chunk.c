@@ -83,6 +83,16 @@ bool chunk_is_known(const tma_client *client, const struct chunk *chunk)
 	       chunk->home->connection == client->connection;
 }
 
+int chunk_check_current(tma_client *client, const struct chunk *chunk, size_t i)
+{
+	if (device_is_current(client->driver, &chunk->span))
+		return 0;
+	return client_fail(client, STATUS_INVALID_ARGUMENT,
+	                   "device_ptr: allocation %zu of the region, at %#" PRIx64
+	                   ", is no longer the one that was registered",
+	                   i, chunk->span.start);
+}
+
 int chunk_export(tma_client *client, const struct chunk *chunk, size_t i, int *ret, bool *ret_is_new)
 {
 	struct device_export export;
@@ -93,20 +103,21 @@ int chunk_export(tma_client *client, const struct chunk *chunk, size_t i, int *r
 	*ret = chunk->fd;
 	if (chunk->fd >= 0)
 		return 0;
-	if (!device_is_current(client->driver, &chunk->span))
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "device_ptr: allocation %zu of the region, at %#" PRIx64
-		                   ", is no longer the one that was registered",
-		                   i, chunk->span.start);
+	rc = chunk_check_current(client, chunk, i);
+	if (rc < 0)
+		return rc;
 	rc = device_export(client->driver, &chunk->span, &export, &err);
 	if (rc < 0)
 		return client_fail(client, rc, "allocation %zu of the region, at %#" PRIx64 ": %s", i,
 		                   chunk->span.start, err.message);
-	if (export.kind != REGION_KIND_CUDA_FD)
+	if (export.kind != REGION_KIND_CUDA_FD) {
+		if (export.fd >= 0)
+			close(export.fd);
 		return client_fail(client, STATUS_UNSUPPORTED,
 		                   "device_ptr: allocation %zu of the region, at %#" PRIx64
 		                   ", is not of cuMemCreate; only such can be parts of a region",
 		                   i, chunk->span.start);
+	}
 	*ret = export.fd;
 	return 0;
 }

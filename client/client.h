@@ -47,17 +47,18 @@ struct tma_region {
 	uint32_t connection; /* that id is of */
 	size_t size;
 	uint64_t offset;
-	uint64_t allocation; /* cuda_fd: bytes of all of it; 0: it ends with the region */
+	uint64_t allocation; /* cuda_fd, cuda_pool: bytes of all of it; cuda_fd: 0: it ends with the region */
 	bool writable;
 	bool is_service_made; /* device memory */
 	enum region_kind kind;
-	int fd;                /* memfd, cuda_fd: owned, unless it is that of the only chunk; else -1 */
+	int fd; /* memfd, cuda_fd, cuda_pool (the pool): owned, unless it is that of the only chunk; else -1
+	         */
 	size_t n_chunks;       /* of device memory; 0: they are not known */
 	struct chunk **chunks; /* in the order of addresses; offset is in all of them */
 	bool has_parts;        /* the service is told of its chunks, even if there is one */
 	uint32_t handles;      /* given to the program and not released, beyond the first */
 	uint64_t address;      /* of its first byte in this process, in a tree of the client's; else 0 */
-	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc */
+	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc; cuda_pool: the pointer exported from it */
 	char device[DEVICE_UUID_TEXT];       /* "": not told */
 	void *data;                          /* mapped here; or NULL */
 	struct error error;

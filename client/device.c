@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the allocations behind a range of addresses, and exports them: one of cuMemCreate as a descriptor,
- * one of cuMemAlloc (cudaMalloc) as an IPC handle. Anything else is refused, and the error says what it is.
- */
+ * one of cuMemAlloc (cudaMalloc) as an IPC handle, one of a pool (cudaMallocAsync) as the pool's descriptor
+ * and a pointer. Anything else is refused, and the error says what it is. */
 #include "device.h"
 
 #include <dlfcn.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of cuda.h. */
 enum {
@@ -21,6 +22,7 @@ enum {
 	POINTER_IS_MANAGED = 8,
 	POINTER_DEVICE_ORDINAL = 9,
 	POINTER_IS_IPC_CAPABLE = 10,
+	POINTER_POOL = 17,
 
 	MEMORY_TYPE_HOST = 1,
 	LOCATION_TYPE_DEVICE = 1,
@@ -32,6 +34,8 @@ static int find_spans(const struct device_driver *driver, uint64_t pointer, size
                       struct device_span **ret, size_t *ret_n, struct error *err);
 static int export_fd(const struct device_driver *driver, uint64_t allocation, struct device_export *ret,
                      struct error *err);
+static int export_pool(const struct device_driver *driver, void *pool, uint64_t base,
+                       struct device_export *ret, struct error *err);
 static int export_ipc(const struct device_driver *driver, uint64_t base, struct device_export *ret,
                       struct error *err);
 
@@ -64,6 +68,8 @@ static const struct symbol {
 	SYMBOL(cuDeviceGetUuid, "_v2"),
 	SYMBOL(cuCtxPushCurrent, "_v2"),
 	SYMBOL(cuCtxPopCurrent, "_v2"),
+	OPTIONAL_SYMBOL(cuMemPoolExportToShareableHandle, ""),
+	OPTIONAL_SYMBOL(cuMemPoolExportPointer, ""),
 	OPTIONAL_SYMBOL(cuStreamWriteValue64, "_v2"),
 	OPTIONAL_SYMBOL(cuStreamWaitValue64, "_v2"),
 };
@@ -157,12 +163,16 @@ static int export_span(const struct device_driver *driver, const struct device_s
                        struct device_export *ret, struct error *err)
 {
 	uint64_t allocation = 0;
+	void *pool = NULL;
 	int r = device_name(driver, span->start, ret->device, err);
 
 	if (r < 0)
 		return r;
-	if (driver->cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)span->start))
+	if (driver->cuMemRetainAllocationHandle(&allocation, (void *)(uintptr_t)span->start)) {
+		if (driver->cuPointerGetAttribute(&pool, POINTER_POOL, span->start) == 0 && pool)
+			return export_pool(driver, pool, span->start, ret, err);
 		return export_ipc(driver, span->start, ret, err);
+	}
 	r = export_fd(driver, allocation, ret, err);
 	driver->cuMemRelease(allocation);
 	return r;
@@ -305,6 +315,38 @@ static int export_fd(const struct device_driver *driver, uint64_t allocation, st
 	return 0;
 }
 
+/* The driver calls a pool without handle types an invalid value, as the device's default one is. */
+static int export_pool(const struct device_driver *driver, void *pool, uint64_t base,
+                       struct device_export *ret, struct error *err)
+{
+	device_result result;
+
+	if (!driver->cuMemPoolExportToShareableHandle || !driver->cuMemPoolExportPointer)
+		return error_set(
+		    err, STATUS_UNSUPPORTED,
+		    "device_ptr: memory from a pool (cudaMallocAsync) cannot be shared with this "
+		    "driver: it is too old");
+	result = driver->cuMemPoolExportToShareableHandle(&ret->fd, pool, HANDLE_TYPE_FD, 0);
+	if (result == RESULT_INVALID_VALUE)
+		return error_set(
+		    err, STATUS_UNSUPPORTED,
+		    "device_ptr: its pool (cudaMallocAsync) cannot be exported, as the device's default pool "
+		    "never can; make one with handleTypes CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR "
+		    "(cudaMemPoolCreate), or use cudaMalloc");
+	if (result) {
+		ret->fd = -1;
+		return device_fail(driver, result, "device_ptr: cuMemPoolExportToShareableHandle", err);
+	}
+	result = driver->cuMemPoolExportPointer(ret->handle, base);
+	if (result) {
+		close(ret->fd);
+		ret->fd = -1;
+		return device_fail(driver, result, "device_ptr: cuMemPoolExportPointer", err);
+	}
+	ret->kind = REGION_KIND_CUDA_POOL;
+	return 0;
+}
+
 static int export_ipc(const struct device_driver *driver, uint64_t base, struct device_export *ret,
                       struct error *err)
 {
@@ -315,8 +357,8 @@ static int export_ipc(const struct device_driver *driver, uint64_t base, struct 
 	if (!capable)
 		return error_set(
 		    err, STATUS_UNSUPPORTED,
-		    "device_ptr: memory from a pool (cudaMallocAsync) cannot be shared between processes; "
-		    "use cudaMalloc, or cuMemCreate with POSIX file descriptors");
+		    "device_ptr: memory of this kind has no CUDA IPC handles; use cudaMalloc, or cuMemCreate "
+		    "with POSIX file descriptors");
 	result = driver->cuIpcGetMemHandle(ret->handle, base);
 	if (result)
 		return device_fail(driver, result, "device_ptr: cuIpcGetMemHandle", err);

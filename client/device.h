@@ -52,6 +52,8 @@ struct device_driver {
 	device_result (*cuCtxPopCurrent)(void **ret);
 
 	/* NULL in a driver that does not have them. */
+	device_result (*cuMemPoolExportToShareableHandle)(void *ret, void *pool, int type, uint64_t flags);
+	device_result (*cuMemPoolExportPointer)(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t pointer);
 	device_result (*cuStreamWriteValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
 	device_result (*cuStreamWaitValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
 };
@@ -65,9 +67,9 @@ struct device_span {
 
 /* An allocation for the service to map. */
 struct device_export {
-	enum region_kind kind; /* CUDA_FD or CUDA_IPC */
-	int fd;                /* CUDA_FD: the caller's to close; else -1 */
-	uint8_t handle[DEVICE_HANDLE_BYTES];
+	enum region_kind kind;               /* CUDA_FD, CUDA_IPC or CUDA_POOL */
+	int fd;                              /* CUDA_FD, CUDA_POOL: the caller's to close; else -1 */
+	uint8_t handle[DEVICE_HANDLE_BYTES]; /* CUDA_IPC; CUDA_POOL: the exported pointer */
 	char device[DEVICE_UUID_TEXT];
 };
 

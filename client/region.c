@@ -67,7 +67,7 @@ void region_free(tma_region *region)
 	region_forget_range(region);
 	if (region->data)
 		munmap(region->data, region->size);
-	if (region->fd >= 0 && region->n_chunks == 0)
+	if (region->fd >= 0 && (region->n_chunks == 0 || region->fd != region->chunks[0]->fd))
 		close(region->fd);
 	region_free_chunks(region);
 	free(region);

@@ -124,7 +124,7 @@ int tma_region_create(tma_client *client, size_t size, tma_region **ret)
 
 int tma_region_create_kind(tma_client *client, enum tma_region_kind kind, size_t size, tma_region **ret)
 {
-	if (client && (unsigned)kind > TMA_REGION_CUDA_FD)
+	if (client && (unsigned)kind > TMA_REGION_CUDA_POOL)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "kind: %d is not an enum tma_region_kind",
 		                   (int)kind);
 	return region_create(client, kind == TMA_REGION_ANY ? REGION_KIND_ANY : (enum region_kind)(kind - 1),

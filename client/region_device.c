@@ -53,7 +53,7 @@ static int name_device(tma_region *region)
 	return rc < 0 ? client_fail(region->client, rc, "%s", err.message) : 0;
 }
 
-/* One allocation is shared as it always was, by a descriptor that the region keeps or by a handle. */
+/* One allocation is shared as it always was, by a descriptor that the region keeps, a handle, or both. */
 static int take_export(tma_region *region, const struct device_span *span)
 {
 	struct chunk *chunk = region->chunks[0];
@@ -69,7 +69,9 @@ static int take_export(tma_region *region, const struct device_span *span)
 	if (rc < 0)
 		return client_fail(region->client, rc, "%s", err.message);
 	region->kind = export.kind;
-	region->fd = chunk->fd = export.fd;
+	region->fd = export.fd;
+	if (export.kind == REGION_KIND_CUDA_FD)
+		chunk->fd = export.fd;
 	memcpy(region->handle, export.handle, sizeof region->handle);
 	memcpy(region->device, export.device, sizeof region->device);
 	return 0;

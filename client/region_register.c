@@ -47,7 +47,7 @@ static int register_whole(tma_region *region, int64_t deadline)
 		.allocation = region->allocation,
 	};
 
-	if (region->kind == REGION_KIND_CUDA_IPC)
+	if (region->kind == REGION_KIND_CUDA_IPC || region->kind == REGION_KIND_CUDA_POOL)
 		params.has |= F(region_register, handle);
 	if (*region->device)
 		params.has |= F(region_register, device);
@@ -68,6 +68,11 @@ int region_register(tma_region *region, int64_t deadline)
 
 	if (has_parts(region))
 		return region_register_parts(region, deadline);
+	if (region->kind == REGION_KIND_CUDA_POOL && region->n_chunks > 0) {
+		rc = chunk_check_current(region->client, region->chunks[0], 0);
+		if (rc < 0)
+			return rc;
+	}
 	rc = register_whole(region, deadline);
 	if (rc == 0 && region->kind == REGION_KIND_CUDA_FD)
 		region_settle_chunks(region);
@@ -111,8 +116,9 @@ int region_finish(tma_region *region, tma_region **ret)
 	return rc;
 }
 
-static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64_t allocation,
-                       uint64_t offset, size_t size, unsigned flags, tma_region **ret)
+/* handle: of cuda_pool; else NULL. */
+static int register_fd(tma_client *client, enum region_kind kind, int fd, const void *handle,
+                       uint64_t allocation, uint64_t offset, size_t size, unsigned flags, tma_region **ret)
 {
 	tma_region *region = NULL;
 	int rc = region_prepare(client, kind, offset, size, flags, &region);
@@ -120,6 +126,8 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64
 	if (rc < 0)
 		return rc;
 	region->allocation = allocation;
+	if (handle)
+		memcpy(region->handle, handle, sizeof region->handle);
 	region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (region->fd >= 0 && kind == REGION_KIND_MEMFD && (rc = region_fill(region)) < 0) {
 		region_free(region);
@@ -137,13 +145,23 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, uint64
 int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size, unsigned flags,
                               tma_region **ret)
 {
-	return register_fd(client, REGION_KIND_MEMFD, fd, 0, offset, size, flags, ret);
+	return register_fd(client, REGION_KIND_MEMFD, fd, NULL, 0, offset, size, flags, ret);
 }
 
 int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset, size_t size,
                                 unsigned flags, tma_region **ret)
 {
-	return register_fd(client, REGION_KIND_CUDA_FD, fd, allocation, offset, size, flags, ret);
+	return register_fd(client, REGION_KIND_CUDA_FD, fd, NULL, allocation, offset, size, flags, ret);
+}
+
+int tma_region_register_cuda_pool(tma_client *client, int pool_fd, const void *pointer, uint64_t allocation,
+                                  uint64_t offset, size_t size, unsigned flags, tma_region **ret)
+{
+	if (client && !pointer)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "pointer: it is NULL; it has %d bytes",
+		                   DEVICE_HANDLE_BYTES);
+	return register_fd(client, REGION_KIND_CUDA_POOL, pool_fd, pointer, allocation, offset, size, flags,
+	                   ret);
 }
 
 int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,

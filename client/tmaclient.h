@@ -204,10 +204,12 @@ TMA_API int tma_ping(tma_client *client);
 typedef struct tma_region tma_region;
 
 enum tma_region_kind {
-	TMA_REGION_ANY,      /* when creating: what suits the service's engine; a memfd on the CPU */
-	TMA_REGION_MEMFD,    /* host memory that both sides map */
-	TMA_REGION_CUDA_IPC, /* device memory shared by a CUDA IPC handle (cuIpcOpenMemHandle) */
-	TMA_REGION_CUDA_FD,  /* device memory shared by a descriptor (cuMemImportFromShareableHandle) */
+	TMA_REGION_ANY,       /* when creating: what suits the service's engine; a memfd on the CPU */
+	TMA_REGION_MEMFD,     /* host memory that both sides map */
+	TMA_REGION_CUDA_IPC,  /* device memory shared by a CUDA IPC handle (cuIpcOpenMemHandle) */
+	TMA_REGION_CUDA_FD,   /* device memory shared by a descriptor (cuMemImportFromShareableHandle) */
+	TMA_REGION_CUDA_POOL, /* device memory of a pool (cudaMallocAsync) that is shared by a descriptor; the
+	                         service creates none */
 };
 
 /* Creates a region of size bytes of zeroed memory, shared with the service. If the service has a device, this
@@ -247,6 +249,18 @@ TMA_API int tma_region_register_cuda_fd(tma_client *client, int fd, uint64_t all
 TMA_API int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_t offset, size_t size,
                                          unsigned flags, tma_region **ret);
 
+/* Registers bytes [offset, offset + size) of an allocation of a memory pool. pool_fd is the pool's descriptor
+ * (cuMemPoolExportToShareableHandle), pointer the 64 bytes of a CUmemPoolPtrExportData
+ * (cuMemPoolExportPointer, cudaMemPoolExportPointer), allocation the number of bytes from that pointer on
+ * that the caller allocated. The allocation must have completed on its stream; it must not be freed before
+ * the region is released. The caller keeps pool_fd and may close it when the call returns.
+ *
+ * A forged pointer can crash the CUDA driver. The service therefore accepts pools only from root and from its
+ * own user, unless its limit pool_regions_per_uid lets others have some (QUOTA). */
+TMA_API int tma_region_register_cuda_pool(tma_client *client, int pool_fd, const void *pointer,
+                                          uint64_t allocation, uint64_t offset, size_t size, unsigned flags,
+                                          tma_region **ret);
+
 /* A part of a region's memory: an allocation made by cuMemCreate, or memory that another region has. */
 struct tma_part {
 	int fd;        /* of the allocation; the caller keeps it, and may close it when the call returns */
@@ -267,13 +281,15 @@ struct tma_part {
 TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part *parts, size_t n,
                                       uint64_t offset, size_t size, unsigned flags, tma_region **ret);
 
-/* Registers size bytes of device memory at device_ptr: an allocation of cudaMalloc or cuMemCreate, a part of
- * one, or several allocations of cuMemCreate that follow one another, such as an expandable segment of
- * PyTorch. Finds the allocations and exports them, as descriptors if cuMemCreate made them, or as an IPC
- * handle if cudaMalloc did. An allocation that another region of the client has is not imported again, so
- * that a range that has grown registers only what is new. Release the region before you free the memory:
- * memory of cudaMalloc must not be freed while it is registered, and of cuMemCreate's the service keeps the
- * old allocation until then.
+/* Registers size bytes of device memory at device_ptr: an allocation of cudaMalloc, of cuMemCreate or of a
+ * memory pool (cudaMallocAsync), a part of one, or several allocations of cuMemCreate that follow one
+ * another, such as an expandable segment of PyTorch. Finds the allocations and exports them, as descriptors
+ * if cuMemCreate made them, as an IPC handle if cudaMalloc did, or as tma_region_register_cuda_pool
+ * describes. A pool must have been made with handleTypes CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+ * (cudaMemPoolCreate). An allocation that another region of the client has is not imported again, so that a
+ * range that has grown registers only what is new. Release the region before you free the memory: memory of
+ * cudaMalloc or of a pool must not be freed while it is registered, and of cuMemCreate's the service keeps
+ * the old allocation until then.
  *
  * If a region of exactly this range and these flags exists and the driver confirms that its memory is still
  * the same (CU_POINTER_ATTRIBUTE_BUFFER_ID of each allocation), the call returns that region once more and
@@ -285,9 +301,9 @@ TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part 
  * region whose memory was freed by then is lost.
  *
  * OUT_OF_RANGE: the memory ends before the range does. UNSUPPORTED: there is no CUDA driver, or the memory
- * cannot be exported because it is managed memory, comes from a pool (cudaMallocAsync), was made by
- * cuMemCreate without POSIX file descriptors, or is a range of several allocations, one of which cuMemCreate
- * did not make. */
+ * cannot be exported because it is managed memory, comes from a pool that has no POSIX file descriptors, such
+ * as the device's default pool, was made by cuMemCreate without them, or is a range of several allocations,
+ * one of which cuMemCreate did not make. */
 TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size,
                                        unsigned flags, tma_region **ret);
 
@@ -298,9 +314,9 @@ TMA_API void *tma_region_data(const tma_region *region);
 TMA_API size_t tma_region_size(const tma_region *region);               /* bytes */
 TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY only for NULL */
 
-/* Return what the memory is shared by: tma_region_fd the memfd or the descriptor of a device allocation (-1
- * for CUDA IPC and for several allocations), tma_region_handle the 64 bytes of a CUDA IPC handle (NULL for
- * other kinds). Both belong to the region. */
+/* Return what the memory is shared by: tma_region_fd the memfd or the descriptor of a device allocation or of
+ * a pool (-1 for CUDA IPC and for several allocations), tma_region_handle the 64 bytes of a CUDA IPC handle
+ * (NULL for other kinds). Both belong to the region. */
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
 

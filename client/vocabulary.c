@@ -31,7 +31,9 @@ _Static_assert((int)TMA_PAD_WRAP + 1 == (int)PAD_MODE_COUNT, "tmaclient.h: the l
 _Static_assert((int)TMA_REGION_MEMFD == (int)REGION_KIND_MEMFD + 1, "tmaclient.h: TMA_REGION_MEMFD");
 _Static_assert((int)TMA_REGION_CUDA_IPC == (int)REGION_KIND_CUDA_IPC + 1, "tmaclient.h: TMA_REGION_CUDA_IPC");
 _Static_assert((int)TMA_REGION_CUDA_FD == (int)REGION_KIND_CUDA_FD + 1, "tmaclient.h: TMA_REGION_CUDA_FD");
-_Static_assert((int)TMA_REGION_CUDA_FD == (int)REGION_KIND_COUNT, "tmaclient.h: the last region kind");
+_Static_assert((int)TMA_REGION_CUDA_POOL == (int)REGION_KIND_CUDA_POOL + 1,
+               "tmaclient.h: TMA_REGION_CUDA_POOL");
+_Static_assert((int)TMA_REGION_CUDA_POOL == (int)REGION_KIND_COUNT, "tmaclient.h: the last region kind");
 
 _Static_assert(TMA_MAX_RANK == TENSOR_MAX_RANK, "tmaclient.h: TMA_MAX_RANK");
 _Static_assert(TENSOR_MAX_ELEMENT == 16, "tmaclient.h: tma_number_encode");

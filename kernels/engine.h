@@ -49,13 +49,13 @@ struct engine_part {
 /* A client's memory, as it came. fd stays the caller's. */
 struct engine_handle {
 	enum region_kind kind;
-	int fd;          /* memfd, cuda_fd; else -1 */
+	int fd;          /* memfd, cuda_fd, cuda_pool; else -1 */
 	uint64_t offset; /* multiple of nothing: the engine aligns */
 	uint64_t size;
 	bool writable;
-	struct bytes handle; /* cuda_ipc */
+	struct bytes handle; /* cuda_ipc; cuda_pool: a pointer of the pool's */
 	uint64_t allocation; /* cuda_fd: bytes of all of it, because a part cannot be mapped; 0: it ends with
-	                        the region */
+	                        the region. cuda_pool: bytes from that pointer on */
 	const struct engine_part
 	    *parts;       /* cuda_fd: instead of fd, one after the other; offset is in all of them */
 	uint32_t n_parts; /* 0: there are none */
@@ -63,7 +63,7 @@ struct engine_handle {
 	                                long gives up and ends as CANCELED */
 };
 
-/* The bytes of a CUDA IPC handle. */
+/* The bytes of a CUDA IPC handle, and of a pointer exported from a pool. */
 #define ENGINE_HANDLE_BYTES 64
 
 /* What the client needs to map memory that was made for it. */

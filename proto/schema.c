@@ -8,6 +8,7 @@ const char *const region_kind_names[REGION_KIND_COUNT] = {
 	[REGION_KIND_MEMFD] = "memfd",
 	[REGION_KIND_CUDA_IPC] = "cuda_ipc",
 	[REGION_KIND_CUDA_FD] = "cuda_fd",
+	[REGION_KIND_CUDA_POOL] = "cuda_pool",
 };
 
 const char *const region_state_names[REGION_STATE_COUNT] = {

@@ -30,10 +30,8 @@ struct mapping {
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
 	struct region_parts parts;              /* handle.parts */
 	atomic_bool unwanted;                   /* handle.unwanted */
-	struct charge count;
-	struct charge bytes;
+	struct region_charges charges;
 	struct charge outgoing; /* create: for made.fd, if there will be one */
-	struct charge created;
 	/* The outcome. */
 	int status;
 	struct error err;
@@ -56,13 +54,33 @@ static void mapping_free(struct mapping *mapping)
 		               &mapping->outgoing);
 	if (mapping->handle.fd >= 0)
 		async_close_fd(&session->server->async_close, session->account, mapping->handle.fd,
-		               &mapping->count);
+		               &mapping->charges.count);
 	region_parts_deinit(&mapping->parts, session);
-	charge_release(&mapping->count);
-	charge_release(&mapping->bytes);
+	region_charges_release(&mapping->charges);
 	charge_release(&mapping->outgoing);
-	charge_release(&mapping->created);
 	free(mapping);
+}
+
+/* A user who can end the service in other ways. */
+static bool is_trusted(const struct account *account)
+{
+	return account->uid == 0 || account->uid == geteuid();
+}
+
+static int take_charges(struct mapping *mapping, uint64_t bytes, struct error *err)
+{
+	struct account *account = mapping->session->account;
+	struct accounts *accounts = &mapping->session->server->accounts;
+	struct region_charges *charges = &mapping->charges;
+	int r = charge_take(&charges->count, accounts, account, CHARGE_REGIONS, 1, err);
+
+	if (r == 0)
+		r = charge_take(&charges->bytes, accounts, account, CHARGE_MAPPED_BYTES, bytes, err);
+	if (r == 0 && mapping->create && mapping->handle.kind == REGION_KIND_MEMFD)
+		r = charge_take(&charges->created, accounts, account, CHARGE_CREATED_BYTES, bytes, err);
+	if (r == 0 && mapping->handle.kind == REGION_KIND_CUDA_POOL && !is_trusted(account))
+		r = charge_take(&charges->pool, accounts, account, CHARGE_POOL_REGIONS, 1, err);
+	return r;
 }
 
 /* Takes over handle->fd, and parts, on success only. */
@@ -91,13 +109,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		mapping->handle.parts = parts->list;
 		mapping->handle.n_parts = parts->n;
 	}
-	r = charge_take(&mapping->count, &server->accounts, session->account, CHARGE_REGIONS, 1, err);
-	if (r == 0)
-		r = charge_take(&mapping->bytes, &server->accounts, session->account, CHARGE_MAPPED_BYTES,
-		                parts ? parts->bytes : handle->size, err);
-	if (r == 0 && create && handle->kind == REGION_KIND_MEMFD)
-		r = charge_take(&mapping->created, &server->accounts, session->account, CHARGE_CREATED_BYTES,
-		                handle->size, err);
+	r = take_charges(mapping, parts ? parts->bytes : handle->size, err);
 	if (r < 0) {
 		mapping->handle.fd = -1;
 		mapping_free(mapping);
@@ -214,13 +226,11 @@ static void on_mapped(struct chore *chore)
 		refuse(chore);
 		return;
 	}
-	if (region_table_add(&session->regions, m->memory, &m->count, &m->bytes, &region, &m->err) < 0) {
+	if (region_table_add(&session->regions, m->memory, &m->charges, &region, &m->err) < 0) {
 		m->chore = (struct chore){ .step = unmap, .on_done = refuse };
 		chores_add(&session->server->chores, session->account, &m->chore);
 		return;
 	}
-	region->created = m->created;
-	m->created = (struct charge){ 0 };
 	session->mappings--;
 	if (session->state == SESSION_ENDED)
 		region_release(region);
@@ -245,10 +255,12 @@ static bool is_uuid(const char *uuid, struct bytes text)
 
 static int check_handle(const struct msg_region_register *p, const struct engine *engine, struct error *err)
 {
-	if (p->kind == REGION_KIND_CUDA_IPC && p->handle.len != ENGINE_HANDLE_BYTES)
+	const bool has_handle = p->kind == REGION_KIND_CUDA_IPC || p->kind == REGION_KIND_CUDA_POOL;
+
+	if (has_handle && p->handle.len != ENGINE_HANDLE_BYTES)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "handle: kind cuda_ipc takes a handle of %d bytes, got %zu",
-		                 ENGINE_HANDLE_BYTES, p->handle.len);
+		                 "handle: kind %s takes a handle of %d bytes, got %zu",
+		                 region_kind_names[p->kind], ENGINE_HANDLE_BYTES, p->handle.len);
 	if (p->handle.len > ENGINE_HANDLE_BYTES)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
 		                 ENGINE_HANDLE_BYTES);

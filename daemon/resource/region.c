@@ -24,8 +24,16 @@ void region_table_deinit(struct region_table *table)
 	id_table_deinit(&table->ids);
 }
 
-int region_table_add(struct region_table *table, struct engine_memory *memory, struct charge *count,
-                     struct charge *bytes, struct region **ret, struct error *err)
+void region_charges_release(struct region_charges *charges)
+{
+	charge_release(&charges->count);
+	charge_release(&charges->bytes);
+	charge_release(&charges->created);
+	charge_release(&charges->pool);
+}
+
+int region_table_add(struct region_table *table, struct engine_memory *memory, struct region_charges *charges,
+                     struct region **ret, struct error *err)
 {
 	struct server *server = table->session->server;
 	struct region *region;
@@ -43,9 +51,8 @@ int region_table_add(struct region_table *table, struct engine_memory *memory, s
 	region->server = server;
 	region->session = table->session;
 	region->memory = memory;
-	region->count = *count;
-	region->bytes = *bytes;
-	*count = *bytes = (struct charge){ 0 };
+	region->charges = *charges;
+	*charges = (struct region_charges){ 0 };
 	server->n_regions++;
 	server->mapped_bytes += memory->size;
 	table->mapped_bytes += memory->size;
@@ -113,9 +120,7 @@ static void on_unmapped(struct chore *chore)
 	struct region *region = region_of(chore);
 
 	region->server->n_regions--;
-	charge_release(&region->count);
-	charge_release(&region->bytes);
-	charge_release(&region->created);
+	region_charges_release(&region->charges);
 	if (region->on_closed)
 		region->on_closed(region->on_closed_arg);
 	free(region);

@@ -21,6 +21,16 @@
 struct server;
 struct session;
 
+/* What a region's memory costs its owner. */
+struct region_charges {
+	struct charge count;
+	struct charge bytes;
+	struct charge created; /* host memory that the service created */
+	struct charge pool;    /* memory of a pool */
+};
+
+void region_charges_release(struct region_charges *charges);
+
 struct region {
 	struct server *server;
 	uint64_t id;
@@ -31,9 +41,7 @@ struct region {
 	struct session *session;      /* NULL: it has left its table */
 	void (*on_closed)(void *arg); /* NULL: no release is to be answered */
 	void *on_closed_arg;
-	struct charge count;
-	struct charge bytes;
-	struct charge created; /* for host memory created by the service; released after its pages */
+	struct region_charges charges; /* released when the memory has gone */
 	struct chore unmapping;
 };
 
@@ -49,8 +57,8 @@ void region_table_init(struct region_table *table, struct session *session);
 void region_table_deinit(struct region_table *table);
 
 /* Adds mapped memory with its charges. Returns 0 or NO_MEMORY (nothing is taken over then). */
-int region_table_add(struct region_table *table, struct engine_memory *memory, struct charge *count,
-                     struct charge *bytes, struct region **ret, struct error *err);
+int region_table_add(struct region_table *table, struct engine_memory *memory, struct region_charges *charges,
+                     struct region **ret, struct error *err);
 
 /* Finds an open region by id; NOT_FOUND names the argument ("src.region"). */
 int region_table_find(struct region_table *table, uint64_t id, const char *name, struct region **ret,

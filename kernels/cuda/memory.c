@@ -32,6 +32,7 @@ int cuda_memories_init(struct cuda_memories *memories, const struct device *devi
 		return r;
 	memories->read_only_pins = read_only;
 	LIST_INIT(&memories->ipc);
+	LIST_INIT(&memories->pool);
 	pthread_mutex_init(&memories->lock, NULL);
 	return 0;
 }
@@ -40,7 +41,7 @@ void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health healt
 {
 	if (!memories->stream)
 		return;
-	assert(LIST_EMPTY(&memories->ipc));
+	assert(LIST_EMPTY(&memories->ipc) && LIST_EMPTY(&memories->pool));
 	if (health == CUDA_HEALTHY)
 		driver.cuStreamDestroy(memories->stream);
 	pthread_mutex_destroy(&memories->lock);
@@ -52,12 +53,14 @@ static const struct {
 	int (*map)(struct cuda_memories *memories, const struct engine_handle *handle,
 	           struct cuda_memory *memory, struct error *err);
 	int (*create)(struct cuda_memories *memories, const struct engine_handle *wanted,
-	              struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
+	              struct cuda_memory *memory, struct engine_export *ret_export,
+	              struct error *err); /* NULL: only clients bring it */
 	int (*unmap)(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 } kinds[REGION_KIND_COUNT] = {
 	[REGION_KIND_MEMFD] = { memfd_memory_map, memfd_memory_create, memfd_memory_unmap },
 	[REGION_KIND_CUDA_IPC] = { ipc_memory_map, ipc_memory_create, ipc_memory_unmap },
 	[REGION_KIND_CUDA_FD] = { fd_memory_map, fd_memory_create, fd_memory_unmap },
+	[REGION_KIND_CUDA_POOL] = { pool_memory_map, NULL, pool_memory_unmap },
 };
 
 static int new_memory(enum region_kind kind, bool writable, uint64_t size, struct cuda_memory **ret,
@@ -100,8 +103,13 @@ int cuda_memory_create(struct cuda_memories *memories, const struct engine_handl
 {
 	struct engine_export export = { .fd = -1 };
 	struct cuda_memory *memory;
-	int r = new_memory(wanted->kind, true, wanted->size, &memory, err);
+	int r;
 
+	if (!kinds[wanted->kind].create)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "kind %s: the service creates no such memory; register your own",
+		                 region_kind_names[wanted->kind]);
+	r = new_memory(wanted->kind, true, wanted->size, &memory, err);
 	if (r < 0)
 		return r;
 	r = kinds[wanted->kind].create(memories, wanted, memory, &export, err);
@@ -131,6 +139,8 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *bas
 		host_memory_leave(memory->host);
 	if (memory->ipc)
 		ipc_memory_leave(memories, memory);
+	if (memory->allocation)
+		pool_memory_leave(memories, memory);
 	cuda_chunks_leave(&memory->chunks);
 	free(memory);
 }
@@ -243,6 +253,18 @@ int cuda_memory_refusal(const struct error *why)
 	default:
 		return STATUS_INVALID_ARGUMENT;
 	}
+}
+
+int cuda_memory_check_range(const struct engine_handle *handle, uint64_t bytes, struct error *err)
+{
+	uint64_t end;
+
+	if (!__builtin_add_overflow(handle->offset, handle->size, &end) && end <= bytes)
+		return 0;
+	return error_set(err, STATUS_OUT_OF_RANGE,
+	                 "size: offset %" PRIu64 " + size %" PRIu64
+	                 " exceeds the allocation, which has %" PRIu64 " bytes",
+	                 handle->offset, handle->size, bytes);
 }
 
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the CUDA engine: what clients bring (memfd, cuda_ipc, cuda_fd), and what is made for them.
+/* Memory of the CUDA engine: what clients bring (memfd, cuda_ipc, cuda_fd, cuda_pool), and what
+ * is made for them.
  *
  * Mapped and unmapped on any thread that has the device's context current; several at once. A mapping never
  * changes while it lives. What a client brings is bounded by what the kernel or the driver says of it.
@@ -20,6 +21,7 @@
 #include "proto/status.h"
 
 struct ipc_entry;
+struct pool_entry;
 
 struct cuda_memory {
 	struct engine_memory base;
@@ -28,6 +30,9 @@ struct cuda_memory {
 	char *data;                 /* memfd: the region's first byte; else NULL */
 	bool is_unpinned;           /* memfd: on the way to be unmapped */
 	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
+	/* cuda_pool: its allocation, and the pool, imported once more; else NULL. */
+	struct pool_entry *allocation;
+	CUmemoryPool pool;
 	/* cuda_fd: the allocations, and the addresses that are reserved for them. */
 	struct cuda_chunks chunks;
 	CUdeviceptr start;
@@ -36,10 +41,11 @@ struct cuda_memory {
 
 struct cuda_memories {
 	const struct device *device;
-	CUstream stream;     /* on which new memory is zeroed */
+	CUstream stream;     /* on which new memory is zeroed, and that of pools freed */
 	bool read_only_pins; /* the device can pin what may not be written */
 	pthread_mutex_t lock;
-	LIST_HEAD(, ipc_entry) ipc; /* opened, each handle once */
+	LIST_HEAD(, ipc_entry) ipc;   /* opened, each handle once */
+	LIST_HEAD(, pool_entry) pool; /* imported, each address once */
 };
 
 static inline struct cuda_memory *cuda_memory(struct engine_memory *memory)
@@ -89,7 +95,16 @@ int fd_memory_create(struct cuda_memories *memories, const struct engine_handle 
                      struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
-/* memory_import.c: the allocations of a handle, whose offset + size fits 64 bits; unit is the granularity.
+/* memory_pool.c: by the descriptor of a pool and a pointer. */
+int pool_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                    struct cuda_memory *memory, struct error *err);
+int pool_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
+void pool_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory);
+
+/* memory_import.c: whether the driver may be asked about a descriptor: it made it, or it is a memfd. */
+int fd_memory_check(int fd, struct error *err);
+
+/* The allocations of a handle, whose offset + size fits 64 bits; unit is the granularity.
  * What is in chunks afterwards is the caller's, also after an error. */
 int fd_memory_take(struct cuda_memories *memories, const struct engine_handle *handle, uint64_t unit,
                    struct cuda_chunks *chunks, struct error *err);
@@ -99,6 +114,9 @@ int fd_memory_take(struct cuda_memories *memories, const struct engine_handle *h
  * be the end (CUDA_ERROR_UNKNOWN, mostly) is believed when the device does not answer any more, so that no
  * client's bytes bring the service down. */
 int cuda_memory_refusal(const struct error *why);
+
+/* OUT_OF_RANGE unless offset and size lie within the allocation's bytes. */
+int cuda_memory_check_range(const struct engine_handle *handle, uint64_t bytes, struct error *err);
 
 /* Zeros new memory, and waits for it. DEVICE_LOST when that cannot be waited for: nothing may be done to the
  * memory then. */

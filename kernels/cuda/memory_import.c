@@ -32,7 +32,7 @@ static bool is_driver_major(unsigned wanted)
 
 /* The driver is asked about its own files alone, and about memfds, with which it does nothing. The file's own
  * file system is not asked at all: it may let that wait for as long as it likes. */
-static int check_fd(int fd, struct error *err)
+int fd_memory_check(int fd, struct error *err)
 {
 	struct statx status;
 	int flags = fcntl(fd, F_GETFL);
@@ -93,20 +93,17 @@ static int take_one(struct cuda_memories *memories, const struct engine_handle *
 	const uint64_t end = handle->offset + handle->size;
 	CUmemGenericAllocationHandle allocation;
 	uint64_t size;
-	int r;
+	int r = handle->allocation ? cuda_memory_check_range(handle, handle->allocation, err) : 0;
 
-	if (handle->allocation && end > handle->allocation)
-		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "size: offset %" PRIu64 " + size %" PRIu64
-		                 " exceeds the allocation, which has %" PRIu64 " bytes",
-		                 handle->offset, handle->size, handle->allocation);
+	if (r < 0)
+		return r;
 	if (!cuda_memory_round_up(memories, handle->allocation ? handle->allocation : end, unit, &size))
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "%s: %" PRIu64 " bytes exceed the %" PRIu64 " that the device has",
 		                 handle->allocation ? "allocation" : "size",
 		                 handle->allocation ? handle->allocation : end,
 		                 memories->device->memory_bytes);
-	r = check_fd(handle->fd, err);
+	r = fd_memory_check(handle->fd, err);
 	if (r == 0)
 		r = cuda_chunks_reserve(chunks, 1, err);
 	if (r == 0)
@@ -153,7 +150,7 @@ static int take_part(struct cuda_memories *memories, const struct engine_part *p
 	if (part->memory)
 		return cuda_chunks_share(chunks, &cuda_memory(part->memory)->chunks, part->offset, part->size,
 		                         err);
-	r = check_fd(part->fd, err);
+	r = fd_memory_check(part->fd, err);
 	if (r == 0)
 		r = cuda_chunks_reserve(chunks, 1, err);
 	if (r == 0)

@@ -113,18 +113,6 @@ static void ipc_use(struct cuda_memory *memory, struct ipc_entry *entry, uint64_
 	memory->base.memory[1] = entry->start;
 }
 
-static int check_range(const struct ipc_entry *entry, const struct engine_handle *handle, struct error *err)
-{
-	uint64_t room = entry->start + entry->size - entry->address, end;
-
-	if (!__builtin_add_overflow(handle->offset, handle->size, &end) && end <= room)
-		return 0;
-	return error_set(err, STATUS_OUT_OF_RANGE,
-	                 "size: offset %" PRIu64 " + size %" PRIu64
-	                 " exceeds the allocation, which has %" PRIu64 " bytes",
-	                 handle->offset, handle->size, room);
-}
-
 static int map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
                       struct cuda_memory *memory, struct error *err)
 {
@@ -137,7 +125,7 @@ static int map_locked(struct cuda_memories *memories, const struct engine_handle
 	r = ipc_get(memories, &key, &entry, err);
 	if (r < 0)
 		return r;
-	r = check_range(entry, handle, err);
+	r = cuda_memory_check_range(handle, entry->start + entry->size - entry->address, err);
 	if (r == 0) {
 		ipc_use(memory, entry, handle->offset);
 	} else if (ipc_unref(entry, &closing) == STATUS_DEVICE_LOST) {

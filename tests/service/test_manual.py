@@ -262,7 +262,7 @@ class Guide(unittest.TestCase):
             return file.read()
 
     def test_names(self):
-        known = set(self.info["limits"]) | set(self.info["methods"]) | {"cuda_fd", "cuda_ipc", "tma_set_server_uid"}
+        known = set(self.info["limits"]) | set(self.info["methods"]) | {"cuda_fd", "cuda_ipc", "cuda_pool", "tma_set_server_uid"}
         names = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", self.guide))
         self.assertGreater(len(names), 10)
         self.assertEqual(names - known, set())

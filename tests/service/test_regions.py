@@ -5,6 +5,7 @@ import fcntl
 import os
 import sys
 import tempfile
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
@@ -220,6 +221,43 @@ class Regions(RawCase):
             rpc.request("ping", fds=[memory.fd] * 101)
             self.assertTrue(rpc.ended())
         self.assertIs(self.rpc.call("ping"), True)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "connects as another user")
+class Pools(unittest.TestCase):
+    """Whose memory of CUDA memory pools is accepted: the pools of these tests are none."""
+
+    NOBODY = 65534
+
+    def start(self, *arguments):
+        tmad = Tmad("--socket-mode=0666", *arguments)
+        self.addCleanup(tmad.stop)
+        os.chmod(tmad.directory, 0o711)
+        return tmad
+
+    def answer(self, tmad, uid):
+        """What the service answers a user who brings such memory."""
+        os.seteuid(uid)
+        try:
+            rpc = tmad.rpc()
+        finally:
+            os.seteuid(0)
+        pool = os.memfd_create("none")
+        self.addCleanup(os.close, pool)
+        with rpc, self.assertRaises(RpcError) as caught:
+            rpc.call("region_register", {"kind": "cuda_pool", "size": 10, "allocation": 10, "handle": bytes(64)}, [pool])
+        return caught.exception
+
+    def test_others_need_a_limit(self):
+        refused = by_engine(cpu="UNSUPPORTED", cuda="INVALID_ARGUMENT")
+        tmad = self.start()
+        error = self.answer(tmad, self.NOBODY)
+        self.assertEqual(error.name, "QUOTA")
+        self.assertIn("pool_regions_per_uid", error.message)
+        self.assertEqual(self.answer(tmad, 0).name, refused)
+        tmad = self.start("--pool-regions-per-uid=1")
+        for _ in range(3):
+            self.assertEqual(self.answer(tmad, self.NOBODY).name, refused, "nothing is left of those that were refused")
 
 
 if __name__ == "__main__":

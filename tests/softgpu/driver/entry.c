@@ -160,6 +160,9 @@ size_t live(char *ret, size_t size)
 		{ "allocations of cuMemCreate", allocation_live() },
 		{ "reserved address ranges", ranges_of(RANGE_RESERVED) },
 		{ "mapped address ranges", ranges_of(RANGE_MAPPED) },
+		{ "memory pools", pool_live() },
+		{ "allocations of memory pools", ranges_of(RANGE_POOLED) },
+		{ "imported pointers of memory pools", ranges_of(RANGE_IMPORTED) },
 	};
 	size_t n = 0, at = 0;
 	*ret = '\0';

@@ -102,7 +102,7 @@ static CUresult get_attribute(void *ret, CUpointer_attribute attribute, CUdevice
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*(CUcontext *)ret = (CUcontext)range->context;
+		*(CUcontext *)ret = range->pool ? NULL : (CUcontext)range->context;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*(unsigned int *)ret = range->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -122,10 +122,13 @@ static CUresult get_attribute(void *ret, CUpointer_attribute attribute, CUdevice
 		*(unsigned int *)ret = 0;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)ret = range->context->ordinal;
+		*(int *)ret = range->pool ? pool_ordinal(range->pool) : range->context->ordinal;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*(unsigned int *)ret = range->kind == RANGE_MEMORY;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(CUmemoryPool *)ret = (CUmemoryPool)range->pool;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)ret = whole(range)->start;

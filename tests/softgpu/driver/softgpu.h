@@ -45,6 +45,8 @@ enum range_kind {
 	RANGE_HOST,     /* cuMemHostRegister */
 	RANGE_RESERVED, /* cuMemAddressReserve */
 	RANGE_MAPPED,   /* cuMemMap; lies in a reserved one */
+	RANGE_POOLED,   /* cuMemAllocFromPoolAsync */
+	RANGE_IMPORTED, /* cuMemPoolImportPointer */
 	RANGE_KINDS
 };
 
@@ -61,6 +63,7 @@ struct range {
 	unsigned refs;                 /* RANGE_OPENED */
 	CUipcMemHandle handle;         /* RANGE_OPENED */
 	struct allocation *allocation; /* RANGE_MAPPED */
+	struct pool *pool;             /* RANGE_POOLED, RANGE_IMPORTED; else NULL */
 };
 
 TAILQ_HEAD(ranges, range);
@@ -81,7 +84,7 @@ enum access { ACCESS_READ, ACCESS_WRITE };
 /* Whether the device may reach all of those bytes. */
 bool range_reaches(uint64_t address, uint64_t size, enum access access);
 
-/* Bytes of device memory in use: by cuMemAlloc and cuMemCreate. */
+/* Bytes of device memory in use: by cuMemAlloc, cuMemCreate and cuMemAllocFromPoolAsync. */
 uint64_t memory_used(void);
 void memory_charge(uint64_t bytes);
 void memory_discharge(uint64_t bytes);
@@ -117,6 +120,10 @@ struct allocation *allocation_find(CUmemGenericAllocationHandle handle);
 
 /* Frees it if it has neither handle nor mapping. */
 void allocation_free_unused(struct allocation *allocation);
+
+/* ---- Memory pools (pool.c) ----------------------------------------------------------------------- */
+
+int pool_ordinal(const struct pool *pool); /* of the device that its memory is on */
 
 /* ---- Streams and operations (queue.c) ---------------------------------------------------------------- */
 
@@ -190,5 +197,6 @@ size_t module_live(void);     /* modules */
 size_t stream_live(void);     /* streams */
 size_t event_live(void);      /* events */
 size_t allocation_live(void); /* of cuMemCreate and its imports, with a handle or mapped */
+size_t pool_live(void);       /* memory pools and their imports */
 
 #endif

@@ -3,8 +3,10 @@
  * rest. */
 #include "client/device.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -30,6 +32,9 @@ struct memory_row {
 	int handle_types;
 	int location_type;
 	bool pooled;
+	int pool_fails;
+	bool handleless;
+	bool old; /* the driver */
 	bool contextless;
 	bool has_next; /* another allocation follows */
 	int range_fails;
@@ -69,7 +74,10 @@ static device_result get_attribute(void *ret, int attribute, uint64_t pointer)
 		*(int *)ret = 3;
 		return memory.device_fails;
 	case 10:
-		*(unsigned *)ret = !memory.pooled;
+		*(unsigned *)ret = !memory.handleless;
+		return SUCCESS;
+	case 17:
+		*(void **)ret = memory.pooled ? &memory : NULL;
 		return SUCCESS;
 	default:
 		return INVALID_VALUE;
@@ -126,6 +134,25 @@ static device_result get_ipc_handle(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t p
 	return memory.export_fails;
 }
 
+static int exported = -1; /* a descriptor of a pool, which has to be closed or handed out */
+
+static device_result export_pool(void *ret, void *pool, int type, uint64_t flags)
+{
+	cr_assert(pool == &memory && type == 1 && flags == 0);
+	if (memory.pool_fails)
+		return memory.pool_fails;
+	exported = dup(2);
+	*(int *)ret = exported;
+	return SUCCESS;
+}
+
+static device_result export_pointer(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t pointer)
+{
+	cr_assert_eq(pointer, BASE, "%s: a pointer is of the whole allocation", memory.name);
+	memset(ret, 0x22, DEVICE_HANDLE_BYTES);
+	return memory.export_fails;
+}
+
 static device_result get_device(int *ret, int ordinal)
 {
 	cr_assert_eq(ordinal, 3);
@@ -155,7 +182,7 @@ static device_result pop(void **ret)
 	return SUCCESS;
 }
 
-static const struct device_driver driver = {
+static struct device_driver driver = {
 	.cuGetErrorName = get_error_name,
 	.cuPointerGetAttribute = get_attribute,
 	.cuMemGetAddressRange = get_address_range,
@@ -168,6 +195,8 @@ static const struct device_driver driver = {
 	.cuDeviceGetUuid = get_uuid,
 	.cuCtxPushCurrent = push,
 	.cuCtxPopCurrent = pop,
+	.cuMemPoolExportToShareableHandle = export_pool,
+	.cuMemPoolExportPointer = export_pointer,
 };
 
 ParameterizedTestParameters(device, memory)
@@ -222,11 +251,36 @@ ParameterizedTestParameters(device, memory)
 		  .has_next = true,
 		  .status = STATUS_OUT_OF_RANGE,
 		  .error = "has 16383 more, to address 0x7f0000004000" },
-		{ .name = "of a pool",
+		{ .name = "of a pool", .offset = 100, .size = 1, .pooled = true, .contextless = true },
+		{ .name = "of the default pool",
 		  .size = 1,
 		  .pooled = true,
+		  .pool_fails = INVALID_VALUE,
 		  .status = STATUS_UNSUPPORTED,
-		  .error = "cudaMallocAsync" },
+		  .error = "its pool (cudaMallocAsync) cannot be exported" },
+		{ .name = "no descriptor of the pool",
+		  .size = 1,
+		  .pooled = true,
+		  .pool_fails = INVALID_CONTEXT,
+		  .status = STATUS_DEVICE,
+		  .error = "cuMemPoolExportToShareableHandle: CUDA_ERROR" },
+		{ .name = "no pointer into the pool",
+		  .size = 1,
+		  .pooled = true,
+		  .export_fails = INVALID_CONTEXT,
+		  .status = STATUS_DEVICE,
+		  .error = "cuMemPoolExportPointer: CUDA_ERROR" },
+		{ .name = "of a pool, an old driver",
+		  .size = 1,
+		  .pooled = true,
+		  .old = true,
+		  .status = STATUS_UNSUPPORTED,
+		  .error = "it is too old" },
+		{ .name = "without handles",
+		  .size = 1,
+		  .handleless = true,
+		  .status = STATUS_UNSUPPORTED,
+		  .error = "has no CUDA IPC handles" },
 		{ .name = "not exportable",
 		  .size = 1,
 		  .mapped = true,
@@ -277,6 +331,8 @@ ParameterizedTest(struct memory_row *row, device, memory)
 	int r;
 
 	memory = *row;
+	exported = -1;
+	driver.cuMemPoolExportPointer = row->old ? NULL : export_pointer;
 	r = device_walk(&driver, (void *)(BASE + row->offset), row->size, &spans, &n, &err);
 	if (r == 0) {
 		cr_assert(n == 1 && spans[0].start == BASE && spans[0].size == WHOLE && spans[0].id == 500,
@@ -290,6 +346,13 @@ ParameterizedTest(struct memory_row *row, device, memory)
 	if (row->status) {
 		cr_assert_not_null(strstr(err.message, row->error), "%s: %s", row->name, err.message);
 		cr_assert_eq(export.fd, -2, "%s: *ret has been touched", row->name);
+		cr_assert(exported < 0 || fcntl(exported, F_GETFD) < 0, "%s: it is closed", row->name);
+		return;
+	}
+	if (row->pooled) {
+		cr_assert(export.kind == REGION_KIND_CUDA_POOL && export.fd == exported &&
+		          export.handle[63] == 0x22);
+		close(exported);
 		return;
 	}
 	cr_assert_eq(export.kind, row->mapped ? REGION_KIND_CUDA_FD : REGION_KIND_CUDA_IPC, "%s", row->name);

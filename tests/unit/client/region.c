@@ -541,7 +541,7 @@ Test(region, device_memory_is_registered)
 	cr_assert_eq(tma_region_kind(ipc_region), TMA_REGION_CUDA_IPC);
 	cr_assert_eq(memcmp(tma_region_handle(ipc_region), handle, 64), 0);
 	cr_assert_null(tma_region_data(fd_region));
-	cr_assert_eq(tma_region_create_kind(client, (enum tma_region_kind)4, 1, &fd_region),
+	cr_assert_eq(tma_region_create_kind(client, (enum tma_region_kind)5, 1, &fd_region),
 	             TMA_INVALID_ARGUMENT);
 	tma_free(client);
 	server_stop(&s);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory pools (cudaMallocAsync) as other processes have them. A pool is one memfd, mapped as a whole
+ * wherever it is used; its name says which pool it is, and an exported pointer is a place in it. As driver
+ * 580 has it, a pool that is imported several times is one pool with as many imports, and a pointer that is
+ * imported twice is freed at once. What is not modelled is the order of streams: memory is there, and gone,
+ * at once. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "call.h"
+#include "softgpu.h"
+
+#define POOL_BYTES  (UINT64_C(256) << 20)
+#define ALIGN_BYTES 512u
+#define NAME        "softgpu-pool-"
+
+/* Which pool it is, wherever. */
+struct pool_name {
+	int32_t ordinal;
+	int32_t pid; /* that made it */
+	uint64_t id; /* there */
+};
+
+struct pool {
+	TAILQ_ENTRY(pool) entry;
+	struct pool_name name;
+	int fd;
+	uint64_t start;
+	bool is_imported;
+	unsigned owners; /* imports, or 1; 0: destroyed, but not all of its memory is freed */
+	unsigned used;   /* ranges in it */
+	CUmemAllocationHandleType types;
+};
+
+struct pointer {
+	char magic[8];
+	struct pool_name name;
+	uint64_t offset;
+	uint64_t size;
+	char rest[24];
+};
+_Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "a pointer fills CUDA's");
+
+static const char magic[8] = "softpool";
+
+static TAILQ_HEAD(, pool) pools = TAILQ_HEAD_INITIALIZER(pools);
+
+size_t pool_live(void)
+{
+	const struct pool *pool;
+	size_t n = 0;
+	TAILQ_FOREACH(pool, &pools, entry)
+		n++;
+	return n;
+}
+
+int pool_ordinal(const struct pool *pool)
+{
+	return pool->name.ordinal;
+}
+
+static struct pool *find(CUmemoryPool handle)
+{
+	struct pool *pool;
+	TAILQ_FOREACH(pool, &pools, entry)
+		if ((CUmemoryPool)pool == handle && pool->owners > 0)
+			return pool;
+	return NULL;
+}
+
+static void format(char *text, size_t size, const struct pool_name *name)
+{
+	snprintf(text, size, NAME "%d-%d-%" PRIu64 "-", (int)name->ordinal, (int)name->pid, name->id);
+}
+
+/* Takes the fd. */
+static CUresult pool_new(struct pool **ret, int fd, const struct pool_name *name)
+{
+	struct pool *pool = fd >= 0 ? malloc(sizeof *pool) : NULL;
+	uint64_t start = pool ? space_map(fd, POOL_BYTES) : 0;
+	if (start == 0) {
+		if (fd >= 0)
+			close(fd);
+		free(pool);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*pool = (struct pool){ .name = *name, .fd = fd, .start = start, .owners = 1 };
+	TAILQ_INSERT_HEAD(&pools, pool, entry);
+	*ret = pool;
+	return CUDA_SUCCESS;
+}
+
+static void free_unused(struct pool *pool)
+{
+	if (pool->owners > 0 || pool->used > 0)
+		return;
+	space_free(pool->start, POOL_BYTES);
+	close(pool->fd);
+	TAILQ_REMOVE(&pools, pool, entry);
+	free(pool);
+}
+
+static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *properties)
+{
+	static uint64_t last_id;
+	char text[64];
+	struct pool *pool;
+	if (!ret || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	    properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    !device_exists(properties->location.id))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct pool_name name = { .ordinal = properties->location.id, .pid = getpid(), .id = ++last_id };
+	format(text, sizeof text, &name);
+	CUresult result = pool_new(&pool, memory_new_fd(text, POOL_BYTES), &name);
+	if (result != CUDA_SUCCESS)
+		return result;
+	pool->types = properties->handleTypes;
+	*ret = (CUmemoryPool)pool;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUmemoryPool handle)
+{
+	struct pool *pool = find(handle);
+	if (!pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	pool->owners--;
+	free_unused(pool);
+	return CUDA_SUCCESS;
+}
+
+/* ---- Memory of a pool --------------------------------------------------------------------------------- */
+
+/* The first place where nothing lies; 0 when there is none. */
+static uint64_t find_room(const struct pool *pool, uint64_t size)
+{
+	uint64_t at = pool->start;
+	const struct range *range;
+	for (bool moved = true; moved;) {
+		moved = false;
+		TAILQ_FOREACH(range, &ranges, entry)
+			if (range->pool == pool && range->start < at + size &&
+			    at < range->start + range->size) {
+				at = (range->start + range->size + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1ull);
+				moved = true;
+			}
+	}
+	return size <= pool->start + POOL_BYTES - at ? at : 0;
+}
+
+static CUresult add_range(CUdeviceptr *ret, struct pool *pool, enum range_kind kind, uint64_t start,
+                          uint64_t size)
+{
+	struct range *range = range_add(kind, start, size);
+	if (!range)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	range->pool = pool;
+	pool->used++;
+	*ret = start;
+	return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *ret, size_t size, CUmemoryPool handle, CUstream stream)
+{
+	struct pool *pool = find(handle);
+	if (!ret || size == 0 || size > POOL_BYTES || !pool || pool->is_imported || !stream_find(stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t start = find_room(pool, size);
+	if (start == 0 || size > device_memory_bytes() - memory_used())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result = add_range(ret, pool, RANGE_POOLED, start, size);
+	if (result == CUDA_SUCCESS)
+		memory_charge(size);
+	return result;
+}
+
+static CUresult release(CUdeviceptr pointer, CUstream stream)
+{
+	struct range *range = range_find(pointer);
+	if (!range || !range->pool || range->start != pointer || !stream_find(stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct pool *pool = range->pool;
+	if (range->kind == RANGE_POOLED)
+		memory_discharge(range->size);
+	range_remove(range);
+	pool->used--;
+	free_unused(pool);
+	return CUDA_SUCCESS;
+}
+
+/* ---- Other processes ---------------------------------------------------------------------------------- */
+
+static CUresult export_pool(void *ret, CUmemoryPool handle, CUmemAllocationHandleType type,
+                            unsigned long long flags)
+{
+	const struct pool *pool = find(handle);
+	if (!ret || !pool || pool->is_imported || flags != 0 || !(pool->types & type) ||
+	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	int fd = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*(int *)ret = fd;
+	return CUDA_SUCCESS;
+}
+
+static CUresult export_pointer(CUmemPoolPtrExportData *ret, CUdeviceptr address)
+{
+	const struct range *range = range_find_kind(address, RANGE_POOLED);
+	if (!ret || !range || range->start != address)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct pointer pointer = { .name = range->pool->name,
+		                   .offset = address - range->pool->start,
+		                   .size = range->size };
+	memcpy(pointer.magic, magic, sizeof magic);
+	memcpy(ret, &pointer, sizeof pointer);
+	return CUDA_SUCCESS;
+}
+
+static bool parse(int fd, struct pool_name *ret)
+{
+	char link[64], path[256];
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof path - 1);
+	path[n > 0 ? n : 0] = '\0';
+	return sscanf(path, "/memfd:" NAME "%" SCNd32 "-%" SCNd32 "-%" SCNu64, &ret->ordinal, &ret->pid,
+	              &ret->id) == 3;
+}
+
+/* What it fails with is the driver's. */
+static CUresult import_pool(CUmemoryPool *ret, void *os_handle, CUmemAllocationHandleType type,
+                            unsigned long long flags)
+{
+	int fd = (int)(intptr_t)os_handle;
+	struct pool_name name;
+	struct pool *pool;
+	if (!ret || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (memory_is_fd(fd, "softgpu-allocation-"))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!parse(fd, &name) || !device_exists(name.ordinal))
+		return CUDA_ERROR_UNKNOWN;
+	TAILQ_FOREACH(pool, &pools, entry)
+		if (pool->is_imported && pool->owners > 0 && memcmp(&pool->name, &name, sizeof name) == 0) {
+			pool->owners++;
+			*ret = (CUmemoryPool)pool;
+			return CUDA_SUCCESS;
+		}
+	CUresult result = pool_new(&pool, fcntl(fd, F_DUPFD_CLOEXEC, 0), &name);
+	if (result != CUDA_SUCCESS)
+		return result;
+	pool->is_imported = true;
+	*ret = (CUmemoryPool)pool;
+	return CUDA_SUCCESS;
+}
+
+static CUresult import_pointer(CUdeviceptr *ret, CUmemoryPool handle, const CUmemPoolPtrExportData *data)
+{
+	struct pool *pool = find(handle);
+	struct pointer pointer;
+	if (!ret || !data || !pool || !pool->is_imported)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&pointer, data, sizeof pointer);
+	if (memcmp(pointer.magic, magic, sizeof magic) != 0 ||
+	    memcmp(&pointer.name, &pool->name, sizeof pool->name) != 0 || pointer.size == 0 ||
+	    pointer.offset > POOL_BYTES || pointer.size > POOL_BYTES - pointer.offset)
+		return CUDA_ERROR_INVALID_VALUE;
+	const struct range *range = range_find(pool->start + pointer.offset);
+	if (!range || range->start != pool->start + pointer.offset)
+		return add_range(ret, pool, RANGE_IMPORTED, pool->start + pointer.offset, pointer.size);
+	*ret = range->start;
+	return CUDA_SUCCESS;
+}
+
+/* ---- Entry points ------------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *properties)
+{
+	return leave(enter_mapping(ENTRY_cuMemPoolCreate) ?: create(ret, properties));
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
+	return leave(enter_mapping(ENTRY_cuMemPoolDestroy) ?: destroy(pool));
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemAllocFromPoolAsync) ?: allocate(ret, size, pool, stream));
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+	return leave(enter_mapping(ENTRY_cuMemFreeAsync) ?: release(pointer, stream));
+}
+
+CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool pool,
+                                                  CUmemAllocationHandleType type, unsigned long long flags)
+{
+	return leave(enter(ENTRY_cuMemPoolExportToShareableHandle) ?: export_pool(ret, pool, type, flags));
+}
+
+CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *ret, void *handle,
+                                                    CUmemAllocationHandleType type, unsigned long long flags)
+{
+	return leave(enter_mapping(ENTRY_cuMemPoolImportFromShareableHandle)
+	                 ?: import_pool(ret, handle, type, flags));
+}
+
+CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *ret, CUdeviceptr address)
+{
+	return leave(enter(ENTRY_cuMemPoolExportPointer) ?: export_pointer(ret, address));
+}
+
+CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+	return leave(enter_mapping(ENTRY_cuMemPoolImportPointer) ?: import_pointer(ret, pool, data));
+}
