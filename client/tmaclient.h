@@ -248,12 +248,12 @@ TMA_API int tma_region_register_cuda_ipc(tma_client *client, const void *handle,
                                          unsigned flags, tma_region **ret);
 
 /* A part of a region's memory: an allocation made by cuMemCreate, or memory that another region has. */
-struct tma_part {
+struct tma_region_part {
 	int fd;        /* of the allocation; the caller keeps it, and may close it when the call returns */
 	uint64_t size; /* bytes that cuMemCreate was asked for; of a region's memory, of whole allocations */
-	tma_region
-	    *region; /* NULL: fd. Otherwise the part is memory of this region, which is not imported again */
-	uint64_t offset; /* of a region: bytes from the start of its first allocation to the part */
+	tma_region *region; /* NULL: fd. Otherwise the part is memory of this region, which is not imported
+	                       again */
+	uint64_t offset;    /* of a region: bytes from the start of its first allocation to the part */
 	uint64_t reserved[2];
 };
 
@@ -264,7 +264,7 @@ struct tma_part {
  * if an allocation came with two descriptors. The call succeeds as a whole or leaves nothing behind. Beyond
  * 253 descriptors it takes several messages, and while it runs, their allocations count twice against the
  * limit mapped_bytes_per_uid. The library keeps a duplicate of each fd until the region is released. */
-TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part *parts, size_t n,
+TMA_API int tma_region_register_parts(tma_client *client, const struct tma_region_part *parts, size_t n,
                                       uint64_t offset, size_t size, unsigned flags, tma_region **ret);
 
 /* Registers size bytes of device memory at device_ptr: an allocation of cudaMalloc or cuMemCreate, a part of

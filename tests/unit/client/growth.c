@@ -27,7 +27,7 @@ GROWS(struct tma_result, 144, 8)
 GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
-GROWS(struct tma_part, 48, 2)
+GROWS(struct tma_region_part, 48, 2)
 GROWS(struct tma_item, 120, 2)
 GROWS(struct tma_blocks, 200, 6)
 GROWS(struct tma_completed, 192, 4)
@@ -209,7 +209,7 @@ static void assert_untouched(tma_client *client)
 	struct tma_layout_move move;
 	int64_t strides[TMA_MAX_RANK];
 	const struct tma_number real = { .kind = TMA_NUMBER_REAL, .re = 0.5 };
-	const struct tma_part part = { .fd = -1, .size = 4096 };
+	const struct tma_region_part part = { .fd = -1, .size = 4096 };
 	const struct tma_number imaginary = { .kind = TMA_NUMBER_COMPLEX, .im = 1 };
 
 	memset(&ret, 0x5a, sizeof ret);
