@@ -693,16 +693,17 @@ TMA_API int tma_layout_convert(tma_client *client, const struct tma_layout_cache
  * layer stands for as many as the other side has, and you set dst_layers or src_layers for it. If its keys
  * and values lie apart as well, describe the keys of a layer (kv is 1): the request then has twice as many
  * layers, the keys of layer 0, its values, the keys of layer 1 and so on, and you set the layers of both
- * sides: tma_layout_layers returns those of the other one. */
+ * sides: tma_layout_layer_offsets returns those of the other one. */
 TMA_API int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
                               const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
                               const struct tma_layout_part *src_part, bool scatter,
                               struct tma_layout_move *move, struct tma_blocks *ret);
 
-/* Returns in ret, which has room for layers times kv entries of the part, the bytes from its first layer's
- * keys to those of layer 0, its values, the keys of layer 1 and so on. */
-TMA_API int tma_layout_layers(tma_client *client, const struct tma_layout_cache *cache,
-                              const struct tma_layout_part *part, int64_t *ret);
+/* Returns in ret the offsets of a part's layers, in bytes from the keys of its first layer: 0 for these keys,
+ * then the offsets of that layer's values, of the keys of its second layer and so on. ret has room for the
+ * part's layers times its kv. part may be NULL: all of the cache. */
+TMA_API int tma_layout_layer_offsets(tma_client *client, const struct tma_layout_cache *cache,
+                                     const struct tma_layout_part *part, int64_t *ret);
 
 /* What a blocked layout makes of a plain tensor. The plain tensor is split (see tma_tensor) and its parts are
  * permuted: dimension d of the blocked tensor is dimension perm[d] of the result; inverse leads back. Give

@@ -187,7 +187,7 @@ static void gather_and_scatter_apart(const struct apart *apart, tma_region *pool
 	do
 		pooled[apart_place(apart, in_pool, &at)] = kv_number(&at);
 	while (kv_index_next(&at));
-	cr_assert_eq(tma_layout_layers(client, &b, NULL, of_buffer), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_layout_layer_offsets(client, &b, NULL, of_buffer), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_layout_blocks(client, &b, NULL, &p, NULL, false, &move, &blocks), 0, "%s",
 	             tma_last_error(client));
 	blocks_complete(&blocks, apart, of_buffer, false);

@@ -228,7 +228,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_layout_tensor(client, NULL, NULL, strides, &ret.tensor));
 	RETURNS(tma_layout_convert(client, NULL, NULL, NULL, NULL, &ret.move));
 	RETURNS(tma_layout_blocks(client, NULL, NULL, NULL, NULL, false, &move, &ret.blocks));
-	RETURNS(tma_layout_layers(client, NULL, NULL, &ret.layer));
+	RETURNS(tma_layout_layer_offsets(client, NULL, NULL, &ret.layer));
 	RETURNS(tma_layout_split(client, NULL, 0, NULL, &ret.blocking));
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
 	RETURNS(tma_table_prepare(client, NULL, 1, &ret.table));
