@@ -333,10 +333,10 @@ struct tma_tensor {
  * splits, of which there may be TMA_MAX_RANK; before and after must be 0 for those that a split made, on
  * either side.
  *
- * shape remains that of the elements that exist. If n does not divide E, the last block has a rest that does
- * not exist: in a source it reads as the transform's value (TMA_PAD_CONSTANT), in a destination what would go
- * there is dropped. Only the blocks of a dimension may be split with a rest, not the elements of a block.
- * gather and scatter take only splits without a rest. From NCHW, 50 channels, to nChw16c and back:
+ * shape remains that of the elements that exist. If n does not divide E, the last block is incomplete: in a
+ * source, the elements that it lacks read as the transform's value (TMA_PAD_CONSTANT); in a destination, what
+ * would go there is dropped. A split of the elements of a block must divide them evenly, and gather and
+ * scatter take only splits into complete blocks. From NCHW, 50 channels, to nChw16c and back:
  *
  *     struct tma_tensor plain = { .region = a, .dtype = TMA_FLOAT32, .rank = 4, .shape = { 8, 50, 28, 28 } };
  *     struct tma_tensor blocked = { .region = b, .dtype = TMA_FLOAT32, .rank = 5,
