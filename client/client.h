@@ -248,8 +248,8 @@ enum patience {
 	PATIENCE_FULL, /* as long as tma_set_reconnect says */
 };
 
-/* Before a request: connects again when the connection is lost. 0 when there is one that has every region and
- * plan; else the error, which may be that of a region or plan that was lost: then there is one, too. */
+/* Before a request: connects again when the connection is lost. 0 when there is one that has every region,
+ * table and plan; else the error, which may be that of one of these that was lost: then there is one, too. */
 int client_ready(tma_client *client, int64_t deadline, enum patience patience);
 
 /* Regions, tables and plans that are GONE, but may be had again, are to be asked for. */

@@ -25,14 +25,14 @@
  * zero in structs that it writes. Any other value is INVALID_ARGUMENT, so that an older library refuses what
  * it does not know instead of ignoring it.
  *
- * Only one thread at a time may use a client and its regions, plans, tickets and rings; different threads may
- * use different clients at the same time. After fork(), the child must not use its parent's clients. Any
- * thread may call the following at any time: the functions of the Vocabulary group, those of the Layouts
- * group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait; tma_region_data,
- * tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is released; and the
- * functions that read a document until it is freed. A signal handler may call only the functions of the
- * Vocabulary group and tma_point_signal. The library starts no threads, installs no signal handlers and keeps
- * no global state.
+ * Only one thread at a time may use a client and its regions, tables, plans, tickets and rings; different
+ * threads may use different clients at the same time. After fork(), the child must not use its parent's
+ * clients. Any thread may call the following at any time: the functions of the Vocabulary group, those of the
+ * Layouts group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait;
+ * tma_region_data, tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is
+ * released; and the functions that read a document until it is freed. A signal handler may call only the
+ * functions of the Vocabulary group and tma_point_signal. The library starts no threads, installs no signal
+ * handlers and keeps no global state.
  */
 #ifndef TMACLIENT_H
 #define TMACLIENT_H
@@ -67,9 +67,9 @@ enum tma_status {
 	TMA_PENDING = 1, /* not yet: from functions that poll or wait, and of items in progress; no error */
 	TMA_OK = 0,
 	TMA_INVALID_ARGUMENT = -1, /* an argument breaks a rule; repeating the call fails in the same way */
-	TMA_OUT_OF_RANGE = -2,     /* a tensor or the word of a timeline is not inside its region */
+	TMA_OUT_OF_RANGE = -2,     /* a tensor, a place or the word of a timeline is not inside its region */
 	TMA_OVERLAP = -3,          /* the destination overlaps itself or its source */
-	TMA_NOT_FOUND = -4, /* the region, plan, ticket or connection does not exist, or no longer exists */
+	TMA_NOT_FOUND = -4, /* no such region, table, plan, ticket or connection, or it no longer exists */
 	TMA_ALREADY_EXISTS = -5, /* the client is already connected, or its connection already has a ring */
 	TMA_UNSUPPORTED = -6,    /* this service, its engine or this machine's CUDA driver cannot do it */
 	TMA_PERMISSION = -7,     /* the socket's mode, the service's user or a region's flags forbid it */
