@@ -298,9 +298,14 @@ TMA_API void *tma_region_data(const tma_region *region);
 TMA_API size_t tma_region_size(const tma_region *region);               /* bytes */
 TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY only for NULL */
 
-/* Return what the memory is shared by: tma_region_fd the memfd or the descriptor of a device allocation (-1
- * for CUDA IPC and for several allocations), tma_region_handle the 64 bytes of a CUDA IPC handle (NULL for
- * other kinds). Both belong to the region. */
+/* Return what the memory is shared by: tma_region_fd a file descriptor, tma_region_handle the 64 bytes of a
+ * CUDA IPC handle (NULL for other kinds). The descriptor is that of the memory that tma_region_create made; a
+ * duplicate of the one with which the region was registered; or, if tma_region_from_device_ptr found a single
+ * allocation made by cuMemCreate, that of this allocation. It stands for the whole file or allocation, even
+ * if the region is only a part of it, and regions of one allocation may have the same descriptor. It is -1
+ * for CUDA IPC, for a range of several allocations and for tma_region_register_parts. Descriptor and handle
+ * belong to the region and are valid until its last release: do not close the descriptor, and duplicate it to
+ * keep it longer. */
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
 
