@@ -695,10 +695,12 @@ TMA_API int tma_layout_convert(tma_client *client, const struct tma_layout_cache
  * side's part. *ret points to *move, which must exist as long as *ret is used and must not be copied.
  *
  * If the layers of one side lie apart, each an allocation of its own, describe one of them: a cache of one
- * layer stands for as many as the other side has, and you set dst_layers or src_layers for it. If its keys
- * and values lie apart as well, describe the keys of a layer (kv is 1): the request then has twice as many
- * layers, the keys of layer 0, its values, the keys of layer 1 and so on, and you set the layers of both
- * sides: tma_layout_layer_offsets returns those of the other one. */
+ * layer stands for as many as the other side has, and you set dst_layers or src_layers for it, or a table of
+ * the layers' places (dst_table or src_table). The cache of a side with a table has no region, and its offset
+ * is added to each place. If its keys and values lie apart as well, describe the keys of a layer (kv is 1):
+ * the request then has twice as many layers, the keys of layer 0, its values, the keys of layer 1 and so on,
+ * and you set the layers of both sides: tma_layout_layer_offsets returns those of the other one. If both
+ * sides have tables, describe one layer of each, or its keys. */
 TMA_API int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
                               const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
                               const struct tma_layout_part *src_part, bool scatter,
