@@ -19,24 +19,24 @@ struct chunk *chunk_new(const struct device_span *span, int fd)
 	return chunk;
 }
 
-/* What is in the tree at some of these addresses, but is not that allocation, was freed since. */
+/* What is in the set at some of these addresses, but is not that allocation, was freed since. */
 static bool forget_others(tma_client *client, const struct device_span *span)
 {
-	struct range_tree *tree = &client->chunks;
-	size_t i = range_tree_from(tree, span->start);
+	struct range_set *set = &client->chunks;
+	size_t i = range_set_from(set, span->start);
 	bool any = false;
 
-	if (i > 0 && tree->ranges[i - 1].end > span->start)
+	if (i > 0 && set->ranges[i - 1].end > span->start)
 		i--;
-	while (i < tree->n && tree->ranges[i].start < span->start + span->size) {
-		struct chunk *chunk = tree->ranges[i].owner;
+	while (i < set->n && set->ranges[i].start < span->start + span->size) {
+		struct chunk *chunk = set->ranges[i].owner;
 
 		if (span->id && chunk->span.id == span->id && chunk->span.size == span->size) {
 			i++;
 			continue;
 		}
 		chunk->is_current = false;
-		range_tree_remove(tree, chunk->span.start, chunk);
+		range_set_remove(set, chunk->span.start, chunk);
 		any = true;
 	}
 	return any;
@@ -49,7 +49,7 @@ struct chunk *chunk_at(tma_client *client, const struct device_span *span, bool 
 
 	if (forget_others(client, span))
 		*ret_stale = true;
-	known = range_tree_find(&client->chunks, span->start, span->size);
+	known = range_set_find(&client->chunks, span->start, span->size);
 	if (known) {
 		chunk = known->owner;
 		chunk->refs++;
@@ -58,7 +58,7 @@ struct chunk *chunk_at(tma_client *client, const struct device_span *span, bool 
 	chunk = chunk_new(span, -1);
 	if (!chunk)
 		return NULL;
-	if (!range_tree_add(&client->chunks, span->start, span->size, chunk)) {
+	if (!range_set_add(&client->chunks, span->start, span->size, chunk)) {
 		free(chunk);
 		return NULL;
 	}
@@ -71,7 +71,7 @@ void chunk_unref(tma_client *client, struct chunk *chunk)
 	if (--chunk->refs > 0)
 		return;
 	if (chunk->is_current)
-		range_tree_remove(&client->chunks, chunk->span.start, chunk);
+		range_set_remove(&client->chunks, chunk->span.start, chunk);
 	if (chunk->fd >= 0)
 		close(chunk->fd);
 	free(chunk);

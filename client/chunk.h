@@ -35,8 +35,8 @@ void chunk_unref(tma_client *client, struct chunk *chunk);
 /* Whether the service has it on this connection, as part of its home. */
 bool chunk_is_known(const tma_client *client, const struct chunk *chunk);
 
-/* The last error unless the allocation that was registered is still there, as far as the driver tells; i is the
- * chunk's number in its region. */
+/* The last error unless the allocation that was registered is still there, as far as the driver tells; i is
+ * the chunk's number in its region. */
 int chunk_check_current(tma_client *client, const struct chunk *chunk, size_t i);
 
 /* A descriptor to send, the chunk's own or a new one, which *ret_is_new says is the caller's to close. The

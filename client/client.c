@@ -153,9 +153,9 @@ void tma_free(tma_client *client)
 	if (client->driver)
 		device_driver_close(client->driver);
 	free(client->driver);
-	range_tree_deinit(&client->writable);
-	range_tree_deinit(&client->read_only);
-	range_tree_deinit(&client->chunks);
+	range_set_deinit(&client->writable);
+	range_set_deinit(&client->read_only);
+	range_set_deinit(&client->chunks);
 	free(client->items);
 	free(client->requests);
 	free(client);

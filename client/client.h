@@ -19,7 +19,7 @@
 #include "tmaclient.h"
 #include "chunk.h"
 #include "device.h"
-#include "range_tree.h"
+#include "range_set.h"
 #include "proto/wire/buffer.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/rpc.h"
@@ -57,7 +57,7 @@ struct tma_region {
 	struct chunk **chunks; /* in the order of addresses; offset is in all of them */
 	bool has_parts;        /* the service is told of its chunks, even if there is one */
 	uint32_t handles;      /* given to the program and not released, beyond the first */
-	uint64_t address;      /* of its first byte in this process, in a tree of the client's; else 0 */
+	uint64_t address;      /* of its first byte in this process, in a range set of the client's; else 0 */
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc; cuda_pool: the pointer exported from it */
 	char device[DEVICE_UUID_TEXT];       /* "": not told */
 	void *data;                          /* mapped here; or NULL */
@@ -209,9 +209,9 @@ struct tma_client {
 
 	struct tma_region *regions;
 	struct tma_table *tables;
-	struct range_tree writable;  /* regions whose memory has addresses here, by these */
-	struct range_tree read_only; /* likewise; those that transforms may only read */
-	struct range_tree chunks;    /* those of device memory that are current */
+	struct range_set writable;  /* regions whose memory has addresses here, by these */
+	struct range_set read_only; /* likewise; those that transforms may only read */
+	struct range_set chunks;    /* those of device memory that are current */
 	struct tma_plan *plans;
 	struct tma_ring *rings;
 	struct tma_result last_result;
@@ -249,8 +249,8 @@ enum patience {
 	PATIENCE_FULL, /* as long as tma_set_reconnect says */
 };
 
-/* Before a request: connects again when the connection is lost. 0 when there is one that has every region and
- * plan; else the error, which may be that of a region or plan that was lost: then there is one, too. */
+/* Before a request: connects again when the connection is lost. 0 when there is one that has every region,
+ * table and plan; else the error, which may be that of one of these that was lost: then there is one, too. */
 int client_ready(tma_client *client, int64_t deadline, enum patience patience);
 
 /* Regions, tables and plans that are GONE, but may be had again, are to be asked for. */

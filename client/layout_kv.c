@@ -166,8 +166,8 @@ int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
 	return 0;
 }
 
-int tma_layout_layers(tma_client *client, const struct tma_layout_cache *cache,
-                      const struct tma_layout_part *part, int64_t *ret)
+int tma_layout_layer_offsets(tma_client *client, const struct tma_layout_cache *cache,
+                             const struct tma_layout_part *part, int64_t *ret)
 {
 	struct error ignored, *err = layout_error(client, &ignored);
 	struct kv_side side;

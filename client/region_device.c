@@ -10,10 +10,10 @@
 /* A region of exactly this range, whose memory is still what it was. */
 static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bool writable)
 {
-	const struct range_tree *tree = writable ? &client->writable : &client->read_only;
+	const struct range_set *set = writable ? &client->writable : &client->read_only;
 
-	for (size_t i = range_tree_from(tree, start); i < tree->n && tree->ranges[i].start == start; i++) {
-		tma_region *region = tree->ranges[i].owner;
+	for (size_t i = range_set_from(set, start); i < set->n && set->ranges[i].start == start; i++) {
+		tma_region *region = set->ranges[i].owner;
 
 		if (region->size == size && region->life == REGION_KNOWN && !region->data)
 			return region;
@@ -154,8 +154,8 @@ int region_keep_range(tma_region *region, uint64_t start)
 {
 	tma_client *client = region->client;
 
-	if (range_tree_add(region->writable ? &client->writable : &client->read_only, start, region->size,
-	                   region)) {
+	if (range_set_add(region->writable ? &client->writable : &client->read_only, start, region->size,
+	                  region)) {
 		region->address = start;
 		return 0;
 	}
@@ -168,8 +168,8 @@ void region_forget_range(tma_region *region)
 	tma_client *client = region->client;
 
 	if (region->address)
-		range_tree_remove(region->writable ? &client->writable : &client->read_only, region->address,
-		                  region);
+		range_set_remove(region->writable ? &client->writable : &client->read_only, region->address,
+		                 region);
 	region->address = 0;
 }
 
@@ -180,9 +180,9 @@ int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma
 
 	if (!client)
 		return TMA_INVALID_ARGUMENT;
-	range = range_tree_find(&client->writable, start, size);
+	range = range_set_find(&client->writable, start, size);
 	if (!range)
-		range = range_tree_find(&client->read_only, start, size);
+		range = range_set_find(&client->read_only, start, size);
 	if (!range)
 		return client_fail(client, STATUS_NOT_FOUND,
 		                   "ptr: no region of the client has %zu bytes at %p", size, ptr);

@@ -228,7 +228,7 @@ int region_register_parts(tma_region *region, int64_t deadline)
 /* ---- Parts that the caller has --------------------------------------------------------------------- */
 
 /* Which whole chunks of its region the part is. */
-static int find_chunks(tma_client *client, const struct tma_part *part, size_t i, size_t *ret_first,
+static int find_chunks(tma_client *client, const struct tma_region_part *part, size_t i, size_t *ret_first,
                        size_t *ret_last)
 {
 	const tma_region *other = part->region;
@@ -260,7 +260,7 @@ static int find_chunks(tma_client *client, const struct tma_part *part, size_t i
 }
 
 /* Of all parts: checks them and counts their chunks. */
-static int count_chunks(tma_client *client, const struct tma_part *parts, size_t n, size_t *ret)
+static int count_chunks(tma_client *client, const struct tma_region_part *parts, size_t n, size_t *ret)
 {
 	size_t first = 0, last = 0;
 	char name[48];
@@ -289,7 +289,7 @@ static int count_chunks(tma_client *client, const struct tma_part *parts, size_t
 	return rc;
 }
 
-static int add_descriptor(tma_region *region, const struct tma_part *part, size_t i)
+static int add_descriptor(tma_region *region, const struct tma_region_part *part, size_t i)
 {
 	const struct device_span span = { .size = part->size };
 	const int fd = fcntl(part->fd, F_DUPFD_CLOEXEC, 0);
@@ -309,7 +309,7 @@ static int add_descriptor(tma_region *region, const struct tma_part *part, size_
 }
 
 /* Of parts that were counted. */
-static int add_part(tma_region *region, const struct tma_part *part, size_t i)
+static int add_part(tma_region *region, const struct tma_region_part *part, size_t i)
 {
 	size_t first = 0, last = 0;
 	int rc;
@@ -326,8 +326,8 @@ static int add_part(tma_region *region, const struct tma_part *part, size_t i)
 	return rc;
 }
 
-int tma_region_register_parts(tma_client *client, const struct tma_part *parts, size_t n, uint64_t offset,
-                              size_t size, unsigned flags, tma_region **ret)
+int tma_region_register_parts(tma_client *client, const struct tma_region_part *parts, size_t n,
+                              uint64_t offset, size_t size, unsigned flags, tma_region **ret)
 {
 	tma_region *region = NULL;
 	size_t n_chunks = 0;

@@ -25,14 +25,14 @@
  * zero in structs that it writes. Any other value is INVALID_ARGUMENT, so that an older library refuses what
  * it does not know instead of ignoring it.
  *
- * Only one thread at a time may use a client and its regions, plans, tickets and rings; different threads may
- * use different clients at the same time. After fork(), the child must not use its parent's clients. Any
- * thread may call the following at any time: the functions of the Vocabulary group, those of the Layouts
- * group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait; tma_region_data,
- * tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is released; and the
- * functions that read a document until it is freed. A signal handler may call only the functions of the
- * Vocabulary group and tma_point_signal. The library starts no threads, installs no signal handlers and keeps
- * no global state.
+ * Only one thread at a time may use a client and its regions, tables, plans, tickets and rings; different
+ * threads may use different clients at the same time. After fork(), the child must not use its parent's
+ * clients. Any thread may call the following at any time: the functions of the Vocabulary group, those of the
+ * Layouts group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait;
+ * tma_region_data, tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is
+ * released; and the functions that read a document until it is freed. A signal handler may call only the
+ * functions of the Vocabulary group and tma_point_signal. The library starts no threads, installs no signal
+ * handlers and keeps no global state.
  */
 #ifndef TMACLIENT_H
 #define TMACLIENT_H
@@ -67,9 +67,9 @@ enum tma_status {
 	TMA_PENDING = 1, /* not yet: from functions that poll or wait, and of items in progress; no error */
 	TMA_OK = 0,
 	TMA_INVALID_ARGUMENT = -1, /* an argument breaks a rule; repeating the call fails in the same way */
-	TMA_OUT_OF_RANGE = -2,     /* a tensor or the word of a timeline is not inside its region */
+	TMA_OUT_OF_RANGE = -2,     /* a tensor, a place or the word of a timeline is not inside its region */
 	TMA_OVERLAP = -3,          /* the destination overlaps itself or its source */
-	TMA_NOT_FOUND = -4, /* the region, plan, ticket or connection does not exist, or no longer exists */
+	TMA_NOT_FOUND = -4, /* no such region, table, plan, ticket or connection, or it no longer exists */
 	TMA_ALREADY_EXISTS = -5, /* the client is already connected, or its connection already has a ring */
 	TMA_UNSUPPORTED = -6,    /* this service, its engine or this machine's CUDA driver cannot do it */
 	TMA_PERMISSION = -7,     /* the socket's mode, the service's user or a region's flags forbid it */
@@ -262,12 +262,12 @@ TMA_API int tma_region_register_cuda_pool(tma_client *client, int pool_fd, const
                                           tma_region **ret);
 
 /* A part of a region's memory: an allocation made by cuMemCreate, or memory that another region has. */
-struct tma_part {
+struct tma_region_part {
 	int fd;        /* of the allocation; the caller keeps it, and may close it when the call returns */
 	uint64_t size; /* bytes that cuMemCreate was asked for; of a region's memory, of whole allocations */
-	tma_region
-	    *region; /* NULL: fd. Otherwise the part is memory of this region, which is not imported again */
-	uint64_t offset; /* of a region: bytes from the start of its first allocation to the part */
+	tma_region *region; /* NULL: fd. Otherwise the part is memory of this region, which is not imported
+	                       again */
+	uint64_t offset;    /* of a region: bytes from the start of its first allocation to the part */
 	uint64_t reserved[2];
 };
 
@@ -278,7 +278,7 @@ struct tma_part {
  * if an allocation came with two descriptors. The call succeeds as a whole or leaves nothing behind. Beyond
  * 253 descriptors it takes several messages, and while it runs, their allocations count twice against the
  * limit mapped_bytes_per_uid. The library keeps a duplicate of each fd until the region is released. */
-TMA_API int tma_region_register_parts(tma_client *client, const struct tma_part *parts, size_t n,
+TMA_API int tma_region_register_parts(tma_client *client, const struct tma_region_part *parts, size_t n,
                                       uint64_t offset, size_t size, unsigned flags, tma_region **ret);
 
 /* Registers size bytes of device memory at device_ptr: an allocation of cudaMalloc, of cuMemCreate or of a
@@ -314,9 +314,14 @@ TMA_API void *tma_region_data(const tma_region *region);
 TMA_API size_t tma_region_size(const tma_region *region);               /* bytes */
 TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY only for NULL */
 
-/* Return what the memory is shared by: tma_region_fd the memfd or the descriptor of a device allocation or of
- * a pool (-1 for CUDA IPC and for several allocations), tma_region_handle the 64 bytes of a CUDA IPC handle
- * (NULL for other kinds). Both belong to the region. */
+/* Return what the memory is shared by: tma_region_fd a file descriptor, tma_region_handle the 64 bytes of a
+ * CUDA IPC handle (NULL for other kinds). The descriptor is that of the memory that tma_region_create made; a
+ * duplicate of the one with which the region was registered; or, if tma_region_from_device_ptr found a single
+ * allocation, that of this allocation (cuMemCreate) or of its pool. It stands for the whole file or
+ * allocation, even if the region is only a part of it, and regions of one allocation may have the same
+ * descriptor. It is -1 for CUDA IPC, for a range of several allocations and for tma_region_register_parts.
+ * Descriptor and handle belong to the region and are valid until its last release: do not close the
+ * descriptor, and duplicate it to keep it longer. */
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
 
@@ -349,10 +354,10 @@ struct tma_tensor {
  * splits, of which there may be TMA_MAX_RANK; before and after must be 0 for those that a split made, on
  * either side.
  *
- * shape remains that of the elements that exist. If n does not divide E, the last block has a rest that does
- * not exist: in a source it reads as the transform's value (TMA_PAD_CONSTANT), in a destination what would go
- * there is dropped. Only the blocks of a dimension may be split with a rest, not the elements of a block.
- * gather and scatter take only splits without a rest. From NCHW, 50 channels, to nChw16c and back:
+ * shape remains that of the elements that exist. If n does not divide E, the last block is incomplete: in a
+ * source, the elements that it lacks read as the transform's value (TMA_PAD_CONSTANT); in a destination, what
+ * would go there is dropped. A split of the elements of a block must divide them evenly, and gather and
+ * scatter take only splits into complete blocks. From NCHW, 50 channels, to nChw16c and back:
  *
  *     struct tma_tensor plain = { .region = a, .dtype = TMA_FLOAT32, .rank = 4, .shape = { 8, 50, 28, 28 } };
  *     struct tma_tensor blocked = { .region = b, .dtype = TMA_FLOAT32, .rank = 5,
@@ -706,19 +711,22 @@ TMA_API int tma_layout_convert(tma_client *client, const struct tma_layout_cache
  * side's part. *ret points to *move, which must exist as long as *ret is used and must not be copied.
  *
  * If the layers of one side lie apart, each an allocation of its own, describe one of them: a cache of one
- * layer stands for as many as the other side has, and you set dst_layers or src_layers for it. If its keys
- * and values lie apart as well, describe the keys of a layer (kv is 1): the request then has twice as many
- * layers, the keys of layer 0, its values, the keys of layer 1 and so on, and you set the layers of both
- * sides: tma_layout_layers returns those of the other one. */
+ * layer stands for as many as the other side has, and you set dst_layers or src_layers for it, or a table of
+ * the layers' places (dst_table or src_table). The cache of a side with a table has no region, and its offset
+ * is added to each place. If its keys and values lie apart as well, describe the keys of a layer (kv is 1):
+ * the request then has twice as many layers, the keys of layer 0, its values, the keys of layer 1 and so on,
+ * and you set the layers of both sides: tma_layout_layer_offsets returns those of the other one. If both
+ * sides have tables, describe one layer of each, or its keys. */
 TMA_API int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
                               const struct tma_layout_part *dst_part, const struct tma_layout_cache *src,
                               const struct tma_layout_part *src_part, bool scatter,
                               struct tma_layout_move *move, struct tma_blocks *ret);
 
-/* Returns in ret, which has room for layers times kv entries of the part, the bytes from its first layer's
- * keys to those of layer 0, its values, the keys of layer 1 and so on. */
-TMA_API int tma_layout_layers(tma_client *client, const struct tma_layout_cache *cache,
-                              const struct tma_layout_part *part, int64_t *ret);
+/* Returns in ret the offsets of a part's layers, in bytes from the keys of its first layer: 0 for these keys,
+ * then the offsets of that layer's values, of the keys of its second layer and so on. ret has room for the
+ * part's layers times its kv. part may be NULL: all of the cache. */
+TMA_API int tma_layout_layer_offsets(tma_client *client, const struct tma_layout_cache *cache,
+                                     const struct tma_layout_part *part, int64_t *ret);
 
 /* What a blocked layout makes of a plain tensor. The plain tensor is split (see tma_tensor) and its parts are
  * permuted: dimension d of the blocked tensor is dimension perm[d] of the result; inverse leads back. Give

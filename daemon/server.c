@@ -302,7 +302,7 @@ void server_deinit(struct server *server)
 	assert(TAILQ_EMPTY(&server->sessions) && TAILQ_EMPTY(&server->unsent));
 	assert(TAILQ_EMPTY(&server->time_slices.ready));
 	inputs_deinit(&server->inputs);
-	assert(server->n_regions == 0 && server->mapped_bytes == 0);
+	assert(server->n_regions == 0 && server->mapped_bytes == 0 && server->n_tables == 0);
 	accounts_deinit(&server->accounts);
 }
 

@@ -124,6 +124,7 @@ struct server {
 	struct batch *kept_batch;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
+	uint64_t n_tables; /* prepared */
 	uint64_t last_session;
 	char boot_id[33];
 	uint64_t start_ns;       /* since the epoch */

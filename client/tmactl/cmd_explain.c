@@ -89,16 +89,23 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	}
 }
 
-/* What describes an array, of which a conversion takes none but --dtype; NULL: nothing. */
+/* What describes an array, of which a conversion takes none but --dtype and, of a blocked tensor, --shape;
+ * NULL: nothing. */
 static const char *explain_array(const struct explain *e)
 {
-	if (e->has_shape)
+	if (e->has_shape && !conversion_is_blocked(&e->conversion))
 		return "--shape";
 	return e->args.permute ? "--permute"
 	       : e->args.pad   ? "--pad"
 	       : e->args.split ? "--split"
 	       : e->args.join  ? "--join"
 	                       : NULL;
+}
+
+/* Whether the array is put into blocks by name, the last of which the value completes. */
+static bool explain_fills(const struct explain *e)
+{
+	return conversion_is_blocked(&e->conversion) && e->conversion.dst.layout;
 }
 
 static int explain_parse(struct explain *e, int argc, char **argv)
@@ -109,16 +116,16 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
 		if (explain_set(e, opt, optarg) != 0)
 			return -1;
-	if (args_check(&e->args, e->value_text, f) < 0)
+	if (args_check(&e->args, explain_fills(e) ? NULL : e->value_text, f) < 0)
 		return -1;
 	if (argc - optind > 1)
 		return fail(f, EXIT_USAGE, "explain takes one file at most, but was given %s too",
 		            argv[optind + 1]);
 	if (e->conversion.given && (argc > optind || explain_array(e)))
-		return fail(f, EXIT_USAGE, "--%s: a conversion is of a KV cache; omit %s",
+		return fail(f, EXIT_USAGE, "--%s: a conversion is described by layouts and sizes; omit %s",
 		            e->conversion.given, argc > optind ? argv[optind] : explain_array(e));
 	if (e->conversion.given)
-		return 0;
+		return e->has_dtype && e->has_shape ? transform_request_shape(&e->npy, e->dtype, f) : 0;
 	if (argc - optind == 1) {
 		if (e->has_dtype || e->has_shape)
 			return fail(f, EXIT_USAGE,
@@ -191,9 +198,12 @@ static int explain_request(struct explain *e, struct transform_request *ret)
 {
 	const enum tma_dtype *dtype = e->has_dtype ? &e->dtype : NULL;
 
-	if (e->conversion.given)
-		return conversion_init(&e->conversion, dtype, ret, &e->t->error);
-	return transform_request_init(ret, &e->npy, dtype, &e->args, &e->value, &e->t->error);
+	if (!e->conversion.given)
+		return transform_request_init(ret, &e->npy, dtype, &e->args, &e->value, &e->t->error);
+	if (conversion_init(&e->conversion, dtype, e->has_shape ? &e->npy : NULL, ret, &e->t->error) < 0)
+		return -1;
+	ret->transform.value = e->value;
+	return 0;
 }
 
 static void explain_ask(struct explain *e)

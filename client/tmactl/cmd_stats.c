@@ -218,6 +218,7 @@ static void print_now(const tma_document *stats)
 	fputs(print_counted(field_uint(stats, "regions"), "region", text, sizeof text), stdout);
 	printf(" of %s", print_bytes(field_uint(stats, "mapped_bytes"), text, sizeof text));
 	print_held(stats, "plans", "plan", " prepared");
+	print_held(stats, "tables", "table", " prepared");
 	putchar('\n');
 	begin("queue");
 	fputs(print_counted(field_uint(stats, "jobs"), "transform", text, sizeof text), stdout);

@@ -137,21 +137,18 @@ static const char *list_word(const char *list, size_t i)
 }
 
 /* Name i of a layout of KV caches. */
-static const char *kv_layout_word(size_t i)
+static const char *layout_word(size_t i)
 {
-	const tma_layout *layout;
+	const tma_layout *layout = tma_layout_at(i);
 
-	for (size_t at = 0; (layout = tma_layout_at(at)); at++)
-		if (!tma_layout_is_blocked(layout) && i-- == 0)
-			return tma_layout_name(layout);
-	return NULL;
+	return layout ? tma_layout_name(layout) : NULL;
 }
 
 const char *cmd_word(enum words words, size_t i)
 {
 	switch (words) {
-	case WORDS_KV_LAYOUT:
-		return kv_layout_word(i);
+	case WORDS_LAYOUT:
+		return layout_word(i);
 	case WORDS_DTYPE:
 		return tma_dtype_name((enum tma_dtype)i);
 	case WORDS_PAD_MODE:

@@ -293,7 +293,7 @@ static struct msg_transform transform_of(const struct msg_blocks *p)
 	return transform;
 }
 
-/* A block is one transform: its splits leave no rests. */
+/* A block is one transform: its splits leave no block incomplete. */
 static int spec_of(const struct msg_transform *transform, struct transform_spec *ret, struct error *err)
 {
 	struct split split;
@@ -306,8 +306,8 @@ static int spec_of(const struct msg_transform *transform, struct transform_spec 
 		return r;
 	if (split.n_rests > 0)
 		return error_set(err, STATUS_UNSUPPORTED,
-		                 "%s.split: the last block has a rest; gather and scatter take only splits "
-		                 "into whole blocks",
+		                 "%s.split: the last block is incomplete; gather and scatter take only "
+		                 "splits into complete blocks",
 		                 split.rest[0].is_src ? "src" : "dst");
 	*ret = split.spec;
 	return 0;

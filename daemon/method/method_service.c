@@ -115,7 +115,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
 		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
-		       F(stats, outgoing_fds) | F(stats, users),
+		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -148,6 +148,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.input_bytes = server->accounts.total[CHARGE_INPUT_BYTES],
 		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],
 		.users = { .items = users, .n = list_users(session, users) },
+		.tables = server->n_tables,
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

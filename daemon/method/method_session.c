@@ -54,8 +54,9 @@ static struct msg_session_entry entry_of(const struct session *session)
 		.mapped_bytes = session->regions.mapped_bytes,
 		.plans = session->plans.used,
 		.jobs = session->transforms,
-		.has = F(session_entry, multiprocessor_ns),
+		.has = F(session_entry, multiprocessor_ns) | F(session_entry, tables),
 		.multiprocessor_ns = usage->multiprocessor_ns,
+		.tables = session->tables.used,
 		.queued_bytes = session->out_charge.amount,
 	};
 

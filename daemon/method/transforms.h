@@ -62,7 +62,7 @@ struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
                                const struct placed *placed);
 
-/* A transform between two places: one part, unless a split has a rest. */
+/* A transform between two places: one part, unless the last block of a split is incomplete. */
 struct parts {
 	struct placed placed; /* of the tensors as the request gave them */
 	uint32_t n;

@@ -81,6 +81,7 @@ struct snapshot *snapshot_new(struct server *server)
 	snapshot->engine_up = watchdog_engine_up(&server->watchdog);
 	snapshot->recoveries = server->recovery.count;
 	snapshot->waiting = server_count_waiting(server);
+	snapshot->tables = server->n_tables;
 	snapshot->rings = count_rings(server);
 	snapshot->log_lost = log_lost();
 	snapshot->regions = server->n_regions;

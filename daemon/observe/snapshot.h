@@ -27,6 +27,7 @@ struct snapshot {
 	uint64_t engine_up;
 	uint64_t recoveries;
 	uint64_t waiting;
+	uint64_t tables;
 	uint64_t rings;
 	uint64_t log_lost;
 	uint64_t regions;

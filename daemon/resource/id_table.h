@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of a connection's objects by the ids that the client uses: regions, plans.
+/* A table of a connection's objects by the ids that the client uses: regions, tables, plans.
  *
  * An id is a slot's number with a generation above it: no id is given twice, and a lookup is one read. The
  * table does not own its objects. Zero-initialised, it is empty.

@@ -263,7 +263,8 @@ int prepared_plan_for(struct session *session, uint64_t id, const struct plan_fa
 	if (r == 0 && prepared->n > 1)
 		r = error_set(err, STATUS_UNSUPPORTED,
 		              "plan: it has %" PRIu32
-		              " parts, because a split leaves a rest; a table takes plans of one part",
+		              " parts, because the last block of a split is incomplete; a table takes plans "
+		              "of one part",
 		              prepared->n);
 	if (r == 0)
 		r = find_plan(session, &prepared->part[0], facts, ret_plan, err);

@@ -172,6 +172,7 @@ int table_add(struct session *session, const struct bytes *places, uint64_t *ret
 		table_unref(table);
 		return r;
 	}
+	session->server->n_tables++;
 	table->layers.serial = ++session->server->tables_made;
 	table->layers.noun = "table";
 	*ret_id = table->id;
@@ -220,6 +221,7 @@ void table_unref(struct table *table)
 static void end(struct session *session, struct table *table)
 {
 	id_table_remove(&session->tables, table->id);
+	session->server->n_tables--;
 	table_unref(table);
 }
 

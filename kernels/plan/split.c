@@ -4,8 +4,8 @@
  * The numbers below an extent with the digits e0 e1 e2 are those that start with a digit below e0, those that
  * start with e0 and a digit below e1, and those that start with e0 e1 and a digit below e2: a piece for each
  * digit that is not 0. In a source, what follows these numbers reads as the value; so the pieces that start
- * with e1 take along what starts with more, as a border after it, and the last piece takes along the rest
- * of its own digit. A part is the intersection of a piece of each ragged dimension.
+ * with e1 take along what starts with more, as a border after it, and the last piece takes along what is
+ * left of its own digit. A part is the intersection of a piece of each ragged dimension.
  */
 #include "split.h"
 
@@ -43,7 +43,7 @@ static int check_split(const struct view *view, int i, int64_t d, int64_t n, str
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s.split[%d]: blocks of %" PRId64 " do not divide dimension %" PRId64
 		                 ", which is a block of %" PRId64
-		                 "; only the last of all blocks may have a rest",
+		                 "; only the last of all blocks may be incomplete",
 		                 view->name, i, n, d, view->layout.shape[d]);
 	return 0;
 }
@@ -107,8 +107,8 @@ static int source_dim(const struct transform_spec *spec, int d)
 	return spec->n_perm >= 0 ? (int)spec->perm[d] : d;
 }
 
-/* What is asked of the shapes, perm, pads and the value; of no stride, because the bytes of a rest may lie
- * anywhere. */
+/* What is asked of the shapes, perm, pads and the value; of no stride, because what an
+ * incomplete block lacks may lie anywhere. */
 static int check_shapes(const struct transform_spec *spec, struct error *err)
 {
 	struct transform_spec shapes = *spec;
@@ -134,7 +134,7 @@ static int check_pads(const struct transform_spec *spec, const struct view *dst,
 	return 0;
 }
 
-/* ---- Rests -------------------------------------------------------------------------------------------- */
+/* ---- Ragged dimensions -------------------------------------------------------------------------------- */
 
 /* Appends dimension k of the tensor if it is ragged. */
 static void add_rest(struct split *split, const struct view *view, int k, int64_t extent, bool is_src)
@@ -181,7 +181,7 @@ static int check_mode(const struct split *split, struct error *err)
 	for (int i = 0; i < split->n_rests && mode != PAD_MODE_CONSTANT; i++)
 		if (split->rest[i].is_src)
 			return error_set(err, STATUS_INVALID_ARGUMENT,
-			                 "mode: %s cannot fill the rest of the last block of src.split; only "
+			                 "mode: %s cannot fill the incomplete last block of src.split; only "
 			                 "constant can",
 			                 pad_mode_names[mode]);
 	return 0;
@@ -247,7 +247,8 @@ static int64_t count_of(const struct split *split, const struct range *ranges)
 static int refuse_many(const struct split *split, struct error *err)
 {
 	return error_set(err, STATUS_UNSUPPORTED,
-	                 "split: the rests of %d dimensions divide the transform into more than %d parts",
+	                 "split: the incomplete last blocks of %d dimensions divide the transform "
+	                 "into more than %d parts",
 	                 split->n_rests, SPLIT_MAX_PARTS);
 }
 
@@ -269,8 +270,8 @@ static int check_pieces(const struct split *split, struct error *err)
 	return 0;
 }
 
-/* Adds the parts that start with n of these pieces. The pieces of a source's rest cover the result, so that
- * what is not empty at once ends in a part. */
+/* Adds the parts that start with n of these pieces. The pieces of a source's ragged dimension cover the
+ * result, so that what is not empty at once ends in a part. */
 static int add_parts(struct split *split, uint8_t *pieces, int n, int64_t *most, struct error *err)
 {
 	struct range ranges[TENSOR_MAX_RANK];

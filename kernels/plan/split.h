@@ -2,16 +2,16 @@
 /* Transforms between views whose dimensions are split, as in blocked layouts: [M] seen as [M/128, 4, 32].
  *
  * A split replaces dimension d, of extent E, by two: ceil(E/n) blocks and the n elements of a block. If n
- * does not divide E, the last block has a rest that does not exist: in the source it reads as the transform's
- * value, in the destination what would go there is dropped. The shape stays that of what exists, and so do
- * all checks of memory.
+ * does not divide E, the last block is incomplete: in the source, the elements that it lacks read as the
+ * transform's value; in the destination, what would go there is dropped. The shape stays that of what exists,
+ * and so do all checks of memory.
  *
  * split_init divides a transform between such views into parts: ordinary transforms over boxes, which write
- * every element that exists once. Without a rest there is one part. Pure, no memory.
+ * every element that exists once. If all blocks are complete, there is one part. Pure, no memory.
  *
- * Words: a view is a tensor after its splits; a ragged dimension is one of the tensor's whose last block has
- * a rest. Its position in the view is a number in mixed radix, whose digits are the dimensions that the
- * splits made of it; what exists are the numbers below the dimension's extent.
+ * Words: a view is a tensor after its splits; a ragged dimension is one of the tensor's whose last block is
+ * incomplete (a rest, in names). Its position in the view is a number in mixed radix, whose digits are the
+ * dimensions that the splits made of it; what exists are the numbers below the dimension's extent.
  */
 #ifndef KERNELS_PLAN_SPLIT_H
 #define KERNELS_PLAN_SPLIT_H
@@ -48,7 +48,7 @@ struct split {
 	struct split_rest rest[2 * SPLIT_MAX]; /* the destination's first */
 	int n_parts;
 	int largest;                                   /* the part with the most elements */
-	uint8_t piece[SPLIT_MAX_PARTS][2 * SPLIT_MAX]; /* of each rest, that a part is made of */
+	uint8_t piece[SPLIT_MAX_PARTS][2 * SPLIT_MAX]; /* of each ragged dimension, that a part is made of */
 };
 
 /* A part: an ordinary transform, its tensors so many bytes from the request's. */
@@ -59,8 +59,9 @@ struct split_part {
 };
 
 /* spec: the tensors as they are; perm, before and after of the views. Refuses what transform_init refuses, a
- * split of no dimension or into nothing, a rest within blocks, pads of dimensions that a split made, a rest
- * of the source with a mode that has no value, and more than SPLIT_MAX_PARTS parts. */
+ * split of no dimension or into nothing, incomplete blocks within blocks, pads of dimensions that a split
+ * made, an incomplete last block of the source with a mode that has no value, and more than SPLIT_MAX_PARTS
+ * parts. */
 int split_init(struct split *ret, const struct transform_spec *spec, const struct split_list *dst,
                const struct split_list *src, struct error *err);
 

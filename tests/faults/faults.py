@@ -182,7 +182,7 @@ class Script:
                 self.ask(rpc, "region_release", {"region": region})
 
     def blocks(self, rpc, a, b, dst):
-        """Split columns with a rest: transforms, plans and items of several parts."""
+        """Split columns with an incomplete last block: transforms, plans and items of several parts."""
         expected = blocked(PICTURE, [1, 16], 0).transpose(1, 0, 2)
         layouts = {"dst": {"dtype": "uint32", "shape": list(expected.shape)},
                    "src": {"dtype": "uint32", "shape": list(PICTURE.shape), "split": [1, 16]}, "perm": [1, 0, 2]}

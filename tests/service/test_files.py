@@ -249,7 +249,7 @@ class Files(RawCase):
                 ("a list", "gather", {"dst": tensor(other, [SMALL]), "src": tensor(other, [SMALL], offset=4096),
                                       "index_dtype": "int32", "index_at": [region, 0], "count": 1,
                                       "limit": 1, **ends}),
-                ("a rest", "transform", {"dst": tensor(other, [2, 48]), "src": {**part, "split": [0, 48]}}),
+                ("an incomplete block", "transform", {"dst": tensor(other, [2, 48]), "src": {**part, "split": [0, 48]}}),
                 ("a layer", "gather", {"dst": tensor(other, [SMALL]), "src": {"dtype": "uint8", "shape": [SMALL]},
                                        "src_places": struct.pack("<4Q", other, 4096, region, 0),
                                        "dst_layer_step": SMALL, "index_dtype": "int32", "index": bytes(4),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks of named layouts against a real tmad: gathered from a pool in any layout to a buffer in any
- * other, and scattered back; also where the pool's layers lie apart. */
+ * other, and scattered back; also where the layers lie apart, or in regions of their own. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <string.h>
@@ -114,35 +114,71 @@ Test(library_lists, lists_of_blocks_of_every_pair)
 /* ---- Layers that lie apart ------------------------------------------------------------------------------
  */
 
-/* A pool whose layers, or the keys and values of each, are out of order and have gaps between them. */
+/* The layers of a pool, or the keys and values of each, out of order and with gaps between them: at offsets
+ * in one region, or in regions of their own that a table names. */
 struct apart {
 	bool is_kv_apart;
+	int n;
 	int64_t offsets[2 * LAYERS];
+	tma_table *table; /* NULL: offsets */
+	tma_region *region;
+	uint16_t *at[2 * LAYERS];
 };
 
 enum { APART_BYTES = 2 * BYTES };
 
 static struct apart apart_of(bool is_kv_apart)
 {
-	const int n = is_kv_apart ? 2 * LAYERS : LAYERS;
-	struct apart apart = { .is_kv_apart = is_kv_apart };
+	return (struct apart){ .is_kv_apart = is_kv_apart, .n = is_kv_apart ? 2 * LAYERS : LAYERS };
+}
 
-	for (int i = 0; i < n; i++)
+static struct apart apart_in_region(bool is_kv_apart)
+{
+	struct apart apart = apart_of(is_kv_apart);
+	const int n = apart.n;
+
+	apart.region = region_of(APART_BYTES);
+	for (int i = 0; i < n; i++) {
 		apart.offsets[i] = (int64_t)((i * 5 + 1) % n) * (APART_BYTES / n / 16 * 16) + 16 * (i % 2);
+		apart.at[i] =
+		    (uint16_t *)tma_region_data(apart.region) + apart.offsets[i] / (int64_t)sizeof(uint16_t);
+	}
 	return apart;
 }
 
-static struct tma_layout_cache apart_cache(const struct apart *apart, size_t format, tma_region *region)
+static struct apart apart_in_regions(bool is_kv_apart)
 {
-	struct tma_layout_cache cache = kv_cache(&kv_formats[format], region, 1, 0);
+	struct apart apart = apart_of(is_kv_apart);
+	struct tma_place places[2 * LAYERS] = { 0 };
+
+	for (int i = 0; i < apart.n; i++) {
+		places[i].region = region_of(APART_BYTES / (size_t)apart.n);
+		places[i].offset = 16 * (uint64_t)(i % 3);
+		apart.at[i] =
+		    (uint16_t *)tma_region_data(places[i].region) + places[i].offset / sizeof(uint16_t);
+	}
+	cr_assert_eq(tma_table_prepare(client, places, (size_t)apart.n, &apart.table), 0, "%s",
+	             tma_last_error(client));
+	return apart;
+}
+
+static void apart_clear(const struct apart *apart)
+{
+	for (int i = 0; i < apart->n; i++)
+		memset(apart->at[i], 0xff, BYTES / (size_t)apart->n);
+}
+
+static struct tma_layout_cache apart_cache(const struct apart *apart, size_t format)
+{
+	struct tma_layout_cache cache = kv_cache(&kv_formats[format], apart->region, 1, 0);
 
 	cache.layers = 1;
 	cache.kv = apart->is_kv_apart ? 1 : 2;
 	return cache;
 }
 
-/* Where an element lies in the pool. */
-static int64_t apart_place(const struct apart *apart, size_t format, const struct kv_index *at)
+/* An element of the pool. */
+static uint16_t *apart_at(const struct apart *apart, size_t format, const struct kv_index *at)
 {
 	struct kv_index size = kv_whole, in_layer = *at;
 
@@ -152,42 +188,51 @@ static int64_t apart_place(const struct apart *apart, size_t format, const struc
 		size.k = 1;
 		in_layer.k = 0;
 	}
-	return apart->offsets[apart->is_kv_apart ? 2 * at->l + at->k : at->l] / (int64_t)sizeof(uint16_t) +
+	return apart->at[apart->is_kv_apart ? 2 * at->l + at->k : at->l] +
 	       kv_place(&kv_formats[format], &in_layer, &size);
 }
+
+static void apart_fill(const struct apart *apart, size_t format)
+{
+	struct kv_index at = { 0 };
+
+	apart_clear(apart);
+	do
+		*apart_at(apart, format, &at) = kv_number(&at);
+	while (kv_index_next(&at));
+}
+
+static const int32_t order[BLOCKS] = { 2, 4, 0, 3, 1 };
 
 static void blocks_complete(struct tma_blocks *blocks, const struct apart *apart, const int64_t *of_buffer,
                             bool scatter)
 {
-	static const int32_t list[BLOCKS] = { 2, 4, 0, 3, 1 };
-
 	blocks->index_dtype = TMA_INT32;
-	blocks->index = list;
-	*(scatter ? &blocks->dst_layers : &blocks->src_layers) = apart->offsets;
+	blocks->index = order;
+	if (apart->table)
+		*(scatter ? &blocks->dst_table : &blocks->src_table) = apart->table;
+	else
+		*(scatter ? &blocks->dst_layers : &blocks->src_layers) = apart->offsets;
 	if (apart->is_kv_apart)
 		*(scatter ? &blocks->src_layers : &blocks->dst_layers) = of_buffer;
 }
 
 /* From a pool to a buffer that has the same blocks in another order, and back. */
-static void gather_and_scatter_apart(const struct apart *apart, tma_region *pool, tma_region *buffer,
-                                     size_t in_pool, size_t in_buffer)
+static void gather_and_scatter_apart(const struct apart *apart, tma_region *buffer, size_t in_pool,
+                                     size_t in_buffer)
 {
-	static const int64_t list[BLOCKS] = { 2, 4, 0, 3, 1 };
-	const struct tma_layout_cache p = apart_cache(apart, in_pool, pool);
+	const struct tma_layout_cache p = apart_cache(apart, in_pool);
 	const struct tma_layout_cache b = kv_cache(&kv_formats[in_buffer], buffer, 1, 0);
 	const char *names[] = { tma_layout_name(p.layout), tma_layout_name(b.layout) };
-	uint16_t *pooled = tma_region_data(pool), *buffered = tma_region_data(buffer);
+	uint16_t *buffered = tma_region_data(buffer);
 	int64_t of_buffer[2 * LAYERS];
 	struct tma_layout_move move;
 	struct tma_blocks blocks;
 	struct kv_index at = { 0 };
 
-	memset(pooled, 0xff, APART_BYTES);
+	apart_fill(apart, in_pool);
 	memset(buffered, 0xff, BYTES);
-	do
-		pooled[apart_place(apart, in_pool, &at)] = kv_number(&at);
-	while (kv_index_next(&at));
-	cr_assert_eq(tma_layout_layers(client, &b, NULL, of_buffer), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_layout_layer_offsets(client, &b, NULL, of_buffer), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_layout_blocks(client, &b, NULL, &p, NULL, false, &move, &blocks), 0, "%s",
 	             tma_last_error(client));
 	blocks_complete(&blocks, apart, of_buffer, false);
@@ -196,40 +241,102 @@ static void gather_and_scatter_apart(const struct apart *apart, tma_region *pool
 	do {
 		struct kv_index from = at;
 
-		from.n = list[at.n];
+		from.n = order[at.n];
 		cr_assert_eq(buffered[kv_place(&kv_formats[in_buffer], &at, &kv_whole)], kv_number(&from),
 		             "%s to %s", names[0], names[1]);
 	} while (kv_index_next(&at));
 
-	memset(pooled, 0xff, APART_BYTES);
+	apart_clear(apart);
 	cr_assert_eq(tma_layout_blocks(client, &p, NULL, &b, NULL, true, &move, &blocks), 0, "%s",
 	             tma_last_error(client));
 	blocks_complete(&blocks, apart, of_buffer, true);
 	cr_assert_eq(tma_scatter(client, &blocks), 0, "%s to %s: %s", names[1], names[0],
 	             tma_last_error(client));
 	do
-		cr_assert_eq(pooled[apart_place(apart, in_pool, &at)], kv_number(&at), "%s to %s", names[1],
-		             names[0]);
+		cr_assert_eq(*apart_at(apart, in_pool, &at), kv_number(&at), "%s to %s", names[1], names[0]);
 	while (kv_index_next(&at));
 }
 
-static void every_pair_apart(bool is_kv_apart)
+static void every_pair_apart(const struct apart *apart)
 {
-	const struct apart apart = apart_of(is_kv_apart);
-	tma_region *pool = region_of(APART_BYTES), *buffer = region_of(BYTES);
+	tma_region *buffer = region_of(BYTES);
 
 	for (size_t from = 0; from < kv_format_count; from++)
 		for (size_t to = 0; to < kv_format_count; to++)
 			if (!is_cuda() || (from + to) % 4 == 1)
-				gather_and_scatter_apart(&apart, pool, buffer, from, to);
+				gather_and_scatter_apart(apart, buffer, from, to);
 }
 
 Test(library_lists, layers_that_lie_apart)
 {
-	every_pair_apart(false);
+	const struct apart apart = apart_in_region(false);
+
+	every_pair_apart(&apart);
 }
 
 Test(library_lists, keys_and_values_that_lie_apart)
 {
-	every_pair_apart(true);
+	const struct apart apart = apart_in_region(true);
+
+	every_pair_apart(&apart);
+}
+
+Test(library_lists, layers_in_a_table)
+{
+	const struct apart apart = apart_in_regions(false);
+
+	every_pair_apart(&apart);
+}
+
+Test(library_lists, keys_and_values_in_a_table)
+{
+	const struct apart apart = apart_in_regions(true);
+
+	every_pair_apart(&apart);
+}
+
+/* Part of the blocks: what comes before it is added to each place. */
+static void gather_between_tables(const struct apart *dst, const struct apart *src, size_t in_dst,
+                                  size_t in_src)
+{
+	static const struct tma_layout_part part = { .first_block = 2, .blocks = 3 };
+	static const int32_t list[] = { 2, 0 };
+	const struct tma_layout_cache to = apart_cache(dst, in_dst), from = apart_cache(src, in_src);
+	struct tma_layout_move move;
+	struct tma_blocks blocks;
+	struct kv_index at = { 0 };
+
+	apart_fill(src, in_src);
+	apart_clear(dst);
+	cr_assert_eq(tma_layout_blocks(client, &to, NULL, &from, &part, false, &move, &blocks), 0, "%s",
+	             tma_last_error(client));
+	blocks.count = 2;
+	blocks.index_dtype = TMA_INT32;
+	blocks.index = list;
+	blocks.dst_table = dst->table;
+	blocks.src_table = src->table;
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	do {
+		struct kv_index index = at;
+		uint16_t want = 0xffff;
+
+		if (at.n < 2) {
+			index.n = 2 + list[at.n];
+			want = kv_number(&index);
+		}
+		cr_assert_eq(*apart_at(dst, in_dst, &at), want, "%s to %s", tma_layout_name(from.layout),
+		             tma_layout_name(to.layout));
+	} while (kv_index_next(&at));
+}
+
+Test(library_lists, tables_on_both_sides)
+{
+	for (int is_kv_apart = 0; is_kv_apart < 2; is_kv_apart++) {
+		const struct apart src = apart_in_regions(is_kv_apart), dst = apart_in_regions(is_kv_apart);
+
+		for (size_t from = 0; from < kv_format_count; from++)
+			for (size_t to = 0; to < kv_format_count; to++)
+				if ((from + to) % 4 == 2)
+					gather_between_tables(&dst, &src, to, from);
+	}
 }

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -181,6 +182,8 @@ class Values(unittest.TestCase):
         self.work()
         layout = {"dtype": "uint8", "shape": [16]}
         self.works[0].call("plan_prepare", {"dst": layout, "src": layout})
+        for work in self.works:
+            work.call("table_prepare", {"places": struct.pack("<2Q", work.regions[0], 0)})
         wait_until(lambda: scrape(self.address)["tmad_connections"] == len(self.works), "the first client has gone")
         metrics, info = scrape(self.address), self.works[0].rpc.call("info")
         stats = self.stats_when_idle()
@@ -191,11 +194,12 @@ class Values(unittest.TestCase):
                                  f"version={info['version']}"], 1)
         self.assertEqual(metrics["tmad_engine_up", f"device={info['device']}", f"engine={info['engine']}"], 1)
         self.assertLess(abs(float(metrics["tmad_start_time_seconds"]) - time.time() + stats["uptime_ms"] / 1e3), 5)
-        for name in ("connections", "regions", "mapped_bytes", "jobs", "plans", "queued_bytes", "pending_fds",
+        for name in ("connections", "regions", "mapped_bytes", "jobs", "plans", "tables", "queued_bytes", "pending_fds",
                      "outgoing_fds", "input_bytes"):
             self.assertEqual(metrics["tmad_" + name], stats[name], name)
         self.assertEqual(metrics["tmad_mapped_bytes"], 2 * 65536 * len(self.works))
-        self.assertEqual(metrics["tmad_plans"], 1)
+        self.assertEqual((metrics["tmad_plans"], metrics["tmad_tables"]), (1, len(self.works)))
+        self.assertGreater(metrics["tmad_table_bytes"], 0)
         for name in ("connections_accepted", "connections_refused", "sessions_ended"):
             self.assertEqual(metrics[f"tmad_{name}_total"], stats[name], name)
         self.assertEqual(metrics["tmad_recoveries_total"], stats["recoveries"])

@@ -30,9 +30,9 @@ Test(range_parts, parts_of_the_callers)
 {
 	const struct held before = held_now();
 	const int fds[] = { new_fd(2 * MIB), new_fd(6 * MIB), new_fd(4 * MIB) };
-	const struct tma_part parts[] = { { .fd = fds[0], .size = 2 * MIB },
-		                          { .fd = fds[1], .size = 6 * MIB },
-		                          { .fd = fds[2], .size = 4 * MIB } };
+	const struct tma_region_part parts[] = { { .fd = fds[0], .size = 2 * MIB },
+		                                 { .fd = fds[1], .size = 6 * MIB },
+		                                 { .fd = fds[2], .size = 4 * MIB } };
 	tma_region *all = NULL, *turned = NULL;
 
 	ok(tma_region_register_parts(client, parts, 3, MIB, 10 * MIB, 0, &all));
@@ -41,8 +41,8 @@ Test(range_parts, parts_of_the_callers)
 	cr_assert_eq(tma_region_size(all), 10 * MIB);
 	ok(copy_bytes(all, 0, all, 5 * MIB, 4 * MIB));
 
-	const struct tma_part other[] = { { .region = all, .size = 4 * MIB, .offset = 8 * MIB },
-		                          { .region = all, .size = 2 * MIB } };
+	const struct tma_region_part other[] = { { .region = all, .size = 4 * MIB, .offset = 8 * MIB },
+		                                 { .region = all, .size = 2 * MIB } };
 
 	ok(tma_region_register_parts(client, other, 2, 0, 6 * MIB, 0, &turned));
 	cr_assert_eq(copy_bytes(turned, 0, all, 7 * MIB, 10), TMA_OVERLAP);
@@ -60,8 +60,8 @@ Test(range_parts, parts_in_another_order_are_not_told_apart)
 {
 	struct span span = span_new(2 * MIB, 2, 2);
 	tma_region *region = registered(span.start, 4 * MIB), *turned = NULL;
-	const struct tma_part parts[] = { { .region = region, .size = 2 * MIB, .offset = 2 * MIB },
-		                          { .region = region, .size = 2 * MIB } };
+	const struct tma_region_part parts[] = { { .region = region, .size = 2 * MIB, .offset = 2 * MIB },
+		                                 { .region = region, .size = 2 * MIB } };
 
 	ok(tma_region_register_parts(client, parts, 2, 0, 4 * MIB, 0, &turned));
 	cr_assert_eq(copy_bytes(turned, MIB, region, MIB, 2 * MIB), TMA_OK, "%s", tma_last_error(client));
@@ -82,7 +82,7 @@ Test(range_parts, parts_that_are_refused)
 	const int fd = new_fd(4 * MIB), another = new_fd(2 * MIB), pipe_fd = dup(2);
 	const struct {
 		const char *name;
-		struct tma_part parts[2];
+		struct tma_region_part parts[2];
 		size_t n;
 		uint64_t offset;
 		uint64_t size;

@@ -2,6 +2,7 @@
 """session_list, and region_list of others: what they say is what was done, and nobody sees what is not theirs."""
 import contextlib
 import os
+import struct
 import sys
 import time
 import unittest
@@ -84,7 +85,7 @@ class Entries(unittest.TestCase):
             self.assertEqual(entry["errors"], 2)  # an item, and a request
             self.assertEqual(entry["bytes"], 3 * 65536 + 2 * 32)
             self.assertEqual(entry["ns"], sum(reply["ns"] for reply in done) + batch["ns"])
-            self.assertEqual((entry["regions"], entry["mapped_bytes"], entry["plans"]), (2, 98304, 1))
+            self.assertEqual((entry["regions"], entry["mapped_bytes"], entry["plans"], entry["tables"]), (2, 98304, 1, 0))
             self.assertEqual(entry["jobs"], 0)
             self.assertEqual(sum(entry["latency"]), 5)
             self.assertNotEqual(entry["latency"][-1], 0)
@@ -92,6 +93,10 @@ class Entries(unittest.TestCase):
             self.assertEqual(sum(bar["count"] for bar in self.looking.call("stats")["latency"]), 5)
             self.busy.call("region_release", {"region": a})
             self.assertEqual((self.entry()["regions"], self.entry()["mapped_bytes"]), (1, 32768))
+            table = self.busy.call("table_prepare", {"places": struct.pack("<2Q", b, 0)})["table"]
+            self.assertEqual((self.entry()["tables"], self.looking.call("stats")["tables"]), (1, 1))
+            self.busy.call("table_release", {"table": table})
+            self.assertEqual((self.entry()["tables"], self.looking.call("stats")["tables"]), (0, 0))
         own = next(entry for entry in sessions(self.looking) if entry["session"] == self.own)
         self.assertEqual(own["bytes"], 0)
 

@@ -68,7 +68,7 @@ class Named(SplitCase):
                 self.assertEqual(result, moved(array, src_split, perm, dst, dst_split, 0).tobytes())
 
     def test_there_and_back(self):
-        """Blocks lose nothing but their rests."""
+        """Blocks lose nothing but their padding."""
         array = np.random.default_rng(4).integers(0, 1 << 32, (3, 37, 5, 6), dtype=np.uint32)
         blocks, _ = self.move("uint32", array, [1, 16], (0, 1, 3, 4, 2), (3, 3, 5, 6, 16), [], 7)
         there = np.frombuffer(blocks, np.uint32).reshape(3, 3, 5, 6, 16)
@@ -186,9 +186,9 @@ class Everywhere(SplitCase):
         self.assertEqual(done["moved"], 2)
         self.assertEqual(self.memory_of_dst[:128], array[[2, 0]].reshape(2, 4, 16).transpose(0, 2, 1).tobytes())
         fields["src"] = tensor(src, [63], split=[0, 16])
-        self.refused("UNSUPPORTED", "gather", fields, ["src.split", "rest"])
+        self.refused("UNSUPPORTED", "gather", fields, ["src.split", "incomplete"])
         fields = {"dst": tensor(self.dst, [63], split=[0, 16]), "src": tensor(src, [4, 16]), "index": bytes(4)}
-        self.refused("UNSUPPORTED", "scatter", fields, ["dst.split", "rest"])
+        self.refused("UNSUPPORTED", "scatter", fields, ["dst.split", "incomplete"])
 
 
 class Refused(SplitCase):
@@ -206,7 +206,7 @@ class Refused(SplitCase):
             ("negative", "INVALID_ARGUMENT", src([64], [0, -32]), ["src.split[0]", "blocks of -32"]),
             ("huge", "INVALID_ARGUMENT", src([64], [0, 2**63 - 1]), ["dst.shape"]),
             ("blocks that overflow", "INVALID_ARGUMENT", src([64], [0, 2**62, 1, 2, 0, 8]), ["src.split", "63 bits"]),
-            ("a rest in each block", "INVALID_ARGUMENT", src([64], [0, 32, 1, 5]), ["src.split[1]", "32"]),
+            ("an incomplete block in each block", "INVALID_ARGUMENT", src([64], [0, 32, 1, 5]), ["src.split[1]", "32"]),
             ("a text", "INVALID_ARGUMENT", src([64], ["0", 32]), ["src.split"]),
             ("no list", "INVALID_ARGUMENT", src([64], 32), ["src.split"]),
             ("too many", "INVALID_ARGUMENT", src([64], [0, 1] * 17), ["src.split"]),
@@ -224,7 +224,7 @@ class Refused(SplitCase):
                 self.refused(name, "transform", params, words)
 
     def test_only_what_exists_has_to_lie_in_the_region(self):
-        """60 of 64 elements: the rest of the last block is neither read nor written."""
+        """60 of 64 elements: what the last block lacks is neither read nor written."""
         a_memory, a = self.region(60, data=bytes(range(60)))
         b_memory, b = self.region(64, data=b"\xff" * 64)
         self.rpc.call("transform", {"dst": tensor(b, [2, 32]), "src": tensor(a, [60], split=[0, 32]), "value": 9})

@@ -430,6 +430,52 @@ class Conversions(Case):
                                      "         [3, 1, 5, 7, 2, 2, 16] of bfloat16"])
         self.assertIn("[3, 1, 5, 7, 2, 2, 16]", self.text_of(self.svg))
 
+    def test_blocked_as_the_split_that_it_is(self):
+        """By name, and by --split, --permute and --join; also where the last block is incomplete."""
+        rows = (("nchw16c", "8,50,28,28", "8,4,28,28,16", "1:16", "0,1,3,4,2", "0,1,4,2,3", "1:50"),
+                ("nhwc8c", "2,24,5,7", "2,5,7,3,8", "1:8", "0,3,4,1,2", "0,3,4,1,2", "1:24"),
+                ("oihw4i16o4i", "32,16,3,3", "2,1,3,3,4,16,4", "0:16,2:16,3:4", "0,2,5,6,3,1,4", "0,5,1,4,6,2,3",
+                 "3:16,2:16,0:32"),
+                ("col32", "100,70", "3,100,32", "1:32", "1,0,2", "1,0,2", "1:70"),
+                ("scales_128x4", "300,9", "3,3,32,4,4", "0:128,1:32,3:4", "0,3,2,1,4", "0,3,2,1,4", "3:9,1:128,0:300"))
+        keys = ("family", "bytes", "shape", "dst_strides", "src_strides", "slabs", "parts")
+        for layout, plain, blocked, split, perm, inverse, join in rows:
+            with self.subTest(layout=layout):
+                named = [self.plan(side, layout, "--dtype", "float16", "--shape", plain) for side in ("--to", "--from")]
+                spelt = [self.plan("--dtype", "float16", "--shape", plain, "--split", split, "--permute", perm),
+                         self.plan("--dtype", "float16", "--shape", blocked, "--permute", inverse, "--join", join)]
+                for ours, theirs in zip(named, spelt):
+                    self.assertEqual([ours.get(key) for key in keys], [theirs.get(key) for key in keys])
+
+    def test_blocked_in_words(self):
+        args = ("--dtype", "f4", "--shape", "8,50,28,28", "--svg", self.svg)
+        self.assertEqual(self.explain("--to", "nchw16c", *args, "--value", "1").split("\n")[:2],
+                         ["convert  a plain tensor to nchw16c [n C h w 16c]",
+                          "         [8, 50, 28, 28] to [8, 4, 28, 28, 16] of float32"])
+        self.assertEqual(self.explain("--from", "nchw16c", *args).split("\n")[:2],
+                         ["convert  nchw16c [n C h w 16c] to a plain tensor",
+                          "         [8, 4, 28, 28, 16] to [8, 50, 28, 28] of float32"])
+
+    def test_blocked_refused(self):
+        array = ("--dtype", "f4", "--shape", "8,50,28,28")
+        rows = ((("--from", "nhd", "--to", "nchw16c", *array), ["--to nchw16c", "a plain tensor", "omit --from"]),
+                (("--from", "nchw16c", "--to", "nhd", *self.SIZES), ["--from nchw16c", "a plain tensor", "omit --to"]),
+                (("--from", "nchw16c", "--to", "nhwc8c", *array), ["--to nhwc8c", "a plain tensor", "omit --from"]),
+                (("--to", "nchw16c", *array, "--heads", "8"), ["--to nchw16c", "--shape", "omit --heads"]),
+                (("--to", "nchw16c", "--shape", "8,50,28,28"), ["--to", "needs --dtype"]),
+                (("--from", "nchw16c", "--dtype", "f4"), ["--from", "needs --shape"]),
+                (("--to", "nchw16c", "--dtype", "f4", "--shape", "8,50,28"), ["rank: 3", "nchw16c have 4"]),
+                (("--to", "nchw16c", "--dtype", "f4", "--shape", f"8,50,{2**31},{2**31}"), ["--shape", "overflows"]),
+                (("--to", "nchw16c", *array, "--permute", "0,1,2,3"), ["omit --permute"]),
+                (("--from", "nchw16c", *array, "--value", "1"), ["--value 1", "nothing is padded"]),
+                (("--to", "nchw16c", *array, "--mode", "edge"), ["--mode edge", "nothing is padded"]),
+                (("--to", "nchw16c", *array[:2], "x.npy"), ["omit x.npy"]))
+        for args, words in rows:
+            with self.subTest(args=args):
+                error = self.explain(*args, code=2)
+                for word in words:
+                    self.assertIn(word, error)
+
     def text_of(self, path):
         return " ".join(element.text or "" for element in xml.etree.ElementTree.parse(path).iter(SVG + "text"))
 
@@ -437,7 +483,7 @@ class Conversions(Case):
         pair = ("--from", "nhd", "--to", "hnd")
         rows = ((("--from", "nhd", *self.SIZES), ["needs --to"]), (("--tp", "2"), ["--tp", "needs --from"]),
                 ((*pair, "--tokens", "3"), ["needs --dtype"]), ((*pair, *self.SIZES[:-4], "--dtype", "f2"), ["needs --head-size"]),
-                (("--from", "nope"), ["--from nope", "tmactl layouts"]), (("--to", "nchw16c"), ["--to nchw16c", "tmactl layouts"]),
+                (("--from", "nope"), ["--from nope", "tmactl layouts"]),
                 ((*pair, *self.SIZES, "--shape", "4"), ["omit --shape"]),
                 ((*pair, *self.SIZES, "--permute", "0"), ["omit --permute"]),
                 ((*pair, *self.SIZES, "--split", "0:2"), ["omit --split"]),

@@ -55,7 +55,7 @@ class Copies(SplitCase):
         ("COL32", (45, 100), ["--split", "1:32", "--permute", "1,0,2"], [1, 32], (1, 0, 2), (4, 45, 32), []),
         ("scale factors", (300, 10), ["--split", "0:128,1:32,3:4", "--permute", "0,3,2,1,4"],
          [0, 128, 1, 32, 3, 4], (0, 3, 2, 1, 4), (3, 3, 32, 4, 4), []),
-        ("rests on both sides", (29, 50), ["--split", "1:16", "--permute", "1,2,0", "--join", "0:58"], [1, 16],
+        ("incomplete blocks on both sides", (29, 50), ["--split", "1:16", "--permute", "1,2,0", "--join", "0:58"], [1, 16],
          (1, 2, 0), (58, 29), [0, 16]),
     )
 
@@ -124,7 +124,7 @@ class Refused(SplitCase):
         (["--join", "1:4"], "there are no dimensions 1 and 2 among 2"),
         (["--join", "0:61"], "61 elements, but 10 blocks of 6 hold 55 to 60"),
         (["--join", "0:54"], "54 elements, but 10 blocks of 6 hold 55 to 60"),
-        (["--split", "0:4", "--join", "1:23,0:60"], "dimension 1 has a rest"),
+        (["--split", "0:4", "--join", "1:23,0:60"], "the last block of dimension 1 is incomplete"),
         (["--pad", "1:0,0:0", "--join", "0:66"], "--pad changes dimension 0 of what is joined"),
         (["--join", ",".join(["0:60"] * 17)], "more than 16 joins"),
     )

@@ -440,13 +440,14 @@ class Commands(Case):
     def test_stats_in_words(self):
         text = self.output("stats")
         self.assertRegex(text, r"(?m)^service +up .*, 1 open connection \(")
-        self.assertRegex(text, r"(?m)^memory +0 regions of 0 B, 0 plans prepared$")
+        self.assertRegex(text, r"(?m)^memory +0 regions of 0 B, 0 plans prepared, 0 tables prepared$")
         self.assertRegex(text, r"(?m)^queue +0 transforms, 0 connections waiting, 0 descriptors received, ")
-        ones = {"connections": 1, "recoveries": 1, "regions": 1, "plans": 1, "jobs": 1, "waiting": 1, "pending_fds": 1}
+        ones = {"connections": 1, "recoveries": 1, "regions": 1, "plans": 1, "tables": 1, "jobs": 1, "waiting": 1,
+                "pending_fds": 1}
         with Liar(self.file("lies"), lambda *_: ones) as liar:
             text = self.run_tmactl("stats", socket_path=liar.path).stdout
-        for words in (", 1 open connection (", ", 1 recovery of the device", " 1 region of ", ", 1 plan prepared", " 1 transform,",
-                      ", 1 connection waiting", ", 1 descriptor received"):
+        for words in (", 1 open connection (", ", 1 recovery of the device", " 1 region of ", ", 1 plan prepared", ", 1 table prepared",
+                      " 1 transform,", ", 1 connection waiting", ", 1 descriptor received"):
             self.assertIn(words, text)
         text = self.output("stats")
         self.assertRegex(text, r"(?m)^requests +[\d ]+, [\d ]+(\.\d)? a second since the start$")

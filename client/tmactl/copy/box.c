@@ -42,7 +42,7 @@ int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_b
 		const struct view_axis *axis = &view->axis[d];
 
 		if (ret->axis[d].n)
-			; /* cut at the ends of rests */
+			; /* cut where ragged dimensions end */
 		else if (is_clamped(axis, view->mode))
 			ret->axis[d].n = (uint64_t)((axis->extent + ret->limit[d] - 1) / ret->limit[d]);
 		else

@@ -74,12 +74,12 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret);
 bool box_plan_reads_on(const struct box_plan *plan);
 bool box_plan_writes_on(const struct box_plan *plan);
 
-/* ---- For box.c: rests of dimensions in blocks --------------------------------------------------------- */
+/* ---- For box.c: incomplete last blocks ---------------------------------------------------------------- */
 
 /* -1: out of memory. */
 int box_piece_add(struct box_pieces *pieces, struct box_piece piece);
 
-/* Cuts the axes that are digits of rests into pieces; -1: out of memory. */
+/* Cuts the axes that are digits of ragged dimensions into pieces; -1: out of memory. */
 int box_cut_rests(struct box_plan *plan);
 
 /* Of a box with its pieces: what is missing of the source becomes border, and what the output does not have

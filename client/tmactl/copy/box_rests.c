@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes of dimensions in blocks. Axes that are digits of a rest are cut where it begins, so that each box
- * lies before it or past it. */
+/* Boxes of dimensions in blocks. Axes that are digits of a ragged dimension are cut where it ends, so that
+ * each box lies before its end or past it. */
 #include "box.h"
 
 #include <string.h>

@@ -121,7 +121,7 @@ static int check_rests(const struct view *v, const struct view_args *args, struc
 		if (v->rest[i].is_src && v->mode != TMA_PAD_CONSTANT)
 			return fail(
 			    f, EXIT_USAGE,
-			    "--split %s: the last block has a rest, which only --mode constant can fill, not %s",
+			    "--split %s: the last block is incomplete, and only --mode constant can fill it, not %s",
 			    args->split, tma_pad_mode_name(v->mode));
 	return 0;
 }

@@ -54,11 +54,11 @@ struct view_axis {
 	int64_t src_stride; /* bytes in the file, >= 0 */
 	int64_t dst_stride; /* bytes in the output */
 	int of;             /* its number before axes were fused */
-	bool is_fixed;      /* a digit of a rest: not to be fused */
+	bool is_fixed;      /* a digit of a ragged dimension: not to be fused */
 };
 
 /* Axes, outermost first, that count the elements of one dimension of a file in mixed radix, where not all
- * numbers exist: only those below the one with these digits. */
+ * numbers exist, because the last block is incomplete: only those below the one with these digits. */
 struct view_rest {
 	bool is_src;
 	int rank;
@@ -106,8 +106,8 @@ int view_split(struct view *v, struct view_dims *dims, const struct view_args *a
 void view_add_src_rests(struct view *v, const struct view_dims *dims, const int64_t *shape,
                         const struct view_args *args);
 
-/* Carries out --join on the shape of the output, gives its axes their strides, and adds its rests. is_padded:
- * dimensions that --pad changes. */
+/* Carries out --join on the shape of the output, gives its axes their strides, and adds its ragged
+ * dimensions. is_padded: dimensions that --pad changes. */
 int view_join(struct view *v, const struct view_args *args, uint64_t item_bytes, const bool *is_padded,
               struct failure *f);
 

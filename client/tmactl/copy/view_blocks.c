@@ -58,7 +58,7 @@ int view_split(struct view *v, struct view_dims *dims, const struct view_args *a
 	return 0;
 }
 
-/* Digits of extent n; a rest without digits but the first is none. */
+/* Digits of extent n; if only the first is not 0, the last block is complete. */
 static void rest_end(struct view *v, int64_t n)
 {
 	struct view_rest *rest = &v->rest[v->n_rests];
@@ -117,8 +117,8 @@ static int check_join(const struct view *v, const struct joined *j, int64_t d, i
 		            d, d + 1, j->rank);
 	if (j->has_rest[d + 1])
 		return fail(f, EXIT_USAGE,
-		            "--join %s: dimension %" PRId64
-		            " has a rest; only the outermost of joined dimensions may",
+		            "--join %s: the last block of dimension %" PRId64
+		            " is incomplete; only that of the outermost of joined dimensions may be",
 		            text, d + 1);
 	for (int64_t i = d; i < d + 2; i++)
 		for (int k = 0; k < j->n[i]; k++)

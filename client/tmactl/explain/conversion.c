@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --from and --to, and the sizes that both sides have. The library makes the strides. */
+/* --from and --to, and the sizes that both sides have. The library makes the strides and splits. */
 #include "conversion.h"
 
 #include <ctype.h>
@@ -57,7 +57,7 @@ static int number_set(struct conversion *c, const struct number_option *o, const
 	long long value;
 	char *end;
 
-	c->given = o->name;
+	c->given = c->size = o->name;
 	errno = 0;
 	value = strtoll(text, &end, 10);
 	if (!isdigit((unsigned char)*text) || *end || errno || value < o->least || value > UINT32_MAX)
@@ -75,8 +75,8 @@ static int layout_set(struct conversion *c, struct tma_layout_cache *cache, cons
 {
 	c->given = name;
 	cache->layout = tma_layout_find(text);
-	if (!cache->layout || tma_layout_is_blocked(cache->layout))
-		return fail(f, EXIT_USAGE, "--%s %s: not a layout of KV caches; tmactl layouts lists them",
+	if (!cache->layout)
+		return fail(f, EXIT_USAGE, "--%s %s: there is no such layout; tmactl layouts lists them",
 		            name, text);
 	return 0;
 }
@@ -107,34 +107,116 @@ static int check_needed(const struct conversion *c, const enum tma_dtype *dtype,
 	return missing ? fail(f, EXIT_USAGE, "--%s: a conversion needs --%s too", c->given, missing) : 0;
 }
 
-int conversion_init(struct conversion *c, const enum tma_dtype *dtype, struct transform_request *ret,
-                    struct failure *f)
-{
-	tma_client *client;
-	int rc = check_needed(c, dtype, f);
+/* ---- KV caches ---------------------------------------------------------------------------------------- */
 
-	if (rc < 0)
-		return rc;
-	client = tma_new();
-	if (!client)
-		return fail(f, EXIT_FAILED, "out of memory");
+static int cache_init(struct conversion *c, tma_client *client, const enum tma_dtype *dtype,
+                      struct transform_request *ret, struct failure *f)
+{
+	if (check_needed(c, dtype, f) < 0)
+		return -1;
 	c->dst.dtype = c->src.dtype = *dtype;
-	rc = tma_layout_convert(client, &c->dst, NULL, &c->src, NULL, &c->move);
-	if (rc < 0)
-		rc = fail(f, EXIT_USAGE, "%s", tma_last_error(client));
-	tma_free(client);
-	if (rc < 0)
-		return rc;
+	if (tma_layout_convert(client, &c->dst, NULL, &c->src, NULL, &c->move) < 0)
+		return fail(f, EXIT_USAGE, "%s", tma_last_error(client));
 	*ret = (struct transform_request){ .dst = c->move.dst, .src = c->move.src };
 	ret->transform = (struct tma_transform){ .dst = &ret->dst, .src = &ret->src };
 	return 0;
 }
 
+/* ---- Blocked tensors ---------------------------------------------------------------------------------- */
+
+static bool is_blocked(const struct tma_layout_cache *side)
+{
+	return side->layout && tma_layout_is_blocked(side->layout);
+}
+
+bool conversion_is_blocked(const struct conversion *c)
+{
+	return is_blocked(&c->dst) || is_blocked(&c->src);
+}
+
+static int check_blocked(const struct conversion *c, const enum tma_dtype *dtype, const struct npy *plain,
+                         struct failure *f)
+{
+	const bool is_dst = is_blocked(&c->dst);
+	const char *name = is_dst ? "to" : "from";
+	const char *layout = tma_layout_name(is_dst ? c->dst.layout : c->src.layout);
+
+	if (c->dst.layout && c->src.layout)
+		return fail(f, EXIT_USAGE,
+		            "--%s %s: a blocked layout is converted from or to a plain tensor; omit --%s",
+		            name, layout, is_dst ? "from" : "to");
+	if (c->size)
+		return fail(f, EXIT_USAGE, "--%s %s: a blocked tensor is described by --shape; omit --%s",
+		            name, layout, c->size);
+	if (!dtype || !plain)
+		return fail(f, EXIT_USAGE, "--%s: a conversion needs --%s too", name,
+		            dtype ? "shape" : "dtype");
+	return 0;
+}
+
+static int blocked_init(struct conversion *c, tma_client *client, const enum tma_dtype *dtype,
+                        const struct npy *plain, struct transform_request *ret, struct failure *f)
+{
+	const bool is_dst = is_blocked(&c->dst);
+	struct tma_tensor tensor = { 0 }, blocked = { 0 };
+	struct tma_layout_blocking blocking;
+	struct view_splits splits;
+
+	if (check_blocked(c, dtype, plain, f) < 0)
+		return -1;
+	if (tma_layout_split(client, is_dst ? c->dst.layout : c->src.layout, plain->rank, plain->shape,
+	                     &blocking) < 0)
+		return fail(f, EXIT_USAGE, "%s", tma_last_error(client));
+	tensor.dtype = blocked.dtype = *dtype;
+	tensor.rank = plain->rank;
+	blocked.rank = blocking.rank;
+	memcpy(tensor.shape, plain->shape, (size_t)plain->rank * sizeof *tensor.shape);
+	memcpy(blocked.shape, blocking.shape, sizeof blocked.shape);
+	splits.n = blocking.n_split;
+	memcpy(splits.pair, blocking.split, sizeof splits.pair);
+
+	*ret =
+	    (struct transform_request){ .dst = is_dst ? blocked : tensor, .src = is_dst ? tensor : blocked };
+	*(is_dst ? &ret->src_split : &ret->dst_split) = splits;
+	memcpy(ret->perm, is_dst ? blocking.perm : blocking.inverse, sizeof ret->perm);
+	c->move.dst = ret->dst;
+	c->move.src = ret->src;
+	transform_request_point(ret, true, false);
+	return 0;
+}
+
+int conversion_init(struct conversion *c, const enum tma_dtype *dtype, const struct npy *plain,
+                    struct transform_request *ret, struct failure *f)
+{
+	tma_client *client = tma_new();
+	int rc;
+
+	if (!client)
+		return fail(f, EXIT_FAILED, "out of memory");
+	rc = conversion_is_blocked(c) ? blocked_init(c, client, dtype, plain, ret, f)
+	                              : cache_init(c, client, dtype, ret, f);
+	tma_free(client);
+	return rc;
+}
+
+/* ---- In words ----------------------------------------------------------------------------------------- */
+
 static void print_side(const struct tma_layout_cache *cache)
 {
+	if (!cache->layout) {
+		printf("a plain tensor");
+		return;
+	}
 	printf("%s [%s]", tma_layout_name(cache->layout), tma_layout_order(cache->layout));
 	if (cache->ranks > 1)
 		printf(" of rank %u of %u", cache->rank, cache->ranks);
+}
+
+static void print_shape(const struct tma_tensor *tensor)
+{
+	for (int d = 0; d < tensor->rank; d++)
+		printf("%s%" PRId64, d ? ", " : "[", tensor->shape[d]);
+	printf("]");
 }
 
 void conversion_print(const struct conversion *c, const char *label)
@@ -144,7 +226,10 @@ void conversion_print(const struct conversion *c, const char *label)
 	printf(" to ");
 	print_side(&c->dst);
 	printf("\n%*s", (int)strlen(label), "");
-	for (int d = 0; d < c->move.src.rank; d++)
-		printf("%s%" PRId64, d ? ", " : "[", c->move.src.shape[d]);
-	printf("] of %s\n", tma_dtype_name(c->move.src.dtype));
+	print_shape(&c->move.src);
+	if (conversion_is_blocked(c)) {
+		printf(" to ");
+		print_shape(&c->move.dst);
+	}
+	printf(" of %s\n", tma_dtype_name(c->move.src.dtype));
 }

@@ -27,7 +27,7 @@ GROWS(struct tma_result, 144, 8)
 GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
-GROWS(struct tma_part, 48, 2)
+GROWS(struct tma_region_part, 48, 2)
 GROWS(struct tma_item, 120, 2)
 GROWS(struct tma_blocks, 200, 6)
 GROWS(struct tma_completed, 192, 4)
@@ -209,7 +209,7 @@ static void assert_untouched(tma_client *client)
 	struct tma_layout_move move;
 	int64_t strides[TMA_MAX_RANK];
 	const struct tma_number real = { .kind = TMA_NUMBER_REAL, .re = 0.5 };
-	const struct tma_part part = { .fd = -1, .size = 4096 };
+	const struct tma_region_part part = { .fd = -1, .size = 4096 };
 	const struct tma_number imaginary = { .kind = TMA_NUMBER_COMPLEX, .im = 1 };
 
 	memset(&ret, 0x5a, sizeof ret);
@@ -228,7 +228,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_layout_tensor(client, NULL, NULL, strides, &ret.tensor));
 	RETURNS(tma_layout_convert(client, NULL, NULL, NULL, NULL, &ret.move));
 	RETURNS(tma_layout_blocks(client, NULL, NULL, NULL, NULL, false, &move, &ret.blocks));
-	RETURNS(tma_layout_layers(client, NULL, NULL, &ret.layer));
+	RETURNS(tma_layout_layer_offsets(client, NULL, NULL, &ret.layer));
 	RETURNS(tma_layout_split(client, NULL, 0, NULL, &ret.blocking));
 	RETURNS(tma_plan_prepare(client, &plain, &ret.plan));
 	RETURNS(tma_table_prepare(client, NULL, 1, &ret.table));

@@ -323,7 +323,7 @@ Test(layout, offsets_of_layers)
 	static const int64_t want[] = { 0, K, NEXT, NEXT + K };
 	int64_t offsets[COUNT(want) + 1] = { [COUNT(want)] = 77 };
 
-	cr_assert_eq(tma_layout_layers(NULL, &cache, &part, offsets), 0);
+	cr_assert_eq(tma_layout_layer_offsets(NULL, &cache, &part, offsets), 0);
 	cr_assert_eq(memcmp(offsets, want, sizeof want), 0);
 	cr_assert_eq(offsets[COUNT(want)], 77);
 }

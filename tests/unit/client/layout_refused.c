@@ -275,7 +275,7 @@ Test(layout, what_the_other_functions_refuse)
 	dst = src = cache_of("nhd");
 	cr_assert_eq(tma_layout_convert(client, &dst, NULL, NULL, NULL, &move), TMA_INVALID_ARGUMENT);
 	cr_assert_str_eq(tma_last_error(client), "src: NULL; it must be a struct tma_layout_cache");
-	cr_assert_eq(tma_layout_layers(client, NULL, NULL, strides), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_layout_layer_offsets(client, NULL, NULL, strides), TMA_INVALID_ARGUMENT);
 	cr_assert_str_eq(tma_last_error(client), "cache: NULL; it must be a struct tma_layout_cache");
 	dst.layers = 2;
 	cr_assert_eq(tma_layout_blocks(client, &dst, NULL, &src, NULL, false, &move, &blocks),

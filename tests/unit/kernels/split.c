@@ -195,7 +195,7 @@ static struct part_row part_rows[] = {
 	  LIST(5, 1, 16),
 	  0,
 	  0 },
-	{ "another mode, when only the destination has a rest",
+	{ "another mode, when only the destination is ragged",
 	  { .src = LIST(5, 2, 16),
 	    .dst = LIST(8, 20),
 	    .dst_split = LIST(1, 16),
@@ -255,7 +255,7 @@ Test(split, offsets_of_parts)
 	cr_assert_eq(part.dst_offset, 3 * 7 * 7 * 16 * 2);
 	cr_assert_eq(part.src_offset, 48 * 7 * 7 * 2);
 	cr_assert_eq(part.spec.src.shape[2], 2, "two channels are left");
-	cr_assert_eq(part.spec.after[4], 14, "and the rest of the block is filled");
+	cr_assert_eq(part.spec.after[4], 14, "and what the block lacks is filled");
 }
 
 /* Every element that exists is written once: parts have as many elements, and no byte in common. */
@@ -324,11 +324,11 @@ static struct refusal_row refusal_rows[] = {
 	  { .src = LIST(6), .src_split = LIST(0, INT64_MIN), .dst = LIST(6) },
 	  STATUS_INVALID_ARGUMENT,
 	  "src.split[0]: blocks of -9223372036854775808, but a block has at least 1 element" },
-	{ "a rest in every block",
+	{ "an incomplete block in every block",
 	  { .src = LIST(256), .src_split = LIST(0, 128, 1, 48), .dst = LIST(2, 3, 48) },
 	  STATUS_INVALID_ARGUMENT,
 	  "src.split[1]: blocks of 48 do not divide dimension 1, which is a block of 128; only the last of all blocks "
-	  "may have a rest" },
+	  "may be incomplete" },
 	{ "blocks overflow",
 	  { .src = LIST(1, 1),
 	    .src_split = LIST(0, INT64_C(1) << 40, 2, INT64_C(1) << 40),
@@ -355,10 +355,10 @@ static struct refusal_row refusal_rows[] = {
 	  { .src = LIST(3, 32), .dst = LIST(64), .dst_split = LIST(0, 32), .after = LIST(-1, 0) },
 	  STATUS_INVALID_ARGUMENT,
 	  "after: -1 for dimension 0, which a split made; it must be 0" },
-	{ "a rest without a value",
+	{ "an incomplete block without a value",
 	  { .src = LIST(60), .src_split = LIST(0, 32), .dst = LIST(2, 32), .mode = PAD_MODE_EDGE },
 	  STATUS_INVALID_ARGUMENT,
-	  "mode: edge cannot fill the rest of the last block of src.split; only constant can" },
+	  "mode: edge cannot fill the incomplete last block of src.split; only constant can" },
 	{ "a destination that overlaps itself",
 	  { .src = LIST(64), .src_split = LIST(0, 32), .dst = LIST(2, 32), .dst_strides = LIST(31, 1) },
 	  STATUS_OVERLAP,
@@ -368,7 +368,7 @@ static struct refusal_row refusal_rows[] = {
 	    .src_split = LIST(0, 2, 2, 2, 4, 2, 6, 2, 8, 2, 10, 2, 12, 2),
 	    .dst = LIST(2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2) },
 	  STATUS_UNSUPPORTED,
-	  "split: the rests of 7 dimensions divide the transform into more than 64 parts" },
+	  "split: the incomplete last blocks of 7 dimensions divide the transform into more than 64 parts" },
 };
 
 ParameterizedTestParameters(split, refusals)

@@ -6,8 +6,8 @@
  * furthest: if any range holds a span, then so does the one that reaches furthest among those that begin at
  * its start or before.
  */
-#ifndef CLIENT_RANGE_TREE_H
-#define CLIENT_RANGE_TREE_H
+#ifndef CLIENT_RANGE_SET_H
+#define CLIENT_RANGE_SET_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ struct range {
 };
 
 /* Zero-initialised: empty. */
-struct range_tree {
+struct range_set {
 	struct range *ranges; /* ascending by start, then by end */
 	size_t *furthest;     /* of ranges[0] to this one: which one has the greatest end */
 	size_t n;
@@ -28,17 +28,17 @@ struct range_tree {
 };
 
 /* false: out of memory, and nothing was added. size > 0. */
-bool range_tree_add(struct range_tree *tree, uint64_t start, uint64_t size, void *owner);
+bool range_set_add(struct range_set *set, uint64_t start, uint64_t size, void *owner);
 
 /* Removes this owner's range of that start; it does nothing when there is none. */
-void range_tree_remove(struct range_tree *tree, uint64_t start, const void *owner);
+void range_set_remove(struct range_set *set, uint64_t start, const void *owner);
 
-/* A range that holds all of [start, start + size); NULL when there is none. Valid until the tree changes. */
-const struct range *range_tree_find(const struct range_tree *tree, uint64_t start, uint64_t size);
+/* A range that holds all of [start, start + size); NULL when there is none. Valid until the set changes. */
+const struct range *range_set_find(const struct range_set *set, uint64_t start, uint64_t size);
 
 /* The index of the first range that begins at start or later; n when there is none. */
-size_t range_tree_from(const struct range_tree *tree, uint64_t start);
+size_t range_set_from(const struct range_set *set, uint64_t start);
 
-void range_tree_deinit(struct range_tree *tree);
+void range_set_deinit(struct range_set *set);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges by address, against a list that is searched from end to end. */
-#include "client/range_tree.h"
+#include "client/range_set.h"
 
 #include <criterion/criterion.h>
 
@@ -10,7 +10,7 @@
 #define STEPS 20000
 #define SPACE 200
 
-static struct range_tree tree;
+static struct range_set set;
 
 /* Entries without an owner are free. */
 static struct range list[MOST];
@@ -34,7 +34,7 @@ static size_t count(uint64_t before)
 
 static void assert_found(uint64_t start, uint64_t size, int step)
 {
-	const struct range *found = range_tree_find(&tree, start, size);
+	const struct range *found = range_set_find(&set, start, size);
 
 	cr_assert_eq(found != NULL, is_held(start, size), "step %d: %d bytes at %d", step, (int)size,
 	             (int)start);
@@ -44,7 +44,7 @@ static void assert_found(uint64_t start, uint64_t size, int step)
 	cr_assert_eq(((struct range *)found->owner)->start, found->start, "step %d: it is its owner's", step);
 }
 
-Test(range_tree, finds_what_a_list_finds)
+Test(range_set, finds_what_a_list_finds)
 {
 	uint64_t state = 1;
 
@@ -52,34 +52,34 @@ Test(range_tree, finds_what_a_list_finds)
 		struct range *entry = &list[oracle_random(&state) % MOST];
 
 		if (entry->owner) {
-			range_tree_remove(&tree, entry->start, entry);
-			range_tree_remove(&tree, entry->start, entry); /* there is none any more */
+			range_set_remove(&set, entry->start, entry);
+			range_set_remove(&set, entry->start, entry); /* there is none any more */
 			*entry = (struct range){ 0 };
 		} else {
 			entry->start = oracle_random(&state) % SPACE;
 			entry->end = entry->start + 1 + oracle_random(&state) % (step % 3 ? 8 : SPACE);
 			entry->owner = entry;
-			cr_assert(range_tree_add(&tree, entry->start, entry->end - entry->start, entry));
+			cr_assert(range_set_add(&set, entry->start, entry->end - entry->start, entry));
 		}
 		for (int i = 0; i < 8; i++)
 			assert_found(oracle_random(&state) % (SPACE + 8), 1 + oracle_random(&state) % 10,
 			             step);
 		const uint64_t from = oracle_random(&state) % SPACE;
 
-		cr_assert_eq(range_tree_from(&tree, from), count(from), "step %d: from %d", step, (int)from);
+		cr_assert_eq(range_set_from(&set, from), count(from), "step %d: from %d", step, (int)from);
 	}
-	range_tree_deinit(&tree);
-	cr_assert_null(range_tree_find(&tree, 0, 1));
+	range_set_deinit(&set);
+	cr_assert_null(range_set_find(&set, 0, 1));
 }
 
-Test(range_tree, ends_of_the_address_space)
+Test(range_set, ends_of_the_address_space)
 {
 	int owner;
 
-	cr_assert(range_tree_add(&tree, UINT64_MAX - 9, 9, &owner));
-	cr_assert_not_null(range_tree_find(&tree, UINT64_MAX - 9, 9));
-	cr_assert_null(range_tree_find(&tree, UINT64_MAX - 9, 10));
-	cr_assert_null(range_tree_find(&tree, UINT64_MAX - 1, UINT64_MAX), "a size that overflows");
-	cr_assert_null(range_tree_find(&tree, 0, UINT64_MAX));
-	range_tree_deinit(&tree);
+	cr_assert(range_set_add(&set, UINT64_MAX - 9, 9, &owner));
+	cr_assert_not_null(range_set_find(&set, UINT64_MAX - 9, 9));
+	cr_assert_null(range_set_find(&set, UINT64_MAX - 9, 10));
+	cr_assert_null(range_set_find(&set, UINT64_MAX - 1, UINT64_MAX), "a size that overflows");
+	cr_assert_null(range_set_find(&set, 0, UINT64_MAX));
+	range_set_deinit(&set);
 }
