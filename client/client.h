@@ -408,10 +408,6 @@ int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret);
 int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                struct msg_plan_run *ret);
 
-/* The same of a run over two tables. */
-int table_run_params(tma_client *client, const tma_plan *plan, const tma_table *dst, const tma_table *src,
-                     struct msg_plan_run *ret);
-
 /* Prepares a plan, again or for the first time. */
 int plan_prepare(tma_plan *plan, int64_t deadline);
 

@@ -221,6 +221,9 @@ static int table_item_params(tma_client *client, const struct tma_item *item, st
 	if (item->dst_table && item->dst.region)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "dst: dst_table is given too; it has the places");
+	if (item->src_table && item->src.region)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "src: src_table is given too; it has the places");
 	rc = plan_param(client, item->plan, &ret->plan);
 	if (rc == 0)
 		rc = table_param(client, item->dst_table, "dst_table", &ret->dst_table);

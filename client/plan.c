@@ -158,15 +158,14 @@ struct table_run {
 	const tma_table *dst, *src;
 };
 
-int table_run_params(tma_client *client, const tma_plan *plan, const tma_table *dst, const tma_table *src,
-                     struct msg_plan_run *ret)
+static int table_run_params(tma_client *client, const struct table_run *run, struct msg_plan_run *ret)
 {
-	int rc = plan_param(client, plan, &ret->plan);
+	int rc = plan_param(client, run->plan, &ret->plan);
 
 	if (rc == 0)
-		rc = table_param(client, dst, "dst", &ret->dst_table);
+		rc = table_param(client, run->dst, "dst", &ret->dst_table);
 	if (rc == 0)
-		rc = table_param(client, src, "src", &ret->src_table);
+		rc = table_param(client, run->src, "src", &ret->src_table);
 	ret->has = F(plan_run, plan) | F(plan_run, dst_table) | F(plan_run, src_table);
 	return rc;
 }
@@ -176,7 +175,7 @@ static int table_run_fill(tma_client *client, const struct call *call, struct re
 {
 	const struct table_run *run = call->from;
 	struct msg_plan_run *params = &ret->plan_run;
-	int rc = table_run_params(client, run->plan, run->dst, run->src, params);
+	int rc = table_run_params(client, run, params);
 
 	(void)request;
 	return rc < 0 ? rc : order_fill(plan_run, client, call->order, params);

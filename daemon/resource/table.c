@@ -18,7 +18,8 @@
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
 
-/* Of an entry, in data: the places first, whose alignment is the strictest. */
+/* Of an entry, in data: the places first, whose alignment is the strictest. What limits.def says of
+ * table_bytes_per_uid. */
 static size_t entry_room(void)
 {
 	const struct table *table = NULL;

@@ -232,6 +232,16 @@ Test(table, in_items)
 	of[1].dst_table = NULL;
 	cr_assert_eq(tma_run_items(client, &of[1], 1, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert(strstr(tma_last_error(client), "dst_table is NULL"), "%s", tma_last_error(client));
+	for (int side = 0; side < 2; side++) {
+		of[2] = (struct tma_item){ .plan = plan,
+			                   .dst_table = of[1].src_table,
+			                   .src_table = of[1].src_table };
+		*(side ? &of[2].src : &of[2].dst) = places[0];
+		cr_assert_eq(tma_run_items(client, &of[2], 1, NULL), TMA_INVALID_ARGUMENT);
+		cr_assert(strstr(tma_last_error(client),
+		                 side ? "src: src_table is given too" : "dst: dst_table is given too"),
+		          "%s", tma_last_error(client));
+	}
 	of[3].src_table = of[1].src_table;
 	cr_assert_eq(tma_run_items(client, &of[3], 1, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert(strstr(tma_last_error(client), "src_table: set, but only a plan runs over tables"), "%s",
