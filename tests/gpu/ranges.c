@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of many allocations on a GPU, with a tmad on the same device: chunks of 2 MiB and of 20 MiB, as
- * PyTorch's expandable segments have them. TAP; lines for people say what registrations and searches take.
+ * PyTorch's expandable segments have them; and allocations of a memory pool (cudaMallocAsync). TAP; lines for
+ * people say what registrations and searches take.
  *
  *   ranges SOCKET [MIB]        bytes of a range; 1024
  */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,6 +220,77 @@ static void run(uint64_t chunk, uint64_t bytes)
 	span_free(&span);
 }
 
+/* ---- Pools ------------------------------------------------------------------------------------------- */
+
+/* Entry points that the engine does not use. */
+#define ENTRY(name) __typeof__(&name) name##_entry = dlsym(driver.library, #name)
+
+static CUmemoryPool new_pool(void)
+{
+	const CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		                            .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+		                                          .id = device.handle } };
+	ENTRY(cuMemPoolCreate);
+	CUmemoryPool pool;
+
+	if (!cuMemPoolCreate_entry || cuMemPoolCreate_entry(&pool, &properties) != CUDA_SUCCESS)
+		rig_die("cuMemPoolCreate");
+	return pool;
+}
+
+/* As a span of one chunk. */
+static struct span allocate(CUmemoryPool pool, uint64_t bytes)
+{
+	struct span span = { .chunk = bytes, .n = 1, .room = 1 };
+	ENTRY(cuMemAllocFromPoolAsync);
+
+	if (!cuMemAllocFromPoolAsync_entry ||
+	    cuMemAllocFromPoolAsync_entry(&span.start, bytes, pool, NULL) != CUDA_SUCCESS)
+		rig_die("cuMemAllocFromPoolAsync");
+	rig_call(cuStreamSynchronize, (NULL));
+	return span;
+}
+
+static void free_now(const struct span *span)
+{
+	rig_call(cuMemFreeAsync, (span->start, NULL));
+	rig_call(cuStreamSynchronize, (NULL));
+}
+
+static void run_pool(uint64_t bytes)
+{
+	CUmemoryPool pool = new_pool();
+	struct span first = allocate(pool, bytes), second = allocate(pool, bytes), third;
+	double first_us, again_us, second_us;
+	tma_region *region = registered(&first, &first_us), *again = registered(&first, &again_us),
+		   *part = NULL;
+	tma_region *other = registered(&second, &second_us);
+
+	printf("# of a pool: registered in %.0f us, the next one in %.0f us, again in %.1f us\n", first_us,
+	       second_us, again_us);
+	say(tma_region_kind(region) == TMA_REGION_CUDA_POOL && again == region, "memory of a pool", bytes);
+	must(tma_region_release(again));
+	say(transposes(&first, region, 1) && transposes(&second, other, 2), "it is transposed", bytes);
+	must(tma_region_from_device_ptr(client, at(first.start + 256), bytes - 256, 0, &part));
+	must(tma_region_release(region));
+	must(tma_region_release(part));
+	region = registered(&first, &first_us);
+	say(transposes(&first, region, 3), "so it is when it was released and registered again", bytes);
+	must(tma_region_release(region));
+	free_now(&first);
+	third = allocate(pool, bytes);
+	region = registered(&third, &first_us);
+	say(transposes(&third, region, 4) && transposes(&second, other, 5),
+	    third.start == first.start ? "and what lies at its address later" : "and what comes later",
+	    bytes);
+	must(tma_region_release(region));
+	must(tma_region_release(other));
+	free_now(&second);
+	free_now(&third);
+	rig_call(cuMemPoolDestroy, (pool));
+}
+
 static int64_t stat_of(const char *name)
 {
 	tma_document *stats;
@@ -247,6 +320,7 @@ int main(int argc, char **argv)
 
 	run(2 * MIB, bytes);
 	run(20 * MIB, bytes);
+	run_pool(bytes / 16 < 32 * MIB ? 32 * MIB : bytes / 16 / (2 * MIB) * (2 * MIB));
 	say(stat_of("regions") == regions && stat_of("mapped_bytes") == mapped && stat_of("pending_fds") == 0,
 	    "nothing is left", 0);
 	tma_free(client);
