@@ -3,6 +3,7 @@
 #include "kernels/host/backing.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 
 #include "kernels/host/holes.h"
 #include "kernels/host/memory.h"
+#include "kernels/plan/layer_table.h"
 #include "tests/emulated/emulated.h"
 
 #define PAGE 4096
@@ -33,6 +35,15 @@ static void tear_down(void)
 }
 
 TestSuite(backing, .init = set_up, .fini = tear_down);
+
+/* In place of libc's: counts looks at files. */
+static atomic_uint looks;
+
+int fstat(int fd, struct stat *ret)
+{
+	looks++;
+	return fstatat(fd, "", ret, AT_EMPTY_PATH);
+}
 
 static int new_file(void)
 {
@@ -262,6 +273,58 @@ Test(backing, what_was_made_loses_its_pages)
 	cr_assert_eq(fstat(made.fd, &st), 0);
 	cr_assert_eq(st.st_blocks, 0);
 	close(made.fd);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------------- */
+
+#define FILES 3
+#define MOST  64 /* layers, or moves */
+
+/* Layers in the files in turn. */
+static struct layer_table table_of(struct engine_memory *const files[FILES], struct engine_memory **memories)
+{
+	for (int i = 0; i < MOST; i++)
+		memories[i] = files[i % FILES];
+	return (struct layer_table){ .n = MOST, .memories = memories };
+}
+
+/* However many layers or moves of a job lie in a file, it is looked at once; the next check looks again. */
+Test(backing, each_file_is_looked_at_once)
+{
+	const struct row row = { .name = "looks" };
+	struct engine_memory *files[FILES], *memories[MOST];
+	struct layer_table table;
+	struct engine_blocks blocks = { .dst.table = &table, .src.table = &table };
+	static struct engine_move moves[MOST];
+	struct engine_job list = { .blocks = &blocks }, batch = { .moves = moves, .n_moves = MOST };
+	int fds[FILES];
+	for (int i = 0; i < FILES; i++)
+		files[i] = map(&row, fds[i] = new_file(), false);
+	table = table_of(files, memories);
+	list.move = (struct engine_move){ .dst = files[0], .src = files[1] };
+	list.signal.memory = files[2];
+	for (int i = 0; i < MOST; i++)
+		moves[i] = (struct engine_move){ .dst = files[i % FILES], .src = files[(i + 1) % FILES] };
+	looks = 0;
+	for (unsigned round = 1; round <= 3; round++) {
+		backing_check(&list);
+		cr_assert_eq(looks, (2 * round - 1) * FILES, "%u looks, round %u", looks, round);
+		backing_check(&batch);
+		cr_assert_eq(looks, 2 * round * FILES, "%u looks, round %u", looks, round);
+		cr_assert(list.status == 0 && batch.status == 0);
+	}
+	cr_assert_eq(ftruncate(fds[2], 0), 0);
+	backing_check(&batch);
+	cr_assert_eq(looks, 7 * FILES);
+	cr_assert_eq(batch.status, STATUS_DEVICE);
+	for (int i = 0; i < MOST; i++)
+		cr_assert_eq(moves[i].status, i % FILES == 0 ? 0 : STATUS_DEVICE, "%d", i);
+	backing_check(&list);
+	cr_assert_eq(list.status, STATUS_DEVICE);
+	for (int i = 0; i < FILES; i++) {
+		host_memory_unmap(files[i]);
+		close(fds[i]);
+	}
 }
 
 Test(backing, descriptors_come_back)
