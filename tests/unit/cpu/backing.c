@@ -3,6 +3,7 @@
 #include "kernels/host/backing.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -223,6 +224,29 @@ ParameterizedTest(struct row *row, backing, change)
 	check_mapped(row);
 	if (!emulated() && holes_can_watch())
 		check_pinned(row);
+}
+
+/* The sanitizers' own action is put away first. */
+static void set_up_by_default(void)
+{
+	signal(SIGBUS, SIG_DFL);
+	set_up();
+}
+
+/* While memory is unmapped it has no cover: what comes to lie at its addresses is somebody else's. */
+Test(backing_unmapped, has_no_cover, .init = set_up_by_default, .signal = SIGBUS)
+{
+	enum { LARGE = 8 << 20 };
+	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = LARGE, .writable = true };
+	struct engine_memory *memory;
+	struct error err;
+	handle.fd = memfd_create("large", MFD_CLOEXEC);
+	cr_assert_eq(posix_fallocate(handle.fd, 0, LARGE), 0);
+	cr_assert_eq(host_memory_map_to_pin(&handle, &memory, &err), 0, "%s", err.message);
+	cr_assert_eq(host_memory_pin(memory, &err), 0);
+	cr_assert_not(host_memory_unmap_step(memory), "there are more");
+	cr_assert_eq(ftruncate(handle.fd, 0), 0);
+	*(volatile char *)host_memory(memory)->data = 1;
 }
 
 /* A driver's threads touch all of it, each somewhere else. */
