@@ -678,6 +678,24 @@ class Life(TableCase):
             rpc.call("gather", {"dst": tensor(region, [1], offset=500), "src": layout([1]), "src_places": entries["places"],
                                 "dst_layer_step": 1, "limit": 1, "index": bytes(4)})  # charged as a list
 
+    def test_charges_of_lists_are_given_back(self):
+        """Of requests that are refused when some of their lists have been charged, or all, and of one that is done."""
+        with Tmad("--list-bytes-per-uid", "20000") as tmad, tmad.rpc() as rpc:
+            src, dst = self.src[0].register(rpc), self.dst.register(rpc)
+            sent = [places(*[(region, i) for i in range(100)]) for region in (src, dst)]
+            good = {"dst": layout([1]), "src": layout([1]), "src_places": sent[0], "dst_places": sent[1], "limit": 1,
+                    "index": bytes(4)}
+            rows = (("QUOTA", {"index": bytes(4000)}), ("QUOTA", {"dst_places": sent[1] * 2}),
+                    ("NOT_FOUND", {"dst_places": sent[1][:-16] + places((99, 0))}),
+                    ("INVALID_ARGUMENT", {"layers": 99}), ("OUT_OF_RANGE", {"index": b"\1\0\0\0"}))
+            for _ in range(3):
+                for name, fields in rows:
+                    with self.subTest(name=name), self.assertRaises(RpcError) as refused:
+                        rpc.call("gather", {**good, **fields})
+                    self.assertEqual(refused.exception.name, name, refused.exception.message)
+                rpc.call("gather", good)
+
+
 
 if __name__ == "__main__":
     tap.main()
