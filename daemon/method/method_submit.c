@@ -18,8 +18,8 @@
 
 /* ---- The items ---------------------------------------------------------------------------------------- */
 
-/* A run over tables is as many moves as these have entries, and counts as many against jobs_per_uid. */
-static int add_tables(struct job *job, const struct msg_plan_run *run, struct error *err)
+/* A run that the job has been charged for. */
+static int add_charged(struct job *job, const struct msg_plan_run *run, struct error *err)
 {
 	struct blocks_job *list;
 	struct plan_entry *plan;
@@ -27,14 +27,42 @@ static int add_tables(struct job *job, const struct msg_plan_run *run, struct er
 
 	if (r < 0)
 		return r;
-	r = job_charge(job, list->dst_table->layers.n - 1, err);
-	if (r == 0)
-		r = batch_add_tables(job->own, plan, &list->placed, list->dst_table, list->src_table, err);
+	r = batch_add_tables(job->own, plan, &list->placed, list->dst_table, list->src_table, err);
 	if (r == 0)
 		list->dst_table = list->src_table = NULL;
 	else
 		plan_entry_unref(plan);
 	blocks_job_free(list);
+	return r;
+}
+
+/* A run over tables is as many moves as these have entries, and counts as many against jobs_per_uid: before
+ * they are gone through. */
+static int add_tables(struct job *job, const struct msg_plan_run *run, struct error *err)
+{
+	const uint32_t n = table_entries(job->session, run->dst_table), more = n > 1 ? n - 1 : 0;
+	int r = more > 0 ? job_charge(job, more, err) : 0;
+
+	if (r < 0)
+		return r;
+	r = add_charged(job, run, err);
+	if (r < 0)
+		job_discharge(job, more);
+	return r;
+}
+
+static int add_parts(struct job *job, struct parts *parts, struct error *err)
+{
+	const uint32_t more = parts->n - 1;
+	int r;
+
+	if (more > 0 && job_charge(job, more, err) < 0) {
+		parts_unref(parts);
+		return err->status;
+	}
+	r = batch_add(job->own, parts, err);
+	if (r < 0)
+		job_discharge(job, more);
 	return r;
 }
 
@@ -52,13 +80,7 @@ static int add_item(struct job *job, const struct item_list *items, uint32_t i, 
 		return add_tables(job, &item.run, err);
 	r = item.is_run ? prepared_plan(session, &item.run, &parts, err)
 	                : transform_plan(session, &item.transform, &parts, err);
-	if (r < 0)
-		return r;
-	if (parts.n > 1 && job_charge(job, parts.n - 1, err) < 0) {
-		parts_unref(&parts);
-		return err->status;
-	}
-	return batch_add(job->own, &parts, err);
+	return r < 0 ? r : add_parts(job, &parts, err);
 }
 
 /* Logs refused items once, with the first error. */

@@ -111,6 +111,23 @@ static int take(struct region_parts *parts, struct session *session,
 	return r < 0 ? r : take_fds(parts, session, n_fds, err);
 }
 
+/* How many of the request's descriptors are to be dropped when it is refused: those that came with its bytes
+ * alone, and others as far as its list takes them. What a request behind it brings is that one's, even if it
+ * came with bytes of both. */
+static uint32_t count_fds(const struct session *session, const struct message_list *list)
+{
+	const uint32_t own = session_count_own_fds(session);
+	uint32_t taken = 0;
+
+	for (uint32_t i = 0; i < list->n; i++) {
+		struct msg_part part;
+		struct error ignored;
+
+		taken += rpc_decode_part(list, i, &part, &ignored) == 0 && !(part.has & F(part, region));
+	}
+	return own > taken ? own : taken;
+}
+
 int region_parts_init(struct region_parts *parts, struct session *session,
                       const struct msg_region_register *request, struct error *err)
 {
@@ -119,7 +136,7 @@ int region_parts_init(struct region_parts *parts, struct session *session,
 	*parts = (struct region_parts){ 0 };
 	r = take(parts, session, request, err);
 	if (r < 0) {
-		session_drop_fds(session, SESSION_MAX_PENDING_FDS);
+		session_drop_fds(session, count_fds(session, &request->parts));
 		region_parts_deinit(parts, session);
 	}
 	return r;

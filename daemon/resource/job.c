@@ -105,6 +105,13 @@ int job_charge(struct job *job, uint64_t more, struct error *err)
 	return r;
 }
 
+void job_discharge(struct job *job, uint64_t less)
+{
+	charge_shrink(&job->charge, less);
+	if (job->is_behind)
+		charge_shrink(&job->behind, less);
+}
+
 void job_use(struct job *job, struct region *region)
 {
 	assert(job->n_regions < JOB_MAX_REGIONS);

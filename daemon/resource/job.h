@@ -66,6 +66,9 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 /* Charges for more transforms, or, with QUOTA, for none. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
 
+/* Gives back what was charged for so many. */
+void job_discharge(struct job *job, uint64_t less);
+
 /* Holds the region until the job is gone. */
 void job_use(struct job *job, struct region *region);
 

@@ -194,6 +194,13 @@ int table_find(struct session *session, uint64_t id, const char *name, struct ta
 	return 0;
 }
 
+uint32_t table_entries(struct session *session, uint64_t id)
+{
+	const struct table *table = id_table_find(&session->tables, id);
+
+	return table ? table->layers.n : 0;
+}
+
 int table_check_writable(const struct table *table, const char *name, struct error *err)
 {
 	if (table->read_only == table->layers.n)

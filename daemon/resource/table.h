@@ -48,6 +48,9 @@ int table_add(struct session *session, const struct bytes *places, uint64_t *ret
 /* With a reference for the caller; NOT_FOUND names the argument. */
 int table_find(struct session *session, uint64_t id, const char *name, struct table **ret, struct error *err);
 
+/* How many entries the table has; 0: the session has no table with that id. */
+uint32_t table_entries(struct session *session, uint64_t id);
+
 /* NOT_FOUND: the session has no table with that id. */
 int table_release(struct session *session, uint64_t id, struct error *err);
 

@@ -198,7 +198,8 @@ bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *
 	const struct engine_stream *stream = (const struct engine_stream *)fair;
 	const struct engine_job *job = stream->first;
 	const struct in_flight_job *next = TAILQ_FIRST(&scheduler->free);
-	const uint64_t moves = job->blocks ? job->blocks->n : job->moves ? job->n_moves : 0;
+	const struct engine_blocks *blocks = job->blocks;
+	const uint64_t moves = blocks ? blocks->n * blocks->layers : job->moves ? job->n_moves : 0;
 
 	if (job->next || job->wait.memory || (job->signal.memory && cuda_memory(job->signal.memory)->host))
 		return false;

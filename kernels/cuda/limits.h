@@ -17,7 +17,7 @@ struct cuda_limits {
 	uint32_t long_jobs;        /* of one owner under way, on the device */
 	uint64_t ahead_ns;    /* of the device's time, that an owner may have had more than another whose long
 	                         jobs its short ones pass */
-	uint32_t quick_moves; /* of a list or a batch that the owner's thread may launch */
+	uint32_t quick_moves; /* of a list, in all layers, or a batch that the owner's thread may launch */
 	uint32_t staged_jobs; /* that use scratch memory or run in rounds; of one owner's half of them */
 	uint64_t direct_bytes;
 	uint64_t round_bytes;

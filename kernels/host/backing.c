@@ -52,7 +52,11 @@ void backing_free(struct backing *backing)
 
 /* ---- Pinned memory ---------------------------------------------------------------------------------- */
 
-/* Watched before it is populated, so that this makes no page; locked, so that nothing else takes it out. */
+/* Watched before it is populated, so that this makes no page; locked, so that nothing else takes it out.
+ * Where it cannot be locked (RLIMIT_MEMLOCK), the kernel may take it out to reclaim memory, if there is swap
+ * space, although a device has pinned it. A file whose time of change is another one, too, then counts as
+ * cut: its client registers it once more, and no byte is lost. The other way round, nothing that was cut is
+ * missed. */
 static bool is_mapped_once_more(struct backing *backing, size_t page)
 {
 	char *last = mapping_new(page, PROT_READ, backing->fd, (backing->end - 1) & ~(uint64_t)(page - 1));

@@ -59,9 +59,12 @@ static void unmap_emptied(struct host_memory *memory)
 	memory->emptied = 0;
 }
 
+/* No cover stays for what may soon be somebody else's addresses. */
 bool host_memory_unmap_step(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);
+	if (base->backing)
+		backing_unpin(base->backing);
 	char *at = (char *)memory->mapped.start + memory->emptied;
 	size_t left = memory->mapped.size - memory->emptied;
 	size_t step = STEP_BYTES - (uintptr_t)at % STEP_BYTES;

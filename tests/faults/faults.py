@@ -40,6 +40,10 @@ class Plan:
     def _fields(self):
         return self.LAYOUT.unpack(self.map[:])
 
+    def fail_after(self, calls):
+        """From now on the call after so many more fails; None: none does."""
+        self.map[8:16] = struct.pack("=Q", 0 if calls is None else self.calls + calls + 1)
+
     calls = property(lambda self: self._fields()[4])
     failed = property(lambda self: self._fields()[5])
     what = property(lambda self: self._fields()[6].rstrip(b"\0").decode())

@@ -9,12 +9,13 @@ FAULTS_ONLY=CLASSES:FIRST:N:VARIANT runs one failure, as the note of one that we
 """
 import os
 import resource
+import struct
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from faults import MEMORY, SYSTEM, FaultTmad, Plan, Script, each_failure, served, settled
-from tmad import Tmad, wait_until
+from tmad import Memory, Rpc, Tmad, tensor, wait_until
 import tap
 
 SESSION = 69  # requests that are done when nothing fails
@@ -123,6 +124,73 @@ class FailingCalls(unittest.TestCase):
               "none for a client", flush=True)
         self.assertGreater(refused, 5)
         self.assertLess(refused + served_nobody, 28)
+
+
+class Charges(unittest.TestCase):
+    """What is refused for want of memory keeps no charge, while what it came with is under way."""
+
+    LIMITS = "--jobs-per-uid=10000", "--behind-waits-per-uid=10000", "--jobs-behind-wait=10000"
+    ENTRIES = 1024  # more than a batch has room for that is kept
+
+    def test_items(self):
+        """A batch whose items need ever more room: runs over tables, a transform of several parts, one of one."""
+        with Plan(MEMORY) as plan:
+            tmad = FaultTmad(plan, *self.LIMITS)
+            self.addCleanup(tmad._clean)
+            start(tmad)
+            statuses, charged = self.submit(tmad, plan, None)
+            self.assertEqual(statuses, [0] * 4)
+            extra = [self.ENTRIES - 1] * 2 + [charged - 4 - 2 * (self.ENTRIES - 1), 0]
+            self.assertGreater(extra[2], 0)
+            refused, calls, failed = set(), 0, -1
+            while plan.failed != failed:
+                failed = plan.failed
+                statuses, charged = self.submit(tmad, plan, calls)
+                self.assertLessEqual(set(statuses), {0, -16}, plan.what)
+                kept = 4 + sum(n for n, status in zip(extra, statuses) if status == 0) if statuses else 0
+                self.assertEqual(charged, kept, f"{statuses}, {plan.what}")
+                refused |= {i for i, status in enumerate(statuses) if status}
+                calls += 1
+            print(f"# {calls} calls of a submit, of which some are for items {sorted(refused)}", flush=True)
+            self.assertLessEqual({1, 2}, refused)
+            tmad.stop()
+
+    def submit(self, tmad, plan, calls):
+        """The call after so many fails: the statuses of the items, none when all of it was refused, and what it was
+        charged for while it waited."""
+        with Rpc(tmad.path) as rpc, Rpc(tmad.path) as other, Memory(8192) as src, Memory(8192) as dst, Memory(64) as words:
+            wait_until(lambda: other.call("stats")["jobs"] == 0, "what an ended connection had is gone")
+            a, b, timeline = (memory.register(rpc) for memory in (src, dst, words))
+            byte = {"dtype": "uint8", "shape": [1]}
+            run = {"plan": rpc.call("plan_prepare", {"dst": byte, "src": byte})["plan"], "src": [a, 0]}
+            runs = []
+            for at in (0, self.ENTRIES):
+                places = struct.pack(f"<{2 * self.ENTRIES}Q", *(n for i in range(self.ENTRIES) for n in (b, at + i)))
+                runs.append({**run, "dst_table": rpc.call("table_prepare", {"places": places})["table"]})
+            parts = {"dst": tensor(b, [3, 16], offset=4096), "src": tensor(a, [40], split=[0, 16])}
+            items = [*runs, parts, {"dst": tensor(b, [8], offset=8000), "src": tensor(a, [8])}]
+            plan.fail_after(calls)
+            try:
+                sent = rpc.request("submit", {"items": items, "wait": {"region": timeline, "offset": 0, "value": 1}})
+                ping, replies = rpc.request("ping"), {}
+                while ping not in replies:  # then the other has been handled
+                    message = rpc.receive()
+                    if message is None:
+                        return [], 0
+                    replies[message[1]] = message
+            except ConnectionError:
+                return [], 0
+            finally:
+                plan.fail_after(None)
+            charged = other.call("stats")["jobs"]
+            words[0] = 1
+            error, result = (replies.get(sent) or self.last(rpc, sent))[2:]
+            return ([], charged) if error else (result["statuses"], charged)
+
+    def last(self, rpc, sent):
+        message = rpc.receive()
+        self.assertEqual(message[1], sent)
+        return message
 
 
 if __name__ == "__main__":

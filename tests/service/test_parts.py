@@ -5,6 +5,7 @@ The service is over the stand-in driver, whose allocations are memfds of a certa
 service holds afterwards what it held before.
 """
 import os
+import signal
 import socket
 import sys
 import time
@@ -155,6 +156,37 @@ class Parts(RawCase):
         self.copy(tensor(there, [2]), tensor(first, [2], strides=[UNIT]))
         self.copy(tensor(there, [1], offset=2), tensor(second, [1]))
         self.assertEqual(out[:3], b"\5\6\7")
+
+    def test_descriptors_of_the_next_request_when_one_is_refused(self):
+        """They stay that one's, whether its message has come with the other's or behind it."""
+        alone = self.register([{"size": UNIT}], [self.allocation()])
+        one, known, wrong = {"size": UNIT}, {"size": UNIT, "region": alone}, {"size": UNIT, "region": 1 << 40}
+        out = self.memory(4096)
+        there = out.register(self.rpc)
+        for name, parts, n_fds, together in [
+                ("it takes none", [known, wrong], 0, False),
+                ("it takes none, and cannot be read", [known, {"size": UNIT, "colour": 1}], 0, False),
+                ("it takes two", [one, one, wrong], 2, True),
+                ("it takes one, behind what is wrong", [wrong, one, known], 1, True),
+                ("it asks for too much", [{"size": 1 << 62}] * 3, 3, True)]:
+            with self.subTest(name):
+                fds = [self.allocation(data=bytes([i])) for i in range(1, n_fds + 2)]
+                refused, good = (pack_request(msgid, "region_register", {"kind": "cuda_fd", "size": UNIT, "parts": list_})
+                                 for msgid, list_ in ((90, parts), (91, [one])))
+                os.kill(self.tmad.pid, signal.SIGSTOP)  # so that it receives both at once
+                if together:
+                    self.rpc.send(refused + good, fds)
+                else:
+                    self.rpc.send(refused)
+                    self.rpc.send(good, fds)
+                os.kill(self.tmad.pid, signal.SIGCONT)
+                replies = {reply[1]: reply for reply in (self.rpc.receive(), self.rpc.receive())}
+                self.assertIsNotNone(replies[90][2])
+                self.assertIsNone(replies[91][2])
+                region = replies[91][3]["region"]
+                self.copy(tensor(there, [1]), tensor(region, [1]))
+                self.assertEqual(out[0], n_fds + 1)
+                self.rpc.call("region_release", {"region": region})
 
     def test_charges(self):
         """Descriptors count until the request is answered, bytes in every region that has them."""

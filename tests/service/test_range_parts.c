@@ -72,6 +72,34 @@ Test(range_parts, parts_in_another_order_are_not_told_apart)
 	cr_assert_eq(copy_bytes(turned, 0, region, 0, 2 * MIB), TMA_OK, "%s", tma_last_error(client));
 }
 
+/* Each part follows another one than it does in the region that has it, so that each counts. */
+Test(range_parts, so_many_parts_of_other_regions)
+{
+	enum { MOST = 500, CHUNKS = MOST + 1 };
+	static struct tma_part parts[CHUNKS];
+	struct span span = span_new(2 * MIB, CHUNKS, CHUNKS);
+	const struct held empty = held_now();
+	tma_region *region = registered(span.start, span_bytes(&span)), *turned = NULL;
+	const struct held before = held_now();
+
+	for (uint64_t i = 0; i < CHUNKS; i++)
+		parts[i] = (struct tma_part){ .region = region,
+			                      .size = 2 * MIB,
+			                      .offset = (CHUNKS - 1 - i) * 2 * MIB };
+	cr_assert_eq(tma_region_register_parts(client, parts, CHUNKS, 0, span_bytes(&span), 0, &turned),
+	             TMA_QUOTA, "%s", tma_last_error(client));
+	cr_assert(strstr(tma_last_error(client), "more than 500 parts that other regions have"), "%s",
+	          tma_last_error(client));
+	cr_assert_null(turned);
+	assert_held(&before, "one too many");
+	ok(tma_region_register_parts(client, parts, MOST, 0, MOST * 2 * MIB, 0, &turned));
+	ok(copy_bytes(turned, 0, region, 0, 2 * MIB));
+	ok(tma_region_release(turned));
+	ok(tma_region_release(region));
+	assert_held(&empty, "released");
+	span_free(&span);
+}
+
 Test(range_parts, parts_that_are_refused)
 {
 	struct span span = span_new(2 * MIB, 4, 4);

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from test_blocks import Case, DoesNotFit, FAMILIES
 from raw import RawCase
-from tmad import ENGINE, GPU, RpcError, Tmad, by_engine, share, tensor, wait_until
+from tmad import ENGINE, GPU, Memory, RpcError, Tmad, by_engine, share, tensor, wait_until
 
 LAYERS = 80  # and as many for V
 PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
@@ -403,6 +403,37 @@ class Plans(TableCase):
             self.assertIn("jobs_per_uid", done["errors"][0]["message"])
             self.assertEqual(rpc.call("submit", {"items": [item]})["statuses"], [0], "all of it was given back")
 
+    def test_items_that_do_not_fit_are_not_gone_through(self):
+        """What is refused for its charge takes none of the message's steps, and leaves room for what is behind it."""
+        with Tmad("--jobs-per-uid", "120") as tmad, tmad.rpc() as rpc, Memory(4096) as memory:
+            src, dst = self.src[0].register(rpc), memory.register(rpc)
+            plan = rpc.call("plan_prepare", {"dst": layout([1]), "src": layout([1])})["plan"]
+            table = rpc.call("table_prepare", {"places": places(*[(dst, i) for i in range(1024)])})["table"]
+            items = [{"plan": plan, "dst_table": table, "src": [src, 8]}] * 110
+            done = rpc.call("submit", {"items": items + [{"plan": plan, "dst": [dst, 70], "src": [src, 8]}]})
+            self.assertEqual(done["statuses"], [-8] * 110 + [0])
+            for error in done["errors"]:
+                self.assertIn("jobs_per_uid", error["message"])
+
+    def test_items_that_are_refused_keep_no_charge(self):
+        """Neither as transforms nor as such that wait, whether it is the charge that is refused or the item."""
+        with Tmad("--jobs-per-uid", "200", "--behind-waits-per-uid", "100") as tmad, tmad.rpc() as rpc, \
+                tmad.rpc() as other, Memory(64) as words:
+            src, dst, word = (memory.register(rpc) for memory in (self.src[0], self.dst[0], words))
+            plan, wide = (rpc.call("plan_prepare", {"dst": layout([n]), "src": layout([n])})["plan"] for n in (1, 2))
+            fits, ends = (rpc.call("table_prepare", {"places": places(*[(dst, at + i) for i in range(60)])})["table"]
+                          for at in (0, 196))
+            item = {"plan": plan, "dst_table": fits, "src": [src, 200]}
+            items = [{**item, "plan": wide, "dst_table": ends}, item, item,
+                     {"plan": plan, "dst": [dst, 99], "src": [src, 8]}]
+            msgid = rpc.request("submit", {"items": items, "wait": {"region": word, "offset": 0, "value": 1}})
+            charged = wait_until(lambda: other.call("stats")["jobs"], "it waits")
+            words[0] = 1
+            done = rpc.reply(msgid)
+            self.assertEqual(done["statuses"], [-2, 0, -8, 0])
+            self.assertIn("behind_waits_per_uid", done["errors"][1]["message"])
+            self.assertEqual(charged, 4 + 59)
+
     def test_nothing_to_move(self):
         plan = self.rpc.call("plan_prepare", {"dst": layout([0, 6]), "src": layout([0, 6])})["plan"]
         self.assertEqual(self.run_plan(plan=plan, src_table=self.of)["bytes"], 0)
@@ -646,6 +677,24 @@ class Life(TableCase):
             rpc.call("table_prepare", entries)
             rpc.call("gather", {"dst": tensor(region, [1], offset=500), "src": layout([1]), "src_places": entries["places"],
                                 "dst_layer_step": 1, "limit": 1, "index": bytes(4)})  # charged as a list
+
+    def test_charges_of_lists_are_given_back(self):
+        """Of requests that are refused when some of their lists have been charged, or all, and of one that is done."""
+        with Tmad("--list-bytes-per-uid", "20000") as tmad, tmad.rpc() as rpc:
+            src, dst = self.src[0].register(rpc), self.dst.register(rpc)
+            sent = [places(*[(region, i) for i in range(100)]) for region in (src, dst)]
+            good = {"dst": layout([1]), "src": layout([1]), "src_places": sent[0], "dst_places": sent[1], "limit": 1,
+                    "index": bytes(4)}
+            rows = (("QUOTA", {"index": bytes(4000)}), ("QUOTA", {"dst_places": sent[1] * 2}),
+                    ("NOT_FOUND", {"dst_places": sent[1][:-16] + places((99, 0))}),
+                    ("INVALID_ARGUMENT", {"layers": 99}), ("OUT_OF_RANGE", {"index": b"\1\0\0\0"}))
+            for _ in range(3):
+                for name, fields in rows:
+                    with self.subTest(name=name), self.assertRaises(RpcError) as refused:
+                        rpc.call("gather", {**good, **fields})
+                    self.assertEqual(refused.exception.name, name, refused.exception.message)
+                rpc.call("gather", good)
+
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 /* Files that change under a region: what makes it lose its memory, and what does not. */
 #include "kernels/host/backing.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -14,6 +18,7 @@
 
 #include "kernels/host/holes.h"
 #include "kernels/host/memory.h"
+#include "kernels/plan/layer_table.h"
 #include "tests/emulated/emulated.h"
 
 #define PAGE 4096
@@ -33,6 +38,28 @@ static void tear_down(void)
 }
 
 TestSuite(backing, .init = set_up, .fini = tear_down);
+
+/* In place of libc's: counts looks at files. */
+static atomic_uint looks;
+
+int fstat(int fd, struct stat *ret)
+{
+	looks++;
+	return fstatat(fd, "", ret, AT_EMPTY_PATH);
+}
+
+/* The same: fails as at the limit on locked memory. */
+static bool is_at_limit;
+static size_t locked;
+
+int mlock(const void *start, size_t size)
+{
+	locked += size;
+	if (!is_at_limit)
+		return (int)syscall(SYS_mlock, start, size);
+	errno = ENOMEM;
+	return -1;
+}
 
 static int new_file(void)
 {
@@ -189,7 +216,9 @@ static void check_pinned(const struct row *row)
 	struct engine_memory *memory = map(row, fd, true);
 	volatile char *first = host_memory(memory)->data;
 	struct error err;
+	locked = 0;
 	cr_assert_eq(host_memory_pin(memory, &err), 0, "%s", row->name);
+	cr_assert_eq(locked, row->is_sealed ? 0 : PAGE, "%s: its last page stays mapped", row->name);
 	cr_assert_eq(host_memory_pinned(memory, &err), 0, "%s: %s", row->name, err.message);
 	change(row, fd);
 	if (row->is_touched) {
@@ -210,8 +239,34 @@ static void check_pinned(const struct row *row)
 ParameterizedTest(struct row *row, backing, change)
 {
 	check_mapped(row);
-	if (!emulated() && holes_can_watch())
-		check_pinned(row);
+	if (emulated() || !holes_can_watch())
+		return;
+	check_pinned(row);
+	is_at_limit = true; /* what is cut is noticed all the same */
+	check_pinned(row);
+}
+
+/* The sanitizers' own action is put away first. */
+static void set_up_by_default(void)
+{
+	signal(SIGBUS, SIG_DFL);
+	set_up();
+}
+
+/* While memory is unmapped it has no cover: what comes to lie at its addresses is somebody else's. */
+Test(backing_unmapped, has_no_cover, .init = set_up_by_default, .signal = SIGBUS)
+{
+	enum { LARGE = 8 << 20 };
+	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = LARGE, .writable = true };
+	struct engine_memory *memory;
+	struct error err;
+	handle.fd = memfd_create("large", MFD_CLOEXEC);
+	cr_assert_eq(posix_fallocate(handle.fd, 0, LARGE), 0);
+	cr_assert_eq(host_memory_map_to_pin(&handle, &memory, &err), 0, "%s", err.message);
+	cr_assert_eq(host_memory_pin(memory, &err), 0);
+	cr_assert_not(host_memory_unmap_step(memory), "there are more");
+	cr_assert_eq(ftruncate(handle.fd, 0), 0);
+	*(volatile char *)host_memory(memory)->data = 1;
 }
 
 /* A driver's threads touch all of it, each somewhere else. */
@@ -262,6 +317,58 @@ Test(backing, what_was_made_loses_its_pages)
 	cr_assert_eq(fstat(made.fd, &st), 0);
 	cr_assert_eq(st.st_blocks, 0);
 	close(made.fd);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------------- */
+
+#define FILES 3
+#define MOST  64 /* layers, or moves */
+
+/* Layers in the files in turn. */
+static struct layer_table table_of(struct engine_memory *const files[FILES], struct engine_memory **memories)
+{
+	for (int i = 0; i < MOST; i++)
+		memories[i] = files[i % FILES];
+	return (struct layer_table){ .n = MOST, .memories = memories };
+}
+
+/* However many layers or moves of a job lie in a file, it is looked at once; the next check looks again. */
+Test(backing, each_file_is_looked_at_once)
+{
+	const struct row row = { .name = "looks" };
+	struct engine_memory *files[FILES], *memories[MOST];
+	struct layer_table table;
+	struct engine_blocks blocks = { .dst.table = &table, .src.table = &table };
+	static struct engine_move moves[MOST];
+	struct engine_job list = { .blocks = &blocks }, batch = { .moves = moves, .n_moves = MOST };
+	int fds[FILES];
+	for (int i = 0; i < FILES; i++)
+		files[i] = map(&row, fds[i] = new_file(), false);
+	table = table_of(files, memories);
+	list.move = (struct engine_move){ .dst = files[0], .src = files[1] };
+	list.signal.memory = files[2];
+	for (int i = 0; i < MOST; i++)
+		moves[i] = (struct engine_move){ .dst = files[i % FILES], .src = files[(i + 1) % FILES] };
+	looks = 0;
+	for (unsigned round = 1; round <= 3; round++) {
+		backing_check(&list);
+		cr_assert_eq(looks, (2 * round - 1) * FILES, "%u looks, round %u", looks, round);
+		backing_check(&batch);
+		cr_assert_eq(looks, 2 * round * FILES, "%u looks, round %u", looks, round);
+		cr_assert(list.status == 0 && batch.status == 0);
+	}
+	cr_assert_eq(ftruncate(fds[2], 0), 0);
+	backing_check(&batch);
+	cr_assert_eq(looks, 7 * FILES);
+	cr_assert_eq(batch.status, STATUS_DEVICE);
+	for (int i = 0; i < MOST; i++)
+		cr_assert_eq(moves[i].status, i % FILES == 0 ? 0 : STATUS_DEVICE, "%d", i);
+	backing_check(&list);
+	cr_assert_eq(list.status, STATUS_DEVICE);
+	for (int i = 0; i < FILES; i++) {
+		host_memory_unmap(files[i]);
+		close(fds[i]);
+	}
 }
 
 Test(backing, descriptors_come_back)

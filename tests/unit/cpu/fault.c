@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard: a mapping whose file lost its end stands for memory that fails. */
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <criterion/criterion.h>
 
 #include "kernels/host/fault.h"
+#include "tests/emulated/emulated.h"
 
 #define PAGE 4096
 
@@ -114,6 +116,48 @@ Test(fault, a_cover_puts_memory_in_its_place)
 	fault_cover_remove(&other);
 	fault_deinit();
 	munmap(map, 2 * PAGE);
+}
+
+/* Mappings of which a part lies in the range. */
+static int count_mappings(const char *start, size_t size)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	unsigned long low, high;
+	char line[512];
+	int n = 0;
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%lx-%lx", &low, &high) == 2)
+			n += low < (uintptr_t)start + size && high > (uintptr_t)start;
+	fclose(file);
+	return n;
+}
+
+/* Every other page is lost: each by itself would be a mapping, of which a process has only so many. */
+Test(fault, a_cover_makes_few_mappings)
+{
+	enum { PAGES = 400, BOUND = 64 };
+	struct fault_cover cover;
+	FILE *file = tmpfile();
+	if (emulated())
+		cr_skip("the mappings are the emulator's");
+	cr_assert_not_null(file);
+	cr_assert_eq(ftruncate(fileno(file), PAGES * PAGE), 0);
+	char *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	cr_assert_neq(map, MAP_FAILED);
+	cr_assert_eq(ftruncate(fileno(file), 0), 0);
+	cr_assert_eq(fault_init(), 0);
+	fault_cover_add(&cover, (struct fault_range){ map, PAGES * PAGE }, PAGE);
+	for (int i = 0; i < PAGES; i += 2) {
+		*(volatile char *)&map[i * PAGE] = 1;
+		int n = count_mappings(map, PAGES * PAGE);
+		cr_assert_leq(n, 2 * BOUND + 1, "%d mappings after %d pages", n, i / 2 + 1);
+	}
+	cr_assert_eq(count_mappings(map, PAGES * PAGE), 1, "all of it is other memory in the end");
+	fault_cover_remove(&cover);
+	fault_deinit();
+	munmap(map, PAGES * PAGE);
+	fclose(file);
 }
 
 Test(fault, beside_a_cover_is_fatal, .init = default_action, .signal = SIGBUS)

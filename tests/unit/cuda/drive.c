@@ -129,6 +129,73 @@ Test(drive, a_job_that_takes_longer_is_handed_over)
 	expect_handed_over(1, 1);
 }
 
+/* A batch of one, which opens an upload buffer. */
+static void run_batch(struct engine_stream *stream)
+{
+	static struct work work;
+	struct engine_move move;
+
+	work_init(&work, N, false, dst, src);
+	move = work.job.move;
+	work.job.moves = &move;
+	work.job.n_moves = 1;
+	engine_submit(engine, stream, &work.job);
+	engine_drive(engine, 0);
+	wait_done(1);
+}
+
+/* A list of blocks counts as those of all layers. */
+static void expect_list(uint64_t n, uint32_t layers, bool is_quick)
+{
+	static const int32_t index[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
+	static struct work work;
+	const size_t bytes = n * layers * BYTES;
+	struct engine_blocks blocks = { .n = n,
+		                        .layers = layers,
+		                        .index_bytes = 4,
+		                        .limit = n,
+		                        .index = index,
+		                        .dst = { .step = BYTES, .layer_step = n * BYTES },
+		                        .src = { .step = BYTES, .layer_step = n * BYTES } };
+	struct engine_memory *to, *from;
+	struct engine_stream *stream;
+
+	open_all();
+	stream = engine_stream_new(engine, &owner);
+	to = new_memory(REGION_KIND_CUDA_FD, bytes);
+	from = new_memory(REGION_KIND_CUDA_FD, bytes);
+	memset(data(from), 0x3c, bytes);
+	run_batch(stream);
+	let_it_park(stream);
+	work_init(&work, N, false, to, from);
+	work.job.blocks = &blocks;
+	engine_submit(engine, stream, &work.job);
+	cr_expect(engine_drive(engine, LONG_ENOUGH) || !is_quick, "%d x %u", (int)n, layers);
+	cr_expect_eq(is_woken(is_quick ? 0 : 60000), !is_quick, "%d x %u", (int)n, layers);
+	engine_reap(engine);
+	cr_assert_eq(n_done, 2);
+	cr_expect_eq(work.job.status, 0);
+	cr_expect_arr_eq(data(to), data(from), bytes);
+	engine_unmap(engine, to);
+	engine_unmap(engine, from);
+	engine_stream_free(engine, stream);
+	close_all();
+}
+
+Test(drive, short_lists_wake_nobody)
+{
+	expect_list(8, 1, true);
+	expect_list(1, 8, true);
+	expect_list(2, 4, true);
+}
+
+Test(drive, lists_of_many_layers_are_handed_over)
+{
+	expect_list(9, 1, false);
+	expect_list(3, 3, false);
+	expect_list(1, 9, false);
+}
+
 static atomic_bool is_over;
 
 static void *map_and_unmap(void *arg)
