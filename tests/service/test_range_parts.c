@@ -76,16 +76,16 @@ Test(range_parts, parts_in_another_order_are_not_told_apart)
 Test(range_parts, so_many_parts_of_other_regions)
 {
 	enum { MOST = 500, CHUNKS = MOST + 1 };
-	static struct tma_part parts[CHUNKS];
+	static struct tma_region_part parts[CHUNKS];
 	struct span span = span_new(2 * MIB, CHUNKS, CHUNKS);
 	const struct held empty = held_now();
 	tma_region *region = registered(span.start, span_bytes(&span)), *turned = NULL;
 	const struct held before = held_now();
 
 	for (uint64_t i = 0; i < CHUNKS; i++)
-		parts[i] = (struct tma_part){ .region = region,
-			                      .size = 2 * MIB,
-			                      .offset = (CHUNKS - 1 - i) * 2 * MIB };
+		parts[i] = (struct tma_region_part){ .region = region,
+			                             .size = 2 * MIB,
+			                             .offset = (CHUNKS - 1 - i) * 2 * MIB };
 	cr_assert_eq(tma_region_register_parts(client, parts, CHUNKS, 0, span_bytes(&span), 0, &turned),
 	             TMA_QUOTA, "%s", tma_last_error(client));
 	cr_assert(strstr(tma_last_error(client), "more than 500 parts that other regions have"), "%s",

@@ -223,7 +223,8 @@ static void script_go_half_way(struct server *s)
 Test(chunks, a_connection_is_lost_between_two_messages)
 {
 	const int fds[] = { new_fd(), new_fd() };
-	const struct tma_part parts[] = { { .fd = fds[0], .size = BYTES }, { .fd = fds[1], .size = BYTES } };
+	const struct tma_region_part parts[] = { { .fd = fds[0], .size = BYTES },
+		                                 { .fd = fds[1], .size = BYTES } };
 	struct server s = { .connections = 2 };
 	tma_region *region = NULL;
 	tma_client *client;
