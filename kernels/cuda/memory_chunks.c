@@ -47,16 +47,22 @@ int cuda_chunks_add(struct cuda_chunks *chunks, CUmemGenericAllocationHandle han
 	return 0;
 }
 
-/* The first allocation that begins at byte at or later, and where it begins. */
+/* The first allocation that begins at byte at or later, and where it begins. The list is complete. */
 static uint32_t find(const struct cuda_chunks *chunks, uint64_t at, uint64_t *ret_start)
 {
-	uint64_t start = 0;
-	uint32_t i = 0;
+	const struct memory_chunk *by_place = chunks->base.by_place;
+	uint32_t low = 0, high = chunks->n;
 
-	while (i < chunks->n && start < at)
-		start += chunks->list[i++]->size;
-	*ret_start = start;
-	return i;
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
+
+		if (by_place[middle].at < at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*ret_start = low < chunks->n ? by_place[low].at : chunks->size;
+	return low;
 }
 
 int cuda_chunks_share(struct cuda_chunks *chunks, struct cuda_chunks *others, uint64_t offset, uint64_t size,

@@ -37,8 +37,8 @@ int cuda_chunks_reserve(struct cuda_chunks *chunks, uint32_t n, struct error *er
 int cuda_chunks_add(struct cuda_chunks *chunks, CUmemGenericAllocationHandle handle, uint64_t size,
                     struct error *err);
 
-/* Bytes [offset, offset + size) of what others map, by reference. OUT_OF_RANGE, with nothing added, when
- * these are not whole allocations. Both are marked as sharing. */
+/* Bytes [offset, offset + size) of what others map, which is complete, by reference. OUT_OF_RANGE, with
+ * nothing added, when these are not whole allocations. Both are marked as sharing. */
 int cuda_chunks_share(struct cuda_chunks *chunks, struct cuda_chunks *others, uint64_t offset, uint64_t size,
                       struct error *err);
 
