@@ -147,9 +147,8 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *bas
 
 /* ---- Host memory --------------------------------------------------------------------------------------- */
 
-/* Takes over host, but not on failure. */
 static int pin(struct cuda_memories *memories, struct engine_memory *host, struct cuda_memory *memory,
-               struct error *err)
+               bool *ret_registered, struct error *err)
 {
 	struct fault_range range = host_memory(host)->mapped;
 	void *start = (void *)range.start;
@@ -170,21 +169,35 @@ static int pin(struct cuda_memories *memories, struct engine_memory *host, struc
 		return error_set(err, r == STATUS_DEVICE_LOST ? cuda_memory_refusal(&why) : r,
 		                 "size: %" PRIu64 " bytes cannot be pinned for the device: %s", host->size,
 		                 why.message);
+	*ret_registered = true;
 	r = memory_call(&why, cuMemHostGetDevicePointer, (&address, start, 0));
 	if (r < 0)
 		error_set(err, r, "size: %" PRIu64 " bytes cannot be pinned for the device: %s", host->size,
 		          why.message);
 	else
 		r = host_memory_pinned(host, err);
-	if (r < 0) {
-		driver.cuMemHostUnregister(start);
+	if (r < 0)
 		return r;
-	}
 	memory->base = *host;
 	memory->host = host;
 	memory->data = data;
 	memory->address = address + (uint64_t)(data - (char *)start);
 	return 0;
+}
+
+/* Takes over host, on failure too: what stays pinned stays mapped. */
+static int take_host(struct cuda_memories *memories, struct engine_memory *host, struct cuda_memory *memory,
+                     struct error *err)
+{
+	void *start = (void *)host_memory(host)->mapped.start;
+	bool is_registered = false;
+	int r = pin(memories, host, memory, &is_registered, err);
+
+	if (r < 0 && is_registered && driver.cuMemHostUnregister(start) != CUDA_SUCCESS)
+		host_memory_leave(host);
+	else if (r < 0)
+		host_memory_unmap(host);
+	return r;
 }
 
 static int memfd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
@@ -193,12 +206,7 @@ static int memfd_memory_map(struct cuda_memories *memories, const struct engine_
 	struct engine_memory *host;
 	int r = host_memory_map_to_pin(handle, &host, err);
 
-	if (r < 0)
-		return r;
-	r = pin(memories, host, memory, err);
-	if (r < 0)
-		host_memory_unmap(host);
-	return r;
+	return r < 0 ? r : take_host(memories, host, memory, err);
 }
 
 static int memfd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
@@ -210,11 +218,9 @@ static int memfd_memory_create(struct cuda_memories *memories, const struct engi
 
 	if (r < 0)
 		return r;
-	r = pin(memories, host, memory, err);
-	if (r < 0) {
-		host_memory_unmap(host);
+	r = take_host(memories, host, memory, err);
+	if (r < 0)
 		close(ret_export->fd);
-	}
 	return r;
 }
 
