@@ -27,10 +27,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct sigaction before;
 
-#define MOST_PAGES 64 /* of a mapping that are replaced one by one */
+#define MOST_PAGES     64   /* of a mapping that are replaced one by one */
+#define MOST_OF_COVERS 4096 /* of all mappings */
 
 static pthread_mutex_t covers_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, fault_cover) covers = LIST_HEAD_INITIALIZER(covers);
+static uint32_t replaced; /* pages of all covers */
 
 static bool is_guarded(const struct guard *guard, const void *address)
 {
@@ -53,8 +55,11 @@ static bool is_replaced(struct fault_cover *cover, const char *address)
 	const char *start = cover->range.start;
 	const char *page = address - (size_t)(address - start) % cover->page;
 	atomic_store(&cover->has_failed, true);
-	if (cover->replaced++ < MOST_PAGES && is_emptied(page, cover->page))
+	if (cover->replaced < MOST_PAGES && replaced < MOST_OF_COVERS && is_emptied(page, cover->page)) {
+		cover->replaced++;
+		replaced++;
 		return true;
+	}
 	return is_emptied(start, cover->range.size);
 }
 
@@ -157,6 +162,7 @@ void fault_cover_remove(struct fault_cover *cover)
 {
 	pthread_mutex_lock(&covers_lock);
 	LIST_REMOVE(cover, entry);
+	replaced -= cover->replaced;
 	pthread_mutex_unlock(&covers_lock);
 }
 

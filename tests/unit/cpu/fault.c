@@ -160,6 +160,33 @@ Test(fault, a_cover_makes_few_mappings)
 	fclose(file);
 }
 
+/* A page of each of many mappings is lost: each by itself would be one more. */
+Test(fault, covers_make_few_mappings_together)
+{
+	enum { COVERS = 5000, SIZE = 3 * PAGE };
+	static struct fault_cover cover[COVERS];
+	FILE *file = tmpfile();
+	if (emulated())
+		cr_skip("the mappings are the emulator's");
+	cr_assert_not_null(file);
+	cr_assert_eq(ftruncate(fileno(file), (off_t)COVERS * SIZE), 0);
+	char *map = mmap(NULL, (size_t)COVERS * SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+	cr_assert_neq(map, MAP_FAILED);
+	cr_assert_eq(ftruncate(fileno(file), 0), 0);
+	cr_assert_eq(fault_init(), 0);
+	for (int i = 0; i < COVERS; i++) {
+		fault_cover_add(&cover[i], (struct fault_range){ map + i * SIZE, SIZE }, PAGE);
+		*(volatile char *)&map[i * SIZE + PAGE] = 1;
+	}
+	cr_assert_eq(count_mappings(map, SIZE), 3, "the first ones lose a page");
+	cr_assert_leq(count_mappings(map, (size_t)COVERS * SIZE), 2 * 4096 + 2);
+	for (int i = 0; i < COVERS; i++)
+		fault_cover_remove(&cover[i]);
+	fault_deinit();
+	munmap(map, (size_t)COVERS * SIZE);
+	fclose(file);
+}
+
 Test(fault, beside_a_cover_is_fatal, .init = default_action, .signal = SIGBUS)
 {
 	char *map = half_mapping();
