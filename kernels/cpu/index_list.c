@@ -54,6 +54,11 @@ uint32_t index_list_named(const struct engine_blocks *blocks)
 	return n;
 }
 
+bool index_list_names_nothing(const struct engine_job *job)
+{
+	return job->blocks && job->blocks->index && index_list_named(job->blocks) == 0;
+}
+
 struct fault_range index_list_range(const struct engine_blocks *blocks)
 {
 	if (blocks->index)

@@ -25,8 +25,11 @@ struct index_list_group {
 /* The entries from first on, and what is passed over counted. */
 void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_list_group *ret);
 
-/* Entries of a list in host memory, at most INDEX_LIST_GROUP, that are not -1. */
+/* Entries of a list that the host brought (index) that are not -1. */
 uint32_t index_list_named(const struct engine_blocks *blocks);
+
+/* Whether the job is of such a list, and that names no block: the job uses none of its memories. */
+bool index_list_names_nothing(const struct engine_job *job);
 
 /* The memory that index_list_read reads; empty when it is the host's own. */
 struct fault_range index_list_range(const struct engine_blocks *blocks);

@@ -11,7 +11,6 @@
 
 #include "microkernel.h"
 #include "index_list.h"
-#include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
 #include "move.h"
 #include "proto/clock.h"
@@ -76,7 +75,7 @@ static bool is_small_list(const struct engine_job *job, const struct cpu_tuning 
 		return false;
 	n = count_named(blocks);
 	if (n == 0)
-		return !backing_concerns(job); /* each file is looked at, also where nothing is moved */
+		return true;
 	return (blocks->layers <= MOST_MOVES && n <= MOST_MOVES / blocks->layers &&
 	        add(&sum, &job->move, (int64_t)n * blocks->layers, tuning));
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "proto/clock.h"
+#include "index_list.h"
 #include "small.h"
 #include "kernels/host/backing.h"
 #include "kernels/host/timeline.h"
@@ -134,13 +135,23 @@ static bool end_signalled(struct engine_stream *stream, struct engine_job *job, 
 	return false;
 }
 
+/* A job that uses no memory ends where it was submitted, and looks at no files, of which there may be many.
+ */
+static bool has_files(const struct engine_job *job)
+{
+	return backing_concerns(job) && !index_list_names_nothing(job);
+}
+
 static bool end_job(struct engine_stream *stream, struct engine_job *job)
 {
 	struct streams *streams = stream->streams;
 	bool more_sleep = false;
-	if ((job->status == 0 && job->signal.memory) || backing_concerns(job)) {
+	const bool looks = has_files(job);
+
+	if ((job->status == 0 && job->signal.memory) || looks) {
 		pthread_mutex_unlock(&streams->lock);
-		backing_check(job);
+		if (looks)
+			backing_check(job);
 		more_sleep = give_signal(stream, job);
 		pthread_mutex_lock(&streams->lock);
 	}
@@ -289,7 +300,8 @@ static bool run_small(struct engine_stream *stream, struct engine_job *job, bool
 	job->begun = r > 0;
 	if (r > 0) {
 		small_run(job, &streams->tuning, streams->scratch);
-		backing_check(job);
+		if (has_files(job))
+			backing_check(job);
 	} else {
 		end_unstarted(job);
 	}
