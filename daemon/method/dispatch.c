@@ -40,12 +40,15 @@ static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_scatter] = true,
 };
 
-/* The request is not handled: drops its descriptor, which would otherwise be taken for that of the next
- * request. */
+/* The request is not handled: drops its descriptors, one or, of parts, those that came with it alone. They
+ * would otherwise be taken for those of the next request. */
 static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
 {
-	if (request->method && request->method->fds > 0)
-		session_drop_fds(session, 1);
+	const uint32_t most = request->method ? (uint32_t)request->method->fds : 0;
+	const uint32_t own = most > 1 ? session_count_own_fds(session) : 0;
+
+	if (most > 0)
+		session_drop_fds(session, own > 1 ? own : 1);
 	session_refuse(session, request->msgid, request->method, session->server->taken_ns, err);
 }
 

@@ -322,9 +322,10 @@ int method_region_register(struct session *session, const struct rpc_request *re
 	int r = check_handle(p, session->server->engine, err);
 
 	if (r < 0) {
-		session_drop_fds(session, p->has & F(region_register, parts) ? SESSION_MAX_PENDING_FDS
-		                          : p->kind == REGION_KIND_CUDA_IPC  ? 0
-		                                                             : 1);
+		if (p->has & F(region_register, parts))
+			region_parts_drop_fds(session, &p->parts);
+		else if (p->kind != REGION_KIND_CUDA_IPC)
+			session_drop_fds(session, 1);
 		return r;
 	}
 	if (p->has & F(region_register, parts))

@@ -111,7 +111,7 @@ static int take(struct region_parts *parts, struct session *session,
 	return r < 0 ? r : take_fds(parts, session, n_fds, err);
 }
 
-/* How many of the request's descriptors are to be dropped when it is refused: those that came with its bytes
+/* How many of the request's descriptors are dropped when it is refused: those that came with its bytes
  * alone, and others as far as its list takes them. What a request behind it brings is that one's, even if it
  * came with bytes of both. */
 static uint32_t count_fds(const struct session *session, const struct message_list *list)
@@ -128,6 +128,11 @@ static uint32_t count_fds(const struct session *session, const struct message_li
 	return own > taken ? own : taken;
 }
 
+void region_parts_drop_fds(struct session *session, const struct message_list *list)
+{
+	session_drop_fds(session, count_fds(session, list));
+}
+
 int region_parts_init(struct region_parts *parts, struct session *session,
                       const struct msg_region_register *request, struct error *err)
 {
@@ -136,7 +141,7 @@ int region_parts_init(struct region_parts *parts, struct session *session,
 	*parts = (struct region_parts){ 0 };
 	r = take(parts, session, request, err);
 	if (r < 0) {
-		session_drop_fds(session, count_fds(session, &request->parts));
+		region_parts_drop_fds(session, &request->parts);
 		region_parts_deinit(parts, session);
 	}
 	return r;

@@ -33,6 +33,9 @@ struct region_parts {
 int region_parts_init(struct region_parts *parts, struct session *session,
                       const struct msg_region_register *request, struct error *err);
 
+/* Drops the descriptors of a request that is refused for something else. */
+void region_parts_drop_fds(struct session *session, const struct message_list *list);
+
 /* Closes the descriptors off the loop and lets the regions go. */
 void region_parts_deinit(struct region_parts *parts, struct session *session);
 

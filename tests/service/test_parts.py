@@ -163,16 +163,18 @@ class Parts(RawCase):
         one, known, wrong = {"size": UNIT}, {"size": UNIT, "region": alone}, {"size": UNIT, "region": 1 << 40}
         out = self.memory(4096)
         there = out.register(self.rpc)
-        for name, parts, n_fds, together in [
+        for name, parts, n_fds, together, *others in [
                 ("it takes none", [known, wrong], 0, False),
                 ("it takes none, and cannot be read", [known, {"size": UNIT, "colour": 1}], 0, False),
                 ("it takes two", [one, one, wrong], 2, True),
                 ("it takes one, behind what is wrong", [wrong, one, known], 1, True),
-                ("it asks for too much", [{"size": 1 << 62}] * 3, 3, True)]:
+                ("it asks for too much", [{"size": 1 << 62}] * 3, 3, True),
+                ("it has a handle, too", [one, one], 2, True, ("handle", bytes(65)))]:
             with self.subTest(name):
                 fds = [self.allocation(data=bytes([i])) for i in range(1, n_fds + 2)]
-                refused, good = (pack_request(msgid, "region_register", {"kind": "cuda_fd", "size": UNIT, "parts": list_})
-                                 for msgid, list_ in ((90, parts), (91, [one])))
+                refused, good = (pack_request(msgid, "region_register",
+                                              {"kind": "cuda_fd", "size": UNIT, "parts": list_, **dict(more)})
+                                 for msgid, list_, more in ((90, parts, others), (91, [one], [])))
                 os.kill(self.tmad.pid, signal.SIGSTOP)  # so that it receives both at once
                 if together:
                     self.rpc.send(refused + good, fds)
