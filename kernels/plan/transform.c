@@ -201,14 +201,6 @@ static enum alias find_alias(const struct transform_sides *sides, const struct t
 	return alias_between(&to, &from, ret_shift);
 }
 
-int transform_check_places(const struct transform *t, const struct tensor_place *dst,
-                           const struct tensor_place *src, struct error *err)
-{
-	const struct transform_sides sides = transform_sides(t);
-
-	return transform_check_sides(&sides, dst, src, err);
-}
-
 int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
                           const struct tensor_place *src, struct error *err)
 {

@@ -216,7 +216,9 @@ ParameterizedTest(struct places_row *row, aliases, of_transforms)
 
 	cr_assert(memory_chunks_sort(&dst_chunks, &ignored) && memory_chunks_sort(&src_chunks, &ignored));
 	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", row->name, err.message);
-	cr_assert_eq(transform_check_places(&t, &dst, &src, &err), row->status, "%s: %s", row->name,
+	const struct transform_sides sides = transform_sides(&t);
+
+	cr_assert_eq(transform_check_sides(&sides, &dst, &src, &err), row->status, "%s: %s", row->name,
 	             err.message);
 }
 
