@@ -28,9 +28,9 @@ bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret)
 	return true;
 }
 
-/* Whether the parts of the ranges that lie in their common allocation meet. */
-static bool meet_in(const struct memory_chunk *x, const struct memory_range *a, const struct memory_chunk *y,
-                    const struct memory_range *b)
+/* How many bytes the parts of the ranges that lie in their common allocation have in common. */
+static uint64_t meet_in(const struct memory_chunk *x, const struct memory_range *a,
+                        const struct memory_chunk *y, const struct memory_range *b)
 {
 	const uint64_t a_low = a->low > x->at ? a->low - x->at : 0;
 	const uint64_t b_low = b->low > y->at ? b->low - y->at : 0;
@@ -39,13 +39,14 @@ static bool meet_in(const struct memory_chunk *x, const struct memory_range *a, 
 	const uint64_t low = a_low > b_low ? a_low : b_low;
 	const uint64_t high = a_high < b_high ? a_high : b_high;
 
-	return low < x->size && low < high;
+	return low < x->size && low < high ? (high < x->size ? high : x->size) - low : 0;
 }
 
 /* What has been found so far. */
 struct finding {
 	enum alias alias;
 	__int128 shift;
+	uint64_t bytes;
 };
 
 /* An allocation of both memories; whether that settles it. */
@@ -53,14 +54,15 @@ static bool take(struct finding *finding, const struct memory_chunk *x, const st
                  const struct memory_chunk *y, const struct memory_range *b)
 {
 	const __int128 shift = (__int128)y->at - x->at;
+	const uint64_t bytes = meet_in(x, a, y, b);
 
-	if (!meet_in(x, a, y, b))
+	if (!bytes)
 		return false;
 	if (finding->alias == ALIAS_ONE && shift != finding->shift) {
 		finding->alias = ALIAS_MANY;
 		return true;
 	}
-	*finding = (struct finding){ ALIAS_ONE, shift };
+	*finding = (struct finding){ ALIAS_ONE, shift, finding->bytes + bytes };
 	return false;
 }
 
@@ -146,9 +148,18 @@ static void walk(struct finding *finding, const struct memory_range *a, const st
 
 #define LOOK_UP_STEPS 16 /* at most, of an allocation, up to 65536 of them */
 
+/* Whether the ranges have more bytes in common by that shift than their common allocations do. */
+static bool is_partial(const struct finding *finding, const struct memory_range *a,
+                       const struct memory_range *b)
+{
+	const __int128 low = (__int128)a->low + finding->shift, high = (__int128)a->high + finding->shift;
+
+	return (high < b->high ? high : b->high) - (low > b->low ? low : b->low) > finding->bytes;
+}
+
 enum alias alias_between(const struct memory_range *a, const struct memory_range *b, __int128 *ret_shift)
 {
-	struct finding finding = { ALIAS_NONE, 0 };
+	struct finding finding = { ALIAS_NONE, 0, 0 };
 	struct touched in_a, in_b;
 	uint64_t most;
 
@@ -168,7 +179,8 @@ enum alias alias_between(const struct memory_range *a, const struct memory_range
 		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_b.n);
 		finding.shift = -finding.shift;
 	}
-	if (finding.alias == ALIAS_ONE)
-		*ret_shift = finding.shift;
-	return finding.alias;
+	if (finding.alias != ALIAS_ONE)
+		return finding.alias;
+	*ret_shift = finding.shift;
+	return is_partial(&finding, a, b) ? ALIAS_SOME : ALIAS_ONE;
 }

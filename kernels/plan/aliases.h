@@ -46,8 +46,9 @@ uint32_t memory_range_pieces(const struct memory_range *range, struct memory_pie
 
 enum alias {
 	ALIAS_NONE, /* the ranges share no byte */
-	ALIAS_ONE,  /* wherever they do, byte x of a's memory is byte x + *ret_shift of b's */
-	ALIAS_MANY, /* they do in several ways */
+	ALIAS_ONE,  /* byte x of a's memory is byte x + *ret_shift of b's, wherever both are in the ranges */
+	ALIAS_SOME, /* the same, but only in some allocations; in others these are different bytes */
+	ALIAS_MANY, /* they share bytes in several ways */
 };
 
 /* Of ranges in two different memories. It takes steps (overlap_steps): a few for each allocation that the

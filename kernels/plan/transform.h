@@ -91,7 +91,7 @@ static inline struct transform_sides transform_sides(const struct transform *t)
 
 /* Whether a transform may run between these places: both tensors within their regions, and no byte of
  * the destination also the source's (OVERLAP; exact, also for interleaved views, unless they share
- * allocations that lie differently in the two memories). */
+ * allocations that lie differently in the two memories, or only some of those between them). */
 int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
                           const struct tensor_place *src, struct error *err);
 

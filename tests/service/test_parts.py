@@ -13,7 +13,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import Memory, Tmad, pack_request, tensor, wait_until
+from tmad import Memory, RpcError, Tmad, pack_request, tensor, wait_until
 
 UNIT = 2 << 20  # the device's granularity
 ALL = 253  # descriptors that a message may bring
@@ -68,6 +68,16 @@ class Parts(RawCase):
         self.copy(tensor(there, [2 * UNIT]), tensor(turned, [2 * UNIT]))
         self.assertEqual(out[:2 * UNIT], b"\2" + b"\3" * UNIT + b"\1" * (UNIT - 1))
         self.assertEqual(self.rpc.call("region_list")[-1]["size"], 2 * UNIT)
+
+    def test_transforms_where_only_some_allocations_are_common(self):
+        """By the distance of the one that is, elements in the other would be the same, and are not."""
+        fds = [self.allocation(data=bytes([i]) * UNIT) for i in range(1, 4)]
+        one = self.register([{"size": UNIT}] * 2, fds[:2])
+        other = self.register([{"size": UNIT}, {"region": one, "offset": UNIT, "size": UNIT}], fds[2:])
+        self.copy(tensor(one, [UNIT]), tensor(other, [UNIT]))
+        with self.assertRaisesRegex(RpcError, "dst: it shares allocations with src, but not all of them; too complex"):
+            self.copy(tensor(one, [2, 2], strides=[UNIT, 1]), tensor(other, [2, 2], strides=[UNIT, 1]))
+        self.copy(tensor(one, [2, 2], strides=[UNIT, 1]), tensor(other, [2, 2], strides=[UNIT, 1], offset=2))
 
     def test_as_many_as_a_message_brings(self):
         before = self.rpc.call("stats")["mapped_bytes"]
