@@ -219,7 +219,7 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 		status = tensor_check_range(sides->src_extent, src->offset, src->size, "src", err);
 	if (status)
 		return status;
-	if (dst->memory[0] != src->memory[0] || dst->memory[1] != src->memory[1])
+	if (!places_in_one_memory(dst, src))
 		alias = find_alias(sides, dst, src, &shift);
 	distance -= shift;
 	if (alias == ALIAS_NONE)

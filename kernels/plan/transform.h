@@ -73,6 +73,11 @@ struct tensor_place {
 	const struct memory_chunks *chunks; /* of the memory, where another memory may have some; else NULL */
 };
 
+static inline bool places_in_one_memory(const struct tensor_place *a, const struct tensor_place *b)
+{
+	return a->memory[0] == b->memory[0] && a->memory[1] == b->memory[1];
+}
+
 /* Two tensors as a request gave them, and the bytes that they touch. */
 struct transform_sides {
 	const struct tensor_layout *dst;

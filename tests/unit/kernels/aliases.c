@@ -6,46 +6,10 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "kernels/plan/layer_aliases.h"
-#include "kernels/plan/layer_table.h"
 #include "kernels/plan/overlap.h"
 #include "kernels/plan/transform.h"
+#include "memories.h"
 #include "tests/support/oracle.h"
-
-#define MOST  60 /* allocations of a memory; few of them are looked up, many are walked along */
-#define KINDS 80 /* that there are */
-#define SIZE  5  /* bytes of each */
-
-struct memory {
-	struct memory_chunks chunks;
-	struct memory_chunk list[MOST];
-	struct memory_chunk by_id[MOST];
-	int bytes[MOST * SIZE]; /* which byte of which allocation */
-	uint64_t size;
-};
-
-/* Allocations in an order of their own, each once. */
-static void memory_draw(struct memory *memory, uint64_t *state)
-{
-	uint64_t ignored;
-	bool is_taken[KINDS] = { false };
-
-	*memory = (struct memory){ .chunks = { .by_place = memory->list, .by_id = memory->by_id } };
-	atomic_init(&memory->chunks.shared, true);
-	memory->chunks.n = 1 + (uint32_t)(oracle_random(state) % (oracle_random(state) % 4 ? 6 : MOST));
-	for (uint32_t i = 0; i < memory->chunks.n; i++) {
-		size_t kind = oracle_random(state) % (memory->chunks.n > 6 ? KINDS : 8);
-
-		while (is_taken[kind])
-			kind = (kind + 1) % KINDS;
-		is_taken[kind] = true;
-		memory->list[i] = (struct memory_chunk){ 1 + kind, i * SIZE, SIZE };
-		for (int b = 0; b < SIZE; b++)
-			memory->bytes[i * SIZE + (uint32_t)b] = (int)kind * SIZE + b;
-	}
-	memory->size = memory->chunks.n * SIZE;
-	cr_assert(memory_chunks_sort(&memory->chunks, &ignored));
-}
 
 static struct memory_range range_draw(const struct memory *memory, uint64_t *state)
 {
@@ -233,111 +197,4 @@ ParameterizedTest(struct places_row *row, aliases, of_transforms)
 	             err.message);
 	if (row->from[0] == 9 && row->status)
 		cr_assert(strstr(err.message, "not all of them"), "%s: %s", row->name, err.message);
-}
-
-/* ---- Tables ------------------------------------------------------------------------------------------- */
-
-#define MEMORIES 6
-#define ENTRIES  8
-
-struct entries {
-	struct layer_place place[ENTRIES];
-	struct engine_memory *memory[ENTRIES];
-	int64_t layers[ENTRIES];
-	uint32_t order[ENTRIES];
-	struct layer_table table;
-};
-
-/* Regions of some of the memories; *ret: from the first region in each to the last one's end. */
-static void entries_draw(struct entries *entries, struct memory *memories, uint64_t *state,
-                         struct memory_range ret[MEMORIES])
-{
-	const uint32_t n = 1 + (uint32_t)(oracle_random(state) % ENTRIES);
-	struct error err;
-
-	*entries = (struct entries){ 0 };
-	for (int m = 0; m < MEMORIES; m++)
-		ret[m] = (struct memory_range){ &memories[m].chunks, UINT64_MAX, 0 };
-	for (uint32_t i = 0; i < n; i++) {
-		const uint64_t m = oracle_random(state) % MEMORIES;
-		const struct memory_range range = range_draw(&memories[m], state);
-
-		entries->place[i] = (struct layer_place){ .at = { .memory = { m, 7 },
-			                                          .base = range.low,
-			                                          .size = range.high - range.low,
-			                                          .chunks = &memories[m].chunks },
-			                                  .address = 0x10000 * (m + 1) + range.low };
-		ret[m].low = range.low < ret[m].low ? range.low : ret[m].low;
-		ret[m].high = range.high > ret[m].high ? range.high : ret[m].high;
-	}
-	entries->table = (struct layer_table){ .n = n,
-		                               .places = entries->place,
-		                               .memories = entries->memory,
-		                               .noun = "table",
-		                               .layers = entries->layers,
-		                               .order = entries->order };
-	cr_assert_eq(layer_table_init(&entries->table, "table", &err), 0);
-}
-
-static bool do_share(const struct memory *memories, const struct memory_range *a,
-                     const struct memory_range *b, bool are_one)
-{
-	__int128 shift = 0;
-
-	for (int i = 0; i < MEMORIES; i++)
-		for (int j = are_one ? i + 1 : 0; j < MEMORIES; j++)
-			if (i != j && a[i].low < a[i].high && b[j].low < b[j].high &&
-			    compare(&memories[i], &a[i], &memories[j], &b[j], &shift) != ALIAS_NONE)
-				return true;
-	return false;
-}
-
-Test(aliases, of_random_tables)
-{
-	static struct memory memories[MEMORIES];
-	struct memory_range in_a[MEMORIES], in_b[MEMORIES];
-	static struct entries a, b;
-	uint64_t state = 11;
-	uint32_t to, from;
-	int seen[2] = { 0 };
-
-	for (int round = 0; round < 3000; round++) {
-		bool shares;
-
-		for (int m = 0; m < MEMORIES; m++) {
-			memory_draw(&memories[m], &state);
-			atomic_store(&memories[m].chunks.shared, true);
-		}
-		entries_draw(&a, memories, &state, in_a);
-		entries_draw(&b, memories, &state, in_b);
-		cr_assert_eq(a.table.is_tangled, do_share(memories, in_a, in_a, true), "round %d", round);
-		shares = layer_tables_share(&a.table, &b.table, &to, &from);
-		cr_assert_eq(shares, do_share(memories, in_a, in_b, false), "round %d", round);
-		if (shares) {
-			cr_assert_lt(to, a.table.n);
-			cr_assert_lt(from, b.table.n);
-			cr_assert_neq(a.place[to].at.memory[0], b.place[from].at.memory[0]);
-		}
-		seen[shares]++;
-	}
-	cr_assert_gt(seen[0], 100);
-	cr_assert_gt(seen[1], 100);
-}
-
-/* No other memory has what a region consists of, as far as anybody knows. */
-Test(aliases, of_tables_that_share_nothing)
-{
-	static struct memory memories[MEMORIES];
-	struct memory_range ranges[MEMORIES];
-	static struct entries a;
-	uint64_t state = 5;
-	uint32_t to, from;
-
-	for (int m = 0; m < MEMORIES; m++) {
-		memory_draw(&memories[m], &state);
-		atomic_store(&memories[m].chunks.shared, false);
-	}
-	entries_draw(&a, memories, &state, ranges);
-	cr_assert_not(a.table.is_tangled);
-	cr_assert_not(layer_tables_share(&a.table, &a.table, &to, &from));
 }

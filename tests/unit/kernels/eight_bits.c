@@ -47,7 +47,8 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define tensor_shape_text            eight_tensor_shape_text
 #define alias_between                eight_alias_between
 #define memory_chunks_sort           eight_memory_chunks_sort
-#define memory_range_pieces          eight_memory_range_pieces
+#define memory_chunks_find           eight_memory_chunks_find
+#define memory_range_touched         eight_memory_range_touched
 #define overlap_count_steps          eight_overlap_count_steps
 #define overlap_steps                eight_overlap_steps
 #define overlap_self                 eight_overlap_self
