@@ -451,7 +451,7 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 		                 "index_at: byte %" PRIu64 " of the region is not aligned to the %" PRIu32
 		                 " bytes of an entry",
 		                 place->offset, size);
-	if (t->count == 0 || dst_count(blocks) == 0)
+	if (t->count == 0 || dst_count(blocks) == 0 || blocks->n == 0)
 		return 0;
 	if (blocks->dst.table)
 		return check_entries("dst", blocks->dst.table,
