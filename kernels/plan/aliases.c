@@ -28,9 +28,9 @@ bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret)
 	return true;
 }
 
-/* Whether the parts of the ranges that lie in their common allocation meet. */
-static bool meet_in(const struct memory_chunk *x, const struct memory_range *a, const struct memory_chunk *y,
-                    const struct memory_range *b)
+/* How many bytes the parts of the ranges that lie in their common allocation have in common. */
+static uint64_t meet_in(const struct memory_chunk *x, const struct memory_range *a,
+                        const struct memory_chunk *y, const struct memory_range *b)
 {
 	const uint64_t a_low = a->low > x->at ? a->low - x->at : 0;
 	const uint64_t b_low = b->low > y->at ? b->low - y->at : 0;
@@ -39,13 +39,14 @@ static bool meet_in(const struct memory_chunk *x, const struct memory_range *a, 
 	const uint64_t low = a_low > b_low ? a_low : b_low;
 	const uint64_t high = a_high < b_high ? a_high : b_high;
 
-	return low < x->size && low < high;
+	return low < x->size && low < high ? (high < x->size ? high : x->size) - low : 0;
 }
 
 /* What has been found so far. */
 struct finding {
 	enum alias alias;
 	__int128 shift;
+	uint64_t bytes;
 };
 
 /* An allocation of both memories; whether that settles it. */
@@ -53,14 +54,15 @@ static bool take(struct finding *finding, const struct memory_chunk *x, const st
                  const struct memory_chunk *y, const struct memory_range *b)
 {
 	const __int128 shift = (__int128)y->at - x->at;
+	const uint64_t bytes = meet_in(x, a, y, b);
 
-	if (!meet_in(x, a, y, b))
+	if (!bytes)
 		return false;
 	if (finding->alias == ALIAS_ONE && shift != finding->shift) {
 		finding->alias = ALIAS_MANY;
 		return true;
 	}
-	*finding = (struct finding){ ALIAS_ONE, shift };
+	*finding = (struct finding){ ALIAS_ONE, shift, finding->bytes + bytes };
 	return false;
 }
 
@@ -80,54 +82,41 @@ static uint32_t first_after(const struct memory_chunks *chunks, uint64_t at)
 	return low;
 }
 
-/* The allocations that a range touches. */
-struct touched {
-	uint32_t first;
-	uint32_t n;
-};
-
-static struct touched touched_by(const struct memory_range *range)
+uint32_t memory_range_touched(const struct memory_range *range, uint32_t *ret_first)
 {
-	const uint32_t first = first_after(range->chunks, range->low);
-	const uint32_t last = range->high > range->low ? first_after(range->chunks, range->high - 1) : first;
+	uint32_t last;
 
-	return (struct touched){ first,
-		                 range->high > range->low ? last - first + (last < range->chunks->n) : 0 };
+	*ret_first = first_after(range->chunks, range->low);
+	if (range->high <= range->low)
+		return 0;
+	last = first_after(range->chunks, range->high - 1);
+	return last - *ret_first + (last < range->chunks->n);
 }
 
-uint32_t memory_range_pieces(const struct memory_range *range, struct memory_piece *ret)
+const struct memory_chunk *memory_chunks_find(const struct memory_chunks *chunks, uintptr_t id)
 {
-	const struct touched touched = touched_by(range);
+	uint32_t low = 0, high = chunks->n;
 
-	for (uint32_t i = 0; ret && i < touched.n; i++) {
-		const struct memory_chunk *chunk = &range->chunks->by_place[touched.first + i];
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
 
-		ret[i] = (struct memory_piece){
-			.id = chunk->id,
-			.low = range->low > chunk->at ? range->low - chunk->at : 0,
-			.high = range->high - chunk->at < chunk->size ? range->high - chunk->at : chunk->size,
-		};
+		if (chunks->by_id[middle].id < id)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return touched.n;
+	return low < chunks->n && chunks->by_id[low].id == id ? &chunks->by_id[low] : NULL;
 }
 
-static void look_up(struct finding *finding, const struct memory_range *a, struct touched touched,
+/* Of the allocations that a touches, n from `first` on by place. */
+static void look_up(struct finding *finding, const struct memory_range *a, uint32_t first, uint32_t n,
                     const struct memory_range *b)
 {
-	for (uint32_t i = touched.first; i < touched.first + touched.n; i++) {
-		const struct memory_chunk *x = &a->chunks->by_place[i];
-		uint32_t low = 0, high = b->chunks->n;
+	for (uint32_t i = first; i < first + n; i++) {
+		const struct memory_chunk *x = &a->chunks->by_place[i],
+					  *y = memory_chunks_find(b->chunks, x->id);
 
-		while (low < high) {
-			const uint32_t middle = low + (high - low) / 2;
-
-			if (b->chunks->by_id[middle].id < x->id)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		if (low < b->chunks->n && b->chunks->by_id[low].id == x->id &&
-		    take(finding, x, a, &b->chunks->by_id[low], b))
+		if (y && take(finding, x, a, y, b))
 			return;
 	}
 }
@@ -146,29 +135,39 @@ static void walk(struct finding *finding, const struct memory_range *a, const st
 
 #define LOOK_UP_STEPS 16 /* at most, of an allocation, up to 65536 of them */
 
+/* Whether the ranges have more bytes in common by that shift than their common allocations do. */
+static bool is_partial(const struct finding *finding, const struct memory_range *a,
+                       const struct memory_range *b)
+{
+	const __int128 low = (__int128)a->low + finding->shift, high = (__int128)a->high + finding->shift;
+
+	return (high < b->high ? high : b->high) - (low > b->low ? low : b->low) > finding->bytes;
+}
+
 enum alias alias_between(const struct memory_range *a, const struct memory_range *b, __int128 *ret_shift)
 {
-	struct finding finding = { ALIAS_NONE, 0 };
-	struct touched in_a, in_b;
+	struct finding finding = { ALIAS_NONE, 0, 0 };
+	uint32_t in_a, in_b, first_a, first_b;
 	uint64_t most;
 
 	if (!a->chunks || !b->chunks || !atomic_load(&a->chunks->shared) || !atomic_load(&b->chunks->shared))
 		return ALIAS_NONE;
-	in_a = touched_by(a);
-	in_b = touched_by(b);
+	in_a = memory_range_touched(a, &first_a);
+	in_b = memory_range_touched(b, &first_b);
 	most = (uint64_t)a->chunks->n + b->chunks->n;
-	if ((uint64_t)LOOK_UP_STEPS * (in_a.n < in_b.n ? in_a.n : in_b.n) > most) {
+	if ((uint64_t)LOOK_UP_STEPS * (in_a < in_b ? in_a : in_b) > most) {
 		walk(&finding, a, b);
 		overlap_count_steps(most);
-	} else if (in_a.n <= in_b.n) {
-		look_up(&finding, a, in_a, b);
-		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_a.n);
+	} else if (in_a <= in_b) {
+		look_up(&finding, a, first_a, in_a, b);
+		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_a);
 	} else {
-		look_up(&finding, b, in_b, a);
-		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_b.n);
+		look_up(&finding, b, first_b, in_b, a);
+		overlap_count_steps((uint64_t)LOOK_UP_STEPS * in_b);
 		finding.shift = -finding.shift;
 	}
-	if (finding.alias == ALIAS_ONE)
-		*ret_shift = finding.shift;
-	return finding.alias;
+	if (finding.alias != ALIAS_ONE)
+		return finding.alias;
+	*ret_shift = finding.shift;
+	return is_partial(&finding, a, b) ? ALIAS_SOME : ALIAS_ONE;
 }

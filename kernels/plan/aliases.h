@@ -34,20 +34,17 @@ struct memory_range {
 	uint64_t high;
 };
 
-/* What a range has of an allocation, in bytes of that. */
-struct memory_piece {
-	uintptr_t id;
-	uint64_t low;
-	uint64_t high;
-};
+/* How many allocations the range touches, and which is the first, by place. */
+uint32_t memory_range_touched(const struct memory_range *range, uint32_t *ret_first);
 
-/* How many allocations the range touches; and the pieces, where ret is not NULL: room for as many. */
-uint32_t memory_range_pieces(const struct memory_range *range, struct memory_piece *ret);
+/* NULL: the memory does not have that allocation. */
+const struct memory_chunk *memory_chunks_find(const struct memory_chunks *chunks, uintptr_t id);
 
 enum alias {
 	ALIAS_NONE, /* the ranges share no byte */
-	ALIAS_ONE,  /* wherever they do, byte x of a's memory is byte x + *ret_shift of b's */
-	ALIAS_MANY, /* they do in several ways */
+	ALIAS_ONE,  /* byte x of a's memory is byte x + *ret_shift of b's, wherever both are in the ranges */
+	ALIAS_SOME, /* the same, but only in some allocations; in others these are different bytes */
+	ALIAS_MANY, /* they share bytes in several ways */
 };
 
 /* Of ranges in two different memories. It takes steps (overlap_steps): a few for each allocation that the

@@ -17,8 +17,8 @@ static int check_range(const char *name, const struct engine_blocks *blocks,
                        const struct engine_blocks_side *side, uint64_t n, struct tensor_extent extent,
                        const struct tensor_place *place, struct error *err);
 static int check_work(const struct engine_blocks *blocks, const struct transform *t, struct error *err);
-static int check_apart(const struct engine_blocks *blocks, const struct transform *t, int64_t *sorted,
-                       struct error *err);
+static int check_apart(const struct engine_blocks *blocks, const struct transform *t,
+                       const struct tensor_place *dst, int64_t *sorted, struct error *err);
 static int check_sides(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, const struct tensor_place *src, struct error *err);
 
@@ -75,6 +75,13 @@ struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint3
 static uint64_t added(const struct engine_blocks_side *side, const struct tensor_place *place)
 {
 	return place->offset - side->table->places[0].at.offset;
+}
+
+/* Of n > 0 blocks of a layer, from its entry's place. */
+static struct stretch entry_stretch(const struct engine_blocks_side *side, uint64_t n,
+                                    struct tensor_extent extent, const struct tensor_place *place)
+{
+	return stretch_shift(layer_stretch(side, n, extent), added(side, place));
 }
 
 /* ---- What is left out -------------------------------------------------------------------------------- */
@@ -150,7 +157,7 @@ int blocks_check(const struct engine_blocks *blocks, const struct transform *t,
 	if (r == 0)
 		r = check_work(blocks, t, err);
 	if (r == 0)
-		r = check_apart(blocks, t, sorted, err);
+		r = check_apart(blocks, t, dst, sorted, err);
 	if (r == 0)
 		r = check_sides(blocks, t, dst, src, err);
 	return r;
@@ -300,8 +307,8 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 }
 
 /* Blocks of a layer first, so that an error says what is too near to what. */
-static int check_apart(const struct engine_blocks *blocks, const struct transform *t, int64_t *sorted,
-                       struct error *err)
+static int check_apart(const struct engine_blocks *blocks, const struct transform *t,
+                       const struct tensor_place *dst, int64_t *sorted, struct error *err)
 {
 	const struct overlap_repeat repeat[] = { { dst_count(blocks), blocks->dst.step },
 		                                 { blocks->layers, blocks->dst.layer_step } };
@@ -313,8 +320,9 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
 	if (r < 0 || blocks->layers == 1)
 		return r;
 	if (blocks->dst.table)
-		return layer_table_check_apart(blocks->dst.table, t, dst_count(blocks), blocks->dst.step,
-		                               err);
+		return layer_table_check_apart(
+		    blocks->dst.table, t, entry_stretch(&blocks->dst, dst_count(blocks), t->dst_extent, dst),
+		    dst_count(blocks), blocks->dst.step, err);
 	if (blocks->dst.layers)
 		return check_layer_list(blocks, t, sorted, err);
 	return check_repeated(t, repeat, 2, "dst_layer_step", err);
@@ -345,29 +353,52 @@ static int refuse_wholes(struct stretch to, struct stretch from, struct error *e
 	    (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
 }
 
-/* The entries of a table that meet something on the other side: one is enough to say so. */
-static int refuse_entry(const char *side, const struct layer_table *table, uint32_t entry, const char *what,
-                        struct error *err)
+/* The entries of a table and something on the other side: one that meets it is enough to say so. */
+static int check_entries(const char *side, const struct layer_table *table, struct stretch of_layer,
+                         const struct whole *other, const char *what, struct error *err)
 {
-	return error_set(err, STATUS_OVERLAP,
-	                 "%s_%s: the blocks of entry %" PRIu32
-	                 " and %s overlap in one memory; with a list of blocks they must not overlap as a "
-	                 "whole, even if no two blocks do",
-	                 side, table->noun, entry, what);
+	uint32_t entry;
+
+	switch (layer_table_meets(table, of_layer, other->place, other->stretch, &entry)) {
+	case LAYERS_APART:
+	case LAYERS_FAR:
+		return 0;
+	case LAYERS_SHARE:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "%s_%s: the blocks of entry %" PRIu32
+		    " and %s overlap in one memory; with a list of blocks they must not overlap as a "
+		    "whole, even if no two blocks do",
+		    side, table->noun, entry, what);
+	default:
+		return error_set(err, STATUS_OVERLAP,
+		                 "%s_%s: too many allocations to prove that its blocks share no byte with %s",
+		                 side, table->noun, what);
+	}
 }
 
-static int check_tables(const struct engine_blocks_side *dst, struct stretch of_dst,
-                        const struct engine_blocks_side *src, struct stretch of_src, struct error *err)
+static int check_tables(struct layer_table *dst, struct stretch of_dst, const struct layer_table *src,
+                        struct stretch of_src, struct error *err)
 {
 	uint32_t to, from;
 
-	if (!layer_tables_meet(dst->table, of_dst, src->table, of_src, &to, &from))
+	switch (layer_tables_meet(dst, of_dst, src, of_src, &to, &from)) {
+	case LAYERS_APART:
+	case LAYERS_FAR:
 		return 0;
-	return error_set(err, STATUS_OVERLAP,
-	                 "dst_%s: the blocks of entry %" PRIu32 " and those of entry %" PRIu32
-	                 " of src_%s overlap in one memory; with a list of blocks they must not overlap as "
-	                 "a whole, even if no two blocks do",
-	                 dst->table->noun, to, from, src->table->noun);
+	case LAYERS_SHARE:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst_%s: the blocks of entry %" PRIu32 " and those of entry %" PRIu32
+		    " of src_%s overlap in one memory; with a list of blocks they must not overlap as a "
+		    "whole, even if no two blocks do",
+		    dst->noun, to, from, src->noun);
+	default:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst_%s: too many allocations to prove that its blocks share no byte with those of src_%s",
+		    dst->noun, src->noun);
+	}
 }
 
 static int check_sides(const struct engine_blocks *blocks, const struct transform *t,
@@ -376,31 +407,24 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 	const uint64_t n_dst = dst_count(blocks), n_src = src_count(blocks);
 	struct stretch of_dst, of_src;
 	struct whole to, from;
-	uint32_t entry;
 
 	if (t->count == 0 || t->src_extent.high == t->src_extent.low || n_dst == 0 || n_src == 0)
 		return 0;
 	if (blocks->dst.table)
-		of_dst = stretch_shift(layer_stretch(&blocks->dst, n_dst, t->dst_extent),
-		                       added(&blocks->dst, dst));
+		of_dst = entry_stretch(&blocks->dst, n_dst, t->dst_extent, dst);
 	else
 		to = whole_of(&blocks->dst, n_dst, blocks->layers, t->dst_extent, dst);
 	if (blocks->src.table)
-		of_src = stretch_shift(layer_stretch(&blocks->src, n_src, t->src_extent),
-		                       added(&blocks->src, src));
+		of_src = entry_stretch(&blocks->src, n_src, t->src_extent, src);
 	else
 		from = whole_of(&blocks->src, n_src, blocks->layers, t->src_extent, src);
 
 	if (blocks->dst.table && blocks->src.table)
-		return check_tables(&blocks->dst, of_dst, &blocks->src, of_src, err);
+		return check_tables(blocks->dst.table, of_dst, blocks->src.table, of_src, err);
 	if (blocks->dst.table)
-		return layer_table_meets(blocks->dst.table, of_dst, from.place, from.stretch, &entry)
-		           ? refuse_entry("dst", blocks->dst.table, entry, "src", err)
-		           : 0;
+		return check_entries("dst", blocks->dst.table, of_dst, &from, "src", err);
 	if (blocks->src.table)
-		return layer_table_meets(blocks->src.table, of_src, to.place, to.stretch, &entry)
-		           ? refuse_entry("src", blocks->src.table, entry, "dst", err)
-		           : 0;
+		return check_entries("src", blocks->src.table, of_src, &to, "dst", err);
 	if (!places_meet(dst, to.stretch, src, from.stretch))
 		return 0;
 	return refuse_wholes(stretch_shift(to.stretch, -(int128)dst->base),
@@ -414,9 +438,8 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 {
 	const uint32_t size = blocks->index_bytes;
 	const int128 end = place->offset + int128_product(blocks->n, size);
-	const struct stretch list = stretch_shift((struct stretch){ place->offset, end }, place->base);
+	const struct whole list = { place, { (int128)place->base + place->offset, place->base + end } };
 	struct stretch to;
-	uint32_t entry;
 
 	if (end > place->size)
 		return error_set(err, STATUS_OUT_OF_RANGE,
@@ -428,17 +451,14 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 		                 "index_at: byte %" PRIu64 " of the region is not aligned to the %" PRIu32
 		                 " bytes of an entry",
 		                 place->offset, size);
-	if (t->count == 0 || dst_count(blocks) == 0)
+	if (t->count == 0 || dst_count(blocks) == 0 || blocks->n == 0)
 		return 0;
-	if (blocks->dst.table) {
-		to = stretch_shift(layer_stretch(&blocks->dst, dst_count(blocks), t->dst_extent),
-		                   added(&blocks->dst, dst));
-		return layer_table_meets(blocks->dst.table, to, place, list, &entry)
-		           ? refuse_entry("dst", blocks->dst.table, entry, "the entries at index_at", err)
-		           : 0;
-	}
+	if (blocks->dst.table)
+		return check_entries("dst", blocks->dst.table,
+		                     entry_stretch(&blocks->dst, dst_count(blocks), t->dst_extent, dst),
+		                     &list, "the entries at index_at", err);
 	to = stretch_of(&blocks->dst, dst_count(blocks), blocks->layers, t->dst_extent, dst->offset);
-	if (!places_meet(dst, stretch_shift(to, dst->base), place, list))
+	if (!places_meet(dst, stretch_shift(to, dst->base), place, list.stretch))
 		return 0;
 	return error_set(err, STATUS_OVERLAP,
 	                 "index_at: the entries overlap bytes [%" PRIu64 ", %" PRIu64

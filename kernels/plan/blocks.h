@@ -79,9 +79,8 @@ uint64_t blocks_side_bits(const struct engine_blocks_side *side, uint64_t n, uin
 
 /* The engine's facts for a plan that is right for every block: aligned as all of them are. dst and src:
  * addresses of element [0, ..., 0] of block 0, modulo any multiple of 16. The phases are that block's,
- * and the others' too where align is 16; such a plan has no use for them but in the pattern of a fill, which
- * an engine rotates by where the other blocks lie. An engine that has kernels for lists plans anew
- * (block_plan.h). */
+ * and the others' too where align is 16; where it is less, such a plan has no use for them. An engine that
+ * has kernels for lists plans anew (block_plan.h). */
 struct plan_facts blocks_facts(const struct plan_facts *engine, const struct engine_blocks *blocks,
                                uint64_t dst, uint64_t src);
 

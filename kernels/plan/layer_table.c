@@ -6,27 +6,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "layer_aliases.h"
 #include "overlap.h"
 
 static void sort_entries(struct layer_table *table);
 static void measure_memories(struct layer_table *table);
-
-static uint64_t position(const struct layer_table *table, uint32_t entry)
-{
-	return table->places[entry].at.base + table->places[entry].at.offset;
-}
 
 static int compare_memories(const uint64_t *a, const uint64_t *b)
 {
 	if (a[0] != b[0])
 		return a[0] < b[0] ? -1 : 1;
 	return (a[1] > b[1]) - (a[1] < b[1]);
-}
-
-static bool is_one_memory(const struct layer_place *a, const struct layer_place *b)
-{
-	return compare_memories(a->at.memory, b->at.memory) == 0;
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
@@ -62,7 +51,7 @@ int layer_table_init(struct layer_table *table, const char *name, struct error *
 	table->beside = 0;
 	sort_entries(table);
 	measure_memories(table);
-	table->is_tangled = layer_tables_share(table, table, &table->tangle[0], &table->tangle[1]);
+	table->apart = (struct stretch){ 0, 0 };
 	return 0;
 }
 
@@ -71,7 +60,7 @@ static int compare_entries(const void *a, const void *b, void *arg)
 	const struct layer_table *table = arg;
 	const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 	const int memories = compare_memories(table->places[left].at.memory, table->places[right].at.memory);
-	const uint64_t left_at = position(table, left), right_at = position(table, right);
+	const uint64_t left_at = layer_position(table, left), right_at = layer_position(table, right);
 
 	if (memories)
 		return memories;
@@ -97,12 +86,12 @@ static void measure_memories(struct layer_table *table)
 		const uint32_t a = table->order[i - 1], b = table->order[i];
 		uint64_t distance, span;
 
-		if (!is_one_memory(&table->places[a], &table->places[b])) {
+		if (!places_in_one_memory(&table->places[a].at, &table->places[b].at)) {
 			first = i;
 			continue;
 		}
-		distance = position(table, b) - position(table, a);
-		span = position(table, b) - position(table, table->order[first]);
+		distance = layer_position(table, b) - layer_position(table, a);
+		span = layer_position(table, b) - layer_position(table, table->order[first]);
 		table->is_regular &= table->most == 1 || distance == table->least;
 		if (distance < table->least) {
 			table->least = distance;
@@ -145,25 +134,68 @@ int layer_table_check_range(const struct layer_table *table, const char *side, u
 
 /* ---- Apart from each other ---------------------------------------------------------------------------- */
 
-int layer_table_check_apart(const struct layer_table *table, const struct transform *t, uint64_t n,
-                            uint64_t step, struct error *err)
+static struct layer_side side_of(const struct layer_table *table, struct stretch of_layer)
+{
+	return (struct layer_side){ .table = table, .stretch = of_layer };
+}
+
+/* What has been found of a stretch is true of all, if the regions are apart; so they mostly are. */
+static struct stretch proven_by(enum layer_sharing sharing, struct stretch stretch)
+{
+	return sharing == LAYERS_FAR ? stretch_farthest() : stretch;
+}
+
+/* Entries in two memories. */
+static enum layer_sharing compare_own(struct layer_table *table, struct stretch of_layer, uint32_t ret[2])
+{
+	const struct layer_side side = side_of(table, of_layer);
+	enum layer_sharing sharing;
+
+	if (stretch_is_within(of_layer, table->apart))
+		return LAYERS_APART;
+	sharing = layers_share(&side, &side, &ret[0], &ret[1]);
+	if (layers_are_apart(sharing))
+		table->apart = proven_by(sharing, of_layer);
+	return sharing;
+}
+
+static int check_memories(struct layer_table *table, struct stretch of_layer, struct error *err)
+{
+	uint32_t entries[2] = { 0 };
+	const enum layer_sharing sharing = compare_own(table, of_layer, entries);
+	const bool in_order = entries[0] < entries[1];
+
+	switch (sharing) {
+	case LAYERS_APART:
+	case LAYERS_FAR:
+		return 0;
+	case LAYERS_SHARE:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst_%s: the blocks of entries %" PRIu32 " and %" PRIu32
+		    " share bytes of an allocation that both regions have; they must not overlap as "
+		    "a whole, even if no two blocks do",
+		    table->noun, entries[!in_order], entries[in_order]);
+	default:
+		return error_set(
+		    err, STATUS_OVERLAP,
+		    "dst_%s: too many allocations to prove that no two blocks of the destination share bytes",
+		    table->noun);
+	}
+}
+
+int layer_table_check_apart(struct layer_table *table, const struct transform *t, struct stretch of_layer,
+                            uint64_t n, uint64_t step, struct error *err)
 {
 	const uint64_t block = (uint64_t)t->dst_extent.high - (uint64_t)t->dst_extent.low;
 	const int128 reach = int128_product(n - 1, step) + block;
 	const struct overlap_repeat repeat[] = { { n, step }, { table->most, table->least } };
 
-	if (table->is_tangled)
-		return error_set(
-		    err, STATUS_OVERLAP,
-		    "dst_%s: entries %" PRIu32 " and %" PRIu32
-		    " lie in regions that share memory; that their blocks share no byte cannot be "
-		    "proven",
-		    table->noun, table->tangle[0], table->tangle[1]);
 	if (table->most == 1 || table->least >= reach ||
 	    (table->least >= block && (int128)table->span + block <= step))
-		return 0;
+		return check_memories(table, of_layer, err);
 	if (table->is_regular && overlap_self_repeated(&t->dst_layout, repeat, 2) == OVERLAP_NONE)
-		return 0;
+		return check_memories(table, of_layer, err);
 	return error_set(
 	    err, STATUS_OVERLAP,
 	    "dst_%s: entries %" PRIu32 " and %" PRIu32 " are %" PRIu64
@@ -176,17 +208,22 @@ int layer_table_check_apart(const struct layer_table *table, const struct transf
 
 /* ---- Apart from the other side ------------------------------------------------------------------------ */
 
-bool layer_table_meets(const struct layer_table *table, struct stretch of_layer,
-                       const struct tensor_place *other, struct stretch of_other, uint32_t *ret_entry)
+enum layer_sharing layer_table_meets(const struct layer_table *table, struct stretch of_layer,
+                                     const struct tensor_place *other, struct stretch of_other,
+                                     uint32_t *ret_entry)
 {
+	const struct layer_side layers = side_of(table, of_layer);
+	const struct layer_side place = { .place = other, .stretch = of_other };
+	uint32_t ignored;
+
 	overlap_count_steps(table->n);
 	for (uint32_t i = 0; i < table->n; i++)
-		if (places_meet(&table->places[i].at, stretch_shift(of_layer, position(table, i)), other,
-		                of_other)) {
+		if (places_in_one_memory(&table->places[i].at, other) &&
+		    stretches_meet(stretch_shift(of_layer, layer_position(table, i)), of_other)) {
 			*ret_entry = i;
-			return true;
+			return LAYERS_SHARE;
 		}
-	return false;
+	return layers_share(&layers, &place, ret_entry, &ignored);
 }
 
 /* A layer of dst and one of src meet if the way from the one's place to the other's lies between these, which
@@ -207,18 +244,18 @@ static bool search(const struct layer_table *dst, const struct layer_table *src,
 	for (uint32_t d = 0; d < dst->n; d++) {
 		const uint32_t to = dst->order[d];
 		const uint64_t *memory = dst->places[to].at.memory;
-		const int128 at = position(dst, to);
+		const int128 at = layer_position(dst, to);
 		int order = 1;
 
 		for (; s < src->n; s++) {
 			order = compare_memories(src->places[src->order[s]].at.memory, memory);
 			*ret_shares |= order == 0;
-			if (order > 0 || (order == 0 && position(src, src->order[s]) - at > ways.low))
+			if (order > 0 || (order == 0 && layer_position(src, src->order[s]) - at > ways.low))
 				break;
 		}
 		if (s == src->n)
 			return false;
-		if (order == 0 && position(src, src->order[s]) - at < ways.high) {
+		if (order == 0 && layer_position(src, src->order[s]) - at < ways.high) {
 			*ret_dst = to;
 			*ret_src = src->order[s];
 			return true;
@@ -227,22 +264,45 @@ static bool search(const struct layer_table *dst, const struct layer_table *src,
 	return false;
 }
 
-bool layer_tables_meet(struct layer_table *dst, struct stretch of_dst, const struct layer_table *src,
-                       struct stretch of_src, uint32_t *ret_dst, uint32_t *ret_src)
+static bool is_proven(const struct layer_table *dst, const struct layer_table *src,
+                      const struct stretch of[2])
 {
-	struct stretch ways = ways_to_meet(of_dst, of_src);
+	return src->serial && dst->beside == src->serial && stretch_is_within(of[0], dst->proven[0]) &&
+	       stretch_is_within(of[1], dst->proven[1]);
+}
+
+/* As search, in two memories. If they are apart, dst knows how far. */
+static enum layer_sharing search_beside(struct layer_table *dst, const struct layer_table *src,
+                                        const struct stretch of[2], uint32_t *ret_dst, uint32_t *ret_src)
+{
+	const struct layer_side sides[] = { side_of(dst, of[0]), side_of(src, of[1]) };
+	enum layer_sharing sharing;
+
+	if (is_proven(dst, src, of))
+		return LAYERS_APART;
+	sharing = layers_share(&sides[0], &sides[1], ret_dst, ret_src);
+	for (int i = 0; i < 2 && layers_are_apart(sharing); i++)
+		dst->proven[i] = proven_by(sharing, of[i]);
+	return sharing;
+}
+
+enum layer_sharing layer_tables_meet(struct layer_table *dst, struct stretch of_dst,
+                                     const struct layer_table *src, struct stretch of_src, uint32_t *ret_dst,
+                                     uint32_t *ret_src)
+{
+	const struct stretch ways = ways_to_meet(of_dst, of_src), of[] = { of_dst, of_src };
+	enum layer_sharing sharing;
 	bool shares;
 
-	if (src->serial && dst->beside == src->serial && dst->clear.low <= ways.low &&
-	    ways.high <= dst->clear.high)
-		return false;
+	if (is_proven(dst, src, of) && stretch_is_within(ways, dst->clear))
+		return LAYERS_APART;
 	overlap_count_steps((uint64_t)dst->n + src->n);
-	if (search(dst, src, ways, ret_dst, ret_src, &shares) ||
-	    layer_tables_share(dst, src, ret_dst, ret_src))
-		return true;
-	if (!shares)
-		ways = (struct stretch){ .low = -INT128_FARTHEST, .high = INT128_FARTHEST };
+	if (search(dst, src, ways, ret_dst, ret_src, &shares))
+		return LAYERS_SHARE;
+	sharing = search_beside(dst, src, of, ret_dst, ret_src);
+	if (!layers_are_apart(sharing))
+		return sharing;
 	dst->beside = src->serial;
-	dst->clear = ways;
-	return false;
+	dst->clear = shares ? ways : stretch_farthest();
+	return sharing;
 }

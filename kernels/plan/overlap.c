@@ -51,12 +51,12 @@ uint64_t overlap_steps(void)
 	return steps;
 }
 
-/* Of one question: what it has left may be below 0. */
 void overlap_count_steps(uint64_t n)
 {
 	steps += n;
 }
 
+/* Of one question: what it has left may be below 0. */
 static void count_steps(int tries_left)
 {
 	steps += (uint64_t)(OVERLAP_MOST_STEPS - (tries_left < 0 ? 0 : tries_left));

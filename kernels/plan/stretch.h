@@ -15,6 +15,12 @@ struct stretch {
 	int128 high;
 };
 
+/* All there is. */
+static inline struct stretch stretch_farthest(void)
+{
+	return (struct stretch){ .low = -INT128_FARTHEST, .high = INT128_FARTHEST };
+}
+
 static inline int128 int128_product(uint64_t a, uint64_t b)
 {
 	uint64_t ab;
@@ -25,6 +31,11 @@ static inline int128 int128_product(uint64_t a, uint64_t b)
 static inline struct stretch stretch_shift(struct stretch stretch, int128 by)
 {
 	return (struct stretch){ stretch.low + by, stretch.high + by };
+}
+
+static inline bool stretch_is_within(struct stretch inner, struct stretch outer)
+{
+	return outer.low <= inner.low && inner.high <= outer.high;
 }
 
 static inline bool stretches_meet(struct stretch a, struct stretch b)

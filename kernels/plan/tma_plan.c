@@ -17,7 +17,6 @@ static void choose_route(struct plan *plan, const struct loop_nest *nest, const 
 static void name_route(struct plan *plan);
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                     enum pad_mode mode, struct alternatives *list);
-static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase);
 
 /* ---- The whole --------------------------------------------------------------------------------------- */
 
@@ -74,7 +73,6 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 	bool window;
 
 	*plan = (struct plan){ .interior = { .fill = true, .element = t->element }, .swizzle = "none" };
-	set_pattern(&plan->tma, t, facts->dst_phase);
 	if (t->count == 0) {
 		name_route(plan);
 		return;
@@ -162,14 +160,13 @@ static void name_route(struct plan *plan)
 	plan->n_subregions = (plan->tma.route != TMA_ROUTE_NONE) + (plan->tma.border_rank > 0);
 }
 
-/* The value over and over, as it lies in an aligned chunk of the destination. */
-static void set_pattern(struct tma_route_plan *tma, const struct transform *t, uint32_t phase)
+void tma_fill_pattern(const struct transform *t, uint64_t dst, uint32_t ret[4])
 {
-	uint8_t bytes[sizeof tma->pattern];
+	uint8_t bytes[16];
 
 	for (uint32_t i = 0; i < sizeof bytes; i++)
-		bytes[i] = t->fill[(i + t->element - phase % t->element) % t->element];
-	memcpy(tma->pattern, bytes, sizeof bytes);
+		bytes[i] = t->fill[(i - dst) % t->element];
+	memcpy(ret, bytes, sizeof bytes);
 }
 
 /* ---- Dimensions -------------------------------------------------------------------------------------- */
@@ -294,7 +291,6 @@ static void try_window(struct plan *plan, const struct loop_nest *nest, const st
 	struct plan other = { .interior = plan->interior, .swizzle = "none" };
 	struct loop_nest inner = *nest;
 
-	memcpy(other.tma.pattern, plan->tma.pattern, sizeof other.tma.pattern);
 	shrink(&inner, inner.rank, facts->align, mode);
 	narrow_to(&inner, facts->align, mode);
 	choose_route(&other, &inner, facts);

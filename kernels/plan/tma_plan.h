@@ -89,8 +89,6 @@ struct tma_route_plan {
 	int64_t border_src_offset;
 	struct strided_dim border[ARGS_MAX_RANK];
 
-	uint32_t pattern[4]; /* of the fill, 16 bytes */
-
 	struct permute_args permute; /* PERMUTE: but for the addresses */
 };
 
@@ -116,6 +114,10 @@ static inline uint32_t strided_channel_bytes(uint32_t channels)
 {
 	return ROWS_THREADS * (channels | 1) * 16;
 }
+
+/* The value of a constant border over and over, as it lies in an aligned chunk of a destination that has an
+ * element at this address: a plan may serve several. */
+void tma_fill_pattern(const struct transform *t, uint64_t dst, uint32_t ret[4]);
 
 /* As plan_init, for facts->tma. */
 void tma_plan_init(struct plan *plan, const struct transform *transform, const struct plan_facts *facts);

@@ -182,31 +182,28 @@ static void count_bytes(struct transform *t)
 	t->bytes = ((uint64_t)t->count + read) * t->element;
 }
 
-/* Bytes of the place's memory, of a tensor that has been found to lie in the region. */
-static struct memory_range range_of(const struct tensor_place *place, struct tensor_extent extent)
-{
-	const uint64_t first = place->base + place->offset;
-
-	return (struct memory_range){ place->chunks, first + (uint64_t)extent.low,
-		                      first + (uint64_t)extent.high };
-}
-
-/* Places in two memories: whether they share allocations, and how many bytes src's memory is further then. */
+/* Places in two memories, of tensors that have been found to lie in their regions: whether they share
+ * allocations, and how many bytes src's memory is further then. */
 static enum alias find_alias(const struct transform_sides *sides, const struct tensor_place *dst,
                              const struct tensor_place *src, __int128 *ret_shift)
 {
-	const struct memory_range to = range_of(dst, sides->dst_extent),
-				  from = range_of(src, sides->src_extent);
+	const uint64_t to = dst->base + dst->offset, from = src->base + src->offset;
+	const struct memory_range in_dst = { dst->chunks, to + (uint64_t)sides->dst_extent.low,
+		                             to + (uint64_t)sides->dst_extent.high };
+	const struct memory_range in_src = { src->chunks, from + (uint64_t)sides->src_extent.low,
+		                             from + (uint64_t)sides->src_extent.high };
 
-	return alias_between(&to, &from, ret_shift);
+	return alias_between(&in_dst, &in_src, ret_shift);
 }
 
-int transform_check_places(const struct transform *t, const struct tensor_place *dst,
-                           const struct tensor_place *src, struct error *err)
+/* distance: of the source's element [0, ..., 0] from the destination's, in one memory. */
+static enum overlap find_overlap(const struct transform_sides *sides, __int128 distance)
 {
-	const struct transform_sides sides = transform_sides(t);
-
-	return transform_check_sides(&sides, dst, src, err);
+	if (distance + sides->src_extent.low >= sides->dst_extent.high ||
+	    distance + sides->src_extent.high <= sides->dst_extent.low)
+		return OVERLAP_NONE;
+	return distance == (int64_t)distance ? overlap_between(sides->dst, sides->src, (int64_t)distance)
+	                                     : OVERLAP_UNKNOWN;
 }
 
 int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
@@ -215,7 +212,6 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
 	enum alias alias = ALIAS_ONE;
 	__int128 shift = 0;
-	enum overlap overlap;
 	int status;
 
 	status = tensor_check_range(sides->dst_extent, dst->offset, dst->size, "dst", err);
@@ -223,7 +219,7 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 		status = tensor_check_range(sides->src_extent, src->offset, src->size, "src", err);
 	if (status)
 		return status;
-	if (dst->memory[0] != src->memory[0] || dst->memory[1] != src->memory[1])
+	if (!places_in_one_memory(dst, src))
 		alias = find_alias(sides, dst, src, &shift);
 	distance -= shift;
 	if (alias == ALIAS_NONE)
@@ -233,15 +229,15 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 		    err, STATUS_OVERLAP,
 		    "dst: it shares allocations with src that follow each other differently in the two "
 		    "regions; too complex to prove that it shares no byte with src");
-	if (distance + sides->src_extent.low >= sides->dst_extent.high ||
-	    distance + sides->src_extent.high <= sides->dst_extent.low)
-		return 0;
-	overlap = distance == (int64_t)distance ? overlap_between(sides->dst, sides->src, (int64_t)distance)
-	                                        : OVERLAP_UNKNOWN;
-	switch (overlap) {
+	switch (find_overlap(sides, distance)) {
 	case OVERLAP_NONE:
 		return 0;
 	case OVERLAP_SOME:
+		if (alias == ALIAS_SOME)
+			return error_set(
+			    err, STATUS_OVERLAP,
+			    "dst: it shares allocations with src, but not all of them; too complex to prove "
+			    "that it shares no byte with src");
 		return error_set(
 		    err, STATUS_OVERLAP,
 		    "dst: it shares bytes with src, which starts %" PRId64 " bytes %s it in the same memory",

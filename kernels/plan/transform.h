@@ -73,6 +73,11 @@ struct tensor_place {
 	const struct memory_chunks *chunks; /* of the memory, where another memory may have some; else NULL */
 };
 
+static inline bool places_in_one_memory(const struct tensor_place *a, const struct tensor_place *b)
+{
+	return a->memory[0] == b->memory[0] && a->memory[1] == b->memory[1];
+}
+
 /* Two tensors as a request gave them, and the bytes that they touch. */
 struct transform_sides {
 	const struct tensor_layout *dst;
@@ -91,9 +96,7 @@ static inline struct transform_sides transform_sides(const struct transform *t)
 
 /* Whether a transform may run between these places: both tensors within their regions, and no byte of
  * the destination also the source's (OVERLAP; exact, also for interleaved views, unless they share
- * allocations that lie differently in the two memories). */
-int transform_check_places(const struct transform *t, const struct tensor_place *dst,
-                           const struct tensor_place *src, struct error *err);
+ * allocations that lie differently in the two memories, or only some of those between them). */
 int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
                           const struct tensor_place *src, struct error *err);
 

@@ -11,10 +11,12 @@ import sys
 import time
 import unittest
 
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import Memory, Tmad, pack_request, tensor, wait_until
+from tmad import Memory, RpcError, Tmad, pack_request, tensor, wait_until
 
 UNIT = 2 << 20  # the device's granularity
 ALL = 253  # descriptors that a message may bring
@@ -69,6 +71,41 @@ class Parts(RawCase):
         self.copy(tensor(there, [2 * UNIT]), tensor(turned, [2 * UNIT]))
         self.assertEqual(out[:2 * UNIT], b"\2" + b"\3" * UNIT + b"\1" * (UNIT - 1))
         self.assertEqual(self.rpc.call("region_list")[-1]["size"], 2 * UNIT)
+
+    def test_tables_in_a_pool_that_has_grown(self):
+        """Layers move within it, between the old region and the new one, which have the old allocations in common."""
+        fds = [self.allocation(data=bytes([i]) * UNIT) for i in range(1, 7)]
+        old = self.register([{"size": UNIT}] * 4, fds[:4])
+        new = self.register([{"region": old, "size": 4 * UNIT}] + [{"size": UNIT}] * 2, fds[4:])
+        layer = {"dtype": "uint8", "shape": [UNIT]}
+
+        def gather(dst, src):
+            return self.rpc.call("gather", {
+                "dst": layer, "src": layer, "index": bytes(4), "limit": 1,
+                "dst_places": np.array(dst, "<u8").tobytes(), "src_places": np.array(src, "<u8").tobytes()})
+
+        gather([(new, 5 * UNIT), (new, 1 * UNIT)], [(old, 0), (old, 2 * UNIT)])
+        gather([(new, 4 * UNIT), (old, 3 * UNIT)], [(new, 2 * UNIT), (new, 0)])
+        for message, dst, src in (
+                ("dst_places: the blocks of entry 1 and those of entry 0 of src_places overlap in one memory",
+                 [(new, 5 * UNIT), (new, UNIT)], [(old, UNIT + 1), (old, 3 * UNIT)]),
+                ("dst_places: the blocks of entries 0 and 1 share bytes of an allocation that both regions have",
+                 [(old, UNIT), (new, UNIT)], [(new, 4 * UNIT), (new, 4 * UNIT)])):
+            with self.assertRaisesRegex(RpcError, message):
+                gather(dst, src)
+        out = self.memory(6)
+        self.copy(tensor(out.register(self.rpc), [6]), tensor(new, [6], strides=[UNIT]))
+        self.assertEqual(out[:6], bytes([1, 3, 3, 1, 3, 1]))
+
+    def test_transforms_where_only_some_allocations_are_common(self):
+        """By the distance of the one that is, elements in the other would be the same, and are not."""
+        fds = [self.allocation(data=bytes([i]) * UNIT) for i in range(1, 4)]
+        one = self.register([{"size": UNIT}] * 2, fds[:2])
+        other = self.register([{"size": UNIT}, {"region": one, "offset": UNIT, "size": UNIT}], fds[2:])
+        self.copy(tensor(one, [UNIT]), tensor(other, [UNIT]))
+        with self.assertRaisesRegex(RpcError, "dst: it shares allocations with src, but not all of them; too complex"):
+            self.copy(tensor(one, [2, 2], strides=[UNIT, 1]), tensor(other, [2, 2], strides=[UNIT, 1]))
+        self.copy(tensor(one, [2, 2], strides=[UNIT, 1]), tensor(other, [2, 2], strides=[UNIT, 1], offset=2))
 
     def test_as_many_as_a_message_brings(self):
         before = self.rpc.call("stats")["mapped_bytes"]

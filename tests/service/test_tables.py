@@ -374,6 +374,34 @@ class Plans(TableCase):
         self.assertEqual(extra[:120], self.arrays[2].T.tobytes())
         self.assertEqual(extra[156:], self.arrays[5].tobytes()[:100])
 
+    def test_pads_of_items(self):
+        """The value has the same bytes wherever an entry lies, also between the multiples of an element."""
+        offsets = (0, 1, 2, 3, 6, 9)
+        for shape, pads, perm, dtype, value in (
+                ((5, 7), ((1, 2), (3, 1)), (0, 1), "<f4", 1.5), ((6, 9), ((2, 2), (1, 1)), (1, 0), "<f4", 1.5),
+                ((3, 40), ((0, 1), (2, 3)), (0, 1), "<i2", 0x1234), ((4, 200), ((1, 1), (9, 2)), (0, 1), "<f8", -3.25),
+                ((0, 20), ((7, 0), (0, 1)), (0, 1), "<f4", 1.5), ((300, 900), ((3, 3), (5, 2)), (0, 1), "<f4", 1.5),
+                ((40, 40), ((1, 3), (2, 2)), (1, 0), "<c16", [1.5, 2])):
+            array = np.random.default_rng(3).integers(0, 99, shape).astype(dtype)
+            number = complex(*value) if isinstance(value, list) else value
+            expected = np.pad(array.transpose(perm), pads, constant_values=number)
+            size = expected.nbytes + max(offsets)
+            memories, regions = self.layers(len(offsets), size, lambda i, size=size: b"\x5a" * size)
+            _, region = self.region(max(array.nbytes, 16), data=array.tobytes().ljust(16))
+            params = {"dst": layout(expected.shape, np.dtype(dtype).name),
+                      "src": layout(shape, np.dtype(dtype).name), "perm": list(perm),
+                      "before": [before for before, _ in pads], "after": [after for _, after in pads], "value": value}
+            plan = self.rpc.call("plan_prepare", params)["plan"]
+            item = {"plan": plan, "dst_table": self.prepare(*zip(regions, offsets)), "src": [region, 0]}
+            for method, run in (("submit", {"items": [item]}), ("plan_run", item)):
+                with self.subTest(shape=shape, dtype=dtype, method=method):
+                    self.assertEqual(self.rpc.call(method, run).get("statuses", [0]), [0])
+                    for offset, memory in zip(offsets, memories):
+                        wanted = (b"\x5a" * offset + expected.tobytes()).ljust(size, b"\x5a")
+                        self.assertTrue(memory[:] == wanted, f"the entry at byte {offset}")
+                for memory in memories:
+                    memory[:] = b"\x5a" * size
+
     def test_many_items(self):
         """More moves than a batch has items; then the batch that is kept is used again."""
         for _ in range(2):

@@ -181,7 +181,7 @@ static int launch_copy(struct launcher *launcher, CUstream stream, const struct 
 	shape.threads = PAD_THREADS + WARP_THREADS;
 	shape.shared += COPY_STAGES * PAD_NOTE_BYTES;
 	args.scale = (int32_t)(tma->load.dim[0] / (uint64_t)tma->dim[0].source);
-	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
+	tma_fill_pattern(transform, dst, args.pattern);
 	for (uint32_t d = 0; d < ARGS_MAP_RANK; d++) {
 		args.dim[d] = d < tma->rank ? tma->dim[d] : tma_unit_dim(tma->element);
 		args.box[d] = d < tma->rank ? tma->load.box[d] : 1;
@@ -250,8 +250,8 @@ static int launch_transpose(struct launcher *launcher, CUstream stream, const st
 	              &args, err);
 }
 
-static int launch_permute(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
-                          uint64_t dst, uint64_t src, struct error *err)
+static int launch_permute(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                          const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	struct permute_args args = tma->permute;
 	enum kernel_id kernel =
@@ -271,7 +271,7 @@ static int launch_permute(struct launcher *launcher, CUstream stream, const stru
 	args.dst += dst;
 	args.src += src;
 	args.tiles = (uint32_t)tma->tiles;
-	memcpy(args.pattern, tma->pattern, sizeof args.pattern);
+	tma_fill_pattern(transform, dst, args.pattern);
 	return launch(
 	    launcher, stream,
 	    &(struct shape){
@@ -348,7 +348,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_TRANSPOSE:
 		return launch_transpose(launcher, stream, tma, dst, src, err);
 	case TMA_ROUTE_PERMUTE:
-		return launch_permute(launcher, stream, tma, dst, src, err);
+		return launch_permute(launcher, stream, transform, tma, dst, src, err);
 	case TMA_ROUTE_SHORT:
 	case TMA_ROUTE_TILES:
 		return launch_one(launcher, stream, transform, tma, dst, src, err);

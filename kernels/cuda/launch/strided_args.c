@@ -42,7 +42,7 @@ void strided_args_init(struct strided_args *ret, const struct transform *transfo
 		.mode = transform->mode,
 		.by_slots = divisor_of(tma->slots),
 	};
-	memcpy(ret->pattern, tma->pattern, sizeof ret->pattern);
+	tma_fill_pattern(transform, dst, ret->pattern);
 	memcpy(ret->dim, tma->dim, tma->rank * sizeof *ret->dim);
 	for (uint32_t d = 0; d < tma->rank; d++) {
 		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
@@ -114,6 +114,6 @@ void border_args_init(struct fill_args *ret, const struct transform *transform,
 		.rank = tma->border_rank,
 		.mode = transform->mode,
 	};
-	memcpy(ret->pattern, tma->pattern, sizeof ret->pattern);
+	tma_fill_pattern(transform, dst, ret->pattern);
 	memcpy(ret->dim, tma->border, tma->border_rank * sizeof *ret->dim);
 }

@@ -66,7 +66,9 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 		                    .base = bench->src->base + ORACLE_GUARD,
 		                    .offset = c->src_offset,
 		                    .size = c->src_size };
-	if (transform_check_places(&transform, &dst, &src, &err) < 0)
+	const struct transform_sides sides = transform_sides(&transform);
+
+	if (transform_check_sides(&sides, &dst, &src, &err) < 0)
 		return complain(bench, c, err.message);
 
 	memcpy(host_memory(bench->dst)->data, c->dst, dst_bytes);

@@ -47,7 +47,8 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define tensor_shape_text            eight_tensor_shape_text
 #define alias_between                eight_alias_between
 #define memory_chunks_sort           eight_memory_chunks_sort
-#define memory_range_pieces          eight_memory_range_pieces
+#define memory_chunks_find           eight_memory_chunks_find
+#define memory_range_touched         eight_memory_range_touched
 #define overlap_count_steps          eight_overlap_count_steps
 #define overlap_steps                eight_overlap_steps
 #define overlap_self                 eight_overlap_self
@@ -55,7 +56,6 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define overlap_between              eight_overlap_between
 #define scalar_encode                eight_scalar_encode
 #define transform_init               eight_transform_init
-#define transform_check_places       eight_transform_check_places
 #define transform_check_sides        eight_transform_check_sides
 #define transform_check_self_overlap eight_transform_check_self_overlap
 #define loop_nest_canonicalise       eight_nest_canonicalise
@@ -299,7 +299,9 @@ static void check_places(int n, struct tensor_place dst, struct tensor_place src
 	tensor_layout_init(&t.dst_layout, DTYPE_UINT8, 1, shape, NULL, "dst", &err);
 	t.src_layout = t.dst_layout;
 	t.dst_extent = t.src_extent = tensor_extent(&t.dst_layout);
-	if ((transform_check_places(&t, &dst, &src, &err) == 0) != (inside && apart))
+	const struct transform_sides sides = transform_sides(&t);
+
+	if ((transform_check_sides(&sides, &dst, &src, &err) == 0) != (inside && apart))
 		cr_assert_fail("%d bytes at %d + %d of %d and %d + %d of %d: not %d", n, dst.base, dst.offset,
 		               dst.size, src.base, src.offset, src.size, inside && apart);
 }

@@ -469,6 +469,11 @@ Test(layer_table, beside_one_region)
 	cr_assert(strstr(err.message, "dst_table: the blocks of entry 1 and src overlap"), "%s", err.message);
 	cr_assert_eq(blocks_check_index(&blocks, &t, &table.place, &other, &err), STATUS_INVALID_ARGUMENT);
 	other.offset = 196;
+	blocks.n = 0;
+	blocks.scatter = true;
+	cr_assert_eq(blocks_check_index(&blocks, &t, &table.place, &other, &err), 0, "%s", err.message);
+	blocks.n = 2;
+	blocks.scatter = false;
 	cr_assert_eq(blocks_check_index(&blocks, &t, &table.place, &other, &err), STATUS_OVERLAP);
 	cr_assert(strstr(err.message, "dst_table: the blocks of entry 1 and the entries at index_at"), "%s",
 	          err.message);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What transform_init and transform_check_places refuse and how they say it, and what they reduce to. */
+/* What transform_init and transform_check_sides refuse and how they say it, and what they reduce to. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -440,8 +440,10 @@ ParameterizedTest(struct place_row *row, transform, places)
 
 	request_spec(&row->request, &spec);
 	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", row->name, err.message);
-	cr_assert_eq(transform_check_places(&t, &row->dst, &row->src, &err), row->status, "%s: %s", row->name,
-	             err.message);
+	const struct transform_sides sides = transform_sides(&t);
+
+	cr_assert_eq(transform_check_sides(&sides, &row->dst, &row->src, &err), row->status, "%s: %s",
+	             row->name, err.message);
 	cr_assert_str_eq(err.message, row->message, "%s: %s", row->name, err.message);
 }
 
