@@ -97,30 +97,43 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
 
-/* Parts for which plans may have to be made, of all items of a message together, besides one for each. */
-#define MOST_PARTS 512
+/* Plans that are made for all items of a message together, because none were cached, besides one for each. On
+ * a GPU, to make one takes a tenth of a millisecond. */
+#define MOST_PLANS 128
+
+/* What checking the items of a message has taken so far. */
+struct effort {
+	uint64_t steps; /* besides ITEM_STEPS for each */
+	uint64_t plans; /* besides one for each */
+};
+
+static uint64_t beyond(uint64_t taken, uint64_t free)
+{
+	return taken > free ? taken - free : 0;
+}
 
 /* All users share the loop: items whose intricate layouts, or many parts, would hold it up are left out. */
-static int check_item(struct job *job, const struct item_list *items, uint32_t i, uint64_t *steps,
+static int check_item(struct job *job, const struct item_list *items, uint32_t i, struct effort *effort,
                       struct error *err)
 {
-	const struct batch *batch = job->own;
-	uint64_t start = overlap_steps(), taken;
+	const uint64_t *made = &job->session->server->plans.misses;
+	const uint64_t steps = overlap_steps(), plans = *made;
 	int r;
 
-	if (batch->n_parts >= MOST_PARTS)
-		return error_set(err, STATUS_QUOTA,
-		                 "the items before it have %d parts or more besides one each, as many as a "
-		                 "message has; send it in another message",
-		                 MOST_PARTS);
-	if (*steps >= MOST_STEPS)
+	if (effort->plans >= MOST_PLANS)
+		return error_set(
+		    err, STATUS_QUOTA,
+		    "%d plans or more besides one each had to be made for the parts of the items "
+		    "before it, as many as a message may take; send it in another message",
+		    MOST_PLANS);
+	if (effort->steps >= MOST_STEPS)
 		return error_set(err, STATUS_QUOTA,
 		                 "checking the items before it for overlap took %" PRIu64
 		                 " steps of the %d that a message has; send it in another message",
-		                 *steps, MOST_STEPS);
+		                 effort->steps, MOST_STEPS);
 	r = add_item(job, items, i, err);
-	taken = overlap_steps() - start;
-	*steps += taken > ITEM_STEPS ? taken - ITEM_STEPS : 0;
+	effort->steps += beyond(overlap_steps() - steps, ITEM_STEPS);
+	effort->plans += beyond(*made - plans, 1);
 	return r;
 }
 
@@ -131,10 +144,10 @@ static void check_items(struct job *job, const struct rpc_request *request)
 	const struct item_list *items = &request->params.submit.items;
 	struct error err, first_error;
 	uint32_t first = 0;
-	uint64_t steps = 0;
+	struct effort effort = { 0 };
 
 	for (uint32_t i = 0; i < items->n; i++) {
-		if (check_item(job, items, i, &steps, &err) == 0)
+		if (check_item(job, items, i, &effort, &err) == 0)
 			continue;
 		if (batch->n_good == i) {
 			first_error = err;

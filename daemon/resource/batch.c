@@ -79,7 +79,7 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	if (!batch)
 		return NULL;
 	batch->server = server;
-	batch->n = batch->n_good = batch->n_parts = batch->n_moves = 0;
+	batch->n = batch->n_good = batch->n_moves = 0;
 	batch->errors_bytes = server->limits.reply_pause_bytes;
 	if (make_room(batch, 1)) /* an engine knows a batch by its moves, also where there are none */
 		return batch;
@@ -146,7 +146,6 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 	                                      .largest = parts->largest,
 	                                      .dst = placed->dst,
 	                                      .src = placed->src });
-	batch->n_parts += parts->n - 1;
 	for (uint32_t i = 0; i < parts->n; i++) {
 		const struct part *part = &parts->part[i];
 		const struct placed at = placed_part(placed, part->dst_offset, part->src_offset);

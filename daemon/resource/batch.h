@@ -33,8 +33,7 @@ struct batch {
 	struct server *server;
 	uint32_t room; /* in items */
 	uint32_t n;
-	uint32_t n_good;  /* items that were not refused */
-	uint32_t n_parts; /* of these, besides one each */
+	uint32_t n_good; /* items that were not refused */
 	struct batch_item *items;
 	int32_t *statuses;
 	uint32_t moves_room;

@@ -149,13 +149,26 @@ class Everywhere(SplitCase):
         self.rpc.call("plan_release", {"plan": plan})
 
     def test_parts_of_a_message(self):
-        """Each item has 16 parts; what is past 512 belongs into another message."""
+        """Each item has 16 parts. Those of one layout are planned once; of others, a message makes so many plans, and is
+        taken whole once they are cached."""
         split = [0, 2, 2, 2, 4, 2, 6, 2]
-        item = {"dst": tensor(self.dst, [2] * 8), "src": tensor(self.src, [3] * 4, split=split)}
-        done = self.rpc.call("submit", {"items": [item] * 40})
-        self.assertEqual([status != 0 for status in done["statuses"]], [False] * 35 + [True] * 5)
-        self.assertEqual({error["name"] for error in done["errors"]}, {"QUOTA"})
-        self.assertIn("512 parts", done["errors"][0]["message"])
+        items = [{"dst": tensor(self.dst, [2] * 7 + [i + 2]), "src": tensor(self.src, [3] * 3 + [2 * i + 3], split=split),
+                  "perm": [0, 1, 2, 3, 4, 5, 7, 6]} for i in range(40)]
+        done = self.rpc.call("submit", {"items": items[:1] * 40})
+        self.assertEqual(done["statuses"], [0] * 40)
+        refused = 40
+        for _ in range(40 * 16 // 128 + 1):
+            done = self.rpc.call("submit", {"items": items})
+            taken = [status == 0 for status in done["statuses"]]
+            self.assertEqual(taken, sorted(taken, reverse=True), "those at the end are left out")
+            if all(taken):
+                break
+            self.assertLess(taken.count(False), refused, "it goes on where it stopped")
+            refused = taken.count(False)
+            self.assertEqual({error["name"] for error in done["errors"]}, {"QUOTA"})
+            self.assertIn("128 plans", done["errors"][0]["message"])
+        self.assertTrue(all(taken))
+        self.assertLessEqual(refused, 31, "the first message was not taken whole")
 
     def test_signal(self):
         word_memory, word = self.region(4096)
