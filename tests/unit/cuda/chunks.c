@@ -47,7 +47,7 @@ Test(chunks, every_range_of_units)
 
 			cr_assert_eq(r, is_whole ? 0 : STATUS_OUT_OF_RANGE, "%d + %d units", (int)from,
 			             (int)n);
-			cr_assert_eq(some.n, is_whole ? last - first : 0);
+			cr_assert_eq((int)some.n, is_whole ? last - first : 0);
 			for (uint32_t i = 0; i < some.n; i++)
 				cr_assert_eq(some.list[i], all.list[(uint32_t)first + i]);
 			cuda_chunks_leave(&some);
