@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory of a pool (cudaMallocAsync): the pool comes as a descriptor, an allocation of it as the bytes
- * of an exported pointer. The driver counts imports of one pool, and gives the same handle and addresses for
- * each; an allocation that is imported twice is freed at once all the same. So users of an address are
- * counted here. The lock is held while a pointer is imported or freed, so that nobody meets one half-way.
+ * of an exported pointer. All imports of a pool have one handle, and each has to be destroyed; all imports of
+ * a pointer have one address, which the first call that frees it ends for all of them. So users of an address
+ * are counted here. The lock is held while a pointer is imported or freed, so that nobody meets one half-way.
  *
- * The driver believes the bytes of a pointer to some extent: forged ones can crash it (driver 580). Whose are
- * accepted is the daemon's decision (pool_regions_per_uid). */
+ * The driver does not check all bytes of a pointer: forged ones can crash it (driver 580). Whose are accepted
+ * is the daemon's decision (pool_regions_per_uid). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static struct pool_entry *find(struct cuda_memories *memories, CUdeviceptr addre
 	return NULL;
 }
 
-/* Ordered behind nothing: no job uses the memory any more. */
+/* No job uses the memory any more, so that it need not wait for any stream. */
 static int free_import(struct cuda_memories *memories, CUdeviceptr address, struct error *err)
 {
 	int r = memory_call(err, cuMemFreeAsync, (address, memories->stream));
