@@ -48,8 +48,26 @@ int64_t stat_of(const char *name)
 
 static const char *const charges[CHARGES] = { "regions", "mapped_bytes", "pending_fds", "outgoing_fds" };
 
+/* The service's descriptors are then those that it keeps. It closes those that it received or sent on a
+ * thread of its own, and lets go of their charges afterwards; and only its answer shows that it has accepted
+ * this client, and seen the end of the connection that process_start made to find it ready. */
+static void settle(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (stat_of("connections") == 1 && stat_of("pending_fds") == 0 &&
+		    stat_of("outgoing_fds") == 0)
+			return;
+		usleep(10000);
+	}
+	cr_assert_fail("the service still holds %d connections and %d + %d descriptors of messages",
+	               (int)stat_of("connections"), (int)stat_of("pending_fds"),
+	               (int)stat_of("outgoing_fds"));
+}
+
 struct held held_now(void)
 {
+	settle();
+
 	struct held held = { .ours = count_fds(getpid()), .theirs = count_fds(service.pid) };
 
 	for (int i = 0; i < CHARGES; i++)
@@ -57,7 +75,7 @@ struct held held_now(void)
 	return held;
 }
 
-/* Descriptors are closed by a thread of the service's own, a moment later. */
+/* What a reply has ended may be given back a moment later. */
 void assert_held(const struct held *before, const char *name)
 {
 	struct held now = { 0 };

@@ -68,6 +68,7 @@ class Kills(unittest.TestCase):
         """Memory that nobody waits for any more is not made to its end."""
         if not has_memory(2 * MUCH):
             self.skipTest(f"needs {2 * MUCH >> 30} GiB of memory")
+        wait_until(lambda: self.rpc.call("stats")["connections"] == 1, "those of the start are gone")
         before = self.levels()
         for i in range(5):
             with self.tmad.rpc() as client:
