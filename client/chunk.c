@@ -35,8 +35,7 @@ static bool forget_others(tma_client *client, const struct device_span *span)
 			i++;
 			continue;
 		}
-		chunk->is_current = false;
-		range_set_remove(set, chunk->span.start, chunk);
+		chunk_forget(client, chunk);
 		any = true;
 	}
 	return any;
@@ -66,12 +65,18 @@ struct chunk *chunk_at(tma_client *client, const struct device_span *span, bool 
 	return chunk;
 }
 
+void chunk_forget(tma_client *client, struct chunk *chunk)
+{
+	if (chunk->is_current)
+		range_set_remove(&client->chunks, chunk->span.start, chunk);
+	chunk->is_current = false;
+}
+
 void chunk_unref(tma_client *client, struct chunk *chunk)
 {
 	if (--chunk->refs > 0)
 		return;
-	if (chunk->is_current)
-		range_set_remove(&client->chunks, chunk->span.start, chunk);
+	chunk_forget(client, chunk);
 	if (chunk->fd >= 0)
 		close(chunk->fd);
 	free(chunk);

@@ -30,6 +30,9 @@ struct chunk *chunk_new(const struct device_span *span, int fd);
  * Others at its addresses are no longer current, and *ret_stale is set then. */
 struct chunk *chunk_at(tma_client *client, const struct device_span *span, bool *ret_stale);
 
+/* Its memory was freed: it is no longer current. */
+void chunk_forget(tma_client *client, struct chunk *chunk);
+
 void chunk_unref(tma_client *client, struct chunk *chunk);
 
 /* Whether the service has it on this connection, as part of its home. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory by its pointer: from a range of addresses to the allocations behind it, and what is
- * registered already. The driver says whether memory that the client knows is still there; the search for a
- * place does not ask it. */
+ * registered already. The driver says whether memory that the client knows is still there; tma_region_find
+ * does not ask it, tma_region_find_current does. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -173,6 +173,19 @@ void region_forget_range(tma_region *region)
 	region->address = 0;
 }
 
+static const struct range *find(const tma_client *client, uint64_t start, size_t size)
+{
+	const struct range *range = range_set_find(&client->writable, start, size);
+
+	return range ? range : range_set_find(&client->read_only, start, size);
+}
+
+static int fail_find(tma_client *client, const void *ptr, size_t size)
+{
+	return client_fail(client, STATUS_NOT_FOUND, "ptr: no region of the client has %zu bytes at %p", size,
+	                   ptr);
+}
+
 int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret)
 {
 	const uint64_t start = (uintptr_t)ptr;
@@ -180,12 +193,69 @@ int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma
 
 	if (!client)
 		return TMA_INVALID_ARGUMENT;
-	range = range_set_find(&client->writable, start, size);
+	range = find(client, start, size);
 	if (!range)
-		range = range_set_find(&client->read_only, start, size);
-	if (!range)
+		return fail_find(client, ptr, size);
+	*ret = (struct tma_place){ .region = range->owner, .offset = start - range->start };
+	return 0;
+}
+
+/* The chunk that has the address, which is in the region. */
+static size_t chunk_index(const tma_region *region, uint64_t address)
+{
+	size_t low = 0, high = region->n_chunks - 1;
+
+	while (low < high) {
+		const size_t middle = low + (high - low + 1) / 2;
+
+		if (region->chunks[middle]->span.start <= address)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+/* Asks the driver about the chunks that have these bytes; those that were freed are no longer current. What
+ * has no id cannot be compared, and counts as freed. */
+static bool is_confirmed(const tma_region *region, uint64_t start, size_t size)
+{
+	tma_client *client = region->client;
+	bool is_same = true;
+
+	if (region->n_chunks == 0)
+		return true;
+	for (size_t i = chunk_index(region, start); i < region->n_chunks; i++) {
+		struct chunk *chunk = region->chunks[i];
+
+		if (chunk->span.start > start && chunk->span.start - start >= size)
+			break;
+		if (chunk->span.id && device_is_current(client->driver, &chunk->span))
+			continue;
+		chunk_forget(client, chunk);
+		is_same = false;
+	}
+	return is_same;
+}
+
+int tma_region_find_current(tma_client *client, const void *ptr, size_t size, struct tma_place *ret)
+{
+	const uint64_t start = (uintptr_t)ptr;
+	const struct range *range;
+	bool any_stale = false;
+
+	if (!client)
+		return TMA_INVALID_ARGUMENT;
+	while ((range = find(client, start, size)) && !is_confirmed(range->owner, start, size)) {
+		forget_stale(client);
+		any_stale = true;
+	}
+	if (!range && any_stale)
 		return client_fail(client, STATUS_NOT_FOUND,
-		                   "ptr: no region of the client has %zu bytes at %p", size, ptr);
+		                   "ptr: the %zu bytes at %p are no longer the memory that was registered",
+		                   size, ptr);
+	if (!range)
+		return fail_find(client, ptr, size);
 	*ret = (struct tma_place){ .region = range->owner, .offset = start - range->start };
 	return 0;
 }

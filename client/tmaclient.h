@@ -520,6 +520,15 @@ struct tma_place {
  * fails). */
 TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
+/* The same, but finds device memory only if the driver confirms that it is still what was registered: it asks
+ * for the CU_POINTER_ATTRIBUTE_BUFFER_ID of each allocation that has some of the size bytes, and of no other,
+ * a single one as a rule. If one was freed, tma_region_find no longer finds any region that has it, not even
+ * other bytes of that region; the regions' handles remain valid until they are released. The search continues
+ * among the other regions. NOT_FOUND: none has all of these bytes, or those that had them are no longer
+ * found; tma_region_from_device_ptr registers what is there now. Memory that tma_region_data returns is found
+ * as by tma_region_find. */
+TMA_API int tma_region_find_current(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
+
 /* Prepares a plan of the transform. The regions and offsets of its tensors are ignored; an order is
  * INVALID_ARGUMENT. The transform is not used after the call. The plan belongs to the client until
  * tma_plan_release or tma_free. */

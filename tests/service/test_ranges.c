@@ -104,6 +104,85 @@ Test(ranges, memory_at_a_reused_address_is_registered_anew)
 	span_free(&span);
 }
 
+/* Chunk 3 again, which a search that asks the driver notices where it has to. */
+Test(ranges, a_search_that_asks_the_driver)
+{
+	struct span span = span_new(2 * MIB, 8, 8);
+	const struct held before = held_now();
+	tma_region *old = registered(span.start, span_bytes(&span)), *fresh, *read_only = NULL;
+	tma_region *apart = registered(span.start + 8 * MIB, 4 * MIB);
+	struct tma_place place = { 0 };
+
+	ok(tma_region_from_device_ptr(client, pointer_at(span.start), 10 * MIB, TMA_REGION_READ_ONLY,
+	                              &read_only));
+	ok(tma_region_find_current(client, pointer_at(span.start + 6 * MIB + 5), 2 * MIB, &place));
+	cr_assert(place.region == old && place.offset == 6 * MIB + 5);
+	ok(tma_region_find_current(client, pointer_at(span.start), span_bytes(&span), &place));
+	cr_assert(place.region == old && place.offset == 0);
+	cr_assert_eq(tma_region_find_current(client, pointer_at(span.start + 16 * MIB), 1, &place),
+	             TMA_NOT_FOUND);
+
+	span_remap(&span, 3);
+	ok(tma_region_find_current(client, pointer_at(span.start + 5 * MIB), MIB, &place));
+	cr_assert(place.region == old, "it asks about the allocations that the bytes are in alone");
+	ok(tma_region_find_current(client, pointer_at(span.start + 8 * MIB), 8 * MIB, &place));
+	cr_assert(place.region == old);
+	place.region = NULL;
+	cr_assert_eq(tma_region_find_current(client, pointer_at(span.start + 6 * MIB - 1), 2, &place),
+	             TMA_NOT_FOUND);
+	cr_assert(strstr(tma_last_error(client), "no longer the memory"), "%s", tma_last_error(client));
+	cr_assert_null(place.region);
+	cr_assert_eq(tma_region_find(client, pointer_at(span.start), 1, &place), TMA_NOT_FOUND,
+	             "nor is anything else of the regions that had it");
+	ok(tma_region_find_current(client, pointer_at(span.start + 8 * MIB), 4 * MIB, &place));
+	cr_assert(place.region == apart && place.offset == 0, "another region is found");
+	ok(copy_bytes(old, 0, old, 4 * MIB, MIB));
+
+	fresh = registered(span.start, span_bytes(&span));
+	cr_assert_neq(fresh, old);
+	ok(tma_region_find_current(client, pointer_at(span.start + 6 * MIB - 1), 2, &place));
+	cr_assert(place.region == fresh && place.offset == 6 * MIB - 1);
+	cuda(cuMemUnmap(span.start + 6 * MIB, 2 * MIB));
+	cr_assert_eq(tma_region_find_current(client, pointer_at(span.start + 7 * MIB), 1, &place),
+	             TMA_NOT_FOUND, "nothing is there now");
+	map_at(span.start + 6 * MIB, 2 * MIB, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	ok(tma_region_release(fresh));
+	ok(tma_region_release(read_only));
+	ok(tma_region_release(apart));
+	ok(tma_region_release(old));
+	assert_held(&before, "released");
+	span_free(&span);
+}
+
+/* One allocation of cudaMalloc, and host memory. */
+Test(ranges, a_search_that_asks_the_driver_about_one_allocation)
+{
+	CUdeviceptr start, again;
+	tma_region *region, *host = NULL;
+	struct tma_place place;
+	const uint8_t *data;
+
+	cuda(cuMemAlloc(&start, 2 * MIB));
+	region = registered(start, 2 * MIB);
+	ok(tma_region_find_current(client, pointer_at(start + 100), 10, &place));
+	cr_assert(place.region == region && place.offset == 100);
+	cuda(cuMemFree(start));
+	cuda(cuMemAlloc(&again, 2 * MIB));
+	cr_assert_eq(again, start);
+	ok(tma_region_find(client, pointer_at(start + 100), 10, &place));
+	cr_assert_eq(tma_region_find_current(client, pointer_at(start + 100), 10, &place), TMA_NOT_FOUND);
+	cr_assert_eq(tma_region_find_current(client, pointer_at(start + 100), 10, &place), TMA_NOT_FOUND);
+	ok(tma_region_release(region));
+	region = registered(start, 2 * MIB);
+	ok(tma_region_find_current(client, pointer_at(start + 100), 10, &place));
+	cr_assert_eq(place.region, region);
+
+	ok(tma_region_create_kind(client, TMA_REGION_MEMFD, 10000, &host));
+	data = tma_region_data(host);
+	ok(tma_region_find_current(client, data + 1234, 10000 - 1234, &place));
+	cr_assert(place.region == host && place.offset == 1234);
+}
+
 /* What a search finds, by the flags and the size of what is registered. */
 Test(ranges, places_by_address)
 {

@@ -223,6 +223,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_region_from_device_ptr(client, handle, 64, 0, &ret.region));
 	RETURNS(tma_region_register_parts(client, &part, 1, 0, 4096, 0, &ret.region));
 	RETURNS(tma_region_find(client, handle, 64, &ret.place));
+	RETURNS(tma_region_find_current(client, handle, 64, &ret.place));
 	RETURNS(tma_number_encode(TMA_INT8, &real, ret.bytes));
 	RETURNS(tma_number_encode(TMA_FLOAT32, &imaginary, ret.bytes));
 	RETURNS(tma_layout_bytes(client, NULL, &ret.size));
