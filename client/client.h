@@ -514,7 +514,7 @@ int region_register_parts(tma_region *region, int64_t deadline);
 
 /* ---- region_device.c ------------------------------------------------------------------------------- */
 
-/* Has tma_region_find find the region, whose first byte is at start; on failure it is released. */
+/* Has tma_region_find find the region, whose first byte is at start here; on failure it is released. */
 int region_keep_range(tma_region *region, uint64_t start);
 void region_forget_range(tma_region *region);
 

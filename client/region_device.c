@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A region of exactly this range, whose memory is still what it was. */
+/* A region of device memory of exactly this range. */
 static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bool writable)
 {
 	const struct range_set *set = writable ? &client->writable : &client->read_only;
@@ -15,7 +15,7 @@ static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bo
 	for (size_t i = range_set_from(set, start); i < set->n && set->ranges[i].start == start; i++) {
 		tma_region *region = set->ranges[i].owner;
 
-		if (region->size == size && region->life == REGION_KNOWN && !region->data)
+		if (region->size == size && region->life == REGION_KNOWN && region->n_chunks > 0)
 			return region;
 	}
 	return NULL;

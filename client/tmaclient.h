@@ -307,6 +307,29 @@ TMA_API int tma_region_register_parts(tma_client *client, const struct tma_regio
 TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_t size,
                                        unsigned flags, tma_region **ret);
 
+/* Registers size bytes of host memory at ptr that this process has mapped with MAP_SHARED from a file in
+ * memory, as tma_region_register_memfd takes it: a memfd, or a file of tmpfs or hugetlbfs. Such are Python's
+ * shared_memory, a numpy.memmap of a file in /dev/shm, and tensors of PyTorch after share_memory_(). The
+ * range may extend over several mappings that show contiguous bytes of one file.
+ *
+ * The call finds the file in /proc/self/maps and gets a descriptor of it: by the mapping itself
+ * (/proc/self/map_files, which takes the capability CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), by its path, or
+ * by a descriptor of the file that the process has open. Keep a descriptor of a memfd, or of a file that has
+ * been unlinked, until the call returns. It then does as tma_region_register_memfd, which says what the
+ * service accepts and what happens if the file shrinks; the service gets a descriptor open for writing only
+ * if some of the memory is mapped for writing.
+ *
+ * tma_region_find finds the region by its addresses. Therefore, the memory must stay mapped there until the
+ * region is released. Each call makes another region, also for a range that is registered already. An overlap
+ * of destination and source in two regions of one file is detected.
+ *
+ * INVALID_ARGUMENT: nothing is mapped at ptr, or a file that is not in memory. OUT_OF_RANGE: the mapping ends
+ * before the range does. UNSUPPORTED: the memory is private to this process, such as that of malloc, or the
+ * file cannot be found. PERMISSION: the memory is mapped for reading only, or the file cannot be opened for
+ * writing; TMA_REGION_READ_ONLY allows both. */
+TMA_API int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, unsigned flags,
+                                     tma_region **ret);
+
 /* Returns the address at which memory created by tma_region_create is mapped in this process, or NULL for
  * registered memory and for device memory. */
 TMA_API void *tma_region_data(const tma_region *region);
@@ -511,13 +534,13 @@ struct tma_place {
 };
 
 /* Finds a region of the client that has all of the size bytes at ptr, and sets *ret to the place of ptr in
- * it. Searched are the ranges that tma_region_from_device_ptr registered and the memory that tma_region_data
- * returns. If several regions qualify, one that transforms may write to is preferred. The call adds no
- * handle: do not release the region for it, and *ret is valid until the region's last handle is released.
- * NOT_FOUND: no single region has all of these bytes. The call asks neither the driver nor the service, and
- * takes less than a microsecond. It therefore does not notice that memory was freed and other memory lies
- * there now (tma_region_from_device_ptr does), or that the region was lost with its connection (its use
- * fails). */
+ * it. Searched are the ranges that tma_region_from_device_ptr and tma_region_from_host_ptr registered, and
+ * the memory that tma_region_data returns. If several regions qualify, one that transforms may write to is
+ * preferred. The call adds no handle: do not release the region for it, and *ret is valid until the region's
+ * last handle is released. NOT_FOUND: no single region has all of these bytes. The call asks neither the
+ * driver nor the service, and takes less than a microsecond. It therefore does not notice that memory was
+ * freed and other memory lies there now (tma_region_find_current and tma_region_from_device_ptr do), or that
+ * the region was lost with its connection (its use fails). */
 TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* The same, but finds device memory only if the driver confirms that it is still what was registered: it asks
@@ -525,8 +548,8 @@ TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, st
  * a single one as a rule. If one was freed, tma_region_find no longer finds any region that has it, not even
  * other bytes of that region; the regions' handles remain valid until they are released. The search continues
  * among the other regions. NOT_FOUND: none has all of these bytes, or those that had them are no longer
- * found; tma_region_from_device_ptr registers what is there now. Memory that tma_region_data returns is found
- * as by tma_region_find. */
+ * found; tma_region_from_device_ptr registers what is there now. Host memory is found as by tma_region_find.
+ */
 TMA_API int tma_region_find_current(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* Prepares a plan of the transform. The regions and offsets of its tensors are ignored; an order is

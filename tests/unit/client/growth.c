@@ -221,6 +221,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_region_register_cuda_ipc(client, handle, 0, 4096, 0, &ret.region));
 	RETURNS(tma_region_register_cuda_pool(client, 0, handle, 64, 0, 64, 0, &ret.region));
 	RETURNS(tma_region_from_device_ptr(client, handle, 64, 0, &ret.region));
+	RETURNS(tma_region_from_host_ptr(client, handle, 64, 0, &ret.region));
 	RETURNS(tma_region_register_parts(client, &part, 1, 0, 4096, 0, &ret.region));
 	RETURNS(tma_region_find(client, handle, 64, &ret.place));
 	RETURNS(tma_region_find_current(client, handle, 64, &ret.place));
