@@ -49,6 +49,12 @@ void tma_set_reconnect(tma_client *client, int ms)
 	client->retry_ms = ms < 0 ? -1 : ms;
 }
 
+void tma_set_interrupt(tma_client *client, int (*interrupted)(void *arg), void *arg)
+{
+	client->interrupted = interrupted;
+	client->interrupted_arg = arg;
+}
+
 uint32_t tma_reconnects(const tma_client *client)
 {
 	return client ? client->reconnects : 0;
@@ -81,9 +87,24 @@ int tma_connect(tma_client *client, const char *path)
 	return client_rejoin(client, deadline, PATIENCE_FULL);
 }
 
+/* The same error as socket_connect, or -EINTR. */
+static int connect_until(tma_client *client, int64_t deadline)
+{
+	int left_ms, slice_ms, sock;
+
+	do {
+		left_ms = client_left_ms(deadline);
+		slice_ms = client_slice_ms(client, left_ms);
+		sock = socket_connect(client->path, slice_ms);
+		if (sock != -EAGAIN || slice_ms == left_ms)
+			return sock;
+	} while (!client_ask_interrupted(client));
+	return -EINTR;
+}
+
 int client_open(tma_client *client, int64_t deadline)
 {
-	int sock = socket_connect(client->path, client_left_ms(deadline));
+	int sock = connect_until(client, deadline);
 	int rc;
 
 	if (sock == -EACCES || sock == -EPERM)
@@ -92,6 +113,11 @@ int client_open(tma_client *client, int64_t deadline)
 	if (sock == -EAGAIN)
 		return client_fail(client, STATUS_NO_REPLY,
 		                   "tmad at %s did not accept the connection in time", client->path);
+	if (sock == -EINTR)
+		return client_fail(
+		    client, STATUS_NO_REPLY,
+		    "a signal interrupted the call before tmad at %s had accepted the connection",
+		    client->path);
 	if (sock < 0)
 		return client_fail(client, STATUS_DISCONNECTED, "no tmad at %s (%s)", client->path,
 		                   strerror(-sock));

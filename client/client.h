@@ -171,6 +171,9 @@ struct tma_client {
 	bool is_device_lost; /* the service has said so, and ends the connection */
 	bool is_batching;    /* tma_set_batching */
 	int timeout_ms;
+	int (*interrupted)(void *arg); /* tma_set_interrupt; NULL: never */
+	void *interrupted_arg;
+	bool is_interrupted; /* the last wait was */
 	bool has_server_uid;
 	unsigned server_uid;
 	char path[108];
@@ -281,9 +284,19 @@ void client_flush(tma_client *client);
 /* Sends what the socket takes and reads what has arrived. Never blocks. */
 void client_pump(tma_client *client);
 
-/* Waits until something can be sent or read, then does it. False when there is no time left: then, too, what
- * had come is read. */
+/* Waits until something can be sent or read, then does it. False when there is no time left or the wait was
+ * interrupted: then, too, what had come is read. */
 bool client_poll(tma_client *client, int64_t deadline);
+
+/* Waits for a time. False: it was interrupted. */
+bool client_pause(tma_client *client, int ms);
+
+/* How long to wait for, of left_ms (-1: no end), until the program is to be asked whether it has enough of
+ * it. */
+int client_slice_ms(const tma_client *client, int left_ms);
+
+/* Asks the program: client->is_interrupted. */
+bool client_ask_interrupted(tma_client *client);
 
 /* Sends and reads until the request in this slot is no longer under way, or at most keep bytes wait to be
  * sent. what names the call in the error of a timeout. */

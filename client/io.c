@@ -20,6 +20,10 @@
 #define READS      16 /* at once: a service that never stops talking is looked at again */
 #define KEEP_BYTES (256 * 1024)
 
+/* Between two questions whether a wait is interrupted: a signal that comes just before the wait, or to
+ * another thread, does not end the system call. */
+#define SLICE_MS 100
+
 static void client_time_out(tma_client *client, const char *what);
 static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting);
 static void client_receive(tma_client *client);
@@ -95,21 +99,50 @@ void client_flush(tma_client *client)
 bool client_poll(tma_client *client, int64_t deadline)
 {
 	struct pollfd wait = { .fd = client->sock, .events = tma_events(client) };
-	int left_ms = client_left_ms(deadline);
-	int rc = poll(&wait, 1, left_ms);
+	int left_ms = client_left_ms(deadline), slice_ms = client_slice_ms(client, left_ms);
+	int rc = poll(&wait, 1, slice_ms);
 
+	client->is_interrupted = false;
 	if (rc > 0)
 		client_pump(client);
 	else if (rc < 0 && errno != EINTR)
 		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
+	else if ((rc < 0 || slice_ms != left_ms) && client_ask_interrupted(client)) {
+		client_pump(client);
+		return false;
+	}
 	return left_ms != 0;
+}
+
+bool client_pause(tma_client *client, int ms)
+{
+	poll(NULL, 0, ms);
+	return !client_ask_interrupted(client);
+}
+
+int client_slice_ms(const tma_client *client, int left_ms)
+{
+	return client->interrupted && (left_ms < 0 || left_ms > SLICE_MS) ? SLICE_MS : left_ms;
+}
+
+bool client_ask_interrupted(tma_client *client)
+{
+	client->is_interrupted = client->interrupted && client->interrupted(client->interrupted_arg);
+	return client->is_interrupted;
 }
 
 static void client_time_out(tma_client *client, const char *what)
 {
-	client_break(client, STATUS_NO_REPLY,
-	             "%s was not answered within %d ms; the connection is closed and the outcome is unknown",
-	             what, client->timeout_ms);
+	if (client->is_interrupted)
+		client_break(client, STATUS_NO_REPLY,
+		             "%s was interrupted by a signal; the connection is closed and the outcome is "
+		             "unknown",
+		             what);
+	else
+		client_break(
+		    client, STATUS_NO_REPLY,
+		    "%s was not answered within %d ms; the connection is closed and the outcome is unknown",
+		    what, client->timeout_ms);
 }
 
 short tma_events(const tma_client *client)

@@ -9,8 +9,6 @@
  */
 #include "client.h"
 
-#include <poll.h>
-
 #include "proto/clock.h"
 
 #define PAUSE_MS       20 /* between two tries to connect */
@@ -48,7 +46,8 @@ int client_ready(tma_client *client, int64_t deadline, enum patience patience)
 	if (rc < 0)
 		return rc;
 	rc = join(client, deadline, patience);
-	if (rc == STATUS_DISCONNECTED && patience == PATIENCE_FULL && !client->is_given_up)
+	if (rc == STATUS_DISCONNECTED && patience == PATIENCE_FULL && !client->is_given_up &&
+	    !client->is_interrupted)
 		rc = join(client, deadline, patience); /* it went away again while regions were registered */
 	if (client->sock >= 0)
 		client->reconnects++;
@@ -74,11 +73,13 @@ static int connect_again(tma_client *client, int64_t deadline, enum patience pat
 		until = deadline;
 	if (patience == PATIENCE_NONE)
 		until = 0;
-	while ((rc = client_open(client, until)) == STATUS_DISCONNECTED && clock_ms() < until)
-		poll(NULL, 0, PAUSE_MS);
+	client->is_interrupted = false;
+	while ((rc = client_open(client, until)) == STATUS_DISCONNECTED && clock_ms() < until &&
+	       client_pause(client, PAUSE_MS))
+		;
 	if (!rc)
 		return 0;
-	if (patience == PATIENCE_FULL)
+	if (patience == PATIENCE_FULL && !client->is_interrupted)
 		client->is_given_up = true;
 	else if (rc == STATUS_NO_REPLY)
 		rc = STATUS_DISCONNECTED;
@@ -130,15 +131,23 @@ int client_rejoin(tma_client *client, int64_t deadline, enum patience patience)
 }
 
 /* Whether to ask again, after a pause, for what was refused. */
-static bool is_worth_asking(const tma_client *client, int rc, int64_t until, int *pause_ms)
+static bool is_worth_asking(tma_client *client, int rc, int64_t until, int *pause_ms)
 {
 	int64_t left = until - clock_ms();
 
+	client->is_interrupted = false;
 	if (!is_refused(client, rc) || !is_for_now(rc) || left <= 0)
 		return false;
-	poll(NULL, 0, *pause_ms < left ? *pause_ms : (int)left);
+	if (!client_pause(client, *pause_ms < left ? *pause_ms : (int)left))
+		return false;
 	*pause_ms = *pause_ms < PAUSE_MOST_MS / 2 ? 2 * *pause_ms : PAUSE_MOST_MS;
 	return true;
+}
+
+/* What was refused for now stays to be asked for by the next call. */
+static bool is_left_to_next(const tma_client *client, int rc, int64_t until)
+{
+	return (until == 0 || client->is_interrupted) && is_for_now(rc);
 }
 
 /* Stops with the error of a connection that was lost, or of what is to be asked for by the next call. */
@@ -161,7 +170,7 @@ static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, s
 			continue;
 		if (!is_refused(client, rc))
 			return rc;
-		if (until == 0 && is_for_now(rc))
+		if (is_left_to_next(client, rc, until))
 			return report_region(region, client->error);
 		region->life = REGION_GONE;
 		region->error = client->error;
@@ -190,7 +199,7 @@ static int rejoin_tables(tma_client *client, int64_t deadline, int64_t until, st
 		client_fail(client, rc,
 		            "connected, but a table of %zu places could not be prepared again: %s", table->n,
 		            table->error.message);
-		if (until == 0 && is_for_now(rc))
+		if (is_left_to_next(client, rc, until))
 			return rc;
 		table->life = REGION_GONE;
 		if (!first->status)
@@ -216,7 +225,7 @@ static int rejoin_plans(tma_client *client, int64_t deadline, int64_t until, str
 		plan->error = client->error;
 		client_fail(client, rc, "connected, but a plan could not be prepared again: %s",
 		            plan->error.message);
-		if (until == 0 && is_for_now(rc))
+		if (is_left_to_next(client, rc, until))
 			return rc;
 		plan->life = REGION_GONE;
 		if (!first->status)

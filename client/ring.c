@@ -3,6 +3,7 @@
  * (proto/submission.h). A ring belongs to one connection. Its memory is a region that the service makes. */
 #include "client.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -14,8 +15,10 @@
 #include "proto/clock.h"
 #include "proto/submission.h"
 
-/* Of a sleep: then it is looked whether the connection is still there. */
+/* Of a sleep: then it is looked whether the connection is still there, and after some, or when a signal ended
+ * it, whether the wait is interrupted. */
 #define NAP_NS 20000000
+#define NAPS   5
 
 /* Between two looks at the clock. */
 #define LOOKS 16
@@ -251,21 +254,25 @@ static bool spin(tma_ring *ring, uint64_t ns, struct tma_ring_end *ret)
 	return false;
 }
 
-static void nap(tma_ring *ring)
+/* Whether a signal has ended it. */
+static bool nap(tma_ring *ring)
 {
 	static const struct timespec most = { .tv_nsec = NAP_NS };
 	struct submission_ring *shared = ring->shared;
+	bool is_signal = false;
 
 	__atomic_store_n(&shared->sleeps, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&shared->done, __ATOMIC_SEQ_CST) == ring->reaped)
-		syscall(SYS_futex, &shared->done, FUTEX_WAIT, ring->reaped, &most, NULL, 0);
+		is_signal = syscall(SYS_futex, &shared->done, FUTEX_WAIT, ring->reaped, &most, NULL, 0) < 0 &&
+		            errno == EINTR;
 	__atomic_store_n(&shared->sleeps, 0, __ATOMIC_RELAXED);
+	return is_signal;
 }
 
 int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret)
 {
 	int64_t deadline;
-	int rc;
+	int n_naps = 0, rc;
 
 	if (!ring || !ret)
 		return STATUS_INVALID_ARGUMENT;
@@ -286,7 +293,8 @@ int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret)
 			rc = STATUS_PENDING;
 		if (rc != 0)
 			return take(ring, ret) ? 0 : rc;
-		nap(ring);
+		if ((nap(ring) || ++n_naps % NAPS == 0) && client_ask_interrupted(ring->client))
+			return take(ring, ret) ? 0 : STATUS_PENDING;
 	}
 	return 0;
 }

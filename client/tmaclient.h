@@ -83,8 +83,9 @@ enum tma_status {
 	TMA_PROTOCOL = -15,     /* the peer sent something that tmad never sends; the connection is closed */
 	TMA_NO_MEMORY = -16,    /* this process, the service or its device is out of memory */
 	TMA_INTERNAL = -17,     /* a bug in the service, or a system call that failed unexpectedly */
-	TMA_NO_REPLY = -18, /* no reply within tma_set_timeout: the connection is closed and the outcome is
-	                       unknown. Reported by the library only, never by the service */
+	TMA_NO_REPLY = -18,     /* no reply before tma_set_timeout or tma_set_interrupt ended the wait: the
+	                           connection is closed and the outcome is unknown. Reported by the library only,
+	                           never by the service */
 };
 
 enum tma_dtype {
@@ -185,6 +186,19 @@ TMA_API void tma_set_server_uid(tma_client *client, unsigned uid);
  * tries to reach the service again. The default is 5000. 0 makes a single attempt; -1 never reconnects and
  * never repeats. After a call has failed to reconnect, each later call makes a single attempt. */
 TMA_API void tma_set_reconnect(tma_client *client, int ms);
+
+/* Lets the program end calls that wait, for example on Ctrl-C. While a call of this client waits for the
+ * service, the library calls interrupted(arg) on the calling thread: at once when a signal handler has run on
+ * that thread, and otherwise about ten times a second. When the function returns a value other than 0, the
+ * call ends as if its timeout had passed: it returns NO_REPLY, the connection is closed, everything that was
+ * in flight on it ends likewise, and the outcome is unknown. tma_next and tma_ring_wait return TMA_PENDING
+ * instead, and nothing is lost. A call that is still trying to reconnect, or to register again what the
+ * service refuses for now, returns the reason why it has not succeeded yet; the next call continues.
+ *
+ * A call whose reply has arrived meanwhile succeeds, so the program itself has to remember what its function
+ * returned. The function must not use the client. It is not called while the library allocates memory, nor
+ * while tma_ring_wait polls for spin_us. NULL, the default, ends no call. */
+TMA_API void tma_set_interrupt(tma_client *client, int (*interrupted)(void *arg), void *arg);
 
 /* Returns the number of times that the library has reconnected by itself since tma_connect. */
 TMA_API uint32_t tma_reconnects(const tma_client *client);
@@ -851,8 +865,9 @@ struct tma_completed {
 
 /* Takes the ticket that ended first among those not taken yet. Returns 0 even if its request failed:
  * ret->result.status then says so, and tma_last_error returns its message. TMA_PENDING: none has ended within
- * timeout_ms milliseconds (0: never blocks; -1: no limit; the client's timeout does not apply). NOT_FOUND: no
- * ticket is outstanding. Each ticket is taken once, by tma_next, tma_wait or tma_poll. */
+ * timeout_ms milliseconds (0: never blocks; -1: no limit; the client's timeout does not apply), or the wait
+ * was interrupted (tma_set_interrupt). NOT_FOUND: no ticket is outstanding. Each ticket is taken once, by
+ * tma_next, tma_wait or tma_poll. */
 TMA_API int tma_next(tma_client *client, int timeout_ms, struct tma_completed *ret);
 
 /* For event loops: poll tma_fd() for tma_events() (POLLIN, POLLOUT), call tma_dispatch(), then call
@@ -897,7 +912,8 @@ TMA_API int tma_ring_flush(tma_ring *ring);
 TMA_API int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret);
 
 /* The same, but waits: polls for spin_us microseconds, then sleeps. TMA_PENDING: the client's timeout has
- * passed; the ring continues. NOT_FOUND: no run is in flight. */
+ * passed, or the wait was interrupted (tma_set_interrupt); the ring continues. NOT_FOUND: no run is in
+ * flight. */
 TMA_API int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret);
 
 /* Closes the ring. BUSY: some runs have not been taken, and the ring stays open; a ring whose connection has
