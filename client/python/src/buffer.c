@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of objects that have a buffer: NumPy's arrays, memoryview, array.array, bytes. */
+#include "core.h"
+
+#include <string.h>
+
+/* Element types by the struct module's format characters, where size decides between those of C. */
+static int find_dtype(const char *format, Py_ssize_t size)
+{
+	static const struct {
+		char character;
+		int size;
+		enum tma_dtype dtype;
+	} types[] = {
+		{ '?', 1, TMA_BOOL },    { 'B', 1, TMA_UINT8 },   { 'b', 1, TMA_INT8 },
+		{ 'c', 1, TMA_UINT8 },   { 'H', 2, TMA_UINT16 },  { 'h', 2, TMA_INT16 },
+		{ 'I', 4, TMA_UINT32 },  { 'i', 4, TMA_INT32 },   { 'L', 4, TMA_UINT32 },
+		{ 'l', 4, TMA_INT32 },   { 'L', 8, TMA_UINT64 },  { 'l', 8, TMA_INT64 },
+		{ 'Q', 8, TMA_UINT64 },  { 'q', 8, TMA_INT64 },   { 'N', 8, TMA_UINT64 },
+		{ 'n', 8, TMA_INT64 },   { 'e', 2, TMA_FLOAT16 }, { 'f', 4, TMA_FLOAT32 },
+		{ 'd', 8, TMA_FLOAT64 },
+	};
+
+	if (!format)
+		return TMA_UINT8;
+	if (*format == '@' || *format == '=' || *format == '<')
+		format++;
+	if (!strcmp(format, "Zf"))
+		return TMA_COMPLEX64;
+	if (!strcmp(format, "Zd"))
+		return TMA_COMPLEX128;
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (format[0] == types[i].character && !format[1] && size == types[i].size)
+			return types[i].dtype;
+	return -1;
+}
+
+static int set_sizes(struct py_tensor *t, const Py_buffer *b)
+{
+	int64_t step = 1;
+
+	if (b->ndim > TMA_MAX_RANK) {
+		PyErr_Format(PyExc_ValueError, "an array of %d dimensions; tmad takes at most %d", b->ndim,
+		             TMA_MAX_RANK);
+		return -1;
+	}
+	t->rank = b->ndim;
+	for (int d = b->ndim - 1; d >= 0; d--) {
+		t->shape[d] = b->shape ? b->shape[d] : b->len / b->itemsize;
+		t->strides[d] = step;
+		if (b->strides) {
+			t->strides[d] = b->strides[d] / b->itemsize;
+			if (b->strides[d] % b->itemsize && t->shape[d] > 1) {
+				PyErr_Format(
+				    PyExc_BufferError,
+				    "stride %d is %zd bytes, which elements of %zd bytes do not divide", d,
+				    b->strides[d], b->itemsize);
+				return -1;
+			}
+		}
+		step *= t->shape[d];
+	}
+	return 0;
+}
+
+struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype)
+{
+	struct py_tensor *t = py_tensor_alloc();
+	Py_buffer *b;
+
+	if (!t)
+		return NULL;
+	b = PyMem_Malloc(sizeof *b);
+	if (!b) {
+		PyErr_NoMemory();
+		goto err;
+	}
+	if (PyObject_GetBuffer(object, b, PyBUF_FULL_RO) < 0) {
+		PyMem_Free(b);
+		goto err;
+	}
+	t->buffer = b;
+	if (b->suboffsets) {
+		PyErr_SetString(PyExc_BufferError, "an array of pointers to rows has no strides");
+		goto err;
+	}
+	if (dtype < 0)
+		dtype = find_dtype(b->format, b->itemsize);
+	if (dtype < 0) {
+		PyErr_Format(PyExc_TypeError, "elements of type '%s' (%zd bytes): tmad has no such type",
+		             b->format ? b->format : "B", b->itemsize);
+		goto err;
+	}
+	t->dtype = (enum tma_dtype)dtype;
+	if (b->itemsize != (Py_ssize_t)tma_dtype_size(t->dtype)) {
+		PyErr_Format(PyExc_TypeError, "dtype: %s has %zu bytes, and the elements of the buffer %zd",
+		             tma_dtype_name(t->dtype), tma_dtype_size(t->dtype), b->itemsize);
+		goto err;
+	}
+	if (set_sizes(t, b) < 0)
+		goto err;
+	t->data = b->buf;
+	t->is_readonly = b->readonly;
+	return t;
+
+err:
+	Py_DECREF(t);
+	return NULL;
+}

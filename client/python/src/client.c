@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The type Client: a connection, its lock, and what the service says about itself. */
+#include "core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- The lock -------------------------------------------------------------------------------------- */
+
+static bool is_usable(struct py_client *c)
+{
+	if (c->pid != getpid())
+		PyErr_SetString(PyExc_RuntimeError,
+		                "the client was made by another process; a child has to connect by itself");
+	else if (!c->client)
+		PyErr_SetString(PyExc_ValueError, "the client is closed");
+	else
+		return true;
+	return false;
+}
+
+bool py_client_lock(struct py_client *c)
+{
+	int rc;
+
+	if (c->pid == getpid()) {
+		rc = pthread_mutex_trylock(&c->lock);
+		if (rc == EBUSY) {
+			Py_BEGIN_ALLOW_THREADS rc = pthread_mutex_lock(&c->lock);
+			Py_END_ALLOW_THREADS
+		}
+		if (rc == EDEADLK) {
+			PyErr_SetString(
+			    PyExc_RuntimeError,
+			    "the client is in a call of this thread; a signal's handler cannot use it");
+			return false;
+		}
+	}
+	if (is_usable(c))
+		return true;
+	if (c->pid == getpid())
+		pthread_mutex_unlock(&c->lock);
+	return false;
+}
+
+static struct deferred *take_deferred(struct py_client *c)
+{
+	struct deferred *first;
+
+	pthread_mutex_lock(&c->deferred_lock);
+	first = c->deferred;
+	c->deferred = NULL;
+	pthread_mutex_unlock(&c->deferred_lock);
+	return first;
+}
+
+/* What was deferred since the last look is released by whoever finds the lock free. */
+static void release_deferred(struct py_client *c)
+{
+	struct deferred *entry;
+
+	while ((entry = take_deferred(c)) != NULL) {
+		if (pthread_mutex_trylock(&c->lock) != 0) {
+			struct deferred *last = entry;
+
+			while (last->next)
+				last = last->next;
+			pthread_mutex_lock(&c->deferred_lock);
+			last->next = c->deferred;
+			c->deferred = entry;
+			pthread_mutex_unlock(&c->deferred_lock);
+			return;
+		}
+		while (entry) {
+			struct deferred *next = entry->next;
+
+			entry->release(entry->object);
+			free(entry);
+			entry = next;
+		}
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
+void py_client_unlock(struct py_client *c)
+{
+	if (c->n_pending)
+		py_client_take_ended(c);
+	pthread_mutex_unlock(&c->lock);
+	if (c->deferred)
+		release_deferred(c);
+}
+
+void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
+{
+	struct deferred *entry;
+
+	if (c->pid != getpid())
+		return;
+	if (pthread_mutex_trylock(&c->lock) == 0) {
+		Py_BEGIN_ALLOW_THREADS release(object);
+		Py_END_ALLOW_THREADS pthread_mutex_unlock(&c->lock);
+		return;
+	}
+	entry = malloc(sizeof *entry);
+	if (!entry)
+		return; /* until the client is closed */
+	pthread_mutex_lock(&c->deferred_lock);
+	*entry = (struct deferred){ c->deferred, release, object };
+	c->deferred = entry;
+	pthread_mutex_unlock(&c->deferred_lock);
+	release_deferred(c);
+}
+
+int py_client_raise(struct py_client *c, int status)
+{
+	if (PyErr_Occurred()) /* of a signal's handler */
+		return -1;
+	return raise_status(status, "%s", tma_last_error(c->client));
+}
+
+/* ---- Signals --------------------------------------------------------------------------------------- */
+
+/* A signal came while a call waited: Python's handler may raise KeyboardInterrupt. */
+static int on_interrupt(void *arg)
+{
+	PyGILState_STATE state = PyGILState_Ensure();
+	int rc = PyErr_CheckSignals();
+
+	(void)arg;
+	PyGILState_Release(state);
+	return rc;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------ */
+
+static void init_locks(struct py_client *c)
+{
+	pthread_mutexattr_t attributes;
+
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&c->lock, &attributes);
+	pthread_mutexattr_destroy(&attributes);
+	pthread_mutex_init(&c->deferred_lock, NULL);
+}
+
+static PyObject *py_client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "path", "timeout_ms", "reconnect_ms", "server_uid", NULL };
+	int timeout_ms = -1, reconnect_ms = 5000, rc;
+	const char *path = NULL;
+	PyObject *uid = Py_None;
+	struct py_client *c;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ziiO:Client", names, &path, &timeout_ms,
+	                                 &reconnect_ms, &uid))
+		return NULL;
+	c = (struct py_client *)PyType_GenericAlloc(type, 0);
+	if (!c)
+		return NULL;
+	init_locks(c);
+	c->pid = getpid();
+	c->wake_fd = -1;
+	c->ended_tail = &c->ended;
+	c->client = tma_new();
+	if (!c->client) {
+		PyErr_NoMemory();
+		goto err;
+	}
+	tma_set_timeout(c->client, timeout_ms);
+	tma_set_reconnect(c->client, reconnect_ms);
+	tma_set_interrupt(c->client, on_interrupt, NULL);
+	if (uid != Py_None) {
+		unsigned long value = PyLong_AsUnsignedLong(uid);
+
+		if (PyErr_Occurred())
+			goto err;
+		tma_set_server_uid(c->client, (unsigned)value);
+	}
+	CLIENT_CALL(c, rc = tma_connect(c->client, path));
+	if (rc < 0) {
+		py_client_raise(c, rc);
+		goto err;
+	}
+	return (PyObject *)c;
+
+err:
+	Py_DECREF(c);
+	return NULL;
+}
+
+static void free_ended(struct py_client *c)
+{
+	struct pending *pending = c->ended;
+
+	c->ended = NULL;
+	c->ended_tail = &c->ended;
+	while (pending) {
+		struct pending *next = pending->next;
+
+		pending_free(pending);
+		pending = next;
+	}
+}
+
+/* With the lock. Requests that are under way are waited for: they may still move what their callers free
+ * next. */
+static void close_client(struct py_client *c)
+{
+	tma_client *client = c->client;
+
+	Py_BEGIN_ALLOW_THREADS tma_flush(client);
+	while (c->n_pending) {
+		struct tma_completed completed;
+		int rc = tma_next(client, 1000, &completed);
+
+		if (rc == 0)
+			py_client_take_completed(c, &completed);
+		else if (rc < 0)
+			break;
+	}
+	streams_free(c);
+	Py_END_ALLOW_THREADS c->client = NULL;
+	segments_free(c);
+	Py_BEGIN_ALLOW_THREADS tma_free(client);
+	Py_END_ALLOW_THREADS
+}
+
+static PyObject *py_client_close(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+
+	(void)unused;
+	if (c->pid != getpid() || !c->client)
+		Py_RETURN_NONE;
+	if (!py_client_lock(c)) {
+		if (c->client)
+			return NULL;
+		PyErr_Clear(); /* another thread has just closed it */
+		Py_RETURN_NONE;
+	}
+	close_client(c);
+	pthread_mutex_unlock(&c->lock);
+	free_ended(c);
+	Py_RETURN_NONE;
+}
+
+static void py_client_dealloc(PyObject *self)
+{
+	struct py_client *c = (struct py_client *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	if (c->client && c->pid == getpid())
+		close_client(c);
+	free_ended(c);
+	release_deferred(c);
+	if (c->wake_fd >= 0)
+		close(c->wake_fd);
+	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->deferred_lock);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+/* ---- What the service says ------------------------------------------------------------------------- */
+
+typedef int document_call(tma_client *client, tma_document **ret);
+
+static PyObject *call_document(PyObject *self, document_call *call)
+{
+	struct py_client *c = (struct py_client *)self;
+	tma_document *document = NULL;
+	int rc;
+
+	if (!py_client_lock(c))
+		return NULL;
+	CLIENT_CALL(c, rc = call(c->client, &document));
+	if (rc < 0)
+		py_client_raise(c, rc);
+	py_client_unlock(c);
+	return rc < 0 ? NULL : document_convert(document);
+}
+
+static PyObject *py_client_info(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return call_document(self, tma_info);
+}
+
+static PyObject *py_client_stats(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return call_document(self, tma_stats);
+}
+
+static PyObject *py_client_regions(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return call_document(self, tma_regions);
+}
+
+static PyObject *py_client_ping(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+	int rc;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	CLIENT_CALL(c, rc = tma_ping(c->client));
+	if (rc < 0)
+		py_client_raise(c, rc);
+	py_client_unlock(c);
+	if (rc < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* Client.reconnect(): connects again after what closes a connection for good (NO_REPLY, PROTOCOL). */
+static PyObject *py_client_reconnect(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+	int rc;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	CLIENT_CALL(c, rc = tma_connect(c->client, tma_socket_path(c->client)));
+	if (rc == TMA_ALREADY_EXISTS)
+		rc = 0;
+	if (rc < 0)
+		py_client_raise(c, rc);
+	py_client_unlock(c);
+	if (rc < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
+{
+	struct py_client *c = (struct py_client *)self;
+	long ms = PyLong_AsLong(arg);
+
+	if ((ms == -1 && PyErr_Occurred()) || !py_client_lock(c))
+		return NULL;
+	tma_set_timeout(c->client, (int)ms);
+	py_client_unlock(c);
+	Py_RETURN_NONE;
+}
+
+static PyObject *py_client_last_result(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+	struct tma_result r;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	r = *tma_last_result(c->client);
+	py_client_unlock(c);
+	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:K,s:K,s:I}", "path", r.path, "bytes",
+	                     (unsigned long long)r.bytes, "ns", (unsigned long long)r.ns, "moved",
+	                     (unsigned long long)r.moved, "passed", (unsigned long long)r.passed, "beyond",
+	                     (unsigned long long)r.beyond, "repeats", (unsigned)r.repeats);
+}
+
+/* ---- The type -------------------------------------------------------------------------------------- */
+
+static PyObject *get_path(PyObject *self, void *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+	PyObject *path;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	path = PyUnicode_DecodeFSDefault(tma_socket_path(c->client));
+	py_client_unlock(c);
+	return path;
+}
+
+static PyObject *get_reconnects(PyObject *self, void *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+	uint32_t n;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	n = tma_reconnects(c->client);
+	py_client_unlock(c);
+	return PyLong_FromUnsignedLong(n);
+}
+
+static PyObject *get_closed(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(((struct py_client *)self)->client == NULL);
+}
+
+static PyGetSetDef py_client_getset[] = {
+	{ "path", get_path, NULL, "Path of the service's socket.", NULL },
+	{ "reconnects", get_reconnects, NULL, "How often the client has reconnected by itself.", NULL },
+	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
+	{ 0 },
+};
+
+#define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef py_client_methods[] = {
+	{ "close", py_client_close, METH_NOARGS,
+	  "close()\n--\n\nCloses the connection; waits for what is in flight." },
+	{ "ping", py_client_ping, METH_NOARGS, "ping()\n--\n\nReturns if the service answers." },
+	{ "info", py_client_info, METH_NOARGS,
+	  "info()\n--\n\nEngine, device, limits, methods and element types." },
+	{ "stats", py_client_stats, METH_NOARGS, "stats()\n--\n\nCounters of the whole service." },
+	{ "regions", py_client_regions, METH_NOARGS, "regions()\n--\n\nThe regions of this connection." },
+	{ "reconnect", py_client_reconnect, METH_NOARGS,
+	  "reconnect()\n--\n\nConnects again if the connection is lost." },
+	{ "set_timeout", py_client_set_timeout, METH_O,
+	  "set_timeout(ms)\n--\n\nLimits later calls; -1: no limit." },
+	{ "last_result", py_client_last_result, METH_NOARGS,
+	  "last_result()\n--\n\nWhat the last request did." },
+	{ "create", py_client_create, METH_VARARGS, "create(size)\n--\n\nA region of zeroed host memory." },
+	{ "register", py_client_register, METH_VARARGS,
+	  "register(tensor, readonly)\n--\n\nA region of a tensor's memory." },
+	{ "is_shared", py_client_is_shared, METH_VARARGS,
+	  "is_shared(tensor)\n--\n\nWhether the service has a tensor's memory; device memory is registered." },
+	{ "run", WITH_KEYWORDS(py_client_run),
+	  "run(request, **order)\n--\n\nRuns a request and waits for its end." },
+	{ "submit", WITH_KEYWORDS(py_client_submit),
+	  "submit(request, token, **order)\n--\n\nStarts a request; completed() or wait() returns its end." },
+	{ "wait", py_client_wait, METH_VARARGS, "wait(ticket)\n--\n\nWaits for a submitted request." },
+	{ "cancel", py_client_cancel, METH_VARARGS,
+	  "cancel(ticket)\n--\n\nWhether it was canceled before it started." },
+	{ "completed", py_client_completed, METH_NOARGS,
+	  "completed()\n--\n\nReads what has arrived: a list of (token, status, message), one for each that ended." },
+	{ "poll_fds", py_client_poll_fds, METH_NOARGS,
+	  "poll_fds()\n--\n\nThe socket, whether to poll it for writing, and a descriptor that becomes readable." },
+	{ "enqueue", WITH_KEYWORDS(py_client_enqueue),
+	  "enqueue(request, stream, **order)\n--\n\nStarts a request between what a CUDA stream has and will get." },
+	{ "synchronize", py_client_synchronize, METH_NOARGS,
+	  "synchronize()\n--\n\nWaits for all that was enqueued on streams." },
+	{ "stream_point", py_client_stream_point, METH_VARARGS,
+	  "stream_point(region, offset, value, stream, is_wait)\n--\n\nA stream signals a point, or waits for it." },
+	{ "explain", py_client_explain, METH_VARARGS,
+	  "explain(request, engine)\n--\n\nThe plan of a transform." },
+	{ "picture", py_client_picture, METH_VARARGS,
+	  "picture(request, engine)\n--\n\nThe same, drawn, as SVG." },
+	{ 0 },
+};
+
+PyDoc_STRVAR(py_client_doc,
+             "Client(path=None, timeout_ms=-1, reconnect_ms=5000, server_uid=None)\n--\n\n"
+             "A connection to tmad. Any thread may use it; calls of several threads take turns.");
+
+static PyType_Slot py_client_slots[] = {
+	{ Py_tp_doc, (void *)py_client_doc }, { Py_tp_new, py_client_new },
+	{ Py_tp_dealloc, py_client_dealloc }, { Py_tp_methods, py_client_methods },
+	{ Py_tp_getset, py_client_getset },   { 0 },
+};
+
+PyType_Spec py_client_spec = {
+	.name = "tmaclient._core.Client",
+	.basicsize = sizeof(struct py_client),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = py_client_slots,
+};

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the extension tmaclient._core share: its types, its state, how a client is locked and how
+ * a status becomes an exception.
+ *
+ * _core is libtmaclient for Python and no more: tensors as views of other objects' memory, requests between
+ * them, and ways to run a request. What NumPy's conventions ask for is in the Python files of the package.
+ *
+ * A client has one lock, which every use of its tma_client takes. A thread that has the GIL takes the lock
+ * only if it is free, and otherwise waits for it without the GIL: so a thread that has the lock may ask for
+ * the GIL. A destructor cannot wait, as it may run at any allocation; what it cannot release now is released
+ * by whoever unlocks the client.
+ */
+#ifndef TMACLIENT_PYTHON_CORE_H
+#define TMACLIENT_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/tmaclient.h"
+
+/* ---- Module ---------------------------------------------------------------------------------------- */
+
+struct core_state {
+	PyTypeObject *tensor_type;
+	PyTypeObject *client_type;
+	PyTypeObject *region_type;
+	PyTypeObject *request_type;
+	PyTypeObject *plan_type;
+	PyObject *make_error; /* of tmaclient._errors: an exception of a status and a message */
+};
+
+/* The state of the only module: the extension refuses to be loaded into a second interpreter. */
+extern struct core_state core;
+
+/* Sets the exception of a status. Returns -1. */
+int raise_status(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- Tensors --------------------------------------------------------------------------------------- */
+
+/* Device types of DLPack. */
+enum device_type {
+	DEVICE_CPU = 1,
+	DEVICE_CUDA = 2,
+	DEVICE_CUDA_HOST = 3,
+	DEVICE_CUDA_MANAGED = 13,
+};
+
+/* A view of another object's memory. It does not change, and keeps the memory. */
+struct py_tensor {
+	PyObject_HEAD PyObject *owner; /* the object, or the tensor that this one is a part of */
+	Py_buffer *buffer;             /* of the object; or NULL */
+	void *managed;     /* a DLManagedTensor or a DLManagedTensorVersioned to be deleted; or NULL */
+	bool is_versioned; /* managed */
+	bool is_readonly;
+	char *data; /* element [0, ..., 0] */
+	enum tma_dtype dtype;
+	int rank;
+	int64_t shape[TMA_MAX_RANK];
+	int64_t strides[TMA_MAX_RANK]; /* in elements */
+	int device_type;
+	int device_id;
+	intptr_t stream; /* on which the object says it was produced; -1: it does not say */
+};
+
+/* The bytes from the lowest element to the end of the highest one. */
+struct extent {
+	char *start;
+	uint64_t size; /* 0: there is no element */
+};
+
+extern PyType_Spec py_tensor_spec;
+struct py_tensor *py_tensor_alloc(void);
+struct extent py_tensor_extent(const struct py_tensor *t);
+int64_t py_tensor_count(const struct py_tensor *t); /* elements */
+bool py_tensor_is_host(const struct py_tensor *t);
+bool py_tensor_is_contiguous(const struct py_tensor *t); /* C order */
+
+/* A sequence of at most TMA_MAX_RANK numbers; -1 with an exception. */
+int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n);
+
+/* New references, NULL with an exception. py_tensor_get borrows a tensor as it is, and makes one of a buffer.
+ */
+struct py_tensor *py_tensor_get(PyObject *object);
+struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
+struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream);
+struct py_tensor *py_tensor_of_interface(PyObject *object);
+
+PyObject *py_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused);
+
+/* ---- Copies within this process -------------------------------------------------------------------- */
+
+/* Copies src to dst, of one shape and element size. Needs no GIL. */
+void copy_tensor(const struct py_tensor *dst, const struct py_tensor *src);
+
+/* Blocks along the axis, each to where the list says or from there: see Tensor.copy_blocks. Needs no GIL. */
+void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis, const int64_t *index,
+                 int64_t count, bool is_scatter);
+
+/* ---- Clients --------------------------------------------------------------------------------------- */
+
+struct pending;
+
+struct deferred {
+	struct deferred *next;
+	void (*release)(void *object);
+	void *object;
+};
+
+struct streams;
+struct segment;
+
+struct py_client {
+	PyObject_HEAD pthread_mutex_t lock; /* of all that follows; checks for errors */
+	tma_client *client;                 /* NULL: closed */
+	pid_t pid;                          /* of the process that made it: a child may not use it */
+	unsigned long thread;               /* in a call with the GIL released */
+	bool is_interrupted;                /* a signal's handler raised an exception in a call */
+
+	pthread_mutex_t deferred_lock;
+	struct deferred *deferred;
+
+	uint64_t n_pending;
+	struct pending *ended; /* with a request; taken by Client.completed */
+	struct pending **ended_tail;
+	int wake_fd; /* an eventfd of the event loop, written when some ended; or -1 */
+
+	tma_region *nothing;      /* where tensors without elements are; NULL until one is used */
+	struct segment *segments; /* of device memory that is registered */
+	struct streams *streams;  /* NULL until one is used */
+};
+
+extern PyType_Spec py_client_spec;
+
+/* The lock; false with an exception, also if the client is closed or another process's. */
+bool py_client_lock(struct py_client *c);
+void py_client_unlock(struct py_client *c);
+
+/* For a destructor: releases now or when the client is unlocked next, without the GIL; also if it is closed.
+ */
+void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
+
+/* With the lock: sets the exception of a failed call. Returns -1. */
+int py_client_raise(struct py_client *c, int status);
+
+/* With the lock: runs `call` without the GIL. */
+#define CLIENT_CALL(c, call)                 \
+	do {                                 \
+		Py_BEGIN_ALLOW_THREADS call; \
+		Py_END_ALLOW_THREADS         \
+	} while (0)
+
+/* With the lock and without the GIL: takes the tickets that have ended. */
+void py_client_take_ended(struct py_client *c);
+void py_client_take_completed(struct py_client *c, const struct tma_completed *completed);
+
+/* Methods that are in other files. */
+PyObject *py_client_create(PyObject *self, PyObject *args);
+PyObject *py_client_register(PyObject *self, PyObject *args);
+PyObject *py_client_is_shared(PyObject *self, PyObject *args);
+PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *py_client_wait(PyObject *self, PyObject *args);
+PyObject *py_client_cancel(PyObject *self, PyObject *args);
+PyObject *py_client_completed(PyObject *self, PyObject *unused);
+PyObject *py_client_poll_fds(PyObject *self, PyObject *unused);
+PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *py_client_synchronize(PyObject *self, PyObject *unused);
+PyObject *py_client_explain(PyObject *self, PyObject *args);
+PyObject *py_client_picture(PyObject *self, PyObject *args);
+PyObject *py_client_stream_point(PyObject *self, PyObject *args);
+
+/* ---- Regions --------------------------------------------------------------------------------------- */
+
+/* Memory that is shared with the service. It is released with the object. */
+struct py_region {
+	PyObject_HEAD struct py_client *client;
+	tma_region *region;
+	char *address; /* in this process; NULL: device memory */
+	uint64_t size;
+	bool is_mapped; /* by this object, and for it */
+	bool is_readonly;
+	uint64_t device_address; /* of the same memory, once a stream has used it; or 0 */
+};
+
+extern PyType_Spec py_region_spec;
+
+/* With the lock: where a tensor is; -1 with an exception. A tensor of device memory is registered if need be.
+ */
+int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret);
+
+/* ---- Requests -------------------------------------------------------------------------------------- */
+
+enum py_request_kind { REQUEST_TRANSFORM, REQUEST_PLAN, REQUEST_BLOCKS, REQUEST_ITEMS };
+
+struct py_plan;
+
+struct py_request {
+	PyObject_HEAD enum py_request_kind kind;
+	struct py_tensor *dst, *src; /* NULL for items */
+
+	/* A transform, also that of blocks. */
+	bool has_perm, has_pads;
+	int perm[TMA_MAX_RANK];
+	int64_t before[TMA_MAX_RANK], after[TMA_MAX_RANK];
+	enum tma_pad_mode mode;
+	struct tma_number value;
+
+	struct py_plan *plan;
+
+	/* Blocks: dst and src are their first ones, and the side that is indexed is `whole`. */
+	bool is_scatter;
+	struct py_tensor *index; /* of host memory, and sent; or shared, and read by the service */
+	bool is_index_shared;
+	struct py_tensor *whole;
+	int64_t limit;              /* blocks of the indexed side */
+	int64_t dst_step, src_step; /* bytes */
+
+	PyObject *items; /* a tuple of requests of the first two kinds */
+};
+
+extern PyType_Spec py_request_spec;
+
+/* A request with the places of its tensors, ready for the library. */
+struct resolved {
+	struct tma_tensor dst, src;
+	struct tma_transform transform;
+	struct tma_blocks blocks;
+	struct tma_place dst_place, src_place;
+	struct tma_item *items; /* owned */
+	struct resolved *each;  /* of the items; owned */
+	size_t n_items;
+};
+
+/* With the lock. */
+int py_request_resolve(struct py_client *c, struct py_request *request, struct resolved *ret);
+void resolved_deinit(struct resolved *r);
+
+/* With the lock, without the GIL: runs, or submits, what was resolved. */
+int resolved_run(struct py_client *c, const struct py_request *request, struct resolved *r,
+                 const struct tma_order *order);
+int resolved_submit(struct py_client *c, const struct py_request *request, struct resolved *r,
+                    const struct tma_order *order, tma_ticket *ret);
+
+/* A request without a reply yet. Its ticket's `user` points to it. */
+struct pending {
+	struct pending *next; /* of those that ended, in their order */
+	PyObject *request;    /* keeps its memory; NULL: nobody asks for its end (a stream's) */
+	PyObject *token;      /* the caller's */
+	tma_ticket ticket;
+	struct tma_result result;
+	struct resolved items; /* of which the library still uses the items */
+	char *message;         /* of a failure; or NULL */
+	struct stream *stream; /* that waits for it; or NULL */
+	uint64_t value;        /* for which the stream waits */
+};
+
+void pending_free(struct pending *pending);
+
+/* The keywords of an order in a stream, which has its own points. */
+int order_parse_enqueued(PyObject *kwargs, struct tma_order *ret);
+
+/* A number as padding takes it; -1 with an exception. */
+int number_parse(PyObject *object, struct tma_number *ret);
+
+/* ---- Plans ----------------------------------------------------------------------------------------- */
+
+struct py_plan {
+	PyObject_HEAD struct py_client *client;
+	tma_plan *plan;
+	struct py_tensor *dst, *src; /* of which only shapes, strides and dtypes count */
+};
+
+extern PyType_Spec py_plan_spec;
+
+/* Whether a tensor is laid out as the plan's; -1 with an exception that calls it name. */
+int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, const char *name);
+
+/* ---- CUDA ------------------------------------------------------------------------------------------ */
+
+/* With the lock: has the service know the device memory of an extent; -1 with an exception. The place is
+ * valid until the lock is given back. */
+int segments_find(struct py_client *c, const struct py_tensor *t, struct extent extent,
+                  struct tma_place *ret);
+
+/* Of a closed client, with whose regions they end. */
+void segments_free(struct py_client *c);
+
+/* Makes the context of the device of a pointer current if the thread has none; -1 with an exception. */
+int cuda_enter(uint64_t pointer);
+
+/* The device's address of host memory, which is registered with the driver; 0 with an exception. */
+uint64_t cuda_host_address(void *start, size_t size);
+
+/* Waits for all of the context's work, in whose streams points of the memory may still be. */
+void cuda_host_retire(void *start);
+
+/* With the lock, without the GIL: when nothing is pending. */
+void streams_free(struct py_client *c);
+
+/* With the lock, without the GIL: a stream's request has ended. */
+void streams_end(struct py_client *c, struct pending *pending);
+
+/* With the lock: raises what failed on a stream since the last time; 0 or -1. */
+int streams_check(struct py_client *c);
+
+/* ---- Documents ------------------------------------------------------------------------------------- */
+
+/* A tree of dicts, lists, strings and numbers. Frees the document; NULL with an exception. */
+PyObject *document_convert(tma_document *document);
+
+#endif

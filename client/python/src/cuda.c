@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory of this process: what the service knows of it, and the host memory in which streams and the
+ * service signal each other. The driver is looked for when a device pointer comes, and what is called of it
+ * is declared here.
+ *
+ * PyTorch's allocator cuts segments of many tensors, which grow: so the whole run of allocations around a
+ * tensor is registered, as one region, which replaces those that it contains. */
+#include "core.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+typedef int result; /* CUresult: 0 is success */
+
+static struct {
+	void *library;
+	result (*cuMemGetAddressRange_v2)(uint64_t *ret_base, size_t *ret_size, uint64_t pointer);
+	result (*cuMemRetainAllocationHandle)(uint64_t *ret, void *address);
+	result (*cuMemRelease)(uint64_t handle);
+	result (*cuMemHostRegister_v2)(void *start, size_t size, unsigned flags);
+	result (*cuMemHostUnregister)(void *start);
+	result (*cuMemHostGetDevicePointer_v2)(uint64_t *ret, void *start, unsigned flags);
+	result (*cuPointerGetAttribute)(void *ret, int attribute, uint64_t pointer);
+	result (*cuDevicePrimaryCtxRetain)(void **ret, int device);
+	result (*cuCtxGetCurrent)(void **ret);
+	result (*cuCtxSetCurrent)(void *context);
+	result (*cuCtxSynchronize)(void);
+} driver;
+
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static bool has_driver;
+
+enum {
+	HOST_REGISTER_PORTABLE_AND_MAPPED = 3, /* CU_MEMHOSTREGISTER_PORTABLE | _DEVICEMAP */
+	POINTER_DEVICE_ORDINAL = 9,            /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+	MOST_NEIGHBOURS = 8192,                /* allocations that a run is followed through, each way */
+};
+
+static void load_driver(void)
+{
+	driver.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!driver.library)
+		return;
+	has_driver = true;
+#define LOAD(name) has_driver = has_driver && (*(void **)&driver.name = dlsym(driver.library, #name)) != NULL
+	LOAD(cuMemGetAddressRange_v2);
+	LOAD(cuMemRetainAllocationHandle);
+	LOAD(cuMemRelease);
+	LOAD(cuMemHostRegister_v2);
+	LOAD(cuMemHostUnregister);
+	LOAD(cuMemHostGetDevicePointer_v2);
+	LOAD(cuPointerGetAttribute);
+	LOAD(cuDevicePrimaryCtxRetain);
+	LOAD(cuCtxGetCurrent);
+	LOAD(cuCtxSetCurrent);
+	LOAD(cuCtxSynchronize);
+#undef LOAD
+}
+
+static bool find_driver(void)
+{
+	pthread_once(&driver_once, load_driver);
+	return has_driver;
+}
+
+static int need_driver(void)
+{
+	return find_driver()
+	           ? 0
+	           : raise_status(TMA_UNSUPPORTED, "device memory: this machine has no CUDA driver");
+}
+
+int cuda_enter(uint64_t pointer)
+{
+	void *context = NULL;
+	int device = 0;
+
+	if (need_driver() < 0)
+		return -1;
+	if (driver.cuCtxGetCurrent(&context) == 0 && context)
+		return 0;
+	driver.cuPointerGetAttribute(&device, POINTER_DEVICE_ORDINAL, pointer);
+	if (driver.cuDevicePrimaryCtxRetain(&context, device) != 0 || driver.cuCtxSetCurrent(context) != 0)
+		return raise_status(TMA_DEVICE, "this thread cannot use the context of CUDA device %d",
+		                    device);
+	return 0;
+}
+
+/* ---- Host memory that streams use ------------------------------------------------------------------ */
+
+uint64_t cuda_host_address(void *start, size_t size)
+{
+	uint64_t address = 0;
+	result rc;
+
+	if (cuda_enter(0) < 0)
+		return 0;
+	rc = driver.cuMemHostRegister_v2(start, size, HOST_REGISTER_PORTABLE_AND_MAPPED);
+	if (rc == 0)
+		rc = driver.cuMemHostGetDevicePointer_v2(&address, start, 0);
+	if (rc != 0)
+		raise_status(TMA_DEVICE, "the CUDA driver does not map the memory of a timeline (error %d)",
+		             rc);
+	return rc == 0 ? address : 0;
+}
+
+void cuda_host_retire(void *start)
+{
+	driver.cuCtxSynchronize();
+	driver.cuMemHostUnregister(start);
+}
+
+/* ---- Segments -------------------------------------------------------------------------------------- */
+
+struct segment {
+	struct segment *next;
+	uint64_t start;
+	uint64_t size;
+	tma_region *region;
+};
+
+struct run {
+	uint64_t start;
+	uint64_t end;
+};
+
+static bool is_virtual(uint64_t address)
+{
+	uint64_t handle;
+
+	if (driver.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) != 0)
+		return false;
+	driver.cuMemRelease(handle);
+	return true;
+}
+
+static bool range_of(uint64_t address, struct run *ret)
+{
+	uint64_t base;
+	size_t size;
+
+	if (driver.cuMemGetAddressRange_v2(&base, &size, address) != 0 || size == 0)
+		return false;
+	*ret = (struct run){ base, base + size };
+	return true;
+}
+
+/* All that follows and precedes an allocation of cuMemCreate without a gap; other memory by itself. */
+static bool find_run(uint64_t start, uint64_t size, struct run *ret)
+{
+	struct run next;
+
+	if (!range_of(start, ret))
+		return false;
+	if (!is_virtual(start))
+		return true;
+	for (int i = 0; i < MOST_NEIGHBOURS && range_of(ret->end, &next) && is_virtual(ret->end); i++)
+		ret->end = next.end;
+	for (int i = 0; i < MOST_NEIGHBOURS && range_of(ret->start - 1, &next) && is_virtual(ret->start - 1);
+	     i++)
+		ret->start = next.start;
+	return ret->end >= start + size;
+}
+
+/* Those that a run contains, and those of memory that was freed. */
+static void release_others(struct py_client *c, const struct segment *kept)
+{
+	struct segment **at = &c->segments;
+
+	while (*at) {
+		struct segment *segment = *at;
+		const bool is_contained = segment->start >= kept->start &&
+		                          segment->start + segment->size <= kept->start + kept->size;
+		struct tma_place place;
+		struct run now;
+
+		if (segment != kept &&
+		    (is_contained || !range_of(segment->start, &now) ||
+		     tma_region_find_current(c->client, (void *)(uintptr_t)segment->start, 1, &place) < 0)) {
+			*at = segment->next;
+			tma_region_release(segment->region);
+			free(segment);
+		} else
+			at = &segment->next;
+	}
+}
+
+static int add(struct py_client *c, uint64_t start, uint64_t size)
+{
+	struct segment *segment = malloc(sizeof *segment);
+	int rc;
+
+	if (!segment)
+		return TMA_NO_MEMORY;
+	*segment = (struct segment){ .start = start, .size = size };
+	rc = tma_region_from_device_ptr(c->client, (void *)(uintptr_t)start, size, 0, &segment->region);
+	if (rc < 0) {
+		free(segment);
+		return rc;
+	}
+	segment->next = c->segments;
+	c->segments = segment;
+	release_others(c, segment);
+	return 0;
+}
+
+/* Without the GIL. */
+static int find(struct py_client *c, uint64_t start, uint64_t size, struct tma_place *ret)
+{
+	void *const pointer = (void *)(uintptr_t)start;
+	struct run run;
+	int rc = tma_region_find_current(c->client, pointer, size, ret);
+
+	if (rc != TMA_NOT_FOUND)
+		return rc;
+	rc = find_run(start, size, &run) ? add(c, run.start, run.end - run.start) : TMA_NOT_FOUND;
+	if (rc < 0) /* a neighbour may be what cannot be shared; else this says what is wrong */
+		rc = add(c, start, size);
+	return rc < 0 ? rc : tma_region_find_current(c->client, pointer, size, ret);
+}
+
+int segments_find(struct py_client *c, const struct py_tensor *t, struct extent extent, struct tma_place *ret)
+{
+	const uint64_t start = (uintptr_t)extent.start;
+	int rc;
+
+	(void)t;
+	if (cuda_enter(start) < 0)
+		return -1;
+	CLIENT_CALL(c, rc = find(c, start, extent.size, ret));
+	return rc < 0 ? py_client_raise(c, rc) : 0;
+}
+
+void segments_free(struct py_client *c)
+{
+	while (c->segments) {
+		struct segment *next = c->segments->next;
+
+		free(c->segments);
+		c->segments = next;
+	}
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of objects that speak DLPack, and tensors for them. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dlpack.h"
+
+static const struct {
+	uint8_t code;
+	uint8_t bits;
+} codes[] = {
+	[TMA_BOOL] = { DL_BOOL, 8 },
+	[TMA_UINT8] = { DL_UINT, 8 },
+	[TMA_INT8] = { DL_INT, 8 },
+	[TMA_UINT16] = { DL_UINT, 16 },
+	[TMA_INT16] = { DL_INT, 16 },
+	[TMA_UINT32] = { DL_UINT, 32 },
+	[TMA_INT32] = { DL_INT, 32 },
+	[TMA_UINT64] = { DL_UINT, 64 },
+	[TMA_INT64] = { DL_INT, 64 },
+	[TMA_FLOAT8_E4M3FN] = { DL_FLOAT8_E4M3FN, 8 },
+	[TMA_FLOAT8_E5M2] = { DL_FLOAT8_E5M2, 8 },
+	[TMA_FLOAT16] = { DL_FLOAT, 16 },
+	[TMA_BFLOAT16] = { DL_BFLOAT, 16 },
+	[TMA_FLOAT32] = { DL_FLOAT, 32 },
+	[TMA_FLOAT64] = { DL_FLOAT, 64 },
+	[TMA_COMPLEX64] = { DL_COMPLEX, 64 },
+	[TMA_COMPLEX128] = { DL_COMPLEX, 128 },
+};
+
+/* ---- From others ----------------------------------------------------------------------------------- */
+
+void dlpack_delete(struct py_tensor *t)
+{
+	if (t->is_versioned) {
+		DLManagedTensorVersioned *managed = t->managed;
+
+		if (managed->deleter)
+			managed->deleter(managed);
+	} else {
+		DLManagedTensor *managed = t->managed;
+
+		if (managed->deleter)
+			managed->deleter(managed);
+	}
+	t->managed = NULL;
+}
+
+static int take_tensor(struct py_tensor *t, const DLTensor *dl)
+{
+	int64_t step = 1;
+
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		if (dl->dtype.code == codes[i].code && dl->dtype.bits == codes[i].bits &&
+		    dl->dtype.lanes == 1) {
+			t->dtype = (enum tma_dtype)i;
+			goto found;
+		}
+	PyErr_Format(PyExc_TypeError,
+	             "elements of DLPack's type code %d with %d bits and %d lanes: tmad has no such type",
+	             dl->dtype.code, dl->dtype.bits, dl->dtype.lanes);
+	return -1;
+
+found:
+	if (dl->device.type != DEVICE_CPU && dl->device.type != DEVICE_CUDA &&
+	    dl->device.type != DEVICE_CUDA_HOST && dl->device.type != DEVICE_CUDA_MANAGED) {
+		PyErr_Format(PyExc_TypeError,
+		             "memory of DLPack's device type %d: tmad takes that of CPUs (1) and CUDA (2)",
+		             dl->device.type);
+		return -1;
+	}
+	if (dl->ndim > TMA_MAX_RANK) {
+		PyErr_Format(PyExc_ValueError, "an array of %d dimensions; tmad takes at most %d", dl->ndim,
+		             TMA_MAX_RANK);
+		return -1;
+	}
+	t->rank = dl->ndim;
+	for (int d = dl->ndim - 1; d >= 0; d--) {
+		t->shape[d] = dl->shape[d];
+		t->strides[d] = dl->strides ? dl->strides[d] : step;
+		step *= dl->shape[d];
+	}
+	t->device_type = dl->device.type;
+	t->device_id = dl->device.id;
+	t->data = (char *)dl->data + dl->byte_offset;
+	return 0;
+}
+
+static int take_capsule(struct py_tensor *t, PyObject *capsule)
+{
+	if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+		DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+
+		if (managed->version.major != DLPACK_MAJOR) {
+			PyErr_Format(PyExc_BufferError, "an array of DLPack %u; this is %d",
+			             managed->version.major, DLPACK_MAJOR);
+			return -1;
+		}
+		if (PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0)
+			return -1;
+		t->managed = managed;
+		t->is_versioned = true;
+		t->is_readonly = managed->flags & DL_READ_ONLY;
+		return take_tensor(t, &managed->tensor);
+	}
+	if (PyCapsule_IsValid(capsule, "dltensor")) {
+		DLManagedTensor *managed = PyCapsule_GetPointer(capsule, "dltensor");
+
+		if (PyCapsule_SetName(capsule, "used_dltensor") < 0)
+			return -1;
+		t->managed = managed;
+		return take_tensor(t, &managed->tensor);
+	}
+	PyErr_SetString(PyExc_BufferError, "__dlpack__ returned no capsule of a tensor");
+	return -1;
+}
+
+/* __dlpack__(stream=..., max_version=...), or without the version where that is not known. */
+static PyObject *ask(PyObject *object, PyObject *stream)
+{
+	PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0),
+		 *capsule = NULL;
+	PyObject *kwargs =
+	    Py_BuildValue("{s:O,s:(ii)}", "stream", stream, "max_version", DLPACK_MAJOR, DLPACK_MINOR);
+
+	if (method && none && kwargs)
+		capsule = PyObject_Call(method, none, kwargs);
+	if (!capsule && kwargs && PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
+		if (PyDict_DelItemString(kwargs, "max_version") == 0)
+			capsule = PyObject_Call(method, none, kwargs);
+	}
+	Py_XDECREF(method);
+	Py_XDECREF(none);
+	Py_XDECREF(kwargs);
+	return capsule;
+}
+
+struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream)
+{
+	PyObject *capsule = ask(object, stream);
+	struct py_tensor *t;
+
+	if (!capsule)
+		return NULL;
+	t = py_tensor_alloc();
+	if (t && take_capsule(t, capsule) < 0) {
+		Py_DECREF(t);
+		t = NULL;
+	}
+	Py_DECREF(capsule);
+	return t;
+}
+
+/* ---- For others ------------------------------------------------------------------------------------ */
+
+/* A tensor on its way: both kinds of struct, and the sizes that they point to. */
+struct export
+{
+	union {
+		DLManagedTensor managed;
+		DLManagedTensorVersioned versioned;
+	};
+	int64_t shape[TMA_MAX_RANK];
+	int64_t strides[TMA_MAX_RANK];
+};
+
+/* Any thread may delete one. */
+static void drop(void *owner)
+{
+	PyGILState_STATE state = PyGILState_Ensure();
+
+	Py_DECREF((PyObject *)owner);
+	PyGILState_Release(state);
+}
+
+static void delete_managed(DLManagedTensor *self)
+{
+	drop(self->context);
+	free(self);
+}
+
+static void delete_versioned(DLManagedTensorVersioned *self)
+{
+	drop(self->context);
+	free(self);
+}
+
+static void on_capsule_freed(PyObject *capsule)
+{
+	if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+		delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+	else if (PyCapsule_IsValid(capsule, "dltensor"))
+		delete_managed(PyCapsule_GetPointer(capsule, "dltensor"));
+}
+
+PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused)
+{
+	const struct py_tensor *t = (struct py_tensor *)self;
+
+	(void)unused;
+	return Py_BuildValue("ii", t->device_type, t->device_id);
+}
+
+static int check_arguments(const struct py_tensor *t, PyObject *stream, PyObject *device, PyObject *copy)
+{
+	int type, id;
+
+	if (py_tensor_is_host(t) && stream != Py_None) {
+		PyErr_SetString(PyExc_BufferError, "stream: host memory has none; pass None");
+		return -1;
+	}
+	if (copy != Py_None && PyObject_IsTrue(copy)) {
+		PyErr_SetString(PyExc_BufferError,
+		                "copy: a tensor is exported as it is; copy what comes of it");
+		return -1;
+	}
+	if (device == Py_None)
+		return 0;
+	if (!PyArg_ParseTuple(device, "ii:dl_device", &type, &id))
+		return -1;
+	if (type != t->device_type || id != t->device_id) {
+		PyErr_Format(PyExc_BufferError, "dl_device: the tensor is on device (%d, %d), not (%d, %d)",
+		             t->device_type, t->device_id, type, id);
+		return -1;
+	}
+	return 0;
+}
+
+/* What was asked for: the major version of DLPack. */
+static int parse_version(PyObject *version, bool *ret_is_versioned)
+{
+	int major, minor;
+
+	*ret_is_versioned = false;
+	if (version == Py_None)
+		return 0;
+	if (!PyArg_ParseTuple(version, "ii:max_version", &major, &minor))
+		return -1;
+	*ret_is_versioned = major >= DLPACK_MAJOR;
+	return 0;
+}
+
+PyObject *py_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "stream", "max_version", "dl_device", "copy", NULL };
+	PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None, *capsule;
+	struct py_tensor *t = (struct py_tensor *)self;
+	struct export *export;
+	bool is_versioned;
+	DLTensor *dl;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device,
+	                                 &copy))
+		return NULL;
+	if (check_arguments(t, stream, device, copy) < 0 || parse_version(version, &is_versioned) < 0)
+		return NULL;
+	if (t->is_readonly && !is_versioned) {
+		PyErr_SetString(PyExc_BufferError,
+		                "the tensor is read-only, which only DLPack 1.0 and later can say");
+		return NULL;
+	}
+	export = calloc(1, sizeof *export);
+	if (!export)
+		return PyErr_NoMemory();
+	if (is_versioned) {
+		export->versioned = (DLManagedTensorVersioned){ .version = { DLPACK_MAJOR, DLPACK_MINOR },
+			                                        .context = self,
+			                                        .deleter = delete_versioned,
+			                                        .flags = t->is_readonly ? DL_READ_ONLY : 0 };
+		dl = &export->versioned.tensor;
+	} else {
+		export->managed = (DLManagedTensor){ .context = self, .deleter = delete_managed };
+		dl = &export->managed.tensor;
+	}
+	memcpy(export->shape, t->shape, sizeof t->shape);
+	memcpy(export->strides, t->strides, sizeof t->strides);
+	dl->data = t->data;
+	dl->device.type = t->device_type;
+	dl->device.id = t->device_id;
+	dl->ndim = t->rank;
+	dl->dtype.code = codes[t->dtype].code;
+	dl->dtype.bits = codes[t->dtype].bits;
+	dl->dtype.lanes = 1;
+	dl->shape = export->shape;
+	dl->strides = export->strides;
+	capsule = PyCapsule_New(export, is_versioned ? "dltensor_versioned" : "dltensor", on_capsule_freed);
+	if (!capsule) {
+		free(export);
+		return NULL;
+	}
+	Py_INCREF(self);
+	return capsule;
+}

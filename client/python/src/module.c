@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module tmaclient._core: its types, its few functions, and how a status becomes an exception. */
+#include "core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct core_state core;
+
+int raise_status(int status, const char *format, ...)
+{
+	PyObject *exception;
+	char message[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof message, format, args);
+	va_end(args);
+	if (!core.make_error) {
+		PyObject *module = PyImport_ImportModule("tmaclient._errors");
+
+		core.make_error = module ? PyObject_GetAttrString(module, "make") : NULL;
+		Py_XDECREF(module);
+		if (!core.make_error)
+			return -1;
+	}
+	exception = PyObject_CallFunction(core.make_error, "is", status, message);
+	if (exception) {
+		PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+		Py_DECREF(exception);
+	}
+	return -1;
+}
+
+/* ---- Functions ------------------------------------------------------------------------------------- */
+
+static PyObject *encode_number(PyObject *self, PyObject *args)
+{
+	uint8_t bytes[16];
+	struct tma_number number;
+	PyObject *object;
+	const char *name;
+	int dtype;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "sO:encode_number", &name, &object) || number_parse(object, &number) < 0)
+		return NULL;
+	dtype = tma_dtype_parse(name);
+	if (dtype < 0 || tma_number_encode((enum tma_dtype)dtype, &number, bytes) < 0) {
+		raise_status(TMA_INVALID_ARGUMENT, "value: %s cannot represent it", name);
+		return NULL;
+	}
+	return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)tma_dtype_size((enum tma_dtype)dtype));
+}
+
+static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
+{
+	switch (dtype) {
+#define INTEGER(name, type)                       \
+	case name: {                              \
+		type value;                       \
+		memcpy(&value, at, sizeof value); \
+		*ret = (int64_t)value;            \
+		return 0;                         \
+	}
+		INTEGER(TMA_UINT8, uint8_t)
+		INTEGER(TMA_INT8, int8_t)
+		INTEGER(TMA_UINT16, uint16_t)
+		INTEGER(TMA_INT16, int16_t)
+		INTEGER(TMA_UINT32, uint32_t)
+		INTEGER(TMA_INT32, int32_t)
+		INTEGER(TMA_UINT64, uint64_t)
+		INTEGER(TMA_INT64, int64_t)
+#undef INTEGER
+	default:
+		PyErr_Format(PyExc_TypeError, "index: elements of %s; it has to be of integers",
+		             tma_dtype_name(dtype));
+		return -1;
+	}
+}
+
+/* check_index(index, limit): a contiguous copy as int64, in which negative entries count from the end. */
+static PyObject *check_index(PyObject *self, PyObject *args)
+{
+	struct py_tensor *index, *copy = NULL;
+	PyObject *object, *memory;
+	long long limit;
+	int64_t *values;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "O!L:check_index", core.tensor_type, &object, &limit))
+		return NULL;
+	index = (struct py_tensor *)object;
+	if (index->rank != 1 || !py_tensor_is_host(index)) {
+		PyErr_SetString(PyExc_ValueError, "index: it has to be a list, of one dimension");
+		return NULL;
+	}
+	memory =
+	    PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)index->shape[0] * (Py_ssize_t)sizeof *values);
+	if (!memory)
+		return NULL;
+	values = (int64_t *)(void *)PyByteArray_AsString(memory);
+	for (int64_t i = 0; i < index->shape[0]; i++) {
+		const char *at = index->data + i * index->strides[0] * (int64_t)tma_dtype_size(index->dtype);
+		int64_t value;
+
+		if (read_integer(index->dtype, at, &value) < 0)
+			goto out;
+		values[i] = value < 0 ? value + limit : value;
+		if (values[i] < 0 || values[i] >= limit) {
+			raise_status(TMA_OUT_OF_RANGE, "index: entry %lld is %lld, of %lld blocks",
+			             (long long)i, (long long)value, limit);
+			goto out;
+		}
+	}
+	copy = py_tensor_of_buffer(memory, TMA_UINT8);
+	if (copy) {
+		PyObject *viewed = PyObject_CallMethod((PyObject *)copy, "viewed", "s(L)", "int64",
+		                                       (long long)index->shape[0]);
+
+		Py_DECREF((PyObject *)copy);
+		copy = (struct py_tensor *)viewed;
+	}
+out:
+	Py_DECREF(memory);
+	return (PyObject *)copy;
+}
+
+/* layout(dtype, shape, strides): a tensor without memory. */
+static PyObject *make_layout(PyObject *self, PyObject *args)
+{
+	PyObject *shape, *strides;
+	struct py_tensor *t;
+	const char *name;
+	int n = 0, dtype;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "sOO:layout", &name, &shape, &strides))
+		return NULL;
+	dtype = tma_dtype_parse(name);
+	if (dtype < 0) {
+		PyErr_Format(PyExc_TypeError, "dtype: tmad has no element type %s", name);
+		return NULL;
+	}
+	t = py_tensor_alloc();
+	if (!t)
+		return NULL;
+	t->dtype = (enum tma_dtype)dtype;
+	if (parse_sizes(shape, "shape", t->shape, &t->rank) == 0 &&
+	    parse_sizes(strides, "strides", t->strides, &n) == 0) {
+		if (n == t->rank)
+			return (PyObject *)t;
+		PyErr_SetString(PyExc_ValueError, "strides: one for each dimension");
+	}
+	Py_DECREF((PyObject *)t);
+	return NULL;
+}
+
+static PyObject *signal_point(PyObject *self, PyObject *args)
+{
+	unsigned long long offset, value;
+	PyObject *object;
+	struct py_region *r;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "O!KK:signal_point", core.region_type, &object, &offset, &value))
+		return NULL;
+	r = (struct py_region *)object;
+	if (!r->address || !r->region || offset + 8 > r->size ||
+	    tma_point_signal(r->address + offset, value) < 0) {
+		PyErr_SetString(PyExc_ValueError, "the timeline is no aligned word of the region");
+		return NULL;
+	}
+	Py_RETURN_NONE;
+}
+
+/* wait_point(region, offset, value, timeout_ms): whether it was reached. */
+static PyObject *wait_point(PyObject *self, PyObject *args)
+{
+	unsigned long long offset, value;
+	int timeout_ms, waited_ms = 0, rc = TMA_PENDING;
+	PyObject *object;
+	struct py_region *r;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "O!KKi:wait_point", core.region_type, &object, &offset, &value,
+	                      &timeout_ms))
+		return NULL;
+	r = (struct py_region *)object;
+	if (!r->address || !r->region || offset + 8 > r->size) {
+		PyErr_SetString(PyExc_ValueError, "the timeline is no aligned word of the region");
+		return NULL;
+	}
+	/* In steps, so that Ctrl-C is heard. */
+	while (rc == TMA_PENDING) {
+		int step = timeout_ms >= 0 && timeout_ms - waited_ms < 100 ? timeout_ms - waited_ms : 100;
+
+		Py_BEGIN_ALLOW_THREADS rc = tma_point_wait(r->address + offset, value, step);
+		Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return NULL;
+		waited_ms += step;
+		if (timeout_ms >= 0 && waited_ms >= timeout_ms)
+			break;
+	}
+	if (rc < 0) {
+		PyErr_SetString(PyExc_ValueError, "the timeline is no aligned word of the region");
+		return NULL;
+	}
+	return PyBool_FromLong(rc == 0);
+}
+
+/* Names and sizes of the element types, and names and numbers of the statuses. */
+static PyObject *make_dtypes(void)
+{
+	PyObject *dict = PyDict_New();
+
+	for (int i = 0; dict && tma_dtype_name((enum tma_dtype)i); i++) {
+		PyObject *size = PyLong_FromSize_t(tma_dtype_size((enum tma_dtype)i));
+
+		if (!size || PyDict_SetItemString(dict, tma_dtype_name((enum tma_dtype)i), size) < 0) {
+			Py_XDECREF(size);
+			Py_DECREF(dict);
+			return NULL;
+		}
+		Py_DECREF(size);
+	}
+	return dict;
+}
+
+static PyObject *make_statuses(void)
+{
+	PyObject *dict = PyDict_New();
+
+	for (int status = TMA_INVALID_ARGUMENT; dict && status >= TMA_NO_REPLY; status--) {
+		PyObject *number = PyLong_FromLong(status);
+
+		if (!number || PyDict_SetItemString(dict, tma_status_name(status), number) < 0) {
+			Py_XDECREF(number);
+			Py_DECREF(dict);
+			return NULL;
+		}
+		Py_DECREF(number);
+	}
+	return dict;
+}
+
+static PyMethodDef functions[] = {
+	{ "encode_number", encode_number, METH_VARARGS,
+	  "encode_number(dtype, value)\n--\n\nThe bytes with which padding fills." },
+	{ "check_index", check_index, METH_VARARGS,
+	  "check_index(index, limit)\n--\n\nA checked copy, as int64; negative entries count from the end." },
+	{ "layout", make_layout, METH_VARARGS,
+	  "layout(dtype, shape, strides)\n--\n\nA tensor without memory." },
+	{ "signal_point", signal_point, METH_VARARGS,
+	  "signal_point(region, offset, value)\n--\n\nSignals a point from this thread." },
+	{ "wait_point", wait_point, METH_VARARGS,
+	  "wait_point(region, offset, value, timeout_ms)\n--\n\nWaits for a point; returns whether it was reached." },
+	{ 0 },
+};
+
+/* ---- The module ------------------------------------------------------------------------------------ */
+
+static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTypeObject **ret)
+{
+	*ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+	if (!*ret)
+		return -1;
+	Py_INCREF((PyObject *)*ret);
+	return PyModule_AddObject(module, name, (PyObject *)*ret);
+}
+
+static int core_exec(PyObject *module)
+{
+	PyObject *dtypes, *statuses;
+
+	if (core.tensor_type) {
+		PyErr_SetString(PyExc_ImportError,
+		                "tmaclient can be loaded by one interpreter of a process only");
+		return -1;
+	}
+	if (add_type(module, &py_tensor_spec, "Tensor", &core.tensor_type) < 0 ||
+	    add_type(module, &py_client_spec, "Client", &core.client_type) < 0 ||
+	    add_type(module, &py_region_spec, "Region", &core.region_type) < 0 ||
+	    add_type(module, &py_request_spec, "Request", &core.request_type) < 0 ||
+	    add_type(module, &py_plan_spec, "Plan", &core.plan_type) < 0)
+		return -1;
+	dtypes = make_dtypes();
+	statuses = make_statuses();
+	if (!dtypes || PyModule_AddObject(module, "DTYPES", dtypes) < 0 || !statuses ||
+	    PyModule_AddObject(module, "STATUSES", statuses) < 0)
+		return -1;
+	if (PyModule_AddIntConstant(module, "MAX_RANK", TMA_MAX_RANK) < 0 ||
+	    PyModule_AddIntConstant(module, "VERSION_MAJOR", TMA_VERSION_MAJOR) < 0)
+		return -1;
+	return PyModule_AddStringConstant(module, "VERSION", tma_version());
+}
+
+static PyModuleDef_Slot module_slots[] = {
+	{ Py_mod_exec, core_exec },
+#ifdef Py_GIL_DISABLED
+	{ Py_mod_gil, Py_MOD_GIL_NOT_USED },
+#endif
+	{ 0 },
+};
+
+static struct PyModuleDef module_definition = {
+	PyModuleDef_HEAD_INIT,  .m_name = "tmaclient._core", .m_doc = "libtmaclient for Python.",
+	.m_methods = functions, .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+	return PyModuleDef_Init(&module_definition);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The type Plan: a transform that was checked once. Called with arrays in shared memory it costs little more
+ * than the library's call; what else it is called with is its subclass's to stage or to enqueue. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static PyObject *py_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	PyObject *client, *request;
+	struct py_plan *p;
+	struct py_client *c;
+	struct resolved r;
+	int rc;
+
+	(void)kwargs;
+	if (!PyArg_ParseTuple(args, "O!O!:Plan", core.client_type, &client, core.request_type, &request))
+		return NULL;
+	if (((struct py_request *)request)->kind != REQUEST_TRANSFORM) {
+		PyErr_SetString(PyExc_TypeError, "a plan is made of a transform");
+		return NULL;
+	}
+	p = (struct py_plan *)PyType_GenericAlloc(type, 0);
+	if (!p)
+		return NULL;
+	c = (struct py_client *)client;
+	Py_INCREF(client);
+	p->client = c;
+	p->dst = ((struct py_request *)request)->dst;
+	Py_INCREF((PyObject *)p->dst);
+	p->src = ((struct py_request *)request)->src;
+	Py_INCREF((PyObject *)p->src);
+	if (!py_client_lock(c))
+		goto err;
+	rc = py_request_resolve(NULL, (struct py_request *)request, &r);
+	if (rc == 0) {
+		CLIENT_CALL(c, rc = tma_plan_prepare(c->client, &r.transform, &p->plan));
+		if (rc < 0)
+			py_client_raise(c, rc);
+	}
+	py_client_unlock(c);
+	if (rc == 0)
+		return (PyObject *)p;
+err:
+	Py_DECREF(p);
+	return NULL;
+}
+
+struct remains {
+	struct py_client *client;
+	tma_plan *plan;
+};
+
+static void release(void *arg)
+{
+	struct remains *remains = arg;
+
+	if (remains->client->client)
+		tma_plan_release(remains->plan);
+	free(remains);
+}
+
+static void let_go(struct py_plan *p)
+{
+	struct remains *remains;
+
+	if (!p->plan)
+		return;
+	remains = malloc(sizeof *remains);
+	if (remains) { /* otherwise it stays until the client is closed */
+		*remains = (struct remains){ p->client, p->plan };
+		py_client_release(p->client, release, remains);
+	}
+	p->plan = NULL;
+}
+
+static PyObject *py_plan_release(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	let_go((struct py_plan *)self);
+	Py_RETURN_NONE;
+}
+
+static void py_plan_dealloc(PyObject *self)
+{
+	struct py_plan *p = (struct py_plan *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	let_go(p);
+	Py_XDECREF((PyObject *)p->dst);
+	Py_XDECREF((PyObject *)p->src);
+	Py_XDECREF((PyObject *)p->client);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+/* ---- Running --------------------------------------------------------------------------------------- */
+
+int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, const char *name)
+{
+	bool is_same = t->dtype == expected->dtype && t->rank == expected->rank;
+
+	for (int d = 0; is_same && d < t->rank; d++)
+		is_same = t->shape[d] == expected->shape[d] &&
+		          (t->strides[d] == expected->strides[d] || t->shape[d] == 1);
+	if (is_same || (py_tensor_count(t) == 0 && t->dtype == expected->dtype && t->rank == expected->rank &&
+	                !memcmp(t->shape, expected->shape, (size_t)t->rank * sizeof *t->shape)))
+		return 0;
+	PyErr_Format(PyExc_ValueError,
+	             "%s: the plan was made for %R, with strides %R, not for %R, with strides %R", name,
+	             expected, PyObject_GetAttrString((PyObject *)expected, "strides"), t,
+	             PyObject_GetAttrString((PyObject *)t, "strides"));
+	return -1;
+}
+
+/* With the lock. 1: not in shared host memory. */
+static int find(struct py_client *c, const struct py_tensor *t, struct tma_place *ret)
+{
+	struct extent extent = py_tensor_extent(t);
+
+	if (extent.size == 0 || !py_tensor_is_host(t) ||
+	    tma_region_find(c->client, extent.start, extent.size, ret) < 0)
+		return 1;
+	ret->offset += (uint64_t)(t->data - extent.start);
+	return 0;
+}
+
+/* 0, -1 with an exception, or 1: to be run otherwise. */
+static int run_shared(struct py_plan *p, const struct py_tensor *dst, const struct py_tensor *src)
+{
+	struct tma_place dst_place, src_place;
+	int rc;
+
+	if (dst->is_readonly || py_plan_check(p->dst, dst, "out") < 0 ||
+	    py_plan_check(p->src, src, "src") < 0)
+		return PyErr_Occurred() ? -1 : 1;
+	if (!py_client_lock(p->client))
+		return -1;
+	if (!p->plan) {
+		PyErr_SetString(PyExc_ValueError, "the plan was released");
+		rc = -1;
+	} else
+		rc = find(p->client, dst, &dst_place);
+	if (rc == 0)
+		rc = find(p->client, src, &src_place);
+	if (rc == 0) {
+		CLIENT_CALL(p->client,
+		            rc = tma_plan_run(p->client->client, p->plan, dst_place, src_place, NULL));
+		if (rc < 0)
+			py_client_raise(p->client, rc);
+	}
+	py_client_unlock(p->client);
+	return rc;
+}
+
+static PyObject *run_otherwise(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	PyObject *method = PyObject_GetAttrString(self, "_run"), *result;
+
+	if (!method)
+		return NULL;
+	result = PyObject_Call(method, args, kwargs);
+	Py_DECREF(method);
+	return result;
+}
+
+static PyObject *py_plan_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	struct py_tensor *dst, *src;
+	PyObject *out;
+	int rc;
+
+	if (kwargs || PyTuple_Size(args) != 2)
+		return run_otherwise(self, args, kwargs);
+	out = PyTuple_GetItem(args, 1);
+	if (!PyObject_CheckBuffer(PyTuple_GetItem(args, 0)) || !PyObject_CheckBuffer(out))
+		return run_otherwise(self, args, kwargs);
+	src = py_tensor_get(PyTuple_GetItem(args, 0));
+	dst = src ? py_tensor_get(out) : NULL;
+	if (!dst) { /* ml_dtypes' arrays, for one, have a buffer in name only */
+		Py_XDECREF((PyObject *)src);
+		PyErr_Clear();
+		return run_otherwise(self, args, kwargs);
+	}
+	rc = run_shared((struct py_plan *)self, dst, src);
+	Py_DECREF(dst);
+	Py_DECREF(src);
+	if (rc < 0)
+		return NULL;
+	if (rc > 0)
+		return run_otherwise(self, args, kwargs);
+	Py_INCREF(out);
+	return out;
+}
+
+static PyObject *get_dst(PyObject *self, void *unused)
+{
+	(void)unused;
+	Py_INCREF((PyObject *)((struct py_plan *)self)->dst);
+	return (PyObject *)((struct py_plan *)self)->dst;
+}
+
+static PyObject *get_src(PyObject *self, void *unused)
+{
+	(void)unused;
+	Py_INCREF((PyObject *)((struct py_plan *)self)->src);
+	return (PyObject *)((struct py_plan *)self)->src;
+}
+
+static PyGetSetDef py_plan_getset[] = {
+	{ "dst", get_dst, NULL, "The destination's layout.", NULL },
+	{ "src", get_src, NULL, "The source's layout.", NULL },
+	{ 0 },
+};
+
+static PyMethodDef py_plan_methods[] = {
+	{ "release", py_plan_release, METH_NOARGS,
+	  "release()\n--\n\nGives the plan up; runs in flight finish." },
+	{ 0 },
+};
+
+static PyType_Slot py_plan_slots[] = {
+	{ Py_tp_doc, (void *)"A transform that was checked once, of a client." },
+	{ Py_tp_new, py_plan_new },
+	{ Py_tp_dealloc, py_plan_dealloc },
+	{ Py_tp_call, py_plan_call },
+	{ Py_tp_getset, py_plan_getset },
+	{ Py_tp_methods, py_plan_methods },
+	{ 0 },
+};
+
+PyType_Spec py_plan_spec = {
+	.name = "tmaclient._core.Plan",
+	.basicsize = sizeof(struct py_plan),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = py_plan_slots,
+};

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The type Region: memory that the service shares with this process, as a buffer; and where tensors are in
+ * it. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "client/client.h"
+
+static struct py_region *py_region_alloc(struct py_client *c)
+{
+	struct py_region *r = (struct py_region *)PyType_GenericAlloc(core.region_type, 0);
+
+	if (r) {
+		Py_INCREF((PyObject *)c);
+		r->client = c;
+	}
+	return r;
+}
+
+/* Client.create(size). The mapping becomes the object's: arrays in it outlive the client. */
+PyObject *py_client_create(PyObject *self, PyObject *args)
+{
+	struct py_client *c = (struct py_client *)self;
+	unsigned long long size;
+	struct py_region *r;
+	int rc;
+
+	if (!PyArg_ParseTuple(args, "K:create", &size))
+		return NULL;
+	r = py_region_alloc(c);
+	if (!r)
+		return NULL;
+	if (!py_client_lock(c)) {
+		Py_DECREF(r);
+		return NULL;
+	}
+	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD, size, &r->region));
+	if (rc < 0)
+		py_client_raise(c, rc);
+	py_client_unlock(c);
+	if (rc < 0) {
+		Py_DECREF(r);
+		return NULL;
+	}
+	r->address = r->region->data;
+	r->region->data = NULL;
+	r->is_mapped = true;
+	r->size = size;
+	return (PyObject *)r;
+}
+
+/* Client.register(tensor, readonly) */
+PyObject *py_client_register(PyObject *self, PyObject *args)
+{
+	struct py_client *c = (struct py_client *)self;
+	unsigned flags = 0;
+	struct extent extent;
+	PyObject *object;
+	struct py_tensor *t;
+	struct py_region *r;
+	int readonly, rc;
+
+	if (!PyArg_ParseTuple(args, "O!p:register", core.tensor_type, &object, &readonly))
+		return NULL;
+	t = (struct py_tensor *)object;
+	extent = py_tensor_extent(t);
+	if (readonly)
+		flags |= TMA_REGION_READ_ONLY;
+	r = py_region_alloc(c);
+	if (!r)
+		return NULL;
+	if (!py_client_lock(c)) {
+		Py_DECREF(r);
+		return NULL;
+	}
+	if (py_tensor_is_host(t))
+		CLIENT_CALL(c, rc = tma_region_from_host_ptr(c->client, extent.start, extent.size, flags,
+		                                             &r->region));
+	else
+		CLIENT_CALL(c, rc = tma_region_from_device_ptr(c->client, extent.start, extent.size, flags,
+		                                               &r->region));
+	if (rc < 0)
+		py_client_raise(c, rc);
+	py_client_unlock(c);
+	if (rc < 0) {
+		Py_DECREF(r);
+		return NULL;
+	}
+	r->address = py_tensor_is_host(t) ? extent.start : NULL;
+	r->size = extent.size;
+	r->is_readonly = readonly;
+	return (PyObject *)r;
+}
+
+/* What a region leaves behind. Its addresses are another's only when the client no longer finds them. */
+struct remains {
+	struct py_client *client;
+	tma_region *region;
+	void *address; /* to be unmapped; or NULL */
+	size_t size;
+};
+
+static void release(void *arg)
+{
+	struct remains *remains = arg;
+
+	if (remains->client->client)
+		tma_region_release(remains->region);
+	if (remains->address)
+		munmap(remains->address, remains->size);
+	free(remains);
+}
+
+static void let_go(struct py_region *r)
+{
+	struct remains *remains;
+
+	if (r->device_address)
+		cuda_host_retire(r->address);
+	r->device_address = 0;
+	if (!r->region)
+		return;
+	remains = malloc(sizeof *remains);
+	if (remains) { /* otherwise it stays until the process ends */
+		*remains =
+		    (struct remains){ r->client, r->region, r->is_mapped ? r->address : NULL, r->size };
+		py_client_release(r->client, release, remains);
+	}
+	r->region = NULL;
+}
+
+static PyObject *py_region_release(PyObject *self, PyObject *unused)
+{
+	struct py_region *r = (struct py_region *)self;
+
+	(void)unused;
+	if (r->is_mapped) {
+		PyErr_SetString(PyExc_ValueError,
+		                "memory of the region's own is released with the last array in it");
+		return NULL;
+	}
+	let_go(r);
+	Py_RETURN_NONE;
+}
+
+static void py_region_dealloc(PyObject *self)
+{
+	struct py_region *r = (struct py_region *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	let_go(r);
+	Py_XDECREF((PyObject *)r->client);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+/* ---- Its memory ------------------------------------------------------------------------------------ */
+
+static int py_region_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+	struct py_region *r = (struct py_region *)self;
+
+	if (!r->address || !r->region) {
+		view->obj = NULL;
+		PyErr_SetString(PyExc_BufferError,
+		                r->region ? "device memory has no buffer" : "the region was released");
+		return -1;
+	}
+	return PyBuffer_FillInfo(view, self, r->address, (Py_ssize_t)r->size, r->is_readonly, flags);
+}
+
+/* Region.tensor(offset, dtype, shape, strides): a tensor in its memory; offset in bytes. */
+static PyObject *make_tensor(PyObject *self, PyObject *args)
+{
+	struct py_region *r = (struct py_region *)self;
+	PyObject *shape, *strides;
+	unsigned long long offset;
+	struct py_tensor *t;
+	struct extent extent;
+	const char *name;
+	int n = 0, dtype;
+
+	if (!PyArg_ParseTuple(args, "KsOO:tensor", &offset, &name, &shape, &strides))
+		return NULL;
+	dtype = tma_dtype_parse(name);
+	if (dtype < 0 || !r->address || !r->region) {
+		PyErr_SetString(PyExc_ValueError,
+		                dtype < 0 ? "dtype: tmad has no such element type" : "no host memory");
+		return NULL;
+	}
+	t = py_tensor_alloc();
+	if (!t)
+		return NULL;
+	t->dtype = (enum tma_dtype)dtype;
+	t->data = r->address + offset;
+	t->is_readonly = r->is_readonly;
+	if (parse_sizes(shape, "shape", t->shape, &t->rank) < 0 ||
+	    parse_sizes(strides, "strides", t->strides, &n) < 0)
+		goto err;
+	extent = py_tensor_extent(t);
+	if (n != t->rank || (extent.size && (extent.start < r->address ||
+	                                     extent.start + extent.size > r->address + r->size))) {
+		PyErr_SetString(PyExc_ValueError, "the tensor lies outside of the region");
+		goto err;
+	}
+	Py_INCREF(self);
+	t->owner = self;
+	return (PyObject *)t;
+
+err:
+	Py_DECREF((PyObject *)t);
+	return NULL;
+}
+
+static PyObject *get_size(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyLong_FromUnsignedLongLong(((struct py_region *)self)->size);
+}
+
+static PyObject *get_address(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyLong_FromVoidPtr(((struct py_region *)self)->address);
+}
+
+static PyObject *get_kind(PyObject *self, void *unused)
+{
+	static const char *const kinds[] = { "released", "memfd", "cuda_ipc", "cuda_fd", "cuda_pool" };
+	const struct py_region *r = (struct py_region *)self;
+
+	(void)unused;
+	return PyUnicode_FromString(kinds[r->region ? tma_region_kind(r->region) : 0]);
+}
+
+static PyGetSetDef py_region_getset[] = {
+	{ "size", get_size, NULL, "Bytes.", NULL },
+	{ "address", get_address, NULL, "Address in this process; 0 for device memory.", NULL },
+	{ "kind", get_kind, NULL, "Kind of memory, such as \"memfd\".", NULL },
+	{ 0 },
+};
+
+static PyMethodDef py_region_methods[] = {
+	{ "tensor", make_tensor, METH_VARARGS,
+	  "tensor(offset, dtype, shape, strides)\n--\n\nA tensor in its memory, from a byte on." },
+	{ "release", py_region_release, METH_NOARGS, "release()\n--\n\nEnds the sharing." },
+	{ 0 },
+};
+
+PyDoc_STRVAR(py_region_doc,
+             "Memory that is shared with the service: a buffer, if it is host memory. It is released with\n"
+             "the last object that uses it.");
+
+static PyType_Slot py_region_slots[] = {
+	{ Py_tp_doc, (void *)py_region_doc },     { Py_tp_dealloc, py_region_dealloc },
+	{ Py_tp_getset, py_region_getset },       { Py_tp_methods, py_region_methods },
+	{ Py_bf_getbuffer, py_region_getbuffer }, { 0 },
+};
+
+PyType_Spec py_region_spec = {
+	.name = "tmaclient._core.Region",
+	.basicsize = sizeof(struct py_region),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = py_region_slots,
+};
+
+/* ---- Places ---------------------------------------------------------------------------------------- */
+
+/* With the lock: a tensor without elements is anywhere. */
+static int place_nothing(struct py_client *c, struct tma_place *ret)
+{
+	int rc = 0;
+
+	if (!c->nothing)
+		CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD, 64, &c->nothing));
+	if (rc < 0)
+		return py_client_raise(c, rc);
+	*ret = (struct tma_place){ .region = c->nothing };
+	return 0;
+}
+
+int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret)
+{
+	struct extent extent = py_tensor_extent(t);
+
+	if (writable && t->is_readonly) {
+		PyErr_SetString(PyExc_ValueError, "out: the array is read-only");
+		return -1;
+	}
+	if (extent.size == 0)
+		return place_nothing(c, ret);
+	if (!py_tensor_is_host(t)) {
+		if (segments_find(c, t, extent, ret) < 0)
+			return -1;
+	} else if (tma_region_find(c->client, extent.start, extent.size, ret) < 0) {
+		PyErr_Format(
+		    PyExc_ValueError,
+		    "an array at %p is not in shared memory; make it with empty() or zeros(), or register() it",
+		    t->data);
+		return -1;
+	}
+	ret->offset += (uint64_t)(t->data - extent.start);
+	return 0;
+}
+
+/* Client.is_shared(tensor) */
+PyObject *py_client_is_shared(PyObject *self, PyObject *args)
+{
+	struct py_client *c = (struct py_client *)self;
+	struct tma_place place;
+	struct extent extent;
+	PyObject *object;
+	bool is_shared = true;
+
+	if (!PyArg_ParseTuple(args, "O!:is_shared", core.tensor_type, &object) || !py_client_lock(c))
+		return NULL;
+	extent = py_tensor_extent((struct py_tensor *)object);
+	if (py_tensor_is_host((struct py_tensor *)object) && extent.size)
+		is_shared = tma_region_find(c->client, extent.start, extent.size, &place) == 0;
+	py_client_unlock(c);
+	return PyBool_FromLong(is_shared);
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests in CUDA streams. A request starts when its stream has done what was queued before, and what is
+ * queued next waits for the request; the host waits for neither. Each stream has a timeline: it writes an odd
+ * value, for which the request waits, and waits for the even one after it, which the request signals.
+ *
+ * A request that fails signals nothing, and its stream would wait forever. A thread therefore reads the
+ * replies while requests are pending, signals in place of one that failed, and keeps the error for the next
+ * call. */
+#include "core.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MOST_STREAMS = 1024,
+	WORD_STEP = 64, /* a word has a cache line to itself */
+	MOST_PENDING = 256,
+	POLL_MS = 20, /* another thread's call may have read the reply that this one polls for */
+};
+
+struct stream {
+	void *handle;
+	uint64_t value; /* even: that of the last request */
+	struct streams *all;
+};
+
+struct streams {
+	tma_region *region;
+	char *words;
+	uint64_t device_words;
+	struct stream streams[MOST_STREAMS];
+	size_t n;
+	uint64_t n_pending;
+	int status; /* of the first that failed and was not told yet */
+	char *message;
+
+	pthread_t thread;
+	pthread_cond_t wake;
+	bool has_thread;
+	bool is_ending;
+};
+
+static void *word_of(const struct stream *stream)
+{
+	return stream->all->words + (stream - stream->all->streams) * WORD_STEP;
+}
+
+static uint64_t offset_of(const struct stream *stream)
+{
+	return (uint64_t)(stream - stream->all->streams) * WORD_STEP;
+}
+
+/* ---- The thread ------------------------------------------------------------------------------------ */
+
+void streams_end(struct py_client *c, struct pending *pending)
+{
+	struct streams *all = pending->stream->all;
+
+	(void)c;
+	all->n_pending--;
+	if (pending->result.status == 0)
+		return;
+	tma_point_signal(word_of(pending->stream), pending->value);
+	if (!pending->request && all->status == 0) {
+		all->status = pending->result.status;
+		all->message = pending->message;
+		pending->message = NULL;
+	}
+}
+
+static void *read_replies(void *arg)
+{
+	struct py_client *c = arg;
+	struct streams *all = c->streams;
+
+	pthread_mutex_lock(&c->lock);
+	while (!all->is_ending) {
+		struct pollfd poll_fd = { .events = POLLIN };
+
+		if (all->n_pending == 0) {
+			pthread_cond_wait(&all->wake, &c->lock);
+			continue;
+		}
+		poll_fd.fd = tma_fd(c->client);
+		pthread_mutex_unlock(&c->lock);
+		poll(&poll_fd, 1, poll_fd.fd < 0 ? 1 : POLL_MS);
+		pthread_mutex_lock(&c->lock);
+		if (!all->is_ending) {
+			tma_dispatch(c->client);
+			py_client_take_ended(c);
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------ */
+
+/* With the lock. */
+static struct streams *get_streams(struct py_client *c)
+{
+	struct streams *all = c->streams;
+	int rc;
+
+	if (all)
+		return all;
+	all = calloc(1, sizeof *all);
+	if (!all) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD,
+	                                           (size_t)MOST_STREAMS * WORD_STEP, &all->region));
+	if (rc < 0) {
+		py_client_raise(c, rc);
+		free(all);
+		return NULL;
+	}
+	all->words = tma_region_data(all->region);
+	all->device_words = cuda_host_address(all->words, (size_t)MOST_STREAMS * WORD_STEP);
+	pthread_cond_init(&all->wake, NULL);
+	if (!all->device_words)
+		goto err;
+	c->streams = all;
+	if (pthread_create(&all->thread, NULL, read_replies, c) != 0) {
+		PyErr_SetString(PyExc_RuntimeError, "no thread can be made for the replies of streams");
+		cuda_host_retire(all->words);
+		c->streams = NULL;
+		goto err;
+	}
+	all->has_thread = true;
+	return all;
+
+err:
+	tma_region_release(all->region);
+	pthread_cond_destroy(&all->wake);
+	free(all);
+	return NULL;
+}
+
+void streams_free(struct py_client *c)
+{
+	struct streams *all = c->streams;
+
+	if (!all)
+		return;
+	all->is_ending = true;
+	pthread_cond_signal(&all->wake);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(all->thread, NULL);
+	pthread_mutex_lock(&c->lock);
+	/* Of what did not end: nobody will signal it. */
+	for (size_t i = 0; i < all->n; i++)
+		tma_point_signal(word_of(&all->streams[i]), all->streams[i].value);
+	cuda_host_retire(all->words);
+	pthread_cond_destroy(&all->wake);
+	free(all->message);
+	free(all);
+	c->streams = NULL;
+}
+
+int streams_check(struct py_client *c)
+{
+	struct streams *all = c->streams;
+	int status;
+
+	if (!all || all->status == 0)
+		return 0;
+	status = all->status;
+	all->status = 0;
+	raise_status(status, "an earlier request in a stream failed: %s", all->message ? all->message : "");
+	free(all->message);
+	all->message = NULL;
+	return -1;
+}
+
+/* ---- Enqueuing ------------------------------------------------------------------------------------- */
+
+static struct stream *get_stream(struct streams *all, void *handle)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->streams[i].handle == handle)
+			return &all->streams[i];
+	if (all->n == MOST_STREAMS) {
+		PyErr_Format(PyExc_ValueError, "a client serves at most %d streams", MOST_STREAMS);
+		return NULL;
+	}
+	all->streams[all->n] = (struct stream){ .handle = handle, .all = all };
+	return &all->streams[all->n++];
+}
+
+/* Without the GIL. */
+static int enqueue(struct py_client *c, struct stream *stream, const struct py_request *q, struct resolved *r,
+                   struct tma_order *order, struct pending *pending)
+{
+	struct streams *all = stream->all;
+	const uint64_t word = all->device_words + offset_of(stream);
+	int rc;
+
+	while (all->n_pending >= MOST_PENDING) {
+		struct tma_completed completed;
+
+		rc = tma_next(c->client, 1000, &completed);
+		if (rc < 0)
+			return rc;
+		if (rc == 0)
+			py_client_take_completed(c, &completed);
+	}
+	rc = tma_stream_signal(c->client, stream->handle, word, stream->value + 1);
+	if (rc < 0)
+		return rc;
+	order->wait = (struct tma_point){ .region = all->region,
+		                          .offset = offset_of(stream),
+		                          .value = stream->value + 1 };
+	order->signal = (struct tma_point){ .region = all->region,
+		                            .offset = offset_of(stream),
+		                            .value = stream->value + 2 };
+	order->user = pending;
+	pending->stream = stream;
+	pending->value = stream->value + 2;
+	rc = resolved_submit(c, q, r, order, &pending->ticket);
+	if (rc == TMA_DISCONNECTED && tma_ping(c->client) == 0)
+		rc = resolved_submit(c, q, r, order, &pending->ticket);
+	stream->value += 2; /* a value is written once, whatever became of the request */
+	if (rc < 0) {
+		tma_point_signal(word_of(stream), stream->value);
+		return rc;
+	}
+	c->n_pending++;
+	all->n_pending++;
+	pthread_cond_signal(&all->wake);
+	return tma_stream_wait(c->client, stream->handle, word, stream->value);
+}
+
+static int parse_stream(PyObject *object, void **ret)
+{
+	*ret = PyLong_AsVoidPtr(object);
+	return *ret == NULL && PyErr_Occurred() ? -1 : 0;
+}
+
+/* Client.enqueue(request, stream, **order) */
+PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	struct py_client *c = (struct py_client *)self;
+	PyObject *request, *number;
+	struct pending *pending;
+	struct tma_order order;
+	struct streams *all;
+	struct stream *stream;
+	struct resolved r;
+	void *handle;
+	int rc = -1;
+
+	if (!PyArg_ParseTuple(args, "O!O:enqueue", core.request_type, &request, &number) ||
+	    parse_stream(number, &handle) < 0 || order_parse_enqueued(kwargs, &order) < 0)
+		return NULL;
+	pending = calloc(1, sizeof *pending);
+	if (!pending)
+		return PyErr_NoMemory();
+	if (!py_client_lock(c)) {
+		free(pending);
+		return NULL;
+	}
+	all = streams_check(c) < 0 ? NULL : get_streams(c);
+	stream = all ? get_stream(all, handle) : NULL;
+	if (stream)
+		rc = py_request_resolve(c, (struct py_request *)request, &r);
+	if (rc == 0) {
+		CLIENT_CALL(c, rc = enqueue(c, stream, (struct py_request *)request, &r, &order, pending));
+		if (rc < 0)
+			py_client_raise(c, rc);
+		if (pending->ticket)
+			pending->items = r; /* their statuses are written when the request ends */
+		else
+			resolved_deinit(&r);
+	}
+	if (!pending->ticket)
+		free(pending);
+	py_client_unlock(c);
+	if (rc < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* Client.synchronize() */
+PyObject *py_client_synchronize(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+	int rc = 0;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	while (rc >= 0 && c->streams && c->streams->n_pending) {
+		struct tma_completed completed;
+
+		CLIENT_CALL(c, rc = tma_next(c->client, 1000, &completed));
+		if (rc == 0)
+			py_client_take_completed(c, &completed);
+		else if (rc < 0)
+			py_client_raise(c, rc);
+		if (PyErr_Occurred())
+			rc = -1;
+	}
+	if (rc >= 0)
+		rc = streams_check(c);
+	py_client_unlock(c);
+	if (rc < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* Client.stream_point(region, offset, value, stream, is_wait) */
+PyObject *py_client_stream_point(PyObject *self, PyObject *args)
+{
+	struct py_client *c = (struct py_client *)self;
+	unsigned long long offset, value;
+	PyObject *object, *number;
+	struct py_region *region;
+	int is_wait, rc;
+	uint64_t word;
+	void *stream;
+
+	if (!PyArg_ParseTuple(args, "O!KKOp:stream_point", core.region_type, &object, &offset, &value,
+	                      &number, &is_wait) ||
+	    parse_stream(number, &stream) < 0)
+		return NULL;
+	region = (struct py_region *)object;
+	if (!region->address || offset + 8 > region->size) {
+		PyErr_SetString(PyExc_ValueError, "the timeline is not in the region");
+		return NULL;
+	}
+	if (!py_client_lock(c))
+		return NULL;
+	if (!region->device_address)
+		region->device_address = cuda_host_address(region->address, region->size);
+	rc = region->device_address ? 0 : -1;
+	word = region->device_address + offset;
+	if (rc == 0) {
+		rc = is_wait ? tma_stream_wait(c->client, stream, word, value)
+		             : tma_stream_signal(c->client, stream, word, value);
+		if (rc < 0)
+			py_client_raise(c, rc);
+	}
+	py_client_unlock(c);
+	if (rc < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an array is: a tensor of its memory, and the kind of object that a result like it has to be.
+
+A kind never imports its library: an object of the library is there, so the library is, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ._core import DTYPES, Tensor
+
+# Types that NumPy has only with ml_dtypes, and the integers that have their size.
+_EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+_FORMATS = {
+    "bool": "?", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "uint64": "Q",
+    "int64": "q", "float16": "e", "float32": "f", "float64": "d",
+}  # fmt: skip
+
+LEGACY_STREAM = 1  # CUDA's default stream, as DLPack and __cuda_array_interface__ number it
+
+
+class Array(NamedTuple):
+    """An array as the package sees it."""
+
+    tensor: Tensor
+    kind: Kind
+    object: Any
+
+
+class Kind:
+    """A kind of array: how to make one, and in which CUDA stream its library works."""
+
+    name = "array"
+
+    def tensor(self, obj: Any) -> Tensor:
+        """A view of an object's memory."""
+        return Tensor(obj)
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        """A new array on the device of another one, its contents undefined. dtype is a name of tmad's."""
+        raise TypeError(
+            f"out: tmaclient cannot make a result like {type(like).__module__}.{type(like).__qualname__}; pass out="
+        )
+
+    def finish(self, obj: Any) -> Any:
+        """What the caller gets of an array that `empty` made, once it is filled."""
+        return obj
+
+    def stream(self, obj: Any, tensor: Tensor) -> int:
+        """The CUDA stream in which the caller works on the object's device."""
+        return tensor.stream if tensor.stream is not None else LEGACY_STREAM
+
+
+class _NumPy(Kind):
+    name = "numpy"
+
+    def tensor(self, obj: Any) -> Tensor:
+        name = obj.dtype.name
+        if name in _EXTENDED:
+            return Tensor(obj.view(_EXTENDED[name]), name)
+        return Tensor(obj)
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        import numpy as np
+
+        return np.empty(tuple(shape), numpy_dtype(dtype))
+
+
+class _Torch(Kind):
+    name = "torch"
+
+    def tensor(self, obj: Any) -> Tensor:
+        stream = -1 if obj.is_cuda else None
+        name = str(obj.dtype).removeprefix("torch.")
+        if name.startswith("float8"):
+            import torch
+
+            return Tensor(obj.view(torch.uint8), name, stream)
+        return Tensor(obj, None, stream)
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        import torch
+
+        return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=like.device)
+
+    def stream(self, obj: Any, tensor: Tensor) -> int:
+        import torch
+
+        return int(torch.cuda.current_stream(obj.device).cuda_stream) or LEGACY_STREAM
+
+
+class _CuPy(Kind):
+    name = "cupy"
+
+    def tensor(self, obj: Any) -> Tensor:
+        name = obj.dtype.name
+        if name in _EXTENDED:
+            return Tensor(obj.view(_EXTENDED[name]), name, -1)
+        return Tensor(obj, None, -1)
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        import cupy  # type: ignore[import-not-found,unused-ignore]
+
+        with like.device:
+            return cupy.empty(tuple(shape), numpy_dtype(dtype))
+
+    def stream(self, obj: Any, tensor: Tensor) -> int:
+        import cupy
+
+        return int(cupy.cuda.get_current_stream(obj.device.id).ptr) or LEGACY_STREAM
+
+
+class _JAX(Kind):
+    """JAX's arrays do not change: a result is filled as another array, which JAX then takes over."""
+
+    name = "jax"
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        if like.device.platform != "cpu":
+            return super().empty(shape, dtype, like)
+        return aligned(shape, dtype)
+
+    def finish(self, obj: Any) -> Any:
+        import jax.dlpack  # type: ignore[import-not-found,unused-ignore]
+
+        return jax.dlpack.from_dlpack(obj)
+
+
+class _Buffer(Kind):
+    """Objects of the buffer protocol alone: a result is a memoryview."""
+
+    name = "buffer"
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        return memory_view(bytearray(count(shape) * DTYPES[dtype]), shape, dtype)
+
+
+class _Own(Kind):
+    """Tensors of this package."""
+
+    name = "tensor"
+
+    def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
+        return aligned(shape, dtype) if like.is_host else super().empty(shape, dtype, like)
+
+
+NUMPY, TORCH, CUPY, JAX, BUFFER, OWN, OTHER = _NumPy(), _Torch(), _CuPy(), _JAX(), _Buffer(), _Own(), Kind()
+
+
+def kind_of(obj: Any) -> Kind:
+    """Which kind of array an object is."""
+    library = type(obj).__module__.partition(".")[0]
+    if library == "numpy":
+        return NUMPY
+    if library == "torch":
+        return TORCH
+    if isinstance(obj, Tensor):
+        return OWN
+    if library == "cupy":
+        return CUPY
+    if library in ("jax", "jaxlib"):
+        return JAX
+    for name, kind in (("numpy", NUMPY), ("torch", TORCH), ("cupy", CUPY)):
+        base = getattr(sys.modules.get(name), "Tensor" if kind is TORCH else "ndarray", None)
+        if base is not None and isinstance(obj, base):
+            return kind
+    if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ in ("array", "mmap"):
+        return BUFFER
+    return OTHER
+
+
+def adapt(obj: Any, name: str) -> Array:
+    """The array that an argument is."""
+    kind = kind_of(obj)
+    try:
+        return Array(kind.tensor(obj), kind, obj)
+    except (BufferError, TypeError, ValueError) as e:
+        raise type(e)(f"{name}: {e}") from None
+
+
+def count(shape: Sequence[int]) -> int:
+    """Elements of a shape."""
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n
+
+
+def dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of C order, in elements."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def memory_view(owner: Any, shape: Sequence[int], dtype: str) -> memoryview:
+    """Memory as elements of a type; as integers where Python has no such type."""
+    code = _FORMATS.get(dtype) or _FORMATS.get(_EXTENDED.get(dtype, ""))
+    if code is None:
+        raise TypeError(f"dtype: Python's buffers have no type {dtype}; use NumPy's arrays")
+    view = memoryview(owner).cast("B")[: count(shape) * DTYPES[dtype]]
+    if 0 in shape:  # memoryview.cast refuses it
+        return view.cast(code)
+    return view.cast(code, tuple(shape)) if shape else view.cast(code, ())  # type: ignore[arg-type]
+
+
+def aligned(shape: Sequence[int], dtype: str) -> Tensor:
+    """A new tensor of this process's memory whose address is a multiple of 64, as JAX wants it."""
+    size = count(shape) * DTYPES[dtype]
+    raw = Tensor(bytearray(size + 64))
+    return raw.part(-raw.data % 64, (size,), (1,)).viewed(dtype, tuple(shape))
+
+
+def numpy_dtype(name: str) -> Any:
+    """NumPy's type of a name; those of ml_dtypes where NumPy has none."""
+    import numpy as np
+
+    if name not in _EXTENDED:
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise TypeError(f"dtype: NumPy has {name} only with the package ml_dtypes, which is not installed") from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+def dtype_name(dtype: Any) -> str:
+    """tmad's name of a type: of a name, a type of NumPy's or torch's, or a class such as float."""
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return dtype
+    name = str(dtype).removeprefix("torch.")
+    if name in DTYPES:
+        return name
+    try:
+        import numpy as np
+
+        name = np.dtype(dtype).name
+    except (ImportError, TypeError):
+        pass
+    if name not in DTYPES:
+        raise TypeError(f"dtype: tmad has no element type {dtype!r}; it has {', '.join(DTYPES)}")
+    return name

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches: many moves in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ._core import Request
+from ._moves import parse_constant
+
+if TYPE_CHECKING:
+    from ._client import Client, Job, Options
+    from ._plan import PreparedPlan
+
+_ITEMS = 128  # of a request in a stream, which has to be one message
+
+
+class Batch:
+    """Moves that run together when the with block ends. If the block raises, none of them runs."""
+
+    def __init__(self, client: Client, options: Options) -> None:
+        self._client, self._options = client, options
+        self._jobs: list[Job] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.run()
+
+    def copy(self, src: Any, out: Any = None) -> Any:
+        """Client.copy, at the end of the block; so are the others."""
+        return self._add(self._client._transform_job(src, None, None, "constant", 0, out, self._options))
+
+    def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None) -> Any:
+        """Client.transpose."""
+        from ._arrays import adapt
+
+        axes = tuple(reversed(range(adapt(src, "src").tensor.ndim))) if axes is None else axes
+        return self._add(self._client._transform_job(src, axes, None, "constant", 0, out, self._options, "axes"))
+
+    def pad(self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None) -> Any:
+        """Client.pad."""
+        value = parse_constant(constant_values)
+        return self._add(self._client._transform_job(src, None, pad_width, mode, value, out, self._options))
+
+    def transform(
+        self,
+        src: Any,
+        *,
+        permute: Sequence[int] | None = None,
+        pad: Any = None,
+        mode: str = "constant",
+        value: Any = 0,
+        out: Any = None,
+    ) -> Any:
+        """Client.transform."""
+        return self._add(self._client._transform_job(src, permute, pad, mode, value, out, self._options))
+
+    def run_plan(self, plan: PreparedPlan, src: Any, out: Any) -> Any:
+        """A run of a plan."""
+        return self._add(plan._job(src, out, self._options))
+
+    def _add(self, job: Job) -> Any:
+        self._jobs.append(job)
+        return job.out
+
+    def run(self) -> None:
+        """Runs what was collected: in one request what the service reaches, and the rest after it."""
+        client, jobs = self._client, self._jobs
+        self._jobs = []
+        on_device = [j for j in jobs if not any(a.tensor.is_host for a in j.arrays)]
+        rest = [j for j in jobs if any(a.tensor.is_host for a in j.arrays)]
+        shared = [j for j in rest if all(a.tensor.is_host and client._is_reached(a.tensor) for a in j.arrays)]
+        if shared:
+            request = Request.items([j.move.request() for j in shared])  # type: ignore[call-arg]
+            client._interruptible(lambda: client._core.run(request, **self._options.order()))
+        for stream in {j.stream() for j in on_device}:
+            of_stream = [j for j in on_device if j.stream() == stream]
+            for i in range(0, len(of_stream), _ITEMS):
+                request = Request.items([j.move.request() for j in of_stream[i : i + _ITEMS]])  # type: ignore[call-arg]
+                client._core.enqueue(request, stream, **self._options.order())
+        if on_device and self._options.synchronous:
+            client.synchronize()
+        for job in rest:
+            if job not in shared:
+                client._run(job)

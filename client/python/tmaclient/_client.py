@@ -1,0 +1,546 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: NumPy's operations on arrays of any kind, run by tmad."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from . import _core
+from ._arrays import (
+    NUMPY,
+    OWN,
+    Array,
+    Kind,
+    adapt,
+    count,
+    dense,
+    dtype_name,
+    memory_view,
+    numpy_dtype,
+)
+from ._batch import Batch
+from ._core import Tensor
+from ._errors import DisconnectedError, NoReplyError, VersionError
+from ._moves import (
+    Blocks,
+    Index,
+    Move,
+    check_permutation,
+    parse_axes,
+    parse_axis,
+    parse_constant,
+    parse_out,
+    parse_pad,
+    result_shape,
+)
+from ._plan import Plan, PreparedPlan
+from ._staging import Staging
+from ._timeline import Point, Timeline
+
+PRIORITIES = {"normal": 0, "background": 1, "urgent": 2}
+
+
+class Job:
+    """A call that was checked: what to move, and the array to return."""
+
+    __slots__ = ("arrays", "kind", "move", "order", "out", "progress", "synchronous")
+
+    def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
+        self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
+        self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
+
+    def stream(self) -> int:
+        """The CUDA stream of the first array on a device."""
+        array = next(a for a in self.arrays if not a.tensor.is_host)
+        return array.kind.stream(array.object, array.tensor)
+
+    def result(self) -> Any:
+        """What the caller gets."""
+        return self.kind.finish(self.out)
+
+
+class Options:
+    """Keywords that every call takes."""
+
+    def __init__(
+        self,
+        *,
+        wait: Point | None = None,
+        signal: Point | None = None,
+        wait_timeout: float | None = None,
+        priority: str = "normal",
+        multiprocessors: int = 0,
+        host_threads: int = 0,
+        progress: bool = False,
+        synchronous: bool = False,
+    ) -> None:
+        if priority not in PRIORITIES:
+            raise ValueError(f"priority: {priority!r}; it is one of {', '.join(PRIORITIES)}")
+        self.progress, self.synchronous = progress, synchronous
+        self._order: dict[str, Any] = {}
+        if wait is not None:
+            self._order["wait"] = wait.parts()
+        if signal is not None:
+            self._order["signal"] = signal.parts()
+        if wait_timeout is not None:
+            self._order["wait_ms"] = max(1, round(wait_timeout * 1000))
+        if priority != "normal":
+            self._order["priority"] = PRIORITIES[priority]
+        if multiprocessors:
+            self._order["multiprocessors"] = multiprocessors
+        if host_threads:
+            self._order["host_threads"] = host_threads
+
+    def order(self) -> dict[str, Any]:
+        """The keywords of the core's calls."""
+        return self._order
+
+
+class Maker:
+    """Makes jobs of arguments. Clients differ in how they run one."""
+
+    _core: _core.Client
+
+    def _make_array(self, shape: Sequence[int], like: Array) -> Any:
+        """A result like an array: in shared memory if that one is."""
+        tensor = like.tensor
+        if tensor.is_host and tensor.size and self._core.is_shared(tensor):
+            if like.kind is NUMPY:
+                return self._make_shared(shape, tensor.dtype)
+            if like.kind is OWN:
+                return self._make_tensor(shape, tensor.dtype)
+        return like.kind.empty(shape, tensor.dtype, like.object)
+
+    def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
+        region = self._core.create(max(count(shape) * _core.DTYPES[dtype], 1))
+        return region.tensor(0, dtype, tuple(shape), dense(shape))
+
+    def _make_shared(self, shape: Sequence[int], dtype: str) -> Any:
+        import numpy as np
+
+        return np.asarray(self._make_tensor(shape, dtype)).view(numpy_dtype(dtype))
+
+    def _transform_job(
+        self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, options: Options, name: str = "permute"
+    ) -> Job:
+        array = adapt(src, "src")
+        rank = array.tensor.ndim
+        axes = parse_axes(permute, rank, name)
+        check_permutation(axes, name)
+        pads = parse_pad(pad, rank)
+        shape = result_shape(array.tensor, axes, pads)
+        if out is None:
+            made = self._make_array(shape, array)
+            result = Array(array.kind.tensor(made) if not isinstance(made, Tensor) else made, array.kind, made)
+            out = made
+        else:
+            result = parse_out(out, shape, array.tensor.dtype)
+        before, after = pads if pads is not None else (None, None)
+        move = Move(result.tensor, array.tensor, axes, before, after, mode, value)
+        return Job(move, out, result.kind if out is result.object else array.kind, (result, array), options)
+
+    def _gather_job(self, src: Any, index: Any, axis: int, permute: Any, out: Any, options: Options) -> Job:
+        array = adapt(src, "src")
+        t = array.tensor
+        axis = parse_axis(axis, t.ndim)
+        axes = parse_axes(permute, t.ndim, "permute")
+        check_permutation(axes, "permute")
+        parsed = Index.parse(index, t.shape[axis])
+        shape = t.shape[:axis] + (len(parsed),) + t.shape[axis + 1 :]
+        if axes is not None:
+            shape = tuple(shape[d] for d in axes)
+        if out is None:
+            out = self._make_array(shape, array)
+            result = Array(array.kind.tensor(out) if not isinstance(out, Tensor) else out, array.kind, out)
+        else:
+            result = parse_out(out, shape, t.dtype)
+        dst_axis = axis if axes is None else axes.index(axis)
+        arrays = (result, array) if parsed.device is None else (result, array, parsed.device)
+        return Job(Blocks(result.tensor, t, parsed, dst_axis, axis, axes, False), out, result.kind, arrays, options)
+
+    def _scatter_job(self, dst: Any, index: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
+        into, array = adapt(dst, "dst"), adapt(src, "src")
+        rank = into.tensor.ndim
+        axis = parse_axis(axis, rank)
+        if array.tensor.ndim != rank:
+            raise ValueError(f"src: {array.tensor.ndim} dimensions; dst has {rank}")
+        axes = parse_axes(permute, rank, "permute")
+        check_permutation(axes, "permute")
+        parsed = Index.parse(index, into.tensor.shape[axis])
+        shape = result_shape(array.tensor, axes, None)
+        expected = into.tensor.shape[:axis] + (len(parsed),) + into.tensor.shape[axis + 1 :]
+        if shape != expected or array.tensor.dtype != into.tensor.dtype:
+            raise ValueError(
+                f"src: {array.tensor.dtype} {list(shape)} as permuted; the blocks of dst that the index selects are "
+                f"{into.tensor.dtype} {list(expected)}"
+            )
+        if into.tensor.readonly:
+            raise ValueError("dst: the array is read-only")
+        src_axis = axis if axes is None else axes[axis]
+        arrays = (into, array) if parsed.device is None else (into, array, parsed.device)
+        return Job(Blocks(into.tensor, array.tensor, parsed, axis, src_axis, axes, True), dst, Kind(), arrays, options)
+
+    def _is_reached(self, t: Tensor) -> bool:
+        return t.size == 0 or not t.is_host or self._core.is_shared(t)
+
+
+class Client(Maker):
+    """A connection to tmad. See `connect`. Any thread may use it; calls of several threads take turns.
+
+    Arrays are NumPy's, anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX), or buffers;
+    results are of the same kind as `src`, or `out`. Arrays made by `empty` and `zeros`, or registered, are moved
+    where they are; others are staged in chunks. Tensors on a CUDA device are moved in the caller's current
+    stream, after what is queued there and before what will be, and the call does not wait.
+
+    Every method that moves something also takes these keywords:
+
+        wait, signal      points of timelines: start when the one is reached, reach the other at the end
+        wait_timeout      seconds that the wait may take (WaitTimeoutError)
+        priority          "normal", "background" or "urgent", among the user's connections
+        multiprocessors   of the device, that the move occupies at most
+        host_threads      of the service, that move bytes at once at most
+        progress          show a progress bar (needs tqdm); staged arrays only
+        synchronous       wait for the end also on a CUDA device
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        timeout: float | None = None,
+        reconnect: float = 5.0,
+        server_uid: int | None = None,
+        staging: int = 64 << 20,
+    ) -> None:
+        self._core = _core.Client(
+            os.fspath(path) if path is not None else None,
+            -1 if timeout is None else max(0, round(timeout * 1000)),
+            -1 if reconnect < 0 else round(reconnect * 1000),
+            server_uid,
+        )
+        check_version(self._core)
+        self._staging = Staging(self._core, staging)
+
+    def close(self) -> None:
+        """Closes the connection, once what is under way has ended. Arrays that it made remain valid."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._core.closed:
+            return "<tmaclient.Client, closed>"
+        return f"<tmaclient.Client of {self._core.path}>"
+
+    # ---- Moves -----------------------------------------------------------------------------------------
+
+    def copy(self, src: Any, out: Any = None, **options: Any) -> Any:
+        """Copies an array. The result has src's shape and type."""
+        return self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
+
+    def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Any) -> Any:
+        """np.transpose, copied: dimension d of the result is dimension axes[d] of src. None reverses them."""
+        rank = adapt(src, "src").tensor.ndim
+        axes = tuple(reversed(range(rank))) if axes is None else axes
+        return self._run(self._transform_job(src, axes, None, "constant", 0, out, Options(**options), "axes"))
+
+    def pad(
+        self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None, **options: Any
+    ) -> Any:
+        """np.pad with mode "constant", "edge", "reflect", "symmetric" or "wrap". A negative width crops."""
+        value = parse_constant(constant_values)
+        return self._run(self._transform_job(src, None, pad_width, mode, value, out, Options(**options)))
+
+    def transform(
+        self,
+        src: Any,
+        *,
+        permute: Sequence[int] | None = None,
+        pad: Any = None,
+        mode: str = "constant",
+        value: Any = 0,
+        out: Any = None,
+        **options: Any,
+    ) -> Any:
+        """np.pad(np.transpose(src, permute), pad, mode) in one pass. value is what mode "constant" fills with."""
+        return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
+
+    def gather(
+        self,
+        src: Any,
+        index: Any,
+        *,
+        axis: int = 0,
+        permute: Sequence[int] | None = None,
+        out: Any = None,
+        **options: Any,
+    ) -> Any:
+        """np.take(src, index, axis), then transposed by permute. index is a list of integers: on the host, where negative
+        ones count from the end; or int32 or int64 on the device, where -1 and what is out of range is skipped and leaves
+        the result as it was."""
+        return self._run(self._gather_job(src, index, axis, permute, out, Options(**options)))
+
+    def scatter(
+        self,
+        dst: Any,
+        index: Any,
+        src: Any,
+        *,
+        axis: int = 0,
+        permute: Sequence[int] | None = None,
+        **options: Any,
+    ) -> None:
+        """The inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first transposed
+        by permute. No index may appear twice."""
+        self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
+
+    def plan(
+        self,
+        src: Any,
+        *,
+        permute: Sequence[int] | None = None,
+        pad: Any = None,
+        mode: str = "constant",
+        value: Any = 0,
+        out: Any = None,
+    ) -> PreparedPlan:
+        """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
+        given here; without out, for a result in C order."""
+        array = adapt(src, "src")
+        axes = parse_axes(permute, array.tensor.ndim, "permute")
+        check_permutation(axes, "permute")
+        pads = parse_pad(pad, array.tensor.ndim)
+        shape = result_shape(array.tensor, axes, pads)
+        if out is None:
+            dst = _core.layout(array.tensor.dtype, shape, dense(shape))
+        else:
+            dst = parse_out(out, shape, array.tensor.dtype).tensor
+        before, after = pads if pads is not None else (None, None)
+        move = Move(_layout_of(dst), _layout_of(array.tensor), axes, before, after, mode, value)
+        return PreparedPlan._make(self, self._core, move)
+
+    def batch(self, **options: Any) -> Batch:
+        """Collects moves and runs them together when the with block ends: none may read or write what another writes.
+
+            with c.batch() as b:
+                b.copy(x, out=y)
+                z = b.transpose(w)       # is filled at the end of the block
+        """
+        return Batch(self, Options(**options))
+
+    # ---- Running ---------------------------------------------------------------------------------------
+
+    def _run(self, job: Job) -> Any:
+        if all(a.tensor.is_host for a in job.arrays):
+            self._run_on_host(job)
+        else:
+            self._run_on_device(job)
+        return job.result()
+
+    def _run_on_host(self, job: Job) -> None:
+        move = job.move
+        if self._is_reached(move.dst) and self._is_reached(move.src):
+            self._interruptible(lambda: self._core.run(move.request(self._core), **job.order))
+            return
+        move.src = separate(move)
+        bar = progress_bar(job)
+        try:
+            if isinstance(move, Blocks):
+                self._interruptible(lambda: self._staging.run_blocks(move, self._is_reached, bar, **job.order))
+            else:
+                self._interruptible(lambda: self._staging.run(move, self._is_reached, bar, **job.order))
+        finally:
+            if bar is not None:
+                bar.close()
+
+    def _run_on_device(self, job: Job) -> None:
+        """In the caller's stream. With host memory on either side the call waits, as NumPy's arrays know no streams."""
+        move = job.move
+        dst, src = move.dst, move.src
+        staged_dst = staged_src = None
+        if not self._is_reached(src):
+            staged_src = self._make_tensor(src.shape, src.dtype)
+            staged_src.copy_from(src)
+            move.src = staged_src
+        if not self._is_reached(dst):
+            staged_dst = self._make_tensor(dst.shape, dst.dtype)
+            if isinstance(move, Blocks):
+                staged_dst.copy_from(dst)
+            move.dst = staged_dst
+        self._core.enqueue(move.request(self._core), job.stream(), **job.order)
+        if job.synchronous or dst.is_host or src.is_host:
+            self._interruptible(self._core.synchronize)
+        if staged_dst is not None:
+            dst.copy_from(staged_dst)
+
+    def _interruptible(self, call: Any) -> Any:
+        """A call that Ctrl-C or the timeout ended has closed the connection: the next one finds a new one."""
+        try:
+            return call()
+        except (KeyboardInterrupt, NoReplyError):
+            try:
+                self._core.reconnect()
+            except Exception:  # noqa: BLE001, S110 - the next call says that there is no connection
+                pass
+            raise
+
+    def synchronize(self) -> None:
+        """Waits for everything in CUDA streams, and raises what failed there."""
+        self._core.synchronize()
+
+    # ---- Memory ----------------------------------------------------------------------------------------
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
+        """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, and freed with the
+        last array that uses it. Where NumPy is not installed, or lacks the type, it is a Tensor."""
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        name = dtype_name(dtype)
+        try:
+            numpy_dtype(name)
+        except (ImportError, TypeError):
+            return self._make_tensor(shape, name)
+        return self._make_shared(shape, name)
+
+    zeros = empty
+
+    def register(self, array: Any, *, readonly: bool = False) -> _core.Region:
+        """Shares an array's memory where it is, until the returned region is released: device memory; or host memory that
+        is a mapped file in memory, such as that of multiprocessing.shared_memory or a np.memmap in /dev/shm. Other
+        host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. Keep
+        the region for as long as the array is to be moved without staging."""
+        t = adapt(array, "array").tensor
+        return self._core.register(t, readonly or t.readonly)
+
+    # ---- Order -----------------------------------------------------------------------------------------
+
+    def timeline(self) -> Timeline:
+        """A number in shared memory that only grows: requests, threads and CUDA streams wait for it and signal it."""
+        return Timeline(self._core)
+
+    # ---- What the service says -------------------------------------------------------------------------
+
+    def explain(
+        self,
+        src: Any,
+        *,
+        permute: Sequence[int] | None = None,
+        pad: Any = None,
+        mode: str = "constant",
+        value: Any = 0,
+        out: Any = None,
+        engine: str | None = None,
+    ) -> Plan:
+        """How the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not the service
+        uses it; None: its own."""
+        array = adapt(src, "src")
+        axes = parse_axes(permute, array.tensor.ndim, "permute")
+        check_permutation(axes, "permute")
+        pads = parse_pad(pad, array.tensor.ndim)
+        shape = result_shape(array.tensor, axes, pads)
+        if out is None:
+            dst = _core.layout(array.tensor.dtype, shape, dense(shape))
+        else:
+            dst = parse_out(out, shape, array.tensor.dtype).tensor
+        before, after = pads if pads is not None else (None, None)
+        return Plan(self._core, Move(dst, array.tensor, axes, before, after, mode, value), engine)
+
+    def ping(self) -> None:
+        """Returns if the service answers."""
+        self._core.ping()
+
+    def info(self) -> dict[str, Any]:
+        """Engine, device, limits, methods and element types of the service."""
+        return self._core.info()
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of the whole service."""
+        return self._core.stats()
+
+    def regions(self) -> list[dict[str, Any]]:
+        """The regions of this connection."""
+        return self._core.regions()
+
+    def last_result(self) -> dict[str, Any]:
+        """What the last request did: kernel family ("path"), bytes and nanoseconds, and of a gather or scatter the
+        entries that were moved."""
+        return self._core.last_result()
+
+    @property
+    def path(self) -> str:
+        """Path of the service's socket."""
+        return self._core.path
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is closed."""
+        return self._core.closed
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    timeout: float | None = None,
+    reconnect: float = 5.0,
+    server_uid: int | None = None,
+    staging: int = 64 << 20,
+) -> Client:
+    """Connects to tmad. path is that of its socket; None selects $TMAD_SOCKET, /run/tmad/tmad.sock or
+    $XDG_RUNTIME_DIR/tmad/tmad.sock.
+
+    timeout limits each call, in seconds (NoReplyError); None: no limit. reconnect is for how long a call tries to
+    reach a service that went away; negative: not at all. server_uid is one more user, besides root and this
+    process's, that the service may run as. staging is how much memory arrays that are not shared pass through, in
+    bytes.
+    """
+    return Client(path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging)
+
+
+def check_version(core: _core.Client) -> None:
+    """Closes the connection to a service of another major version."""
+    version = str(core.info().get("version", "?"))
+    if version.partition(".")[0] != str(_core.VERSION_MAJOR):
+        path = core.path
+        core.close()
+        raise VersionError(
+            f"tmad at {path} is version {version}; tmaclient {_core.VERSION} works with version {_core.VERSION_MAJOR}.x: "
+            "install the same major version of both"
+        )
+
+
+def separate(move: Move | Blocks) -> Tensor:
+    """The source, or a copy of it if chunks of the destination could be written into what is still to be read."""
+    (dst, dst_size), (src, src_size) = move.dst.extent, move.src.extent
+    if dst + dst_size <= src or src + src_size <= dst:
+        return move.src
+    t = move.src
+    copy = Tensor(bytearray(t.nbytes)).viewed(t.dtype, t.shape)
+    copy.copy_from(t)
+    return copy
+
+
+def progress_bar(job: Job) -> Any:
+    """tqdm's, in bytes read and written; None unless the caller asked for one."""
+    if not job.progress:
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        raise ImportError("progress: it needs the package tqdm") from None
+    total = 2 * job.move.dst.nbytes if isinstance(job.move, Move) else 2 * job.arrays[0].tensor.nbytes
+    return tqdm(total=total, unit="B", unit_scale=True)
+
+
+def _layout_of(t: Tensor) -> Tensor:
+    return _core.layout(t.dtype, t.shape, t.strides)
+
+
+__all__ = ["Client", "DisconnectedError", "connect"]

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From arguments in NumPy's manner to requests: what is moved, whoever runs it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from . import _core
+from ._arrays import Array, adapt
+from ._core import Request, Tensor
+from ._errors import OverlapError
+
+MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+class Move:
+    """One transform: dst = pad(permute(src)). What it lacks is None."""
+
+    __slots__ = ("after", "before", "dst", "mode", "permute", "src", "value")
+
+    def __init__(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        permute: tuple[int, ...] | None = None,
+        before: tuple[int, ...] | None = None,
+        after: tuple[int, ...] | None = None,
+        mode: str = "constant",
+        value: Any = 0,
+    ) -> None:
+        self.dst, self.src, self.permute = dst, src, permute
+        self.before, self.after, self.mode, self.value = before, after, mode, value
+
+    def request(self, core: _core.Client | None = None) -> Request:
+        """The request of it."""
+        return Request.transform(
+            self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value
+        )
+
+
+class Blocks:
+    """A gather or a scatter: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The index
+    selects blocks of src for a gather, of dst for a scatter; the other side has as many as the index has entries."""
+
+    __slots__ = ("dst", "dst_axis", "index", "is_scatter", "permute", "src", "src_axis")
+
+    def __init__(
+        self,
+        dst: Tensor,
+        src: Tensor,
+        index: Index,
+        dst_axis: int,
+        src_axis: int,
+        permute: tuple[int, ...] | None,
+        is_scatter: bool,
+    ) -> None:
+        self.dst, self.src, self.index, self.is_scatter = dst, src, index, is_scatter
+        self.dst_axis, self.src_axis, self.permute = dst_axis, src_axis, permute
+
+    def block_permute(self) -> tuple[int, ...] | None:
+        """The permutation of a block, which lacks the axis."""
+        if self.permute is None:
+            return None
+        return tuple(d - (d > self.src_axis) for d in self.permute if d != self.src_axis)
+
+    def request(self, core: _core.Client) -> Request:
+        """The request of it, for tensors that the service has. Blocks are numbered in the order of addresses there."""
+        dst, src, index = self.dst, self.src, self.index
+        selected, selected_axis = (dst, self.dst_axis) if self.is_scatter else (src, self.src_axis)
+        listed, listed_axis = (src, self.src_axis) if self.is_scatter else (dst, self.dst_axis)
+        limit = selected.shape[selected_axis]
+        is_backwards = selected.strides[selected_axis] < 0
+        if is_backwards or listed.strides[listed_axis] < 0:
+            index = index.flipped(limit if is_backwards else None, listed.strides[listed_axis] < 0)
+        if dst.strides[self.dst_axis] == 0 and dst.shape[self.dst_axis] > 1:
+            raise OverlapError("out: its stride along the axis is 0, so that its blocks overlap each other")
+        if selected.strides[selected_axis] == 0 and limit > 1:
+            index, limit = index.zeros(), 1
+        tensor, is_shared = index.placed(core)
+        return Request.blocks(
+            self.is_scatter,
+            _block(dst, self.dst_axis),
+            _block(src, self.src_axis),
+            self.block_permute(),
+            selected,
+            tensor,
+            is_shared,
+            limit,
+            _step(dst, self.dst_axis),
+            _step(src, self.src_axis),
+        )
+
+
+def _step(t: Tensor, axis: int) -> int:
+    """Bytes from block to block, in the direction of addresses. 0 would stand for the size of a block."""
+    return (abs(t.strides[axis]) or 1) * t.itemsize
+
+
+def _block(t: Tensor, axis: int) -> Tensor:
+    """The block at the lowest address."""
+    extent, stride = t.shape[axis], t.strides[axis]
+    at = (extent - 1) * stride if stride < 0 and extent > 0 else 0
+    return t.part(at, t.shape[:axis] + t.shape[axis + 1 :], t.strides[:axis] + t.strides[axis + 1 :])
+
+
+class Index:
+    """A list of block numbers: on the host, checked, as int64; or device memory, which the service checks."""
+
+    MESSAGE_BYTES = 48 << 10  # of a list that is sent; a request fits into 64 KiB
+
+    def __init__(self, tensor: Tensor, device: Array | None = None) -> None:
+        self.tensor, self.device = tensor, device
+
+    def __len__(self) -> int:
+        return self.tensor.size
+
+    @classmethod
+    def parse(cls, index: Any, limit: int) -> Index:
+        """Of an array, a list or a tensor on a device. Negative entries count from the end, as in NumPy."""
+        if isinstance(index, (list, tuple, range)):
+            import array
+
+            index = array.array("q", [operator.index(i) for i in index])
+        array_ = adapt(index, "index")
+        t = array_.tensor
+        if t.ndim != 1:
+            raise ValueError(f"index: {t.ndim} dimensions; it has to be a list, of one dimension")
+        if t.is_host:
+            return cls(_core.check_index(t, limit))
+        if t.dtype not in ("int32", "int64") or (t.strides[0] != 1 and t.size > 1):
+            raise TypeError(f"index: {t.dtype} with stride {t.strides[0]}; on a device it is contiguous int32 or int64")
+        return cls(t, array_)
+
+    def flipped(self, limit: int | None, is_reversed: bool) -> Index:
+        """For blocks that are numbered backwards, or listed so."""
+        if self.device is not None:
+            raise ValueError("index: a list on a device takes no array with a negative stride along the axis")
+        values = [(limit - 1 - i if limit is not None else i) for i in memoryview(self.tensor)]
+        if is_reversed:
+            values.reverse()
+        return Index(Tensor(_int64(values)))
+
+    def zeros(self) -> Index:
+        """As many entries, all of block 0."""
+        return Index(Tensor(_int64([0] * len(self))))
+
+    def placed(self, core: _core.Client) -> tuple[Tensor, bool]:
+        """Its tensor, and whether the service reads it where it is."""
+        if self.device is not None:
+            return self.tensor, True
+        if self.tensor.nbytes <= self.MESSAGE_BYTES:
+            return self.tensor, False
+        shared = core.create(self.tensor.nbytes).tensor(0, "int64", self.tensor.shape, (1,))
+        shared.copy_from(self.tensor)
+        return shared, True
+
+
+def _int64(values: Sequence[int]) -> Any:
+    import array
+
+    return array.array("q", values)
+
+
+# ---- Arguments -----------------------------------------------------------------------------------------
+
+
+def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
+    """A permutation; negative axes count from the end. None stands for none."""
+    if axes is None:
+        return None
+    axes = tuple(operator.index(a) for a in axes)
+    if len(axes) != rank:
+        raise ValueError(f"{name}: {len(axes)} axes for an array of {rank} dimensions")
+    return tuple(parse_axis(a, rank, name) for a in axes)
+
+
+def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
+    """An axis; a negative one counts from the end."""
+    axis = operator.index(axis)
+    if not -rank <= axis < rank:
+        raise IndexError(f"{name}: {axis} is no axis of an array of {rank} dimensions")
+    return axis % rank
+
+
+def parse_pad(pad: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """np.pad's pad_width: a number, a pair for every axis, a pair for each axis, or a dict of axes. None: none."""
+    if pad is None:
+        return None
+    if isinstance(pad, dict):
+        pairs = [(0, 0)] * rank
+        for axis, width in pad.items():
+            pairs[parse_axis(axis, rank, "pad")] = _pair(width)
+        return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+    if _is_number(pad):
+        n = operator.index(pad)
+        return (n,) * rank, (n,) * rank
+    pad = list(pad)
+    if all(_is_number(p) for p in pad) and len(pad) in (1, 2):
+        pairs = [_pair(pad)] * rank
+    else:
+        pairs = [_pair(p) for p in pad]
+        if len(pairs) == 1:
+            pairs *= rank
+    if len(pairs) != rank:
+        raise ValueError(f"pad: {len(pairs)} pairs for an array of {rank} dimensions")
+    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+
+
+def _is_number(x: Any) -> bool:
+    return hasattr(x, "__index__") and not getattr(x, "ndim", 0)
+
+
+def _pair(width: Any) -> tuple[int, int]:
+    if _is_number(width):
+        return operator.index(width), operator.index(width)
+    pair = tuple(operator.index(w) for w in width)
+    if len(pair) == 1:
+        pair *= 2
+    if len(pair) != 2:
+        raise ValueError(f"pad: {width!r} is no pair of elements before and after")
+    return pair[0], pair[1]
+
+
+def parse_constant(values: Any) -> Any:
+    """np.pad's constant_values, which must be one value: pads of several constants are several requests."""
+    if hasattr(values, "__len__") or getattr(values, "ndim", 0):
+        flat = [v for row in values for v in (row if hasattr(row, "__len__") else [row])]
+        if not flat or any(v != flat[0] for v in flat):
+            raise ValueError(f"constant_values: {values!r} has several values; tmad pads with one")
+        return flat[0]
+    return values
+
+
+def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any) -> tuple[int, ...]:
+    """The shape of permute(src), padded."""
+    shape = src.shape if permute is None else tuple(src.shape[d] for d in permute)
+    if pads is None:
+        return shape
+    padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
+    for d, extent in enumerate(padded):
+        if extent < 0:
+            raise ValueError(f"pad: it crops axis {d}, of {shape[d]} elements, to {extent}")
+    return padded
+
+
+def check_permutation(permute: Sequence[int] | None, name: str) -> None:
+    """Each axis once: shapes come of it before the service sees it."""
+    if permute is not None and len(set(permute)) != len(permute):
+        twice = next(d for d in permute if list(permute).count(d) > 1)
+        raise ValueError(f"{name}: {twice} appears twice; a permutation names each axis once")
+
+
+def parse_out(out: Any, shape: Sequence[int], dtype: str) -> Array:
+    """An array for the result, of the result's shape and type."""
+    array = adapt(out, "out")
+    if array.tensor.shape != tuple(shape) or array.tensor.dtype != dtype:
+        raise ValueError(
+            f"out: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}"
+        )
+    if array.tensor.readonly:
+        raise ValueError("out: the array is read-only")
+    return array

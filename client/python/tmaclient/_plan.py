@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: how the service moves a transform, told or prepared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from . import _core
+from ._arrays import Array, adapt
+from ._moves import Move
+
+if TYPE_CHECKING:
+    from ._client import Client, Job, Options
+
+
+class Plan:
+    """How the service would move a transform: an entry for each thing that it says of the plan. In a notebook it is
+    drawn."""
+
+    def __init__(self, core: _core.Client, move: Move, engine: str | None) -> None:
+        self._core, self._request, self._engine = core, move.request(), engine
+        self._document: dict[str, Any] = core.explain(self._request, engine)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._document[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._document
+
+    def keys(self) -> Any:
+        """What there is to know."""
+        return self._document.keys()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it."""
+        return dict(self._document)
+
+    def __repr__(self) -> str:
+        document = self._document
+        width = max((len(key) for key in document), default=0)
+        lines = [f"Plan of engine {document.get('engine')}: {document.get('family')}"]
+        for key, value in document.items():
+            if key in ("engine", "family") or value in (None, [], {}):
+                continue
+            lines.append(f"  {key:<{width}}  {_text(value)}")
+        return "\n".join(lines)
+
+    def _repr_svg_(self) -> str:
+        return self._core.picture(self._request, self._engine)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(v) for v in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+    return str(value)
+
+
+class PreparedPlan(_core.Plan):
+    """A transform that was checked once: plan(src, out) runs it and returns out. Without out, a new array like src."""
+
+    _client: Client
+    _move: Move
+
+    @classmethod
+    def _make(cls, client: Client, core: _core.Client, move: Move) -> Self:
+        plan = cls(core, move.request())
+        plan._client, plan._move = client, move
+        return plan
+
+    def _arrays(self, src: Any, out: Any) -> tuple[Any, Array, Array]:
+        array = adapt(src, "src")
+        if out is None:
+            out = self._client._make_array(self.dst.shape, array)
+            return out, Array(array.kind.tensor(out), array.kind, out), array
+        return out, adapt(out, "out"), array
+
+    def _job(self, src: Any, out: Any, options: Options) -> Job:
+        from ._client import Job
+
+        out, result, array = self._arrays(src, out)
+        request = _core.Request.run_plan(self, result.tensor, array.tensor)  # checks the layouts
+        prepared = _Prepared(result.tensor, array.tensor, self._move, request)
+        return Job(prepared, out, result.kind, (result, array), options)
+
+    def _run(self, src: Any, out: Any = None, **options: Any) -> Any:
+        """What is not in shared host memory, or has options."""
+        from ._client import Options
+
+        return self._client._run(self._job(src, out, Options(**options)))
+
+    def explain(self) -> Plan:
+        """How the service moves it."""
+        return Plan(self._client._core, self._move, None)
+
+    def __repr__(self) -> str:
+        return f"<tmaclient.PreparedPlan {self.src!r} -> {self.dst!r}>"
+
+
+class _Prepared(Move):
+    """A run of a plan: the plan itself where the service has the arrays, otherwise the move in chunks."""
+
+    __slots__ = ("_prepared",)
+
+    def __init__(self, dst: _core.Tensor, src: _core.Tensor, move: Move, request: _core.Request) -> None:
+        super().__init__(dst, src, move.permute, move.before, move.after, move.mode, move.value)
+        self._prepared = request
+
+    def request(self, core: _core.Client | None = None) -> _core.Request:
+        """The run of the plan."""
+        return self._prepared

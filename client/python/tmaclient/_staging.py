@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves of arrays that the service cannot reach: in chunks, through memory that it shares.
+
+A chunk is copied into the staging memory, moved there and copied out, and while the service moves one, the next is
+copied in and the one before is copied out. Staging memory has a fixed bound, whatever the size of the arrays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from . import _core
+from ._arrays import count
+from ._core import Region, Request, Tensor
+from ._errors import DisconnectedError
+from ._moves import Blocks, Move
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]  # starts and extents, of the destination's inner part
+
+_LANES = 2
+_ALIGNMENT = 64
+
+
+class Staging:
+    """The staging memory of a client. One move at a time uses it; others wait for their turn."""
+
+    def __init__(self, core: _core.Client, limit: int) -> None:
+        self._core = core
+        self._limit = limit
+        self._region: Region | None = None
+        self._lock = threading.Lock()
+
+    def run(self, move: Move, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
+        """Runs a move; `reached` says which tensors the service has already."""
+        with self._lock:
+            try:
+                _Staged(self, move, reached(move.dst), reached(move.src), order).run(progress)
+            except BaseException:
+                self._region = None  # something may still be under way in it
+                raise
+
+    def run_blocks(self, blocks: Blocks, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
+        """The same for a gather or a scatter: the blocks are selected as they are copied."""
+        size = blocks.dst.itemsize
+        per_block = count(blocks.src.shape) // max(blocks.src.shape[blocks.src_axis], 1) * size
+        n = len(blocks.index)
+        step = max(1, self._limit // (2 * _LANES) // max(per_block, 1))
+        for start in range(0, n, step):
+            k = min(step, n - start)
+            with self._lock:
+                self._run_some(blocks, start, k, order)
+            if progress is not None:
+                progress.update(2 * k * per_block)
+
+    def _run_some(self, blocks: Blocks, start: int, k: int, order: dict[str, Any]) -> None:
+        dst, src = blocks.dst, blocks.src
+        if blocks.is_scatter:
+            source = part(src, blocks.src_axis, start, k)
+            result_shape = dst.shape[: blocks.dst_axis] + (k,) + dst.shape[blocks.dst_axis + 1 :]
+            result_strides = dst.strides
+        else:
+            source = src
+            result_shape = part(dst, blocks.dst_axis, start, k).shape
+            result_strides = part(dst, blocks.dst_axis, start, k).strides
+        source_shape = src.shape[: blocks.src_axis] + (k,) + src.shape[blocks.src_axis + 1 :]
+        n = count(source_shape) * src.itemsize
+        region = self.region(2 * _round(n))
+        staged_src = region.tensor(0, src.dtype, source_shape, dense_like(source_shape, src.strides))
+        staged_dst = region.tensor(_round(n), dst.dtype, result_shape, dense_like(result_shape, result_strides))
+        try:
+            if blocks.is_scatter:
+                staged_src.copy_from(source)
+            else:
+                staged_src.copy_blocks(src, blocks.src_axis, blocks.index.tensor, start, False)
+            self._core.run(Move(staged_dst, staged_src, blocks.permute).request(), **order)
+            if blocks.is_scatter:
+                dst.copy_blocks(staged_dst, blocks.dst_axis, blocks.index.tensor, start, True)
+            else:
+                part(dst, blocks.dst_axis, start, k).copy_from(staged_dst)
+        except BaseException:
+            self._region = None
+            raise
+
+    def region(self, size: int) -> Region:
+        """Shared memory of at least so many bytes; it is kept for the next move."""
+        if self._region is None or self._region.size < size:
+            self._region = None
+            self._region = self._core.create(max(1 << 16, 1 << (size - 1).bit_length() if size < self._limit else size))
+        return self._region
+
+    @property
+    def limit(self) -> int:
+        """Bytes of staging memory at most, unless a single row needs more."""
+        return self._limit
+
+
+class _Staged:
+    """One move under way."""
+
+    def __init__(self, staging: Staging, move: Move, has_dst: bool, has_src: bool, order: dict[str, Any]) -> None:
+        self.staging, self.core = staging, staging._core
+        self.move, self.has_dst, self.has_src, self.order = move, has_dst, has_src, order
+        dst, src = move.dst, move.src
+        rank = dst.ndim
+        self.permute = move.permute if move.permute is not None else tuple(range(rank))
+        self.before = move.before or (0,) * rank
+        self.after = move.after or (0,) * rank
+        n = tuple(src.shape[d] for d in self.permute)
+        # What the source fills of the destination, and what of each dimension is border.
+        self.low = tuple(max(0, b) for b in self.before)
+        self.high = tuple(max(lo, min(m, b + e)) for lo, m, b, e in zip(self.low, dst.shape, self.before, n, strict=True))
+        self.extents = tuple(hi - lo for lo, hi in zip(self.low, self.high, strict=True))
+        self.n = n
+        self.chunk = self._choose_chunk()
+        self.is_cut = tuple(c < e for c, e in zip(self.chunk, self.extents, strict=True))
+
+    def _choose_chunk(self) -> tuple[int, ...]:
+        """Extents of a chunk that fits: dimensions are halved that are outer ones on both sides, so that what is copied
+        keeps long runs."""
+        dst, src = self.move.dst, self.move.src
+        limit = self.staging.limit // (2 * _LANES) // dst.itemsize
+        chunk = list(self.extents)
+        fixed = [
+            self.move.mode != "constant" and (b < 0 or a < 0) and (b > 0 or a > 0)
+            for b, a in zip(self.before, self.after, strict=True)
+        ]
+
+        def rank_of(d: int) -> tuple[int, int]:
+            return min(abs(dst.strides[d]), abs(src.strides[self.permute[d]]) or 1 << 62), chunk[d]
+
+        while self._elements(chunk) > limit and 0 not in chunk:
+            choice = [d for d in range(len(chunk)) if chunk[d] > 1 and not fixed[d]]
+            if not choice:
+                break
+            d = max(choice, key=rank_of)
+            chunk[d] = -(-chunk[d] // 2)
+        return tuple(chunk)
+
+    def _elements(self, chunk: Sequence[int]) -> int:
+        """Of a chunk of the destination, with the borders of dimensions that are not cut."""
+        whole = (m if c == e else c for m, c, e in zip(self.move.dst.shape, chunk, self.extents, strict=True))
+        return max(count(tuple(whole)), count(chunk))
+
+    def boxes(self) -> Iterator[Box]:
+        """The chunks, in C order."""
+        if 0 in self.extents:
+            yield (0,) * len(self.extents), self.extents
+            return
+        starts = [0] * len(self.chunk)
+        while True:
+            yield (
+                tuple(starts),
+                tuple(min(c, e - s) for c, e, s in zip(self.chunk, self.extents, starts, strict=True)),
+            )
+            for d in reversed(range(len(starts))):
+                starts[d] += self.chunk[d]
+                if starts[d] < self.extents[d]:
+                    break
+                starts[d] = 0
+            else:
+                return
+
+    def parts(self, box: Box) -> tuple[Tensor, Tensor, list[int], list[int]]:
+        """What of the destination and of the source a chunk is, and its own borders."""
+        dst, src = self.move.dst, self.move.src
+        dst_starts, dst_extents, before, after = [], [], [], []
+        src_starts, src_extents = [0] * src.ndim, [0] * src.ndim
+        for d, (start, extent) in enumerate(zip(*box, strict=True)):
+            if self.is_cut[d]:
+                dst_starts.append(self.low[d] + start)
+                dst_extents.append(extent)
+                before.append(0)
+                after.append(0)
+                src_starts[self.permute[d]] = self.low[d] + start - self.before[d]
+                src_extents[self.permute[d]] = extent
+            else:
+                dst_starts.append(0)
+                dst_extents.append(dst.shape[d])
+                before.append(self.before[d])
+                after.append(self.after[d])
+                src_extents[self.permute[d]] = self.n[d]
+        return sub(dst, dst_starts, dst_extents), sub(src, src_starts, src_extents), before, after
+
+    def run(self, progress: Any) -> None:
+        if 0 in self.extents and self.move.mode == "constant":
+            fill(self.move.dst, self.move.value)
+            return
+        boxes = list(self.boxes())
+        first_dst, first_src, _, _ = self.parts(boxes[0])
+        dst_bytes = 0 if self.has_dst else _round(first_dst.nbytes)
+        src_bytes = 0 if self.has_src else _round(first_src.nbytes)
+        lanes = min(_LANES, len(boxes))
+        region = self.staging.region(max(1, lanes * (dst_bytes + src_bytes)))
+        under_way: deque[tuple[int, Request, Tensor | None, Tensor]] = deque()
+        try:
+            for i, box in enumerate(boxes):
+                if len(under_way) == lanes:
+                    self.finish(*under_way.popleft(), progress)
+                at = i % lanes * (dst_bytes + src_bytes)
+                dst, src, before, after = self.parts(box)
+                staged_src, staged_dst = src, None
+                if not self.has_src:
+                    staged_src = region.tensor(at, src.dtype, src.shape, dense_like(src.shape, src.strides))
+                    staged_src.copy_from(src)
+                if not self.has_dst:
+                    staged_dst = region.tensor(
+                        at + src_bytes, dst.dtype, dst.shape, dense_like(dst.shape, dst.strides)
+                    )
+                request = Move(
+                    staged_dst if staged_dst is not None else dst,
+                    staged_src,
+                    self.permute,
+                    tuple(before),
+                    tuple(after),
+                    self.move.mode,
+                    self.move.value,
+                ).request()
+                under_way.append((self.submit(request), request, staged_dst, dst))
+            while under_way:
+                self.finish(*under_way.popleft(), progress)
+        except BaseException:
+            for ticket, *_ in under_way:
+                try:
+                    self.core.wait(ticket)
+                except Exception:  # noqa: BLE001, S110 - the first error is the one to tell
+                    pass
+            raise
+        for d in range(self.move.dst.ndim):
+            if self.is_cut[d]:
+                fill_border(self, d)
+
+    def submit(self, request: Request) -> int:
+        try:
+            return self.core.submit(request, None, **self.order)
+        except DisconnectedError:
+            self.core.ping()  # connects again, as long as the client may try
+            return self.core.submit(request, None, **self.order)
+
+    def finish(self, ticket: int, request: Request, staged: Tensor | None, dst: Tensor, progress: Any) -> None:
+        try:
+            self.core.wait(ticket)
+        except DisconnectedError:
+            self.core.run(request, **self.order)  # what was moved may be moved again
+        if staged is not None:
+            dst.copy_from(staged)
+        if progress is not None:
+            progress.update(2 * dst.nbytes)
+
+
+# ---- Borders -------------------------------------------------------------------------------------------
+
+
+def fill_border(staged: _Staged, d: int) -> None:
+    """Fills the border of a dimension that was cut, from what is inside it, all along the other dimensions."""
+    dst, mode = staged.move.dst, staged.move.mode
+    low, high, end = staged.low[d], staged.high[d], dst.shape[d]
+    if mode == "constant":
+        fill(part(dst, d, 0, low), staged.move.value)
+        fill(part(dst, d, high, end - high), staged.move.value)
+        return
+    rows = [*range(low), *range(high, end)]
+    sources = [source_of(i - staged.before[d], staged.n[d], mode) + staged.before[d] for i in rows]
+    at = 0
+    while at < len(rows):  # runs of rows whose sources follow each other, in one direction
+        n, step = 1, 0
+        while at + n < len(rows) and rows[at + n] == rows[at] + n:
+            s = sources[at + n] - sources[at + n - 1]
+            if n > 1 and s != step or abs(s) > 1:
+                break
+            step, n = s, n + 1
+        shape = dst.shape[:d] + (n,) + dst.shape[d + 1 :]
+        strides = dst.strides[:d] + (step * dst.strides[d],) + dst.strides[d + 1 :]
+        part(dst, d, rows[at], n).copy_from(dst.part(sources[at] * dst.strides[d], shape, strides))
+        at += n
+
+
+def fill(dst: Tensor, value: Any) -> None:
+    """Fills a tensor with one number."""
+    element = Tensor(bytearray(_core.encode_number(dst.dtype, value))).viewed(dst.dtype, ())
+    dst.copy_from(element.part(0, dst.shape, (0,) * dst.ndim))
+
+
+def source_of(i: int, n: int, mode: str) -> int:
+    """Which element of n stands at coordinate i beyond them: np.pad's modes."""
+    if mode == "edge":
+        return min(max(i, 0), n - 1)
+    if mode == "wrap":
+        return i % n
+    if mode == "symmetric":
+        i %= 2 * n
+        return i if i < n else 2 * n - 1 - i
+    if n == 1:
+        return 0
+    i %= 2 * (n - 1)  # reflect
+    return i if i < n else 2 * (n - 1) - i
+
+
+# ---- Tensors -------------------------------------------------------------------------------------------
+
+
+def _round(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def sub(t: Tensor, starts: Sequence[int], extents: Sequence[int]) -> Tensor:
+    """A box of a tensor."""
+    offset = sum(s * stride for s, stride in zip(starts, t.strides, strict=True))
+    return t.part(offset if 0 not in extents else 0, tuple(extents), t.strides)
+
+
+def part(t: Tensor, axis: int, start: int, n: int) -> Tensor:
+    """n entries along an axis."""
+    shape = t.shape[:axis] + (n,) + t.shape[axis + 1 :]
+    return t.part(start * t.strides[axis] if 0 not in shape else 0, shape, t.strides)
+
+
+def dense_like(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides without gaps, in the order in which another tensor lies in memory: a copy between the two has the longest
+    runs."""
+    order = sorted(range(len(shape)), key=lambda d: abs(strides[d]) if shape[d] > 1 else 0, reverse=True)
+    result, step = [0] * len(shape), 1
+    for d in reversed(order):
+        result[d] = step
+        step *= max(shape[d], 1)
+    return tuple(result)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timelines: numbers in shared memory that only grow, by which requests, threads and CUDA streams wait for each
+other."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from . import _core
+
+
+class Point(NamedTuple):
+    """A value of a timeline, which is reached when the timeline is there or further."""
+
+    timeline: Timeline
+    value: int
+
+    def parts(self) -> tuple[_core.Region, int, int]:
+        """As the core takes it."""
+        return self.timeline._region, 0, self.value
+
+
+class Timeline:
+    """A 64-bit number that starts at 0 and only grows. `point(v)` is what calls take as wait= and signal=."""
+
+    def __init__(self, core: _core.Client) -> None:
+        self._core = core
+        self._region = core.create(64)
+        self._word = memoryview(self._region)[:8].cast("Q")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The memory is freed with the last request that uses it."""
+
+    def __repr__(self) -> str:
+        return f"<tmaclient.Timeline at {self.value}>"
+
+    @property
+    def value(self) -> int:
+        """Where it is now."""
+        return self._word[0]
+
+    def point(self, value: int) -> Point:
+        """The point at which the timeline has this value."""
+        return Point(self, value)
+
+    def signal(self, value: int, *, stream: Any = None) -> None:
+        """Sets the value: now, or, with a stream, when that has done what was queued before. A stream is torch's,
+        CuPy's, or the integer of a CUDA stream. Values have to grow."""
+        if stream is None:
+            _core.signal_point(self._region, 0, value)
+        else:
+            self._core.stream_point(self._region, 0, value, stream_handle(stream), False)
+
+    def wait(self, value: int, timeout: float | None = None, *, stream: Any = None) -> bool:
+        """Waits for a value: this thread, for at most so many seconds, or what is queued in a stream next. Returns
+        whether it was reached; True for a stream."""
+        if stream is not None:
+            if timeout is not None:
+                raise ValueError("timeout: a stream waits without a limit")
+            self._core.stream_point(self._region, 0, value, stream_handle(stream), True)
+            return True
+        return _core.wait_point(self._region, 0, value, -1 if timeout is None else max(0, round(timeout * 1000)))
+
+
+def stream_handle(stream: Any) -> int:
+    """The CUDA stream that an object is."""
+    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, cuda.core
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    return int(stream)
