@@ -243,7 +243,6 @@ static PyObject *py_client_close(PyObject *self, PyObject *unused)
 	}
 	close_client(c);
 	pthread_mutex_unlock(&c->lock);
-	free_ended(c);
 	Py_RETURN_NONE;
 }
 

@@ -331,18 +331,21 @@ PyObject *py_client_completed(PyObject *self, PyObject *unused)
 	(void)unused;
 	if (!list)
 		return NULL;
-	if (!py_client_lock(c)) {
-		Py_DECREF(list);
-		return NULL;
+	if (c->client) {
+		if (!py_client_lock(c)) {
+			Py_DECREF(list);
+			return NULL;
+		}
+		if (c->wake_fd >= 0)
+			eventfd_read(c->wake_fd, &count);
+		tma_dispatch(c->client);
+		py_client_take_ended(c);
 	}
-	if (c->wake_fd >= 0)
-		eventfd_read(c->wake_fd, &count);
-	tma_dispatch(c->client);
-	py_client_take_ended(c);
 	pending = c->ended;
 	c->ended = NULL;
 	c->ended_tail = &c->ended;
-	py_client_unlock(c);
+	if (c->client)
+		py_client_unlock(c);
 	for (; pending; pending = next) {
 		PyObject *entry =
 		    Py_BuildValue("Oiz", pending->token, pending->result.status, pending->message);

@@ -239,11 +239,11 @@ static int parse_stream(PyObject *object, void **ret)
 	return *ret == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Client.enqueue(request, stream, **order) */
+/* Client.enqueue(request, stream, token, **order): with a token, Client.completed returns the request's end. */
 PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
-	PyObject *request, *number;
+	PyObject *request, *number, *token = NULL;
 	struct pending *pending;
 	struct tma_order order;
 	struct streams *all;
@@ -252,7 +252,7 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	void *handle;
 	int rc = -1;
 
-	if (!PyArg_ParseTuple(args, "O!O:enqueue", core.request_type, &request, &number) ||
+	if (!PyArg_ParseTuple(args, "O!O|O:enqueue", core.request_type, &request, &number, &token) ||
 	    parse_stream(number, &handle) < 0 || order_parse_enqueued(kwargs, &order) < 0)
 		return NULL;
 	pending = calloc(1, sizeof *pending);
@@ -266,6 +266,12 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	stream = all ? get_stream(all, handle) : NULL;
 	if (stream)
 		rc = py_request_resolve(c, (struct py_request *)request, &r);
+	if (rc == 0 && token) {
+		Py_INCREF(request);
+		Py_INCREF(token);
+		pending->request = request;
+		pending->token = token;
+	}
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = enqueue(c, stream, (struct py_request *)request, &r, &order, pending));
 		if (rc < 0)
@@ -275,9 +281,11 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 		else
 			resolved_deinit(&r);
 	}
-	if (!pending->ticket)
-		free(pending);
+	if (pending->ticket)
+		pending = NULL;
 	py_client_unlock(c);
+	if (pending)
+		pending_free(pending);
 	if (rc < 0)
 		return NULL;
 	Py_RETURN_NONE;

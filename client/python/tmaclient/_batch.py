@@ -39,10 +39,7 @@ class Batch:
 
     def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None) -> Any:
         """Client.transpose."""
-        from ._arrays import adapt
-
-        axes = tuple(reversed(range(adapt(src, "src").tensor.ndim))) if axes is None else axes
-        return self._add(self._client._transform_job(src, axes, None, "constant", 0, out, self._options, "axes"))
+        return self._add(self._client._transpose_job(src, axes, out, self._options))
 
     def pad(self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None) -> Any:
         """Client.pad."""

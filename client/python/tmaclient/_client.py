@@ -142,6 +142,24 @@ class Maker:
         move = Move(result.tensor, array.tensor, axes, before, after, mode, value)
         return Job(move, out, result.kind if out is result.object else array.kind, (result, array), options)
 
+    def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
+        axes = tuple(reversed(range(adapt(src, "src").tensor.ndim))) if axes is None else axes
+        return self._transform_job(src, axes, None, "constant", 0, out, options, "axes")
+
+    def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any) -> Move:
+        """A move of which only the layouts count."""
+        array = adapt(src, "src")
+        axes = parse_axes(permute, array.tensor.ndim, "permute")
+        check_permutation(axes, "permute")
+        pads = parse_pad(pad, array.tensor.ndim)
+        shape = result_shape(array.tensor, axes, pads)
+        if out is None:
+            dst = _core.layout(array.tensor.dtype, shape, dense(shape))
+        else:
+            dst = _layout_of(parse_out(out, shape, array.tensor.dtype).tensor)
+        before, after = pads if pads is not None else (None, None)
+        return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value)
+
     def _gather_job(self, src: Any, index: Any, axis: int, permute: Any, out: Any, options: Options) -> Job:
         array = adapt(src, "src")
         t = array.tensor
@@ -249,12 +267,16 @@ class Client(Maker):
 
     def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Any) -> Any:
         """np.transpose, copied: dimension d of the result is dimension axes[d] of src. None reverses them."""
-        rank = adapt(src, "src").tensor.ndim
-        axes = tuple(reversed(range(rank))) if axes is None else axes
-        return self._run(self._transform_job(src, axes, None, "constant", 0, out, Options(**options), "axes"))
+        return self._run(self._transpose_job(src, axes, out, Options(**options)))
 
     def pad(
-        self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None, **options: Any
+        self,
+        src: Any,
+        pad_width: Any,
+        mode: str = "constant",
+        constant_values: Any = 0,
+        out: Any = None,
+        **options: Any,
     ) -> Any:
         """np.pad with mode "constant", "edge", "reflect", "symmetric" or "wrap". A negative width crops."""
         value = parse_constant(constant_values)
@@ -315,25 +337,15 @@ class Client(Maker):
     ) -> PreparedPlan:
         """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
         given here; without out, for a result in C order."""
-        array = adapt(src, "src")
-        axes = parse_axes(permute, array.tensor.ndim, "permute")
-        check_permutation(axes, "permute")
-        pads = parse_pad(pad, array.tensor.ndim)
-        shape = result_shape(array.tensor, axes, pads)
-        if out is None:
-            dst = _core.layout(array.tensor.dtype, shape, dense(shape))
-        else:
-            dst = parse_out(out, shape, array.tensor.dtype).tensor
-        before, after = pads if pads is not None else (None, None)
-        move = Move(_layout_of(dst), _layout_of(array.tensor), axes, before, after, mode, value)
+        move = self._plan_move(src, permute, pad, mode, value, out)
         return PreparedPlan._make(self, self._core, move)
 
     def batch(self, **options: Any) -> Batch:
         """Collects moves and runs them together when the with block ends: none may read or write what another writes.
 
-            with c.batch() as b:
-                b.copy(x, out=y)
-                z = b.transpose(w)       # is filled at the end of the block
+        with c.batch() as b:
+            b.copy(x, out=y)
+            z = b.transpose(w)       # is filled at the end of the block
         """
         return Batch(self, Options(**options))
 
@@ -441,17 +453,7 @@ class Client(Maker):
     ) -> Plan:
         """How the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not the service
         uses it; None: its own."""
-        array = adapt(src, "src")
-        axes = parse_axes(permute, array.tensor.ndim, "permute")
-        check_permutation(axes, "permute")
-        pads = parse_pad(pad, array.tensor.ndim)
-        shape = result_shape(array.tensor, axes, pads)
-        if out is None:
-            dst = _core.layout(array.tensor.dtype, shape, dense(shape))
-        else:
-            dst = parse_out(out, shape, array.tensor.dtype).tensor
-        before, after = pads if pads is not None else (None, None)
-        return Plan(self._core, Move(dst, array.tensor, axes, before, after, mode, value), engine)
+        return Plan(self._core, self._plan_move(src, permute, pad, mode, value, out), engine)
 
     def ping(self) -> None:
         """Returns if the service answers."""

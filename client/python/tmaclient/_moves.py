@@ -35,9 +35,7 @@ class Move:
 
     def request(self, core: _core.Client | None = None) -> Request:
         """The request of it."""
-        return Request.transform(
-            self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value
-        )
+        return Request.transform(self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
 
 
 class Blocks:
@@ -108,10 +106,9 @@ def _block(t: Tensor, axis: int) -> Tensor:
 class Index:
     """A list of block numbers: on the host, checked, as int64; or device memory, which the service checks."""
 
-    MESSAGE_BYTES = 48 << 10  # of a list that is sent; a request fits into 64 KiB
-
     def __init__(self, tensor: Tensor, device: Array | None = None) -> None:
         self.tensor, self.device = tensor, device
+        self.message_bytes = 48 << 10  # of a list that is sent, with a request of 64 KiB at most
 
     def __len__(self) -> int:
         return self.tensor.size
@@ -150,7 +147,7 @@ class Index:
         """Its tensor, and whether the service reads it where it is."""
         if self.device is not None:
             return self.tensor, True
-        if self.tensor.nbytes <= self.MESSAGE_BYTES:
+        if self.tensor.nbytes <= self.message_bytes:
             return self.tensor, False
         shared = core.create(self.tensor.nbytes).tensor(0, "int64", self.tensor.shape, (1,))
         shared.copy_from(self.tensor)
@@ -256,9 +253,7 @@ def parse_out(out: Any, shape: Sequence[int], dtype: str) -> Array:
     """An array for the result, of the result's shape and type."""
     array = adapt(out, "out")
     if array.tensor.shape != tuple(shape) or array.tensor.dtype != dtype:
-        raise ValueError(
-            f"out: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}"
-        )
+        raise ValueError(f"out: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}")
     if array.tensor.readonly:
         raise ValueError("out: the array is read-only")
     return array
