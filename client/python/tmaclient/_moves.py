@@ -57,6 +57,11 @@ class Blocks:
         self.dst, self.src, self.index, self.is_scatter = dst, src, index, is_scatter
         self.dst_axis, self.src_axis, self.permute = dst_axis, src_axis, permute
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is no element to move."""
+        return len(self.index) == 0 or self.dst.size == 0 or self.src.size == 0
+
     def block_permute(self) -> tuple[int, ...] | None:
         """The permutation of a block, which lacks the axis."""
         if self.permute is None:
@@ -236,9 +241,9 @@ def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any) -> tuple
     if pads is None:
         return shape
     padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
-    for d, extent in enumerate(padded):
-        if extent < 0:
-            raise ValueError(f"pad: it crops axis {d}, of {shape[d]} elements, to {extent}")
+    for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
+        if (b < 0 or a < 0) and n + min(b, 0) + min(a, 0) < 1:
+            raise ValueError(f"pad: ({b}, {a}) crops all of axis {d}, which has {n} elements")
     return padded
 
 
