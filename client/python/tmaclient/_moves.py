@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
-from ._arrays import Array, adapt
+from ._arrays import Array, adapt, count
 from ._core import Request, Tensor
 from ._errors import OverlapError
 
@@ -244,6 +244,8 @@ def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any) -> tuple
     for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
         if (b < 0 or a < 0) and n + min(b, 0) + min(a, 0) < 1:
             raise ValueError(f"pad: ({b}, {a}) crops all of axis {d}, which has {n} elements")
+    if count(padded) * src.itemsize >= 1 << 63 or max(map(abs, pads[0] + pads[1] + padded), default=0) >> 63:
+        raise ValueError(f"pad: the result would be {list(padded)}, which is more than can be counted")
     return padded
 
 
