@@ -10,7 +10,7 @@ from typing import Any
 from . import _core
 from ._arrays import Array, adapt, count
 from ._core import Request, Tensor
-from ._errors import OverlapError
+from ._errors import OutOfRangeError, OverlapError
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -35,6 +35,8 @@ class Move:
 
     def request(self, core: _core.Client | None = None) -> Request:
         """The request of it."""
+        if not isinstance(self.mode, str):
+            raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
         return Request.transform(self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
 
 
@@ -124,7 +126,10 @@ class Index:
         if isinstance(index, (list, tuple, range)):
             import array
 
-            index = array.array("q", [operator.index(i) for i in index])
+            try:
+                index = array.array("q", [integer(i, "index") for i in index])
+            except OverflowError:
+                raise OutOfRangeError(f"index: {max(index, key=abs)} is beyond any of {limit} blocks") from None
         array_ = adapt(index, "index")
         t = array_.tensor
         if t.ndim != 1:
@@ -168,11 +173,27 @@ def _int64(values: Sequence[int]) -> Any:
 # ---- Arguments -----------------------------------------------------------------------------------------
 
 
+def integer(x: Any, name: str) -> int:
+    """A number that an argument is."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise TypeError(f"{name}: {x!r} is no integer") from None
+
+
+def sequence(x: Any, name: str) -> list[Any]:
+    """What an argument lists."""
+    try:
+        return list(x)
+    except TypeError:
+        raise TypeError(f"{name}: {x!r} is no sequence") from None
+
+
 def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
     """A permutation; negative axes count from the end. None stands for none."""
     if axes is None:
         return None
-    axes = tuple(operator.index(a) for a in axes)
+    axes = tuple(integer(a, name) for a in sequence(axes, name))
     if len(axes) != rank:
         raise ValueError(f"{name}: {len(axes)} axes for an array of {rank} dimensions")
     return tuple(parse_axis(a, rank, name) for a in axes)
@@ -180,7 +201,7 @@ def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
 
 def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
     """An axis; a negative one counts from the end."""
-    axis = operator.index(axis)
+    axis = integer(axis, name)
     if not -rank <= axis < rank:
         raise IndexError(f"{name}: {axis} is no axis of an array of {rank} dimensions")
     return axis % rank
@@ -196,9 +217,9 @@ def parse_pad(pad: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]] | 
             pairs[parse_axis(axis, rank, "pad")] = _pair(width)
         return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     if _is_number(pad):
-        n = operator.index(pad)
+        n = integer(pad, "pad")
         return (n,) * rank, (n,) * rank
-    pad = list(pad)
+    pad = sequence(pad, "pad")
     if all(_is_number(p) for p in pad) and len(pad) in (1, 2):
         pairs = [_pair(pad)] * rank
     else:
@@ -216,8 +237,8 @@ def _is_number(x: Any) -> bool:
 
 def _pair(width: Any) -> tuple[int, int]:
     if _is_number(width):
-        return operator.index(width), operator.index(width)
-    pair = tuple(operator.index(w) for w in width)
+        return integer(width, "pad"), integer(width, "pad")
+    pair = tuple(integer(w, "pad") for w in sequence(width, "pad"))
     if len(pair) == 1:
         pair *= 2
     if len(pair) != 2:
@@ -227,7 +248,11 @@ def _pair(width: Any) -> tuple[int, int]:
 
 def parse_constant(values: Any) -> Any:
     """np.pad's constant_values, which must be one value: pads of several constants are several requests."""
-    if hasattr(values, "__len__") or getattr(values, "ndim", 0):
+    if isinstance(values, str):
+        raise TypeError(f"constant_values: {values!r} is no value")
+    if getattr(values, "ndim", None) == 0:
+        return values
+    if hasattr(values, "__len__") or hasattr(values, "ndim"):
         flat = [v for row in values for v in (row if hasattr(row, "__len__") else [row])]
         if not flat or any(v != flat[0] for v in flat):
             raise ValueError(f"constant_values: {values!r} has several values; tmad pads with one")
