@@ -213,11 +213,12 @@ struct py_request {
 
 	struct py_plan *plan;
 
-	/* Blocks: dst and src are their first ones, and the side that is indexed is `whole`. */
+	/* Blocks: dst and src are those at the lowest addresses, all_dst and all_src what they are blocks of.
+	 */
 	bool is_scatter;
+	struct py_tensor *all_dst, *all_src;
 	struct py_tensor *index; /* of host memory, and sent; or shared, and read by the service */
 	bool is_index_shared;
-	struct py_tensor *whole;
 	int64_t limit;              /* blocks of the indexed side */
 	int64_t dst_step, src_step; /* bytes */
 

@@ -239,7 +239,8 @@ static int parse_stream(PyObject *object, void **ret)
 	return *ret == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Client.enqueue(request, stream, token, **order): with a token, Client.completed returns the request's end. */
+/* Client.enqueue(request, stream, token, **order): with a token, Client.completed returns the request's end.
+ */
 PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;

@@ -71,16 +71,24 @@ class _NumPy(Kind):
 
 
 class _Torch(Kind):
+    """PyTorch's tensors say all that DLPack would, in a tenth of the time."""
+
     name = "torch"
 
     def tensor(self, obj: Any) -> Tensor:
-        stream = -1 if obj.is_cuda else None
+        if obj.requires_grad:
+            raise TypeError("the tensor requires grad; pass tensor.detach()")
+        device = obj.device
+        if device.type == "cuda":
+            place = (2, device.index)
+        elif device.type == "cpu":
+            place = (1, 0)
+        else:
+            raise TypeError(f"the tensor is on {device}; tmad takes CPU and CUDA memory")
+        if str(obj.layout) != "torch.strided" or obj.is_conj() or obj.is_neg():
+            raise TypeError("the tensor is sparse, or conjugated or negated lazily; make it dense and resolve it")
         name = str(obj.dtype).removeprefix("torch.")
-        if name.startswith("float8"):
-            import torch
-
-            return Tensor(obj.view(torch.uint8), name, stream)
-        return Tensor(obj, None, stream)
+        return Tensor.at(obj.data_ptr(), name, obj.shape, obj.stride(), place, obj)
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         import torch

@@ -389,7 +389,7 @@ class Client(Maker):
                 staged_dst.copy_from(dst)
             move.dst = staged_dst
         self._core.enqueue(move.request(self._core), job.stream(), **job.order)
-        if job.synchronous or dst.is_host or src.is_host:
+        if job.synchronous or dst.is_host or src.is_host or is_overlapping(dst, src):
             self._interruptible(self._core.synchronize)
         if staged_dst is not None:
             dst.copy_from(staged_dst)
@@ -518,12 +518,17 @@ def check_version(core: _core.Client) -> None:
         )
 
 
+def is_overlapping(a: Tensor, b: Tensor) -> bool:
+    """Whether the bytes that two tensors lie between have some in common."""
+    (a_start, a_size), (b_start, b_size) = a.extent, b.extent
+    return a_start < b_start + b_size and b_start < a_start + a_size
+
+
 def separate(move: Move | Blocks) -> Tensor:
     """The source, or a copy of it if chunks of the destination could be written into what is still to be read."""
-    (dst, dst_size), (src, src_size) = move.dst.extent, move.src.extent
-    if dst + dst_size <= src or src + src_size <= dst:
-        return move.src
     t = move.src
+    if not is_overlapping(move.dst, t):
+        return t
     copy = Tensor(bytearray(t.nbytes)).viewed(t.dtype, t.shape)
     copy.copy_from(t)
     return copy

@@ -99,12 +99,16 @@ def _(
 
 
 @gather.register_fake
-def _(src: torch.Tensor, index: torch.Tensor, out: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None) -> None:
+def _(
+    src: torch.Tensor, index: torch.Tensor, out: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
+) -> None:
     _check_blocks(out, src, index, dim if not permute else list(permute).index(dim % src.dim()))
 
 
 @scatter.register_fake
-def _(out: torch.Tensor, index: torch.Tensor, src: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None) -> None:
+def _(
+    out: torch.Tensor, index: torch.Tensor, src: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
+) -> None:
     _check_blocks(src, out, index, dim if not permute else permute[dim % src.dim()])
 
 
