@@ -37,30 +37,25 @@ static int find_dtype(const char *format, Py_ssize_t size)
 
 static int set_sizes(struct py_tensor *t, const Py_buffer *b)
 {
-	int64_t step = 1;
-
 	if (b->ndim > TMA_MAX_RANK) {
 		PyErr_Format(PyExc_ValueError, "an array of %d dimensions; tmad takes at most %d", b->ndim,
 		             TMA_MAX_RANK);
 		return -1;
 	}
 	t->rank = b->ndim;
-	for (int d = b->ndim - 1; d >= 0; d--) {
+	for (int d = 0; d < b->ndim; d++)
 		t->shape[d] = b->shape ? b->shape[d] : b->len / b->itemsize;
-		t->strides[d] = step;
-		if (b->strides) {
-			t->strides[d] = b->strides[d] / b->itemsize;
-			if (b->strides[d] % b->itemsize && t->shape[d] > 1) {
-				PyErr_Format(
-				    PyExc_BufferError,
-				    "stride %d is %zd bytes, which elements of %zd bytes do not divide", d,
-				    b->strides[d], b->itemsize);
-				return -1;
-			}
+	py_tensor_set_dense(t);
+	for (int d = 0; b->strides && d < b->ndim; d++) {
+		t->strides[d] = b->strides[d] / b->itemsize;
+		if (b->strides[d] % b->itemsize && t->shape[d] > 1) {
+			PyErr_Format(PyExc_BufferError,
+			             "stride %d is %zd bytes, which elements of %zd bytes do not divide", d,
+			             b->strides[d], b->itemsize);
+			return -1;
 		}
-		step *= t->shape[d];
 	}
-	return 0;
+	return py_tensor_check(t);
 }
 
 struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype)
@@ -97,9 +92,9 @@ struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype)
 		             tma_dtype_name(t->dtype), tma_dtype_size(t->dtype), b->itemsize);
 		goto err;
 	}
+	t->data = b->buf;
 	if (set_sizes(t, b) < 0)
 		goto err;
-	t->data = b->buf;
 	t->is_readonly = b->readonly;
 	return t;
 

@@ -4,7 +4,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "client/client.h"
 
 /* ---- The lock -------------------------------------------------------------------------------------- */
 
@@ -20,27 +24,68 @@ static bool is_usable(struct py_client *c)
 	return false;
 }
 
+/* A signal's handler may run while this thread waits for the others' calls. */
+static int wait_for_lock(struct py_client *c)
+{
+	int rc;
+
+	do {
+		struct timespec until;
+
+		Py_BEGIN_ALLOW_THREADS clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 100000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		rc = pthread_mutex_timedlock(&c->lock, &until);
+		Py_END_ALLOW_THREADS
+	} while (rc == ETIMEDOUT && PyErr_CheckSignals() == 0);
+	return rc;
+}
+
 bool py_client_lock(struct py_client *c)
 {
 	int rc;
 
-	if (c->pid == getpid()) {
-		rc = pthread_mutex_trylock(&c->lock);
-		if (rc == EBUSY) {
-			Py_BEGIN_ALLOW_THREADS rc = pthread_mutex_lock(&c->lock);
-			Py_END_ALLOW_THREADS
-		}
-		if (rc == EDEADLK) {
-			PyErr_SetString(
-			    PyExc_RuntimeError,
-			    "the client is in a call of this thread; a signal's handler cannot use it");
-			return false;
-		}
-	}
+	if (c->pid != getpid())
+		return is_usable(c);
+	rc = pthread_mutex_trylock(&c->lock);
+	if (rc == EBUSY)
+		rc = wait_for_lock(c);
+	if (rc == EDEADLK)
+		PyErr_SetString(PyExc_RuntimeError,
+		                "the client is in a call of this thread; a signal's handler cannot use it");
+	if (rc != 0)
+		return false;
+	c->is_interrupted = false;
 	if (is_usable(c))
 		return true;
-	if (c->pid == getpid())
-		pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->lock);
+	return false;
+}
+
+/* Whether the library waits for the program to connect: a service that only went away it looks for itself. */
+static bool is_given_up(const tma_client *client)
+{
+	return client->sock < 0 && client->ended.status != TMA_DISCONNECTED &&
+	       client->ended.status != TMA_DEVICE_LOST && client->retry_ms >= 0;
+}
+
+bool py_client_enter(struct py_client *c)
+{
+	char path[sizeof c->client->path];
+	int rc;
+
+	if (!py_client_lock(c))
+		return false;
+	if (!is_given_up(c->client))
+		return true;
+	memcpy(path, c->client->path, sizeof path);
+	CLIENT_CALL(c, rc = tma_connect(c->client, path));
+	if (rc < 0 && tma_fd(c->client) >= 0)
+		rc = 0; /* what of its regions and plans was lost says so when it is used */
+	if (py_client_check(c, rc) == 0)
+		return true;
+	py_client_unlock(c);
 	return false;
 }
 
@@ -53,6 +98,35 @@ static struct deferred *take_deferred(struct py_client *c)
 	c->deferred = NULL;
 	pthread_mutex_unlock(&c->deferred_lock);
 	return first;
+}
+
+/* What an exception interrupted, a destructor, cannot raise it. Ctrl-C comes again where it can be raised. */
+static void tell_later(void)
+{
+	if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+		PyErr_Clear();
+		PyErr_SetInterrupt();
+	} else
+		PyErr_WriteUnraisable(NULL);
+}
+
+/* With the lock: without the GIL. */
+static void run_deferred(struct py_client *c, struct deferred *entry)
+{
+	PyObject *type, *value, *trace;
+
+	PyErr_Fetch(&type, &value, &trace);
+	c->is_interrupted = false;
+	Py_BEGIN_ALLOW_THREADS while (entry)
+	{
+		struct deferred *next = entry->next;
+
+		entry->release(entry->object);
+		free(entry);
+		entry = next;
+	}
+	Py_END_ALLOW_THREADS if (PyErr_Occurred()) tell_later();
+	PyErr_Restore(type, value, trace);
 }
 
 /* What was deferred since the last look is released by whoever finds the lock free. */
@@ -72,23 +146,29 @@ static void release_deferred(struct py_client *c)
 			pthread_mutex_unlock(&c->deferred_lock);
 			return;
 		}
-		while (entry) {
-			struct deferred *next = entry->next;
-
-			entry->release(entry->object);
-			free(entry);
-			entry = next;
-		}
+		run_deferred(c, entry);
 		pthread_mutex_unlock(&c->lock);
 	}
+}
+
+static bool has_deferred(struct py_client *c)
+{
+	bool has;
+
+	pthread_mutex_lock(&c->deferred_lock);
+	has = c->deferred != NULL;
+	pthread_mutex_unlock(&c->deferred_lock);
+	return has;
 }
 
 void py_client_unlock(struct py_client *c)
 {
 	if (c->n_pending)
 		py_client_take_ended(c);
+	if (c->has_forgotten)
+		py_client_free_forgotten(c);
 	pthread_mutex_unlock(&c->lock);
-	if (c->deferred)
+	if (has_deferred(c))
 		release_deferred(c);
 }
 
@@ -98,11 +178,6 @@ void py_client_release(struct py_client *c, void (*release)(void *object), void 
 
 	if (c->pid != getpid())
 		return;
-	if (pthread_mutex_trylock(&c->lock) == 0) {
-		Py_BEGIN_ALLOW_THREADS release(object);
-		Py_END_ALLOW_THREADS pthread_mutex_unlock(&c->lock);
-		return;
-	}
 	entry = malloc(sizeof *entry);
 	if (!entry)
 		return; /* until the client is closed */
@@ -113,24 +188,28 @@ void py_client_release(struct py_client *c, void (*release)(void *object), void 
 	release_deferred(c);
 }
 
-int py_client_raise(struct py_client *c, int status)
+int py_client_check(struct py_client *c, int status)
 {
 	if (PyErr_Occurred()) /* of a signal's handler */
 		return -1;
-	return raise_status(status, "%s", tma_last_error(c->client));
+	return status < 0 ? raise_status(status, "%s", tma_last_error(c->client)) : status;
 }
 
 /* ---- Signals --------------------------------------------------------------------------------------- */
 
-/* A signal came while a call waited: Python's handler may raise KeyboardInterrupt. */
+/* A signal came while a call waited: Python's handler may raise KeyboardInterrupt, and the call ends. What it
+ * waits for next in the same call does not begin. */
 static int on_interrupt(void *arg)
 {
-	PyGILState_STATE state = PyGILState_Ensure();
-	int rc = PyErr_CheckSignals();
+	struct py_client *c = arg;
+	PyGILState_STATE state;
 
-	(void)arg;
+	if (c->is_interrupted)
+		return 1;
+	state = PyGILState_Ensure();
+	c->is_interrupted = PyErr_CheckSignals() < 0;
 	PyGILState_Release(state);
-	return rc;
+	return c->is_interrupted;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------ */
@@ -149,17 +228,22 @@ static void init_locks(struct py_client *c)
 static PyObject *py_client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "path", "timeout_ms", "reconnect_ms", "server_uid", NULL };
+	PyObject *path = Py_None, *uid = Py_None, *bytes = NULL;
 	int timeout_ms = -1, reconnect_ms = 5000, rc;
-	const char *path = NULL;
-	PyObject *uid = Py_None;
 	struct py_client *c;
+	uint32_t value;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ziiO:Client", names, &path, &timeout_ms,
-	                                 &reconnect_ms, &uid))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OiiO:Client", names, &path, &timeout_ms,
+	                                 &reconnect_ms, &uid) ||
+	    (uid != Py_None && !parse_u32(uid, &value)))
+		return NULL;
+	if (path != Py_None && !PyUnicode_FSConverter(path, &bytes))
 		return NULL;
 	c = (struct py_client *)PyType_GenericAlloc(type, 0);
-	if (!c)
+	if (!c) {
+		Py_XDECREF(bytes);
 		return NULL;
+	}
 	init_locks(c);
 	c->pid = getpid();
 	c->wake_fd = -1;
@@ -171,22 +255,17 @@ static PyObject *py_client_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	}
 	tma_set_timeout(c->client, timeout_ms);
 	tma_set_reconnect(c->client, reconnect_ms);
-	tma_set_interrupt(c->client, on_interrupt, NULL);
-	if (uid != Py_None) {
-		unsigned long value = PyLong_AsUnsignedLong(uid);
-
-		if (PyErr_Occurred())
-			goto err;
-		tma_set_server_uid(c->client, (unsigned)value);
-	}
-	CLIENT_CALL(c, rc = tma_connect(c->client, path));
-	if (rc < 0) {
-		py_client_raise(c, rc);
+	tma_set_interrupt(c->client, on_interrupt, c);
+	if (uid != Py_None)
+		tma_set_server_uid(c->client, value);
+	CLIENT_CALL(c, rc = tma_connect(c->client, bytes ? PyBytes_AsString(bytes) : NULL));
+	if (py_client_check(c, rc) < 0)
 		goto err;
-	}
+	Py_XDECREF(bytes);
 	return (PyObject *)c;
 
 err:
+	Py_XDECREF(bytes);
 	Py_DECREF(c);
 	return NULL;
 }
@@ -206,13 +285,13 @@ static void free_ended(struct py_client *c)
 }
 
 /* With the lock. Requests that are under way are waited for: they may still move what their callers free
- * next. */
+ * next. That ends when a signal's handler raises an exception. */
 static void close_client(struct py_client *c)
 {
 	tma_client *client = c->client;
 
 	Py_BEGIN_ALLOW_THREADS tma_flush(client);
-	while (c->n_pending) {
+	while (c->n_pending && !c->is_interrupted) {
 		struct tma_completed completed;
 		int rc = tma_next(client, 1000, &completed);
 
@@ -222,9 +301,10 @@ static void close_client(struct py_client *c)
 			break;
 	}
 	streams_free(c);
-	Py_END_ALLOW_THREADS c->client = NULL;
+	c->client = NULL;
 	segments_free(c);
-	Py_BEGIN_ALLOW_THREADS tma_free(client);
+	tma_free(client);
+	py_client_end_pending(c);
 	Py_END_ALLOW_THREADS
 }
 
@@ -243,22 +323,38 @@ static PyObject *py_client_close(PyObject *self, PyObject *unused)
 	}
 	close_client(c);
 	pthread_mutex_unlock(&c->lock);
+	if (has_deferred(c))
+		release_deferred(c);
+	if (PyErr_Occurred())
+		return NULL;
 	Py_RETURN_NONE;
 }
 
+/* Nobody else has the client, but for the thread of its streams. */
 static void py_client_dealloc(PyObject *self)
 {
 	struct py_client *c = (struct py_client *)self;
 	PyTypeObject *type = Py_TYPE(self);
+	PyObject *error_type, *value, *trace;
 
-	if (c->client && c->pid == getpid())
+	PyErr_Fetch(&error_type, &value, &trace);
+	if (c->client && c->pid == getpid()) {
+		Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&c->lock);
+		Py_END_ALLOW_THREADS c->is_interrupted = false;
 		close_client(c);
+		pthread_mutex_unlock(&c->lock);
+		if (PyErr_Occurred())
+			tell_later();
+	}
 	free_ended(c);
-	release_deferred(c);
+	if (c->pid == getpid()) {
+		release_deferred(c);
+		pthread_mutex_destroy(&c->lock);
+		pthread_mutex_destroy(&c->deferred_lock);
+	}
 	if (c->wake_fd >= 0)
 		close(c->wake_fd);
-	pthread_mutex_destroy(&c->lock);
-	pthread_mutex_destroy(&c->deferred_lock);
+	PyErr_Restore(error_type, value, trace);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -273,13 +369,15 @@ static PyObject *call_document(PyObject *self, document_call *call)
 	tma_document *document = NULL;
 	int rc;
 
-	if (!py_client_lock(c))
+	if (!py_client_enter(c))
 		return NULL;
 	CLIENT_CALL(c, rc = call(c->client, &document));
-	if (rc < 0)
-		py_client_raise(c, rc);
+	rc = py_client_check(c, rc);
 	py_client_unlock(c);
-	return rc < 0 ? NULL : document_convert(document);
+	if (rc == 0)
+		return document_convert(document);
+	tma_document_free(document);
+	return NULL;
 }
 
 static PyObject *py_client_info(PyObject *self, PyObject *unused)
@@ -306,31 +404,10 @@ static PyObject *py_client_ping(PyObject *self, PyObject *unused)
 	int rc;
 
 	(void)unused;
-	if (!py_client_lock(c))
+	if (!py_client_enter(c))
 		return NULL;
 	CLIENT_CALL(c, rc = tma_ping(c->client));
-	if (rc < 0)
-		py_client_raise(c, rc);
-	py_client_unlock(c);
-	if (rc < 0)
-		return NULL;
-	Py_RETURN_NONE;
-}
-
-/* Client.reconnect(): connects again after what closes a connection for good (NO_REPLY, PROTOCOL). */
-static PyObject *py_client_reconnect(PyObject *self, PyObject *unused)
-{
-	struct py_client *c = (struct py_client *)self;
-	int rc;
-
-	(void)unused;
-	if (!py_client_lock(c))
-		return NULL;
-	CLIENT_CALL(c, rc = tma_connect(c->client, tma_socket_path(c->client)));
-	if (rc == TMA_ALREADY_EXISTS)
-		rc = 0;
-	if (rc < 0)
-		py_client_raise(c, rc);
+	rc = py_client_check(c, rc);
 	py_client_unlock(c);
 	if (rc < 0)
 		return NULL;
@@ -342,7 +419,13 @@ static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
 	struct py_client *c = (struct py_client *)self;
 	long ms = PyLong_AsLong(arg);
 
-	if ((ms == -1 && PyErr_Occurred()) || !py_client_lock(c))
+	if (ms == -1 && PyErr_Occurred())
+		return NULL;
+	if (ms != (int)ms) {
+		PyErr_SetString(PyExc_OverflowError, "timeout: too many milliseconds");
+		return NULL;
+	}
+	if (!py_client_lock(c))
 		return NULL;
 	tma_set_timeout(c->client, (int)ms);
 	py_client_unlock(c);
@@ -416,8 +499,6 @@ static PyMethodDef py_client_methods[] = {
 	  "info()\n--\n\nEngine, device, limits, methods and element types." },
 	{ "stats", py_client_stats, METH_NOARGS, "stats()\n--\n\nCounters of the whole service." },
 	{ "regions", py_client_regions, METH_NOARGS, "regions()\n--\n\nThe regions of this connection." },
-	{ "reconnect", py_client_reconnect, METH_NOARGS,
-	  "reconnect()\n--\n\nConnects again if the connection is lost." },
 	{ "set_timeout", py_client_set_timeout, METH_O,
 	  "set_timeout(ms)\n--\n\nLimits later calls; -1: no limit." },
 	{ "last_result", py_client_last_result, METH_NOARGS,
@@ -432,6 +513,8 @@ static PyMethodDef py_client_methods[] = {
 	{ "submit", WITH_KEYWORDS(py_client_submit),
 	  "submit(request, token, **order)\n--\n\nStarts a request; completed() or wait() returns its end." },
 	{ "wait", py_client_wait, METH_VARARGS, "wait(ticket)\n--\n\nWaits for a submitted request." },
+	{ "forget", py_client_forget, METH_VARARGS,
+	  "forget(ticket)\n--\n\nNobody will ask for its end; its request is kept until then." },
 	{ "cancel", py_client_cancel, METH_VARARGS,
 	  "cancel(ticket)\n--\n\nWhether it was canceled before it started." },
 	{ "completed", py_client_completed, METH_NOARGS,

@@ -77,11 +77,22 @@ extern PyType_Spec py_tensor_spec;
 struct py_tensor *py_tensor_alloc(void);
 struct extent py_tensor_extent(const struct py_tensor *t);
 int64_t py_tensor_count(const struct py_tensor *t); /* elements */
+
+/* For whoever makes a tensor, whose sizes may be anybody's: that no extent is negative and that elements,
+ * bytes and addresses can be counted; 0 or -1 with an exception. The sizes alone are those of a tensor
+ * without memory. */
+int py_tensor_check_sizes(const struct py_tensor *t);
+int py_tensor_check(const struct py_tensor *t);
+void py_tensor_set_dense(struct py_tensor *t); /* strides of C order */
 bool py_tensor_is_host(const struct py_tensor *t);
 bool py_tensor_is_contiguous(const struct py_tensor *t); /* C order */
 
 /* A sequence of at most TMA_MAX_RANK numbers; -1 with an exception. */
 int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n);
+
+/* Converters of "O&" that let no number wrap: to uint64_t, and to uint32_t. */
+int parse_u64(PyObject *object, void *ret);
+int parse_u32(PyObject *object, void *ret);
 
 /* New references, NULL with an exception. py_tensor_get borrows a tensor as it is, and makes one of a buffer.
  */
@@ -119,16 +130,17 @@ struct py_client {
 	PyObject_HEAD pthread_mutex_t lock; /* of all that follows; checks for errors */
 	tma_client *client;                 /* NULL: closed */
 	pid_t pid;                          /* of the process that made it: a child may not use it */
-	unsigned long thread;               /* in a call with the GIL released */
-	bool is_interrupted;                /* a signal's handler raised an exception in a call */
+	bool is_interrupted; /* a signal's handler has raised an exception since it was locked */
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
 
 	uint64_t n_pending;
-	struct pending *ended; /* with a request; taken by Client.completed */
+	struct pending *flying; /* all that are pending */
+	struct pending *ended;  /* with a request; taken by Client.completed */
 	struct pending **ended_tail;
-	int wake_fd; /* an eventfd of the event loop, written when some ended; or -1 */
+	bool has_forgotten; /* among those that ended */
+	int wake_fd;        /* an eventfd of the event loop, written when some ended; or -1 */
 
 	tma_region *nothing;      /* where tensors without elements are; NULL until one is used */
 	struct segment *segments; /* of device memory that is registered */
@@ -139,14 +151,19 @@ extern PyType_Spec py_client_spec;
 
 /* The lock; false with an exception, also if the client is closed or another process's. */
 bool py_client_lock(struct py_client *c);
+
+/* The same for a call of the service: if a call that was given up (NO_REPLY) has closed the connection, there
+ * is a new one. */
+bool py_client_enter(struct py_client *c);
 void py_client_unlock(struct py_client *c);
 
 /* For a destructor: releases now or when the client is unlocked next, without the GIL; also if it is closed.
  */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
 
-/* With the lock: sets the exception of a failed call. Returns -1. */
-int py_client_raise(struct py_client *c, int status);
+/* With the lock, after a call: its status if that is not negative and no signal's handler has raised an
+ * exception; otherwise -1 with an exception. A call may succeed although it was interrupted. */
+int py_client_check(struct py_client *c, int status);
 
 /* With the lock: runs `call` without the GIL. */
 #define CLIENT_CALL(c, call)                 \
@@ -154,6 +171,15 @@ int py_client_raise(struct py_client *c, int status);
 		Py_BEGIN_ALLOW_THREADS call; \
 		Py_END_ALLOW_THREADS         \
 	} while (0)
+
+/* With the lock: a request is under way. */
+void py_client_add_pending(struct py_client *c, struct pending *pending);
+
+/* With the lock: frees what ended and was forgotten. */
+void py_client_free_forgotten(struct py_client *c);
+
+/* With the lock, without the GIL, of a closed client: what is under way ends, for those who ask. */
+void py_client_end_pending(struct py_client *c);
 
 /* With the lock and without the GIL: takes the tickets that have ended. */
 void py_client_take_ended(struct py_client *c);
@@ -166,6 +192,7 @@ PyObject *py_client_is_shared(PyObject *self, PyObject *args);
 PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_client_wait(PyObject *self, PyObject *args);
+PyObject *py_client_forget(PyObject *self, PyObject *args);
 PyObject *py_client_cancel(PyObject *self, PyObject *args);
 PyObject *py_client_completed(PyObject *self, PyObject *unused);
 PyObject *py_client_poll_fds(PyObject *self, PyObject *unused);
@@ -185,7 +212,9 @@ struct py_region {
 	uint64_t size;
 	bool is_mapped; /* by this object, and for it */
 	bool is_readonly;
-	uint64_t device_address; /* of the same memory, once a stream has used it; or 0 */
+	enum tma_region_kind kind;
+	struct py_tensor *tensor; /* of a registered one: keeps the memory until the release; else NULL */
+	uint64_t device_address;  /* of the same memory, once a stream has used it; or 0 */
 };
 
 extern PyType_Spec py_region_spec;
@@ -251,12 +280,15 @@ int resolved_submit(struct py_client *c, const struct py_request *request, struc
 /* A request without a reply yet. Its ticket's `user` points to it. */
 struct pending {
 	struct pending *next; /* of those that ended, in their order */
-	PyObject *request;    /* keeps its memory; NULL: nobody asks for its end (a stream's) */
-	PyObject *token;      /* the caller's */
+	struct pending *next_flying;
+	struct pending **link_flying; /* to this one */
+	PyObject *request;            /* keeps its memory; NULL: nobody asks for its end (a stream's) */
+	PyObject *token;              /* the caller's */
 	tma_ticket ticket;
 	struct tma_result result;
 	struct resolved items; /* of which the library still uses the items */
 	char *message;         /* of a failure; or NULL */
+	bool is_forgotten;     /* nobody will ask for its end */
 	struct stream *stream; /* that waits for it; or NULL */
 	uint64_t value;        /* for which the stream waits */
 };
@@ -264,7 +296,7 @@ struct pending {
 void pending_free(struct pending *pending);
 
 /* The keywords of an order in a stream, which has its own points. */
-int order_parse_enqueued(PyObject *kwargs, struct tma_order *ret);
+int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma_order *ret);
 
 /* A number as padding takes it; -1 with an exception. */
 int number_parse(PyObject *object, struct tma_number *ret);
@@ -298,10 +330,11 @@ int cuda_enter(uint64_t pointer);
 /* The device's address of host memory, which is registered with the driver; 0 with an exception. */
 uint64_t cuda_host_address(void *start, size_t size);
 
-/* Waits for all of the context's work, in whose streams points of the memory may still be. */
+/* Without the GIL: waits for all of the context's work, in whose streams points of the memory may still be.
+ */
 void cuda_host_retire(void *start);
 
-/* With the lock, without the GIL: when nothing is pending. */
+/* With the lock, without the GIL: ends what streams need of a client that is being closed. */
 void streams_free(struct py_client *c);
 
 /* With the lock, without the GIL: a stream's request has ended. */

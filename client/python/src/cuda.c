@@ -70,20 +70,28 @@ static int need_driver(void)
 	           : raise_status(TMA_UNSUPPORTED, "device memory: this machine has no CUDA driver");
 }
 
-int cuda_enter(uint64_t pointer)
+static bool enter(uint64_t pointer, int *ret_device)
 {
 	void *context = NULL;
-	int device = 0;
+
+	*ret_device = 0;
+	if (driver.cuCtxGetCurrent(&context) == 0 && context)
+		return true;
+	if (pointer)
+		driver.cuPointerGetAttribute(ret_device, POINTER_DEVICE_ORDINAL, pointer);
+	return driver.cuDevicePrimaryCtxRetain(&context, *ret_device) == 0 &&
+	       driver.cuCtxSetCurrent(context) == 0;
+}
+
+int cuda_enter(uint64_t pointer)
+{
+	int device;
 
 	if (need_driver() < 0)
 		return -1;
-	if (driver.cuCtxGetCurrent(&context) == 0 && context)
-		return 0;
-	driver.cuPointerGetAttribute(&device, POINTER_DEVICE_ORDINAL, pointer);
-	if (driver.cuDevicePrimaryCtxRetain(&context, device) != 0 || driver.cuCtxSetCurrent(context) != 0)
-		return raise_status(TMA_DEVICE, "this thread cannot use the context of CUDA device %d",
-		                    device);
-	return 0;
+	return enter(pointer, &device)
+	           ? 0
+	           : raise_status(TMA_DEVICE, "this thread cannot use the context of CUDA device %d", device);
 }
 
 /* ---- Host memory that streams use ------------------------------------------------------------------ */
@@ -96,8 +104,11 @@ uint64_t cuda_host_address(void *start, size_t size)
 	if (cuda_enter(0) < 0)
 		return 0;
 	rc = driver.cuMemHostRegister_v2(start, size, HOST_REGISTER_PORTABLE_AND_MAPPED);
-	if (rc == 0)
+	if (rc == 0) {
 		rc = driver.cuMemHostGetDevicePointer_v2(&address, start, 0);
+		if (rc != 0)
+			driver.cuMemHostUnregister(start);
+	}
 	if (rc != 0)
 		raise_status(TMA_DEVICE, "the CUDA driver does not map the memory of a timeline (error %d)",
 		             rc);
@@ -106,6 +117,10 @@ uint64_t cuda_host_address(void *start, size_t size)
 
 void cuda_host_retire(void *start)
 {
+	int device;
+
+	if (!enter(0, &device))
+		return;
 	driver.cuCtxSynchronize();
 	driver.cuMemHostUnregister(start);
 }
@@ -228,7 +243,7 @@ int segments_find(struct py_client *c, const struct py_tensor *t, struct extent 
 	if (cuda_enter(start) < 0)
 		return -1;
 	CLIENT_CALL(c, rc = find(c, start, extent.size, ret));
-	return rc < 0 ? py_client_raise(c, rc) : 0;
+	return py_client_check(c, rc) < 0 ? -1 : 0;
 }
 
 void segments_free(struct py_client *c)

@@ -50,8 +50,6 @@ void dlpack_delete(struct py_tensor *t)
 
 static int take_tensor(struct py_tensor *t, const DLTensor *dl)
 {
-	int64_t step = 1;
-
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
 		if (dl->dtype.code == codes[i].code && dl->dtype.bits == codes[i].bits &&
 		    dl->dtype.lanes == 1) {
@@ -71,21 +69,26 @@ found:
 		             dl->device.type);
 		return -1;
 	}
-	if (dl->ndim > TMA_MAX_RANK) {
+	if (dl->ndim < 0 || dl->ndim > TMA_MAX_RANK) {
 		PyErr_Format(PyExc_ValueError, "an array of %d dimensions; tmad takes at most %d", dl->ndim,
 		             TMA_MAX_RANK);
 		return -1;
 	}
-	t->rank = dl->ndim;
-	for (int d = dl->ndim - 1; d >= 0; d--) {
-		t->shape[d] = dl->shape[d];
-		t->strides[d] = dl->strides ? dl->strides[d] : step;
-		step *= dl->shape[d];
+	if (dl->ndim > 0 && !dl->shape) {
+		PyErr_SetString(PyExc_ValueError, "an array of DLPack without a shape");
+		return -1;
 	}
+	t->rank = dl->ndim;
+	if (dl->ndim > 0)
+		memcpy(t->shape, dl->shape, (size_t)dl->ndim * sizeof *t->shape);
+	py_tensor_set_dense(t);
+	if (dl->ndim > 0 && dl->strides)
+		memcpy(t->strides, dl->strides, (size_t)dl->ndim * sizeof *t->strides);
 	t->device_type = dl->device.type;
 	t->device_id = dl->device.id;
-	t->data = (char *)dl->data + dl->byte_offset;
-	return 0;
+	if (dl->data)
+		t->data = (char *)((uintptr_t)dl->data + (uintptr_t)dl->byte_offset);
+	return py_tensor_check(t);
 }
 
 static int take_capsule(struct py_tensor *t, PyObject *capsule)
@@ -120,12 +123,13 @@ static int take_capsule(struct py_tensor *t, PyObject *capsule)
 /* __dlpack__(stream=..., max_version=...), or without the version where that is not known. */
 static PyObject *ask(PyObject *object, PyObject *stream)
 {
-	PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0),
-		 *capsule = NULL;
-	PyObject *kwargs =
-	    Py_BuildValue("{s:O,s:(ii)}", "stream", stream, "max_version", DLPACK_MAJOR, DLPACK_MINOR);
+	PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
+	PyObject *none = method ? PyTuple_New(0) : NULL, *kwargs = NULL, *capsule = NULL;
 
-	if (method && none && kwargs)
+	if (none)
+		kwargs = Py_BuildValue("{s:O,s:(ii)}", "stream", stream, "max_version", DLPACK_MAJOR,
+		                       DLPACK_MINOR);
+	if (kwargs)
 		capsule = PyObject_Call(method, none, kwargs);
 	if (!capsule && kwargs && PyErr_ExceptionMatches(PyExc_TypeError)) {
 		PyErr_Clear();
@@ -167,11 +171,14 @@ struct export
 	int64_t strides[TMA_MAX_RANK];
 };
 
-/* Any thread may delete one. */
+/* Any thread may delete one, also when Python has ended. */
 static void drop(void *owner)
 {
-	PyGILState_STATE state = PyGILState_Ensure();
+	PyGILState_STATE state;
 
+	if (!Py_IsInitialized())
+		return;
+	state = PyGILState_Ensure();
 	Py_DECREF((PyObject *)owner);
 	PyGILState_Release(state);
 }
@@ -188,6 +195,7 @@ static void delete_versioned(DLManagedTensorVersioned *self)
 	free(self);
 }
 
+/* One that nobody took. */
 static void on_capsule_freed(PyObject *capsule)
 {
 	if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
@@ -204,22 +212,46 @@ PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused)
 	return Py_BuildValue("ii", t->device_type, t->device_id);
 }
 
+static bool parse_pair(PyObject *object, const char *name, int *ret_a, int *ret_b)
+{
+	long a, b;
+
+	if (!PyTuple_Check(object) || PyTuple_Size(object) != 2) {
+		PyErr_Format(PyExc_TypeError, "%s: %R is no tuple of two integers", name, object);
+		return false;
+	}
+	a = PyLong_AsLong(PyTuple_GetItem(object, 0));
+	b = a == -1 && PyErr_Occurred() ? -1 : PyLong_AsLong(PyTuple_GetItem(object, 1));
+	if ((a == -1 || b == -1) && PyErr_Occurred())
+		return false;
+	if (a != (int)a || b != (int)b) {
+		PyErr_Format(PyExc_OverflowError, "%s: %R is too large", name, object);
+		return false;
+	}
+	*ret_a = (int)a;
+	*ret_b = (int)b;
+	return true;
+}
+
 static int check_arguments(const struct py_tensor *t, PyObject *stream, PyObject *device, PyObject *copy)
 {
-	int type, id;
+	int type, id, is_copy;
 
 	if (py_tensor_is_host(t) && stream != Py_None) {
 		PyErr_SetString(PyExc_BufferError, "stream: host memory has none; pass None");
 		return -1;
 	}
-	if (copy != Py_None && PyObject_IsTrue(copy)) {
+	is_copy = PyObject_IsTrue(copy);
+	if (is_copy < 0)
+		return -1;
+	if (is_copy) {
 		PyErr_SetString(PyExc_BufferError,
 		                "copy: a tensor is exported as it is; copy what comes of it");
 		return -1;
 	}
 	if (device == Py_None)
 		return 0;
-	if (!PyArg_ParseTuple(device, "ii:dl_device", &type, &id))
+	if (!parse_pair(device, "dl_device", &type, &id))
 		return -1;
 	if (type != t->device_type || id != t->device_id) {
 		PyErr_Format(PyExc_BufferError, "dl_device: the tensor is on device (%d, %d), not (%d, %d)",
@@ -237,7 +269,7 @@ static int parse_version(PyObject *version, bool *ret_is_versioned)
 	*ret_is_versioned = false;
 	if (version == Py_None)
 		return 0;
-	if (!PyArg_ParseTuple(version, "ii:max_version", &major, &minor))
+	if (!parse_pair(version, "max_version", &major, &minor))
 		return -1;
 	*ret_is_versioned = major >= DLPACK_MAJOR;
 	return 0;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/tmactl/explain/picture.h"
 
@@ -52,7 +53,8 @@ static PyObject *convert(const tma_document *node)
 	case TMA_DOCUMENT_REAL:
 		return PyFloat_FromDouble(tma_document_real(node));
 	case TMA_DOCUMENT_TEXT:
-		return PyUnicode_FromString(tma_document_text(node));
+		return PyUnicode_DecodeUTF8(tma_document_text(node),
+		                            (Py_ssize_t)strlen(tma_document_text(node)), "replace");
 	case TMA_DOCUMENT_LIST:
 		return convert_list(node);
 	case TMA_DOCUMENT_MAP:
@@ -88,8 +90,10 @@ static tma_document *explain(struct py_client *c, struct py_request *request, co
 		return NULL;
 	CLIENT_CALL(c, rc = tma_explain_for(c->client, &r.transform, engine, &document));
 	resolved_deinit(&r);
-	if (rc < 0)
-		py_client_raise(c, rc);
+	if (py_client_check(c, rc) < 0) {
+		tma_document_free(document);
+		document = NULL;
+	}
 	return document;
 }
 
@@ -102,7 +106,7 @@ PyObject *py_client_explain(PyObject *self, PyObject *args)
 	const char *engine;
 
 	if (!PyArg_ParseTuple(args, "O!z:explain", core.request_type, &request, &engine) ||
-	    !py_client_lock(c))
+	    !py_client_enter(c))
 		return NULL;
 	document = explain(c, (struct py_request *)request, engine);
 	py_client_unlock(c);
@@ -123,7 +127,7 @@ PyObject *py_client_picture(PyObject *self, PyObject *args)
 	FILE *file;
 
 	if (!PyArg_ParseTuple(args, "O!z:picture", core.request_type, &request, &engine) ||
-	    !py_client_lock(c))
+	    !py_client_enter(c))
 		return NULL;
 	document = explain(c, (struct py_request *)request, engine);
 	py_client_unlock(c);

@@ -39,73 +39,65 @@ static PyObject *entry_of(PyObject *dict, const char *name)
 	return value;
 }
 
-static int take_shape(struct py_tensor *t, PyObject *shape)
+/* A sequence of integers. */
+static int take_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)
 {
-	int64_t step = 1;
-	Py_ssize_t n;
-
-	if (!shape)
+	if (!object)
 		return -1;
-	n = PyTuple_Size(shape);
-	if (n < 0)
-		return -1;
-	if (n > TMA_MAX_RANK) {
-		PyErr_Format(PyExc_ValueError, "an array of %zd dimensions; tmad takes at most %d", n,
-		             TMA_MAX_RANK);
+	if (!PyTuple_Check(object) && !PyList_Check(object)) {
+		PyErr_Format(PyExc_TypeError, "__cuda_array_interface__: %s is %R, no tuple of integers",
+		             name, object);
 		return -1;
 	}
-	t->rank = (int)n;
-	for (int d = t->rank - 1; d >= 0; d--) {
-		t->shape[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
-		if (t->shape[d] < 0) {
-			if (!PyErr_Occurred())
-				PyErr_Format(PyExc_ValueError,
-				             "__cuda_array_interface__: extent %d is negative", d);
-			return -1;
-		}
-		t->strides[d] = step;
-		step *= t->shape[d];
-	}
-	return 0;
+	return parse_sizes(object, name, ret, ret_n);
 }
 
 /* In bytes; None or missing: C order. */
 static int take_strides(struct py_tensor *t, PyObject *strides)
 {
 	const int64_t size = (int64_t)tma_dtype_size(t->dtype);
+	int64_t bytes[TMA_MAX_RANK];
+	int n = 0;
 
+	py_tensor_set_dense(t);
 	if (!strides || strides == Py_None)
 		return 0;
-	if (PyTuple_Size(strides) != t->rank) {
-		if (!PyErr_Occurred())
-			PyErr_SetString(PyExc_ValueError,
-			                "__cuda_array_interface__: strides and shape differ in length");
+	if (take_sizes(strides, "strides", bytes, &n) < 0)
+		return -1;
+	if (n != t->rank) {
+		PyErr_SetString(PyExc_ValueError,
+		                "__cuda_array_interface__: strides and shape differ in length");
 		return -1;
 	}
-	for (int d = 0; d < t->rank; d++) {
-		long long bytes = PyLong_AsLongLong(PyTuple_GetItem(strides, d));
-
-		if (bytes == -1 && PyErr_Occurred())
-			return -1;
-		if (bytes % size && t->shape[d] > 1) {
+	for (int d = 0; d < n; d++) {
+		if (bytes[d] % size && t->shape[d] > 1) {
 			PyErr_Format(
 			    PyExc_ValueError,
-			    "__cuda_array_interface__: stride %d is %lld bytes, which elements of %lld bytes do not "
-			    "divide",
-			    d, bytes, (long long)size);
+			    "__cuda_array_interface__: stride %d is %lld bytes, which elements of %lld "
+			    "bytes do not divide",
+			    d, (long long)bytes[d], (long long)size);
 			return -1;
 		}
-		t->strides[d] = bytes / size;
+		t->strides[d] = bytes[d] / size;
 	}
 	return 0;
 }
 
+/* (address, whether it is read-only) */
 static int take_data(struct py_tensor *t, PyObject *data)
 {
-	unsigned long long address;
+	uint64_t address;
 	int is_readonly;
 
-	if (!data || !PyArg_ParseTuple(data, "Kp:data", &address, &is_readonly))
+	if (!data)
+		return -1;
+	if (!PyTuple_Check(data) || PyTuple_Size(data) != 2) {
+		PyErr_Format(PyExc_TypeError,
+		             "__cuda_array_interface__: data is %R, no pair of an address and a flag", data);
+		return -1;
+	}
+	is_readonly = PyObject_IsTrue(PyTuple_GetItem(data, 1));
+	if (is_readonly < 0 || !parse_u64(PyTuple_GetItem(data, 0), &address))
 		return -1;
 	t->data = (char *)(uintptr_t)address;
 	t->is_readonly = is_readonly;
@@ -114,19 +106,28 @@ static int take_data(struct py_tensor *t, PyObject *data)
 
 static int take(struct py_tensor *t, PyObject *dict)
 {
-	PyObject *type, *stream;
-	const char *text;
+	PyObject *type, *stream, *mask;
+	const char *text = NULL;
 
 	if (!PyDict_Check(dict)) {
 		PyErr_SetString(PyExc_TypeError, "__cuda_array_interface__ is no dict");
 		return -1;
 	}
 	type = entry_of(dict, "typestr");
-	text = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
-	if (!text || parse_type(text, &t->dtype) < 0 || take_shape(t, entry_of(dict, "shape")) < 0 ||
+	if (type && !PyUnicode_Check(type))
+		PyErr_Format(PyExc_TypeError, "__cuda_array_interface__: typestr is %R, no string", type);
+	else if (type)
+		text = PyUnicode_AsUTF8AndSize(type, NULL);
+	if (!text || parse_type(text, &t->dtype) < 0 ||
+	    take_sizes(entry_of(dict, "shape"), "shape", t->shape, &t->rank) < 0 ||
 	    take_strides(t, PyDict_GetItemString(dict, "strides")) < 0 ||
-	    take_data(t, entry_of(dict, "data")) < 0)
+	    take_data(t, entry_of(dict, "data")) < 0 || py_tensor_check(t) < 0)
 		return -1;
+	mask = PyDict_GetItemString(dict, "mask");
+	if (mask && mask != Py_None) {
+		PyErr_SetString(PyExc_TypeError, "__cuda_array_interface__: tmad takes no array with a mask");
+		return -1;
+	}
 	stream = PyDict_GetItemString(dict, "stream");
 	if (stream && stream != Py_None) {
 		t->stream = (intptr_t)PyLong_AsLongLong(stream);

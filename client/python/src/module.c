@@ -10,7 +10,7 @@ struct core_state core;
 
 int raise_status(int status, const char *format, ...)
 {
-	PyObject *exception;
+	PyObject *text, *exception;
 	char message[1024];
 	va_list args;
 
@@ -25,7 +25,9 @@ int raise_status(int status, const char *format, ...)
 		if (!core.make_error)
 			return -1;
 	}
-	exception = PyObject_CallFunction(core.make_error, "is", status, message);
+	text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+	exception = text ? PyObject_CallFunction(core.make_error, "iO", status, text) : NULL;
+	Py_XDECREF(text);
 	if (exception) {
 		PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
 		Py_DECREF(exception);
@@ -70,9 +72,16 @@ static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
 		INTEGER(TMA_INT16, int16_t)
 		INTEGER(TMA_UINT32, uint32_t)
 		INTEGER(TMA_INT32, int32_t)
-		INTEGER(TMA_UINT64, uint64_t)
 		INTEGER(TMA_INT64, int64_t)
 #undef INTEGER
+	case TMA_UINT64: {
+		uint64_t value;
+
+		memcpy(&value, at, sizeof value);
+		*ret =
+		    value > INT64_MAX ? INT64_MAX : (int64_t)value; /* beyond any array, and not negative */
+		return 0;
+	}
 	default:
 		PyErr_Format(PyExc_TypeError, "index: elements of %s; it has to be of integers",
 		             tma_dtype_name(dtype));
@@ -96,6 +105,8 @@ static PyObject *check_index(PyObject *self, PyObject *args)
 		PyErr_SetString(PyExc_ValueError, "index: it has to be a list, of one dimension");
 		return NULL;
 	}
+	if (index->shape[0] > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof *values)
+		return PyErr_NoMemory();
 	memory =
 	    PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)index->shape[0] * (Py_ssize_t)sizeof *values);
 	if (!memory)
@@ -149,26 +160,32 @@ static PyObject *make_layout(PyObject *self, PyObject *args)
 	t->dtype = (enum tma_dtype)dtype;
 	if (parse_sizes(shape, "shape", t->shape, &t->rank) == 0 &&
 	    parse_sizes(strides, "strides", t->strides, &n) == 0) {
-		if (n == t->rank)
+		if (n != t->rank)
+			PyErr_SetString(PyExc_ValueError, "strides: one for each dimension");
+		else if (py_tensor_check_sizes(t) == 0)
 			return (PyObject *)t;
-		PyErr_SetString(PyExc_ValueError, "strides: one for each dimension");
 	}
 	Py_DECREF((PyObject *)t);
 	return NULL;
 }
 
+static bool has_word(const struct py_region *r, uint64_t offset)
+{
+	return r->address && r->region && r->size >= 8 && offset <= r->size - 8;
+}
+
 static PyObject *signal_point(PyObject *self, PyObject *args)
 {
-	unsigned long long offset, value;
+	uint64_t offset, value;
 	PyObject *object;
 	struct py_region *r;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "O!KK:signal_point", core.region_type, &object, &offset, &value))
+	if (!PyArg_ParseTuple(args, "O!O&O&:signal_point", core.region_type, &object, parse_u64, &offset,
+	                      parse_u64, &value))
 		return NULL;
 	r = (struct py_region *)object;
-	if (!r->address || !r->region || offset + 8 > r->size ||
-	    tma_point_signal(r->address + offset, value) < 0) {
+	if (!has_word(r, offset) || r->is_readonly || tma_point_signal(r->address + offset, value) < 0) {
 		PyErr_SetString(PyExc_ValueError, "the timeline is no aligned word of the region");
 		return NULL;
 	}
@@ -178,17 +195,17 @@ static PyObject *signal_point(PyObject *self, PyObject *args)
 /* wait_point(region, offset, value, timeout_ms): whether it was reached. */
 static PyObject *wait_point(PyObject *self, PyObject *args)
 {
-	unsigned long long offset, value;
+	uint64_t offset, value;
 	int timeout_ms, waited_ms = 0, rc = TMA_PENDING;
 	PyObject *object;
 	struct py_region *r;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "O!KKi:wait_point", core.region_type, &object, &offset, &value,
-	                      &timeout_ms))
+	if (!PyArg_ParseTuple(args, "O!O&O&i:wait_point", core.region_type, &object, parse_u64, &offset,
+	                      parse_u64, &value, &timeout_ms))
 		return NULL;
 	r = (struct py_region *)object;
-	if (!r->address || !r->region || offset + 8 > r->size) {
+	if (!has_word(r, offset)) {
 		PyErr_SetString(PyExc_ValueError, "the timeline is no aligned word of the region");
 		return NULL;
 	}

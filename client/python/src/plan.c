@@ -31,13 +31,12 @@ static PyObject *py_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	Py_INCREF((PyObject *)p->dst);
 	p->src = ((struct py_request *)request)->src;
 	Py_INCREF((PyObject *)p->src);
-	if (!py_client_lock(c))
+	if (!py_client_enter(c))
 		goto err;
 	rc = py_request_resolve(NULL, (struct py_request *)request, &r);
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = tma_plan_prepare(c->client, &r.transform, &p->plan));
-		if (rc < 0)
-			py_client_raise(c, rc);
+		rc = py_client_check(c, rc);
 	}
 	py_client_unlock(c);
 	if (rc == 0)
@@ -68,11 +67,11 @@ static void let_go(struct py_plan *p)
 	if (!p->plan)
 		return;
 	remains = malloc(sizeof *remains);
-	if (remains) { /* otherwise it stays until the client is closed */
+	if (remains)
 		*remains = (struct remains){ p->client, p->plan };
-		py_client_release(p->client, release, remains);
-	}
 	p->plan = NULL;
+	if (remains) /* otherwise it stays until the client is closed */
+		py_client_release(p->client, release, remains);
 }
 
 static PyObject *py_plan_release(PyObject *self, PyObject *unused)
@@ -100,6 +99,7 @@ static void py_plan_dealloc(PyObject *self)
 int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, const char *name)
 {
 	bool is_same = t->dtype == expected->dtype && t->rank == expected->rank;
+	PyObject *expected_strides, *strides;
 
 	for (int d = 0; is_same && d < t->rank; d++)
 		is_same = t->shape[d] == expected->shape[d] &&
@@ -107,10 +107,14 @@ int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, c
 	if (is_same || (py_tensor_count(t) == 0 && t->dtype == expected->dtype && t->rank == expected->rank &&
 	                !memcmp(t->shape, expected->shape, (size_t)t->rank * sizeof *t->shape)))
 		return 0;
-	PyErr_Format(PyExc_ValueError,
-	             "%s: the plan was made for %R, with strides %R, not for %R, with strides %R", name,
-	             expected, PyObject_GetAttrString((PyObject *)expected, "strides"), t,
-	             PyObject_GetAttrString((PyObject *)t, "strides"));
+	expected_strides = PyObject_GetAttrString((PyObject *)expected, "strides");
+	strides = expected_strides ? PyObject_GetAttrString((PyObject *)t, "strides") : NULL;
+	if (strides)
+		PyErr_Format(PyExc_ValueError,
+		             "%s: the plan was made for %R, with strides %R, not for %R, with strides %R",
+		             name, expected, expected_strides, t, strides);
+	Py_XDECREF(expected_strides);
+	Py_XDECREF(strides);
 	return -1;
 }
 
@@ -135,7 +139,7 @@ static int run_shared(struct py_plan *p, const struct py_tensor *dst, const stru
 	if (dst->is_readonly || py_plan_check(p->dst, dst, "out") < 0 ||
 	    py_plan_check(p->src, src, "src") < 0)
 		return PyErr_Occurred() ? -1 : 1;
-	if (!py_client_lock(p->client))
+	if (!py_client_enter(p->client))
 		return -1;
 	if (!p->plan) {
 		PyErr_SetString(PyExc_ValueError, "the plan was released");
@@ -147,8 +151,7 @@ static int run_shared(struct py_plan *p, const struct py_tensor *dst, const stru
 	if (rc == 0) {
 		CLIENT_CALL(p->client,
 		            rc = tma_plan_run(p->client->client, p->plan, dst_place, src_place, NULL));
-		if (rc < 0)
-			py_client_raise(p->client, rc);
+		rc = py_client_check(p->client, rc);
 	}
 	py_client_unlock(p->client);
 	return rc;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "client/client.h"
 
@@ -23,31 +24,33 @@ static struct py_region *py_region_alloc(struct py_client *c)
 PyObject *py_client_create(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
-	unsigned long long size;
+	uint64_t size;
 	struct py_region *r;
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "K:create", &size))
+	if (!PyArg_ParseTuple(args, "O&:create", parse_u64, &size))
 		return NULL;
 	r = py_region_alloc(c);
 	if (!r)
 		return NULL;
-	if (!py_client_lock(c)) {
+	if (!py_client_enter(c)) {
 		Py_DECREF(r);
 		return NULL;
 	}
 	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD, size, &r->region));
-	if (rc < 0)
-		py_client_raise(c, rc);
+	if (rc == 0) {
+		r->address = r->region->data;
+		r->region->data = NULL;
+		r->is_mapped = true;
+		r->kind = tma_region_kind(r->region);
+		r->size = size;
+	}
+	rc = py_client_check(c, rc);
 	py_client_unlock(c);
 	if (rc < 0) {
 		Py_DECREF(r);
 		return NULL;
 	}
-	r->address = r->region->data;
-	r->region->data = NULL;
-	r->is_mapped = true;
-	r->size = size;
 	return (PyObject *)r;
 }
 
@@ -71,7 +74,7 @@ PyObject *py_client_register(PyObject *self, PyObject *args)
 	r = py_region_alloc(c);
 	if (!r)
 		return NULL;
-	if (!py_client_lock(c)) {
+	if (!py_client_enter(c)) {
 		Py_DECREF(r);
 		return NULL;
 	}
@@ -81,16 +84,20 @@ PyObject *py_client_register(PyObject *self, PyObject *args)
 	else
 		CLIENT_CALL(c, rc = tma_region_from_device_ptr(c->client, extent.start, extent.size, flags,
 		                                               &r->region));
-	if (rc < 0)
-		py_client_raise(c, rc);
+	if (rc == 0) {
+		r->address = py_tensor_is_host(t) ? extent.start : NULL;
+		r->size = extent.size;
+		r->is_readonly = readonly;
+		r->kind = tma_region_kind(r->region);
+		Py_INCREF(object);
+		r->tensor = t;
+	}
+	rc = py_client_check(c, rc);
 	py_client_unlock(c);
 	if (rc < 0) {
 		Py_DECREF(r);
 		return NULL;
 	}
-	r->address = py_tensor_is_host(t) ? extent.start : NULL;
-	r->size = extent.size;
-	r->is_readonly = readonly;
 	return (PyObject *)r;
 }
 
@@ -115,20 +122,25 @@ static void release(void *arg)
 
 static void let_go(struct py_region *r)
 {
+	struct py_tensor *const tensor = r->tensor;
 	struct remains *remains;
 
-	if (r->device_address)
-		cuda_host_retire(r->address);
+	if (r->device_address && r->client->pid == getpid()) {
+		Py_BEGIN_ALLOW_THREADS cuda_host_retire(r->address);
+		Py_END_ALLOW_THREADS
+	}
 	r->device_address = 0;
 	if (!r->region)
 		return;
 	remains = malloc(sizeof *remains);
-	if (remains) { /* otherwise it stays until the process ends */
+	if (remains)
 		*remains =
 		    (struct remains){ r->client, r->region, r->is_mapped ? r->address : NULL, r->size };
-		py_client_release(r->client, release, remains);
-	}
 	r->region = NULL;
+	r->tensor = NULL;
+	if (remains) /* otherwise it stays until the process ends */
+		py_client_release(r->client, release, remains);
+	Py_XDECREF((PyObject *)tensor);
 }
 
 static PyObject *py_region_release(PyObject *self, PyObject *unused)
@@ -158,6 +170,12 @@ static void py_region_dealloc(PyObject *self)
 
 /* ---- Its memory ------------------------------------------------------------------------------------ */
 
+/* The object that keeps the memory. */
+static PyObject *memory_of(struct py_region *r)
+{
+	return r->is_mapped ? (PyObject *)r : (PyObject *)r->tensor;
+}
+
 static int py_region_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
 	struct py_region *r = (struct py_region *)self;
@@ -168,7 +186,7 @@ static int py_region_getbuffer(PyObject *self, Py_buffer *view, int flags)
 		                r->region ? "device memory has no buffer" : "the region was released");
 		return -1;
 	}
-	return PyBuffer_FillInfo(view, self, r->address, (Py_ssize_t)r->size, r->is_readonly, flags);
+	return PyBuffer_FillInfo(view, memory_of(r), r->address, (Py_ssize_t)r->size, r->is_readonly, flags);
 }
 
 /* Region.tensor(offset, dtype, shape, strides): a tensor in its memory; offset in bytes. */
@@ -176,13 +194,13 @@ static PyObject *make_tensor(PyObject *self, PyObject *args)
 {
 	struct py_region *r = (struct py_region *)self;
 	PyObject *shape, *strides;
-	unsigned long long offset;
+	uint64_t offset;
 	struct py_tensor *t;
 	struct extent extent;
 	const char *name;
 	int n = 0, dtype;
 
-	if (!PyArg_ParseTuple(args, "KsOO:tensor", &offset, &name, &shape, &strides))
+	if (!PyArg_ParseTuple(args, "O&sOO:tensor", parse_u64, &offset, &name, &shape, &strides))
 		return NULL;
 	dtype = tma_dtype_parse(name);
 	if (dtype < 0 || !r->address || !r->region) {
@@ -194,21 +212,24 @@ static PyObject *make_tensor(PyObject *self, PyObject *args)
 	if (!t)
 		return NULL;
 	t->dtype = (enum tma_dtype)dtype;
-	t->data = r->address + offset;
 	t->is_readonly = r->is_readonly;
 	if (parse_sizes(shape, "shape", t->shape, &t->rank) < 0 ||
 	    parse_sizes(strides, "strides", t->strides, &n) < 0)
 		goto err;
-	extent = py_tensor_extent(t);
-	if (n != t->rank || (extent.size && (extent.start < r->address ||
-	                                     extent.start + extent.size > r->address + r->size))) {
-		PyErr_SetString(PyExc_ValueError, "the tensor lies outside of the region");
+	if (n != t->rank || offset > r->size)
+		goto err_outside;
+	t->data = r->address + offset;
+	if (py_tensor_check(t) < 0)
 		goto err;
-	}
-	Py_INCREF(self);
-	t->owner = self;
+	extent = py_tensor_extent(t);
+	if (extent.size && (extent.start < r->address || extent.start + extent.size > r->address + r->size))
+		goto err_outside;
+	t->owner = memory_of(r);
+	Py_INCREF(t->owner);
 	return (PyObject *)t;
 
+err_outside:
+	PyErr_SetString(PyExc_ValueError, "the tensor lies outside of the region");
 err:
 	Py_DECREF((PyObject *)t);
 	return NULL;
@@ -232,7 +253,7 @@ static PyObject *get_kind(PyObject *self, void *unused)
 	const struct py_region *r = (struct py_region *)self;
 
 	(void)unused;
-	return PyUnicode_FromString(kinds[r->region ? tma_region_kind(r->region) : 0]);
+	return PyUnicode_FromString(kinds[r->region ? r->kind : 0]);
 }
 
 static PyGetSetDef py_region_getset[] = {
@@ -275,8 +296,8 @@ static int place_nothing(struct py_client *c, struct tma_place *ret)
 
 	if (!c->nothing)
 		CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD, 64, &c->nothing));
-	if (rc < 0)
-		return py_client_raise(c, rc);
+	if (py_client_check(c, rc) < 0)
+		return -1;
 	*ret = (struct tma_place){ .region = c->nothing };
 	return 0;
 }

@@ -43,26 +43,55 @@ static bool has_method(PyObject *object, const char *name)
 	return PyObject_HasAttrString(object, name) != 0;
 }
 
+/* NumPy's scalars have __float__, too, and drop the imaginary part there. */
+static bool is_complex(PyObject *object)
+{
+	PyObject *dtype, *kind;
+	const char *text = NULL;
+	bool is = has_method(object, "__complex__") && !has_method(object, "__float__");
+
+	if (is || PyFloat_Check(object) || !has_method(object, "dtype"))
+		return is;
+	dtype = PyObject_GetAttrString(object, "dtype");
+	kind = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
+	text = kind && PyUnicode_Check(kind) ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
+	is = text && !strcmp(text, "c");
+	PyErr_Clear();
+	Py_XDECREF(dtype);
+	Py_XDECREF(kind);
+	return is;
+}
+
 int number_parse(PyObject *object, struct tma_number *ret)
 {
+	PyObject *index = NULL;
+
 	*ret = (struct tma_number){ 0 };
-	if (PyIndex_Check(object) || PyBool_Check(object)) {
-		PyObject *index = PyNumber_Index(object);
+	if (PyIndex_Check(object))
+		index = PyNumber_Index(object);
+	if (!index && PyErr_Occurred()) { /* an array's scalar has the method even if it is no integer */
+		if (!PyErr_ExceptionMatches(PyExc_TypeError))
+			return -1;
+		PyErr_Clear();
+	}
+	if (index) {
 		int overflow = 0;
 
-		if (!index)
-			return -1;
 		ret->i = PyLong_AsLongLongAndOverflow(index, &overflow);
-		if (overflow) {
+		if (overflow > 0) {
 			ret->kind = TMA_NUMBER_UINT;
 			ret->i = 0;
 			ret->u = PyLong_AsUnsignedLongLong(index);
 		}
 		Py_DECREF(index);
-		return PyErr_Occurred() ? -1 : 0;
+		if (overflow < 0 || (overflow > 0 && PyErr_Occurred())) {
+			PyErr_Clear();
+			PyErr_Format(PyExc_OverflowError, "value: no element type has the number %S", object);
+			return -1;
+		}
+		return 0;
 	}
-	if (PyComplex_Check(object) ||
-	    (has_method(object, "__complex__") && !has_method(object, "__float__"))) {
+	if (PyComplex_Check(object) || is_complex(object)) {
 		PyObject *args = PyTuple_New(1), *number = NULL;
 
 		if (args) {
@@ -81,7 +110,13 @@ int number_parse(PyObject *object, struct tma_number *ret)
 	}
 	ret->kind = TMA_NUMBER_REAL;
 	ret->re = PyFloat_AsDouble(object);
-	return ret->re == -1 && PyErr_Occurred() ? -1 : 0;
+	if (ret->re != -1 || !PyErr_Occurred())
+		return 0;
+	if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
+		PyErr_Format(PyExc_TypeError, "value: %R is no number", object);
+	}
+	return -1;
 }
 
 /* A sequence of n numbers. */
@@ -115,8 +150,14 @@ static int parse_perm(struct py_request *q, PyObject *perm)
 		return 0;
 	if (parse_numbers(perm, "permute", q->src->rank, numbers) < 0)
 		return -1;
-	for (int d = 0; d < q->src->rank; d++)
+	for (int d = 0; d < q->src->rank; d++) {
+		if (numbers[d] < 0 || numbers[d] >= q->src->rank) {
+			PyErr_Format(PyExc_ValueError, "permute: %lld is no axis of %d",
+			             (long long)numbers[d], q->src->rank);
+			return -1;
+		}
 		q->perm[d] = (int)numbers[d];
+	}
 	q->has_perm = true;
 	return 0;
 }
@@ -315,6 +356,11 @@ static int resolve_blocks(struct py_client *c, const struct py_request *q, struc
 	    place_block(c, q->all_src, q->src, false, &r->src_place) < 0)
 		return -1;
 	set_transform(r, q);
+	if (q->index->rank != 1 || (q->index->dtype != TMA_INT32 && q->index->dtype != TMA_INT64) ||
+	    !py_tensor_is_contiguous(q->index) || (!q->is_index_shared && !py_tensor_is_host(q->index))) {
+		PyErr_SetString(PyExc_ValueError, "index: a contiguous list of int32 or int64");
+		return -1;
+	}
 	r->blocks = (struct tma_blocks){ .transform = &r->transform,
 		                         .count = (size_t)py_tensor_count(q->index),
 		                         .index_dtype = q->index->dtype,

@@ -11,15 +11,24 @@
 /* ---- Orders ---------------------------------------------------------------------------------------- */
 
 /* (region, offset, value), or None. */
-static int parse_point(PyObject *object, struct tma_point *ret)
+static int parse_point(const struct py_client *c, PyObject *object, struct tma_point *ret)
 {
-	unsigned long long offset, value;
+	uint64_t offset, value;
 	struct py_region *region;
 
 	if (object == Py_None)
 		return 0;
-	if (!PyArg_ParseTuple(object, "O!KK:point", core.region_type, &region, &offset, &value))
+	if (!PyTuple_Check(object)) {
+		PyErr_Format(PyExc_TypeError, "wait, signal: %R is no point of a timeline", object);
 		return -1;
+	}
+	if (!PyArg_ParseTuple(object, "O!O&O&:point", core.region_type, &region, parse_u64, &offset,
+	                      parse_u64, &value))
+		return -1;
+	if (region->client != c) {
+		PyErr_SetString(PyExc_ValueError, "wait, signal: the timeline belongs to another client");
+		return -1;
+	}
 	if (!region->region) {
 		PyErr_SetString(PyExc_ValueError, "the timeline was released");
 		return -1;
@@ -29,7 +38,8 @@ static int parse_point(PyObject *object, struct tma_point *ret)
 }
 
 /* The keywords wait, signal, wait_ms, priority, multiprocessors and host_threads. */
-static int parse_order(PyObject *kwargs, struct tma_order *ret, bool *ret_has_points)
+static int parse_order(const struct py_client *c, PyObject *kwargs, struct tma_order *ret,
+                       bool *ret_has_points)
 {
 	static char *names[] = { "wait",         "signal", "wait_ms", "priority", "multiprocessors",
 		                 "host_threads", NULL };
@@ -43,23 +53,24 @@ static int parse_order(PyObject *kwargs, struct tma_order *ret, bool *ret_has_po
 	none = PyTuple_New(0);
 	if (!none)
 		return -1;
-	rc = PyArg_ParseTupleAndKeywords(none, kwargs, "|$OOIiII:order", names, &wait, &signal, &ret->wait_ms,
-	                                 &priority, &ret->multiprocessors, &ret->host_threads)
+	rc = PyArg_ParseTupleAndKeywords(none, kwargs, "|$OOO&iO&O&:order", names, &wait, &signal, parse_u32,
+	                                 &ret->wait_ms, &priority, parse_u32, &ret->multiprocessors,
+	                                 parse_u32, &ret->host_threads)
 	         ? 0
 	         : -1;
 	Py_DECREF(none);
-	if (rc < 0 || parse_point(wait, &ret->wait) < 0 || parse_point(signal, &ret->signal) < 0)
+	if (rc < 0 || parse_point(c, wait, &ret->wait) < 0 || parse_point(c, signal, &ret->signal) < 0)
 		return -1;
 	ret->priority = (enum tma_priority)priority;
 	*ret_has_points = wait != Py_None || signal != Py_None;
 	return 0;
 }
 
-int order_parse_enqueued(PyObject *kwargs, struct tma_order *ret)
+int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma_order *ret)
 {
 	bool has_points;
 
-	if (parse_order(kwargs, ret, &has_points) < 0)
+	if (parse_order(c, kwargs, ret, &has_points) < 0)
 		return -1;
 	if (!has_points)
 		return 0;
@@ -119,13 +130,12 @@ PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 	int rc;
 
 	if (!PyArg_ParseTuple(args, "O!:run", core.request_type, &request) ||
-	    parse_order(kwargs, &order, &has_points) < 0 || !py_client_lock(c))
+	    parse_order(c, kwargs, &order, &has_points) < 0 || !py_client_enter(c))
 		return NULL;
 	rc = py_request_resolve(c, (struct py_request *)request, &r);
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = resolved_run(c, (struct py_request *)request, &r, &order));
-		if (rc < 0)
-			py_client_raise(c, rc);
+		rc = py_client_check(c, rc);
 		resolved_deinit(&r);
 	}
 	py_client_unlock(c);
@@ -136,11 +146,48 @@ PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 
 /* ---- Tickets --------------------------------------------------------------------------------------- */
 
+void py_client_add_pending(struct py_client *c, struct pending *pending)
+{
+	c->n_pending++;
+	pending->next_flying = c->flying;
+	pending->link_flying = &c->flying;
+	if (c->flying)
+		c->flying->link_flying = &pending->next_flying;
+	c->flying = pending;
+}
+
+static void end_flight(struct py_client *c, struct pending *pending)
+{
+	c->n_pending--;
+	*pending->link_flying = pending->next_flying;
+	if (pending->next_flying)
+		pending->next_flying->link_flying = pending->link_flying;
+}
+
+static void add_ended(struct py_client *c, struct pending *pending)
+{
+	pending->next = NULL;
+	*c->ended_tail = pending;
+	c->ended_tail = &pending->next;
+	c->has_forgotten = c->has_forgotten || pending->is_forgotten;
+	if (c->wake_fd >= 0)
+		eventfd_write(c->wake_fd, 1);
+}
+
+static struct pending *find_flying(struct py_client *c, tma_ticket ticket)
+{
+	struct pending *pending = c->flying;
+
+	while (pending && pending->ticket != ticket)
+		pending = pending->next_flying;
+	return pending;
+}
+
 void py_client_take_completed(struct py_client *c, const struct tma_completed *completed)
 {
 	struct pending *pending = completed->user;
 
-	c->n_pending--;
+	end_flight(c, pending);
 	pending->result = completed->result;
 	if (completed->result.status < 0)
 		pending->message = strdup(tma_last_error(c->client));
@@ -152,18 +199,30 @@ void py_client_take_completed(struct py_client *c, const struct tma_completed *c
 		free(pending);
 		return;
 	}
-	pending->next = NULL;
-	*c->ended_tail = pending;
-	c->ended_tail = &pending->next;
-	if (c->wake_fd >= 0)
-		eventfd_write(c->wake_fd, 1);
+	add_ended(c, pending);
+}
+
+void py_client_end_pending(struct py_client *c)
+{
+	while (c->flying) {
+		struct pending *pending = c->flying;
+
+		end_flight(c, pending);
+		if (!pending->request) {
+			pending_free(pending);
+			continue;
+		}
+		pending->result.status = TMA_DISCONNECTED;
+		pending->message = strdup("the client was closed before the request had ended");
+		add_ended(c, pending);
+	}
 }
 
 void py_client_take_ended(struct py_client *c)
 {
 	struct tma_completed completed;
 
-	while (c->n_pending && tma_next(c->client, 0, &completed) == 0)
+	while (c->client && c->n_pending && tma_next(c->client, 0, &completed) == 0)
 		py_client_take_completed(c, &completed);
 }
 
@@ -180,12 +239,12 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 	int rc;
 
 	if (!PyArg_ParseTuple(args, "O!O:submit", core.request_type, &request, &token) ||
-	    parse_order(kwargs, &order, &has_points) < 0)
+	    parse_order(c, kwargs, &order, &has_points) < 0)
 		return NULL;
 	pending = calloc(1, sizeof *pending);
 	if (!pending)
 		return PyErr_NoMemory();
-	if (!py_client_lock(c)) {
+	if (!py_client_enter(c)) {
 		free(pending);
 		return NULL;
 	}
@@ -197,21 +256,22 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 		pending->request = request;
 		pending->token = token;
 		CLIENT_CALL(c, rc = resolved_submit(c, (struct py_request *)request, &r, &order, &ticket));
-		if (rc < 0)
-			py_client_raise(c, rc);
-		else {
+		if (rc == 0) {
 			pending->ticket = ticket;
 			pending->items = r; /* their statuses are written when the request ends */
-			c->n_pending++;
-		}
-		if (rc < 0)
+			py_client_add_pending(c, pending);
+		} else
 			resolved_deinit(&r);
+		if (py_client_check(c, rc) < 0 && rc == 0) { /* interrupted, and under way */
+			pending->is_forgotten = true;
+			rc = -1;
+			pending = NULL;
+		}
 	}
 	py_client_unlock(c);
 	if (rc < 0) {
-		Py_XDECREF(pending->request);
-		Py_XDECREF(pending->token);
-		free(pending);
+		if (pending)
+			pending_free(pending);
 		return NULL;
 	}
 	return PyLong_FromUnsignedLongLong(ticket);
@@ -242,61 +302,92 @@ void pending_free(struct pending *pending)
 	free(pending);
 }
 
+void py_client_free_forgotten(struct py_client *c)
+{
+	struct pending **at = &c->ended, *freed = NULL;
+
+	c->has_forgotten = false;
+	while (*at) {
+		struct pending *pending = *at;
+
+		if (pending->is_forgotten) {
+			*at = pending->next;
+			pending->next = freed;
+			freed = pending;
+		} else
+			at = &pending->next;
+	}
+	c->ended_tail = at;
+	while (freed) {
+		struct pending *next = freed->next;
+
+		pending_free(freed);
+		freed = next;
+	}
+}
+
 /* Client.wait(ticket) */
 PyObject *py_client_wait(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
-	unsigned long long ticket;
+	struct tma_completed completed = { 0 };
 	struct pending *pending;
-	PyObject *result = NULL;
+	uint64_t ticket;
+	int rc = 0;
 
-	if (!PyArg_ParseTuple(args, "K:wait", &ticket) || !py_client_lock(c))
+	if (!PyArg_ParseTuple(args, "O&:wait", parse_u64, &ticket) || !py_client_lock(c))
 		return NULL;
-	while ((pending = take_ended(c, ticket)) == NULL) {
-		struct tma_completed completed;
-		int rc;
-
-		if (!c->n_pending) {
-			raise_status(TMA_NOT_FOUND, "no request has the ticket %llu", ticket);
-			break;
-		}
-		CLIENT_CALL(c, rc = tma_next(c->client, 1000, &completed));
-		if (PyErr_Occurred())
-			break;
-		if (rc == 0)
-			py_client_take_completed(c, &completed);
-		else if (rc < 0) {
-			py_client_raise(c, rc);
-			break;
-		}
+	completed.user = find_flying(c, ticket);
+	if (completed.user) {
+		CLIENT_CALL(c, tma_wait(c->client, ticket, &completed.result));
+		py_client_take_completed(c, &completed);
+		rc = py_client_check(c, 0);
 	}
+	pending = take_ended(c, ticket);
 	py_client_unlock(c);
 	if (!pending)
+		raise_status(TMA_NOT_FOUND, "no request has the ticket %llu", (unsigned long long)ticket);
+	else if (rc == 0 && pending->result.status < 0)
+		rc = raise_status(pending->result.status, "%s", pending->message ? pending->message : "");
+	if (pending)
+		pending_free(pending);
+	if (!pending || rc < 0)
 		return NULL;
-	if (pending->result.status < 0)
-		raise_status(pending->result.status, "%s", pending->message ? pending->message : "");
-	else {
-		Py_INCREF(Py_None);
-		result = Py_None;
-	}
-	pending_free(pending);
-	return result;
+	Py_RETURN_NONE;
+}
+
+/* Client.forget(ticket) */
+PyObject *py_client_forget(PyObject *self, PyObject *args)
+{
+	struct py_client *c = (struct py_client *)self;
+	struct pending *pending;
+	uint64_t ticket;
+
+	if (!PyArg_ParseTuple(args, "O&:forget", parse_u64, &ticket) || !py_client_lock(c))
+		return NULL;
+	pending = find_flying(c, ticket);
+	if (pending)
+		pending->is_forgotten = true;
+	pending = pending ? NULL : take_ended(c, ticket);
+	py_client_unlock(c);
+	if (pending)
+		pending_free(pending);
+	Py_RETURN_NONE;
 }
 
 /* Client.cancel(ticket) */
 PyObject *py_client_cancel(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
-	unsigned long long ticket;
+	uint64_t ticket;
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "K:cancel", &ticket) || !py_client_lock(c))
+	if (!PyArg_ParseTuple(args, "O&:cancel", parse_u64, &ticket) || !py_client_lock(c))
 		return NULL;
 	CLIENT_CALL(c, rc = tma_cancel(c->client, ticket));
-	if (rc < 0 && rc != TMA_NOT_FOUND)
-		py_client_raise(c, rc);
+	rc = py_client_check(c, rc == TMA_NOT_FOUND ? 0 : rc);
 	py_client_unlock(c);
-	if (rc < 0 && rc != TMA_NOT_FOUND)
+	if (rc < 0)
 		return NULL;
 	return PyBool_FromLong(rc == 1);
 }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/client.h"
+
 enum {
 	MOST_STREAMS = 1024,
 	WORD_STEP = 64, /* a word has a cache line to itself */
@@ -112,8 +114,9 @@ static struct streams *get_streams(struct py_client *c)
 	}
 	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD,
 	                                           (size_t)MOST_STREAMS * WORD_STEP, &all->region));
-	if (rc < 0) {
-		py_client_raise(c, rc);
+	if (py_client_check(c, rc) < 0) {
+		if (rc == 0)
+			tma_region_release(all->region);
 		free(all);
 		return NULL;
 	}
@@ -139,10 +142,12 @@ err:
 	return NULL;
 }
 
+/* The client is closed as soon as the lock is given back for its thread to end. */
 void streams_free(struct py_client *c)
 {
 	struct streams *all = c->streams;
 
+	c->client = NULL;
 	if (!all)
 		return;
 	all->is_ending = true;
@@ -198,7 +203,7 @@ static int enqueue(struct py_client *c, struct stream *stream, const struct py_r
 	const uint64_t word = all->device_words + offset_of(stream);
 	int rc;
 
-	while (all->n_pending >= MOST_PENDING) {
+	while (all->n_pending >= MOST_PENDING && !c->is_interrupted) {
 		struct tma_completed completed;
 
 		rc = tma_next(c->client, 1000, &completed);
@@ -207,7 +212,8 @@ static int enqueue(struct py_client *c, struct stream *stream, const struct py_r
 		if (rc == 0)
 			py_client_take_completed(c, &completed);
 	}
-	rc = tma_stream_signal(c->client, stream->handle, word, stream->value + 1);
+	rc = c->is_interrupted ? TMA_NO_REPLY
+	                       : tma_stream_signal(c->client, stream->handle, word, stream->value + 1);
 	if (rc < 0)
 		return rc;
 	order->wait = (struct tma_point){ .region = all->region,
@@ -227,7 +233,7 @@ static int enqueue(struct py_client *c, struct stream *stream, const struct py_r
 		tma_point_signal(word_of(stream), stream->value);
 		return rc;
 	}
-	c->n_pending++;
+	py_client_add_pending(c, pending);
 	all->n_pending++;
 	pthread_cond_signal(&all->wake);
 	return tma_stream_wait(c->client, stream->handle, word, stream->value);
@@ -254,12 +260,12 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	int rc = -1;
 
 	if (!PyArg_ParseTuple(args, "O!O|O:enqueue", core.request_type, &request, &number, &token) ||
-	    parse_stream(number, &handle) < 0 || order_parse_enqueued(kwargs, &order) < 0)
+	    parse_stream(number, &handle) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
 		return NULL;
 	pending = calloc(1, sizeof *pending);
 	if (!pending)
 		return PyErr_NoMemory();
-	if (!py_client_lock(c)) {
+	if (!py_client_enter(c)) {
 		free(pending);
 		return NULL;
 	}
@@ -275,8 +281,7 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = enqueue(c, stream, (struct py_request *)request, &r, &order, pending));
-		if (rc < 0)
-			py_client_raise(c, rc);
+		rc = py_client_check(c, rc);
 		if (pending->ticket)
 			pending->items = r; /* their statuses are written when the request ends */
 		else
@@ -296,21 +301,23 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 PyObject *py_client_synchronize(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;
-	int rc = 0;
+	int rc = 0, waited_ms = 0, step_ms;
 
 	(void)unused;
 	if (!py_client_lock(c))
 		return NULL;
+	step_ms = c->client->timeout_ms >= 0 && c->client->timeout_ms < 1000 ? c->client->timeout_ms : 1000;
 	while (rc >= 0 && c->streams && c->streams->n_pending) {
 		struct tma_completed completed;
 
-		CLIENT_CALL(c, rc = tma_next(c->client, 1000, &completed));
+		CLIENT_CALL(c, rc = tma_next(c->client, step_ms, &completed));
 		if (rc == 0)
 			py_client_take_completed(c, &completed);
-		else if (rc < 0)
-			py_client_raise(c, rc);
-		if (PyErr_Occurred())
-			rc = -1;
+		rc = py_client_check(c, rc);
+		if (rc == TMA_PENDING && c->client->timeout_ms >= 0 &&
+		    (waited_ms += step_ms) >= c->client->timeout_ms)
+			rc = raise_status(TMA_NO_REPLY, "the work in streams has not ended within %d ms",
+			                  c->client->timeout_ms);
 	}
 	if (rc >= 0)
 		rc = streams_check(c);
@@ -324,33 +331,34 @@ PyObject *py_client_synchronize(PyObject *self, PyObject *unused)
 PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
-	unsigned long long offset, value;
+	uint64_t offset, value;
 	PyObject *object, *number;
 	struct py_region *region;
 	int is_wait, rc;
 	uint64_t word;
 	void *stream;
 
-	if (!PyArg_ParseTuple(args, "O!KKOp:stream_point", core.region_type, &object, &offset, &value,
-	                      &number, &is_wait) ||
+	if (!PyArg_ParseTuple(args, "O!O&O&Op:stream_point", core.region_type, &object, parse_u64, &offset,
+	                      parse_u64, &value, &number, &is_wait) ||
 	    parse_stream(number, &stream) < 0)
 		return NULL;
 	region = (struct py_region *)object;
-	if (!region->address || offset + 8 > region->size) {
+	if (!region->address || !region->region || region->size < 8 || offset > region->size - 8) {
 		PyErr_SetString(PyExc_ValueError, "the timeline is not in the region");
 		return NULL;
 	}
 	if (!py_client_lock(c))
 		return NULL;
-	if (!region->device_address)
+	rc = cuda_enter(0);
+	if (rc == 0 && !region->device_address)
 		region->device_address = cuda_host_address(region->address, region->size);
-	rc = region->device_address ? 0 : -1;
+	if (rc == 0 && !region->device_address)
+		rc = -1;
 	word = region->device_address + offset;
 	if (rc == 0) {
-		rc = is_wait ? tma_stream_wait(c->client, stream, word, value)
-		             : tma_stream_signal(c->client, stream, word, value);
-		if (rc < 0)
-			py_client_raise(c, rc);
+		CLIENT_CALL(c, rc = is_wait ? tma_stream_wait(c->client, stream, word, value)
+		                            : tma_stream_signal(c->client, stream, word, value));
+		rc = py_client_check(c, rc);
 	}
 	py_client_unlock(c);
 	if (rc < 0)

@@ -20,8 +20,86 @@ int64_t py_tensor_count(const struct py_tensor *t)
 	int64_t count = 1;
 
 	for (int d = 0; d < t->rank; d++)
+		if (t->shape[d] == 0)
+			return 0;
+	for (int d = 0; d < t->rank; d++)
 		count *= t->shape[d];
 	return count;
+}
+
+void py_tensor_set_dense(struct py_tensor *t)
+{
+	int64_t step = 1;
+
+	for (int d = t->rank - 1; d >= 0; d--) {
+		t->strides[d] = step;
+		if (__builtin_mul_overflow(step, t->shape[d] ? t->shape[d] : 1, &step))
+			step = 0; /* py_tensor_check refuses it, unless there is no element */
+	}
+}
+
+/* In elements, from element [0, ..., 0]; false: they cannot be counted. */
+static bool find_reach(const struct py_tensor *t, int64_t *ret_low, int64_t *ret_high)
+{
+	int64_t low = 0, high = 0, count = 1, bytes;
+	const int64_t size = (int64_t)tma_dtype_size(t->dtype);
+
+	for (int d = 0; d < t->rank; d++) {
+		int64_t reach;
+
+		if (__builtin_mul_overflow(count, t->shape[d], &count) ||
+		    __builtin_mul_overflow(t->shape[d] - 1, t->strides[d], &reach) ||
+		    __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
+			return false;
+	}
+	*ret_low = low;
+	*ret_high = high;
+	return !__builtin_mul_overflow(count, size, &bytes) && !__builtin_mul_overflow(low, size, &bytes) &&
+	       !__builtin_sub_overflow(high, low, &bytes) && !__builtin_add_overflow(bytes, 1, &bytes) &&
+	       !__builtin_mul_overflow(bytes, size, &bytes);
+}
+
+static int check(const struct py_tensor *t, bool has_memory)
+{
+	const uintptr_t data = (uintptr_t)t->data;
+	int64_t low, high;
+	bool is_empty = false;
+
+	for (int d = 0; d < t->rank; d++) {
+		if (t->shape[d] < 0) {
+			PyErr_Format(PyExc_ValueError, "extent %d is negative: %lld", d,
+			             (long long)t->shape[d]);
+			return -1;
+		}
+		is_empty = is_empty || t->shape[d] == 0;
+	}
+	if (is_empty)
+		return 0;
+	if (!find_reach(t, &low, &high)) {
+		PyErr_SetString(PyExc_ValueError, "the array has more bytes than can be counted");
+		return -1;
+	}
+	if (has_memory && !t->data) {
+		PyErr_SetString(PyExc_ValueError, "the array has elements but no memory: its address is 0");
+		return -1;
+	}
+	low *= (int64_t)tma_dtype_size(t->dtype);
+	high = (high + 1) * (int64_t)tma_dtype_size(t->dtype);
+	if (has_memory && (data < (uint64_t)-low || data + (uint64_t)high < data)) {
+		PyErr_SetString(PyExc_ValueError, "the array's addresses are not those of any memory");
+		return -1;
+	}
+	return 0;
+}
+
+int py_tensor_check_sizes(const struct py_tensor *t)
+{
+	return check(t, false);
+}
+
+int py_tensor_check(const struct py_tensor *t)
+{
+	return check(t, true);
 }
 
 struct extent py_tensor_extent(const struct py_tensor *t)
@@ -50,13 +128,17 @@ bool py_tensor_is_host(const struct py_tensor *t)
 bool py_tensor_is_contiguous(const struct py_tensor *t)
 {
 	int64_t step = 1;
+	bool is_dense = true;
 
 	for (int d = t->rank - 1; d >= 0; d--) {
+		if (t->shape[d] == 0)
+			return true;
 		if (t->shape[d] != 1 && t->strides[d] != step)
-			return false;
-		step *= t->shape[d];
+			is_dense = false;
+		if (__builtin_mul_overflow(step, t->shape[d], &step))
+			is_dense = false;
 	}
-	return true;
+	return is_dense;
 }
 
 struct py_tensor *py_tensor_get(PyObject *object)
@@ -106,6 +188,8 @@ static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 		Py_INCREF(object);
 		return object;
 	}
+	if (Py_TYPE(object) == core.tensor_type && !py_tensor_is_host((struct py_tensor *)object))
+		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
 	if (PyObject_CheckBuffer(object))
 		return (PyObject *)py_tensor_of_buffer(object, dtype);
 	if (PyObject_HasAttrString(object, "__dlpack__"))
@@ -207,6 +291,45 @@ int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)
 	return 0;
 }
 
+static PyObject *as_index(PyObject *object)
+{
+	if (!PyIndex_Check(object)) {
+		PyErr_Format(PyExc_TypeError, "%R is no integer", object);
+		return NULL;
+	}
+	return PyNumber_Index(object);
+}
+
+int parse_u64(PyObject *object, void *ret)
+{
+	PyObject *index = as_index(object);
+	unsigned long long value;
+
+	if (!index)
+		return 0;
+	value = PyLong_AsUnsignedLongLong(index);
+	Py_DECREF(index);
+	if (value == (unsigned long long)-1 && PyErr_Occurred())
+		return 0;
+	*(uint64_t *)ret = value;
+	return 1;
+}
+
+int parse_u32(PyObject *object, void *ret)
+{
+	uint64_t value;
+
+	if (!parse_u64(object, &value))
+		return 0;
+	if (value > UINT32_MAX) {
+		PyErr_Format(PyExc_OverflowError, "%llu does not fit into 32 bits",
+		             (unsigned long long)value);
+		return 0;
+	}
+	*(uint32_t *)ret = (uint32_t)value;
+	return 1;
+}
+
 /* Tensor.part(offset, shape, strides): a view of the same memory, from the element at offset on, in elements.
  * It has to lie within the whole one. */
 static PyObject *py_tensor_part(PyObject *self, PyObject *args)
@@ -215,7 +338,8 @@ static PyObject *py_tensor_part(PyObject *self, PyObject *args)
 	struct extent outer = py_tensor_extent(whole), inner;
 	PyObject *shape, *strides;
 	struct py_tensor *t;
-	long long offset;
+	long long offset, bytes;
+	uintptr_t data;
 	int n = 0;
 
 	if (!PyArg_ParseTuple(args, "LOO:part", &offset, &shape, &strides))
@@ -235,17 +359,27 @@ static PyObject *py_tensor_part(PyObject *self, PyObject *args)
 	t->device_id = whole->device_id;
 	t->is_readonly = whole->is_readonly;
 	t->stream = whole->stream;
-	t->data = whole->data + offset * (int64_t)tma_dtype_size(t->dtype);
-	inner = py_tensor_extent(t);
-	if (inner.size &&
-	    (inner.start < outer.start || inner.start + inner.size > outer.start + outer.size)) {
-		PyErr_SetString(PyExc_ValueError, "the part lies outside of the tensor");
+	if (py_tensor_check_sizes(t) < 0)
 		goto err;
+	t->data = whole->data;
+	if (py_tensor_count(t) > 0) {
+		data = (uintptr_t)whole->data;
+		if (__builtin_mul_overflow(offset, (long long)tma_dtype_size(t->dtype), &bytes) ||
+		    __builtin_add_overflow(data, bytes, &data))
+			goto err_outside;
+		t->data = (char *)data;
+		if (py_tensor_check(t) < 0)
+			goto err;
+		inner = py_tensor_extent(t);
+		if (inner.start < outer.start || inner.start + inner.size > outer.start + outer.size)
+			goto err_outside;
 	}
 	Py_INCREF(self);
 	t->owner = self;
 	return (PyObject *)t;
 
+err_outside:
+	PyErr_SetString(PyExc_ValueError, "the part lies outside of the tensor");
 err:
 	Py_DECREF(t);
 	return NULL;
@@ -258,7 +392,6 @@ static PyObject *py_tensor_viewed(PyObject *self, PyObject *args)
 	struct py_tensor *t;
 	const char *name;
 	PyObject *shape;
-	int64_t step = 1;
 	int dtype;
 
 	if (!PyArg_ParseTuple(args, "sO:viewed", &name, &shape))
@@ -273,12 +406,11 @@ static PyObject *py_tensor_viewed(PyObject *self, PyObject *args)
 	t->dtype = (enum tma_dtype)dtype;
 	if (parse_sizes(shape, "shape", t->shape, &t->rank) < 0)
 		goto err;
-	for (int d = t->rank - 1; d >= 0; d--) {
-		t->strides[d] = step;
-		step *= t->shape[d];
-	}
+	py_tensor_set_dense(t);
+	if (py_tensor_check_sizes(t) < 0)
+		goto err;
 	if (!py_tensor_is_contiguous(bytes) || tma_dtype_size(bytes->dtype) != 1 ||
-	    py_tensor_count(bytes) != step * (int64_t)tma_dtype_size(t->dtype)) {
+	    py_tensor_count(bytes) != py_tensor_count(t) * (int64_t)tma_dtype_size(t->dtype)) {
 		PyErr_SetString(PyExc_ValueError,
 		                "viewed takes as many contiguous bytes as the elements have");
 		goto err;
@@ -351,8 +483,8 @@ static PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args)
 			return NULL;
 		}
 	count = is_scatter ? src->shape[axis] : dst->shape[axis];
-	if (index->dtype != TMA_INT64 || index->rank != 1 || index->strides[0] != 1 || start < 0 ||
-	    start + count > index->shape[0]) {
+	if (!py_tensor_is_host(index) || index->dtype != TMA_INT64 || index->rank != 1 ||
+	    (index->strides[0] != 1 && index->shape[0] > 1) || start < 0 || start > index->shape[0] - count) {
 		PyErr_SetString(PyExc_ValueError, "index: a run of int64 with an entry for each block");
 		return NULL;
 	}
@@ -499,6 +631,28 @@ static const char *const formats[] = {
 	[TMA_COMPLEX128] = "Zd",
 };
 
+static bool is_fortran(const struct py_tensor *t)
+{
+	struct py_tensor reversed = { .rank = t->rank };
+
+	for (int d = 0; d < t->rank; d++) {
+		reversed.shape[d] = t->shape[t->rank - 1 - d];
+		reversed.strides[d] = t->strides[t->rank - 1 - d];
+	}
+	return py_tensor_is_contiguous(&reversed);
+}
+
+static bool is_as_asked(const struct py_tensor *t, int flags)
+{
+	if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS)
+		return py_tensor_is_contiguous(t);
+	if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS)
+		return is_fortran(t);
+	if ((flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS)
+		return py_tensor_is_contiguous(t) || is_fortran(t);
+	return true;
+}
+
 /* Types that the buffer protocol does not have are shown as unsigned integers of their size. */
 static int py_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
@@ -514,7 +668,7 @@ static int py_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 		PyErr_SetString(PyExc_BufferError, "the tensor is read-only");
 		return -1;
 	}
-	if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !py_tensor_is_contiguous(t)) {
+	if (!is_as_asked(t, flags)) {
 		PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
 		return -1;
 	}
@@ -528,9 +682,9 @@ static int py_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->len = (Py_ssize_t)py_tensor_count(t) * view->itemsize;
 	view->readonly = t->is_readonly;
 	view->ndim = t->rank;
-	for (int d = 0; d < t->rank; d++) {
+	for (int d = 0; d < t->rank; d++) { /* a stride without a neighbour may be any number */
 		sizes[d] = (Py_ssize_t)t->shape[d];
-		sizes[t->rank + d] = (Py_ssize_t)t->strides[d] * view->itemsize;
+		sizes[t->rank + d] = (Py_ssize_t)((size_t)t->strides[d] * (size_t)view->itemsize);
 	}
 	view->format = (flags & PyBUF_FORMAT) ? (char *)formats[t->dtype] : NULL;
 	view->shape = (flags & PyBUF_ND) ? sizes : NULL;
