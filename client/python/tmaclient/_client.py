@@ -143,7 +143,8 @@ class Maker:
         return Job(move, out, result.kind if out is result.object else array.kind, (result, array), options)
 
     def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
-        axes = tuple(reversed(range(adapt(src, "src").tensor.ndim))) if axes is None else axes
+        if axes is None:
+            axes = range(_rank(src) - 1, -1, -1)
         return self._transform_job(src, axes, None, "constant", 0, out, options, "axes")
 
     def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any) -> Move:
@@ -544,6 +545,11 @@ def progress_bar(job: Job) -> Any:
         raise ImportError("progress: it needs the package tqdm") from None
     total = 2 * job.move.dst.nbytes if isinstance(job.move, Move) else 2 * job.arrays[0].tensor.nbytes
     return tqdm(total=total, unit="B", unit_scale=True)
+
+
+def _rank(obj: Any) -> int:
+    rank = getattr(obj, "ndim", None)
+    return rank if isinstance(rank, int) else adapt(obj, "src").tensor.ndim
 
 
 def _layout_of(t: Tensor) -> Tensor:
