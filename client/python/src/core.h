@@ -290,7 +290,7 @@ struct pending {
 	char *message;         /* of a failure; or NULL */
 	bool is_forgotten;     /* nobody will ask for its end */
 	struct stream *stream; /* that waits for it; or NULL */
-	uint64_t value;        /* for which the stream waits */
+	uint64_t value;        /* its number in the stream */
 };
 
 void pending_free(struct pending *pending);
@@ -339,6 +339,9 @@ void streams_free(struct py_client *c);
 
 /* With the lock, without the GIL: a stream's request has ended. */
 void streams_end(struct py_client *c, struct pending *pending);
+
+/* With the lock: whether some of their requests have not ended. */
+bool streams_are_pending(const struct py_client *c);
 
 /* With the lock: raises what failed on a stream since the last time; 0 or -1. */
 int streams_check(struct py_client *c);
