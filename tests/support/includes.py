@@ -18,6 +18,7 @@ ROOMS = {
     "kernels/cuda/device": ("kernels/plan",),
     "daemon": ("kernels/engine.h", "kernels/plan", "proto"),
     "client": ("proto",),
+    "client/python": ("client/client.h", "client/tmaclient.h", "client/tmactl/explain/picture.h"),
     "client/tmactl": ("client/tmaclient.h", "proto/arithmetic.h", "proto/clock.h", "proto/nearest.h"),
 }
 # Of a file that tests bring where it is compiled.

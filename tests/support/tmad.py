@@ -71,6 +71,15 @@ def without_valgrind(text):
     return re.sub(r"^--\d+--.*\n", "", text, flags=re.MULTILINE)
 
 
+def own_environment():
+    """The environment of a built program: without the sanitizer's runtime that python3 has in tests/python/."""
+    env = dict(os.environ)
+    if "TEST_PRELOAD" in env:
+        del env["LD_PRELOAD"]
+        env["ASAN_OPTIONS"] = env["TEST_ASAN_OPTIONS"]
+    return env
+
+
 def _link(path):
     try:
         return os.readlink(path)
@@ -99,7 +108,7 @@ class Tmad:
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
         self.command = [program, "--config=", "--engine", engine, "--socket", self.path, *args]
-        self.env = dict(os.environ, **(env or {}))
+        self.env = dict(own_environment(), **(env or {}))
         self.live_path = None  # where the stand-in driver tells what it still held at the end
         if engine == "cuda" and program == TMAD and not GPU:
             self.live_path = os.path.join(self.directory, "live")
@@ -216,6 +225,7 @@ def tmactl(*args, socket_path=None, timeout=120, **options):
     if socket_path is not None:
         command += ["--socket", socket_path]
     options.setdefault("stdin", subprocess.DEVNULL)
+    options.setdefault("env", own_environment())
     done = subprocess.run(command + [str(arg) for arg in args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           encoding="utf-8", timeout=scaled(timeout), check=False, **options)
     assert not _REPORT.search(done.stderr), done.stderr

@@ -242,11 +242,12 @@ struct py_request {
 
 	struct py_plan *plan;
 
-	/* Blocks: dst and src are their first ones, and the side that is indexed is `whole`. */
+	/* Blocks: dst and src are those at the lowest addresses, all_dst and all_src what they are blocks of.
+	 */
 	bool is_scatter;
+	struct py_tensor *all_dst, *all_src;
 	struct py_tensor *index; /* of host memory, and sent; or shared, and read by the service */
 	bool is_index_shared;
-	struct py_tensor *whole;
 	int64_t limit;              /* blocks of the indexed side */
 	int64_t dst_step, src_step; /* bytes */
 
@@ -289,7 +290,7 @@ struct pending {
 	char *message;         /* of a failure; or NULL */
 	bool is_forgotten;     /* nobody will ask for its end */
 	struct stream *stream; /* that waits for it; or NULL */
-	uint64_t value;        /* for which the stream waits */
+	uint64_t value;        /* its number in the stream */
 };
 
 void pending_free(struct pending *pending);
@@ -338,6 +339,9 @@ void streams_free(struct py_client *c);
 
 /* With the lock, without the GIL: a stream's request has ended. */
 void streams_end(struct py_client *c, struct pending *pending);
+
+/* With the lock: whether some of their requests have not ended. */
+bool streams_are_pending(const struct py_client *c);
 
 /* With the lock: raises what failed on a stream since the last time; 0 or -1. */
 int streams_check(struct py_client *c);

@@ -29,7 +29,8 @@ static void py_request_dealloc(PyObject *self)
 	Py_XDECREF((PyObject *)q->src);
 	Py_XDECREF((PyObject *)q->plan);
 	Py_XDECREF((PyObject *)q->index);
-	Py_XDECREF((PyObject *)q->whole);
+	Py_XDECREF((PyObject *)q->all_dst);
+	Py_XDECREF((PyObject *)q->all_src);
 	Py_XDECREF(q->items);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
@@ -205,26 +206,27 @@ static PyObject *make_transform(PyObject *type, PyObject *args)
 	return (PyObject *)q;
 }
 
-/* Request.blocks(scatter, dst, src, permute, whole, index, is_index_shared, limit, dst_step, src_step): dst
- * and src are the blocks at 0, whole the tensor that the index selects from or into. */
+/* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step,
+ * src_step): dst and src are the blocks at the lowest addresses of all_dst and all_src. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
-	PyObject *dst, *src, *perm, *whole, *index;
+	PyObject *dst, *src, *perm, *all_dst, *all_src, *index;
 	long long limit, dst_step, src_step;
 	int is_scatter, is_shared;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "pO!O!OO!O!pLLL:blocks", &is_scatter, core.tensor_type, &dst,
-	                      core.tensor_type, &src, &perm, core.tensor_type, &whole, core.tensor_type,
-	                      &index, &is_shared, &limit, &dst_step, &src_step))
+	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLL:blocks", &is_scatter, core.tensor_type, &dst,
+	                      core.tensor_type, &src, &perm, core.tensor_type, &all_dst, core.tensor_type,
+	                      &all_src, core.tensor_type, &index, &is_shared, &limit, &dst_step, &src_step))
 		return NULL;
 	q = py_request_alloc(REQUEST_BLOCKS);
 	if (!q)
 		return NULL;
 	q->dst = own(dst);
 	q->src = own(src);
-	q->whole = own(whole);
+	q->all_dst = own(all_dst);
+	q->all_src = own(all_src);
 	q->index = own(index);
 	q->is_scatter = is_scatter;
 	q->is_index_shared = is_shared;
@@ -232,7 +234,7 @@ static PyObject *make_blocks(PyObject *type, PyObject *args)
 	q->dst_step = dst_step;
 	q->src_step = src_step;
 	if (parse_perm(q, perm) < 0) {
-		Py_DECREF(q);
+		Py_DECREF((PyObject *)q);
 		return NULL;
 	}
 	return (PyObject *)q;
@@ -292,7 +294,7 @@ static PyMethodDef py_request_methods[] = {
 	{ "transform", make_transform, METH_VARARGS | METH_STATIC,
 	  "transform(dst, src, permute, before, after, mode, value)\n--\n\nMoves src into dst." },
 	{ "blocks", make_blocks, METH_VARARGS | METH_STATIC,
-	  "blocks(scatter, dst, src, permute, whole, index, is_index_shared, limit, dst_step, src_step)\n--\n\n"
+	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step)\n--\n\n"
 	  "Moves the blocks that an index selects." },
 	{ "run_plan", make_run, METH_VARARGS | METH_STATIC, "run_plan(plan, dst, src)\n--\n\nRuns a plan." },
 	{ "items", make_items, METH_O | METH_STATIC, "items(requests)\n--\n\nMany of them in one request." },
@@ -338,19 +340,21 @@ static void set_transform(struct resolved *r, const struct py_request *q)
 		                               .value = q->value };
 }
 
+/* The place of a block is in a region that has all of them. */
+static int place_block(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
+                       bool writable, struct tma_place *ret)
+{
+	if (py_region_place(c, all, writable, ret) < 0)
+		return -1;
+	ret->offset += (uint64_t)(block->data - all->data);
+	return 0;
+}
+
 static int resolve_blocks(struct py_client *c, const struct py_request *q, struct resolved *r)
 {
-	struct tma_place whole;
-
-	/* The place of a block has to be that of the whole tensor's region. */
-	if (py_region_place(c, q->whole, q->is_scatter, &whole) < 0)
+	if (place_block(c, q->all_dst, q->dst, true, &r->dst_place) < 0 ||
+	    place_block(c, q->all_src, q->src, false, &r->src_place) < 0)
 		return -1;
-	if (q->is_scatter)
-		r->dst_place = (struct tma_place){ whole.region,
-			                           whole.offset + (uint64_t)(q->dst->data - q->whole->data) };
-	else
-		r->src_place = (struct tma_place){ whole.region,
-			                           whole.offset + (uint64_t)(q->src->data - q->whole->data) };
 	set_transform(r, q);
 	if (q->index->rank != 1 || (q->index->dtype != TMA_INT32 && q->index->dtype != TMA_INT64) ||
 	    !py_tensor_is_contiguous(q->index) || (!q->is_index_shared && !py_tensor_is_host(q->index))) {
@@ -414,9 +418,9 @@ int py_request_resolve(struct py_client *c, struct py_request *q, struct resolve
 			PyErr_SetString(PyExc_ValueError, "the plan was released");
 			rc = -1;
 		}
-		if (rc == 0 && c && !(is_blocks && q->is_scatter))
+		if (rc == 0 && c && !is_blocks)
 			rc = py_region_place(c, q->dst, true, &r->dst_place);
-		if (rc == 0 && c && !(is_blocks && !q->is_scatter))
+		if (rc == 0 && c && !is_blocks)
 			rc = py_region_place(c, q->src, false, &r->src_place);
 		if (rc == 0 && is_blocks)
 			rc = resolve_blocks(c, q, r);

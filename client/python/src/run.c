@@ -119,6 +119,38 @@ int resolved_submit(struct py_client *c, const struct py_request *q, struct reso
 	return TMA_INTERNAL;
 }
 
+/* With the lock, without the GIL: waits for a ticket, whose result is the caller's to take. Streams may have
+ * to be released meanwhile: what the ticket's request is queued behind may wait for them. */
+static int wait_ticket(struct py_client *c, tma_ticket ticket, struct tma_result *ret)
+{
+	while (streams_are_pending(c) && !c->is_interrupted) {
+		struct tma_completed completed;
+		int rc = tma_next(c->client, 100, &completed);
+
+		if (rc < 0)
+			break;
+		if (rc == 0 && completed.ticket == ticket) {
+			*ret = completed.result;
+			return ret->status;
+		}
+		if (rc == 0)
+			py_client_take_completed(c, &completed);
+	}
+	return tma_wait(c->client, ticket, ret);
+}
+
+static int run(struct py_client *c, const struct py_request *q, struct resolved *r, struct tma_order *order)
+{
+	struct tma_result result;
+	tma_ticket ticket;
+	int rc;
+
+	if (!streams_are_pending(c))
+		return resolved_run(c, q, r, order);
+	rc = resolved_submit(c, q, r, order, &ticket);
+	return rc < 0 ? rc : wait_ticket(c, ticket, &result);
+}
+
 /* Client.run(request, **order) */
 PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
@@ -134,7 +166,7 @@ PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 		return NULL;
 	rc = py_request_resolve(c, (struct py_request *)request, &r);
 	if (rc == 0) {
-		CLIENT_CALL(c, rc = resolved_run(c, (struct py_request *)request, &r, &order));
+		CLIENT_CALL(c, rc = run(c, (struct py_request *)request, &r, &order));
 		rc = py_client_check(c, rc);
 		resolved_deinit(&r);
 	}
@@ -339,7 +371,7 @@ PyObject *py_client_wait(PyObject *self, PyObject *args)
 		return NULL;
 	completed.user = find_flying(c, ticket);
 	if (completed.user) {
-		CLIENT_CALL(c, tma_wait(c->client, ticket, &completed.result));
+		CLIENT_CALL(c, wait_ticket(c, ticket, &completed.result));
 		py_client_take_completed(c, &completed);
 		rc = py_client_check(c, 0);
 	}

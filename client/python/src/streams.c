@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests in CUDA streams. A request starts when its stream has done what was queued before, and what is
- * queued next waits for the request; the host waits for neither. Each stream has a timeline: it writes an odd
- * value, for which the request waits, and waits for the even one after it, which the request signals.
+ * queued next waits for the request; the host waits for neither. Each stream has two timelines, and a request
+ * takes the next number on both: the stream signals it on `ready`, for which the request waits, and the
+ * request on `done`, for which the stream waits.
  *
  * A request that fails signals nothing, and its stream would wait forever. A thread therefore reads the
  * replies while requests are pending, signals in place of one that failed, and keeps the error for the next
- * call. */
+ * call. It does so only when all earlier requests of the stream have ended: a request may be refused while
+ * they still wait or run. */
 #include "core.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +19,25 @@
 
 enum {
 	MOST_STREAMS = 1024,
-	WORD_STEP = 64, /* a word has a cache line to itself */
+	WORD_STEP = 64, /* a stream's words have a cache line to themselves */
 	MOST_PENDING = 256,
 	POLL_MS = 20, /* another thread's call may have read the reply that this one polls for */
 };
 
+enum end { NOT_ENDED, ENDED, FAILED };
+
 struct stream {
 	void *handle;
-	uint64_t value; /* even: that of the last request */
+	uint64_t last;              /* number of the last request */
+	uint64_t ended;             /* number up to which all have ended */
+	uint8_t ends[MOST_PENDING]; /* enum end of the requests after that, by their number */
 	struct streams *all;
+};
+
+/* In memory that the service, the device and this process share. */
+struct words {
+	_Atomic uint64_t ready;
+	_Atomic uint64_t done;
 };
 
 struct streams {
@@ -43,14 +56,39 @@ struct streams {
 	bool is_ending;
 };
 
-static void *word_of(const struct stream *stream)
-{
-	return stream->all->words + (stream - stream->all->streams) * WORD_STEP;
-}
-
 static uint64_t offset_of(const struct stream *stream)
 {
 	return (uint64_t)(stream - stream->all->streams) * WORD_STEP;
+}
+
+static struct words *words_of(const struct stream *stream)
+{
+	return (struct words *)(void *)(stream->all->words + offset_of(stream));
+}
+
+/* In place of a request. The service may have signaled a later one meanwhile. */
+static void signal_done(const struct stream *stream, uint64_t number)
+{
+	_Atomic uint64_t *done = &words_of(stream)->done;
+	uint64_t now = atomic_load(done);
+
+	while ((int64_t)(now - number) < 0 && !atomic_compare_exchange_weak(done, &now, number))
+		;
+}
+
+static void end_request(struct stream *stream, uint64_t number, enum end end)
+{
+	stream->ends[number % MOST_PENDING] = (uint8_t)end;
+	while (stream->ended < stream->last) {
+		uint8_t *next = &stream->ends[(stream->ended + 1) % MOST_PENDING];
+
+		if (*next == NOT_ENDED)
+			return;
+		stream->ended++;
+		if (*next == FAILED)
+			signal_done(stream, stream->ended);
+		*next = NOT_ENDED;
+	}
 }
 
 /* ---- The thread ------------------------------------------------------------------------------------ */
@@ -58,17 +96,21 @@ static uint64_t offset_of(const struct stream *stream)
 void streams_end(struct py_client *c, struct pending *pending)
 {
 	struct streams *all = pending->stream->all;
+	const bool is_failed = pending->result.status != 0;
 
 	(void)c;
 	all->n_pending--;
-	if (pending->result.status == 0)
-		return;
-	tma_point_signal(word_of(pending->stream), pending->value);
-	if (!pending->request && all->status == 0) {
+	end_request(pending->stream, pending->value, is_failed ? FAILED : ENDED);
+	if (is_failed && !pending->request && all->status == 0) {
 		all->status = pending->result.status;
 		all->message = pending->message;
 		pending->message = NULL;
 	}
+}
+
+bool streams_are_pending(const struct py_client *c)
+{
+	return c->streams && c->streams->n_pending;
 }
 
 static void *read_replies(void *arg)
@@ -157,7 +199,7 @@ void streams_free(struct py_client *c)
 	pthread_mutex_lock(&c->lock);
 	/* Of what did not end: nobody will signal it. */
 	for (size_t i = 0; i < all->n; i++)
-		tma_point_signal(word_of(&all->streams[i]), all->streams[i].value);
+		signal_done(&all->streams[i], all->streams[i].last);
 	cuda_host_retire(all->words);
 	pthread_cond_destroy(&all->wake);
 	free(all->message);
@@ -195,48 +237,63 @@ static struct stream *get_stream(struct streams *all, void *handle)
 	return &all->streams[all->n++];
 }
 
-/* Without the GIL. */
-static int enqueue(struct py_client *c, struct stream *stream, const struct py_request *q, struct resolved *r,
-                   struct tma_order *order, struct pending *pending)
+/* Without the GIL: until the stream can take another request. */
+static int make_room(struct py_client *c, struct stream *stream)
 {
-	struct streams *all = stream->all;
-	const uint64_t word = all->device_words + offset_of(stream);
-	int rc;
-
-	while (all->n_pending >= MOST_PENDING && !c->is_interrupted) {
+	while (stream->all->n_pending >= MOST_PENDING || stream->last - stream->ended >= MOST_PENDING) {
 		struct tma_completed completed;
+		int rc = c->is_interrupted ? TMA_NO_REPLY : tma_next(c->client, 1000, &completed);
 
-		rc = tma_next(c->client, 1000, &completed);
 		if (rc < 0)
 			return rc;
 		if (rc == 0)
 			py_client_take_completed(c, &completed);
 	}
-	rc = c->is_interrupted ? TMA_NO_REPLY
-	                       : tma_stream_signal(c->client, stream->handle, word, stream->value + 1);
+	return 0;
+}
+
+/* Without the GIL. */
+static int submit(struct py_client *c, const struct py_request *q, struct resolved *r,
+                  const struct tma_order *order, struct pending *pending)
+{
+	int rc = resolved_submit(c, q, r, order, &pending->ticket);
+
+	if (rc != TMA_DISCONNECTED)
+		return rc;
+	py_client_take_ended(c); /* streams that wait for the old connection's requests go on */
+	rc = tma_ping(c->client);
+	return rc < 0 ? rc : resolved_submit(c, q, r, order, &pending->ticket);
+}
+
+/* Without the GIL. */
+static int enqueue(struct py_client *c, struct stream *stream, const struct py_request *q, struct resolved *r,
+                   struct tma_order *order, struct pending *pending)
+{
+	struct streams *all = stream->all;
+	const uint64_t offset = offset_of(stream), number = stream->last + 1;
+	const uint64_t ready = offset + offsetof(struct words, ready),
+		       done = offset + offsetof(struct words, done);
+	int rc = make_room(c, stream);
+
+	if (rc == 0)
+		rc = tma_stream_signal(c->client, stream->handle, all->device_words + ready, number);
 	if (rc < 0)
 		return rc;
-	order->wait = (struct tma_point){ .region = all->region,
-		                          .offset = offset_of(stream),
-		                          .value = stream->value + 1 };
-	order->signal = (struct tma_point){ .region = all->region,
-		                            .offset = offset_of(stream),
-		                            .value = stream->value + 2 };
+	stream->last = number;
+	order->wait = (struct tma_point){ .region = all->region, .offset = ready, .value = number };
+	order->signal = (struct tma_point){ .region = all->region, .offset = done, .value = number };
 	order->user = pending;
 	pending->stream = stream;
-	pending->value = stream->value + 2;
-	rc = resolved_submit(c, q, r, order, &pending->ticket);
-	if (rc == TMA_DISCONNECTED && tma_ping(c->client) == 0)
-		rc = resolved_submit(c, q, r, order, &pending->ticket);
-	stream->value += 2; /* a value is written once, whatever became of the request */
+	pending->value = number;
+	rc = submit(c, q, r, order, pending);
 	if (rc < 0) {
-		tma_point_signal(word_of(stream), stream->value);
+		end_request(stream, number, ENDED); /* the stream does not wait for it */
 		return rc;
 	}
 	py_client_add_pending(c, pending);
 	all->n_pending++;
 	pthread_cond_signal(&all->wake);
-	return tma_stream_wait(c->client, stream->handle, word, stream->value);
+	return tma_stream_wait(c->client, stream->handle, all->device_words + done, number);
 }
 
 static int parse_stream(PyObject *object, void **ret)

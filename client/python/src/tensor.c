@@ -226,6 +226,51 @@ static void py_tensor_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
+/* Tensor.at(address, dtype, shape, strides, device, owner): memory that an object tells of by itself; strides
+ * in elements, device as DLPack has it. Nothing checks it: it is for kinds of objects that the package knows.
+ */
+static PyObject *py_tensor_at(PyObject *type, PyObject *args)
+{
+	PyObject *shape, *strides, *owner;
+	uint64_t address;
+	int device_type, device_id, n = 0, dtype;
+	struct py_tensor *t;
+	const char *name;
+
+	(void)type;
+	if (!PyArg_ParseTuple(args, "O&sOO(ii)O:at", parse_u64, &address, &name, &shape, &strides,
+	                      &device_type, &device_id, &owner))
+		return NULL;
+	dtype = tma_dtype_parse(name);
+	if (dtype < 0) {
+		PyErr_Format(PyExc_TypeError, "elements of %s: tmad has no such type", name);
+		return NULL;
+	}
+	t = py_tensor_alloc();
+	if (!t)
+		return NULL;
+	t->dtype = (enum tma_dtype)dtype;
+	t->data = (char *)(uintptr_t)address;
+	t->device_type = device_type;
+	t->device_id = device_id;
+	if (parse_sizes(shape, "shape", t->shape, &t->rank) < 0 ||
+	    parse_sizes(strides, "strides", t->strides, &n) < 0)
+		goto err;
+	if (n != t->rank) {
+		PyErr_SetString(PyExc_ValueError, "strides: one for each dimension");
+		goto err;
+	}
+	if (py_tensor_check(t) < 0)
+		goto err;
+	Py_INCREF(owner);
+	t->owner = owner;
+	return (PyObject *)t;
+
+err:
+	Py_DECREF((PyObject *)t);
+	return NULL;
+}
+
 /* ---- Parts ----------------------------------------------------------------------------------------- */
 
 int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)
@@ -687,6 +732,8 @@ static PyGetSetDef py_tensor_getset[] = {
 };
 
 static PyMethodDef py_tensor_methods[] = {
+	{ "at", py_tensor_at, METH_VARARGS | METH_STATIC,
+	  "at(address, dtype, shape, strides, device, owner)\n--\n\nMemory that an object tells of by itself." },
 	{ "part", py_tensor_part, METH_VARARGS,
 	  "part(offset, shape, strides)\n--\n\nA view of a part, which begins at element offset; all in elements." },
 	{ "viewed", py_tensor_viewed, METH_VARARGS,

@@ -59,9 +59,8 @@ class _NumPy(Kind):
     name = "numpy"
 
     def tensor(self, obj: Any) -> Tensor:
-        name = obj.dtype.name
-        if name in _EXTENDED:
-            return Tensor(obj.view(_EXTENDED[name]), name)
+        if obj.dtype.kind == "V" and obj.dtype.name in _EXTENDED:
+            return Tensor(obj.view(_EXTENDED[obj.dtype.name]), obj.dtype.name)
         return Tensor(obj)
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
@@ -71,16 +70,29 @@ class _NumPy(Kind):
 
 
 class _Torch(Kind):
+    """PyTorch's tensors say all that DLPack would, in a tenth of the time."""
+
     name = "torch"
 
-    def tensor(self, obj: Any) -> Tensor:
-        stream = -1 if obj.is_cuda else None
-        name = str(obj.dtype).removeprefix("torch.")
-        if name.startswith("float8"):
-            import torch
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
 
-            return Tensor(obj.view(torch.uint8), name, stream)
-        return Tensor(obj, None, stream)
+    def tensor(self, obj: Any) -> Tensor:
+        if obj.requires_grad:
+            raise TypeError("the tensor requires grad; pass tensor.detach()")
+        device = obj.device
+        if device.type == "cuda":
+            place = (2, device.index)
+        elif device.type == "cpu":
+            place = (1, 0)
+        else:
+            raise TypeError(f"the tensor is on {device}; tmad takes CPU and CUDA memory")
+        if obj.is_sparse or obj.is_conj() or obj.is_neg():
+            raise TypeError("the tensor is sparse, or conjugated or negated lazily; make it dense and resolve it")
+        name = self._names.get(obj.dtype)
+        if name is None:
+            name = self._names[obj.dtype] = str(obj.dtype).removeprefix("torch.")
+        return Tensor.at(obj.data_ptr(), name, obj.shape, obj.stride(), place, obj)
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         import torch
@@ -151,19 +163,24 @@ class _Own(Kind):
 NUMPY, TORCH, CUPY, JAX, BUFFER, OWN, OTHER = _NumPy(), _Torch(), _CuPy(), _JAX(), _Buffer(), _Own(), Kind()
 
 
+_kinds: dict[type, Kind] = {}  # of the types that were seen
+
+
 def kind_of(obj: Any) -> Kind:
     """Which kind of array an object is."""
+    kind = _kinds.get(type(obj))
+    if kind is None:
+        kind = _kinds[type(obj)] = _find_kind(obj)
+    return kind
+
+
+def _find_kind(obj: Any) -> Kind:
     library = type(obj).__module__.partition(".")[0]
-    if library == "numpy":
-        return NUMPY
-    if library == "torch":
-        return TORCH
+    known = {"numpy": NUMPY, "torch": TORCH, "cupy": CUPY, "jax": JAX, "jaxlib": JAX}.get(library)
+    if known is not None:
+        return known
     if isinstance(obj, Tensor):
         return OWN
-    if library == "cupy":
-        return CUPY
-    if library in ("jax", "jaxlib"):
-        return JAX
     for name, kind in (("numpy", NUMPY), ("torch", TORCH), ("cupy", CUPY)):
         base = getattr(sys.modules.get(name), "Tensor" if kind is TORCH else "ndarray", None)
         if base is not None and isinstance(obj, base):

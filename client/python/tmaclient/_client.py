@@ -156,7 +156,8 @@ class Maker:
         return Job(move, out, result.kind if out is result.object else array.kind, (result, array), options)
 
     def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
-        axes = tuple(reversed(range(adapt(src, "src").tensor.ndim))) if axes is None else axes
+        if axes is None:
+            axes = range(_rank(src) - 1, -1, -1)
         return self._transform_job(src, axes, None, "constant", 0, out, options, "axes")
 
     def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any) -> Move:
@@ -427,7 +428,7 @@ class Client(Maker):
                 staged_dst.copy_from(dst)
             move.dst = staged_dst
         self._core.enqueue(move.request(self._core), job.stream(), **job.order)
-        if job.synchronous or dst.is_host or src.is_host:
+        if job.synchronous or dst.is_host or src.is_host or is_overlapping(dst, src):
             self._core.synchronize()
         if staged_dst is not None:
             dst.copy_from(staged_dst)
@@ -561,12 +562,15 @@ def without_points(
     return plain, order.get("wait"), order.get("signal")
 
 
+def is_overlapping(a: Tensor, b: Tensor) -> bool:
+    """Whether the bytes that two tensors lie between have some in common."""
+    (a_start, a_size), (b_start, b_size) = a.extent, b.extent
+    return a_start < b_start + b_size and b_start < a_start + a_size
+
+
 def separate(move: Move | Blocks) -> Tensor:
     """The source, or a copy of it if chunks of the destination could be written into what is still to be read."""
-    (dst, dst_size), (src, src_size) = move.dst.extent, move.src.extent
-    if dst + dst_size <= src or src + src_size <= dst:
-        return move.src
-    return copied(move.src)
+    return copied(move.src) if is_overlapping(move.dst, move.src) else move.src
 
 
 def copied(t: Tensor) -> Tensor:
@@ -586,6 +590,11 @@ def progress_bar(job: Job) -> Any:
         raise ImportError("progress: it needs the package tqdm") from None
     total = 2 * job.move.dst.nbytes if isinstance(job.move, Move) else 2 * job.arrays[0].tensor.nbytes
     return tqdm(total=total, unit="B", unit_scale=True)
+
+
+def _rank(obj: Any) -> int:
+    rank = getattr(obj, "ndim", None)
+    return rank if isinstance(rank, int) else adapt(obj, "src").tensor.ndim
 
 
 def _layout_of(t: Tensor) -> Tensor:

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package can be imported, is whole, and has the version of everything else."""
+import os
+import re
+import subprocess
+import sys
+
+import tmaclient
+
+SOURCE = os.environ.get("TEST_SRCDIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+PACKAGE = os.path.dirname(tmaclient.__file__)
+
+
+def test_version():
+    with open(os.path.join(SOURCE, "configure.ac"), encoding="utf-8") as file:
+        assert tmaclient.__version__ == re.search(r"^AC_INIT\(\[tmad\], \[(.*)\]\)", file.read(), re.M).group(1)
+
+
+def test_names():
+    assert [name for name in tmaclient.__all__ if not hasattr(tmaclient, name)] == []
+    assert len(set(tmaclient.__all__)) == len(tmaclient.__all__)
+
+
+def test_files():
+    """Each file of the package is installed, types included."""
+    names = {name for name in os.listdir(os.path.join(SOURCE, "client/python/tmaclient"))
+             if name.endswith((".py", ".pyi")) or name == "py.typed"}
+    assert names - set(os.listdir(PACKAGE)) == set()
+
+
+def test_imports_no_library():
+    """No array library is loaded before the caller does."""
+    code = "import sys, tmaclient; print({'numpy', 'torch', 'cupy', 'jax', 'ml_dtypes', 'tqdm'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, encoding="utf-8", check=True)
+    assert done.stdout == "set()\n"
