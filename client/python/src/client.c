@@ -172,20 +172,24 @@ void py_client_unlock(struct py_client *c)
 		release_deferred(c);
 }
 
-void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
+bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object)
 {
-	struct deferred *entry;
+	struct deferred *entry = malloc(sizeof *entry);
 
-	if (c->pid != getpid())
-		return;
-	entry = malloc(sizeof *entry);
 	if (!entry)
-		return; /* until the client is closed */
+		return false;
 	pthread_mutex_lock(&c->deferred_lock);
 	*entry = (struct deferred){ c->deferred, release, object };
 	c->deferred = entry;
 	pthread_mutex_unlock(&c->deferred_lock);
-	release_deferred(c);
+	return true;
+}
+
+/* Without memory, it stays until the client is closed. */
+void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
+{
+	if (c->pid == getpid() && py_client_defer(c, release, object))
+		release_deferred(c);
 }
 
 int py_client_check(struct py_client *c, int status)

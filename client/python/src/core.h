@@ -161,6 +161,9 @@ void py_client_unlock(struct py_client *c);
  */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
 
+/* The same when the client is unlocked next; needs no GIL. */
+bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object);
+
 /* With the lock, after a call: its status if that is not negative and no signal's handler has raised an
  * exception; otherwise -1 with an exception. A call may succeed although it was interrupted. */
 int py_client_check(struct py_client *c, int status);

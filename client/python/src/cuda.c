@@ -129,6 +129,7 @@ void cuda_host_retire(void *start)
 
 struct segment {
 	struct segment *next;
+	struct py_client *client;
 	uint64_t start;
 	uint64_t size;
 	tma_region *region;
@@ -177,7 +178,17 @@ static bool find_run(uint64_t start, uint64_t size, struct run *ret)
 	return ret->end >= start + size;
 }
 
-/* Those that a run contains, and those of memory that was freed. */
+static void release(void *arg)
+{
+	struct segment *segment = arg;
+
+	if (segment->client->client)
+		tma_region_release(segment->region);
+	free(segment);
+}
+
+/* Those that a run contains, and those of memory that was freed: once the request that may have a place in
+ * them is sent. */
 static void release_others(struct py_client *c, const struct segment *kept)
 {
 	struct segment **at = &c->segments;
@@ -193,8 +204,8 @@ static void release_others(struct py_client *c, const struct segment *kept)
 		    (is_contained || !range_of(segment->start, &now) ||
 		     tma_region_find_current(c->client, (void *)(uintptr_t)segment->start, 1, &place) < 0)) {
 			*at = segment->next;
-			tma_region_release(segment->region);
-			free(segment);
+			if (!py_client_defer(c, release, segment))
+				free(segment); /* the region stays until the client is closed */
 		} else
 			at = &segment->next;
 	}
@@ -207,7 +218,7 @@ static int add(struct py_client *c, uint64_t start, uint64_t size)
 
 	if (!segment)
 		return TMA_NO_MEMORY;
-	*segment = (struct segment){ .start = start, .size = size };
+	*segment = (struct segment){ .client = c, .start = start, .size = size };
 	rc = tma_region_from_device_ptr(c->client, (void *)(uintptr_t)start, size, 0, &segment->region);
 	if (rc < 0) {
 		free(segment);
