@@ -8,6 +8,7 @@ np = pytest.importorskip("numpy")
 
 import arrays
 import tmaclient as tma
+from tmad import SANITIZED
 
 
 def address(array_):
@@ -275,8 +276,9 @@ def test_many_dimensions(c):
 
 def test_huge_views(c):
     x = np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (1 << 31, 1 << 31), (0, 0))
-    with pytest.raises((tma.Error, MemoryError, ValueError)):
-        c.copy(x)
+    if not SANITIZED:  # AddressSanitizer ends a program that asks for so much
+        with pytest.raises((tma.Error, MemoryError, ValueError)):
+            c.copy(x)
     with pytest.raises((tma.Error, ValueError)):
         c.plan(x, pad=1 << 62)
     with pytest.raises((tma.Error, ValueError, OverflowError)):
