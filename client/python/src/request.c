@@ -410,15 +410,7 @@ int py_request_resolve(struct py_client *c, struct py_request *q, struct resolve
 	else {
 		const bool is_blocks = q->kind == REQUEST_BLOCKS;
 
-		if (c && !is_blocks)
-			rc = py_region_place(c, q->dst, true, &r->dst_place);
-		if (rc == 0 && c && !is_blocks)
-			rc = py_region_place(c, q->src, false, &r->src_place);
-		if (rc == 0 && is_blocks)
-			rc = resolve_blocks(c, q, r);
-		else if (rc == 0 && q->kind == REQUEST_TRANSFORM)
-			set_transform(r, q);
-		if (rc == 0 && q->kind == REQUEST_PLAN && c != q->plan->client) {
+		if (q->kind == REQUEST_PLAN && c != q->plan->client) {
 			PyErr_SetString(PyExc_ValueError, "the plan belongs to another client");
 			rc = -1;
 		}
@@ -426,6 +418,14 @@ int py_request_resolve(struct py_client *c, struct py_request *q, struct resolve
 			PyErr_SetString(PyExc_ValueError, "the plan was released");
 			rc = -1;
 		}
+		if (rc == 0 && c && !is_blocks)
+			rc = py_region_place(c, q->dst, true, &r->dst_place);
+		if (rc == 0 && c && !is_blocks)
+			rc = py_region_place(c, q->src, false, &r->src_place);
+		if (rc == 0 && is_blocks)
+			rc = resolve_blocks(c, q, r);
+		else if (rc == 0 && q->kind == REQUEST_TRANSFORM)
+			set_transform(r, q);
 	}
 	if (rc < 0)
 		resolved_deinit(r);

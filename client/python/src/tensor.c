@@ -190,8 +190,14 @@ static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	}
 	if (Py_TYPE(object) == core.tensor_type && !py_tensor_is_host((struct py_tensor *)object))
 		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
-	if (PyObject_CheckBuffer(object))
-		return (PyObject *)py_tensor_of_buffer(object, dtype);
+	if (PyObject_CheckBuffer(object)) {
+		struct py_tensor *t = py_tensor_of_buffer(object, dtype);
+
+		if (t || !PyErr_ExceptionMatches(PyExc_BufferError) ||
+		    !PyObject_HasAttrString(object, "__dlpack__"))
+			return (PyObject *)t;
+		PyErr_Clear(); /* JAX's arrays of bfloat16, for one, have a buffer in name only */
+	}
 	if (PyObject_HasAttrString(object, "__dlpack__"))
 		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
 	if (PyObject_HasAttrString(object, "__cuda_array_interface__"))

@@ -196,7 +196,10 @@ def adapt(obj: Any, name: str) -> Array:
     try:
         return Array(kind.tensor(obj), kind, obj)
     except (BufferError, TypeError, ValueError) as e:
-        raise type(e)(f"{name}: {e}") from None
+        kinds = (BufferError, TypeError, ValueError)
+        raise next(k for k in kinds if isinstance(e, k))(f"{name}: {e}") from None
+    except (AttributeError, NotImplementedError, OverflowError, RuntimeError) as e:
+        raise TypeError(f"{name}: {type(obj).__module__}.{type(obj).__qualname__} is no array that can be moved: {e}") from None
 
 
 def count(shape: Sequence[int]) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from . import _core
+from ._arrays import JAX
 from ._core import Request
 from ._moves import parse_constant
 
@@ -64,19 +66,30 @@ class Batch:
         return self._add(plan._job(src, out, self._options))
 
     def _add(self, job: Job) -> Any:
+        if job.kind is JAX:
+            raise TypeError("src: JAX's arrays do not change, so that none can be filled at the end of the block")
         self._jobs.append(job)
         return job.out
 
     def run(self) -> None:
         """Runs what was collected: in one request what the service reaches, and the rest after it."""
+        from ._client import without_points
+
         client, jobs = self._client, self._jobs
         self._jobs = []
         on_device = [j for j in jobs if not any(a.tensor.is_host for a in j.arrays)]
-        rest = [j for j in jobs if any(a.tensor.is_host for a in j.arrays)]
-        shared = [j for j in rest if all(a.tensor.is_host and client._is_reached(a.tensor) for a in j.arrays)]
+        on_host = [j for j in jobs if any(a.tensor.is_host for a in j.arrays)]
+        shared, rest = [], []
+        for j in on_host:
+            is_shared = all(a.tensor.is_host and client._is_reached(a.tensor) for a in j.arrays)
+            (shared if is_shared else rest).append(j)
+        order, wait, signal = self._options.order(), None, None
+        if rest:  # several requests are one to those who wait for a point
+            order, wait, signal = without_points(order)
+            client._await(wait, self._options.order())
         if shared:
             request = Request.items([j.move.request() for j in shared])  # type: ignore[call-arg]
-            client._interruptible(lambda: client._core.run(request, **self._options.order()))
+            client._core.run(request, **order)
         for stream in {j.stream() for j in on_device}:
             of_stream = [j for j in on_device if j.stream() == stream]
             for i in range(0, len(of_stream), _ITEMS):
@@ -85,5 +98,7 @@ class Batch:
         if on_device and self._options.synchronous:
             client.synchronize()
         for job in rest:
-            if job not in shared:
-                client._run(job)
+            job.order = order
+            client._run(job)
+        if signal is not None:
+            _core.signal_point(*signal)

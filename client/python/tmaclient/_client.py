@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -23,7 +24,7 @@ from ._arrays import (
 )
 from ._batch import Batch
 from ._core import Tensor
-from ._errors import DisconnectedError, NoReplyError, VersionError
+from ._errors import DisconnectedError, VersionError, WaitTimeoutError
 from ._moves import (
     Blocks,
     Index,
@@ -40,7 +41,15 @@ from ._plan import Plan, PreparedPlan
 from ._staging import Staging
 from ._timeline import Point, Timeline
 
+MOST_MS = 2**31 - 1
 PRIORITIES = {"normal": 0, "background": 1, "urgent": 2}
+
+
+def milliseconds(seconds: float, name: str) -> int:
+    """A limit, as the library takes it: one that is too long for it is the longest."""
+    if not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise ValueError(f"{name}: {seconds!r}; it is a number of seconds, 0 or more")
+    return MOST_MS if seconds >= MOST_MS / 1000 else round(seconds * 1000)
 
 
 class Job:
@@ -77,22 +86,24 @@ class Options:
         progress: bool = False,
         synchronous: bool = False,
     ) -> None:
-        if priority not in PRIORITIES:
+        if not isinstance(priority, str) or priority not in PRIORITIES:
             raise ValueError(f"priority: {priority!r}; it is one of {', '.join(PRIORITIES)}")
         self.progress, self.synchronous = progress, synchronous
         self._order: dict[str, Any] = {}
-        if wait is not None:
-            self._order["wait"] = wait.parts()
-        if signal is not None:
-            self._order["signal"] = signal.parts()
+        for name, point in (("wait", wait), ("signal", signal)):
+            if point is not None:
+                if not isinstance(point, Point):
+                    raise TypeError(f"{name}: {point!r} is no point of a timeline")
+                self._order[name] = point.parts()
         if wait_timeout is not None:
-            self._order["wait_ms"] = max(1, round(wait_timeout * 1000))
+            self._order["wait_ms"] = max(1, milliseconds(wait_timeout, "wait_timeout"))
         if priority != "normal":
             self._order["priority"] = PRIORITIES[priority]
-        if multiprocessors:
-            self._order["multiprocessors"] = multiprocessors
-        if host_threads:
-            self._order["host_threads"] = host_threads
+        for name, number in (("multiprocessors", multiprocessors), ("host_threads", host_threads)):
+            if operator.index(number) < 0 or number >> 32:
+                raise ValueError(f"{name}: {number}; it is a number of them, or 0 for as many as the service allows")
+            if number:
+                self._order[name] = number
 
     def order(self) -> dict[str, Any]:
         """The keywords of the core's calls."""
@@ -115,6 +126,8 @@ class Maker:
         return like.kind.empty(shape, tensor.dtype, like.object)
 
     def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
+        if any(n < 0 for n in shape):
+            raise ValueError(f"shape: {tuple(shape)} has a negative extent")
         region = self._core.create(max(count(shape) * _core.DTYPES[dtype], 1))
         return region.tensor(0, dtype, tuple(shape), dense(shape))
 
@@ -199,8 +212,14 @@ class Maker:
         if into.tensor.readonly:
             raise ValueError("dst: the array is read-only")
         src_axis = axis if axes is None else axes[axis]
+        source = array.tensor
+        if source.strides[src_axis] == 0 and source.shape[src_axis] > 1:  # a request has steps from block to block
+            if not source.is_host:
+                raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
+            source = copied(source)
+            array = array._replace(tensor=source)
         arrays = (into, array) if parsed.device is None else (into, array, parsed.device)
-        return Job(Blocks(into.tensor, array.tensor, parsed, axis, src_axis, axes, True), dst, Kind(), arrays, options)
+        return Job(Blocks(into.tensor, source, parsed, axis, src_axis, axes, True), dst, Kind(), arrays, options)
 
     def _is_reached(self, t: Tensor) -> bool:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
@@ -236,8 +255,8 @@ class Client(Maker):
     ) -> None:
         self._core = _core.Client(
             os.fspath(path) if path is not None else None,
-            -1 if timeout is None else max(0, round(timeout * 1000)),
-            -1 if reconnect < 0 else round(reconnect * 1000),
+            -1 if timeout is None else milliseconds(timeout, "timeout"),
+            -1 if reconnect < 0 else milliseconds(reconnect, "reconnect"),
             server_uid,
         )
         check_version(self._core)
@@ -361,24 +380,43 @@ class Client(Maker):
 
     def _run_on_host(self, job: Job) -> None:
         move = job.move
-        if self._is_reached(move.dst) and self._is_reached(move.src):
-            self._interruptible(lambda: self._core.run(move.request(self._core), **job.order))
+        is_nothing = isinstance(move, Blocks) and move.is_nothing
+        if self._is_reached(move.dst) and self._is_reached(move.src) and not is_nothing:
+            self._core.run(move.request(self._core), **job.order)
+            return
+        order, wait, signal = without_points(job.order)
+        self._await(wait, job.order)
+        if is_nothing:
+            if signal is not None:
+                _core.signal_point(*signal)
             return
         move.src = separate(move)
         bar = progress_bar(job)
         try:
             if isinstance(move, Blocks):
-                self._interruptible(lambda: self._staging.run_blocks(move, self._is_reached, bar, **job.order))
+                self._staging.run_blocks(move, self._is_reached, bar, **order)
             else:
-                self._interruptible(lambda: self._staging.run(move, self._is_reached, bar, **job.order))
+                self._staging.run(move, self._is_reached, bar, **order)
         finally:
             if bar is not None:
                 bar.close()
+        if signal is not None:
+            _core.signal_point(*signal)
+
+    def _await(self, wait: tuple[_core.Region, int, int] | None, order: dict[str, Any]) -> None:
+        """Waits for a point here: what is staged is read by this thread, in several requests."""
+        if wait is None:
+            return
+        limit = order.get("wait_ms") or int(self._core.info().get("limits", {}).get("wait_deadline_ms", 0)) or -1
+        if not _core.wait_point(*wait, min(limit, MOST_MS)):
+            raise WaitTimeoutError(f"wait: the timeline has not reached {wait[2]} within {limit} ms")
 
     def _run_on_device(self, job: Job) -> None:
         """In the caller's stream. With host memory on either side the call waits, as NumPy's arrays know no streams."""
         move = job.move
         dst, src = move.dst, move.src
+        if isinstance(move, Blocks) and move.is_nothing:
+            return
         staged_dst = staged_src = None
         if not self._is_reached(src):
             staged_src = self._make_tensor(src.shape, src.dtype)
@@ -391,20 +429,9 @@ class Client(Maker):
             move.dst = staged_dst
         self._core.enqueue(move.request(self._core), job.stream(), **job.order)
         if job.synchronous or dst.is_host or src.is_host or is_overlapping(dst, src):
-            self._interruptible(self._core.synchronize)
+            self._core.synchronize()
         if staged_dst is not None:
             dst.copy_from(staged_dst)
-
-    def _interruptible(self, call: Any) -> Any:
-        """A call that Ctrl-C or the timeout ended has closed the connection: the next one finds a new one."""
-        try:
-            return call()
-        except (KeyboardInterrupt, NoReplyError):
-            try:
-                self._core.reconnect()
-            except Exception:  # noqa: BLE001, S110 - the next call says that there is no connection
-                pass
-            raise
 
     def synchronize(self) -> None:
         """Waits for everything in CUDA streams, and raises what failed there."""
@@ -415,13 +442,13 @@ class Client(Maker):
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
         """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, and freed with the
         last array that uses it. Where NumPy is not installed, or lacks the type, it is a Tensor."""
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         name = dtype_name(dtype)
         try:
             numpy_dtype(name)
         except (ImportError, TypeError):
-            return self._make_tensor(shape, name)
-        return self._make_shared(shape, name)
+            return self._make_tensor(extents, name)
+        return self._make_shared(extents, name)
 
     zeros = empty
 
@@ -525,11 +552,21 @@ def is_overlapping(a: Tensor, b: Tensor) -> bool:
     return a_start < b_start + b_size and b_start < a_start + a_size
 
 
+def without_points(
+    order: dict[str, Any],
+) -> tuple[dict[str, Any], tuple[_core.Region, int, int] | None, tuple[_core.Region, int, int] | None]:
+    """An order without its points, which come after it: that to wait for, and that to signal."""
+    plain = {name: value for name, value in order.items() if name not in ("wait", "signal", "wait_ms")}
+    return plain, order.get("wait"), order.get("signal")
+
+
 def separate(move: Move | Blocks) -> Tensor:
     """The source, or a copy of it if chunks of the destination could be written into what is still to be read."""
-    t = move.src
-    if not is_overlapping(move.dst, t):
-        return t
+    return copied(move.src) if is_overlapping(move.dst, move.src) else move.src
+
+
+def copied(t: Tensor) -> Tensor:
+    """A copy, in memory of this process alone."""
     copy = Tensor(bytearray(t.nbytes)).viewed(t.dtype, t.shape)
     copy.copy_from(t)
     return copy

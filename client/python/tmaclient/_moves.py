@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _core
-from ._arrays import Array, adapt
+from ._arrays import Array, adapt, count
 from ._core import Request, Tensor
-from ._errors import OverlapError
+from ._errors import OutOfRangeError, OverlapError
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -35,6 +35,8 @@ class Move:
 
     def request(self, core: _core.Client | None = None) -> Request:
         """The request of it."""
+        if not isinstance(self.mode, str):
+            raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
         return Request.transform(self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
 
 
@@ -56,6 +58,11 @@ class Blocks:
     ) -> None:
         self.dst, self.src, self.index, self.is_scatter = dst, src, index, is_scatter
         self.dst_axis, self.src_axis, self.permute = dst_axis, src_axis, permute
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is no element to move."""
+        return len(self.index) == 0 or self.dst.size == 0 or self.src.size == 0
 
     def block_permute(self) -> tuple[int, ...] | None:
         """The permutation of a block, which lacks the axis."""
@@ -120,7 +127,10 @@ class Index:
         if isinstance(index, (list, tuple, range)):
             import array
 
-            index = array.array("q", [operator.index(i) for i in index])
+            try:
+                index = array.array("q", [integer(i, "index") for i in index])
+            except OverflowError:
+                raise OutOfRangeError(f"index: {max(index, key=abs)} is beyond any of {limit} blocks") from None
         array_ = adapt(index, "index")
         t = array_.tensor
         if t.ndim != 1:
@@ -164,11 +174,27 @@ def _int64(values: Sequence[int]) -> Any:
 # ---- Arguments -----------------------------------------------------------------------------------------
 
 
+def integer(x: Any, name: str) -> int:
+    """A number that an argument is."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise TypeError(f"{name}: {x!r} is no integer") from None
+
+
+def sequence(x: Any, name: str) -> list[Any]:
+    """What an argument lists."""
+    try:
+        return list(x)
+    except TypeError:
+        raise TypeError(f"{name}: {x!r} is no sequence") from None
+
+
 def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
     """A permutation; negative axes count from the end. None stands for none."""
     if axes is None:
         return None
-    axes = tuple(operator.index(a) for a in axes)
+    axes = tuple(integer(a, name) for a in sequence(axes, name))
     if len(axes) != rank:
         raise ValueError(f"{name}: {len(axes)} axes for an array of {rank} dimensions")
     return tuple(parse_axis(a, rank, name) for a in axes)
@@ -176,7 +202,7 @@ def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
 
 def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
     """An axis; a negative one counts from the end."""
-    axis = operator.index(axis)
+    axis = integer(axis, name)
     if not -rank <= axis < rank:
         raise IndexError(f"{name}: {axis} is no axis of an array of {rank} dimensions")
     return axis % rank
@@ -192,9 +218,9 @@ def parse_pad(pad: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]] | 
             pairs[parse_axis(axis, rank, "pad")] = _pair(width)
         return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     if _is_number(pad):
-        n = operator.index(pad)
+        n = integer(pad, "pad")
         return (n,) * rank, (n,) * rank
-    pad = list(pad)
+    pad = sequence(pad, "pad")
     if all(_is_number(p) for p in pad) and len(pad) in (1, 2):
         pairs = [_pair(pad)] * rank
     else:
@@ -212,8 +238,8 @@ def _is_number(x: Any) -> bool:
 
 def _pair(width: Any) -> tuple[int, int]:
     if _is_number(width):
-        return operator.index(width), operator.index(width)
-    pair = tuple(operator.index(w) for w in width)
+        return integer(width, "pad"), integer(width, "pad")
+    pair = tuple(integer(w, "pad") for w in sequence(width, "pad"))
     if len(pair) == 1:
         pair *= 2
     if len(pair) != 2:
@@ -223,7 +249,11 @@ def _pair(width: Any) -> tuple[int, int]:
 
 def parse_constant(values: Any) -> Any:
     """np.pad's constant_values, which must be one value: pads of several constants are several requests."""
-    if hasattr(values, "__len__") or getattr(values, "ndim", 0):
+    if isinstance(values, str):
+        raise TypeError(f"constant_values: {values!r} is no value")
+    if getattr(values, "ndim", None) == 0:
+        return values
+    if hasattr(values, "__len__") or hasattr(values, "ndim"):
         flat = [v for row in values for v in (row if hasattr(row, "__len__") else [row])]
         if not flat or any(v != flat[0] for v in flat):
             raise ValueError(f"constant_values: {values!r} has several values; tmad pads with one")
@@ -237,9 +267,11 @@ def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any) -> tuple
     if pads is None:
         return shape
     padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
-    for d, extent in enumerate(padded):
-        if extent < 0:
-            raise ValueError(f"pad: it crops axis {d}, of {shape[d]} elements, to {extent}")
+    for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
+        if (b < 0 or a < 0) and n + min(b, 0) + min(a, 0) < 1:
+            raise ValueError(f"pad: ({b}, {a}) crops all of axis {d}, which has {n} elements")
+    if count(padded) * src.itemsize >= 1 << 63 or max(map(abs, pads[0] + pads[1] + padded), default=0) >> 63:
+        raise ValueError(f"pad: the result would be {list(padded)}, which is more than can be counted")
     return padded
 
 

@@ -74,7 +74,10 @@ class PreparedPlan(_core.Plan):
         if out is None:
             out = self._client._make_array(self.dst.shape, array)
             return out, Array(array.kind.tensor(out), array.kind, out), array
-        return out, adapt(out, "out"), array
+        result = adapt(out, "out")
+        if result.tensor.readonly:
+            raise ValueError("out: the array is read-only")
+        return out, result, array
 
     def _job(self, src: Any, out: Any, options: Options) -> Job:
         from ._client import Job
@@ -101,12 +104,13 @@ class PreparedPlan(_core.Plan):
 class _Prepared(Move):
     """A run of a plan: the plan itself where the service has the arrays, otherwise the move in chunks."""
 
-    __slots__ = ("_prepared",)
+    __slots__ = ("_prepared", "_sides")
 
     def __init__(self, dst: _core.Tensor, src: _core.Tensor, move: Move, request: _core.Request) -> None:
         super().__init__(dst, src, move.permute, move.before, move.after, move.mode, move.value)
-        self._prepared = request
+        self._prepared, self._sides = request, (dst, src)
 
     def request(self, core: _core.Client | None = None) -> _core.Request:
-        """The run of the plan."""
-        return self._prepared
+        """The run of the plan; of the move where a side was replaced by staging memory, with strides of its own."""
+        is_same = self.dst is self._sides[0] and self.src is self._sides[1]
+        return self._prepared if is_same else super().request(core)

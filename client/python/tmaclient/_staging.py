@@ -7,6 +7,7 @@ copied in and the one before is copied out. Staging memory has a fixed bound, wh
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -89,7 +90,8 @@ class Staging:
         """Shared memory of at least so many bytes; it is kept for the next move."""
         if self._region is None or self._region.size < size:
             self._region = None
-            self._region = self._core.create(max(1 << 16, 1 << (size - 1).bit_length() if size < self._limit else size))
+            rounded = max(1 << 16, 1 << (size - 1).bit_length())
+            self._region = self._core.create(max(size, min(rounded, self._limit)))
         return self._region
 
     def chunk_bytes(self) -> int:
@@ -116,11 +118,10 @@ class _Staged:
         )
         self.extents = tuple(hi - lo for lo, hi in zip(self.low, self.high, strict=True))
         self.n = n
-        self.chunk = self._choose_chunk()
-        self.is_cut = tuple(c < e for c, e in zip(self.chunk, self.extents, strict=True))
+        self.chunk, self.is_cut = self._choose_chunk()
 
-    def _choose_chunk(self) -> tuple[int, ...]:
-        """Extents of a chunk that fits: dimensions are halved that are outer ones on both sides, so that what is copied
+    def _choose_chunk(self) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+        """Extents of a chunk that fits, and which dimensions it cuts: dimensions are halved that are outer ones on both sides, so that what is copied
         keeps long runs."""
         dst, src = self.move.dst, self.move.src
         limit = self.staging.chunk_bytes() // dst.itemsize
@@ -133,18 +134,27 @@ class _Staged:
         def rank_of(d: int) -> tuple[int, int]:
             return min(abs(dst.strides[d]), abs(src.strides[self.permute[d]]) or 1 << 62), chunk[d]
 
-        while self._elements(chunk) > limit and 0 not in chunk:
-            choice = [d for d in range(len(chunk)) if chunk[d] > 1 and not fixed[d]]
+        cut = [False] * len(chunk)
+        while self._elements(chunk, cut) > limit and 0 not in chunk:
+            # Of a dimension that is not cut, the borders go first: they are filled here, from what is inside.
+            choice = [
+                d
+                for d in range(len(chunk))
+                if not fixed[d] and (chunk[d] > 1 or (not cut[d] and dst.shape[d] > chunk[d]))
+            ]
             if not choice:
                 break
             d = max(choice, key=rank_of)
-            chunk[d] = -(-chunk[d] // 2)
-        return tuple(chunk)
+            if cut[d] or dst.shape[d] == chunk[d]:
+                chunk[d] = -(-chunk[d] // 2)
+            cut[d] = True
+        return tuple(chunk), tuple(cut)
 
-    def _elements(self, chunk: Sequence[int]) -> int:
-        """Of a chunk of the destination, with the borders of dimensions that are not cut."""
-        whole = (m if c == e else c for m, c, e in zip(self.move.dst.shape, chunk, self.extents, strict=True))
-        return max(count(tuple(whole)), count(chunk))
+    def _elements(self, chunk: Sequence[int], cut: Sequence[bool]) -> int:
+        """Of a chunk, with the borders of dimensions that are not cut: of the destination, or the source."""
+        dst = (c if is_cut else m for m, c, is_cut in zip(self.move.dst.shape, chunk, cut, strict=True))
+        src = (c if is_cut else n for n, c, is_cut in zip(self.n, chunk, cut, strict=True))
+        return max(count(tuple(dst)), count(tuple(src)))
 
     def boxes(self) -> Iterator[Box]:
         """The chunks, in C order."""
@@ -223,10 +233,8 @@ class _Staged:
                 self.finish(*under_way.popleft(), progress)
         except BaseException:
             for ticket, *_ in under_way:
-                try:
-                    self.core.wait(ticket)
-                except Exception:  # noqa: BLE001, S110 - the first error is the one to tell
-                    pass
+                with contextlib.suppress(Exception):  # the first error is the one to tell
+                    self.core.forget(ticket)
             raise
         for d in range(self.move.dst.ndim):
             if self.is_cut[d]:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests of the Python package: a tmad of the module's own, and clients of it."""
+import contextlib
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+
+import tmaclient as tma
+from tmad import Tmad
+
+
+@pytest.fixture(scope="module")
+def tmad():
+    with Tmad(engine=os.environ.get("TEST_ENGINE") or "cpu") as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def shared_client(tmad):
+    """One for the whole module, for tests that leave it as it was."""
+    with tma.connect(tmad.path) as client:
+        yield client
+
+
+@pytest.fixture
+def c(tmad):
+    with tma.connect(tmad.path) as client:
+        yield client
+
+
+@pytest.fixture
+def own():
+    """A tmad of the test's own, which may be stopped, killed and started again."""
+    daemon = Tmad(engine="cpu")
+    try:
+        yield daemon
+    finally:
+        if daemon.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(daemon.pid, 18)  # SIGCONT
+        daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def seed():
+    value = int(os.environ.get("TEST_SEED") or int.from_bytes(os.urandom(4), "little"))
+    print(f"TEST_SEED={value}")
+    return value

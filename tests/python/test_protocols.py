@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of other libraries, in and out: by whom the memory is, of which kind the result, and what is refused."""
+import array
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import arrays
+import tmaclient as tma
+
+
+def address(array_):
+    return array_.__array_interface__["data"][0]
+
+
+# ---- DLPack with NumPy ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", [n for n in arrays.NAMES])
+def test_dlpack_leads_to_the_same_memory(c, name):
+    x = c.empty((3, 4), name)
+    t = tma.Tensor(x)
+    y = np.from_dlpack(t)
+    assert address(y) == address(x) == t.data and y.shape == x.shape and y.strides == x.strides and y.dtype == x.dtype
+    assert t.dtype == name and t.__dlpack_device__() == (1, 0)
+
+
+@pytest.mark.parametrize("version,kind", [(None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned"),
+                                          ((1, 1), "dltensor_versioned"), ((2, 0), "dltensor_versioned")])
+def test_capsules_by_version(version, kind):
+    capsule = tma.Tensor(bytearray(8)).__dlpack__(max_version=version)
+    assert f'"{kind}"' in repr(capsule)
+
+
+class Lent:
+    """What passes a capsule of its own choice."""
+
+    def __init__(self, capsule):
+        self.capsule, self.asked = capsule, []
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **kwargs):
+        self.asked.append(kwargs)
+        return self.capsule
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_capsules_are_taken_once(version):
+    data = bytearray(b"abcdefgh")
+    lent = Lent(tma.Tensor(data).__dlpack__(max_version=version))
+    t = tma.Tensor(lent)
+    assert bytes(t) == b"abcdefgh" and lent.asked == [{"stream": None, "max_version": (1, 1)}]
+    with pytest.raises(BufferError, match="no capsule"):
+        tma.Tensor(lent)
+    with pytest.raises(BufferError):
+        data.append(1)  # still lent
+    del t, lent
+    data.append(1)
+
+
+def test_producers_without_versions():
+    class Old(Lent):
+        def __dlpack__(self, stream=None):
+            return self.capsule
+
+    assert bytes(tma.Tensor(Old(tma.Tensor(b"abc".__class__(b"abc")).__dlpack__(max_version=(1, 0))))) == b"abc"
+
+
+def test_read_only(c):
+    t = tma.Tensor(b"abcd")
+    assert t.readonly
+    with pytest.raises(BufferError, match="read-only"):
+        t.__dlpack__()
+    back = tma.Tensor(Lent(t.__dlpack__(max_version=(1, 1))))
+    assert back.readonly
+    with pytest.raises(ValueError, match="out: the array is read-only"):
+        c.copy(bytearray(4), out=back)
+
+
+@pytest.mark.parametrize("kwargs,error", [
+    ({"stream": 1}, BufferError), ({"copy": True}, BufferError), ({"dl_device": (2, 0)}, BufferError),
+    ({"dl_device": 1}, TypeError), ({"dl_device": (1,)}, TypeError), ({"max_version": 1}, TypeError),
+    ({"max_version": ("a", 0)}, TypeError), ({"max_version": (1 << 40, 0)}, OverflowError), ({"other": 1}, TypeError),
+])
+def test_dlpack_arguments(kwargs, error):
+    with pytest.raises(error, match="stream|copy|dl_device|max_version|integer|other"):
+        tma.Tensor(bytearray(4)).__dlpack__(**kwargs)
+
+
+def test_what_dlpack_returns_is_checked():
+    for returned in (None, 5, "dltensor"):
+        with pytest.raises(BufferError, match="no capsule"):
+            tma.Tensor(Lent(returned))
+
+
+# ---- Kinds of results ----------------------------------------------------------------------------------
+def test_buffers_give_memoryviews(c):
+    for obj in (b"\1\2\3\4", bytearray(b"\1\2\3\4"), memoryview(b"\1\2\3\4"), array.array("B", [1, 2, 3, 4])):
+        result = c.pad(obj, 1)
+        assert isinstance(result, memoryview) and result.tobytes() == b"\0\1\2\3\4\0"
+    result = c.transpose(memoryview(array.array("d", range(6))).cast("B").cast("d", (2, 3)))
+    assert result.format == "d" and result.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert c.copy(memoryview(b"")).tobytes() == b""
+    out = bytearray(6)
+    assert c.pad(b"\1\2\3\4", 1, out=out) is out and bytes(out) == b"\0\1\2\3\4\0"
+
+
+def test_numpy_gives_numpy(c):
+    ordinary, shared = np.arange(6.0).reshape(2, 3), c.empty((2, 3), "float64")
+    shared[...] = ordinary
+    for x in (ordinary, shared, np.float64(3), np.array(3.0)):
+        result = c.transpose(x)
+        assert isinstance(result, np.ndarray) and np.array_equal(result, np.transpose(x))
+    assert c._core.is_shared(tma.Tensor(c.transpose(shared))) and not c._core.is_shared(tma.Tensor(c.transpose(ordinary)))
+
+    class Mine(np.ndarray):
+        pass
+
+    assert np.array_equal(c.transpose(ordinary.view(Mine)), ordinary.T)
+
+
+def test_tensors_give_tensors(c):
+    t = c._make_tensor((2, 3), "bfloat16")
+    result = c.transpose(t)
+    assert isinstance(result, tma.Tensor) and result.dtype == "bfloat16" and result.shape == (3, 2)
+    assert isinstance(c.transpose(tma.Tensor(bytearray(4))), tma.Tensor)
+
+
+@pytest.mark.parametrize("name", arrays.EXTENDED)
+def test_extended_types_without_a_library(c, name):
+    size = tma._core.DTYPES[name]
+    data = bytearray(range(6 * size))
+    t = tma.Tensor(data).viewed(name, (2, 3))
+    out = c.transpose(t)
+    wanted = np.frombuffer(data, f"V{size}").reshape(2, 3).T.tobytes()
+    assert out.dtype == name and memoryview(out).tobytes() == wanted
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.frombuffer(data, getattr(ml_dtypes, name)).reshape(2, 3)
+    y = c.transpose(x)
+    assert y.dtype == x.dtype and y.tobytes() == wanted
+    assert c.empty(3, x.dtype).dtype == x.dtype and c.empty((), name).shape == ()
+
+
+# ---- torch ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", arrays.NAMES + arrays.EXTENDED)
+def test_torch(c, name):
+    torch = pytest.importorskip("torch")
+    names = {"float8_e4m3fn": torch.uint8, "float8_e5m2": torch.uint8}
+    plain = torch.arange(24, dtype=torch.uint8).reshape(4, 6).to(names.get(name, torch.float32))
+    x = plain.view(getattr(torch, name)) if name in names else plain.to(getattr(torch, name))
+    y = c.transpose(x)
+    assert isinstance(y, torch.Tensor) and y.dtype == x.dtype and y.shape == (6, 4) and y.is_contiguous()
+    assert torch.equal(y.view(torch.uint8), x.T.contiguous().view(torch.uint8))
+    out = torch.empty_like(y)
+    assert c.transpose(x, out=out) is out and torch.equal(out.view(torch.uint8), y.view(torch.uint8))
+
+
+def test_torch_shares_memory(c):
+    torch = pytest.importorskip("torch")
+    x = c.empty((4, 6), "float32")
+    t = torch.from_dlpack(tma.Tensor(x))
+    assert t.data_ptr() == address(x)
+    t.copy_(torch.arange(24.0).reshape(4, 6))
+    out = torch.from_dlpack(tma.Tensor(c.empty((6, 4), "float32")))
+    c.transpose(t, out=out)
+    assert torch.equal(out, t.T) and c._core.is_shared(tma.Tensor(out))
+    assert c._staging._region is None, "moved in place"
+
+
+def test_torch_refused(c):
+    torch = pytest.importorskip("torch")
+    for x, said in ((torch.ones(2, requires_grad=True), "grad"), (torch.ones(2, 2).to_sparse(), "sparse|layout|strid"),
+                    (torch.ones(2, dtype=torch.complex64).conj(), "conj"), (torch.ones(2, device="meta"), "meta|device")):
+        with pytest.raises((TypeError, BufferError, ValueError), match=f"^src: .*(?i:{said})"):
+            c.copy(x)
+    with pytest.raises((TypeError, BufferError), match="^src: "):
+        c.copy(torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8))
+
+
+# ---- JAX -----------------------------------------------------------------------------------------------
+def test_jax(c):
+    jax = pytest.importorskip("jax")
+    for name in ("float32", "int8", "bfloat16", "bool"):
+        x = jax.numpy.arange(24).reshape(4, 6).astype(name)
+        y = c.transpose(x)
+        assert isinstance(y, jax.Array) and y.dtype == x.dtype and bool((y == x.T).all()), name
+    shared = c.empty((4, 16), "float32")
+    shared[...] = np.arange(64).reshape(4, 16)
+    taken = jax.dlpack.from_dlpack(tma.Tensor(shared))
+    assert taken.unsafe_buffer_pointer() == address(shared)
+    out = np.empty((16, 4), "float32")
+    assert c.transpose(taken, out=out) is out and np.array_equal(out, shared.T)
+    with pytest.raises(ValueError, match="out: the array is read-only"):
+        c.copy(shared, out=taken)
+    with pytest.raises(TypeError, match="JAX"), c.batch() as b:
+        b.copy(taken)
+
+
+# ---- __cuda_array_interface__ --------------------------------------------------------------------------
+class Device:
+    def __init__(self, interface):
+        self.__cuda_array_interface__ = interface
+
+
+GOOD = {"shape": (2, 3), "typestr": "<f4", "data": (1 << 20, False), "version": 3}
+
+
+def test_cuda_array_interface():
+    t = tma.Tensor(Device(GOOD))
+    assert (t.shape, t.strides, t.dtype, t.data, t.readonly, t.is_host) == ((2, 3), (3, 1), "float32", 1 << 20, False,
+                                                                          False)
+    t = tma.Tensor(Device(dict(GOOD, strides=(4, 8), data=(1 << 20, True), stream=7, mask=None)))
+    assert t.strides == (1, 2) and t.readonly and t.stream == 7
+    assert tma.Tensor(Device(dict(GOOD, shape=(0, 3), data=(0, False)))).size == 0
+    with pytest.raises(BufferError, match="device memory"):
+        memoryview(t)
+
+
+@pytest.mark.parametrize("change", [
+    {"shape": None}, {"shape": 5}, {"shape": (2, -3)}, {"shape": (2.5,)}, {"shape": ("a",)}, {"shape": (1,) * 33},
+    {"shape": (1 << 62, 1 << 62)}, {"shape": (1 << 70,)}, {"shape": (1 << 61, 2)}, {"typestr": "<f2x"}, {"typestr": ">f4"},
+    {"typestr": 4}, {"typestr": "<V4"}, {"typestr": "<M8"}, {"typestr": "|O8"}, {"data": None}, {"data": 5},
+    {"data": (1,)}, {"data": ("x", False)}, {"data": (-1, False)}, {"data": (1 << 65, False)}, {"data": (0, False)},
+    {"data": (2**64 - 8, False)}, {"strides": (4,)}, {"strides": 4}, {"strides": (6, 4)}, {"strides": (1 << 63, 4)},
+    {"strides": (1 << 62, 4), "shape": (4, 3)}, {"strides": (-(1 << 40), 4)}, {"stream": 0}, {"stream": "x"}, {"mask": 1},
+    {"missing": "shape"}, {"missing": "typestr"}, {"missing": "data"},
+])
+def test_malformed_interfaces(c, change):
+    interface = dict(GOOD, **change)
+    interface.pop(interface.pop("missing", ""), None)
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        tma.Tensor(Device(interface))
+    with pytest.raises((TypeError, ValueError), match="^src: "):
+        c.copy(Device(interface))
+
+
+def test_interfaces_that_fail(c):
+    class Failing:
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("no interface today")
+
+    with pytest.raises(TypeError, match="^src: "):
+        c.copy(Failing())
+    with pytest.raises(TypeError, match="no dict"):
+        tma.Tensor(Device([1]))
+
+
+# ---- What is no array ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("make", [
+    lambda: np.zeros(2, ">f4"), lambda: np.zeros(2, [("a", "i4")]), lambda: np.zeros(2, object),
+    lambda: np.zeros(2, "datetime64[s]"), lambda: np.zeros(2, "U3"), lambda: np.zeros(2, "S3"),
+    lambda: np.zeros(2, "longdouble"), lambda: np.zeros(2, "V3"), lambda: [1, 2], lambda: 5, lambda: None, lambda: "text",
+    lambda: np.random.default_rng(), lambda: np, lambda: object(),
+    lambda: np.lib.stride_tricks.as_strided(np.zeros(9, "u1")[:8].view("u4"), (2,), (3,)),
+])
+def test_refused(c, make):
+    for call, name in ((c.copy, "src"), (c.transpose, "src"), (lambda x: c.copy(np.zeros(2, "f4"), out=x), "out"),
+                       (lambda x: c.gather(x, [0]), "src"), (c.register, "array"), (c.plan, "src")):
+        with pytest.raises((TypeError, ValueError, BufferError)) as e:
+            if name == "out" and make() is None:
+                raise TypeError("out: ")
+            call(make())
+        assert str(e.value).startswith(f"{name}: "), e.value
+
+
+def test_many_dimensions(c):
+    x = np.zeros((1,) * 32, "f4")
+    assert c.copy(x).shape == x.shape
+    if int(np.__version__.partition(".")[0]) >= 2:
+        with pytest.raises(ValueError, match="^src: .* 33 dimensions"):
+            c.copy(np.zeros((1,) * 33, "f4"))
+
+
+def test_huge_views(c):
+    x = np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (1 << 31, 1 << 31), (0, 0))
+    with pytest.raises((tma.Error, MemoryError, ValueError)):
+        c.copy(x)
+    with pytest.raises((tma.Error, ValueError)):
+        c.plan(x, pad=1 << 62)
+    with pytest.raises((tma.Error, ValueError, OverflowError)):
+        c.pad(np.zeros(2, "u1"), 1 << 62)
