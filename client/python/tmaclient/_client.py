@@ -24,7 +24,7 @@ from ._arrays import (
 )
 from ._batch import Batch
 from ._core import Tensor
-from ._errors import DisconnectedError, VersionError, WaitTimeoutError
+from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
 from ._moves import (
     Blocks,
     Index,
@@ -458,7 +458,15 @@ class Client(Maker):
         host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. Keep
         the region for as long as the array is to be moved without staging."""
         t = adapt(array, "array").tensor
-        return self._core.register(t, readonly or t.readonly)
+        try:
+            return self._core.register(t, readonly or t.readonly)
+        except (InvalidArgumentError, UnsupportedError) as e:
+            if not t.is_host:
+                raise
+            raise type(e)(
+                f"array: the memory at {t.data:#x} cannot be shared as it is; make the array with empty() or zeros(), or "
+                f"of shared memory that is mapped from a file in memory ({e})"
+            ) from None
 
     # ---- Order -----------------------------------------------------------------------------------------
 
