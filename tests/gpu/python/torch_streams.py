@@ -211,6 +211,42 @@ def in_threads(c):
     assert not failed, failed[0]
 
 
+def arrays_of_cupy(c):
+    try:
+        import cupy
+    except ImportError:
+        return "no CuPy here"
+    for dtype in ("f4", "u1", "c16", "?"):
+        x = cupy.random.random((100, 70)).astype(dtype)
+        y = c.transpose(x)
+        assert isinstance(y, cupy.ndarray) and bool((y == x.T).all()), dtype
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        for i in range(200):
+            x = cupy.full((128, 96), i, "f4")
+            assert bool((c.pad(x, 1, constant_values=i) == i).all()), i
+        stream.synchronize()
+    host = cupy.asnumpy(x)
+    assert np.array_equal(c.transpose(x, out=np.empty((96, 128), "f4")), host.T)
+    t = torch.from_dlpack(x)
+    assert torch.equal(c.transpose(x, out=torch.empty(96, 128, device="cuda")), t.T)
+    return None
+
+
+def timelines_of_streams(c):
+    with c.timeline() as t:
+        stream, x = torch.cuda.Stream(), torch.zeros(1 << 20, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            t.wait(1, stream=stream)
+            x += 1
+            t.signal(2, stream=stream)
+        assert not t.wait(2, 0.05) and not stream.query()
+        t.signal(1)
+        assert t.wait(2, 10) and t.value == 2
+        stream.synchronize()
+        assert bool((x == 1).all())
+
+
 def the_service_is_killed(c):
     """With work in streams: they go on, the error is told, and the next call works."""
     pids, longest = sys.argv[2], 0.0
@@ -246,7 +282,8 @@ def the_service_is_killed(c):
 
 
 PARTS = [random_transforms, lists_of_blocks, host_memory_on_one_side, the_host_does_not_wait, side_streams, failures_between,
-         memory_is_freed_and_grows, operators, in_event_loops, in_threads, the_service_is_killed]
+         memory_is_freed_and_grows, operators, in_event_loops, in_threads, arrays_of_cupy,
+         timelines_of_streams, the_service_is_killed]
 
 
 def main():
