@@ -3,6 +3,7 @@
 # namespaces. Wants $work, a directory that stays between runs, and $root.
 
 root_packages=systemd,systemd-sysv,dbus,curl
+later_packages="python3-numpy" # downloaded, to be installed by a step
 
 # Why this machine cannot; nothing when it can.
 cannot_boot() {
@@ -30,7 +31,7 @@ in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 # ROOT_CACHE if that is set, and for these dependencies alone.
 make_root() {
 	local cache=${ROOT_CACHE:-$work} key kept
-	key=$({ cat /etc/os-release; echo "$root_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } |
+	key=$({ cat /etc/os-release; echo "$root_packages $later_packages"; for deb in "$@"; do dpkg-deb -f "$deb" Depends; done; } |
 		md5sum | cut -c 1-16)
 	kept=$cache/root-$key.tar
 	rm -rf "$root"
@@ -48,7 +49,7 @@ make_root() {
 	mkdir "$root/packages"
 	cp "$@" "$root/packages"
 	(cd "$root" && set -- packages/*.deb && in_root apt-get -q -y update &&
-		in_root apt-get -q -y --no-install-recommends --download-only install $(printf './%s ' "$@")) || return 1
+		in_root apt-get -q -y --no-install-recommends --download-only install $(printf './%s ' "$@") $later_packages) || return 1
 	rm -rf "$root/packages" "$root/etc/apt/apt.conf.d/99proxy" "$cache"/root-*.tar
 	# By a name of its own: another clone may be keeping one too.
 	tar -cf "$kept.$$" -C "$root" --numeric-owner . && mv "$kept.$$" "$kept" || { rm -f "$kept.$$"; return 1; }

@@ -28,7 +28,7 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
 say "makes a root of $(archive)"
-make_root "$packages"/{tmad,tmactl,libtmaclient1}_*.deb >"$work/root.log" 2>&1 || { tail -n 30 "$work/root.log"; die "no root"; }
+make_root "$packages"/{tmad,tmactl,libtmaclient1,python3-tmaclient}_*.deb >"$work/root.log" 2>&1 || { tail -n 30 "$work/root.log"; die "no root"; }
 
 # The client is built as a user of the packages builds one.
 stage=$work/stage

@@ -74,6 +74,32 @@ activation() {
 	says "Status: "
 }
 
+# Buffers need no NumPy; arrays are moved from memory that is shared, and in chunks.
+python() {
+	run apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends install /packages/python3-tmaclient_*.deb
+	run dpkg --verify python3-tmaclient
+	is ""
+	run python3 -c 'import importlib.metadata as m, tmaclient; print(m.version("tmaclient"), tmaclient.__version__)'
+	is "$(version_of tmad) $(version_of tmad)"
+	run alice python3 -c '
+import tmaclient
+with tmaclient.connect() as c:
+    print(c.pad(b"abc", 2, mode="reflect").tobytes())'
+	is "b'cbabcba'"
+	run apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends install python3-numpy
+	run alice python3 -c '
+import numpy as np, tmaclient
+source, reference = np.load("in.npy"), np.load("reference.npy")
+with tmaclient.connect() as c:
+    shared = c.empty(source.shape, source.dtype)
+    shared[...] = source
+    print(all(np.array_equal(c.transpose(array), reference) for array in (source, shared)), c.last_result()["path"])'
+	is "True tile_transpose"
+	expect 1 bob python3 -c 'import tmaclient; tmaclient.connect()'
+	says PermissionDeniedError /run/tmad/tmad.sock "Permission denied"
+}
+version_of() { dpkg-query -W -f '${Version}' "$1" | sed 's/-[^-]*$//'; }
+
 refusal() {
 	run bob id -nG
 	expect 1 bob tmactl ping
@@ -264,7 +290,7 @@ removal() {
 	expect 3 systemctl is-active tmad.socket
 	line "! grep -slx tmad /proc/[0-9]*/comm"
 	line "test -e $conf"
-	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient1
+	run apt-get -q -y -o Dpkg::Use-Pty=0 autoremove --purge tmad tmactl libtmaclient1 python3-tmaclient python3-numpy
 	line "getent passwd tmad; getent group tmad"
 	# dpkg's and apt's own records, and what systemd and the logs keep of anything.
 	files | LC_ALL=C comm -13 $kept/before - |
@@ -279,6 +305,7 @@ removal() {
 step "install the packages: the socket listens, the service does not run" installation
 step "a member of group tmad copies a file: the socket starts the service" activation
 step "anyone else is refused" refusal
+step "Python moves arrays, and buffers without NumPy" python
 step "confinement is in force" confinement
 step "metrics, read with promtool" metrics
 step "reload applies a limit" reload

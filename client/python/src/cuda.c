@@ -187,25 +187,59 @@ static void release(void *arg)
 	free(segment);
 }
 
-/* Those that a run contains, and those of memory that was freed: once the request that may have a place in
- * them is sent. */
-static void release_others(struct py_client *c, const struct segment *kept)
+/* Some of its memory was freed, as far as a look at all of it tells. */
+static bool is_stale(struct py_client *c, const struct segment *segment)
+{
+	struct tma_place place;
+
+	return tma_region_find_current(c->client, (void *)(uintptr_t)segment->start, segment->size, &place) <
+	       0;
+}
+
+static bool is_within(const struct segment *segment, const struct segment *other)
+{
+	return segment->start >= other->start && segment->start + segment->size <= other->start + other->size;
+}
+
+/* Of the others, those that a new one contains, and those of memory that was freed: when the client is
+ * unlocked, as a request that is being made may have a place in them. */
+static void replace_others(struct py_client *c, const struct segment *kept)
 {
 	struct segment **at = &c->segments;
 
 	while (*at) {
 		struct segment *segment = *at;
-		const bool is_contained = segment->start >= kept->start &&
-		                          segment->start + segment->size <= kept->start + kept->size;
-		struct tma_place place;
-		struct run now;
 
-		if (segment != kept &&
-		    (is_contained || !range_of(segment->start, &now) ||
-		     tma_region_find_current(c->client, (void *)(uintptr_t)segment->start, 1, &place) < 0)) {
+		if (segment != kept && (is_within(segment, kept) || is_stale(c, segment))) {
 			*at = segment->next;
 			if (!py_client_defer(c, release, segment))
 				free(segment); /* the region stays until the client is closed */
+		} else
+			at = &segment->next;
+	}
+}
+
+static bool is_used(const struct resolved *r, const tma_region *region)
+{
+	if (r->dst_place.region == region || r->src_place.region == region ||
+	    r->blocks.index_at.region == region)
+		return true;
+	for (size_t i = 0; i < r->n_items; i++)
+		if (is_used(&r->each[i], region))
+			return true;
+	return false;
+}
+
+void segments_release_stale(struct py_client *c, const struct resolved *kept)
+{
+	struct segment **at = &c->segments;
+
+	while (*at) {
+		struct segment *segment = *at;
+
+		if (!(kept && is_used(kept, segment->region)) && is_stale(c, segment)) {
+			*at = segment->next;
+			release(segment);
 		} else
 			at = &segment->next;
 	}
@@ -226,7 +260,7 @@ static int add(struct py_client *c, uint64_t start, uint64_t size)
 	}
 	segment->next = c->segments;
 	c->segments = segment;
-	release_others(c, segment);
+	replace_others(c, segment);
 	return 0;
 }
 

@@ -554,18 +554,18 @@ def check_version(core: _core.Client) -> None:
         )
 
 
+def is_overlapping(a: Tensor, b: Tensor) -> bool:
+    """Whether the bytes that two tensors lie between have some in common."""
+    (a_start, a_size), (b_start, b_size) = a.extent, b.extent
+    return a_start < b_start + b_size and b_start < a_start + a_size
+
+
 def without_points(
     order: dict[str, Any],
 ) -> tuple[dict[str, Any], tuple[_core.Region, int, int] | None, tuple[_core.Region, int, int] | None]:
     """An order without its points, which come after it: that to wait for, and that to signal."""
     plain = {name: value for name, value in order.items() if name not in ("wait", "signal", "wait_ms")}
     return plain, order.get("wait"), order.get("signal")
-
-
-def is_overlapping(a: Tensor, b: Tensor) -> bool:
-    """Whether the bytes that two tensors lie between have some in common."""
-    (a_start, a_size), (b_start, b_size) = a.extent, b.extent
-    return a_start < b_start + b_size and b_start < a_start + a_size
 
 
 def separate(move: Move | Blocks) -> Tensor:
