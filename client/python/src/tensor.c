@@ -167,12 +167,27 @@ static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
 	return NULL;
 }
 
+/* -1 with an exception that is more than that there is none. */
+static int has_attribute(PyObject *object, const char *name)
+{
+	PyObject *value = PyObject_GetAttrString(object, name);
+
+	Py_XDECREF(value);
+	if (value)
+		return 1;
+	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+		return -1;
+	PyErr_Clear();
+	return 0;
+}
+
 static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "object", "dtype", "stream", NULL };
 	PyObject *object, *stream = Py_None;
+	PyObject *error, *value, *trace;
 	const char *name = NULL;
-	int dtype = -1;
+	int dtype = -1, has;
 
 	(void)type;
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zO:Tensor", names, &object, &name, &stream))
@@ -193,15 +208,25 @@ static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	if (PyObject_CheckBuffer(object)) {
 		struct py_tensor *t = py_tensor_of_buffer(object, dtype);
 
-		if (t || !PyErr_ExceptionMatches(PyExc_BufferError) ||
-		    !PyObject_HasAttrString(object, "__dlpack__"))
+		if (t || !PyErr_ExceptionMatches(PyExc_BufferError))
 			return (PyObject *)t;
-		PyErr_Clear(); /* JAX's arrays of bfloat16, for one, have a buffer in name only */
+		PyErr_Fetch(&error, &value, &trace);
+		has = has_attribute(object, "__dlpack__");
+		if (has <= 0) {
+			PyErr_Restore(error, value, trace);
+			return NULL;
+		}
+		Py_XDECREF(error);
+		Py_XDECREF(value);
+		Py_XDECREF(trace);
+		/* JAX's arrays of bfloat16, for one, have a buffer in name only */
 	}
-	if (PyObject_HasAttrString(object, "__dlpack__"))
-		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
-	if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
-		return (PyObject *)seen_as(py_tensor_of_interface(object), dtype);
+	has = has_attribute(object, "__dlpack__");
+	if (has != 0)
+		return has < 0 ? NULL : (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
+	has = has_attribute(object, "__cuda_array_interface__");
+	if (has != 0)
+		return has < 0 ? NULL : (PyObject *)seen_as(py_tensor_of_interface(object), dtype);
 	PyErr_Format(PyExc_TypeError,
 	             "%R is no array: it has no buffer, no __dlpack__ and no __cuda_array_interface__",
 	             Py_TYPE(object));
