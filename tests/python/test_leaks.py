@@ -122,7 +122,14 @@ def test_nothing_grows(tmad, c, name):
         assert after == before, name
     assert sys.getallocatedblocks() - blocks < max(200, n // 10), "no object for each call"
     if NATIVE and "LD_PRELOAD" not in os.environ:
-        assert rss() - resident < max(MIB, n * 40), f"{name}: memory grows"
+        for _ in range(2):  # a heap may take some more once; what leaks grows again
+            if (grown := rss() - resident) < max(MIB, n * 40):
+                break
+            resident = rss()
+            for _ in range(n):
+                call()
+        else:
+            raise AssertionError(f"{name}: memory grows by {grown} bytes in {n} calls, and again")
 
 
 def test_connections(tmad):
