@@ -167,6 +167,15 @@ static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
 	return NULL;
 }
 
+/* JAX's arrays of bfloat16, for one, and CuPy's arrays. */
+static bool has_buffer_in_name_only(PyObject *object)
+{
+	if (PyErr_ExceptionMatches(PyExc_BufferError))
+		return PyObject_HasAttrString(object, "__dlpack__");
+	return PyErr_ExceptionMatches(PyExc_TypeError) &&
+	       PyObject_HasAttrString(object, "__cuda_array_interface__");
+}
+
 static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "object", "dtype", "stream", NULL };
@@ -193,10 +202,9 @@ static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	if (PyObject_CheckBuffer(object)) {
 		struct py_tensor *t = py_tensor_of_buffer(object, dtype);
 
-		if (t || !PyErr_ExceptionMatches(PyExc_BufferError) ||
-		    !PyObject_HasAttrString(object, "__dlpack__"))
+		if (t || !has_buffer_in_name_only(object))
 			return (PyObject *)t;
-		PyErr_Clear(); /* JAX's arrays of bfloat16, for one, have a buffer in name only */
+		PyErr_Clear();
 	}
 	if (PyObject_HasAttrString(object, "__dlpack__"))
 		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
