@@ -167,13 +167,24 @@ static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
 	return NULL;
 }
 
-/* JAX's arrays of bfloat16, for one, and CuPy's arrays. */
+/* After an exception: JAX's arrays of bfloat16, for one, and CuPy's arrays. The exception is cleared if it is
+ * so. */
 static bool has_buffer_in_name_only(PyObject *object)
 {
-	if (PyErr_ExceptionMatches(PyExc_BufferError))
-		return PyObject_HasAttrString(object, "__dlpack__");
-	return PyErr_ExceptionMatches(PyExc_TypeError) &&
-	       PyObject_HasAttrString(object, "__cuda_array_interface__");
+	const bool is_refused = PyErr_ExceptionMatches(PyExc_BufferError);
+	const bool is_elsewhere = PyErr_ExceptionMatches(PyExc_TypeError);
+	PyObject *type, *value, *trace;
+
+	PyErr_Fetch(&type, &value, &trace);
+	if ((is_refused && PyObject_HasAttrString(object, "__dlpack__")) ||
+	    (is_elsewhere && PyObject_HasAttrString(object, "__cuda_array_interface__"))) {
+		Py_XDECREF(type);
+		Py_XDECREF(value);
+		Py_XDECREF(trace);
+		return true;
+	}
+	PyErr_Restore(type, value, trace);
+	return false;
 }
 
 static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -204,7 +215,6 @@ static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 
 		if (t || !has_buffer_in_name_only(object))
 			return (PyObject *)t;
-		PyErr_Clear();
 	}
 	if (PyObject_HasAttrString(object, "__dlpack__"))
 		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
