@@ -19,7 +19,6 @@ from ._arrays import (
     count,
     dense,
     dtype_name,
-    memory_view,
     numpy_dtype,
 )
 from ._batch import Batch
