@@ -56,7 +56,7 @@ def transform_case(rng, clients):
     pads, mode = arrays.random_pads(rng, permuted) if rng.random() < 0.6 else (None, "constant")
     value = arrays.random_value(rng, dtype) if mode == "constant" else 0
     wanted = arrays.expected(src, permute, pads, mode, value)
-    what = f"{client._staging.limit} {dtype} {shape} {src.strides} {permute} {pads} {mode} {value!r}"
+    what = f"{client._staging._limit} {dtype} {shape} {src.strides} {permute} {pads} {mode} {value!r}"
 
     def call(out):
         return client.transform(src, permute=permute, pad=pads, mode=mode, value=value, out=out)
@@ -83,7 +83,7 @@ def blocks_case(rng, clients):
     given = index.astype(rng.choice(["int16", "int32", "int64"])) if rng.random() < 0.6 else [int(i) for i in index]
     base, layout = make(rng, client, shape, dtype, not is_scatter)
     array = layout.view(base)
-    what = f"{client._staging.limit} {dtype} {shape} {array.strides} axis {axis} {index} {permute} {is_scatter}"
+    what = f"{client._staging._limit} {dtype} {shape} {array.strides} axis {axis} {index} {permute} {is_scatter}"
     if not is_scatter:
         taken = np.take(array, index, axis)
         wanted = arrays.raw(np.ascontiguousarray(taken if permute is None else taken.transpose(permute)))

@@ -77,6 +77,8 @@ bool py_client_enter(struct py_client *c)
 
 	if (!py_client_lock(c))
 		return false;
+	if (tma_fd(c->client) < 0)
+		segments_release_stale(c);
 	if (!is_given_up(c->client))
 		return true;
 	memcpy(path, c->client->path, sizeof path);

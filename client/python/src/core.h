@@ -321,6 +321,10 @@ int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, c
 int segments_find(struct py_client *c, const struct py_tensor *t, struct extent extent,
                   struct tma_place *ret);
 
+/* With the lock, before the client connects again: a region of memory that was freed could not be registered.
+ */
+void segments_release_stale(struct py_client *c);
+
 /* Of a closed client, with whose regions they end. */
 void segments_free(struct py_client *c);
 

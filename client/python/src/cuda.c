@@ -177,27 +177,42 @@ static bool find_run(uint64_t start, uint64_t size, struct run *ret)
 	return ret->end >= start + size;
 }
 
-/* Those that a run contains, and those of memory that was freed. */
+/* Some of its memory was freed, as far as a look at all of it tells. */
+static bool is_stale(struct py_client *c, const struct segment *segment)
+{
+	struct tma_place place;
+
+	return tma_region_find_current(c->client, (void *)(uintptr_t)segment->start, segment->size, &place) <
+	       0;
+}
+
+static bool is_within(const struct segment *segment, const struct segment *other)
+{
+	return segment->start >= other->start && segment->start + segment->size <= other->start + other->size;
+}
+
+/* Of the others, those that a new one contains, and those of memory that was freed. kept NULL: there is none.
+ */
 static void release_others(struct py_client *c, const struct segment *kept)
 {
 	struct segment **at = &c->segments;
 
 	while (*at) {
 		struct segment *segment = *at;
-		const bool is_contained = segment->start >= kept->start &&
-		                          segment->start + segment->size <= kept->start + kept->size;
-		struct tma_place place;
-		struct run now;
 
-		if (segment != kept &&
-		    (is_contained || !range_of(segment->start, &now) ||
-		     tma_region_find_current(c->client, (void *)(uintptr_t)segment->start, 1, &place) < 0)) {
+		if (segment != kept && ((kept && is_within(segment, kept)) || is_stale(c, segment))) {
 			*at = segment->next;
 			tma_region_release(segment->region);
 			free(segment);
 		} else
 			at = &segment->next;
 	}
+}
+
+void segments_release_stale(struct py_client *c)
+{
+	if (c->segments)
+		release_others(c, NULL);
 }
 
 static int add(struct py_client *c, uint64_t start, uint64_t size)

@@ -242,7 +242,7 @@ static int make_room(struct py_client *c, struct stream *stream)
 {
 	while (stream->all->n_pending >= MOST_PENDING || stream->last - stream->ended >= MOST_PENDING) {
 		struct tma_completed completed;
-		int rc = tma_next(c->client, 1000, &completed);
+		int rc = c->is_interrupted ? TMA_NO_REPLY : tma_next(c->client, 1000, &completed);
 
 		if (rc < 0)
 			return rc;
@@ -261,6 +261,7 @@ static int submit(struct py_client *c, const struct py_request *q, struct resolv
 	if (rc != TMA_DISCONNECTED)
 		return rc;
 	py_client_take_ended(c); /* streams that wait for the old connection's requests go on */
+	segments_release_stale(c);
 	rc = tma_ping(c->client);
 	return rc < 0 ? rc : resolved_submit(c, q, r, order, &pending->ticket);
 }

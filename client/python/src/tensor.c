@@ -232,14 +232,14 @@ static void py_tensor_dealloc(PyObject *self)
 static PyObject *py_tensor_at(PyObject *type, PyObject *args)
 {
 	PyObject *shape, *strides, *owner;
-	unsigned long long address;
+	uint64_t address;
 	int device_type, device_id, n = 0, dtype;
 	struct py_tensor *t;
 	const char *name;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "KsOO(ii)O:at", &address, &name, &shape, &strides, &device_type,
-	                      &device_id, &owner))
+	if (!PyArg_ParseTuple(args, "O&sOO(ii)O:at", parse_u64, &address, &name, &shape, &strides,
+	                      &device_type, &device_id, &owner))
 		return NULL;
 	dtype = tma_dtype_parse(name);
 	if (dtype < 0) {
@@ -260,6 +260,8 @@ static PyObject *py_tensor_at(PyObject *type, PyObject *args)
 		PyErr_SetString(PyExc_ValueError, "strides: one for each dimension");
 		goto err;
 	}
+	if (py_tensor_check(t) < 0)
+		goto err;
 	Py_INCREF(owner);
 	t->owner = owner;
 	return (PyObject *)t;

@@ -23,7 +23,7 @@ from ._arrays import (
 )
 from ._batch import Batch
 from ._core import Tensor
-from ._errors import DisconnectedError, VersionError, WaitTimeoutError
+from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
 from ._moves import (
     Blocks,
     Index,
@@ -481,7 +481,15 @@ class Client(Maker):
         the region for as long as the array is to be moved without staging. readonly: the service may only read it;
         PermissionDeniedError for a request that writes."""
         t = adapt(array, "array").tensor
-        return self._core.register(t, readonly or t.readonly)
+        try:
+            return self._core.register(t, readonly or t.readonly)
+        except (InvalidArgumentError, UnsupportedError) as e:
+            if not t.is_host:
+                raise
+            raise type(e)(
+                f"array: the memory at {t.data:#x} cannot be shared as it is; make the array with empty() or zeros(), or "
+                f"of shared memory that is mapped from a file in memory ({e})"
+            ) from None
 
     # ---- Order -----------------------------------------------------------------------------------------
 
