@@ -20,6 +20,8 @@ def address(array_):
 def test_dlpack_leads_to_the_same_memory(c, name):
     x = c.empty((3, 4), name)
     t = tma.Tensor(x)
+    if name == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
+        pytest.skip("this NumPy takes no bool by DLPack")
     y = np.from_dlpack(t)
     assert address(y) == address(x) == t.data and y.shape == x.shape and y.strides == x.strides and y.dtype == x.dtype
     assert t.dtype == name and t.__dlpack_device__() == (1, 0)

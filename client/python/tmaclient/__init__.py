@@ -10,25 +10,82 @@
 tour; tmaclient.aio has the same for asyncio, and tmaclient.torch operators for torch.compile.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._batch import Batch
 from ._client import Client, connect
 from ._core import VERSION as __version__
 from ._core import Region, Tensor
-from ._errors import *  # noqa: F403
-from ._errors import __all__ as _error_names
+from ._errors import (
+    AlreadyExistsError,
+    BusyError,
+    CanceledError,
+    DeviceError,
+    DeviceLostError,
+    DisconnectedError,
+    Error,
+    InternalError,
+    InvalidArgumentError,
+    NoMemoryError,
+    NoReplyError,
+    NotFoundError,
+    OutOfRangeError,
+    OverlapError,
+    PermissionDeniedError,
+    ProtocolError,
+    QuotaError,
+    Status,
+    UnsupportedError,
+    VersionError,
+    WaitTimeoutError,
+)
 from ._plan import Plan, PreparedPlan
 from ._timeline import Point, Timeline
 
+if TYPE_CHECKING:
+    from . import aio as aio
+
+
+def __getattr__(name: str) -> Any:
+    """tmaclient.aio without an import of its own: asyncio is imported by those who use it."""
+    if name == "aio":
+        import importlib
+
+        return importlib.import_module(".aio", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
+    "AlreadyExistsError",
     "Batch",
+    "BusyError",
+    "CanceledError",
     "Client",
+    "DeviceError",
+    "DeviceLostError",
+    "DisconnectedError",
+    "Error",
+    "InternalError",
+    "InvalidArgumentError",
+    "NoMemoryError",
+    "NoReplyError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "OverlapError",
+    "PermissionDeniedError",
     "Plan",
     "Point",
     "PreparedPlan",
+    "ProtocolError",
+    "QuotaError",
     "Region",
+    "Status",
     "Tensor",
     "Timeline",
+    "UnsupportedError",
+    "VersionError",
+    "WaitTimeoutError",
     "__version__",
+    "aio",
     "connect",
-    *(name for name in _error_names if name not in ("class_of", "make")),
 ]

@@ -227,10 +227,9 @@ def memory_view(owner: Any, shape: Sequence[int], dtype: str) -> memoryview:
     code = _FORMATS.get(dtype) or _FORMATS.get(_EXTENDED.get(dtype, ""))
     if code is None:
         raise TypeError(f"dtype: Python's buffers have no type {dtype}; use NumPy's arrays")
-    view = memoryview(owner).cast("B")[: count(shape) * DTYPES[dtype]]
-    if 0 in shape:  # memoryview.cast refuses it
-        return view.cast(code)
-    return view.cast(code, tuple(shape)) if shape else view.cast(code, ())  # type: ignore[arg-type]
+    view: Any = memoryview(owner).cast("B")[: count(shape) * DTYPES[dtype]]
+    result: memoryview = view.cast(code) if 0 in shape else view.cast(code, tuple(shape))  # it refuses extents of 0
+    return result
 
 
 def aligned(shape: Sequence[int], dtype: str) -> Tensor:

@@ -79,7 +79,8 @@ class Batch:
         self._jobs = []
         on_device = [j for j in jobs if not any(a.tensor.is_host for a in j.arrays)]
         on_host = [j for j in jobs if any(a.tensor.is_host for a in j.arrays)]
-        shared, rest = [], []
+        shared: list[Job] = []
+        rest: list[Job] = []
         for j in on_host:
             is_shared = all(a.tensor.is_host and client._is_reached(a.tensor) for a in j.arrays)
             (shared if is_shared else rest).append(j)
@@ -88,12 +89,12 @@ class Batch:
             order, wait, signal = without_points(order)
             client._await(wait, self._options.order())
         if shared:
-            request = Request.items([j.move.request() for j in shared])  # type: ignore[call-arg]
+            request = Request.items([j.move.request(client._core) for j in shared])
             client._core.run(request, **order)
         for stream in {j.stream() for j in on_device}:
             of_stream = [j for j in on_device if j.stream() == stream]
             for i in range(0, len(of_stream), _ITEMS):
-                request = Request.items([j.move.request() for j in of_stream[i : i + _ITEMS]])  # type: ignore[call-arg]
+                request = Request.items([j.move.request(client._core) for j in of_stream[i : i + _ITEMS]])
                 client._core.enqueue(request, stream, **self._options.order())
         if on_device and self._options.synchronous:
             client.synchronize()

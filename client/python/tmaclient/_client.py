@@ -232,6 +232,14 @@ class Client(Maker):
     where they are; others are staged in chunks. Tensors on a CUDA device are moved in the caller's current
     stream, after what is queued there and before what will be, and the call does not wait.
 
+    out, where a call takes it, is an array to write into: of the result's shape and type, writable, with any
+    strides. Extents, widths and indexes count elements.
+
+    A call raises TypeError, ValueError or IndexError for an argument that is wrong by itself, and otherwise a class
+    of tmaclient.Error: what the service refuses (InvalidArgumentError, OverlapError if out and src share elements,
+    QuotaError, NoMemoryError), or that it is not there (DisconnectedError) or silent (NoReplyError). Nothing
+    is moved before arguments are checked; a call that fails later leaves out undefined.
+
     Every method that moves something also takes these keywords:
 
         wait, signal      points of timelines: start when the one is reached, reach the other at the end
@@ -262,7 +270,8 @@ class Client(Maker):
         self._staging = Staging(self._core, staging)
 
     def close(self) -> None:
-        """Closes the connection, once what is under way has ended. Arrays that it made remain valid."""
+        """Closes the connection, once what is under way has ended. Arrays that it made remain valid; calls raise
+        ValueError from now on. Closing again does nothing."""
         self._core.close()
 
     def __enter__(self) -> Self:
@@ -281,11 +290,12 @@ class Client(Maker):
     # ---- Moves -----------------------------------------------------------------------------------------
 
     def copy(self, src: Any, out: Any = None, **options: Any) -> Any:
-        """Copies an array. The result has src's shape and type."""
+        """np.copy: an array of src's shape and type, in C order unless out has another one."""
         return self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
 
     def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Any) -> Any:
-        """np.transpose, copied: dimension d of the result is dimension axes[d] of src. None reverses them."""
+        """np.transpose, copied: dimension d of the result, of extent src.shape[axes[d]], is dimension axes[d] of src.
+        None reverses them; negative axes count from the end. ValueError or IndexError: no permutation."""
         return self._run(self._transpose_job(src, axes, out, Options(**options)))
 
     def pad(
@@ -297,7 +307,13 @@ class Client(Maker):
         out: Any = None,
         **options: Any,
     ) -> Any:
-        """np.pad with mode "constant", "edge", "reflect", "symmetric" or "wrap". A negative width crops."""
+        """np.pad with mode "constant", "edge", "reflect", "symmetric" or "wrap".
+
+        pad_width is a number of elements, for every side; a pair (before, after), for every axis; a pair for each
+        axis; or a dict of axes to numbers or pairs. The result's extents are before + extent + after. A negative
+        width crops; ValueError if it crops all there is. constant_values is one number, which src's type has to
+        represent (InvalidArgumentError).
+        """
         value = parse_constant(constant_values)
         return self._run(self._transform_job(src, None, pad_width, mode, value, out, Options(**options)))
 
@@ -312,7 +328,8 @@ class Client(Maker):
         out: Any = None,
         **options: Any,
     ) -> Any:
-        """np.pad(np.transpose(src, permute), pad, mode) in one pass. value is what mode "constant" fills with."""
+        """np.pad(np.transpose(src, permute), pad, mode) in one pass. permute is as transpose's axes, but None permutes
+        nothing; pad is as pad's pad_width, for the axes of the result; value is what mode "constant" fills with."""
         return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
 
     def gather(
@@ -325,9 +342,12 @@ class Client(Maker):
         out: Any = None,
         **options: Any,
     ) -> Any:
-        """np.take(src, index, axis), then transposed by permute. index is a list of integers: on the host, where negative
-        ones count from the end; or int32 or int64 on the device, where -1 and what is out of range is skipped and leaves
-        the result as it was."""
+        """np.take(src, index, axis), then transposed by permute: the result has len(index) entries along the axis.
+
+        index is a list or an array of one dimension: of integers on the host, where negative ones count from the end
+        and OutOfRangeError is raised for others; or contiguous int32 or int64 on the device, where -1 and what is
+        out of range is skipped and leaves the result as it was.
+        """
         return self._run(self._gather_job(src, index, axis, permute, out, Options(**options)))
 
     def scatter(
@@ -340,8 +360,9 @@ class Client(Maker):
         permute: Sequence[int] | None = None,
         **options: Any,
     ) -> None:
-        """The inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first transposed
-        by permute. No index may appear twice."""
+        """The inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first
+        transposed by permute: src then has dst's shape, but for len(index) entries along the axis. No index may
+        appear twice. Other entries of dst stay as they are."""
         self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
 
     def plan(
@@ -355,7 +376,8 @@ class Client(Maker):
         out: Any = None,
     ) -> PreparedPlan:
         """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
-        given here; without out, for a result in C order."""
+        given here, and raises InvalidArgumentError for others; without out, the result is in C order. Only the layouts
+        of src and out count here, not what is in them."""
         move = self._plan_move(src, permute, pad, mode, value, out)
         return PreparedPlan._make(self, self._core, move)
 
@@ -433,14 +455,15 @@ class Client(Maker):
             dst.copy_from(staged_dst)
 
     def synchronize(self) -> None:
-        """Waits for everything in CUDA streams, and raises what failed there."""
+        """Waits for everything that this client has in CUDA streams, and raises the first Error that happened there."""
         self._core.synchronize()
 
     # ---- Memory ----------------------------------------------------------------------------------------
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
-        """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, and freed with the
-        last array that uses it. Where NumPy is not installed, or lacks the type, it is a Tensor."""
+        """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, in C order, and
+        freed with the last array that uses it. dtype is a name, or a type of NumPy's or torch's. Where NumPy is not
+        installed, or lacks the type, it is a Tensor. QuotaError: a limit on the user's memory; NoMemoryError."""
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         name = dtype_name(dtype)
         try:
@@ -452,10 +475,11 @@ class Client(Maker):
     zeros = empty
 
     def register(self, array: Any, *, readonly: bool = False) -> _core.Region:
-        """Shares an array's memory where it is, until the returned region is released: device memory; or host memory that
-        is a mapped file in memory, such as that of multiprocessing.shared_memory or a np.memmap in /dev/shm. Other
-        host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. Keep
-        the region for as long as the array is to be moved without staging."""
+        """Shares an array's memory where it is, until the returned region is released: device memory; or host memory
+        that is a mapped file in memory, such as that of multiprocessing.shared_memory or a np.memmap in /dev/shm.
+        Other host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. Keep
+        the region for as long as the array is to be moved without staging. readonly: the service may only read it;
+        PermissionDeniedError for a request that writes."""
         t = adapt(array, "array").tensor
         try:
             return self._core.register(t, readonly or t.readonly)
@@ -486,12 +510,12 @@ class Client(Maker):
         out: Any = None,
         engine: str | None = None,
     ) -> Plan:
-        """How the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not the service
-        uses it; None: its own."""
+        """How the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not the
+        service uses it; None: its own. Bytes, nanoseconds and strides in bytes, as tmactl explain has them."""
         return Plan(self._core, self._plan_move(src, permute, pad, mode, value, out), engine)
 
     def ping(self) -> None:
-        """Returns if the service answers."""
+        """Returns if the service answers; DisconnectedError or NoReplyError if not."""
         self._core.ping()
 
     def info(self) -> dict[str, Any]:
@@ -548,8 +572,8 @@ def check_version(core: _core.Client) -> None:
         path = core.path
         core.close()
         raise VersionError(
-            f"tmad at {path} is version {version}; tmaclient {_core.VERSION} works with version {_core.VERSION_MAJOR}.x: "
-            "install the same major version of both"
+            f"tmad at {path} is version {version}; tmaclient {_core.VERSION} works with version "
+            f"{_core.VERSION_MAJOR}.x: install the same major version of both"
         )
 
 

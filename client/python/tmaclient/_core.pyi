@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extension, libtmaclient for Python: src/*.c. Sizes and strides are in elements, unless a name says bytes."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self, TypedDict, final
+
+from typing_extensions import Unpack
+
+_Point = tuple[Region, int, int]  # region, offset in bytes, value
+
+DTYPES: Final[dict[str, int]]  # names of the element types, and their bytes
+STATUSES: Final[dict[str, int]]
+MAX_RANK: Final[int]
+VERSION: Final[str]
+VERSION_MAJOR: Final[int]
+
+class _Order(TypedDict, total=False):
+    """Keywords of calls that run a request."""
+
+    wait: _Point | None
+    signal: _Point | None
+    wait_ms: int
+    priority: int
+    multiprocessors: int
+    host_threads: int
+
+@final
+class Tensor:
+    """A view of memory: where it is, its element type, shape and strides. It keeps what it is a view of."""
+
+    def __new__(cls, object: Any, dtype: str | None = None, stream: int | None = None) -> Self: ...
+    @staticmethod
+    def at(
+        address: int,
+        dtype: str,
+        shape: Sequence[int],
+        strides: Sequence[int] | None,
+        device: tuple[int, int],
+        owner: object,
+        /,
+    ) -> Tensor:
+        """Memory that an object tells of by itself."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, outermost first."""
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances between neighbours along each dimension, in elements."""
+    @property
+    def dtype(self) -> str:
+        """Name of the element type, such as "float32"."""
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+    @property
+    def data(self) -> int:
+        """Address of element [0, ..., 0]."""
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Address of the lowest byte, and bytes to the end of the highest element."""
+    @property
+    def readonly(self) -> bool:
+        """Whether the memory may only be read."""
+    @property
+    def is_host(self) -> bool:
+        """Whether it is host memory."""
+    @property
+    def device(self) -> tuple[int, int]:
+        """Type and number of the device, as DLPack has them."""
+    @property
+    def stream(self) -> int | None:
+        """The CUDA stream that __cuda_array_interface__ named, or None."""
+    def part(self, offset: int, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
+        """A view of a part, which begins at element offset."""
+    def viewed(self, dtype: str, shape: Sequence[int], /) -> Tensor:
+        """Contiguous bytes as elements of a type, in C order."""
+    def copy_from(self, source: Tensor, /) -> None:
+        """Copies a tensor of the same shape and element size into this one, in host memory."""
+    def copy_blocks(self, source: Tensor, axis: int, index: Tensor, start: int, is_scatter: bool, /) -> None:
+        """Copies the blocks that an index selects, from its entry `start` on."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """Exports it as DLPack 1.1 has it."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Type and number of the device."""
+
+@final
+class Region:
+    """Memory that the service shares, until it is released."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+    @property
+    def address(self) -> int:
+        """Address in this process; 0 for device memory."""
+    @property
+    def kind(self) -> str:
+        """Kind of memory, such as "memfd"; "released" after release()."""
+    def tensor(self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
+        """A tensor in its memory, from a byte on."""
+    def release(self) -> None:
+        """Ends the sharing."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Request:
+    """A request, which keeps its tensors."""
+
+    @staticmethod
+    def transform(
+        dst: Tensor,
+        src: Tensor,
+        permute: tuple[int, ...] | None,
+        before: tuple[int, ...] | None,
+        after: tuple[int, ...] | None,
+        mode: str,
+        value: Any,
+        /,
+    ) -> Request:
+        """Moves src, permuted and padded, into dst."""
+    @staticmethod
+    def blocks(
+        scatter: bool,
+        dst: Tensor,
+        src: Tensor,
+        permute: tuple[int, ...] | None,
+        all_dst: Tensor,
+        all_src: Tensor,
+        index: Tensor,
+        is_index_shared: bool,
+        limit: int,
+        dst_step: int,
+        src_step: int,
+        /,
+    ) -> Request:
+        """Moves the blocks that an index selects; steps are in bytes."""
+    @staticmethod
+    def run_plan(plan: Plan, dst: Tensor, src: Tensor, /) -> Request:
+        """Runs a plan."""
+    @staticmethod
+    def items(requests: Iterable[Request], /) -> Request:
+        """Many of them in one request."""
+
+class Plan:
+    """A transform that was checked once, of a client."""
+
+    def __new__(cls, client: Client, request: Request, /) -> Self: ...
+    @property
+    def dst(self) -> Tensor:
+        """The destination's layout."""
+    @property
+    def src(self) -> Tensor:
+        """The source's layout."""
+    def release(self) -> None:
+        """Gives the plan up; runs in flight finish."""
+    def __call__(self, src: Any, out: Any = None, **options: Any) -> Any: ...
+
+@final
+class Client:
+    """A connection to tmad. Any thread may use it; calls of several threads take turns."""
+
+    def __new__(
+        cls, path: str | None = None, timeout_ms: int = -1, reconnect_ms: int = 5000, server_uid: int | None = None
+    ) -> Self: ...
+    @property
+    def path(self) -> str:
+        """Path of the service's socket."""
+    @property
+    def reconnects(self) -> int:
+        """How often the client has reconnected by itself."""
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+    def close(self) -> None:
+        """Closes the connection; waits for what is in flight."""
+    def ping(self) -> None:
+        """Returns if the service answers."""
+    def info(self) -> dict[str, Any]:
+        """Engine, device, limits, methods and element types."""
+    def stats(self) -> dict[str, Any]:
+        """Counters of the whole service."""
+    def regions(self) -> list[dict[str, Any]]:
+        """The regions of this connection."""
+    def set_timeout(self, ms: int, /) -> None:
+        """Limits later calls; -1: no limit."""
+    def last_result(self) -> dict[str, Any]:
+        """What the last request did."""
+    def create(self, size: int, /) -> Region:
+        """A region of zeroed host memory; size in bytes."""
+    def register(self, tensor: Tensor, readonly: bool, /) -> Region:
+        """A region of a tensor's memory."""
+    def is_shared(self, tensor: Tensor, /) -> bool:
+        """Whether the service has a tensor's memory; device memory is registered."""
+    def run(self, request: Request, /, **order: Unpack[_Order]) -> None:
+        """Runs a request and waits for its end."""
+    def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> int:
+        """Starts a request and returns its ticket; completed() or wait() returns its end."""
+    def wait(self, ticket: int, /) -> None:
+        """Waits for a submitted request."""
+    def forget(self, ticket: int, /) -> None:
+        """Nobody will ask for its end; its request is kept until then."""
+    def cancel(self, ticket: int, /) -> bool:
+        """Whether it was canceled before it started."""
+    def completed(self) -> list[tuple[Any, int, str | None]]:
+        """Reads what has arrived: (token, status, message) of each that ended."""
+    def poll_fds(self) -> tuple[int, bool, int]:
+        """The socket, whether to poll it for writing, and a descriptor that becomes readable."""
+    def enqueue(self, request: Request, stream: int, token: object = None, /, **order: Unpack[_Order]) -> None:
+        """Starts a request between what a CUDA stream has and will get."""
+    def synchronize(self) -> None:
+        """Waits for all that was enqueued on streams."""
+    def stream_point(self, region: Region, offset: int, value: int, stream: int, is_wait: bool, /) -> None:
+        """A stream signals a point, or waits for it."""
+    def explain(self, request: Request, engine: str | None, /) -> dict[str, Any]:
+        """The plan of a transform."""
+    def picture(self, request: Request, engine: str | None, /) -> str:
+        """The same, drawn, as SVG."""
+
+def encode_number(dtype: str, value: Any, /) -> bytes:
+    """The bytes with which padding fills."""
+
+def check_index(index: Tensor, limit: int, /) -> Tensor:
+    """A checked copy, as int64; negative entries count from the end."""
+
+def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
+    """A tensor without memory."""
+
+def signal_point(region: Region, offset: int, value: int, /) -> None:
+    """Signals a point from this thread."""
+
+def wait_point(region: Region, offset: int, value: int, timeout_ms: int, /) -> bool:
+    """Waits for a point; returns whether it was reached. -1: no limit."""

@@ -7,10 +7,52 @@ import enum
 
 from . import _core
 
-__all__ = ["Error", "Status", "class_of", "make"]
+__all__ = [
+    "AlreadyExistsError",
+    "BusyError",
+    "CanceledError",
+    "DeviceError",
+    "DeviceLostError",
+    "DisconnectedError",
+    "Error",
+    "InternalError",
+    "InvalidArgumentError",
+    "NoMemoryError",
+    "NoReplyError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "OverlapError",
+    "PermissionDeniedError",
+    "ProtocolError",
+    "QuotaError",
+    "Status",
+    "UnsupportedError",
+    "VersionError",
+    "WaitTimeoutError",
+]
 
-Status = enum.IntEnum("Status", _core.STATUSES)  # type: ignore[misc]
-Status.__doc__ = "How a request ended, as libtmaclient has it. See tmaclient(3)."
+
+class Status(enum.IntEnum):
+    """How a request ended, as libtmaclient has it. See tmaclient(3)."""
+
+    INVALID_ARGUMENT = _core.STATUSES["INVALID_ARGUMENT"]
+    OUT_OF_RANGE = _core.STATUSES["OUT_OF_RANGE"]
+    OVERLAP = _core.STATUSES["OVERLAP"]
+    NOT_FOUND = _core.STATUSES["NOT_FOUND"]
+    ALREADY_EXISTS = _core.STATUSES["ALREADY_EXISTS"]
+    UNSUPPORTED = _core.STATUSES["UNSUPPORTED"]
+    PERMISSION = _core.STATUSES["PERMISSION"]
+    QUOTA = _core.STATUSES["QUOTA"]
+    BUSY = _core.STATUSES["BUSY"]
+    TIMEOUT = _core.STATUSES["TIMEOUT"]
+    CANCELED = _core.STATUSES["CANCELED"]
+    DEVICE_LOST = _core.STATUSES["DEVICE_LOST"]
+    DEVICE = _core.STATUSES["DEVICE"]
+    DISCONNECTED = _core.STATUSES["DISCONNECTED"]
+    PROTOCOL = _core.STATUSES["PROTOCOL"]
+    NO_MEMORY = _core.STATUSES["NO_MEMORY"]
+    INTERNAL = _core.STATUSES["INTERNAL"]
+    NO_REPLY = _core.STATUSES["NO_REPLY"]
 
 
 class Error(Exception):
@@ -159,7 +201,6 @@ _CLASSES: dict[int, type[Error]] = {
         NoReplyError,
     )
 }
-__all__ += [kind.__name__ for kind in _CLASSES.values()] + ["VersionError"]
 
 
 def class_of(status: int) -> type[Error]:

@@ -202,10 +202,10 @@ def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
 
 def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
     """An axis; a negative one counts from the end."""
-    axis = integer(axis, name)
-    if not -rank <= axis < rank:
-        raise IndexError(f"{name}: {axis} is no axis of an array of {rank} dimensions")
-    return axis % rank
+    n = integer(axis, name)
+    if not -rank <= n < rank:
+        raise IndexError(f"{name}: {n} is no axis of an array of {rank} dimensions")
+    return n % rank
 
 
 def parse_pad(pad: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

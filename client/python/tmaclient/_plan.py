@@ -10,7 +10,7 @@ from ._arrays import Array, adapt
 from ._moves import Move
 
 if TYPE_CHECKING:
-    from ._client import Client, Job, Options
+    from ._client import Job, Maker, Options
 
 
 class Plan:
@@ -60,11 +60,11 @@ def _text(value: Any) -> str:
 class PreparedPlan(_core.Plan):
     """A transform that was checked once: plan(src, out) runs it and returns out. Without out, a new array like src."""
 
-    _client: Client
+    _client: Any  # a Maker; that of a run has to be a Client
     _move: Move
 
     @classmethod
-    def _make(cls, client: Client, core: _core.Client, move: Move) -> Self:
+    def _make(cls, client: Maker, core: _core.Client, move: Move) -> Self:
         plan = cls(core, move.request())
         plan._client, plan._move = client, move
         return plan

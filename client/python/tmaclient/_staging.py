@@ -121,7 +121,7 @@ class _Staged:
         self.chunk, self.is_cut = self._choose_chunk()
 
     def _choose_chunk(self) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-        """Extents of a chunk that fits, and which dimensions it cuts: dimensions are halved that are outer ones on both
+        """Extents of a chunk that fits, and which dimensions it cuts: those are halved that are outer ones on both
         sides, so that what is copied keeps long runs."""
         dst, src = self.move.dst, self.move.src
         limit = self.staging.chunk_bytes() // dst.itemsize

@@ -76,8 +76,7 @@ def connect(
     are under way at once: a call beyond it waits for its turn. For a timeout, use asyncio.timeout."""
 
     async def make() -> AsyncClient:
-        # The library's own patience would hold the client's lock, and so the loop.
-        core = await asyncio.to_thread(_core.Client, os.fspath(path) if path is not None else None, -1, 0, server_uid)
+        core = await asyncio.to_thread(_core.Client, os.fspath(path) if path is not None else None, -1, 5000, server_uid)
         await asyncio.to_thread(check_version, core)
         return AsyncClient(core, reconnect, server_uid, staging, in_flight)
 

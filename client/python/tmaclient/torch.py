@@ -58,7 +58,7 @@ def transform(
     pad_mode: str = "constant",
     value: float = 0.0,
 ) -> None:
-    """out = pad(src.permute(permute)). permute None is none; pad has two numbers for each dimension, before and after."""
+    """out = pad(src.permute(permute)). pad has two numbers for each dimension of that, before and after it."""
     client().transform(
         src.detach(), permute=permute, pad=_pairs(pad, src.dim()), mode=pad_mode, value=_number(value, src), out=out
     )
