@@ -390,11 +390,13 @@ class AsyncClient(Maker):
         flight = _Flight(self._loop.create_future(), self._turns.release)
         try:
             await self._until_ready(patience)
-            ticket = start(flight)
+            try:
+                ticket = start(flight)
+            finally:
+                self._watch()  # there may be no connection any more
         except BaseException:
             self._turns.release()
             raise
-        self._watch()
         try:
             await flight.future
         except asyncio.CancelledError:
@@ -576,18 +578,18 @@ class AsyncClient(Maker):
                 raise ValueError("the client is closed")
             if self._stager is None:
                 self._stager = _Thread()
-            if self._blocking is None:
-
-                def make() -> Client:
-                    return Client(
-                        self._path,
-                        reconnect=self._reconnect,
-                        server_uid=self._server_uid,
-                        staging=self._staging_bytes,
-                    )
-
-                self._blocking = await asyncio.wrap_future(self._stager.submit(make))
+            patience = _Patience(self._loop, self._reconnect)
+            while self._blocking is None:
+                try:
+                    self._blocking = await asyncio.wrap_future(self._stager.submit(self._make_blocking))
+                except DisconnectedError:
+                    if patience.is_over():
+                        raise
+                    await asyncio.sleep(_RETRY_S)
             return self._blocking, self._stager
+
+    def _make_blocking(self) -> Client:
+        return Client(self._path, reconnect=self._reconnect, server_uid=self._server_uid, staging=self._staging_bytes)
 
     # ---- Moves -----------------------------------------------------------------------------------------
 
