@@ -41,6 +41,11 @@ if [ -n "$msgpack" ]; then
 	mkdir "$to/python/msgpack"
 	cp "$msgpack"/*.py "$to/python/msgpack/"
 fi
+mkdir -p "$to/tests/gpu/python" "$to/site"
+cp "$src"/tests/gpu/python/*.py "$to/tests/gpu/python/"
+for wheel in "$build"/wheels/*.whl; do
+	[ ! -f "$wheel" ] || "${PYTHON:-python3}" -m zipfile -e "$wheel" "$to/site"
+done
 LD_LIBRARY_PATH=$build/.libs ldd "$to"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u |
 	while read -r name path; do
 		is_the_systems "$name" && continue

@@ -3,7 +3,7 @@
 # What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
 # says where a log tells more.
 #
-#   run.sh [check|bench|neighbour|fairness|sanitize|all] [LOGS]     all, ./gpu-logs
+#   run.sh [check|bench|neighbour|fairness|sanitize|python|all] [LOGS]     all, ./gpu-logs
 #
 #   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its
 #             clients, ranges of many allocations
@@ -12,6 +12,8 @@
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
 #   fairness  a polite user beside floods of another; needs Python 3.11, and root
 #   sanitize  transforms under compute-sanitizer, where there is one
+#   python    the Python package with PyTorch's tensors, with and without expandable segments, and against PyTorch; it needs
+#             PyTorch, and a wheel of the package that was there when the bundle was made (make wheel)
 #
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
 #
@@ -20,7 +22,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
 case $what in
-check | bench | neighbour | fairness | sanitize | all) ;;
+check | bench | neighbour | fairness | sanitize | python | all) ;;
 *)
 	sed -n 's/^# *\(run\.sh \[.*\)/\1/p' "$0" >&2
 	exit 2
@@ -132,6 +134,52 @@ fairness() {
 	grep '^# cuda' "$log" | sed 's/^#/   /'
 }
 
+python() {
+	PYTHONPATH=$here/site${PYTHONPATH:+:$PYTHONPATH}
+	export PYTHONPATH
+	if ! python3 -c 'import torch, tmaclient' 2>/dev/null; then
+		say python skipped "there is no PyTorch, or no wheel of the package"
+		return
+	fi
+	with_tmad streams
+	PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+	export PYTORCH_CUDA_ALLOC_CONF
+	with_tmad expandable_streams
+	unset PYTORCH_CUDA_ALLOC_CONF
+	with_tmad torch_table
+}
+
+# A tmad that is started again whenever it ends.
+keep_tmad() {
+	kill $tmad
+	wait $tmad
+	touch "$room/kept"
+	while [ -e "$room/kept" ]; do
+		"$here/bin/tmad" --engine=cuda --socket="$room/socket" 2>>"$logs/$1-tmad.log" &
+		echo $! >"$room/pid"
+		wait $!
+	done &
+	tmad=$!
+	until [ -S "$room/socket" ] && [ -e "$room/pid" ]; do sleep 0.1; done
+}
+
+streams_as() {
+	keep_tmad "$1"
+	tap "$1" 240 python3 "$here/tests/gpu/python/torch_streams.py" "$room/socket" "$room/pid"
+	rm "$room/kept"
+	kill "$(cat "$room/pid")"
+	grep '^# ' "$log" | sed 's/^#/   /'
+}
+
+streams() { streams_as streams; }
+
+expandable_streams() { streams_as expandable_streams; }
+
+torch_table() {
+	plain torch-table 200 python3 "$here/tests/gpu/python/torch_table.py" "$room/socket"
+	sed 's/^/    /' "$log"
+}
+
 sanitize() {
 	if ! command -v compute-sanitizer >/dev/null; then
 		say sanitize skipped "there is no compute-sanitizer"
@@ -150,7 +198,7 @@ if grep -q '^1\.\.0 # SKIP' "$logs/device.log"; then
 fi
 nvidia-smi >>"$logs/device.log" 2>&1
 case $what in
-all) check; bench; fairness; sanitize ;;
+all) check; bench; fairness; sanitize; python ;;
 *) $what ;;
 esac
 [ $failures = 0 ]

@@ -28,6 +28,14 @@ def test_files():
     assert names - set(os.listdir(PACKAGE)) == set()
 
 
+def test_files_are_tests():
+    """make check runs each file of this folder that has tests."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(SOURCE, "tests/python/Makemodule.am"), encoding="utf-8") as file:
+        listed = set(re.findall(r"tests/python/(test_\w+\.py)", file.read()))
+    assert {name for name in os.listdir(folder) if name.startswith("test_") and name.endswith(".py")} == listed
+
+
 def test_imports_no_library():
     """No array library is loaded before the caller does."""
     code = "import sys, tmaclient; print({'numpy', 'torch', 'cupy', 'jax', 'ml_dtypes', 'tqdm'} & set(sys.modules))"

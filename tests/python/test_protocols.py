@@ -8,6 +8,7 @@ np = pytest.importorskip("numpy")
 
 import arrays
 import tmaclient as tma
+from tmad import SANITIZED
 
 
 def address(array_):
@@ -19,6 +20,8 @@ def address(array_):
 def test_dlpack_leads_to_the_same_memory(c, name):
     x = c.empty((3, 4), name)
     t = tma.Tensor(x)
+    if name == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
+        pytest.skip("this NumPy takes no bool by DLPack")
     y = np.from_dlpack(t)
     assert address(y) == address(x) == t.data and y.shape == x.shape and y.strides == x.strides and y.dtype == x.dtype
     assert t.dtype == name and t.__dlpack_device__() == (1, 0)
@@ -275,8 +278,9 @@ def test_many_dimensions(c):
 
 def test_huge_views(c):
     x = np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (1 << 31, 1 << 31), (0, 0))
-    with pytest.raises((tma.Error, MemoryError, ValueError)):
-        c.copy(x)
+    if not SANITIZED:  # AddressSanitizer ends a program that asks for so much
+        with pytest.raises((tma.Error, MemoryError, ValueError)):
+            c.copy(x)
     with pytest.raises((tma.Error, ValueError)):
         c.plan(x, pad=1 << 62)
     with pytest.raises((tma.Error, ValueError, OverflowError)):

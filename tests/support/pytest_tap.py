@@ -69,10 +69,13 @@ class Tap:
 
 def main(path, *words):
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what programs say is no TAP
     with open(os.devnull, "w", encoding="utf-8") as sys.stdout:  # pytest's own report
         chosen = ["-k", " or ".join(words)] if words else []
         code = pytest.main([path, "--rootdir", os.path.dirname(os.path.abspath(path)), "-p", "no:cacheprovider",
-                            "--continue-on-collection-errors", *chosen], plugins=[Tap(stream)])
+                            "--continue-on-collection-errors",
+                            "--capture=sys",  # a sanitizer's report, with which the process ends, would be lost
+                            *chosen], plugins=[Tap(stream)])
         sys.stdout = sys.__stdout__
     return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else int(code)
 

@@ -79,7 +79,7 @@ bool py_client_enter(struct py_client *c)
 	if (!py_client_lock(c))
 		return false;
 	if (tma_fd(c->client) < 0)
-		segments_release_stale(c);
+		segments_release_stale(c, NULL);
 	if (!is_given_up(c->client))
 		return true;
 	memcpy(path, c->client->path, sizeof path);
@@ -186,20 +186,24 @@ void py_client_unlock(struct py_client *c)
 		release_deferred(c);
 }
 
-void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
+bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object)
 {
-	struct deferred *entry;
+	struct deferred *entry = malloc(sizeof *entry);
 
-	if (c->pid != getpid())
-		return;
-	entry = malloc(sizeof *entry);
 	if (!entry)
-		return; /* until the client is closed */
+		return false;
 	pthread_mutex_lock(&c->deferred_lock);
 	*entry = (struct deferred){ c->deferred, release, object };
 	c->deferred = entry;
 	pthread_mutex_unlock(&c->deferred_lock);
-	release_deferred(c);
+	return true;
+}
+
+/* Without memory, it stays until the client is closed. */
+void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
+{
+	if (c->pid == getpid() && py_client_defer(c, release, object))
+		release_deferred(c);
 }
 
 int py_client_check(struct py_client *c, int status)
@@ -428,7 +432,8 @@ static PyObject *py_client_ping(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
+static PyObject *set_limit(PyObject *self, PyObject *arg, const char *name,
+                           void (*set)(tma_client *client, int ms))
 {
 	struct py_client *c = (struct py_client *)self;
 	long ms = PyLong_AsLong(arg);
@@ -436,14 +441,24 @@ static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
 	if (ms == -1 && PyErr_Occurred())
 		return NULL;
 	if (ms != (int)ms) {
-		PyErr_SetString(PyExc_OverflowError, "timeout: too many milliseconds");
+		PyErr_Format(PyExc_OverflowError, "%s: too many milliseconds", name);
 		return NULL;
 	}
 	if (!py_client_lock(c))
 		return NULL;
-	tma_set_timeout(c->client, (int)ms);
+	set(c->client, (int)ms);
 	py_client_unlock(c);
 	Py_RETURN_NONE;
+}
+
+static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
+{
+	return set_limit(self, arg, "timeout", tma_set_timeout);
+}
+
+static PyObject *py_client_set_reconnect(PyObject *self, PyObject *arg)
+{
+	return set_limit(self, arg, "reconnect", tma_set_reconnect);
 }
 
 /* Client.defer_releases() */
@@ -550,6 +565,8 @@ static PyMethodDef py_client_methods[] = {
 	{ "regions", py_client_regions, METH_NOARGS, "regions()\n--\n\nThe regions of this connection." },
 	{ "set_timeout", py_client_set_timeout, METH_O,
 	  "set_timeout(ms)\n--\n\nLimits later calls; -1: no limit." },
+	{ "set_reconnect", py_client_set_reconnect, METH_O,
+	  "set_reconnect(ms)\n--\n\nFor how long later calls try to connect again; -1: they do not." },
 	{ "last_result", py_client_last_result, METH_NOARGS,
 	  "last_result()\n--\n\nWhat the last request did." },
 	{ "create", py_client_create, METH_VARARGS, "create(size)\n--\n\nA region of zeroed host memory." },

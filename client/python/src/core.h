@@ -162,6 +162,9 @@ void py_client_unlock(struct py_client *c);
  */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
 
+/* The same when the client is unlocked next; needs no GIL. */
+bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object);
+
 /* With the lock, after a call: its status if that is not negative and no signal's handler has raised an
  * exception; otherwise -1 with an exception. A call may succeed although it was interrupted. */
 int py_client_check(struct py_client *c, int status);
@@ -323,8 +326,8 @@ int segments_find(struct py_client *c, const struct py_tensor *t, struct extent 
                   struct tma_place *ret);
 
 /* With the lock, before the client connects again: a region of memory that was freed could not be registered.
- */
-void segments_release_stale(struct py_client *c);
+ * Those that a request has places in are kept; NULL: there is none. */
+void segments_release_stale(struct py_client *c, const struct resolved *kept);
 
 /* Of a closed client, with whose regions they end. */
 void segments_free(struct py_client *c);

@@ -129,6 +129,7 @@ void cuda_host_retire(void *start)
 
 struct segment {
 	struct segment *next;
+	struct py_client *client;
 	uint64_t start;
 	uint64_t size;
 	tma_region *region;
@@ -177,6 +178,15 @@ static bool find_run(uint64_t start, uint64_t size, struct run *ret)
 	return ret->end >= start + size;
 }
 
+static void release(void *arg)
+{
+	struct segment *segment = arg;
+
+	if (segment->client->client)
+		tma_region_release(segment->region);
+	free(segment);
+}
+
 /* Some of its memory was freed, as far as a look at all of it tells. */
 static bool is_stale(struct py_client *c, const struct segment *segment)
 {
@@ -191,28 +201,48 @@ static bool is_within(const struct segment *segment, const struct segment *other
 	return segment->start >= other->start && segment->start + segment->size <= other->start + other->size;
 }
 
-/* Of the others, those that a new one contains, and those of memory that was freed. kept NULL: there is none.
- */
-static void release_others(struct py_client *c, const struct segment *kept)
+/* Of the others, those that a new one contains, and those of memory that was freed: when the client is
+ * unlocked, as a request that is being made may have a place in them. */
+static void replace_others(struct py_client *c, const struct segment *kept)
 {
 	struct segment **at = &c->segments;
 
 	while (*at) {
 		struct segment *segment = *at;
 
-		if (segment != kept && ((kept && is_within(segment, kept)) || is_stale(c, segment))) {
+		if (segment != kept && (is_within(segment, kept) || is_stale(c, segment))) {
 			*at = segment->next;
-			tma_region_release(segment->region);
-			free(segment);
+			if (!py_client_defer(c, release, segment))
+				free(segment); /* the region stays until the client is closed */
 		} else
 			at = &segment->next;
 	}
 }
 
-void segments_release_stale(struct py_client *c)
+static bool is_used(const struct resolved *r, const tma_region *region)
 {
-	if (c->segments)
-		release_others(c, NULL);
+	if (r->dst_place.region == region || r->src_place.region == region ||
+	    r->blocks.index_at.region == region)
+		return true;
+	for (size_t i = 0; i < r->n_items; i++)
+		if (is_used(&r->each[i], region))
+			return true;
+	return false;
+}
+
+void segments_release_stale(struct py_client *c, const struct resolved *kept)
+{
+	struct segment **at = &c->segments;
+
+	while (*at) {
+		struct segment *segment = *at;
+
+		if (!(kept && is_used(kept, segment->region)) && is_stale(c, segment)) {
+			*at = segment->next;
+			release(segment);
+		} else
+			at = &segment->next;
+	}
 }
 
 static int add(struct py_client *c, uint64_t start, uint64_t size)
@@ -222,7 +252,7 @@ static int add(struct py_client *c, uint64_t start, uint64_t size)
 
 	if (!segment)
 		return TMA_NO_MEMORY;
-	*segment = (struct segment){ .start = start, .size = size };
+	*segment = (struct segment){ .client = c, .start = start, .size = size };
 	rc = tma_region_from_device_ptr(c->client, (void *)(uintptr_t)start, size, 0, &segment->region);
 	if (rc < 0) {
 		free(segment);
@@ -230,7 +260,7 @@ static int add(struct py_client *c, uint64_t start, uint64_t size)
 	}
 	segment->next = c->segments;
 	c->segments = segment;
-	release_others(c, segment);
+	replace_others(c, segment);
 	return 0;
 }
 

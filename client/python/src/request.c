@@ -40,7 +40,11 @@ static void py_request_dealloc(PyObject *self)
 
 static bool has_method(PyObject *object, const char *name)
 {
-	return PyObject_HasAttrString(object, name) != 0;
+	PyObject *value = PyObject_GetAttrString(object, name);
+
+	PyErr_Clear();
+	Py_XDECREF(value);
+	return value != NULL;
 }
 
 /* NumPy's scalars have __float__, too, and drop the imaginary part there. */

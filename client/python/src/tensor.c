@@ -167,6 +167,67 @@ static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
 	return NULL;
 }
 
+/* -1 with an exception that is more than that there is none. */
+static int has_attribute(PyObject *object, const char *name)
+{
+	PyObject *value = PyObject_GetAttrString(object, name);
+
+	Py_XDECREF(value);
+	if (value)
+		return 1;
+	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+		return -1;
+	PyErr_Clear();
+	return 0;
+}
+
+/* After an exception: JAX's arrays of bfloat16, for one, and CuPy's arrays. The exception is cleared if it is
+ * so. */
+static bool has_buffer_in_name_only(PyObject *object)
+{
+	const char *other = PyErr_ExceptionMatches(PyExc_BufferError) ? "__dlpack__"
+	                    : PyErr_ExceptionMatches(PyExc_TypeError) ? "__cuda_array_interface__"
+	                                                              : NULL;
+	PyObject *error, *value, *trace;
+
+	if (!other)
+		return false;
+	PyErr_Fetch(&error, &value, &trace);
+	if (has_attribute(object, other) <= 0) {
+		PyErr_Restore(error, value, trace);
+		return false;
+	}
+	Py_XDECREF(error);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return true;
+}
+
+/* By the first protocol that the object has. */
+static struct py_tensor *tensor_of(PyObject *object, int dtype, PyObject *stream)
+{
+	int has;
+
+	if (Py_TYPE(object) == core.tensor_type && !py_tensor_is_host((struct py_tensor *)object))
+		return seen_as(py_tensor_of_dlpack(object, stream), dtype);
+	if (PyObject_CheckBuffer(object)) {
+		struct py_tensor *t = py_tensor_of_buffer(object, dtype);
+
+		if (t || !has_buffer_in_name_only(object))
+			return t;
+	}
+	has = has_attribute(object, "__dlpack__");
+	if (has != 0)
+		return has < 0 ? NULL : seen_as(py_tensor_of_dlpack(object, stream), dtype);
+	has = has_attribute(object, "__cuda_array_interface__");
+	if (has != 0)
+		return has < 0 ? NULL : seen_as(py_tensor_of_interface(object), dtype);
+	PyErr_Format(PyExc_TypeError,
+	             "%R is no array: it has no buffer, no __dlpack__ and no __cuda_array_interface__",
+	             Py_TYPE(object));
+	return NULL;
+}
+
 static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "object", "dtype", "stream", NULL };
@@ -188,24 +249,7 @@ static PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 		Py_INCREF(object);
 		return object;
 	}
-	if (Py_TYPE(object) == core.tensor_type && !py_tensor_is_host((struct py_tensor *)object))
-		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
-	if (PyObject_CheckBuffer(object)) {
-		struct py_tensor *t = py_tensor_of_buffer(object, dtype);
-
-		if (t || !PyErr_ExceptionMatches(PyExc_BufferError) ||
-		    !PyObject_HasAttrString(object, "__dlpack__"))
-			return (PyObject *)t;
-		PyErr_Clear(); /* JAX's arrays of bfloat16, for one, have a buffer in name only */
-	}
-	if (PyObject_HasAttrString(object, "__dlpack__"))
-		return (PyObject *)seen_as(py_tensor_of_dlpack(object, stream), dtype);
-	if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
-		return (PyObject *)seen_as(py_tensor_of_interface(object), dtype);
-	PyErr_Format(PyExc_TypeError,
-	             "%R is no array: it has no buffer, no __dlpack__ and no __cuda_array_interface__",
-	             Py_TYPE(object));
-	return NULL;
+	return (PyObject *)tensor_of(object, dtype, stream);
 }
 
 void dlpack_delete(struct py_tensor *t);

@@ -15,6 +15,8 @@ from ._core import DTYPES, Tensor
 # Types that NumPy has only with ml_dtypes, and the integers that have their size.
 _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
+_USER_TYPES = 256  # the first number of types that are not NumPy's own
+
 _FORMATS = {
     "bool": "?", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "uint64": "Q",
     "int64": "q", "float16": "e", "float32": "f", "float64": "d",
@@ -59,7 +61,7 @@ class _NumPy(Kind):
     name = "numpy"
 
     def tensor(self, obj: Any) -> Tensor:
-        if obj.dtype.kind == "V" and obj.dtype.name in _EXTENDED:
+        if obj.dtype.num >= _USER_TYPES and obj.dtype.name in _EXTENDED:
             return Tensor(obj.view(_EXTENDED[obj.dtype.name]), obj.dtype.name)
         return Tensor(obj)
 
@@ -199,9 +201,8 @@ def adapt(obj: Any, name: str) -> Array:
         kinds = (BufferError, TypeError, ValueError)
         raise next(k for k in kinds if isinstance(e, k))(f"{name}: {e}") from None
     except (AttributeError, NotImplementedError, OverflowError, RuntimeError) as e:
-        raise TypeError(
-            f"{name}: {type(obj).__module__}.{type(obj).__qualname__} is no array that can be moved: {e}"
-        ) from None
+        of = f"{type(obj).__module__}.{type(obj).__qualname__}"
+        raise TypeError(f"{name}: {of} is no array that can be moved: {e}") from None
 
 
 def count(shape: Sequence[int]) -> int:

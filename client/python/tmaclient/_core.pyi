@@ -207,6 +207,8 @@ class Client:
         """The regions of this connection."""
     def set_timeout(self, ms: int, /) -> None:
         """Limits later calls; -1: no limit."""
+    def set_reconnect(self, ms: int, /) -> None:
+        """For how long later calls try to connect again; -1: they do not."""
     def last_result(self) -> dict[str, Any]:
         """What the last request did."""
     def create(self, size: int, /) -> Region:

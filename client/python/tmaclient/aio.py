@@ -19,6 +19,7 @@ import contextlib
 import operator
 import os
 import queue
+import socket
 import threading
 import warnings
 from collections import deque
@@ -42,6 +43,7 @@ _T = TypeVar("_T")
 IN_FLIGHT = 256  # requests of a client; more wait for their turn
 _SLOTS, _SLOT_BYTES = 64, 128 << 10  # of staging memory for small arrays
 _RETRY_S = 0.02
+_REJOIN_MS = 5000  # while a service still releases what was shared with it, it may refuse to share it again
 _LIST_BYTES = 1024  # of an index that is sent; a longer one is put into shared memory
 
 
@@ -153,9 +155,7 @@ def connect(
         raise ValueError(f"in_flight: {in_flight}; it is a number of requests, 1 or more")
 
     def make_core() -> _core.Client:
-        # The library is to try once: its patience would hold up the loop.
-        once = 0 if reconnect >= 0 else -1
-        core = _core.Client(os.fspath(path) if path is not None else None, -1, once, server_uid)
+        core = _core.Client(os.fspath(path) if path is not None else None, -1, -1, server_uid)
         check_version(core)
         core.defer_releases()
         return core
@@ -435,11 +435,24 @@ class AsyncClient(Maker):
                 if self._socket >= 0 or self._core.closed:
                     return
                 try:
-                    await self._call(self._core.ping)
+                    await self._call(self._reach)
                 except DisconnectedError:
                     if patience.is_over():
                         raise
                     await asyncio.sleep(_RETRY_S)
+
+    def _reach(self) -> None:
+        """Connects again, if there is somebody. Only here: the library's patience would hold up the loop."""
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(self._path)
+        except OSError as e:
+            raise DisconnectedError(f"no tmad at {self._path} ({e.strerror})") from None
+        self._core.set_reconnect(_REJOIN_MS)
+        try:
+            self._core.ping()
+        finally:
+            self._core.set_reconnect(-1)
 
     async def _job(self, make: Callable[..., Job], *args: Any) -> Job:
         """Makes a job; in the thread, if the result needs new shared memory."""

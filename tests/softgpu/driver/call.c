@@ -117,6 +117,7 @@ static enum needs needs_of(enum entry entry)
 	case ENTRY_cuGetErrorName:
 	case ENTRY_cuGetErrorString:
 		return NEEDS_NOTHING;
+	case ENTRY_cuCtxGetCurrent:
 	case ENTRY_cuDeviceGetCount:
 	case ENTRY_cuDeviceGet:
 	case ENTRY_cuDeviceGetName:

@@ -278,6 +278,19 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 	return leave(enter(ENTRY_cuCtxSetCurrent) ?: set_current(context));
 }
 
+static CUresult get_current(CUcontext *ret)
+{
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = (CUcontext)current;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ret)
+{
+	return leave(enter(ENTRY_cuCtxGetCurrent) ?: get_current(ret));
+}
+
 /* The client library's, which the engine has no use for: they are not counted. */
 static _Thread_local struct context *beneath[4];
 static _Thread_local size_t depth;

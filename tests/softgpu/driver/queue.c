@@ -336,6 +336,20 @@ CUresult stream_drain(struct stream *stream)
 	return call_stuck();
 }
 
+CUresult stream_drain_all(void)
+{
+	struct stream *stream = TAILQ_FIRST(&streams);
+	while (stream && call_stuck() == CUDA_SUCCESS) {
+		if (STAILQ_EMPTY(&stream->ops))
+			stream = TAILQ_NEXT(stream, entry);
+		else {
+			call_wait(); /* it may be gone then */
+			stream = TAILQ_FIRST(&streams);
+		}
+	}
+	return call_stuck();
+}
+
 static bool is_idle(void)
 {
 	const struct stream *stream;

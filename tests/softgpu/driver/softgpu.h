@@ -188,6 +188,7 @@ void stream_push(struct stream *stream, struct op *op);
 
 /* Waits until the stream is empty, or all of them. What stuck by then, or 0. */
 CUresult stream_drain(struct stream *stream);
+CUresult stream_drain_all(void);
 CUresult queue_drain(void);
 
 /* ---- Counts for live ------------------------------------------------------------------------- */

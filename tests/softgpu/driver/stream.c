@@ -39,6 +39,11 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 	return leave(enter(ENTRY_cuStreamDestroy) ?: destroy(stream));
 }
 
+CUresult CUDAAPI cuCtxSynchronize(void)
+{
+	return leave(enter(ENTRY_cuCtxSynchronize) ?: stream_drain_all());
+}
+
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
 {
 	return leave(enter(ENTRY_cuStreamSynchronize) ?: synchronize(stream));

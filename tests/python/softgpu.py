@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of the stand-in driver in this process, by ctypes, and arrays of it that speak __cuda_array_interface__."""
+import ctypes
+import os
+
+import numpy as np
+
+from tmad import SOFTGPU
+
+MIB = 1 << 20
+_driver = None
+
+
+class Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class Properties(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", Location),
+                ("win32", ctypes.c_void_p), ("flags", ctypes.c_uint8 * 8)]
+
+
+class Access(ctypes.Structure):
+    _fields_ = [("location", Location), ("flags", ctypes.c_int)]
+
+
+def driver():
+    """libcuda.so.1, found by its name afterwards: the package's own dlopen gets the same one."""
+    global _driver
+    if _driver is None:
+        os.environ.setdefault("SOFTGPU_MEMORY", str(1 << 32))
+        _driver = ctypes.CDLL(os.path.join(SOFTGPU, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+        cuda("cuInit", 0)
+        enter()
+    return _driver
+
+
+def enter():
+    """The device's context becomes this thread's."""
+    context = ctypes.c_void_p()
+    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    cuda("cuCtxSetCurrent", context)
+
+
+def cuda(name, *args):
+    rc = getattr(driver(), name)(*args)
+    assert rc == 0, f"{name}: {rc}"
+
+
+def u64(x):
+    return ctypes.c_uint64(x)
+
+
+class Stream:
+    def __init__(self):
+        handle = ctypes.c_void_p()
+        cuda("cuStreamCreateWithPriority", ctypes.byref(handle), 1, 0)
+        self.handle = handle.value
+
+    def wait_all(self):
+        cuda("cuStreamSynchronize", ctypes.c_void_p(self.handle))
+
+    def close(self):
+        cuda("cuStreamDestroy_v2", ctypes.c_void_p(self.handle))
+
+
+class Span:
+    """Consecutive allocations of cuMemCreate, as in an expandable segment of PyTorch."""
+
+    def __init__(self, n=1, room=None, chunk=2 * MIB):
+        self.n, self.room, self.chunk = 0, room or n, chunk
+        start = ctypes.c_uint64()
+        cuda("cuMemAddressReserve", ctypes.byref(start), ctypes.c_size_t(self.room * chunk), ctypes.c_size_t(0), u64(0),
+             u64(0))
+        self.start = start.value
+        self.grow(n)
+
+    def _map(self, i):
+        properties = Properties(type=1, handles=1, location=Location(1, 0))
+        allocation = ctypes.c_uint64()
+        cuda("cuMemCreate", ctypes.byref(allocation), ctypes.c_size_t(self.chunk), ctypes.byref(properties), u64(0))
+        at, size = u64(self.start + i * self.chunk), ctypes.c_size_t(self.chunk)
+        cuda("cuMemMap", at, size, ctypes.c_size_t(0), allocation, u64(0))
+        cuda("cuMemSetAccess", at, size, ctypes.byref(Access(Location(1, 0), 3)), ctypes.c_size_t(1))
+        cuda("cuMemRelease", allocation)
+
+    def grow(self, n):
+        for _ in range(n):
+            self._map(self.n)
+            self.n += 1
+
+    def remap(self, i):
+        """Given back, and other memory is there."""
+        cuda("cuMemUnmap", u64(self.start + i * self.chunk), ctypes.c_size_t(self.chunk))
+        self._map(i)
+
+    def free(self):
+        for i in range(self.n):
+            cuda("cuMemUnmap", u64(self.start + i * self.chunk), ctypes.c_size_t(self.chunk))
+        cuda("cuMemAddressFree", u64(self.start), ctypes.c_size_t(self.room * self.chunk))
+
+
+class Array:
+    """Elements of a type at an address, in a stream's order."""
+
+    def __init__(self, address, shape, dtype, stream=None, strides=None, readonly=False):
+        self.address, self.shape, self.dtype, self.stream = address, tuple(shape), np.dtype(dtype), stream
+        self.strides, self.readonly = strides, readonly
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.address, self.readonly), "version": 3,
+                "strides": self.strides, "stream": self.stream.handle if self.stream else 1}
+
+    def _handle(self):
+        return ctypes.c_void_p(self.stream.handle if self.stream else 1)
+
+    def put(self, values):
+        values = np.ascontiguousarray(values, self.dtype)
+        cuda("cuMemcpyHtoDAsync_v2", u64(self.address), ctypes.c_void_p(values.ctypes.data),
+             ctypes.c_size_t(values.nbytes), self._handle())
+        cuda("cuStreamSynchronize", self._handle())
+
+    def get(self):
+        values = np.empty(self.shape, self.dtype)
+        cuda("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(values.ctypes.data), u64(self.address),
+             ctypes.c_size_t(values.nbytes), self._handle())
+        cuda("cuStreamSynchronize", self._handle())
+        return values

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device memory and streams, on the stand-in driver: tmad and this process have one each."""
+import os
+import threading
+import time
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import tmaclient as tma
+from tmad import GPU, SANITIZED, SOFTGPU, Tmad, scaled, share
+
+if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
+    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
+
+import softgpu
+from softgpu import MIB, Array, Span, Stream
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stand_in():
+    softgpu.driver()
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with Tmad(engine="cuda") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def c(gpu):
+    with tma.connect(gpu.path) as client:
+        yield client
+
+
+@pytest.fixture
+def span():
+    made = Span(4, room=8)
+    yield made
+    softgpu.enter()
+    made.free()
+
+
+@pytest.fixture
+def stream():
+    made = Stream()
+    yield made
+    made.close()
+
+
+X = np.arange(512 * 256, dtype="u4").reshape(512, 256)
+
+
+def test_between_device_arrays(c, span, stream):
+    src, dst = Array(span.start + 64, X.shape, "u4", stream), Array(span.start + 2 * MIB, X.T.shape, "u4", stream)
+    for i in range(share(50)):
+        src.put(X + i)
+        assert c.transpose(src, out=dst) is dst
+        stream.wait_all()
+        assert np.array_equal(dst.get(), X.T + i)
+    assert len(c.regions()) == 2, "the span, and the words of the streams"
+    c.synchronize()
+
+
+def test_between_host_and_device(c, span, stream):
+    device = Array(span.start, X.T.shape, "u4", stream)
+    shared = c.empty(X.shape, "u4")
+    shared[...] = X
+    for x in (X, shared):
+        device.put(np.zeros(X.T.shape, "u4"))
+        c.transpose(x, out=device)
+        assert np.array_equal(device.get(), X.T)
+        back = np.zeros_like(X) if x is X else c.empty(X.shape, "u4")
+        c.transpose(device, out=back)
+        assert np.array_equal(back, X)
+    plan = c.plan(X, permute=(1, 0))
+    plan(X, device)
+    assert np.array_equal(device.get(), X.T)
+    with pytest.raises(TypeError, match="pass out="):
+        c.copy(device)
+
+
+def test_gathers(c, span, stream):
+    src, dst = Array(span.start, X.shape, "u4", stream), Array(span.start + MIB, (5, 256), "u4", stream)
+    src.put(X)
+    dst.put(np.zeros((5, 256)))
+    index = [3, 500, -1, 0, 7]
+    c.gather(src, index, out=dst, synchronous=True)
+    assert np.array_equal(dst.get(), X[index])
+    listed = Array(span.start + 2 * MIB, (5,), "i4", stream)
+    listed.put([9, -1, 100, 512, 1])
+    c.gather(src, listed, out=dst, synchronous=True)
+    wanted = X[index]
+    wanted[[0, 2, 4]] = X[[9, 100, 1]]
+    assert np.array_equal(dst.get(), wanted), "-1 and what is out of range leave the result as it was"
+    listed.put([0, 1, 2, 3, 4])
+    c.scatter(src, listed, dst, synchronous=True)
+    assert np.array_equal(src.get()[:5], wanted)
+    with pytest.raises(TypeError, match="index"):
+        c.gather(src, Array(span.start, (4,), "f4", stream), out=dst)
+
+
+def test_a_stream_orders(c, span):
+    """A chain in one stream, without a wait in between; and two streams at once."""
+    streams = [Stream(), Stream()]
+    arrays = [[Array(span.start + (4 * s + k) * MIB // 2, (256, 256), "u4", stream) for k in range(3)]
+              for s, stream in enumerate(streams)]
+    for _ in range(share(20)):
+        for a in arrays:
+            a[0].put(X[:256])
+        for _ in range(10):
+            for a in arrays:
+                c.transpose(a[0], out=a[1])
+                c.copy(a[1], out=a[2])
+                c.transpose(a[2], out=a[0])
+        for a, stream in zip(arrays, streams):
+            stream.wait_all()
+            assert np.array_equal(a[0].get(), X[:256])
+    c.synchronize()
+    for stream in streams:
+        stream.close()
+
+
+def test_streams_and_timelines(c, span, stream):
+    t = c.timeline()
+    src, dst = Array(span.start, (1024,), "u4", stream), Array(span.start + MIB, (1024,), "u4", stream)
+    src.put(np.arange(1024))
+    dst.put(np.zeros(1024))
+    assert t.wait(1, stream=stream.handle)
+    c.copy(src, out=dst)
+    t.signal(2, stream=stream.handle)
+    time.sleep(0.05)
+    assert t.value == 0
+    t.signal(1)
+    assert t.wait(2, scaled(10))
+    assert np.array_equal(dst.get(), np.arange(1024))
+    with pytest.raises(ValueError, match="ordered by its stream"):
+        c.copy(src, out=dst, wait=t.point(1))
+
+
+def test_failures_do_not_hang_the_stream(c, span, stream):
+    """The service refuses it later than the call returns."""
+    src, dst = Array(span.start, (1024,), "u4", stream), Array(span.start + 512, (1024,), "u4", stream)
+    other = Array(span.start + MIB, (1024,), "u4", stream)
+    src.put(np.arange(1024))
+    with pytest.raises(tma.OverlapError):
+        c.copy(src, out=dst)
+        c.synchronize()
+    stream.wait_all()
+    for _ in range(share(20)):
+        try:
+            c.copy(src, out=dst)
+        except tma.OverlapError:
+            pass
+        stream.wait_all()
+    try:
+        c.synchronize()
+    except tma.OverlapError as e:
+        assert "earlier request" in str(e)
+    c.copy(src, out=other)
+    stream.wait_all()
+    assert np.array_equal(other.get(), np.arange(1024))
+    c.synchronize()
+
+
+def test_memory_at_the_same_address(c, span, stream):
+    src, dst = Array(span.start + 2 * MIB, (1024,), "u4", stream), Array(span.start, (1024,), "u4", stream)
+    for i in range(1, share(50) + 2):
+        src.put(np.full(1024, i))
+        c.copy(src, out=dst, synchronous=True)
+        assert (dst.get() == i).all()
+        span.remap(1)
+    assert len(c.regions()) <= 3
+
+
+def test_segments_grow(c, span, stream):
+    rows = Array(span.start + 2 * MIB - 2048, (3, 4096), "u1", stream, strides=(2 * MIB, 1))
+    out = Span(1)
+    dst = Array(out.start, (4096, 3), "u1", stream)
+    for n in (4, 6, 8):
+        span.grow(n - span.n)
+        whole = Array(span.start, (n * 2 * MIB,), "u1", stream)
+        whole.put(np.arange(n * 2 * MIB, dtype="u4").astype("u1") * 7 + n)
+        values = whole.get()
+        c.transpose(rows, out=dst, synchronous=True)
+        at = [2 * MIB - 2048 + i * 2 * MIB for i in range(3)]
+        assert np.array_equal(dst.get(), np.stack([values[a:a + 4096] for a in at]).T)
+    with pytest.raises(tma.Error):
+        c.copy(Array(span.start, (9 * 2 * MIB,), "u1", stream), out=Array(span.start, (9 * 2 * MIB,), "u1", stream))
+    with pytest.raises(tma.Error, match="."):
+        c.copy(Array(1 << 20, (16,), "u1", stream), out=Array(out.start, (16,), "u1", stream))
+    region = c.register(Array(span.start, (100,), "u1", stream))
+    assert region.kind == "cuda_fd" and region.address in (0, None)
+    region.release()
+    out.free()
+
+
+def test_batches_and_plans(c, span, stream):
+    arrays = [Array(span.start + k * MIB, X.shape, "u4", stream) for k in range(4)]
+    turned = Array(span.start + 5 * MIB, X.T.shape, "u4", stream)
+    arrays[0].put(X)
+    with c.batch() as b:
+        for k in (1, 2, 3):
+            b.copy(arrays[0], out=arrays[k])
+    stream.wait_all()
+    assert all(np.array_equal(a.get(), X) for a in arrays)
+    plan = c.plan(arrays[0], permute=(1, 0))
+    plan(arrays[0], turned, synchronous=True)
+    assert np.array_equal(turned.get(), X.T)
+    with pytest.raises(ValueError, match="the plan was made"):
+        plan(turned, arrays[0])
+
+
+def test_threads(c, span):
+    errors = []
+
+    def work(i):
+        try:
+            softgpu.enter()
+            stream = Stream()
+            src = Array(span.start + i * MIB, (128, 128), "u4", stream)
+            dst = Array(span.start + i * MIB + MIB // 2, (128, 128), "u4", stream)
+            for k in range(share(100)):
+                src.put(X[:128, :128] + k)
+                c.transpose(src, out=dst)
+                assert np.array_equal(dst.get(), (X[:128, :128] + k).T)
+            stream.close()
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_killed_with_work_in_streams(span, stream):
+    daemon = Tmad(engine="cuda")
+    try:
+        with tma.connect(daemon.path, reconnect=20) as c:
+            src, dst = Array(span.start, (4096,), "u4", stream), Array(span.start + MIB, (4096,), "u4", stream)
+            for i in range(share(20)):
+                src.put(np.full(4096, i + 1))
+                dst.put(np.zeros(4096))
+                t = c.timeline()
+                t.wait(1, stream=stream.handle)
+                c.copy(src, out=dst)
+                daemon.kill()
+                t.signal(1)
+                stream.wait_all()
+                daemon.start()
+                try:
+                    c.synchronize()
+                    c.copy(src, out=dst, synchronous=True)
+                except tma.DisconnectedError:
+                    c.copy(src, out=dst, synchronous=True)
+                assert (dst.get() == i + 1).all()
+    finally:
+        daemon.stop()
+
+
+def test_closing_with_work_in_streams(gpu, span, stream):
+    for _ in range(share(20)):
+        c = tma.connect(gpu.path)
+        src, dst = Array(span.start, (4096,), "u4", stream), Array(span.start + MIB, (4096,), "u4", stream)
+        for _ in range(10):
+            c.copy(src, out=dst)
+        if _ % 2:
+            c.close()
+        del c
+        stream.wait_all()
