@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,6 +113,8 @@ static void tell_later(void)
 		PyErr_WriteUnraisable(NULL);
 }
 
+static void release_all_deferred(struct py_client *c);
+
 /* With the lock: without the GIL. */
 static void run_deferred(struct py_client *c, struct deferred *entry)
 {
@@ -131,8 +134,17 @@ static void run_deferred(struct py_client *c, struct deferred *entry)
 	PyErr_Restore(type, value, trace);
 }
 
-/* What was deferred since the last look is released by whoever finds the lock free. */
+/* What was deferred since the last look is released by whoever finds the lock free; for an event loop, by its
+ * thread. */
 static void release_deferred(struct py_client *c)
+{
+	if (c->is_deferring && c->client)
+		eventfd_write(c->wake_fd, 1);
+	else
+		release_all_deferred(c);
+}
+
+static void release_all_deferred(struct py_client *c)
 {
 	struct deferred *entry;
 
@@ -420,7 +432,8 @@ static PyObject *py_client_ping(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
+static PyObject *set_limit(PyObject *self, PyObject *arg, const char *name,
+                           void (*set)(tma_client *client, int ms))
 {
 	struct py_client *c = (struct py_client *)self;
 	long ms = PyLong_AsLong(arg);
@@ -428,14 +441,58 @@ static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
 	if (ms == -1 && PyErr_Occurred())
 		return NULL;
 	if (ms != (int)ms) {
-		PyErr_SetString(PyExc_OverflowError, "timeout: too many milliseconds");
+		PyErr_Format(PyExc_OverflowError, "%s: too many milliseconds", name);
 		return NULL;
 	}
 	if (!py_client_lock(c))
 		return NULL;
-	tma_set_timeout(c->client, (int)ms);
+	set(c->client, (int)ms);
 	py_client_unlock(c);
 	Py_RETURN_NONE;
+}
+
+static PyObject *py_client_set_timeout(PyObject *self, PyObject *arg)
+{
+	return set_limit(self, arg, "timeout", tma_set_timeout);
+}
+
+static PyObject *py_client_set_reconnect(PyObject *self, PyObject *arg)
+{
+	return set_limit(self, arg, "reconnect", tma_set_reconnect);
+}
+
+/* Client.defer_releases() */
+static PyObject *py_client_defer_releases(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+
+	(void)unused;
+	if (!py_client_lock(c))
+		return NULL;
+	if (c->wake_fd < 0)
+		c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->is_deferring = c->wake_fd >= 0;
+	py_client_unlock(c);
+	Py_RETURN_NONE;
+}
+
+/* Client.release_deferred() */
+static PyObject *py_client_release_deferred(PyObject *self, PyObject *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+
+	(void)unused;
+	if (c->pid == getpid())
+		release_all_deferred(c);
+	if (PyErr_Occurred())
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_has_deferred(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(has_deferred((struct py_client *)self));
 }
 
 static PyObject *py_client_last_result(PyObject *self, PyObject *unused)
@@ -492,6 +549,7 @@ static PyGetSetDef py_client_getset[] = {
 	{ "path", get_path, NULL, "Path of the service's socket.", NULL },
 	{ "reconnects", get_reconnects, NULL, "How often the client has reconnected by itself.", NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
+	{ "has_deferred", get_has_deferred, NULL, "Whether there is something to release.", NULL },
 	{ 0 },
 };
 
@@ -507,6 +565,8 @@ static PyMethodDef py_client_methods[] = {
 	{ "regions", py_client_regions, METH_NOARGS, "regions()\n--\n\nThe regions of this connection." },
 	{ "set_timeout", py_client_set_timeout, METH_O,
 	  "set_timeout(ms)\n--\n\nLimits later calls; -1: no limit." },
+	{ "set_reconnect", py_client_set_reconnect, METH_O,
+	  "set_reconnect(ms)\n--\n\nFor how long later calls try to connect again; -1: they do not." },
 	{ "last_result", py_client_last_result, METH_NOARGS,
 	  "last_result()\n--\n\nWhat the last request did." },
 	{ "create", py_client_create, METH_VARARGS, "create(size)\n--\n\nA region of zeroed host memory." },
@@ -527,6 +587,11 @@ static PyMethodDef py_client_methods[] = {
 	  "completed()\n--\n\nReads what has arrived: a list of (token, status, message), one for each that ended." },
 	{ "poll_fds", py_client_poll_fds, METH_NOARGS,
 	  "poll_fds()\n--\n\nThe socket, whether to poll it for writing, and a descriptor that becomes readable." },
+	{ "defer_releases", py_client_defer_releases, METH_NOARGS,
+	  "defer_releases()\n--\n\nFrom now on destructors do not wait: the wake descriptor says that there is something "
+	  "for release_deferred()." },
+	{ "release_deferred", py_client_release_deferred, METH_NOARGS,
+	  "release_deferred()\n--\n\nReleases what destructors have left." },
 	{ "enqueue", WITH_KEYWORDS(py_client_enqueue),
 	  "enqueue(request, stream, **order)\n--\n\nStarts a request between what a CUDA stream has and will get." },
 	{ "synchronize", py_client_synchronize, METH_NOARGS,

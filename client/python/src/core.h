@@ -134,6 +134,7 @@ struct py_client {
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
+	bool is_deferring; /* until release_deferred() is called: releases wait for replies, and a loop may not */
 
 	uint64_t n_pending;
 	struct pending *flying; /* all that are pending */

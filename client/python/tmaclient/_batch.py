@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._client import Client, Job, Options
     from ._plan import PreparedPlan
 
-_ITEMS = 128  # of a request in a stream, which has to be one message
+_ELEMENTS = 4000  # of MessagePack in a message, with room for the request itself
 
 
 class Batch:
@@ -93,8 +93,8 @@ class Batch:
             client._core.run(request, **order)
         for stream in {j.stream() for j in on_device}:
             of_stream = [j for j in on_device if j.stream() == stream]
-            for i in range(0, len(of_stream), _ITEMS):
-                request = Request.items([j.move.request(client._core) for j in of_stream[i : i + _ITEMS]])
+            for part in messages(of_stream):
+                request = Request.items([j.move.request(client._core) for j in part])
                 client._core.enqueue(request, stream, **self._options.order())
         if on_device and self._options.synchronous:
             client.synchronize()
@@ -103,3 +103,18 @@ class Batch:
             client._run(job)
         if signal is not None:
             _core.signal_point(*signal)
+
+
+def messages(jobs: list[Job]) -> Iterator[list[Job]]:
+    """Jobs in parts that each fit into one message: those of a stream or of a loop cannot be several."""
+    part: list[Job] = []
+    left = _ELEMENTS
+    for job in jobs:
+        elements = 50 + 7 * job.move.dst.ndim  # shapes, strides, axes and widths; and what names them
+        if elements > left:
+            yield part
+            part, left = [], _ELEMENTS
+        part.append(job)
+        left -= elements
+    if part:
+        yield part

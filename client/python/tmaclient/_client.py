@@ -54,16 +54,19 @@ def milliseconds(seconds: float, name: str) -> int:
 class Job:
     """A call that was checked: what to move, and the array to return."""
 
-    __slots__ = ("arrays", "kind", "move", "order", "out", "progress", "synchronous")
+    __slots__ = ("_stream", "arrays", "kind", "move", "order", "out", "progress", "synchronous")
 
     def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
+        self._stream: int | None = None
 
     def stream(self) -> int:
-        """The CUDA stream of the first array on a device."""
-        array = next(a for a in self.arrays if not a.tensor.is_host)
-        return array.kind.stream(array.object, array.tensor)
+        """The CUDA stream of the first array on a device, as it is the first time that this is asked."""
+        if self._stream is None:
+            array = next(a for a in self.arrays if not a.tensor.is_host)
+            self._stream = array.kind.stream(array.object, array.tensor)
+        return self._stream
 
     def result(self) -> Any:
         """What the caller gets."""
@@ -82,7 +85,7 @@ class Options:
         priority: str = "normal",
         multiprocessors: int = 0,
         host_threads: int = 0,
-        progress: bool = False,
+        progress: Any = False,
         synchronous: bool = False,
     ) -> None:
         if not isinstance(priority, str) or priority not in PRIORITIES:
@@ -247,7 +250,7 @@ class Client(Maker):
         priority          "normal", "background" or "urgent", among the user's connections
         multiprocessors   of the device, that the move occupies at most
         host_threads      of the service, that move bytes at once at most
-        progress          show a progress bar (needs tqdm); staged arrays only
+        progress          show a progress bar (needs tqdm), or one with update(bytes) and close(); staged arrays only
         synchronous       wait for the end also on a CUDA device
     """
 
@@ -376,7 +379,7 @@ class Client(Maker):
         out: Any = None,
     ) -> PreparedPlan:
         """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
-        given here, and raises InvalidArgumentError for others; without out, the result is in C order. Only the layouts
+        given here, and raises ValueError for others; without out, the result is in C order. Only the layouts
         of src and out count here, not what is in them."""
         move = self._plan_move(src, permute, pad, mode, value, out)
         return PreparedPlan._make(self, self._core, move)
@@ -455,7 +458,7 @@ class Client(Maker):
             dst.copy_from(staged_dst)
 
     def synchronize(self) -> None:
-        """Waits for everything that this client has in CUDA streams, and raises the first Error that happened there."""
+        """Waits for everything that this client has in CUDA streams, and raises the first Error of it."""
         self._core.synchronize()
 
     # ---- Memory ----------------------------------------------------------------------------------------
@@ -487,8 +490,8 @@ class Client(Maker):
             if not t.is_host:
                 raise
             raise type(e)(
-                f"array: the memory at {t.data:#x} cannot be shared as it is; make the array with empty() or zeros(), or "
-                f"of shared memory that is mapped from a file in memory ({e})"
+                f"array: the memory at {t.data:#x} cannot be shared as it is; make the array with empty() or zeros(), "
+                f"or of shared memory that is mapped from a file in memory ({e})"
             ) from None
 
     # ---- Order -----------------------------------------------------------------------------------------
@@ -605,8 +608,8 @@ def copied(t: Tensor) -> Tensor:
 
 def progress_bar(job: Job) -> Any:
     """tqdm's, in bytes read and written; None unless the caller asked for one."""
-    if not job.progress:
-        return None
+    if not job.progress or hasattr(job.progress, "update"):
+        return job.progress or None
     try:
         from tqdm.auto import tqdm
     except ImportError:

@@ -188,6 +188,13 @@ class Client:
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
+    @property
+    def has_deferred(self) -> bool:
+        """Whether there is something to release."""
+    def defer_releases(self) -> None:
+        """From now on destructors do not wait: the wake descriptor says that there is something to release."""
+    def release_deferred(self) -> None:
+        """Releases what destructors have left."""
     def close(self) -> None:
         """Closes the connection; waits for what is in flight."""
     def ping(self) -> None:
@@ -200,6 +207,8 @@ class Client:
         """The regions of this connection."""
     def set_timeout(self, ms: int, /) -> None:
         """Limits later calls; -1: no limit."""
+    def set_reconnect(self, ms: int, /) -> None:
+        """For how long later calls try to connect again; -1: they do not."""
     def last_result(self) -> dict[str, Any]:
         """What the last request did."""
     def create(self, size: int, /) -> Region:

@@ -4,43 +4,120 @@
     async with tma.aio.connect() as c:
         y = await c.transform(x, permute=(0, 3, 1, 2))
 
-Requests travel over one connection and run in their order; a task that is canceled takes its request back. What must
-not hold up the loop, such as copying an array of gigabytes into staging memory, is done in threads, over a connection
-of its own.
+Requests travel over one connection and run in their order; a task that is canceled takes its request back.
+
+What waits for the service never holds up the loop. The client has two threads: one for the few calls that wait for a
+reply, during which the loop leaves the connection alone (`_call`); and one that moves large arrays through staging
+memory, over a connection of its own (`_run_staged`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import operator
 import os
-from collections.abc import Awaitable, Callable, Generator, Sequence
+import queue
+import socket
+import threading
+import warnings
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from . import _core
-from ._arrays import adapt, dtype_name, numpy_dtype
-from ._client import Client, Job, Maker, Options, check_version
-from ._core import Region, Request
-from ._errors import DisconnectedError, class_of
-from ._moves import Index, Move, parse_constant
+from ._arrays import JAX, OWN, Array, adapt, aligned, dtype_name, numpy_dtype
+from ._batch import messages
+from ._client import MOST_MS, Client, Job, Maker, Options, check_version, progress_bar, without_points
+from ._core import Region, Request, Tensor
+from ._errors import CanceledError, DisconnectedError, WaitTimeoutError, class_of
+from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
 from ._staging import dense_like
 from ._timeline import Timeline
 
+_T = TypeVar("_T")
+
 IN_FLIGHT = 256  # requests of a client; more wait for their turn
 _SLOTS, _SLOT_BYTES = 64, 128 << 10  # of staging memory for small arrays
 _RETRY_S = 0.02
-_ITEMS = 128  # of a request, which has to be one message
+_REJOIN_MS = 5000  # while a service still releases what was shared with it, it may refuse to share it again
+_LIST_BYTES = 1024  # of an index that is sent; a longer one is put into shared memory
+
+
+class _Thread:
+    """A thread that calls functions in turn. The process's end does not wait for it: the service may be silent."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[concurrent.futures.Future[Any], Callable[[], Any]] | None]
+        self._queue = queue.SimpleQueue()
+        threading.Thread(target=self._work, args=(self._queue,), name="tmaclient", daemon=True).start()
+
+    @staticmethod
+    def _work(queue_: queue.SimpleQueue[tuple[concurrent.futures.Future[Any], Callable[[], Any]] | None]) -> None:
+        while (entry := queue_.get()) is not None:
+            future, function = entry
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as e:
+                    future.set_exception(e)
+            del entry, future, function  # with what they keep, before the next one comes
+
+    def submit(self, function: Callable[[], _T]) -> concurrent.futures.Future[_T]:
+        """Calls a function after the earlier ones."""
+        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
+        self._queue.put((future, function))
+        return future
+
+    def stop(self) -> None:
+        """Ends after what was submitted."""
+        self._queue.put(None)
 
 
 class _Flight:
     """A request under way: who waits for it, and what is free again when it ends."""
 
-    __slots__ = ("ended", "future")
+    __slots__ = ("ended", "future", "is_over")
 
     def __init__(self, future: asyncio.Future[None], ended: Callable[[], None]) -> None:
-        self.future, self.ended = future, ended
+        self.future, self.ended, self.is_over = future, ended, False
+
+
+class _Patience:
+    """For how long a call tries to reach a service that went away, from when it finds that out."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop, self._seconds = loop, seconds
+        self._end: float | None = None
+
+    def is_over(self) -> bool:
+        if self._end is None:
+            self._end = self._loop.time() + self._seconds
+        return self._loop.time() > self._end
+
+
+class _WouldWait(Exception):
+    """A job needs new shared memory: it has to be made in the thread."""
+
+
+class _Progress:
+    """Progress of a staged move: the caller's bar, and the way to stop the move between two chunks."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar, self.is_stopped = bar, False
+
+    def update(self, n: int) -> None:
+        if self.is_stopped:
+            raise CanceledError("the task was canceled")
+        if self._bar is not None:
+            self._bar.update(n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
 
 class _Connecting:
@@ -74,52 +151,95 @@ def connect(
 ) -> _Connecting:
     """Connects to tmad from a running loop; arguments as those of tmaclient.connect. in_flight limits the requests that
     are under way at once: a call beyond it waits for its turn. For a timeout, use asyncio.timeout."""
+    if in_flight < 1:
+        raise ValueError(f"in_flight: {in_flight}; it is a number of requests, 1 or more")
+
+    def make_core() -> _core.Client:
+        core = _core.Client(os.fspath(path) if path is not None else None, -1, -1, server_uid)
+        check_version(core)
+        core.defer_releases()
+        return core
 
     async def make() -> AsyncClient:
-        core = await asyncio.to_thread(_core.Client, os.fspath(path) if path is not None else None, -1, 5000, server_uid)
-        await asyncio.to_thread(check_version, core)
-        return AsyncClient(core, reconnect, server_uid, staging, in_flight)
+        thread = _Thread()
+        try:
+            core = await asyncio.wrap_future(thread.submit(make_core))
+        except BaseException:
+            thread.stop()
+            raise
+        return AsyncClient(core, thread, reconnect, server_uid, staging, in_flight)
 
     return _Connecting(make)
 
 
 class AsyncClient(Maker):
     """A connection to tmad on an asyncio loop. See `connect`. Its methods are those of tmaclient.Client, to be awaited
-    on the loop that made it. On a CUDA device, too, a call ends when its result is there."""
+    on the loop that made it, and raise the same exceptions. On a CUDA device, too, a call ends when its result is
+    there. After a call that was canceled, `out` may still be written until the request has been taken back."""
 
     def __init__(
-        self, core: _core.Client, reconnect: float, server_uid: int | None, staging: int, in_flight: int
+        self,
+        core: _core.Client,
+        thread: _Thread,
+        reconnect: float,
+        server_uid: int | None,
+        staging: int,
+        in_flight: int,
     ) -> None:
-        self._core = core
+        self._core, self._thread, self._path = core, thread, core.path
         self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
         self._reconnect, self._server_uid, self._staging_bytes = reconnect, server_uid, staging
         self._turns = asyncio.Semaphore(in_flight)
+        self._tasks: set[asyncio.Task[None]] = set()  # which the loop itself would forget
+        self._closing: asyncio.Task[None] | None = None
+
+        self._is_busy = False  # the core is in the thread
+        self._waiting: deque[asyncio.Future[None]] = deque()  # for the core, in turn
+        self._is_releasing = False
+
         self._connecting = asyncio.Lock()
         self._socket = -1  # a duplicate: the library closes its own when it likes
         self._connection: tuple[int, int] = (-1, 0)
-        self._is_writing = False
+        self._is_writing = False  # the socket is full
+        self._room = asyncio.Event()
+        self._room.set()
         _, _, self._wake = core.poll_fds()
-        self._loop.add_reader(self._wake, self._on_ready)
-        self._blocking: Client | None = None
+
         self._making = asyncio.Lock()
+        self._blocking: Client | None = None
+        self._stager: _Thread | None = None
         self._slots_region: Region | None = None
         self._slots: asyncio.LifoQueue[int] = asyncio.LifoQueue()
-        self._watch()
+        self._resume()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closing", self) is None:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
+            if self._socket >= 0:
+                os.close(self._socket)
+            self._thread.stop()
+            if self._stager is not None:
+                self._stager.stop()
 
     async def close(self) -> None:
-        """Closes the connection, once what is under way has ended."""
-        if self._core.closed:
-            return
-        self._loop.remove_reader(self._wake)
-        self._unwatch()
-        blocking, self._blocking = self._blocking, None
-        for ended in self._core.completed():
-            self._end(*ended)
-        await asyncio.to_thread(self._core.close)
-        for ended in self._core.completed():
-            self._end(*ended)
-        if blocking is not None:
-            await asyncio.to_thread(blocking.close)
+        """Closes the connection, once what is under way has ended. Calls that wait for their turn raise ValueError. If
+        this is canceled, the client is closed all the same."""
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        async with self._making:  # what it makes is there, or will not be
+            stager, blocking = self._stager, self._blocking
+        try:
+            await self._call(self._core.close)
+            if stager is not None and blocking is not None:
+                await asyncio.wrap_future(stager.submit(blocking.close))
+        finally:
+            self._thread.stop()
+            if stager is not None:
+                stager.stop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,7 +249,82 @@ class AsyncClient(Maker):
     ) -> None:
         await self.close()
 
+    # ---- The thread ------------------------------------------------------------------------------------
+
+    async def _call(self, function: Callable[[], _T]) -> _T:
+        """Runs what waits for a reply in the thread. It holds the core's lock, so that the loop keeps off meanwhile;
+        what others want of the core waits for the same service anyway."""
+        await self._until_idle()
+        if self._core.closed:
+            raise ValueError("the client is closed")
+        self._is_busy = True
+        self._pause()
+        future = self._thread.submit(function)
+        future.add_done_callback(self._on_done)
+        return await asyncio.wrap_future(future)
+
+    async def _ask(self, function: Callable[[], _T]) -> _T:
+        """The same for what may be asked again on a new connection, if the service went away."""
+        patience = _Patience(self._loop, self._reconnect)
+        while True:
+            try:
+                return await self._call(function)
+            except DisconnectedError:
+                if self._core.closed or patience.is_over():
+                    raise
+            await self._connect_again(patience)
+
+    async def _until_idle(self) -> None:
+        """Until the core is the loop's. Those who wait are woken one by one, as each may want the thread."""
+        while self._is_busy:
+            turn = self._loop.create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            finally:
+                self._loop.call_soon(self._wake_next)
+
+    def _wake_next(self) -> None:
+        while self._waiting and not self._is_busy:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _on_done(self, _: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._on_called)
+
+    def _on_called(self) -> None:
+        self._is_busy = False
+        self._wake_next()
+        if self._core.closed:
+            self._take_ended()
+        else:
+            self._resume()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Starts a task of the client's own."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _release(self) -> None:
+        """Releases what destructors have left: that waits for a reply."""
+        try:
+            await self._call(self._core.release_deferred)
+        finally:
+            self._is_releasing = False
+
     # ---- The socket ------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        self._loop.remove_reader(self._wake)
+        self._unwatch()
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._wake, self._on_ready)
+        self._on_ready()
 
     def _watch(self) -> None:
         """Has the loop watch the connection that there is now."""
@@ -144,8 +339,10 @@ class AsyncClient(Maker):
         if self._socket >= 0 and wants_write != self._is_writing:
             self._is_writing = wants_write
             if wants_write:
+                self._room.clear()
                 self._loop.add_writer(self._socket, self._on_ready)
             else:
+                self._room.set()
                 self._loop.remove_writer(self._socket)
 
     def _unwatch(self) -> None:
@@ -154,113 +351,188 @@ class AsyncClient(Maker):
             self._loop.remove_writer(self._socket)
             os.close(self._socket)
         self._socket, self._is_writing, self._connection = -1, False, (-1, 0)
+        self._room.set()
 
     def _on_ready(self) -> None:
-        if self._core.closed:
-            return
-        for ended in self._core.completed():
-            self._end(*ended)
+        self._take_ended()
         self._watch()
+        if self._core.has_deferred and not self._is_releasing:
+            self._is_releasing = True
+            self._start(self._release())
 
-    def _end(self, flight: _Flight, status: int, message: str | None) -> None:
-        flight.ended()
-        if flight.future.done():  # canceled
-            return
-        if status == 0:
-            flight.future.set_result(None)
-        else:
-            flight.future.set_exception(class_of(status)(message or ""))
+    def _take_ended(self) -> None:
+        for flight, status, message in self._core.completed():
+            flight.is_over = True
+            flight.ended()
+            if flight.future.done():  # canceled
+                continue
+            if status == 0:
+                flight.future.set_result(None)
+            else:
+                flight.future.set_exception(class_of(status)(message or ""))
 
     # ---- Requests --------------------------------------------------------------------------------------
 
-    async def _send(self, start: Callable[[_Flight], int | None], is_repeatable: bool) -> None:
-        """Starts a request and waits for its end; again on a new connection, if the service went away."""
-        deadline = self._loop.time() + self._reconnect
+    async def _send(self, start: Callable[[_Flight], int | None], order: dict[str, Any]) -> None:
+        """Starts a request and waits for its end; again on a new connection, if the service went away. One that signals
+        may have done so."""
+        patience = _Patience(self._loop, self._reconnect)
         while True:
             try:
-                await self._send_once(start)
+                await self._send_once(start, patience)
                 return
-            except DisconnectedError as e:
-                if not is_repeatable or self._reconnect < 0 or self._loop.time() > deadline:
+            except DisconnectedError:
+                if "signal" in order or self._core.closed or patience.is_over():
                     raise
-                try:
-                    await self._connect_again(deadline)
-                except OSError:
-                    raise e from None
 
-    async def _send_once(self, start: Callable[[_Flight], int | None]) -> None:
+    async def _send_once(self, start: Callable[[_Flight], int | None], patience: _Patience) -> None:
         await self._turns.acquire()
         flight = _Flight(self._loop.create_future(), self._turns.release)
         try:
-            ticket = start(flight)
+            await self._until_ready(patience)
+            try:
+                ticket = start(flight)
+            finally:
+                self._watch()  # there may be no connection any more
         except BaseException:
             self._turns.release()
             raise
-        self._watch()
         try:
             await flight.future
         except asyncio.CancelledError:
-            if ticket and not self._core.closed:
-                self._loop.run_in_executor(None, self._take_back, ticket)
+            if ticket and not flight.is_over:
+                self._start(self._take_back(flight, ticket))
             raise
 
-    def _take_back(self, ticket: int) -> None:
-        with contextlib.suppress(Exception):  # it ends by itself then
-            self._core.cancel(ticket)
+    async def _until_ready(self, patience: _Patience) -> None:
+        """Until the core is the loop's and a request can be written without waiting."""
+        while not self._core.closed:
+            if self._is_busy:
+                await self._until_idle()
+            elif self._socket < 0:
+                await self._connect_again(patience)
+            elif self._is_writing:
+                await self._room.wait()
+            else:
+                return
+        raise ValueError("the client is closed")
 
-    async def _connect_again(self, deadline: float) -> None:
-        """Waits until the service can be reached; only then may the library, whose patience would hold up the loop."""
+    async def _take_back(self, flight: _Flight, ticket: int) -> None:
+        def cancel() -> None:
+            if not flight.is_over and not self._core.closed:
+                self._core.cancel(ticket)
+
+        with contextlib.suppress(Exception):  # it ends by itself then
+            await self._call(cancel)
+
+    async def _connect_again(self, patience: _Patience) -> None:
+        if self._reconnect < 0:
+            raise DisconnectedError(f"tmad at {self._path} went away")
+        patience.is_over()  # begins
         async with self._connecting:
             while True:
-                try:
-                    _, writer = await asyncio.open_unix_connection(self._core.path)
-                    writer.close()
-                    await asyncio.to_thread(self._core.ping)
+                await self._until_idle()
+                if self._socket >= 0 or self._core.closed:
                     return
-                except (DisconnectedError, OSError):
-                    if self._loop.time() > deadline:
+                try:
+                    await self._call(self._reach)
+                except DisconnectedError:
+                    if patience.is_over():
                         raise
                     await asyncio.sleep(_RETRY_S)
 
+    def _reach(self) -> None:
+        """Connects again, if there is somebody. Only here: the library's patience would hold up the loop."""
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(self._path)
+        except OSError as e:
+            raise DisconnectedError(f"no tmad at {self._path} ({e.strerror})") from None
+        self._core.set_reconnect(_REJOIN_MS)
+        try:
+            self._core.ping()
+        finally:
+            self._core.set_reconnect(-1)
+
+    async def _job(self, make: Callable[..., Job], *args: Any) -> Job:
+        """Makes a job; in the thread, if the result needs new shared memory."""
+        await self._until_idle()
+        try:
+            return make(*args)
+        except _WouldWait:
+            return await self._ask(lambda: make(*args))
+
+    def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
+        if threading.get_ident() == self._loop_thread:
+            raise _WouldWait
+        return super()._make_tensor(shape, dtype)
+
     async def _run(self, job: Job) -> Any:
+        """Runs a job, with the points of its order around it where it takes several requests."""
+        await self._until_idle()
         move = job.move
-        if not all(a.tensor.is_host for a in job.arrays):
-            await self._run_on_device(job)
-        elif self._is_reached(move.dst) and self._is_reached(move.src):
-            request = await self._request(job)
-            await self._send(lambda flight: self._core.submit(request, flight, **job.order), "signal" not in job.order)
-        elif isinstance(move, Move) and max(move.dst.nbytes, move.src.nbytes) <= _SLOT_BYTES // 2:
-            await self._run_in_slot(job, move)
-        else:
-            blocking = await self._blocking_client()
-            await asyncio.to_thread(blocking._run, job)
+        is_on_device = not all(a.tensor.is_host for a in job.arrays)
+        if is_on_device:
+            job.stream()  # as it is now
+        has_dst, has_src = self._is_reached(move.dst), self._is_reached(move.src)
+        is_nothing = isinstance(move, Blocks) and move.is_nothing
+        if has_dst and has_src and not is_nothing:
+            if is_on_device:
+                await self._enqueue(job)
+            else:
+                request = await self._request(job)
+                await self._send(lambda flight: self._core.submit(request, flight, **job.order), job.order)
+            return job.result()
+        signal = None
+        if not is_on_device:
+            order = job.order
+            job.order, wait, signal = without_points(order)
+            await self._await(wait, order)
+        is_small = max(move.dst.nbytes, move.src.nbytes) <= _SLOT_BYTES // 2
+        if isinstance(move, Move) and is_small and not is_on_device:
+            await self._run_in_slot(job, move, has_dst, has_src)
+        elif not is_nothing:
+            await self._run_staged(job, is_on_device)
+        if signal is not None:
+            _core.signal_point(*signal)
         return job.result()
 
     async def _request(self, job: Job) -> Request:
         """A long list is put into shared memory, which takes a request of its own."""
-        index: Index | None = getattr(job.move, "index", None)
-        if index is not None and index.tensor.nbytes > 1024:
-            index.message_bytes = 1024
-            return await asyncio.to_thread(job.move.request, self._core)
-        return job.move.request(self._core)
+        move = job.move
+        if isinstance(move, Blocks) and move.index.device is None and move.index.tensor.nbytes > _LIST_BYTES:
+            move.index.message_bytes = _LIST_BYTES
+            return await self._ask(lambda: move.request(self._core))
+        return move.request(self._core)
 
-    async def _run_on_device(self, job: Job) -> None:
-        if any(a.tensor.is_host and not self._is_reached(a.tensor) for a in job.arrays):
-            blocking = await self._blocking_client()
-            await asyncio.to_thread(blocking._run, job)
-            return
+    async def _enqueue(self, job: Job) -> None:
         request, stream = await self._request(job), job.stream()
 
         def start(flight: _Flight) -> None:
             self._core.enqueue(request, stream, flight, **job.order)
 
-        await self._send(start, "signal" not in job.order)
+        await self._send(start, job.order)
 
-    async def _run_in_slot(self, job: Job, move: Move) -> None:
+    async def _await(self, wait: tuple[Region, int, int] | None, order: dict[str, Any]) -> None:
+        """Waits for a point here: what is staged is read by this process, in several requests."""
+        if wait is None or _core.wait_point(*wait, 0):
+            return
+        limit = order.get("wait_ms")
+        if limit is None:
+            info = await self._ask(self._core.info)
+            limit = int(info.get("limits", {}).get("wait_deadline_ms", 0)) or MOST_MS
+        deadline, pause = self._loop.time() + limit / 1000, 0.0005
+        while not _core.wait_point(*wait, 0):
+            if self._loop.time() > deadline:
+                raise WaitTimeoutError(f"wait: the timeline has not reached {wait[2]} within {limit} ms")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.01)
+
+    async def _run_in_slot(self, job: Job, move: Move, has_dst: bool, has_src: bool) -> None:
         """A small array passes through a slot of shared memory."""
         async with self._making:
             if self._slots_region is None:
-                self._slots_region = await asyncio.to_thread(self._core.create, _SLOTS * _SLOT_BYTES)
+                self._slots_region = await self._ask(lambda: self._core.create(_SLOTS * _SLOT_BYTES))
                 for i in range(_SLOTS):
                     self._slots.put_nowait(i * _SLOT_BYTES)
         region, dst, src = self._slots_region, move.dst, move.src
@@ -277,23 +549,23 @@ class AsyncClient(Maker):
                 if is_left and not flying:
                     self._slots.put_nowait(at)
 
-            flight.ended = ended
             ticket = self._core.submit(request, flight, **job.order)
+            flight.ended = ended
             flying.add(flight)
             return ticket
 
         try:
             staged_src, staged_dst = src, dst
-            if not self._is_reached(src):
+            if not has_src:
                 staged_src = region.tensor(at, src.dtype, src.shape, dense_like(src.shape, src.strides))
                 staged_src.copy_from(src)
-            if not self._is_reached(dst):
+            if not has_dst:
                 half = at + _SLOT_BYTES // 2
                 staged_dst = region.tensor(half, dst.dtype, dst.shape, dense_like(dst.shape, dst.strides))
             request = Move(
                 staged_dst, staged_src, move.permute, move.before, move.after, move.mode, move.value
             ).request()
-            await self._send(start, "signal" not in job.order)
+            await self._send(start, job.order)
             if staged_dst is not dst:
                 dst.copy_from(staged_dst)
         finally:  # a request that was canceled may still use the slot
@@ -301,29 +573,48 @@ class AsyncClient(Maker):
             if not flying:
                 self._slots.put_nowait(at)
 
-    async def _blocking_client(self) -> Client:
-        """A client for threads: its calls wait, and its lock is not this one's."""
+    async def _run_staged(self, job: Job, is_on_device: bool) -> None:
+        """A large array passes through staging memory, in chunks; so does what is half on a device."""
+        blocking, stager = await self._blocking_client()
+        job.progress = progress = _Progress(progress_bar(job))
+        run = blocking._run_on_device if is_on_device else blocking._run_on_host
+        try:
+            await asyncio.wrap_future(stager.submit(lambda: run(job)))
+        except asyncio.CancelledError:
+            progress.is_stopped = True
+            raise
+
+    async def _blocking_client(self) -> tuple[Client, _Thread]:
+        """A client for a thread: its calls wait, and its lock is not this one's."""
         async with self._making:
-            if self._blocking is None:
-                self._blocking = await asyncio.to_thread(
-                    lambda: Client(
-                        self._core.path,
-                        reconnect=self._reconnect,
-                        server_uid=self._server_uid,
-                        staging=self._staging_bytes,
-                    )
-                )
-            return self._blocking
+            if self._closing is not None:
+                raise ValueError("the client is closed")
+            if self._stager is None:
+                self._stager = _Thread()
+            patience = _Patience(self._loop, self._reconnect)
+            while self._blocking is None:
+                try:
+                    self._blocking = await asyncio.wrap_future(self._stager.submit(self._make_blocking))
+                except DisconnectedError:
+                    if patience.is_over():
+                        raise
+                    await asyncio.sleep(_RETRY_S)
+            return self._blocking, self._stager
+
+    def _make_blocking(self) -> Client:
+        return Client(self._path, reconnect=self._reconnect, server_uid=self._server_uid, staging=self._staging_bytes)
 
     # ---- Moves -----------------------------------------------------------------------------------------
 
     async def copy(self, src: Any, out: Any = None, **options: Any) -> Any:
         """Client.copy; so are the others."""
-        return await self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
+        return await self._run(
+            await self._job(self._transform_job, src, None, None, "constant", 0, out, Options(**options))
+        )
 
     async def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Any) -> Any:
         """Client.transpose."""
-        return await self._run(self._transpose_job(src, axes, out, Options(**options)))
+        return await self._run(await self._job(self._transpose_job, src, axes, out, Options(**options)))
 
     async def pad(
         self,
@@ -336,7 +627,9 @@ class AsyncClient(Maker):
     ) -> Any:
         """Client.pad."""
         value = parse_constant(constant_values)
-        return await self._run(self._transform_job(src, None, pad_width, mode, value, out, Options(**options)))
+        return await self._run(
+            await self._job(self._transform_job, src, None, pad_width, mode, value, out, Options(**options))
+        )
 
     async def transform(
         self,
@@ -350,7 +643,9 @@ class AsyncClient(Maker):
         **options: Any,
     ) -> Any:
         """Client.transform."""
-        return await self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
+        return await self._run(
+            await self._job(self._transform_job, src, permute, pad, mode, value, out, Options(**options))
+        )
 
     async def gather(
         self,
@@ -363,7 +658,7 @@ class AsyncClient(Maker):
         **options: Any,
     ) -> Any:
         """Client.gather."""
-        return await self._run(self._gather_job(src, index, axis, permute, out, Options(**options)))
+        return await self._run(await self._job(self._gather_job, src, index, axis, permute, out, Options(**options)))
 
     async def scatter(
         self,
@@ -376,7 +671,7 @@ class AsyncClient(Maker):
         **options: Any,
     ) -> None:
         """Client.scatter."""
-        await self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
+        await self._run(await self._job(self._scatter_job, dst, index, src, axis, permute, Options(**options)))
 
     async def plan(
         self,
@@ -390,7 +685,7 @@ class AsyncClient(Maker):
     ) -> AsyncPlan:
         """Client.plan: `await plan(src, out)` runs it."""
         move = self._plan_move(src, permute, pad, mode, value, out)
-        return AsyncPlan(self, await asyncio.to_thread(PreparedPlan._make, self, self._core, move))
+        return AsyncPlan(self, await self._ask(lambda: PreparedPlan._make(self, self._core, move)))
 
     def batch(self, **options: Any) -> AsyncBatch:
         """Client.batch, for `async with`."""
@@ -400,24 +695,24 @@ class AsyncClient(Maker):
 
     async def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
         """Client.empty."""
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         name = dtype_name(dtype)
         try:
             numpy_dtype(name)
         except (ImportError, TypeError):
-            return await asyncio.to_thread(self._make_tensor, shape, name)
-        return await asyncio.to_thread(self._make_shared, shape, name)
+            return await self._ask(lambda: self._make_tensor(extents, name))
+        return await self._ask(lambda: self._make_shared(extents, name))
 
     zeros = empty
 
     async def register(self, array: Any, *, readonly: bool = False) -> Region:
         """Client.register."""
         t = adapt(array, "array").tensor
-        return await asyncio.to_thread(self._core.register, t, readonly or t.readonly)
+        return await self._ask(lambda: self._core.register(t, readonly or t.readonly))
 
     async def timeline(self) -> Timeline:
         """Client.timeline. Its wait() holds up the loop: use asyncio.to_thread."""
-        return await asyncio.to_thread(Timeline, self._core)
+        return await self._ask(lambda: Timeline(self._core))
 
     async def explain(
         self,
@@ -432,23 +727,28 @@ class AsyncClient(Maker):
     ) -> Plan:
         """Client.explain."""
         move = self._plan_move(src, permute, pad, mode, value, out)
-        return await asyncio.to_thread(Plan, self._core, move, engine)
+        return await self._ask(lambda: Plan(self._core, move, engine))
 
     async def ping(self) -> None:
         """Client.ping."""
-        await asyncio.to_thread(self._core.ping)
+        await self._ask(self._core.ping)
 
     async def info(self) -> dict[str, Any]:
         """Client.info."""
-        return await asyncio.to_thread(self._core.info)
+        return await self._ask(self._core.info)
 
     async def stats(self) -> dict[str, Any]:
         """Client.stats."""
-        return await asyncio.to_thread(self._core.stats)
+        return await self._ask(self._core.stats)
 
     async def regions(self) -> list[dict[str, Any]]:
         """Client.regions."""
-        return await asyncio.to_thread(self._core.regions)
+        return await self._ask(self._core.regions)
+
+    @property
+    def path(self) -> str:
+        """Path of the service's socket."""
+        return self._path
 
     @property
     def closed(self) -> bool:
@@ -456,9 +756,7 @@ class AsyncClient(Maker):
         return self._core.closed
 
     def __repr__(self) -> str:
-        if self._core.closed:
-            return "<tmaclient.aio.AsyncClient, closed>"
-        return f"<tmaclient.aio.AsyncClient of {self._core.path}>"
+        return f"<tmaclient.aio.AsyncClient{', closed' if self._core.closed else ' of ' + self._path}>"
 
 
 class AsyncPlan:
@@ -468,7 +766,7 @@ class AsyncPlan:
         self._client, self._plan = client, plan
 
     async def __call__(self, src: Any, out: Any = None, **options: Any) -> Any:
-        return await self._client._run(self._plan._job(src, out, Options(**options)))
+        return await self._client._run(await self._client._job(self._plan._job, src, out, Options(**options)))
 
     def release(self) -> None:
         """Gives the plan up; runs in flight finish."""
@@ -479,10 +777,11 @@ class AsyncPlan:
 
 
 class AsyncBatch:
-    """Moves that run together when the `async with` block ends. If the block raises, none of them runs."""
+    """Moves that run together when the `async with` block ends. If the block raises, none of them runs. A result
+    without out is an ordinary array: shared memory is not to be had without waiting."""
 
     def __init__(self, client: AsyncClient, options: Options) -> None:
-        self._client, self._options = client, options
+        self._client, self._options, self._maker = client, options, _UnsharedMaker()
         self._jobs: list[Job] = []
 
     async def __aenter__(self) -> Self:
@@ -496,16 +795,16 @@ class AsyncBatch:
 
     def copy(self, src: Any, out: Any = None) -> Any:
         """Batch.copy; so are the others."""
-        return self._add(self._client._transform_job(src, None, None, "constant", 0, out, self._options))
+        return self._add(self._maker._transform_job(src, None, None, "constant", 0, out, self._options))
 
     def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None) -> Any:
         """Batch.transpose."""
-        return self._add(self._client._transpose_job(src, axes, out, self._options))
+        return self._add(self._maker._transpose_job(src, axes, out, self._options))
 
     def pad(self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None) -> Any:
         """Batch.pad."""
         value = parse_constant(constant_values)
-        return self._add(self._client._transform_job(src, None, pad_width, mode, value, out, self._options))
+        return self._add(self._maker._transform_job(src, None, pad_width, mode, value, out, self._options))
 
     def transform(
         self,
@@ -518,26 +817,53 @@ class AsyncBatch:
         out: Any = None,
     ) -> Any:
         """Batch.transform."""
-        return self._add(self._client._transform_job(src, permute, pad, mode, value, out, self._options))
+        return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, self._options))
 
     def _add(self, job: Job) -> Any:
+        if job.kind is JAX:
+            raise TypeError("src: JAX's arrays do not change, so that none can be filled at the end of the block")
         self._jobs.append(job)
         return job.out
 
     async def run(self) -> None:
-        """Runs what was collected."""
+        """Runs what was collected: in few requests what the service reaches, and the rest beside them. The first
+        exception is raised when all have ended."""
         client, jobs = self._client, self._jobs
         self._jobs = []
-        together = [j for j in jobs if all(a.tensor.is_host and client._is_reached(a.tensor) for a in j.arrays)]
-        pending = [client._run(j) for j in jobs if j not in together]
-        for i in range(0, len(together), _ITEMS):
-            pending.append(self._run_items(together[i : i + _ITEMS]))
-        await asyncio.gather(*pending)
+        await client._until_idle()
+        together: list[Job] = []
+        rest: list[Job] = []
+        for job in jobs:
+            is_shared = all(a.tensor.is_host and client._is_reached(a.tensor) for a in job.arrays)
+            (together if is_shared else rest).append(job)
+        order, wait, signal = self._options.order(), None, None
+        parts = list(messages(together))
+        if rest or len(parts) > 1:  # several requests are one to those who wait for a point
+            order, wait, signal = without_points(order)
+            await client._await(wait, self._options.order())
+        for job in rest:
+            job.order = order
+        pending = [client._run(job) for job in rest]
+        pending += [self._run_items(part, order) for part in parts]
+        for result in await asyncio.gather(*pending, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+        if signal is not None:
+            _core.signal_point(*signal)
 
-    async def _run_items(self, jobs: list[Job]) -> None:
-        core, order = self._client._core, self._options.order()
+    async def _run_items(self, jobs: list[Job], order: dict[str, Any]) -> None:
+        core = self._client._core
         request = Request.items([j.move.request(core) for j in jobs])
-        await self._client._send(lambda flight: core.submit(request, flight, **order), "signal" not in order)
+        await self._client._send(lambda flight: core.submit(request, flight, **order), order)
+
+
+class _UnsharedMaker(Maker):
+    """Makes jobs without the core."""
+
+    def _make_array(self, shape: Sequence[int], like: Array) -> Any:
+        if like.kind is OWN:
+            return aligned(shape, like.tensor.dtype)
+        return like.kind.empty(shape, like.tensor.dtype, like.object)
 
 
 __all__ = ["AsyncBatch", "AsyncClient", "AsyncPlan", "connect"]
