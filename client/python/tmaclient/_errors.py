@@ -203,6 +203,10 @@ _CLASSES: dict[int, type[Error]] = {
 }
 
 
+for _kind in (Error, VersionError, *_CLASSES.values()):
+    _kind.__module__ = "tmaclient"  # where programs find it
+
+
 def class_of(status: int) -> type[Error]:
     """The exception class of a status."""
     return _CLASSES.get(status, Error)
