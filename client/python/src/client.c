@@ -2,233 +2,10 @@
 /* The type Client: a connection, its lock, and what the service says about itself. */
 #include "core.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/client.h"
-
-/* ---- The lock -------------------------------------------------------------------------------------- */
-
-static bool is_usable(struct py_client *c)
-{
-	if (c->pid != getpid())
-		PyErr_SetString(PyExc_RuntimeError,
-		                "the client was made by another process; a child has to connect by itself");
-	else if (!c->client)
-		PyErr_SetString(PyExc_ValueError, "the client is closed");
-	else
-		return true;
-	return false;
-}
-
-/* A signal's handler may run while this thread waits for the others' calls. */
-static int wait_for_lock(struct py_client *c)
-{
-	int rc;
-
-	do {
-		struct timespec until;
-
-		Py_BEGIN_ALLOW_THREADS clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += 100000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		rc = pthread_mutex_timedlock(&c->lock, &until);
-		Py_END_ALLOW_THREADS
-	} while (rc == ETIMEDOUT && PyErr_CheckSignals() == 0);
-	return rc;
-}
-
-bool py_client_lock(struct py_client *c)
-{
-	int rc;
-
-	if (c->pid != getpid())
-		return is_usable(c);
-	rc = pthread_mutex_trylock(&c->lock);
-	if (rc == EBUSY)
-		rc = wait_for_lock(c);
-	if (rc == EDEADLK)
-		PyErr_SetString(PyExc_RuntimeError,
-		                "the client is in a call of this thread; a signal's handler cannot use it");
-	if (rc != 0)
-		return false;
-	c->is_interrupted = false;
-	if (is_usable(c))
-		return true;
-	pthread_mutex_unlock(&c->lock);
-	return false;
-}
-
-/* Whether the library waits for the program to connect: a service that only went away it looks for itself. */
-static bool is_given_up(const tma_client *client)
-{
-	return client->sock < 0 && client->ended.status != TMA_DISCONNECTED &&
-	       client->ended.status != TMA_DEVICE_LOST && client->retry_ms >= 0;
-}
-
-bool py_client_enter(struct py_client *c)
-{
-	char path[sizeof c->client->path];
-	int rc;
-
-	if (!py_client_lock(c))
-		return false;
-	if (tma_fd(c->client) < 0)
-		segments_release_stale(c, NULL);
-	if (!is_given_up(c->client))
-		return true;
-	memcpy(path, c->client->path, sizeof path);
-	CLIENT_CALL(c, rc = tma_connect(c->client, path));
-	if (rc < 0 && tma_fd(c->client) >= 0)
-		rc = 0; /* what of its regions and plans was lost says so when it is used */
-	if (py_client_check(c, rc) == 0)
-		return true;
-	py_client_unlock(c);
-	return false;
-}
-
-static struct deferred *take_deferred(struct py_client *c)
-{
-	struct deferred *first;
-
-	pthread_mutex_lock(&c->deferred_lock);
-	first = c->deferred;
-	c->deferred = NULL;
-	pthread_mutex_unlock(&c->deferred_lock);
-	return first;
-}
-
-/* What an exception interrupted, a destructor, cannot raise it. Ctrl-C comes again where it can be raised. */
-static void tell_later(void)
-{
-	if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-		PyErr_Clear();
-		PyErr_SetInterrupt();
-	} else
-		PyErr_WriteUnraisable(NULL);
-}
-
-static void release_all_deferred(struct py_client *c);
-
-/* With the lock: without the GIL. */
-static void run_deferred(struct py_client *c, struct deferred *entry)
-{
-	PyObject *type, *value, *trace;
-
-	PyErr_Fetch(&type, &value, &trace);
-	c->is_interrupted = false;
-	Py_BEGIN_ALLOW_THREADS while (entry)
-	{
-		struct deferred *next = entry->next;
-
-		entry->release(entry->object);
-		free(entry);
-		entry = next;
-	}
-	Py_END_ALLOW_THREADS if (PyErr_Occurred()) tell_later();
-	PyErr_Restore(type, value, trace);
-}
-
-/* What was deferred since the last look is released by whoever finds the lock free; for an event loop, by its
- * thread. */
-static void release_deferred(struct py_client *c)
-{
-	if (c->is_deferring && c->client)
-		eventfd_write(c->wake_fd, 1);
-	else
-		release_all_deferred(c);
-}
-
-static void release_all_deferred(struct py_client *c)
-{
-	struct deferred *entry;
-
-	while ((entry = take_deferred(c)) != NULL) {
-		if (pthread_mutex_trylock(&c->lock) != 0) {
-			struct deferred *last = entry;
-
-			while (last->next)
-				last = last->next;
-			pthread_mutex_lock(&c->deferred_lock);
-			last->next = c->deferred;
-			c->deferred = entry;
-			pthread_mutex_unlock(&c->deferred_lock);
-			return;
-		}
-		run_deferred(c, entry);
-		pthread_mutex_unlock(&c->lock);
-	}
-}
-
-static bool has_deferred(struct py_client *c)
-{
-	bool has;
-
-	pthread_mutex_lock(&c->deferred_lock);
-	has = c->deferred != NULL;
-	pthread_mutex_unlock(&c->deferred_lock);
-	return has;
-}
-
-void py_client_unlock(struct py_client *c)
-{
-	if (c->n_pending)
-		py_client_take_ended(c);
-	if (c->has_forgotten)
-		py_client_free_forgotten(c);
-	pthread_mutex_unlock(&c->lock);
-	if (has_deferred(c))
-		release_deferred(c);
-}
-
-bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object)
-{
-	struct deferred *entry = malloc(sizeof *entry);
-
-	if (!entry)
-		return false;
-	pthread_mutex_lock(&c->deferred_lock);
-	*entry = (struct deferred){ c->deferred, release, object };
-	c->deferred = entry;
-	pthread_mutex_unlock(&c->deferred_lock);
-	return true;
-}
-
-/* Without memory, it stays until the client is closed. */
-void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
-{
-	if (c->pid == getpid() && py_client_defer(c, release, object))
-		release_deferred(c);
-}
-
-int py_client_check(struct py_client *c, int status)
-{
-	if (PyErr_Occurred()) /* of a signal's handler */
-		return -1;
-	return status < 0 ? raise_status(status, "%s", tma_last_error(c->client)) : status;
-}
-
-/* ---- Signals --------------------------------------------------------------------------------------- */
-
-/* A signal came while a call waited: Python's handler may raise KeyboardInterrupt, and the call ends. What it
- * waits for next in the same call does not begin. */
-static int on_interrupt(void *arg)
-{
-	struct py_client *c = arg;
-	PyGILState_STATE state;
-
-	if (c->is_interrupted)
-		return 1;
-	state = PyGILState_Ensure();
-	c->is_interrupted = PyErr_CheckSignals() < 0;
-	PyGILState_Release(state);
-	return c->is_interrupted;
-}
 
 /* ---- Life ------------------------------------------------------------------------------------------ */
 
@@ -273,7 +50,7 @@ static PyObject *py_client_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	}
 	tma_set_timeout(c->client, timeout_ms);
 	tma_set_reconnect(c->client, reconnect_ms);
-	tma_set_interrupt(c->client, on_interrupt, c);
+	tma_set_interrupt(c->client, py_client_on_interrupt, c);
 	if (uid != Py_None)
 		tma_set_server_uid(c->client, value);
 	CLIENT_CALL(c, rc = tma_connect(c->client, bytes ? PyBytes_AsString(bytes) : NULL));
@@ -341,8 +118,8 @@ static PyObject *py_client_close(PyObject *self, PyObject *unused)
 	}
 	close_client(c);
 	pthread_mutex_unlock(&c->lock);
-	if (has_deferred(c))
-		release_deferred(c);
+	if (py_client_has_deferred(c))
+		py_client_release_now(c);
 	if (PyErr_Occurred())
 		return NULL;
 	Py_RETURN_NONE;
@@ -362,11 +139,11 @@ static void py_client_dealloc(PyObject *self)
 		close_client(c);
 		pthread_mutex_unlock(&c->lock);
 		if (PyErr_Occurred())
-			tell_later();
+			py_tell_later();
 	}
 	free_ended(c);
 	if (c->pid == getpid()) {
-		release_deferred(c);
+		py_client_release_now(c);
 		pthread_mutex_destroy(&c->lock);
 		pthread_mutex_destroy(&c->deferred_lock);
 	}
@@ -483,7 +260,7 @@ static PyObject *py_client_release_deferred(PyObject *self, PyObject *unused)
 
 	(void)unused;
 	if (c->pid == getpid())
-		release_all_deferred(c);
+		py_client_release_all(c);
 	if (PyErr_Occurred())
 		return NULL;
 	Py_RETURN_NONE;
@@ -492,7 +269,7 @@ static PyObject *py_client_release_deferred(PyObject *self, PyObject *unused)
 static PyObject *get_has_deferred(PyObject *self, void *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(has_deferred((struct py_client *)self));
+	return PyBool_FromLong(py_client_has_deferred((struct py_client *)self));
 }
 
 static PyObject *py_client_last_result(PyObject *self, PyObject *unused)

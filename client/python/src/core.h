@@ -101,6 +101,14 @@ struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
 struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream);
 struct py_tensor *py_tensor_of_interface(PyObject *object);
 
+/* What the type is made of, in other files. */
+PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+void py_tensor_dealloc(PyObject *self);
+PyObject *py_tensor_at(PyObject *type, PyObject *args);
+PyObject *py_tensor_part(PyObject *self, PyObject *args);
+PyObject *py_tensor_viewed(PyObject *self, PyObject *args);
+PyObject *py_tensor_copy_from(PyObject *self, PyObject *arg);
+PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args);
 PyObject *py_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 
@@ -134,7 +142,8 @@ struct py_client {
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
-	bool is_deferring; /* until release_deferred() is called: releases wait for replies, and a loop may not */
+	bool is_deferring; /* until release_deferred() is called: releases wait for replies, and a loop may
+	                      not */
 
 	uint64_t n_pending;
 	struct pending *flying; /* all that are pending */
@@ -164,6 +173,18 @@ void py_client_release(struct py_client *c, void (*release)(void *object), void 
 
 /* The same when the client is unlocked next; needs no GIL. */
 bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object);
+
+/* Whether something waits to be released; its release, unless an event loop has to find the time for it; and
+ * its release, which waits for replies. */
+bool py_client_has_deferred(struct py_client *c);
+void py_client_release_now(struct py_client *c);
+void py_client_release_all(struct py_client *c);
+
+/* Has the main thread raise the exception that is set, where nobody can. */
+void py_tell_later(void);
+
+/* For tma_set_interrupt, with the client. */
+int py_client_on_interrupt(void *arg);
 
 /* With the lock, after a call: its status if that is not negative and no signal's handler has raised an
  * exception; otherwise -1 with an exception. A call may succeed although it was interrupted. */

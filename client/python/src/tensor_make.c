@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of objects, by whichever protocol an object speaks. */
+#include "core.h"
+
+struct py_tensor *py_tensor_get(PyObject *object)
+{
+	if (Py_TYPE(object) == core.tensor_type) {
+		Py_INCREF(object);
+		return (struct py_tensor *)object;
+	}
+	return py_tensor_of_buffer(object, -1);
+}
+
+/* With elements of another type of the same size; -1: as it is. */
+static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
+{
+	if (!t || dtype < 0)
+		return t;
+	if (tma_dtype_size((enum tma_dtype)dtype) == tma_dtype_size(t->dtype)) {
+		t->dtype = (enum tma_dtype)dtype;
+		return t;
+	}
+	PyErr_Format(PyExc_TypeError, "dtype: %s and %s differ in size",
+	             tma_dtype_name((enum tma_dtype)dtype), tma_dtype_name(t->dtype));
+	Py_DECREF((PyObject *)t);
+	return NULL;
+}
+
+/* -1 with an exception that is more than that there is none. */
+static int has_attribute(PyObject *object, const char *name)
+{
+	PyObject *value = PyObject_GetAttrString(object, name);
+
+	Py_XDECREF(value);
+	if (value)
+		return 1;
+	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+		return -1;
+	PyErr_Clear();
+	return 0;
+}
+
+/* After an exception: JAX's arrays of bfloat16, for one, and CuPy's arrays. The exception is cleared if it is
+ * so. */
+static bool has_buffer_in_name_only(PyObject *object)
+{
+	const char *other = PyErr_ExceptionMatches(PyExc_BufferError) ? "__dlpack__"
+	                    : PyErr_ExceptionMatches(PyExc_TypeError) ? "__cuda_array_interface__"
+	                                                              : NULL;
+	PyObject *error, *value, *trace;
+
+	if (!other)
+		return false;
+	PyErr_Fetch(&error, &value, &trace);
+	if (has_attribute(object, other) <= 0) {
+		PyErr_Restore(error, value, trace);
+		return false;
+	}
+	Py_XDECREF(error);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return true;
+}
+
+/* By the first protocol that the object has. */
+static struct py_tensor *tensor_of(PyObject *object, int dtype, PyObject *stream)
+{
+	int has;
+
+	if (Py_TYPE(object) == core.tensor_type && !py_tensor_is_host((struct py_tensor *)object))
+		return seen_as(py_tensor_of_dlpack(object, stream), dtype);
+	if (PyObject_CheckBuffer(object)) {
+		struct py_tensor *t = py_tensor_of_buffer(object, dtype);
+
+		if (t || !has_buffer_in_name_only(object))
+			return t;
+	}
+	has = has_attribute(object, "__dlpack__");
+	if (has != 0)
+		return has < 0 ? NULL : seen_as(py_tensor_of_dlpack(object, stream), dtype);
+	has = has_attribute(object, "__cuda_array_interface__");
+	if (has != 0)
+		return has < 0 ? NULL : seen_as(py_tensor_of_interface(object), dtype);
+	PyErr_Format(PyExc_TypeError,
+	             "%R is no array: it has no buffer, no __dlpack__ and no __cuda_array_interface__",
+	             Py_TYPE(object));
+	return NULL;
+}
+
+PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "object", "dtype", "stream", NULL };
+	PyObject *object, *stream = Py_None;
+	const char *name = NULL;
+	int dtype = -1;
+
+	(void)type;
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zO:Tensor", names, &object, &name, &stream))
+		return NULL;
+	if (name) {
+		dtype = tma_dtype_parse(name);
+		if (dtype < 0) {
+			PyErr_Format(PyExc_TypeError, "dtype: tmad has no element type %s", name);
+			return NULL;
+		}
+	}
+	if (Py_TYPE(object) == core.tensor_type && dtype < 0) {
+		Py_INCREF(object);
+		return object;
+	}
+	return (PyObject *)tensor_of(object, dtype, stream);
+}
+
+void dlpack_delete(struct py_tensor *t);
+
+void py_tensor_dealloc(PyObject *self)
+{
+	struct py_tensor *t = (struct py_tensor *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	if (t->buffer) {
+		PyBuffer_Release(t->buffer);
+		PyMem_Free(t->buffer);
+	}
+	if (t->managed)
+		dlpack_delete(t);
+	Py_XDECREF(t->owner);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+/* Tensor.at(address, dtype, shape, strides, device, owner): memory that an object tells of by itself; strides
+ * in elements, device as DLPack has it. Nothing checks it: it is for kinds of objects that the package knows.
+ */
+PyObject *py_tensor_at(PyObject *type, PyObject *args)
+{
+	PyObject *shape, *strides, *owner;
+	uint64_t address;
+	int device_type, device_id, n = 0, dtype;
+	struct py_tensor *t;
+	const char *name;
+
+	(void)type;
+	if (!PyArg_ParseTuple(args, "O&sOO(ii)O:at", parse_u64, &address, &name, &shape, &strides,
+	                      &device_type, &device_id, &owner))
+		return NULL;
+	dtype = tma_dtype_parse(name);
+	if (dtype < 0) {
+		PyErr_Format(PyExc_TypeError, "elements of %s: tmad has no such type", name);
+		return NULL;
+	}
+	t = py_tensor_alloc();
+	if (!t)
+		return NULL;
+	t->dtype = (enum tma_dtype)dtype;
+	t->data = (char *)(uintptr_t)address;
+	t->device_type = device_type;
+	t->device_id = device_id;
+	if (parse_sizes(shape, "shape", t->shape, &t->rank) < 0 ||
+	    parse_sizes(strides, "strides", t->strides, &n) < 0)
+		goto err;
+	if (n != t->rank) {
+		PyErr_SetString(PyExc_ValueError, "strides: one for each dimension");
+		goto err;
+	}
+	if (py_tensor_check(t) < 0)
+		goto err;
+	Py_INCREF(owner);
+	t->owner = owner;
+	return (PyObject *)t;
+
+err:
+	Py_DECREF((PyObject *)t);
+	return NULL;
+}
