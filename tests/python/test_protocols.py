@@ -16,7 +16,7 @@ def address(array_):
 
 
 # ---- DLPack with NumPy ---------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", [n for n in arrays.NAMES])
+@pytest.mark.parametrize("name", arrays.NAMES)
 def test_dlpack_leads_to_the_same_memory(c, name):
     x = c.empty((3, 4), name)
     t = tma.Tensor(x)

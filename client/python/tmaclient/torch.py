@@ -13,6 +13,7 @@ connected at the first call.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -20,25 +21,37 @@ from typing import Any
 import torch
 
 from ._client import Client, connect
+from ._moves import check_permutation, parse_axes, parse_axis
 
 _lock = threading.Lock()
 _client: Client | None = None
+_path: str | None = None  # for a child process, which needs a client of its own
 
 
 def use(client: Client | None) -> None:
     """Sets the client of the operators. None: the next call connects to $TMAD_SOCKET or the usual paths."""
-    global _client
+    global _client, _path
     with _lock:
-        _client = client
+        _client, _path = client, client.path if client is not None else None
 
 
 def client() -> Client:
-    """The client of the operators."""
-    global _client
+    """The client of the operators. A child process that was forked connects by itself, to the same service."""
+    global _client, _path
     with _lock:
         if _client is None or _client.closed:
-            _client = connect()
+            _client = connect(_path)
+            _path = _client.path
         return _client
+
+
+def _forget() -> None:
+    """In a child: the lock may be another thread's of its parent, and the client is not its own."""
+    global _client, _lock
+    _client, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _pairs(pad: Sequence[int] | None, rank: int) -> list[tuple[int, int]] | None:
@@ -89,38 +102,59 @@ def _(
     pad_mode: str = "constant",
     value: float = 0.0,
 ) -> None:
-    rank = src.dim()
-    torch._check(out.dtype == src.dtype, lambda: f"out: {out.dtype}; src is {src.dtype}")
-    torch._check(out.dim() == rank, lambda: f"out: {out.dim()} dimensions; src has {rank}")
-    pairs = _pairs(pad, rank) or [(0, 0)] * rank
-    for d, (before, after) in enumerate(pairs):
-        n = src.shape[permute[d] if permute else d] + before + after
-        torch._check(out.shape[d] == n, lambda: "out: its shape is not that of the result")  # noqa: B023
+    axes = _axes(permute, src.dim())
+    pairs = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
+    shape = [src.shape[d] + before + after for d, (before, after) in zip(axes, pairs, strict=True)]
+    _check_like("out", out, shape, src.dtype)
 
 
 @gather.register_fake
 def _(
     src: torch.Tensor, index: torch.Tensor, out: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
 ) -> None:
-    _check_blocks(out, src, index, dim if not permute else list(permute).index(dim % src.dim()))
+    axes = _axes(permute, src.dim())
+    blocks = _blocks(src, index, dim)
+    _check_like("out", out, [blocks[d] for d in axes], src.dtype)
 
 
 @scatter.register_fake
 def _(
     out: torch.Tensor, index: torch.Tensor, src: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
 ) -> None:
-    _check_blocks(src, out, index, dim if not permute else permute[dim % src.dim()])
+    axes = _axes(permute, out.dim())
+    blocks = _blocks(out, index, dim)
+    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], out.dtype)
 
 
-def _check_blocks(listed: torch.Tensor, selected: torch.Tensor, index: torch.Tensor, dim: int) -> None:
+def _axes(permute: Sequence[int] | None, rank: int) -> list[int]:
+    """A permutation, with axes from 0 on."""
+    axes = parse_axes(permute, rank, "permute")
+    check_permutation(axes, "permute")
+    return list(range(rank)) if axes is None else list(axes)
+
+
+def _blocks(selected: torch.Tensor, index: torch.Tensor, dim: int) -> list[Any]:
+    """The shape of the blocks that an index selects. Extents may be symbols."""
     torch._check(index.dim() == 1, lambda: f"index: {index.dim()} dimensions; it has to have one")
-    torch._check(listed.dtype == selected.dtype, lambda: f"{listed.dtype} and {selected.dtype} differ")
-    torch._check(listed.shape[dim] == index.shape[0], lambda: "index: not an entry for each block")
+    is_integer = not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool)
+    torch._check(is_integer, lambda: f"index: {index.dtype}; it has to be of integers")
+    shape: list[Any] = list(selected.shape)
+    shape[parse_axis(dim, selected.dim(), "dim")] = index.shape[0]
+    return shape
+
+
+def _check_like(name: str, tensor: torch.Tensor, shape: Sequence[Any], dtype: torch.dtype) -> None:
+    """Refuses a tensor of another type or shape."""
+    torch._check(tensor.dtype == dtype, lambda: f"{name}: {tensor.dtype}; it has to be {dtype}")
+    torch._check(tensor.dim() == len(shape), lambda: f"{name}: {tensor.dim()} dimensions; it has to have {len(shape)}")
+    for extent, expected in zip(tensor.shape, shape, strict=True):
+        torch._check(extent == expected, lambda: f"{name}: {list(tensor.shape)}; it has to be {list(shape)}")
 
 
 def _number(value: float, src: torch.Tensor) -> Any:
-    """Padding of integers is by an integer."""
-    return value if src.dtype.is_floating_point or src.dtype.is_complex else int(value)
+    """Padding of integers is by an integer; any other number is refused where it is encoded."""
+    is_real = src.dtype.is_floating_point or src.dtype.is_complex
+    return value if is_real or value != value // 1 else int(value)
 
 
 __all__ = ["client", "gather", "scatter", "transform", "use"]

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tmaclient.torch: operators as PyTorch tests them, compiled, with wrong arguments, and in worker processes."""
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tmaclient as tma
+import tmaclient.torch
+from tmad import ENGINE
+
+pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="tensors of the host, which the other tests move on a device")
+ops = torch.ops.tma
+DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+          torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2,
+          torch.uint16, torch.uint32, torch.uint64]
+
+
+@pytest.fixture(autouse=True)
+def used(c):
+    tmaclient.torch.use(c)
+    yield
+    tmaclient.torch.use(None)
+
+
+def filled(shape, dtype):
+    """Any bytes; of bools, 0 and 1."""
+    size = torch.empty(0, dtype=dtype).element_size()
+    n = int(torch.tensor(shape).prod()) * size
+    return torch.randint(0, 2 if dtype is torch.bool else 256, (n,), dtype=torch.uint8).view(dtype).reshape(shape)
+
+
+def same(a, b):
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(
+        a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+# ---- Results -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_results(dtype):
+    x = filled((4, 6, 5), dtype)
+    out = torch.empty(5, 4, 6, dtype=dtype)
+    ops.transform(x, out, permute=[2, 0, 1])
+    assert same(out, x.permute(2, 0, 1))
+    padded = torch.full((4, 8, 5), 1, dtype=torch.uint8).to(dtype)
+    ops.transform(x, padded, pad=[0, 0, 1, 1, 0, 0])
+    assert same(padded[:, 1:7], x) and not padded[:, 0].contiguous().view(torch.uint8).any()
+    index = torch.tensor([3, 1, 3])
+    taken = torch.empty(3, 6, 5, dtype=dtype)
+    ops.gather(x, index, taken)
+    assert same(taken, x[[3, 1, 3]])
+    into = torch.zeros(4, 6, 5, dtype=torch.uint8).to(dtype)
+    ops.scatter(into, torch.tensor([2, 0]), x[:2])
+    assert same(into[2], x[0]) and same(into[0], x[1])
+
+
+def test_dimensions():
+    x = torch.randn(4, 6, 5)
+    for dim in range(-3, 3):
+        n = x.shape[dim]
+        index = torch.arange(n).flip(0)[: n - 1]
+        expected = x.index_select(dim, index)
+        out = torch.empty_like(expected)
+        ops.gather(x, index, out, dim=dim)
+        assert same(out, expected)
+        turned = torch.empty(expected.permute(1, 2, 0).shape)
+        ops.gather(x, index, turned, dim=dim, permute=[1, 2, 0])
+        assert same(turned, expected.permute(1, 2, 0))
+        back = torch.zeros_like(x)
+        ops.scatter(back, index, turned, dim=dim, permute=[2, 0, 1])
+        assert same(back, torch.zeros_like(x).index_copy(dim, index, expected))
+    for permute in ([0, 1, 2], [-1, 0, 1]):
+        out = torch.empty(x.permute(permute).shape)
+        ops.transform(x, out, permute=permute)
+        assert same(out, x.permute(permute))
+    out = torch.empty(4, 6, 7)
+    ops.transform(x, out, pad=[0, 0, 0, 0, 1, 1], pad_mode="reflect")
+    assert same(out, torch.nn.functional.pad(x, (1, 1), "reflect"))
+    ints = torch.empty(6, dtype=torch.int32)
+    ops.transform(torch.arange(4, dtype=torch.int32), ints, pad=[1, 1], value=7.0)
+    assert ints.tolist() == [7, 0, 1, 2, 3, 7]
+    bools = torch.empty(3, dtype=torch.bool)
+    ops.transform(torch.zeros(1, dtype=torch.bool), bools, pad=[1, 1], value=1.0)
+    assert bools.tolist() == [True, False, True]
+    ops.transform(torch.tensor(3.5), scalar := torch.empty(()))
+    assert scalar.item() == 3.5
+
+
+def test_grad():
+    """The operators have no derivative: what requires one is only read."""
+    x = torch.randn(3, 4, requires_grad=True)
+    with torch.no_grad():
+        out = torch.empty(4, 3)
+        ops.transform(x, out, permute=[1, 0])
+    assert same(out, x.detach().T)
+
+
+# ---- As operators --------------------------------------------------------------------------------------------
+def test_opcheck():
+    x, index = torch.randn(4, 6, 5), torch.tensor([1, 0])
+    checks = [
+        (ops.transform, (x, torch.empty(5, 4, 6), [2, 0, 1])),
+        (ops.transform, (x, torch.empty(6, 6, 5), None, [1, 1, 0, 0, 0, 0], "edge")),
+        (ops.transform, (x, torch.empty(4, 6, 7), [0, -2, -1], [0, 0, 0, 0, 2, 0], "constant", 1.5)),
+        (ops.gather, (x, index, torch.empty(2, 6, 5))),
+        (ops.gather, (x, index, torch.empty(4, 5, 2), 1, [0, 2, 1])),
+        (ops.scatter, (x.clone(), index, torch.randn(2, 6, 5))),
+        (ops.scatter, (x.clone(), index, torch.randn(4, 5, 2), -2, [0, 2, 1])),
+    ]
+    for op, arguments in checks:
+        torch.library.opcheck(op.default, arguments)
+
+
+def test_meta():
+    """What would fail is refused while a graph is traced."""
+    def meta(*shape, dtype=torch.float32):
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    x, index = meta(4, 6, 5), meta(2, dtype=torch.int64)
+    ops.transform(x, meta(5, 4, 6), permute=[2, 0, 1])
+    ops.gather(x, index, meta(4, 2, 5), dim=1)
+    ops.gather(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
+    ops.scatter(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
+    for wrong in [
+        lambda: ops.transform(x, meta(4, 6)),
+        lambda: ops.transform(x, meta(4, 6, 6)),
+        lambda: ops.transform(x, meta(4, 6, 5, dtype=torch.float16)),
+        lambda: ops.transform(x, meta(4, 6, 5), permute=[2, 0, 1]),
+        lambda: ops.transform(x, meta(4, 6, 5), permute=[0, 1]),
+        lambda: ops.transform(x, meta(4, 6, 5), permute=[0, 0, 1]),
+        lambda: ops.transform(x, meta(4, 6, 5), permute=[0, 1, 3]),
+        lambda: ops.transform(x, meta(4, 6, 5), pad=[1, 1]),
+        lambda: ops.transform(x, meta(4, 6, 6), pad=[0, 0, 0, 0, 0, 0]),
+        lambda: ops.gather(x, meta(2, 1, dtype=torch.int64), meta(2, 6, 5)),
+        lambda: ops.gather(x, meta(2, dtype=torch.float32), meta(2, 6, 5)),
+        lambda: ops.gather(x, index, meta(3, 6, 5)),
+        lambda: ops.gather(x, index, meta(2, 6, 4)),
+        lambda: ops.gather(x, index, meta(2, 6)),
+        lambda: ops.gather(x, index, meta(2, 6, 5), dim=3),
+        lambda: ops.gather(x, index, meta(2, 6, 5, dtype=torch.int32)),
+        lambda: ops.gather(x, index, meta(2, 6, 5), permute=[2, 0, 1]),
+        lambda: ops.scatter(x, index, meta(3, 6, 5)),
+        lambda: ops.scatter(x, index, meta(2, 5, 6)),
+        lambda: ops.scatter(x, index, meta(2, 5, 6), permute=[0, 1, 2]),
+    ]:
+        with pytest.raises((RuntimeError, ValueError, IndexError)):
+            wrong()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled(backend):
+    def turn(x, index):
+        out = torch.empty(x.shape[2], x.shape[0], x.shape[1], dtype=x.dtype)
+        ops.transform(x * 2, out, permute=[2, 0, 1])
+        taken = torch.empty(index.shape[0], x.shape[0], x.shape[1], dtype=x.dtype)
+        ops.gather(out, index, taken)
+        return taken + 1
+
+    compiled = torch.compile(turn, fullgraph=True, backend=backend, dynamic=True)
+    for n in (4, 7):
+        x, index = torch.randn(n, 6, 5), torch.tensor([4, 0, 1])
+        assert torch.equal(compiled(x, index), (x * 2).permute(2, 0, 1)[index] + 1)
+
+
+# ---- Errors --------------------------------------------------------------------------------------------------
+def test_errors():
+    x = torch.randn(4, 6)
+    for kind, word, wrong in [
+        (ValueError, "out", lambda: ops.transform(x, torch.empty(4, 5))),
+        (ValueError, "out", lambda: ops.transform(x, torch.empty(4, 6, dtype=torch.float16))),
+        (ValueError, "permute", lambda: ops.transform(x, torch.empty(4, 6), permute=[0, 0])),
+        (ValueError, "pad", lambda: ops.transform(x, torch.empty(4, 6), pad=[1, 1])),
+        (ValueError, "mode", lambda: ops.transform(x, torch.empty(4, 6), pad=[0, 0, 0, 0], pad_mode="mirror")),
+        (IndexError, "index", lambda: ops.gather(x, torch.tensor([4]), torch.empty(1, 6))),
+        (IndexError, "axis", lambda: ops.gather(x, torch.tensor([1]), torch.empty(1, 6), dim=2)),
+        (TypeError, "index", lambda: ops.gather(x, torch.tensor([1.0]), torch.empty(1, 6))),
+        (TypeError, "sparse", lambda: ops.transform(x.to_sparse(), torch.empty(4, 6))),
+        (ValueError, "uint8", lambda: ops.transform(torch.zeros(1, dtype=torch.uint8),
+                                                    torch.zeros(2, dtype=torch.uint8), pad=[1, 0], value=300.0)),
+        (ValueError, "1.5", lambda: ops.transform(torch.zeros(1, dtype=torch.uint8),
+                                                  torch.zeros(2, dtype=torch.uint8), pad=[1, 0], value=1.5)),
+    ]:
+        with pytest.raises(kind, match=word):
+            wrong()
+
+
+def test_client(tmad, monkeypatch):
+    tmaclient.torch.use(None)
+    monkeypatch.setenv("TMAD_SOCKET", tmad.path)
+    first = tmaclient.torch.client()
+    assert first.path == tmad.path and tmaclient.torch.client() is first
+    first.close()
+    assert tmaclient.torch.client() is not first
+    tmaclient.torch.client().close()
+    tmaclient.torch.use(None)
+    monkeypatch.setenv("TMAD_SOCKET", tmad.path + "-not")
+    with pytest.raises(tma.DisconnectedError):
+        ops.transform(torch.zeros(1), torch.zeros(1))
+
+
+# ---- Processes -----------------------------------------------------------------------------------------------
+class Images(torch.utils.data.Dataset):
+    """Transposed in the worker, by a client of the worker's own."""
+
+    def __init__(self, path):
+        self._path, self._pid, self._client = path, None, None
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        if self._pid != os.getpid():
+            self._pid, self._client = os.getpid(), tma.connect(self._path)
+        return self._client.transpose(torch.full((8, 6, 3), i, dtype=torch.uint8), (2, 0, 1))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers(tmad, method):
+    loader = torch.utils.data.DataLoader(Images(tmad.path), batch_size=4, num_workers=2, multiprocessing_context=method)
+    batches = list(loader)
+    assert [b.shape for b in batches] == [(4, 3, 8, 6)] * 6
+    assert torch.equal(torch.cat(batches)[:, 0, 0, 0], torch.arange(24, dtype=torch.uint8))
+
+
+class Inherited(Images):
+    def __getitem__(self, i):
+        return self._client.copy(torch.zeros(2))
+
+
+def test_workers_with_a_client_of_their_parent(tmad, c):
+    images = Inherited(tmad.path)
+    images._client = c
+    loader = torch.utils.data.DataLoader(images, num_workers=1, multiprocessing_context="fork")
+    with pytest.raises(RuntimeError, match="another process"):
+        list(loader)
+    assert c.copy(torch.ones(2)).tolist() == [1, 1]
+
+
+def test_operators_in_workers(tmad, monkeypatch):
+    """A child connects by itself."""
+    monkeypatch.setenv("TMAD_SOCKET", tmad.path)
+    loader = torch.utils.data.DataLoader(ByOperator(), batch_size=4, num_workers=2, multiprocessing_context="fork")
+    assert torch.equal(torch.cat(list(loader))[:, 0, 0], torch.arange(8.0))
+
+
+class ByOperator(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        out = torch.empty(3, 2)
+        ops.transform(torch.full((2, 3), float(i)), out, permute=[1, 0])
+        return out
