@@ -82,6 +82,24 @@ def test_between_host_and_device(c, span, stream):
         c.copy(device)
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
+def test_host_memory_passes_in_chunks(gpu, span, stream, mode):
+    with tma.connect(gpu.path, staging=64 << 10) as c:
+        pads = ((1, 2), (0, 3))
+        wanted = np.pad(X.T, pads, mode=mode)
+        device = Array(span.start, wanted.shape, "u4", stream)
+        device.put(np.zeros(wanted.shape, "u4"))
+        c.transform(X, permute=(1, 0), pad=pads, mode=mode, out=device)
+        assert np.array_equal(device.get(), wanted)
+        back = np.zeros((wanted.shape[1] + 2, wanted.shape[0] + 1), "u4")
+        c.transform(device, permute=(1, 0), pad=((2, 0), (0, 1)), mode=mode, out=back)
+        assert np.array_equal(back, np.pad(wanted.T, ((2, 0), (0, 1)), mode=mode))
+        plain = Array(span.start + 2 * MIB, X.T.shape, "u4", stream)
+        c.transpose(X, out=plain)
+        assert np.array_equal(plain.get(), X.T)
+        assert max(r["size"] for r in c.regions() if r["kind"] == "memfd") <= 1 << 20
+
+
 def test_gathers(c, span, stream):
     src, dst = Array(span.start, X.shape, "u4", stream), Array(span.start + MIB, (5, 256), "u4", stream)
     src.put(X)

@@ -441,15 +441,16 @@ class Client(Maker):
         dst, src = move.dst, move.src
         if isinstance(move, Blocks) and move.is_nothing:
             return
-        staged_dst = staged_src = None
+        if isinstance(move, Move) and not (self._is_reached(dst) and self._is_reached(src)):
+            self._staging.run(move, self._is_reached, None, job.stream(), **job.order)
+            return
+        staged_dst = None
         if not self._is_reached(src):
-            staged_src = self._make_tensor(src.shape, src.dtype)
-            staged_src.copy_from(src)
-            move.src = staged_src
+            move.src = self._make_tensor(src.shape, src.dtype)
+            move.src.copy_from(src)
         if not self._is_reached(dst):
             staged_dst = self._make_tensor(dst.shape, dst.dtype)
-            if isinstance(move, Blocks):
-                staged_dst.copy_from(dst)
+            staged_dst.copy_from(dst)
             move.dst = staged_dst
         self._core.enqueue(move.request(self._core), job.stream(), **job.order)
         if job.synchronous or dst.is_host or src.is_host or is_overlapping(dst, src):

@@ -35,11 +35,19 @@ class Staging:
         self._region: Region | None = None
         self._lock = threading.Lock()
 
-    def run(self, move: Move, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
-        """Runs a move; `reached` says which tensors the service has already."""
+    def run(
+        self,
+        move: Move,
+        reached: Callable[[Tensor], bool],
+        progress: Any = None,
+        stream: int | None = None,
+        **order: Any,
+    ) -> None:
+        """Runs a move; `reached` says which tensors the service has already. stream: that in which the side in device
+        memory is used; None: both are host memory."""
         with self._lock:
             try:
-                _Staged(self, move, reached(move.dst), reached(move.src), order).run(progress)
+                _Staged(self, move, reached(move.dst), reached(move.src), stream, order).run(progress)
             except BaseException:
                 self._region = None  # something may still be under way in it
                 raise
@@ -102,9 +110,12 @@ class Staging:
 class _Staged:
     """One move under way."""
 
-    def __init__(self, staging: Staging, move: Move, has_dst: bool, has_src: bool, order: dict[str, Any]) -> None:
+    def __init__(
+        self, staging: Staging, move: Move, has_dst: bool, has_src: bool, stream: int | None, order: dict[str, Any]
+    ) -> None:
         self.staging, self.core = staging, staging._core
         self.move, self.has_dst, self.has_src, self.order = move, has_dst, has_src, order
+        self.stream = stream
         dst, src = move.dst, move.src
         rank = dst.ndim
         self.permute = move.permute if move.permute is not None else tuple(range(rank))
@@ -126,8 +137,9 @@ class _Staged:
         dst, src = self.move.dst, self.move.src
         limit = self.staging.chunk_bytes() // dst.itemsize
         chunk = list(self.extents)
+        # Borders are filled here, from what is inside: not on a device, and not where that is cropped.
         fixed = [
-            self.move.mode != "constant" and (b < 0 or a < 0) and (b > 0 or a > 0)
+            (b > 0 or a > 0) and (not dst.is_host or (self.move.mode != "constant" and (b < 0 or a < 0)))
             for b, a in zip(self.before, self.after, strict=True)
         ]
 
@@ -136,7 +148,7 @@ class _Staged:
 
         cut = [False] * len(chunk)
         while self._elements(chunk, cut) > limit and 0 not in chunk:
-            # Of a dimension that is not cut, the borders go first: they are filled here, from what is inside.
+            # Of a dimension that is not cut, the borders go first.
             choice = [
                 d
                 for d in range(len(chunk))
@@ -197,7 +209,7 @@ class _Staged:
         return sub(dst, dst_starts, dst_extents), sub(src, src_starts, src_extents), before, after
 
     def run(self, progress: Any) -> None:
-        if 0 in self.extents and self.move.mode == "constant":
+        if 0 in self.extents and self.move.mode == "constant" and self.move.dst.is_host:
             fill(self.move.dst, self.move.value)
             return
         boxes = list(self.boxes())
@@ -206,7 +218,7 @@ class _Staged:
         src_bytes = 0 if self.has_src else _round(first_src.nbytes)
         lanes = min(_LANES, len(boxes))
         region = self.staging.region(max(1, lanes * (dst_bytes + src_bytes)))
-        under_way: deque[tuple[int, Request, Tensor | None, Tensor]] = deque()
+        under_way: deque[tuple[int | None, Request, Tensor | None, Tensor]] = deque()
         try:
             for i, box in enumerate(boxes):
                 if len(under_way) == lanes:
@@ -234,23 +246,28 @@ class _Staged:
         except BaseException:
             for ticket, *_ in under_way:
                 with contextlib.suppress(Exception):  # the first error is the one to tell
-                    self.core.forget(ticket)
+                    self.core.synchronize() if ticket is None else self.core.forget(ticket)
             raise
         for d in range(self.move.dst.ndim):
             if self.is_cut[d]:
                 fill_border(self, d)
 
-    def submit(self, request: Request) -> int:
+    def submit(self, request: Request) -> int | None:
+        if self.stream is not None:
+            self.core.enqueue(request, self.stream, **self.order)
+            return None
         try:
             return self.core.submit(request, None, **self.order)
         except DisconnectedError:
             self.core.ping()  # connects again, as long as the client may try
             return self.core.submit(request, None, **self.order)
 
-    def finish(self, ticket: int, request: Request, staged: Tensor | None, dst: Tensor, progress: Any) -> None:
+    def finish(self, ticket: int | None, request: Request, staged: Tensor | None, dst: Tensor, progress: Any) -> None:
         try:
-            self.core.wait(ticket)
+            self.core.synchronize() if ticket is None else self.core.wait(ticket)
         except DisconnectedError:
+            if ticket is None:
+                raise
             self.core.run(request, **self.order)  # what was moved may be moved again
         if staged is not None:
             dst.copy_from(staged)
@@ -287,6 +304,8 @@ def fill_border(staged: _Staged, d: int) -> None:
 
 def fill(dst: Tensor, value: Any) -> None:
     """Fills a tensor with one number."""
+    if dst.size == 0:
+        return
     element = Tensor(bytearray(_core.encode_number(dst.dtype, value))).viewed(dst.dtype, ())
     dst.copy_from(element.part(0, dst.shape, (0,) * dst.ndim))
 
