@@ -312,7 +312,8 @@ class AsyncClient(Maker):
     async def _release(self) -> None:
         """Releases what destructors have left: that waits for a reply."""
         try:
-            await self._call(self._core.release_deferred)
+            with contextlib.suppress(ValueError):  # it was closed meanwhile, which releases everything
+                await self._call(self._core.release_deferred)
         finally:
             self._is_releasing = False
 
