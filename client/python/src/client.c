@@ -16,6 +16,7 @@ static void init_locks(struct py_client *c)
 	pthread_mutexattr_init(&attributes);
 	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
 	pthread_mutex_init(&c->lock, &attributes);
+	pthread_mutex_init(&c->streams_lock, &attributes);
 	pthread_mutexattr_destroy(&attributes);
 	pthread_mutex_init(&c->deferred_lock, NULL);
 }
@@ -106,11 +107,15 @@ static void close_client(struct py_client *c)
 static PyObject *py_client_close(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;
+	bool has_streams;
 
 	(void)unused;
 	if (c->pid != getpid() || !c->client)
 		Py_RETURN_NONE;
-	if (!py_client_lock(c)) {
+	has_streams = py_client_lock_streams(c);
+	if (!has_streams || !py_client_lock(c)) {
+		if (has_streams)
+			pthread_mutex_unlock(&c->streams_lock);
 		if (c->client)
 			return NULL;
 		PyErr_Clear(); /* another thread has just closed it */
@@ -118,6 +123,7 @@ static PyObject *py_client_close(PyObject *self, PyObject *unused)
 	}
 	close_client(c);
 	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->streams_lock);
 	if (py_client_has_deferred(c))
 		py_client_release_now(c);
 	if (PyErr_Occurred())
@@ -145,6 +151,7 @@ static void py_client_dealloc(PyObject *self)
 	if (c->pid == getpid()) {
 		py_client_release_now(c);
 		pthread_mutex_destroy(&c->lock);
+		pthread_mutex_destroy(&c->streams_lock);
 		pthread_mutex_destroy(&c->deferred_lock);
 	}
 	if (c->wake_fd >= 0)

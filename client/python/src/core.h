@@ -52,8 +52,9 @@ enum device_type {
 
 /* A view of another object's memory. It does not change, and keeps the memory. */
 struct py_tensor {
-	PyObject_HEAD PyObject *owner; /* the object, or the tensor that this one is a part of */
-	Py_buffer *buffer;             /* of the object; or NULL */
+	PyObject ob_base;
+	PyObject *owner;   /* the object, or the tensor that this one is a part of */
+	Py_buffer *buffer; /* of the object; or NULL */
 	void *managed;     /* a DLManagedTensor or a DLManagedTensorVersioned to be deleted; or NULL */
 	bool is_versioned; /* managed */
 	bool is_readonly;
@@ -135,10 +136,12 @@ struct streams;
 struct segment;
 
 struct py_client {
-	PyObject_HEAD pthread_mutex_t lock; /* of all that follows; checks for errors */
-	tma_client *client;                 /* NULL: closed */
-	pid_t pid;                          /* of the process that made it: a child may not use it */
-	bool is_interrupted; /* a signal's handler has raised an exception since it was locked */
+	PyObject ob_base;
+	pthread_mutex_t streams_lock; /* taken before the other one: who has it queues work in streams */
+	pthread_mutex_t lock;         /* of all that follows; both check for errors */
+	tma_client *client;           /* NULL: closed */
+	pid_t pid;                    /* of the process that made it: a child may not use it */
+	bool is_interrupted;          /* a signal's handler has raised an exception since it was locked */
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
@@ -166,6 +169,10 @@ bool py_client_lock(struct py_client *c);
  * is a new one. */
 bool py_client_enter(struct py_client *c);
 void py_client_unlock(struct py_client *c);
+
+/* The lock of streams: a call that queues work may wait until the device has done some, for which the thread
+ * of streams may need the other lock. */
+bool py_client_lock_streams(struct py_client *c);
 
 /* For a destructor: releases now or when the client is unlocked next, without the GIL; also if it is closed.
  */
@@ -231,7 +238,8 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args);
 
 /* Memory that is shared with the service. It is released with the object. */
 struct py_region {
-	PyObject_HEAD struct py_client *client;
+	PyObject ob_base;
+	struct py_client *client;
 	tma_region *region;
 	char *address; /* in this process; NULL: device memory */
 	uint64_t size;
@@ -255,7 +263,8 @@ enum py_request_kind { REQUEST_TRANSFORM, REQUEST_PLAN, REQUEST_BLOCKS, REQUEST_
 struct py_plan;
 
 struct py_request {
-	PyObject_HEAD enum py_request_kind kind;
+	PyObject ob_base;
+	enum py_request_kind kind;
 	struct py_tensor *dst, *src; /* NULL for items */
 
 	/* A transform, also that of blocks. */
@@ -329,7 +338,8 @@ int number_parse(PyObject *object, struct tma_number *ret);
 /* ---- Plans ----------------------------------------------------------------------------------------- */
 
 struct py_plan {
-	PyObject_HEAD struct py_client *client;
+	PyObject ob_base;
+	struct py_client *client;
 	tma_plan *plan;
 	struct py_tensor *dst, *src; /* of which only shapes, strides and dtypes count */
 };

@@ -24,7 +24,7 @@ static bool is_usable(struct py_client *c)
 }
 
 /* A signal's handler may run while this thread waits for the others' calls. */
-static int wait_for_lock(struct py_client *c)
+static int wait_for_lock(pthread_mutex_t *lock)
 {
 	int rc;
 
@@ -35,30 +35,46 @@ static int wait_for_lock(struct py_client *c)
 		until.tv_nsec += 100000000;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
-		rc = pthread_mutex_timedlock(&c->lock, &until);
+		rc = pthread_mutex_timedlock(lock, &until);
 		Py_END_ALLOW_THREADS
 	} while (rc == ETIMEDOUT && PyErr_CheckSignals() == 0);
 	return rc;
 }
 
-bool py_client_lock(struct py_client *c)
+/* One of the client's locks. */
+static bool take(struct py_client *c, pthread_mutex_t *lock)
 {
 	int rc;
 
 	if (c->pid != getpid())
 		return is_usable(c);
-	rc = pthread_mutex_trylock(&c->lock);
+	rc = pthread_mutex_trylock(lock);
 	if (rc == EBUSY)
-		rc = wait_for_lock(c);
+		rc = wait_for_lock(lock);
 	if (rc == EDEADLK)
 		PyErr_SetString(PyExc_RuntimeError,
 		                "the client is in a call of this thread; a signal's handler cannot use it");
-	if (rc != 0)
+	return rc == 0;
+}
+
+bool py_client_lock(struct py_client *c)
+{
+	if (!take(c, &c->lock))
 		return false;
 	c->is_interrupted = false;
 	if (is_usable(c))
 		return true;
 	pthread_mutex_unlock(&c->lock);
+	return false;
+}
+
+bool py_client_lock_streams(struct py_client *c)
+{
+	if (!take(c, &c->streams_lock))
+		return false;
+	if (is_usable(c))
+		return true;
+	pthread_mutex_unlock(&c->streams_lock);
 	return false;
 }
 
@@ -220,6 +236,8 @@ int py_client_on_interrupt(void *arg)
 
 	if (c->is_interrupted)
 		return 1;
+	if (gettid() != getpid()) /* Python runs handlers in the main thread only */
+		return 0;
 	state = PyGILState_Ensure();
 	c->is_interrupted = PyErr_CheckSignals() < 0;
 	PyGILState_Release(state);

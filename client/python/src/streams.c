@@ -41,6 +41,8 @@ struct words {
 };
 
 struct streams {
+	tma_client
+	    *client; /* for what is queued in streams, by who has the lock of streams; never connected */
 	tma_region *region;
 	char *words;
 	uint64_t device_words;
@@ -150,7 +152,10 @@ static struct streams *get_streams(struct py_client *c)
 	if (all)
 		return all;
 	all = calloc(1, sizeof *all);
-	if (!all) {
+	if (all)
+		all->client = tma_new();
+	if (!all || !all->client) {
+		free(all);
 		PyErr_NoMemory();
 		return NULL;
 	}
@@ -159,6 +164,7 @@ static struct streams *get_streams(struct py_client *c)
 	if (py_client_check(c, rc) < 0) {
 		if (rc == 0)
 			tma_region_release(all->region);
+		tma_free(all->client);
 		free(all);
 		return NULL;
 	}
@@ -180,6 +186,7 @@ static struct streams *get_streams(struct py_client *c)
 err:
 	tma_region_release(all->region);
 	pthread_cond_destroy(&all->wake);
+	tma_free(all->client);
 	free(all);
 	return NULL;
 }
@@ -202,6 +209,7 @@ void streams_free(struct py_client *c)
 		signal_done(&all->streams[i], all->streams[i].last);
 	cuda_host_retire(all->words);
 	pthread_cond_destroy(&all->wake);
+	tma_free(all->client);
 	free(all->message);
 	free(all);
 	c->streams = NULL;
@@ -266,35 +274,112 @@ static int submit(struct py_client *c, const struct py_request *q, struct resolv
 	return rc < 0 ? rc : resolved_submit(c, q, r, order, &pending->ticket);
 }
 
-/* Without the GIL. */
-static int enqueue(struct py_client *c, struct stream *stream, const struct py_request *q, struct resolved *r,
-                   struct tma_order *order, struct pending *pending)
+/* With the lock of streams: the next number in the stream, which is the caller's to end. NULL with an
+ * exception. */
+static struct stream *take_number(struct py_client *c, void *handle, uint64_t *ret_number)
+{
+	struct streams *all;
+	struct stream *stream;
+	int rc;
+
+	if (!py_client_enter(c))
+		return NULL;
+	all = streams_check(c) < 0 ? NULL : get_streams(c);
+	stream = all ? get_stream(all, handle) : NULL;
+	if (stream) {
+		CLIENT_CALL(c, rc = make_room(c, stream));
+		if (py_client_check(c, rc) < 0)
+			stream = NULL;
+		else
+			*ret_number = ++stream->last;
+	}
+	py_client_unlock(c);
+	return stream;
+}
+
+/* With an exception: the stream does not wait for the number. */
+static void give_up_number(struct py_client *c, struct stream *stream, uint64_t number)
+{
+	Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&c->lock);
+	end_request(stream, number, ENDED);
+	pthread_mutex_unlock(&c->lock);
+	Py_END_ALLOW_THREADS
+}
+
+/* With the lock of streams: submits the request with its number; 0, or -1 with an exception. Takes pending.
+ */
+static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t number, struct py_request *q,
+                           struct tma_order *order, struct pending *pending)
 {
 	struct streams *all = stream->all;
-	const uint64_t offset = offset_of(stream), number = stream->last + 1;
-	const uint64_t ready = offset + offsetof(struct words, ready),
-		       done = offset + offsetof(struct words, done);
-	int rc = make_room(c, stream);
+	struct resolved r;
+	int rc;
 
-	if (rc == 0)
-		rc = tma_stream_signal(c->client, stream->handle, all->device_words + ready, number);
-	if (rc < 0)
-		return rc;
-	stream->last = number;
-	order->wait = (struct tma_point){ .region = all->region, .offset = ready, .value = number };
-	order->signal = (struct tma_point){ .region = all->region, .offset = done, .value = number };
-	order->user = pending;
-	pending->stream = stream;
-	pending->value = number;
-	rc = submit(c, q, r, order, pending);
-	if (rc < 0) {
-		end_request(stream, number, ENDED); /* the stream does not wait for it */
-		return rc;
+	if (!py_client_enter(c)) {
+		pending_free(pending);
+		return -1;
 	}
-	py_client_add_pending(c, pending);
-	all->n_pending++;
-	pthread_cond_signal(&all->wake);
-	return tma_stream_wait(c->client, stream->handle, all->device_words + done, number);
+	rc = py_request_resolve(c, q, &r);
+	if (rc == 0) {
+		const uint64_t offset = offset_of(stream);
+
+		order->wait = (struct tma_point){ .region = all->region,
+			                          .offset = offset + offsetof(struct words, ready),
+			                          .value = number };
+		order->signal = (struct tma_point){ .region = all->region,
+			                            .offset = offset + offsetof(struct words, done),
+			                            .value = number };
+		order->user = pending;
+		pending->stream = stream;
+		pending->value = number;
+		CLIENT_CALL(c, rc = submit(c, q, &r, order, pending));
+		if (pending->ticket) {
+			pending->items = r; /* their statuses are written when the request ends */
+			py_client_add_pending(c, pending);
+			all->n_pending++;
+			pthread_cond_signal(&all->wake);
+			pending = NULL;
+		} else
+			resolved_deinit(&r);
+		rc = pending ? py_client_check(c, rc) : 0;
+	}
+	py_client_unlock(c);
+	if (pending)
+		pending_free(pending);
+	return rc;
+}
+
+/* With the lock of streams: queues a signal or a wait, which may take until the device has done some of its
+ * work. */
+static int queue_point(struct streams *all, void *stream, uint64_t word, uint64_t value, bool is_wait)
+{
+	int rc;
+
+	Py_BEGIN_ALLOW_THREADS rc = is_wait ? tma_stream_wait(all->client, stream, word, value)
+	                                    : tma_stream_signal(all->client, stream, word, value);
+	Py_END_ALLOW_THREADS return rc < 0 ? raise_status(rc, "%s", tma_last_error(all->client)) : 0;
+}
+
+/* With the lock of streams. Takes pending. */
+static int enqueue(struct py_client *c, void *handle, struct py_request *q, struct tma_order *order,
+                   struct pending *pending)
+{
+	uint64_t number, words;
+	struct stream *stream = take_number(c, handle, &number);
+	struct streams *all;
+
+	if (!stream) {
+		pending_free(pending);
+		return -1;
+	}
+	all = stream->all;
+	words = all->device_words + offset_of(stream);
+	if (queue_point(all, handle, words + offsetof(struct words, ready), number, false) < 0)
+		pending_free(pending);
+	else if (submit_numbered(c, stream, number, q, order, pending) == 0)
+		return queue_point(all, handle, words + offsetof(struct words, done), number, true);
+	give_up_number(c, stream, number);
+	return -1;
 }
 
 static int parse_stream(PyObject *object, void **ret)
@@ -311,11 +396,8 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	PyObject *request, *number, *token = NULL;
 	struct pending *pending;
 	struct tma_order order;
-	struct streams *all;
-	struct stream *stream;
-	struct resolved r;
 	void *handle;
-	int rc = -1;
+	int rc;
 
 	if (!PyArg_ParseTuple(args, "O!O|O:enqueue", core.request_type, &request, &number, &token) ||
 	    parse_stream(number, &handle) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
@@ -323,33 +405,18 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	pending = calloc(1, sizeof *pending);
 	if (!pending)
 		return PyErr_NoMemory();
-	if (!py_client_enter(c)) {
-		free(pending);
-		return NULL;
-	}
-	all = streams_check(c) < 0 ? NULL : get_streams(c);
-	stream = all ? get_stream(all, handle) : NULL;
-	if (stream)
-		rc = py_request_resolve(c, (struct py_request *)request, &r);
-	if (rc == 0 && token) {
+	if (token) {
 		Py_INCREF(request);
 		Py_INCREF(token);
 		pending->request = request;
 		pending->token = token;
 	}
-	if (rc == 0) {
-		CLIENT_CALL(c, rc = enqueue(c, stream, (struct py_request *)request, &r, &order, pending));
-		rc = py_client_check(c, rc);
-		if (pending->ticket)
-			pending->items = r; /* their statuses are written when the request ends */
-		else
-			resolved_deinit(&r);
-	}
-	if (pending->ticket)
-		pending = NULL;
-	py_client_unlock(c);
-	if (pending)
+	if (!py_client_lock_streams(c)) {
 		pending_free(pending);
+		return NULL;
+	}
+	rc = enqueue(c, handle, (struct py_request *)request, &order, pending);
+	pthread_mutex_unlock(&c->streams_lock);
 	if (rc < 0)
 		return NULL;
 	Py_RETURN_NONE;
@@ -392,8 +459,8 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 	uint64_t offset, value;
 	PyObject *object, *number;
 	struct py_region *region;
+	struct streams *all = NULL;
 	int is_wait, rc;
-	uint64_t word;
 	void *stream;
 
 	if (!PyArg_ParseTuple(args, "O!O&O&Op:stream_point", core.region_type, &object, parse_u64, &offset,
@@ -405,20 +472,18 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 		PyErr_SetString(PyExc_ValueError, "the timeline is not in the region");
 		return NULL;
 	}
-	if (!py_client_lock(c))
+	if (!py_client_lock_streams(c))
 		return NULL;
 	rc = cuda_enter(0);
 	if (rc == 0 && !region->device_address)
 		region->device_address = cuda_host_address(region->address, region->size);
-	if (rc == 0 && !region->device_address)
-		rc = -1;
-	word = region->device_address + offset;
-	if (rc == 0) {
-		CLIENT_CALL(c, rc = is_wait ? tma_stream_wait(c->client, stream, word, value)
-		                            : tma_stream_signal(c->client, stream, word, value));
-		rc = py_client_check(c, rc);
+	if (rc == 0 && region->device_address && py_client_lock(c)) {
+		all = get_streams(c);
+		py_client_unlock(c);
 	}
-	py_client_unlock(c);
+	if (!all || queue_point(all, stream, region->device_address + offset, value, is_wait) < 0)
+		rc = -1;
+	pthread_mutex_unlock(&c->streams_lock);
 	if (rc < 0)
 		return NULL;
 	Py_RETURN_NONE;
