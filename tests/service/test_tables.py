@@ -485,7 +485,9 @@ class Plans(TableCase):
             ("OUT_OF_RANGE", ["src_table: entry 17: the last byte of 1 blocks is byte 256",
                               f"region {self.a[17]} has 256"], {"src_table": late}),
             ("OVERLAP", ["dst_table: entries 23 and 22 are 100 bytes apart"], {"dst_table": near, "src_table": self.of}),
-            ("OVERLAP", ["dst_table: the blocks of entry 0 and those of entry 0 of src_table"], {"src_table": self.to}),
+            # Which entry is named depends on where the regions are mapped.
+            ("OVERLAP", ["dst_table: the blocks of entry ", " of src_table overlap in one memory"],
+             {"src_table": self.to}),
         )
         for name, words, fields in rows:
             with self.subTest(words=words):
