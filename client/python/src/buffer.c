@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Element types by the struct module's format characters, where size decides between those of C. */
-static int find_dtype(const char *format, Py_ssize_t size)
+int py_dtype_of_format(const char *format, Py_ssize_t size)
 {
 	static const struct {
 		char character;
@@ -80,7 +80,7 @@ struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype)
 		goto err;
 	}
 	if (dtype < 0)
-		dtype = find_dtype(b->format, b->itemsize);
+		dtype = py_dtype_of_format(b->format, b->itemsize);
 	if (dtype < 0) {
 		PyErr_Format(PyExc_TypeError, "elements of type '%s' (%zd bytes): tmad has no such type",
 		             b->format ? b->format : "B", b->itemsize);

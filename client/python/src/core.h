@@ -99,6 +99,10 @@ int parse_u32(PyObject *object, void *ret);
  */
 struct py_tensor *py_tensor_get(PyObject *object);
 struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
+
+/* The element type that a buffer's format and item size mean; -1: tmad has none. */
+int py_dtype_of_format(const char *format, Py_ssize_t size);
+
 struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream);
 struct py_tensor *py_tensor_of_interface(PyObject *object);
 

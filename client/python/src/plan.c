@@ -118,42 +118,71 @@ int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, c
 	return -1;
 }
 
-/* With the lock. 1: not in shared host memory. */
-static int find(struct py_client *c, const struct py_tensor *t, struct tma_place *ret)
-{
-	struct extent extent = py_tensor_extent(t);
+/* A plan's array by its buffer, without a tensor: the call on shared arrays is to cost little. */
+struct side {
+	Py_buffer buffer;
+	struct extent extent;
+};
 
-	if (extent.size == 0 || !py_tensor_is_host(t) ||
-	    tma_region_find(c->client, extent.start, extent.size, ret) < 0)
-		return 1;
-	ret->offset += (uint64_t)(t->data - extent.start);
-	return 0;
+/* False, without an exception: not laid out as the plan has it, or nothing to move. */
+static bool lay(PyObject *object, const struct py_tensor *expected, bool writable, struct side *ret)
+{
+	const Py_ssize_t size = (Py_ssize_t)tma_dtype_size(expected->dtype);
+	Py_buffer *b = &ret->buffer;
+	int64_t low = 0, high = 0;
+	bool is_same;
+
+	if (PyObject_GetBuffer(object, b, writable ? PyBUF_FULL : PyBUF_FULL_RO) < 0) {
+		PyErr_Clear();
+		return false;
+	}
+	is_same = b->ndim == expected->rank && b->itemsize == size && !b->suboffsets &&
+	          (b->ndim == 0 || (b->shape && b->strides)) &&
+	          py_dtype_of_format(b->format, size) == (int)expected->dtype;
+	for (int d = 0; is_same && d < b->ndim; d++) {
+		const int64_t reach = (expected->shape[d] - 1) * expected->strides[d] * size;
+
+		is_same = b->shape[d] == expected->shape[d] && b->shape[d] > 0 &&
+		          (b->shape[d] == 1 || b->strides[d] == expected->strides[d] * size);
+		if (b->shape[d] > 1 && reach < 0)
+			low += reach;
+		else if (b->shape[d] > 1)
+			high += reach;
+	}
+	if (!is_same) {
+		PyBuffer_Release(b);
+		return false;
+	}
+	ret->extent = (struct extent){ (char *)b->buf + low, (uint64_t)(high - low + size) };
+	return true;
+}
+
+/* With the lock. */
+static bool find(struct py_client *c, const struct side *side, struct tma_place *ret)
+{
+	if (tma_region_find(c->client, side->extent.start, side->extent.size, ret) < 0)
+		return false;
+	ret->offset += (uint64_t)((char *)side->buffer.buf - side->extent.start);
+	return true;
 }
 
 /* 0, -1 with an exception, or 1: to be run otherwise. */
-static int run_shared(struct py_plan *p, const struct py_tensor *dst, const struct py_tensor *src)
+static int run_shared(struct py_plan *p, const struct side *dst, const struct side *src)
 {
 	struct tma_place dst_place, src_place;
-	int rc;
+	struct py_client *c = p->client;
+	int rc = 1;
 
-	if (dst->is_readonly || py_plan_check(p->dst, dst, "out") < 0 ||
-	    py_plan_check(p->src, src, "src") < 0)
-		return PyErr_Occurred() ? -1 : 1;
-	if (!py_client_enter(p->client))
+	if (!py_client_enter(c))
 		return -1;
 	if (!p->plan) {
 		PyErr_SetString(PyExc_ValueError, "the plan was released");
 		rc = -1;
-	} else
-		rc = find(p->client, dst, &dst_place);
-	if (rc == 0)
-		rc = find(p->client, src, &src_place);
-	if (rc == 0) {
-		CLIENT_CALL(p->client,
-		            rc = tma_plan_run(p->client->client, p->plan, dst_place, src_place, NULL));
-		rc = py_client_check(p->client, rc);
+	} else if (!streams_are_pending(c) && find(c, dst, &dst_place) && find(c, src, &src_place)) {
+		CLIENT_CALL(c, rc = tma_plan_run(c->client, p->plan, dst_place, src_place, NULL));
+		rc = py_client_check(c, rc);
 	}
-	py_client_unlock(p->client);
+	py_client_unlock(c);
 	return rc;
 }
 
@@ -170,25 +199,21 @@ static PyObject *run_otherwise(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *py_plan_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	struct py_tensor *dst, *src;
+	struct py_plan *p = (struct py_plan *)self;
+	struct side dst, src;
 	PyObject *out;
-	int rc;
+	int rc = 1;
 
 	if (kwargs || PyTuple_Size(args) != 2)
 		return run_otherwise(self, args, kwargs);
 	out = PyTuple_GetItem(args, 1);
-	if (!PyObject_CheckBuffer(PyTuple_GetItem(args, 0)) || !PyObject_CheckBuffer(out))
-		return run_otherwise(self, args, kwargs);
-	src = py_tensor_get(PyTuple_GetItem(args, 0));
-	dst = src ? py_tensor_get(out) : NULL;
-	if (!dst) { /* ml_dtypes' arrays, for one, have a buffer in name only */
-		Py_XDECREF((PyObject *)src);
-		PyErr_Clear();
-		return run_otherwise(self, args, kwargs);
+	if (lay(PyTuple_GetItem(args, 0), p->src, false, &src)) {
+		if (lay(out, p->dst, true, &dst)) {
+			rc = run_shared(p, &dst, &src);
+			PyBuffer_Release(&dst.buffer);
+		}
+		PyBuffer_Release(&src.buffer);
 	}
-	rc = run_shared((struct py_plan *)self, dst, src);
-	Py_DECREF(dst);
-	Py_DECREF(src);
 	if (rc < 0)
 		return NULL;
 	if (rc > 0)
