@@ -137,6 +137,12 @@ def test_every_call(tmad):
         assert np.array_equal(into, np.pad(x, ((0, 0), (1, 1), (0, 0))))
         assert np.array_equal(padded, np.pad(x.transpose(0, 2, 1), 1))
 
+        plan, outs = await c.plan(x, permute=(2, 1, 0)), [np.empty((5, 4, 3), "i2"), await c.empty((5, 4, 3), "i2")]
+        async with c.batch() as b:
+            assert b.run_plan(plan, x, outs[0]) is outs[0]
+            b.run_plan(plan, shared, outs[1])
+        assert all(np.array_equal(made, x.T) for made in outs)
+
         assert (await c.explain(x, permute=(2, 1, 0)))["engine"] == "cpu"
         assert (await c.info())["engine"] == "cpu" and "requests" in str(await c.stats())
         assert await c.regions()

@@ -13,40 +13,32 @@ from ._core import Request
 from ._moves import parse_constant
 
 if TYPE_CHECKING:
-    from ._client import Client, Job, Options
+    from ._client import Client, Job, Maker, Options
     from ._plan import PreparedPlan
+    from .aio import AsyncPlan
 
 _ELEMENTS = 4000  # of MessagePack in a message, with room for the request itself
 
 
-class Batch:
-    """Moves that run together when the with block ends. If the block raises, none of them runs."""
+class Collector:
+    """Moves that run later, together. A maker makes their jobs."""
 
-    def __init__(self, client: Client, options: Options) -> None:
-        self._client, self._options = client, options
+    def __init__(self, maker: Maker, options: Options) -> None:
+        self._maker, self._options = maker, options
         self._jobs: list[Job] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.run()
 
     def copy(self, src: Any, out: Any = None) -> Any:
         """Client.copy, at the end of the block; so are the others."""
-        return self._add(self._client._transform_job(src, None, None, "constant", 0, out, self._options))
+        return self._add(self._maker._transform_job(src, None, None, "constant", 0, out, self._options))
 
     def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None) -> Any:
         """Client.transpose."""
-        return self._add(self._client._transpose_job(src, axes, out, self._options))
+        return self._add(self._maker._transpose_job(src, axes, out, self._options))
 
     def pad(self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None) -> Any:
         """Client.pad."""
         value = parse_constant(constant_values)
-        return self._add(self._client._transform_job(src, None, pad_width, mode, value, out, self._options))
+        return self._add(self._maker._transform_job(src, None, pad_width, mode, value, out, self._options))
 
     def transform(
         self,
@@ -59,10 +51,10 @@ class Batch:
         out: Any = None,
     ) -> Any:
         """Client.transform."""
-        return self._add(self._client._transform_job(src, permute, pad, mode, value, out, self._options))
+        return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, self._options))
 
-    def run_plan(self, plan: PreparedPlan, src: Any, out: Any) -> Any:
-        """A run of a plan."""
+    def run_plan(self, plan: PreparedPlan | AsyncPlan, src: Any, out: Any) -> Any:
+        """A run of a plan of the same client."""
         return self._add(plan._job(src, out, self._options))
 
     def _add(self, job: Job) -> Any:
@@ -70,6 +62,23 @@ class Batch:
             raise TypeError("src: JAX's arrays do not change, so that none can be filled at the end of the block")
         self._jobs.append(job)
         return job.out
+
+
+class Batch(Collector):
+    """Moves that run together when the with block ends. If the block raises, none of them runs."""
+
+    def __init__(self, client: Client, options: Options) -> None:
+        super().__init__(client, options)
+        self._client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.run()
 
     def run(self) -> None:
         """Runs what was collected: in one request what the service reaches, and the rest after it."""

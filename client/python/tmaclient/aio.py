@@ -28,8 +28,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import _core
-from ._arrays import JAX, OWN, Array, adapt, aligned, dtype_name, numpy_dtype
-from ._batch import messages
+from ._arrays import adapt, dtype_name, numpy_dtype
+from ._async_batch import AsyncBatch
 from ._client import MOST_MS, Client, Job, Maker, Options, check_version, progress_bar, without_points
 from ._core import Region, Request, Tensor
 from ._errors import CanceledError, DisconnectedError, WaitTimeoutError, class_of
@@ -769,102 +769,15 @@ class AsyncPlan:
     async def __call__(self, src: Any, out: Any = None, **options: Any) -> Any:
         return await self._client._run(await self._client._job(self._plan._job, src, out, Options(**options)))
 
+    def _job(self, src: Any, out: Any, options: Options) -> Job:
+        return self._plan._job(src, out, options)
+
     def release(self) -> None:
         """Gives the plan up; runs in flight finish."""
         self._plan.release()
 
     def __repr__(self) -> str:
         return f"<tmaclient.aio.AsyncPlan {self._plan.src!r} -> {self._plan.dst!r}>"
-
-
-class AsyncBatch:
-    """Moves that run together when the `async with` block ends. If the block raises, none of them runs. A result
-    without out is an ordinary array: shared memory is not to be had without waiting."""
-
-    def __init__(self, client: AsyncClient, options: Options) -> None:
-        self._client, self._options, self._maker = client, options, _UnsharedMaker()
-        self._jobs: list[Job] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.run()
-
-    def copy(self, src: Any, out: Any = None) -> Any:
-        """Batch.copy; so are the others."""
-        return self._add(self._maker._transform_job(src, None, None, "constant", 0, out, self._options))
-
-    def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None) -> Any:
-        """Batch.transpose."""
-        return self._add(self._maker._transpose_job(src, axes, out, self._options))
-
-    def pad(self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None) -> Any:
-        """Batch.pad."""
-        value = parse_constant(constant_values)
-        return self._add(self._maker._transform_job(src, None, pad_width, mode, value, out, self._options))
-
-    def transform(
-        self,
-        src: Any,
-        *,
-        permute: Sequence[int] | None = None,
-        pad: Any = None,
-        mode: str = "constant",
-        value: Any = 0,
-        out: Any = None,
-    ) -> Any:
-        """Batch.transform."""
-        return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, self._options))
-
-    def _add(self, job: Job) -> Any:
-        if job.kind is JAX:
-            raise TypeError("src: JAX's arrays do not change, so that none can be filled at the end of the block")
-        self._jobs.append(job)
-        return job.out
-
-    async def run(self) -> None:
-        """Runs what was collected: in few requests what the service reaches, and the rest beside them. The first
-        exception is raised when all have ended."""
-        client, jobs = self._client, self._jobs
-        self._jobs = []
-        await client._until_idle()
-        together: list[Job] = []
-        rest: list[Job] = []
-        for job in jobs:
-            is_shared = all(a.tensor.is_host and client._is_reached(a.tensor) for a in job.arrays)
-            (together if is_shared else rest).append(job)
-        order, wait, signal = self._options.order(), None, None
-        parts = list(messages(together))
-        if rest or len(parts) > 1:  # several requests are one to those who wait for a point
-            order, wait, signal = without_points(order)
-            await client._await(wait, self._options.order())
-        for job in rest:
-            job.order = order
-        pending = [client._run(job) for job in rest]
-        pending += [self._run_items(part, order) for part in parts]
-        for result in await asyncio.gather(*pending, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-        if signal is not None:
-            _core.signal_point(*signal)
-
-    async def _run_items(self, jobs: list[Job], order: dict[str, Any]) -> None:
-        core = self._client._core
-        request = Request.items([j.move.request(core) for j in jobs])
-        await self._client._send(lambda flight: core.submit(request, flight, **order), order)
-
-
-class _UnsharedMaker(Maker):
-    """Makes jobs without the core."""
-
-    def _make_array(self, shape: Sequence[int], like: Array) -> Any:
-        if like.kind is OWN:
-            return aligned(shape, like.tensor.dtype)
-        return like.kind.empty(shape, like.tensor.dtype, like.object)
 
 
 __all__ = ["AsyncBatch", "AsyncClient", "AsyncPlan", "connect"]
