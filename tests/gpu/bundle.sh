@@ -6,7 +6,7 @@
 #   bundle.sh SRCDIR BUILDDIR FOLDER
 set -eu
 src=$1 build=$2 to=$3
-programs='tmad tmactl
+programs='tmad tmactl tests/bench/bench
 	tests/gpu/bench/bench_blocks tests/gpu/bench/bench_gpu tests/gpu/bench/bench_host tests/gpu/bench/bench_latency tests/gpu/bench/bench_lists
 	tests/gpu/bench/bench_neighbour tests/gpu/bench/bench_tables tests/gpu/bench/compute
 	tests/gpu/clients/astray_tmad tests/gpu/clients/clients tests/gpu/conformance/conformance
