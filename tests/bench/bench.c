@@ -52,6 +52,21 @@ static uint64_t beyond_cache(void)
 	return cache > 32 << 20 ? 2 * (uint64_t)cache : 64 << 20;
 }
 
+/* "cpu engine, plain and avx2, 2 threads" */
+static void describe_engine(struct report *head)
+{
+	size_t size = sizeof(head->engine), len = (size_t)snprintf(head->engine, size, "cpu engine, ");
+
+	for (int i = 0; i < head->n_isas; i++)
+		len += (size_t)snprintf(head->engine + len, size - len, "%s%s",
+		                        i == 0                  ? ""
+		                        : i == head->n_isas - 1 ? " and "
+		                                                : ", ",
+		                        head->isa[i]);
+	snprintf(head->engine + len, size - len, ", %d thread%s", head->threads,
+	         head->threads == 1 ? "" : "s");
+}
+
 static int open_engine(const struct program_options *options, struct report *head, struct error *err)
 {
 	struct measure_options wanted = {
@@ -65,9 +80,12 @@ static int open_engine(const struct program_options *options, struct report *hea
 	if (r < 0)
 		return r;
 	describe_machine(head->machine, sizeof(head->machine));
-	snprintf(head->engine, sizeof(head->engine), "cpu engine, %s", measure_device(measure));
 	snprintf(head->base, sizeof(head->base), "memcpy");
 	head->threads = (int)measure_threads(measure);
+	head->n_isas = measure_n_isas(measure);
+	for (int i = 0; i < head->n_isas; i++)
+		snprintf(head->isa[i], sizeof(head->isa[i]), "%s", measure_isa(measure, i));
+	describe_engine(head);
 	return 0;
 }
 
@@ -94,7 +112,8 @@ int main(int argc, char **argv)
 		    "gather and scatter: one job over so many blocks of that shape, picked by chance out of twice as\n"
 		    "many; memcpy has the same bytes in one piece.\n"
 		    "Where memcpy would give a thread less than 64 KiB it takes fewer. Short calls are repeated.\n"
-		    "Each row is checked before and after; a wrong byte ends the program with 1.\n",
+		    "Each row is checked before and after; a wrong byte ends the program with 1.\n"
+		    "Of several instruction sets each row has a line for each; they take turns with one memcpy.\n",
 		.is_cpu = true,
 		.runs = 9,
 		.rows = bench_rows,

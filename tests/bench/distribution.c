@@ -45,6 +45,22 @@ void distribution_print_change(FILE *out, const struct distribution *before, con
 
 /* ---- Groups of rows --------------------------------------------------------------------------------- */
 
+/* Some of a report's. */
+struct some_rows {
+	const struct report_row **row;
+	int n;
+};
+
+/* isa: NULL for all. false: there is no memory for them. */
+static bool some_rows_init(struct some_rows *some, const struct report *report, const char *isa)
+{
+	*some = (struct some_rows){ .row = calloc((size_t)report->n_rows + 1, sizeof(*some->row)) };
+	for (int i = 0; i < report->n_rows && some->row; i++)
+		if (!isa || !strcmp(report->rows[i].isa, isa))
+			some->row[some->n++] = &report->rows[i];
+	return some->row;
+}
+
 /* Writes what group a row belongs to. */
 typedef void group_fn(const struct report_row *row, char name[GROUP]);
 
@@ -98,28 +114,35 @@ static void print_group(FILE *out, const char *name, double *ratios, int n, enum
 }
 
 /* A line for each group, by name. names and ratios have room for one of each row. */
-static void print_groups(FILE *out, const struct report *report, group_fn *group, char (*names)[GROUP],
+static void print_groups(FILE *out, const struct some_rows *some, group_fn *group, char (*names)[GROUP],
                          double *ratios, enum report_format format)
 {
 	int n_names = 0;
 
-	for (int i = 0; i < report->n_rows; i++)
-		group(&report->rows[i], names[i]);
-	qsort(names, (size_t)report->n_rows, GROUP, by_name);
-	for (int i = 0; i < report->n_rows; i++)
+	for (int i = 0; i < some->n; i++)
+		group(some->row[i], names[i]);
+	qsort(names, (size_t)some->n, GROUP, by_name);
+	for (int i = 0; i < some->n; i++)
 		if (i == 0 || strcmp(names[n_names - 1], names[i]))
 			memmove(names[n_names++], names[i], GROUP);
 	for (int k = 0; k < n_names; k++) {
 		char name[GROUP];
 		int n = 0;
 
-		for (int i = 0; i < report->n_rows; i++) {
-			group(&report->rows[i], name);
+		for (int i = 0; i < some->n; i++) {
+			group(some->row[i], name);
 			if (!strcmp(name, names[k]))
-				ratios[n++] = report->rows[i].ratio.median;
+				ratios[n++] = some->row[i]->ratio.median;
 		}
 		print_group(out, names[k], ratios, n, format);
 	}
+}
+
+static void print_title(FILE *out, const struct report *report, const char *isa, enum report_format format)
+{
+	fprintf(out, "\nratios to %s%s%s%s\n", report->base, isa ? ", " : "", isa ?: "",
+	        format == REPORT_MARKDOWN ? "\n" : "");
+	table_print_titles(out, columns, N_COLUMNS, format);
 }
 
 /* ---- The worst rows --------------------------------------------------------------------------------- */
@@ -132,39 +155,69 @@ static int by_ratio(const void *a, const void *b)
 	return (x->ratio.median > y->ratio.median) - (x->ratio.median < y->ratio.median);
 }
 
-static void print_worst(FILE *out, const struct report *report, const struct report_row **rows)
+/* Sorts them. */
+static void print_worst(FILE *out, struct some_rows *some)
 {
-	int n = report->n_rows < WORST ? report->n_rows : WORST;
+	int n = some->n < WORST ? some->n : WORST;
 
-	for (int i = 0; i < report->n_rows; i++)
-		rows[i] = &report->rows[i];
-	qsort(rows, (size_t)report->n_rows, sizeof(*rows), by_ratio);
+	qsort(some->row, (size_t)some->n, sizeof(*some->row), by_ratio);
 	fprintf(out, "\nthe worst %d:\n", n);
 	for (int i = 0; i < n; i++) {
+		const struct report_row *row = some->row[i];
 		char label[REPORT_LABEL];
 
-		fprintf(out, "%.3f  %s by %s\n", rows[i]->ratio.median, report_label(rows[i], label),
-		        rows[i]->family);
-		report_print_explain(out, rows[i]);
+		fprintf(out, "%.3f  %s by %s\n", row->ratio.median, report_label(row, label), row->family);
+		report_print_explain(out, row);
 	}
 }
 
-void report_print_distribution(FILE *out, const struct report *report, enum report_format format)
+/* ---- Of a report ------------------------------------------------------------------------------------ */
+
+/* isa: NULL for all rows. */
+static void print_distribution(FILE *out, const struct report *report, const char *isa,
+                               enum report_format format)
 {
 	static group_fn *const groups[] = { group_all, group_element, group_family };
 	size_t n = (size_t)report->n_rows;
 	char(*names)[GROUP] = calloc(n + 1, GROUP);
 	double *ratios = calloc(n + 1, sizeof(*ratios));
-	const struct report_row **rows = calloc(n + 1, sizeof(*rows));
+	struct some_rows some;
 
-	if (names && ratios && rows && n > 0) {
-		fprintf(out, "\nratios to %s%s\n", report->base, format == REPORT_MARKDOWN ? "\n" : "");
-		table_print_titles(out, columns, N_COLUMNS, format);
+	if (some_rows_init(&some, report, isa) && names && ratios && some.n > 0) {
+		print_title(out, report, isa, format);
 		for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
-			print_groups(out, report, groups[i], names, ratios, format);
-		print_worst(out, report, rows);
+			print_groups(out, &some, groups[i], names, ratios, format);
+		print_worst(out, &some);
 	}
 	free(names);
 	free(ratios);
-	free(rows);
+	free(some.row);
+}
+
+void report_print_distribution(FILE *out, const struct report *report, enum report_format format)
+{
+	if (report->n_isas < 2)
+		print_distribution(out, report, NULL, format);
+	else
+		for (int i = 0; i < report->n_isas; i++)
+			print_distribution(out, report, report->isa[i], format);
+}
+
+void report_print_isas(FILE *out, const struct report *report, enum report_format format)
+{
+	double *ratios = report->n_isas > 1 ? calloc((size_t)report->n_rows + 1, sizeof(*ratios)) : NULL;
+
+	if (ratios)
+		print_title(out, report, NULL, format);
+	for (int i = 0; i < report->n_isas && ratios; i++) {
+		struct some_rows some;
+
+		if (some_rows_init(&some, report, report->isa[i]) && some.n > 0) {
+			for (int k = 0; k < some.n; k++)
+				ratios[k] = some.row[k]->ratio.median;
+			print_group(out, report->isa[i], ratios, some.n, format);
+		}
+		free(some.row);
+	}
+	free(ratios);
 }

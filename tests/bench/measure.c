@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine, the memory that both sides use, and the turns they take. */
+/* The engines, the memory that both sides use, and the turns they take. */
 #include "measure.h"
 
 #include <errno.h>
@@ -26,19 +26,29 @@
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
 #define WARM_UPS 2
 #define POISON   0xa5
+#define REST_NS  200000 /* an engine's threads look for more work for a quarter of it before they sleep */
 
 struct room {
 	struct engine_memory *memory;
 	uint64_t size;
 };
 
-struct measure {
-	struct engine *engine;
+/* An engine and its owner. */
+struct side {
+	const struct cpu_isa *isa;
+	struct engine *engine; /* NULL: it was not opened */
 	struct engine_owner owner;
 	struct engine_stream *stream;
-	struct baseline *baseline;
 	sem_t woken;
-	struct room dst;
+};
+
+_Static_assert((int)CPU_ISA_LEVELS <= REPORT_MAX_ISAS, "a report has room for each instruction set");
+
+struct measure {
+	struct side side[CPU_ISA_LEVELS];
+	int n_sides;
+	struct baseline *baseline;
+	struct room dst; /* mapped by the first engine, for all */
 	struct room src;
 	double sample_ns;
 	uint64_t round_bytes;
@@ -66,29 +76,86 @@ struct turn {
 
 static void on_wake(void *arg)
 {
-	struct measure *m = arg;
+	struct side *side = arg;
 
-	sem_post(&m->woken);
+	sem_post(&side->woken);
 }
 
-static int force_isa(const char *name, struct error *err)
+static int add_isa(struct measure *m, const struct cpu_isa *isa, struct error *err)
 {
-	struct cpu_tuning tuning = cpu_tuning_get();
-	char list[128] = "";
+	for (int i = 0; i < m->n_sides; i++)
+		if (m->side[i].isa == isa)
+			return error_set(err, STATUS_INVALID_ARGUMENT, "--isa: %s is named twice", isa->name);
+	m->side[m->n_sides++].isa = isa;
+	return 0;
+}
 
-	for (int level = 0; level < CPU_ISA_LEVELS; level++) {
+/* The one of that name; of "all", each. */
+static int add_isas_named(struct measure *m, const char *name, size_t len, struct error *err)
+{
+	bool all = len == strlen("all") && !strncmp(name, "all", len);
+	char list[128] = "";
+	int r = 0, found = 0;
+
+	for (int level = 0; level < CPU_ISA_LEVELS && r == 0; level++) {
 		const struct cpu_isa *isa = cpu_isa_get((enum cpu_isa_level)level);
 
-		if (isa && !strcmp(isa->name, name)) {
-			tuning.isa = isa;
-			cpu_tuning_force(&tuning);
-			return 0;
+		if (!isa)
+			continue;
+		if (all || (len == strlen(isa->name) && !strncmp(name, isa->name, len))) {
+			r = add_isa(m, isa, err);
+			found++;
 		}
-		if (isa)
-			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? ", " : "",
-			         isa->name);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", *list ? ", " : "",
+		         isa->name);
 	}
-	return error_set(err, STATUS_INVALID_ARGUMENT, "--isa=%s: this machine has %s", name, list);
+	return found ? r
+	             : error_set(err, STATUS_INVALID_ARGUMENT, "--isa=%.*s: this machine has %s", (int)len,
+	                         name, list);
+}
+
+static int choose_isas(struct measure *m, const char *names, struct error *err)
+{
+	int r = 0;
+
+	if (!names)
+		return add_isa(m, cpu_isa_best(), err);
+	while (r == 0) {
+		size_t len = strcspn(names, ",");
+
+		r = add_isas_named(m, names, len, err);
+		if (!names[len])
+			break;
+		names += len + 1;
+	}
+	return r;
+}
+
+static int open_side(struct side *side, unsigned threads, struct error *err)
+{
+	struct engine_options options = { .threads = threads, .wake = on_wake, .wake_arg = side };
+	struct cpu_tuning tuning = cpu_tuning_get();
+	int r;
+
+	sem_init(&side->woken, 0, 0);
+	engine_owner_init(&side->owner);
+	tuning.isa = side->isa;
+	cpu_tuning_force(&tuning);
+	r = engine_cpu_open(&side->engine, &options, err);
+	cpu_tuning_force(NULL);
+	if (r == 0 && !(side->stream = engine_stream_new(side->engine, &side->owner)))
+		r = error_set(err, STATUS_NO_MEMORY, "out of memory");
+	return r;
+}
+
+static void close_side(struct side *side)
+{
+	if (!side->engine)
+		return;
+	engine_stream_free(side->engine, side->stream);
+	engine_owner_deinit(&side->owner);
+	engine_close(side->engine);
+	sem_destroy(&side->woken);
 }
 
 int measure_open(struct measure **ret, const struct measure_options *options, struct error *err)
@@ -100,16 +167,11 @@ int measure_open(struct measure **ret, const struct measure_options *options, st
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	m->sample_ns = options->sample_ns;
 	m->round_bytes = options->round_bytes;
-	sem_init(&m->woken, 0, 0);
-	engine_owner_init(&m->owner);
-	struct engine_options engine = { .threads = options->threads, .wake = on_wake, .wake_arg = m };
-	r = options->isa ? force_isa(options->isa, err) : 0;
+	r = choose_isas(m, options->isa, err);
+	for (int i = 0; i < m->n_sides && r == 0; i++)
+		r = open_side(&m->side[i], options->threads, err);
 	if (r == 0)
-		r = engine_cpu_open(&m->engine, &engine, err);
-	if (r == 0)
-		r = baseline_new(&m->baseline, m->engine->facts.threads, err);
-	if (r == 0 && !(m->stream = engine_stream_new(m->engine, &m->owner)))
-		r = error_set(err, STATUS_NO_MEMORY, "out of memory");
+		r = baseline_new(&m->baseline, measure_threads(m), err);
 	if (r < 0) {
 		measure_close(m);
 		return r;
@@ -122,26 +184,29 @@ void measure_close(struct measure *m)
 {
 	if (!m)
 		return;
-	if (m->engine) {
-		engine_stream_free(m->engine, m->stream);
-		engine_unmap(m->engine, m->dst.memory);
-		engine_unmap(m->engine, m->src.memory);
+	if (m->side[0].engine) {
+		engine_unmap(m->side[0].engine, m->dst.memory);
+		engine_unmap(m->side[0].engine, m->src.memory);
 	}
-	engine_owner_deinit(&m->owner);
+	for (int i = 0; i < m->n_sides; i++)
+		close_side(&m->side[i]);
 	baseline_free(m->baseline);
-	engine_close(m->engine);
-	sem_destroy(&m->woken);
 	free(m);
-}
-
-const char *measure_device(const struct measure *m)
-{
-	return m->engine->device;
 }
 
 unsigned measure_threads(const struct measure *m)
 {
-	return m->engine->facts.threads;
+	return m->side[0].engine->facts.threads;
+}
+
+int measure_n_isas(const struct measure *m)
+{
+	return m->n_sides;
+}
+
+const char *measure_isa(const struct measure *m, int i)
+{
+	return m->side[i].isa->name;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
@@ -171,7 +236,7 @@ static int make_memory(struct measure *m, struct room *room, struct error *err)
 		error_set(err, r, "%" PRIu64 " bytes: there is not that much memory", room->size);
 	else
 		r = engine_map(
-		    m->engine,
+		    m->side[0].engine,
 		    &(struct engine_handle){
 			.kind = REGION_KIND_MEMFD, .fd = fill.fd, .size = room->size, .writable = true },
 		    &room->memory, err);
@@ -189,7 +254,7 @@ static int make_room(struct measure *m, struct room *room, uint64_t size, struct
 
 	if (room->memory && room->size >= size)
 		return 0;
-	engine_unmap(m->engine, room->memory);
+	engine_unmap(m->side[0].engine, room->memory);
 	room->memory = NULL;
 	room->size = (size / ROOM + 1) * ROOM;
 	r = make_memory(m, room, err);
@@ -224,30 +289,30 @@ static uint64_t next_place(struct turn *turn)
 	return turn->place * turn->pitch;
 }
 
-static int move(struct measure *m, struct turn *turn)
+static int move(struct side *side, struct turn *turn)
 {
 	uint64_t at = next_place(turn);
 
 	turn->job.move.dst_offset = at + turn->dst_offset;
 	turn->job.move.src_offset = at + turn->src_offset;
 	turn->done = false;
-	engine_submit(m->engine, m->stream, &turn->job);
+	engine_submit(side->engine, side->stream, &turn->job);
 	while (!turn->done) {
-		while (sem_wait(&m->woken) < 0 && errno == EINTR)
+		while (sem_wait(&side->woken) < 0 && errno == EINTR)
 			;
-		engine_reap(m->engine);
+		engine_reap(side->engine);
 	}
 	return turn->job.status;
 }
 
 /* Nanoseconds a call. */
-static int time_engine(struct measure *m, struct turn *turn, int calls, double *ret, struct error *err)
+static int time_engine(struct side *side, struct turn *turn, int calls, double *ret, struct error *err)
 {
 	double start = now_ns();
 	int r = 0;
 
 	for (int i = 0; i < calls && r == 0; i++)
-		r = move(m, turn);
+		r = move(side, turn);
 	*ret = (now_ns() - start) / calls;
 	return r < 0 ? error_set(err, r, "a job ended with %s", status_name(r)) : 0;
 }
@@ -290,7 +355,7 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 		r = bench_list_init(row, t, &turn->blocks, &turn->index, err);
 	if (r < 0)
 		return r;
-	plan_init(&turn->plan, t, &m->engine->facts);
+	plan_init(&turn->plan, t, &m->side[0].engine->facts);
 	turn->bytes = t->bytes * (row->blocks ? turn->blocks.n : 1);
 	turn->dst_offset = (uint64_t)row->offset * t->element;
 	turn->src_offset = (uint64_t)first * t->element;
@@ -321,28 +386,54 @@ static int check(struct measure *m, const struct turn *turn, struct error *err)
 	return bench_row_check(&turn->row, &turn->spec, dst, src, err);
 }
 
+/* One call of each engine, over bytes that it does not write. */
+static int check_engines(struct measure *m, struct turn *turn, struct error *err)
+{
+	double ns;
+	int r = 0;
+
+	for (int i = 0; i < m->n_sides && r == 0; i++) {
+		memset(data_of(&m->dst), POISON, turn->n_places * turn->pitch);
+		r = time_engine(&m->side[i], turn, 1, &ns, err);
+		if (r == 0)
+			r = check(m, turn, err);
+	}
+	return r;
+}
+
+/* Until no thread of the engine before takes time from the next one. */
+static void rest(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = REST_NS }, NULL);
+}
+
+/* The engines follow memcpy in an order that rotates from run to run, so that none is always the first. */
 static int time_runs(struct measure *m, struct turn *turn, int n_runs, struct report_row *ret,
                      struct error *err)
 {
-	double base, ours, calls = 1;
-	int r;
+	int calls = 1, r = check_engines(m, turn, err);
 
-	memset(data_of(&m->dst), POISON, turn->n_places * turn->pitch);
-	r = time_engine(m, turn, 1, &ours, err);
-	if (r == 0)
-		r = check(m, turn, err);
 	for (int run = -WARM_UPS; run < n_runs && r == 0; run++) {
-		base = time_memcpy(m, turn, (int)calls);
-		r = time_engine(m, turn, (int)calls, &ours, err);
-		if (run < 0) {
-			calls = m->sample_ns / (base < ours ? base : ours);
-			calls = calls < 1 ? 1 : calls;
-			continue;
+		double base = time_memcpy(m, turn, calls), ours, least = base;
+
+		for (int k = 0; k < m->n_sides && r == 0; k++) {
+			int i = (run + WARM_UPS + k) % m->n_sides;
+
+			if (k > 0)
+				rest();
+			r = time_engine(&m->side[i], turn, calls, &ours, err);
+			if (r == 0 && run == n_runs - 1)
+				r = check(m, turn, err);
+			least = ours < least ? ours : least;
+			if (run < 0)
+				continue;
+			ret[i].base_ns[run] = base;
+			ret[i].ours_ns[run] = ours;
 		}
-		ret->base_ns[run] = base;
-		ret->ours_ns[run] = ours;
+		if (run < 0)
+			calls = m->sample_ns > least ? (int)(m->sample_ns / least) : 1;
 	}
-	return r < 0 ? r : check(m, turn, err);
+	return r;
 }
 
 int measure_row(struct measure *m, const struct bench_row *row, int n_runs, struct report_row *ret,
@@ -351,13 +442,15 @@ int measure_row(struct measure *m, const struct bench_row *row, int n_runs, stru
 	struct turn turn;
 	int r = prepare(m, row, &turn, err);
 
-	ret->n_runs = n_runs;
-	ret->bytes = (double)turn.bytes;
-	if (r == 0) {
-		snprintf(ret->family, sizeof(ret->family), "%s", family_names[turn.plan.family]);
-		explain_plan(&turn.plan, ret->explain, sizeof(ret->explain));
-		r = time_runs(m, &turn, n_runs, ret, err);
+	for (int i = 0; i < m->n_sides && r == 0; i++) {
+		snprintf(ret[i].isa, sizeof(ret[i].isa), "%s", measure_isa(m, i));
+		snprintf(ret[i].family, sizeof(ret[i].family), "%s", family_names[turn.plan.family]);
+		explain_plan(&turn.plan, ret[i].explain, sizeof(ret[i].explain));
+		ret[i].n_runs = n_runs;
+		ret[i].bytes = (double)turn.bytes;
 	}
+	if (r == 0)
+		r = time_runs(m, &turn, n_runs, ret, err);
 	free(turn.index);
 	return r;
 }

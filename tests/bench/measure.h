@@ -4,6 +4,9 @@
  * Both sides move the same number of bytes between the same two pieces of the engine's own memory, filled
  * with random bytes, and take turns. What is timed of the engine is a job from submit to reap, by an owner
  * that sleeps while it waits, as the service does.
+ *
+ * An engine has one instruction set as long as it is open, so there is an engine for each that is measured.
+ * In a run each has its turn after the same memcpy; the threads of the others sleep meanwhile.
  */
 #ifndef TESTS_BENCH_MEASURE_H
 #define TESTS_BENCH_MEASURE_H
@@ -15,20 +18,22 @@ struct measure;
 
 struct measure_options {
 	unsigned threads;     /* of either side; 0: as many as the engine takes */
-	const char *isa;      /* NULL: the best that there is */
+	const char *isa;      /* "avx2,avx512", or "all" that there are; NULL: the best of them */
 	double sample_ns;     /* a run repeats a call for at least so long */
 	uint64_t round_bytes; /* calls of small rows go round in as much memory on either side */
 };
 
-/* INVALID_ARGUMENT: there is no such isa here. */
+/* INVALID_ARGUMENT: isa names one that is not here, or one twice. */
 int measure_open(struct measure **ret, const struct measure_options *options, struct error *err);
 void measure_close(struct measure *measure); /* NULL is allowed */
 
-/* "avx512, 2 threads" */
-const char *measure_device(const struct measure *measure);
 unsigned measure_threads(const struct measure *measure);
 
-/* Checks what the engine makes of it, then times n_runs; fills all but the row's names. */
+/* In the order named, or ascending. */
+int measure_n_isas(const struct measure *measure);
+const char *measure_isa(const struct measure *measure, int i);
+
+/* Checks what each engine makes of it, then times n_runs; fills a row for each, all but its names. */
 int measure_row(struct measure *measure, const struct bench_row *row, int n_runs, struct report_row *ret,
                 struct error *err);
 

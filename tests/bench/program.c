@@ -118,26 +118,31 @@ static int measure_rows(const struct program *program, const struct command *com
                         struct error *err)
 {
 	bool print = command->format != REPORT_JSON;
+	struct report_row rows[REPORT_MAX_ISAS];
 	const struct bench_row *wanted;
-	struct report_row row;
-	int r;
+	int n = report->n_isas ?: 1, r;
 
 	if (print)
 		report_print_head(stdout, report, command->format);
-	for (int at = 0; (wanted = next_wanted(program, command, &at, &row));) {
-		const struct report_row *added;
+	for (int at = 0; (wanted = next_wanted(program, command, &at, &rows[0]));) {
 		char label[REPORT_LABEL];
 		struct error why;
 
-		r = program->measure(wanted, &command->options, &row, &why);
+		for (int i = 1; i < n; i++)
+			rows[i] = rows[0];
+		r = program->measure(wanted, &command->options, rows, &why);
 		if (r < 0)
-			return error_set(err, STATUS_INTERNAL, "%s: %s", report_label(&row, label),
+			return error_set(err, STATUS_INTERNAL, "%s: %s", report_label(&rows[0], label),
 			                 why.message);
-		r = report_add(report, &row, &added, err);
-		if (r < 0)
-			return r;
-		if (print)
-			report_print_row(stdout, added, command->format);
+		for (int i = 0; i < n; i++) {
+			const struct report_row *added;
+
+			r = report_add(report, &rows[i], &added, err);
+			if (r < 0)
+				return r;
+			if (print)
+				report_print_row(stdout, report, added, command->format);
+		}
 	}
 	if (print)
 		print_end(report, command->format);
@@ -179,7 +184,7 @@ static int load(const struct command *command, struct report *report, struct err
 		return 0;
 	report_print_head(stdout, report, command->format);
 	for (int i = 0; i < n; i++)
-		report_print_row(stdout, &report->rows[i], command->format);
+		report_print_row(stdout, report, &report->rows[i], command->format);
 	print_end(report, command->format);
 	return 0;
 }

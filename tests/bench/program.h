@@ -13,7 +13,7 @@
 struct program_options {
 	int runs;
 	unsigned threads; /* 0: not given */
-	const char *isa;  /* NULL: not given */
+	const char *isa;  /* names, or "all"; NULL: not given */
 	bool quick;       /* tiny rows, to try the program */
 	bool no_tune;     /* measures the plan predicted to be the fastest, and tries no other */
 };
@@ -29,7 +29,8 @@ struct program {
 
 	/* Fills what the report says of the machine and the engine. */
 	int (*open)(const struct program_options *options, struct report *head, struct error *err);
-	/* Checks and times a row; fills all of *ret but the names and the bar. */
+	/* Checks and times a row; fills all of *ret but the names and the bar. Where open has named
+	 * instruction sets, ret is a row for each of them. */
 	int (*measure)(const struct bench_row *row, const struct program_options *options,
 	               struct report_row *ret, struct error *err);
 	void (*close)(void); /* also after an open that failed */

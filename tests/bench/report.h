@@ -17,6 +17,8 @@
 #define REPORT_MAX_RUNS 101
 #define REPORT_MAX_RANK 8
 #define REPORT_LABEL    192
+#define REPORT_MAX_ISAS 8
+#define REPORT_ISA      16
 #define REPORT_HALF     0.5 /* no row may be under it, whatever its bar */
 
 /* The median, and the two values that the middle half of all lies between. */
@@ -46,6 +48,7 @@ struct report_row {
 	int rank;
 	int64_t shape[REPORT_MAX_RANK];
 	struct report_request request;
+	char isa[REPORT_ISA]; /* the CPU's instruction set; empty: none of its engine */
 	char family[24];
 	double bar;               /* the least ratio that is asked for */
 	double bytes;             /* read plus written, by one call */
@@ -73,6 +76,8 @@ struct report {
 	char date[24];
 	char random[64]; /* the options that draw these rows again; empty: they were chosen */
 	int threads;     /* of either side; 0: none of the CPU's */
+	int n_isas;      /* that rows have, in the order measured; if several, a table names each row's */
+	char isa[REPORT_MAX_ISAS][REPORT_ISA];
 	int n_rows;
 	struct report_row *rows;
 };
@@ -111,19 +116,23 @@ void report_deinit(struct report *report);
 char *report_label(const struct report_row *row, char label[REPORT_LABEL]);
 
 /* Takes a copy of the row, whose runs must be there, and works out its figures: *ret is it, until the next.
- */
+ * INVALID_ARGUMENT: there are too many instruction sets. */
 int report_add(struct report *report, const struct report_row *row, const struct report_row **ret,
                struct error *err);
 
 /* The table: its head; each row, in text with what explains its plan if it is under its bar; how many rows
- * reach their bars, and how well they were predicted. Not for REPORT_JSON. */
+ * reach their bars, by each instruction set, and how well they were predicted. Not for REPORT_JSON. */
 void report_print_head(FILE *out, const struct report *report, enum report_format format);
-void report_print_row(FILE *out, const struct report_row *row, enum report_format format);
+void report_print_row(FILE *out, const struct report *report, const struct report_row *row,
+                      enum report_format format);
 void report_print_explain(FILE *out, const struct report_row *row);
 void report_print_end(FILE *out, const struct report *report, enum report_format format);
 
+/* How the ratios are distributed, by each instruction set; nothing where there are not several. */
+void report_print_isas(FILE *out, const struct report *report, enum report_format format);
+
 /* How the ratios are distributed, over all rows, by element size and by family, and the ten worst rows with
- * what explains their plans. */
+ * what explains their plans. All of it for each instruction set. */
 void report_print_distribution(FILE *out, const struct report *report, enum report_format format);
 
 /* How far the predictions are from the medians of the plans that they were made for, over all rows that have
@@ -134,7 +143,8 @@ void report_print_predictions(FILE *out, const struct report *report, enum repor
  * where none was tried. */
 void report_print_trials(FILE *out, const struct report *report, enum report_format format);
 
-/* The ratio of each row that both have, before and after, and how all of them are distributed. */
+/* The ratio of each row that both have, before and after, and how all of them are distributed. If either has
+ * several instruction sets, a row is compared with the one of its own; else the two may differ in it. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,
                          enum report_format format);
 

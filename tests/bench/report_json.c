@@ -53,6 +53,8 @@ static json_t *json_of_row(const struct report_row *row)
 	                 json_of_times(row->base_ns, row->n_runs), "tmad_ns",
 	                 json_of_times(row->ours_ns, row->n_runs), "base_gb_s", json_of_spread(&row->base),
 	                 "tmad_gb_s", json_of_spread(&row->ours), "ratio", json_of_spread(&row->ratio));
+	if (*row->isa)
+		json_object_set_new(node, "isa", json_string(row->isa));
 	if (row->predicted > 0)
 		json_object_set_new(node, "predicted", json_real(row->predicted));
 	if (row->predicted_base_ns > 0)
@@ -148,19 +150,21 @@ static bool read_request(json_t *node, struct report_row *row)
 
 static int read_row(json_t *node, struct report *report, const char *path, struct error *err)
 {
-	const char *what, *dtype, *family, *explain = "";
+	const char *what, *dtype, *family, *explain = "", *isa = "";
 	const json_t *shape, *base, *ours;
 	const struct report_row *added;
 	struct report_row row = { 0 };
 	json_error_t why;
 
-	if (json_unpack_ex(node, &why, 0, "{s:s, s:s, s:o, s:s, s?s, s:F, s:F, s:o, s:o, s?F, s?F}", "what",
-	                   &what, "dtype", &dtype, "shape", &shape, "family", &family, "explain", &explain,
-	                   "bar", &row.bar, "bytes", &row.bytes, "base_ns", &base, "tmad_ns", &ours,
-	                   "predicted", &row.predicted, "predicted_base_ns", &row.predicted_base_ns) < 0)
+	if (json_unpack_ex(node, &why, 0, "{s:s, s:s, s:o, s?s, s:s, s?s, s:F, s:F, s:o, s:o, s?F, s?F}",
+	                   "what", &what, "dtype", &dtype, "shape", &shape, "isa", &isa, "family", &family,
+	                   "explain", &explain, "bar", &row.bar, "bytes", &row.bytes, "base_ns", &base,
+	                   "tmad_ns", &ours, "predicted", &row.predicted, "predicted_base_ns",
+	                   &row.predicted_base_ns) < 0)
 		return refuse(path, why.text, err);
 	snprintf(row.what, sizeof(row.what), "%s", what);
 	snprintf(row.dtype, sizeof(row.dtype), "%s", dtype);
+	snprintf(row.isa, sizeof(row.isa), "%s", isa);
 	snprintf(row.family, sizeof(row.family), "%s", family);
 	snprintf(row.explain, sizeof(row.explain), "%s", explain);
 	row.rank = read_axes(shape, row.shape);

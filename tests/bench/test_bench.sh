@@ -55,7 +55,20 @@ case $bench in
 	ok "without trials" rc 0 --quick --runs 1 --no-tune
 	ok "... there are none" [ "$(grep -c 'plans tried' "$work/out")" = 0 ]
 	;;
-*) refused "an option of the GPU's" --no-tune --no-tune ;;
+*)
+	refused "an option of the GPU's" --no-tune --no-tune
+	ok "each instruction set" rc 0 --quick --runs 2 --isa all
+	isas=$(sed -n 's/^\([a-z0-9]*\): rows that reach .* of '"$rows"';.*/\1/p' "$work/out" | paste -s -d ,)
+	ok "... in turns, each in a line of a row" out_lines ' \[31, 33\] ' "$(echo "$isas" | tr , '\n' | wc -l)"
+	ok "... and how they are distributed" out_lines "^plain  *$rows " 1
+	ok "... the same named" rc 0 --quick --runs 1 --isa "$isas"
+	ok "one is not named in lines" rc 0 --quick --runs 1 --isa plain
+	ok "... but above them" out_has "cpu engine, plain, "
+	ok "... only" out_lines '^plain' 0
+	refused "an instruction set that is none" "--isa=mmx: this machine has plain" --isa plain,mmx
+	refused "no instruction set" "--isa=: this machine has plain" --isa plain,
+	refused "an instruction set twice" "plain is named twice" --isa all,plain
+	;;
 esac
 ok "one row" rc 0 --quick --runs 1 --rows 'edge pad' --markdown
 ok "... in Markdown" out_lines '^| edge pad .*|$' 1
@@ -110,6 +123,18 @@ if rc 0 --quick --json; then
 	ok "random rows compared" rc 0 --quick --random 7 12 --most 16 --runs 1 --compare "$work/random.json"
 	ok "... all of them" out_has "rows in both: 12; "
 	ok "... by their mean" out_has "geometric mean "
+	case $bench in
+	*bench_gpu) ;;
+	*)
+		ok "instruction sets as JSON" rc 0 --quick --runs 1 --isa all --json
+		cp "$work/out" "$work/isas.json"
+		ok "... named in each row" out_lines '"isa":' "$(grep -c '"what":' "$work/out")"
+		ok "... compared with one" rc 0 --load "$work/report.json" --compare "$work/isas.json"
+		ok "... which is one of them" out_has "rows in both: $rows; "
+		ok "... in Markdown" rc 0 --load "$work/isas.json" --markdown
+		ok "... a line each" out_lines '^| plain | crop ' 1
+		;;
+	esac
 	refused "a file that is not there" "$work/none" --load "$work/none"
 	echo '{}' >"$work/other.json"
 	refused "another JSON" other.json --compare "$work/other.json"

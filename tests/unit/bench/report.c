@@ -71,31 +71,33 @@ ParameterizedTest(struct change_case *c, report, change)
 
 /* ---- A report --------------------------------------------------------------------------------------- */
 
-/* Three runs: memcpy takes 100, 200, 400 ns, ours `factor` times as long. */
+/* Three runs: memcpy takes 100, 200, 400 ns, ours `factor` times as long. Rows are compared byte by byte:
+ * what lies between the members of a static one is zeros, as in one that is read. */
 static void add(struct report *report, const char *what, double bar, double factor)
 {
-	struct report_row row = { .dtype = "float32",
-		                  .rank = 2,
-		                  .shape = { 31, 33 },
-		                  .request = { .src_stride = { -33, 1 },
-		                               .src_offset = 990,
-		                               .dst_offset = 5,
-		                               .perm = { 1, 0 },
-		                               .before = { 0, -2 },
-		                               .after = { 3, 4 },
-		                               .mode = "edge",
-		                               .value = 7,
-		                               .blocks = 40 },
-		                  .explain = "tile 32x32\n",
-		                  .family = "tile_transpose",
-		                  .bar = bar,
-		                  .bytes = 8000,
-		                  .n_runs = 3,
-		                  .base_ns = { 200, 100, 400 } };
+	static const struct report_row model = { .dtype = "float32",
+		                                 .rank = 2,
+		                                 .shape = { 31, 33 },
+		                                 .request = { .src_stride = { -33, 1 },
+		                                              .src_offset = 990,
+		                                              .dst_offset = 5,
+		                                              .perm = { 1, 0 },
+		                                              .before = { 0, -2 },
+		                                              .after = { 3, 4 },
+		                                              .mode = "edge",
+		                                              .value = 7,
+		                                              .blocks = 40 },
+		                                 .explain = "tile 32x32\n",
+		                                 .family = "tile_transpose",
+		                                 .bytes = 8000,
+		                                 .n_runs = 3,
+		                                 .base_ns = { 200, 100, 400 } };
+	struct report_row row = model;
 	const struct report_row *added;
 	struct error err;
 
 	snprintf(row.what, sizeof(row.what), "%s", what);
+	row.bar = bar;
 	for (int i = 0; i < 3; i++)
 		row.ours_ns[i] = factor * row.base_ns[i];
 	cr_assert_eq(report_add(report, &row, &added, &err), 0);
@@ -167,7 +169,7 @@ ParameterizedTestParameters(report, verdict)
 ParameterizedTest(struct verdict_case *c, report, verdict)
 {
 	struct report report = sample(c->factor);
-	char *row = PRINTED(report_print_row, &report.rows[0], REPORT_TEXT);
+	char *row = PRINTED(report_print_row, &report, &report.rows[0], REPORT_TEXT);
 	char *end = PRINTED(report_print_end, &report, REPORT_TEXT);
 
 	if (*c->under)
@@ -184,7 +186,7 @@ Test(report, markdown_has_a_line_for_each_row)
 {
 	struct report report = sample(1.25);
 	char *head = PRINTED(report_print_head, &report, REPORT_MARKDOWN);
-	char *row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
+	char *row = PRINTED(report_print_row, &report, &report.rows[0], REPORT_MARKDOWN);
 
 	expect_text(
 	    head, "| what | type | shape | family | memcpy | tmad | ratio | spread | predicted | bar |  |\n");
@@ -194,7 +196,7 @@ Test(report, markdown_has_a_line_for_each_row)
 		 "- | 0.90 | under |\n");
 	free(row);
 	report.rows[0].predicted = 0.8125;
-	row = PRINTED(report_print_row, &report.rows[0], REPORT_MARKDOWN);
+	row = PRINTED(report_print_row, &report, &report.rows[0], REPORT_MARKDOWN);
 	expect_text(row, " | 0.80..0.80 | 0.81 | 0.90 |");
 	free(head);
 	free(row);
@@ -208,13 +210,13 @@ Test(report, a_row_under_its_bar_is_explained)
 
 	strcpy(under.rows[0].explain, "one reason\nanother\n");
 	strcpy(over.rows[0].explain, "one reason\n");
-	row = PRINTED(report_print_row, &under.rows[0], REPORT_TEXT);
+	row = PRINTED(report_print_row, &under, &under.rows[0], REPORT_TEXT);
 	expect_text(row, "\n    one reason\n    another\n");
 	free(row);
-	row = PRINTED(report_print_row, &under.rows[0], REPORT_MARKDOWN);
+	row = PRINTED(report_print_row, &under, &under.rows[0], REPORT_MARKDOWN);
 	expect_no_text(row, "reason");
 	free(row);
-	row = PRINTED(report_print_row, &over.rows[0], REPORT_TEXT);
+	row = PRINTED(report_print_row, &over, &over.rows[0], REPORT_TEXT);
 	expect_no_text(row, "reason");
 	free(row);
 	report_deinit(&under);
@@ -367,6 +369,100 @@ Test(report, groups_and_the_worst_ten)
 	report_deinit(&report);
 }
 
+/* ---- Instruction sets ------------------------------------------------------------------------------- */
+
+static void add_by(struct report *report, const char *isa, const char *what, double factor)
+{
+	struct report one = { 0 };
+	const struct report_row *added;
+	struct error err;
+
+	add(&one, what, 0.9, factor);
+	snprintf(one.rows[0].isa, sizeof(one.rows[0].isa), "%s", isa);
+	cr_assert_eq(report_add(report, &one.rows[0], &added, &err), 0);
+	report_deinit(&one);
+}
+
+/* Two rows by two instruction sets, of which the second is faster. */
+static struct report by_two(double factor)
+{
+	struct report report = { .base = "memcpy", .random = "--random=7 2" };
+
+	add_by(&report, "plain", "transpose", 8 * factor);
+	add_by(&report, "avx2", "transpose", factor);
+	add_by(&report, "plain", "crop", 8 * factor);
+	add_by(&report, "avx2", "crop", factor);
+	return report;
+}
+
+Test(report, several_instruction_sets)
+{
+	struct report report = by_two(1);
+	char *head = PRINTED(report_print_head, &report, REPORT_MARKDOWN);
+	char *row = PRINTED(report_print_row, &report, &report.rows[1], REPORT_MARKDOWN);
+	char *end = PRINTED(report_print_end, &report, REPORT_MARKDOWN);
+
+	cr_expect_eq(report.n_isas, 2);
+	expect_text(head, "\n| isa | what | type |");
+	expect_text(row, "| avx2 | transpose | float32 | ");
+	expect_text(end, "\nplain: rows that reach their bar: 0 of 2; under 0.5: 2\n"
+	                 "avx2: rows that reach their bar: 2 of 2; under 0.5: 0\n");
+	expect_text(end, "| plain | 2 | 0.125 | 0.125 | 0.125 | 0.125 |\n"
+	                 "| avx2 | 2 | 1.000 | 1.000 | 1.000 | 1.000 |\n");
+	free(head);
+	free(row);
+	free(end);
+	report_deinit(&report);
+}
+
+Test(report, one_instruction_set_is_not_named)
+{
+	struct report report = { .base = "memcpy" };
+	char *head, *row, *end;
+
+	add_by(&report, "avx2", "transpose", 1);
+	head = PRINTED(report_print_head, &report, REPORT_MARKDOWN);
+	row = PRINTED(report_print_row, &report, &report.rows[0], REPORT_MARKDOWN);
+	end = PRINTED(report_print_end, &report, REPORT_MARKDOWN);
+	expect_text(head, "\n| what | type |");
+	expect_no_text(row, "avx2");
+	expect_no_text(end, "avx2");
+	free(head);
+	free(row);
+	free(end);
+	report_deinit(&report);
+}
+
+Test(report, each_instruction_set_has_a_distribution)
+{
+	struct report report = by_two(1);
+	char *text = PRINTED(report_print_distribution, &report, REPORT_MARKDOWN);
+
+	expect_text(text, "\nratios to memcpy, plain\n");
+	expect_text(text, "| all | 2 | 0.125 |");
+	expect_text(text, "the worst 2:\n0.125  ");
+	expect_text(text, "\nratios to memcpy, avx2\n");
+	expect_text(text, "| all | 2 | 1.000 |");
+	expect_text(text, "the worst 2:\n1.000  ");
+	free(text);
+	report_deinit(&report);
+}
+
+Test(report, too_many_instruction_sets)
+{
+	struct report report = { 0 };
+	struct report_row row = { .n_runs = 1, .bytes = 1, .base_ns = { 1 }, .ours_ns = { 1 } };
+	const struct report_row *added;
+	struct error err;
+
+	for (int i = 0; i <= REPORT_MAX_ISAS; i++) {
+		snprintf(row.isa, sizeof(row.isa), "isa%d", i);
+		cr_expect_eq(report_add(&report, &row, &added, &err),
+		             i < REPORT_MAX_ISAS ? 0 : STATUS_INVALID_ARGUMENT, "%d", i);
+	}
+	report_deinit(&report);
+}
+
 /* ---- Before and after ------------------------------------------------------------------------------- */
 
 Test(report, compared_with_itself_nothing_changes)
@@ -396,6 +492,43 @@ Test(report, a_change_outside_both_spreads_is_marked)
 	free(worse);
 	report_deinit(&slow);
 	report_deinit(&fast);
+}
+
+Test(report, a_row_is_compared_with_the_one_of_its_instruction_set)
+{
+	struct report slow = by_two(2), fast = by_two(1);
+	char *text = PRINTED(report_print_change, &slow, &fast, REPORT_MARKDOWN);
+
+	expect_text(text,
+	            "| plain | crop | float32 | [31, 33] | 0.06 (0.06..0.06) | 0.12 (0.12..0.12) | +100.0");
+	expect_text(text,
+	            "| avx2 | crop | float32 | [31, 33] | 0.50 (0.50..0.50) | 1.00 (1.00..1.00) | +100.0");
+	expect_text(text, "rows in both: 4; better: 4; worse: 0;");
+	expect_text(text, "\nplain: geometric mean 0.062 -> 0.125;");
+	expect_text(text, "\navx2: geometric mean 0.500 -> 1.000;");
+	free(text);
+	report_deinit(&slow);
+	report_deinit(&fast);
+}
+
+Test(report, one_instruction_set_is_compared_with_another_or_with_its_own_of_several)
+{
+	struct report plain = { 0 }, avx2 = { 0 }, both = by_two(1);
+	char *text;
+
+	add_by(&plain, "plain", "crop", 8);
+	add_by(&avx2, "avx2", "crop", 4);
+	text = PRINTED(report_print_change, &plain, &avx2, REPORT_MARKDOWN);
+	expect_text(text, "\n| crop | float32 | [31, 33] | 0.12 (0.12..0.12) | 0.25 (0.25..0.25) | +100.0");
+	free(text);
+	text = PRINTED(report_print_change, &both, &avx2, REPORT_MARKDOWN);
+	expect_text(text,
+	            "| avx2 | crop | float32 | [31, 33] | 1.00 (1.00..1.00) | 0.25 (0.25..0.25) | -75.0");
+	expect_text(text, "rows in both: 1;");
+	free(text);
+	report_deinit(&plain);
+	report_deinit(&avx2);
+	report_deinit(&both);
 }
 
 Test(report, rows_that_only_one_has_are_left_out)
@@ -434,6 +567,7 @@ Test(report, json_there_and_back)
 
 	if (!report_has_json())
 		cr_skip_test("built without libjansson");
+	strcpy(report.rows[0].isa, "avx2");
 	report.rows[0].predicted = 0.9;
 	report.rows[1].predicted_base_ns = 170;
 	report.rows[1].is_tuned = true;
