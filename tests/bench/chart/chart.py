@@ -9,6 +9,7 @@ A file is kept as it is: cpu.json is of bench, gpu.json of bench_gpu, others.jso
 ratios as well. What is in none of them was not measured, and the chart says so. It takes Matplotlib.
 """
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -43,7 +44,10 @@ class Results:
     def _report(self, name):
         if not os.path.exists(self.paths[name]):
             return {}, None
-        run, rows = read_report(text_of(self.paths[name]))
+        text = text_of(self.paths[name])
+        run, rows = read_report(text)
+        if len({node.get("isa") for node in json.loads(text)["rows"]}) > 1:
+            raise ValueError(f"{name}.json is of several instruction sets: keep a run of one")
         return {"tmad": sorted(row.ratio for row in rows)}, run
 
     def _add_others(self):

@@ -101,6 +101,14 @@ class FolderCase(unittest.TestCase):
         self.assertIn("- 2026-01-01, a card, cuda engine's kernels: `--random=1 3`", self.figures())
         self.assertEqual(self.figures().count("| not measured | | | |"), 5)
 
+    def test_a_report_of_several_instruction_sets_is_refused(self):
+        one = json.loads(report(0.5, 1))
+        for row, isa in zip(one["rows"], ("plain", "avx2")):
+            row["isa"] = isa
+        self.write("chart/cpu.json", json.dumps(one))
+        with self.assertRaisesRegex(ValueError, "several instruction sets"):
+            chart.Results(self.folder)
+
     def test_the_others(self):
         self.write("chart/others.json", results((0.8, 0.4, 0.5), (0.8, 0.2, None)))
         for line in ("| GPU engine, to the device's copy | 2 | 0.80 |",
