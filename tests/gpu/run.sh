@@ -3,7 +3,7 @@
 # What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
 # says where a log tells more.
 #
-#   run.sh [check|bench|neighbour|fairness|sanitize|python|all] [LOGS]     all, ./gpu-logs
+#   run.sh [check|bench|neighbour|fairness|sanitize|python|cpu|all] [LOGS]     all, ./gpu-logs
 #
 #   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its
 #             clients, ranges of many allocations
@@ -14,15 +14,18 @@
 #   sanitize  transforms under compute-sanitizer, where there is one
 #   python    the Python package with PyTorch's tensors, with and without expandable segments, and against PyTorch; it needs
 #             PyTorch, and a wheel of the package that was there when the bundle was made (make wheel)
+#   cpu       the CPU engine on all CPUs, by each of their instruction sets, against memcpy, on random rows and on the
+#             chosen ones; against NumPy, torch and HPTT, where these are. It needs no GPU, and is not part of all
 #
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
 #
-# By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; RANGES, MiB of a range; LD_LIBRARY_PATH, for another libcuda.so.1.
+# By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; RANGES, MiB of a range; LD_LIBRARY_PATH, for another
+# libcuda.so.1. For cpu: RANDOM_ROWS and COMPARED_ROWS, "SEED N"; HPTT_LIBRARY, a libhptt.so.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
 case $what in
-check | bench | neighbour | fairness | sanitize | python | all) ;;
+check | bench | neighbour | fairness | sanitize | python | cpu | all) ;;
 *)
 	sed -n 's/^# *\(run\.sh \[.*\)/\1/p' "$0" >&2
 	exit 2
@@ -191,6 +194,33 @@ sanitize() {
 	done
 }
 
+# cpu_rows NAME ARGUMENT...: of bench, into NAME.json, and as tables into NAME.log.
+cpu_rows() {
+	name=$1
+	shift
+	plain "$name" 900 sh -c 'bench=$0 json=$1; shift; "$bench" --json "$@" >"$json" && "$bench" --load "$json"' \
+		"$here/bin/bench" "$logs/$name.json" --isa=all "$@"
+	sed -n '/^ratios to memcpy/,/^$/p' "$log" | sed '/^$/q; s/^/    /'
+}
+
+cpu() {
+	lscpu >"$logs/lscpu.log"
+	cpu_rows cpu-random --random ${RANDOM_ROWS:-1 200}
+	cpu_rows cpu-rows
+	if ! python3 -c 'import numpy' 2>/dev/null; then
+		say cpu-compare skipped "there is no NumPy"
+		return
+	fi
+	plain cpu-compare 900 python3 "$here/compare_cpu.py" --random ${COMPARED_ROWS:-1 60} --seconds=400 \
+		--out="$logs/cpu-compare.json"
+	sed -n 's/^|/    |/p' "$log" | sed '/| what |/,$d'
+}
+
+if [ "$what" = cpu ]; then
+	cpu
+	[ $failures = 0 ]
+	exit
+fi
 "$here/bin/transforms" 0 >"$logs/device.log" 2>&1
 if grep -q '^1\.\.0 # SKIP' "$logs/device.log"; then
 	say "$what" skipped "$(sed -n 's/^1\.\.0 # SKIP //p' "$logs/device.log")"
