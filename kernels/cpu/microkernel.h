@@ -15,8 +15,10 @@
 /* What widening may rely on: any machine that this runs on reads and writes at any address. */
 #define CPU_ALIGN 16
 
-/* Bytes of a thread's scratch, a multiple of CPU_LINE and aligned to it. */
-#define CPU_SCRATCH (192 << 10)
+/* Bytes of a thread's scratch, a multiple of CPU_LINE and aligned to it: as many for a move's tiles as for
+ * what those who run the move put together from its results. */
+#define TILE_SCRATCH (512 << 10)
+#define CPU_SCRATCH  (2 * TILE_SCRATCH)
 
 /* A dimension beside the two. */
 struct microkernel_dim {

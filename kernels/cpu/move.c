@@ -4,7 +4,9 @@
 #include "move.h"
 
 #include "kernels/plan/plan.h"
+#include "kernels/plan/cpu_tile.h"
 #include "proto/arithmetic.h"
+#include "tile.h"
 
 /* A piece of a transpose reads runs of FIRST_UNITS units, at most SRC_FIRST bytes, where the source has them:
  * it then writes to as many pages of the destination at once. STAGED_UNITS where its rows are staged, as
@@ -28,6 +30,8 @@
 /* Runs of this many bytes need no further dimension. Not measured. */
 #define LONG_RUN 1024
 
+static bool is_tiled(const struct move *move, const struct loop_nest *nest, int64_t tiled_bytes);
+static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_t piece_bytes);
 static void choose_microkernel(struct move *move, const struct loop_nest *nest);
 static void reverse_rows(struct move *move);
 static void choose_strided(struct move *move);
@@ -49,9 +53,81 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 		move->dim[d] = (struct move_dim){ .n = nest->dim[d].n,
 			                          .dst = nest->dim[d].dst,
 			                          .src = nest->fill ? 0 : nest->dim[d].src };
+	move->tiled =
+	    is_tiled(move, nest, place->tiled_bytes) && choose_tiles(move, nest, place->piece_bytes);
+	if (move->tiled) {
+		count_pieces(move);
+		return;
+	}
 	choose_microkernel(move, nest);
 	choose_chunks(move, place->piece_bytes);
 	count_pieces(move);
+}
+
+/* Runs of at least this many bytes are copied one by one. */
+#define RUN_LEAST 512
+
+/* Rows of the destination with gaps between them that are shorter than this are written through the cache. */
+#define ROW_LEAST 128
+
+/* Bytes of the source's run that do not belong to the destination's innermost dimension. */
+static int64_t crossed_run(const struct loop_nest *nest)
+{
+	int64_t run = nest->element;
+	for (int d = 0; d < nest->rank - 1; d++)
+		if (magnitude_i64(nest->dim[d].src) == run) {
+			run *= nest->dim[d].n;
+			d = -1;
+		}
+	return run;
+}
+
+/* Whether the two dimensions of a transpose are long enough for its microkernel. */
+static bool is_regular(const struct loop_nest *nest)
+{
+	int inner;
+	if (plan_loop_nest(nest, &inner) != FAMILY_TILE_TRANSPOSE)
+		return false;
+	int64_t row = nest->dim[nest->rank - 1].n * nest->element, col = nest->dim[inner].n * nest->element;
+	return (row >= CPU_LINE && col >= CPU_LINE / 2) ||
+	       (row >= 4 * CPU_LINE && crossed_run(nest) >= CPU_LINE / 2);
+}
+
+static bool is_tiled(const struct move *move, const struct loop_nest *nest, int64_t tiled_bytes)
+{
+	if (nest->fill || nest->rank < 2)
+		return false;
+	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
+	int64_t unit = nest->element;
+	if (inner->dst != unit || loop_nest_count(nest) * unit < tiled_bytes)
+		return false;
+	if (magnitude_i64(inner->src) == unit || inner->src == 0)
+		return inner->n * unit < (move->stream ? RUN_LEAST : CPU_LINE);
+	return !is_regular(nest);
+}
+
+/* Bytes of the destination's longest run. */
+static int64_t longest_row(const struct loop_nest *nest)
+{
+	int64_t run = nest->element;
+	for (int d = nest->rank - 1; d >= 0 && nest->dim[d].dst == run; d--)
+		run *= nest->dim[d].n;
+	return run;
+}
+
+static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
+{
+	struct cpu_tile tile;
+	cpu_tile_choose(&tile, nest, piece_bytes);
+	move->in_place = !move->stream || longest_row(nest) < ROW_LEAST;
+	for (int d = 0; d < move->rank; d++) {
+		move->tile[d] = tile.n[d];
+		move->dim[d].chunk = tile.piece[d];
+	}
+	move->n_row = move->n_run = 0;
+	move->row_dim = -1;
+	move->col_dim = -1;
+	return tile_fits(move);
 }
 
 void move_shift(struct move *move, int64_t dst, int64_t src)
@@ -335,8 +411,27 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		microkernel->run[i] = more[move->run_chain[i]];
 }
 
+static void run_tiles(const struct move *move, int64_t piece, char *scratch)
+{
+	struct tile_box box = { .dst = move->dst, .src = move->src };
+	for (int d = move->rank - 1; d >= 0; d--) {
+		const struct move_dim *dim = &move->dim[d];
+		int64_t count = divide_up_i64(dim->n, dim->chunk);
+		int64_t from = piece % count * dim->chunk;
+		piece /= count;
+		box.dst += from * dim->dst;
+		box.src += from * dim->src;
+		box.n[d] = min_i64(dim->chunk, dim->n - from);
+	}
+	tile_run(move, &box, scratch);
+}
+
 void move_run(const struct move *move, int64_t piece, char *scratch)
 {
+	if (move->tiled) {
+		run_tiles(move, piece, scratch);
+		return;
+	}
 	struct box box;
 	int64_t at[TENSOR_MAX_RANK];
 	box_init(&box, move, piece, scratch);

@@ -37,6 +37,9 @@ struct move {
 	int8_t row_chain[MICROKERNEL_DIMS], run_chain[MICROKERNEL_DIMS];
 	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
+	bool tiled;
+	bool in_place;                 /* tiles are put together in the destination */
+	int64_t tile[TENSOR_MAX_RANK]; /* extents of a tile by dimension */
 	int64_t ahead; /* bytes to where the same move goes next in the source; 0, as move_init has it: not
 	                  known */
 	struct move_dim dim[TENSOR_MAX_RANK];
@@ -48,6 +51,7 @@ struct move_place {
 	const char *src;
 	const void *fill;    /* the pattern, one element; must outlive the move */
 	int64_t piece_bytes; /* of the lines that a piece touches on one side, about */
+	int64_t tiled_bytes; /* as in the tuning */
 	bool stream;
 };
 

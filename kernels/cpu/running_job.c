@@ -184,6 +184,7 @@ struct task running_job_task(const struct running_job *running, const struct eng
 		                         .src = host_memory(move->src)->data + (int64_t)move->src_offset,
 		                         .fill = move->transform->fill,
 		                         .piece_bytes = running->piece,
+		                         .tiled_bytes = running->tuning->tiled_bytes,
 		                         .stream = running->stream } };
 }
 

@@ -6,7 +6,7 @@
 #include "microkernel.h"
 
 /* Bytes of a scratch block, with room for its place in a line. */
-#define SCRATCH_BLOCK_MOST (CPU_SCRATCH - CPU_LINE)
+#define SCRATCH_BLOCK_MOST ((192 << 10) - CPU_LINE)
 
 /* Rows of at least this many bytes are mostly lines of their own. */
 #define LONG_ROW 1024
@@ -73,7 +73,7 @@ void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i,
 		axis->extent = axis->source = 1;
 	}
 
-	char *made = scratch ? scratch + (uintptr_t)dst % CPU_LINE : dst;
+	char *made = scratch + (uintptr_t)dst % CPU_LINE;
 	struct move_place inside = *place;
 	inside.dst = made;
 	inside.src = src;
@@ -86,10 +86,8 @@ void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i,
 		subregions_get(&subregions, s, CPU_ALIGN, &nest);
 		move_init(&move, isa, &nest, &inside);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
-			move_run(&move, piece, NULL);
+			move_run(&move, piece, scratch + TILE_SCRATCH);
 	}
-	if (scratch) {
-		struct microkernel microkernel = { .isa = isa, .scratch = scratch };
-		microkernel_copy_run(&microkernel, dst, made, cut->extent * scratch_blocks->bytes);
-	}
+	struct microkernel microkernel = { .isa = isa, .scratch = scratch };
+	microkernel_copy_run(&microkernel, dst, made, cut->extent * scratch_blocks->bytes);
 }

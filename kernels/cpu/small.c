@@ -123,7 +123,7 @@ static bool is_staged(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
 	return !is_near(small) && small->move->plan->family == FAMILY_TILE_TRANSPOSE && !has_gaps(t) &&
-	       span(&t->dst_extent) <= CPU_SCRATCH;
+	       span(&t->dst_extent) <= TILE_SCRATCH;
 }
 
 /* Reads a byte of each line of a source without gaps: fetches that are only asked for are forgotten when
@@ -165,9 +165,11 @@ static void work(void *arg)
 	const struct task task = { .transform = t, .plan = small->move->plan };
 	bool staged = is_staged(small);
 	char *dst = staged ? small->scratch - t->dst_extent.low : small->dst;
-	struct move_place place = {
-		.dst = dst, .src = small->src, .fill = t->fill, .piece_bytes = small->tuning->piece_most
-	};
+	struct move_place place = { .dst = dst,
+		                    .src = small->src,
+		                    .fill = t->fill,
+		                    .piece_bytes = small->tuning->piece_most,
+		                    .tiled_bytes = small->tuning->tiled_bytes };
 	struct subregions subregions;
 	subregions_init(&subregions, t);
 	uint64_t n = subregions.n;
@@ -182,7 +184,7 @@ static void work(void *arg)
 		struct move move;
 		move_init(&move, small->tuning->isa, task_subregion(&task, &subregions, i, &room), &place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
-			move_run(&move, piece, NULL);
+			move_run(&move, piece, small->scratch + TILE_SCRATCH);
 	}
 	if (staged)
 		memcpy(small->dst + t->dst_extent.low, small->scratch, (size_t)span(&t->dst_extent));

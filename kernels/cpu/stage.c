@@ -2,7 +2,7 @@
 /* A transpose past the cache by way of scratch: rows of dst are put together there, a part of each at a time,
  * and flushed as whole lines, wherever in a line they begin (isa.h).
  *
- *   scratch   | room | part of row 0 | room | part of row 1 | ...
+ *   scratch   | lines that rows keep | part of row 0 | part of row 1 | ...
  *
  * A part is a stretch of the dimensions that are contiguous in dst: columns of the microkernel, or, where
  * those are short, a few steps of the outermost of them. Rows that follow each other in dst without a gap are
@@ -12,12 +12,17 @@
 
 #include "proto/arithmetic.h"
 
-#define ROOM CPU_LINE /* before a part; and after the last for stores of 16 bytes that reach past it */
+/* Between parts: stores of 16 bytes may reach past one, and the same place in each falls into another set of
+ * the cache. */
+#define GAP CPU_LINE
 
 /* Bytes of a run read from one row of src before the next row, and rows of dst that are made side by side, at
  * most. Runs of 1 and 4 KiB: within noise, with huge pages (tests/bench/EXPERIMENTS.md). */
 #define STAGE_RUN  2048
 #define STAGE_ROWS 512
+
+/* Bytes of all parts: they stay in the second cache. */
+#define STAGE_BYTES (128 << 10)
 
 /* Bytes of a part of a row; more where rows are few, up to as many in all. Parts of 64, 128, 512 and 1024
  * bytes: within 0.05 of memcpy's speed (tests/bench/EXPERIMENTS.md). */
@@ -40,6 +45,11 @@ static void stage_packed(const struct microkernel *microkernel);
 static void stage_rows(const struct microkernel *microkernel, const struct row_split *split, int64_t row,
                        int64_t rows);
 
+static char *parts_of(const struct microkernel *microkernel)
+{
+	return microkernel->scratch + STAGE_ROWS * CPU_LINE;
+}
+
 static bool is_packed(const struct microkernel *microkernel)
 {
 	int64_t row_bytes = microkernel->cols * microkernel->unit;
@@ -61,7 +71,10 @@ bool stage_takes(const struct microkernel *microkernel)
 		return true;
 	if (run_bytes(microkernel) < 4 * CPU_LINE)
 		return false;
-	bool same_place = microkernel->dst_row % CPU_LINE == 0 &&
+	/* Lines that are written by halves of vectors, several rows side by side, would leave the processor
+	 * before they are whole. */
+	bool by_halves = microkernel->isa->vector < CPU_LINE && microkernel->unit < 16;
+	bool same_place = !by_halves && microkernel->dst_row % CPU_LINE == 0 &&
 	                  microkernel_to_line(microkernel->dst) % microkernel->unit == 0;
 	return !same_place || microkernel->n_run || microkernel->n_row ||
 	       microkernel->rows < 16 / microkernel->unit;
@@ -74,8 +87,7 @@ void stage_transpose(const struct microkernel *microkernel)
 		return;
 	}
 	struct row_split split = split_rows(microkernel);
-	int64_t most = min_i64(min_i64(STAGE_RUN / microkernel->unit, STAGE_ROWS),
-	                       (CPU_SCRATCH - 2 * ROOM) / split.pitch);
+	int64_t most = min_i64(min_i64(STAGE_RUN / microkernel->unit, STAGE_ROWS), STAGE_BYTES / split.pitch);
 	for (int64_t row = 0; row < microkernel->rows; row += most)
 		stage_rows(microkernel, &split, row, min_i64(most, microkernel->rows - row));
 }
@@ -87,7 +99,8 @@ static void stage_packed(const struct microkernel *microkernel)
 	int64_t row_bytes = microkernel->cols * microkernel->unit;
 	int64_t most = (32 << 10) / row_bytes;
 	struct microkernel part = *microkernel;
-	part.dst = microkernel->scratch + ROOM;
+	char room[CPU_LINE];
+	part.dst = parts_of(microkernel);
 	for (int64_t row = 0; row < microkernel->rows; row += most) {
 		part.rows = min_i64(most, microkernel->rows - row);
 		part.src = microkernel->src + row * microkernel->src_row;
@@ -95,7 +108,7 @@ static void stage_packed(const struct microkernel *microkernel)
 		unsigned ends =
 		    (row == 0 ? CPU_PART_FIRST : 0) | (row + most >= microkernel->rows ? CPU_PART_LAST : 0);
 		microkernel->isa->flush(microkernel->dst + row * row_bytes, 0, part.dst, 0, 1,
-		                        part.rows * row_bytes, ends);
+		                        part.rows * row_bytes, room, ends);
 	}
 }
 
@@ -111,7 +124,7 @@ static struct row_split split_rows(const struct microkernel *microkernel)
 	}
 	int64_t part = min_i64(max_i64(PART_BYTES, PARTS_BYTES / microkernel->rows), PART_MOST);
 	split.step = max_i64(part / split.bytes, max_i64(1, CPU_LINE / split.bytes));
-	split.pitch = (split.step * split.bytes + ROOM + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
+	split.pitch = divide_up_i64(split.step * split.bytes, CPU_LINE) * CPU_LINE + GAP;
 	return split;
 }
 
@@ -123,7 +136,7 @@ static void fill(const struct microkernel *microkernel, const struct row_split *
 	struct microkernel part = *microkernel;
 	part.n_row = part.n_run = 0;
 	part.rows = rows;
-	part.dst = microkernel->scratch + ROOM;
+	part.dst = parts_of(microkernel);
 	part.dst_row = split->pitch;
 	part.src = microkernel->src + row * microkernel->src_row + from * split->outer.src;
 	if (!microkernel->n_run) {
@@ -164,8 +177,8 @@ static void stage_rows(const struct microkernel *microkernel, const struct row_s
 			n = min_i64(rows - r, microkernel->row_block - (row + r) % microkernel->row_block);
 			microkernel->isa->flush(
 			    microkernel_row(microkernel, row + r) + from * split->outer.dst,
-			    microkernel->dst_row, microkernel->scratch + ROOM + r * split->pitch,
-			    split->pitch, n, steps * split->bytes, ends);
+			    microkernel->dst_row, parts_of(microkernel) + r * split->pitch, split->pitch, n,
+			    steps * split->bytes, microkernel->scratch + r * CPU_LINE, ends);
 		}
 	}
 }

@@ -25,6 +25,8 @@ struct cpu_tuning cpu_tuning_get(void)
 		.piece_most = PLAN_PIECE_BYTES,
 		/* As long as it takes to wake a thread on another CPU, where that is slow. */
 		.awake_ns = 50000,
+		/* The tables of a tile take some microseconds. */
+		.tiled_bytes = 16 << 10,
 		/* Little of a larger destination is still in a cache when its owner looks at it, and a line
 		 * that is written past the cache is not read first. */
 		.stream_bytes = 8 << 20,

@@ -15,6 +15,7 @@ struct cpu_tuning {
 	int64_t piece_least;  /* of the destination: no piece is made smaller for the sake of more threads */
 	int64_t piece_most;
 	uint64_t awake_ns;    /* that a thread looks for more work before it sleeps */
+	int64_t tiled_bytes;  /* of the destination: moves that are not regular go by tiles from here on */
 	int64_t stream_bytes; /* of the destination: from here on it is written past the cache */
 	uint32_t wait_words;  /* of timelines: slept on together, up to WATCHER_MOST_WORDS; 0: only naps */
 };

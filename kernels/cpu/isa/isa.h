@@ -23,19 +23,52 @@ typedef uint8_t vec16 __attribute__((vector_size(16)));
 typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups,
                           const char *next);
 
+/* Lines that are needed soon: so many bytes from each of the n places, of which the first i and `at` bytes
+ * have been asked for. */
+struct cpu_fetch {
+	const char *src;
+	const int64_t *offset;
+	int64_t n, bytes;
+	int64_t i, at;
+};
+
+/* A transpose from and to where tables say: element (r, c) goes from src + col[c] + r * element to
+ * dst + row[r] + c * element. rows and cols are at least 16 / element. A line is fetched for each that is
+ * moved. */
+typedef void cpu_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col, int64_t rows,
+                          int64_t cols, struct cpu_fetch *fetch);
+
+/* The same from memory that is in no cache. next is where the panel after this one begins, with the same
+ * table; NULL when there is none. */
+typedef void cpu_far_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col,
+                              int64_t rows, int64_t cols, const char *next);
+
+/* Any permutation of bytes: each 16 bytes of dst are put together from as many windows of 16 bytes of src.
+ * mask says which byte of the window a byte is, 0x80 where it is of another. The last 16 bytes may overlap
+ * those before them; bytes is at least 16. */
+struct cpu_shuffle_step {
+	uint8_t mask[16];
+	int64_t offset;
+};
+struct cpu_shuffle {
+	int64_t bytes, windows;
+	const struct cpu_shuffle_step *step;
+};
+
 /* Rows that are written in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst
- * lie in stage, pitch bytes apart, with CPU_LINE bytes of room before each. What a part leaves of its
- * last line is kept in that room, so that the next part finds it there and writes the line whole. n is at
- * least CPU_LINE, but for a part that is the row's last. */
+ * lie in stage, pitch bytes apart, with CPU_LINE bytes after them that may be read. What a part leaves of its
+ * last line is kept in room, a line for each row, so that the next part finds it there and writes the line
+ * whole. n is at least CPU_LINE, but for a part that is the row's last. */
 enum cpu_part {
 	CPU_PART_FIRST = 1,
 	CPU_PART_LAST = 2,
 };
-typedef void cpu_flush_fn(char *dst, int64_t dst_pitch, char *stage, int64_t pitch, int64_t rows, int64_t n,
-                          unsigned part);
+typedef void cpu_flush_fn(char *dst, int64_t dst_pitch, const char *stage, int64_t pitch, int64_t rows,
+                          int64_t n, char *room, unsigned part);
 
 struct cpu_isa {
 	const char *name;
+	int vector; /* bytes that one instruction stores */
 
 	/* From 64 / element rows of src: each row of dst gets 64 bytes. */
 	cpu_strip_fn *strip[CPU_SHIFTS];
@@ -43,6 +76,10 @@ struct cpu_isa {
 	cpu_strip_fn *strip_stream[CPU_SHIFTS];
 	/* From 16 / element rows of src: each row of dst gets 16 bytes. */
 	cpu_strip_fn *narrow[CPU_SHIFTS];
+
+	cpu_panel_fn *panel[CPU_SHIFTS];
+	void (*shuffle)(char *dst, const char *src, const struct cpu_shuffle *shuffle);
+	cpu_far_panel_fn *far_panel[CPU_SHIFTS];
 
 	/* n elements of dst ascending from elements of src descending from the one at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);

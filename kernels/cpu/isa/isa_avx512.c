@@ -13,20 +13,25 @@
 #define PAIR(p, pitch) _mm256_inserti128_si256(_mm256_castsi128_si256(QUARTER(p)), QUARTER((p) + (pitch)), 1)
 #define GATHER(p, pitch) \
 	_mm512_inserti64x4(_mm512_castsi256_si512(PAIR(p, pitch)), PAIR((p) + 2 * (pitch), pitch), 1)
-#define STORE(p, v)      _mm512_storeu_si512(p, v)
-#define STREAM(p, v)     _mm512_stream_si512((__m512i *)(p), v)
-#define FENCE()          _mm_sfence()
-#define SHUFFLE(v, mask) _mm512_shuffle_epi8(v, mask)
-#define LOW1             _mm512_unpacklo_epi8
-#define LOW2             _mm512_unpacklo_epi16
-#define LOW4             _mm512_unpacklo_epi32
-#define LOW8             _mm512_unpacklo_epi64
-#define HIGH1            _mm512_unpackhi_epi8
-#define HIGH2            _mm512_unpackhi_epi16
-#define HIGH4            _mm512_unpackhi_epi32
-#define HIGH8            _mm512_unpackhi_epi64
-#define ISA              cpu_isa_avx512
-#define ISA_NAME         "avx512"
+#define PAIR_OF(p, o, n) \
+	_mm256_inserti128_si256(_mm256_castsi128_si256(QUARTER((p) + (o)[0])), QUARTER((p) + (o)[n]), 1)
+#define LANES(p, o, n) \
+	_mm512_inserti64x4(_mm512_castsi256_si512(PAIR_OF(p, o, n)), PAIR_OF(p, (o) + 2 * (n), n), 1)
+#define STORE(p, v)        _mm512_storeu_si512(p, v)
+#define STREAM(p, v)       _mm512_stream_si512((__m512i *)(p), v)
+#define FENCE()            _mm_sfence()
+#define SHUFFLE(v, mask)   _mm512_shuffle_epi8(v, mask)
+#define SHUFFLE16(v, mask) ((vec16)_mm_shuffle_epi8((__m128i)(v), (__m128i)(mask)))
+#define LOW1               _mm512_unpacklo_epi8
+#define LOW2               _mm512_unpacklo_epi16
+#define LOW4               _mm512_unpacklo_epi32
+#define LOW8               _mm512_unpacklo_epi64
+#define HIGH1              _mm512_unpackhi_epi8
+#define HIGH2              _mm512_unpackhi_epi16
+#define HIGH4              _mm512_unpackhi_epi32
+#define HIGH8              _mm512_unpackhi_epi64
+#define ISA                cpu_isa_avx512
+#define ISA_NAME           "avx512"
 #include "isa_body.h"
 
 #endif

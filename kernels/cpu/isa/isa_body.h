@@ -4,8 +4,10 @@
  *   TARGET                  the functions' attribute, empty for what the compiler targets anyway
  *   VECTOR, WIDTH           the vector type and its bytes: WIDTH / 16 lanes
  *   GATHER(p, lane_pitch)   16 bytes from p, p + lane_pitch, ... , one for each lane
+ *   LANES(p, offset, step)  16 bytes from p + offset[0], p + offset[step], ... , one for each lane
  *   STORE(p, v)             unaligned; STREAM(p, v): aligned, past the cache; FENCE()
  *   SHUFFLE(v, mask)        within each lane: byte i is byte mask[i] of v, 0 where that is 0x80
+ *   SHUFFLE16(v, mask)      the same of 16 bytes
  *   LOW1(a, b) .. HIGH8     within each lane: interleave the low or high halves by 1, 2, 4, 8 bytes
  *   ISA, ISA_NAME           the table to define
  *
@@ -158,6 +160,150 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 		}                                                                                \
 	}
 
+/* Lines that are asked for meanwhile. */
+static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
+{
+	for (; n > 0 && fetch->i < fetch->n; n--) {
+		const char *run = fetch->src + fetch->offset[fetch->i];
+		int64_t last = fetch->bytes - 1;
+		__builtin_prefetch(run + (fetch->at < last ? fetch->at : last), 0, 2);
+		fetch->at += CPU_LINE;
+		if (fetch->at >= last + CPU_LINE) {
+			fetch->at = 0;
+			fetch->i++;
+		}
+	}
+}
+
+/* One group of 16 bytes of a panel's columns, a line of each of its rows of dst, or 16 bytes. */
+#define DEFINE_PANEL_TILE(element)                                                                       \
+	static inline TARGET void panel_tile_##element(char *dst, const int64_t *row, const char *src,   \
+	                                               const int64_t *col)                               \
+	{                                                                                                \
+		enum { N = 16 / (element) };                                                             \
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                               \
+		{                                                                                        \
+			const int64_t *c = col + part * (WIDTH / (element));                             \
+			VECTOR v[N];                                                                     \
+			UNROLL for (int i = 0; i < N; i++) v[i] = LANES(src, c + i, N);                  \
+			ROUNDS_##element(VECTOR, );                                                      \
+			UNROLL for (int i = 0; i < N; i++) STORE(dst + row[i] + part * WIDTH, v[i]);     \
+		}                                                                                        \
+	}                                                                                                \
+	static inline TARGET void panel_narrow_##element(char *dst, const int64_t *row, const char *src, \
+	                                                 const int64_t *col)                             \
+	{                                                                                                \
+		enum { N = 16 / (element) };                                                             \
+		vec16 v[N];                                                                              \
+		UNROLL for (int i = 0; i < N; i++) v[i] = load16(src + col[i]);                          \
+		ROUNDS_##element(vec16, MERGE_);                                                         \
+		UNROLL for (int i = 0; i < N; i++) store16(dst + row[i], v[i]);                          \
+	}
+
+/* Strips of columns; of what is left at the edges, tiles overlap those before them. */
+#define DEFINE_PANEL(element)                                                                 \
+	DEFINE_PANEL_TILE(element)                                                            \
+	static TARGET void panel_##element(char *dst, const int64_t *row, const char *src,    \
+	                                   const int64_t *col, int64_t rows, int64_t cols,    \
+	                                   struct cpu_fetch *fetch)                           \
+	{                                                                                     \
+		enum { N = 16 / (element), WIDE = CPU_LINE / (element) };                     \
+		for (int64_t c = 0, n; c < cols; c += n) {                                    \
+			n = cols - c >= WIDE ? WIDE : N;                                      \
+			c = cols - c < n ? cols - n : c;                                      \
+			for (int64_t at = 0, r; at < rows; at += N) {                         \
+				r = rows - at < N ? rows - N : at;                            \
+				if (n == WIDE)                                                \
+					panel_tile_##element(dst + c * (element), row + r,    \
+					                     src + r * (element), col + c);   \
+				else                                                          \
+					panel_narrow_##element(dst + c * (element), row + r,  \
+					                       src + r * (element), col + c); \
+				fetch_some(fetch, n *(element) / 4 / (element) ? n / 4 : 1);  \
+			}                                                                     \
+		}                                                                             \
+	}
+
+/* n < CPU_LINE bytes in groups of 16; the last group ends where they end, and may begin before them. */
+static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
+{
+	for (int64_t g = 0; g < n; g += 16)
+		store16(dst + g, load16(src + (n - g < 16 ? n - 16 : g)));
+}
+
+/* The same from memory: a line of each column at a time goes into a block, because columns that lie a power
+ * of two apart would push each other out of the cache before their line is used up. Meanwhile later lines are
+ * fetched: there are too many columns for the machine to guess at. */
+#define DEFINE_FAR_PANEL(element)                                                                          \
+	static TARGET void far_panel_##element(char *dst, const int64_t *row, const char *src,             \
+	                                       const int64_t *col, int64_t rows, int64_t cols,             \
+	                                       const char *next)                                           \
+	{                                                                                                  \
+		enum {                                                                                     \
+			N = 16 / (element),                                                                \
+			WIDE = CPU_LINE / (element),                                                       \
+			AHEAD_BYTES = AHEAD(element) * CPU_LINE                                            \
+		};                                                                                         \
+		static const int64_t line[64] = {                                                          \
+			L8(0), L8(8), L8(16), L8(24), L8(32), L8(40), L8(48), L8(56)                       \
+		};                                                                                         \
+		char block[WIDE * CPU_LINE] __attribute__((aligned(CPU_LINE)));                            \
+		int64_t bytes = rows * (element);                                                          \
+		for (int64_t c = 0, n; c < cols; c += n) {                                                 \
+			n = cols - c >= WIDE ? WIDE : N;                                                   \
+			c = cols - c < n ? cols - n : c;                                                   \
+			bool more = c + 2 * n <= cols;                                                     \
+			const int64_t *next_col = more ? col + c + n : col;                                \
+			const char *next_src = more ? src : next;                                          \
+			for (int64_t at = 0; at < bytes; at += CPU_LINE) {                                 \
+				int64_t left = bytes - at;                                                 \
+				if (left > AHEAD_BYTES)                                                    \
+					for (int64_t i = 0; i < n; i++)                                    \
+						__builtin_prefetch(src + at + AHEAD_BYTES + col[c + i], 0, \
+						                   2);                                     \
+				else if (next_src) {                                                       \
+					int64_t later = at + AHEAD_BYTES - bytes;                          \
+					later = later < bytes ? later : at;                                \
+					for (int64_t i = 0; i < n; i++)                                    \
+						__builtin_prefetch(next_src + later + next_col[i], 0, 2);  \
+				}                                                                          \
+				if (left >= CPU_LINE)                                                      \
+					for (int64_t i = 0; i < n; i++)                                    \
+						memcpy(block + i * CPU_LINE, src + at + col[c + i],        \
+						       CPU_LINE);                                          \
+				else                                                                       \
+					for (int64_t i = 0; i < n; i++)                                    \
+						copy_groups(block + i * CPU_LINE, src + at + col[c + i],   \
+						            left);                                         \
+				for (int64_t g = 0; g < CPU_LINE && g < left; g += 16) {                   \
+					int64_t from = left - g < 16 ? left - 16 : g;                      \
+					const int64_t *r = row + (at + from) / (element);                  \
+					char *to = dst + c * (element);                                    \
+					if (n == WIDE)                                                     \
+						panel_tile_##element(to, r, block + g, line);              \
+					else                                                               \
+						panel_narrow_##element(to, r, block + g, line);            \
+				}                                                                          \
+			}                                                                                  \
+		}                                                                                          \
+	}
+#define L8(i)                                                                                     \
+	(i) * 64, ((i) + 1) * 64, ((i) + 2) * 64, ((i) + 3) * 64, ((i) + 4) * 64, ((i) + 5) * 64, \
+	    ((i) + 6) * 64, ((i) + 7) * 64
+
+static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle *shuffle)
+{
+	const struct cpu_shuffle_step *step = shuffle->step;
+	int64_t last = shuffle->bytes - 16, windows = shuffle->windows;
+	for (int64_t at = 0; at < shuffle->bytes; at += 16) {
+		vec16 v = SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
+		step++;
+		for (int64_t i = 1; i < windows; i++, step++)
+			v |= SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
+		store16(dst + (at < last ? at : last), v);
+	}
+}
+
 #define FLIP_1(v)  MERGE(vec16, v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define FLIP_2(v)  MERGE(vec8x2, v, v, 7, 6, 5, 4, 3, 2, 1, 0)
 #define FLIP_4(v)  MERGE(vec4x4, v, v, 3, 2, 1, 0)
@@ -180,6 +326,8 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 	DEFINE_STRIP(strip_##element, tile_##element, element)               \
 	DEFINE_STRIP(strip_stream_##element, tile_stream_##element, element) \
 	DEFINE_NARROW(element)                                               \
+	DEFINE_PANEL(element)                                                \
+	DEFINE_FAR_PANEL(element)                                            \
 	DEFINE_REVERSE(element)
 
 DEFINE_ALL(1)
@@ -218,30 +366,44 @@ static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
 		    STREAM(dst + part * WIDTH, v[part]);
 }
 
-static TARGET void flush(char *dst, int64_t dst_pitch, char *stage, int64_t pitch, int64_t rows, int64_t n,
-                         unsigned part)
+/* A line from the end of one part and the start of the next. */
+static inline TARGET void put_joined(char *dst, const char *room, const char *stage, int64_t kept)
 {
-	for (; rows > 0; rows--, dst += dst_pitch, stage += pitch) {
+	char line[CPU_LINE] __attribute__((aligned(CPU_LINE)));
+	memcpy(line, room, CPU_LINE);
+	memcpy(line + kept, stage, (size_t)(CPU_LINE - kept));
+	put_lines(dst, line, 1);
+}
+
+static TARGET void flush(char *dst, int64_t dst_pitch, const char *stage, int64_t pitch, int64_t rows,
+                         int64_t n, char *room, unsigned part)
+{
+	for (; rows > 0; rows--, dst += dst_pitch, stage += pitch, room += CPU_LINE) {
 		int64_t kept = (int64_t)((uintptr_t)dst % CPU_LINE); /* bytes of the line before dst */
-		char *line = stage - kept, *out = dst - kept;
-		int64_t left = kept + n;
+		int64_t head = kept ? CPU_LINE - kept : 0;
 		if (part & CPU_PART_FIRST && kept) {
-			int64_t head = left < CPU_LINE ? n : CPU_LINE - kept;
-			copy_short(dst, stage, (uint32_t)head);
-			if (left <= CPU_LINE)
+			if (n <= head) {
+				copy_short(dst, stage, (uint32_t)n);
 				continue;
-			line += CPU_LINE;
-			out += CPU_LINE;
-			left -= CPU_LINE;
+			}
+			copy_short(dst, stage, (uint32_t)head);
+		} else if (kept) {
+			if (n < head) {
+				copy_short(dst - kept, room, (uint32_t)kept);
+				copy_short(dst, stage, (uint32_t)n);
+				continue;
+			}
+			put_joined(dst - kept, room, stage, kept);
 		}
-		int64_t lines = left / CPU_LINE;
-		put_lines(out, line, lines);
-		line += lines * CPU_LINE;
-		left %= CPU_LINE;
-		if (!(part & CPU_PART_LAST))
-			memcpy(stage - left, line, CPU_LINE);
-		else if (left)
-			copy_short(out + lines * CPU_LINE, line, (uint32_t)left);
+		int64_t lines = (n - head) / CPU_LINE, left = (n - head) % CPU_LINE;
+		const char *rest = stage + head + lines * CPU_LINE;
+		put_lines(dst + head, stage + head, lines);
+		if (!left)
+			continue;
+		if (part & CPU_PART_LAST)
+			copy_short(dst + head + lines * CPU_LINE, rest, (uint32_t)left);
+		else
+			memcpy(room, rest, CPU_LINE);
 	}
 }
 
@@ -267,9 +429,13 @@ static TARGET void fence(void)
 
 const struct cpu_isa ISA = {
 	.name = ISA_NAME,
+	.vector = WIDTH,
 	.strip = EACH(strip),
 	.strip_stream = EACH(strip_stream),
 	.narrow = EACH(narrow),
+	.panel = EACH(panel),
+	.shuffle = shuffle,
+	.far_panel = EACH(far_panel),
 	.reverse = EACH(reverse),
 	.split = { split_1, split_2, split_4, split_8 },
 	.merge = { merge_1, merge_2, merge_4, merge_8 },

@@ -3,23 +3,25 @@
 #include "isa.h"
 
 #define TARGET
-#define VECTOR           vec16
-#define WIDTH            16
-#define GATHER(p, pitch) load16(p)
-#define STORE(p, v)      store16(p, v)
-#define STREAM(p, v)     store16(p, v)
-#define FENCE()          ((void)0)
-#define SHUFFLE(v, mask) shuffle16(v, mask)
-#define LOW1             MERGE_LOW1
-#define LOW2             MERGE_LOW2
-#define LOW4             MERGE_LOW4
-#define LOW8             MERGE_LOW8
-#define HIGH1            MERGE_HIGH1
-#define HIGH2            MERGE_HIGH2
-#define HIGH4            MERGE_HIGH4
-#define HIGH8            MERGE_HIGH8
-#define ISA              cpu_isa_plain
-#define ISA_NAME         "plain"
+#define VECTOR             vec16
+#define WIDTH              16
+#define GATHER(p, pitch)   load16(p)
+#define LANES(p, o, n)     load16((p) + (o)[0])
+#define STORE(p, v)        store16(p, v)
+#define STREAM(p, v)       store16(p, v)
+#define FENCE()            ((void)0)
+#define SHUFFLE(v, mask)   shuffle16(v, mask)
+#define SHUFFLE16(v, mask) shuffle16(v, mask)
+#define LOW1               MERGE_LOW1
+#define LOW2               MERGE_LOW2
+#define LOW4               MERGE_LOW4
+#define LOW8               MERGE_LOW8
+#define HIGH1              MERGE_HIGH1
+#define HIGH2              MERGE_HIGH2
+#define HIGH4              MERGE_HIGH4
+#define HIGH8              MERGE_HIGH8
+#define ISA                cpu_isa_plain
+#define ISA_NAME           "plain"
 
 static inline vec16 shuffle16(vec16 v, vec16 mask)
 {

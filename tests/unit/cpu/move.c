@@ -122,7 +122,7 @@ static void naive(const struct loop_nest *nest, char *dst, const char *src)
 
 /* skew: how far the bases are from a line. */
 static void try_move(const struct case_row *row, struct shape shape, int64_t gap, int64_t skew, bool stream,
-                     int64_t piece_bytes, char *scratch)
+                     bool tiled, int64_t piece_bytes, char *scratch)
 {
 	static const char fill[16] = "0123456789abcdef";
 	struct arena arena = { .dst_low = 0 };
@@ -141,7 +141,12 @@ static void try_move(const struct case_row *row, struct shape shape, int64_t gap
 	memset(expected, 0x5a, room);
 
 	struct move move;
-	struct move_place place = { dst + GUARD + skew, src, fill, piece_bytes, stream };
+	struct move_place place = { .dst = dst + GUARD + skew,
+		                    .src = src,
+		                    .fill = fill,
+		                    .piece_bytes = piece_bytes,
+		                    .tiled_bytes = tiled ? 0 : INT64_MAX,
+		                    .stream = stream };
 	move_init(&move, cpu_isa_get(row->level), &arena.nest, &place);
 	cr_assert_geq(move.pieces, 1);
 	for (int64_t piece = 0; piece < move.pieces; piece++)
@@ -167,7 +172,7 @@ ParameterizedTestParameters(move, every_microkernel)
 	return cr_make_param_array(struct case_row, rows, n);
 }
 
-#define VARIANTS 24 /* 7 and it have no common divisor */
+#define VARIANTS 48 /* 7 and it have no common divisor */
 
 ParameterizedTest(struct case_row *row, move, every_microkernel)
 {
@@ -182,7 +187,7 @@ ParameterizedTest(struct case_row *row, move, every_microkernel)
 		for (long i = 0; i < tried; i++) {
 			long variant = (first + (long)s + i * 7) % VARIANTS;
 			try_move(row, shapes[s], gaps[variant % 2], skews[variant / 2 % 3], variant / 6 % 2,
-			         pieces[variant / 12], scratch);
+			         variant / 12 % 2, pieces[variant / 24], scratch);
 		}
 	free(scratch);
 }
@@ -195,11 +200,11 @@ Test(move, whole_lines)
 		for (int shift = 0; shift < CPU_SHIFTS && cpu_isa_get(level); shift++)
 			for (int64_t skew = 0; skew < 2; skew++) {
 				struct case_row row = { level, TRANSPOSE, 1u << shift };
-				try_move(&row, (struct shape){ 192, 320 }, 0, skew * 48, true, 1 << 20,
+				try_move(&row, (struct shape){ 192, 320 }, 0, skew * 48, true, false, 1 << 20,
 				         scratch);
-				try_move(&row, (struct shape){ 193, 320 }, 64, skew * 48, true, 1 << 20,
-				         scratch);
-				try_move(&row, (struct shape){ 3, 320 }, 64, skew * 48, true, 1 << 20,
+				try_move(&row, (struct shape){ 193, 320 }, 64, skew * 48, true, false,
+				         1 << 20, scratch);
+				try_move(&row, (struct shape){ 3, 320 }, 64, skew * 48, true, false, 1 << 20,
 				         scratch);
 			}
 	free(scratch);
@@ -230,7 +235,7 @@ ParameterizedTestParameters(move, many_dimensions)
 }
 
 static void try_order(const struct order_row *row, const struct cpu_isa *isa, int64_t piece, int64_t skew,
-                      bool stream, char *scratch)
+                      bool stream, bool tiled, char *scratch)
 {
 	struct loop_nest nest = { .rank = 6, .element = row->element };
 	int64_t e = row->element, dst = e, src = e;
@@ -249,7 +254,11 @@ static void try_order(const struct order_row *row, const struct cpu_isa *isa, in
 		from[i] = (char)((i / e * 0x9e3779b1u >> 13) + i % e);
 	memset(to, 0x5a, room);
 	struct move move;
-	struct move_place place = { to + GUARD + skew, from, NULL, piece, stream };
+	struct move_place place = { .dst = to + GUARD + skew,
+		                    .src = from,
+		                    .piece_bytes = piece,
+		                    .tiled_bytes = tiled ? 0 : INT64_MAX,
+		                    .stream = stream };
 	move_init(&move, isa, &nest, &place);
 	for (int64_t p = 0; p < move.pieces; p++)
 		move_run(&move, p, scratch);
@@ -258,8 +267,8 @@ static void try_order(const struct order_row *row, const struct cpu_isa *isa, in
 		for (int d = 5; d >= 0; rest /= row->n[d--])
 			at += rest % row->n[d] * nest.dim[d].src;
 		cr_assert_arr_eq(to + GUARD + skew + i * e, from + at, (size_t)e,
-		                 "%s, %s, pieces of %ld bytes, skew %ld, stream %d: element %ld", row->name,
-		                 isa->name, (long)piece, (long)skew, stream, (long)i);
+		                 "%s, %s, pieces of %ld bytes, skew %ld, stream %d, tiled %d: element %ld",
+		                 row->name, isa->name, (long)piece, (long)skew, stream, tiled, (long)i);
 	}
 	for (size_t i = 0; i < room; i++)
 		if (i < (size_t)(GUARD + skew) || i >= (size_t)(GUARD + skew + dst))
@@ -273,8 +282,9 @@ ParameterizedTest(struct order_row *row, move, many_dimensions)
 	static const int64_t pieces[] = { 1, 64, 256, 4096, 1 << 20 };
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
-		for (size_t i = 0; i < 30 && cpu_isa_get(level); i++)
-			try_order(row, cpu_isa_get(level), pieces[i % 5], i / 5 % 3 * 19, i / 15, scratch);
+		for (size_t i = 0; i < 60 && cpu_isa_get(level); i++)
+			try_order(row, cpu_isa_get(level), pieces[i % 5], i / 5 % 3 * 19, i / 15 % 2, i / 30,
+			          scratch);
 	free(scratch);
 }
 
@@ -303,7 +313,7 @@ ParameterizedTest(struct span_row *row, move, pieces_begin_with_a_line)
 	char *dst = aligned_alloc(CPU_LINE, room), *src = malloc((size_t)row->n);
 	struct loop_nest nest = { .rank = 1, .element = 1, .dim = { { row->n, 1, 1, 0, row->n } } };
 	struct move move;
-	struct move_place place = { dst + row->skew, src, NULL, row->piece, false };
+	struct move_place place = { .dst = dst + row->skew, .src = src, .piece_bytes = row->piece };
 	memset(src, 1, (size_t)row->n);
 	memset(dst, 0, room);
 	move_init(&move, cpu_isa_best(), &nest, &place);

@@ -57,6 +57,7 @@ static void bench_open(struct bench *bench, const struct cpu_isa *isa, enum way 
 		                     .fetch_bytes = way == WAY_INLINE ? INT64_MAX : 0,
 		                     .piece_least = 256,
 		                     .piece_most = 2048,
+		                     .tiled_bytes = way % 2 ? 0 : 4096,
 		                     .stream_bytes = way == WAY_PIECES_STREAMED ? 0 : INT64_MAX };
 	struct engine_options options = { .threads = 2, .wake = wake, .wake_arg = &bench->wakeups };
 	cpu_tuning_force(&tuning);

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lays out the image of a box's tiles, and walks over them. */
+#include "tile.h"
+
+#include <string.h>
+
+#include "microkernel.h"
+#include "proto/arithmetic.h"
+#include "tile_fill.h"
+#include "tile_pack.h"
+
+/* Bytes for lines that are kept, at most. */
+#define ROOMS_MOST (64 << 10)
+
+/* Extents that tiles of a box have: whole, and cut short at its edges. */
+#define PLANS 4
+
+/* How tiles of the same extents are moved. */
+struct tile_plan {
+	int64_t extent[TENSOR_MAX_RANK];
+	bool direct; /* filled from the source; else from what is packed of it */
+	struct tile_pack pack;
+	struct tile_fill fill;
+};
+
+#define PLAN_BYTES (((int64_t)sizeof(struct tile_plan) * PLANS + CPU_LINE - 1) / CPU_LINE * CPU_LINE)
+
+/* A box on its way. Dimensions are those of more than one element, smallest destination stride first. */
+struct walk {
+	const struct move *move;
+	int rank;
+	struct walk_dim {
+		int64_t n;    /* of the box */
+		int64_t tile; /* of a tile at most */
+		int64_t dst, src, image;
+		int64_t from, extent; /* of this tile */
+	} dim[TENSOR_MAX_RANK];
+	int n_run;    /* the first dimensions, in which a row of the image is contiguous */
+	int carry;    /* the last of them, along which rows go on in the next tile; -1: they do not */
+	int64_t rows; /* of an image, at most */
+	int64_t image_bytes, rooms_bytes;
+	int n_loop, loop[TENSOR_MAX_RANK]; /* over tiles, innermost first */
+	int carry_loop;                    /* which of them goes along carry */
+
+	/* In scratch. */
+	struct tile_plan *plans;
+	const struct tile_plan *plan; /* that of this tile; NULL: not looked for */
+	int n_plans, next_plan;
+	char *image, *rooms, *packed;
+};
+
+/* ---- The layout ------------------------------------------------------------------------------------- */
+
+static void lay_out_image(struct walk *walk)
+{
+	int64_t run = walk->move->unit;
+	int d = 0;
+	walk->carry = -1;
+	walk->rows = 1;
+	walk->n_run = walk->rank;
+	walk->image_bytes = 0;
+	if (walk->move->in_place) {
+		for (; d < walk->rank; d++)
+			walk->dim[d].image = walk->dim[d].dst;
+		return;
+	}
+	for (; d < walk->rank && walk->carry < 0 && walk->dim[d].dst == run; d++) {
+		walk->dim[d].image = run;
+		run *= walk->dim[d].tile;
+		if (walk->dim[d].tile < walk->dim[d].n)
+			walk->carry = d;
+	}
+	walk->n_run = d;
+	if (run < CPU_LINE)
+		walk->carry = -1;
+	int64_t pitch = divide_up_i64(run, CPU_LINE) * CPU_LINE + CPU_LINE;
+	for (; d < walk->rank; d++) {
+		walk->dim[d].image = pitch;
+		pitch *= walk->dim[d].tile;
+		walk->rows *= walk->dim[d].tile;
+	}
+	walk->image_bytes = pitch + CPU_LINE;
+}
+
+/* Along the source, because memory is slower to read than to write. The tile that goes on with a row comes
+ * later, as much later as there is room to keep lines for. */
+static void order_loops(struct walk *walk)
+{
+	walk->n_loop = 0;
+	walk->rooms_bytes = 0;
+	walk->carry_loop = -1;
+	for (int d = 0; d < walk->rank; d++) {
+		if (d == walk->carry || walk->dim[d].tile == walk->dim[d].n)
+			continue;
+		int at = walk->n_loop++;
+		int64_t stride = magnitude_i64(walk->dim[d].src);
+		for (; at > 0 && magnitude_i64(walk->dim[walk->loop[at - 1]].src) > stride; at--)
+			walk->loop[at] = walk->loop[at - 1];
+		walk->loop[at] = d;
+	}
+	if (walk->carry < 0)
+		return;
+	int at = 0;
+	walk->rooms_bytes = walk->rows * CPU_LINE;
+	for (; at < walk->n_loop; at++) {
+		const struct walk_dim *dim = &walk->dim[walk->loop[at]];
+		int64_t more = walk->rooms_bytes * divide_up_i64(dim->n, dim->tile);
+		if (more > ROOMS_MOST)
+			break;
+		walk->rooms_bytes = more;
+	}
+	for (int i = walk->n_loop++; i > at; i--)
+		walk->loop[i] = walk->loop[i - 1];
+	walk->loop[at] = walk->carry;
+	walk->carry_loop = at;
+}
+
+static void walk_init(struct walk *walk, const struct move *move, const int64_t *n)
+{
+	walk->move = move;
+	walk->rank = 0;
+	for (int d = move->rank - 1; d >= 0; d--)
+		if (n[d] > 1) {
+			struct walk_dim *dim = &walk->dim[walk->rank++];
+			*dim = (struct walk_dim){ .n = n[d],
+				                  .tile = min_i64(move->tile[d], n[d]),
+				                  .dst = move->dim[d].dst,
+				                  .src = move->dim[d].src };
+			dim->extent = dim->tile;
+		}
+	lay_out_image(walk);
+	order_loops(walk);
+}
+
+/* Its dimensions; strides of what is packed are those of the source. */
+static int tile_dims(const struct walk *walk, struct tile_dim *ret)
+{
+	int n = 0;
+	for (int d = 0; d < walk->rank; d++)
+		if (walk->dim[d].extent > 1)
+			ret[n++] = (struct tile_dim){ .n = walk->dim[d].extent,
+				                      .image = walk->dim[d].image,
+				                      .src = walk->dim[d].src,
+				                      .packed = walk->dim[d].src };
+	return n;
+}
+
+bool tile_fits(const struct move *move)
+{
+	struct walk walk;
+	struct tile_pack pack;
+	struct tile_dim dim[TENSOR_MAX_RANK];
+	int64_t n[TENSOR_MAX_RANK];
+	for (int d = 0; d < move->rank; d++)
+		n[d] = move->dim[d].chunk;
+	walk_init(&walk, move, n);
+	return tile_pack_init(&pack, move->unit, dim, tile_dims(&walk, dim)) &&
+	       PLAN_BYTES + walk.image_bytes + walk.rooms_bytes + tile_pack_size(&pack) <= TILE_SCRATCH;
+}
+
+/* ---- A tile ----------------------------------------------------------------------------------------- */
+
+static void plan_init(struct tile_plan *plan, const struct walk *walk)
+{
+	struct tile_shape shape = { .isa = walk->move->isa,
+		                    .element = walk->move->unit,
+		                    .exact = walk->move->in_place,
+		                    .direct = true };
+	shape.n = tile_dims(walk, shape.dim);
+	for (int d = 0; d < walk->rank; d++)
+		plan->extent[d] = walk->dim[d].extent;
+	plan->direct = tile_fill_init(&plan->fill, &shape);
+	if (plan->direct)
+		return;
+	tile_pack_init(&plan->pack, shape.element, shape.dim, shape.n);
+	shape.direct = false;
+	tile_fill_init(&plan->fill, &shape);
+}
+
+static bool is_for(const struct tile_plan *plan, const struct walk *walk)
+{
+	for (int d = 0; d < walk->rank; d++)
+		if (plan->extent[d] != walk->dim[d].extent)
+			return false;
+	return true;
+}
+
+static const struct tile_plan *find_plan(struct walk *walk)
+{
+	for (int i = 0; i < walk->n_plans; i++)
+		if (is_for(&walk->plans[i], walk))
+			return &walk->plans[i];
+	struct tile_plan *plan = &walk->plans[walk->next_plan];
+	walk->next_plan = (walk->next_plan + 1) % PLANS;
+	walk->n_plans = walk->n_plans < PLANS ? walk->n_plans + 1 : PLANS;
+	plan_init(plan, walk);
+	return plan;
+}
+
+/* next: where the tile after this one begins; NULL when that is not near. */
+static void fill_image(const struct walk *walk, char *image, const char *src, const char *next)
+{
+	const struct tile_plan *plan = walk->plan;
+	const struct tile_pack *pack = &plan->pack;
+	if (plan->direct) {
+		tile_fill_run(&plan->fill, image, src, next, NULL);
+		return;
+	}
+	struct cpu_fetch fetch = { .offset = pack->offset, .bytes = pack->bytes };
+	if (next) {
+		fetch.src = next + pack->low;
+		fetch.n = pack->n;
+	}
+	tile_pack_run(pack, walk->packed, src);
+	tile_fill_run(&plan->fill, image, walk->packed + pack->first, NULL, &fetch);
+}
+
+/* Lines that rows of this tile keep lie here: each tile between a row's part and its next has its own. */
+static char *rooms_of(const struct walk *walk)
+{
+	int64_t place = 0;
+	for (int l = walk->carry_loop - 1; l >= 0; l--) {
+		const struct walk_dim *dim = &walk->dim[walk->loop[l]];
+		place = place * divide_up_i64(dim->n, dim->tile) + dim->from / dim->tile;
+	}
+	return walk->rooms + place * walk->rows * CPU_LINE;
+}
+
+static void flush_image(const struct walk *walk, char *dst)
+{
+	static const struct walk_dim one = { .extent = 1 };
+	const struct walk_dim *rows = walk->n_run < walk->rank ? &walk->dim[walk->n_run] : &one;
+	const char *image = walk->image;
+	char *room = rooms_of(walk);
+	unsigned part = CPU_PART_FIRST | CPU_PART_LAST;
+	int64_t run = walk->move->unit, at[TENSOR_MAX_RANK] = { 0 };
+	for (int d = 0; d < walk->n_run; d++)
+		run *= walk->dim[d].extent;
+	if (walk->carry >= 0) {
+		const struct walk_dim *dim = &walk->dim[walk->carry];
+		part = (dim->from == 0 ? CPU_PART_FIRST : 0) |
+		       (dim->from + dim->extent == dim->n ? CPU_PART_LAST : 0);
+	}
+	for (;;) {
+		walk->move->isa->flush(dst, rows->dst, image, rows->image, rows->extent, run, room, part);
+		room += rows->extent * CPU_LINE;
+		int d = walk->n_run + 1;
+		for (; d < walk->rank; d++) {
+			const struct walk_dim *dim = &walk->dim[d];
+			image += dim->image;
+			dst += dim->dst;
+			if (++at[d] < dim->extent)
+				break;
+			at[d] = 0;
+			image -= dim->extent * dim->image;
+			dst -= dim->extent * dim->dst;
+		}
+		if (d >= walk->rank)
+			return;
+	}
+}
+
+/* ---- All of them ------------------------------------------------------------------------------------ */
+
+static void set_extent(struct walk *walk, struct walk_dim *dim)
+{
+	int64_t extent = min_i64(dim->tile, dim->n - dim->from);
+	if (extent != dim->extent)
+		walk->plan = NULL;
+	dim->extent = extent;
+}
+
+/* Goes on to the next tile; false: there is none. */
+static bool step(struct walk *walk, char **dst, const char **src)
+{
+	for (int l = 0; l < walk->n_loop; l++) {
+		struct walk_dim *dim = &walk->dim[walk->loop[l]];
+		*dst += dim->extent * dim->dst;
+		*src += dim->extent * dim->src;
+		dim->from += dim->extent;
+		bool is_done = dim->from == dim->n;
+		if (is_done) {
+			*dst -= dim->n * dim->dst;
+			*src -= dim->n * dim->src;
+			dim->from = 0;
+		}
+		set_extent(walk, dim);
+		if (!is_done)
+			return true;
+	}
+	return false;
+}
+
+void tile_run(const struct move *move, const struct tile_box *box, char *scratch)
+{
+	struct walk walk;
+	char *dst = box->dst;
+	const char *src = box->src;
+	walk_init(&walk, move, box->n);
+	walk.plans = (struct tile_plan *)(void *)scratch;
+	walk.plan = NULL;
+	walk.n_plans = walk.next_plan = 0;
+	walk.image = scratch + PLAN_BYTES;
+	walk.rooms = walk.image + walk.image_bytes;
+	walk.packed = walk.rooms + walk.rooms_bytes;
+	do {
+		const struct walk_dim *inner = walk.n_loop ? &walk.dim[walk.loop[0]] : NULL;
+		bool more = inner && inner->from + inner->extent < inner->n;
+		if (!walk.plan)
+			walk.plan = find_plan(&walk);
+		fill_image(&walk, move->in_place ? dst : walk.image, src,
+		           more ? src + inner->extent * inner->src : NULL);
+		if (!move->in_place)
+			flush_image(&walk, dst);
+	} while (step(&walk, &dst, &src));
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The dimensions of a tile while its way is chosen; shared by the files that know a way each. */
+#ifndef KERNELS_CPU_TILE_CHOICE_H
+#define KERNELS_CPU_TILE_CHOICE_H
+
+#include "tile_fill.h"
+
+/* Those that the way takes are marked; the others become loops around it. */
+struct tile_choice {
+	struct tile_fill *fill;
+	bool direct;
+	int n;
+	uint64_t taken;
+	struct tile_dim dim[TILE_DIMS];
+};
+
+bool choice_is_taken(const struct tile_choice *choice, int d);
+void choice_take(struct tile_choice *choice, int d);
+
+/* The dimension of that stride that is not taken; -1: none. */
+int choice_find_image(const struct tile_choice *choice, int64_t stride);
+int choice_find_src(const struct tile_choice *choice, int64_t stride); /* of either sign */
+
+/* Makes dimension d at most `most` long, which it may be already, by cutting it in two; the other part
+ * follows it. false: it has no such divisor. */
+bool choice_shorten(struct tile_choice *choice, int d, int64_t most);
+
+/* Multiplies the `have` offsets of a table by a dimension. */
+void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride);
+
+/* Each sets the way and takes its dimensions, or leaves the choice as it is and returns false. Panels and
+ * pixels are for units of 1, 2, 4, 8 or 16 bytes that are contiguous in different dimensions; row and col:
+ * those of the source and of the image. */
+bool choose_panel(struct tile_choice *choice);
+bool choose_few(struct tile_choice *choice);
+bool choose_pixels(struct tile_choice *choice, int row, int col);
+bool choose_shuffle(struct tile_choice *choice);
+void choose_table(struct tile_choice *choice);
+
+void few_rows_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch);
+void few_cols_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch);
+void table_run(const struct tile_fill *fill, char *image, const char *src);
+
+#endif

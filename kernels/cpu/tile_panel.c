@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ways that transpose rows and columns: panels, whole or of few rows or columns, and pixels. */
+#include <string.h>
+
+#include "proto/arithmetic.h"
+#include "tile_choice.h"
+
+/* Smaller panels are faster unit by unit, many of them by one table. Not measured apart. */
+#define PANEL_LEAST 256 /* bytes */
+
+/* Rows of few columns that are transposed at a time. */
+#define BLOCK_ROWS 64
+
+/* ---- The choice ------------------------------------------------------------------------------------- */
+
+/* Goes on with rows where they end in the source, up to `enough`, but not into the dimension in which the
+ * image is contiguous. */
+static void extend_rows(struct tile_choice *choice, int64_t enough)
+{
+	struct tile_fill *fill = choice->fill;
+	while (fill->rows < enough) {
+		int d = choice_find_src(choice, fill->rows * fill->unit);
+		if (d < 0 || choice->dim[d].image == fill->unit ||
+		    !choice_shorten(choice, d, TILE_TABLE / fill->rows))
+			return;
+		const struct tile_dim *dim = &choice->dim[d];
+		int64_t back = dim->packed < 0 ? dim->n - 1 : 0; /* it runs backwards: from its end */
+		fill->shift += back * dim->packed;
+		for (int64_t r = 0; r < fill->rows; r++)
+			fill->image[r] += back * dim->image;
+		choice_extend(fill->image, fill->rows, dim->n, back ? -dim->image : dim->image);
+		fill->rows *= dim->n;
+		choice_take(choice, d);
+	}
+}
+
+static void extend_cols(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	for (int d = choice_find_image(choice, fill->unit);
+	     d >= 0 && choice_shorten(choice, d, TILE_TABLE / fill->cols);
+	     d = choice_find_image(choice, fill->cols * fill->unit)) {
+		const struct tile_dim *dim = &choice->dim[d];
+		choice_extend(fill->src, fill->cols, dim->n, dim->packed);
+		fill->cols *= dim->n;
+		choice_take(choice, d);
+	}
+}
+
+/* Rows first up to a line, then columns, then whatever rows are left: what both could have goes to the side
+ * that lacks it. */
+static void choose_tables(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	fill->rows = fill->cols = 1;
+	fill->shift = 0;
+	fill->image[0] = fill->src[0] = 0;
+	extend_rows(choice, CPU_LINE / fill->unit);
+	extend_cols(choice);
+	extend_rows(choice, TILE_TABLE);
+}
+
+bool choose_panel(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	struct tile_choice before = *choice;
+	int64_t least = 16 / fill->unit;
+	choose_tables(choice);
+	fill->way = TILE_PANEL;
+	if (fill->rows >= least && fill->cols >= least && fill->rows * fill->cols * fill->unit >= PANEL_LEAST)
+		return true;
+	*choice = before;
+	return false;
+}
+
+bool choose_few(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	struct tile_choice before = *choice;
+	int64_t least = 16 / fill->unit;
+	choose_tables(choice);
+	fill->way = fill->rows < least ? TILE_FEW_ROWS : TILE_FEW_COLS;
+	for (int64_t c = fill->cols; c < least; c++)
+		fill->src[c] = fill->src[0];
+	if ((fill->rows < least) != (fill->cols < least))
+		return true;
+	*choice = before;
+	return false;
+}
+
+bool choose_pixels(struct tile_choice *choice, int row, int col)
+{
+	struct tile_fill *fill = choice->fill;
+	const struct tile_dim *r = &choice->dim[row], *c = &choice->dim[col];
+	int64_t unit = fill->unit, most = 16 / unit, least = CPU_LINE / unit;
+	if (unit == 16)
+		return false;
+	fill->shift = 0;
+	fill->rows = r->n;
+	fill->cols = c->n;
+	if (r->n <= most && c->n >= least && c->packed == r->n * unit) {
+		fill->way = TILE_SPLIT;
+		fill->row_pitch = r->image;
+		if (r->packed < 0) { /* channels run backwards: from their end */
+			fill->row_pitch = -r->image;
+			fill->shift = (r->n - 1) * r->packed;
+			fill->image_shift = (r->n - 1) * r->image;
+		}
+	} else if (c->n <= most && r->n >= least && r->image == c->n * unit && r->packed > 0) {
+		fill->way = TILE_MERGE;
+		fill->col_pitch = c->packed;
+	} else {
+		return false;
+	}
+	choice_take(choice, row);
+	choice_take(choice, col);
+	return true;
+}
+
+/* ---- Few rows or columns ---------------------------------------------------------------------------- */
+
+/* Whole tiles by way of a block; from there those rows that there are. */
+void few_rows_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch)
+{
+	int shift = __builtin_ctzll((uint64_t)fill->unit);
+	int64_t unit = fill->unit, row[16];
+	int64_t wide = fill->cols * unit >= CPU_LINE ? CPU_LINE / unit : 16 / unit;
+	char block[16 * CPU_LINE] __attribute__((aligned(CPU_LINE)));
+	for (int64_t r = 0; r < 16 / unit; r++)
+		row[r] = r * CPU_LINE;
+	for (int64_t c = 0; c < fill->cols; c += wide) {
+		int64_t from = min_i64(c, fill->cols - wide);
+		fill->isa->panel[shift](block, row, src, fill->src + from, 16 / unit, wide, fetch);
+		for (int64_t r = 0; r < fill->rows; r++)
+			memcpy(image + fill->image[r] + from * unit, block + r * CPU_LINE,
+			       (size_t)(wide * unit));
+	}
+}
+
+/* The n bytes that there are of rows of a block, by two moves of one size that may overlap. */
+#define DEFINE_PUT(size)                                                                                    \
+	static void put_##size(char *image, const int64_t *row, const char *block, int64_t rows, int64_t n) \
+	{                                                                                                   \
+		for (int64_t r = 0; r < rows; r++, block += 16) {                                           \
+			char a[size], b[size];                                                              \
+			memcpy(a, block, size);                                                             \
+			memcpy(b, block + n - (size), size);                                                \
+			memcpy(image + row[r], a, size);                                                    \
+			memcpy(image + row[r] + n - (size), b, size);                                       \
+		}                                                                                           \
+	}
+DEFINE_PUT(1)
+DEFINE_PUT(2)
+DEFINE_PUT(4)
+DEFINE_PUT(8)
+
+void few_cols_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch)
+{
+	int shift = __builtin_ctzll((uint64_t)fill->unit);
+	int64_t unit = fill->unit, n = fill->cols * unit, least = 16 / unit, row[BLOCK_ROWS];
+	char block[BLOCK_ROWS * 16] __attribute__((aligned(CPU_LINE)));
+	for (int64_t r = 0; r < BLOCK_ROWS; r++)
+		row[r] = r * 16;
+	for (int64_t r = 0; r < fill->rows; r += BLOCK_ROWS) {
+		int64_t from = min_i64(r, fill->rows - least);
+		int64_t rows = min_i64(BLOCK_ROWS, fill->rows - from);
+		fill->isa->panel[shift](block, row, src + from * unit, fill->src, rows, least, fetch);
+		(n < 2   ? put_1
+		 : n < 4 ? put_2
+		 : n < 8 ? put_4
+		         : put_8)(image, fill->image + from, block, rows, n);
+	}
+}
