@@ -23,6 +23,12 @@ typedef uint8_t vec16 __attribute__((vector_size(16)));
 typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups,
                           const char *next);
 
+/* A transpose of rows that lie anywhere: dst[r][c] = src[c][r]. Row r of dst, cols elements, is at dst +
+ * dst_at[r]; row c of src, rows elements, at src + src_at[c]. Between a row of src and end, which is where
+ * memory that may be read ends, any byte may be read. */
+typedef void cpu_tables_fn(char *dst, const int32_t *dst_at, int64_t rows, const char *src,
+                           const int32_t *src_at, int64_t cols, const char *end);
+
 /* Rows that are written in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst
  * lie in stage, pitch bytes apart, with CPU_LINE bytes of room before each. What a part leaves of its
  * last line is kept in that room, so that the next part finds it there and writes the line whole. n is at
@@ -43,6 +49,9 @@ struct cpu_isa {
 	cpu_strip_fn *strip_stream[CPU_SHIFTS];
 	/* From 16 / element rows of src: each row of dst gets 16 bytes. */
 	cpu_strip_fn *narrow[CPU_SHIFTS];
+
+	/* Elements of less than 16 bytes. */
+	cpu_tables_fn *tables[CPU_SHIFTS - 1];
 
 	/* n elements of dst ascending from elements of src descending from the one at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);
