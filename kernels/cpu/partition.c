@@ -2,6 +2,7 @@
 /* Divides a transform into partitions, and runs one. */
 #include "partition.h"
 
+#include "gather.h"
 #include "microkernel.h"
 #include "proto/arithmetic.h"
 
@@ -153,6 +154,24 @@ void partition_whole(struct partition *ret, const struct task *task)
 	ret->end = ret->uses_scratch ? scratch_blocks.n : subregions.n;
 }
 
+static void run_piece(const struct move *move, int64_t piece, char *scratch)
+{
+	struct loop_nest nest;
+	struct gather gather;
+	char *dst;
+	const char *src;
+	if (move->stream || move->microkernel == microkernel_copy ||
+	    move->microkernel == microkernel_repeat) {
+		move_run(move, piece, scratch);
+		return;
+	}
+	move_piece_nest(move, piece, &nest, &dst, &src);
+	if (gather_init(&gather, &nest))
+		gather_run(&gather, move->isa, &nest, dst, src);
+	else
+		move_run(move, piece, scratch);
+}
+
 static bool run_subregions(struct partition *partition, const atomic_bool *stopped, char *scratch)
 {
 	const struct task *task = &partition->task;
@@ -173,7 +192,7 @@ static bool run_subregions(struct partition *partition, const atomic_bool *stopp
 		move_init(&partition->move, task->isa, task_subregion(task, &subregions, i, &room),
 		          &task->place);
 		for (int64_t piece = 0; piece < partition->move.pieces; piece++)
-			move_run(&partition->move, piece, scratch);
+			run_piece(&partition->move, piece, scratch);
 	}
 	return true;
 }
@@ -182,7 +201,7 @@ bool partition_run(struct partition *partition, const atomic_bool *stopped, char
 {
 	bool whole = true;
 	if (partition->piece >= 0)
-		move_run(&partition->move, partition->piece, scratch);
+		run_piece(&partition->move, partition->piece, scratch);
 	else
 		whole = run_subregions(partition, stopped, scratch);
 	if (partition->task.place.stream)

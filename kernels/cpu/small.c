@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "gather.h"
 #include "microkernel.h"
 #include "index_list.h"
 #include "kernels/host/memory.h"
@@ -179,8 +180,14 @@ static void work(void *arg)
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		struct loop_nest room;
+		struct gather gather;
 		struct move move;
-		move_init(&move, small->tuning->isa, task_subregion(&task, &subregions, i, &room), &place);
+		const struct loop_nest *nest = task_subregion(&task, &subregions, i, &room);
+		if (gather_init(&gather, nest)) {
+			gather_run(&gather, small->tuning->isa, nest, dst, small->src);
+			continue;
+		}
+		move_init(&move, small->tuning->isa, nest, &place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, NULL);
 	}
