@@ -454,3 +454,23 @@ void move_run(const struct move *move, int64_t piece, char *scratch)
 			return;
 	}
 }
+
+void move_piece_nest(const struct move *move, int64_t piece, struct loop_nest *ret, char **ret_dst,
+                     const char **ret_src)
+{
+	*ret = (struct loop_nest){ .rank = move->rank, .element = move->unit };
+	*ret_dst = move->dst;
+	*ret_src = move->src;
+	for (int d = move->rank - 1; d >= 0; d--) {
+		const struct move_dim *dim = &move->dim[d];
+		int64_t lead = d == move->col_dim ? move->lead : 0;
+		int64_t count = divide_up_i64(dim->n + lead, dim->chunk);
+		int64_t digit = count > 1 ? piece % count : 0;
+		piece /= count;
+		int64_t from = digit ? digit * dim->chunk - lead : 0;
+		int64_t to = min_i64(dim->n, (digit + 1) * dim->chunk - lead);
+		ret->dim[d] = (struct loop_nest_dim){ .n = to - from, .dst = dim->dst, .src = dim->src };
+		*ret_dst += from * dim->dst;
+		*ret_src += from * dim->src;
+	}
+}

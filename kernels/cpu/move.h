@@ -65,4 +65,8 @@ void move_shift(struct move *move, int64_t dst, int64_t src);
  * past the cache is in order once the caller has called isa->fence. */
 void move_run(const struct move *move, int64_t piece, char *scratch);
 
+/* A piece as a loop nest of units, between these places. Its strides may be of any sign on either side. */
+void move_piece_nest(const struct move *move, int64_t piece, struct loop_nest *ret, char **ret_dst,
+                     const char **ret_src);
+
 #endif

@@ -2,6 +2,8 @@
 /* Divides a transform into partitions, and runs one. */
 #include "partition.h"
 
+#include "cold.h"
+#include "offsets.h"
 #include "microkernel.h"
 #include "proto/arithmetic.h"
 
@@ -153,6 +155,48 @@ void partition_whole(struct partition *ret, const struct task *task)
 	ret->end = ret->uses_scratch ? scratch_blocks.n : subregions.n;
 }
 
+/* Bytes between the first unit and the last, or less: where strides are negative. */
+static int64_t span(const struct loop_nest *nest)
+{
+	int64_t bytes = nest->element;
+	for (int d = 0; d < nest->rank; d++)
+		bytes += (nest->dim[d].n - 1) * max_i64(nest->dim[d].dst, 0);
+	return bytes;
+}
+
+/* Whether a transpose's rows begin at the same place in a line, so that it would write whole lines straight
+ * from registers: to so many places at once that the machine gives up parts of them. */
+static bool has_whole_lines(const struct move *move)
+{
+	return move->microkernel == microkernel_transpose && move->dim[move->row_dim].dst % CPU_LINE == 0;
+}
+
+/* A piece that was not meant to go past the cache does so when its destination is not in one. */
+static void run_piece(const struct task *task, const struct move *move, int64_t piece, char *scratch)
+{
+	struct loop_nest nest;
+	struct offsets offsets;
+	struct move past;
+	char *dst;
+	const char *src;
+	if (move->stream || move->tiled || move->microkernel == microkernel_copy ||
+	    move->microkernel == microkernel_repeat) {
+		move_run(move, piece, scratch);
+		return;
+	}
+	move_piece_nest(move, piece, &nest, &dst, &src);
+	if (offsets_init(&offsets, &nest)) {
+		offsets_run(&offsets, move->isa, &nest, dst, src);
+		return;
+	}
+	past = *move;
+	past.stream = !has_whole_lines(move) && span(&nest) > task->probe_bytes &&
+	              cold_is(dst, span(&nest), task->cold_ns);
+	move_run(&past, piece, scratch);
+	if (past.stream)
+		move->isa->fence();
+}
+
 static bool run_subregions(struct partition *partition, const atomic_bool *stopped, char *scratch)
 {
 	const struct task *task = &partition->task;
@@ -173,7 +217,7 @@ static bool run_subregions(struct partition *partition, const atomic_bool *stopp
 		move_init(&partition->move, task->isa, task_subregion(task, &subregions, i, &room),
 		          &task->place);
 		for (int64_t piece = 0; piece < partition->move.pieces; piece++)
-			move_run(&partition->move, piece, scratch);
+			run_piece(task, &partition->move, piece, scratch);
 	}
 	return true;
 }
@@ -182,7 +226,7 @@ bool partition_run(struct partition *partition, const atomic_bool *stopped, char
 {
 	bool whole = true;
 	if (partition->piece >= 0)
-		move_run(&partition->move, partition->piece, scratch);
+		run_piece(&partition->task, &partition->move, partition->piece, scratch);
 	else
 		whole = run_subregions(partition, stopped, scratch);
 	if (partition->task.place.stream)

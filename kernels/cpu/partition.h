@@ -23,6 +23,8 @@ struct task {
 	const struct transform *transform;
 	const struct plan *plan;
 	struct move_place place;
+	int64_t probe_bytes; /* of a piece's destination: larger ones are looked for in the cache */
+	uint64_t cold_ns;    /* as of cold_is */
 };
 
 struct partition {

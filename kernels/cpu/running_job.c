@@ -185,7 +185,9 @@ struct task running_job_task(const struct running_job *running, const struct eng
 		                         .fill = move->transform->fill,
 		                         .piece_bytes = running->piece,
 		                         .tiled_bytes = running->tuning->tiled_bytes,
-		                         .stream = running->stream } };
+		                         .stream = running->stream },
+		              .probe_bytes = running->tuning->probe_bytes,
+		              .cold_ns = running->tuning->cold_ns };
 }
 
 static void work_item_wake(const struct running_job *running, struct work_item *ret)

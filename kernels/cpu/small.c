@@ -2,13 +2,17 @@
 /* Which jobs are small, and the shortest way through one: no work items, no lock.
  *
  * A few KiB take less time to move than memory takes to answer: all their lines are prefetched before
- * anything else is done. A larger transpose reads its source once in address order, is put together in
- * scratch and copied from there: memory answers three times as fast to accesses that go line after line.
+ * anything else is done. A larger transpose reads its source once in address order first: memory answers
+ * three times as fast to accesses that go line after line. Where no cache holds the destination, what goes
+ * there is put together in scratch and written past the cache from there: a line that is written in parts
+ * would be read first.
  */
 #include "small.h"
 
 #include <string.h>
 
+#include "cold.h"
+#include "offsets.h"
 #include "microkernel.h"
 #include "index_list.h"
 #include "kernels/host/memory.h"
@@ -104,26 +108,29 @@ static bool is_near(const struct small *small)
 	       span(&t->src_extent) <= small->tuning->fetch_bytes;
 }
 
+static bool has_gaps(const struct transform *t)
+{
+	return span(&t->dst_extent) != t->count * t->element;
+}
+
+/* Whether it is put together in scratch when its destination turns out not to be in the cache. What memcpy
+ * moves is not: it does not read lines that it writes whole. */
+static bool may_be_assembled(const struct small *small)
+{
+	const struct transform *t = small->move->transform;
+	int64_t n = span(&t->dst_extent);
+	return n > small->tuning->probe_bytes && n <= CPU_SCRATCH - CPU_LINE && !has_gaps(t) &&
+	       small->move->plan->family != FAMILY_MEMCPY;
+}
+
 static void fetch(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
 	int64_t n_dst = span(&t->dst_extent), n_src = span(&t->src_extent);
 	/* Where most lines between the first byte and the last are needed. */
 	if ((uint64_t)(n_dst + n_src) <= 2 * t->bytes)
-		small->tuning->isa->fetch(small->dst + t->dst_extent.low, n_dst,
+		small->tuning->isa->fetch(small->dst + t->dst_extent.low, may_be_assembled(small) ? 0 : n_dst,
 		                          small->src + t->src_extent.low, n_src);
-}
-
-static bool has_gaps(const struct transform *t)
-{
-	return span(&t->dst_extent) != t->count * t->element;
-}
-
-static bool is_staged(const struct small *small)
-{
-	const struct transform *t = small->move->transform;
-	return !is_near(small) && small->move->plan->family == FAMILY_TILE_TRANSPOSE && !has_gaps(t) &&
-	       span(&t->dst_extent) <= TILE_SCRATCH;
 }
 
 /* Reads a byte of each line of a source without gaps: fetches that are only asked for are forgotten when
@@ -158,36 +165,63 @@ static void fill(const struct small *small, char *dst)
 	microkernel_repeat(&microkernel);
 }
 
-static void work(void *arg)
+/* All subregions into dst, which is the destination or what stands for it; in_cache: so is dst. */
+static void run_subregions(const struct small *small, char *dst, bool in_cache)
 {
-	const struct small *small = arg;
 	const struct transform *t = small->move->transform;
 	const struct task task = { .transform = t, .plan = small->move->plan };
-	bool staged = is_staged(small);
-	char *dst = staged ? small->scratch - t->dst_extent.low : small->dst;
 	struct move_place place = { .dst = dst,
 		                    .src = small->src,
 		                    .fill = t->fill,
 		                    .piece_bytes = small->tuning->piece_most,
-		                    .tiled_bytes = small->tuning->tiled_bytes };
+		                    .tiled_bytes = INT64_MAX };
 	struct subregions subregions;
 	subregions_init(&subregions, t);
 	uint64_t n = subregions.n;
-	if (staged)
-		touch(small);
-	if ((staged || is_near(small)) && is_filled_first(t, &subregions)) {
+	if (in_cache && is_filled_first(t, &subregions)) {
 		fill(small, dst + t->dst_extent.low);
 		n = 1;
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		struct loop_nest room;
+		struct offsets offsets;
 		struct move move;
-		move_init(&move, small->tuning->isa, task_subregion(&task, &subregions, i, &room), &place);
+		const struct loop_nest *nest = task_subregion(&task, &subregions, i, &room);
+		if (offsets_init(&offsets, nest)) {
+			offsets_run(&offsets, small->tuning->isa, nest, dst, small->src);
+			continue;
+		}
+		move_init(&move, small->tuning->isa, nest, &place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, small->scratch + TILE_SCRATCH);
 	}
-	if (staged)
-		memcpy(small->dst + t->dst_extent.low, small->scratch, (size_t)span(&t->dst_extent));
+}
+
+/* By way of scratch, where it begins at the same place in a line. */
+static void assemble(const struct small *small)
+{
+	const struct tensor_extent *extent = &small->move->transform->dst_extent;
+	const struct microkernel out = { .isa = small->tuning->isa, .scratch = small->scratch };
+	char *dst = small->dst + extent->low;
+	char *stage = small->scratch + (uintptr_t)dst % CPU_LINE;
+	run_subregions(small, stage - extent->low, true);
+	microkernel_copy_run(&out, dst, stage, span(extent));
+	small->tuning->isa->fence();
+}
+
+static void work(void *arg)
+{
+	const struct small *small = arg;
+	const struct tensor_extent *extent = &small->move->transform->dst_extent;
+	bool may_assemble = may_be_assembled(small);
+	bool is_cold =
+	    may_assemble && cold_is(small->dst + extent->low, span(extent), small->tuning->cold_ns);
+	if (!is_near(small) && small->move->plan->family == FAMILY_TILE_TRANSPOSE)
+		touch(small);
+	if (is_cold)
+		assemble(small);
+	else
+		run_subregions(small, small->dst, may_assemble || is_near(small));
 }
 
 /* What comes next, between these places; its lines are asked for. */

@@ -54,6 +54,11 @@ struct cpu_shuffle {
 	int64_t bytes, windows;
 	const struct cpu_shuffle_step *step;
 };
+/* A transpose of rows that lie anywhere: dst[r][c] = src[c][r]. Row r of dst, cols elements, is at dst +
+ * dst_at[r]; row c of src, rows elements, at src + src_at[c]. Between a row of src and end, which is where
+ * memory that may be read ends, any byte may be read. */
+typedef void cpu_tables_fn(char *dst, const int32_t *dst_at, int64_t rows, const char *src,
+                           const int32_t *src_at, int64_t cols, const char *end);
 
 /* Rows that are written in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst
  * lie in stage, pitch bytes apart, with CPU_LINE bytes after them that may be read. What a part leaves of its
@@ -80,6 +85,8 @@ struct cpu_isa {
 	cpu_panel_fn *panel[CPU_SHIFTS];
 	void (*shuffle)(char *dst, const char *src, const struct cpu_shuffle *shuffle);
 	cpu_far_panel_fn *far_panel[CPU_SHIFTS];
+	/* Elements of less than 16 bytes. */
+	cpu_tables_fn *tables[CPU_SHIFTS - 1];
 
 	/* n elements of dst ascending from elements of src descending from the one at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);

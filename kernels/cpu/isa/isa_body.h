@@ -303,6 +303,76 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 		store16(dst + (at < last ? at : last), v);
 	}
 }
+/* 16 bytes, or as many as there are before end. */
+static inline TARGET vec16 load_before(const char *p, const char *end)
+{
+	vec16 v = { 0 };
+	if (end - p >= 16)
+		return load16(p);
+	memcpy(&v, p, (size_t)(end - p));
+	return v;
+}
+
+static inline TARGET void store_part(char *p, vec16 v, int64_t n)
+{
+	char block[16];
+	int64_t at = 0;
+	if (n == 16) {
+		store16(p, v);
+		return;
+	}
+	memcpy(block, &v, 16);
+	UNROLL for (int part = 8; part > 0; part /= 2) if (n & part)
+	{
+		memcpy(p + at, block + at, (size_t)part);
+		at += part;
+	}
+}
+
+/* The next square of n: the last one overlaps the one before it. */
+static inline int64_t next_square(int64_t at, int64_t n, int64_t end)
+{
+	return at + n < end && at + 2 * n > end ? end - n : at + n;
+}
+
+/* Squares of 16 bytes a side; or what there is, where one is shorter. */
+#define DEFINE_TABLES(element)                                                                               \
+	static TARGET void tables_part_##element(char *dst, const int32_t *dst_at, int64_t rows,             \
+	                                         const char *src, const int32_t *src_at, int64_t cols,       \
+	                                         const char *end)                                            \
+	{                                                                                                    \
+		enum { N = 16 / (element) };                                                                 \
+		int64_t n_rows = rows < N ? rows : N, n_cols = cols < N ? cols : N;                          \
+		for (int64_t c = 0; c < cols; c = next_square(c, N, cols))                                   \
+			for (int64_t r = 0; r < rows; r = next_square(r, N, rows)) {                         \
+				const char *from = src + r * (element);                                      \
+				char *to = dst + c * (element);                                              \
+				vec16 v[N];                                                                  \
+				UNROLL for (int i = 0; i < N; i++) v[i] =                                    \
+				    i < n_cols ? load_before(from + src_at[c + i], end) : (vec16){ 0 };      \
+				ROUNDS_##element(vec16, MERGE_);                                             \
+				UNROLL for (int i = 0; i < N; i++) if (i < n_rows)                           \
+				    store_part(to + dst_at[r + i], v[i], n_cols * (element));                \
+			}                                                                                    \
+	}                                                                                                    \
+	static TARGET void tables_##element(char *dst, const int32_t *dst_at, int64_t rows, const char *src, \
+	                                    const int32_t *src_at, int64_t cols, const char *end)            \
+	{                                                                                                    \
+		enum { N = 16 / (element) };                                                                 \
+		if (rows < N || cols < N) {                                                                  \
+			tables_part_##element(dst, dst_at, rows, src, src_at, cols, end);                    \
+			return;                                                                              \
+		}                                                                                            \
+		for (int64_t c = 0; c < cols; c = next_square(c, N, cols))                                   \
+			for (int64_t r = 0; r < rows; r = next_square(r, N, rows)) {                         \
+				const char *from = src + r * (element);                                      \
+				char *to = dst + c * (element);                                              \
+				vec16 v[N];                                                                  \
+				UNROLL for (int i = 0; i < N; i++) v[i] = load16(from + src_at[c + i]);      \
+				ROUNDS_##element(vec16, MERGE_);                                             \
+				UNROLL for (int i = 0; i < N; i++) store16(to + dst_at[r + i], v[i]);        \
+			}                                                                                    \
+	}
 
 #define FLIP_1(v)  MERGE(vec16, v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define FLIP_2(v)  MERGE(vec8x2, v, v, 7, 6, 5, 4, 3, 2, 1, 0)
@@ -329,6 +399,11 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 	DEFINE_PANEL(element)                                                \
 	DEFINE_FAR_PANEL(element)                                            \
 	DEFINE_REVERSE(element)
+
+DEFINE_TABLES(1)
+DEFINE_TABLES(2)
+DEFINE_TABLES(4)
+DEFINE_TABLES(8)
 
 DEFINE_ALL(1)
 DEFINE_ALL(2)
@@ -436,6 +511,7 @@ const struct cpu_isa ISA = {
 	.panel = EACH(panel),
 	.shuffle = shuffle,
 	.far_panel = EACH(far_panel),
+	.tables = { tables_1, tables_2, tables_4, tables_8 },
 	.reverse = EACH(reverse),
 	.split = { split_1, split_2, split_4, split_8 },
 	.merge = { merge_1, merge_2, merge_4, merge_8 },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU engine by every way that it has, for the property tests: each instruction set of this machine; run
  * where it is submitted, by way of scratch or not, or by threads in pieces of a few hundred bytes; through
- * the cache or past it. What goes wrong here ends the program.
+ * the cache, or past it, because the destination is in no cache or because it is large. What goes wrong here
+ * ends the program.
  */
 #ifndef TESTS_UNIT_CPU_WAYS_H
 #define TESTS_UNIT_CPU_WAYS_H
@@ -12,7 +13,7 @@
 /* Of each memory. */
 #define BENCH_BYTES (4 << 20)
 
-enum way { WAY_INLINE, WAY_INLINE_STAGED, WAY_PIECES, WAY_PIECES_STREAMED, WAYS };
+enum way { WAY_INLINE, WAY_INLINE_STAGED, WAY_PIECES, WAY_PIECES_COLD, WAY_PIECES_STREAMED, WAYS };
 
 extern const char *const way_names[WAYS];
 

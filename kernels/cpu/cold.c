@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tells by the time that it takes to read a few lines whether a cache has them. */
+#include "cold.h"
+
+#include "proto/clock.h"
+
+#define READS 4
+
+/* No distance between the lines repeats from one destination to the next: the machine would guess them. Of
+ * memcpy's speed, with lines a quarter apart and these: uint8 [256,256] transposed 0.54 and 0.66. */
+bool cold_is(const char *start, int64_t n, uint64_t cold_ns)
+{
+	const volatile char *p = start;
+	uint64_t state = (uintptr_t)start;
+	int64_t part = n / READS;
+	if (cold_ns == 0 || cold_ns == UINT64_MAX || part == 0)
+		return cold_ns == 0;
+	uint64_t start_ns = clock_ns();
+	for (int64_t i = 0; i < READS; i++) {
+		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		(void)p[part * i + (int64_t)(state >> 33) % part];
+	}
+	return clock_ns() - start_ns >= cold_ns;
+}
