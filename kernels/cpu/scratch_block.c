@@ -4,6 +4,7 @@
 #include "scratch_block.h"
 
 #include "microkernel.h"
+#include "proto/arithmetic.h"
 
 /* Bytes of a scratch block, with room for its place in a line. */
 #define SCRATCH_BLOCK_MOST ((192 << 10) - CPU_LINE)
@@ -14,6 +15,20 @@
 static bool is_padded(const struct transform_axis *axis)
 {
 	return axis->extent != axis->source;
+}
+
+/* The axis in which the source's elements lie closest; -1: it has one element. */
+static int closest_in_source(const struct transform *transform)
+{
+	int ret = -1;
+	for (int d = 0; d < transform->rank; d++) {
+		const struct transform_axis *a = &transform->axis[d];
+		if (a->source > 1 && a->src_stride != 0 &&
+		    (ret < 0 ||
+		     magnitude_i64(a->src_stride) < magnitude_i64(transform->axis[ret].src_stride)))
+			ret = d;
+	}
+	return ret;
 }
 
 bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *transform)
@@ -42,6 +57,21 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 	const struct transform_axis *inner = &transform->axis[transform->rank - 1];
 	if (axis < 0 || inside > SCRATCH_BLOCK_MOST || transform->axis[axis].dst_stride != inside ||
 	    inner->extent * transform->element >= LONG_ROW)
+		return false;
+	/* Further out where that axis is short: a scratch block is a work item. */
+	int64_t all = inside * transform->axis[axis].extent;
+	for (int d = axis - 1; d >= 0 && all <= SCRATCH_BLOCK_MOST / 2; d--) {
+		const struct transform_axis *outer = &transform->axis[d];
+		if (outer->extent > 1 && outer->dst_stride != all)
+			break;
+		if (outer->extent > 1) {
+			axis = d;
+			inside = all;
+			all *= outer->extent;
+		}
+	}
+	/* A scratch block across the source would use a little of each of its lines. */
+	if (closest_in_source(transform) < axis)
 		return false;
 	const struct transform_axis *a = &transform->axis[axis];
 	int64_t step = SCRATCH_BLOCK_MOST / inside < a->extent ? SCRATCH_BLOCK_MOST / inside : a->extent;

@@ -3,8 +3,8 @@
  *
  * Its subregions share cache lines, the more so the shorter the rows are. Each scratch block is put together
  * in scratch and then written once, line by line, past the cache. A scratch block is a stretch of one axis
- * with all the axes inside it; that axis and those outside it are not padded, some of those inside it are,
- * and the destination is contiguous there.
+ * with all the axes inside it, as long as fits; that axis and those outside it are not padded, some of those
+ * inside it are, and the destination is contiguous there.
  */
 #ifndef KERNELS_CPU_SCRATCH_BLOCK_H
 #define KERNELS_CPU_SCRATCH_BLOCK_H
