@@ -6,8 +6,9 @@
 
 #define READS 4
 
-/* No distance between the lines repeats from one destination to the next: the machine would guess them. Of
- * memcpy's speed, with lines a quarter apart and these: uint8 [256,256] transposed 0.54 and 0.66. */
+/* No distance between the lines repeats from one destination to the next. With lines a quarter of it apart,
+ * 60 % of the destinations in memory that follow each other were answered as fast as by a cache, with these
+ * none; uint8 [256,256] transposed 0.54 and 0.66 of memcpy's speed. */
 bool cold_is(const char *start, int64_t n, uint64_t cold_ns)
 {
 	const volatile char *p = start;

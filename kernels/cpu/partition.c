@@ -164,13 +164,6 @@ static int64_t span(const struct loop_nest *nest)
 	return bytes;
 }
 
-/* Whether a transpose's rows begin at the same place in a line, so that it would write whole lines straight
- * from registers: to so many places at once that the machine gives up parts of them. */
-static bool has_whole_lines(const struct move *move)
-{
-	return move->microkernel == microkernel_transpose && move->dim[move->row_dim].dst % CPU_LINE == 0;
-}
-
 /* A piece that was not meant to go past the cache does so when its destination is not in one. */
 static void run_piece(const struct task *task, const struct move *move, int64_t piece, char *scratch)
 {
@@ -190,8 +183,7 @@ static void run_piece(const struct task *task, const struct move *move, int64_t 
 		return;
 	}
 	past = *move;
-	past.stream = !has_whole_lines(move) && span(&nest) > task->probe_bytes &&
-	              cold_is(dst, span(&nest), task->cold_ns);
+	past.stream = span(&nest) > task->probe_bytes && cold_is(dst, span(&nest), task->cold_ns);
 	move_run(&past, piece, scratch);
 	if (past.stream)
 		move->isa->fence();
