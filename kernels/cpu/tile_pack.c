@@ -11,6 +11,10 @@
  */
 #define RUNS_AHEAD 4
 
+/* Gaps of up to so many bytes, and no longer than the run before them, are packed too: their lines are read
+ * anyway. Not where runs are the image's, too: without gaps more of them are one. */
+#define GAP_MOST 32
+
 /* The dimension not taken with the smallest stride in the source; -1: none. */
 static int find_closest(const struct tile_dim *dim, int n, uint64_t taken)
 {
@@ -36,7 +40,8 @@ static bool add_runs(struct tile_pack *pack, struct tile_dim *dim)
 
 bool tile_pack_init(struct tile_pack *ret, int64_t element, struct tile_dim *dim, int n)
 {
-	uint64_t taken = 0;
+	uint64_t taken = 0, repeated;
+	int64_t gap_most = GAP_MOST;
 	int d;
 	ret->n = 1;
 	ret->bytes = element;
@@ -46,9 +51,15 @@ bool tile_pack_init(struct tile_pack *ret, int64_t element, struct tile_dim *dim
 			dim[d].packed = 0;
 			taken |= UINT64_C(1) << d;
 		}
-	while ((d = find_closest(dim, n, taken)) >= 0 && magnitude_i64(dim[d].src) == ret->bytes) {
+	repeated = taken;
+	while ((d = find_closest(dim, n, taken)) >= 0) {
+		int64_t gap = magnitude_i64(dim[d].src) - ret->bytes;
+		if (taken == repeated)
+			gap_most = dim[d].image == element ? 0 : GAP_MOST;
+		if (gap > min_i64(ret->bytes, gap_most))
+			break;
 		dim[d].packed = dim[d].src;
-		ret->bytes *= dim[d].n;
+		ret->bytes += (dim[d].n - 1) * magnitude_i64(dim[d].src);
 		taken |= UINT64_C(1) << d;
 	}
 	/* A line between one run and the next: so the same place in each falls into another set of the

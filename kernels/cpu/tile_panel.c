@@ -47,15 +47,15 @@ static void extend_cols(struct tile_choice *choice)
 	}
 }
 
-/* Rows first up to a line, then columns, then whatever rows are left: what both could have goes to the side
- * that lacks it. */
+/* Rows first, as many as a tile of short elements has or a line of long ones, then columns, then whatever
+ * rows are left: what both could have goes to the side that lacks it. */
 static void choose_tables(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
 	fill->rows = fill->cols = 1;
 	fill->shift = 0;
 	fill->image[0] = fill->src[0] = 0;
-	extend_rows(choice, CPU_LINE / fill->unit);
+	extend_rows(choice, (fill->unit <= 2 ? 16 : CPU_LINE) / fill->unit);
 	extend_cols(choice);
 	extend_rows(choice, TILE_TABLE);
 }
