@@ -75,7 +75,7 @@ static int64_t crossed_run(const struct loop_nest *nest)
 {
 	int64_t run = nest->element;
 	for (int d = 0; d < nest->rank - 1; d++)
-		if (magnitude_i64(nest->dim[d].src) == run) {
+		if (nest->dim[d].n > 1 && magnitude_i64(nest->dim[d].src) == run) {
 			run *= nest->dim[d].n;
 			d = -1;
 		}
