@@ -357,6 +357,19 @@ struct box {
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
+/* Which indices of dimension d a piece has: from what is given back up to *ret_to. Dimensions have to be
+ * asked for from the innermost out; *piece is what is left of its number. */
+static int64_t next_range(const struct move *move, int d, int64_t *piece, int64_t *ret_to)
+{
+	const struct move_dim *dim = &move->dim[d];
+	int64_t lead = d == move->col_dim ? move->lead : 0;
+	int64_t count = divide_up_i64(dim->n + lead, dim->chunk);
+	int64_t digit = count > 1 ? *piece % count : 0;
+	*piece /= count;
+	*ret_to = min_i64(dim->n, (digit + 1) * dim->chunk - lead);
+	return digit ? digit * dim->chunk - lead : 0;
+}
+
 static void box_init(struct box *box, const struct move *move, int64_t piece, char *scratch)
 {
 	struct microkernel *microkernel = &box->microkernel;
@@ -377,12 +390,7 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 	box->rank = 0;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
-		int64_t lead = d == move->col_dim ? move->lead : 0;
-		int64_t count = divide_up_i64(dim->n + lead, dim->chunk);
-		int64_t digit = count > 1 ? piece % count : 0;
-		piece /= count;
-		int64_t from = digit ? digit * dim->chunk - lead : 0;
-		int64_t to = min_i64(dim->n, (digit + 1) * dim->chunk - lead);
+		int64_t to, from = next_range(move, d, &piece, &to);
 		microkernel->dst += from * dim->dst;
 		microkernel->src += from * dim->src;
 		if (d == move->col_dim) {
@@ -416,12 +424,10 @@ static void run_tiles(const struct move *move, int64_t piece, char *scratch)
 	struct tile_box box = { .dst = move->dst, .src = move->src };
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
-		int64_t count = divide_up_i64(dim->n, dim->chunk);
-		int64_t from = piece % count * dim->chunk;
-		piece /= count;
+		int64_t to, from = next_range(move, d, &piece, &to);
 		box.dst += from * dim->dst;
 		box.src += from * dim->src;
-		box.n[d] = min_i64(dim->chunk, dim->n - from);
+		box.n[d] = to - from;
 	}
 	tile_run(move, &box, scratch);
 }
@@ -463,12 +469,7 @@ void move_piece_nest(const struct move *move, int64_t piece, struct loop_nest *r
 	*ret_src = move->src;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
-		int64_t lead = d == move->col_dim ? move->lead : 0;
-		int64_t count = divide_up_i64(dim->n + lead, dim->chunk);
-		int64_t digit = count > 1 ? piece % count : 0;
-		piece /= count;
-		int64_t from = digit ? digit * dim->chunk - lead : 0;
-		int64_t to = min_i64(dim->n, (digit + 1) * dim->chunk - lead);
+		int64_t to, from = next_range(move, d, &piece, &to);
 		ret->dim[d] = (struct loop_nest_dim){ .n = to - from, .dst = dim->dst, .src = dim->src };
 		*ret_dst += from * dim->dst;
 		*ret_src += from * dim->src;

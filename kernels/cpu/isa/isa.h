@@ -54,6 +54,7 @@ struct cpu_shuffle {
 	int64_t bytes, windows;
 	const struct cpu_shuffle_step *step;
 };
+
 /* A transpose of rows that lie anywhere: dst[r][c] = src[c][r]. Row r of dst, cols elements, is at dst +
  * dst_at[r]; row c of src, rows elements, at src + src_at[c]. Between a row of src and end, which is where
  * memory that may be read ends, any byte may be read. */

@@ -219,7 +219,7 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 				else                                                          \
 					panel_narrow_##element(dst + c * (element), row + r,  \
 					                       src + r * (element), col + c); \
-				fetch_some(fetch, n *(element) / 4 / (element) ? n / 4 : 1);  \
+				fetch_some(fetch, (n + 3) / 4);                               \
 			}                                                                     \
 		}                                                                             \
 	}
@@ -287,6 +287,8 @@ static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 			}                                                                                  \
 		}                                                                                          \
 	}
+
+/* Offsets of eight lines. */
 #define L8(i)                                                                                     \
 	(i) * 64, ((i) + 1) * 64, ((i) + 2) * 64, ((i) + 3) * 64, ((i) + 4) * 64, ((i) + 5) * 64, \
 	    ((i) + 6) * 64, ((i) + 7) * 64
@@ -303,6 +305,7 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 		store16(dst + (at < last ? at : last), v);
 	}
 }
+
 /* 16 bytes, or as many as there are before end. */
 static inline TARGET vec16 load_before(const char *p, const char *end)
 {
