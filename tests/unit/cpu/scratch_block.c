@@ -64,6 +64,21 @@ ParameterizedTestParameters(scratch_block, together_the_whole)
 		  .before = { 0, 2 },
 		  .after = { 0, 1 },
 		  .is_cut = true },
+		{ .name = "a short axis around the padded one",
+		  .dtype = DTYPE_UINT8,
+		  .mode = PAD_MODE_CONSTANT,
+		  .rank = 3,
+		  .shape = { 30000, 2, 9 },
+		  .perm = { 0, 1, 2 },
+		  .after = { 0, 0, 1 },
+		  .is_cut = true },
+		{ .name = "across the source",
+		  .dtype = DTYPE_UINT8,
+		  .mode = PAD_MODE_CONSTANT,
+		  .rank = 3,
+		  .shape = { 9, 30000, 3 },
+		  .perm = { 2, 1, 0 },
+		  .after = { 0, 0, 1 } },
 		{ .name = "cropped and padded",
 		  .dtype = DTYPE_FLOAT32,
 		  .mode = PAD_MODE_SYMMETRIC,
@@ -204,6 +219,9 @@ ParameterizedTest(struct scratch_row *row, scratch_block, together_the_whole)
 	if (!row->is_cut)
 		return;
 	cr_assert_gt(scratch_blocks.n, 1, "%s", row->name);
+	/* Each is a work item. */
+	cr_assert_leq(scratch_blocks.n, 2 + (uint64_t)(transform.count * transform.element) / (16 << 10),
+	              "%s: %ld", row->name, (long)scratch_blocks.n);
 	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
 	sample_init(&sample, &spec, &transform);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
