@@ -8,6 +8,7 @@
 #include "proto/arithmetic.h"
 #include "tile_fill.h"
 #include "tile_pack.h"
+#include "tile_turn.h"
 
 /* Bytes for lines that are kept, at most. */
 #define ROOMS_MOST (64 << 10)
@@ -19,7 +20,9 @@
 struct tile_plan {
 	int64_t extent[TENSOR_MAX_RANK];
 	bool direct; /* filled from the source; else from what is packed of it */
+	bool turned; /* and from its planes */
 	struct tile_pack pack;
+	struct tile_turn turn;
 	struct tile_fill fill;
 };
 
@@ -38,7 +41,7 @@ struct walk {
 	int n_run;    /* the first dimensions, in which a row of the image is contiguous */
 	int carry;    /* the last of them, along which rows go on in the next tile; -1: they do not */
 	int64_t rows; /* of an image, at most */
-	int64_t image_bytes, rooms_bytes;
+	int64_t image_bytes, rooms_bytes, planes_bytes;
 	int n_loop, loop[TENSOR_MAX_RANK]; /* over tiles, innermost first */
 	int carry_loop;                    /* which of them goes along carry */
 
@@ -46,7 +49,7 @@ struct walk {
 	struct tile_plan *plans;
 	const struct tile_plan *plan; /* that of this tile; NULL: not looked for */
 	int n_plans, next_plan;
-	char *image, *rooms, *packed;
+	char *image, *rooms, *packed, *planes;
 };
 
 /* ---- The layout ------------------------------------------------------------------------------------- */
@@ -117,6 +120,7 @@ static void order_loops(struct walk *walk)
 
 static void walk_init(struct walk *walk, const struct move *move, const int64_t *n)
 {
+	int64_t bytes = move->unit;
 	walk->move = move;
 	walk->rank = 0;
 	for (int d = move->rank - 1; d >= 0; d--)
@@ -127,7 +131,9 @@ static void walk_init(struct walk *walk, const struct move *move, const int64_t 
 				                  .dst = move->dim[d].dst,
 				                  .src = move->dim[d].src };
 			dim->extent = dim->tile;
+			bytes *= dim->tile;
 		}
+	walk->planes_bytes = bytes + TILE_TURN_MORE;
 	lay_out_image(walk);
 	order_loops(walk);
 }
@@ -155,10 +161,26 @@ bool tile_fits(const struct move *move)
 		n[d] = move->dim[d].chunk;
 	walk_init(&walk, move, n);
 	return tile_pack_init(&pack, move->unit, dim, tile_dims(&walk, dim)) &&
-	       PLAN_BYTES + walk.image_bytes + walk.rooms_bytes + tile_pack_size(&pack) <= TILE_SCRATCH;
+	       PLAN_BYTES + walk.image_bytes + walk.rooms_bytes + walk.planes_bytes + tile_pack_size(&pack) <=
+	           TILE_SCRATCH;
 }
 
 /* ---- A tile ----------------------------------------------------------------------------------------- */
+
+/* Fills that cost less than this do not get faster by way of planes. */
+#define TURN_LEAST 12
+
+static void try_turn(struct tile_plan *plan, const struct tile_shape *shape)
+{
+	struct tile_shape turned = *shape;
+	double cost = plan->fill.cost;
+	if (!tile_turn_init(&plan->turn, shape->isa, shape->element, turned.dim, turned.n))
+		return;
+	tile_fill_init(&plan->fill, &turned);
+	plan->turned = plan->turn.cost + plan->fill.cost < cost;
+	if (!plan->turned)
+		tile_fill_init(&plan->fill, shape);
+}
 
 static void plan_init(struct tile_plan *plan, const struct walk *walk)
 {
@@ -170,11 +192,14 @@ static void plan_init(struct tile_plan *plan, const struct walk *walk)
 	for (int d = 0; d < walk->rank; d++)
 		plan->extent[d] = walk->dim[d].extent;
 	plan->direct = tile_fill_init(&plan->fill, &shape);
+	plan->turned = false;
 	if (plan->direct)
 		return;
 	tile_pack_init(&plan->pack, shape.element, shape.dim, shape.n);
 	shape.direct = false;
 	tile_fill_init(&plan->fill, &shape);
+	if (plan->fill.cost >= TURN_LEAST)
+		try_turn(plan, &shape);
 }
 
 static bool is_for(const struct tile_plan *plan, const struct walk *walk)
@@ -212,7 +237,10 @@ static void fill_image(const struct walk *walk, char *image, const char *src, co
 		fetch.n = pack->n;
 	}
 	tile_pack_run(pack, walk->packed, src);
-	tile_fill_run(&plan->fill, image, walk->packed + pack->first, NULL, &fetch);
+	if (plan->turned)
+		tile_turn_run(&plan->turn, walk->planes, walk->packed);
+	tile_fill_run(&plan->fill, image, plan->turned ? walk->planes : walk->packed + pack->first, NULL,
+	              &fetch);
 }
 
 /* Lines that rows of this tile keep lie here: each tile between a row's part and its next has its own. */
@@ -302,7 +330,8 @@ void tile_run(const struct move *move, const struct tile_box *box, char *scratch
 	walk.n_plans = walk.next_plan = 0;
 	walk.image = scratch + PLAN_BYTES;
 	walk.rooms = walk.image + walk.image_bytes;
-	walk.packed = walk.rooms + walk.rooms_bytes;
+	walk.planes = walk.rooms + walk.rooms_bytes;
+	walk.packed = walk.planes + walk.planes_bytes;
 	do {
 		const struct walk_dim *inner = walk.n_loop ? &walk.dim[walk.loop[0]] : NULL;
 		bool more = inner && inner->from + inner->extent < inner->n;

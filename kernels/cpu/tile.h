@@ -6,7 +6,8 @@
  * another tile, the line between them is kept until that tile makes it whole (isa.h, cpu_flush_fn). Tiles of
  * a move that is in_place have no image: they are put together in the destination, through the cache.
  *
- *   scratch   | plans of up to 4 extents | image | lines that are kept | what is packed of the source |
+ *   scratch   | plans of up to 4 extents | image | lines that are kept | planes | what is packed of the
+ * source |
  */
 #ifndef KERNELS_CPU_TILE_H
 #define KERNELS_CPU_TILE_H

@@ -28,13 +28,20 @@ bool choice_shorten(struct tile_choice *choice, int d, int64_t most);
 /* Multiplies the `have` offsets of a table by a dimension. */
 void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride);
 
+/* Instructions for 16 bytes, about: unit by unit, and of pixels that need no room, to take them apart. */
+#define TILE_UNITS_COST 40.0
+#define TILE_SPLIT_COST 5.0
+
+/* What pixels cost that take so many bytes of the next power of two; full: of those that take all. */
+double pixel_cost(int64_t bytes, double full);
+
 /* Each sets the way and takes its dimensions, or leaves the choice as it is and returns false. Panels and
- * pixels are for units of 1, 2, 4, 8 or 16 bytes that are contiguous in different dimensions; row and col:
- * those of the source and of the image. */
+ * pixels are for units of 1, 2, 4, 8 or 16 bytes that are contiguous in different dimensions of the source
+ * and of the image. A shuffle that costs more than `most` is not chosen. */
 bool choose_panel(struct tile_choice *choice);
 bool choose_few(struct tile_choice *choice);
-bool choose_pixels(struct tile_choice *choice, int row, int col);
-bool choose_shuffle(struct tile_choice *choice);
+bool choose_pixels(struct tile_choice *choice);
+bool choose_shuffle(struct tile_choice *choice, double most);
 void choose_table(struct tile_choice *choice);
 
 void few_rows_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch);

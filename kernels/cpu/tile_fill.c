@@ -86,18 +86,24 @@ static bool choose(struct tile_choice *choice)
 	join_units(choice);
 	if (fill->unit > CPU_LINE) {
 		fill->way = TILE_RUNS;
+		fill->cost = 2;
 		return true;
 	}
 	int row = choice_find_src(choice, fill->unit), col = choice_find_image(choice, fill->unit);
 	bool is_element = fill->unit <= 16 && !(fill->unit & (fill->unit - 1));
 	bool is_crossed = is_element && row >= 0 && col >= 0 && row != col;
-	if (is_crossed && choose_pixels(choice, row, col))
+	if (is_crossed && choose_pixels(choice))
 		return true;
 	if (is_crossed && (!choice->direct || fill->unit >= DIRECT_UNIT) && choose_panel(choice))
 		return true;
 	if (choice->direct)
 		return false;
-	if (!choose_shuffle(choice) && !(is_crossed && choose_few(choice)))
+	struct tile_choice before = *choice;
+	bool has_few = is_crossed && choose_few(choice);
+	double units = TILE_UNITS_COST / (double)fill->unit,
+	       most = has_few && fill->cost < units ? fill->cost : units;
+	*choice = before;
+	if (!choose_shuffle(choice, most) && !(most < units && choose_few(choice)))
 		choose_table(choice);
 	return true;
 }
@@ -109,7 +115,7 @@ bool tile_fill_init(struct tile_fill *ret, const struct tile_shape *shape)
 	ret->isa = shape->isa;
 	ret->unit = shape->element;
 	ret->exact = shape->exact;
-	ret->shift = ret->image_shift = 0;
+	ret->shift = 0;
 	ret->n_outer = 0;
 	if (!choose(&choice))
 		return false;
@@ -141,10 +147,10 @@ static void run_way(const struct tile_fill *fill, char *image, const char *src, 
 		few_cols_run(fill, image, src, fetch);
 		return;
 	case TILE_SPLIT:
-		fill->isa->split[shift](image, fill->row_pitch, src, fill->rows, fill->cols);
+		fill->isa->split[shift](image, fill->image, src, fill->rows, fill->cols);
 		return;
 	case TILE_MERGE:
-		fill->isa->merge[shift](image, src, fill->col_pitch, fill->cols, fill->rows);
+		fill->isa->merge[shift](image, src, fill->src, fill->cols, fill->rows);
 		return;
 	case TILE_RUNS:
 		memcpy(image, src, (size_t)fill->unit);
@@ -161,7 +167,6 @@ void tile_fill_run(const struct tile_fill *fill, char *image, const char *src, c
 	int64_t at[TILE_DIMS];
 	for (int d = 0; d < fill->n_outer; d++)
 		at[d] = 0;
-	image += fill->image_shift;
 	src += fill->shift;
 	if (next)
 		next += fill->shift;

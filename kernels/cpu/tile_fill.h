@@ -53,10 +53,10 @@ struct tile_fill {
 	bool exact;         /* nothing is written past a unit, not even what is written over later */
 	int64_t unit;       /* bytes */
 	int64_t rows, cols; /* of a table: units, in cols */
-	int64_t row_pitch, col_pitch; /* of split, in the image; of merge, in the source */
-	int64_t shift, image_shift;   /* bytes from the tile's first element to where the way begins */
-	int64_t windows;              /* of a shuffle, for each 16 bytes */
-	int n_outer;                  /* loops around the way, innermost first */
+	double cost;        /* instructions for 16 bytes of the image, about */
+	int64_t shift;      /* bytes from the tile's first element to where the way begins in the source */
+	int64_t windows;    /* of a shuffle, for each 16 bytes */
+	int n_outer;        /* loops around the way, innermost first */
 	struct tile_dim outer[TILE_DIMS];
 	int64_t image[TILE_TABLE]; /* offsets of rows; of units, where sparse */
 	int64_t src[TILE_TABLE];   /* offsets of columns */

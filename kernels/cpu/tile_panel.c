@@ -8,20 +8,31 @@
 /* Smaller panels are faster unit by unit, many of them by one table. Not measured apart. */
 #define PANEL_LEAST 256 /* bytes */
 
+/* Instructions for 16 bytes of pixels that need no room, to bring them together. */
+#define MERGE_COST 6
+
 /* Rows of few columns that are transposed at a time. */
 #define BLOCK_ROWS 64
 
 /* ---- The choice ------------------------------------------------------------------------------------- */
 
-/* Goes on with rows where they end in the source, up to `enough`, but not into the dimension in which the
- * image is contiguous. */
-static void extend_rows(struct tile_choice *choice, int64_t enough)
+static void begin_tables(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	fill->rows = fill->cols = 1;
+	fill->shift = 0;
+	fill->image[0] = fill->src[0] = 0;
+}
+
+/* Goes on with rows where they end in the source, up to `enough` and to `most` at most, but not into the
+ * dimension in which the image is contiguous. */
+static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most)
 {
 	struct tile_fill *fill = choice->fill;
 	while (fill->rows < enough) {
 		int d = choice_find_src(choice, fill->rows * fill->unit);
 		if (d < 0 || choice->dim[d].image == fill->unit ||
-		    !choice_shorten(choice, d, TILE_TABLE / fill->rows))
+		    !choice_shorten(choice, d, most / fill->rows))
 			return;
 		const struct tile_dim *dim = &choice->dim[d];
 		int64_t back = dim->packed < 0 ? dim->n - 1 : 0; /* it runs backwards: from its end */
@@ -34,12 +45,15 @@ static void extend_rows(struct tile_choice *choice, int64_t enough)
 	}
 }
 
-static void extend_cols(struct tile_choice *choice)
+/* The same of columns, where they end in the image. */
+static void extend_cols(struct tile_choice *choice, int64_t most)
 {
 	struct tile_fill *fill = choice->fill;
-	for (int d = choice_find_image(choice, fill->unit);
-	     d >= 0 && choice_shorten(choice, d, TILE_TABLE / fill->cols);
-	     d = choice_find_image(choice, fill->cols * fill->unit)) {
+	for (;;) {
+		int d = choice_find_image(choice, fill->cols * fill->unit);
+		if (d < 0 || magnitude_i64(choice->dim[d].packed) == fill->unit ||
+		    !choice_shorten(choice, d, most / fill->cols))
+			return;
 		const struct tile_dim *dim = &choice->dim[d];
 		choice_extend(fill->src, fill->cols, dim->n, dim->packed);
 		fill->cols *= dim->n;
@@ -52,12 +66,16 @@ static void extend_cols(struct tile_choice *choice)
 static void choose_tables(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
-	fill->rows = fill->cols = 1;
-	fill->shift = 0;
-	fill->image[0] = fill->src[0] = 0;
-	extend_rows(choice, (fill->unit <= 2 ? 16 : CPU_LINE) / fill->unit);
-	extend_cols(choice);
-	extend_rows(choice, TILE_TABLE);
+	begin_tables(choice);
+	extend_rows(choice, (fill->unit <= 2 ? 16 : CPU_LINE) / fill->unit, TILE_TABLE);
+	extend_cols(choice, TILE_TABLE);
+	extend_rows(choice, TILE_TABLE, TILE_TABLE);
+}
+
+/* Instructions for 16 bytes, about: to read and write them, and the rounds of interleaving. */
+static double panel_cost(int64_t unit)
+{
+	return 6 - __builtin_ctzll((uint64_t)unit);
 }
 
 bool choose_panel(struct tile_choice *choice)
@@ -67,6 +85,7 @@ bool choose_panel(struct tile_choice *choice)
 	int64_t least = 16 / fill->unit;
 	choose_tables(choice);
 	fill->way = TILE_PANEL;
+	fill->cost = panel_cost(fill->unit);
 	if (fill->rows >= least && fill->cols >= least && fill->rows * fill->cols * fill->unit >= PANEL_LEAST)
 		return true;
 	*choice = before;
@@ -82,39 +101,73 @@ bool choose_few(struct tile_choice *choice)
 	fill->way = fill->rows < least ? TILE_FEW_ROWS : TILE_FEW_COLS;
 	for (int64_t c = fill->cols; c < least; c++)
 		fill->src[c] = fill->src[0];
-	if ((fill->rows < least) != (fill->cols < least))
+	if ((fill->rows < least) == (fill->cols < least)) {
+		*choice = before;
+		return false;
+	}
+	/* All of a square for those that there are of it, and their copy. */
+	if (fill->way == TILE_FEW_ROWS)
+		fill->cost = panel_cost(fill->unit) * (double)least / (double)fill->rows + 2;
+	else
+		fill->cost = panel_cost(fill->unit) * (double)least / (double)fill->cols +
+		             64 / (double)(fill->cols * fill->unit);
+	return true;
+}
+
+double pixel_cost(int64_t bytes, double full)
+{
+	int64_t room = 1;
+	while (room < bytes)
+		room *= 2;
+	return full * (double)room / (double)bytes;
+}
+
+static bool choose_split(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t unit = fill->unit;
+	begin_tables(choice);
+	extend_rows(choice, 16 / unit, 16 / unit);
+	int col = choice_find_image(choice, unit);
+	const struct tile_dim *c = &choice->dim[col];
+	if (fill->rows < 2 || c->packed != fill->rows * unit || c->n < CPU_LINE / unit)
+		return false;
+	fill->way = TILE_SPLIT;
+	fill->cols = c->n;
+	fill->cost = pixel_cost(fill->rows * unit, TILE_SPLIT_COST);
+	choice_take(choice, col);
+	return true;
+}
+
+static bool choose_merge(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t unit = fill->unit;
+	begin_tables(choice);
+	extend_cols(choice, 16 / unit);
+	int row = choice_find_src(choice, unit);
+	const struct tile_dim *r = &choice->dim[row];
+	if (fill->cols < 2 || r->image != fill->cols * unit || r->packed < 0 || r->n < CPU_LINE / unit)
+		return false;
+	fill->way = TILE_MERGE;
+	fill->rows = r->n;
+	fill->cost = pixel_cost(fill->cols * unit, MERGE_COST);
+	choice_take(choice, row);
+	return true;
+}
+
+bool choose_pixels(struct tile_choice *choice)
+{
+	struct tile_choice before = *choice;
+	if (choice->fill->unit == 16)
+		return false;
+	if (choose_split(choice))
+		return true;
+	*choice = before;
+	if (choose_merge(choice))
 		return true;
 	*choice = before;
 	return false;
-}
-
-bool choose_pixels(struct tile_choice *choice, int row, int col)
-{
-	struct tile_fill *fill = choice->fill;
-	const struct tile_dim *r = &choice->dim[row], *c = &choice->dim[col];
-	int64_t unit = fill->unit, most = 16 / unit, least = CPU_LINE / unit;
-	if (unit == 16)
-		return false;
-	fill->shift = 0;
-	fill->rows = r->n;
-	fill->cols = c->n;
-	if (r->n <= most && c->n >= least && c->packed == r->n * unit) {
-		fill->way = TILE_SPLIT;
-		fill->row_pitch = r->image;
-		if (r->packed < 0) { /* channels run backwards: from their end */
-			fill->row_pitch = -r->image;
-			fill->shift = (r->n - 1) * r->packed;
-			fill->image_shift = (r->n - 1) * r->image;
-		}
-	} else if (c->n <= most && r->n >= least && r->image == c->n * unit && r->packed > 0) {
-		fill->way = TILE_MERGE;
-		fill->col_pitch = c->packed;
-	} else {
-		return false;
-	}
-	choice_take(choice, row);
-	choice_take(choice, col);
-	return true;
 }
 
 /* ---- Few rows or columns ---------------------------------------------------------------------------- */

@@ -73,13 +73,20 @@ static int64_t most_windows(int64_t unit)
 	return unit == 1 ? 9 : unit == 2 ? 6 : unit < 8 ? 4 : 2;
 }
 
-static bool try_shuffle(struct tile_choice *choice, int64_t most_units)
+static double shuffle_cost(int64_t windows)
+{
+	return 3 * (double)windows + 1;
+}
+
+static bool try_shuffle(struct tile_choice *choice, int64_t most_units, double most_cost)
 {
 	struct tile_fill *fill = choice->fill;
 	struct tile_choice before = *choice;
 	struct cpu_shuffle_step step[16];
 	int64_t bytes = take_units(choice, true, most_units) * fill->unit;
 	int64_t most = most_windows(fill->unit), windows = 1, n = divide_up_i64(bytes, 16);
+	while (most > 0 && shuffle_cost(most) > most_cost)
+		most--;
 	for (int64_t i = 0; bytes >= SHUFFLE_LEAST && i < n && windows <= most && windows * n <= TILE_STEPS;
 	     i++)
 		windows = max_i64(windows, find_windows(fill, min_i64(i * 16, bytes - 16), most, step));
@@ -97,14 +104,16 @@ static bool try_shuffle(struct tile_choice *choice, int64_t most_units)
 	}
 	fill->way = TILE_SHUFFLE;
 	fill->windows = windows;
+	fill->cost = shuffle_cost(windows);
 	fill->cols = bytes / fill->unit;
 	return true;
 }
 
-bool choose_shuffle(struct tile_choice *choice)
+bool choose_shuffle(struct tile_choice *choice, double most)
 {
 	int64_t unit = choice->fill->unit;
-	return unit < 16 && (try_shuffle(choice, TILE_TABLE) || try_shuffle(choice, TILE_TABLE / 2 / unit));
+	return unit < 16 &&
+	       (try_shuffle(choice, TILE_TABLE, most) || try_shuffle(choice, TILE_TABLE / 2 / unit, most));
 }
 
 /* ---- Unit by unit ----------------------------------------------------------------------------------- */
@@ -114,11 +123,13 @@ void choose_table(struct tile_choice *choice)
 	struct tile_fill *fill = choice->fill;
 	struct tile_choice before = *choice;
 	fill->way = TILE_DENSE;
+	fill->cost = TILE_UNITS_COST / (double)fill->unit;
 	fill->cols = take_units(choice, true, TILE_TABLE);
 	if (fill->cols >= DENSE_LEAST)
 		return;
 	*choice = before;
 	fill->way = TILE_SPARSE;
+	fill->cost = 1.5 * TILE_UNITS_COST / (double)fill->unit;
 	fill->cols = take_units(choice, false, TILE_TABLE);
 }
 

@@ -137,20 +137,30 @@ static int64_t strips(const struct microkernel *microkernel, cpu_strip_fn *strip
 	return col;
 }
 
+/* Offsets of n rows. */
+static void lay_out_rows(int64_t *row, int64_t n, int64_t pitch)
+{
+	for (int64_t i = 0; i < n; i++)
+		row[i] = i * pitch;
+}
+
 void transpose_cached(const struct microkernel *microkernel, const char *next)
 {
+	int64_t at[16];
 	int shift = microkernel_shift(microkernel->unit);
 	int64_t narrow = 16 / microkernel->unit, wide = CPU_LINE / microkernel->unit;
 	if (microkernel->rows > 1 && microkernel->rows < narrow &&
 	    microkernel->src_col == microkernel->rows * microkernel->unit && microkernel->cols >= wide) {
-		microkernel->isa->split[shift](microkernel->dst, microkernel->dst_row, microkernel->src,
-		                               microkernel->rows, microkernel->cols);
+		lay_out_rows(at, microkernel->rows, microkernel->dst_row);
+		microkernel->isa->split[shift](microkernel->dst, at, microkernel->src, microkernel->rows,
+		                               microkernel->cols);
 		return;
 	}
 	if (microkernel->cols > 1 && microkernel->cols <= narrow &&
 	    microkernel->dst_row == microkernel->cols * microkernel->unit && microkernel->rows >= wide) {
-		microkernel->isa->merge[shift](microkernel->dst, microkernel->src, microkernel->src_col,
-		                               microkernel->cols, microkernel->rows);
+		lay_out_rows(at, microkernel->cols, microkernel->src_col);
+		microkernel->isa->merge[shift](microkernel->dst, microkernel->src, at, microkernel->cols,
+		                               microkernel->rows);
 		return;
 	}
 	if (microkernel->rows < narrow || microkernel->cols < narrow) {

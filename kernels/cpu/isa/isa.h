@@ -93,11 +93,11 @@ struct cpu_isa {
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);
 
 	/* Pixels of 2 or more channels, an element of less than 16 bytes each, 16 bytes at most in all.
-	 * split: row c of dst gets channel c of the n pixels at src; merge: the other way. n is at least
+	 * split: channel c of the n pixels at src goes to dst + row[c]; merge: the other way. n is at least
 	 * CPU_LINE / element. */
-	void (*split[CPU_SHIFTS - 1])(char *dst, int64_t dst_pitch, const char *src, int64_t channels,
+	void (*split[CPU_SHIFTS - 1])(char *dst, const int64_t *row, const char *src, int64_t channels,
 	                              int64_t n);
-	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, int64_t src_pitch, int64_t channels,
+	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, const int64_t *col, int64_t channels,
 	                              int64_t n);
 
 	/* Whole lines past the cache; dst is a multiple of 64. fill_lines repeats the line. The lines that

@@ -25,45 +25,45 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 	UNROLL for (int round = 1; round < (n); round *= 2) ROUND(VECTOR, c, LOW##element, HIGH##element)
 
 /* A line of each row of dst: from CPU_LINE / element pixels and what the last 16 bytes hold beside. */
-#define DEFINE_SPLIT_BLOCK(element, C)                                                                       \
-	static inline TARGET void split_block_##element##_##C(char *dst, int64_t dst_pitch, const char *src, \
-	                                                      int64_t channels, VECTOR mask)                 \
-	{                                                                                                    \
-		enum { N = 16 / (element) };                                                                 \
-		int64_t group = N / (C)*channels * (element);                                                \
-		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                                   \
-		{                                                                                            \
-			VECTOR v[C];                                                                         \
-			UNROLL for (int i = 0; i < (C); i++)                                                 \
-			{                                                                                    \
-				const char *p = src + (part * (WIDTH / 16) * (C) + i) * group;               \
-				v[i] = SHUFFLE(GATHER(p, (C)*group), mask);                                  \
-			}                                                                                    \
-			PIXEL_ROUNDS(element, C, N);                                                         \
-			UNROLL for (int i = 0; i < (C); i++) if (i < channels)                               \
-			    STORE(dst + i * dst_pitch + part * WIDTH, v[i]);                                 \
-		}                                                                                            \
+#define DEFINE_SPLIT_BLOCK(element, C)                                                         \
+	static inline TARGET void split_block_##element##_##C(                                 \
+	    char *dst, const int64_t *row, const char *src, int64_t channels, VECTOR mask)     \
+	{                                                                                      \
+		enum { N = 16 / (element) };                                                   \
+		int64_t group = N / (C)*channels * (element);                                  \
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                     \
+		{                                                                              \
+			VECTOR v[C];                                                           \
+			UNROLL for (int i = 0; i < (C); i++)                                   \
+			{                                                                      \
+				const char *p = src + (part * (WIDTH / 16) * (C) + i) * group; \
+				v[i] = SHUFFLE(GATHER(p, (C)*group), mask);                    \
+			}                                                                      \
+			PIXEL_ROUNDS(element, C, N);                                           \
+			UNROLL for (int i = 0; i < (C); i++) if (i < channels)                 \
+			    STORE(dst + row[i] + part * WIDTH, v[i]);                          \
+		}                                                                              \
 	}
 
 /* CPU_LINE / element pixels, and up to 16 bytes after them. */
-#define DEFINE_MERGE_BLOCK(element, C)                                                                       \
-	static inline TARGET void merge_block_##element##_##C(char *dst, const char *src, int64_t src_pitch, \
-	                                                      int64_t channels, VECTOR mask)                 \
-	{                                                                                                    \
-		enum { N = 16 / (element) };                                                                 \
-		int64_t group = N / (C)*channels * (element);                                                \
-		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                                   \
-		{                                                                                            \
-			VECTOR v[C];                                                                         \
-			char block[(C)*WIDTH] __attribute__((aligned(CPU_LINE)));                            \
-			UNROLL for (int i = 0; i < (C); i++) v[i] =                                          \
-			    load_vector(src + (i < channels ? i : 0) * src_pitch + part * WIDTH);            \
-			PIXEL_ROUNDS(element, C, C);                                                         \
-			UNROLL for (int i = 0; i < (C); i++) STORE(block + i * WIDTH, SHUFFLE(v[i], mask));  \
-			UNROLL for (int lane = 0; lane < WIDTH / 16; lane++)                                 \
-			    UNROLL for (int i = 0; i < (C); i++, dst += group)                               \
-				store16(dst, load16(block + i * WIDTH + lane * 16));                         \
-		}                                                                                            \
+#define DEFINE_MERGE_BLOCK(element, C)                                                                      \
+	static inline TARGET void merge_block_##element##_##C(                                              \
+	    char *dst, const char *src, const int64_t *col, int64_t channels, VECTOR mask)                  \
+	{                                                                                                   \
+		enum { N = 16 / (element) };                                                                \
+		int64_t group = N / (C)*channels * (element);                                               \
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                                  \
+		{                                                                                           \
+			VECTOR v[C];                                                                        \
+			char block[(C)*WIDTH] __attribute__((aligned(CPU_LINE)));                           \
+			UNROLL for (int i = 0; i < (C); i++) v[i] =                                         \
+			    load_vector(src + col[i < channels ? i : 0] + part * WIDTH);                    \
+			PIXEL_ROUNDS(element, C, C);                                                        \
+			UNROLL for (int i = 0; i < (C); i++) STORE(block + i * WIDTH, SHUFFLE(v[i], mask)); \
+			UNROLL for (int lane = 0; lane < WIDTH / 16; lane++)                                \
+			    UNROLL for (int i = 0; i < (C); i++, dst += group)                              \
+				store16(dst, load16(block + i * WIDTH + lane * 16));                        \
+		}                                                                                           \
 	}
 
 /* All pixels, block by block. What is read or written past a block is less than 8 bytes, so less than 8
@@ -82,34 +82,32 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 		}                                               \
 	} while (0)
 
-#define DEFINE_PIXELS(element, C)                                                                            \
-	DEFINE_SPLIT_BLOCK(element, C)                                                                       \
-	DEFINE_MERGE_BLOCK(element, C)                                                                       \
-	static TARGET void split_##element##_##C(char *dst, int64_t dst_pitch, const char *src,              \
-	                                         int64_t channels, int64_t n)                                \
-	{                                                                                                    \
-		int64_t pixel = channels * (element);                                                        \
-		vec16 lane = pixel_mask((uint32_t)pixel, (C) * (element), true);                             \
-		VECTOR mask = GATHER((const char *)&lane, 0);                                                \
-		EACH_BLOCK(                                                                                  \
-		    element, n,                                                                              \
-		    split_block_##element##_##C(dst + at * (element), dst_pitch, src + at * pixel, channels, \
-		                                mask),                                                       \
-		    memcpy(copy, src + at * pixel, (size_t)(BLOCK * pixel));                                 \
-		    split_block_##element##_##C(dst + at * (element), dst_pitch, copy, channels, mask));     \
-	}                                                                                                    \
-	static TARGET void merge_##element##_##C(char *dst, const char *src, int64_t src_pitch,              \
-	                                         int64_t channels, int64_t n)                                \
-	{                                                                                                    \
-		int64_t pixel = channels * (element);                                                        \
-		vec16 lane = pixel_mask((uint32_t)pixel, (C) * (element), false);                            \
-		VECTOR mask = GATHER((const char *)&lane, 0);                                                \
-		EACH_BLOCK(                                                                                  \
-		    element, n,                                                                              \
-		    merge_block_##element##_##C(dst + at * pixel, src + at * (element), src_pitch, channels, \
-		                                mask),                                                       \
-		    merge_block_##element##_##C(copy, src + at * (element), src_pitch, channels, mask);      \
-		    memcpy(dst + at * pixel, copy, (size_t)(BLOCK * pixel)));                                \
+#define DEFINE_PIXELS(element, C)                                                                         \
+	DEFINE_SPLIT_BLOCK(element, C)                                                                    \
+	DEFINE_MERGE_BLOCK(element, C)                                                                    \
+	static TARGET void split_##element##_##C(char *dst, const int64_t *row, const char *src,          \
+	                                         int64_t channels, int64_t n)                             \
+	{                                                                                                 \
+		int64_t pixel = channels * (element);                                                     \
+		vec16 lane = pixel_mask((uint32_t)pixel, (C) * (element), true);                          \
+		VECTOR mask = GATHER((const char *)&lane, 0);                                             \
+		EACH_BLOCK(element, n,                                                                    \
+		           split_block_##element##_##C(dst + at * (element), row, src + at * pixel,       \
+		                                       channels, mask),                                   \
+		           memcpy(copy, src + at * pixel, (size_t)(BLOCK * pixel));                       \
+		           split_block_##element##_##C(dst + at * (element), row, copy, channels, mask)); \
+	}                                                                                                 \
+	static TARGET void merge_##element##_##C(char *dst, const char *src, const int64_t *col,          \
+	                                         int64_t channels, int64_t n)                             \
+	{                                                                                                 \
+		int64_t pixel = channels * (element);                                                     \
+		vec16 lane = pixel_mask((uint32_t)pixel, (C) * (element), false);                         \
+		VECTOR mask = GATHER((const char *)&lane, 0);                                             \
+		EACH_BLOCK(element, n,                                                                    \
+		           merge_block_##element##_##C(dst + at * pixel, src + at * (element), col,       \
+		                                       channels, mask),                                   \
+		           merge_block_##element##_##C(copy, src + at * (element), col, channels, mask);  \
+		           memcpy(dst + at * pixel, copy, (size_t)(BLOCK * pixel)));                      \
 	}
 
 DEFINE_PIXELS(1, 2)
@@ -129,16 +127,16 @@ DEFINE_PIXELS(8, 2)
 #define CHOOSE_4(f, channels) ((channels) <= 2 ? f##_4_2 : f##_4_4)
 #define CHOOSE_8(f, channels) f##_8_2
 
-#define DEFINE_CHOICE(element)                                                                       \
-	static void split_##element(char *dst, int64_t dst_pitch, const char *src, int64_t channels, \
-	                            int64_t n)                                                       \
-	{                                                                                            \
-		CHOOSE_##element(split, channels)(dst, dst_pitch, src, channels, n);                 \
-	}                                                                                            \
-	static void merge_##element(char *dst, const char *src, int64_t src_pitch, int64_t channels, \
-	                            int64_t n)                                                       \
-	{                                                                                            \
-		CHOOSE_##element(merge, channels)(dst, src, src_pitch, channels, n);                 \
+#define DEFINE_CHOICE(element)                                                                        \
+	static void split_##element(char *dst, const int64_t *row, const char *src, int64_t channels, \
+	                            int64_t n)                                                        \
+	{                                                                                             \
+		CHOOSE_##element(split, channels)(dst, row, src, channels, n);                        \
+	}                                                                                             \
+	static void merge_##element(char *dst, const char *src, const int64_t *col, int64_t channels, \
+	                            int64_t n)                                                        \
+	{                                                                                             \
+		CHOOSE_##element(merge, channels)(dst, src, col, channels, n);                        \
 	}
 
 DEFINE_CHOICE(1)
