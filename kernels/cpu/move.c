@@ -3,6 +3,8 @@
  * the microkernel. */
 #include "move.h"
 
+#include <assert.h>
+
 #include "kernels/plan/plan.h"
 #include "kernels/plan/cpu_tile.h"
 #include "proto/arithmetic.h"
@@ -49,16 +51,27 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 	move->dst = place->dst + nest->dst_offset;
 	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
 	move->rank = nest->rank;
-	for (int d = 0; d < nest->rank; d++)
-		move->dim[d] = (struct move_dim){ .n = nest->dim[d].n,
-			                          .dst = nest->dim[d].dst,
-			                          .src = nest->fill ? 0 : nest->dim[d].src };
+	move->bordered = false;
+	move->mode = place->mode;
+	move->fill = place->fill;
+	move->fill_bytes = place->fill_bytes;
+	for (int d = 0; d < nest->rank; d++) {
+		const struct loop_nest_dim *dim = &nest->dim[d];
+		bool is_window = !loop_nest_dim_is_whole(dim);
+		move->dim[d] = (struct move_dim){ .n = dim->n,
+			                          .dst = dim->dst,
+			                          .src = nest->fill ? 0 : dim->src,
+			                          .before = is_window ? dim->before : 0,
+			                          .source = is_window ? dim->source : 0 };
+		move->bordered |= is_window;
+	}
 	move->tiled =
 	    is_tiled(move, nest, place->tiled_bytes) && choose_tiles(move, nest, place->piece_bytes);
 	if (move->tiled) {
 		count_pieces(move);
 		return;
 	}
+	assert(!move->bordered);
 	choose_microkernel(move, nest);
 	choose_chunks(move, place->piece_bytes);
 	count_pieces(move);
@@ -95,6 +108,8 @@ static bool is_regular(const struct loop_nest *nest)
 
 static bool is_tiled(const struct move *move, const struct loop_nest *nest, int64_t tiled_bytes)
 {
+	if (move->bordered)
+		return true;
 	if (nest->fill || nest->rank < 2)
 		return false;
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
@@ -115,11 +130,18 @@ static int64_t longest_row(const struct loop_nest *nest)
 	return run;
 }
 
+/* To what windows need. */
+static void shrink_tiles(struct move *move)
+{
+	for (int d = 0; d < move->rank; d++)
+		move->tile[d] = move->dim[d].source > 0 ? move->dim[d].n : 1;
+}
+
 static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
 {
 	struct cpu_tile tile;
 	cpu_tile_choose(&tile, nest, piece_bytes);
-	move->in_place = !move->stream || longest_row(nest) < ROW_LEAST;
+	move->in_place = !move->bordered && (!move->stream || longest_row(nest) < ROW_LEAST);
 	for (int d = 0; d < move->rank; d++) {
 		move->tile[d] = tile.n[d];
 		move->dim[d].chunk = tile.piece[d];
@@ -127,6 +149,8 @@ static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_
 	move->n_row = move->n_run = 0;
 	move->row_dim = -1;
 	move->col_dim = -1;
+	if (move->bordered && !tile_fits(move))
+		shrink_tiles(move);
 	return tile_fits(move);
 }
 

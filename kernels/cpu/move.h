@@ -19,6 +19,8 @@ struct move_dim {
 	int64_t n;
 	int64_t dst, src; /* strides, bytes */
 	int64_t chunk;    /* of a piece, in units of this dimension */
+	/* Of a window as in a loop nest, which tiles and pieces have whole; source 0: it is none. */
+	int64_t before, source;
 };
 
 struct move {
@@ -38,7 +40,11 @@ struct move {
 	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
 	bool tiled;
-	bool in_place;                 /* tiles are put together in the destination */
+	bool in_place;      /* tiles are put together in the destination */
+	bool bordered;      /* some dimensions are windows */
+	enum pad_mode mode; /* of their border, as in the place */
+	const void *fill;
+	uint32_t fill_bytes;
 	int64_t tile[TENSOR_MAX_RANK]; /* extents of a tile by dimension */
 	int64_t ahead; /* bytes to where the same move goes next in the source; 0, as move_init has it: not
 	                  known */
@@ -49,12 +55,16 @@ struct move {
 struct move_place {
 	char *dst;
 	const char *src;
-	const void *fill;    /* the pattern, one element; must outlive the move */
+	const void *fill; /* the pattern, one element; must outlive the move */
+	uint32_t fill_bytes;
+	enum pad_mode mode;
 	int64_t piece_bytes; /* of the lines that a piece touches on one side, about */
 	int64_t tiled_bytes; /* as in the tuning */
 	bool stream;
 };
 
+/* A loop nest with windows is always tiled, by a place that is streamed; one for which `tiled` is false then
+ * must not be run. */
 void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place);
 

@@ -6,6 +6,7 @@
 #include "offsets.h"
 #include "microkernel.h"
 #include "proto/arithmetic.h"
+#include "windows.h"
 
 #define BATCH_MOST 256 /* subregions */
 
@@ -55,15 +56,25 @@ static int64_t largest_subregion(const struct transform *t)
 const struct loop_nest *task_subregion(const struct task *task, const struct subregions *subregions,
                                        uint64_t i, struct loop_nest *room)
 {
-	if (i == 0 && subregions->interior && subregions->transform->mode == PAD_MODE_CONSTANT)
+	if (i == 0 && subregions->interior && !subregions->windowed &&
+	    subregions->transform->mode == PAD_MODE_CONSTANT)
 		return &task->plan->interior;
 	subregions_get(subregions, i, CPU_ALIGN, room);
 	return room;
 }
 
-static bool make_scratch_blocks(const struct task *task, uint64_t n_subregions, struct scratch_blocks *ret)
+/* With the windows that are worth it; or, in *ret_blocks, as scratch blocks: true. */
+static bool make_subregions(const struct task *task, struct subregions *ret,
+                            struct scratch_blocks *ret_blocks)
 {
-	return task->place.stream && n_subregions > 1 && scratch_blocks_init(ret, task->transform);
+	subregions_init(ret, task->transform);
+	if (!task->place.stream || ret->n <= 1)
+		return false;
+	uint32_t windowed = windows_choose(task->transform, task->isa, &task->place);
+	if (!windowed)
+		return scratch_blocks_init(ret_blocks, task->transform);
+	subregions_init_windowed(ret, task->transform, windowed);
+	return false;
 }
 
 /* ---- Dividing --------------------------------------------------------------------------------------- */
@@ -73,12 +84,11 @@ void partitioner_init(struct partitioner *partitioner, const struct task *task, 
 	struct scratch_blocks scratch_blocks;
 	int64_t piece = task->place.piece_bytes, largest;
 	partitioner->task = *task;
-	subregions_init(&partitioner->subregions, task->transform);
+	partitioner->uses_scratch = make_subregions(task, &partitioner->subregions, &scratch_blocks);
 	partitioner->n = partitioner->subregions.n;
 	partitioner->next = 0;
 	partitioner->next_piece = partitioner->move.pieces = 0;
 	partitioner->batch = 0;
-	partitioner->uses_scratch = make_scratch_blocks(task, partitioner->n, &scratch_blocks);
 	if (partitioner->uses_scratch) {
 		partitioner->n = scratch_blocks.n;
 		partitioner->batch = 1;
@@ -121,6 +131,7 @@ void partitioner_next(struct partitioner *partitioner, struct partition *ret)
 {
 	ret->task = partitioner->task;
 	ret->uses_scratch = partitioner->uses_scratch;
+	ret->windowed = partitioner->subregions.windowed;
 	ret->piece = -1;
 	if (partitioner->batch) {
 		uint64_t left = partitioner->n - partitioner->next;
@@ -149,8 +160,8 @@ void partition_whole(struct partition *ret, const struct task *task)
 	struct scratch_blocks scratch_blocks;
 	ret->task = *task;
 	ret->piece = -1;
-	subregions_init(&subregions, task->transform);
-	ret->uses_scratch = make_scratch_blocks(task, subregions.n, &scratch_blocks);
+	ret->uses_scratch = make_subregions(task, &subregions, &scratch_blocks);
+	ret->windowed = subregions.windowed;
 	ret->first = 0;
 	ret->end = ret->uses_scratch ? scratch_blocks.n : subregions.n;
 }
@@ -197,7 +208,7 @@ static bool run_subregions(struct partition *partition, const atomic_bool *stopp
 	if (partition->uses_scratch)
 		scratch_blocks_init(&scratch_blocks, task->transform);
 	else
-		subregions_init(&subregions, task->transform);
+		subregions_init_windowed(&subregions, task->transform, partition->windowed);
 	for (uint64_t i = partition->first; i < partition->end; i++) {
 		struct loop_nest room;
 		if (atomic_load_explicit(stopped, memory_order_relaxed))

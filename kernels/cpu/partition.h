@@ -2,9 +2,9 @@
 /* Divides one transform between two places into partitions, which threads can run side by side.
  *
  * A partition is one piece of a subregion, or a few whole subregions where all of them are smaller than a
- * piece, or one scratch block of them (scratch_block.h). Subregions are made as they are reached; nothing is
- * stored for those to come. A partition does not depend on its partitioner, only on the transform and its
- * plan.
+ * piece, or one scratch block of them (scratch_block.h). Borders that are short are windows of their
+ * subregion (windows.h). Subregions are made as they are reached; nothing is stored for those to come. A
+ * partition does not depend on its partitioner, only on the transform and its plan.
  */
 #ifndef KERNELS_CPU_PARTITION_H
 #define KERNELS_CPU_PARTITION_H
@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "scratch_block.h"
 #include "kernels/plan/plan.h"
 #include "move.h"
+#include "scratch_block.h"
 
 /* What is divided; the transform and the plan must outlive the partitioner and its partitions. */
 struct task {
@@ -32,6 +32,7 @@ struct partition {
 	int64_t piece; /* of move; -1: the subregions from first to end */
 	uint64_t first, end;
 	bool uses_scratch; /* they are scratch blocks */
+	uint32_t windowed; /* of the subregions */
 	struct move move;
 };
 

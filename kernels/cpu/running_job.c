@@ -183,6 +183,8 @@ struct task running_job_task(const struct running_job *running, const struct eng
 		              .place = { .dst = host_memory(move->dst)->data + (int64_t)move->dst_offset,
 		                         .src = host_memory(move->src)->data + (int64_t)move->src_offset,
 		                         .fill = move->transform->fill,
+		                         .fill_bytes = move->transform->element,
+		                         .mode = move->transform->mode,
 		                         .piece_bytes = running->piece,
 		                         .tiled_bytes = running->tuning->tiled_bytes,
 		                         .stream = running->stream },

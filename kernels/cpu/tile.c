@@ -6,6 +6,7 @@
 
 #include "microkernel.h"
 #include "proto/arithmetic.h"
+#include "tile_border.h"
 #include "tile_fill.h"
 #include "tile_pack.h"
 #include "tile_turn.h"
@@ -24,6 +25,7 @@ struct tile_plan {
 	struct tile_pack pack;
 	struct tile_turn turn;
 	struct tile_fill fill;
+	struct tile_border border; /* where the move has one */
 };
 
 #define PLAN_BYTES (((int64_t)sizeof(struct tile_plan) * PLANS + CPU_LINE - 1) / CPU_LINE * CPU_LINE)
@@ -35,13 +37,14 @@ struct walk {
 	struct walk_dim {
 		int64_t n;    /* of the box */
 		int64_t tile; /* of a tile at most */
-		int64_t dst, src, image;
-		int64_t from, extent; /* of this tile */
+		int64_t dst, src, image, core;
+		int64_t before, source; /* of a window, which a tile has whole */
+		int64_t from, extent;   /* of this tile */
 	} dim[TENSOR_MAX_RANK];
 	int n_run;    /* the first dimensions, in which a row of the image is contiguous */
 	int carry;    /* the last of them, along which rows go on in the next tile; -1: they do not */
 	int64_t rows; /* of an image, at most */
-	int64_t image_bytes, rooms_bytes, planes_bytes;
+	int64_t image_bytes, core_bytes, rooms_bytes, planes_bytes;
 	int n_loop, loop[TENSOR_MAX_RANK]; /* over tiles, innermost first */
 	int carry_loop;                    /* which of them goes along carry */
 
@@ -49,7 +52,7 @@ struct walk {
 	struct tile_plan *plans;
 	const struct tile_plan *plan; /* that of this tile; NULL: not looked for */
 	int n_plans, next_plan;
-	char *image, *rooms, *packed, *planes;
+	char *image, *core, *rooms, *packed, *planes;
 };
 
 /* ---- The layout ------------------------------------------------------------------------------------- */
@@ -83,6 +86,37 @@ static void lay_out_image(struct walk *walk)
 		walk->rows *= walk->dim[d].tile;
 	}
 	walk->image_bytes = pitch + CPU_LINE;
+}
+
+static bool is_windowed(const struct walk_dim *dim)
+{
+	return dim->source > 0;
+}
+
+/* Of a dimension in the core. */
+static int64_t core_extent(const struct walk_dim *dim, int64_t extent)
+{
+	return is_windowed(dim) ? dim->source : extent;
+}
+
+/* As the image, without what the border has. */
+static void lay_out_core(struct walk *walk)
+{
+	int64_t run = walk->move->unit;
+	int d = 0;
+	walk->core_bytes = 0;
+	if (!walk->move->bordered)
+		return;
+	for (; d < walk->n_run; d++) {
+		walk->dim[d].core = run;
+		run *= core_extent(&walk->dim[d], walk->dim[d].tile);
+	}
+	int64_t pitch = divide_up_i64(run, CPU_LINE) * CPU_LINE + CPU_LINE;
+	for (; d < walk->rank; d++) {
+		walk->dim[d].core = pitch;
+		pitch *= core_extent(&walk->dim[d], walk->dim[d].tile);
+	}
+	walk->core_bytes = pitch + CPU_LINE;
 }
 
 /* Along the source, because memory is slower to read than to write. The tile that goes on with a row comes
@@ -129,26 +163,56 @@ static void walk_init(struct walk *walk, const struct move *move, const int64_t 
 			*dim = (struct walk_dim){ .n = n[d],
 				                  .tile = min_i64(move->tile[d], n[d]),
 				                  .dst = move->dim[d].dst,
-				                  .src = move->dim[d].src };
+				                  .src = move->dim[d].src,
+				                  .before = move->dim[d].before,
+				                  .source = move->dim[d].source };
 			dim->extent = dim->tile;
 			bytes *= dim->tile;
 		}
 	walk->planes_bytes = bytes + TILE_TURN_MORE;
 	lay_out_image(walk);
+	lay_out_core(walk);
 	order_loops(walk);
 }
 
-/* Its dimensions; strides of what is packed are those of the source. */
+/* Its dimensions, without borders; strides of what is packed are those of the source. */
 static int tile_dims(const struct walk *walk, struct tile_dim *ret)
 {
 	int n = 0;
-	for (int d = 0; d < walk->rank; d++)
-		if (walk->dim[d].extent > 1)
-			ret[n++] = (struct tile_dim){ .n = walk->dim[d].extent,
-				                      .image = walk->dim[d].image,
-				                      .src = walk->dim[d].src,
-				                      .packed = walk->dim[d].src };
+	for (int d = 0; d < walk->rank; d++) {
+		const struct walk_dim *dim = &walk->dim[d];
+		int64_t extent = core_extent(dim, dim->extent);
+		if (extent > 1)
+			ret[n++] = (struct tile_dim){ .n = extent,
+				                      .image = walk->move->bordered ? dim->core : dim->image,
+				                      .src = dim->src,
+				                      .packed = dim->src };
+	}
 	return n;
+}
+
+static int border_dims(const struct walk *walk, struct tile_border_dim *ret)
+{
+	int n = 0;
+	for (int d = 0; d < walk->rank; d++) {
+		const struct walk_dim *dim = &walk->dim[d];
+		if (dim->extent > 1)
+			ret[n++] = (struct tile_border_dim){ .n = dim->extent,
+				                             .image = dim->image,
+				                             .core = dim->core,
+				                             .before = dim->before,
+				                             .source = core_extent(dim, dim->extent) };
+	}
+	return n;
+}
+
+/* Of tiles that are not at an edge. */
+static void walk_whole_piece(struct walk *walk, const struct move *move)
+{
+	int64_t n[TENSOR_MAX_RANK];
+	for (int d = 0; d < move->rank; d++)
+		n[d] = move->dim[d].chunk;
+	walk_init(walk, move, n);
 }
 
 bool tile_fits(const struct move *move)
@@ -156,13 +220,19 @@ bool tile_fits(const struct move *move)
 	struct walk walk;
 	struct tile_pack pack;
 	struct tile_dim dim[TENSOR_MAX_RANK];
-	int64_t n[TENSOR_MAX_RANK];
-	for (int d = 0; d < move->rank; d++)
-		n[d] = move->dim[d].chunk;
-	walk_init(&walk, move, n);
+	walk_whole_piece(&walk, move);
 	return tile_pack_init(&pack, move->unit, dim, tile_dims(&walk, dim)) &&
-	       PLAN_BYTES + walk.image_bytes + walk.rooms_bytes + walk.planes_bytes + tile_pack_size(&pack) <=
-	           TILE_SCRATCH;
+	       walk.image_bytes + walk.core_bytes + walk.rooms_bytes + walk.planes_bytes +
+	               tile_pack_size(&pack) <=
+	           TILE_SCRATCH - PLAN_BYTES;
+}
+
+bool tile_borders_are_cheap(const struct move *move)
+{
+	struct walk walk;
+	struct tile_border_dim dim[TENSOR_MAX_RANK];
+	walk_whole_piece(&walk, move);
+	return tile_border_is_cheap(move->unit, dim, border_dims(&walk, dim));
 }
 
 /* ---- A tile ----------------------------------------------------------------------------------------- */
@@ -189,6 +259,12 @@ static void plan_init(struct tile_plan *plan, const struct walk *walk)
 		                    .exact = walk->move->in_place,
 		                    .direct = true };
 	shape.n = tile_dims(walk, shape.dim);
+	if (walk->move->bordered) {
+		const struct tile_border_fill fill = { walk->move->mode, walk->move->fill,
+			                               walk->move->fill_bytes };
+		struct tile_border_dim dim[TENSOR_MAX_RANK];
+		tile_border_init(&plan->border, shape.isa, shape.element, &fill, dim, border_dims(walk, dim));
+	}
 	for (int d = 0; d < walk->rank; d++)
 		plan->extent[d] = walk->dim[d].extent;
 	plan->direct = tile_fill_init(&plan->fill, &shape);
@@ -222,25 +298,45 @@ static const struct tile_plan *find_plan(struct walk *walk)
 	return plan;
 }
 
-/* next: where the tile after this one begins; NULL when that is not near. */
-static void fill_image(const struct walk *walk, char *image, const char *src, const char *next)
+/* Whether the core is as it is packed. */
+static bool is_packed_core(const struct tile_fill *fill)
+{
+	return fill->way == TILE_RUNS && fill->n_outer == 0;
+}
+
+/* The image, or the core; gives where that lies. next: where the tile after this one begins; NULL when that
+ * is not near. */
+static const char *fill_image(const struct walk *walk, char *image, const char *src, const char *next)
 {
 	const struct tile_plan *plan = walk->plan;
 	const struct tile_pack *pack = &plan->pack;
 	if (plan->direct) {
 		tile_fill_run(&plan->fill, image, src, next, NULL);
-		return;
+		return image;
 	}
+	const char *packed = walk->packed + pack->first;
 	struct cpu_fetch fetch = { .offset = pack->offset, .bytes = pack->bytes };
 	if (next) {
 		fetch.src = next + pack->low;
 		fetch.n = pack->n;
 	}
 	tile_pack_run(pack, walk->packed, src);
+	if (walk->move->bordered && is_packed_core(&plan->fill))
+		return packed;
 	if (plan->turned)
 		tile_turn_run(&plan->turn, walk->planes, walk->packed);
-	tile_fill_run(&plan->fill, image, plan->turned ? walk->planes : walk->packed + pack->first, NULL,
-	              &fetch);
+	tile_fill_run(&plan->fill, image, plan->turned ? walk->planes : packed, NULL, &fetch);
+	return image;
+}
+
+static void put_together(const struct walk *walk, char *dst, const char *src, const char *next)
+{
+	if (walk->move->bordered) {
+		const char *core = fill_image(walk, walk->core, src, next);
+		tile_border_run(&walk->plan->border, walk->image, core);
+	} else {
+		fill_image(walk, walk->move->in_place ? dst : walk->image, src, next);
+	}
 }
 
 /* Lines that rows of this tile keep lie here: each tile between a row's part and its next has its own. */
@@ -329,7 +425,8 @@ void tile_run(const struct move *move, const struct tile_box *box, char *scratch
 	walk.plan = NULL;
 	walk.n_plans = walk.next_plan = 0;
 	walk.image = scratch + PLAN_BYTES;
-	walk.rooms = walk.image + walk.image_bytes;
+	walk.core = walk.image + walk.image_bytes;
+	walk.rooms = walk.core + walk.core_bytes;
 	walk.planes = walk.rooms + walk.rooms_bytes;
 	walk.packed = walk.planes + walk.planes_bytes;
 	do {
@@ -337,8 +434,7 @@ void tile_run(const struct move *move, const struct tile_box *box, char *scratch
 		bool more = inner && inner->from + inner->extent < inner->n;
 		if (!walk.plan)
 			walk.plan = find_plan(&walk);
-		fill_image(&walk, move->in_place ? dst : walk.image, src,
-		           more ? src + inner->extent * inner->src : NULL);
+		put_together(&walk, dst, src, more ? src + inner->extent * inner->src : NULL);
 		if (!move->in_place)
 			flush_image(&walk, dst);
 	} while (step(&walk, &dst, &src));

@@ -4,9 +4,10 @@
  * A tile is put together in scratch as its image: what the destination will hold, in rows without gaps where
  * the destination has none. Then the rows are written, whole lines past the cache. Where a row goes on in
  * another tile, the line between them is kept until that tile makes it whole (isa.h, cpu_flush_fn). Tiles of
- * a move that is in_place have no image: they are put together in the destination, through the cache.
+ * a move that is in_place have no image: they are put together in the destination, through the cache. Those
+ * of one that is bordered are put together as a core, without borders, and from there the image.
  *
- *   scratch   | plans of up to 4 extents | image | lines that are kept | planes | what is packed of the
+ *   scratch   | plans of up to 4 extents | image | core | lines that are kept | planes | what is packed |
  * source |
  */
 #ifndef KERNELS_CPU_TILE_H
@@ -23,6 +24,9 @@ struct tile_box {
 
 /* Whether the tiles of a move, whose dimensions have their chunks and tiles, fit a thread's scratch. */
 bool tile_fits(const struct move *move);
+
+/* Whether borders are put around rows that are long enough for it. */
+bool tile_borders_are_cheap(const struct move *move);
 
 /* scratch: as for move_run. */
 void tile_run(const struct move *move, const struct tile_box *box, char *scratch);

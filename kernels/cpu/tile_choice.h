@@ -28,6 +28,15 @@ bool choice_shorten(struct tile_choice *choice, int d, int64_t most);
 /* Multiplies the `have` offsets of a table by a dimension. */
 void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride);
 
+/* The windows of the 16 bytes from byte `from` of units that lie at `at`; most + 1 when there are more. Units
+ * at SHUFFLE_FILL are in no window. */
+#define SHUFFLE_FILL UINT32_MAX
+int64_t shuffle_windows(const uint32_t *at, int64_t unit, int64_t from, int64_t most,
+                        struct cpu_shuffle_step *step);
+
+/* Windows from the n-th on that have nothing. */
+void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windows);
+
 /* Instructions for 16 bytes, about: unit by unit, and of pixels that need no room, to take them apart. */
 #define TILE_UNITS_COST 40.0
 #define TILE_SPLIT_COST 5.0

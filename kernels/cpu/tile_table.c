@@ -44,14 +44,16 @@ static int64_t take_units(struct tile_choice *choice, bool dense, int64_t most)
 
 /* ---- Shuffles --------------------------------------------------------------------------------------- */
 
-/* The windows of the 16 bytes from byte `from` of a dense table; most + 1 when there are more. */
-static int64_t find_windows(const struct tile_fill *fill, int64_t from, int64_t most,
-                            struct cpu_shuffle_step *step)
+int64_t shuffle_windows(const uint32_t *at, int64_t unit, int64_t from, int64_t most,
+                        struct cpu_shuffle_step *step)
 {
-	int64_t unit = fill->unit, n = 0;
-	uint32_t place[16], open = 0xffff;
-	for (int64_t b = 0; b < 16; b++)
-		place[b] = fill->at[(from + b) / unit] + (uint32_t)((from + b) % unit);
+	int64_t n = 0;
+	uint32_t place[16], open = 0;
+	for (int64_t b = 0; b < 16; b++) {
+		uint32_t start = at[(from + b) / unit];
+		place[b] = start + (uint32_t)((from + b) % unit);
+		open |= (uint32_t)(start != SHUFFLE_FILL) << b;
+	}
 	for (; open && n < most; n++) {
 		uint32_t low = UINT32_MAX;
 		for (int b = 0; b < 16; b++)
@@ -65,6 +67,14 @@ static int64_t find_windows(const struct tile_fill *fill, int64_t from, int64_t 
 		}
 	}
 	return open ? most + 1 : n;
+}
+
+void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windows)
+{
+	for (; n < windows; n++) {
+		step[n].offset = n ? step->offset : 0;
+		memset(step[n].mask, 0x80, sizeof(step[n].mask));
+	}
 }
 
 /* Windows that take as long as unit by unit, about. */
@@ -89,18 +99,17 @@ static bool try_shuffle(struct tile_choice *choice, int64_t most_units, double m
 		most--;
 	for (int64_t i = 0; bytes >= SHUFFLE_LEAST && i < n && windows <= most && windows * n <= TILE_STEPS;
 	     i++)
-		windows = max_i64(windows, find_windows(fill, min_i64(i * 16, bytes - 16), most, step));
+		windows = max_i64(
+		    windows, shuffle_windows(fill->at, fill->unit, min_i64(i * 16, bytes - 16), most, step));
 	if (bytes < SHUFFLE_LEAST || windows > most || windows * n > TILE_STEPS) {
 		*choice = before;
 		return false;
 	}
 	for (int64_t i = 0; i < n; i++) {
 		struct cpu_shuffle_step *to = fill->step + i * windows;
-		for (int64_t w = find_windows(fill, min_i64(i * 16, bytes - 16), most, to); w < windows;
-		     w++) {
-			to[w].offset = to->offset;
-			memset(to[w].mask, 0x80, sizeof(to[w].mask));
-		}
+		shuffle_add_windows(
+		    to, shuffle_windows(fill->at, fill->unit, min_i64(i * 16, bytes - 16), most, to),
+		    windows);
 	}
 	fill->way = TILE_SHUFFLE;
 	fill->windows = windows;
@@ -201,7 +210,8 @@ void table_run(const struct tile_fill *fill, char *image, const char *src)
 {
 	if (fill->way == TILE_SHUFFLE)
 		fill->isa->shuffle(
-		    image, src, &(struct cpu_shuffle){ fill->cols * fill->unit, fill->windows, fill->step });
+		    image, src,
+		    &(struct cpu_shuffle){ fill->cols * fill->unit, fill->windows, fill->step, NULL });
 	else
 		table_of(fill)(fill, image, src);
 }

@@ -132,8 +132,10 @@ static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, int
 	}
 	side_init(&dst, nest, true, dst_run);
 	side_init(&src, nest, false, src_run);
-	for (int d = 0; d < nest->rank; d++)
-		tile->n[d] = 1;
+	for (int d = 0; d < nest->rank; d++) {
+		tile->n[d] = loop_nest_dim_is_whole(&nest->dim[d]) ? 1 : nest->dim[d].n;
+		room = max_i64(room / tile->n[d], 1);
+	}
 	while (!dst.is_done || !src.is_done) {
 		if (!dst.is_done && (src.is_done || dst.run * src.want <= src.run * dst.want))
 			grow(&dst, tile, nest, true, &room);

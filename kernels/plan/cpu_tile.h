@@ -21,7 +21,7 @@ struct cpu_tile {
 };
 
 /* piece_bytes: of the lines that a piece touches on one side, about. The loop nest is canonical, no fill, and
- * of rank 1 or more. */
+ * of rank 1 or more. Windows are whole in a tile. */
 void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, int64_t piece_bytes);
 
 #endif

@@ -11,7 +11,6 @@
 static void drop_units_and_flip(struct loop_nest *nest);
 static void sort_dims(struct loop_nest *nest);
 static void fuse_dims(struct loop_nest *nest, bool padded);
-static bool is_whole(const struct loop_nest_dim *dim);
 static void widen(struct loop_nest *nest, uint32_t align);
 
 void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align, enum pad_mode mode)
@@ -19,8 +18,8 @@ void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align, enum pad_mod
 	drop_units_and_flip(nest);
 	sort_dims(nest);
 	fuse_dims(nest, mode == PAD_MODE_CONSTANT);
-	if (!nest->fill &&
-	    (mode == PAD_MODE_CONSTANT || nest->rank == 0 || is_whole(&nest->dim[nest->rank - 1])))
+	if (!nest->fill && (mode == PAD_MODE_CONSTANT || nest->rank == 0 ||
+	                    loop_nest_dim_is_whole(&nest->dim[nest->rank - 1])))
 		widen(nest, align);
 }
 
@@ -60,11 +59,6 @@ static void sort_dims(struct loop_nest *nest)
 	}
 }
 
-static bool is_whole(const struct loop_nest_dim *dim)
-{
-	return dim->before == 0 && dim->source == dim->n;
-}
-
 /* Whether a step of outer bytes ends n steps of inner bytes. The last of those leads out of the tensor, and
  * so may pass 63 bits. */
 static bool is_end(int64_t outer, int64_t inner, int64_t n)
@@ -87,7 +81,7 @@ static void fuse_dims(struct loop_nest *nest, bool padded)
 			const struct loop_nest_dim *outer = &nest->dim[rank - 1];
 
 			if (is_end(outer->dst, dim.dst, dim.n) && is_end(outer->src, dim.src, dim.n) &&
-			    is_whole(&dim) && (padded || is_whole(outer))) {
+			    loop_nest_dim_is_whole(&dim) && (padded || loop_nest_dim_is_whole(outer))) {
 				dim.before = outer->before * dim.n;
 				dim.source = outer->source * dim.n;
 				dim.n *= outer->n;
@@ -143,6 +137,30 @@ int64_t loop_nest_count(const struct loop_nest *nest)
 	for (int d = 0; d < nest->rank; d++)
 		count *= nest->dim[d].n;
 	return count;
+}
+
+int64_t loop_nest_window_source(const struct loop_nest_dim *dim, enum pad_mode mode, int64_t i)
+{
+	int64_t n = dim->source, at = i - dim->before, period;
+
+	if (at >= 0 && at < n)
+		return at;
+	switch (mode) {
+	case PAD_MODE_CONSTANT:
+		return -1;
+	case PAD_MODE_EDGE:
+		return at < 0 ? 0 : n - 1;
+	case PAD_MODE_WRAP:
+		return (at % n + n) % n;
+	case PAD_MODE_REFLECT:
+		period = n > 1 ? 2 * (n - 1) : 1;
+		at = (at % period + period) % period;
+		return at < n ? at : period - at;
+	default: /* symmetric */
+		period = 2 * n;
+		at = (at % period + period) % period;
+		return at < n ? at : period - 1 - at;
+	}
 }
 
 /* ---- Segments --------------------------------------------------------------------------------------- */
@@ -254,6 +272,18 @@ static void loop_nest_place(struct loop_nest *nest, int d, const struct transfor
 		nest->src_offset += s.src * axis->src_stride;
 }
 
+/* All of an axis: of a fill without its window. */
+static void window_place(struct loop_nest *nest, int d, const struct transform_axis *axis)
+{
+	nest->dim[d] = (struct loop_nest_dim){
+		.n = axis->extent,
+		.dst = axis->dst_stride,
+		.src = axis->src_stride,
+		.before = nest->fill ? 0 : axis->before,
+		.source = nest->fill ? axis->extent : axis->source,
+	};
+}
+
 static bool has_interior(const struct transform *t)
 {
 	for (int d = 0; d < t->rank; d++)
@@ -268,20 +298,25 @@ bool loop_nest_window(struct loop_nest *ret, const struct transform *t, uint32_t
 		return false;
 	loop_nest_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++)
-		ret->dim[d] = (struct loop_nest_dim){
-			.n = t->axis[d].extent,
-			.dst = t->axis[d].dst_stride,
-			.src = t->axis[d].src_stride,
-			.before = t->axis[d].before,
-			.source = t->axis[d].source,
-		};
+		window_place(ret, d, &t->axis[d]);
 	loop_nest_canonicalise(ret, align, t->mode);
 	return true;
 }
 
 void subregions_init(struct subregions *ret, const struct transform *transform)
 {
+	subregions_init_windowed(ret, transform, 0);
+}
+
+static bool is_windowed(const struct subregions *subregions, int d)
+{
+	return subregions->windowed >> d & 1;
+}
+
+void subregions_init_windowed(struct subregions *ret, const struct transform *transform, uint32_t windowed)
+{
 	ret->transform = transform;
+	ret->windowed = windowed;
 	ret->interior = has_interior(transform);
 	ret->n = 0;
 	if (transform->count == 0)
@@ -292,9 +327,16 @@ void subregions_init(struct subregions *ret, const struct transform *transform)
 	}
 	ret->n = 1;
 	for (int d = 0; d < transform->rank; d++) {
-		ret->per_axis[d] = segment_count(&transform->axis[d], transform->mode);
+		ret->per_axis[d] =
+		    is_windowed(ret, d) ? 1 : segment_count(&transform->axis[d], transform->mode);
 		ret->n *= ret->per_axis[d];
 	}
+}
+
+/* A window that has a value could join others, and be too long then for what it is left whole for. */
+static void canonicalise(const struct subregions *subregions, struct loop_nest *nest, uint32_t align)
+{
+	loop_nest_canonicalise(nest, align, subregions->windowed ? PAD_MODE_EDGE : PAD_MODE_CONSTANT);
 }
 
 void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t align, struct loop_nest *ret)
@@ -303,7 +345,7 @@ void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t al
 		constant_get(subregions, i, ret);
 	else
 		grid_get(subregions, i, ret);
-	loop_nest_canonicalise(ret, align, PAD_MODE_CONSTANT);
+	canonicalise(subregions, ret, align);
 }
 
 bool subregions_interior(const struct subregions *subregions, uint32_t align, struct loop_nest *ret)
@@ -313,9 +355,13 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
 	if (!subregions->interior || !subregions->n)
 		return false;
 	loop_nest_begin(ret, t, false);
-	for (int d = 0; d < t->rank; d++)
-		loop_nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
-	loop_nest_canonicalise(ret, align, PAD_MODE_CONSTANT);
+	for (int d = 0; d < t->rank; d++) {
+		if (is_windowed(subregions, d))
+			window_place(ret, d, &t->axis[d]);
+		else
+			loop_nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
+	}
+	canonicalise(subregions, ret, align);
 	return true;
 }
 
@@ -330,7 +376,10 @@ static void constant_init(struct subregions *subregions)
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
 
-		subregions->per_axis[d] = (axis->before > 0) + (axis->extent - axis->before > axis->source);
+		subregions->per_axis[d] = 0;
+		if (!is_windowed(subregions, d))
+			subregions->per_axis[d] =
+			    (axis->before > 0) + (axis->extent - axis->before > axis->source);
 		subregions->n += subregions->per_axis[d];
 	}
 }
@@ -350,6 +399,10 @@ static void constant_get(const struct subregions *subregions, uint64_t i, struct
 		int64_t end = axis->before + axis->source;
 		struct segment s = { .n = axis->extent };
 
+		if (is_windowed(subregions, d)) {
+			window_place(ret, d, axis);
+			continue;
+		}
 		if (subregions->interior && (fill_axis < 0 || d < fill_axis))
 			s = interior_segment(axis);
 		else if (d == fill_axis && i == 0 && axis->before > 0)
@@ -369,6 +422,10 @@ static void grid_get(const struct subregions *subregions, uint64_t i, struct loo
 		uint64_t n = subregions->per_axis[d];
 		uint64_t digit = 0;
 
+		if (is_windowed(subregions, d)) {
+			window_place(ret, d, &t->axis[d]);
+			continue;
+		}
 		if (n > 1) {
 			digit = i % n;
 			i /= n;

@@ -17,7 +17,8 @@
 #include "transform.h"
 
 /* A window: index i of the destination reads index i - before of the source where that is in [0, source), and
- * the fill pattern elsewhere. Subregions have whole windows: before 0, source n. */
+ * what the border has elsewhere. Subregions have whole windows, before 0 and source n, but for axes that are
+ * windowed. */
 struct loop_nest_dim {
 	int64_t n;
 	int64_t dst; /* stride, bytes; > 0 */
@@ -47,6 +48,14 @@ int64_t loop_nest_count(const struct loop_nest *nest); /* elements */
  * border can be told. */
 bool loop_nest_window(struct loop_nest *ret, const struct transform *transform, uint32_t align);
 
+static inline bool loop_nest_dim_is_whole(const struct loop_nest_dim *dim)
+{
+	return dim->before == 0 && dim->source == dim->n;
+}
+
+/* Which index of the source index i of a window reads; -1: none, it is the fill pattern. */
+int64_t loop_nest_window_source(const struct loop_nest_dim *dim, enum pad_mode mode, int64_t i);
+
 /* Elements become runs of smaller ones: for addresses that are not a multiple of the element. unit: a power
  * of two below it. */
 void loop_nest_narrow(struct loop_nest *nest, uint32_t unit, enum pad_mode mode);
@@ -59,9 +68,12 @@ void loop_nest_narrow(struct loop_nest *nest, uint32_t unit, enum pad_mode mode)
  *
  * Other modes: each axis falls into segments on which the source index is affine (step 1 in the interior
  * and for wrap, -1 or 1 for reflect and symmetric, 0 for edge and for a source of one element, which is one
- * segment), and each combination is a subregion, in mixed radix over the axes, the last one fastest. */
+ * segment), and each combination is a subregion, in mixed radix over the axes, the last one fastest.
+ *
+ * An axis that is windowed does not fall: subregions that read the source have all of it, as a window. */
 struct subregions {
 	const struct transform *transform;
+	uint32_t windowed; /* a bit for each axis */
 	uint64_t n;
 	uint64_t per_axis[TENSOR_MAX_RANK]; /* mode constant: fills, 0 to 2; else segments */
 	bool interior;                      /* mode constant: subregion 0 reads the source */
@@ -70,11 +82,14 @@ struct subregions {
 /* The transform must outlive *ret. n is 0 when the destination has no element. */
 void subregions_init(struct subregions *ret, const struct transform *transform);
 
-/* Subregion i, canonical. */
+/* The same with these axes windowed; *ret has an interior. */
+void subregions_init_windowed(struct subregions *ret, const struct transform *transform, uint32_t windowed);
+
+/* Subregion i, canonical. A window stays a dimension of its own. */
 void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t align, struct loop_nest *ret);
 
-/* The interior, canonical: the subregion that reads the source unshifted; false when there is none (all fill,
- * or no elements). */
+/* The interior, canonical: the subregion that reads the source unshifted, with all windows; false when there is
+ * none (all fill, or no elements). */
 bool subregions_interior(const struct subregions *subregions, uint32_t align, struct loop_nest *ret);
 
 #endif

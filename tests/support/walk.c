@@ -2,7 +2,7 @@
 /* One element at a time, the last dimension fastest. */
 #include "walk.h"
 
-#include <string.h>
+#include <stdbool.h>
 
 void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src)
 {
@@ -13,11 +13,17 @@ void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t 
 		uint8_t *to = dst + nest->dst_offset;
 		const uint8_t *from = src + nest->src_offset;
 
+		bool fill = nest->fill;
+
 		for (d = 0; d < nest->rank; d++) {
+			int64_t source = loop_nest_window_source(&nest->dim[d], t->mode, o[d]);
+
 			to += o[d] * nest->dim[d].dst;
-			from += o[d] * nest->dim[d].src;
+			from += source * nest->dim[d].src;
+			fill |= source < 0;
 		}
-		memcpy(to, nest->fill ? t->fill : from, nest->element);
+		for (uint32_t b = 0; b < nest->element; b++)
+			to[b] = fill ? t->fill[b % t->element] : from[b];
 		for (d = nest->rank - 1; d >= 0 && ++o[d] == nest->dim[d].n; d--)
 			o[d] = 0;
 	} while (d >= 0);

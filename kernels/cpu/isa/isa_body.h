@@ -302,6 +302,8 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 		step++;
 		for (int64_t i = 1; i < windows; i++, step++)
 			v |= SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
+		if (shuffle->fill)
+			v |= load16((const char *)shuffle->fill + at);
 		store16(dst + (at < last ? at : last), v);
 	}
 }

@@ -240,7 +240,7 @@ static void try_order(const struct order_row *row, const struct cpu_isa *isa, in
 	struct loop_nest nest = { .rank = 6, .element = row->element };
 	int64_t e = row->element, dst = e, src = e;
 	for (int d = 5; d >= 0; d--) {
-		nest.dim[d].n = row->n[d];
+		nest.dim[d].n = nest.dim[d].source = row->n[d];
 		nest.dim[d].dst = dst;
 		dst *= row->n[d];
 	}

@@ -15,8 +15,8 @@
 
 #define MOST_FAILURES 10
 
-const char *const way_names[WAYS] = { "inline", "inline, staged", "pieces", "pieces, cold",
-	                              "pieces, streamed" };
+const char *const way_names[WAYS] = { "inline",       "inline, staged",   "pieces",
+	                              "pieces, cold", "pieces, streamed", "pieces, tiled" };
 
 static bool finished;
 
@@ -60,7 +60,7 @@ static void bench_open(struct bench *bench, const struct cpu_isa *isa, enum way 
 		                     .piece_most = 2048,
 		                     .tiled_bytes = way % 2 ? 0 : 4096,
 		                     .cold_ns = way == WAY_INLINE || way == WAY_PIECES ? UINT64_MAX : 0,
-		                     .stream_bytes = way == WAY_PIECES_STREAMED ? 0 : INT64_MAX };
+		                     .stream_bytes = way >= WAY_PIECES_STREAMED ? 0 : INT64_MAX };
 	struct engine_options options = { .threads = 2, .wake = wake, .wake_arg = &bench->wakeups };
 	cpu_tuning_force(&tuning);
 	bench->isa = isa->name;

@@ -13,7 +13,15 @@
 /* Of each memory. */
 #define BENCH_BYTES (4 << 20)
 
-enum way { WAY_INLINE, WAY_INLINE_STAGED, WAY_PIECES, WAY_PIECES_COLD, WAY_PIECES_STREAMED, WAYS };
+enum way {
+	WAY_INLINE,
+	WAY_INLINE_STAGED,
+	WAY_PIECES,
+	WAY_PIECES_COLD,
+	WAY_PIECES_STREAMED,
+	WAY_PIECES_TILED,
+	WAYS
+};
 
 extern const char *const way_names[WAYS];
 

@@ -62,7 +62,9 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define loop_nest_count              eight_nest_count
 #define loop_nest_window             eight_nest_window
 #define loop_nest_narrow             eight_nest_narrow
+#define loop_nest_window_source      eight_window_source
 #define subregions_init              eight_slabs_init
+#define subregions_init_windowed     eight_slabs_init_windowed
 #define subregions_get               eight_slabs_get
 #define subregions_interior          eight_slabs_interior
 

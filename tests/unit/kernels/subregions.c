@@ -73,6 +73,44 @@ Test(subregions, random_transforms_equal_the_oracle, .timeout = 300)
 	}
 }
 
+/* The same with some of its axes windowed. */
+Test(subregions, windowed_axes_equal_the_oracle, .timeout = 300)
+{
+	static char text[2000];
+
+	const uint64_t seeds = (uint64_t)tap_portion(100000);
+	uint64_t windows = 0;
+
+	for (uint64_t seed = 1; seed <= seeds; seed++) {
+		struct oracle_case c;
+		struct transform t;
+		struct subregions subregions;
+		struct loop_nest nest;
+		struct error err;
+		uint64_t state = seed;
+		int64_t count = 0;
+
+		oracle_random_case(seed, &c);
+		oracle_case_text(&c, text, sizeof text);
+		cr_assert_eq(transform_init(&t, &c.spec, &err), 0, "%s: %s", text, err.message);
+		cr_assert(oracle_case_prepare(&c));
+		subregions_init(&subregions, &t);
+		if (subregions.n > 1 && subregions.interior)
+			subregions_init_windowed(&subregions, &t, (uint32_t)oracle_random(&state));
+		for (uint64_t i = 0; i < subregions.n; i++) {
+			subregions_get(&subregions, i, place_align(&c), &nest);
+			walk_nest(&nest, &t, oracle_dst(&c) + c.dst_offset, oracle_src(&c) + c.src_offset);
+			count += loop_nest_count(&nest) * nest.element;
+			for (int d = 0; d < nest.rank; d++)
+				windows += !loop_nest_dim_is_whole(&nest.dim[d]);
+		}
+		cr_assert(oracle_case_check(&c, text, sizeof text), "%s", text);
+		cr_assert_eq(count, t.count * t.element, "an element is written twice: %s", text);
+		oracle_case_free(&c);
+	}
+	cr_assert_gt(windows, seeds / 20, "%d windows", (int)windows);
+}
+
 /* Extents near 2^63 are planned like any other (nothing is run): the sums stay within 63 bits, which the
  * sanitizers check, and the subregions within the tensors. */
 Test(subregions, arithmetic_holds_at_the_limits)
