@@ -5,8 +5,8 @@
 
 #include <assert.h>
 
+#include "kernels/plan/cpu_choice.h"
 #include "kernels/plan/plan.h"
-#include "kernels/plan/cpu_tile.h"
 #include "proto/arithmetic.h"
 #include "tile.h"
 
@@ -32,8 +32,7 @@
 /* Runs of this many bytes need no further dimension. Not measured. */
 #define LONG_RUN 1024
 
-static bool is_tiled(const struct move *move, const struct loop_nest *nest, int64_t tiled_bytes);
-static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_t piece_bytes);
+static bool choose_method(struct move *move, const struct loop_nest *nest, const struct move_place *place);
 static void choose_microkernel(struct move *move, const struct loop_nest *nest);
 static void reverse_rows(struct move *move);
 static void choose_strided(struct move *move);
@@ -65,8 +64,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 			                          .source = is_window ? dim->source : 0 };
 		move->bordered |= is_window;
 	}
-	move->tiled =
-	    is_tiled(move, nest, place->tiled_bytes) && choose_tiles(move, nest, place->piece_bytes);
+	move->tiled = choose_method(move, nest, place);
 	if (move->tiled) {
 		count_pieces(move);
 		return;
@@ -77,49 +75,8 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 	count_pieces(move);
 }
 
-/* Runs of at least this many bytes are copied one by one. */
-#define RUN_LEAST 512
-
 /* Rows of the destination with gaps between them that are shorter than this are written through the cache. */
 #define ROW_LEAST 128
-
-/* Bytes of the source's run that do not belong to the destination's innermost dimension. */
-static int64_t crossed_run(const struct loop_nest *nest)
-{
-	int64_t run = nest->element;
-	for (int d = 0; d < nest->rank - 1; d++)
-		if (nest->dim[d].n > 1 && magnitude_i64(nest->dim[d].src) == run) {
-			run *= nest->dim[d].n;
-			d = -1;
-		}
-	return run;
-}
-
-/* Whether the two dimensions of a transpose are long enough for its microkernel. */
-static bool is_regular(const struct loop_nest *nest)
-{
-	int inner;
-	if (plan_loop_nest(nest, &inner) != FAMILY_TILE_TRANSPOSE)
-		return false;
-	int64_t row = nest->dim[nest->rank - 1].n * nest->element, col = nest->dim[inner].n * nest->element;
-	return (row >= CPU_LINE && col >= CPU_LINE / 2) ||
-	       (row >= 4 * CPU_LINE && crossed_run(nest) >= CPU_LINE / 2);
-}
-
-static bool is_tiled(const struct move *move, const struct loop_nest *nest, int64_t tiled_bytes)
-{
-	if (move->bordered)
-		return true;
-	if (nest->fill || nest->rank < 2)
-		return false;
-	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
-	int64_t unit = nest->element;
-	if (inner->dst != unit || loop_nest_count(nest) * unit < tiled_bytes)
-		return false;
-	if (magnitude_i64(inner->src) == unit || inner->src == 0)
-		return inner->n * unit < (move->stream ? RUN_LEAST : CPU_LINE);
-	return !is_regular(nest);
-}
 
 /* Bytes of the destination's longest run. */
 static int64_t longest_row(const struct loop_nest *nest)
@@ -137,14 +94,12 @@ static void shrink_tiles(struct move *move)
 		move->tile[d] = move->dim[d].source > 0 ? move->dim[d].n : 1;
 }
 
-static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
+static bool set_tile(struct move *move, const struct loop_nest *nest, const struct cpu_tile *tile)
 {
-	struct cpu_tile tile;
-	cpu_tile_choose(&tile, nest, piece_bytes);
 	move->in_place = !move->bordered && (!move->stream || longest_row(nest) < ROW_LEAST);
 	for (int d = 0; d < move->rank; d++) {
-		move->tile[d] = tile.n[d];
-		move->dim[d].chunk = tile.piece[d];
+		move->tile[d] = tile->n[d];
+		move->dim[d].chunk = tile->piece[d];
 	}
 	move->n_row = move->n_run = 0;
 	move->row_dim = -1;
@@ -152,6 +107,34 @@ static bool choose_tiles(struct move *move, const struct loop_nest *nest, int64_
 	if (move->bordered && !tile_fits(move))
 		shrink_tiles(move);
 	return tile_fits(move);
+}
+
+static int forced = -1;
+
+void move_force(int candidate)
+{
+	forced = candidate;
+}
+
+/* false: by the microkernel. */
+static bool choose_method(struct move *move, const struct loop_nest *nest, const struct move_place *place)
+{
+	struct cpu_choice choice;
+	if (move->bordered)
+		cpu_choose_candidate(&choice, nest, CPU_USUAL, place->piece_bytes);
+	else if (forced >= 0 && cpu_has_tiles(nest))
+		cpu_choose_candidate(&choice, nest, forced, place->piece_bytes);
+	else
+		cpu_choose(&choice, nest,
+		           &(struct cpu_case){ place->piece_bytes, place->tiled_bytes, place->stream });
+	if (choice.candidate == 0)
+		return false;
+	if (set_tile(move, nest, &choice.tile))
+		return true;
+	if (choice.candidate == CPU_USUAL)
+		return false;
+	cpu_choose_candidate(&choice, nest, CPU_USUAL, place->piece_bytes);
+	return set_tile(move, nest, &choice.tile);
 }
 
 void move_shift(struct move *move, int64_t dst, int64_t src)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/plan/cpu_choice.h"
 #include "kernels/plan/plan.h"
 #include "watcher.h"
 
@@ -33,7 +34,7 @@ struct cpu_tuning cpu_tuning_get(void)
 		.tiled_bytes = 16 << 10,
 		/* Little of a larger destination is still in a cache when its owner looks at it, and a line
 		 * that is written past the cache is not read first. */
-		.stream_bytes = 8 << 20,
+		.stream_bytes = CPU_STREAM_BYTES,
 		/* On Zen 3 with small pages, median and the middle 90 %: in the first caches 30 (30 to 41),
 		 * in the last one 130 (40 to 321), in memory 550 (381 to 851). So most of what only the last
 		 * one has is taken for memory's; with 200 uint8 [256,256] went from 0.62 to 0.60 of memcpy's

@@ -8,15 +8,6 @@
 
 #define LINE 64
 
-/* Bytes of a tile, and of its runs on either side, where there is room for them: elements of one byte get
- * shorter runs. Memory is slower to read than to write past the cache, so runs of the source are longer.
- *
- * Measured, ratios to memcpy, 60 random shapes of 16 to 40 MiB, one thread (tests/bench/EXPERIMENTS.md): 16
- * to 128 KiB, and runs of 512 to 2048 and 256 to 512 bytes, within 0.05 of each other on two processors. */
-#define TILE_BYTES (32 << 10)
-#define SRC_RUN    1024
-#define DST_RUN    256
-
 /* Tiles of a row of the destination that follow each other in a piece. */
 #define ROW_TILES 8
 
@@ -120,12 +111,13 @@ static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nes
 }
 
 /* room: elements. */
-static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, int64_t room)
+static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, const struct cpu_tile_want *want,
+                        int64_t room)
 {
 	struct side dst, src;
-	int64_t src_run = SRC_RUN, dst_run = DST_RUN, element = nest->element;
+	int64_t src_run = want->src_run, dst_run = want->dst_run, element = nest->element;
 	while (src_run > element && dst_run > element && src_run * dst_run > room * element * element) {
-		if (src_run > 2 * dst_run)
+		if (src_run * 2 * want->dst_run > dst_run * want->src_run)
 			src_run /= 2;
 		else
 			dst_run /= 2;
@@ -184,11 +176,11 @@ static void choose_piece(struct cpu_tile *tile, const struct loop_nest *nest, in
 		grow_piece(tile, nest, src.dim[i], room, &room);
 }
 
-void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, int64_t piece_bytes)
+void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const struct cpu_tile_want *want)
 {
-	int64_t room = max_i64(min_i64(TILE_BYTES, piece_bytes) / nest->element, 1);
+	int64_t room = max_i64(min_i64(want->tile, want->piece) / nest->element, 1);
 	do
-		choose_tile(ret, nest, room);
-	while (box_cost(nest, ret->n) > max_i64(piece_bytes, LINE) && (room /= 2) > 0);
-	choose_piece(ret, nest, piece_bytes);
+		choose_tile(ret, nest, want, room);
+	while (box_cost(nest, ret->n) > max_i64(want->piece, LINE) && (room /= 2) > 0);
+	choose_piece(ret, nest, want->piece);
 }

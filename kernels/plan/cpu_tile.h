@@ -20,8 +20,14 @@ struct cpu_tile {
 	int64_t piece[TENSOR_MAX_RANK]; /* and of a piece: a multiple of them, or all of the dimension */
 };
 
-/* piece_bytes: of the lines that a piece touches on one side, about. The loop nest is canonical, no fill, and
- * of rank 1 or more. Windows are whole in a tile. */
-void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, int64_t piece_bytes);
+/* What a tile is to be, where there is room for it, in bytes. */
+struct cpu_tile_want {
+	int64_t tile;             /* of all of it */
+	int64_t src_run, dst_run; /* of its runs on either side */
+	int64_t piece;            /* of the lines that a piece touches on one side, about */
+};
+
+/* The loop nest is canonical, no fill, and of rank 1 or more. Windows are whole in a tile. */
+void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const struct cpu_tile_want *want);
 
 #endif

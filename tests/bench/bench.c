@@ -72,6 +72,7 @@ static int open_engine(const struct program_options *options, struct report *hea
 	struct measure_options wanted = {
 		.threads = options->threads,
 		.isa = options->isa,
+		.candidates = options->candidates,
 		.sample_ns = options->quick ? 1e4 : 2e6,
 		.round_bytes = options->quick ? 1 << 20 : beyond_cache(),
 	};
@@ -82,9 +83,9 @@ static int open_engine(const struct program_options *options, struct report *hea
 	describe_machine(head->machine, sizeof(head->machine));
 	snprintf(head->base, sizeof(head->base), "memcpy");
 	head->threads = (int)measure_threads(measure);
-	head->n_isas = measure_n_isas(measure);
+	head->n_isas = measure_n_variants(measure);
 	for (int i = 0; i < head->n_isas; i++)
-		snprintf(head->isa[i], sizeof(head->isa[i]), "%s", measure_isa(measure, i));
+		snprintf(head->isa[i], sizeof(head->isa[i]), "%s", measure_variant(measure, i));
 	describe_engine(head);
 	return 0;
 }

@@ -22,6 +22,7 @@ enum option_id {
 	OPTION_RUNS,
 	OPTION_THREADS,
 	OPTION_ISA,
+	OPTION_CANDIDATES,
 	OPTION_QUICK,
 	OPTION_NO_TUNE,
 	OPTION_MARKDOWN,
@@ -51,6 +52,8 @@ static const struct {
 	{ OPTION_ISA, "isa", "NAME,...",
 	  "the engine's instruction sets: plain, avx2, avx512, ..., or all that this machine has [the best]",
 	  OF_CPU },
+	{ OPTION_CANDIDATES, "candidates", NULL,
+	  "each way that the engine can move a row, beside the one that it chooses", OF_CPU },
 	{ OPTION_QUICK, "quick", NULL, NULL, OF_ALL },
 	{ OPTION_NO_TUNE, "no-tune", NULL, "try no alternatives to the plan predicted to be the fastest",
 	  OF_GPU },
@@ -132,6 +135,9 @@ static int apply(struct command *command, enum option_id id, const char *value, 
 		return r;
 	case OPTION_ISA:
 		command->options.isa = value;
+		return 0;
+	case OPTION_CANDIDATES:
+		command->options.candidates = true;
 		return 0;
 	case OPTION_QUICK:
 		command->options.quick = true;

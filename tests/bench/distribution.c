@@ -199,7 +199,7 @@ void report_print_distribution(FILE *out, const struct report *report, enum repo
 	if (report->n_isas < 2)
 		print_distribution(out, report, NULL, format);
 	else
-		for (int i = 0; i < report->n_isas; i++)
+		for (int i = 0; i < (report_has_candidates(report) ? 1 : report->n_isas); i++)
 			print_distribution(out, report, report->isa[i], format);
 }
 

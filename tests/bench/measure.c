@@ -15,13 +15,16 @@
 #include "baseline.h"
 #include "explain.h"
 #include "kernels/host/memory.h"
+#include "kernels/cpu/move.h"
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
+#include "kernels/plan/cpu_choice.h"
 #include "lists.h"
 #include "proto/memory/headroom.h"
 #include "proto/memory/mapping.h"
 #include "proto/memory/memfd.h"
 #include "tests/support/oracle.h"
+#include "variant.h"
 
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
 #define WARM_UPS 2
@@ -43,10 +46,20 @@ struct side {
 };
 
 _Static_assert((int)CPU_ISA_LEVELS <= REPORT_MAX_ISAS, "a report has room for each instruction set");
+_Static_assert(1 + CPU_CANDIDATES <= REPORT_MAX_ISAS, "and for each candidate beside the one chosen");
+
+/* What a row is moved by: an engine, and how it is made to move. */
+struct variant {
+	struct side *side;
+	int candidate; /* as move_force takes it */
+	const char *name;
+};
 
 struct measure {
 	struct side side[CPU_ISA_LEVELS];
 	int n_sides;
+	struct variant variant[REPORT_MAX_ISAS];
+	int n_variants;
 	struct baseline *baseline;
 	struct room dst; /* mapped by the first engine, for all */
 	struct room src;
@@ -68,8 +81,9 @@ struct turn {
 	uint64_t src_offset;
 	uint64_t pitch; /* of places, in both memories */
 	uint64_t n_places;
-	uint64_t place; /* of the last call */
-	bool done;      /* by the job's on_done */
+	uint64_t place;             /* of the last call */
+	int alike[REPORT_MAX_ISAS]; /* of each variant, the one that is timed in its place: mostly itself */
+	bool done;                  /* by the job's on_done */
 };
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
@@ -158,6 +172,18 @@ static void close_side(struct side *side)
 	sem_destroy(&side->woken);
 }
 
+static int add_variants(struct measure *m, bool candidates, struct error *err)
+{
+	if (candidates && m->n_sides > 1)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "--candidates: by one instruction set only");
+	for (int i = 0; i < m->n_sides; i++)
+		m->variant[m->n_variants++] =
+		    (struct variant){ &m->side[i], -1, candidates ? REPORT_CHOSEN : m->side[i].isa->name };
+	for (int i = 0; candidates && i < CPU_CANDIDATES; i++)
+		m->variant[m->n_variants++] = (struct variant){ &m->side[0], i, cpu_candidate_names[i] };
+	return 0;
+}
+
 int measure_open(struct measure **ret, const struct measure_options *options, struct error *err)
 {
 	struct measure *m = calloc(1, sizeof(*m));
@@ -168,6 +194,8 @@ int measure_open(struct measure **ret, const struct measure_options *options, st
 	m->sample_ns = options->sample_ns;
 	m->round_bytes = options->round_bytes;
 	r = choose_isas(m, options->isa, err);
+	if (r == 0)
+		r = add_variants(m, options->candidates, err);
 	for (int i = 0; i < m->n_sides && r == 0; i++)
 		r = open_side(&m->side[i], options->threads, err);
 	if (r == 0)
@@ -199,14 +227,14 @@ unsigned measure_threads(const struct measure *m)
 	return m->side[0].engine->facts.threads;
 }
 
-int measure_n_isas(const struct measure *m)
+int measure_n_variants(const struct measure *m)
 {
-	return m->n_sides;
+	return m->n_variants;
 }
 
-const char *measure_isa(const struct measure *m, int i)
+const char *measure_variant(const struct measure *m, int i)
 {
-	return m->side[i].isa->name;
+	return m->variant[i].name;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
@@ -306,14 +334,17 @@ static int move(struct side *side, struct turn *turn)
 }
 
 /* Nanoseconds a call. */
-static int time_engine(struct side *side, struct turn *turn, int calls, double *ret, struct error *err)
+static int time_engine(const struct variant *variant, struct turn *turn, int calls, double *ret,
+                       struct error *err)
 {
+	move_force(variant->candidate);
 	double start = now_ns();
 	int r = 0;
 
 	for (int i = 0; i < calls && r == 0; i++)
-		r = move(side, turn);
+		r = move(variant->side, turn);
 	*ret = (now_ns() - start) / calls;
+	move_force(-1);
 	return r < 0 ? error_set(err, r, "a job ended with %s", status_name(r)) : 0;
 }
 
@@ -386,15 +417,30 @@ static int check(struct measure *m, const struct turn *turn, struct error *err)
 	return bench_row_check(&turn->row, &turn->spec, dst, src, err);
 }
 
-/* One call of each engine, over bytes that it does not write. */
-static int check_engines(struct measure *m, struct turn *turn, struct error *err)
+/* The first variant that moves the row as variant i does. */
+static int first_alike(const struct measure *m, const struct turn *turn, int i)
+{
+	const struct variant *of = &m->variant[i];
+	int k = 0;
+
+	while (k < i && !(m->variant[k].side == of->side &&
+	                  variant_is_alike(&turn->plan, turn->bytes, m->variant[k].candidate, of->candidate)))
+		k++;
+	return k;
+}
+
+/* One call of each variant, over bytes that it does not write. */
+static int check_variants(struct measure *m, struct turn *turn, struct error *err)
 {
 	double ns;
 	int r = 0;
 
-	for (int i = 0; i < m->n_sides && r == 0; i++) {
+	for (int i = 0; i < m->n_variants && r == 0; i++) {
+		turn->alike[i] = first_alike(m, turn, i);
+		if (turn->alike[i] != i)
+			continue;
 		memset(data_of(&m->dst), POISON, turn->n_places * turn->pitch);
-		r = time_engine(&m->side[i], turn, 1, &ns, err);
+		r = time_engine(&m->variant[i], turn, 1, &ns, err);
 		if (r == 0)
 			r = check(m, turn, err);
 	}
@@ -407,21 +453,23 @@ static void rest(void)
 	nanosleep(&(struct timespec){ .tv_nsec = REST_NS }, NULL);
 }
 
-/* The engines follow memcpy in an order that rotates from run to run, so that none is always the first. */
+/* The variants follow memcpy in an order that rotates from run to run, so that none is always the first. */
 static int time_runs(struct measure *m, struct turn *turn, int n_runs, struct report_row *ret,
                      struct error *err)
 {
-	int calls = 1, r = check_engines(m, turn, err);
+	int calls = 1, r = check_variants(m, turn, err);
 
 	for (int run = -WARM_UPS; run < n_runs && r == 0; run++) {
 		double base = time_memcpy(m, turn, calls), ours, least = base;
 
-		for (int k = 0; k < m->n_sides && r == 0; k++) {
-			int i = (run + WARM_UPS + k) % m->n_sides;
+		for (int k = 0; k < m->n_variants && r == 0; k++) {
+			int i = (run + WARM_UPS + k) % m->n_variants;
 
+			if (turn->alike[i] != i)
+				continue;
 			if (k > 0)
 				rest();
-			r = time_engine(&m->side[i], turn, calls, &ours, err);
+			r = time_engine(&m->variant[i], turn, calls, &ours, err);
 			if (r == 0 && run == n_runs - 1)
 				r = check(m, turn, err);
 			least = ours < least ? ours : least;
@@ -433,6 +481,10 @@ static int time_runs(struct measure *m, struct turn *turn, int n_runs, struct re
 		if (run < 0)
 			calls = m->sample_ns > least ? (int)(m->sample_ns / least) : 1;
 	}
+	for (int i = 0; i < m->n_variants; i++) {
+		memcpy(ret[i].base_ns, ret[turn->alike[i]].base_ns, sizeof(ret[i].base_ns));
+		memcpy(ret[i].ours_ns, ret[turn->alike[i]].ours_ns, sizeof(ret[i].ours_ns));
+	}
 	return r;
 }
 
@@ -442,10 +494,13 @@ int measure_row(struct measure *m, const struct bench_row *row, int n_runs, stru
 	struct turn turn;
 	int r = prepare(m, row, &turn, err);
 
-	for (int i = 0; i < m->n_sides && r == 0; i++) {
-		snprintf(ret[i].isa, sizeof(ret[i].isa), "%s", measure_isa(m, i));
+	for (int i = 0; i < m->n_variants && r == 0; i++) {
+		snprintf(ret[i].isa, sizeof(ret[i].isa), "%s", measure_variant(m, i));
+		ret[i].predicted =
+		    row->blocks ? 0 : variant_predict(&turn.plan, turn.bytes, m->variant[i].candidate);
 		snprintf(ret[i].family, sizeof(ret[i].family), "%s", family_names[turn.plan.family]);
-		explain_plan(&turn.plan, ret[i].explain, sizeof(ret[i].explain));
+		if (m->variant[i].candidate < 0)
+			explain_plan(&turn.plan, ret[i].explain, sizeof(ret[i].explain));
 		ret[i].n_runs = n_runs;
 		ret[i].bytes = (double)turn.bytes;
 	}

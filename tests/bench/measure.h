@@ -19,6 +19,7 @@ struct measure;
 struct measure_options {
 	unsigned threads;     /* of either side; 0: as many as the engine takes */
 	const char *isa;      /* "avx2,avx512", or "all" that there are; NULL: the best of them */
+	bool candidates;      /* of the CPU's cost model, with the one instruction set that isa names */
 	double sample_ns;     /* a run repeats a call for at least so long */
 	uint64_t round_bytes; /* calls of small rows go round in as much memory on either side */
 };
@@ -29,11 +30,11 @@ void measure_close(struct measure *measure); /* NULL is allowed */
 
 unsigned measure_threads(const struct measure *measure);
 
-/* In the order named, or ascending. */
-int measure_n_isas(const struct measure *measure);
-const char *measure_isa(const struct measure *measure, int i);
+/* Instruction sets, in the order named, or ascending; or the one chosen and the candidates. */
+int measure_n_variants(const struct measure *measure);
+const char *measure_variant(const struct measure *measure, int i);
 
-/* Checks what each engine makes of it, then times n_runs; fills a row for each, all but its names. */
+/* Checks what each variant makes of it, then times n_runs; fills a row for each, all but its names. */
 int measure_row(struct measure *measure, const struct bench_row *row, int n_runs, struct report_row *ret,
                 struct error *err);
 

@@ -111,6 +111,7 @@ static void print_end(const struct report *report, enum report_format format)
 	report_print_end(stdout, report, format);
 	if (*report->random)
 		report_print_distribution(stdout, report, format);
+	report_print_candidates(stdout, report, format);
 }
 
 /* Prints each row of a table as it comes. */

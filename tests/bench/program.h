@@ -14,6 +14,7 @@ struct program_options {
 	int runs;
 	unsigned threads; /* 0: not given */
 	const char *isa;  /* names, or "all"; NULL: not given */
+	bool candidates;  /* measures each way that the engine can move a row */
 	bool quick;       /* tiny rows, to try the program */
 	bool no_tune;     /* measures the plan predicted to be the fastest, and tries no other */
 };

@@ -17,9 +17,12 @@
 #define REPORT_MAX_RUNS 101
 #define REPORT_MAX_RANK 8
 #define REPORT_LABEL    192
-#define REPORT_MAX_ISAS 8
+#define REPORT_MAX_ISAS 12
 #define REPORT_ISA      16
-#define REPORT_HALF     0.5 /* no row may be under it, whatever its bar */
+#define REPORT_CHOSEN                                                                                \
+	"chosen"        /* in place of an instruction set: what the engine chooses of its candidates \
+	                 */
+#define REPORT_HALF 0.5 /* no row may be under it, whatever its bar */
 
 /* The median, and the two values that the middle half of all lies between. */
 struct spread {
@@ -132,12 +135,17 @@ void report_print_end(FILE *out, const struct report *report, enum report_format
 void report_print_isas(FILE *out, const struct report *report, enum report_format format);
 
 /* How the ratios are distributed, over all rows, by element size and by family, and the ten worst rows with
- * what explains their plans. All of it for each instruction set. */
+ * what explains their plans. All of it for each instruction set; of candidates, for what was chosen. */
 void report_print_distribution(FILE *out, const struct report *report, enum report_format format);
 
 /* How far the predictions are from the medians of the plans that they were made for, over all rows that have
  * one; nothing where none has. */
 void report_print_predictions(FILE *out, const struct report *report, enum report_format format);
+
+/* How near what the engine chooses comes to the best of its candidates, by the shortest run of each, over the
+ * rows that have several; nothing where candidates were not measured. */
+bool report_has_candidates(const struct report *report);
+void report_print_candidates(FILE *out, const struct report *report, enum report_format format);
 
 /* How much faster rows are by the plans that trials found than by those predicted to be the fastest; nothing
  * where none was tried. */

@@ -65,6 +65,9 @@ case $bench in
 	ok "one is not named in lines" rc 0 --quick --runs 1 --isa plain
 	ok "... but above them" out_has "cpu engine, plain, "
 	ok "... only" out_lines '^plain' 0
+	ok "each candidate" rc 0 --quick --random 7 3 --most 16 --runs 2 --isa plain --candidates
+	ok "... in a line of a row" out_lines '^32K 1024:256 .*\]' 3
+	ok "... the chosen one against the best" out_has "chosen within 10 % of the best candidate: "
 	refused "an instruction set that is none" "--isa=mmx: this machine has plain" --isa plain,mmx
 	refused "no instruction set" "--isa=: this machine has plain" --isa plain,
 	refused "an instruction set twice" "plain is named twice" --isa all,plain

@@ -9,8 +9,11 @@
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 
-#define MOST_TILE  (64 << 10) /* bytes: what is asked for, and dimensions that are rather whole */
 #define MOST_PIECE (1 << 20)
+
+static const struct cpu_tile_want usual = {
+	.tile = 32 << 10, .src_run = 1024, .dst_run = 256, .piece = MOST_PIECE
+};
 
 struct tile_row {
 	char name[40];
@@ -53,17 +56,18 @@ ParameterizedTest(struct tile_row *row, cpu_tile, spans_what_both_sides_need)
 	struct loop_nest nest;
 	struct cpu_tile tile;
 	nest_for(&nest, row->rank, row->element, row->n, row->order);
-	cpu_tile_choose(&tile, &nest, MOST_PIECE);
+	cpu_tile_choose(&tile, &nest, &usual);
 	for (int d = 0; d < row->rank; d++)
 		cr_assert_geq(tile.n[d], row->least[d], "%s: dimension %d of a tile is %ld long", row->name,
 		              d, (long)tile.n[d]);
 }
 
-static void check_limits(const struct loop_nest *nest, int64_t piece_bytes, long i)
+/* A tile may be twice as large as is asked for, where a dimension is rather whole. */
+static void check_limits(const struct loop_nest *nest, struct cpu_tile_want want, long i)
 {
 	struct cpu_tile tile;
 	int64_t elements = 1;
-	cpu_tile_choose(&tile, nest, piece_bytes);
+	cpu_tile_choose(&tile, nest, &want);
 	for (int d = 0; d < nest->rank; d++) {
 		int64_t n = nest->dim[d].n;
 		cr_assert(tile.n[d] >= 1 && tile.n[d] <= tile.piece[d] && tile.piece[d] <= n,
@@ -74,7 +78,7 @@ static void check_limits(const struct loop_nest *nest, int64_t piece_bytes, long
 		          (long)tile.n[d]);
 		elements *= tile.n[d];
 	}
-	cr_assert_leq(elements * nest->element, MOST_TILE, "case %ld", i);
+	cr_assert_leq(elements * nest->element, 2 * want.tile, "case %ld", i);
 }
 
 /* Also with gaps, dimensions that run backwards, and such as repeat. */
@@ -99,6 +103,11 @@ Test(cpu_tile, keeps_to_its_limits)
 			if (oracle_between(&state, 0, 9) == 0 && d == 0)
 				nest.dim[d].dst += 3 * nest.element;
 		}
-		check_limits(&nest, INT64_C(1) << oracle_between(&state, 4, 21), i);
+		check_limits(&nest,
+		             (struct cpu_tile_want){ .tile = INT64_C(1) << oracle_between(&state, 10, 17),
+		                                     .src_run = INT64_C(1) << oracle_between(&state, 6, 12),
+		                                     .dst_run = INT64_C(1) << oracle_between(&state, 6, 12),
+		                                     .piece = INT64_C(1) << oracle_between(&state, 4, 21) },
+		             i);
 	}
 }
