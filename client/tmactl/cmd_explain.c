@@ -244,6 +244,8 @@ static void print_family(const tma_document *plan)
 
 	printf("%-8s %s%s%s (engine %s", "family", colour(fast ? COLOUR_GOOD : COLOUR_BAD),
 	       field_text(plan, "family"), colour(COLOUR_NONE), field_text(plan, "engine"));
+	if (tma_document_find(plan, "method"))
+		printf(", method %s", field_text(plan, "method"));
 	for (size_t i = 0; i < tma_document_count(tile); i++)
 		printf("%s%" PRId64, i ? "x" : ", tile ", tma_document_int(tma_document_at(tile, i, NULL)));
 	if (strcmp(swizzle, "none") != 0)

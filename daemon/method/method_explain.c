@@ -44,6 +44,12 @@ static void fill_prediction(const struct plan *plan, uint64_t bytes, const struc
 	e->copy_ns = (uint64_t)(copy_speed_ns(&facts->copy, bytes) + 0.5);
 	if (e->predicted_ns)
 		e->has |= F(explanation, predicted_ns) | F(explanation, copy_ns);
+	else if (plan->predicted > 0)
+		e->has |= F(explanation, predicted_percent);
+	e->predicted_percent = (uint64_t)(100 * plan->predicted + 0.5);
+	e->method = bytes_of(plan_method_names[plan->method]);
+	if (plan->method != PLAN_METHOD_OPEN)
+		e->has |= F(explanation, method);
 }
 
 static void fill_runs(const struct plan_runs *runs, struct msg_explanation *e)

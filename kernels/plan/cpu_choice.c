@@ -81,17 +81,18 @@ static bool is_tiled(const struct loop_nest *nest, bool stream)
 void cpu_choose(struct cpu_choice *ret, const struct loop_nest *nest, const struct cpu_case *c)
 {
 	int64_t bytes = nest->element * loop_nest_count(nest);
+	bool has_tiles = cpu_has_tiles(nest) && bytes >= c->tiled_bytes;
 	*ret = (struct cpu_choice){ 0 };
-	if (!cpu_has_tiles(nest) || bytes < c->tiled_bytes)
+	if (nest->fill)
 		return;
 	if (!c->stream || bytes < COMPARED_BYTES) {
-		if (is_tiled(nest, c->stream))
+		if (has_tiles && is_tiled(nest, c->stream))
 			cpu_choose_candidate(ret, nest, CPU_USUAL, c->piece_bytes);
 		ret->cost = 0;
 		return;
 	}
 	cpu_choose_candidate(ret, nest, 0, c->piece_bytes);
-	for (int i = 1; i < CPU_CANDIDATES; i++) {
+	for (int i = 1; i < CPU_CANDIDATES && has_tiles; i++) {
 		struct cpu_choice other;
 		cpu_choose_candidate(&other, nest, i, c->piece_bytes);
 		if (other.cost < ret->cost)

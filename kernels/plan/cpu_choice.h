@@ -32,7 +32,7 @@ struct cpu_case {
 struct cpu_choice {
 	int candidate;
 	struct cpu_tile tile; /* of candidates above 0 */
-	double cost;          /* 0: not known, the candidate was chosen by rule */
+	double cost;          /* 0: not known, the candidate was chosen by rule; or it is a fill */
 };
 
 /* Whether it can go by tiles: it is no fill, and the destination is contiguous in its innermost dimension. */
@@ -40,7 +40,7 @@ bool cpu_has_tiles(const struct loop_nest *nest);
 
 void cpu_choose(struct cpu_choice *ret, const struct loop_nest *nest, const struct cpu_case *c);
 
-/* The same by this candidate, for a loop nest that has tiles. */
+/* The same by this candidate. Those above 0 are for loop nests that have tiles. */
 void cpu_choose_candidate(struct cpu_choice *ret, const struct loop_nest *nest, int candidate,
                           int64_t piece_bytes);
 

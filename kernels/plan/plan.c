@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cpu_choice.h"
+
 #define TILE_ROW_BYTES 64 /* a cache line on each side */
 #define TILE_LEAST     4  /* elements */
 
@@ -20,6 +22,13 @@ const char *const family_names[FAMILY_COUNT] = {
 	[FAMILY_FILL] = "fill",
 };
 
+const char *const plan_method_names[PLAN_METHOD_COUNT] = {
+	[PLAN_METHOD_OPEN] = "open",
+	[PLAN_METHOD_MICROKERNEL] = "microkernel",
+	[PLAN_METHOD_TILES] = "tiles",
+};
+
+static void choose_method(struct plan *plan, int64_t bytes);
 static void explain_inner(struct plan *plan, enum family family, const char *side, int64_t stride);
 static void explain_source(struct plan *plan);
 
@@ -77,6 +86,7 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 		plan->tile_rank = 2;
 		plan->tile[0] = plan->tile[1] = row > TILE_LEAST ? row : TILE_LEAST;
 	}
+	choose_method(plan, bytes);
 
 	if (plan->family == FAMILY_MEMCPY || plan->family == FAMILY_FILL)
 		return;
@@ -90,6 +100,28 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 	explain_inner(plan, FAMILY_TILE_TRANSPOSE, "destination",
 	              plan->interior.dim[plan->interior.rank - 1].dst);
 	explain_source(plan);
+}
+
+/* As the engine will, where it does not matter how the transform is divided among threads. bytes: of the
+ * destination. */
+static void choose_method(struct plan *plan, int64_t bytes)
+{
+	const struct loop_nest *nest = &plan->interior;
+	const struct cpu_case c = { .piece_bytes = PLAN_PIECE_BYTES, .stream = bytes >= CPU_STREAM_BYTES };
+	struct cpu_choice choice;
+
+	if (!c.stream)
+		return;
+	cpu_choose(&choice, nest, &c);
+	if (choice.cost == 0)
+		return;
+	plan->predicted = choice.cost;
+	plan->method = choice.candidate > 0 ? PLAN_METHOD_TILES : PLAN_METHOD_MICROKERNEL;
+	if (choice.candidate == 0)
+		return;
+	plan->tile_rank = nest->rank;
+	for (int d = 0; d < nest->rank; d++)
+		plan->tile[d] = choice.tile.n[d];
 }
 
 /* ---- Rules: strides are the interior's, in bytes, dimensions counted from the outermost -----------------

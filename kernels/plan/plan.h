@@ -26,6 +26,16 @@ enum family {
 
 extern const char *const family_names[FAMILY_COUNT];
 
+/* How the CPU engine moves the interior (cpu_choice.h). */
+enum plan_method {
+	PLAN_METHOD_OPEN, /* it is small, and is chosen when it is moved; or it is for another engine */
+	PLAN_METHOD_MICROKERNEL,
+	PLAN_METHOD_TILES,
+	PLAN_METHOD_COUNT
+};
+
+extern const char *const plan_method_names[PLAN_METHOD_COUNT];
+
 /* A sector of memory: what a base address is of it decides how rows are written. */
 #define PLAN_PHASE 32
 
@@ -56,6 +66,7 @@ struct plan_rule {
 
 struct plan {
 	enum family family;
+	enum plan_method method;
 	int tile_rank;                /* 0 when it moves without tiles */
 	int64_t tile[PLAN_TILE_RANK]; /* elements, outermost first */
 	const char *swizzle;          /* of the tile in shared memory: "none" */

@@ -23,6 +23,18 @@ static void of_cpu(const struct plan *plan, struct plan_tile *ret)
 	const struct loop_nest *nest = &plan->interior;
 	int src_inner;
 
+	if (plan->method == PLAN_METHOD_TILES) {
+		ret->element = nest->element;
+		ret->rank = 0;
+		for (int d = 0; d < plan->tile_rank; d++) {
+			if (plan->tile[d] == 1)
+				continue;
+			ret->n[ret->rank] = plan->tile[d];
+			ret->dst[ret->rank] = nest->dim[d].dst;
+			ret->src[ret->rank++] = nest->dim[d].src;
+		}
+		return;
+	}
 	if (plan_loop_nest(nest, &src_inner) != FAMILY_TILE_TRANSPOSE)
 		return;
 	ret->element = nest->element;

@@ -61,6 +61,33 @@ class Times(RawCase):
             self.assertGreater(plan["predicted_ns"], 0)
             self.assertGreater(plan["copy_ns"], 0)
 
+    def test_the_cpus_ways(self):
+        """By its model where the destination bypasses the cache; else not said."""
+        rows = (("a copy", [4096, 4096], None, "microkernel", 1),
+                ("bytes transposed", [4096, 4096], [1, 0], "tiles", 2),
+                ("short axes", [4, 1024, 8, 512], [3, 2, 1, 0], "tiles", 3),
+                ("what a cache may hold", [512, 512], [1, 0], None, 2))
+        for name, shape, perm, method, least in rows:
+            with self.subTest(name):
+                out = [shape[p] for p in perm] if perm else shape
+                params = {"dst": {"dtype": "uint8", "shape": out}, "src": {"dtype": "uint8", "shape": shape}}
+                plan = self.explain({**params, **({"perm": perm} if perm else {})}, engine="cpu")
+                self.assertEqual(plan.get("method"), method)
+                self.assertEqual("predicted_percent" in plan, method is not None)
+                self.assertNotIn("predicted_ns", plan)
+                if method == "tiles":
+                    self.assertGreaterEqual(len(plan["tile"]), least)
+                    self.assertGreater(plan["predicted_percent"], 100)
+                    for n, stride in zip(plan["tile"], plan["tile_dst_strides"]):
+                        whole = plan["shape"][plan["dst_strides"].index(stride)]
+                        self.assertTrue(1 < n <= whole, f"{n} of {whole}")
+                elif method:
+                    self.assertEqual((plan["predicted_percent"], plan["tile"]), (100, []))
+
+    def test_only_the_cpu_has_ways(self):
+        plan = self.explain({**self.params("float16"), "engine": "cuda"})
+        self.assertFalse({"method", "predicted_percent"} & set(plan))
+
     def test_an_engine_that_is_not_here(self):
         params = self.params("float32")
         self.rpc.call("transform", params)

@@ -108,8 +108,12 @@ class Words(Case):
         for words in ("Tensor Memory\n         Accelerator", "fast     yes: about", "swizzle 128B"):
             self.assertIn(words, text)
         self.assertNotIn("hint", text)
-        text = self.explain(*args, "8192,8192", "--engine", "cpu")
+        text = self.explain(*args, "512,512", "--engine", "cpu")
         self.assertIn("fast     yes: it moves", text)
+        text = self.explain(*args, "8192,8192", "--engine", "cpu")
+        for words in ("(engine cpu, method tiles, tile ", "means    boxes of several axes, read run by run",
+                      "fast     no: a copy of as many bytes is faster", " times a copy's predicted"):
+            self.assertIn(words, text)
 
     def test_what_a_family_means(self):
         """By the tile that it moves."""
@@ -127,6 +131,8 @@ class Words(Case):
     def test_judged_by_the_prediction_or_else_by_the_family(self):
         rows = (("strided", {"predicted_ns": 1250, "copy_ns": 1000}, "yes: about as fast as a copy of as many bytes"),
                 ("memcpy", {"predicted_ns": 1251, "copy_ns": 1000}, "no: a copy of as many bytes is faster"),
+                ("strided", {"predicted_percent": 125}, "yes: about as fast as a copy of as many bytes"),
+                ("memcpy", {"predicted_percent": 126}, "no: a copy of as many bytes is faster"),
                 ("strided", {}, "no: the rules below rule the faster families out"),
                 ("memcpy", {}, "yes: it moves as fast as memory does"))
         for family, times, words in rows:
@@ -285,6 +291,9 @@ class Times(Case):
             ({**cuda, **predicted, "runs": 12, "measured_runs": 0},
              "66 us predicted (1.10 times a copy's); not measured: during its 12 runs, other transforms ran or data crossed "
              "the bus"),
+            ({**cpu, "predicted_percent": 132}, "1.32 times a copy's predicted"),
+            ({**cpu, "predicted_percent": 132, "runs": 1, "measured_runs": 1, "measured_ns": 9900},
+             "1.32 times a copy's predicted; 9.9 us measured (1 run)"),
             ({**cpu, "runs": 1, "measured_runs": 0}, "not measured: during its 1 run, other transforms ran"),
             ({**cuda, **predicted, "runs": 12, "measured_runs": 7, "measured_ns": 1234567},
              "66 us predicted (1.10 times a copy's); 1.23 ms measured (median of 7 runs)"),

@@ -27,6 +27,11 @@ double timing_ratio(const tma_document *plan)
 	return copy_ns ? (double)predicted_ns / (double)copy_ns : 0;
 }
 
+double timing_cost(const tma_document *plan)
+{
+	return timing_ratio(plan) ?: (double)field_uint(plan, "predicted_percent") / 100;
+}
+
 static void add_prediction(const tma_document *plan, char *text, size_t size)
 {
 	const double ratio = timing_ratio(plan);
@@ -35,6 +40,8 @@ static void add_prediction(const tma_document *plan, char *text, size_t size)
 	if (ratio > 0)
 		snprintf(text, size, "%s predicted (%.2f times a copy's)",
 		         timing_print_ns(field_uint(plan, "predicted_ns"), time), ratio);
+	else if (timing_cost(plan) > 0)
+		snprintf(text, size, "%.2f times a copy's predicted", timing_cost(plan));
 }
 
 static void add_median(const tma_document *plan, uint64_t runs, char *text, size_t size)

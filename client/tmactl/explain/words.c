@@ -16,46 +16,51 @@
 
 static const struct {
 	const char *engine;
-	const char *family;
-	int tiles;   /* of the tile's dimensions, at least */
-	int in_rows; /* of shared memory: the tile has to be */
-	int is_fast; /* where no time is predicted */
+	const char *family; /* NULL: any */
+	const char *method; /* NULL: any */
+	int tiles;          /* of the tile's dimensions, at least */
+	int in_rows;        /* of shared memory: the tile has to be */
+	int is_fast;        /* where no time is predicted */
 	const char *sentence;
 } table[] = {
-	{ "cpu", "memcpy", 0, 0, 1, "one run of bytes, copied as is" },
-	{ "cpu", "tile_copy", 0, 0, 1, "whole rows, by the machine's widest loads and stores" },
-	{ "cpu", "tile_transpose", 0, 0, 1, "square tiles, transposed in vector registers" },
-	{ "cpu", "strided", 0, 0, 0,
+	{ "cpu", NULL, "tiles", 0, 0, 0,
+	  "boxes of several axes, read run by run, permuted in the cache and written past it in whole lines" },
+	{ "cpu", "memcpy", NULL, 0, 0, 1, "one run of bytes, copied as is" },
+	{ "cpu", "tile_copy", NULL, 0, 0, 1, "whole rows, by the machine's widest loads and stores" },
+	{ "cpu", "tile_transpose", NULL, 0, 0, 1, "square tiles, transposed in vector registers" },
+	{ "cpu", "strided", NULL, 0, 0, 0,
 	  "element by element, since neither side has rows that the other could take whole" },
-	{ "cuda", "memcpy", 0, 0, 1, "one run of bytes, by the driver's own copy" },
-	{ "cuda", "tile_copy", 2, 1, 1,
+	{ "cuda", "memcpy", NULL, 0, 0, 1, "one run of bytes, by the driver's own copy" },
+	{ "cuda", "tile_copy", NULL, 2, 1, 1,
 	  "boxes, loaded into shared memory by the Tensor Memory Accelerator and stored by it: no thread touches "
 	  "a byte" },
-	{ "cuda", "tile_copy", 0, 1, 1,
+	{ "cuda", "tile_copy", NULL, 0, 1, 1,
 	  "long aligned runs, through shared memory by the Tensor Memory Accelerator's plain bulk copies" },
-	{ "cuda", "tile_copy", 0, 0, 1, SEVERAL_AXES },
-	{ "cuda", "tile_transpose", 0, 1, 1,
+	{ "cuda", "tile_copy", NULL, 0, 0, 1, SEVERAL_AXES },
+	{ "cuda", "tile_transpose", NULL, 0, 1, 1,
 	  "boxes, loaded into swizzled shared memory by the Tensor Memory Accelerator, transposed in "
 	  "registers and "
 	  "written in whole rows" },
-	{ "cuda", "tile_transpose", 0, 0, 1, SEVERAL_AXES },
-	{ "cuda", "strided", 1, 0, 0,
+	{ "cuda", "tile_transpose", NULL, 0, 0, 1, SEVERAL_AXES },
+	{ "cuda", "strided", NULL, 1, 0, 0,
 	  "tiles through padded shared memory by the threads' own loads and stores, which take any address and "
 	  "any stride" },
-	{ "cuda", "strided", 0, 0, 0,
+	{ "cuda", "strided", NULL, 0, 0, 0,
 	  "rows, or wide elements one by one, by the threads' own loads and stores" },
-	{ NULL, "fill", 0, 0, 1, "the value, over and over; the source is not read" },
+	{ NULL, "fill", NULL, 0, 0, 1, "the value, over and over; the source is not read" },
 };
 
 static int row_of(const tma_document *plan)
 {
-	const char *engine = field_text(plan, "engine"), *family = field_text(plan, "family");
+	const char *engine = field_text(plan, "engine"), *family = field_text(plan, "family"),
+		   *method = field_text(plan, "method");
 	int tiles = (int)tma_document_count(tma_document_find(plan, "tile"));
 	int in_rows = field_uint(plan, "tile_row") > 0;
 
 	for (int i = 0; i < (int)(sizeof table / sizeof *table); i++)
 		if ((!table[i].engine || !strcmp(table[i].engine, engine)) &&
-		    !strcmp(table[i].family, family) && tiles >= table[i].tiles &&
+		    (!table[i].family || !strcmp(table[i].family, family)) &&
+		    (!table[i].method || !strcmp(table[i].method, method)) && tiles >= table[i].tiles &&
 		    in_rows >= table[i].in_rows)
 			return i;
 	return -1;
@@ -70,7 +75,7 @@ const char *words_of_family(const tma_document *plan)
 
 bool words_is_fast(const tma_document *plan)
 {
-	const double ratio = timing_ratio(plan);
+	const double ratio = timing_cost(plan);
 	const int row = row_of(plan);
 
 	if (ratio > 0)
@@ -82,7 +87,7 @@ const char *words_of_speed(const tma_document *plan)
 {
 	const bool is_fast = words_is_fast(plan);
 
-	if (timing_ratio(plan) > 0)
+	if (timing_cost(plan) > 0)
 		return is_fast ? "yes: about as fast as a copy of as many bytes"
 		               : "no: a copy of as many bytes is faster";
 	return is_fast ? "yes: it moves as fast as memory does"

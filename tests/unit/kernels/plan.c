@@ -13,7 +13,8 @@ struct plan_row {
 	int64_t src[4], perm[4], strides[4], before[4], after[4]; /* strides of src; all 0: C order */
 	uint32_t align;
 	enum family family;
-	int64_t tile, grid;
+	enum plan_method method;
+	int64_t tile, grid; /* tile: both extents of a square one; tiles of the method are checked apart */
 	uint64_t subregions;
 	char rules[4][100]; /* "family: text" */
 };
@@ -65,11 +66,22 @@ static struct plan_row rows[] = {
 	  .perm = { 1, 0 },
 	  .align = 64,
 	  .family = FAMILY_TILE_TRANSPOSE,
-	  .tile = 16,
+	  .method = PLAN_METHOD_TILES,
 	  .grid = 256,
 	  .subregions = 1,
 	  .rules = { "memcpy: source stride 1 is 32772 bytes, not 4",
 	             "tile_copy: source stride 1 is 32772 bytes, not 4" } },
+	{ .name = "long rows in another order",
+	  .dtype = DTYPE_FLOAT32,
+	  .rank = 3,
+	  .src = { 64, 128, 1024 },
+	  .perm = { 1, 0, 2 },
+	  .align = 64,
+	  .family = FAMILY_TILE_COPY,
+	  .method = PLAN_METHOD_MICROKERNEL,
+	  .grid = 32,
+	  .subregions = 1,
+	  .rules = { "memcpy: source stride 1 is 524288 bytes, not 4096" } },
 	{ .name = "transpose of bytes",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 2,
@@ -171,6 +183,24 @@ ParameterizedTestParameters(plan, plans)
 	return cr_make_param_array(struct plan_row, rows, sizeof rows / sizeof *rows);
 }
 
+static void check_tile(const struct plan_row *row, const struct plan *plan)
+{
+	bool has_tiles = row->method == PLAN_METHOD_TILES;
+
+	cr_assert_eq(plan->tile_rank,
+	             has_tiles   ? plan->interior.rank
+	             : row->tile ? 2
+	                         : 0,
+	             "%s: tile rank %d", row->name, plan->tile_rank);
+	for (int d = 0; d < plan->tile_rank; d++)
+		if (has_tiles)
+			cr_assert(plan->tile[d] >= 1 && plan->tile[d] <= plan->interior.dim[d].n,
+			          "%s: a tile's dimension %d is %ld", row->name, d, (long)plan->tile[d]);
+		else
+			cr_assert_eq(plan->tile[d], row->tile, "%s: tile %ld", row->name,
+			             (long)plan->tile[d]);
+}
+
 ParameterizedTest(struct plan_row *row, plan, plans)
 {
 	struct transform_spec spec = { .n_perm = row->rank, .n_before = row->rank, .n_after = row->rank };
@@ -197,9 +227,10 @@ ParameterizedTest(struct plan_row *row, plan, plans)
 	plan_init(&plan, &t, &facts);
 
 	cr_assert_eq(plan.family, row->family, "%s: %s", row->name, family_names[plan.family]);
-	cr_assert_eq(plan.tile_rank, row->tile ? 2 : 0, "%s: tile rank %d", row->name, plan.tile_rank);
-	cr_assert_eq(plan.tile[0], row->tile, "%s: tile %ld", row->name, (long)plan.tile[0]);
-	cr_assert_eq(plan.tile[1], row->tile, "%s: tile %ld", row->name, (long)plan.tile[1]);
+	cr_assert_eq(plan.method, row->method, "%s: method %s", row->name, plan_method_names[plan.method]);
+	cr_assert_eq(plan.predicted > 0, row->method != PLAN_METHOD_OPEN, "%s: %f predicted", row->name,
+	             plan.predicted);
+	check_tile(row, &plan);
 	cr_assert_eq(plan.grid, row->grid, "%s: grid %ld", row->name, (long)plan.grid);
 	cr_assert_eq(plan.n_subregions, row->subregions, "%s: %ld subregions", row->name,
 	             (long)plan.n_subregions);
