@@ -2,7 +2,7 @@
 /* The model: a copy, and what is paid beside it for each line that is moved, by how short the runs are that
  * the lines lie in on either side, and by the instructions that permute them.
  *
- * Fitted to the candidates of 190 random permutations of 16 to 48 MiB on Zen 3 with AVX2, one and two threads
+ * Fitted to all candidates of 185 random rows of 16 to 48 MiB on Zen 3 with AVX2, one and two threads
  * (tests/bench/EXPERIMENTS.md).
  */
 #include "cpu_cost.h"
@@ -18,45 +18,53 @@
 #define COPY       1.05
 #define EXTRA_LINE 0.5
 
-/* Of each run of a tile: of the source, to be found and fetched from a page of its own; of the destination,
- * with the lines that it shares with its neighbours. */
-#define SRC_RUN 2.1
-#define DST_RUN 1.3
+/* Of each run of a tile, in lines: of the source, to be found and fetched from a page of its own; of the
+ * destination, more where runs do not begin whole lines apart, and share lines with their neighbours. */
+#define SRC_RUN        2.2
+#define DST_RUN        0.8
+#define DST_RUN_SHARED 4.9
 
-/* Of tiles that write to more than PAGES pages at once, and of those that do not stay in a part of the second
- * cache with the tile that is fetched meanwhile: for each time that they are so much larger. */
+/* Of tiles that write to more than PAGES pages at once, for each time that they are so many; and of those
+ * that do not stay in a part of the second cache with the tile that is fetched meanwhile. */
 #define PAGES      256
-#define WIDE       0.05
+#define WIDE       0.39
 #define CACHE_TILE (64 << 10)
-#define LARGE      0.1
+#define LARGE      0.09
 
-/* Of a run that is contiguous on both sides and moved by itself: by tiles, and by the microkernel through the
- * cache. */
-#define RUN_CALL  0.2
-#define COPY_CALL 1.8
+/* Of the instructions of a tile: those that transpose units of 1, 2, 4, 8 and 16 bytes; where one side has
+ * less than 16 bytes of them; where they are moved by a table; and of a run that is contiguous on both sides.
+ */
+static const double panel[] = { 0.05, 0.14, 0.60, 0.23, 0.28 };
+#define FEW        1.35
+#define TABLE      0.1
+#define TABLE_UNIT 8.0
+#define TILE_CALL  1.5
 
-/* Of such that follow each other on both sides. */
-#define SHORT_ROW 0.2
-
-/* Of units that are moved one by one, or by shuffles. */
-#define TABLE      1.0
-#define TABLE_UNIT 2.0
-
-/* Of the instructions that transpose units of 1, 2, 4, 8 and 16 bytes, by tiles and by the microkernel; far:
- * where this does not read its source from one end to the other, ROW_UNITS of it at a time. */
-static const double panel[] = { 0.42, 0.40, 0.29, 0.22, 0.22 };
-static const double strips[] = { 0.60, 0.20, 0.35, 0.10, 0.10 };
-static const double far[] = { 0.90, 0.90, 0.35, 0.25, 0.25 };
-
+/* Of those of the transpose's microkernel, by the size of a unit; far: where this does not read its source
+ * from one end to the other, ROW_UNITS of it at a time. */
+static const double strips[] = { 1.10, 0.45, 0.20, 0.02, 0.03 };
+static const double far[] = { 0.80, 0.60, 0.09, 0.05, 0.05 };
 #define ROW_UNITS 256
 
-/* Of a call of the transpose's microkernel, and of one whose boxes are less than 16 bytes high or wide. */
-#define BOX_CALL 5.0
-#define BOX_TINY 1.15
+/* Of a call of it; of its boxes' rows, less where they follow each other in the source, and of columns that
+ * do not in the destination, by their lines; and where they have less than 16 bytes, and units are moved one
+ * by one. */
+#define BOX_CALL 9.0
+#define BOX_ROW  0.06
+#define BOX_COL  0.9
+#define TINY_ROW 0.8
+#define TINY_COL 3.3
+
+/* Of a call for pixels, by the lines of its longer side. */
+#define PIXEL_CALL 3.0
+
+/* Of a row that is copied through the cache; of short ones that follow each other on both sides. */
+#define COPY_CALL 0.9
+#define SHORT_ROW 0.2
 
 /* Of the microkernels for rows that run backwards or repeat a unit, and for units one by one. */
-#define REVERSE      0.3
-#define REVERSE_CALL 0.5
+#define REVERSE      0.07
+#define REVERSE_CALL 0.4
 #define STRIDED_UNIT 32.0
 
 /* Runs that are shorter are written through the cache, which reads their lines first. */
@@ -73,15 +81,15 @@ static int64_t stride_of(const struct loop_nest *nest, int d, bool dst)
 	return dst ? nest->dim[d].dst : magnitude_i64(nest->dim[d].src);
 }
 
-/* Bytes up to which a side is contiguous from a run of `run` bytes on, in a box of these extents. Marks the
- * dimensions. */
+/* Bytes up to which a side is contiguous from a run of `run` bytes on, in a box of these extents, in
+ * dimensions that are not taken. */
 static int64_t extend_run(const struct loop_nest *nest, const int64_t *extent, bool dst, int64_t run,
-                          uint64_t *taken)
+                          uint64_t taken)
 {
 	for (int d = nest->rank - 1; d >= 0; d--) {
-		if (*taken >> d & 1 || stride_of(nest, d, dst) != run)
+		if (taken >> d & 1 || stride_of(nest, d, dst) != run)
 			continue;
-		*taken |= UINT64_C(1) << d;
+		taken |= UINT64_C(1) << d;
 		run *= extent[d];
 		if (extent[d] < nest->dim[d].n)
 			break;
@@ -142,24 +150,25 @@ static double per_line(int64_t bytes)
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
+/* Rows are contiguous in the source, columns in the destination; rows do not go on into columns. */
 static double permute_cost(const struct loop_nest *nest, const int64_t *extent)
 {
 	int64_t unit = nest->element;
-	uint64_t taken = 0;
-	for (int d = nest->rank - 1; d >= 0 && nest->dim[d].dst == unit && nest->dim[d].src == unit; d--) {
+	uint64_t taken = 0, in_col = 0;
+	int d = nest->rank - 1;
+	for (; d >= 0 && nest->dim[d].dst == unit && nest->dim[d].src == unit; d--) {
 		unit *= extent[d];
 		taken |= UINT64_C(1) << d;
 	}
 	if (unit > LINE)
-		return RUN_CALL * per_line(unit);
-	uint64_t rows = taken, cols = taken, both;
-	int64_t row = extend_run(nest, extent, false, unit, &rows);
-	int64_t col = extend_run(nest, extent, true, unit, &cols);
-	both = rows & cols & ~taken; /* it runs backwards: there is nothing to transpose */
-	bool is_element = unit <= 16 && !(unit & (unit - 1));
-	if (is_element && !both && row >= 16 && col >= 16)
-		return panel[__builtin_ctzll((uint64_t)unit)];
-	return TABLE + TABLE_UNIT / (double)unit;
+		return TILE_CALL * per_line(unit);
+	if (d >= 0 && nest->dim[d].dst == unit)
+		in_col = UINT64_C(1) << d;
+	bool is_short_row = extend_run(nest, extent, false, unit, taken | in_col) < 16;
+	bool is_short_col = extend_run(nest, extent, true, unit, taken) < 16;
+	if (unit > 16 || unit & (unit - 1) || (is_short_row && is_short_col))
+		return TABLE + TABLE_UNIT / (double)unit;
+	return is_short_row || is_short_col ? FEW : panel[__builtin_ctzll((uint64_t)unit)];
 }
 
 /* Bytes of the destination's longest run. */
@@ -183,11 +192,11 @@ double cpu_cost_tiles(const struct loop_nest *nest, const struct cpu_tile *tile)
 	if (longest_row(nest) < CACHED_ROW)
 		cost += EXTRA_LINE;
 	else
-		cost += DST_RUN * (double)dst.n / lines;
+		cost += (dst.is_even ? DST_RUN : DST_RUN_SHARED) * (double)dst.n / lines;
 	if (dst.n > PAGES)
 		cost += WIDE * ((double)dst.n / PAGES - 1);
 	if (bytes > CACHE_TILE)
-		cost += LARGE * ((double)bytes / CACHE_TILE - 1);
+		cost += LARGE;
 	return cost;
 }
 
@@ -207,7 +216,7 @@ static double copy_cost(const struct loop_nest *nest)
 	int64_t run = nest->dim[nest->rank - 1].n * nest->element;
 	int64_t step = stride_of(nest, nest->rank - 2, false);
 	if (run <= LINE && step <= run + LINE) /* on the next line, if not on the same */
-		return COPY + SHORT_ROW + EXTRA_LINE * (step > run ? (double)step / (double)run - 1 : 0);
+		return COPY + SHORT_ROW;
 	struct runs src = { .n = 1, .bytes = run, .is_even = is_lines(nest, false) };
 	bool is_cached = run < CACHED_RUN && !(run >= 2 * LINE && run % LINE == 0 && is_lines(nest, true));
 	double cost = COPY + EXTRA_LINE * (lines_of(&src) * per_line(run) - 1);
@@ -229,10 +238,15 @@ static double transpose_cost(const struct loop_nest *nest, int src_inner)
 	int64_t col_step = magnitude_i64(c->src);
 	int shift = __builtin_ctz(nest->element);
 	if (is_pixels(nest, row, col, r->dst, col_step))
-		return COPY;
+		return COPY + PIXEL_CALL * per_line(max_i64(row, col));
 	double cost = COPY + BOX_CALL * per_line(r->n * col);
-	if (row < 16 || col < 16)
-		return cost + BOX_TINY;
+	if (col < 16)
+		return cost + TINY_COL;
+	if (row < 16)
+		return cost + TINY_ROW;
+	cost += BOX_ROW * per_line(row);
+	if (r->dst != col)
+		cost += BOX_COL * per_line(col);
 	bool is_far = col_step != row || r->n > ROW_UNITS;
 	return cost + strips[shift] + (is_far ? far[shift] : 0);
 }

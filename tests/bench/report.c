@@ -101,7 +101,7 @@ static void print_run(FILE *out, const struct report *report)
 enum { ISA, WHAT, TYPE, SHAPE, FAMILY, BASE, OURS, RATIO, SPREAD, PREDICTED, BAR, VERDICT, N_COLUMNS };
 
 static const struct table_column row_columns[N_COLUMNS] = {
-	[ISA] = { "isa", -12 },           [WHAT] = { "what", -32 },     [TYPE] = { "type", -10 },
+	[ISA] = { "isa", -13 },           [WHAT] = { "what", -32 },     [TYPE] = { "type", -10 },
 	[SHAPE] = { "shape", -24 },       [FAMILY] = { "family", -14 }, [BASE] = { "", 8 },
 	[OURS] = { "tmad", 8 },           [RATIO] = { "ratio", 6 },     [SPREAD] = { "spread", -11 },
 	[PREDICTED] = { "predicted", 9 }, [BAR] = { "bar", -4 },        [VERDICT] = { "", 0 },

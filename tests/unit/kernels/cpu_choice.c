@@ -59,9 +59,9 @@ ParameterizedTestParameters(cpu_choice, tiles_cost)
 		  { 256, 1, 64 },
 		  { 256, 4, 64 } },
 		{ "a tile that stays in the cache",
-		  { 2, 4, { 8192, 8192 }, { 0, 1 } },
-		  { 128, 128 },
-		  { 128, 65536 } },
+		  { 3, 4, { 2048, 64, 256 }, { 0, 2, 1 } },
+		  { 128, 1, 128 },
+		  { 128, 2, 128 } },
 	};
 	return cr_make_param_array(struct tiles_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
