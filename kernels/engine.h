@@ -29,7 +29,7 @@ struct engine;
 struct engine_stream;
 
 struct engine_options {
-	uint32_t threads;        /* of the cpu engine; 0: one for each CPU that the process may run on */
+	uint32_t threads;        /* of the cpu engine; 0: as many as CPUs that the process can keep busy */
 	const char *device;      /* of the cuda engine: an ordinal or a UUID; NULL: the first that will do */
 	uint64_t tensor_maps;    /* of the cuda engine: how many it keeps, by layout */
 	void (*wake)(void *arg); /* called from any thread; may coalesce */

@@ -22,6 +22,7 @@
 #include "proto/clock.h"
 #include "running_job.h"
 #include "stream.h"
+#include "threads.h"
 
 struct worker {
 	struct cpu_engine *engine;
@@ -50,14 +51,6 @@ static struct cpu_engine *cpu_engine(struct engine *engine)
 }
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
-
-static uint32_t usable_cpus(void)
-{
-	cpu_set_t set;
-	if (sched_getaffinity(0, sizeof(set), &set) < 0)
-		return 1;
-	return (uint32_t)CPU_COUNT(&set);
-}
 
 static int worker_start(struct worker *worker, struct cpu_engine *engine)
 {
@@ -106,7 +99,7 @@ static int start_workers(struct cpu_engine *engine, uint32_t threads, struct err
 
 int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err)
 {
-	uint32_t threads = options->threads ? options->threads : usable_cpus();
+	uint32_t threads = options->threads ? options->threads : threads_default();
 	struct cpu_engine *engine = calloc(1, sizeof(*engine) + threads * sizeof(engine->worker[0]));
 	if (!engine)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
