@@ -3,15 +3,14 @@
  *
  * A stream whose job has work items left stands in the fair queue. A worker takes the next stream's next work
  * item, executes it without the lock, and comes back for another, so owners and their streams share the
- * threads whatever the size of their jobs. Workers sleep when the queue has been empty for a moment.
+ * threads whatever the size of their jobs. Workers wait while the queue is empty (idle.h).
  */
 #include "kernels/engine.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,7 @@ struct worker {
 	pthread_t thread;
 	char *scratch;
 	struct work_item work_item;
+	struct idle_thread idle;
 	uint32_t answered; /* under the lock: the last probe that it saw */
 };
 
@@ -64,12 +64,20 @@ static int worker_start(struct worker *worker, struct cpu_engine *engine)
 	return r;
 }
 
+/* All that have no work, under the lock: they look what there is. */
+static void call_all(struct cpu_engine *engine)
+{
+	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+	idle_call(&engine->streams.idle, UINT_MAX, UINT_MAX, &asleep);
+	idle_wake(&asleep);
+}
+
 /* The threads that were started, and what they share. */
 static void stop(struct cpu_engine *engine)
 {
 	pthread_mutex_lock(&engine->streams.lock);
 	engine->closing = true;
-	pthread_cond_broadcast(&engine->streams.work);
+	call_all(engine);
 	pthread_mutex_unlock(&engine->streams.lock);
 	for (uint32_t i = 0; i < engine->n_workers; i++) {
 		pthread_join(engine->worker[i].thread, NULL);
@@ -192,7 +200,7 @@ static int cpu_probe(struct engine *base, struct error *err)
 	uint32_t silent = count_silent(engine);
 	if (silent == 0) {
 		engine->asked++;
-		pthread_cond_broadcast(&streams->work);
+		call_all(engine);
 	}
 	bool watcher_answers = watcher_probe(&streams->watcher);
 	pthread_mutex_unlock(&streams->lock);
@@ -206,15 +214,27 @@ static int cpu_probe(struct engine *base, struct error *err)
 
 /* ---- Threads ---------------------------------------------------------------------------------------- */
 
-/* After work, before sleep: a client that asks one thing after the other is back sooner than a thread wakes
- * up. Whoever else wants the CPU has it meanwhile. The lock is held before and after. */
-static void stay_awake(struct streams *streams)
+/* The next work item goes to the worker; returns the stream that it belongs to, or NULL: there is none. */
+static struct engine_stream *take_work_item(struct worker *worker)
 {
-	unsigned seen = atomic_load_explicit(&streams->offered, memory_order_relaxed);
-	uint64_t end = clock_ns() + streams->tuning.awake_ns;
+	struct streams *streams = &worker->engine->streams;
+	struct engine_stream *stream = (struct engine_stream *)fair_queue_next(&streams->fair_queue);
+	if (!stream)
+		return NULL;
+	running_job_work_item(&stream->running, &worker->work_item);
+	if (!running_job_work_items(&stream->running, 1))
+		fair_queue_remove(&streams->fair_queue, &stream->fair);
+	return stream;
+}
+
+/* Until there may be work, or something else to look at; awake_ns as of idle_wait. The lock is held before
+ * and after. */
+static void wait_for_work(struct worker *worker, uint64_t awake_ns)
+{
+	struct streams *streams = &worker->engine->streams;
+	idle_add(&streams->idle, &worker->idle);
 	pthread_mutex_unlock(&streams->lock);
-	while (atomic_load_explicit(&streams->offered, memory_order_relaxed) == seen && clock_ns() < end)
-		sched_yield();
+	idle_wait(&worker->idle, awake_ns);
 	pthread_mutex_lock(&streams->lock);
 }
 
@@ -223,29 +243,24 @@ static void *worker_main(void *arg)
 	struct worker *worker = arg;
 	struct cpu_engine *engine = worker->engine;
 	struct streams *streams = &engine->streams;
+	/* After work, a client that asks one thing after the other is back sooner than a thread wakes up. */
+	uint64_t awake_ns = 0;
 	pthread_setname_np(pthread_self(), "engine-cpu");
-	bool awake = false;
 	pthread_mutex_lock(&streams->lock);
 	while (!engine->closing) {
+		struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
 		worker->answered = engine->asked;
-		struct engine_stream *stream = (struct engine_stream *)fair_queue_next(&streams->fair_queue);
-		if (!stream && awake) {
-			awake = false;
-			stay_awake(streams);
-			continue;
-		}
+		struct engine_stream *stream = take_work_item(worker);
 		if (!stream) {
-			streams->idle++;
-			pthread_cond_wait(&streams->work, &streams->lock);
-			streams->idle--;
+			wait_for_work(worker, awake_ns);
+			awake_ns = 0;
 			continue;
 		}
-		awake = true;
-		running_job_work_item(&stream->running, &worker->work_item);
-		if (!running_job_work_items(&stream->running, 1))
-			fair_queue_remove(&streams->fair_queue, &stream->fair);
+		streams_call(streams, &asleep);
 		pthread_mutex_unlock(&streams->lock);
+		idle_wake(&asleep);
 
+		awake_ns = streams->tuning.awake_ns;
 		uint64_t start_ns = clock_ns();
 		int status = work_item_execute(&worker->work_item, worker->scratch);
 		uint64_t ns = clock_ns() - start_ns;

@@ -46,11 +46,9 @@ int streams_init(struct streams *streams, const struct engine_options *options, 
 	streams->done_end = &streams->done;
 	fair_queue_init(&streams->fair_queue);
 	pthread_mutex_init(&streams->lock, NULL);
-	pthread_cond_init(&streams->work, NULL);
 	int r = watcher_init(&streams->watcher, &watcher);
 	if (r == 0)
 		return 0;
-	pthread_cond_destroy(&streams->work);
 	pthread_mutex_destroy(&streams->lock);
 	free(streams->scratch);
 	return error_set(err, STATUS_NO_MEMORY, "the thread that watches timelines cannot be started: %s",
@@ -61,7 +59,6 @@ void streams_deinit(struct streams *streams)
 {
 	assert(TAILQ_EMPTY(&streams->fair_queue.owners) && !streams->done);
 	watcher_deinit(&streams->watcher);
-	pthread_cond_destroy(&streams->work);
 	pthread_mutex_destroy(&streams->lock);
 	free(streams->scratch);
 }
@@ -95,9 +92,7 @@ static void offer(struct engine_stream *stream, unsigned work_items)
 		return;
 	stream->fair.priority = stream->running.job->priority;
 	fair_queue_add(&streams->fair_queue, &stream->fair);
-	atomic_fetch_add_explicit(&streams->offered, 1, memory_order_relaxed);
-	for (; work_items > 0; work_items--)
-		pthread_cond_signal(&streams->work);
+	streams->uncalled += work_items - stream->is_with_worker;
 }
 
 /* The first sleepers, in no owner's time; whether there may be more. Once that has taken long, it is work
@@ -171,7 +166,7 @@ static bool start(struct engine_stream *stream, struct engine_job *job)
 	job->begun = true;
 	stream->contention = contention_start(&streams->contention, true);
 	running_job_start(&stream->running, job, &streams->tuning, streams->threads);
-	unsigned work_items = running_job_work_items(&stream->running, streams->idle + 1);
+	unsigned work_items = running_job_work_items(&stream->running, streams->idle.n + 1);
 	if (work_items == 0) {
 		running_job_end(&stream->running, &job);
 		end_measuring(streams, job, stream->contention);
@@ -238,7 +233,7 @@ static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
 	bool is_signalled = stream->running.is_waking;
-	offer(stream, running_job_work_items(&stream->running, stream->streams->idle + 1));
+	offer(stream, running_job_work_items(&stream->running, stream->streams->idle.n + 1));
 	if (!running_job_end(&stream->running, &job))
 		return false;
 	if (!is_signalled) {
@@ -257,12 +252,19 @@ static bool on_watched(struct watched *watched, int status)
 	stream->has_come = status == 0;
 	if (!stream->first->status)
 		stream->first->status = status;
-	return advance(stream, NULL);
+	bool wake = advance(stream, NULL);
+	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+	streams_call(stream->streams, &asleep);
+	idle_wake(&asleep); /* under the lock: the watcher holds it on */
+	return wake;
 }
 
 static void unlock_and_wake(struct streams *streams, bool wake)
 {
+	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+	streams_call(streams, &asleep);
 	pthread_mutex_unlock(&streams->lock);
+	idle_wake(&asleep);
 	if (wake)
 		streams->wake(streams->wake_arg);
 }
@@ -380,11 +382,27 @@ struct engine_job *streams_reap(struct streams *streams)
 	return job;
 }
 
+/* ---- A worker's ------------------------------------------------------------------------------------- */
+
+void streams_call(struct streams *streams, struct idle_threads *asleep)
+{
+	if (TAILQ_EMPTY(&streams->fair_queue.owners))
+		streams->uncalled = 0; /* all of it has been taken */
+	if (streams->uncalled > streams->idle.n)
+		streams->uncalled = streams->idle.n;
+	streams->uncalled -=
+	    idle_call(&streams->idle, streams->uncalled, 1 + streams->tuning.more_wakes, asleep);
+}
+
 void stream_finish(struct engine_stream *stream)
 {
 	struct streams *streams = stream->streams;
-	if (!finish(stream))
+	stream->is_with_worker = true;
+	bool wake = finish(stream);
+	stream->is_with_worker = false;
+	if (!wake)
 		return;
-	unlock_and_wake(streams, true);
+	pthread_mutex_unlock(&streams->lock);
+	streams->wake(streams->wake_arg);
 	pthread_mutex_lock(&streams->lock);
 }

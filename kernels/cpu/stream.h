@@ -10,13 +10,13 @@
 #define KERNELS_CPU_STREAM_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/contention.h"
 #include "kernels/engine.h"
 #include "kernels/fair_queue.h"
+#include "idle.h"
 #include "running_job.h"
 #include "tuning.h"
 #include "watcher.h"
@@ -24,10 +24,9 @@
 /* What an engine's streams share. */
 struct streams {
 	pthread_mutex_t lock;
-	pthread_cond_t work;
 	struct fair_queue fair_queue;
-	unsigned idle;       /* threads that wait for work */
-	atomic_uint offered; /* times that work came; changed under the lock, looked at without it */
+	struct idle idle;
+	unsigned uncalled; /* threads that there is work for, and that nobody has called */
 	struct engine_job *done;
 	struct engine_job **done_end;
 	struct watcher watcher;
@@ -49,6 +48,7 @@ struct engine_stream {
 	bool is_watched;
 	bool has_come;       /* the first job's point */
 	bool is_advancing;   /* a thread does so, and may have let go of the lock */
+	bool is_with_worker; /* who then takes a work item, and need not be called for one */
 	uint64_t contention; /* since the running job's start */
 };
 
@@ -71,8 +71,12 @@ struct engine_job *streams_reap(struct streams *streams);
 
 /* ---- A worker's, under the lock ---------------------------------------------------------------------- */
 
+/* Calls threads for the work that has come. *asleep, for idle_wake once the lock has been let go of: those
+ * that sleep; a few, as each of them calls more in turn. */
+void streams_call(struct streams *streams, struct idle_threads *asleep);
+
 /* After a work item has ended: ends the job when that was its last, and goes on with the next. Lets go of the
- * lock on the way; afterwards the stream may be gone. */
+ * lock on the way; afterwards the stream may be gone, and the worker takes a work item and calls others. */
 void stream_finish(struct engine_stream *stream);
 
 #endif

@@ -30,6 +30,9 @@ struct cpu_tuning cpu_tuning_get(void)
 		.piece_most = PLAN_PIECE_BYTES,
 		/* As long as it takes to wake a thread on another CPU, where that is slow. */
 		.awake_ns = 50000,
+		/* A wake takes whoever does it some microseconds, the thread that submits too; those that are
+		 * woken wake more. */
+		.more_wakes = 3,
 		/* The tables of a tile take some microseconds. */
 		.tiled_bytes = 16 << 10,
 		/* Little of a larger destination is still in a cache when its owner looks at it, and a line

@@ -16,6 +16,7 @@ struct cpu_tuning {
 	int64_t piece_least;  /* of the destination: no piece is made smaller for the sake of more threads */
 	int64_t piece_most;
 	uint64_t awake_ns;    /* that a thread looks for more work before it sleeps */
+	unsigned more_wakes;  /* threads that sleep and that one thread wakes at once, after a first one */
 	int64_t tiled_bytes;  /* of the destination: moves that are not regular go by tiles from here on */
 	int64_t stream_bytes; /* of the destination: from here on it is written past the cache */
 	uint64_t cold_ns;     /* that a look takes, at least, when no cache has them */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of the threads without work are called, and that each that is called comes. */
+#include "kernels/cpu/idle.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#define MOST_THREADS   6
+#define SLEEPS_AT_ONCE 0
+#define NEVER_SLEEPS   UINT64_C(3600000000000)
+
+TestSuite(idle, .timeout = 60);
+
+struct waiting {
+	struct idle_thread idle;
+	pthread_t thread;
+	uint64_t awake_ns;
+	int rounds; /* before it ends */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct idle idle;
+static int come; /* under the lock */
+
+static void *wait_main(void *arg)
+{
+	struct waiting *waiting = arg;
+	pthread_mutex_lock(&lock);
+	for (; waiting->rounds > 0; waiting->rounds--) {
+		idle_add(&idle, &waiting->idle);
+		pthread_mutex_unlock(&lock);
+		idle_wait(&waiting->idle, waiting->awake_ns);
+		pthread_mutex_lock(&lock);
+		come++;
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* Threads that wait one after the other, each until it is in that state. */
+static void start(struct waiting *waiting, const char *states)
+{
+	for (int i = 0; states[i]; i++) {
+		bool sleeps = states[i] == 's';
+		waiting[i] =
+		    (struct waiting){ .awake_ns = sleeps ? SLEEPS_AT_ONCE : NEVER_SLEEPS, .rounds = 1 };
+		cr_assert_eq(pthread_create(&waiting[i].thread, NULL, wait_main, &waiting[i]), 0);
+		while (atomic_load(&waiting[i].idle.state) != (sleeps ? IDLE_ASLEEP : IDLE_LOOKING))
+			sched_yield();
+	}
+}
+
+struct calls_row {
+	char name[32];
+	char states[MOST_THREADS + 1]; /* of those that wait, the first one first: s sleeps, l looks */
+	unsigned n, most_asleep;
+	unsigned called;
+	unsigned asleep; /* of these: they come when they are woken */
+};
+
+ParameterizedTestParameters(idle, calls)
+{
+	static struct calls_row rows[] = {
+		{ "nobody", "", 3, 3, 0, 0 },
+		{ "none wanted", "sl", 0, 3, 0, 0 },
+		{ "one of three that look", "lll", 1, 0, 1, 0 },
+		{ "more than there are", "ll", 5, 5, 2, 0 },
+		{ "who looks first", "ssl", 2, 2, 2, 1 },
+		{ "who looks alone", "ssl", 3, 0, 1, 0 },
+		{ "two that sleep at most", "sssl", 4, 2, 3, 2 },
+		{ "all", "ssllsl", 6, 6, 6, 3 },
+		{ "who came last sleeps", "ls", 2, 0, 0, 0 },
+	};
+	return cr_make_param_array(struct calls_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+/* The last ones to wait are called, and nobody else. */
+ParameterizedTest(struct calls_row *row, idle, calls)
+{
+	static struct waiting waiting[MOST_THREADS];
+	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+	const unsigned n = (unsigned)strlen(row->states);
+	start(waiting, row->states);
+	pthread_mutex_lock(&lock);
+	cr_assert_eq(idle.n, n, "%s", row->name);
+	unsigned called = idle_call(&idle, row->n, row->most_asleep, &asleep);
+	cr_assert_eq(idle.n, n - called, "%s", row->name);
+	pthread_mutex_unlock(&lock);
+	cr_assert_eq(called, row->called, "%s: %u", row->name, called);
+	for (unsigned i = n - called; i < n; i++) {
+		bool sleeps = row->states[i] == 's';
+		cr_assert_eq(atomic_load(&waiting[i].idle.state), sleeps ? IDLE_ASLEEP : IDLE_CALLED,
+		             "%s: thread %u", row->name, i);
+		row->asleep -= sleeps;
+	}
+	cr_assert_eq(row->asleep, 0, "%s", row->name);
+	idle_wake(&asleep);
+	for (unsigned i = n - called; i < n; i++)
+		cr_assert_eq(pthread_join(waiting[i].thread, NULL), 0);
+	pthread_mutex_lock(&lock);
+	cr_assert_eq((unsigned)come, called, "%s: %d came", row->name, come);
+	idle_call(&idle, n, n, &asleep);
+	pthread_mutex_unlock(&lock);
+	idle_wake(&asleep);
+	for (unsigned i = 0; i < n - called; i++)
+		cr_assert_eq(pthread_join(waiting[i].thread, NULL), 0);
+}
+
+/* Threads that fall asleep as they are called: each call brings one, and none is lost. */
+Test(idle, calls_as_they_fall_asleep)
+{
+	enum { ROUNDS = 2000 };
+	static struct waiting waiting[MOST_THREADS];
+	int called = 0;
+	for (int i = 0; i < MOST_THREADS; i++) {
+		waiting[i] = (struct waiting){ .awake_ns = (uint64_t)i * 1000, .rounds = ROUNDS };
+		cr_assert_eq(pthread_create(&waiting[i].thread, NULL, wait_main, &waiting[i]), 0);
+	}
+	while (called < ROUNDS * MOST_THREADS) {
+		struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+		pthread_mutex_lock(&lock);
+		called += (int)idle_call(&idle, 1 + (unsigned)called % MOST_THREADS, 2, &asleep);
+		pthread_mutex_unlock(&lock);
+		idle_wake(&asleep);
+		sched_yield();
+	}
+	for (int i = 0; i < MOST_THREADS; i++)
+		cr_assert_eq(pthread_join(waiting[i].thread, NULL), 0);
+	cr_assert_eq(come, called);
+	cr_assert_eq(idle.n, 0);
+}
