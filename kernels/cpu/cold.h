@@ -11,4 +11,7 @@
  * access. */
 bool cold_is(const char *start, int64_t n, uint64_t cold_ns);
 
+/* The same by another clock, for tests: it is asked before the reads and after them. */
+bool cold_is_by(uint64_t (*clock)(void), const char *start, int64_t n, uint64_t cold_ns);
+
 #endif
