@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the threads without work are called, and that each that is called comes. */
-#include "kernels/cpu/idle.h"
+/* Which of the threads without work are called, by whom, and that each that is called comes. */
+#include "kernels/cpu/stream.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -109,6 +109,45 @@ ParameterizedTest(struct calls_row *row, idle, calls)
 	idle_wake(&asleep);
 	for (unsigned i = 0; i < n - called; i++)
 		cr_assert_eq(pthread_join(waiting[i].thread, NULL), 0);
+}
+
+/* Who submits calls two that sleep, and each of those calls two more, while there is work. */
+Test(idle, calls_more_in_turn)
+{
+	enum { THREADS = 5, WANTED = 7 };
+	static const unsigned calls[] = { 2, 2, 1, 0 };
+	static struct idle_thread threads[THREADS];
+	struct streams streams = { .tuning = { .more_wakes = 1 }, .uncalled = WANTED };
+	struct engine_owner owner;
+	struct engine_stream stream = { .fair = { .owner = &owner } };
+	engine_owner_init(&owner);
+	fair_queue_init(&streams.fair_queue);
+	fair_queue_add(&streams.fair_queue, &stream.fair);
+	for (int i = 0; i < THREADS; i++) {
+		idle_add(&streams.idle, &threads[i]);
+		atomic_store(&threads[i].state, IDLE_ASLEEP);
+	}
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+		const unsigned before = streams.idle.n;
+		streams_call(&streams, &asleep);
+		cr_assert_eq(before - streams.idle.n, calls[i], "call %zu: %u", i, before - streams.idle.n);
+	}
+	cr_assert_eq(streams.uncalled, 0);
+	fair_queue_remove(&streams.fair_queue, &stream.fair);
+}
+
+/* Nobody is called for work that others have taken meanwhile. */
+Test(idle, calls_nobody_for_nothing)
+{
+	static struct idle_thread thread;
+	struct streams streams = { .tuning = { .more_wakes = 3 }, .uncalled = 2 };
+	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
+	fair_queue_init(&streams.fair_queue);
+	idle_add(&streams.idle, &thread);
+	streams_call(&streams, &asleep);
+	cr_assert_eq(streams.idle.n, 1);
+	cr_assert_eq(streams.uncalled, 0);
 }
 
 /* Threads that fall asleep as they are called: each call brings one, and none is lost. */
