@@ -28,7 +28,7 @@ static int find_closest(const struct tile_dim *dim, int n, uint64_t taken)
 static bool add_runs(struct tile_pack *pack, struct tile_dim *dim)
 {
 	int64_t stride = magnitude_i64(dim->src);
-	if (pack->n * dim->n > TILE_RUNS)
+	if (pack->n * dim->n > TILE_PACK_RUNS)
 		return false;
 	for (int64_t i = 1; i < dim->n; i++)
 		for (int64_t j = 0; j < pack->n; j++)

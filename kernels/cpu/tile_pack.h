@@ -12,15 +12,15 @@
 
 #include "tile_fill.h"
 
-#define TILE_RUNS 1024 /* at most */
+#define TILE_PACK_RUNS 1024 /* at most */
 
 /* For tiles of the same extents. */
 struct tile_pack {
-	int64_t n;                 /* runs */
-	int64_t bytes, pitch;      /* of a run; from one to the next where they are packed */
-	int64_t low;               /* bytes from the tile's first element to its lowest in the source; <= 0 */
-	int64_t first;             /* bytes from the lowest to the first where they are packed */
-	int64_t offset[TILE_RUNS]; /* of runs, from the lowest */
+	int64_t n;            /* runs */
+	int64_t bytes, pitch; /* of a run; from one to the next where they are packed */
+	int64_t low;          /* bytes from the tile's first element to its lowest in the source; <= 0 */
+	int64_t first;        /* bytes from the lowest to the first where they are packed */
+	int64_t offset[TILE_PACK_RUNS]; /* of runs, from the lowest */
 };
 
 /* Sets the `packed` strides of the n dimensions. false: too many runs. */

@@ -87,7 +87,7 @@ static bool fits(const struct transform *transform, uint32_t windowed, const str
 	struct loop_nest nest;
 	struct move move;
 	if (count_runs(transform, windowed, true) > TILE_TABLE ||
-	    count_runs(transform, windowed, false) > TILE_RUNS)
+	    count_runs(transform, windowed, false) > TILE_PACK_RUNS)
 		return false;
 	subregions_init_windowed(&subregions, transform, windowed);
 	if (!subregions_interior(&subregions, CPU_ALIGN, &nest))
