@@ -88,8 +88,8 @@ void subregions_init_windowed(struct subregions *ret, const struct transform *tr
 /* Subregion i, canonical. A window stays a dimension of its own. */
 void subregions_get(const struct subregions *subregions, uint64_t i, uint32_t align, struct loop_nest *ret);
 
-/* The interior, canonical: the subregion that reads the source unshifted, with all windows; false when there is
- * none (all fill, or no elements). */
+/* The interior, canonical: the subregion that reads the source unshifted, with all windows; false when there
+ * is none (all fill, or no elements). */
 bool subregions_interior(const struct subregions *subregions, uint32_t align, struct loop_nest *ret);
 
 #endif

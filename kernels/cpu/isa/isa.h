@@ -44,9 +44,9 @@ typedef void cpu_far_panel_fn(char *dst, const int64_t *row, const char *src, co
                               int64_t rows, int64_t cols, const char *next);
 
 /* Any permutation of bytes: each 16 bytes of dst are put together from as many windows of 16 bytes of src.
- * mask says which byte of the window a byte is, 0x80 where it is of another, or of fill: that has 16 bytes for
- * each step's, 0 where they are of windows, or is NULL. The last 16 bytes may overlap those before them; bytes
- * is at least 16. */
+ * mask says which byte of the window a byte is, 0x80 where it is of another, or of fill: that has 16 bytes
+ * for each step's, 0 where they are of windows, or is NULL. The last 16 bytes may overlap those before them;
+ * bytes is at least 16. */
 struct cpu_shuffle_step {
 	uint8_t mask[16];
 	int64_t offset;
