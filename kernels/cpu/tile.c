@@ -169,7 +169,7 @@ static void walk_init(struct walk *walk, const struct move *move, const int64_t 
 			dim->extent = dim->tile;
 			bytes *= dim->tile;
 		}
-	walk->planes_bytes = bytes + TILE_TURN_MORE;
+	walk->planes_bytes = divide_up_i64(bytes, CPU_LINE) * CPU_LINE + TILE_TURN_MORE;
 	lay_out_image(walk);
 	lay_out_core(walk);
 	order_loops(walk);
