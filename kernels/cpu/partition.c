@@ -68,11 +68,11 @@ static bool make_subregions(const struct task *task, struct subregions *ret,
                             struct scratch_blocks *ret_blocks)
 {
 	subregions_init(ret, task->transform);
-	if (!task->place.stream || ret->n <= 1)
+	if (ret->n <= 1)
 		return false;
 	uint32_t windowed = windows_choose(task->transform, task->isa, &task->place);
 	if (!windowed)
-		return scratch_blocks_init(ret_blocks, task->transform);
+		return task->place.stream && scratch_blocks_init(ret_blocks, task->transform);
 	subregions_init_windowed(ret, task->transform, windowed);
 	return false;
 }

@@ -12,9 +12,20 @@
 /* Rows of at least this many bytes are mostly lines of their own. */
 #define LONG_ROW 1024
 
+/* Bytes of borders that are subregions as good as any. Not measured apart. */
+#define LONG_BORDER 2048
+
 static bool is_padded(const struct transform_axis *axis)
 {
 	return axis->extent != axis->source;
+}
+
+/* Whether each border of the axis is long where the destination has it. */
+static bool has_long_borders(const struct transform_axis *axis)
+{
+	int64_t before = axis->before, after = axis->extent - axis->source - before;
+	int64_t shorter = before == 0 || after == 0 ? max_i64(before, after) : min_i64(before, after);
+	return magnitude_i64(axis->dst_stride) > LONG_BORDER / shorter;
 }
 
 /* The axis in which the source's elements lie closest; -1: it has one element. */
@@ -41,7 +52,7 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 		if (a->source == 0)
 			return false;
 		if (is_padded(a)) {
-			if (axis >= 0)
+			if (axis >= 0 || (!padded && has_long_borders(a)))
 				return false;
 			padded = true;
 		} else if (axis < 0 && padded && a->extent > 1) {

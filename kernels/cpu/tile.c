@@ -77,7 +77,7 @@ static void lay_out_image(struct walk *walk)
 			walk->carry = d;
 	}
 	walk->n_run = d;
-	if (run < CPU_LINE)
+	if (run < CPU_LINE || !walk->move->stream)
 		walk->carry = -1;
 	int64_t pitch = divide_up_i64(run, CPU_LINE) * CPU_LINE + CPU_LINE;
 	for (; d < walk->rank; d++) {
@@ -350,6 +350,18 @@ static char *rooms_of(const struct walk *walk)
 	return walk->rooms + place * walk->rows * CPU_LINE;
 }
 
+/* Rows of the image past the cache, or through it. */
+static void put_rows(const struct walk *walk, char *dst, const char *image, const struct walk_dim *rows,
+                     int64_t run, char *room, unsigned part)
+{
+	if (walk->move->stream) {
+		walk->move->isa->flush(dst, rows->dst, image, rows->image, rows->extent, run, room, part);
+		return;
+	}
+	for (int64_t r = 0; r < rows->extent; r++)
+		memcpy(dst + r * rows->dst, image + r * rows->image, (size_t)run);
+}
+
 static void flush_image(const struct walk *walk, char *dst)
 {
 	static const struct walk_dim one = { .extent = 1 };
@@ -366,7 +378,7 @@ static void flush_image(const struct walk *walk, char *dst)
 		       (dim->from + dim->extent == dim->n ? CPU_PART_LAST : 0);
 	}
 	for (;;) {
-		walk->move->isa->flush(dst, rows->dst, image, rows->image, rows->extent, run, room, part);
+		put_rows(walk, dst, image, rows, run, room, part);
 		room += rows->extent * CPU_LINE;
 		int d = walk->n_run + 1;
 		for (; d < walk->rank; d++) {

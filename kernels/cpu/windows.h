@@ -13,7 +13,7 @@
 #include "kernels/plan/transform.h"
 #include "move.h"
 
-/* A bit for each axis; 0: none, or the place is not streamed. */
+/* A bit for each axis; 0: none. */
 uint32_t windows_choose(const struct transform *transform, const struct cpu_isa *isa,
                         const struct move_place *place);
 
