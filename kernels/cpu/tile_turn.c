@@ -45,18 +45,28 @@ bool tile_turn_init(struct tile_turn *ret, const struct cpu_isa *isa, int64_t el
 		taken |= UINT64_C(1) << d;
 		pixel *= dim[d].n;
 	}
-	if (n_pixel == 0 || d < 0 || dim[d].n * element < CPU_LINE)
+	if (n_pixel == 0)
+		return false;
+	int after[TENSOR_MAX_RANK], n_after = 0;
+	int64_t pixels = 1, plane = element;
+	for (; d >= 0; d = find_next(dim, n, pixel * pixels)) {
+		after[n_after++] = d;
+		taken |= UINT64_C(1) << d;
+		pixels *= dim[d].n;
+	}
+	if (pixels * element < CPU_LINE)
 		return false;
 	*ret = (struct tile_turn){ .isa = isa,
 		                   .cost = pixel_cost(pixel, TILE_SPLIT_COST) + 1,
 		                   .unit = element,
 		                   .channels = pixel / element,
-		                   .pixels = dim[d].n };
+		                   .pixels = pixels };
 
-	/* A plane: the pixels, then what lies further out. */
-	int64_t plane = element * dim[d].n;
-	dim[d].packed = element;
-	taken |= UINT64_C(1) << d;
+	/* In a plane, behind the pixels, comes what lies further out. */
+	for (int i = 0; i < n_after; i++) {
+		dim[after[i]].packed = plane;
+		plane *= dim[after[i]].n;
+	}
 	while ((d = find_closest(dim, n, taken)) >= 0) {
 		ret->outer[ret->n_outer++] =
 		    (struct tile_dim){ .n = dim[d].n, .image = plane, .packed = dim[d].packed };

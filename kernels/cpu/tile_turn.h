@@ -2,7 +2,8 @@
 /* Takes the pixels of what is packed apart, into a plane for each channel, where the image is then filled
  * faster from the planes.
  *
- * A pixel is what the source has first: dimensions of 16 bytes or less in all, with a longer one behind them.
+ * A pixel is what the source has first: dimensions of 16 bytes or less in all, with others behind them that
+ * are contiguous and longer.
  *
  *   packed   r g b r g b r g b ...    planes   r r r ... g g g ... b b b ...
  */
