@@ -26,7 +26,7 @@
 struct worker {
 	struct cpu_engine *engine;
 	pthread_t thread;
-	char *scratch;
+	struct cpu_scratch *scratch;
 	struct work_item work_item;
 	struct idle_thread idle;
 	uint32_t answered; /* under the lock: the last probe that it saw */
@@ -55,12 +55,12 @@ static struct cpu_engine *cpu_engine(struct engine *engine)
 static int worker_start(struct worker *worker, struct cpu_engine *engine)
 {
 	worker->engine = engine;
-	worker->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	worker->scratch = cpu_scratch_new();
 	if (!worker->scratch)
 		return ENOMEM;
 	int r = thread_start(&worker->thread, worker_main, worker);
 	if (r)
-		free(worker->scratch);
+		cpu_scratch_free(worker->scratch);
 	return r;
 }
 
@@ -81,7 +81,7 @@ static void stop(struct cpu_engine *engine)
 	pthread_mutex_unlock(&engine->streams.lock);
 	for (uint32_t i = 0; i < engine->n_workers; i++) {
 		pthread_join(engine->worker[i].thread, NULL);
-		free(engine->worker[i].scratch);
+		cpu_scratch_free(engine->worker[i].scratch);
 	}
 	streams_deinit(&engine->streams);
 }

@@ -15,12 +15,6 @@
 /* What widening may rely on: any machine that this runs on reads and writes at any address. */
 #define CPU_ALIGN 16
 
-/* Bytes of a thread's scratch, a multiple of CPU_LINE and aligned to it: for a move's tiles, of which the
- * largest are those with windows (windows.c), and for what those who run the move put together from its
- * results. */
-#define TILE_SCRATCH (1280 << 10)
-#define CPU_SCRATCH  (TILE_SCRATCH + (512 << 10))
-
 /* A dimension beside the two. */
 struct microkernel_dim {
 	int64_t n, dst, src;

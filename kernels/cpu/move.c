@@ -377,11 +377,11 @@ static int64_t next_range(const struct move *move, int d, int64_t *piece, int64_
 	return digit ? digit * dim->chunk - lead : 0;
 }
 
-static void box_init(struct box *box, const struct move *move, int64_t piece, char *scratch)
+static void box_init(struct box *box, const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
 	struct microkernel *microkernel = &box->microkernel;
 	*microkernel = (struct microkernel){ .isa = move->isa,
-		                             .scratch = move->stream ? scratch : NULL,
+		                             .scratch = move->stream ? scratch->move : NULL,
 		                             .unit = move->unit,
 		                             .dst = move->dst,
 		                             .src = move->src,
@@ -426,7 +426,7 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, ch
 		microkernel->run[i] = more[move->run_chain[i]];
 }
 
-static void run_tiles(const struct move *move, int64_t piece, char *scratch)
+static void run_tiles(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
 	struct tile_box box = { .dst = move->dst, .src = move->src };
 	for (int d = move->rank - 1; d >= 0; d--) {
@@ -439,7 +439,7 @@ static void run_tiles(const struct move *move, int64_t piece, char *scratch)
 	tile_run(move, &box, scratch);
 }
 
-void move_run(const struct move *move, int64_t piece, char *scratch)
+void move_run(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
 	if (move->tiled) {
 		run_tiles(move, piece, scratch);

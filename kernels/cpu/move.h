@@ -14,6 +14,7 @@
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/plan/loop_nest.h"
 #include "microkernel.h"
+#include "scratch.h"
 
 struct move_dim {
 	int64_t n;
@@ -75,9 +76,9 @@ void move_force(int candidate);
 /* The same move, so many bytes further on either side. src: 0 for a fill. */
 void move_shift(struct move *move, int64_t dst, int64_t src);
 
-/* Runs piece 0 .. pieces - 1. scratch: CPU_SCRATCH bytes, aligned to CPU_LINE, of this thread's. What went
- * past the cache is in order once the caller has called isa->fence. */
-void move_run(const struct move *move, int64_t piece, char *scratch);
+/* Runs piece 0 .. pieces - 1. scratch: this thread's. What went past the cache is in order once the caller
+ * has called isa->fence. */
+void move_run(const struct move *move, int64_t piece, struct cpu_scratch *scratch);
 
 /* A piece as a loop nest of units, between these places. Its strides may be of any sign on either side. */
 void move_piece_nest(const struct move *move, int64_t piece, struct loop_nest *ret, char **ret_dst,

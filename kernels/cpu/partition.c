@@ -176,7 +176,8 @@ static int64_t span(const struct loop_nest *nest)
 }
 
 /* A piece that was not meant to go past the cache does so when its destination is not in one. */
-static void run_piece(const struct task *task, const struct move *move, int64_t piece, char *scratch)
+static void run_piece(const struct task *task, const struct move *move, int64_t piece,
+                      struct cpu_scratch *scratch)
 {
 	struct loop_nest nest;
 	struct offsets offsets;
@@ -200,7 +201,8 @@ static void run_piece(const struct task *task, const struct move *move, int64_t 
 		move->isa->fence();
 }
 
-static bool run_subregions(struct partition *partition, const atomic_bool *stopped, char *scratch)
+static bool run_subregions(struct partition *partition, const atomic_bool *stopped,
+                           struct cpu_scratch *scratch)
 {
 	const struct task *task = &partition->task;
 	struct subregions subregions;
@@ -225,7 +227,7 @@ static bool run_subregions(struct partition *partition, const atomic_bool *stopp
 	return true;
 }
 
-bool partition_run(struct partition *partition, const atomic_bool *stopped, char *scratch)
+bool partition_run(struct partition *partition, const atomic_bool *stopped, struct cpu_scratch *scratch)
 {
 	bool whole = true;
 	if (partition->piece >= 0)

@@ -69,6 +69,6 @@ void partitioner_stop(struct partitioner *partitioner);
 void partition_whole(struct partition *ret, const struct task *task);
 
 /* false: stopped before all was done. scratch as for move_run. */
-bool partition_run(struct partition *partition, const atomic_bool *stopped, char *scratch);
+bool partition_run(struct partition *partition, const atomic_bool *stopped, struct cpu_scratch *scratch);
 
 #endif

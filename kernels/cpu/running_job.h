@@ -105,7 +105,7 @@ void running_job_work_item(struct running_job *running, struct work_item *ret);
 /* Runs a work item in this thread: 0, CANCELED when the job was stopped meanwhile, DEVICE when the memory
  * failed under it. Of the moves of a batch that were small each has its own status, and the work item's is 0.
  * scratch as for move_run. */
-int work_item_execute(struct work_item *work_item, char *scratch);
+int work_item_execute(struct work_item *work_item, struct cpu_scratch *scratch);
 
 /* status: what work_item_execute gave. */
 void running_job_end_work_item(struct running_job *running, const struct work_item *work_item, int status);

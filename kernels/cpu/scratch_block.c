@@ -94,7 +94,7 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 }
 
 void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i, const struct cpu_isa *isa,
-                        const struct move_place *place, char *scratch)
+                        const struct move_place *place, struct cpu_scratch *scratch)
 {
 	struct transform part = *scratch_blocks->transform;
 	struct transform_axis *cut = &part.axis[scratch_blocks->axis];
@@ -114,7 +114,7 @@ void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i,
 		axis->extent = axis->source = 1;
 	}
 
-	char *made = scratch + (uintptr_t)dst % CPU_LINE;
+	char *made = scratch->made + (uintptr_t)dst % CPU_LINE;
 	struct move_place inside = *place;
 	inside.dst = made;
 	inside.src = src;
@@ -127,8 +127,8 @@ void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i,
 		subregions_get(&subregions, s, CPU_ALIGN, &nest);
 		move_init(&move, isa, &nest, &inside);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
-			move_run(&move, piece, scratch + TILE_SCRATCH);
+			move_run(&move, piece, scratch);
 	}
-	struct microkernel microkernel = { .isa = isa, .scratch = scratch };
+	struct microkernel microkernel = { .isa = isa, .scratch = scratch->move };
 	microkernel_copy_run(&microkernel, dst, made, cut->extent * scratch_blocks->bytes);
 }

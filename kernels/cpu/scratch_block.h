@@ -29,6 +29,6 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 /* Makes scratch block i and writes it. place: of the whole destination and source. scratch as for move_run.
  */
 void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i, const struct cpu_isa *isa,
-                        const struct move_place *place, char *scratch);
+                        const struct move_place *place, struct cpu_scratch *scratch);
 
 #endif

@@ -33,7 +33,7 @@ struct small {
 	const struct cpu_tuning *tuning;
 	char *dst; /* element [0, ..., 0] */
 	const char *src;
-	char *scratch;
+	struct cpu_scratch *scratch;
 };
 
 static int64_t span(const struct tensor_extent *extent)
@@ -119,7 +119,7 @@ static bool may_be_assembled(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
 	int64_t n = span(&t->dst_extent);
-	return n > small->tuning->probe_bytes && n <= CPU_SCRATCH - CPU_LINE && !has_gaps(t) &&
+	return n > small->tuning->probe_bytes && n <= MADE_BYTES - CPU_LINE && !has_gaps(t) &&
 	       small->move->plan->family != FAMILY_MEMCPY;
 }
 
@@ -193,7 +193,7 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 		}
 		move_init(&move, small->tuning->isa, nest, &place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
-			move_run(&move, piece, small->scratch + TILE_SCRATCH);
+			move_run(&move, piece, small->scratch);
 	}
 }
 
@@ -201,9 +201,9 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 static void assemble(const struct small *small)
 {
 	const struct tensor_extent *extent = &small->move->transform->dst_extent;
-	const struct microkernel out = { .isa = small->tuning->isa, .scratch = small->scratch };
+	const struct microkernel out = { .isa = small->tuning->isa, .scratch = small->scratch->move };
 	char *dst = small->dst + extent->low;
-	char *stage = small->scratch + (uintptr_t)dst % CPU_LINE;
+	char *stage = small->scratch->made + (uintptr_t)dst % CPU_LINE;
 	run_subregions(small, stage - extent->low, true);
 	microkernel_copy_run(&out, dst, stage, span(extent));
 	small->tuning->isa->fence();
@@ -300,7 +300,7 @@ static int run_blocks(struct engine_job *job, struct small *small)
 	return status;
 }
 
-void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *scratch)
+void small_run(struct engine_job *job, const struct cpu_tuning *tuning, struct cpu_scratch *scratch)
 {
 	struct small small = { .tuning = tuning, .scratch = scratch };
 	bool is_one = !job->blocks && !job->moves;

@@ -6,11 +6,12 @@
 #include <stdbool.h>
 
 #include "kernels/engine.h"
+#include "scratch.h"
 #include "tuning.h"
 
 bool small_is(const struct engine_job *job, const struct cpu_tuning *tuning);
 
 /* Fills the job's result. scratch as for move_run. */
-void small_run(struct engine_job *job, const struct cpu_tuning *tuning, char *scratch);
+void small_run(struct engine_job *job, const struct cpu_tuning *tuning, struct cpu_scratch *scratch);
 
 #endif

@@ -40,7 +40,7 @@ int streams_init(struct streams *streams, const struct engine_options *options, 
 		.wake = options->wake,
 		.wake_arg = options->wake_arg,
 	};
-	streams->scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	streams->scratch = cpu_scratch_new();
 	if (!streams->scratch)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	streams->done_end = &streams->done;
@@ -50,7 +50,7 @@ int streams_init(struct streams *streams, const struct engine_options *options, 
 	if (r == 0)
 		return 0;
 	pthread_mutex_destroy(&streams->lock);
-	free(streams->scratch);
+	cpu_scratch_free(streams->scratch);
 	return error_set(err, STATUS_NO_MEMORY, "the thread that watches timelines cannot be started: %s",
 	                 strerror(r));
 }
@@ -60,7 +60,7 @@ void streams_deinit(struct streams *streams)
 	assert(TAILQ_EMPTY(&streams->fair_queue.owners) && !streams->done);
 	watcher_deinit(&streams->watcher);
 	pthread_mutex_destroy(&streams->lock);
-	free(streams->scratch);
+	cpu_scratch_free(streams->scratch);
 }
 
 /* Whether the owner has to be woken: it drains the whole queue, so only for the first. */

@@ -30,7 +30,7 @@ struct streams {
 	struct engine_job *done;
 	struct engine_job **done_end;
 	struct watcher watcher;
-	char *scratch; /* of the owner's thread */
+	struct cpu_scratch *scratch; /* of the owner's thread */
 	struct cpu_tuning tuning;
 	uint32_t threads;
 	struct contention contention;

@@ -28,7 +28,31 @@ struct tile_plan {
 	struct tile_border border; /* where the move has one */
 };
 
-#define PLAN_BYTES (((int64_t)sizeof(struct tile_plan) * PLANS + CPU_LINE - 1) / CPU_LINE * CPU_LINE)
+/* What plans depend on beside the extents: boxes that agree in it share them, whatever their jobs. A plan
+ * names no memory. */
+struct tile_kind {
+	const struct cpu_isa *isa;
+	uint32_t unit;
+	bool in_place, bordered;
+	enum pad_mode mode;
+	uint8_t fill[TENSOR_MAX_ELEMENT];
+	uint32_t fill_bytes;
+	int rank;
+	struct kind_dim {
+		int64_t tile; /* extent of a tile at most */
+		int64_t src, image, core;
+		int64_t before, source; /* of a window, which a tile has whole */
+	} dim[TENSOR_MAX_RANK];
+};
+
+/* In scratch: those of the last kind, from one box to the next. */
+struct tile_plans {
+	struct tile_kind kind;
+	int n, next;
+	struct tile_plan plan[PLANS];
+};
+
+_Static_assert(sizeof(struct tile_plans) <= TILE_PLANS_BYTES, "scratch.h: the plans have room");
 
 /* A box on its way. Dimensions are those of more than one element, smallest destination stride first. */
 struct walk {
@@ -49,9 +73,8 @@ struct walk {
 	int carry_loop;                    /* which of them goes along carry */
 
 	/* In scratch. */
-	struct tile_plan *plans;
+	struct tile_plans *plans;
 	const struct tile_plan *plan; /* that of this tile; NULL: not looked for */
-	int n_plans, next_plan;
 	char *image, *core, *rooms, *packed, *planes;
 };
 
@@ -224,7 +247,7 @@ bool tile_fits(const struct move *move)
 	return tile_pack_init(&pack, move->unit, dim, tile_dims(&walk, dim)) &&
 	       walk.image_bytes + walk.core_bytes + walk.rooms_bytes + walk.planes_bytes +
 	               tile_pack_size(&pack) <=
-	           TILE_SCRATCH - PLAN_BYTES;
+	           MOVE_BYTES;
 }
 
 bool tile_borders_are_cheap(const struct move *move)
@@ -286,16 +309,56 @@ static bool is_for(const struct tile_plan *plan, const struct walk *walk)
 	return true;
 }
 
-static const struct tile_plan *find_plan(struct walk *walk)
+static const struct tile_plan *find_plan(const struct walk *walk)
 {
-	for (int i = 0; i < walk->n_plans; i++)
-		if (is_for(&walk->plans[i], walk))
-			return &walk->plans[i];
-	struct tile_plan *plan = &walk->plans[walk->next_plan];
-	walk->next_plan = (walk->next_plan + 1) % PLANS;
-	walk->n_plans = walk->n_plans < PLANS ? walk->n_plans + 1 : PLANS;
+	struct tile_plans *plans = walk->plans;
+	for (int i = 0; i < plans->n; i++)
+		if (is_for(&plans->plan[i], walk))
+			return &plans->plan[i];
+	struct tile_plan *plan = &plans->plan[plans->next];
+	plans->next = (plans->next + 1) % PLANS;
+	plans->n = plans->n < PLANS ? plans->n + 1 : PLANS;
 	plan_init(plan, walk);
 	return plan;
+}
+
+static void kind_init(struct tile_kind *kind, const struct walk *walk)
+{
+	const struct move *move = walk->move;
+	memset(kind, 0, sizeof(*kind)); /* it is compared byte by byte */
+	kind->isa = move->isa;
+	kind->unit = move->unit;
+	kind->in_place = move->in_place;
+	kind->bordered = move->bordered;
+	if (move->bordered) {
+		kind->mode = move->mode;
+		kind->fill_bytes = move->fill_bytes;
+		memcpy(kind->fill, move->fill, move->fill_bytes);
+	}
+	kind->rank = walk->rank;
+	for (int d = 0; d < walk->rank; d++) {
+		const struct walk_dim *dim = &walk->dim[d];
+		kind->dim[d] =
+		    (struct kind_dim){ dim->tile, dim->src, dim->image, dim->core, dim->before, dim->source };
+	}
+}
+
+/* Those that there are, if they are for boxes of this kind. */
+static struct tile_plans *plans_for(const struct walk *walk, struct cpu_scratch *scratch)
+{
+	struct tile_plans *plans = (struct tile_plans *)(void *)scratch->plans;
+	struct tile_kind kind;
+	kind_init(&kind, walk);
+	if (plans->n == 0 || memcmp(&plans->kind, &kind, sizeof(kind)) != 0) {
+		memcpy(&plans->kind, &kind, sizeof(kind));
+		plans->n = plans->next = 0;
+	}
+	return plans;
+}
+
+void tile_forget(struct cpu_scratch *scratch)
+{
+	((struct tile_plans *)(void *)scratch->plans)->n = 0;
 }
 
 /* Whether the core is as it is packed. */
@@ -427,16 +490,15 @@ static bool step(struct walk *walk, char **dst, const char **src)
 	return false;
 }
 
-void tile_run(const struct move *move, const struct tile_box *box, char *scratch)
+void tile_run(const struct move *move, const struct tile_box *box, struct cpu_scratch *scratch)
 {
 	struct walk walk;
 	char *dst = box->dst;
 	const char *src = box->src;
 	walk_init(&walk, move, box->n);
-	walk.plans = (struct tile_plan *)(void *)scratch;
+	walk.plans = plans_for(&walk, scratch);
 	walk.plan = NULL;
-	walk.n_plans = walk.next_plan = 0;
-	walk.image = scratch + PLAN_BYTES;
+	walk.image = scratch->move;
 	walk.core = walk.image + walk.image_bytes;
 	walk.rooms = walk.core + walk.core_bytes;
 	walk.planes = walk.rooms + walk.rooms_bytes;

@@ -7,7 +7,7 @@
  * a move that is in_place have no image: they are put together in the destination, through the cache. Those
  * of one that is bordered are put together as a core, without borders, and from there the image.
  *
- *   scratch   | plans of up to 4 extents | image | core | lines that are kept | planes | what is packed |
+ *   scratch->move   | image | core | lines that are kept | planes | what is packed |
  * source |
  */
 #ifndef KERNELS_CPU_TILE_H
@@ -28,7 +28,10 @@ bool tile_fits(const struct move *move);
 /* Whether borders are put around rows that are long enough for it. */
 bool tile_borders_are_cheap(const struct move *move);
 
-/* scratch: as for move_run. */
-void tile_run(const struct move *move, const struct tile_box *box, char *scratch);
+/* scratch: this thread's. */
+void tile_run(const struct move *move, const struct tile_box *box, struct cpu_scratch *scratch);
+
+/* Forgets how tiles were moved; for scratch that is new. */
+void tile_forget(struct cpu_scratch *scratch);
 
 #endif

@@ -13,7 +13,7 @@ struct shifted {
 
 struct execution {
 	struct work_item *work_item;
-	char *scratch;
+	struct cpu_scratch *scratch;
 	bool whole; /* false: the job was stopped meanwhile */
 	struct shifted shifted;
 };
@@ -69,7 +69,8 @@ static void run_moves(struct execution *execution)
 
 /* ---- Blocks ----------------------------------------------------------------------------------------- */
 
-static void run_shifted(struct shifted *shifted, const struct task *task, int64_t ahead, char *scratch)
+static void run_shifted(struct shifted *shifted, const struct task *task, int64_t ahead,
+                        struct cpu_scratch *scratch)
 {
 	struct move *move = &shifted->move;
 	if (!shifted->made) {
@@ -163,7 +164,7 @@ static int run_read(struct execution *execution)
 	return fault_guard(ranges, read_work, execution) ? 0 : STATUS_DEVICE;
 }
 
-int work_item_execute(struct work_item *work_item, char *scratch)
+int work_item_execute(struct work_item *work_item, struct cpu_scratch *scratch)
 {
 	struct execution execution;
 

@@ -177,7 +177,7 @@ Test(batch, cancel_in_the_middle)
 	static struct batch batch;
 	static const int64_t n[] = { 20, 64, 0, 100, 1, 30, 7, 33, 16 };
 	enum { N = sizeof(n) / sizeof(n[0]) };
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	bool all = false;
 	open_engine(1, 0);
 	struct cpu_tuning tuning = cpu_tuning_get();
@@ -216,7 +216,7 @@ Test(batch, cancel_in_the_middle)
 		batch_deinit(&batch);
 	}
 	close_engine();
-	free(scratch);
+	cpu_scratch_free(scratch);
 }
 
 /* The only thread is held, so that it cannot begin before it is cancelled. */

@@ -195,7 +195,7 @@ Test(blocks, cancel_in_the_middle)
 	static struct work_item first, second;
 	static struct list_work work;
 	static int32_t index[N];
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	open_engine(1, 0);
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct engine_memory *dst = new_memory(BYTES * N), *src = new_memory(BYTES * N);
@@ -223,7 +223,7 @@ Test(blocks, cancel_in_the_middle)
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);
 	close_engine();
-	free(scratch);
+	cpu_scratch_free(scratch);
 }
 
 enum which { INDEX, SOURCE, DESTINATION };

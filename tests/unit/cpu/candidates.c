@@ -79,7 +79,7 @@ static void move_plainly(const struct loop_nest *nest, char *dst, const char *sr
 }
 
 static bool run(const struct sample *sample, const struct cpu_isa *isa, int candidate, char *dst,
-                const char *src, char *scratch)
+                const char *src, struct cpu_scratch *scratch)
 {
 	struct move move;
 	struct move_place place = { .dst = dst + GUARD + sample->skew,
@@ -99,7 +99,7 @@ Test(candidates, move_the_same_bytes)
 {
 	uint64_t state = 1;
 	long tried = tap_portion(150), tiled = 0;
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	for (long i = 0; i < tried; i++) {
 		struct sample sample;
 		sample_draw(&sample, &state);
@@ -123,6 +123,6 @@ Test(candidates, move_the_same_bytes)
 		free(dst);
 		free(expected);
 	}
-	free(scratch);
+	cpu_scratch_free(scratch);
 	cr_assert_gt(tiled, tried, "most tiles fit");
 }

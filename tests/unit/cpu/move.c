@@ -122,7 +122,7 @@ static void naive(const struct loop_nest *nest, char *dst, const char *src)
 
 /* skew: how far the bases are from a line. */
 static void try_move(const struct case_row *row, struct shape shape, int64_t gap, int64_t skew, bool stream,
-                     bool tiled, int64_t piece_bytes, char *scratch)
+                     bool tiled, int64_t piece_bytes, struct cpu_scratch *scratch)
 {
 	static const char fill[16] = "0123456789abcdef";
 	struct arena arena = { .dst_low = 0 };
@@ -182,20 +182,20 @@ ParameterizedTest(struct case_row *row, move, every_microkernel)
 	/* Of the variants all at the usual share; at a smaller one others in each row. */
 	long tried = tap_portion(10 * VARIANTS) < VARIANTS ? tap_portion(10 * VARIANTS) : VARIANTS;
 	long first = row->level + row->way * 5 + row->element;
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
 		for (long i = 0; i < tried; i++) {
 			long variant = (first + (long)s + i * 7) % VARIANTS;
 			try_move(row, shapes[s], gaps[variant % 2], skews[variant / 2 % 3], variant / 6 % 2,
 			         variant / 12 % 2, pieces[variant / 24], scratch);
 		}
-	free(scratch);
+	cpu_scratch_free(scratch);
 }
 
 /* Pitches that are multiples of a line take the way straight from registers past the cache. */
 Test(move, whole_lines)
 {
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int shift = 0; shift < CPU_SHIFTS && cpu_isa_get(level); shift++)
 			for (int64_t skew = 0; skew < 2; skew++) {
@@ -207,7 +207,7 @@ Test(move, whole_lines)
 				try_move(&row, (struct shape){ 3, 320 }, 64, skew * 48, true, false, 1 << 20,
 				         scratch);
 			}
-	free(scratch);
+	cpu_scratch_free(scratch);
 }
 
 /* A loop nest of six dimensions, of the source in another order: pieces that cut each, the microkernel's
@@ -235,7 +235,7 @@ ParameterizedTestParameters(move, many_dimensions)
 }
 
 static void try_order(const struct order_row *row, const struct cpu_isa *isa, int64_t piece, int64_t skew,
-                      bool stream, bool tiled, char *scratch)
+                      bool stream, bool tiled, struct cpu_scratch *scratch)
 {
 	struct loop_nest nest = { .rank = 6, .element = row->element };
 	int64_t e = row->element, dst = e, src = e;
@@ -280,12 +280,12 @@ static void try_order(const struct order_row *row, const struct cpu_isa *isa, in
 ParameterizedTest(struct order_row *row, move, many_dimensions)
 {
 	static const int64_t pieces[] = { 1, 64, 256, 4096, 1 << 20 };
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (size_t i = 0; i < 60 && cpu_isa_get(level); i++)
 			try_order(row, cpu_isa_get(level), pieces[i % 5], i / 5 % 3 * 19, i / 15 % 2, i / 30,
 			          scratch);
-	free(scratch);
+	cpu_scratch_free(scratch);
 }
 
 struct span_row {

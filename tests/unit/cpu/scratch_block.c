@@ -201,7 +201,7 @@ static void sample_init(struct sample *sample, const struct transform_spec *spec
 
 static void try_level(const struct scratch_row *row, const struct sample *sample,
                       const struct transform *transform, const struct scratch_blocks *scratch_blocks,
-                      const struct cpu_isa *isa, int64_t skew, char *scratch)
+                      const struct cpu_isa *isa, int64_t skew, struct cpu_scratch *scratch)
 {
 	size_t dst_size = sample->dst_size + (size_t)skew + 2 * GUARD;
 	uint8_t *dst = malloc(dst_size), *expected = malloc(dst_size);
@@ -237,7 +237,7 @@ ParameterizedTest(struct scratch_row *row, scratch_block, together_the_whole)
 	/* Each is a work item. */
 	cr_assert_leq(scratch_blocks.n, 2 + (uint64_t)(transform.count * transform.element) / (16 << 10),
 	              "%s: %ld", row->name, (long)scratch_blocks.n);
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	sample_init(&sample, &spec, &transform);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++) {
@@ -246,5 +246,5 @@ ParameterizedTest(struct scratch_row *row, scratch_block, together_the_whole)
 		}
 	free(sample.src);
 	free(sample.dst);
-	free(scratch);
+	cpu_scratch_free(scratch);
 }

@@ -184,7 +184,7 @@ static void sample_init(struct sample *sample, const struct transform_spec *spec
 
 static void try_level(const struct window_row *row, const struct sample *sample,
                       const struct transform *transform, const struct cpu_isa *isa, int64_t skew,
-                      char *scratch)
+                      struct cpu_scratch *scratch)
 {
 	size_t dst_size = sample->dst_size + (size_t)skew + 2 * GUARD;
 	uint8_t *dst = malloc(dst_size), *expected = malloc(dst_size);
@@ -225,12 +225,12 @@ ParameterizedTest(struct window_row *row, windows, equal_the_oracle)
 	struct error err;
 	spec_init(row, &spec);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
-	char *scratch = aligned_alloc(CPU_LINE, CPU_SCRATCH);
+	struct cpu_scratch *scratch = cpu_scratch_new();
 	sample_init(&sample, &spec, &transform);
 	for (int level = 0; level < CPU_ISA_LEVELS; level++)
 		for (int64_t skew = 0; skew < 2 && cpu_isa_get(level); skew++)
 			try_level(row, &sample, &transform, cpu_isa_get(level), skew * 37, scratch);
 	free(sample.src);
 	free(sample.dst);
-	free(scratch);
+	cpu_scratch_free(scratch);
 }
