@@ -69,7 +69,8 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 		count_pieces(move);
 		return;
 	}
-	assert(!move->bordered);
+	if (move->bordered)
+		return;
 	choose_microkernel(move, nest);
 	choose_chunks(move, place->piece_bytes);
 	count_pieces(move);
@@ -441,6 +442,7 @@ static void run_tiles(const struct move *move, int64_t piece, struct cpu_scratch
 
 void move_run(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
+	assert(move->tiled || !move->bordered);
 	if (move->tiled) {
 		run_tiles(move, piece, scratch);
 		return;

@@ -6,7 +6,7 @@
 #include "kernels/cpu/isa/isa.h"
 
 #define TILE_PLANS_BYTES (320 << 10)
-#define MOVE_BYTES       (960 << 10)
+#define MOVE_BYTES       (1536 << 10)
 #define MADE_BYTES       (512 << 10)
 
 struct cpu_scratch {

@@ -98,7 +98,7 @@ static bool fits(const struct transform *transform, uint32_t windowed, const str
 	if (!subregions_interior(&subregions, CPU_ALIGN, &nest))
 		return false;
 	move_init(&move, isa, &nest, place);
-	return tile_borders_are_cheap(&move);
+	return move.tiled && tile_borders_are_cheap(&move);
 }
 
 uint32_t windows_choose(const struct transform *transform, const struct cpu_isa *isa,
