@@ -7,14 +7,13 @@
 
 #include <stdint.h>
 
-#define HEADROOM_PATH 4096
+#include "cgroup.h"
 
 /* Where the figures are found: looked up once, read as often as one likes. */
 struct headroom {
-	char root[64];             /* before every path: "", or a test's tree */
-	char group[HEADROOM_PATH]; /* the process's cgroup; "": none that limits memory */
-	uint32_t mount_len;        /* of group: what is above it is not to be seen */
-	int version;               /* of cgroups; of use while there is a group */
+	char root[64]; /* before every path: "", or a test's tree */
+	struct cgroup group;
+	int version; /* of group; 0: there is none that limits memory */
 };
 
 /* Bytes; UINT64_MAX: nobody says. */

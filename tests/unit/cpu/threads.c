@@ -3,27 +3,19 @@
 #include "kernels/cpu/threads.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
 #include "kernels/engine.h"
+#include "tests/support/tree.h"
 
 #define MOST_FILES 8
-
-struct file {
-	char path[64];
-	char text[192];
-};
 
 struct threads_row {
 	char name[48];
 	uint32_t cpus;
-	struct file files[MOST_FILES];
+	struct tree_file files[MOST_FILES];
 	uint32_t threads;
 };
 
@@ -186,30 +178,12 @@ ParameterizedTestParameters(threads, by_quota)
 	return cr_make_param_array(struct threads_row, rows, sizeof rows / sizeof rows[0]);
 }
 
-static void write_file(const char *root, const struct file *file)
-{
-	char path[160];
-	snprintf(path, sizeof path, "%s/%s", root, file->path);
-	for (char *slash = strchr(path + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		mkdir(path, 0700);
-		*slash = '/';
-	}
-	FILE *out = fopen(path, "w");
-	cr_assert_not_null(out, "%s", path);
-	fputs(file->text, out);
-	fclose(out);
-}
-
 ParameterizedTest(struct threads_row *row, threads, by_quota)
 {
-	char root[] = "/tmp/tma-threads-XXXXXX", remove[64];
-	cr_assert_not_null(mkdtemp(root));
-	for (size_t i = 0; i < MOST_FILES && *row->files[i].path; i++)
-		write_file(root, &row->files[i]);
-	uint32_t threads = threads_for(row->cpus, root);
-	snprintf(remove, sizeof remove, "rm -r %s", root);
-	cr_assert_eq(system(remove), 0);
+	struct tree tree;
+	tree_init(&tree, row->files, MOST_FILES);
+	uint32_t threads = threads_for(row->cpus, tree.root);
+	tree_deinit(&tree);
 	cr_assert_eq(threads, row->threads, "%s: %u", row->name, threads);
 }
 

@@ -2,25 +2,18 @@
 /* What memory there is and what is left, read from trees of files as /proc and cgroups have them. */
 #include "proto/memory/headroom.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#define MIB  ((uint64_t)1 << 20)
-#define NONE UINT64_MAX
+#include "tests/support/tree.h"
 
-struct file {
-	char path[64];
-	char text[320];
-};
+#define MIB        ((uint64_t)1 << 20)
+#define NONE       UINT64_MAX
+#define MOST_FILES 12
 
 struct row {
 	char name[48];
-	struct file files[12];
+	struct tree_file files[MOST_FILES];
 	struct headroom_figures figures;
 };
 
@@ -134,33 +127,14 @@ ParameterizedTestParameters(headroom, figures)
 	return cr_make_param_array(struct row, rows, sizeof rows / sizeof rows[0]);
 }
 
-static void write_file(const char *root, const struct file *file)
-{
-	char path[160];
-	FILE *out;
-
-	snprintf(path, sizeof path, "%s/%s", root, file->path);
-	for (char *slash = strchr(path + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		mkdir(path, 0700);
-		*slash = '/';
-	}
-	out = fopen(path, "w");
-	cr_assert_not_null(out, "%s", path);
-	fputs(file->text, out);
-	fclose(out);
-}
-
 ParameterizedTest(struct row *row, headroom, figures)
 {
-	char root[] = "/tmp/tma-headroom-XXXXXX", remove[64];
+	struct tree tree;
 	struct headroom_figures figures;
 	struct headroom headroom;
 
-	cr_assert_not_null(mkdtemp(root));
-	for (size_t i = 0; i < 12 && *row->files[i].path; i++)
-		write_file(root, &row->files[i]);
-	headroom_init(&headroom, root);
+	tree_init(&tree, row->files, MOST_FILES);
+	headroom_init(&headroom, tree.root);
 	headroom_read(&headroom, &figures);
 	cr_assert_eq(figures.machine, row->figures.machine, "%s: machine %lu", row->name, figures.machine);
 	cr_assert_eq(figures.group, row->figures.group, "%s: group %lu", row->name, figures.group);
@@ -169,8 +143,7 @@ ParameterizedTest(struct row *row, headroom, figures)
 	cr_assert_eq(figures.spare, row->figures.spare, "%s: spare %lu", row->name, figures.spare);
 	cr_assert_eq(headroom_whole(&figures),
 	             figures.group < figures.machine ? figures.group : figures.machine);
-	snprintf(remove, sizeof remove, "rm -r %s", root);
-	cr_assert_eq(system(remove), 0);
+	tree_deinit(&tree);
 }
 
 /* This machine's own. */
