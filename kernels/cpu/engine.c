@@ -18,10 +18,10 @@
 #include "kernels/thread.h"
 #include "kernels/host/holes.h"
 #include "kernels/host/memory.h"
+#include "kernels/host/threads.h"
 #include "proto/clock.h"
 #include "running_job.h"
 #include "stream.h"
-#include "threads.h"
 
 struct worker {
 	struct cpu_engine *engine;

@@ -7,7 +7,9 @@
 #include <sched.h>
 
 #include "kernels/thread.h"
+#include "proto/arithmetic.h"
 #include "proto/clock.h"
+#include "threads.h"
 
 /* How long a thread looks for the next part before it sleeps: longer than a pipeline's buffer is on the bus.
  */
@@ -19,12 +21,7 @@ static void *thread_main(void *arg);
 
 uint32_t packers_default_threads(void)
 {
-	cpu_set_t set;
-	uint32_t n = 1;
-
-	if (sched_getaffinity(0, sizeof set, &set) == 0)
-		n = (uint32_t)CPU_COUNT(&set) / 2;
-	return n < 1 ? 1 : n > MOST_OWN ? MOST_OWN : n;
+	return min_u32(max_u32(threads_default() / 2, 1), MOST_OWN);
 }
 
 void packers_init(struct packers *packers, uint32_t threads)

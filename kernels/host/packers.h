@@ -57,7 +57,7 @@ struct packers {
 	pthread_t thread[PACKERS_MOST_THREADS];
 };
 
-/* By default: half of the CPUs that the process may run on, at most 8. */
+/* By default: half of the CPUs that the process can keep busy (threads.h), at most 8. */
 uint32_t packers_default_threads(void);
 
 /* Starts nothing yet. */

@@ -11,6 +11,8 @@
 
 #include <criterion/criterion.h>
 
+#include "kernels/host/threads.h"
+
 #define TASKS   40
 #define PARTS   25
 #define THREADS 4
@@ -170,11 +172,20 @@ Test(packers, memory_that_fails)
 	close(fd);
 }
 
+Test(packers, half_of_what_the_process_can_keep_busy)
+{
+	const uint32_t cpus = threads_default(), n = packers_default_threads();
+	cpu_set_t one;
+
+	cr_assert_eq(n, cpus < 2 ? 1 : cpus < 16 ? cpus / 2 : 8, "%u of %u", n, cpus);
+	CPU_ZERO(&one);
+	CPU_SET((size_t)sched_getcpu(), &one);
+	cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+	cr_assert_eq(packers_default_threads(), 1);
+}
+
 Test(packers, as_many_as_there_is_room_for)
 {
-	const uint32_t n = packers_default_threads();
-
-	cr_assert(n >= 1 && n <= 8, "%u", n);
 	packers_init(&packers, 10 * PACKERS_MOST_THREADS);
 	cr_assert_eq(packers.most, PACKERS_MOST_THREADS);
 	packers_deinit(&packers);

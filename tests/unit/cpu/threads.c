@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many threads the engine starts, by trees of files as /proc and cgroups have them. */
-#include "kernels/cpu/threads.h"
+/* How many threads an engine starts, by trees of files as /proc and cgroups have them. */
+#include "kernels/host/threads.h"
 
 #include <sched.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many threads the engine starts, unless it is told: as many as the CPUs that the process can keep busy.
+/* How many threads are worth starting: as many as the CPUs that the process can keep busy. The CPU engine has
+ * so many, unless it is told, and the packers (packers.h) a share of them.
  *
- * These are the CPUs of its affinity mask, or fewer where the CPU quota of a cgroup, its own or one above,
+ * The CPUs are those of its affinity mask, or fewer where the CPU quota of a cgroup, its own or one above,
  * allows less time than they have. More threads than that would be stopped together, in the middle of their
  * work items, for the rest of each period of the quota. A cpuset is part of the affinity mask.
  *
@@ -16,8 +17,8 @@
  * other programs of the host use, and a bound thread would wait for its CPU meanwhile. So nothing here needs
  * the machine's topology (hwloc). A service of one node is made with CPUAffinity= (systemd/GUIDE.md).
  */
-#ifndef KERNELS_CPU_THREADS_H
-#define KERNELS_CPU_THREADS_H
+#ifndef KERNELS_HOST_THREADS_H
+#define KERNELS_HOST_THREADS_H
 
 #include <stdint.h>
 
