@@ -17,7 +17,7 @@ static void spec_init(const struct padded_request *request, struct transform_spe
 {
 	struct error err;
 	int rank = request->rank;
-	int64_t shape[4], strides[4], step = 1;
+	int64_t shape[4], strides[4], src_strides[4], step = 1, src_step = 1;
 	*spec = (struct transform_spec){
 		.n_perm = rank, .n_before = rank, .n_after = rank, .mode = request->mode
 	};
@@ -30,9 +30,12 @@ static void spec_init(const struct padded_request *request, struct transform_spe
 		shape[d] = request->shape[request->perm[d]] + request->before[d] + request->after[d];
 		strides[d] = step;
 		step = step * shape[d] + (d == rank - 1 ? request->dst_gap : 0);
+		src_strides[d] = src_step + request->src_gap[d];
+		src_step = src_strides[d] * request->shape[d];
 	}
-	cr_assert_eq(tensor_layout_init(&spec->src, request->dtype, rank, request->shape, NULL, "src", &err),
-	             0);
+	cr_assert_eq(
+	    tensor_layout_init(&spec->src, request->dtype, rank, request->shape, src_strides, "src", &err),
+	    0);
 	cr_assert_eq(tensor_layout_init(&spec->dst, request->dtype, rank, shape, strides, "dst", &err), 0);
 }
 

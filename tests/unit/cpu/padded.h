@@ -18,7 +18,8 @@ struct padded_request {
 	enum pad_mode mode;
 	int rank;
 	int64_t shape[4], perm[4], before[4], after[4];
-	int64_t dst_gap; /* elements after each row of dst */
+	int64_t dst_gap;    /* elements after each row of dst */
+	int64_t src_gap[4]; /* elements after each index of a dimension of src */
 };
 
 struct padded {
