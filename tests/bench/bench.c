@@ -10,10 +10,15 @@
 #include <unistd.h>
 
 #include "measure.h"
+#include "neighbours.h"
 #include "program.h"
+#include "proto/arithmetic.h"
 #include "rows.h"
 
+#define NEIGHBOUR_LEAST (1 << 20) /* bytes that one copies */
+
 static struct measure *measure;
+static struct neighbours *neighbours;
 
 /* Blocks: the shorter they are, the more often memory is asked for something new. */
 static double bar(const struct bench_row *row)
@@ -52,8 +57,8 @@ static uint64_t beyond_cache(void)
 	return cache > 32 << 20 ? 2 * (uint64_t)cache : 64 << 20;
 }
 
-/* "cpu engine, plain and avx2, 2 threads" */
-static void describe_engine(struct report *head)
+/* "cpu engine, plain and avx2, 2 threads, beside 2 processes that copy" */
+static void describe_engine(struct report *head, unsigned beside)
 {
 	size_t size = sizeof(head->engine), len = (size_t)snprintf(head->engine, size, "cpu engine, ");
 
@@ -63,8 +68,20 @@ static void describe_engine(struct report *head)
 		                        : i == head->n_isas - 1 ? " and "
 		                                                : ", ",
 		                        head->isa[i]);
-	snprintf(head->engine + len, size - len, ", %d thread%s", head->threads,
-	         head->threads == 1 ? "" : "s");
+	len += (size_t)snprintf(head->engine + len, size - len, ", %d thread%s", head->threads,
+	                        head->threads == 1 ? "" : "s");
+	if (beside)
+		snprintf(head->engine + len, size - len, ", beside %u process%s", beside,
+		         beside == 1 ? " that copies" : "es that copy");
+}
+
+/* Together they copy more than fits the cache. */
+static int start_neighbours(unsigned n, uint64_t round_bytes, struct error *err)
+{
+	if (!n)
+		return 0;
+	return neighbours_new(&neighbours, n, (size_t)max_i64((int64_t)round_bytes / n, NEIGHBOUR_LEAST),
+	                      err);
 }
 
 static int open_engine(const struct program_options *options, struct report *head, struct error *err)
@@ -76,8 +93,10 @@ static int open_engine(const struct program_options *options, struct report *hea
 		.sample_ns = options->quick ? 1e4 : 2e6,
 		.round_bytes = options->quick ? 1 << 20 : beyond_cache(),
 	};
-	int r = measure_open(&measure, &wanted, err);
+	int r = start_neighbours(options->beside, wanted.round_bytes, err);
 
+	if (r == 0)
+		r = measure_open(&measure, &wanted, err);
 	if (r < 0)
 		return r;
 	describe_machine(head->machine, sizeof(head->machine));
@@ -86,7 +105,7 @@ static int open_engine(const struct program_options *options, struct report *hea
 	head->n_isas = measure_n_variants(measure);
 	for (int i = 0; i < head->n_isas; i++)
 		snprintf(head->isa[i], sizeof(head->isa[i]), "%s", measure_variant(measure, i));
-	describe_engine(head);
+	describe_engine(head, options->beside);
 	return 0;
 }
 
@@ -99,6 +118,7 @@ static int measure_one(const struct bench_row *row, const struct program_options
 static void close_engine(void)
 {
 	measure_close(measure);
+	neighbours_free(neighbours);
 }
 
 int main(int argc, char **argv)
@@ -114,6 +134,7 @@ int main(int argc, char **argv)
 		    "many; memcpy has the same bytes in one piece.\n"
 		    "Where memcpy would give a thread less than 64 KiB it takes fewer. Short calls are repeated.\n"
 		    "Each row is checked before and after; a wrong byte ends the program with 1.\n"
+		    "memcpy's threads are bound to CPUs; the engine's are not, nor are the processes of --beside.\n"
 		    "Of several instruction sets each row has a line for each; they take turns with one memcpy.\n",
 		.is_cpu = true,
 		.runs = 9,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define MAX_THREADS 256
+#define MAX_BESIDE  256
 #define MAX_RANDOM  1000000
 #define LEAST_KIB   4
 #define MOST_KIB    (1 << 21)
@@ -21,6 +22,7 @@ enum option_id {
 	OPTION_MOST,
 	OPTION_RUNS,
 	OPTION_THREADS,
+	OPTION_BESIDE,
 	OPTION_ISA,
 	OPTION_CANDIDATES,
 	OPTION_QUICK,
@@ -49,6 +51,7 @@ static const struct {
 	{ OPTION_MOST, "most", "KIB", "draw no source larger than that [2097152]", OF_ALL },
 	{ OPTION_RUNS, "runs", "N", "runs of each row, from 1 to 101", OF_ALL },
 	{ OPTION_THREADS, "threads", "N", "of either side [one a CPU]", OF_CPU },
+	{ OPTION_BESIDE, "beside", "N", "beside N processes that copy memory all the while", OF_CPU },
 	{ OPTION_ISA, "isa", "NAME,...",
 	  "the engine's instruction sets: plain, avx2, avx512, ..., or all that this machine has [the best]",
 	  OF_CPU },
@@ -132,6 +135,11 @@ static int apply(struct command *command, enum option_id id, const char *value, 
 		r = parse_number(value, MAX_THREADS, "threads", &number, err);
 		if (r == 0)
 			command->options.threads = (unsigned)number;
+		return r;
+	case OPTION_BESIDE:
+		r = parse_number(value, MAX_BESIDE, "beside", &number, err);
+		if (r == 0)
+			command->options.beside = (unsigned)number;
 		return r;
 	case OPTION_ISA:
 		command->options.isa = value;

@@ -13,6 +13,7 @@
 struct program_options {
 	int runs;
 	unsigned threads; /* 0: not given */
+	unsigned beside;  /* processes that copy memory meanwhile */
 	const char *isa;  /* names, or "all"; NULL: not given */
 	bool candidates;  /* measures each way that the engine can move a row */
 	bool quick;       /* tiny rows, to try the program */
@@ -22,7 +23,7 @@ struct program_options {
 struct program {
 	const char *name;
 	const char *about; /* lines for --help */
-	bool is_cpu;       /* takes --threads and --isa */
+	bool is_cpu;       /* takes --threads, --beside and --isa */
 	int runs;          /* unless told otherwise */
 	const struct bench_row *rows;
 	int n_rows;

@@ -45,6 +45,7 @@ refused() {
 }
 
 ok "it measures" rc 0 --quick
+cp "$work/out" "$work/first"
 ok "... every row" out_has "rows that reach their bar: "
 rows=$(sed -n 's/^rows that reach their bar: [0-9]* of \([0-9]*\);.*/\1/p' "$work/out")
 case $bench in
@@ -54,6 +55,7 @@ case $bench in
 	ok "... after alternatives were tried" out_has "plans tried for 1 of $rows rows; "
 	ok "without trials" rc 0 --quick --runs 1 --no-tune
 	ok "... there are none" [ "$(grep -c 'plans tried' "$work/out")" = 0 ]
+	refused "an option of the CPU's" --beside --beside 1
 	;;
 *)
 	refused "an option of the GPU's" --no-tune --no-tune
@@ -68,6 +70,10 @@ case $bench in
 	ok "each candidate" rc 0 --quick --random 7 3 --most 16 --runs 2 --isa plain --candidates
 	ok "... in a line of a row" out_lines '^32K 1024:256 .*\]' 3
 	ok "... the chosen one against the best" out_has "chosen within 10 % of the best candidate: "
+	ok "beside others" rc 0 --quick --runs 1 --beside 2
+	ok "... which it says" out_has ", beside 2 processes that copy"
+	ok "... of none there is no word" [ "$(grep -c beside "$work/first")" = 0 ]
+	refused "no others" --beside=0 --beside 0
 	refused "an instruction set that is none" "--isa=mmx: this machine has plain" --isa plain,mmx
 	refused "no instruction set" "--isa=: this machine has plain" --isa plain,
 	refused "an instruction set twice" "plain is named twice" --isa all,plain
