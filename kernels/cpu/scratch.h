@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/isa/isa.h"
 
-#define TILE_PLANS_BYTES (320 << 10)
+#define TILE_PLANS_BYTES (1280 << 10)
 #define MOVE_BYTES       (1536 << 10)
 #define MADE_BYTES       (512 << 10)
 

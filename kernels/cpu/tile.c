@@ -2,8 +2,10 @@
 /* Lays out the image of a box's tiles, and walks over them. */
 #include "tile.h"
 
+#include <stddef.h>
 #include <string.h>
 
+#include "hash.h"
 #include "microkernel.h"
 #include "proto/arithmetic.h"
 #include "tile_border.h"
@@ -14,22 +16,11 @@
 /* Bytes for lines that are kept, at most. */
 #define ROOMS_MOST (64 << 10)
 
-/* Extents that tiles of a box have: whole, and cut short at its edges. */
-#define PLANS 4
+/* Plans that a thread keeps. A box has several kinds of tiles where its edges cut them short. */
+#define PLANS 16
 
-/* How tiles of the same extents are moved. */
-struct tile_plan {
-	int64_t extent[TENSOR_MAX_RANK];
-	bool direct; /* filled from the source; else from what is packed of it */
-	bool turned; /* and from its planes */
-	struct tile_pack pack;
-	struct tile_turn turn;
-	struct tile_fill fill;
-	struct tile_border border; /* where the move has one */
-};
-
-/* What plans depend on beside the extents: boxes that agree in it share them, whatever their jobs. A plan
- * names no memory. */
+/* What a plan depends on: tiles that agree in it share plans, whatever their boxes and jobs. A plan names no
+ * memory. */
 struct tile_kind {
 	const struct cpu_isa *isa;
 	uint32_t unit;
@@ -39,16 +30,30 @@ struct tile_kind {
 	uint32_t fill_bytes;
 	int rank;
 	struct kind_dim {
-		int64_t tile; /* extent of a tile at most */
+		int64_t extent;
 		int64_t src, image, core;
 		int64_t before, source; /* of a window, which a tile has whole */
 	} dim[TENSOR_MAX_RANK];
 };
 
-/* In scratch: those of the last kind, from one box to the next. */
-struct tile_plans {
+/* How tiles of a kind are moved. */
+struct tile_plan {
 	struct tile_kind kind;
-	int n, next;
+	bool direct; /* filled from the source; else from what is packed of it */
+	bool turned; /* and from its planes */
+	struct tile_pack pack;
+	struct tile_turn turn;
+	struct tile_fill fill;
+	struct tile_border border; /* where the move has one */
+};
+
+/* In scratch: the plans that were used last, from one box to the next. */
+struct tile_plans {
+	int n;
+	uint64_t uses;
+	struct {
+		uint64_t hash, used; /* of its kind; when it last was */
+	} entry[PLANS];
 	struct tile_plan plan[PLANS];
 };
 
@@ -288,8 +293,6 @@ static void plan_init(struct tile_plan *plan, const struct walk *walk)
 		struct tile_border_dim dim[TENSOR_MAX_RANK];
 		tile_border_init(&plan->border, shape.isa, shape.element, &fill, dim, border_dims(walk, dim));
 	}
-	for (int d = 0; d < walk->rank; d++)
-		plan->extent[d] = walk->dim[d].extent;
 	plan->direct = tile_fill_init(&plan->fill, &shape);
 	plan->turned = false;
 	if (plan->direct)
@@ -301,31 +304,11 @@ static void plan_init(struct tile_plan *plan, const struct walk *walk)
 		try_turn(plan, &shape);
 }
 
-static bool is_for(const struct tile_plan *plan, const struct walk *walk)
-{
-	for (int d = 0; d < walk->rank; d++)
-		if (plan->extent[d] != walk->dim[d].extent)
-			return false;
-	return true;
-}
-
-static const struct tile_plan *find_plan(const struct walk *walk)
-{
-	struct tile_plans *plans = walk->plans;
-	for (int i = 0; i < plans->n; i++)
-		if (is_for(&plans->plan[i], walk))
-			return &plans->plan[i];
-	struct tile_plan *plan = &plans->plan[plans->next];
-	plans->next = (plans->next + 1) % PLANS;
-	plans->n = plans->n < PLANS ? plans->n + 1 : PLANS;
-	plan_init(plan, walk);
-	return plan;
-}
-
-static void kind_init(struct tile_kind *kind, const struct walk *walk)
+/* Gives the bytes that there are of it. */
+static size_t kind_init(struct tile_kind *kind, const struct walk *walk)
 {
 	const struct move *move = walk->move;
-	memset(kind, 0, sizeof(*kind)); /* it is compared byte by byte */
+	memset(kind, 0, offsetof(struct tile_kind, dim)); /* it is compared byte by byte */
 	kind->isa = move->isa;
 	kind->unit = move->unit;
 	kind->in_place = move->in_place;
@@ -338,27 +321,42 @@ static void kind_init(struct tile_kind *kind, const struct walk *walk)
 	kind->rank = walk->rank;
 	for (int d = 0; d < walk->rank; d++) {
 		const struct walk_dim *dim = &walk->dim[d];
-		kind->dim[d] =
-		    (struct kind_dim){ dim->tile, dim->src, dim->image, dim->core, dim->before, dim->source };
+		kind->dim[d] = (struct kind_dim){ dim->extent, dim->src,    dim->image,
+			                          dim->core,   dim->before, dim->source };
 	}
+	return offsetof(struct tile_kind, dim) + (size_t)walk->rank * sizeof(kind->dim[0]);
 }
 
-/* Those that there are, if they are for boxes of this kind. */
-static struct tile_plans *plans_for(const struct walk *walk, struct cpu_scratch *scratch)
+/* It takes the place of the one whose last use is the longest ago. */
+static const struct tile_plan *find_plan(const struct walk *walk)
 {
-	struct tile_plans *plans = (struct tile_plans *)(void *)scratch->plans;
+	struct tile_plans *plans = walk->plans;
 	struct tile_kind kind;
-	kind_init(&kind, walk);
-	if (plans->n == 0 || memcmp(&plans->kind, &kind, sizeof(kind)) != 0) {
-		memcpy(&plans->kind, &kind, sizeof(kind));
-		plans->n = plans->next = 0;
+	const size_t n = kind_init(&kind, walk);
+	const uint64_t hash = hash_bytes(&kind, n);
+	int at = 0;
+	for (int i = 0; i < plans->n; i++) {
+		if (plans->entry[i].hash == hash && memcmp(&plans->plan[i].kind, &kind, n) == 0) {
+			plans->entry[i].used = ++plans->uses;
+			return &plans->plan[i];
+		}
+		if (plans->entry[i].used < plans->entry[at].used)
+			at = i;
 	}
-	return plans;
+	if (plans->n < PLANS)
+		at = plans->n++;
+	plans->entry[at].hash = hash;
+	plans->entry[at].used = ++plans->uses;
+	memcpy(&plans->plan[at].kind, &kind, n);
+	plan_init(&plans->plan[at], walk);
+	return &plans->plan[at];
 }
 
 void tile_forget(struct cpu_scratch *scratch)
 {
-	((struct tile_plans *)(void *)scratch->plans)->n = 0;
+	struct tile_plans *plans = (struct tile_plans *)(void *)scratch->plans;
+	plans->n = 0;
+	plans->uses = 0;
 }
 
 /* Whether the core is as it is packed. */
@@ -496,7 +494,7 @@ void tile_run(const struct move *move, const struct tile_box *box, struct cpu_sc
 	char *dst = box->dst;
 	const char *src = box->src;
 	walk_init(&walk, move, box->n);
-	walk.plans = plans_for(&walk, scratch);
+	walk.plans = (struct tile_plans *)(void *)scratch->plans;
 	walk.plan = NULL;
 	walk.image = scratch->move;
 	walk.core = walk.image + walk.image_bytes;
