@@ -88,6 +88,16 @@ static int64_t longest_row(const struct loop_nest *nest)
 	return run;
 }
 
+/* Whether what stays together is of a size that no single move has, in long rows. In an image it can be moved
+ * by more than its size, and what is written too much is written over: through the cache, runs of 3 bytes 1.8
+ * times as fast, of 7 bytes 1.2 times; of 25 bytes with gaps between them 0.64. */
+static bool has_odd_runs(const struct loop_nest *nest)
+{
+	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
+	int64_t run = inner->n * nest->element;
+	return inner->src == nest->element && run < 16 && run & (run - 1) && longest_row(nest) >= ROW_LEAST;
+}
+
 /* To what windows need. */
 static void shrink_tiles(struct move *move)
 {
@@ -97,7 +107,8 @@ static void shrink_tiles(struct move *move)
 
 static bool set_tile(struct move *move, const struct loop_nest *nest, const struct cpu_tile *tile)
 {
-	move->in_place = !move->bordered && (!move->stream || longest_row(nest) < ROW_LEAST);
+	move->in_place =
+	    !move->bordered && (move->stream ? longest_row(nest) < ROW_LEAST : !has_odd_runs(nest));
 	for (int d = 0; d < move->rank; d++) {
 		move->tile[d] = tile->n[d];
 		move->dim[d].chunk = tile->piece[d];

@@ -21,11 +21,19 @@ typedef void line_fn(char *dst, int64_t dst_stride, const char *src, int64_t src
 		for (int64_t i = 0; i < n; i++)                                                     \
 			memcpy(dst + i * dst_stride, src + i * src_stride, size);                   \
 	}
+/* Of a size that is known when they are compiled; others take longer. */
 DEFINE_LINE(1)
 DEFINE_LINE(2)
 DEFINE_LINE(4)
 DEFINE_LINE(8)
 DEFINE_LINE(16)
+DEFINE_LINE(3)
+DEFINE_LINE(5)
+DEFINE_LINE(6)
+DEFINE_LINE(7)
+DEFINE_LINE(12)
+DEFINE_LINE(24)
+DEFINE_LINE(32)
 
 static void line_short(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n,
                        uint32_t unit)
@@ -47,6 +55,20 @@ static line_fn *line_of(uint32_t unit)
 		return line_8;
 	case 16:
 		return line_16;
+	case 3:
+		return line_3;
+	case 5:
+		return line_5;
+	case 6:
+		return line_6;
+	case 7:
+		return line_7;
+	case 12:
+		return line_12;
+	case 24:
+		return line_24;
+	case 32:
+		return line_32;
 	default:
 		return line_short;
 	}
