@@ -128,6 +128,11 @@ void move_force(int candidate)
 	forced = candidate;
 }
 
+int move_forced(void)
+{
+	return forced;
+}
+
 /* false: by the microkernel. */
 static bool choose_method(struct move *move, const struct loop_nest *nest, const struct move_place *place)
 {

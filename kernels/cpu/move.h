@@ -74,6 +74,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 /* For measuring: moves that can go by this candidate (cpu_choice.h) do, from now on; -1 ends it. Not while a
  * job runs. */
 void move_force(int candidate);
+int move_forced(void); /* what move_force was given */
 
 /* The same move, so many bytes further on either side. src: 0 for a fill. */
 void move_shift(struct move *move, int64_t dst, int64_t src);

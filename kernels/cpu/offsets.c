@@ -180,6 +180,11 @@ bool offsets_init(struct offsets *ret, const struct loop_nest *nest)
 	ret->rank = 0;
 	for (int d = nest->rank - 1; d >= 0; d--)
 		step_over(&p, &nest->dim[d], p.taken[d] ? p.taken[d] : 1);
+	ret->dst_offset = nest->dst_offset;
+	ret->src_offset = nest->src_offset;
+	ret->src_end = nest->src_offset + nest->element;
+	for (int d = 0; d < nest->rank; d++)
+		ret->src_end += max_i64(nest->dim[d].src, 0) * (nest->dim[d].n - 1);
 	return true;
 }
 
@@ -202,16 +207,18 @@ typedef void elements_fn(char *dst, const char *src, const int32_t *at, int64_t 
 static elements_fn *const elements[CPU_SHIFTS] = { elements_1, elements_2, elements_4, elements_8,
 	                                           elements_16 };
 
-void offsets_run(const struct offsets *offsets, const struct cpu_isa *isa, const struct loop_nest *nest,
-                 char *dst, const char *src)
+size_t offsets_size(const struct offsets *offsets)
+{
+	return offsetof(struct offsets, src_at) + (size_t)offsets->cols * sizeof(offsets->src_at[0]);
+}
+
+void offsets_run(const struct offsets *offsets, const struct cpu_isa *isa, char *dst, const char *src)
 {
 	int shift = __builtin_ctz(offsets->unit);
 	int64_t at[2 * TENSOR_MAX_RANK] = { 0 };
-	dst += nest->dst_offset;
-	src += nest->src_offset;
-	const char *end = src + nest->element;
-	for (int d = 0; d < nest->rank; d++)
-		end += max_i64(nest->dim[d].src, 0) * (nest->dim[d].n - 1);
+	const char *end = src + offsets->src_end;
+	dst += offsets->dst_offset;
+	src += offsets->src_offset;
 	for (;;) {
 		if (offsets->transposes)
 			isa->tables[shift](dst, offsets->dst_at, offsets->rows, src, offsets->src_at,

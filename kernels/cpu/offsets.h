@@ -10,6 +10,7 @@
 #define KERNELS_CPU_OFFSETS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/cpu/isa/isa.h"
@@ -30,15 +31,18 @@ struct offsets {
 	int64_t rows, cols;
 	int rank; /* dimensions that step from tile to tile, from the inside out */
 	struct offsets_dim dim[2 * TENSOR_MAX_RANK];
-	int32_t dst_at[OFFSETS_SIDE]; /* of each row of the destination, bytes */
-	int32_t src_at[OFFSETS_MOST]; /* of each row of the source, or each element */
+	int64_t dst_offset, src_offset, src_end; /* bytes from the loop nest's bases */
+	int32_t dst_at[OFFSETS_SIDE];            /* of each row of the destination, bytes */
+	int32_t src_at[OFFSETS_MOST]; /* of each row of the source, or each element; last: see offsets_size */
 };
 
 /* Whether a loop nest is to be moved like this; fills *ret if so. */
 bool offsets_init(struct offsets *ret, const struct loop_nest *nest);
 
+/* Bytes of it that are used: the first ones. */
+size_t offsets_size(const struct offsets *offsets);
+
 /* dst and src: the loop nest's bases, before its offsets. Through the cache. */
-void offsets_run(const struct offsets *offsets, const struct cpu_isa *isa, const struct loop_nest *nest,
-                 char *dst, const char *src);
+void offsets_run(const struct offsets *offsets, const struct cpu_isa *isa, char *dst, const char *src);
 
 #endif

@@ -191,7 +191,7 @@ static void run_piece(const struct task *task, const struct move *move, int64_t 
 	}
 	move_piece_nest(move, piece, &nest, &dst, &src);
 	if (offsets_init(&offsets, &nest)) {
-		offsets_run(&offsets, move->isa, &nest, dst, src);
+		offsets_run(&offsets, move->isa, dst, src);
 		return;
 	}
 	past = *move;

@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kept.h"
 #include "tile.h"
 
 struct cpu_scratch *cpu_scratch_new(void)
 {
 	struct cpu_scratch *scratch = aligned_alloc(CPU_LINE, sizeof(*scratch));
-	if (scratch)
+	if (scratch) {
 		tile_forget(scratch);
+		kept_forget(scratch);
+	}
 	return scratch;
 }
 

@@ -13,6 +13,7 @@
 
 #include "cold.h"
 #include "offsets.h"
+#include "kept.h"
 #include "microkernel.h"
 #include "index_list.h"
 #include "kernels/host/memory.h"
@@ -169,12 +170,14 @@ static void fill(const struct small *small, char *dst)
 static void run_subregions(const struct small *small, char *dst, bool in_cache)
 {
 	const struct transform *t = small->move->transform;
-	const struct task task = { .transform = t, .plan = small->move->plan };
-	struct move_place place = { .dst = dst,
-		                    .src = small->src,
-		                    .fill = t->fill,
-		                    .piece_bytes = small->tuning->piece_most,
-		                    .tiled_bytes = INT64_MAX };
+	const struct task task = { .isa = small->tuning->isa,
+		                   .transform = t,
+		                   .plan = small->move->plan,
+		                   .place = { .dst = dst,
+		                              .src = small->src,
+		                              .fill = t->fill,
+		                              .piece_bytes = small->tuning->piece_most,
+		                              .tiled_bytes = INT64_MAX } };
 	struct subregions subregions;
 	subregions_init(&subregions, t);
 	uint64_t n = subregions.n;
@@ -182,16 +185,21 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 		fill(small, dst + t->dst_extent.low);
 		n = 1;
 	}
+	struct kept_plan *kept = kept_find(&task, small->scratch);
+	if (kept) {
+		kept_run(kept, n, dst, small->src, small->scratch);
+		return;
+	}
 	for (uint64_t i = 0; i < n; i++) {
 		struct loop_nest room;
 		struct offsets offsets;
 		struct move move;
 		const struct loop_nest *nest = task_subregion(&task, &subregions, i, &room);
 		if (offsets_init(&offsets, nest)) {
-			offsets_run(&offsets, small->tuning->isa, nest, dst, small->src);
+			offsets_run(&offsets, task.isa, dst, small->src);
 			continue;
 		}
-		move_init(&move, small->tuning->isa, nest, &place);
+		move_init(&move, task.isa, nest, &task.place);
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, small->scratch);
 	}

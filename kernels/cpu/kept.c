@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps plans in a ring of bytes, and finds them by a table of hashes. */
+#include "kept.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/plan/cpu_choice.h"
+#include "hash.h"
+#include "offsets.h"
+#include "transform_key.h"
+
+#define RING  (256 << 10)
+#define SLOTS 1024 /* a power of two */
+
+/* Transforms of more subregions are not kept. */
+#define MOST_STEPS 32
+
+/* A step that goes by tiles counts as so many bytes: of as many steps as there is room for at once, plans of
+ * tiles are kept too (tile.c). */
+#define TILED_BYTES (RING / 16)
+
+/* Bytes of the destination from which on tiles are faster where they are. Not measured apart. */
+#define TILES_LEAST 2048
+
+/* Runs that tiles move faster than one by one are shorter than this. */
+#define SHORT_RUN 8
+
+/* A subregion. */
+struct step {
+	uint32_t bytes; /* of the ring */
+	bool by_offsets, is_fill;
+	char *dst; /* where its move is now */
+	const char *src;
+	union {
+		struct move move;
+		struct offsets offsets; /* its tables as far as they go */
+	};
+};
+
+struct kept_plan {
+	const struct cpu_isa *isa;
+	uint64_t n;
+	struct transform_key key;
+	/* Steps follow. */
+};
+
+struct slot {
+	uint64_t hash;
+	uint64_t seen; /* how often */
+	bool has_plan; /* unless it has been written over since */
+	uint64_t at;   /* where that begins, counted in all bytes that were ever written */
+};
+
+struct kept {
+	uint64_t written; /* bytes, ever */
+	struct slot slot[SLOTS];
+	_Alignas(CPU_LINE) char ring[RING];
+};
+
+_Static_assert(sizeof(struct kept) <= KEPT_BYTES, "scratch.h: it has room");
+
+static struct kept *kept_of(struct cpu_scratch *scratch)
+{
+	return (struct kept *)(void *)scratch->kept;
+}
+
+void kept_forget(struct cpu_scratch *scratch)
+{
+	struct kept *kept = kept_of(scratch);
+	kept->written = 0;
+	memset(kept->slot, 0, sizeof(kept->slot));
+}
+
+/* ---- The ring --------------------------------------------------------------------------------------- */
+
+static char *ring_at(struct kept *kept, uint64_t at)
+{
+	return kept->ring + at % RING;
+}
+
+/* Up to a step beyond what was written last may have been used while that was made. */
+static bool is_whole(const struct kept *kept, const struct slot *slot)
+{
+	return slot->has_plan && kept->written + sizeof(struct step) - slot->at <= RING;
+}
+
+static struct step *first_step(struct kept_plan *plan)
+{
+	return (struct step *)(void *)((char *)plan + sizeof(*plan));
+}
+
+static struct step *next_step(struct step *step)
+{
+	return (struct step *)(void *)((char *)step + step->bytes);
+}
+
+/* ---- A plan ----------------------------------------------------------------------------------------- */
+
+/* Whether the source goes forwards where the destination does: there is nothing to put into order in a tile.
+ */
+static bool has_order(const struct loop_nest *nest)
+{
+	int64_t before = INT64_MAX;
+	for (int d = 0; d < nest->rank; d++) {
+		if (nest->dim[d].src < 0 || nest->dim[d].src > before)
+			return false;
+		before = nest->dim[d].src;
+	}
+	return true;
+}
+
+/* Whether tiles are faster than what the step has. Those whose plans are kept; to plan tiles takes longer
+ * than to move what is small.
+ *
+ * Speed by tiles to that without, medians of rows of 4 to 64 KiB: element by element, of 1 and 2 bytes 1.6,
+ * of 4 and more 0.8; in squares, where columns are up to 16 bytes long, 1.9; of 8 bytes, where columns are 3
+ * elements, or 2 and rows up to 4, 1.3; in others 0.8; runs of 3 to 7 bytes 1.2, longer ones 0.8; transposes
+ * by the microkernel 0.8. */
+static bool is_faster_by_tiles(const struct step *step, const struct loop_nest *nest)
+{
+	const struct offsets *offsets = &step->offsets;
+	if (!cpu_has_tiles(nest) || loop_nest_count(nest) * nest->element < TILES_LEAST)
+		return false;
+	if (!step->by_offsets)
+		return step->move.microkernel == microkernel_strided && step->move.unit < SHORT_RUN &&
+		       !has_order(nest);
+	if (!offsets->transposes)
+		return offsets->unit <= 2;
+	if (offsets->unit == 8)
+		return offsets->cols == 3 || (offsets->cols < 3 && offsets->rows <= 4);
+	return offsets->cols * offsets->unit <= 16;
+}
+
+static void step_init(struct step *step, const struct loop_nest *nest, const struct task *task)
+{
+	struct move_place place = task->place;
+	step->is_fill = nest->fill;
+	step->dst = place.dst;
+	step->src = place.src;
+	step->by_offsets = offsets_init(&step->offsets, nest);
+	if (!step->by_offsets)
+		move_init(&step->move, task->isa, nest, &place);
+	if (is_faster_by_tiles(step, nest)) {
+		step->by_offsets = false;
+		place.tiled_bytes = 0;
+		move_init(&step->move, task->isa, nest, &place);
+	}
+}
+
+static uint32_t step_bytes(const struct step *step)
+{
+	if (step->by_offsets)
+		return (uint32_t)(offsetof(struct step, offsets) + offsets_size(&step->offsets));
+	return step->move.tiled ? TILED_BYTES : (uint32_t)(offsetof(struct step, move) + sizeof(step->move));
+}
+
+/* At the end of the ring; NULL: it takes too much of it. */
+static struct kept_plan *make_plan(struct kept *kept, const struct transform_key *key,
+                                   const struct task *task, const struct subregions *subregions,
+                                   uint64_t *ret_at)
+{
+	uint64_t most = RING / 4, bytes = sizeof(struct kept_plan);
+	if (RING - kept->written % RING < most)
+		kept->written += RING - kept->written % RING;
+	struct kept_plan *plan = (struct kept_plan *)(void *)ring_at(kept, kept->written);
+	*ret_at = kept->written;
+	kept->written += most;
+	plan->isa = task->isa;
+	plan->n = subregions->n;
+	memcpy(&plan->key, key, transform_key_bytes(key));
+	struct task own = *task;
+	own.place.fill = plan->key.fill;
+	struct step *step = first_step(plan);
+	for (uint64_t i = 0; i < plan->n; i++, step = next_step(step)) {
+		struct loop_nest room;
+		if (most - bytes < sizeof(*step))
+			return NULL;
+		step_init(step, task_subregion(task, subregions, i, &room), &own);
+		step->bytes = (step_bytes(step) + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
+		bytes += step->bytes;
+		if (bytes > most)
+			return NULL;
+	}
+	kept->written -= most - bytes;
+	return plan;
+}
+
+struct kept_plan *kept_find(const struct task *task, struct cpu_scratch *scratch)
+{
+	struct kept *kept = kept_of(scratch);
+	struct transform_key key;
+	struct subregions subregions;
+	if (task->plan->n_subregions > MOST_STEPS)
+		return NULL;
+	transform_key_init(&key, task->transform);
+	uint64_t hash = hash_bytes(&key, transform_key_bytes(&key));
+	struct slot *slot = &kept->slot[hash % SLOTS];
+	if (slot->hash != hash)
+		*slot = (struct slot){ .hash = hash };
+	if (is_whole(kept, slot)) {
+		struct kept_plan *plan = (struct kept_plan *)(void *)ring_at(kept, slot->at);
+		return memcmp(&plan->key, &key, transform_key_bytes(&key)) == 0 ? plan : NULL;
+	}
+	slot->has_plan = false;
+	/* At the second time, and then ever more rarely, in case that there is no room for all that come. */
+	slot->seen++;
+	if (slot->seen < 2 || slot->seen & (slot->seen - 1))
+		return NULL;
+	subregions_init(&subregions, task->transform);
+	struct kept_plan *plan = make_plan(kept, &key, task, &subregions, &slot->at);
+	slot->has_plan = plan;
+	return plan;
+}
+
+void kept_run(struct kept_plan *plan, uint64_t n, char *dst, const char *src, struct cpu_scratch *scratch)
+{
+	struct step *step = first_step(plan);
+	for (uint64_t i = 0; i < n; i++, step = next_step(step)) {
+		if (step->by_offsets) {
+			offsets_run(&step->offsets, plan->isa, dst, src);
+			continue;
+		}
+		move_shift(&step->move, dst - step->dst, step->is_fill ? 0 : src - step->src);
+		step->dst = dst;
+		step->src = src;
+		for (int64_t piece = 0; piece < step->move.pieces; piece++)
+			move_run(&step->move, piece, scratch);
+	}
+}
