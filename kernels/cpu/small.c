@@ -217,9 +217,28 @@ static void assemble(const struct small *small)
 	small->tuning->isa->fence();
 }
 
+/* Contiguous on both sides; not one element repeated, which is one subregion too. */
+static bool is_one_run(const struct engine_move *move)
+{
+	const struct transform *t = move->transform;
+	return move->plan->family == FAMILY_MEMCPY && move->plan->n_subregions == 1 &&
+	       t->bytes == 2 * (uint64_t)t->count * t->element;
+}
+
+static void run_one_run(const struct small *small)
+{
+	const struct transform *t = small->move->transform;
+	const struct loop_nest *nest = &small->move->plan->interior;
+	memcpy(small->dst + nest->dst_offset, small->src + nest->src_offset, (size_t)(t->count * t->element));
+}
+
 static void work(void *arg)
 {
 	const struct small *small = arg;
+	if (is_one_run(small->move)) {
+		run_one_run(small);
+		return;
+	}
 	const struct tensor_extent *extent = &small->move->transform->dst_extent;
 	bool may_assemble = may_be_assembled(small);
 	bool is_cold =
