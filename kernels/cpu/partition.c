@@ -105,6 +105,25 @@ void partitioner_init(struct partitioner *partitioner, const struct task *task, 
 	}
 }
 
+bool partitioner_plan_first(struct partitioner *partitioner)
+{
+	if (partitioner->batch || partitioner->n == 0)
+		return true;
+	next_move(partitioner);
+	return partitioner->move.src != partitioner->task.place.fill;
+}
+
+void partitioner_replace(struct partitioner *partitioner, const struct task *task)
+{
+	const struct move_place *from = &partitioner->task.place, *to = &task->place;
+	if (partitioner->move.pieces > 0) {
+		move_shift(&partitioner->move, to->dst - from->dst, to->src - from->src);
+		partitioner->move.fill = to->fill;
+	}
+	partitioner->subregions.transform = task->transform;
+	partitioner->task = *task;
+}
+
 unsigned partitioner_left(const struct partitioner *partitioner, unsigned most)
 {
 	uint64_t partitions = (uint64_t)(partitioner->move.pieces - partitioner->next_piece);

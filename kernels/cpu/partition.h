@@ -56,6 +56,13 @@ const struct loop_nest *task_subregion(const struct task *task, const struct sub
 
 void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads);
 
+/* Plans the first subregion, where each piece is a partition. Whether partitioner_replace may be called
+ * later: not where that subregion is a fill. */
+bool partitioner_plan_first(struct partitioner *partitioner);
+
+/* One of which nothing has been taken since then, for a task whose transform is the same, elsewhere. */
+void partitioner_replace(struct partitioner *partitioner, const struct task *task);
+
 /* About how many partitions are left, capped at most; exact where it is 0. A zeroed partitioner has none. */
 unsigned partitioner_left(const struct partitioner *partitioner, unsigned most);
 

@@ -240,7 +240,8 @@ static void work_item_moves(struct running_job *running, struct work_item *ret)
 		running->left -= running->left == UINT64_MAX ? 0 : cost;
 		if (cost > (uint64_t)running->piece) {
 			struct task task = running_job_task(running, move);
-			partitioner_init(&running->partitioner, &task, running->threads);
+			partitioner_cache_begin(&running->cache, &running->partitioner, &task,
+			                        running->threads);
 			running->partitioned = move;
 			work_item_partition(running, ret);
 			return;
@@ -297,7 +298,7 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 	if (block >= 0) {
 		struct task task = running_job_task(running, &running->job->move);
 		index_list_place(running->job, group->first + b->at, block, b->layer, &task.place);
-		partitioner_init(&running->partitioner, &task, running->threads);
+		partitioner_cache_begin(&running->cache, &running->partitioner, &task, running->threads);
 		running->partitioned = &running->job->move;
 		running->partitioned_layer = b->layer;
 		work_item_partition(running, ret);

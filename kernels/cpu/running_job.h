@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "partition.h"
+#include "partitioner_cache.h"
 #include "kernels/engine.h"
 #include "index_list.h"
 #include "tuning.h"
@@ -41,6 +42,7 @@ struct running_job {
 	uint32_t threads;
 	int64_t piece; /* a work item's cost, about */
 	bool stream;
+	struct partitioner_cache cache;
 	struct partitioner partitioner;  /* of the move or block that is handed out in partitions */
 	struct engine_move *partitioned; /* that move */
 	uint32_t partitioned_layer;      /* of that block */

@@ -2,6 +2,7 @@
 /* Plans that are kept, against the oracle: which transforms have one, and what those plans move once others
  * have come. */
 #include "kernels/cpu/kept.h"
+#include "kernels/cpu/partitioner_cache.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -50,9 +51,9 @@ static void plan_case(struct kept_case *c)
 	plan_init(&c->plan, &c->transform, &facts);
 }
 
-static struct kept_plan *find(const struct kept_case *c, const struct cpu_isa *isa)
+static struct task task_of(const struct kept_case *c, const struct cpu_isa *isa)
 {
-	const struct task task = {
+	return (struct task){
 		.isa = isa,
 		.transform = &c->transform,
 		.plan = &c->plan,
@@ -61,7 +62,13 @@ static struct kept_plan *find(const struct kept_case *c, const struct cpu_isa *i
 		           .fill = c->transform.fill,
 		           .piece_bytes = 1 << 20,
 		           .tiled_bytes = INT64_MAX },
+		.cold_ns = UINT64_MAX,
 	};
+}
+
+static struct kept_plan *find(const struct kept_case *c, const struct cpu_isa *isa)
+{
+	const struct task task = task_of(c, isa);
 	return kept_find(&task, scratch);
 }
 
@@ -247,6 +254,49 @@ Test(kept, each_value_has_its_plan)
 	for (int i = 0; i < 2; i++)
 		check("a value", &c[i], plan[i], dst + ROOM, src);
 	close_all();
+}
+
+/* ---- How a transform was divided --------------------------------------------------------------------- */
+
+/* The n-th time that a stream divides it, elsewhere each time. */
+static void divide(struct partitioner_cache *cache, const struct kept_row *row, unsigned n)
+{
+	static struct partition partition;
+	struct partitioner partitioner;
+	atomic_bool stopped = false;
+	struct kept_case c;
+	make_case(row, &c);
+	struct task task = task_of(&c, cpu_isa_best());
+	task.place.dst += ROOM * (1 + n);
+	task.place.src += ROOM * n;
+	task.place.fill = c.transform.fill;
+	task.place.piece_bytes = n % 2 ? 1024 : 2048;
+	task.place.tiled_bytes = 0;
+	memset(dst, 0xa5, BYTES);
+	memset(wanted, 0xa5, BYTES);
+	oracle_run(&c.spec, (uint8_t *)wanted + ROOM * (1 + n), (const uint8_t *)task.place.src);
+	partitioner_cache_begin(cache, &partitioner, &task, 2);
+	while (partitioner_left(&partitioner, 1)) {
+		partitioner_next(&partitioner, &partition);
+		cr_assert(partition_run(&partition, &stopped, scratch));
+	}
+	cr_assert(!memcmp(dst, wanted, BYTES), "%s, time %u: other bytes", row->name, n);
+	memset(&c, 0xee, sizeof(c)); /* it is gone when the next job comes */
+}
+
+Test(kept, partitioners)
+{
+	struct partitioner_cache *cache = calloc(1, sizeof(*cache));
+	cr_assert(cache);
+	open_all();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (unsigned n = 0; n < 6; n++) {
+			divide(cache, &rows[i], n);
+			if (i > 0) /* so that entries of two transforms take turns */
+				divide(cache, &rows[i - 1], n);
+		}
+	close_all();
+	free(cache);
 }
 
 /* ---- More than there is room for --------------------------------------------------------------------- */
