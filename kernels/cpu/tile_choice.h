@@ -11,6 +11,7 @@ struct tile_choice {
 	bool direct;
 	int n;
 	uint64_t taken;
+	int64_t used; /* rows of a panel that are no gaps */
 	struct tile_dim dim[TILE_DIMS];
 };
 
@@ -48,6 +49,7 @@ double pixel_cost(int64_t bytes, double full);
  * pixels are for units of 1, 2, 4, 8 or 16 bytes that are contiguous in different dimensions of the source
  * and of the image. A shuffle that costs more than `most` is not chosen. */
 bool choose_panel(struct tile_choice *choice);
+bool panel_is_full(const struct tile_fill *fill); /* hardly anything is faster */
 bool choose_few(struct tile_choice *choice);
 bool choose_pixels(struct tile_choice *choice);
 bool choose_shuffle(struct tile_choice *choice, double most);

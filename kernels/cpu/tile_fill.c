@@ -2,6 +2,7 @@
 /* Chooses the way of a tile, and runs the loops around it. */
 #include "tile_fill.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "proto/arithmetic.h"
@@ -94,17 +95,30 @@ static bool choose(struct tile_choice *choice)
 	bool is_crossed = is_element && row >= 0 && col >= 0 && row != col;
 	if (is_crossed && choose_pixels(choice))
 		return true;
-	if (is_crossed && (!choice->direct || fill->unit >= DIRECT_UNIT) && choose_panel(choice))
-		return true;
 	if (choice->direct)
-		return false;
+		return is_crossed && fill->unit >= DIRECT_UNIT && choose_panel(choice);
 	struct tile_choice before = *choice;
-	bool has_few = is_crossed && choose_few(choice);
-	double units = TILE_UNITS_COST / (double)fill->unit,
-	       most = has_few && fill->cost < units ? fill->cost : units;
-	*choice = before;
-	if (!choose_shuffle(choice, most) && !(most < units && choose_few(choice)))
+	double panel = HUGE_VAL, few = HUGE_VAL, units = TILE_UNITS_COST / (double)fill->unit;
+	if (is_crossed && choose_panel(choice)) {
+		panel = fill->cost;
+		if (panel_is_full(fill))
+			return true;
+		*choice = before;
+	}
+	if (is_crossed && choose_few(choice)) {
+		few = fill->cost;
+		*choice = before;
+	}
+	double most = panel < few ? panel : few;
+	most = units < most ? units : most;
+	if (choose_shuffle(choice, most))
+		return true;
+	if (most == units)
 		choose_table(choice);
+	else if (most == panel)
+		choose_panel(choice);
+	else
+		choose_few(choice);
 	return true;
 }
 

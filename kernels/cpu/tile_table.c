@@ -83,9 +83,11 @@ static int64_t most_windows(int64_t unit)
 	return unit == 1 ? 9 : unit == 2 ? 6 : unit < 8 ? 4 : 2;
 }
 
+/* In the cache of a Zen 3, ns for 16 bytes: 0.7 by one window, 1.4 by two, 2.4 by four, 4.8 by eight; panels
+ * of bytes, whose cost is 6, 0.8. */
 static double shuffle_cost(int64_t windows)
 {
-	return 3 * (double)windows + 1;
+	return 5 * (double)windows;
 }
 
 static bool try_shuffle(struct tile_choice *choice, int64_t most_units, double most_cost)

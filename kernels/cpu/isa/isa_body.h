@@ -293,19 +293,50 @@ static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 	(i) * 64, ((i) + 1) * 64, ((i) + 2) * 64, ((i) + 3) * 64, ((i) + 4) * 64, ((i) + 5) * 64, \
 	    ((i) + 6) * 64, ((i) + 7) * 64
 
-static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle *shuffle)
+static inline TARGET vec16 shuffle_step(const char *src, const struct cpu_shuffle_step *step)
+{
+	return SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
+}
+
+#define DEFINE_SHUFFLE(windows)                                                                             \
+	static TARGET void shuffle_##windows(char *dst, const char *src, const struct cpu_shuffle *shuffle) \
+	{                                                                                                   \
+		const struct cpu_shuffle_step *step = shuffle->step;                                        \
+		int64_t left = shuffle->bytes;                                                              \
+		for (; left > 0; left -= 16, dst += 16, step += (windows)) {                                \
+			vec16 v = shuffle_step(src, step);                                                  \
+			UNROLL for (int i = 1; i < (windows); i++) v |= shuffle_step(src, step + i);        \
+			store16(left < 16 ? dst + left - 16 : dst, v);                                      \
+		}                                                                                           \
+	}
+DEFINE_SHUFFLE(1)
+DEFINE_SHUFFLE(2)
+DEFINE_SHUFFLE(3)
+DEFINE_SHUFFLE(4)
+
+static TARGET void shuffle_any(char *dst, const char *src, const struct cpu_shuffle *shuffle)
 {
 	const struct cpu_shuffle_step *step = shuffle->step;
 	int64_t last = shuffle->bytes - 16, windows = shuffle->windows;
 	for (int64_t at = 0; at < shuffle->bytes; at += 16) {
-		vec16 v = SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
-		step++;
-		for (int64_t i = 1; i < windows; i++, step++)
-			v |= SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
+		vec16 v = shuffle_step(src, step++);
+		for (int64_t i = 1; i < windows; i++)
+			v |= shuffle_step(src, step++);
 		if (shuffle->fill)
 			v |= load16((const char *)shuffle->fill + at);
 		store16(dst + (at < last ? at : last), v);
 	}
+}
+
+static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle *shuffle)
+{
+	static void (*const few[])(char *, const char *, const struct cpu_shuffle *) = { shuffle_1, shuffle_2,
+		                                                                         shuffle_3,
+		                                                                         shuffle_4 };
+	if (shuffle->windows <= 4 && !shuffle->fill)
+		few[shuffle->windows - 1](dst, src, shuffle);
+	else
+		shuffle_any(dst, src, shuffle);
 }
 
 /* 16 bytes, or as many as there are before end. */
