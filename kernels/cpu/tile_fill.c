@@ -14,6 +14,9 @@
  * packed 0.54, direct 0.65. */
 #define DIRECT_UNIT 4
 
+/* So are those whose rows are shorter. */
+#define DIRECT_ROW CPU_LINE
+
 /* ---- Dimensions ------------------------------------------------------------------------------------- */
 
 bool choice_is_taken(const struct tile_choice *choice, int d)
@@ -96,7 +99,8 @@ static bool choose(struct tile_choice *choice)
 	if (is_crossed && choose_pixels(choice))
 		return true;
 	if (choice->direct)
-		return is_crossed && fill->unit >= DIRECT_UNIT && choose_panel(choice);
+		return is_crossed && fill->unit >= DIRECT_UNIT && choose_panel(choice) &&
+		       fill->rows * fill->unit >= DIRECT_ROW;
 	struct tile_choice before = *choice;
 	double panel = HUGE_VAL, few = HUGE_VAL, units = TILE_UNITS_COST / (double)fill->unit;
 	if (is_crossed && choose_panel(choice)) {

@@ -298,21 +298,27 @@ static inline TARGET vec16 shuffle_step(const char *src, const struct cpu_shuffl
 	return SHUFFLE16(load16(src + step->offset), load16((const char *)step->mask));
 }
 
-#define DEFINE_SHUFFLE(windows)                                                                             \
-	static TARGET void shuffle_##windows(char *dst, const char *src, const struct cpu_shuffle *shuffle) \
-	{                                                                                                   \
-		const struct cpu_shuffle_step *step = shuffle->step;                                        \
-		int64_t left = shuffle->bytes;                                                              \
-		for (; left > 0; left -= 16, dst += 16, step += (windows)) {                                \
-			vec16 v = shuffle_step(src, step);                                                  \
-			UNROLL for (int i = 1; i < (windows); i++) v |= shuffle_step(src, step + i);        \
-			store16(left < 16 ? dst + left - 16 : dst, v);                                      \
-		}                                                                                           \
+#define DEFINE_SHUFFLE(name, windows, more)                                                              \
+	static TARGET void shuffle_##name(char *dst, const char *src, const struct cpu_shuffle *shuffle) \
+	{                                                                                                \
+		const struct cpu_shuffle_step *step = shuffle->step;                                     \
+		const char *fill = (const char *)shuffle->fill;                                          \
+		int64_t left = shuffle->bytes;                                                           \
+		for (; left > 0; left -= 16, dst += 16, step += (windows)) {                             \
+			vec16 v = shuffle_step(src, step);                                               \
+			UNROLL for (int i = 1; i < (windows); i++) v |= shuffle_step(src, step + i);     \
+			more;                                                                            \
+			store16(left < 16 ? dst + left - 16 : dst, v);                                   \
+		}                                                                                        \
+		(void)fill;                                                                              \
 	}
-DEFINE_SHUFFLE(1)
-DEFINE_SHUFFLE(2)
-DEFINE_SHUFFLE(3)
-DEFINE_SHUFFLE(4)
+#define ADD_FILL v |= load16(fill), fill += 16
+DEFINE_SHUFFLE(1, 1, )
+DEFINE_SHUFFLE(2, 2, )
+DEFINE_SHUFFLE(3, 3, )
+DEFINE_SHUFFLE(4, 4, )
+DEFINE_SHUFFLE(filled_1, 1, ADD_FILL)
+DEFINE_SHUFFLE(filled_2, 2, ADD_FILL)
 
 static TARGET void shuffle_any(char *dst, const char *src, const struct cpu_shuffle *shuffle)
 {
@@ -333,10 +339,14 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 	static void (*const few[])(char *, const char *, const struct cpu_shuffle *) = { shuffle_1, shuffle_2,
 		                                                                         shuffle_3,
 		                                                                         shuffle_4 };
-	if (shuffle->windows <= 4 && !shuffle->fill)
-		few[shuffle->windows - 1](dst, src, shuffle);
-	else
+	if (shuffle->windows > 4 || (shuffle->fill && shuffle->windows > 2))
 		shuffle_any(dst, src, shuffle);
+	else if (!shuffle->fill)
+		few[shuffle->windows - 1](dst, src, shuffle);
+	else if (shuffle->windows == 1)
+		shuffle_filled_1(dst, src, shuffle);
+	else
+		shuffle_filled_2(dst, src, shuffle);
 }
 
 /* 16 bytes, or as many as there are before end. */

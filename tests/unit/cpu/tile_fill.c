@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills of tiles: which way a tile goes, straight or from planes, and that every instruction set then moves
- * each element to its place and writes nothing between the image's rows but what its ways may. */
+/* Fills of tiles: which way a tile goes, packed or from the source, straight or from planes, and that every
+ * instruction set then moves each element to its place and writes nothing between the image's rows but what
+ * its ways may. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,4 +194,36 @@ ParameterizedTest(struct fill_row *row, tile_fill, moves_every_element)
 	free(expected);
 	free(packed);
 	free(planes);
+}
+
+struct direct_row {
+	char name[40];
+	int64_t element, rows; /* rows of the source, in elements */
+	bool is_direct;
+};
+
+ParameterizedTestParameters(tile_fill, fills_from_the_source_where_its_rows_are_long)
+{
+	static struct direct_row rows[] = {
+		{ "rows of a line", 8, 8, true },
+		{ "rows of less", 8, 7, false },
+		{ "rows of 4-byte elements", 4, 64, true },
+		{ "rows of 2-byte elements", 2, 128, false },
+	};
+	return cr_make_param_array(struct direct_row, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
+ParameterizedTest(struct direct_row *row, tile_fill, fills_from_the_source_where_its_rows_are_long)
+{
+	static struct tile_fill fill;
+	int64_t element = row->element, cols = 64;
+	struct tile_shape shape = {
+		.isa = cpu_isa_best(),
+		.element = element,
+		.direct = true,
+		.n = 2,
+		.dim = { { .n = cols, .image = element, .src = 4096, .packed = 4096 },
+		         { .n = row->rows, .image = cols * element, .src = element, .packed = element } }
+	};
+	cr_assert_eq(tile_fill_init(&fill, &shape), row->is_direct, "%s", row->name);
 }
