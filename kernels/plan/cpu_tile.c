@@ -11,6 +11,10 @@
 /* Tiles of a row of the destination that follow each other in a piece. */
 #define ROW_TILES 8
 
+/* Bytes of a run that its tables may be too short for, in a dimension of so many of its tiles. */
+#define LONG_BYTES (8 << 10)
+#define LONG_TILES 64
+
 /* One side of a tile: its dimensions, smallest stride first, and how far its run goes. */
 struct side {
 	int n, at;
@@ -110,6 +114,15 @@ static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nes
 	side->is_done = get < n || side->run >= side->want || *room < 2;
 }
 
+/* Of a dimension from `units` elements on. More than tables have, where hardly any tile is at the end: that
+ * of one may have no divisor by which to cut it. */
+static int64_t extent_most(const struct loop_nest *nest, int64_t n, int64_t units)
+{
+	int64_t most = LONG_BYTES / nest->element / units;
+	return most > 0 && n / most >= LONG_TILES ? max_i64(most, CPU_TILE_EXTENT / units)
+	                                          : CPU_TILE_EXTENT / units;
+}
+
 /* room: elements. */
 static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, const struct cpu_tile_want *want,
                         int64_t room)
@@ -136,9 +149,11 @@ static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, con
 	}
 	/* What room is left goes to whatever lies closest in the destination. */
 	int64_t units = 1;
-	for (int d = nest->rank - 1; d >= 0 && room >= 2 && units <= CPU_TILE_EXTENT / 2; d--) {
-		int64_t have = tile->n[d];
-		int64_t get = stepped(nest->dim[d].n, min_i64(have * room, CPU_TILE_EXTENT / units), have);
+	for (int d = nest->rank - 1; d >= 0 && room >= 2; d--) {
+		int64_t have = tile->n[d], n = nest->dim[d].n, most = extent_most(nest, n, units);
+		if (most < 2)
+			break;
+		int64_t get = stepped(n, min_i64(have * room, most), have);
 		if (get > have) {
 			tile->n[d] = get;
 			room = room * have / get;

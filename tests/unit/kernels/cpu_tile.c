@@ -32,6 +32,7 @@ ParameterizedTestParameters(cpu_tile, spans_what_both_sides_need)
 		{ "bytes", 2, 1, { 8192, 8192 }, { 0, 1 }, { 128, 64 } },
 		{ "short inner rows of the source", 3, 4, { 5, 65536, 512 }, { 0, 2, 1 }, { 5, 1, 64 } },
 		{ "short everywhere", 5, 2, { 7, 3, 4096, 2, 5 }, { 0, 2, 3, 1, 4 }, { 7, 1, 2, 2, 5 } },
+		{ "pairs, longer than a table", 2, 1, { 1 << 23, 2 }, { 1, 0 }, { 4096, 2 } },
 		{ "short rows on both sides", 4, 1, { 4096, 3, 4096, 3 }, { 1, 0, 3, 2 }, { 16, 3, 8, 3 } },
 	};
 	return cr_make_param_array(struct tile_row, rows, sizeof(rows) / sizeof(rows[0]));
