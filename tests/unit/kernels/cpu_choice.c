@@ -107,6 +107,9 @@ ParameterizedTestParameters(cpu_choice, microkernels_cost)
 		{ "pixels of three channels",
 		  { 2, 1, { 3, 1 << 22 }, { 0, 1 } },
 		  { 3, 1, { 3, 2, 1 << 21 }, { 0, 1, 2 } } },
+		{ "pixels into rows of whole lines",
+		  { 3, 2, { 8192, 2, 128 }, { 1, 2, 0 } },
+		  { 3, 2, { 8192, 2, 144 }, { 1, 2, 0 } } },
 	};
 	return cr_make_param_array(struct microkernel_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
