@@ -15,6 +15,11 @@
 /* Instructions for 16 bytes of pixels that need no room, to bring them together. */
 #define MERGE_COST 6
 
+/* Few rows or columns cost so many times their part of the squares and of their copies: in the cache of a Zen
+ * 3, where 16 bytes of a panel of bytes, whose cost is 6, take 0.8 ns, 3 to 15 rows 12.3 to 3.2, in long
+ * columns 8.5 to 2.2; 6 to 15 columns 8.6 to 3.5. */
+#define FEW_TIMES 2.2
+
 /* Rows of few columns that are transposed at a time. */
 #define BLOCK_ROWS 64
 
@@ -187,6 +192,7 @@ bool choose_few(struct tile_choice *choice)
 	else
 		fill->cost = panel_cost(fill->unit) * (double)least / (double)fill->cols +
 		             64 / (double)(fill->cols * fill->unit);
+	fill->cost *= FEW_TIMES;
 	return true;
 }
 

@@ -98,7 +98,7 @@ ParameterizedTestParameters(tile_fill, moves_every_element)
 		{ "few rows",
 		  2,
 		  3,
-		  { { 12, 1, 300 }, { 3, 128, 1 }, { 4, 12, 4000 } },
+		  { { 12, 1, 300 }, { 7, 128, 1 }, { 4, 12, 4000 } },
 		  TILE_FEW_ROWS,
 		  false },
 		{ "units of several elements",
