@@ -64,10 +64,9 @@ struct move_place {
 	bool stream;
 };
 
-/* A loop nest with windows is always tiled, by a place that is streamed; one for which `tiled` is false then
- * must not be run. */
-/* Windows of the loop nest are those that windows.h chooses for such a place. Where their tiles do not fit,
- * as may be while it tries, `tiled` is false and the move must not be run. */
+/* A loop nest with windows is always tiled, in a place that is streamed. Its windows are those that windows.h
+ * chooses for such a place. Where their tiles do not fit, as may be while it tries, `tiled` is false, and the
+ * move must not be run. */
 void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place);
 
