@@ -23,7 +23,7 @@
 #define ISA                cpu_isa_plain
 #define ISA_NAME           "plain"
 
-static inline vec16 shuffle16(vec16 v, vec16 mask)
+static __attribute__((noinline)) vec16 shuffle16(vec16 v, vec16 mask)
 {
 	vec16 out;
 	for (int i = 0; i < 16; i++)
