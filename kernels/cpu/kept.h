@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How small transforms are moved, kept ready for the next time.
  *
- * To plan a small transform takes as long as to move it. So what is planned is kept, by what it is planned
- * from, whichever job it comes with. A transform that was never seen is not: it is moved in ways that are
- * planned fast. One that comes again has its plan made with more care, by tiles where those are faster, and
- * kept. The plan that was made first goes first when there is no more room.
+ * Planning a small transform takes as long as moving it. So plans are kept, found by all that a plan depends
+ * on, whichever job a transform comes with. One that is seen for the first time is moved in ways that are
+ * planned fast. When it comes again, its plan is made with more care, by tiles where those are faster, and is
+ * kept. When there is no more room, the oldest plan is overwritten.
  */
 #ifndef KERNELS_CPU_KEPT_H
 #define KERNELS_CPU_KEPT_H
@@ -15,7 +15,7 @@
 
 struct kept_plan;
 
-/* Of the task's transform; NULL: it has none. The task's place need not be its next one. */
+/* The plan of the task's transform, for any place; NULL: none is kept. */
 struct kept_plan *kept_find(const struct task *task, struct cpu_scratch *scratch);
 
 /* Its subregions, up to the n-th, between these places. */

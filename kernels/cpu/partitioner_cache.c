@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares transforms with those of the entries, and puts partitioners elsewhere. */
+/* Finds the entry of a transform, and moves a copy of its partitioner to the transform's place. */
 #include "partitioner_cache.h"
 
 #include "hash.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the last transforms of a stream were divided, for the next time: to plan the first subregion takes some
- * microseconds, in which nobody else gets at the lock that work is handed out under. */
+/* How the last transforms of a stream were divided, for the next time: planning the first subregion takes
+ * some microseconds, during which nobody else gets the lock under which work is handed out. */
 #ifndef KERNELS_CPU_PARTITIONER_CACHE_H
 #define KERNELS_CPU_PARTITIONER_CACHE_H
 

@@ -9,7 +9,7 @@
 /* Smaller panels are faster unit by unit, many of them by one table. Not measured apart. */
 #define PANEL_LEAST 256 /* bytes */
 
-/* Rows of a panel, with those of gaps, to those that there are, at most. */
+/* Rows of a panel, with those of gaps, to those that there are, at most. Not measured. */
 #define ROW_GAPS 4
 
 /* Instructions for 16 bytes of pixels that need no room, to bring them together. */

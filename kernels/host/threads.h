@@ -14,8 +14,10 @@
  *
  * Threads are bound neither to CPUs nor to nodes. The memory of a request is where its client touched it
  * first, on any node or on several, so no order of threads suits all requests; the kernel knows which CPUs
- * other programs of the host use, and a bound thread would wait for its CPU meanwhile. So nothing here needs
- * the machine's topology (hwloc). A service of one node is made with CPUAffinity= (systemd/GUIDE.md).
+ * other programs of the host use, and a bound thread would wait for its CPU meanwhile. That is not measured;
+ * memcpy's threads, bound, were faster beside two other processes than unbound (tests/bench/EXPERIMENTS.md).
+ * So nothing here needs the machine's topology (hwloc). A service of one node is made with CPUAffinity=
+ * (systemd/GUIDE.md).
  */
 #ifndef KERNELS_HOST_THREADS_H
 #define KERNELS_HOST_THREADS_H

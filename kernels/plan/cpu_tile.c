@@ -11,7 +11,8 @@
 /* Tiles of a row of the destination that follow each other in a piece. */
 #define ROW_TILES 8
 
-/* Bytes of a run that its tables may be too short for, in a dimension of so many of its tiles. */
+/* Bytes of a run that its tables may be too short for, in a dimension of so many of its tiles. Against
+ * others: not measured; against none, pairs of runs of 44 bytes 4.6 instead of 13.5 ns for 16 bytes. */
 #define LONG_BYTES (8 << 10)
 #define LONG_TILES 64
 
