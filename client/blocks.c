@@ -83,6 +83,9 @@ static void transform_fields(const struct msg_transform *t, struct msg_blocks *r
 	COPY(after)
 	COPY(mode)
 	COPY(value)
+	COPY(cast)
+	COPY(scale)
+	COPY(bias)
 #undef COPY
 }
 

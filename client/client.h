@@ -341,6 +341,12 @@ struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_s
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 
+/* A tensor as it travels; name is what errors call it. */
+int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name, struct msg_tensor *ret);
+
+/* Adds a conversion to the fields of its transform. */
+int conversion_params(tma_client *client, const struct tma_conversion *conversion, struct msg_transform *ret);
+
 /* A transform as it travels, without its order; INVALID_ARGUMENT when it cannot. */
 int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
 
@@ -408,9 +414,9 @@ int order_params(tma_client *client, const struct tma_order *order, const struct
 	                 &(struct order_fields){ &(p)->wait, &(p)->signal, &(p)->reply, &(p)->priority, \
 	                                         &(p)->multiprocessors, &(p)->host_threads }),          \
 	    &(p)->has,                                                                                  \
-	    (const uint32_t[ORDER_PARTS]){ F(m, wait), F(m, signal), F(m, reply), F(m, priority),       \
+	    (const uint64_t[ORDER_PARTS]){ F(m, wait), F(m, signal), F(m, reply), F(m, priority),       \
 	                                   F(m, multiprocessors), F(m, host_threads) })
-int order_fill_has(int parts, uint32_t *has, const uint32_t bits[ORDER_PARTS]);
+int order_fill_has(int parts, uint64_t *has, const uint64_t bits[ORDER_PARTS]);
 
 /* ---- plan.c ---------------------------------------------------------------------------------------- */
 

@@ -235,6 +235,38 @@ static int table_item_params(tma_client *client, const struct tma_item *item, st
 	return rc;
 }
 
+static int operand_param(tma_client *client, const struct tma_place *place, const char *name, uint64_t field,
+                         struct region_place *ret, uint64_t *has)
+{
+	int rc = place_check(client, place, name);
+
+	if (rc < 0 || !place->region)
+		return rc;
+	*has |= field;
+	return place_param(client, *place, name, ret);
+}
+
+static int operands_params(tma_client *client, const struct tma_operands *operands, struct msg_plan_run *ret)
+{
+	int rc = reserved_check(client, operands->reserved, COUNT(operands->reserved), "operands.reserved");
+
+	if (rc == 0)
+		rc = operand_param(client, &operands->scale, "scale", F(plan_run, scale), &ret->scale,
+		                   &ret->has);
+	if (rc == 0)
+		rc = operand_param(client, &operands->bias, "bias", F(plan_run, bias), &ret->bias, &ret->has);
+	return rc;
+}
+
+static int plan_item_params(tma_client *client, const struct tma_item *item, struct msg_plan_run *ret)
+{
+	int rc = item->dst_table || item->src_table
+	             ? table_item_params(client, item, ret)
+	             : run_params(client, item->plan, item->dst, item->src, ret);
+
+	return rc < 0 || !item->operands ? rc : operands_params(client, item->operands, ret);
+}
+
 static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret)
 {
 	int rc;
@@ -251,10 +283,12 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 		                   item->plan ? "given; an item is one of them"
 		                              : "NULL; an item is one of them");
 	ret->is_run = item->plan;
-	if (item->dst_table || item->src_table)
-		return table_item_params(client, item, &ret->run);
-	if (item->plan)
-		return run_params(client, item->plan, item->dst, item->src, &ret->run);
+	if (item->operands && !item->plan)
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "operands: set, but only a plan takes them; a transform has its conversion");
+	if (item->plan || item->dst_table || item->src_table)
+		return plan_item_params(client, item, &ret->run);
 	rc = transform_check_part(client, item->transform, "set, but the items of a request share one");
 	return rc < 0 ? rc : transform_params(client, item->transform, &ret->transform);
 }

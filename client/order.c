@@ -109,7 +109,7 @@ int order_params(tma_client *client, const struct tma_order *order, const struct
 	return rc < 0 ? rc : parts;
 }
 
-int order_fill_has(int parts, uint32_t *has, const uint32_t bits[ORDER_PARTS])
+int order_fill_has(int parts, uint64_t *has, const uint64_t bits[ORDER_PARTS])
 {
 	if (parts < 0)
 		return parts;

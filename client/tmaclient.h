@@ -116,6 +116,11 @@ enum tma_pad_mode {
 	TMA_PAD_WRAP,
 };
 
+enum tma_cast {
+	TMA_CAST_SATURATE,
+	TMA_CAST_EXACT,
+};
+
 TMA_API const char *tma_status_name(int status);            /* such as "QUOTA"; otherwise "UNKNOWN" */
 TMA_API const char *tma_dtype_name(enum tma_dtype dtype);   /* such as "float32"; otherwise NULL */
 TMA_API size_t tma_dtype_size(enum tma_dtype dtype);        /* bytes; 0 if there is no such type */
@@ -430,6 +435,31 @@ TMA_API int tma_number_encode(enum tma_dtype dtype, const struct tma_number *num
 
 struct tma_order;
 
+/* What becomes of elements on their way into a destination of another type: dst = cast(src * scale + bias).
+ *
+ * Any type but complex ones becomes any other. It is calculated in float32, or in float64 if one side is
+ * float64 or an integer of 32 or 64 bits; the product and the sum are each rounded to nearest even, as in
+ * NumPy, and so is the cast to a floating type. A cast to integers rounds towards zero, and one to bool is
+ * whether the value is not zero, also as in NumPy.
+ *
+ * TMA_CAST_SATURATE takes the nearest value that the destination's type has, so infinities become its largest
+ * finite value; NaN stays NaN, and becomes the integer 0. With TMA_CAST_EXACT the request fails with
+ * OUT_OF_RANGE if any value is not one of the destination's type; the error message says how many, and the
+ * destination has what is nearest to them.
+ *
+ * scale and bias are numbers, or tensors of float32 or float64 that broadcast against the permuted source,
+ * before it is cropped and padded, as in NumPy: aligned at the last dimension, and an extent of 1 repeats.
+ * They must not share bytes with the destination. Zero-initialize the struct and set the members that you
+ * need. */
+struct tma_conversion {
+	enum tma_cast cast;
+	const struct tma_number *scale;        /* a real number; NULL: none */
+	const struct tma_tensor *scale_tensor; /* instead of scale */
+	const struct tma_number *bias;         /* likewise */
+	const struct tma_tensor *bias_tensor;
+	uint64_t reserved[8];
+};
+
 /* One transform. A NULL pointer leaves out its part: no permutation, no padding. */
 struct tma_transform {
 	const struct tma_tensor *dst;
@@ -440,9 +470,10 @@ struct tma_transform {
 	                          negative crops */
 	const int64_t *after;  /* likewise, after each dimension */
 	enum tma_pad_mode mode;
-	struct tma_number value;       /* with TMA_PAD_CONSTANT */
-	const struct tma_order *order; /* for a transform that is a request by itself; NULL: none */
-	uint64_t reserved[8];
+	struct tma_number value;                 /* with TMA_PAD_CONSTANT */
+	const struct tma_order *order;           /* for a transform that is a request by itself; NULL: none */
+	const struct tma_conversion *conversion; /* NULL: dst and src have one type */
+	uint64_t reserved[7];
 };
 
 struct tma_result {
@@ -566,9 +597,9 @@ TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, st
  */
 TMA_API int tma_region_find_current(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
-/* Prepares a plan of the transform. The regions and offsets of its tensors are ignored; an order is
- * INVALID_ARGUMENT. The transform is not used after the call. The plan belongs to the client until
- * tma_plan_release or tma_free. */
+/* Prepares a plan of the transform. The regions and offsets of its tensors, including those of a conversion,
+ * are ignored; an order is INVALID_ARGUMENT. The transform is not used after the call. The plan belongs to
+ * the client until tma_plan_release or tma_free. */
 TMA_API int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, tma_plan **ret);
 
 /* Runs the plan from src to dst and waits for the reply, like tma_transform. order may be NULL. */
@@ -608,6 +639,13 @@ TMA_API int tma_table_release(tma_table *table);
 
 /* ---- Items: many transforms in one request ---------------------------------------------------------- */
 
+/* The places of the tensors by which a plan converts. Such a plan runs as an item, or as the only item of a
+ * request. */
+struct tma_operands {
+	struct tma_place scale, bias; /* a place without a region: the plan has no such tensor */
+	uint64_t reserved[2];
+};
+
 /* A transform, or a run of a plan: exactly one of transform and plan is NULL. */
 struct tma_item {
 	const struct tma_transform *transform; /* its order must be NULL */
@@ -617,7 +655,8 @@ struct tma_item {
 	const tma_table *dst_table; /* instead of dst: the plan runs once for each place */
 	const tma_table *src_table; /* instead of src, beside dst_table; NULL: all of these runs have the
 	                               place src. Each run counts against jobs_per_uid */
-	uint64_t reserved[2];
+	const struct tma_operands *operands; /* of a plan whose scale or bias is a tensor; otherwise NULL */
+	uint64_t reserved[1];
 };
 
 /* Runs n items in one request and waits for the reply. Items run in no particular order: none may read or

@@ -7,8 +7,6 @@
 #include <string.h>
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t);
-static int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name,
-                         struct msg_tensor *ret);
 static void ints_params(struct int_list *ret, int n, const int64_t *v);
 
 /* ---- Transforms ------------------------------------------------------------------------------------ */
@@ -158,7 +156,7 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 		                   "value.kind: %d is not an enum tma_number_kind", (int)t->value.kind);
 	if (ret->value.kind != SCALAR_UNSIGNED || ret->value.u)
 		ret->has |= F(transform, value);
-	return 0;
+	return t->conversion ? conversion_params(client, t->conversion, ret) : 0;
 }
 
 /* What the lists could not be read or sent without. */
@@ -178,8 +176,7 @@ static int split_check(tma_client *client, const struct tma_tensor *t, const cha
 	return 0;
 }
 
-static int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name,
-                         struct msg_tensor *ret)
+int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name, struct msg_tensor *ret)
 {
 	char field[16];
 	int rc;

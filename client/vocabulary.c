@@ -28,6 +28,10 @@ _Static_assert((int)TMA_PAD_SYMMETRIC == (int)PAD_MODE_SYMMETRIC, "tmaclient.h: 
 _Static_assert((int)TMA_PAD_WRAP == (int)PAD_MODE_WRAP, "tmaclient.h: TMA_PAD_WRAP");
 _Static_assert((int)TMA_PAD_WRAP + 1 == (int)PAD_MODE_COUNT, "tmaclient.h: the last pad mode");
 
+_Static_assert((int)TMA_CAST_SATURATE == (int)CAST_SATURATE, "tmaclient.h: TMA_CAST_SATURATE");
+_Static_assert((int)TMA_CAST_EXACT == (int)CAST_EXACT, "tmaclient.h: TMA_CAST_EXACT");
+_Static_assert((int)TMA_CAST_EXACT + 1 == (int)CAST_COUNT, "tmaclient.h: the last cast");
+
 _Static_assert((int)TMA_REGION_MEMFD == (int)REGION_KIND_MEMFD + 1, "tmaclient.h: TMA_REGION_MEMFD");
 _Static_assert((int)TMA_REGION_CUDA_IPC == (int)REGION_KIND_CUDA_IPC + 1, "tmaclient.h: TMA_REGION_CUDA_IPC");
 _Static_assert((int)TMA_REGION_CUDA_FD == (int)REGION_KIND_CUDA_FD + 1, "tmaclient.h: TMA_REGION_CUDA_FD");

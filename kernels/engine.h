@@ -107,6 +107,13 @@ struct engine_owner {
 	uint64_t slow_wakes_until_ns;  /* by the monotonic clock; atomic: its last wake-up took long */
 };
 
+/* scale or bias of a conversion. */
+struct engine_operand {
+	double number;
+	struct engine_memory *memory; /* of a tensor; NULL: it is the number, or there is none */
+	uint64_t offset;              /* bytes of element [0, ..., 0] in the region */
+};
+
 /* One transform between two places. */
 struct engine_move {
 	const struct transform *transform;
@@ -115,7 +122,10 @@ struct engine_move {
 	struct engine_memory *src;
 	uint64_t dst_offset; /* bytes of element [0, ..., 0] in the region */
 	uint64_t src_offset;
-	int status; /* by the engine, of a batch's: 0, CANCELED, DEVICE, DEVICE_LOST */
+	struct engine_operand scale, bias;
+	/* By the engine. */
+	uint64_t changed; /* elements whose values an exact cast has changed */
+	int status; /* of a batch's: 0, CANCELED, OUT_OF_RANGE (changed is not 0), DEVICE, DEVICE_LOST */
 };
 
 /* A point of a timeline: a 64-bit word in a region, little-endian, at a multiple of 8 bytes of its memory. It

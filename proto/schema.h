@@ -108,6 +108,7 @@ enum field_kind {
 	FIELD_KIND_BINARY,       /* struct bytes; bin */
 	FIELD_KIND_DTYPE,        /* enum dtype; str, a name */
 	FIELD_KIND_PAD_MODE,     /* enum pad_mode; str, a name */
+	FIELD_KIND_CAST,         /* enum cast; str, a name */
 	FIELD_KIND_REGION_KIND,  /* enum region_kind; str, a name */
 	FIELD_KIND_REGION_STATE, /* enum region_state; str, a name */
 	FIELD_KIND_COMPLETION,   /* enum completion; str, a name */
@@ -118,6 +119,7 @@ enum field_kind {
 	FIELD_KIND_ITEMS,        /* struct item_list; array of maps */
 	FIELD_KIND_CODES,        /* struct code_list; array of integers */
 	FIELD_KIND_MESSAGE,      /* the inner struct; map */
+	FIELD_KIND_OPERAND,      /* struct msg_operand; a real number, or a map */
 	FIELD_KIND_LIST,         /* struct message_list; array of maps */
 	FIELD_KIND_NAMES,        /* struct name_list; array of str */
 	FIELD_KIND_COUNTERS,     /* struct counter_list; map of str to integer */
@@ -130,6 +132,7 @@ typedef struct bytes FIELD_TYPE_STRING;
 typedef struct bytes FIELD_TYPE_BINARY;
 typedef enum dtype FIELD_TYPE_DTYPE;
 typedef enum pad_mode FIELD_TYPE_PAD_MODE;
+typedef enum cast FIELD_TYPE_CAST;
 typedef enum region_kind FIELD_TYPE_REGION_KIND;
 typedef enum region_state FIELD_TYPE_REGION_STATE;
 typedef enum completion FIELD_TYPE_COMPLETION;
@@ -142,10 +145,11 @@ typedef struct code_list FIELD_TYPE_CODES;
 typedef struct name_list FIELD_TYPE_NAMES;
 typedef struct counter_list FIELD_TYPE_COUNTERS;
 #define NESTED_TYPE_MESSAGE(inner) struct msg_##inner
+#define NESTED_TYPE_OPERAND(inner) struct msg_##inner
 #define NESTED_TYPE_LIST(inner)    struct message_list
 
 /* F(message, field): the field's bit in `has`. */
-#define F(m, field) (1u << FIELD_INDEX_##m##_##field)
+#define F(m, field) (UINT64_C(1) << FIELD_INDEX_##m##_##field)
 
 #define MESSAGE(m, doc)                             enum {
 #define FIELD(m, kind, name, presence, dflt, doc)   FIELD_INDEX_##m##_##name,
@@ -158,7 +162,7 @@ typedef struct counter_list FIELD_TYPE_COUNTERS;
 
 #define MESSAGE(m, doc)  \
 	struct msg_##m { \
-		uint32_t has;
+		uint64_t has;
 #define FIELD(m, kind, name, presence, dflt, doc)   FIELD_TYPE_##kind name;
 #define NESTED(m, kind, name, presence, inner, doc) NESTED_TYPE_##kind(inner) name;
 #define END(m) \
@@ -208,14 +212,14 @@ struct field {
 	bool required;
 	size_t offset; /* in the message's struct */
 	int64_t dflt;
-	const struct message *inner; /* MESSAGE and LIST */
+	const struct message *inner; /* MESSAGE, OPERAND and LIST */
 };
 
 struct message {
 	const char *name;
 	const char *doc;
 	size_t size;     /* of the struct */
-	uint32_t needed; /* mask of the REQUIRED fields */
+	uint64_t needed; /* mask of the REQUIRED fields */
 	uint32_t n_fields;
 	const struct field *fields;
 };
@@ -231,8 +235,8 @@ struct method {
 	const char *doc;
 	enum method_id id;
 	const struct message *params;
-	uint32_t accepts;
-	uint32_t requires;
+	uint64_t accepts;
+	uint64_t requires;
 	enum result_kind result_kind;
 	const struct message *result;
 	uint32_t fds; /* most fds that a request carries */

@@ -16,6 +16,11 @@ const char *const pad_mode_names[PAD_MODE_COUNT] = {
 	[PAD_MODE_SYMMETRIC] = "symmetric", [PAD_MODE_WRAP] = "wrap",
 };
 
+const char *const cast_names[CAST_COUNT] = {
+	[CAST_SATURATE] = "saturate",
+	[CAST_EXACT] = "exact",
+};
+
 uint32_t dtype_size(enum dtype dtype)
 {
 	static const uint8_t sizes[DTYPE_COUNT] = {

@@ -41,9 +41,17 @@ enum pad_mode {
 	PAD_MODE_COUNT
 };
 
+/* What becomes of values that the destination's type does not have. */
+enum cast {
+	CAST_SATURATE, /* rounded, and clamped to what is finite; NaN stays NaN, and becomes the integer 0 */
+	CAST_EXACT,    /* there must be none */
+	CAST_COUNT
+};
+
 /* Names as they travel, indexed by the enum; NULL-free, *_COUNT long. */
 extern const char *const dtype_names[DTYPE_COUNT];
 extern const char *const pad_mode_names[PAD_MODE_COUNT];
+extern const char *const cast_names[CAST_COUNT];
 
 uint32_t dtype_size(enum dtype dtype); /* bytes */
 enum dtype_class dtype_class(enum dtype dtype);

@@ -284,12 +284,18 @@ static struct msg_transform transform_of(const struct msg_blocks *p)
 		.after = p->after,
 		.mode = p->mode,
 		.value = p->value,
+		.cast = p->cast,
+		.scale = p->scale,
+		.bias = p->bias,
 	};
 
 	transform.has = F(transform, dst) | F(transform, src);
 	transform.has |= p->has & F(blocks, perm) ? F(transform, perm) : 0;
 	transform.has |= p->has & F(blocks, before) ? F(transform, before) : 0;
 	transform.has |= p->has & F(blocks, after) ? F(transform, after) : 0;
+	transform.has |= p->has & F(blocks, cast) ? F(transform, cast) : 0;
+	transform.has |= p->has & F(blocks, scale) ? F(transform, scale) : 0;
+	transform.has |= p->has & F(blocks, bias) ? F(transform, bias) : 0;
 	return transform;
 }
 
@@ -407,6 +413,8 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 	if (r == 0)
 		r = place_sides(session, p, list, err);
 	if (r == 0)
+		r = placed_find_operands(session, &transform, &list->placed, err);
+	if (r == 0)
 		r = set_sides(p, &spec, list, err);
 	if (r < 0)
 		return r;
@@ -416,7 +424,9 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 	r = plan_cache_get(&session->server->plans, &spec, &facts, ret_plan, err);
 	if (r < 0)
 		return r;
-	r = check_list(session, p, &(*ret_plan)->transform, list, err);
+	r = placed_check_operands(placed, NULL, &(*ret_plan)->transform.conversion, err);
+	if (r == 0)
+		r = check_list(session, p, &(*ret_plan)->transform, list, err);
 	if (r < 0) {
 		plan_entry_unref(*ret_plan);
 		return r;

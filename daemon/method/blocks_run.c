@@ -80,7 +80,7 @@ static int plan_run(struct session *session, const struct msg_plan_run *p, struc
 	facts = blocks_facts(&session->server->engine->facts, blocks,
 	                     placed->dst->memory->base + placed->dst_offset,
 	                     placed->src->memory->base + placed->src_offset);
-	r = prepared_plan_for(session, p->plan, &facts, ret_plan, err);
+	r = prepared_plan_for(session, p, &facts, &list->placed, ret_plan, err);
 	if (r < 0)
 		return r;
 	dst = place_of(placed->dst, placed->dst_offset);

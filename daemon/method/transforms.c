@@ -34,6 +34,38 @@ static int copy_ints(int64_t *ret, const struct int_list *list, bool present)
 	return (int)list->n;
 }
 
+static int operand_spec_of(const struct msg_operand *params, bool is_given, const char *name,
+                           struct operand_spec *ret, struct error *err)
+{
+	bool strided = params->has & F(operand, strides);
+
+	ret->kind = OPERAND_NONE;
+	if (!is_given)
+		return 0;
+	ret->kind = params->has & F(operand, number) ? OPERAND_NUMBER : OPERAND_TENSOR;
+	if (ret->kind == OPERAND_NUMBER)
+		return 0;
+	if (strided && params->strides.n != params->shape.n)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.strides: %" PRIu32 " entries, but shape has %" PRIu32, name,
+		                 params->strides.n, params->shape.n);
+	return tensor_layout_init(&ret->layout, params->dtype, params->shape.n, params->shape.v,
+	                          strided ? params->strides.v : NULL, name, err);
+}
+
+static int conversion_spec_of(const struct msg_transform *params, struct conversion_spec *ret,
+                              struct error *err)
+{
+	int r;
+
+	ret->is_given = params->has & F(transform, cast);
+	ret->cast = params->cast;
+	r = operand_spec_of(&params->scale, params->has & F(transform, scale), "scale", &ret->scale, err);
+	return r < 0 ? r
+	             : operand_spec_of(&params->bias, params->has & F(transform, bias), "bias", &ret->bias,
+	                               err);
+}
+
 int transform_spec_of(const struct msg_transform *params, struct transform_spec *ret, struct error *err)
 {
 	int r = layout_of(&ret->dst, &params->dst, "dst", err);
@@ -48,7 +80,7 @@ int transform_spec_of(const struct msg_transform *params, struct transform_spec 
 	ret->mode = params->mode;
 	ret->value = params->value;
 	ret->dst_is_checked = false;
-	return 0;
+	return conversion_spec_of(params, &ret->conversion, err);
 }
 
 /* ---- Splits ------------------------------------------------------------------------------------------- */
@@ -114,17 +146,64 @@ int placed_find(struct session *session, const struct region_place *dst, const c
 	return r;
 }
 
+/* 0: none is given, or it is a tensor. */
+double operand_number(const struct msg_operand *params, bool is_given)
+{
+	const struct scalar *number = &params->number;
+
+	if (!is_given || !(params->has & F(operand, number)))
+		return 0;
+	switch (number->kind) {
+	case SCALAR_UNSIGNED:
+		return (double)number->u;
+	case SCALAR_SIGNED:
+		return (double)number->i;
+	default:
+		return number->re;
+	}
+}
+
+static int place_operand(struct session *session, const struct msg_operand *params, bool is_given,
+                         const char *name, struct placed_operand *ret, struct error *err)
+{
+	*ret = (struct placed_operand){ 0 };
+	if (!is_given)
+		return 0;
+	if (params->has & F(operand, number)) {
+		ret->number = operand_number(params, true);
+		return 0;
+	}
+	if (!(params->has & F(operand, region)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", name);
+	ret->offset = params->offset;
+	return region_table_find(&session->regions, params->region, name, &ret->region, err);
+}
+
+int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
+                         struct error *err)
+{
+	int r = place_operand(session, &params->scale, params->has & F(transform, scale), "scale.region",
+	                      &ret->scale, err);
+
+	return r < 0 ? r
+	             : place_operand(session, &params->bias, params->has & F(transform, bias), "bias.region",
+	                             &ret->bias, err);
+}
+
 int placed_of(struct session *session, const struct msg_transform *params, struct placed *ret,
               struct error *err)
 {
 	const struct region_place dst = { params->dst.region, params->dst.offset };
 	const struct region_place src = { params->src.region, params->src.offset };
 
+	int r;
+
 	if (!(params->dst.has & F(tensor, region)))
 		return error_set(err, STATUS_INVALID_ARGUMENT, "dst.region: missing");
 	if (!(params->src.has & F(tensor, region)))
 		return error_set(err, STATUS_INVALID_ARGUMENT, "src.region: missing");
-	return placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
+	r = placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
+	return r < 0 ? r : placed_find_operands(session, params, ret, err);
 }
 
 struct tensor_place place_of(const struct region *region, uint64_t offset)
@@ -167,6 +246,36 @@ int placed_check(const struct placed *placed, const struct transform_sides *side
 	return transform_check_sides(sides, &dst, &src, err);
 }
 
+static int check_operand(const struct placed_operand *placed, const struct operand *operand, const char *name,
+                         const struct transform_sides *sides, const struct tensor_place *dst,
+                         struct error *err)
+{
+	struct transform_sides with;
+	struct tensor_place place;
+
+	if (operand->kind != OPERAND_TENSOR)
+		return 0;
+	place = place_of(placed->region, placed->offset);
+	if (!sides)
+		return tensor_check_range(operand->extent, place.offset, place.size, name, err);
+	with = *sides;
+	with.src = &operand->layout;
+	with.src_extent = operand->extent;
+	return transform_check_side(&with, dst, &place, name, err);
+}
+
+int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
+                          const struct conversion *conversion, struct error *err)
+{
+	struct tensor_place dst = place_of(placed->dst, placed->dst_offset);
+	int r;
+
+	if (!conversion->is)
+		return 0;
+	r = check_operand(&placed->scale, &conversion->scale, "scale", sides, &dst, err);
+	return r < 0 ? r : check_operand(&placed->bias, &conversion->bias, "bias", sides, &dst, err);
+}
+
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset)
 {
 	struct placed part = *placed;
@@ -174,6 +283,13 @@ struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64
 	part.dst_offset += (uint64_t)dst_offset;
 	part.src_offset += (uint64_t)src_offset;
 	return part;
+}
+
+static struct engine_operand operand_of(const struct placed_operand *placed)
+{
+	return (struct engine_operand){ .number = placed->number,
+		                        .memory = placed->region ? placed->region->memory : NULL,
+		                        .offset = placed->offset };
 }
 
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
@@ -186,6 +302,8 @@ struct engine_move placed_move(const struct plan_entry *entry, const struct plan
 		.src = placed->src->memory,
 		.dst_offset = placed->dst_offset,
 		.src_offset = placed->src_offset,
+		.scale = operand_of(&placed->scale),
+		.bias = operand_of(&placed->bias),
 	};
 }
 
@@ -244,7 +362,14 @@ static int plan_split(struct session *session, const struct msg_transform *param
 		return r;
 	sides = split_sides(&split);
 	r = placed_check(&ret->placed, &sides, err);
-	return r < 0 ? r : parts_plan(session, &split, true, ret, err);
+	if (r == 0)
+		r = parts_plan(session, &split, true, ret, err);
+	if (r < 0)
+		return r;
+	r = placed_check_operands(&ret->placed, &sides, &ret->part[0].plan->transform.conversion, err);
+	if (r < 0)
+		parts_unref(ret);
+	return r;
 }
 
 static int plan_plain(struct session *session, const struct msg_transform *params, struct parts *ret,
@@ -269,6 +394,8 @@ static int plan_plain(struct session *session, const struct msg_transform *param
 	ret->part[0].dst_offset = ret->part[0].src_offset = 0;
 	sides = transform_sides(&(*plan)->transform);
 	r = placed_check(&ret->placed, &sides, err);
+	if (r == 0)
+		r = placed_check_operands(&ret->placed, &sides, &(*plan)->transform.conversion, err);
 	if (r < 0)
 		parts_unref(ret);
 	return r;

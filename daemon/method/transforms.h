@@ -26,12 +26,20 @@ bool transform_is_split(const struct msg_transform *params);
  * part and remains to be checked. */
 int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err);
 
-/* The places of both tensors of a transform. */
+/* scale or bias: a tensor in a region, or a number. */
+struct placed_operand {
+	struct region *region; /* NULL: it is the number, or there is none */
+	uint64_t offset;
+	double number;
+};
+
+/* The places of both tensors of a transform, and of what it converts by. */
 struct placed {
 	struct region *dst;
 	struct region *src;
 	uint64_t dst_offset; /* bytes */
 	uint64_t src_offset;
+	struct placed_operand scale, bias;
 };
 
 /* The address of a byte of a region for the checks of kernels/. */
@@ -46,6 +54,13 @@ int placed_find(struct session *session, const struct region_place *dst, const c
 int placed_of(struct session *session, const struct msg_transform *params, struct placed *ret,
               struct error *err);
 
+/* A number that the transform converts by; 0: it is a tensor, or not given. */
+double operand_number(const struct msg_operand *params, bool is_given);
+
+/* Finds what the transform converts by. */
+int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
+                         struct error *err);
+
 /* The engine's facts, with the properties of the places that a plan depends on; NULL: fully aligned. */
 struct plan_facts placed_facts(const struct session *session, const struct placed *placed);
 
@@ -54,6 +69,11 @@ struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_
 
 /* Checks that the transform may run there: both tensors lie within their regions and do not overlap. */
 int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err);
+
+/* The same for what it converts by: a tensor has to lie in its region, and may not share bytes with the
+ * destination. sides: NULL: there are many destinations, which are then not looked at. */
+int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
+                          const struct conversion *conversion, struct error *err);
 
 /* The place of a part of a transform. */
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset);

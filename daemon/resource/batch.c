@@ -87,9 +87,21 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	return NULL;
 }
 
+#define ITEM_REGIONS 4
+
+/* NULL: none. */
+static void regions_of(const struct batch_item *item, struct region *ret[ITEM_REGIONS])
+{
+	ret[0] = item->dst;
+	ret[1] = item->src;
+	ret[2] = item->scale;
+	ret[3] = item->bias;
+}
+
 void batch_free(struct batch *batch)
 {
 	struct server *server = batch ? batch->server : NULL;
+	struct region *regions[ITEM_REGIONS];
 
 	if (!batch)
 		return;
@@ -100,8 +112,10 @@ void batch_free(struct batch *batch)
 	for (uint32_t i = 0; i < batch->n; i++) {
 		if (!batch->items[i].n_moves)
 			continue;
-		region_unuse(batch->items[i].dst);
-		region_unuse(batch->items[i].src);
+		regions_of(&batch->items[i], regions);
+		for (int r = 0; r < ITEM_REGIONS; r++)
+			if (regions[r])
+				region_unuse(regions[r]);
 		table_unref(batch->items[i].dst_table);
 		table_unref(batch->items[i].src_table);
 	}
@@ -121,10 +135,14 @@ void batch_free_kept(struct server *server)
 
 static void add_item(struct batch *batch, const struct batch_item *item)
 {
+	struct region *regions[ITEM_REGIONS];
+
+	regions_of(item, regions);
 	batch->items[batch->n++] = *item;
 	batch->n_good++;
-	region_use(item->dst);
-	region_use(item->src);
+	for (int i = 0; i < ITEM_REGIONS; i++)
+		if (regions[i])
+			region_use(regions[i]);
 }
 
 /* Takes over the caller's reference to plan. */
@@ -145,7 +163,9 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 	add_item(batch, &(struct batch_item){ .n_moves = parts->n,
 	                                      .largest = parts->largest,
 	                                      .dst = placed->dst,
-	                                      .src = placed->src });
+	                                      .src = placed->src,
+	                                      .scale = placed->scale.region,
+	                                      .bias = placed->bias.region });
 	for (uint32_t i = 0; i < parts->n; i++) {
 		const struct part *part = &parts->part[i];
 		const struct placed at = placed_part(placed, part->dst_offset, part->src_offset);
@@ -165,6 +185,8 @@ int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct 
 	add_item(batch, &(struct batch_item){ .n_moves = n,
 	                                      .dst = placed->dst,
 	                                      .src = placed->src,
+	                                      .scale = placed->scale.region,
+	                                      .bias = placed->bias.region,
 	                                      .dst_table = dst_table,
 	                                      .src_table = src_table });
 	for (uint32_t i = 0; i < n; i++) {

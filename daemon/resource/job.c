@@ -11,6 +11,7 @@
 #include "region.h"
 #include "table.h"
 #include "daemon/server.h"
+#include "proto/text.h"
 #include "daemon/net/session.h"
 #include "daemon/method/transforms.h"
 
@@ -126,6 +127,10 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 	job->engine_job.move = placed_move(entry, plan, placed);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
+	if (placed->scale.region)
+		job_use(job, placed->scale.region);
+	if (placed->bias.region)
+		job_use(job, placed->bias.region);
 }
 
 static void set_only_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
@@ -343,6 +348,23 @@ static bool explain_loss(const struct job *job, struct error *err)
 	return true;
 }
 
+/* The parts of one transform are counted together. */
+static void explain_cast(const struct job *job, struct error *err)
+{
+	const struct engine_job *engine_job = &job->engine_job;
+	const struct transform *t =
+	    engine_job->moves ? engine_job->moves[0].transform : engine_job->move.transform;
+	uint64_t changed = engine_job->move.changed;
+
+	for (uint32_t i = 0; engine_job->moves && i < engine_job->n_moves; i++)
+		changed += engine_job->moves[i].changed;
+	error_set(err, STATUS_OUT_OF_RANGE,
+	          "cast: exact, but the values of %" PRIu64
+	          " element%s of %s are not values of %s; dst has the nearest",
+	          changed, text_plural(changed), dtype_names[t->conversion.from],
+	          dtype_names[t->conversion.to]);
+}
+
 static void refuse(struct job *job)
 {
 	const struct engine_point *wait = &job->engine_job.wait;
@@ -353,6 +375,8 @@ static void refuse(struct job *job)
 		          "wait: the word at byte %" PRIu64 " of the region had not reached %" PRIu64
 		          " after %" PRIu64 " ms",
 		          wait->offset, wait->value, job->wait_ms);
+	else if (job->engine_job.status == STATUS_OUT_OF_RANGE)
+		explain_cast(job, &err);
 	else if (job->engine_job.status != STATUS_DEVICE || !explain_loss(job, &err))
 		error_set(&err, job->engine_job.status, "%s: %s", job->method->name,
 		          status_meaning(job->engine_job.status));
@@ -370,9 +394,11 @@ static bool is_refused(const struct job *job)
 {
 	const struct engine_job *engine_job = &job->engine_job;
 
-	if (engine_job->moves && !job->parts && engine_job->status == STATUS_DEVICE)
+	if (engine_job->moves && !job->parts)
 		for (uint32_t i = 0; i < engine_job->n_moves; i++)
-			if (engine_job->moves[i].status == STATUS_DEVICE)
+			if (engine_job->status == engine_job->moves[i].status &&
+			    (engine_job->status == STATUS_DEVICE ||
+			     engine_job->status == STATUS_OUT_OF_RANGE))
 				return false;
 	return engine_job->status < 0;
 }

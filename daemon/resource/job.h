@@ -27,8 +27,8 @@ struct server;
 struct session;
 struct method;
 
-/* dst, src, wait, signal and index. */
-#define JOB_MAX_REGIONS 5
+/* dst, src, scale, bias, wait, signal and index. */
+#define JOB_MAX_REGIONS 7
 
 struct job {
 	struct engine_job engine_job;

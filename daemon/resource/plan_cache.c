@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two layouts, perm, before and after of the greatest rank, and the fixed part. */
-#define KEY_WORDS (TENSOR_MAX_RANK * 7 + 16)
+/* Four layouts, perm, before and after of the greatest rank, and the fixed part. */
+#define KEY_WORDS (TENSOR_MAX_RANK * 11 + 20)
 
 struct key {
 	uint32_t n;
@@ -92,6 +92,18 @@ static void key_add(struct key *key, const int64_t *values, int n)
 	key->n += (uint32_t)n;
 }
 
+static void key_add_operand(struct key *key, const struct operand_spec *operand)
+{
+	const struct tensor_layout *layout = &operand->layout;
+
+	key->word[key->n++] = (uint64_t)operand->kind;
+	if (operand->kind != OPERAND_TENSOR)
+		return;
+	key->word[key->n++] = (uint64_t)layout->dtype << 32 | (uint32_t)layout->rank;
+	key_add(key, layout->shape, layout->rank);
+	key_add(key, layout->stride, layout->rank);
+}
+
 /* Counts come before the items, so that no two specs pack alike. */
 static void key_pack(struct key *key, const struct transform_spec *spec, const struct plan_facts *facts)
 {
@@ -110,7 +122,7 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 		facts->dst_phase,
 		facts->src_phase,
 		facts->spread,
-		0, /* padding to whole words */
+		spec->conversion.is_given ? 1 + (int32_t)spec->conversion.cast : 0,
 	};
 
 	memcpy(key->word, head, sizeof head);
@@ -124,6 +136,10 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 	key_add(key, spec->perm, spec->n_perm);
 	key_add(key, spec->before, spec->n_before);
 	key_add(key, spec->after, spec->n_after);
+	if (spec->conversion.is_given) {
+		key_add_operand(key, &spec->conversion.scale);
+		key_add_operand(key, &spec->conversion.bias);
+	}
 }
 
 /* Mixes both halves of a product, which depend on all bits of its factors. */

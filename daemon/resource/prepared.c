@@ -34,6 +34,7 @@ struct prepared {
 	uint64_t id;
 	struct tensor_layout dst, src; /* all that a run touches */
 	struct tensor_extent dst_extent, src_extent;
+	struct placed_operand scale, bias; /* numbers; tensors have the places of a run */
 	struct charge charge;
 	uint32_t largest; /* part */
 	uint32_t n;
@@ -64,6 +65,29 @@ static int refuse_place(const struct msg_tensor *tensor, const char *name, struc
 		                 ", but plan_prepare takes no offset; pass it to plan_run",
 		                 name, tensor->offset);
 	return 0;
+}
+
+static int refuse_operand_place(const struct msg_operand *operand, bool is_given, const char *name,
+                                struct error *err)
+{
+	if (is_given && operand->has & (F(operand, region) | F(operand, offset)))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: plan_prepare takes no region and no offset; pass them to plan_run",
+		                 name);
+	return 0;
+}
+
+static int refuse_places(const struct msg_transform *params, struct error *err)
+{
+	int r = refuse_place(&params->dst, "dst", err);
+
+	if (r == 0)
+		r = refuse_place(&params->src, "src", err);
+	if (r == 0)
+		r = refuse_operand_place(&params->scale, params->has & F(transform, scale), "scale", err);
+	if (r == 0)
+		r = refuse_operand_place(&params->bias, params->has & F(transform, bias), "bias", err);
+	return r;
 }
 
 /* The plan for places like these; the caller gets no reference. */
@@ -139,10 +163,8 @@ int prepared_add(struct session *session, const struct msg_transform *params, ui
 	struct charge charge = { 0 };
 	struct prepared *prepared;
 	struct split split;
-	int r = refuse_place(&params->dst, "dst", err);
+	int r = refuse_places(params, err);
 
-	if (r == 0)
-		r = refuse_place(&params->src, "src", err);
 	if (r == 0)
 		r = transform_split_of(params, &split, err);
 	if (r == 0)
@@ -156,6 +178,8 @@ int prepared_add(struct session *session, const struct msg_transform *params, ui
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
 	}
 	prepared->charge = charge;
+	prepared->scale.number = operand_number(&params->scale, params->has & F(transform, scale));
+	prepared->bias.number = operand_number(&params->bias, params->has & F(transform, bias));
 	r = make_plans(session, prepared, err);
 	if (r == 0)
 		r = id_table_add(&session->plans, prepared, "plans", &prepared->id, err);
@@ -202,6 +226,37 @@ void prepared_release_all(struct session *session)
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
+static int place_operand(struct session *session, enum operand_kind kind, const struct region_place *place,
+                         bool is_given, const char *name, struct placed_operand *ret, struct error *err)
+{
+	if (kind != OPERAND_TENSOR && is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: a place, but the plan has no tensor for it", name);
+	if (kind != OPERAND_TENSOR)
+		return 0;
+	if (!is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing, but the plan's is a tensor",
+		                 name);
+	ret->offset = place->offset;
+	return region_table_find(&session->regions, place->region, name, &ret->region, err);
+}
+
+/* Numbers are the plan's. */
+static int place_operands(struct session *session, const struct prepared *prepared,
+                          const struct msg_plan_run *run, struct placed *ret, struct error *err)
+{
+	const struct conversion_spec *conversion = &prepared->part[0].spec.conversion;
+	int r;
+
+	ret->scale = prepared->scale;
+	ret->bias = prepared->bias;
+	r = place_operand(session, conversion->scale.kind, &run->scale, run->has & F(plan_run, scale),
+	                  "scale", &ret->scale, err);
+	return r < 0 ? r
+	             : place_operand(session, conversion->bias.kind, &run->bias, run->has & F(plan_run, bias),
+	                             "bias", &ret->bias, err);
+}
+
 static int check_places(const struct msg_plan_run *run, struct error *err)
 {
 	if (!(run->has & F(plan_run, dst)))
@@ -244,6 +299,8 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, struc
 		r = check_places(run, err);
 	if (r == 0)
 		r = placed_find(session, &run->dst, "dst", &run->src, "src", &ret->placed, err);
+	if (r == 0)
+		r = place_operands(session, prepared, run, &ret->placed, err);
 	if (r < 0)
 		return r;
 	sides = (struct transform_sides){ .dst = &prepared->dst,
@@ -251,14 +308,21 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, struc
 		                          .dst_extent = prepared->dst_extent,
 		                          .src_extent = prepared->src_extent };
 	r = placed_check(&ret->placed, &sides, err);
-	return r < 0 ? r : plan_parts(session, prepared, ret, err);
+	if (r == 0)
+		r = plan_parts(session, prepared, ret, err);
+	if (r < 0)
+		return r;
+	r = placed_check_operands(&ret->placed, &sides, &ret->part[0].plan->transform.conversion, err);
+	if (r < 0)
+		parts_unref(ret);
+	return r;
 }
 
-int prepared_plan_for(struct session *session, uint64_t id, const struct plan_facts *facts,
-                      struct plan_entry **ret_plan, struct error *err)
+int prepared_plan_for(struct session *session, const struct msg_plan_run *run, const struct plan_facts *facts,
+                      struct placed *ret_placed, struct plan_entry **ret_plan, struct error *err)
 {
 	struct prepared *prepared;
-	int r = find(session, id, &prepared, err);
+	int r = find(session, run->plan, &prepared, err);
 
 	if (r == 0 && prepared->n > 1)
 		r = error_set(err, STATUS_UNSUPPORTED,
@@ -267,7 +331,11 @@ int prepared_plan_for(struct session *session, uint64_t id, const struct plan_fa
 		              "of one part",
 		              prepared->n);
 	if (r == 0)
+		r = place_operands(session, prepared, run, ret_placed, err);
+	if (r == 0)
 		r = find_plan(session, &prepared->part[0], facts, ret_plan, err);
+	if (r == 0)
+		r = placed_check_operands(ret_placed, NULL, &(*ret_plan)->transform.conversion, err);
 	if (r == 0)
 		plan_entry_ref(*ret_plan);
 	return r;

@@ -33,8 +33,9 @@ void prepared_release_all(struct session *session);
 int prepared_plan(struct session *session, const struct msg_plan_run *run, struct parts *ret,
                   struct error *err);
 
-/* The plan for these facts, with a reference for the caller; the places are the caller's to check. */
-int prepared_plan_for(struct session *session, uint64_t id, const struct plan_facts *facts,
-                      struct plan_entry **ret_plan, struct error *err);
+/* The plan for these facts, with a reference for the caller, and the operands in *ret_placed; the places of
+ * dst and src are the caller's to find and to check. */
+int prepared_plan_for(struct session *session, const struct msg_plan_run *run, const struct plan_facts *facts,
+                      struct placed *ret_placed, struct plan_entry **ret_plan, struct error *err);
 
 #endif

@@ -192,7 +192,7 @@ struct kept_plan *kept_find(const struct task *task, struct cpu_scratch *scratch
 	struct kept *kept = kept_of(scratch);
 	struct transform_key key;
 	struct subregions subregions;
-	if (task->plan->n_subregions > MOST_STEPS)
+	if (task->plan->n_subregions > MOST_STEPS || task->transform->conversion.is)
 		return NULL;
 	transform_key_init(&key, task->transform);
 	uint64_t hash = hash_bytes(&key, transform_key_bytes(&key));

@@ -40,6 +40,19 @@ static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
 static void count_pieces(struct move *move);
 
+/* By whichever way, its pieces are boxes. */
+static void init_conversion(struct move *move, const struct loop_nest *nest, const struct move_place *place)
+{
+	move->tiled = true;
+	move->n_row = move->n_run = 0;
+	move->row_dim = move->col_dim = -1;
+	move->conversion = place->conversion;
+	move->conversion.scale += nest->scale_offset;
+	move->conversion.bias += nest->bias_offset;
+	convert_init(move, nest, place->piece_bytes);
+	count_pieces(move);
+}
+
 void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place)
 {
@@ -51,6 +64,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
 	move->rank = nest->rank;
 	move->bordered = false;
+	move->converts = nest->converted;
 	move->mode = place->mode;
 	move->fill = place->fill;
 	move->fill_bytes = place->fill_bytes;
@@ -61,8 +75,14 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 			                          .dst = dim->dst,
 			                          .src = nest->fill ? 0 : dim->src,
 			                          .before = is_window ? dim->before : 0,
-			                          .source = is_window ? dim->source : 0 };
+			                          .source = is_window ? dim->source : 0,
+			                          .scale = dim->scale,
+			                          .bias = dim->bias };
 		move->bordered |= is_window;
+	}
+	if (move->converts) {
+		init_conversion(move, nest, place);
+		return;
 	}
 	move->tiled = choose_method(move, nest, place);
 	if (move->tiled) {
@@ -109,6 +129,7 @@ static bool set_tile(struct move *move, const struct loop_nest *nest, const stru
 {
 	move->in_place =
 	    !move->bordered && (move->stream ? longest_row(nest) < ROW_LEAST : !has_odd_runs(nest));
+	move->is_exact = move->in_place;
 	for (int d = 0; d < move->rank; d++) {
 		move->tile[d] = tile->n[d];
 		move->dim[d].chunk = tile->piece[d];
@@ -446,14 +467,22 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, st
 static void run_tiles(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
 	struct tile_box box = { .dst = move->dst, .src = move->src };
+	const char *scale = move->conversion.scale, *bias = move->conversion.bias;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
 		int64_t to, from = next_range(move, d, &piece, &to);
 		box.dst += from * dim->dst;
 		box.src += from * dim->src;
 		box.n[d] = to - from;
+		if (move->converts) {
+			scale += from * dim->scale;
+			bias += from * dim->bias;
+		}
 	}
-	tile_run(move, &box, scratch);
+	if (move->converts)
+		convert_run(move, &box, scale, bias, scratch);
+	else
+		tile_run(move, &box, scratch);
 }
 
 void move_run(const struct move *move, int64_t piece, struct cpu_scratch *scratch)

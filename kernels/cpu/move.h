@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/isa/isa.h"
+#include "convert.h"
 #include "kernels/plan/loop_nest.h"
 #include "microkernel.h"
 #include "scratch.h"
@@ -22,6 +23,7 @@ struct move_dim {
 	int64_t chunk;    /* of a piece, in units of this dimension */
 	/* Of a window as in a loop nest, which tiles and pieces have whole; source 0: it is none. */
 	int64_t before, source;
+	int64_t scale, bias; /* strides of a conversion's operands */
 };
 
 struct move {
@@ -41,9 +43,13 @@ struct move {
 	int64_t lead; /* added to indices of col_dim so that pieces begin with a line */
 	int64_t pieces;
 	bool tiled;
-	bool in_place;      /* tiles are put together in the destination */
-	bool bordered;      /* some dimensions are windows */
-	enum pad_mode mode; /* of their border, as in the place */
+	bool in_place; /* tiles are put together in the destination */
+	bool is_exact; /* and nothing is written past an element there, even if it is written over later */
+	bool converts; /* it is tiled, or is_direct: its rows are converted where they lie */
+	bool is_direct;
+	struct convert_place conversion; /* operands at the first element */
+	bool bordered;                   /* some dimensions are windows */
+	enum pad_mode mode;              /* of their border, as in the place */
 	const void *fill;
 	uint32_t fill_bytes;
 	int64_t tile[TENSOR_MAX_RANK]; /* extents of a tile by dimension */
@@ -62,6 +68,7 @@ struct move_place {
 	int64_t piece_bytes; /* of the lines that a piece touches on one side, about */
 	int64_t tiled_bytes; /* as in the tuning */
 	bool stream;
+	struct convert_place conversion; /* of a loop nest that is converted; its tensors are not NULL */
 };
 
 /* A loop nest with windows is always tiled, in a place that is streamed. Its windows are those that windows.h

@@ -61,7 +61,8 @@ static bool is_short(const struct loop_nest *nest)
 {
 	int src_inner;
 	uint32_t unit = nest->element;
-	if (nest->fill || nest->rank < 2 || nest->rank > TENSOR_MAX_RANK || unit > 16 || unit & (unit - 1))
+	if (nest->fill || nest->converted || nest->rank < 2 || nest->rank > TENSOR_MAX_RANK || unit > 16 ||
+	    unit & (unit - 1))
 		return false;
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
 	if (inner->dst != unit)

@@ -29,7 +29,7 @@ int64_t task_cost(const struct transform *t, const struct plan *plan)
 	if (__builtin_mul_overflow(t->count, max_i64(t->element, CPU_LINE), &each))
 		each = INT64_MAX;
 	cost = max_i64(lines_cost(&t->dst_extent, each), lines_cost(&t->src_extent, each));
-	cost = max_i64(cost, t->count * t->element);
+	cost = max_i64(cost, t->count * max_i64(t->element, t->src_element));
 	if (__builtin_mul_overflow(plan->n_subregions, SUBREGION_COST, &subregions) ||
 	    __builtin_add_overflow(cost, subregions, &cost))
 		return INT64_MAX;
@@ -68,7 +68,7 @@ static bool make_subregions(const struct task *task, struct subregions *ret,
                             struct scratch_blocks *ret_blocks)
 {
 	subregions_init(ret, task->transform);
-	if (ret->n <= 1)
+	if (ret->n <= 1 || task->transform->conversion.is)
 		return false;
 	uint32_t windowed = windows_choose(task->transform, task->isa, &task->place);
 	if (!windowed)

@@ -15,6 +15,10 @@ void partitioner_cache_begin(struct partitioner_cache *cache, struct partitioner
                              const struct task *task, uint32_t threads)
 {
 	struct transform_key key;
+	if (task->transform->conversion.is) {
+		partitioner_init(ret, task, threads);
+		return;
+	}
 	transform_key_init(&key, task->transform);
 	const size_t bytes = transform_key_bytes(&key);
 	const uint64_t hash = hash_bytes(&key, bytes) | 1;

@@ -88,12 +88,26 @@ void running_job_clear(struct engine_job *job)
 	job->ns = 0;
 	job->begun = false;
 	job->is_measured = false;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		moves[i].status = STATUS_CANCELED;
+		moves[i].changed = 0;
+	}
 	if (job->blocks) {
 		job->blocks->family = job->move.plan->family;
 		job->blocks->passed = job->blocks->beyond = 0;
 	}
+}
+
+uint32_t running_job_ranges(const struct engine_move *move, struct fault_range ret[RUNNING_JOB_RANGES])
+{
+	uint32_t n = 0;
+	ret[n++] = host_memory(move->dst)->mapped;
+	ret[n++] = host_memory(move->src)->mapped;
+	if (move->scale.memory)
+		ret[n++] = host_memory(move->scale.memory)->mapped;
+	if (move->bias.memory)
+		ret[n++] = host_memory(move->bias.memory)->mapped;
+	return n;
 }
 
 static void start_moves(struct running_job *running, struct engine_job *job)
@@ -175,21 +189,40 @@ unsigned running_job_work_items(const struct running_job *running, unsigned most
 	return work_items < most - parts ? parts + (unsigned)work_items : most;
 }
 
-struct task running_job_task(const struct running_job *running, const struct engine_move *move)
+/* In the engine's memory, or the number itself. */
+static const char *operand_at(const struct engine_operand *operand)
 {
-	return (struct task){ .isa = running->tuning->isa,
-		              .transform = move->transform,
-		              .plan = move->plan,
-		              .place = { .dst = host_memory(move->dst)->data + (int64_t)move->dst_offset,
-		                         .src = host_memory(move->src)->data + (int64_t)move->src_offset,
-		                         .fill = move->transform->fill,
-		                         .fill_bytes = move->transform->element,
-		                         .mode = move->transform->mode,
-		                         .piece_bytes = running->piece,
-		                         .tiled_bytes = running->tuning->tiled_bytes,
-		                         .stream = running->stream },
-		              .probe_bytes = running->tuning->probe_bytes,
-		              .cold_ns = running->tuning->cold_ns };
+	if (!operand->memory)
+		return (const char *)&operand->number;
+	return host_memory(operand->memory)->data + (int64_t)operand->offset;
+}
+
+struct convert_place running_job_conversion(struct engine_move *move)
+{
+	return (struct convert_place){ .conversion = &move->transform->conversion,
+		                       .scale = operand_at(&move->scale),
+		                       .bias = operand_at(&move->bias),
+		                       .changed = &move->changed };
+}
+
+struct task running_job_task(const struct running_job *running, struct engine_move *move)
+{
+	struct task task = { .isa = running->tuning->isa,
+		             .transform = move->transform,
+		             .plan = move->plan,
+		             .place = { .dst = host_memory(move->dst)->data + (int64_t)move->dst_offset,
+		                        .src = host_memory(move->src)->data + (int64_t)move->src_offset,
+		                        .fill = move->transform->fill,
+		                        .fill_bytes = move->transform->element,
+		                        .mode = move->transform->mode,
+		                        .piece_bytes = running->piece,
+		                        .tiled_bytes = running->tuning->tiled_bytes,
+		                        .stream = running->stream },
+		             .probe_bytes = running->tuning->probe_bytes,
+		             .cold_ns = running->tuning->cold_ns };
+	if (move->transform->conversion.is)
+		task.place.conversion = running_job_conversion(move);
+	return task;
 }
 
 static void work_item_wake(const struct running_job *running, struct work_item *ret)
@@ -385,6 +418,12 @@ void running_job_stop(struct running_job *running, int status)
 	atomic_store_explicit(&running->stopped, true, memory_order_relaxed);
 }
 
+void running_job_judge(struct engine_move *move)
+{
+	if (!move->status && move->changed)
+		move->status = STATUS_OUT_OF_RANGE;
+}
+
 bool running_job_end(struct running_job *running, struct engine_job **ret)
 {
 	if (running->active || running_job_work_items(running, 1))
@@ -396,8 +435,12 @@ bool running_job_end(struct running_job *running, struct engine_job **ret)
 	if (running->is_waking)
 		return true;
 	job->status = running->status;
+	for (uint32_t i = 0; i < running->n_moves; i++)
+		running_job_judge(&running->moves[i]);
 	for (uint32_t i = 0; i < running->n_moves && !job->status; i++)
 		job->status = running->moves[i].status;
+	if (job->blocks && !job->status && job->move.changed)
+		job->status = STATUS_OUT_OF_RANGE;
 	job->ns = clock_ns() - running->start_ns;
 	return true;
 }

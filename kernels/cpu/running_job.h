@@ -99,7 +99,17 @@ void running_job_start_waking(struct running_job *running, struct engine_job *jo
 unsigned running_job_work_items(const struct running_job *running, unsigned most);
 
 /* The task that a move of the job is. */
-struct task running_job_task(const struct running_job *running, const struct engine_move *move);
+struct task running_job_task(const struct running_job *running, struct engine_move *move);
+
+/* How it converts, where its transform does. */
+struct convert_place running_job_conversion(struct engine_move *move);
+
+/* The memory that a move touches. Gives how many ranges. */
+#define RUNNING_JOB_RANGES 4
+uint32_t running_job_ranges(const struct engine_move *move, struct fault_range ret[RUNNING_JOB_RANGES]);
+
+/* A move that has ended without an error: it has one if its cast was to be exact, and was not. */
+void running_job_judge(struct engine_move *move);
 
 /* One work item, for work_item_execute and then running_job_end_work_item. There must be one. */
 void running_job_work_item(struct running_job *running, struct work_item *ret);

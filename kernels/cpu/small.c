@@ -30,7 +30,7 @@
 
 /* A move, or a block of one. */
 struct small {
-	const struct engine_move *move;
+	struct engine_move *move;
 	const struct cpu_tuning *tuning;
 	char *dst; /* element [0, ..., 0] */
 	const char *src;
@@ -120,8 +120,8 @@ static bool may_be_assembled(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
 	int64_t n = span(&t->dst_extent);
-	return n > small->tuning->probe_bytes && n <= MADE_BYTES - CPU_LINE && !has_gaps(t) &&
-	       small->move->plan->family != FAMILY_MEMCPY;
+	return !t->conversion.is && n > small->tuning->probe_bytes && n <= MADE_BYTES - CPU_LINE &&
+	       !has_gaps(t) && small->move->plan->family != FAMILY_MEMCPY;
 }
 
 static void fetch(const struct small *small)
@@ -170,15 +170,17 @@ static void fill(const struct small *small, char *dst)
 static void run_subregions(const struct small *small, char *dst, bool in_cache)
 {
 	const struct transform *t = small->move->transform;
-	const struct task task = { .isa = small->tuning->isa,
-		                   .transform = t,
-		                   .plan = small->move->plan,
-		                   .place = { .dst = dst,
-		                              .src = small->src,
-		                              .fill = t->fill,
-		                              .piece_bytes = small->tuning->piece_most,
-		                              .tiled_bytes = INT64_MAX } };
+	struct task task = { .isa = small->tuning->isa,
+		             .transform = t,
+		             .plan = small->move->plan,
+		             .place = { .dst = dst,
+		                        .src = small->src,
+		                        .fill = t->fill,
+		                        .piece_bytes = small->tuning->piece_most,
+		                        .tiled_bytes = INT64_MAX } };
 	struct subregions subregions;
+	if (t->conversion.is)
+		task.place.conversion = running_job_conversion(small->move);
 	subregions_init(&subregions, t);
 	uint64_t n = subregions.n;
 	if (in_cache && is_filled_first(t, &subregions)) {
@@ -252,7 +254,7 @@ static void work(void *arg)
 }
 
 /* What comes next, between these places; its lines are asked for. */
-static void aim(struct small *small, const struct engine_move *move, char *dst, const char *src)
+static void aim(struct small *small, struct engine_move *move, char *dst, const char *src)
 {
 	small->move = move;
 	small->dst = dst;
@@ -261,15 +263,20 @@ static void aim(struct small *small, const struct engine_move *move, char *dst, 
 		fetch(small);
 }
 
-static void aim_at_move(struct small *small, const struct engine_move *move)
+static void aim_at_move(struct small *small, struct engine_move *move)
 {
 	aim(small, move, host_memory(move->dst)->data + (int64_t)move->dst_offset,
 	    host_memory(move->src)->data + (int64_t)move->src_offset);
 }
 
+/* ranges: of the memory that it touches beside the operands of a conversion. */
 static int run_guarded(struct small *small, const struct fault_range ranges[2])
 {
-	return fault_guard(ranges, work, small) ? 0 : STATUS_DEVICE;
+	struct fault_range all[RUNNING_JOB_RANGES];
+	uint32_t n = running_job_ranges(small->move, all);
+	all[0] = ranges[0];
+	all[1] = ranges[1];
+	return fault_guard_ranges(all, n, work, small) ? 0 : STATUS_DEVICE;
 }
 
 static int run_one(struct small *small)
@@ -281,14 +288,21 @@ static int run_one(struct small *small)
 
 /* ---- A job ------------------------------------------------------------------------------------------ */
 
+static int run_single(struct engine_move *move, struct small *small)
+{
+	move->status = run_one(small);
+	running_job_judge(move);
+	return move->status;
+}
+
 static int run_moves(struct engine_move *moves, uint32_t n, struct small *small)
 {
 	int first = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		aim_at_move(small, &moves[i]);
-		moves[i].status = run_one(small);
+		int status = run_single(&moves[i], small);
 		if (!first)
-			first = moves[i].status;
+			first = status;
 	}
 	return first;
 }
@@ -336,10 +350,12 @@ void small_run(struct engine_job *job, const struct cpu_tuning *tuning, struct c
 		aim_at_move(&small, &job->move);
 	uint64_t start_ns = clock_ns();
 	if (is_one)
-		job->status = job->move.status = run_one(&small);
+		job->status = run_single(&job->move, &small);
 	else if (job->moves)
 		job->status = run_moves(job->moves, job->n_moves, &small);
 	else
 		job->status = run_blocks(job, &small);
+	if (job->blocks && !job->status && job->move.changed)
+		job->status = STATUS_OUT_OF_RANGE;
 	job->ns = clock_ns() - start_ns;
 }

@@ -24,7 +24,7 @@
 struct tile_kind {
 	const struct cpu_isa *isa;
 	uint32_t unit;
-	bool in_place, bordered;
+	bool in_place, is_exact, bordered;
 	enum pad_mode mode;
 	uint8_t fill[TENSOR_MAX_ELEMENT];
 	uint32_t fill_bytes;
@@ -284,7 +284,7 @@ static void plan_init(struct tile_plan *plan, const struct walk *walk)
 {
 	struct tile_shape shape = { .isa = walk->move->isa,
 		                    .element = walk->move->unit,
-		                    .exact = walk->move->in_place,
+		                    .exact = walk->move->is_exact,
 		                    .direct = true };
 	shape.n = tile_dims(walk, shape.dim);
 	if (walk->move->bordered) {
@@ -312,6 +312,7 @@ static size_t kind_init(struct tile_kind *kind, const struct walk *walk)
 	kind->isa = move->isa;
 	kind->unit = move->unit;
 	kind->in_place = move->in_place;
+	kind->is_exact = move->is_exact;
 	kind->bordered = move->bordered;
 	if (move->bordered) {
 		kind->mode = move->mode;

@@ -23,9 +23,10 @@ static bool is_stopped(const struct execution *execution)
 	return atomic_load_explicit(&execution->work_item->running->stopped, memory_order_relaxed);
 }
 
-static int guard(struct execution *execution, const struct fault_range ranges[2], void (*work)(void *arg))
+static int guard(struct execution *execution, const struct fault_range *ranges, uint32_t n,
+                 void (*work)(void *arg))
 {
-	if (!fault_guard(ranges, work, execution))
+	if (!fault_guard_ranges(ranges, n, work, execution))
 		return STATUS_DEVICE;
 	return execution->whole ? 0 : STATUS_CANCELED;
 }
@@ -33,17 +34,18 @@ static int guard(struct execution *execution, const struct fault_range ranges[2]
 /* The memory that a move touches. */
 static int guard_move(struct execution *execution, const struct engine_move *move, void (*work)(void *arg))
 {
-	struct fault_range ranges[2] = { host_memory(move->dst)->mapped, host_memory(move->src)->mapped };
-	return guard(execution, ranges, work);
+	struct fault_range ranges[RUNNING_JOB_RANGES];
+	return guard(execution, ranges, running_job_ranges(move, ranges), work);
 }
 
 /* The memory that blocks of the work item's layer touch. */
 static int guard_layer(struct execution *execution, void (*work)(void *arg))
 {
 	const struct work_item *work_item = execution->work_item;
-	struct fault_range ranges[2];
+	struct fault_range ranges[RUNNING_JOB_RANGES];
+	uint32_t n = running_job_ranges(work_item->move, ranges);
 	index_list_layer_ranges(work_item->running->job, work_item->layer, ranges);
-	return guard(execution, ranges, work);
+	return guard(execution, ranges, n, work);
 }
 
 /* ---- Partitions and moves --------------------------------------------------------------------------- */
@@ -112,7 +114,7 @@ static void blocks_work(void *arg)
 {
 	struct execution *execution = arg;
 	struct work_item *work_item = execution->work_item;
-	const struct engine_job *job = work_item->running->job;
+	struct engine_job *job = work_item->running->job;
 	struct task task = running_job_task(work_item->running, &job->move);
 	bool is_one = job->move.plan->n_subregions == 1;
 	for (uint32_t i = 0; i < work_item->n && execution->whole; i++) {

@@ -18,9 +18,18 @@ void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align, enum pad_mod
 	drop_units_and_flip(nest);
 	sort_dims(nest);
 	fuse_dims(nest, mode == PAD_MODE_CONSTANT);
-	if (!nest->fill && (mode == PAD_MODE_CONSTANT || nest->rank == 0 ||
-	                    loop_nest_dim_is_whole(&nest->dim[nest->rank - 1])))
+	if (!nest->fill && !nest->converted &&
+	    (mode == PAD_MODE_CONSTANT || nest->rank == 0 ||
+	     loop_nest_dim_is_whole(&nest->dim[nest->rank - 1])))
 		widen(nest, align);
+}
+
+static void flip_operands(struct loop_nest *nest, struct loop_nest_dim *dim)
+{
+	nest->scale_offset += (dim->source - 1) * dim->scale;
+	nest->bias_offset += (dim->source - 1) * dim->bias;
+	dim->scale = -dim->scale;
+	dim->bias = -dim->bias;
 }
 
 static void drop_units_and_flip(struct loop_nest *nest)
@@ -39,6 +48,8 @@ static void drop_units_and_flip(struct loop_nest *nest)
 			nest->src_offset += (dim.source - 1) * dim.src;
 			dim.dst = -dim.dst;
 			dim.src = -dim.src;
+			if (nest->converted)
+				flip_operands(nest, &dim);
 			dim.before = dim.n - dim.source - dim.before;
 		}
 		nest->dim[rank++] = dim;
@@ -81,6 +92,7 @@ static void fuse_dims(struct loop_nest *nest, bool padded)
 			const struct loop_nest_dim *outer = &nest->dim[rank - 1];
 
 			if (is_end(outer->dst, dim.dst, dim.n) && is_end(outer->src, dim.src, dim.n) &&
+			    is_end(outer->scale, dim.scale, dim.n) && is_end(outer->bias, dim.bias, dim.n) &&
 			    loop_nest_dim_is_whole(&dim) && (padded || loop_nest_dim_is_whole(outer))) {
 				dim.before = outer->before * dim.n;
 				dim.source = outer->source * dim.n;
@@ -257,19 +269,35 @@ static void loop_nest_begin(struct loop_nest *nest, const struct transform *t, b
 	nest->rank = t->rank;
 	nest->element = t->element;
 	nest->fill = fill;
+	nest->converted = t->conversion.is && !fill ? t->src_element : 0;
 	nest->dst_offset = 0;
 	nest->src_offset = fill ? 0 : t->src_shift;
+	nest->scale_offset = t->conversion.scale.shift;
+	nest->bias_offset = t->conversion.bias.shift;
 }
 
-static void loop_nest_place(struct loop_nest *nest, int d, const struct transform_axis *axis,
-                            struct segment s)
+static void place_operands(struct loop_nest *nest, int d, const struct transform *t, struct segment s)
 {
+	const struct conversion *conversion = &t->conversion;
+
+	nest->dim[d].scale = s.step * conversion->scale.stride[d];
+	nest->dim[d].bias = s.step * conversion->bias.stride[d];
+	nest->scale_offset += s.src * conversion->scale.stride[d];
+	nest->bias_offset += s.src * conversion->bias.stride[d];
+}
+
+static void loop_nest_place(struct loop_nest *nest, int d, const struct transform *t, struct segment s)
+{
+	const struct transform_axis *axis = &t->axis[d];
+
 	nest->dim[d] = (struct loop_nest_dim){
 		.n = s.n, .dst = axis->dst_stride, .src = s.step * axis->src_stride, .source = s.n
 	};
 	nest->dst_offset += s.dst * axis->dst_stride;
 	if (!nest->fill)
 		nest->src_offset += s.src * axis->src_stride;
+	if (nest->converted)
+		place_operands(nest, d, t, s);
 }
 
 /* All of an axis: of a fill without its window. */
@@ -359,7 +387,7 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
 		if (is_windowed(subregions, d))
 			window_place(ret, d, &t->axis[d]);
 		else
-			loop_nest_place(ret, d, &t->axis[d], interior_segment(&t->axis[d]));
+			loop_nest_place(ret, d, t, interior_segment(&t->axis[d]));
 	}
 	canonicalise(subregions, ret, align);
 	return true;
@@ -409,7 +437,7 @@ static void constant_get(const struct subregions *subregions, uint64_t i, struct
 			s.n = axis->before;
 		else if (d == fill_axis)
 			s = (struct segment){ .n = axis->extent - end, .dst = end };
-		loop_nest_place(ret, d, axis, s);
+		loop_nest_place(ret, d, t, s);
 	}
 }
 
@@ -430,6 +458,6 @@ static void grid_get(const struct subregions *subregions, uint64_t i, struct loo
 			digit = i % n;
 			i /= n;
 		}
-		loop_nest_place(ret, d, &t->axis[d], segment_get(&t->axis[d], t->mode, digit));
+		loop_nest_place(ret, d, t, segment_get(&t->axis[d], t->mode, digit));
 	}
 }

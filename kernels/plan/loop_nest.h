@@ -25,14 +25,18 @@ struct loop_nest_dim {
 	int64_t src; /* stride, bytes; any sign; 0 repeats; unused in a fill */
 	int64_t before;
 	int64_t source;
+	int64_t scale, bias; /* strides of a conversion's operands, bytes; else 0 */
 };
 
 struct loop_nest {
 	int rank;
-	uint32_t element;   /* bytes: 1, 2, 4, 8 or 16 */
+	uint32_t element; /* bytes: 1, 2, 4, 8 or 16; of the destination */
+	/* Of a source whose elements are converted, 0: they are not. */
+	uint32_t converted;
 	bool fill;          /* no source: the transform's fill pattern */
 	int64_t dst_offset; /* bytes from the destination's element [0, ..., 0] */
 	int64_t src_offset; /* bytes from the source's element [0, ..., 0]; of source index 0 */
+	int64_t scale_offset, bias_offset;             /* the same of a conversion's operands */
 	struct loop_nest_dim dim[TENSOR_MAX_RANK + 1]; /* the last only after loop_nest_narrow */
 };
 

@@ -20,6 +20,7 @@ const char *const family_names[FAMILY_COUNT] = {
 	[FAMILY_TILE_TRANSPOSE] = "tile_transpose",
 	[FAMILY_STRIDED] = "strided",
 	[FAMILY_FILL] = "fill",
+	[FAMILY_CONVERT] = "convert",
 };
 
 const char *const plan_method_names[PLAN_METHOD_COUNT] = {
@@ -40,6 +41,8 @@ enum family plan_loop_nest(const struct loop_nest *nest, int *ret_src_inner)
 	*ret_src_inner = -1;
 	if (nest->fill)
 		return FAMILY_FILL;
+	if (nest->converted)
+		return FAMILY_CONVERT;
 	if (nest->rank == 0)
 		return FAMILY_MEMCPY;
 	inner = &nest->dim[nest->rank - 1];
@@ -86,6 +89,8 @@ void plan_init(struct plan *plan, const struct transform *transform, const struc
 		plan->tile_rank = 2;
 		plan->tile[0] = plan->tile[1] = row > TILE_LEAST ? row : TILE_LEAST;
 	}
+	if (plan->family == FAMILY_CONVERT)
+		return;
 	choose_method(plan, bytes);
 
 	if (plan->family == FAMILY_MEMCPY || plan->family == FAMILY_FILL)

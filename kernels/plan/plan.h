@@ -21,6 +21,7 @@ enum family {
 	FAMILY_TILE_TRANSPOSE, /* contiguous along different dimensions: 2-D tiles */
 	FAMILY_STRIDED,        /* everything else */
 	FAMILY_FILL,           /* no source is read */
+	FAMILY_CONVERT,        /* elements become others */
 	FAMILY_COUNT
 };
 

@@ -312,6 +312,19 @@ void split_none(struct split *ret, const struct transform_spec *spec)
 	ret->n_parts = 1;
 }
 
+/* Parts would each need their own part of an operand. */
+static int check_operands(const struct split *split, struct error *err)
+{
+	const struct conversion_spec *conversion = &split->spec.conversion;
+	bool scale = conversion->scale.kind == OPERAND_TENSOR, bias = conversion->bias.kind == OPERAND_TENSOR;
+
+	if (split->n_rests == 0 || (!scale && !bias))
+		return 0;
+	return error_set(err, STATUS_UNSUPPORTED,
+	                 "%s: a tensor, but the last block of %s.split is incomplete; then only a number",
+	                 scale ? "scale" : "bias", split->rest[0].is_src ? "src" : "dst");
+}
+
 int split_init(struct split *ret, const struct transform_spec *spec, const struct split_list *dst,
                const struct split_list *src, struct error *err)
 {
@@ -341,6 +354,8 @@ int split_init(struct split *ret, const struct transform_spec *spec, const struc
 	add_rests(ret, &from, &spec->src, true);
 	r = check_mode(ret, err);
 	if (r == 0)
+		r = check_operands(ret, err);
+	if (r == 0)
 		r = check_pieces(ret, err);
 	if (r == 0)
 		r = add_parts(ret, pieces, 0, &most, err);
@@ -354,7 +369,7 @@ static void set_dim(struct split_part *part, int d, const struct range *range)
 {
 	struct transform_spec *spec = &part->spec;
 	const int s = source_dim(spec, d);
-	const int64_t size = dtype_size(spec->dst.dtype);
+	const int64_t dst_size = dtype_size(spec->dst.dtype), src_size = dtype_size(spec->src.dtype);
 	int64_t start = range->read_start, end = range->read_end;
 
 	limit(&start, &end, range->start, range->end);
@@ -364,9 +379,9 @@ static void set_dim(struct split_part *part, int d, const struct range *range)
 	spec->src.shape[s] = end - start;
 	spec->before[d] = start - range->start;
 	spec->after[d] = range->end - end;
-	part->dst_offset += range->start * spec->dst.stride[d] * size;
+	part->dst_offset += range->start * spec->dst.stride[d] * dst_size;
 	if (end > start)
-		part->src_offset += start * spec->src.stride[s] * size;
+		part->src_offset += start * spec->src.stride[s] * src_size;
 }
 
 void split_get(const struct split *split, int i, struct split_part *ret)

@@ -292,9 +292,12 @@ static void loosen(struct loop_nest *nest)
 		if (dim->source == dim->n || n == 1 || dim->source == 0)
 			continue;
 		memmove(dim + 1, dim, (size_t)(nest->rank++ - d) * sizeof *dim);
-		dim[1] = (struct loop_nest_dim){ n, dim->dst, dim->src, 0, n };
-		dim[0] = (struct loop_nest_dim){ dim->n / n, dim->dst * n, dim->src * n, dim->before / n,
-			                         dim->source / n };
+		dim[1] = (struct loop_nest_dim){ .n = n, .dst = dim->dst, .src = dim->src, .source = n };
+		dim[0] = (struct loop_nest_dim){ .n = dim->n / n,
+			                         .dst = dim->dst * n,
+			                         .src = dim->src * n,
+			                         .before = dim->before / n,
+			                         .source = dim->source / n };
 	}
 }
 

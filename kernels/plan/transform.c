@@ -13,6 +13,7 @@
 static int check_ranks(const struct transform_spec *spec, struct error *err);
 static int check_perm(const struct transform_spec *spec, struct error *err);
 static int reduce_axis(struct transform *t, const struct transform_spec *spec, int d, struct error *err);
+static int convert(struct transform *t, const struct transform_spec *spec, struct error *err);
 static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err);
 static void count_bytes(struct transform *t);
 
@@ -22,7 +23,8 @@ int transform_init(struct transform *t, const struct transform_spec *spec, struc
 
 	*t = (struct transform){
 		.rank = spec->src.rank,
-		.element = dtype_size(spec->src.dtype),
+		.element = dtype_size(spec->dst.dtype),
+		.src_element = dtype_size(spec->src.dtype),
 		.mode = spec->mode,
 		.dst_layout = spec->dst,
 		.src_layout = spec->src,
@@ -34,6 +36,8 @@ int transform_init(struct transform *t, const struct transform_spec *spec, struc
 		status = check_perm(spec, err);
 	for (int d = 0; !status && d < t->rank; d++)
 		status = reduce_axis(t, spec, d, err);
+	if (!status)
+		status = convert(t, spec, err);
 	if (!status)
 		status = encode_value(t, spec, err);
 	if (!status && !spec->dst_is_checked)
@@ -50,9 +54,9 @@ static int check_ranks(const struct transform_spec *spec, struct error *err)
 		int n;
 	} lists[] = { { "perm", spec->n_perm }, { "before", spec->n_before }, { "after", spec->n_after } };
 
-	if (spec->dst.dtype != spec->src.dtype)
+	if (spec->dst.dtype != spec->src.dtype && !spec->conversion.is_given)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "dst.dtype: %s, but src is %s; a transform does not convert elements",
+		                 "dst.dtype: %s, but src is %s; elements are converted only with cast",
 		                 dtype_names[spec->dst.dtype], dtype_names[spec->src.dtype]);
 	if (spec->dst.rank != spec->src.rank)
 		return error_set(
@@ -131,10 +135,22 @@ static int reduce_axis(struct transform *t, const struct transform_spec *spec, i
 	if (made > 1 && t->dst_extent.high)
 		axis->dst_stride = spec->dst.stride[d] * t->element;
 	if (extent > 1 && t->src_extent.high) {
-		axis->src_stride = spec->src.stride[s] * t->element;
+		axis->src_stride = spec->src.stride[s] * t->src_element;
 		t->src_shift += before < 0 ? -before * axis->src_stride : 0;
 	}
 	return 0;
+}
+
+static int convert(struct transform *t, const struct transform_spec *spec, struct error *err)
+{
+	int64_t shape[TENSOR_MAX_RANK], cropped[TENSOR_MAX_RANK];
+
+	for (int d = 0; d < t->rank; d++) {
+		shape[d] = spec->src.shape[spec->n_perm >= 0 ? spec->perm[d] : d];
+		cropped[d] = spec->n_before >= 0 && spec->before[d] < 0 ? -spec->before[d] : 0;
+	}
+	return conversion_init(&t->conversion, &spec->conversion, spec->dst.dtype, spec->src.dtype, t->rank,
+	                       shape, cropped, err);
 }
 
 static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err)
@@ -179,7 +195,7 @@ static void count_bytes(struct transform *t)
 	t->count = tensor_count(&t->dst_layout);
 	for (int d = 0; d < t->rank; d++)
 		read *= (uint64_t)t->axis[d].source;
-	t->bytes = ((uint64_t)t->count + read) * t->element;
+	t->bytes = (uint64_t)t->count * t->element + read * t->src_element;
 }
 
 /* Places in two memories, of tensors that have been found to lie in their regions: whether they share
@@ -206,17 +222,15 @@ static enum overlap find_overlap(const struct transform_sides *sides, __int128 d
 	                                     : OVERLAP_UNKNOWN;
 }
 
-int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
-                          const struct tensor_place *src, struct error *err)
+int transform_check_side(const struct transform_sides *sides, const struct tensor_place *dst,
+                         const struct tensor_place *src, const char *name, struct error *err)
 {
 	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
 	enum alias alias = ALIAS_ONE;
 	__int128 shift = 0;
 	int status;
 
-	status = tensor_check_range(sides->dst_extent, dst->offset, dst->size, "dst", err);
-	if (!status)
-		status = tensor_check_range(sides->src_extent, src->offset, src->size, "src", err);
+	status = tensor_check_range(sides->src_extent, src->offset, src->size, name, err);
 	if (status)
 		return status;
 	if (!places_in_one_memory(dst, src))
@@ -227,8 +241,9 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 	if (alias == ALIAS_MANY)
 		return error_set(
 		    err, STATUS_OVERLAP,
-		    "dst: it shares allocations with src that follow each other differently in the two "
-		    "regions; too complex to prove that it shares no byte with src");
+		    "dst: it shares allocations with %s that follow each other differently in the two "
+		    "regions; too complex to prove that it shares no byte with %s",
+		    name, name);
 	switch (find_overlap(sides, distance)) {
 	case OVERLAP_NONE:
 		return 0;
@@ -236,15 +251,24 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 		if (alias == ALIAS_SOME)
 			return error_set(
 			    err, STATUS_OVERLAP,
-			    "dst: it shares allocations with src, but not all of them; too complex to prove "
-			    "that it shares no byte with src");
+			    "dst: it shares allocations with %s, but not all of them; too complex to prove "
+			    "that it shares no byte with %s",
+			    name, name);
 		return error_set(
 		    err, STATUS_OVERLAP,
-		    "dst: it shares bytes with src, which starts %" PRId64 " bytes %s it in the same memory",
-		    (int64_t)(distance < 0 ? -distance : distance), distance < 0 ? "before" : "after");
+		    "dst: it shares bytes with %s, which starts %" PRId64 " bytes %s it in the same memory",
+		    name, (int64_t)(distance < 0 ? -distance : distance), distance < 0 ? "before" : "after");
 	default:
 		return error_set(
 		    err, STATUS_OVERLAP,
-		    "dst: too complex to prove that it shares no byte with src in the same memory");
+		    "dst: too complex to prove that it shares no byte with %s in the same memory", name);
 	}
+}
+
+int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
+                          const struct tensor_place *src, struct error *err)
+{
+	int status = tensor_check_range(sides->dst_extent, dst->offset, dst->size, "dst", err);
+
+	return status ? status : transform_check_side(sides, dst, src, "src", err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one operation: dst[...] = pad(permute(src, perm), before, after, mode, value), with NumPy's meaning.
+/* The one operation: dst[...] = pad(cast(permute(src, perm) * scale + bias), before, after, mode, value),
+ * with NumPy's meaning; without a cast elements are moved as they are.
  *
  * transform_init validates a request once, without addresses, and reduces it to axes in the destination's
  * order with strides in bytes. Everything below (subregions, loop nests, plans) is derived from it and cannot
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "conversion.h"
 #include "proto/scalar.h"
 #include "proto/status.h"
 #include "proto/tensor.h"
@@ -28,6 +30,7 @@ struct transform_spec {
 	int64_t after[TENSOR_MAX_RANK];
 	enum pad_mode mode;
 	struct scalar value;
+	struct conversion_spec conversion;
 	bool dst_is_checked; /* the caller knows that no two elements of dst share a byte */
 };
 
@@ -43,13 +46,16 @@ struct transform_axis {
 
 struct transform {
 	int rank;
-	uint32_t element; /* bytes: 1, 2, 4, 8 or 16 */
+	uint32_t element;     /* bytes: 1, 2, 4, 8 or 16; of the destination */
+	uint32_t src_element; /* the same, but in a conversion */
+	struct conversion conversion;
 	enum pad_mode mode;
 	uint8_t fill[TENSOR_MAX_ELEMENT]; /* the value's bits */
 	struct transform_axis axis[TENSOR_MAX_RANK];
 	int64_t src_shift; /* bytes from the source's element [0, ..., 0] to the first one not cropped */
 	int64_t count;     /* elements of the destination */
-	uint64_t bytes;    /* read plus written: count + elements of the source that are read, in bytes */
+	uint64_t bytes;    /* read plus written: all elements of the destination, and those of the source that
+	                      are    read */
 	/* As the request gave them, for range and overlap checks against regions. */
 	struct tensor_layout dst_layout;
 	struct tensor_layout src_layout;
@@ -99,6 +105,10 @@ static inline struct transform_sides transform_sides(const struct transform *t)
  * allocations that lie differently in the two memories, or only some of those between them). */
 int transform_check_sides(const struct transform_sides *sides, const struct tensor_place *dst,
                           const struct tensor_place *src, struct error *err);
+
+/* The same for the destination and another tensor, in the place of src, that is called `name`. */
+int transform_check_side(const struct transform_sides *sides, const struct tensor_place *dst,
+                         const struct tensor_place *place, const char *name, struct error *err);
 
 /* Refuses a destination of which two elements share a byte (OVERLAP). */
 int transform_check_self_overlap(const struct tensor_layout *dst, struct error *err);

@@ -23,6 +23,8 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
                       const struct codec_rules *rules, void *ret, struct error *err);
 static int decode_field(const struct place *place, const struct field *field, const msgpack_object *object,
                         enum codec_unknown unknown, void *at, struct error *err);
+static int decode_operand(const struct place *place, const struct field *field, const msgpack_object *object,
+                          enum codec_unknown unknown, struct msg_operand *at, struct error *err);
 static int decode_name(const struct place *place, const struct field *field, const msgpack_object *object,
                        unsigned *at, struct error *err);
 static int decode_ints(const struct place *place, const msgpack_object *object, struct int_list *at,
@@ -41,6 +43,7 @@ const char *const codec_kind_names[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_BINARY] = "a bin",
 	[FIELD_KIND_DTYPE] = "a dtype",
 	[FIELD_KIND_PAD_MODE] = "a pad mode",
+	[FIELD_KIND_CAST] = "a cast",
 	[FIELD_KIND_REGION_KIND] = "a region kind",
 	[FIELD_KIND_REGION_STATE] = "a region state",
 	[FIELD_KIND_COMPLETION] = "a completion",
@@ -51,6 +54,7 @@ const char *const codec_kind_names[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_ITEMS] = "an array of transforms and runs",
 	[FIELD_KIND_CODES] = "an array of codes",
 	[FIELD_KIND_MESSAGE] = "a map",
+	[FIELD_KIND_OPERAND] = "a number or a map",
 	[FIELD_KIND_LIST] = "an array of maps",
 	[FIELD_KIND_NAMES] = "an array of strs",
 	[FIELD_KIND_COUNTERS] = "a map of str to integer",
@@ -59,6 +63,7 @@ const char *const codec_kind_names[FIELD_KIND_COUNT] = {
 const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_DTYPE] = { dtype_names, DTYPE_COUNT },
 	[FIELD_KIND_PAD_MODE] = { pad_mode_names, PAD_MODE_COUNT },
+	[FIELD_KIND_CAST] = { cast_names, CAST_COUNT },
 	[FIELD_KIND_REGION_KIND] = { region_kind_names, REGION_KIND_COUNT },
 	[FIELD_KIND_REGION_STATE] = { region_state_names, REGION_STATE_COUNT },
 	[FIELD_KIND_COMPLETION] = { completion_names, COMPLETION_COUNT },
@@ -67,7 +72,7 @@ const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT] = {
 
 /* The name sets are read and written through one integer type. */
 _Static_assert(sizeof(enum dtype) == sizeof(unsigned) && sizeof(enum pad_mode) == sizeof(unsigned) &&
-                   sizeof(enum region_kind) == sizeof(unsigned) &&
+                   sizeof(enum cast) == sizeof(unsigned) && sizeof(enum region_kind) == sizeof(unsigned) &&
                    sizeof(enum region_state) == sizeof(unsigned) &&
                    sizeof(enum completion) == sizeof(unsigned) &&
                    sizeof(enum job_priority) == sizeof(unsigned),
@@ -165,6 +170,7 @@ static void set_default(const struct field *field, void *at)
 		return;
 	case FIELD_KIND_DTYPE:
 	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_CAST:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
@@ -182,6 +188,9 @@ static void set_default(const struct field *field, void *at)
 		return;
 	case FIELD_KIND_MESSAGE:
 		memset(at, 0, field->inner->size);
+		return;
+	case FIELD_KIND_OPERAND:
+		((struct msg_operand *)at)->has = 0; /* the rest has no meaning */
 		return;
 	case FIELD_KIND_ITEMS:
 		*(struct item_list *)at = (struct item_list){ 0 };
@@ -205,12 +214,12 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 {
 	const struct field *next = message->fields;
 	char path[PATH_SIZE];
-	uint32_t has = 0;
+	uint64_t has = 0;
 
 	for (uint32_t i = 0; i < map->via.map.size; i++) {
 		const msgpack_object_kv *pair = &map->via.map.ptr[i];
 		const struct field *f = find_field(message, next, &pair->key);
-		uint32_t bit = f ? 1u << (f - message->fields) : 0;
+		uint64_t bit = f ? UINT64_C(1) << (f - message->fields) : 0;
 		int r;
 
 		if (!(bit & rules->accepts)) {
@@ -230,7 +239,7 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 	}
 
 	for (const struct field *f = message->fields; f->name; f++) {
-		uint32_t bit = 1u << (f - message->fields);
+		uint64_t bit = 1u << (f - message->fields);
 
 		if (rules->requires & ~has & bit) {
 			struct place here = { place, f->name };
@@ -241,7 +250,7 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 		if (!(has & bit))
 			set_default(f, (char *)ret + f->offset);
 	}
-	*(uint32_t *)ret = has;
+	*(uint64_t *)ret = has;
 	return 0;
 }
 
@@ -271,6 +280,7 @@ static int decode_field(const struct place *place, const struct field *field, co
 		return 0;
 	case FIELD_KIND_DTYPE:
 	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_CAST:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
@@ -292,6 +302,8 @@ static int decode_field(const struct place *place, const struct field *field, co
 		                                         .requires = field->inner->needed,
 		                                         .unknown = unknown },
 		                  at, err);
+	case FIELD_KIND_OPERAND:
+		return decode_operand(place, field, object, unknown, at, err);
 	case FIELD_KIND_PLACE:
 		if (decode_region_place(object, at) < 0)
 			return refuse_kind(place, field, object, err);
@@ -321,6 +333,22 @@ static int decode_field(const struct place *place, const struct field *field, co
 	}
 	assert(!"a kind that is never decoded");
 	return STATUS_INTERNAL;
+}
+
+static int decode_operand(const struct place *place, const struct field *field, const msgpack_object *object,
+                          enum codec_unknown unknown, struct msg_operand *at, struct error *err)
+{
+	if (object->type == MSGPACK_OBJECT_MAP)
+		return decode_map(
+		    place, object, field->inner,
+		    &(struct codec_rules){ .accepts = codec_all_fields(field->inner) & ~F(operand, number),
+		                           .requires = field->inner->needed,
+		                           .unknown = unknown },
+		    at, err);
+	at->has = F(operand, number);
+	if (object->type == MSGPACK_OBJECT_ARRAY || decode_value(object, &at->number) < 0)
+		return refuse_kind(place, field, object, err);
+	return 0;
 }
 
 static int decode_name(const struct place *place, const struct field *field, const msgpack_object *object,
@@ -465,7 +493,7 @@ static int refuse_unknown(const struct place *place, const msgpack_object *key, 
 		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: field names must be str, got %s", owner,
 		                 codec_what(key, text, sizeof text));
 	for (const struct field *f = message->fields; f->name; f++)
-		if (rules->accepts & (1u << (f - message->fields)))
+		if (rules->accepts & (UINT64_C(1) << (f - message->fields)))
 			list_append(list, f->name);
 	text_quote(key->via.str.ptr, key->via.str.size, text, sizeof text);
 	return error_set(err, STATUS_INVALID_ARGUMENT, "unknown field %s of %s (it has %s)", text, owner,

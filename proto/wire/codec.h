@@ -32,14 +32,14 @@ enum codec_unknown {
  * their own messages say. */
 struct codec_rules {
 	const char *owner; /* of the fields: what an unknown one is not a field of */
-	uint32_t accepts;
-	uint32_t requires;
+	uint64_t accepts;
+	uint64_t requires;
 	enum codec_unknown unknown;
 };
 
-static inline uint32_t codec_all_fields(const struct message *message)
+static inline uint64_t codec_all_fields(const struct message *message)
 {
-	return (1u << message->n_fields) - 1;
+	return (UINT64_C(1) << message->n_fields) - 1;
 }
 
 /* Fills the message's struct at ret from map (NULL: from an empty one). 0, or STATUS_INVALID_ARGUMENT with

@@ -10,6 +10,7 @@
 static int encode_field(struct buffer *b, const struct field *field, const void *at);
 static int encode_ints(struct buffer *b, const struct int_list *ints);
 static int encode_value(struct buffer *b, const struct scalar *value);
+static int encode_operand(struct buffer *b, const struct field *field, const struct msg_operand *operand);
 static int encode_place(struct buffer *b, const struct region_place *place);
 static int encode_items(struct buffer *b, const struct item_list *list);
 static int encode_codes(struct buffer *b, const struct code_list *list);
@@ -18,11 +19,11 @@ static int encode_counters(struct buffer *b, const struct counter_list *list);
 
 int codec_encode(struct buffer *b, const struct message *message, const void *value)
 {
-	uint32_t sent = (*(const uint32_t *)value & codec_all_fields(message)) | message->needed;
-	int r = pack_map(b, (size_t)__builtin_popcount(sent));
+	uint64_t sent = (*(const uint64_t *)value & codec_all_fields(message)) | message->needed;
+	int r = pack_map(b, (size_t)__builtin_popcountll(sent));
 
 	for (const struct field *f = message->fields; f->name && !r; f++) {
-		if (!(sent & (1u << (f - message->fields))))
+		if (!(sent & (UINT64_C(1) << (f - message->fields))))
 			continue;
 		r = pack_str(b, f->name, f->name_len);
 		if (!r)
@@ -47,6 +48,7 @@ static int encode_field(struct buffer *b, const struct field *field, const void 
 		return pack_bin(b, bytes->data, bytes->len);
 	case FIELD_KIND_DTYPE:
 	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_CAST:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
@@ -66,6 +68,8 @@ static int encode_field(struct buffer *b, const struct field *field, const void 
 		return encode_codes(b, at);
 	case FIELD_KIND_MESSAGE:
 		return codec_encode(b, field->inner, at);
+	case FIELD_KIND_OPERAND:
+		return encode_operand(b, field, at);
 	case FIELD_KIND_LIST:
 		return codec_encode_list(b, field->inner, at);
 	case FIELD_KIND_NAMES:
@@ -115,6 +119,13 @@ static int encode_value(struct buffer *b, const struct scalar *value)
 	}
 	assert(!"a scalar without a kind");
 	return STATUS_INTERNAL;
+}
+
+static int encode_operand(struct buffer *b, const struct field *field, const struct msg_operand *operand)
+{
+	if (operand->has & F(operand, number))
+		return encode_value(b, &operand->number);
+	return codec_encode(b, field->inner, operand);
 }
 
 static int encode_place(struct buffer *b, const struct region_place *place)

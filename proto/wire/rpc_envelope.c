@@ -8,7 +8,7 @@
 
 #include "pack.h"
 
-#define ZONE_CHUNK_SIZE (8 * 1024)
+#define ZONE_CHUNK_SIZE (12 * 1024)
 
 struct rpc_decoder {
 	msgpack_zone zone;

@@ -157,7 +157,7 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 {
 	static const struct codec_rules transform = { "an item",
 		                                      ~FIELDS_OF_ORDER(transform) & ~F(transform, engine) &
-		                                          ((1u << FIELD_COUNT_transform) - 1),
+		                                          ((UINT64_C(1) << FIELD_COUNT_transform) - 1),
 		                                      F(transform, dst) | F(transform, src),
 		                                      CODEC_REFUSE_UNKNOWN };
 	static const struct codec_rules run = { "an item",
@@ -175,8 +175,8 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 
 int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_part *ret, struct error *err)
 {
-	static const struct codec_rules rules = { "a part", (1u << FIELD_COUNT_part) - 1, F(part, size),
-		                                  CODEC_REFUSE_UNKNOWN };
+	static const struct codec_rules rules = { "a part", (UINT64_C(1) << FIELD_COUNT_part) - 1,
+		                                  F(part, size), CODEC_REFUSE_UNKNOWN };
 
 	return codec_decode_entry(parts->objects, i, "parts", &part_message, &rules, ret, err);
 }

@@ -389,7 +389,7 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	plan_init(&turn->plan, t, &m->side[0].engine->facts);
 	turn->bytes = t->bytes * (row->blocks ? turn->blocks.n : 1);
 	turn->dst_offset = (uint64_t)row->offset * t->element;
-	turn->src_offset = (uint64_t)first * t->element;
+	turn->src_offset = (uint64_t)first * t->src_element;
 	uint64_t bytes = most_of(most_of(turn->dst_offset + (uint64_t)t->dst_extent.high,
 	                                 turn->src_offset + (uint64_t)t->src_extent.high),
 	                         row->blocks ? bench_list_bytes(&turn->blocks) : t->bytes / 2);
@@ -398,11 +398,13 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	r = make_room(m, &m->dst, turn->n_places * turn->pitch, err);
 	if (r == 0)
 		r = make_room(m, &m->src, turn->n_places * turn->pitch, err);
-	turn->job = (struct engine_job){
-		.move = { .transform = t, .plan = &turn->plan, .dst = m->dst.memory, .src = m->src.memory },
-		.blocks = row->blocks ? &turn->blocks : NULL,
-		.on_done = on_done
-	};
+	turn->job = (struct engine_job){ .move = { .transform = t,
+		                                   .plan = &turn->plan,
+		                                   .dst = m->dst.memory,
+		                                   .src = m->src.memory,
+		                                   .scale.number = row->scale },
+		                         .blocks = row->blocks ? &turn->blocks : NULL,
+		                         .on_done = on_done };
 	return r;
 }
 

@@ -2,6 +2,7 @@
 /* How a row becomes a request, and how its result is checked. */
 #include "row.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "proto/scalar.h"
@@ -43,16 +44,58 @@ int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int6
 	r = tensor_layout_init(&ret->src, row->dtype, row->rank, row->shape, stride, "src", err);
 	if (r < 0)
 		return r;
-	return tensor_layout_init(&ret->dst, row->dtype, row->rank, shape, NULL, "dst", err);
+	ret->conversion.is_given = row->converts;
+	ret->conversion.scale.kind = row->scale ? OPERAND_NUMBER : OPERAND_NONE;
+	return tensor_layout_init(&ret->dst, row->converts ? row->to : row->dtype, row->rank, shape, NULL,
+	                          "dst", err);
+}
+
+/* The value of a converting row's source; other types have none here. */
+static double value_of(enum dtype dtype, const uint8_t *at)
+{
+	uint16_t half;
+	float value;
+
+	switch (dtype) {
+	case DTYPE_UINT8:
+		return *at;
+	case DTYPE_BFLOAT16:
+		memcpy(&half, at, sizeof(half));
+		uint32_t bits = (uint32_t)half << 16;
+		memcpy(&value, &bits, sizeof(value));
+		return (double)value;
+	default:
+		memcpy(&value, at, sizeof(value));
+		return (double)value;
+	}
+}
+
+/* What it becomes, in dst's type; NaN is any. */
+static bool is_converted(const struct bench_row *row, const uint8_t *dst, const uint8_t *src)
+{
+	const double most = row->to == DTYPE_FLOAT8_E4M3FN ? 448
+	                    : row->to == DTYPE_FLOAT16     ? 65504
+	                    : row->to == DTYPE_BFLOAT16    ? 0x1.fep127
+	                                                   : (double)FLT_MAX;
+	double value = value_of(row->dtype, src);
+	uint8_t bytes[TENSOR_MAX_ELEMENT];
+	struct scalar scalar = { .kind = SCALAR_FLOATING };
+	struct error err;
+
+	if (row->scale)
+		value = (double)((float)value * (float)row->scale);
+	scalar.re = value > most ? most : value < -most ? -most : value;
+	scalar_encode(&scalar, row->to, bytes, "value", &err);
+	return value != value || !memcmp(dst, bytes, dtype_size(row->to));
 }
 
 int bench_row_check(const struct bench_row *row, const struct transform_spec *spec, const uint8_t *dst,
                     const uint8_t *src, struct error *err)
 {
 	uint8_t value[TENSOR_MAX_ELEMENT];
-	uint32_t size = dtype_size(row->dtype);
+	uint32_t size = dtype_size(spec->dst.dtype);
 	uint64_t state = 7;
-	int r = scalar_encode(&spec->value, row->dtype, value, "value", err);
+	int r = scalar_encode(&spec->value, spec->dst.dtype, value, "value", err);
 
 	if (r < 0)
 		return r;
@@ -70,7 +113,10 @@ int bench_row_check(const struct bench_row *row, const struct transform_spec *sp
 				index[d] = high - oracle_between(&state, 0, near);
 		}
 		bool read = oracle_element(spec, index, &to, &from);
-		if (memcmp(dst + to, read ? src + from : value, size)) {
+		bool is_right = row->converts && read ? is_converted(row, dst + to, src + from)
+		                                      : !memcmp(dst + to, read ? src + from : value, size);
+
+		if (!is_right) {
 			char text[64];
 
 			return error_set(err, STATUS_INTERNAL, "wrong bytes at %s of the destination",

@@ -29,6 +29,9 @@ struct bench_row {
 	unsigned reversed; /* axes of the source whose strides are negative; bit 0: the innermost */
 	int64_t blocks;    /* of that shape and C order, that a list names; 0: the tensor once */
 	bool scatter;      /* to where the list says; else from there */
+	bool converts; /* elements become those of `to`, multiplied by scale unless that is 0; saturated */
+	enum dtype to;
+	double scale;
 	bool ragged; /* rows, or the data in them, do not start at multiples of 16 bytes: the bar is lower */
 };
 
@@ -40,6 +43,10 @@ struct bench_row {
 #define DIMS(...) __VA_ARGS__
 #define SAME(...) .before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* on both sides */
 #define RAGGED    .ragged = true
+
+/* Of rank 2; further fields, such as a permutation, may follow. */
+#define CONVERT(type, to_, name, a, b, ...) \
+	ROW("to " name, type, 2, DIMS(a, b), .converts = true, .to = DTYPE_##to_, ##__VA_ARGS__)
 
 #define COPY(type, a, b)           ROW("copy", type, 2, DIMS(a, b), .perm = { 0, 1 })
 #define TRANSPOSE(type, a, b, ...) ROW("transpose", type, 2, DIMS(a, b), .perm = { 1, 0 }, ##__VA_ARGS__)

@@ -109,6 +109,14 @@ static const struct bench_row bench_rows[] = {
 	ROW("zero pad 1:1,1:1", FLOAT32, 2, DIMS(510, 510), SAME(1, 1), RAGGED),
 	TRANSPOSE(FLOAT32, 1000, 1000),
 
+	/* Weights for serving, images for a network. */
+	CONVERT(FLOAT32, BFLOAT16, "bfloat16", 8192, 8192),
+	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn", 16384, 8192, .scale = 0.5),
+	CONVERT(UINT8, FLOAT32, "float32", 8192, 8192),
+	CONVERT(FLOAT32, BFLOAT16, "bfloat16, transposed", 8192, 8192, .perm = { 1, 0 }),
+	ROW("to float16, NHWC->NCHW", UINT8, 4, DIMS(128, 512, 512, 3), .perm = { 0, 3, 1, 2 },
+	    .converts = true, .to = DTYPE_FLOAT16, .scale = 1.0 / 255),
+
 	/* Blocks of 4, 16, 32 and 64 KiB: as many as it says, out of or into twice as many. */
 	ROW("gather 8192", FLOAT16, 1, DIMS(2048), .blocks = 8192),
 	ROW("gather 8192", FLOAT16, 1, DIMS(8192), .blocks = 8192),

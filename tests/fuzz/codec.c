@@ -25,7 +25,7 @@ static const struct message *const messages[] = {
 
 /* Room for the struct of any of them. */
 union any_message {
-	uint32_t has;
+	uint64_t has;
 #define MESSAGE(m, doc) struct msg_##m m;
 #include "proto/schema.def"
 };
@@ -183,7 +183,7 @@ static void check_dispatch(struct rpc_request *request)
 	struct buffer one = { 0 }, two = { 0 };
 	struct rpc_request again;
 	struct error err = { 0 };
-	uint32_t has = request->params.empty.has;
+	uint64_t has = request->params.empty.has;
 	void *items = keep_lists(request), *items_again;
 
 	fuzz_check(!(has & ~method->accepts) && !(method->requires & ~has), "%s has %x", method->name, has);

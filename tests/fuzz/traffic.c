@@ -73,7 +73,7 @@ static struct bytes any_bytes(uint64_t *random)
 static struct item_list any_items(uint64_t *random)
 {
 	static struct submit_item items[3];
-	const uint32_t order = F(transform, wait) | F(transform, signal) | F(transform, reply);
+	const uint64_t order = F(transform, wait) | F(transform, signal) | F(transform, reply);
 
 	for (int i = 0; i < 3; i++) {
 		items[i].is_run = below(random, 2);
@@ -81,7 +81,7 @@ static struct item_list any_items(uint64_t *random)
 			traffic_fill(&plan_run_message, plan_run_message.needed, &items[i].run, random);
 		else
 			traffic_fill(&transform_message,
-			             transform_message.needed | ((uint32_t)oracle_random(random) & ~order),
+			             transform_message.needed | (oracle_random(random) & ~order),
 			             &items[i].transform, random);
 	}
 	return (struct item_list){ .items = items, .n = (uint32_t)below(random, 4) };
@@ -122,6 +122,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		break;
 	case FIELD_KIND_DTYPE:
 	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_CAST:
 	case FIELD_KIND_REGION_KIND:
 	case FIELD_KIND_REGION_STATE:
 	case FIELD_KIND_COMPLETION:
@@ -147,9 +148,12 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		*(struct code_list *)at =
 		    (struct code_list){ .codes = codes, .n = (uint32_t)below(random, 7) };
 		break;
+	case FIELD_KIND_OPERAND:
+		traffic_fill(field->inner, field->inner->needed | oracle_random(random), at, random);
+		((struct msg_operand *)at)->number = any_scalar(random);
+		break;
 	case FIELD_KIND_MESSAGE:
-		traffic_fill(field->inner, field->inner->needed | (uint32_t)oracle_random(random), at,
-		             random);
+		traffic_fill(field->inner, field->inner->needed | oracle_random(random), at, random);
 		break;
 	case FIELD_KIND_LIST:
 		inner = (char *)&lists[taken++ % 2];
@@ -170,13 +174,13 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	}
 }
 
-void traffic_fill(const struct message *message, uint32_t fields, void *value, uint64_t *random)
+void traffic_fill(const struct message *message, uint64_t fields, void *value, uint64_t *random)
 {
 	memset(value, 0, message->size);
 	fields &= codec_all_fields(message);
-	*(uint32_t *)value = fields;
+	*(uint64_t *)value = fields;
 	for (uint32_t i = 0; i < message->n_fields; i++)
-		if (fields & (1u << i))
+		if (fields & (UINT64_C(1) << i))
 			fill_field(&message->fields[i], (char *)value + message->fields[i].offset, random);
 }
 
@@ -449,7 +453,7 @@ static void fill_parts(struct msg_region_register *params, uint64_t *random)
 
 static void fill_params(union params *params, const struct method *method, uint64_t *random)
 {
-	uint32_t fields = method->requires | ((uint32_t)oracle_random(random) & method->accepts);
+	uint64_t fields = method->requires | (oracle_random(random) & method->accepts);
 
 	traffic_fill(method->params, fields, params, random);
 	if (method->id == METHOD_plan_prepare && below(random, 8)) {

@@ -28,6 +28,6 @@ size_t traffic_register(uint8_t ret[TRAFFIC_MOST], uint32_t msgid);
 
 /* Any values that the fields named by the mask may have, in the message's struct. What it points to is valid
  * until the next call. Messages with lists of all kinds too. */
-void traffic_fill(const struct message *message, uint32_t fields, void *value, uint64_t *random);
+void traffic_fill(const struct message *message, uint64_t fields, void *value, uint64_t *random);
 
 #endif

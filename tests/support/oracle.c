@@ -40,7 +40,7 @@ int64_t oracle_index(int64_t o, int64_t before, int64_t source, enum pad_mode mo
 bool oracle_element(const struct transform_spec *spec, const int64_t *index, int64_t *ret_to,
                     int64_t *ret_from)
 {
-	int64_t size = dtype_size(spec->dst.dtype), to = 0, from = 0;
+	int64_t size = dtype_size(spec->dst.dtype), src_size = dtype_size(spec->src.dtype), to = 0, from = 0;
 	bool fill = false;
 
 	for (int d = 0; d < spec->dst.rank; d++) {
@@ -55,7 +55,7 @@ bool oracle_element(const struct transform_spec *spec, const int64_t *index, int
 		if (i < 0)
 			fill = true;
 		else
-			from += (cut + i) * spec->src.stride[s] * size;
+			from += (cut + i) * spec->src.stride[s] * src_size;
 	}
 	*ret_to = to;
 	*ret_from = from;

@@ -9,7 +9,8 @@ const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 		return &cpu_isa_plain;
 #ifdef __x86_64__
 	case CPU_ISA_AVX2:
-		return __builtin_cpu_supports("avx2") ? &cpu_isa_avx2 : NULL;
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? &cpu_isa_avx2
+		                                                                        : NULL;
 	case CPU_ISA_AVX512:
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
 		           ? &cpu_isa_avx512

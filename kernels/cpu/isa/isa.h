@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "converters.h"
+
 #define CPU_LINE   64 /* bytes of a cache line */
 #define CPU_SHIFTS 5
 
@@ -116,6 +118,8 @@ struct cpu_isa {
 
 	/* Orders what went past the cache before whatever the thread writes next. */
 	void (*fence)(void);
+
+	const struct cpu_converters *converters;
 };
 
 enum cpu_isa_level {

@@ -30,8 +30,20 @@
 #define HIGH2              _mm512_unpackhi_epi16
 #define HIGH4              _mm512_unpackhi_epi32
 #define HIGH8              _mm512_unpackhi_epi64
+#define CONVERT_WIDTH      64
 #define ISA                cpu_isa_avx512
 #define ISA_NAME           "avx512"
+#define WIDEN_U8(v)        ((narrow_i32)_mm512_cvtepu8_epi32((__m128i)(v)))
+#define WIDEN_I8(v)        ((narrow_i32)_mm512_cvtepi8_epi32((__m128i)(v)))
+#define WIDEN_U16(v)       ((narrow_i32)_mm512_cvtepu16_epi32((__m256i)(v)))
+#define WIDEN_I16(v)       ((narrow_i32)_mm512_cvtepi16_epi32((__m256i)(v)))
+#define WIDEN_F16(v)       ((narrow_f32)_mm512_cvtph_ps((__m256i)(v)))
+#define CUT_F16(v)         ((narrow_u16)_mm512_cvtps_ph((__m512)(v), _MM_FROUND_TO_NEAREST_INT))
+#define ANY_NAN(v)         _mm512_cmp_ps_mask((__m512)(v), (__m512)(v), _CMP_UNORD_Q)
+#define CLAMP(v, most) \
+	((narrow_f32)_mm512_max_ps(_mm512_set1_ps(-(most)), _mm512_min_ps(_mm512_set1_ps(most), (__m512)(v))))
+#define CUT_8(v)  ((narrow_u8)_mm512_cvtepi32_epi8((__m512i)(v)))
+#define CUT_16(v) ((narrow_u16)_mm512_cvtepi32_epi16((__m512i)(v)))
 #include "isa_body.h"
 
 #endif

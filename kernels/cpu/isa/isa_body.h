@@ -9,6 +9,7 @@
  *   SHUFFLE(v, mask)        within each lane: byte i is byte mask[i] of v, 0 where that is 0x80
  *   SHUFFLE16(v, mask)      the same of 16 bytes
  *   LOW1(a, b) .. HIGH8     within each lane: interleave the low or high halves by 1, 2, 4, 8 bytes
+ *   CONVERT_WIDTH           bytes of a vector of lanes (isa_convert.h)
  *   ISA, ISA_NAME           the table to define
  *
  * A tile of N = 16 / element columns is transposed lane by lane: register q holds, in lane l, 16 bytes of row
@@ -543,6 +544,8 @@ static TARGET void fence(void)
 	FENCE();
 }
 
+#include "isa_convert.h"
+
 #define EACH(function)                                                                \
 	{                                                                             \
 		function##_1, function##_2, function##_4, function##_8, function##_16 \
@@ -566,4 +569,5 @@ const struct cpu_isa ISA = {
 	.flush = flush,
 	.fetch = fetch,
 	.fence = fence,
+	.converters = &converters,
 };

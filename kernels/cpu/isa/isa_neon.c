@@ -40,6 +40,7 @@ struct pair {
 #define HIGH2(a, b)        ZIP_PAIR(vzip2q, s16, a, b)
 #define HIGH4(a, b)        ZIP_PAIR(vzip2q, s32, a, b)
 #define HIGH8(a, b)        ZIP_PAIR(vzip2q, s64, a, b)
+#define CONVERT_WIDTH      16
 #define ISA                cpu_isa_neon
 #define ISA_NAME           "neon"
 #include "isa_body.h"

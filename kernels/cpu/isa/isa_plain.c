@@ -20,6 +20,7 @@
 #define HIGH2              MERGE_HIGH2
 #define HIGH4              MERGE_HIGH4
 #define HIGH8              MERGE_HIGH8
+#define CONVERT_WIDTH      16
 #define ISA                cpu_isa_plain
 #define ISA_NAME           "plain"
 

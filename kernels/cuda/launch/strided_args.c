@@ -9,8 +9,6 @@
 
 #define LINE 128 /* bytes */
 
-static_assert(sizeof(struct strided_dim) == sizeof(struct loop_nest_dim), "the same fields");
-
 /* Rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
 static void set_short_rows(struct strided_args *args, uint32_t element)
 {

@@ -22,13 +22,15 @@
 
 GROWS(struct tma_tensor, 320, 2)
 GROWS(struct tma_number, 56, 2)
-GROWS(struct tma_transform, 176, 8)
+GROWS(struct tma_transform, 176, 7)
 GROWS(struct tma_result, 144, 8)
 GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
 GROWS(struct tma_region_part, 48, 2)
-GROWS(struct tma_item, 120, 2)
+GROWS(struct tma_item, 120, 1)
+GROWS(struct tma_operands, 80, 2)
+GROWS(struct tma_conversion, 104, 8)
 GROWS(struct tma_blocks, 200, 6)
 GROWS(struct tma_completed, 192, 4)
 GROWS(struct tma_ring_end, 64, 4)
@@ -100,7 +102,7 @@ Test(growth, what_is_reserved_has_to_be_zero)
 	} rows[] = {
 		{ &dst.reserved[1], call_transform, "dst.reserved[1]: 0x5, which libtmaclient " },
 		{ &src.reserved[0], call_submit, "src.reserved[0]" },
-		{ &transform.reserved[7], call_transform, "transform.reserved[7]" },
+		{ &transform.reserved[6], call_transform, "transform.reserved[6]" },
 		{ &transform.value.reserved[1], call_transform, "value.reserved[1]" },
 		{ &order.reserved[4], call_transform, "order.reserved[4]" },
 		{ &order.wait.reserved[0], call_submit, "order.wait.reserved[0]" },
@@ -108,10 +110,10 @@ Test(growth, what_is_reserved_has_to_be_zero)
 		{ &blocks.reserved[2], call_gather, "blocks.reserved[2]" },
 		{ &blocks.index_at.reserved[1], call_gather, "index_at.reserved[1]" },
 		{ &plain.reserved[0], call_gather, "transform.reserved[0]" },
-		{ &item.reserved[1], call_items, "items[0]: reserved[1]" },
+		{ &item.reserved[0], call_items, "items[0]: reserved[0]" },
 		{ &item.dst.reserved[0], call_items, "items[0]: dst.reserved[0]" },
 		{ &item.src.reserved[1], call_items, "items[0]: src.reserved[1]" },
-		{ &plain.reserved[7], call_prepare, "transform.reserved[7]" },
+		{ &plain.reserved[6], call_prepare, "transform.reserved[6]" },
 		{ &dst.reserved[1], call_explain, "dst.reserved[1]" },
 	};
 	struct server s = { 0 };

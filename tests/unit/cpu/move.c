@@ -50,9 +50,11 @@ static void loop_nest_for(struct loop_nest *nest, int way, uint32_t element, str
 	int64_t e = element;
 	struct loop_nest_dim *row = &nest->dim[0], *col = &nest->dim[1];
 	*nest = (struct loop_nest){ .rank = 2, .element = element, .fill = way == FILL };
-	*row = (struct loop_nest_dim){ shape.rows, (shape.cols + gap) * e, (shape.cols + gap) * e, 0,
-		                       shape.rows };
-	*col = (struct loop_nest_dim){ shape.cols, e, e, 0, shape.cols };
+	*row = (struct loop_nest_dim){ .n = shape.rows,
+		                       .dst = (shape.cols + gap) * e,
+		                       .src = (shape.cols + gap) * e,
+		                       .source = shape.rows };
+	*col = (struct loop_nest_dim){ .n = shape.cols, .dst = e, .src = e, .source = shape.cols };
 	switch (way) {
 	case REPEAT:
 		row->src = e;

@@ -38,6 +38,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 
 #define dtype_names                  eight_dtype_names
 #define pad_mode_names               eight_pad_mode_names
+#define cast_names                   eight_cast_names
 #define dtype_size                   eight_dtype_size
 #define dtype_class                  eight_dtype_class
 #define tensor_layout_init           eight_tensor_layout_init
@@ -57,6 +58,8 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define scalar_encode                eight_scalar_encode
 #define transform_init               eight_transform_init
 #define transform_check_sides        eight_transform_check_sides
+#define transform_check_side         eight_transform_check_side
+#define conversion_init              eight_conversion_init
 #define transform_check_self_overlap eight_transform_check_self_overlap
 #define loop_nest_canonicalise       eight_nest_canonicalise
 #define loop_nest_count              eight_nest_count
@@ -75,6 +78,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #include "proto/tensor.c"
 #include "kernels/plan/aliases.c"
 #include "kernels/plan/overlap.c"
+#include "kernels/plan/conversion.c"
 #include "kernels/plan/transform.c"
 #include "kernels/plan/loop_nest.c"
 #pragma GCC diagnostic pop

@@ -191,7 +191,7 @@ Test(nest, pads_of_other_modes_stay_as_they_are)
 	cr_expect_eq(nest.rank, 1);
 	cr_expect_eq(nest.dim[0].before, 16);
 	nest.element = 1;
-	nest.dim[0] = (struct loop_nest_dim){ 72, 1, 1, 16, 32 };
+	nest.dim[0] = (struct loop_nest_dim){ .n = 72, .dst = 1, .src = 1, .before = 16, .source = 32 };
 	loop_nest_canonicalise(&nest, 8, PAD_MODE_SYMMETRIC);
 	cr_expect_eq(nest.element, 1, "%u", nest.element);
 }

@@ -63,7 +63,7 @@ static struct refusal_row refusal_rows[] = {
 	{ .name = "dtypes differ",
 	  .request = { .dtype = DTYPE_FLOAT16, .dst_dtype = DTYPE_FLOAT32, .src = LIST(2), .dst = LIST(2) },
 	  .status = STATUS_INVALID_ARGUMENT,
-	  .message = "dst.dtype: float32, but src is float16; a transform does not convert elements" },
+	  .message = "dst.dtype: float32, but src is float16; elements are converted only with cast" },
 	{ .name = "ranks differ",
 	  .request = { .dtype = DTYPE_INT8, .src = LIST(2, 3), .dst = LIST(6) },
 	  .status = STATUS_INVALID_ARGUMENT,

@@ -151,7 +151,7 @@ Test(allocation, an_encode_without_memory_appends_nothing)
 	struct msg_info info = { 0 };
 	struct error error = { STATUS_QUOTA, "65 regions" };
 
-	sample_message(&info_message, (1u << info_message.n_fields) - 1, &info);
+	sample_message(&info_message, (UINT64_C(1) << info_message.n_fields) - 1, &info);
 	for (size_t filled = 1; filled < 1024; filled += 11) {
 		struct buffer b = { 0 };
 		size_t len = filled, cap;

@@ -188,6 +188,8 @@ Test(document, says_what_the_tables_say)
 
 	add_names("Pad modes", &codec_name_sets[FIELD_KIND_PAD_MODE]);
 	check_section("pad modes");
+	add_names("Casts", &codec_name_sets[FIELD_KIND_CAST]);
+	check_section("casts");
 	add_names("Region kinds", &codec_name_sets[FIELD_KIND_REGION_KIND]);
 	check_section("region kinds");
 	add_names("Region states", &codec_name_sets[FIELD_KIND_REGION_STATE]);

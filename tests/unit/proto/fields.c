@@ -13,6 +13,7 @@
 
 #define KIND(name) (1u << FIELD_KIND_##name)
 #define STRS       KIND(STRING)
+#define NUMBERS    KIND(VALUE) | KIND(OPERAND)
 #define ARRAYS     KIND(ITEMS) | KIND(LIST) /* whatever is in them: items are looked at one by one */
 
 struct variant {
@@ -29,15 +30,15 @@ struct variant {
 
 static const struct variant variants[] = {
 	ROW("nil", "\xc0", 0),
-	ROW("false", "\xc2", KIND(BOOL) | KIND(VALUE)),
-	ROW("true", "\xc3", KIND(BOOL) | KIND(VALUE)),
-	ROW("0", "\x00", KIND(UINT) | KIND(VALUE)),
-	ROW("uint 64", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", KIND(UINT) | KIND(VALUE)),
-	ROW("-1", "\xff", KIND(VALUE)),
-	ROW("int 64", "\xd3\x80\0\0\0\0\0\0\0", KIND(VALUE)),
-	ROW("float 32", "\xca\x40\0\0\0", KIND(VALUE)),
-	ROW("float 64", "\xcb\x40\0\0\0\0\0\0\0", KIND(VALUE)),
-	ROW("NaN", "\xcb\x7f\xf8\0\0\0\0\0\0", KIND(VALUE)),
+	ROW("false", "\xc2", KIND(BOOL) | NUMBERS),
+	ROW("true", "\xc3", KIND(BOOL) | NUMBERS),
+	ROW("0", "\x00", KIND(UINT) | NUMBERS),
+	ROW("uint 64", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", KIND(UINT) | NUMBERS),
+	ROW("-1", "\xff", NUMBERS),
+	ROW("int 64", "\xd3\x80\0\0\0\0\0\0\0", NUMBERS),
+	ROW("float 32", "\xca\x40\0\0\0", NUMBERS),
+	ROW("float 64", "\xcb\x40\0\0\0\0\0\0\0", NUMBERS),
+	ROW("NaN", "\xcb\x7f\xf8\0\0\0\0\0\0", NUMBERS),
 	ROW("empty str", "\xa0", STRS),
 	ROW("a dtype",
 	    "\xa4"
@@ -47,6 +48,10 @@ static const struct variant variants[] = {
 	    "\xa4"
 	    "edge",
 	    STRS | KIND(PAD_MODE)),
+	ROW("a cast",
+	    "\xa5"
+	    "exact",
+	    STRS | KIND(CAST)),
 	ROW("a region kind", "\xa5memfd", STRS | KIND(REGION_KIND)),
 	ROW("a completion", "\xa6queued", STRS | KIND(COMPLETION)),
 	ROW("a priority", "\xa6urgent", STRS | KIND(PRIORITY)),
@@ -113,14 +118,14 @@ static void pack_valid(msgpack_packer *packer, const struct field *field)
 	cr_assert_fail("no valid value for %s", field->name);
 }
 
-static void pack_fields(msgpack_packer *packer, const struct message *message, uint32_t fields,
+static void pack_fields(msgpack_packer *packer, const struct message *message, uint64_t fields,
                         const struct target *target, const struct variant *variant)
 {
-	msgpack_pack_map(packer, (size_t)__builtin_popcount(fields));
+	msgpack_pack_map(packer, (size_t)__builtin_popcountll(fields));
 	for (const struct field *f = message->fields; f->name; f++) {
 		bool inner = target && f == target->outer && target->inner;
 
-		if (!(fields & (1u << (f - message->fields))))
+		if (!(fields & (UINT64_C(1) << (f - message->fields))))
 			continue;
 		pack_text(packer, f->name);
 		if (target && !inner && f == target->outer) {
@@ -129,8 +134,8 @@ static void pack_fields(msgpack_packer *packer, const struct message *message, u
 			const struct target within = { target ? target->method : NULL,
 				                       inner ? target->inner : NULL, NULL };
 
-			pack_fields(packer, f->inner, (1u << f->inner->n_fields) - 1, inner ? &within : NULL,
-			            variant);
+			pack_fields(packer, f->inner, (UINT64_C(1) << f->inner->n_fields) - 1,
+			            inner ? &within : NULL, variant);
 		} else {
 			pack_valid(packer, f);
 		}
@@ -177,7 +182,7 @@ Test(fields, every_type_in_every_field)
 
 	for (const struct method *m = methods; m < methods + METHOD_COUNT; m++) {
 		for (const struct field *f = m->params->fields; f->name; f++) {
-			if (!(m->accepts & (1u << (f - m->params->fields))))
+			if (!(m->accepts & (UINT64_C(1) << (f - m->params->fields))))
 				continue;
 			for (size_t v = 0; v < sizeof variants / sizeof *variants; v++, checked++) {
 				check(decoder, &(struct target){ m, f, NULL }, &variants[v]);

@@ -73,7 +73,7 @@ static void check_sentence(const struct error *err, uint32_t round)
 static void check_request(struct rpc_decoder *decoder, struct rpc_request *request, uint32_t round)
 {
 	const struct method *method = request->method;
-	uint32_t has = request->params.empty.has;
+	uint64_t has = request->params.empty.has;
 	struct buffer one = { 0 }, two = { 0 };
 	void *items = sample_keep_lists(request), *items_again;
 	struct rpc_request again;

@@ -49,7 +49,7 @@ Test(reply, results_of_every_method_hold_their_fields)
 		struct rpc_reply reply;
 
 		cr_assert_leq(message->size, sizeof value, "%s", method->name);
-		sample_message(message, (1u << message->n_fields) - 1, value);
+		sample_message(message, (UINT64_C(1) << message->n_fields) - 1, value);
 		cr_assert_eq(rpc_encode_result(&b, UINT32_MAX, method,
 		                               method->result_kind == RESULT_LIST ? (void *)&list : value),
 		             0, "%s", method->name);

@@ -49,6 +49,9 @@ static void sample_field(const struct field *field, void *at)
 	case FIELD_KIND_PAD_MODE:
 		*(enum pad_mode *)at = PAD_MODE_REFLECT;
 		break;
+	case FIELD_KIND_CAST:
+		*(enum cast *)at = CAST_EXACT;
+		break;
 	case FIELD_KIND_REGION_KIND:
 		*(enum region_kind *)at = REGION_KIND_CUDA_FD;
 		break;
@@ -77,7 +80,11 @@ static void sample_field(const struct field *field, void *at)
 		*(struct code_list *)at = (struct code_list){ .codes = codes, .n = 3 };
 		break;
 	case FIELD_KIND_MESSAGE:
-		sample_message(field->inner, (1u << field->inner->n_fields) - 1, at);
+		sample_message(field->inner, (UINT64_C(1) << field->inner->n_fields) - 1, at);
+		break;
+	case FIELD_KIND_OPERAND:
+		sample_message(field->inner,
+		               ((UINT64_C(1) << field->inner->n_fields) - 1) & ~F(operand, number), at);
 		break;
 	case FIELD_KIND_LIST:
 		cr_assert_leq(field->inner->size, sizeof items);
@@ -94,16 +101,16 @@ static void sample_field(const struct field *field, void *at)
 	}
 }
 
-void sample_message(const struct message *message, uint32_t fields, void *value)
+void sample_message(const struct message *message, uint64_t fields, void *value)
 {
 	memset(value, 0, message->size);
-	*(uint32_t *)value = fields;
+	*(uint64_t *)value = fields;
 	for (uint32_t i = 0; i < message->n_fields; i++)
-		if (fields & (1u << i))
+		if (fields & (UINT64_C(1) << i))
 			sample_field(&message->fields[i], (char *)value + message->fields[i].offset);
 }
 
-struct buffer sample_request(const struct method *method, uint32_t fields)
+struct buffer sample_request(const struct method *method, uint64_t fields)
 {
 	struct buffer b = { 0 };
 	union params params;

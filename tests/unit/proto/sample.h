@@ -8,10 +8,10 @@
 #include "proto/schema.h"
 
 /* Fills the message's struct with a valid value for each of the fields; maps within it hold all of theirs. */
-void sample_message(const struct message *message, uint32_t fields, void *value);
+void sample_message(const struct message *message, uint64_t fields, void *value);
 
 /* A valid request with msgid 7. */
-struct buffer sample_request(const struct method *method, uint32_t fields);
+struct buffer sample_request(const struct method *method, uint64_t fields);
 
 /* Valid requests, two a method: with what it requires, and with all it accepts. */
 #define SAMPLE_REQUESTS (2 * METHOD_COUNT)

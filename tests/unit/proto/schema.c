@@ -20,20 +20,21 @@ Test(schema, messages_are_sound)
 
 		for (size_t j = 0; j < i; j++)
 			cr_expect_str_neq(m->name, messages[j]->name, "message %s twice", m->name);
-		cr_expect_lt(m->n_fields, 32u, "%s: %u fields do not fit `has`", m->name, m->n_fields);
+		cr_expect_lt(m->n_fields, 64u, "%s: %u fields do not fit `has`", m->name, m->n_fields);
 		cr_expect_null(m->fields[m->n_fields].name, "%s: not closed", m->name);
 		for (uint32_t f = 0; f < m->n_fields; f++) {
 			const struct field *field = &m->fields[f];
-			bool nested = field->kind == FIELD_KIND_MESSAGE || field->kind == FIELD_KIND_LIST;
+			bool nested = field->kind == FIELD_KIND_MESSAGE ||
+			              field->kind == FIELD_KIND_OPERAND || field->kind == FIELD_KIND_LIST;
 
 			for (uint32_t g = 0; g < f; g++)
 				cr_expect_str_neq(field->name, m->fields[g].name, "%s.%s twice", m->name,
 				                  field->name);
-			cr_expect_eq(!!(m->needed & (1u << f)), field->required, "%s.%s: needed", m->name,
-			             field->name);
+			cr_expect_eq(!!(m->needed & (UINT64_C(1) << f)), field->required, "%s.%s: needed",
+			             m->name, field->name);
 			cr_expect_eq(nested, !!field->inner, "%s.%s: inner", m->name, field->name);
 			cr_expect(field->doc && *field->doc, "%s.%s: no meaning", m->name, field->name);
-			cr_expect(field->offset >= sizeof(uint32_t) && field->offset < m->size,
+			cr_expect(field->offset >= sizeof(uint64_t) && field->offset < m->size,
 			          "%s.%s: offset", m->name, field->name);
 		}
 	}
@@ -43,7 +44,7 @@ Test(schema, methods_are_sound)
 {
 	for (int i = 0; i < METHOD_COUNT; i++) {
 		const struct method *m = &methods[i];
-		uint32_t all = (1u << m->params->n_fields) - 1;
+		uint64_t all = (UINT64_C(1) << m->params->n_fields) - 1;
 
 		cr_expect_eq((int)m->id, i, "%s: id", m->name);
 		cr_expect_eq(method_find(m->name, strlen(m->name)), m, "%s: not found by its name", m->name);
